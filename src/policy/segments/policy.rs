@@ -3,6 +3,8 @@
 use super::model::Rate;
 use super::peers::PeerBandit;
 use super::{Segments, is_trial};
+use crate::config::Config;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 use crate::memory::try_with_capacity;
@@ -15,7 +17,6 @@ use crate::privacy::PrivacyLoss;
 use crate::request::Request;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
-use crate::{Config, engine::Engine};
 
 /// Every pull's number fits into the engine's ring.
 const _: () = assert!(2 * Segments::MOST_CELLS <= Engine::MOST_ARM as u64);
