@@ -626,8 +626,8 @@ impl Segments {
         self.learn(self.cursor);
     }
 
-    /// Computes the model anew from all releases. The result depends only on releases and the names of segments and
-    /// arms. Call [`is_newer`](Self::is_newer) first, which reserves the memory.
+    /// Computes the model anew from all releases. The result depends only on releases, on the segments' keys and on the
+    /// arms' ids. Call [`is_newer`](Self::is_newer) first, which reserves the memory.
     fn fit(&mut self) {
         let Segments { order, by_key, keys, added, configured, .. } = self;
         order.sort_unstable_by_key(|arm| {
