@@ -67,8 +67,8 @@ endif
 all: $(BUILD)/libdpb.a $(BUILD)/$(notdir $(SHARED))
 
 # With little inlining and no jump tables, whose entries take 24 bytes each for the linker, the library is a seventh
-# smaller than at opt-level 2. A decision and its update take a tenth longer (with a segment or a user a fifth). No file
-# contains a path of this machine, so that every machine builds the same files.
+# smaller than at opt-level 2. A decision and its update take a tenth longer, and a fifth longer if a user is counted. No
+# file contains a path of this machine, so that every machine builds the same files.
 RUST = $(BUILD)$(TARGET:%=/%)/packaged
 REMAP = --remap-path-prefix=$(CURDIR)=/libdpb --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo \
   --remap-path-prefix=$(shell $(RUSTC) --print sysroot)/lib/rustlib/src/rust=/rust

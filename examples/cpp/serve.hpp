@@ -366,7 +366,7 @@ inline asio::awaitable<void> accept(tcp::acceptor acceptor, asio::thread_pool &p
       pause.expires_after(1ms);
       co_await pause.async_wait(asio::use_awaitable);
     }
-    // It enters here, because the pool may start its coroutine only after many others have been accepted.
+    // The connection counts from here on, because its coroutine may start after many more have been accepted.
     const auto connection = std::make_shared<Connection>(std::move(socket));
     const Crowd::Place place = crowd->enter(connection);
     asio::co_spawn(strand, converse(connection, site, crowd, place), asio::detached);

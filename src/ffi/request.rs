@@ -109,7 +109,7 @@ impl dpb_request {
         Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible, features })
     }
 
-    /// Returns the rows of features, where there are any.
+    /// Returns the rows of features. One of `features`, `sparse` and `sparse_ends` is set.
     ///
     /// # Safety
     /// They are valid for as many numbers as this handle expects in such a request.

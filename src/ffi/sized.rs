@@ -106,12 +106,15 @@ pub unsafe fn init<T: Growing>(out: *mut T, size: u32, value: impl Fn() -> T) {
     }
 }
 
-/// Writes the first `size` bytes, fewer than all, with that size in them.
+/// Writes the first `size` bytes, fewer than all, with that size in them; nothing if the size does not fit.
 ///
 /// # Safety
 /// `out` is valid for `size` bytes.
 #[cold]
 unsafe fn init_part<T: Growing>(out: *mut T, size: usize, mut value: T) {
+    if size < size_of::<u32>() {
+        return;
+    }
     // SAFETY: `value` begins with its size, and has more than `size` bytes.
     unsafe {
         (&raw mut value).cast::<u32>().write(size as u32);
@@ -220,7 +223,8 @@ mod tests {
             // SAFETY: valid for all of a T, and aligned for one.
             unsafe { init(caller.as_mut_ptr().cast::<T>(), room as u32, || some) };
             let bytes: Vec<u8> = caller.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            assert!(bytes[room..].iter().all(|byte| *byte == 0xff), "{room}");
+            let written = if room < size_of::<u32>() { 0 } else { room };
+            assert!(bytes[written..].iter().all(|byte| *byte == 0xff), "{room}");
         }
     }
 

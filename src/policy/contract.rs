@@ -397,7 +397,7 @@ pub(crate) struct PeerId<'a> {
 /// The releases of another handle, for policies that store them themselves.
 pub(crate) enum Peer {
     Segments(Box<segments::peers::PeerBandit>),
-    Linear(Box<super::linear::contextual::SavedPeer>),
+    Linear(Box<SavedPeer>),
 }
 
 impl Peer {
