@@ -86,7 +86,7 @@ pub unsafe fn write<T: Growing>(out: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
-/// Like [`write`], for an uninitialised struct of any `size`. NULL is a no-op.
+/// Like [`write()`], for an uninitialised struct of any `size`. NULL is a no-op.
 ///
 /// # Safety
 /// `out` is NULL or valid for `size` bytes.

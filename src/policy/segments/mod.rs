@@ -57,13 +57,13 @@
 //! on the slots before. An arm named j times in a list of n has j f/n in place of f/n. With f = 0 the propensity is 1,
 //! as with DP-IMED. The reward of an arm that was drawn enters the batch of its cell.
 //!
-//! **Comparing** ([`Segments::sums`]). Only the releases of trials compare two arms over all segments. A trial takes
-//! decisions by their number, whatever their segment. A segment that plays its own choice decides which arms it plays,
-//! so an arm that is played mostly in good segments would look good (Simpson's paradox). The comparison is between the
-//! means of the arms over the requests of their trials. It assumes that the mix of segments does not depend on time,
-//! nor on the handle if handles merge. With sets of eligible arms, an arm's mean is over the requests that could show
-//! it: compare arms that are eligible for the same requests. An interval stops narrowing once both arms are known and
-//! no longer tried.
+//! **Comparing** ([`Policy::sums`](crate::policy::Policy::sums)). Only the releases of trials compare two arms over all
+//! segments. A trial takes decisions by their number, whatever their segment. A segment that plays its own choice
+//! decides which arms it plays, so an arm that is played mostly in good segments would look good (Simpson's paradox).
+//! The comparison is between the means of the arms over the requests of their trials. It assumes that the mix of
+//! segments does not depend on time, nor on the handle if handles merge. With sets of eligible arms, an arm's mean is
+//! over the requests that could show it: compare arms that are eligible for the same requests. An interval stops
+//! narrowing once both arms are known and no longer tried.
 //!
 //! **Measured** (tests/segments.rs, `no_reversed_prior_locks_an_ad_out`: 100 segments, 10 ads of 3%, 10,000 decisions a
 //! segment, tau .2, 100 worlds; the loss in % of the loss of uniform play). Three cases each: no prior, and the rates

@@ -47,7 +47,7 @@ pub(super) struct Rate {
     pub prior: Option<(Prior, u64)>,
     /// The part of the prior in `evidence`.
     active_prior: Weighted,
-    /// All releases of the arm's trials, for [`Segments::sums`].
+    /// All releases of the arm's trials, for [`Policy::sums`](crate::policy::Policy::sums).
     pub trials: Totals,
     /// Number of rewards for which the open batch of the arm's trial was opened.
     pub opened: u32,
