@@ -370,9 +370,9 @@ fn pages_name_the_present_interface_only() {
     let variables = ["tests/header.rs", "tests/dist.rs"].map(page); // of the environment, for tests
     let others = others.join("") + &without_comments(&cpp) + &variables.join("");
     let metrics =
-        ["bindings/go/metrics.go", "bindings/go/fleet/metrics.go", "examples/cpp/fleet.hpp"].map(page).join("");
+        ["bindings/go/prometheus/collector.go", "bindings/go/prometheus/fleet/collector.go"].map(page).join("");
     let is_other = |word: &str| {
-        let metric = word.strip_prefix("dpb_fleet_").or(word.strip_prefix("dpb_")).unwrap_or(word);
+        let metric = word.strip_prefix("dpb_").unwrap_or(word);
         let names = [metric, metric.trim_end_matches("_total")];
         names.iter().any(|name| metrics.contains(&format!("\"{name}\""))) || uses(&others, word)
     };

@@ -153,7 +153,20 @@ pub fn send(host: &str, method: &str, path: &str, body: &str) -> (u16, String, S
     connection.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{path}: {answer:?}"));
     let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{head}"));
-    (status, head.to_ascii_lowercase(), body.trim_end().to_owned())
+    let head = head.to_ascii_lowercase();
+    let body = if head.contains("transfer-encoding: chunked") { &joined(body) } else { body };
+    (status, head, body.trim_end().to_owned())
+}
+
+/// Joins the chunks of a body.
+fn joined(mut chunks: &str) -> String {
+    let mut body = String::new();
+    while let Some((length, rest)) = chunks.split_once("\r\n") {
+        let (chunk, rest) = rest.split_at(usize::from_str_radix(length, 16).unwrap());
+        body += chunk;
+        chunks = rest.strip_prefix("\r\n").unwrap();
+    }
+    body
 }
 
 /// Sends a request over a connection that stays open. Returns None if the server closed it without any response.

@@ -107,25 +107,3 @@ func TestWhatCannotJoin(t *testing.T) {
 		t.Error("joined nothing")
 	}
 }
-
-func TestMetricsPage(t *testing.T) {
-	server := startRedis(t)
-	node := runAt(t, server.address, 1, time.Hour)
-	eventually(t, "the first exchange", func() bool { return node.Metrics().Exchanges == 1 })
-	var page, operators strings.Builder
-	nodes := map[string]*Node{"front \"page\"": node.Node}
-	check(WriteMetrics(&page, nodes))
-	check(WriteOperatorMetrics(&operators, nodes))
-	for _, line := range []string{
-		"# TYPE dpb_fleet_age_seconds gauge\ndpb_fleet_age_seconds{bandit=\"front \\\"page\\\"\"} ",
-		"dpb_fleet_exchanges_total{bandit=\"front \\\"page\\\"\"} 1\n", "dpb_fleet_errors_total{", "dpb_fleet_nodes{", "dpb_fleet_strangers{", "dpb_fleet_outage{", "dpb_fleet_outages_total{",
-		"dpb_fleet_leads{", "dpb_fleet_contributions_total{", "dpb_fleet_contributions_lost_total{",
-	} {
-		if !strings.Contains(page.String(), line) {
-			t.Error(line, "is not in", page.String())
-		}
-	}
-	if strings.Contains(page.String(), "fleet_answers") || strings.Contains(page.String(), "post") || strings.Count(operators.String(), "NOT private") != 5 {
-		t.Error(page.String(), operators.String())
-	}
-}

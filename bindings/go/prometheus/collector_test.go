@@ -3,7 +3,9 @@ package dpbprometheus
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -23,26 +25,37 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// bandits returns a plain bandit, one with segments, and a closed one. Some have made decisions and refused calls.
+// restored returns a bandit that continues from a snapshot of a new one.
+func restored(t *testing.T, fresh *dpb.Bandit, err error) *dpb.Bandit {
+	t.Helper()
+	defer must(fresh, err).Close()
+	b := must(dpb.Restore(must(fresh.Snapshot(nil))))
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// bandits returns the bandits of tests/cpp/metrics.cpp, after the same calls.
 func bandits(t *testing.T) map[string]*dpb.Bandit {
 	t.Helper()
-	config := dpb.NewConfig(3, 1)
-	plain := must(dpb.New(config))
-	config.MaxSegments = 4
-	segmented, closed := must(dpb.New(config)), must(dpb.New(config))
-	t.Cleanup(func() {
-		plain.Close()
-		segmented.Close()
-	})
-	for i := range 2000 {
-		d := must(plain.Select())
-		_ = plain.Update(d.Ticket, float64(i%2))
-		d = must(segmented.SelectFor(dpb.Request{Segment: uint64(i % 3)}))
-		_ = segmented.Update(d.Ticket, 1)
-		_ = segmented.Update(d.Ticket, 1)
-	}
+	fresh, err := dpb.NewSE(dpb.NewConfig(2, 0.5))
+	front := restored(t, fresh, err)
+	shown, hidden := must(front.Select()), must(front.Select())
+	config := dpb.NewConfig(2, 0.25)
+	config.MaxSegments = 2
+	fresh, err = dpb.New(config)
+	slots := restored(t, fresh, err)
+	decisions, first := make([]dpb.Decision, 3), []uint32{0}
+	must(slots.SelectMany([]dpb.Request{{Eligible: first}, {Segment: 1, Eligible: first}, {Eligible: first}}, decisions))
+	baseline, closed := must(dpb.NewNonprivateUCB1(dpb.NewConfig(2, 1))), must(dpb.New(dpb.NewConfig(2, 1)))
+	t.Cleanup(func() { baseline.Close() })
 	closed.Close()
-	return map[string]*dpb.Bandit{"ads": plain, "front \"page\"\\\n\xff": segmented, "closed": closed}
+	if err := errors.Join(front.Update(shown.Ticket, 1), front.Cancel(hidden.Ticket),
+		slots.Update(decisions[0].Ticket, 1), slots.Cancel(decisions[1].Ticket)); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = front.Update(shown.Ticket, 1), front.Update(shown.Ticket, 7)
+	_ = slots.Update(decisions[0].Ticket, 1)
+	return map[string]*dpb.Bandit{"front \"page\"\n\\": front, "baseline": baseline, "closed": closed, "slots": slots}
 }
 
 // lines returns the sorted lines of a page.
@@ -59,27 +72,31 @@ func lines(families []*dto.MetricFamily) []string {
 	return all
 }
 
-// A collector has the same metrics as the page, to the last digit.
-func TestCollectorsAreThePages(t *testing.T) {
+func parsed(page io.Reader) (families []*dto.MetricFamily) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	for _, family := range must(parser.TextToMetricFamilies(page)) {
+		families = append(families, family)
+	}
+	return families
+}
+
+// A collector has the metrics of the page that C++ writes, to the last digit.
+func TestCollectorsHaveThePagesOfCPP(t *testing.T) {
 	named := bandits(t)
+	operators := strings.ReplaceAll(string(must(os.ReadFile("../../../tests/cpp/metrics.txt"))), "VERSION", dpb.Version())
+	public, _, _ := strings.Cut(operators, "# HELP dpb_duplicates")
+	if strings.Contains(public, "NOT private") {
+		t.Error("a count that is not private")
+	}
 	for _, each := range []struct {
 		collector *Collector
-		write     func(io.Writer, map[string]*dpb.Bandit) error
-	}{{NewCollector(named), dpb.WriteMetrics}, {NewOperatorCollector(named), dpb.WriteOperatorMetrics}} {
+		page      string
+	}{{NewCollector(named), public}, {NewOperatorCollector(named), operators}} {
 		registry := prometheus.NewPedanticRegistry()
 		registry.MustRegister(each.collector)
-		var page bytes.Buffer
-		if err := each.write(&page, named); err != nil {
-			t.Fatal(err)
-		}
-		parser := expfmt.NewTextParser(model.UTF8Validation)
-		var written []*dto.MetricFamily
-		for _, family := range must(parser.TextToMetricFamilies(&page)) {
-			written = append(written, family)
-		}
 		collected := lines(must(registry.Gather()))
-		if want := lines(written); !slices.Equal(collected, want) || len(collected) < 90 {
-			t.Errorf("collected\n%s\nwritten\n%s", strings.Join(collected, "\n"), strings.Join(want, "\n"))
+		if want := lines(parsed(strings.NewReader(each.page))); !slices.Equal(collected, want) || len(collected) < 90 {
+			t.Errorf("collected\n%s\nexpected\n%s", strings.Join(collected, "\n"), strings.Join(want, "\n"))
 		}
 		if wrong := must(testutil.CollectAndLint(each.collector)); len(wrong) > 0 {
 			t.Error(wrong)
@@ -87,17 +104,17 @@ func TestCollectorsAreThePages(t *testing.T) {
 	}
 }
 
-// Only the operators' collector has metrics that are not private, and no registry accepts both collectors.
-func TestOperatorsMetricsAreApart(t *testing.T) {
-	named := bandits(t)
+// No registry accepts both collectors, and a name that is no text is made one.
+func TestRegistries(t *testing.T) {
+	b := must(dpb.New(dpb.NewConfig(2, 1)))
+	defer b.Close()
+	named := map[string]*dpb.Bandit{"\xff": b}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(NewCollector(named))
-	for _, family := range must(registry.Gather()) {
-		if strings.Contains(family.GetHelp(), "NOT private") || slices.Contains([]string{"dpb_duplicates_total", "dpb_late_total", "dpb_rejected_total", "dpb_unknown_total"}, family.GetName()) {
-			t.Error(family.GetName(), "is public")
-		}
-	}
 	if registry.Register(NewOperatorCollector(named)) == nil {
 		t.Error("one registry has both")
+	}
+	if up := lines(must(registry.Gather())); !slices.Contains(up, "dpb_up{bandit=\"\uFFFD\"} 1") {
+		t.Error(up)
 	}
 }

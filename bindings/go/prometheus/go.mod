@@ -4,6 +4,7 @@ go 1.24
 
 require (
 	github.com/libdpb/libdpb/bindings/go v0.0.0
+	github.com/libdpb/libdpb/bindings/go/fleet v0.0.0
 	github.com/prometheus/client_golang v1.23.2
 	github.com/prometheus/client_model v0.6.2
 	github.com/prometheus/common v0.66.1
@@ -12,14 +13,19 @@ require (
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
 	github.com/kr/text v0.2.0 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/procfs v0.16.1 // indirect
+	github.com/redis/go-redis/v9 v9.17.3 // indirect
 	go.yaml.in/yaml/v2 v2.4.2 // indirect
 	golang.org/x/sys v0.35.0 // indirect
 	google.golang.org/protobuf v1.36.8 // indirect
 )
 
-// The wrapper of this checkout. A release requires the wrapper's own version instead.
-replace github.com/libdpb/libdpb/bindings/go => ../
+// The modules of this checkout. A release requires their own version instead.
+replace (
+	github.com/libdpb/libdpb/bindings/go => ../
+	github.com/libdpb/libdpb/bindings/go/fleet => ../fleet
+)

@@ -174,6 +174,15 @@ func (s adServer) members() []member {
 	return []member{s.bandit, s.segmented}
 }
 
+// bandits returns the bandits, by name.
+func (s adServer) bandits() map[string]*dpb.Bandit {
+	named := map[string]*dpb.Bandit{}
+	for _, m := range s.members() {
+		named[m.name] = m.Bandit
+	}
+	return named
+}
+
 // nodes returns the nodes of the fleet, by name.
 func (s adServer) nodes() map[string]*fleet.Node {
 	nodes := map[string]*fleet.Node{}

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"net/http"
@@ -15,7 +13,10 @@ import (
 	"time"
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
-	"github.com/libdpb/libdpb/bindings/go/fleet"
+	dpbprometheus "github.com/libdpb/libdpb/bindings/go/prometheus"
+	fleetprometheus "github.com/libdpb/libdpb/bindings/go/prometheus/fleet"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // page is the page of all three servers.
@@ -33,7 +34,7 @@ func (s adServer) visitors() http.Handler {
 	pages.HandleFunc("/click/{ticket...}", s.click)
 	pages.HandleFunc("/report", s.report)
 	pages.HandleFunc("/healthz", s.health)
-	pages.HandleFunc("/metrics", s.metrics(dpb.WriteMetrics))
+	pages.Handle("/metrics", metrics(dpbprometheus.NewCollector(s.bandits())))
 	pages.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprint(w, page)
@@ -47,13 +48,8 @@ func (s adServer) visitors() http.Handler {
 func (s adServer) operator() http.Handler {
 	pages := http.NewServeMux()
 	pages.HandleFunc("/diagnostics", s.diagnostics)
-	pages.HandleFunc("/metrics", s.metrics(func(w io.Writer, named map[string]*dpb.Bandit) error {
-		err := dpb.WriteOperatorMetrics(w, named)
-		if nodes := s.nodes(); err == nil && len(nodes) > 0 {
-			err = fleet.WriteOperatorMetrics(w, nodes)
-		}
-		return err
-	}))
+	pages.Handle("/metrics", metrics(
+		dpbprometheus.NewOperatorCollector(s.bandits()), fleetprometheus.NewOperatorCollector(s.nodes())))
 	pages.HandleFunc("/debug/pprof/", pprof.Index)
 	pages.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	pages.HandleFunc("/debug/pprof/trace", pprof.Trace)
@@ -231,21 +227,10 @@ func (s adServer) counts() (dpb.Diagnostics, error) {
 }
 
 // metrics returns a page for Prometheus.
-func (s adServer) metrics(write func(io.Writer, map[string]*dpb.Bandit) error) http.HandlerFunc {
-	named := map[string]*dpb.Bandit{}
-	for _, m := range s.members() {
-		named[m.name] = m.Bandit
-	}
-	return func(w http.ResponseWriter, _ *http.Request) {
-		var page bytes.Buffer
-		if err := write(&page, named); err != nil {
-			fail(w, err)
-			return
-		}
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		w.Header().Set("Content-Length", strconv.Itoa(page.Len()))
-		page.WriteTo(w) // ignore scrapers that left
-	}
+func metrics(collectors ...prometheus.Collector) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors...)
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }
 
 // number returns nil for NaN (nothing released yet) and infinity (a baseline's privacy loss), which JSON does not have.

@@ -44,6 +44,10 @@ import (
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
 	"github.com/libdpb/libdpb/bindings/go/fleet"
+	dpbprometheus "github.com/libdpb/libdpb/bindings/go/prometheus"
+	fleetprometheus "github.com/libdpb/libdpb/bindings/go/prometheus/fleet"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -122,10 +126,13 @@ func serve(ctx context.Context, options *redis.UniversalOptions, key *[32]byte, 
 		return err
 	}
 	s := server{node, store}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(dpbprometheus.NewCollector(map[string]*dpb.Bandit{name: s.node.Bandit}),
+		fleetprometheus.NewCollector(map[string]*fleet.Node{name: s.node}))
 	pages := http.NewServeMux()
 	pages.HandleFunc("GET /ad", s.show)
 	pages.HandleFunc("GET /click/{ticket}", s.click)
-	pages.HandleFunc("GET /metrics", s.metrics)
+	pages.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	pages.HandleFunc("GET /{$}", s.page)
 	web := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan error, 2)
@@ -160,13 +167,6 @@ func (s server) click(w http.ResponseWriter, r *http.Request) {
 		_ = s.node.Answer(ticket, 1) // refused or lost, it is in the operator's counts
 	}
 	w.WriteHeader(http.StatusNoContent)
-}
-
-func (s server) metrics(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	if dpb.WriteMetrics(w, map[string]*dpb.Bandit{name: s.node.Bandit}) == nil {
-		_ = fleet.WriteMetrics(w, map[string]*fleet.Node{name: s.node})
-	}
 }
 
 var page = template.Must(template.New("").Funcs(template.FuncMap{"rate": func(arm dpb.Arm) string {

@@ -1,0 +1,65 @@
+package fleetprometheus
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	dpb "github.com/libdpb/libdpb/bindings/go"
+	"github.com/libdpb/libdpb/bindings/go/fleet"
+	dpbprometheus "github.com/libdpb/libdpb/bindings/go/prometheus"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// empty is a store without other nodes.
+type empty struct{}
+
+func (empty) Put(context.Context, fleet.Snapshot) (bool, error)         { return true, nil }
+func (empty) List(context.Context, ...uint16) ([]fleet.Snapshot, error) { return nil, nil }
+func (empty) Watch(context.Context) (<-chan fleet.Hint, func(), error)  { return nil, func() {}, nil }
+func (empty) Say(context.Context, fleet.Hint) error                     { return nil }
+
+// One registry has the metrics of a node and of its bandit, and only the operators' has what is not private.
+func TestCollectors(t *testing.T) {
+	config := dpb.NewConfig(2, 1)
+	config.Node = 7
+	node, err := fleet.Join(context.Background(), fleet.Options{Store: empty{}, Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Bandit.Close()
+	nodes, bandits := map[string]*fleet.Node{"ads": node}, map[string]*dpb.Bandit{"ads": node.Bandit}
+	for private, collectors := range map[bool][]prometheus.Collector{
+		false: {NewCollector(nodes), dpbprometheus.NewCollector(bandits)},
+		true:  {NewOperatorCollector(nodes), dpbprometheus.NewOperatorCollector(bandits)},
+	} {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(collectors...)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, family := range families {
+			if name, ok := strings.CutPrefix(family.GetName(), "dpb_fleet_"); ok {
+				names = append(names, name)
+			}
+			if strings.Contains(family.GetHelp(), "NOT private") && !private {
+				t.Error(family.GetName(), "is public")
+			}
+		}
+		expected := []string{"age_seconds", "contributions_lost_total", "contributions_total", "errors_total", "exchanges_total", "leads", "nodes", "outage", "outages_total", "strangers"}
+		if private {
+			expected = append(expected, "answers_received_total", "answers_refused_total", "answers_sent_total", "answers_unsent_total", "post_errors_total")
+			slices.Sort(expected)
+		}
+		if !slices.Equal(names, expected) || len(families) < 18+len(expected) {
+			t.Error(names, len(families))
+		}
+		if wrong, err := testutil.CollectAndLint(collectors[0]); err != nil || len(wrong) > 0 {
+			t.Error(err, wrong)
+		}
+	}
+}
