@@ -1,7 +1,7 @@
 //! The interface between the engine and a policy, and what each guarantees to the other.
 
 use super::batched::{ReleaseHistory, ReleaseTotals};
-use super::linear::contextual::SavedPeer;
+use super::linear::policy::SavedPeer;
 use super::prior::Prior;
 use super::segments;
 use crate::config::Config;

@@ -114,7 +114,7 @@ algorithms! {
     /// DP-MED: uses the same evidence as DP-IMED, and reports propensities.
     Med = 23, c"dp-med", batched::med::DpMed;
     /// dp-linear: decides by features, and learns from private sums.
-    Linear = 24, c"dp-linear", linear::contextual::Contextual;
+    Linear = 24, c"dp-linear", linear::Linear;
 }
 
 impl Algorithm {

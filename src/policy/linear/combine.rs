@@ -5,7 +5,6 @@
 //! instruments in the leader's snapshots; what it has collected with another one is dropped.
 
 use super::batch::Batch;
-use super::contextual::Contextual;
 use super::{Linear, SavedLinear};
 use crate::error::Result;
 use crate::policy::contract::{Combining, Duty};
@@ -21,14 +20,6 @@ pub(super) struct Part {
 }
 
 impl Linear {
-    pub(crate) fn set_duty(&mut self, duty: Duty) {
-        (self.duty, self.led, self.may_have_released) = (duty, 0.0, true);
-        self.limit();
-        for (model, batch) in self.models.iter().zip(&mut *self.batches) {
-            batch.set_quota(model.quota(batch.instrument, &self.common));
-        }
-    }
-
     /// Updates what limits the size of batches.
     pub(super) fn limit(&mut self) {
         self.common.handles = self.handles / self.duty.sharers(self.handles);
@@ -41,52 +32,14 @@ impl Linear {
     }
 
     /// Takes over the instrument of the leader's open batch of a model.
-    pub fn follow(&mut self, model: usize, leader: &SavedLinear, theirs: usize) {
+    pub(super) fn follow(&mut self, model: usize, leader: &SavedLinear, theirs: usize) {
         let (batch, instrument) = (&mut self.batches[model], leader.models[theirs].instrument);
         if self.duty == Duty::Contributes(leader.led) && batch.instrument != instrument {
             batch.open(instrument, self.models[model].quota(instrument, &self.common));
         }
     }
 
-    pub fn has_open(&self) -> bool {
-        match &self.pilot {
-            Some(pilot) => pilot.batch.count > 0,
-            None => self.batches.iter().any(|batch| batch.count > 0),
-        }
-    }
-
-    /// Writes the open vectors. `id` names a model.
-    pub fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        if let Some(pilot) = &self.pilot {
-            to.u32(1);
-            to.u8(1);
-            to.u64(0);
-            to.f64(pilot.size);
-            pilot.batch.save(to);
-            return;
-        }
-        let open = || self.batches.iter().enumerate().filter(|(_, batch)| batch.count > 0);
-        to.u32(open().count() as u32);
-        for (model, batch) in open() {
-            to.u8(0);
-            to.u64(if self.shape.per_arm { id(model as u32) } else { 0 });
-            to.f64(0.0);
-            batch.save(to);
-        }
-    }
-
-    /// Drops the open vectors, which were contributed.
-    pub fn clear_open(&mut self) {
-        self.may_have_released = true;
-        if let Some(pilot) = &mut self.pilot {
-            pilot.open(&self.own_pilot, self.pilot_variance);
-        }
-        for batch in &mut *self.batches {
-            batch.open(batch.instrument, batch.quota as f64);
-        }
-    }
-
-    /// Reads what [`save_open`](Self::save_open) wrote.
+    /// Reads what [`save_open`](Combining::save_open) wrote.
     ///
     /// # Errors
     /// `Corrupt`, `NoMemory`.
@@ -129,32 +82,60 @@ impl Linear {
     }
 }
 
-impl Combining for Contextual {
+impl Combining for Linear {
     fn set_duty(&mut self, duty: Duty) {
-        self.linear.set_duty(duty);
+        (self.duty, self.led, self.may_have_released) = (duty, 0.0, true);
+        self.limit();
+        for (model, batch) in self.models.iter().zip(&mut *self.batches) {
+            batch.set_quota(model.quota(batch.instrument, &self.common));
+        }
     }
 
     fn has_open(&self) -> bool {
-        self.linear.has_open()
+        match &self.pilot {
+            Some(pilot) => pilot.batch.count > 0,
+            None => self.batches.iter().any(|batch| batch.count > 0),
+        }
     }
 
     fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        self.linear.save_open(to, id);
+        if let Some(pilot) = &self.pilot {
+            to.u32(1);
+            to.u8(1);
+            to.u64(0);
+            to.f64(pilot.size);
+            pilot.batch.save(to);
+            return;
+        }
+        let open = || self.batches.iter().enumerate().filter(|(_, batch)| batch.count > 0);
+        to.u32(open().count() as u32);
+        for (model, batch) in open() {
+            to.u8(0);
+            to.u64(if self.shape.per_arm { id(model as u32) } else { 0 });
+            to.f64(0.0);
+            batch.save(to);
+        }
     }
 
     fn clear_open(&mut self) {
-        self.linear.clear_open();
+        self.may_have_released = true;
+        if let Some(pilot) = &mut self.pilot {
+            pilot.open(&self.own_pilot, self.pilot_variance);
+        }
+        for batch in &mut *self.batches {
+            batch.open(batch.instrument, batch.quota as f64);
+        }
     }
 
     fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
         let mut complete = true;
-        for part in self.linear.read_open(from)? {
+        for part in self.read_open(from)? {
             let model = match part.model {
-                Some(id) if self.per_arm => arm(id).map(|arm| Some(arm as usize)),
+                Some(id) if self.shape.per_arm => arm(id).map(|arm| Some(arm as usize)),
                 Some(_) => Some(Some(0)),
                 None => Some(None),
             };
-            complete &= model.is_some_and(|model| self.linear.add(model, &part));
+            complete &= model.is_some_and(|model| self.add(model, &part));
         }
         Ok(complete)
     }

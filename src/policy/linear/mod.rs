@@ -87,7 +87,7 @@
 //! Each batch makes one Newton step, so no row is stored. A noisy batch has little weight. A release holds the handle's
 //! lock (.55 ms at d = 64), because decisions read the models that it writes. If that is too long, use a handle for
 //! each thread and merge them. If a matrix is not positive definite to working precision, the last model stays, and
-//! [`Linear::failures`] counts it.
+//! the report counts it.
 //!
 //! **Merging.** A handle's evidence for a model is the sums of A' S^-1 A and A' S^-1 (y - e) over its own releases. The
 //! evidence of other handles is added on a grid of 2^-50, on which sums are exact. The rate that every model begins
@@ -102,66 +102,53 @@
 mod algebra;
 mod batch;
 mod combine;
-pub(crate) mod contextual;
 mod model;
 mod pilot;
+pub(crate) mod policy;
 mod rows;
 #[cfg(test)]
 mod tests;
 
-use super::batched::loss;
-use super::contract::{ArmState, Duty};
+use super::contract::{Duty, Pull};
 use super::prior::Prior;
 use super::time::Time;
 use crate::config::Config;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::fleet::Roster;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::noise::{Gaussian, Laplace, Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, mul_up};
 use crate::privacy::slates;
 use crate::random::{Random, Seed};
-pub use crate::reward::{Reward, RewardRange};
-use crate::snapshot::{Reader, Writer, ensure};
+use crate::reward::Reward;
+use crate::snapshot::{Reader, ensure};
 use batch::{BOUND, Batch, Instrument};
-pub use model::Evidence;
-use model::{Belief, Common, DRAWS, Model, Scratch};
-pub use pilot::Totals;
-use pilot::{Pilot, Pool};
+use model::{Belief, Common, DRAWS, Evidence, Model, Scratch};
+use pilot::{Pilot, Pool, Totals};
+use policy::SavedPeer;
 pub use rows::{Feature, Rows, feature_cross, feature_hash};
 use rows::{Kept, Row, Scale, Spread, UNIT};
 use std::f64::consts::LN_2;
 
-/// The configuration of dp-linear beyond [`Config`].
+/// The shape of rows and models.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+struct Shape {
     /// d, the number of features in a row: `1 ..= 256`. The library adds the intercept.
-    pub features: u32,
+    features: u32,
     /// Whether each arm has a model, with one row for a request. Else there is one model, and a row for each eligible
     /// arm.
-    pub per_arm: bool,
+    per_arm: bool,
     /// C > 0: the largest |x|_1 (|x|_2 with delta > 0) that counts in full.
-    pub norm: f64,
+    norm: f64,
 }
 
-/// A chosen arm.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Choice {
-    /// Slot in which the decision's row is kept.
-    pub slot: usize,
-    /// The arm's number.
-    pub arm: u32,
-    /// Position of the arm in the request's list of eligible arms; the first one, if it is listed twice. Without a
-    /// list, the arm's number.
-    pub place: usize,
-    /// Probability of the arm given all releases, the kept draws, and the arms that were drawn before it in this
-    /// request and so excluded. NaN if it was not asked for.
-    pub propensity: f64,
-}
-
-/// The dp-linear policy.
-pub struct Linear {
+/// The dp-linear policy. The number of a pull is its position in the engine's ring, where its row is kept.
+pub(crate) struct Linear {
     shape: Shape,
+    /// Number of the configuration's arms, which have their numbers as ids.
+    first: u32,
     scale: Scale,
     exploration: f64,
     /// `forget_after`, in ticks of the configuration's clock; infinite if it is 0.
@@ -215,6 +202,9 @@ pub struct Linear {
     handles: f64,
     failures: u64,
     oversized: u64,
+    roster: Roster,
+    /// Newest snapshot of each peer, in the order of `roster`.
+    peers: Vec<SavedPeer>,
     #[cfg(test)]
     tape: tests::Tape,
 }
@@ -274,6 +264,10 @@ fn loss_of_request(loss: PrivacyLoss, batches: u32, per_arm: bool) -> PrivacyLos
 }
 
 impl Shape {
+    fn of(config: &Config) -> Shape {
+        Shape { features: config.features, per_arm: config.model_per_arm, norm: config.feature_norm }
+    }
+
     /// Returns the maximum number of arms. More would take too long: with one model for all arms, a decision with
     /// propensities takes some 50 ms; with a model for each arm, a merge takes half a second.
     fn most_arms(&self) -> u32 {
@@ -283,11 +277,12 @@ impl Shape {
 }
 
 impl Linear {
-    /// Returns a policy for `config.arms` arms. Pending decisions have slots below `capacity`.
+    /// Returns a policy for `config.arms` arms.
     ///
     /// # Errors
     /// `InvalidConfig`, `NoMemory`.
-    pub fn new(config: &Config, shape: Shape, capacity: usize, seed: &mut Seed) -> Result<Linear> {
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<Linear> {
+        let shape = Shape::of(config);
         if !(1..=MOST_FEATURES).contains(&shape.features) {
             return Err(Error::config("features", "must be in 1..=256", shape.features));
         }
@@ -309,6 +304,7 @@ impl Linear {
         let models = if shape.per_arm { config.arms as usize } else { 1 };
         let mut policy = Linear {
             shape,
+            first: config.arms,
             scale,
             exploration: config.exploration,
             memory: if config.forget_after > 0 { config.forget_after as f64 } else { f64::INFINITY },
@@ -343,7 +339,7 @@ impl Linear {
             row: Spread::new(&scale)?,
             is_large: false,
             x: algebra::zeros(d)?,
-            kept: Kept::new(capacity, features)?,
+            kept: Kept::new(Engine::places(config), features)?,
             cursor: 0,
             time: Time::new(config),
             decisions: 0,
@@ -354,6 +350,8 @@ impl Linear {
             handles: 1.0,
             failures: 0,
             oversized: 0,
+            roster: Roster::new(),
+            peers: Vec::new(),
             #[cfg(test)]
             tape: tests::Tape::default(),
         };
@@ -383,35 +381,6 @@ impl Linear {
 
     fn model(&self, arm: u32) -> usize {
         if self.shape.per_arm { arm as usize } else { 0 }
-    }
-
-    /// Chooses one of these arms (`None`: all live arms). The row is kept in `slot` until the decision's reward takes
-    /// effect or the decision is cancelled. An arm that is listed twice counts once, with its first row. The request
-    /// must have passed [`check`](Self::check).
-    pub fn choose(&mut self, slot: usize, eligible: Option<&[u32]>, rows: Rows) -> Choice {
-        self.begin(eligible, rows);
-        self.draw(slot, rows)
-    }
-
-    /// Chooses a different arm for each of these slots, in the order in which they are drawn. Each is drawn as
-    /// [`choose`](Self::choose) draws, among the arms that are left.
-    pub fn choose_slots(
-        &mut self,
-        slots: &mut dyn Iterator<Item = usize>,
-        eligible: Option<&[u32]>,
-        rows: Rows,
-        each: &mut dyn FnMut(Choice),
-    ) {
-        self.begin(eligible, rows);
-        while self.left > 0
-            && let Some(slot) = slots.next()
-        {
-            let choice = self.draw(slot, rows);
-            let after = 1 + self.candidates[..self.left].iter().take_while(|other| other.arm != choice.arm).count();
-            self.candidates.copy_within(after..self.left, after - 1);
-            self.left -= 1;
-            each(choice);
-        }
     }
 
     /// Collects the candidates of a request, and spreads its row if one row serves all arms.
@@ -444,7 +413,9 @@ impl Linear {
         self.pilot.is_some() || self.ready < self.models.len()
     }
 
-    fn draw(&mut self, slot: usize, rows: Rows) -> Choice {
+    /// Draws one of the candidates. The row is kept in `slot` until the decision's reward takes effect or the decision
+    /// is cancelled.
+    fn draw(&mut self, slot: usize, rows: Rows) -> (Pull, u32) {
         let explores = self.plays_evenly() || (self.exploration > 0.0 && self.coins.unit() < self.exploration);
         let number = match explores {
             true => self.coins.below(self.left as u64) as usize,
@@ -464,39 +435,14 @@ impl Linear {
         self.kept.keep(slot, &self.row);
         self.decisions += 1;
         self.refresh_next();
-        Choice { slot, arm, place, propensity }
-    }
-
-    /// Checks that a request permits this number of slots. Changes nothing.
-    ///
-    /// # Errors
-    /// `InvalidRequest`: "eligible", "slots", "features", "sparse_ends", "index".
-    pub fn check(&mut self, eligible: Option<&[u32]>, rows: Rows, slots: usize) -> Result<()> {
-        let is_live = |&arm: &u32| self.live.get(arm as usize) == Some(&true);
-        let listed = eligible.map_or(self.live.len(), <[u32]>::len);
-        if !eligible.is_none_or(|arms| arms.iter().all(is_live)) {
-            return Err(Error::request("eligible", "must be live arms, one at least", listed));
-        }
-        let live = || self.live.iter().filter(|&&live| live).count();
-        let mut different = eligible.map_or_else(live, <[u32]>::len);
-        if slots > 1 && eligible.is_some() && slots <= different {
-            self.gather(eligible);
-            different = self.left;
-        }
-        if different == 0 {
-            return Err(Error::request("eligible", "must be live arms, one at least", 0u32));
-        }
-        if !(1..=different).contains(&slots) {
-            return Err(Error::request("slots", "must be in 1..= the different arms", slots));
-        }
-        self.check_rows(eligible, rows)
+        (Pull::new(slot as u32, self.releases, propensity), arm)
     }
 
     /// Checks the rows of a request whose eligible arms are live. Changes nothing.
     ///
     /// # Errors
     /// `InvalidRequest`: "features", "sparse_ends", "index".
-    pub fn check_rows(&self, eligible: Option<&[u32]>, rows: Rows) -> Result<()> {
+    fn check_rows(&self, eligible: Option<&[u32]>, rows: Rows) -> Result<()> {
         match self.shape.per_arm {
             true => rows.check(1, |_| true, &self.scale),
             false => {
@@ -588,49 +534,6 @@ impl Linear {
         }
     }
 
-    /// Lets the reward of the decision in this slot take effect. (A cancelled decision has entered no sum: its slot is
-    /// simply reused.)
-    pub fn observe(&mut self, slot: usize, reward: Reward) {
-        self.clear_x();
-        self.kept.spread(slot, &mut self.row);
-        self.set_x();
-        if let Some(pilot) = &mut self.pilot {
-            let entries = self.row.places().iter().map(|&j| self.x[1 + usize::from(j)].abs());
-            pilot.size += entries.sum::<f64>();
-            pilot.batch.collect(&self.row, &self.x, [0.0, 0.0, 1.0], reward);
-            if pilot.batch.is_full() && !self.duty.contributes() {
-                self.release_pilot();
-            }
-            return;
-        }
-        let model = self.model(self.row.arm);
-        // Any point is valid for the linearisation. Far from the rate v vanishes, and nothing would be learned.
-        let centre = self.common.belief.intercept * self.constant;
-        let m = self.x_dot(&self.models[model].mean).clamp(centre - FARTHEST, centre + FARTHEST);
-        let p = 1.0 / (1.0 + libm::exp(-m));
-        self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
-        #[cfg(dpb_faults)]
-        if crate::Fault::RawSize.is_built_in() && self.batches[model].bare_sum() > 2.0 {
-            self.batches[model].quota = self.batches[model].count;
-        }
-        if self.batches[model].is_full() && !self.duty.contributes() {
-            self.release(model);
-            #[cfg(dpb_faults)]
-            if crate::Fault::CollectedTwice.is_built_in() {
-                self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
-            }
-            #[cfg(test)]
-            if tests::Fault::RewardTwice.is_on() {
-                self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
-            }
-        }
-    }
-
-    /// Returns the arm of the pending decision in this slot.
-    pub fn arm(&self, slot: usize) -> u32 {
-        self.kept.arm(slot)
-    }
-
     fn release_pilot(&mut self) {
         let Some(pilot) = &mut self.pilot else { return };
         self.releases = self.releases.saturating_add(1);
@@ -709,11 +612,6 @@ impl Linear {
         self.time.at(self.decisions)
     }
 
-    /// Advances the caller's clock by `ticks`.
-    pub fn advance(&mut self, ticks: u64) {
-        self.time.advance(ticks, self.decisions);
-    }
-
     /// Returns the discount of a model's evidence since it last faded.
     fn discount(&self, model: usize) -> f64 {
         libm::exp(-4.0 * LN_2 * (self.now() - self.models[model].faded) as f64 / self.memory)
@@ -725,100 +623,18 @@ impl Linear {
         self.ready += usize::from(model == self.ready);
     }
 
-    /// Calls `each` with the estimated mean reward of each of these arms, in the request's order, and its standard
-    /// deviation. Both are functions of releases. Without a list, they are NaN for retired arms.
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
-    pub fn estimate(&mut self, eligible: Option<&[u32]>, rows: Rows, each: &mut dyn FnMut(f64, f64)) -> Result<()> {
-        self.check(eligible, rows, 1)?;
-        for place in 0..eligible.map_or(self.live.len(), <[u32]>::len) {
-            let arm = eligible.map_or(place as u32, |arms| arms[place]);
-            if !self.live[arm as usize] {
-                each(f64::NAN, f64::NAN);
-                continue;
-            }
-            let model = self.model(arm);
-            while self.ready <= model {
-                self.refresh(self.ready); // right after the pilot: each model once, not at each prediction
-            }
-            self.spread_row(rows.get(if self.shape.per_arm { 0 } else { place }, &self.scale));
-            self.scratch.y.copy_from_slice(&self.x);
-            let (m, deviation) = self.models[model].predict(&mut self.scratch.y);
-            let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
-            #[cfg(test)]
-            let p = p + self.batches[model].leak();
-            each(p, p * (1.0 - p) * deviation);
-        }
-        Ok(())
-    }
-
-    /// Returns the public state of an arm. Its mean is NaN, because an arm has a mean only for a row
-    /// ([`estimate`](Self::estimate)). Its pulls are the number of rewards in the releases of its model, which all arms
-    /// may share, without those of the pilot.
-    pub fn arm_state(&self, arm: u32) -> ArmState {
-        let model = self.model(arm);
-        let effective_pulls = self.discount(model) * self.models[model].count();
-        ArmState { effective_pulls, ..ArmState::unknown(self.live[arm as usize]) }
-    }
-
-    /// Returns the number of live arms.
-    pub fn active(&self) -> u32 {
-        self.live.iter().filter(|&&live| live).count() as u32
-    }
-
-    /// Returns whether an arm is live.
-    pub fn is_live(&self, arm: u32) -> bool {
-        self.live[arm as usize]
-    }
-
-    /// Returns the number of models: one for each arm, or 1.
-    pub fn models(&self) -> usize {
-        self.models.len()
-    }
-
-    /// Sets the prior of an arm's mean rate over all requests, which is a prior of the intercept of its model. Whatever
-    /// its strength, it moves the logit from the common rate with a precision of at most 1.5/max(gap^2, 1/4), against
-    /// one of 1, so a wrong prior is overcome. (Ads at epsilon 1, eight worlds, strength 1e6. The loss in % of the loss
-    /// of uniform play, after 1e5 decisions: 17.9 without priors, 15.4 with right ones, 18.4 with reversed ones, and
-    /// 20.8 with priors a tenth of the rate for the best three. After 5e5: 6.7, 6.4, 7.6 and 7.0.)
-    ///
-    /// # Errors
-    /// `Unsupported` if all arms share a model, because none of its coordinates belongs to one arm. Give the arm a
-    /// feature of its own instead.
-    pub fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
-        if !self.shape.per_arm {
-            return Err(Error::Unsupported("a prior of one arm where all share a model"));
-        }
-        self.time.learn();
-        self.models[arm as usize].public = Some(prior);
-        self.refresh(arm as usize);
-        Ok(())
-    }
-
-    /// Returns this handle's own evidence for a model, as of its last release or fading, for others to
-    /// [`join`](Self::join).
-    pub fn evidence(&self, model: usize) -> &Evidence {
-        &self.models[model].own
-    }
-
-    /// Returns the releases of this handle's pilot, for others to [`join_pilots`](Self::join_pilots).
-    pub fn pilot_totals(&self) -> &Totals {
-        &self.own_pilot
-    }
-
     /// Reserves memory for the releases of others, for each model, including models of arms that are added later.
     ///
     /// # Errors
     /// `NoMemory`.
-    pub fn reserve_others(&mut self) -> Result<()> {
+    fn reserve_others(&mut self) -> Result<()> {
         self.models.iter_mut().try_for_each(Model::reserve_others)
     }
 
     /// Replaces the releases of the other pilots, in any order; `handles` is the number of active handles. Afterwards
     /// [`join`](Self::join) each model. If this handle's own pilot is still running and another one knows the rate, the
     /// handle continues with that rate, and the rewards in the open batch of its pilot are dropped.
-    pub fn join_pilots(&mut self, others: &mut dyn Iterator<Item = &Totals>, handles: u32) {
+    fn join_pilots(&mut self, others: &mut dyn Iterator<Item = &Totals>, handles: u32) {
         (self.handles, self.may_have_released) = (1.0 + f64::from(handles), true);
         self.limit();
         self.other_pilots = others.fold(Pool::default(), |pool, totals| pool.and(totals));
@@ -833,146 +649,30 @@ impl Linear {
     /// Sums over handles are exact. Models that know the same releases are equal to the last bit, whatever the order of
     /// the merges and whichever releases are their own, except for priors and for what has faded since. Call
     /// [`reserve_others`](Self::reserve_others) first.
-    pub fn join(&mut self, model: usize, others: &mut dyn Iterator<Item = &Evidence>) {
+    fn join(&mut self, model: usize, others: &mut dyn Iterator<Item = &Evidence>) {
         self.time.learn();
         self.fade(model);
         self.models[model].join(others);
         self.refresh(model);
     }
-
-    /// Adds an arm, with the next number. With one model it is a new row; with a model for each arm, it has a new model
-    /// at its prior.
-    ///
-    /// # Errors
-    /// `InvalidConfig` for more arms than can be served in time; `NoMemory`. On an error nothing has changed.
-    pub fn add_arm(&mut self) -> Result<()> {
-        let most = self.shape.most_arms();
-        if self.live.len() >= most as usize {
-            let rule = format!("must be at most {most} for this policy");
-            return Err(Error::config("arms", &rule, self.live.len() + 1));
-        }
-        self.live.reserve()?;
-        self.candidates.reserve()?;
-        self.marks.reserve()?;
-        if self.shape.per_arm {
-            self.add_model()?;
-        }
-        self.live.push(true);
-        self.candidates.push(NOBODY);
-        self.marks.push(0);
-        Ok(())
-    }
-
-    /// Retires an arm, which is no longer eligible. Rewards of its pending decisions still count.
-    pub fn retire_arm(&mut self, arm: u32) {
-        self.live[arm as usize] = false;
-        #[cfg(dpb_faults)]
-        if crate::Fault::RawRetired.is_built_in() {
-            let model = self.model(arm);
-            self.models[model].own.count += self.batches[model].bare_sum().abs();
-        }
-    }
-
-    /// Returns the number of decisions so far.
-    pub fn decisions(&self) -> u64 {
-        self.decisions
-    }
-
-    /// Returns the number of releases so far.
-    pub fn releases(&self) -> u32 {
-        self.releases
-    }
-
-    /// Returns how often a release or a model was dropped because a matrix was not positive definite to working
-    /// precision.
-    pub fn failures(&self) -> u64 {
-        self.failures
-    }
-
-    /// Returns the number of decisions whose row was larger than C.
-    pub fn oversized(&self) -> u64 {
-        self.oversized
-    }
-
-    /// Returns the loss of one reward through the releases so far.
-    pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
-    }
-
-    /// Writes the releases and the public state, without open batches.
-    pub fn save(&self, to: &mut Writer) {
-        to.u64(self.decisions);
-        to.u32(self.releases);
-        self.time.save(to);
-        to.u64(self.failures);
-        to.u64(self.oversized);
-        self.own_pilot.save(to);
-        self.pooled.save(to);
-        to.u64(self.led());
-        to.u8(self.common.first as u8);
-        to.u32(self.live.len() as u32);
-        self.live.iter().for_each(|&live| to.u8(live.into()));
-        for (number, (model, batch)) in self.models.iter().zip(&*self.batches).enumerate() {
-            to.u8(batch.instrument as u8);
-            to.u8(model.public.is_some().into());
-            model.public.iter().for_each(|prior| prior.save(to));
-            #[cfg(dpb_faults)]
-            if crate::Fault::RawSnapshot.is_built_in() {
-                to.f64(self.discount(number) * model.own.count + 1e-6 * batch.bare_sum().abs());
-                model.own.save_matrices(self.discount(number), to);
-                continue;
-            }
-            model.own.save(self.discount(number), to);
-        }
-    }
-
-    /// Reads what [`save`](Self::save) wrote, into a new policy of the same configuration and number of arms. Rewards
-    /// that were in open batches, including the pilot's, never enter a release.
-    ///
-    /// # Errors
-    /// `Corrupt`: drop the policy.
-    pub fn load(&mut self, from: &mut Reader) -> Result<()> {
-        let saved = SavedLinear::read(from, &self.shape, self.live.len())?;
-        (self.decisions, self.releases, self.may_have_released) = (saved.decisions, saved.releases, true);
-        self.time.continue_from(&saved.time);
-        let now = self.now();
-        (self.failures, self.oversized) = (saved.failures, saved.oversized);
-        (self.own_pilot, self.pooled) = (saved.pilot, saved.pooled);
-        self.common.first = saved.first;
-        self.believe();
-        self.live = saved.live;
-        match &mut self.pilot {
-            pilot if self.pooled.is_known() => *pilot = None,
-            Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance),
-            None => (),
-        }
-        let parts = saved.models.into_iter().zip(&mut *self.models).zip(&mut *self.batches);
-        for ((saved, model), batch) in parts {
-            (model.own, model.public, model.faded) = (saved.evidence, saved.public, now);
-            batch.open(saved.instrument, model.quota(saved.instrument, &self.common));
-            ensure(model.refresh(&self.common.belief, &mut self.scratch, &mut self.coins))?;
-        }
-        self.ready = self.models.len();
-        Ok(())
-    }
 }
 
 /// The contents of another handle's snapshot.
-pub struct SavedLinear {
+struct SavedLinear {
     /// Decisions until the snapshot.
-    pub decisions: u64,
+    decisions: u64,
     /// Releases until the snapshot.
-    pub releases: u32,
+    releases: u32,
     time: Time,
     /// Releases of the pilot.
-    pub pilot: Totals,
+    pilot: Totals,
     /// Whether each arm is live.
-    pub live: WipedVec<bool>,
+    live: WipedVec<bool>,
     failures: u64,
     oversized: u64,
     pooled: Totals,
     /// The generation that the handle leads, or 0.
-    pub led: u64,
+    led: u64,
     first: Instrument,
     models: Vec<SavedModel>,
 }
@@ -988,7 +688,7 @@ impl SavedLinear {
     ///
     /// # Errors
     /// `Corrupt`, `NoMemory`.
-    pub fn read(from: &mut Reader, shape: &Shape, arms: usize) -> Result<SavedLinear> {
+    fn read(from: &mut Reader, shape: &Shape, arms: usize) -> Result<SavedLinear> {
         let (decisions, releases) = (from.count()?, from.u32()?);
         let time = Time::load(from, decisions)?;
         let (failures, oversized) = (from.count()?, from.count()?);
@@ -1012,12 +712,12 @@ impl SavedLinear {
     }
 
     /// Returns the time of the snapshot on the configuration's clock.
-    pub fn now(&self) -> u64 {
+    fn now(&self) -> u64 {
         self.time.at(self.decisions)
     }
 
     /// Returns the evidence for a model.
-    pub fn evidence(&self, model: usize) -> &Evidence {
+    fn evidence(&self, model: usize) -> &Evidence {
         &self.models[model].evidence
     }
 }

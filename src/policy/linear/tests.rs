@@ -2,6 +2,8 @@
 
 use super::rows::{LARGEST, Scale, Spread, UNIT};
 use super::*;
+use crate::policy::contract::{ByRequest, DynamicArms, Policy};
+use crate::request::Request;
 use crate::snapshot::{Kind, write};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -55,14 +57,34 @@ fn stream(number: u64) -> Random {
     Seed::new(Some(key)).unwrap().stream()
 }
 
-fn policy(config: &Config, shape: Shape, seed: u8) -> Linear {
-    Linear::new(config, shape, CAPACITY, &mut Seed::new(Some([seed; 32])).unwrap()).unwrap()
+/// This configuration with 32 pending decisions and this shape.
+fn shaped(config: &Config, shape: Shape) -> Config {
+    let Shape { features, per_arm: model_per_arm, norm: feature_norm } = shape;
+    Config { features, model_per_arm, feature_norm, pending_capacity: 32, ..config.clone() }
 }
 
-const CAPACITY: usize = 32;
+fn policy(config: &Config, shape: Shape, seed: u8) -> Linear {
+    Linear::new(&shaped(config, shape), &mut Seed::new(Some([seed; 32])).unwrap()).unwrap()
+}
+
+fn request<'a>(eligible: Option<&'a [u32]>, rows: Rows<'a>) -> Request<'a> {
+    Request { eligible, features: Some(rows), ..Request::default() }
+}
+
+/// Checks and decides a request, whose row is kept in slot 0. Returns the arm and its propensity.
+fn choose(policy: &mut Linear, eligible: Option<&[u32]>, rows: Rows) -> (u32, f64) {
+    let request = request(eligible, rows);
+    policy.check(&request).unwrap();
+    let (pull, arm) = ByRequest::choose(policy, &request, 0);
+    (arm, pull.propensity)
+}
+
+fn observe(policy: &mut Linear, slot: usize, reward: f64) {
+    policy.observe(Pull::of(slot as u32), units(reward));
+}
 
 /// The reward range `[0, 1]` of a handle.
-fn reward(x: f64) -> Reward {
+fn units(x: f64) -> Reward {
     Reward::from_units((x * Reward::ONE as f64) as u32)
 }
 
@@ -73,11 +95,7 @@ fn config(arms: u32, epsilon: f64) -> Config {
 }
 
 fn saved(policy: &Linear) -> Vec<u8> {
-    let save = |to: &mut Writer| {
-        policy.save(to);
-        Ok(())
-    };
-    write(Kind::Bandit, usize::MAX, save).unwrap().seal()
+    write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal()
 }
 
 // The executed proof: two worlds.
@@ -113,10 +131,11 @@ fn world(number: u64, changed: usize, other: f64, shown: Option<Vec<Vec<f64>>>) 
     };
     let (window, even) = ([0, 1, 20][draw(3)], draw(2) == 1);
     let mut seed = Seed::new(Some([number as u8; 32])).unwrap();
-    let mut policy = Linear::new(&config, shape, 128, &mut seed).unwrap();
+    let ring = 128;
+    let config = Config { pending_capacity: ring as u32, ..shaped(&config, shape) };
+    let mut policy = Linear::new(&config, &mut seed).unwrap();
     policy.tape.shown = shown.map(VecDeque::from);
     let (mut view, mut waiting, mut next) = (View::default(), VecDeque::new(), 0);
-    let ring = 128;
     let mut rewards = stream(!number);
     for time in 0..400 {
         let mut adversary = stream(view.digest);
@@ -143,28 +162,29 @@ fn world(number: u64, changed: usize, other: f64, shown: Option<Vec<Vec<f64>>>) 
             (0..2 * rows).map(|i| Feature { index: (time + i * i) as u32 % features as u32, value: value() }).collect();
         let ends: Vec<u32> = (1..=rows as u32).map(|row| 2 * row).collect();
         let rows = if sparse { Rows::Sparse(&entries, &ends) } else { Rows::Dense(&dense) };
+        let request = request(eligible, rows);
         policy
-            .estimate(eligible, rows, &mut |mean, deviation| {
+            .predict(&request, &mut |mean, deviation| {
                 view.see(mean.to_bits());
                 view.see(deviation.to_bits());
             })
             .unwrap();
-        policy.check(eligible, rows, slots).unwrap();
-        let from = next;
-        policy.choose_slots(&mut (from..from + slots).map(|slot| slot % ring), eligible, rows, &mut |choice| {
-            view.see(u64::from(choice.arm));
-            view.see(choice.propensity.to_bits());
+        policy.check(&request).unwrap();
+        let mut places = (next..next + slots).map(|slot| slot % ring);
+        policy.choose_slots(&request, &mut Vec::new(), &mut places, &mut |pull, arm| {
+            view.see(u64::from(arm));
+            view.see(pull.propensity.to_bits());
             waiting.push_back((time, next, view.digest.is_multiple_of(16)));
             next += 1;
         });
         while let Some((_, number, cancelled)) = waiting.pop_front_if(|(then, ..)| *then + window <= time) {
             let random = f64::from(u8::from(rewards.unit() < 0.4));
-            view.see(policy.arm(number % ring).into());
+            view.see(policy.kept.arm(number % ring).into());
             if !cancelled {
-                policy.observe(number % ring, reward(if number == changed { other } else { random }));
+                observe(&mut policy, number % ring, if number == changed { other } else { random });
             }
         }
-        view.see(policy.releases().into());
+        view.see(policy.releases.into());
         view.see(policy.failures());
         if time % 100 == 0 {
             saved(&policy)
@@ -277,10 +297,9 @@ fn play(policy: &mut Linear, decisions: usize, norm: f64, theta: &[f64], coins: 
                 1.0 / (1.0 + (2.0 - sign * logit).exp())
             })
             .collect();
-        policy.check(Some(&eligible), Rows::Dense(&x), 1).unwrap();
-        let choice = policy.choose(0, Some(&eligible), Rows::Dense(&x));
-        let mean = means[choice.place];
-        policy.observe(0, reward(f64::from(u8::from(coins.unit() < mean))));
+        let (arm, _) = choose(policy, Some(&eligible), Rows::Dense(&x));
+        let mean = means[eligible.iter().position(|&other| other == arm).unwrap()];
+        observe(policy, 0, f64::from(u8::from(coins.unit() < mean)));
         let best = means.iter().copied().fold(0.0, f64::max);
         lost += best - mean;
         uniform += best - means.iter().sum::<f64>() / n as f64;
@@ -299,7 +318,7 @@ fn is_sound(policy: &mut Linear) -> bool {
         let x: Vec<f32> = (0..rows * d).map(|i| (scale * (i as f64 - 3.0)) as f32).collect();
         let mut each =
             |mean: f64, deviation: f64| sound &= (0.0..=1.0).contains(&mean) && (0.0..1e9).contains(&deviation);
-        policy.estimate(Some(&eligible), Rows::Dense(&x), &mut each).unwrap();
+        policy.predict(&request(Some(&eligible), Rows::Dense(&x)), &mut each).unwrap();
     }
     sound
 }
@@ -311,7 +330,7 @@ fn it_learns() {
         let shape = Shape { per_arm, norm: 2.0, ..SHAPE };
         let mut policy = policy(&Config { delta, ..config(4, 1.0) }, shape, 1);
         let lost = play(&mut policy, 30_000, 2.0, &THETA, &mut stream(2));
-        println!("{per_arm} {delta}: {lost:.3}, {} releases", policy.releases());
+        println!("{per_arm} {delta}: {lost:.3}, {} releases", policy.releases);
         assert!(lost < most && is_sound(&mut policy), "{per_arm} {delta}: {lost}");
     }
 }
@@ -328,9 +347,9 @@ fn after_the_pilot_each_decision_prepares_a_model() {
         for _ in 0..6000 {
             let piloted = policy.pilot.is_some();
             let rows: Vec<f32> = (0..if per_arm { 4 } else { 200 }).map(|_| 0.25 * coins.unit() as f32).collect();
-            let choice = policy.choose(0, Some(&eligible), Rows::Dense(&rows));
-            even_after += u32::from(!piloted && choice.propensity == 0.02);
-            policy.observe(0, reward(f64::from(u8::from(coins.unit() < 0.1))));
+            let (_, propensity) = choose(&mut policy, Some(&eligible), Rows::Dense(&rows));
+            even_after += u32::from(!piloted && propensity == 0.02);
+            observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.1)));
             assert!(piloted || policy.ready - before <= 1);
             before = policy.ready;
         }
@@ -346,13 +365,13 @@ fn a_prediction_after_the_pilot_prepares_models() {
     let (mut policy, mut coins) = (policy(&config(50, 0.1), shape, 3), stream(4));
     let row = [0.1; 4];
     while policy.pilot.is_some() {
-        policy.choose(0, None, Rows::Dense(&row));
-        policy.observe(0, reward(f64::from(u8::from(coins.unit() < 0.1))));
+        choose(&mut policy, None, Rows::Dense(&row));
+        observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.1)));
     }
     assert_eq!(policy.ready, 1);
     let mut means = Vec::new();
     for (eligible, ready) in [(&[20][..], 21), (&[49, 3], 50)] {
-        policy.estimate(Some(eligible), Rows::Dense(&row), &mut |mean, _| means.push(mean)).unwrap();
+        policy.predict(&request(Some(eligible), Rows::Dense(&row)), &mut |mean, _| means.push(mean)).unwrap();
         assert_eq!(policy.ready, ready);
     }
     assert!(means.iter().all(|mean| *mean == means[0]), "{means:?}"); // no model has a release yet
@@ -399,18 +418,21 @@ fn precisions_stay_positive_definite() {
                 row[0] = if time == 77 { 3.0 } else { 0.0 };
                 row[d - 1] = coins.unit() as f32;
             }
-            policy.choose(0, None, Rows::Dense(&x));
-            policy.observe(0, reward(f64::from(u8::from(coins.unit() < 0.3))));
+            choose(&mut policy, None, Rows::Dense(&x));
+            observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.3)));
         }
-        assert!(is_sound(&mut policy) && policy.releases() > 5, "{features} {epsilon}: {}", policy.failures());
+        assert!(is_sound(&mut policy) && policy.releases > 5, "{features} {epsilon}: {}", policy.failures());
         assert!(policy.models.iter().all(|model| model.mean.iter().all(|x| x.abs() < 1e6)));
     }
 }
 
-fn refused(policy: &mut Linear, eligible: Option<&[u32]>, rows: Rows, slots: usize, about: &str) {
-    let told = policy.check(eligible, rows, slots);
-    assert!(matches!(told, Err(Error::InvalidRequest { field, .. }) if field == about), "{about}: {told:?}");
-    assert!(slots != 1 || policy.estimate(eligible, rows, &mut |_, _| ()).is_err());
+/// The handle has checked the eligible arms before a decision, and not before a prediction.
+fn refused(policy: &mut Linear, eligible: &[u32], rows: Rows, about: &str) {
+    let request = request(Some(eligible), rows);
+    let is_about = |told: &Result<()>| matches!(told, Err(Error::InvalidRequest { field, .. }) if *field == about);
+    let told = policy.predict(&request, &mut |_, _| ());
+    assert!(is_about(&told), "{about}: {told:?}");
+    assert!(about == "eligible" || is_about(&policy.check(&request)));
 }
 
 /// Invalid calls are refused, and afterwards the policy behaves as a twin without those calls.
@@ -426,33 +448,33 @@ fn bad_requests_change_nothing() {
             let good = [1.0, 0.0, coins.unit() as f32, 0.0];
             let feature = |index, value| Feature { index, value };
             for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-                refused(&mut policy, Some(&[0]), Rows::Dense(&[0.0, bad, 1.0, 0.0]), 1, "features");
-                refused(&mut policy, Some(&[0]), Rows::Sparse(&[feature(1, bad)], &[1]), 1, "features");
+                refused(&mut policy, &[0], Rows::Dense(&[0.0, bad, 1.0, 0.0]), "features");
+                refused(&mut policy, &[0], Rows::Sparse(&[feature(1, bad)], &[1]), "features");
             }
             let (none, one): (&[u32], &[u32]) = (&[], &[0]);
-            for (eligible, rows, slots, field) in [
-                (none, Rows::Dense(&[]), 1, "eligible"),
-                (&[1], Rows::Dense(&good), 1, "eligible"),
-                (&[9], Rows::Dense(&good), 1, "eligible"),
-                (one, Rows::Dense(&good), 0, "slots"),
-                (one, Rows::Dense(&good), 2, "slots"),
-                (&[0, 0], Rows::Dense(&good), 2, "slots"),
-                (one, Rows::Dense(&good[..3]), 1, "features"),
-                (one, Rows::Sparse(&[feature(4, 1.0)], &[1]), 1, "index"),
-                (one, Rows::Sparse(&[feature(0, 1.0)], &[0]), 1, "sparse_ends"),
-                (one, Rows::Sparse(&[feature(0, 1.0); 2], &[2, 1]), 1, "sparse_ends"),
-                (one, Rows::Sparse(&[feature(0, 1.0)], &[]), 1, "sparse_ends"),
+            for (eligible, rows, field) in [
+                (none, Rows::Dense(&[]), "eligible"),
+                (&[1], Rows::Dense(&good), "eligible"),
+                (&[9], Rows::Dense(&good), "eligible"),
+                (one, Rows::Dense(&good[..3]), "features"),
+                (one, Rows::Sparse(&[feature(4, 1.0)], &[1]), "index"),
+                (one, Rows::Sparse(&[feature(0, 1.0)], &[0]), "sparse_ends"),
+                (one, Rows::Sparse(&[feature(0, 1.0); 2], &[2, 1]), "sparse_ends"),
+                (one, Rows::Sparse(&[feature(0, 1.0)], &[]), "sparse_ends"),
             ] {
-                refused(&mut policy, eligible.into(), rows, slots, field);
+                refused(&mut policy, eligible, rows, field);
             }
-            let [ours, theirs] = [&mut policy, &mut twin].map(|p| p.choose(0, Some(&[0]), Rows::Dense(&good)));
-            assert_eq!((ours.place, ours.propensity.to_bits()), (theirs.place, theirs.propensity.to_bits()));
-            let reward = reward(f64::from(time % 3) / 2.0);
-            policy.observe(0, reward);
-            twin.observe(0, reward);
+            for bare in [Request { segment: 1, ..request(None, Rows::Dense(&good)) }, Request::default()] {
+                assert!(policy.check(&bare).is_err() && policy.predict(&bare, &mut |_, _| ()).is_err());
+            }
+            let [ours, theirs] = [&mut policy, &mut twin].map(|p| choose(p, Some(one), Rows::Dense(&good)));
+            assert_eq!((ours.0, ours.1.to_bits()), (theirs.0, theirs.1.to_bits()));
+            let reward = f64::from(time % 3) / 2.0;
+            observe(&mut policy, 0, reward);
+            observe(&mut twin, 0, reward);
         }
         assert_eq!(saved(&policy), saved(&twin));
-        assert!(policy.releases() > 5 && policy.oversized() > 0);
+        assert!(policy.releases > 5 && policy.oversized() > 0);
     }
     for shape in [
         Shape { features: 0, ..SHAPE },
@@ -460,10 +482,10 @@ fn bad_requests_change_nothing() {
         Shape { norm: 0.0, ..SHAPE },
         Shape { norm: f64::NAN, ..SHAPE },
     ] {
-        assert!(Linear::new(&config(2, 1.0), shape, 1, &mut Seed::new(None).unwrap()).is_err());
+        assert!(Linear::new(&shaped(&config(2, 1.0), shape), &mut Seed::new(None).unwrap()).is_err());
     }
     for epsilon in [0.0, f64::NAN, 1e-4] {
-        assert!(Linear::new(&config(2, epsilon), SHAPE, 1, &mut Seed::new(None).unwrap()).is_err());
+        assert!(Linear::new(&shaped(&config(2, epsilon), SHAPE), &mut Seed::new(None).unwrap()).is_err());
     }
 }
 
@@ -479,9 +501,9 @@ fn what_cannot_be_learned_is_left_out_and_counted() {
     policy.join(0, &mut [&broken].into_iter());
     assert_eq!(*policy.models[0].mean, *believed);
     assert_eq!(policy.failures(), 1);
-    let releases = policy.releases();
+    let releases = policy.releases;
     play(&mut policy, 3000, 1.0, &THETA, &mut stream(4));
-    assert!(policy.releases() > releases && policy.failures() > 1 && policy.decisions() == 6000);
+    assert!(policy.releases > releases && policy.failures() > 1 && policy.decisions == 6000);
     assert_eq!(*policy.models[0].mean, *believed);
     // Once the broken matrix is replaced, the model learns again.
     policy.join(0, &mut [].into_iter());
@@ -525,7 +547,7 @@ fn a_snapshot_has_what_was_released() {
                 assert!(ours.mean.iter().zip(&*theirs.mean).all(|(a, b)| (a - b).abs() < 1e-9));
             }
             play(&mut loaded, 2000, 1.0, &THETA, &mut stream(4));
-            assert!(is_sound(&mut loaded) && loaded.decisions() == decisions as u64 + 2000);
+            assert!(is_sound(&mut loaded) && loaded.decisions == decisions as u64 + 2000);
             for cut in 0..fields.len() {
                 assert!(load(&fields[..cut]).is_err());
             }
@@ -546,7 +568,7 @@ fn a_snapshot_has_what_was_released() {
 fn merge(policy: &mut Linear, others: &[SavedLinear]) {
     policy.reserve_others().unwrap();
     policy.join_pilots(&mut others.iter().map(|other| &other.pilot), others.len() as u32);
-    for model in 0..policy.models() {
+    for model in 0..policy.models.len() {
         policy.join(model, &mut others.iter().map(|other| other.evidence(model)));
     }
 }
@@ -567,7 +589,7 @@ fn what_others_released_counts_as_ones_own() {
             let mut told = Vec::new();
             let rows = [0.5, -0.25, 0.25, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.7, -0.3, 0.0];
             let rows = Rows::Dense(if per_arm { &rows[..4] } else { &rows });
-            policy.estimate(None, rows, &mut |mean, deviation| told.push((mean, deviation))).unwrap();
+            policy.predict(&request(None, rows), &mut |mean, deviation| told.push((mean, deviation))).unwrap();
             told
         };
         let alone = handles.each_mut().map(ask);
@@ -575,7 +597,7 @@ fn what_others_released_counts_as_ones_own() {
             let bytes = saved(policy);
             SavedLinear::read(&mut Reader::of_fields(&bytes[5..bytes.len() - 4]), &shape, 3).unwrap()
         };
-        let counts = handles.each_ref().map(Linear::decisions);
+        let counts = handles.each_ref().map(|policy| policy.decisions);
         for (number, order) in [[1, 2, 3], [3, 0, 2], [0, 1, 3], [2, 1, 0]].into_iter().enumerate() {
             let others = order.map(|other| read(&handles[other]));
             assert!(order.iter().zip(&others).all(|(&other, saved)| saved.decisions == counts[other]));
@@ -630,17 +652,17 @@ fn propensities_are_chances() {
         let config = Config { exploration: 0.4, ..config(4, 1.0) };
         let mut policy = policy(&config, Shape { per_arm, ..SHAPE }, 1);
         let mut coins = stream(3);
-        let mut weights = [0.0; 4];
+        let mut weights = [0.0f64; 4];
         for _ in 0..20_000 {
             let x: Vec<f32> = (0..if per_arm { 4 } else { 16 }).map(|_| coins.unit() as f32 / 4.0).collect();
-            let choice = policy.choose(0, None, Rows::Dense(&x));
-            assert!(choice.propensity >= 0.1 && choice.propensity <= 0.7 + 1e-12);
-            weights[choice.place] += 1.0 / choice.propensity / 20_000.0;
-            if policy.decisions().is_multiple_of(500) && policy.pilot.is_none() {
+            let (arm, propensity) = choose(&mut policy, None, Rows::Dense(&x));
+            assert!((0.1..=0.7 + 1e-12).contains(&propensity));
+            weights[arm as usize] += 1.0 / propensity / 20_000.0;
+            if policy.decisions.is_multiple_of(500) && policy.pilot.is_none() {
                 let sum: f64 = (0..4).map(|number| policy.propensity(number, Rows::Dense(&x))).sum();
                 assert!((sum - 1.0).abs() < 1e-12);
             }
-            policy.observe(0, reward(f64::from(u8::from(coins.unit() < 0.3))));
+            observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.3)));
         }
         assert!(weights.iter().all(|weight| (weight - 1.0).abs() < 0.13), "{weights:?}");
     }
@@ -654,7 +676,7 @@ fn slots_are_different_arms_at_their_chances() {
         let config = Config { exploration: 0.4, ..config(5, 1.0) };
         let mut policy = policy(&config, Shape { per_arm, ..SHAPE }, 1);
         policy.retire_arm(3);
-        let (mut coins, mut weights) = (stream(3), [[0.0; 5]; 2]);
+        let (mut coins, mut weights) = (stream(3), [[0.0f64; 5]; 2]);
         for time in 0..20_000 {
             let mut x: Vec<f32> = (0..if per_arm { 4 } else { 20 }).map(|_| coins.unit() as f32 / 4.0).collect();
             let twice = [4, 0, 4, 1, 2, 0];
@@ -669,16 +691,16 @@ fn slots_are_different_arms_at_their_chances() {
                 (false, true) => (Some(&twice[..]), &x),
                 (false, false) => (Some(&twice[..]), &rows),
             };
-            policy.check(eligible, Rows::Dense(rows), 4).unwrap();
+            let request = request(eligible, Rows::Dense(rows));
+            policy.check(&request).unwrap();
             let (mut seen, mut slot) = ([false; 5], 0);
-            policy.choose_slots(&mut (7..9), eligible, Rows::Dense(rows), &mut |choice| {
-                assert!(choice.propensity >= 0.1 && !std::mem::replace(&mut seen[choice.arm as usize], true));
-                assert_eq!(eligible.map_or(choice.arm, |arms| arms[choice.place]), choice.arm);
-                weights[slot][choice.arm as usize] += 1.0 / choice.propensity / 20_000.0;
+            policy.choose_slots(&request, &mut Vec::new(), &mut (7..9), &mut |pull, arm| {
+                assert!(pull.propensity >= 0.1 && !std::mem::replace(&mut seen[arm as usize], true));
+                weights[slot][arm as usize] += 1.0 / pull.propensity / 20_000.0;
                 slot += 1;
             });
-            assert!(slot == 2 && seen[policy.arm(7) as usize] && seen[policy.arm(8) as usize] && !seen[3]);
-            [7, 8].into_iter().for_each(|slot| policy.observe(slot, reward(f64::from(u8::from(coins.unit() < 0.3)))));
+            assert!(slot == 2 && seen[policy.kept.arm(7) as usize] && seen[policy.kept.arm(8) as usize] && !seen[3]);
+            [7, 8].into_iter().for_each(|slot| observe(&mut policy, slot, f64::from(u8::from(coins.unit() < 0.3))));
         }
         // For each arm that is left, 1/p has the mean 1: in the second slot, for each of four with probability 3/4 or
         // so.
@@ -771,8 +793,8 @@ fn speeds() {
         let ends: Vec<u32> = (1..=n).map(|row| (row * nonzeros) as u32).collect();
         let rows = if nonzeros > 0 { Rows::Sparse(&entries, &ends) } else { Rows::Dense(&dense) };
         for _ in 0..20_000 {
-            policy.choose(0, None, rows);
-            policy.observe(0, reward(f64::from(u8::from(coins.unit() < 0.3))));
+            choose(&mut policy, None, rows);
+            observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.3)));
         }
         let best_of = |mut what: Box<dyn FnMut() + '_>| {
             let time = |what: &mut Box<dyn FnMut() + '_>| {
@@ -791,8 +813,7 @@ fn speeds() {
             black_box(sum);
         }));
         let ours = best_of(Box::new(|| {
-            policy.check(None, rows, 1).unwrap();
-            black_box(policy.choose(0, None, rows));
+            black_box(choose(&mut policy, None, rows));
         }));
         println!("{n} rows, d = {d}, {nonzeros} entries: {ours:.0} ns, plain products {plain:.0} ns");
     }
@@ -801,10 +822,10 @@ fn speeds() {
         let (mut times, mut x) = (Vec::new(), vec![0.0; 4 * features as usize]);
         for _ in 0..20_000 {
             x.iter_mut().for_each(|x| *x = coins.unit() as f32 - 0.5);
-            policy.choose(0, None, Rows::Dense(&x));
-            let (before, start) = (policy.releases(), Instant::now());
-            policy.observe(0, reward(f64::from(u8::from(coins.unit() < 0.3))));
-            if policy.releases() > before && policy.pilot.is_none() {
+            choose(&mut policy, None, Rows::Dense(&x));
+            let (before, start) = (policy.releases, Instant::now());
+            observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.3)));
+            if policy.releases > before && policy.pilot.is_none() {
                 times.push(start.elapsed().as_secs_f64() * 1e6);
             }
         }
