@@ -133,6 +133,43 @@ pub(crate) fn put<T>(others: &mut Vec<T>, place: Place, other: T) -> Option<T> {
     }
 }
 
+/// The arms of a handle, by their ids: the configuration's arms have their numbers as ids.
+pub(crate) struct ArmIds {
+    /// Number of the configuration's arms.
+    first: u32,
+    added: KeyIndex,
+}
+
+impl ArmIds {
+    /// The arms of a handle with these added ones.
+    ///
+    /// # Errors
+    /// `Corrupt` if two arms have one id; `NoMemory`.
+    pub fn of(first: u32, added: &[u64]) -> Result<ArmIds> {
+        Ok(ArmIds { first, added: KeyIndex::of(added, 0)? })
+    }
+
+    /// Returns the id of an arm. `first` arms are the configuration's, and these were added.
+    pub fn id(first: u32, added: &[u64], arm: u32) -> u64 {
+        arm.checked_sub(first).map_or(arm.into(), |place| added[place as usize])
+    }
+
+    /// Returns the arm with this id.
+    pub fn find(&self, id: u64) -> Option<u32> {
+        if id < self.first.into() { Some(id as u32) } else { self.find_added(id) }
+    }
+
+    /// Returns the arm with the id of an arm of another handle, which has as many configured arms and these added ones.
+    pub fn same(&self, arm: usize, added: &[u64]) -> Option<u32> {
+        self.find(ArmIds::id(self.first, added, arm as u32))
+    }
+
+    /// Returns the added arm with this id.
+    fn find_added(&self, id: u64) -> Option<u32> {
+        Some(self.first + self.added.find(id)? as u32)
+    }
+}
+
 /// The releases of the other handles that this handle has merged.
 pub(crate) struct Fleet {
     /// Origin of this handle.
@@ -142,12 +179,10 @@ pub(crate) struct Fleet {
 }
 
 struct Joined {
-    /// Number of the configuration's arms, which have their numbers as ids.
-    first: u32,
     memory: Memory,
     /// The ids of the arms that were added.
     added: Vec<u64>,
-    places: KeyIndex,
+    ids: ArmIds,
     roster: Roster,
     /// Newest snapshot of each other handle, in the order of `roster`.
     others: Vec<PeerReleases>,
@@ -157,8 +192,8 @@ struct Joined {
 impl Joined {
     const fn new(first: u32, memory: u64) -> Joined {
         let memory = Memory::new(memory);
-        let roster = Roster::new();
-        Joined { first, memory, added: Vec::new(), places: KeyIndex::NONE, roster, others: Vec::new(), sharing: None }
+        let ids = ArmIds { first, added: KeyIndex::NONE };
+        Joined { memory, added: Vec::new(), ids, roster: Roster::new(), others: Vec::new(), sharing: None }
     }
 
     fn of(config: &Config) -> Joined {
@@ -205,8 +240,7 @@ impl Sharing {
 pub(crate) struct PeerReleases {
     pub entry: Entry,
     arms: Vec<ReleaseHistory>,
-    /// Ids of the added arms, which are the last ones in `arms`.
-    added: KeyIndex,
+    ids: ArmIds,
 }
 
 impl PeerReleases {
@@ -216,17 +250,15 @@ impl PeerReleases {
     /// `Corrupt` if two arms have one id; `NoMemory`.
     pub fn new(origin: u64, generation: u32, checksum: u32, ids: &[u64], saved: Saved) -> Result<PeerReleases> {
         let entry = Entry::new(origin, (generation, saved.decisions, saved.time(), saved.releases, checksum));
-        let added = KeyIndex::of(ids, 0)?;
+        let ids = ArmIds::of((saved.arms.len() - ids.len()) as u32, ids)?;
         let mut arms = try_with_capacity(saved.arms.len())?;
         arms.extend(saved.arms.into_iter().map(|(_, _, released, _)| released));
-        Ok(PeerReleases { entry, arms, added })
+        Ok(PeerReleases { entry, arms, ids })
     }
 
     /// Returns the releases of the arm with this id.
     fn arm(&self, id: u64) -> Option<&ReleaseHistory> {
-        let first = self.arms.len() - self.added.len();
-        let place = if id < first as u64 { id as usize } else { first + self.added.find(id)? };
-        self.arms.get(place)
+        self.arms.get(self.ids.find(id)? as usize)
     }
 }
 
@@ -270,13 +302,13 @@ impl Fleet {
     pub fn reserve(&mut self, config: &Config) -> Result<()> {
         let joined = self.join(config);
         joined.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        joined.places.reserve()
+        joined.ids.added.reserve()
     }
 
     /// Adds the id of a new arm, after [`reserve`](Self::reserve).
     pub fn add(&mut self, id: u64) {
         if let Some(joined) = &mut self.joined {
-            joined.places.insert(id);
+            joined.ids.added.insert(id);
             joined.added.push(id);
         }
     }
@@ -288,37 +320,33 @@ impl Fleet {
     pub fn restore(&mut self, origin: u64, added: Vec<u64>, config: &Config) -> Result<()> {
         self.origin = origin;
         if !added.is_empty() {
-            let places = KeyIndex::of(&added, 0)?;
+            let ids = ArmIds::of(config.arms, &added)?;
             let joined = self.join(config);
-            (joined.added, joined.places) = (added, places);
+            (joined.added, joined.ids) = (added, ids);
         }
         Ok(())
     }
 
-    /// Returns the arm with this id; the configuration has `first` arms.
-    pub fn arm(&self, id: u64, first: u32) -> Option<u32> {
-        if id < first.into() { Some(id as u32) } else { self.find(id) }
+    /// Returns the arm with this id.
+    pub fn arm(&self, id: u64, config: &Config) -> Option<u32> {
+        if id < config.arms.into() { Some(id as u32) } else { self.find(id) }
     }
 
     /// Returns an arm's id.
     pub fn id(&self, arm: u32) -> u64 {
-        let Joined { first, added, .. } = self.joined();
-        match arm.checked_sub(*first) {
-            None => arm.into(),
-            Some(place) => added[place as usize],
-        }
+        let Joined { ids, added, .. } = self.joined();
+        ArmIds::id(ids.first, added, arm)
     }
 
     /// Returns the added arm with this id.
     pub fn find(&self, id: u64) -> Option<u32> {
-        let Joined { first, places, .. } = self.joined();
-        Some(first + places.find(id)? as u32)
+        self.joined().ids.find_added(id)
     }
 
     /// Returns an id for an arm without one from the caller. No other handle has it.
     pub fn any_id(&self) -> u64 {
         let mut id = self.origin.wrapping_add(self.added().len() as u64) | 1 << 63;
-        while self.joined().places.find(id).is_some() {
+        while self.find(id).is_some() {
             id = id.wrapping_add(1) | 1 << 63;
         }
         id

@@ -153,7 +153,7 @@ impl Bandit {
             sharing.senders.try_reserve(1).map_err(|_| Error::NoMemory)?;
         }
         let fleet = &state.fleet;
-        let arm = |id| fleet.arm(id, ours.arms);
+        let arm = |id| fleet.arm(id, &ours);
         let complete = combining(&mut *state.policy)?.combine(from, &arm)?;
         state.seeded |= seeded;
         let sharing = state.sharing()?;

@@ -407,7 +407,7 @@ impl Peer {
     /// `Corrupt`; `NoMemory`.
     pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<Peer> {
         match config.features {
-            0 => segments::policy::read_peer(config, id, from).map(|peer| Peer::Segments(Box::new(peer))),
+            0 => segments::peers::PeerBandit::read(config, id, from).map(|peer| Peer::Segments(Box::new(peer))),
             _ => SavedPeer::read(config, id, from).map(|peer| Peer::Linear(Box::new(peer))),
         }
     }

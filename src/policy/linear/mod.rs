@@ -147,8 +147,6 @@ struct Shape {
 /// The dp-linear policy. The number of a pull is its position in the engine's ring, where its row is kept.
 pub(crate) struct Linear {
     shape: Shape,
-    /// Number of the configuration's arms, which have their numbers as ids.
-    first: u32,
     scale: Scale,
     exploration: f64,
     /// `forget_after`, in ticks of the configuration's clock; infinite if it is 0.
@@ -304,7 +302,6 @@ impl Linear {
         let models = if shape.per_arm { config.arms as usize } else { 1 };
         let mut policy = Linear {
             shape,
-            first: config.arms,
             scale,
             exploration: config.exploration,
             memory: if config.forget_after > 0 { config.forget_after as f64 } else { f64::INFINITY },

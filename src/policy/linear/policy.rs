@@ -3,8 +3,7 @@
 use super::{FARTHEST, Linear, NOBODY, Rows, SavedLinear, Shape, loss_of_request};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::fleet::{Entry, put};
-use crate::key_index::KeyIndex;
+use crate::fleet::{ArmIds, Entry, put};
 use crate::policy::batched::loss;
 use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull};
 use crate::policy::prior::Prior;
@@ -17,9 +16,7 @@ use crate::snapshot::{Reader, Writer, ensure};
 pub(crate) struct SavedPeer {
     entry: Entry,
     saved: SavedLinear,
-    first: u32,
-    /// Ids of the peer's added arms.
-    added: KeyIndex,
+    ids: ArmIds,
 }
 
 impl SavedPeer {
@@ -29,30 +26,21 @@ impl SavedPeer {
         let saved = SavedLinear::read(from, &Shape::of(config), config.arms as usize + id.added.len())?;
         let entry =
             Entry::new(id.origin, (id.generation, saved.decisions, saved.now(), saved.releases, from.checksum()));
-        Ok(SavedPeer { entry, saved, first: config.arms, added: KeyIndex::of(id.added, 0)? })
+        Ok(SavedPeer { entry, saved, ids: ArmIds::of(config.arms, id.added)? })
     }
 
-    /// Returns the peer's model of the arm with this id; with one model for all arms, that model.
-    fn model(&self, id: Option<u64>) -> Option<usize> {
-        match id {
-            None => Some(0),
-            Some(id) if id < self.first.into() => Some(id as usize),
-            Some(id) => Some(self.first as usize + self.added.find(id)?),
-        }
+    /// Returns the peer's model for our model `ours`. `added` are the ids of our added arms.
+    fn model(&self, ours: usize, per_arm: bool, added: &[u64]) -> Option<usize> {
+        if per_arm { self.ids.same(ours, added).map(|arm| arm as usize) } else { Some(0) }
     }
 }
 
 impl Linear {
-    /// Returns the id of a model's arm, `None` for a model of all arms. `added` are the ids of this handle's added arms.
-    fn id(&self, model: usize, added: &[u64]) -> Option<u64> {
-        let id = |arm: usize| arm.checked_sub(self.first as usize).map_or(arm as u64, |place| added[place]);
-        self.shape.per_arm.then(|| id(model))
-    }
-
     /// Joins the peers' releases for a model.
     fn join_peers(&mut self, model: usize, peers: &[SavedPeer], added: &[u64]) {
-        let id = self.id(model, added);
-        self.join(model, &mut peers.iter().filter_map(|peer| Some(peer.saved.evidence(peer.model(id)?))));
+        let per_arm = self.shape.per_arm;
+        let theirs = |peer: &SavedPeer| peer.model(model, per_arm, added);
+        self.join(model, &mut peers.iter().filter_map(|peer| Some(peer.saved.evidence(theirs(peer)?))));
     }
 }
 
@@ -234,7 +222,7 @@ impl Policy for Linear {
         let (Ok(place) | Err(place)) = place;
         for model in 0..self.models.len() {
             self.join_peers(model, &peers, added);
-            if let Some(theirs) = peers[place].model(self.id(model, added)) {
+            if let Some(theirs) = peers[place].model(model, self.shape.per_arm, added) {
                 self.follow(model, &peers[place].saved, theirs);
             }
         }

@@ -91,6 +91,7 @@ mod tests;
 use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::fleet::ArmIds;
 use crate::key_index::KeyIndex;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::noise::NoiseSource;
@@ -630,9 +631,7 @@ impl Segments {
     /// arms' ids. Call [`is_newer`](Self::is_newer) first, which reserves the memory.
     fn fit(&mut self) {
         let Segments { order, by_key, keys, added, configured, .. } = self;
-        order.sort_unstable_by_key(|arm| {
-            arm.checked_sub(*configured).map_or(u64::from(*arm), |place| added[place as usize])
-        });
+        order.sort_unstable_by_key(|&arm| ArmIds::id(*configured, added, arm));
         by_key.clear();
         by_key.extend(0..keys.len() as u32);
         by_key.sort_unstable_by_key(|&segment| keys[segment as usize]);

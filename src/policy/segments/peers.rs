@@ -32,7 +32,7 @@ use super::model::{WeightedEvidence, half_life};
 use super::persist::SavedArm;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::fleet::{Entry, Roster, put};
+use crate::fleet::{ArmIds, Entry, Roster, put};
 use crate::key_index::KeyIndex;
 use crate::memory::try_with_capacity;
 use crate::policy::batched::Totals;
@@ -64,9 +64,7 @@ pub struct Peers {
 pub struct PeerBandit {
     entry: Entry,
     keys: KeyIndex,
-    /// Number of the configuration's arms, and the ids of the added ones.
-    configured: u32,
-    added: KeyIndex,
+    ids: ArmIds,
     /// Decisions in all segments together, then in each.
     decisions: Vec<u64>,
     cells: Vec<Rounded>,
@@ -86,13 +84,26 @@ pub(super) fn rounded(released: WeightedEvidence) -> Rounded {
     [released.sum, released.weight, released.count].map(|number| (number * share * 128.0).round() as f32 / 128.0)
 }
 
+/// Reads the segments' keys.
+pub(super) fn read_keys(from: &mut Reader) -> Result<Vec<u64>> {
+    let length = from.length(size_of::<u64>())?;
+    let mut keys = try_with_capacity(length)?;
+    for _ in 0..length {
+        keys.push(from.u64()?);
+    }
+    Ok(keys)
+}
+
 impl PeerBandit {
-    /// Reads what [`Segments::save_releases`] wrote for a handle with these keys. `config` may be this handle's: all
-    /// handles of a fleet have the same arms in it.
+    /// Reads a snapshot. `config` may be this handle's: all handles of a fleet have the same arms in it.
     ///
     /// # Errors
     /// `Corrupt`; `NoMemory`.
-    pub fn read(from: &mut Reader, id: &PeerId, config: &Config, keys: &[u64]) -> Result<PeerBandit> {
+    pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<PeerBandit> {
+        let keys = &read_keys(from)?[..];
+        for _ in 0..keys.len() * (config.arms as usize + id.added.len()) {
+            from.count()?; // how often each arm was played
+        }
         let half_life = half_life(config.forget_after);
         let (made, releases) = (from.count()?, from.u32()?);
         let now = Time::load(from, made)?.at(made);
@@ -114,9 +125,8 @@ impl PeerBandit {
             cells.push(rounded(released));
         }
         let entry = Entry::new(id.origin, (id.generation, made, now, releases, from.checksum()));
-        let (keys, added) = (KeyIndex::of(keys, 0)?, KeyIndex::of(id.added, 0)?);
-        let configured = config.arms;
-        Ok(PeerBandit { entry, keys, configured, added, decisions, cells, trials, all, merged: 0 })
+        let (keys, ids) = (KeyIndex::of(keys, 0)?, ArmIds::of(config.arms, id.added)?);
+        Ok(PeerBandit { entry, keys, ids, decisions, cells, trials, all, merged: 0 })
     }
 
     /// Returns the decisions and releases of the segment with this key, or of all segments together.
@@ -126,12 +136,6 @@ impl PeerBandit {
             Some(row) => (self.decisions[row], &self.cells[row * arms..][..arms]),
             None => (0, &[]),
         }
-    }
-
-    /// Returns the peer's number of an arm of this handle, whose added arms have the ids `added`.
-    fn place(&self, arm: usize, added: &[u64]) -> Option<u32> {
-        let Some(place) = arm.checked_sub(self.configured as usize) else { return Some(arm as u32) };
-        Some(self.configured + self.added.find(added[place])? as u32)
     }
 
     /// Returns the weight that the peer's releases have kept since they were merged.
@@ -275,7 +279,7 @@ impl Segments {
         let (peer, before) = (&known[place], before.as_ref());
         places.clear();
         for (arm, trials) in trials.iter_mut().enumerate() {
-            let [at, was] = [Some(peer), before].map(|peer| peer.and_then(|peer| peer.place(arm, &self.added)));
+            let [at, was] = [Some(peer), before].map(|peer| peer.and_then(|peer| peer.ids.same(arm, &self.added)));
             let of = |peer: Option<&PeerBandit>, place: Option<u32>| {
                 place.and_then(|place| peer?.trials.get(place as usize)).copied().unwrap_or(Totals::NONE)
             };
@@ -325,7 +329,7 @@ impl Segments {
             let cell = &mut cells[(row, arm)];
             cell.time = now;
             for peer in &*known {
-                let released = of_arm(peer.row(Some(key)).1, peer.place(arm, &self.added));
+                let released = of_arm(peer.row(Some(key)).1, peer.ids.same(arm, &self.added));
                 cell.add(released, peer.discount(now, half_life));
             }
         }
@@ -340,7 +344,7 @@ impl Segments {
         let Peers { known, cells, trials, .. } = &mut self.peers;
         let mut changed = false;
         for peer in &*known {
-            let Some(place) = peer.place(arm, &self.added) else { continue };
+            let Some(place) = peer.ids.same(arm, &self.added) else { continue };
             changed = true;
             trials[arm].add(&peer.trials[place as usize]);
             let discount = peer.discount(now, half_life);
@@ -361,6 +365,7 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::contract::{ByRequest, Policy};
     use crate::random::{Random, Seed};
     use crate::snapshot::{Kind, write};
 
@@ -391,14 +396,14 @@ mod tests {
             let mut released = segments(keys[origin], 3, coins);
             released.decisions = decisions;
             let saved = write(Kind::Bandit, usize::MAX, |to| {
-                released.save_releases(to);
-                Ok(())
+                released.save_pulls(to, &mut [].into_iter());
+                released.save(to)
             });
             let bytes = saved.unwrap().seal();
             move || {
                 let from = &mut Reader::new(&bytes, Kind::Bandit).unwrap();
                 let id = PeerId { origin: 7 + origin as u64, generation: 0, added: &[] };
-                PeerBandit::read(from, &id, &Config::new(3, 1.0), keys[origin]).unwrap()
+                PeerBandit::read(&Config::new(3, 1.0), &id, from).unwrap()
             }
         };
         let all: Vec<_> = (0..6).map(|i| other(i % 3, 10 + i as u64, &mut coins)).collect();

@@ -1,17 +1,15 @@
 //! Segments as a policy that decides by request. A request names its segment by a key.
 
 use super::model::Rate;
-use super::peers::PeerBandit;
+use super::peers::read_keys;
 use super::{Segments, is_trial};
-use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
-use crate::memory::try_with_capacity;
 #[cfg(dpb_faults)]
 use crate::noise::probe::Fault;
 use crate::policy::batched::{Cumulant, ReleaseTotals, Totals, loss};
-use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull};
+use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, Policy, Pull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::request::Request;
@@ -30,27 +28,6 @@ impl Segments {
             None => self.add_segment(key),
         }
     }
-}
-
-/// Reads what another handle has released.
-///
-/// # Errors
-/// `Corrupt`; `NoMemory`.
-pub fn read_peer(config: &Config, id: &PeerId, from: &mut Reader) -> Result<PeerBandit> {
-    let keys = read_keys(from)?;
-    for _ in 0..keys.len() * (config.arms as usize + id.added.len()) {
-        from.count()?; // how often each arm was played
-    }
-    PeerBandit::read(from, id, config, &keys)
-}
-
-fn read_keys(from: &mut Reader) -> Result<Vec<u64>> {
-    let length = from.length(size_of::<u64>())?;
-    let mut keys = try_with_capacity(length)?;
-    for _ in 0..length {
-        keys.push(from.u64()?);
-    }
-    Ok(keys)
 }
 
 impl ByRequest for Segments {
