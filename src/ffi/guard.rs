@@ -33,6 +33,7 @@ pub fn call<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Result<()>) ->
 
 /// Returns the status of a refusal. It is out of line, so that a successful call moves no error through memory.
 #[cold]
+#[inline(never)]
 fn refuse(error: Error) -> dpb_status {
     error.status()
 }
