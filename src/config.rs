@@ -351,11 +351,6 @@ impl Config {
         slates::batches_changed(self.max_slots, self.max_clicks)
     }
 
-    /// Whether the policy itself keeps what other handles have released.
-    pub(crate) fn keeps_peers(&self) -> bool {
-        self.max_segments > 0 || self.features > 0
-    }
-
     /// Checks a policy's own limit of arms. With more arms its calls would not be fast.
     pub(crate) fn check_arms(&self, most: u32) -> Result<()> {
         if self.arms > most {

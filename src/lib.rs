@@ -71,6 +71,5 @@ pub use error::{Error, Result};
 #[doc(hidden)]
 pub use noise::probe::Fault;
 pub use policy::Algorithm;
-pub use policy::linear::{Feature, Rows, feature_cross, feature_hash};
 pub use random::{Random, Seed};
-pub use request::Request;
+pub use request::{Feature, Request, Rows, feature_cross, feature_hash};

@@ -1,13 +1,13 @@
 //! The handle: a configuration, one short lock, and behind it the engine and a policy.
 
 mod combine;
+mod fleet;
 mod persist;
 mod state;
 
 use crate::config::{Config, PackedConfig};
 use crate::engine::{Engine, Refusals};
 use crate::error::{Error, Result};
-use crate::fleet::{Fleet, Sharing};
 use crate::memory::WipedVec;
 use crate::policy::{Algorithm, ArmState, Prior};
 use crate::privacy::PrivacyLoss;
@@ -16,6 +16,7 @@ use crate::request::Request;
 use crate::reward::RewardRange;
 use crate::shuffle::Params;
 use crate::users::{Periods, Users};
+use fleet::{Fleet, Sharing};
 use state::{Lock, Scratch, State};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -166,9 +167,9 @@ impl Bandit {
         }
         // Created last, so that a test seed gives everything else the same coins with users and without.
         let users = Users::of(config, &mut seed)?;
-        let mut fleet = Fleet::new(tickets.next_u64());
+        let mut fleet = Fleet::new(tickets.next_u64(), config);
         if let Some(key) = &config.fleet_key {
-            fleet.share(Sharing::new(key.clone(), Seed::new(None)?.stream())?, config);
+            fleet.sharing = Some(Box::new(Sharing::new(key.clone(), Seed::new(None)?.stream())?));
         }
         Ok(Bandit {
             algorithm,
@@ -307,7 +308,7 @@ impl Bandit {
     /// has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
         let state = &mut *self.lock.lock()?;
-        self.add(state, state.fleet.any_id(), &self.config.config()?)
+        self.add(state, state.fleet.any_id())
     }
 
     /// Returns the number of the arm with this id, which names it in all handles of a fleet, and adds the arm if
@@ -322,15 +323,15 @@ impl Bandit {
         if id < u64::from(config.arms) {
             return Err(Error::config("id", "must not be one of the configuration's arms", id));
         }
-        if let Some(arm) = state.fleet.find(id) {
+        if let Some(arm) = state.fleet.arm(id) {
             state.check_live(&[arm], "add_arm")?;
             return Ok(arm);
         }
-        self.add(state, id, &config)
+        self.add(state, id)
     }
 
-    fn add(&self, state: &mut State, id: u64, config: &Config) -> Result<u32> {
-        let arm = state.add_arm(id, config)?;
+    fn add(&self, state: &mut State, id: u64) -> Result<u32> {
+        let arm = state.add_arm(id)?;
         self.arms.store(arm + 1, Ordering::Relaxed);
         Ok(arm)
     }
@@ -483,6 +484,7 @@ impl Bandit {
         let config = self.config.config()?;
         let (loss, contributions) = state.loss(&config);
         let (epsilon_spent, delta_spent) = loss.spent(config.delta, contributions);
+        let sharing = state.fleet.sharing.as_deref();
         Ok(Report {
             algorithm: self.algorithm,
             counts: state.engine.counts(),
@@ -497,9 +499,9 @@ impl Bandit {
             model_per_arm: self.model_per_arm,
             segments: state.policy.by_request().map_or(0, |policy| policy.segments()),
             max_segments: config.max_segments,
-            contributions: state.fleet.sharing().map_or(0, |sharing| sharing.accepted),
-            contributions_lost: state.fleet.sharing().map_or(0, |sharing| sharing.lost),
-            fleet_key_id: state.fleet.sharing().map_or(0, |sharing| sharing.id),
+            contributions: sharing.map_or(0, |sharing| sharing.accepted),
+            contributions_lost: sharing.map_or(0, |sharing| sharing.lost),
+            fleet_key_id: sharing.map_or(0, |sharing| sharing.id),
         })
     }
 
@@ -608,7 +610,7 @@ impl Bandit {
         let (of_i, of_j, merges) = {
             let state = &mut *self.lock.lock()?;
             state.check_arms(&[i, j])?;
-            (state.policy.sums(i)?, state.policy.sums(j)?, state.fleet.updates() + state.policy.merges())
+            (state.policy.sums(i)?, state.policy.sums(j)?, state.policy.merges())
         };
         // A union bound over both sides, and over what may be known after the m-th merge: m = 0 gets nine tenths of the
         // error probability, and the 2^g merges from m = 2^g on share 1/((g + 1)(g + 2)) of the other tenth.

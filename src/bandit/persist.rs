@@ -5,9 +5,8 @@ use super::state::State;
 use crate::config::{Config, Scope};
 use crate::engine::Counts;
 use crate::error::{Error, Result};
-use crate::fleet::PeerReleases;
 use crate::memory;
-use crate::policy::{Algorithm, Mergeable, Peer, PeerId, Policy, Pull, Saved};
+use crate::policy::{Algorithm, PeerId, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::snapshot::{self, Kind, Reader, Writer, ensure};
 use std::sync::atomic::Ordering;
@@ -53,7 +52,7 @@ impl Bandit {
         to.u32(pulls.len() as u32);
         let pending = || state.engine.pending().map(Pull::of);
         to.counts(pulls.iter().copied(), pending().map(|pull| state.policy.arm_of(pull) as usize));
-        to.alike(state.fleet.added().iter().copied(), Writer::u64);
+        to.alike(state.fleet.added.iter().copied(), Writer::u64);
         if let Some(policy) = state.policy.by_request() {
             policy.save_pulls(to, &mut state.engine.pending().map(Pull::of));
         }
@@ -106,10 +105,7 @@ impl Bandit {
         if let Some((algorithm, meant)) = meant {
             check_policy(algorithm, head.algorithm)?;
             meant.check_same(Scope::Releases, &head.config)?;
-            if algorithm == Algorithm::VbSdpAe && meant.horizon != head.config.horizon {
-                let rule = format!("must be {}, as in the snapshot: it plans the batches", head.config.horizon);
-                return Err(Error::config("horizon", &rule, meant.horizon));
-            }
+            algorithm.check_plan(meant, &head.config)?;
             check_segmented(meant, &head.config)?;
             config = Config { test_seed: None, ..meant.clone() };
         }
@@ -119,7 +115,7 @@ impl Bandit {
         head.added.iter().try_for_each(|_| state.grow())?;
         bandit.arms.store(head.pulls.len() as u32, Ordering::Relaxed);
         state.fleet.restore(head.origin, head.added, &config)?;
-        (1..=state.fleet.added().len()).for_each(|n| state.policy.name_arm(&state.fleet.added()[..n]));
+        (1..=state.fleet.added.len()).for_each(|n| state.policy.name_arm(&state.fleet.added[..n]));
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;
         state.continue_from(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
@@ -165,43 +161,18 @@ impl Bandit {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
         let head = Head::read(from)?;
         check_policy(self.algorithm, head.algorithm)?;
+        let read = self.lock.lock()?.policy.reads_peers();
+        let read = read.ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))?;
         let config = self.config.config()?;
-        if !config.keeps_peers() {
-            mergeable(&mut *self.lock.lock()?.policy)?; // others have other fields from here on
-        }
         config.check_same(Scope::Fleet, &head.config)?;
         check_segmented(&config, &head.config)?;
-        if config.keeps_peers() { self.merge_peer(&config, &head, from) } else { self.merge_arms(&config, &head, from) }
-    }
-
-    /// Merges into a policy that stores the releases of other handles itself.
-    fn merge_peer(&self, config: &Config, head: &Head, from: &mut Reader) -> Result<()> {
-        let peer = Peer::read(config, &head.id(), from)?;
+        let peer = read(&config, &head.id(), from)?;
         from.finish()?;
         let state = &mut *self.lock.lock()?;
-        if head.origin != state.fleet.origin && state.policy.merge(peer, state.fleet.added())? {
+        if head.origin != state.fleet.origin && state.policy.merge(peer, &state.fleet.added)? {
             state.seeded |= head.seeded;
         }
         Ok(())
-    }
-
-    /// Merges into a policy that learns from the releases of each arm.
-    fn merge_arms(&self, config: &Config, head: &Head, from: &mut Reader) -> Result<()> {
-        let saved = Saved::read(from)?;
-        from.finish()?;
-        ensure(saved.arms.len() == head.pulls.len())?;
-        let other = PeerReleases::new(head.origin, head.generation, from.checksum(), &head.added, saved)?;
-        let State { seeded, policy, fleet, pulls, .. } = &mut *self.lock.lock()?;
-        if !fleet.is_newer(&other, config)? {
-            return Ok(());
-        }
-        let policy = mergeable(&mut **policy)?;
-        policy.expect(fleet.active())?; // makes room: nothing is refused from here on
-        *seeded |= head.seeded;
-        let time = policy.time();
-        let arms = pulls.len() as u32;
-        fleet.insert(other, arms, time, |fleet, arm| policy.join(arm, &mut fleet.released(arm)));
-        policy.expect(fleet.active())
     }
 }
 
@@ -263,11 +234,6 @@ pub(super) fn check_policy(ours: Algorithm, theirs: Algorithm) -> Result<()> {
         return Ok(());
     }
     Err(Error::refused("policy", format_args!("must be {}, as in the snapshot, got {}", theirs.name(), ours.name())))
-}
-
-/// Returns the policy as one that merges releases of other handles.
-fn mergeable(policy: &mut dyn Policy) -> Result<&mut dyn Mergeable> {
-    policy.mergeable().ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))
 }
 
 impl State {

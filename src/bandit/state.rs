@@ -1,8 +1,8 @@
 //! The state behind a handle's lock: the engine, the policy, and the users' limits.
 
+use super::fleet::Fleet;
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
-use crate::fleet::Fleet;
 use crate::memory::WipedVec;
 use crate::os::Origin;
 use crate::policy::{ByRequest, Policy, Pull, ShuffledPolicy};
@@ -427,18 +427,12 @@ impl State {
     }
 
     /// Adds an arm with this id, which no other arm here has.
-    pub fn add_arm(&mut self, id: u64, config: &Config) -> Result<u32> {
+    pub fn add_arm(&mut self, id: u64) -> Result<u32> {
         let arm = self.pulls.len() as u32;
-        self.fleet.reserve(config)?;
+        self.fleet.reserve()?;
         self.grow()?;
         self.fleet.add(id);
-        // Adds the arm's releases that were merged before.
-        if let Some(policy) = self.policy.mergeable()
-            && self.fleet.has_others()
-        {
-            policy.join(arm, &mut self.fleet.released(arm));
-        }
-        self.policy.name_arm(self.fleet.added());
+        self.policy.name_arm(&self.fleet.added);
         Ok(arm)
     }
 

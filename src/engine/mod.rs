@@ -33,16 +33,17 @@
 //! Decisions of one request follow each other. If the rewards of a request are limited in number, there is a window,
 //! and all of them are [fixed](requests) when the first decision of the request is due.
 
+mod pull;
 mod requests;
 mod ticket;
 
 use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::policy::Pull;
 use crate::random::Random;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
+pub use pull::Pull;
 use requests::Requests;
 use std::ops::Range;
 use ticket::{Place, TicketKey};

@@ -72,8 +72,8 @@ impl Requests {
 mod tests {
     use super::super::{Counts, Engine, Event};
     use crate::config::{Clock, Config};
+    use crate::engine::Pull;
     use crate::error::Error;
-    use crate::policy::Pull;
     use crate::random::{Random, Seed};
     use crate::reward::Reward;
 

@@ -6,8 +6,7 @@ use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
 use crate::bandit::{Bandit, Decision};
 use crate::error::{Error, Result};
-use crate::policy::linear::{self, Feature, Rows};
-use crate::request::Request;
+use crate::request::{self, Feature, Request, Rows};
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
 
@@ -326,12 +325,12 @@ pub unsafe extern "C" fn dpb_predict(
 pub unsafe extern "C" fn dpb_feature_hash(field: *const c_char, value: *const c_char, d: u32) -> u32 {
     // SAFETY: NULL or NUL-terminated, by contract.
     let text = |text: *const c_char| if text.is_null() { &[][..] } else { unsafe { CStr::from_ptr(text) }.to_bytes() };
-    linear::feature_hash(text(field), text(value), d)
+    request::feature_hash(text(field), text(value), d)
 }
 
 /// The index of two categories that come together, for example of device and country: the CRC-32 of both indices, as
 /// little-endian 32-bit numbers one after the other, modulo d. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn dpb_feature_cross(a: u32, b: u32, d: u32) -> u32 {
-    linear::feature_cross(a, b, d)
+    request::feature_cross(a, b, d)
 }

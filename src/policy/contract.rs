@@ -1,57 +1,16 @@
 //! The interface between the engine and a policy, and what each guarantees to the other.
 
-use super::batched::{ReleaseHistory, ReleaseTotals};
-use super::linear::policy::SavedPeer;
+use super::compare::ReleaseTotals;
 use super::prior::Prior;
-use super::segments;
 use crate::config::Config;
+pub use crate::engine::Pull;
 use crate::error::{Error, Result};
 use crate::privacy::PrivacyLoss;
 use crate::request::Request;
 use crate::reward::Reward;
 use crate::shuffle::Params;
 use crate::snapshot::{Reader, Writer};
-
-/// A policy's decision: the arm, the phase, and the probability given all releases.
-///
-/// Arm and phase share a word, so that a pull is passed in two registers, and is stored as the same two words.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pull {
-    place: u64,
-    /// The arm's probability given everything released so far; NaN if it would reveal raw rewards, or is not computed.
-    pub propensity: f64,
-}
-
-impl Pull {
-    /// A pull without phase and propensity, for policies that need only the arm back: see [`Policy::needs_full_pull`].
-    #[inline]
-    pub(crate) const fn of(arm: u32) -> Pull {
-        Pull::new(arm, 0, f64::NAN)
-    }
-
-    /// A pull of this arm, in this phase, with this probability.
-    #[inline]
-    pub const fn new(arm: u32, phase: u32, propensity: f64) -> Pull {
-        Pull { place: (phase as u64) << 32 | arm as u64, propensity }
-    }
-
-    /// The arm, 0-based.
-    #[inline]
-    pub fn arm(self) -> u32 {
-        self.place as u32
-    }
-
-    /// The policy's current epoch, phase or interval.
-    #[inline]
-    pub fn phase(self) -> u32 {
-        (self.place >> 32) as u32
-    }
-
-    /// The same pull in another phase.
-    pub fn in_phase(self, phase: u32) -> Pull {
-        Pull::new(self.arm(), phase, self.propensity)
-    }
-}
+use std::any::Any;
 
 /// The public state of one arm: released values only, in the unit interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,12 +59,20 @@ pub trait Policy: Send {
         None
     }
 
-    /// Learns from the releases of another handle, whose arms have the same ids. Returns whether there were new ones.
+    /// The function that reads what another handle has released, for [`merge`](Self::merge), if the policy merges. The
+    /// handle calls it without its lock.
+    fn reads_peers(&self) -> Option<ReadPeer> {
+        None
+    }
+
+    /// Learns from the releases of another handle. `added` are the ids of this handle's added arms. Returns whether
+    /// there were new ones.
     ///
     /// # Errors
-    /// `NoMemory`; `InvalidConfig` for too many handles; `Unsupported`. Nothing has changed.
+    /// `NoMemory`; `InvalidConfig` for too many handles; `Corrupt` for the releases of another policy. Nothing has
+    /// changed.
     fn merge(&mut self, _peer: Peer, _added: &[u64]) -> Result<bool> {
-        Err(Error::Unsupported("merging: it does not learn from a set of releases"))
+        Err(Error::Corrupt)
     }
 
     /// Names the arm that was added last: its id is the last of these. From now on, what other handles release of it
@@ -137,12 +104,6 @@ pub trait Policy: Send {
     /// The policy as one with eligible arms for each request, and arms that can be added and retired, if it supports
     /// them.
     fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
-        None
-    }
-
-    /// The policy as one that joins what other handles have released, if it can.
-    #[allow(private_interfaces)] // ReleaseHistory is private to the crate
-    fn mergeable(&mut self) -> Option<&mut dyn Mergeable> {
         None
     }
 
@@ -264,21 +225,6 @@ pub trait Slates {
     fn choose_slate(&mut self, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull));
 }
 
-/// A policy that learns from a set of releases, whichever handles made them.
-pub(crate) trait Mergeable {
-    /// Prepares for the releases of `others` other handles. Their batches grow as ours do.
-    ///
-    /// # Errors
-    /// `NoMemory`: nothing has changed.
-    fn expect(&mut self, others: u32) -> Result<()>;
-
-    /// The time that the ages of releases refer to.
-    fn time(&self) -> u64;
-
-    /// Replaces what other handles have released of an arm.
-    fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &ReleaseHistory>);
-}
-
 /// What a handle does with the rewards that it collects: see [`crate::contribution`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
@@ -394,21 +340,11 @@ pub(crate) struct PeerId<'a> {
     pub added: &'a [u64],
 }
 
-/// The releases of another handle, for policies that store them themselves.
-pub(crate) enum Peer {
-    Segments(Box<segments::peers::PeerBandit>),
-    Linear(Box<SavedPeer>),
-}
+/// The releases of another handle, of the type that the policy's [`ReadPeer`] returns.
+pub(crate) type Peer = Box<dyn Any>;
 
-impl Peer {
-    /// Reads what [`Policy::save`] wrote.
-    ///
-    /// # Errors
-    /// `Corrupt`; `NoMemory`.
-    pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<Peer> {
-        match config.features {
-            0 => segments::peers::PeerBandit::read(config, id, from).map(|peer| Peer::Segments(Box::new(peer))),
-            _ => SavedPeer::read(config, id, from).map(|peer| Peer::Linear(Box::new(peer))),
-        }
-    }
-}
+/// Reads what [`Policy::save`] wrote, and [`ByRequest::save_pulls`] before it.
+///
+/// # Errors
+/// `Corrupt`; `NoMemory`.
+pub(crate) type ReadPeer = fn(&Config, &PeerId, &mut Reader) -> Result<Peer>;

@@ -9,21 +9,22 @@ use std::ffi::CStr;
 mod adversarial;
 mod baselines;
 mod batched;
+mod compare;
 mod continual;
 mod contract;
+mod cumulant;
 mod elimination;
 mod kl;
-#[doc(hidden)]
-pub mod linear;
+mod linear;
 mod local;
 mod prior;
 mod scores;
 mod segments;
 mod time;
 
-pub(crate) use batched::{Memory, ReleaseHistory, Saved};
-pub use contract::{ArmState, DynamicArms, Policy, Pull, ShuffledPolicy, Slates};
-pub(crate) use contract::{ByRequest, Combining, Duty, Mergeable, Peer, PeerId};
+pub use crate::engine::Pull;
+pub use contract::{ArmState, DynamicArms, Policy, ShuffledPolicy, Slates};
+pub(crate) use contract::{ByRequest, Combining, Duty, PeerId};
 pub use kl::private_divergence;
 pub(crate) use prior::Prior;
 
@@ -118,6 +119,15 @@ algorithms! {
 }
 
 impl Algorithm {
+    /// Checks that a configuration may replace that of a snapshot, in what this policy has planned its batches by.
+    pub(crate) fn check_plan(self, config: &Config, snapshot: &Config) -> Result<()> {
+        if self == Algorithm::VbSdpAe && config.horizon != snapshot.horizon {
+            let rule = format!("must be {}, as in the snapshot: it plans the batches", snapshot.horizon);
+            return Err(Error::config("horizon", &rule, config.horizon));
+        }
+        Ok(())
+    }
+
     /// Refuses configurations that this policy does not support.
     fn check(self, config: &Config) -> Result<()> {
         if config.forget_after > 0 && !matches!(self, Algorithm::Imed | Algorithm::Med | Algorithm::Linear) {

@@ -12,9 +12,8 @@
 //! how much of it counts. This share is computed at the arm's releases, and for 16 arms in turn at any release.
 //! Between these times the earlier share counts, which may be too small when the time has advanced.
 
-use super::compare::{ReleaseTotals, Totals};
-use super::cumulant::Cumulant;
 use super::explore::Live;
+use super::peers::{PeerReleases, Peers};
 use super::released::{Evidence, Joined, Memory, NoisySum, ReleaseHistory};
 use crate::batch::{Batch, Part};
 use crate::config::Config;
@@ -23,7 +22,9 @@ use crate::memory::{WipedVec, try_with_capacity};
 #[cfg(dpb_faults)]
 use crate::noise::probe::{self, Fault};
 use crate::noise::{Noise, NoiseSource};
-use crate::policy::contract::{ArmState, Duty};
+use crate::policy::compare::{ReleaseTotals, Totals};
+use crate::policy::contract::{ArmState, Duty, Peer};
+use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::policy::time::Time;
 use crate::privacy::PrivacyLoss;
@@ -38,6 +39,7 @@ pub struct BatchedArms {
     arms: WipedVec<Arm>,
     /// Releases of other handles for each arm; empty if there are none.
     others: WipedVec<Joined>,
+    peers: Peers,
     /// Number of handles in the fleet, including this one.
     handles: u32,
     duty: Duty,
@@ -126,6 +128,7 @@ impl BatchedArms {
         Ok(BatchedArms {
             arms: WipedVec::new(arms, |_| Arm::new())?,
             others: WipedVec::default(),
+            peers: Peers::default(),
             handles: 1,
             duty: Duty::Alone,
             led: 0,
@@ -206,22 +209,49 @@ impl BatchedArms {
         self.memory.discount(self.now(), active.tick) * active.prior.share(leading, self.decisions)
     }
 
-    /// Prepares for `others` other handles, and reserves memory for their releases.
+    /// Merges the releases of another handle. Returns the arms for which there are new ones; `None` if nothing changed.
     ///
     /// # Errors
-    /// `NoMemory`: nothing has changed.
-    pub fn expect(&mut self, others: u32) -> Result<()> {
+    /// `NoMemory`; `InvalidConfig` for too many handles; `Corrupt`. Nothing has changed.
+    pub fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<Option<Vec<usize>>> {
+        let peer = *peer.downcast::<PeerReleases>().map_err(|_| Error::Corrupt)?;
+        if !self.peers.is_newer(&peer)? {
+            return Ok(None);
+        }
+        let mut changed = try_with_capacity(self.arms.len())?;
         if self.others.is_empty() {
             let now = self.now();
             self.others = WipedVec::new(self.arms.len(), |_| Joined::nothing(now))?;
         }
-        self.handles = 1 + others;
         self.may_have_released = true;
-        Ok(())
+        let mut peers = std::mem::take(&mut self.peers);
+        let (place, before) = peers.insert(peer, self.memory, self.time());
+        changed.extend((0..self.arms.len()).filter(|&arm| peers.is_changed(place, before.as_ref(), arm, added)));
+        changed.iter().for_each(|&arm| self.join(arm, &mut peers.released(arm, added)));
+        self.handles = 1 + peers.active();
+        self.peers = peers;
+        Ok(Some(changed))
     }
 
-    /// Replaces what other handles have released of an arm, after [`expect`](Self::expect).
-    pub fn join(&mut self, arm: usize, others: &mut dyn Iterator<Item = &ReleaseHistory>) {
+    /// Joins what was merged before of the arm that was added last. Returns that arm if there are peers.
+    pub fn name_arm(&mut self, added: &[u64]) -> Option<usize> {
+        let arm = self.arms.len() - 1;
+        if self.others.is_empty() {
+            return None;
+        }
+        let peers = std::mem::take(&mut self.peers);
+        self.join(arm, &mut peers.released(arm, added));
+        self.peers = peers;
+        Some(arm)
+    }
+
+    /// How often [`merge`](Self::merge) found new releases.
+    pub fn merges(&self) -> u64 {
+        self.peers.updates()
+    }
+
+    /// Replaces what other handles have released of an arm.
+    fn join(&mut self, arm: usize, others: &mut dyn Iterator<Item = &ReleaseHistory>) {
         self.time.learn();
         let (distribution, memory, now) = (self.distribution, self.memory, self.now());
         let joined = &mut self.others[arm];

@@ -1,7 +1,7 @@
 //! Computes the evidence of an arm's releases against a mean of q, in nats.
 
-use super::cumulant::Cumulant;
 use super::released::{Evidence, Term};
+use crate::policy::cumulant::Cumulant;
 
 /// Maximum number of nats that the likelihood adds to the exponent.
 pub const BAND: f64 = 3.0;

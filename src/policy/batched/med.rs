@@ -15,13 +15,12 @@
 //! from the last call's. About 370 bytes an arm.
 
 use super::arms::BatchedArms;
-use super::compare::ReleaseTotals;
 use super::explore::{Explore, even_chance};
-use super::released::ReleaseHistory;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::policy::contract::{ArmState, Combining, Duty, DynamicArms, Mergeable, Policy, Pull};
+use crate::policy::compare::ReleaseTotals;
+use crate::policy::contract::{ArmState, Combining, Duty, DynamicArms, Peer, Policy, Pull, ReadPeer};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
@@ -210,18 +209,10 @@ impl Combining for DpMed {
     }
 }
 
-impl Mergeable for DpMed {
-    fn expect(&mut self, others: u32) -> Result<()> {
-        self.batched.expect(others)
-    }
-
-    fn time(&self) -> u64 {
-        self.batched.time()
-    }
-
-    fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &ReleaseHistory>) {
-        self.batched.join(arm as usize, others);
-        self.arms[arm as usize].at = f64::NAN;
+impl DpMed {
+    /// Computes an arm's weight again before the next decision.
+    fn unsettle(&mut self, arm: usize) {
+        self.arms[arm].at = f64::NAN;
         self.settled = false;
     }
 }

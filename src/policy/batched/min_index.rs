@@ -25,13 +25,13 @@
 //! index that is not yet in the request is chosen, m times.
 
 use super::arms::BatchedArms;
-use super::compare::ReleaseTotals;
 use super::explore::{Explore, even_chance};
-use super::released::{Evidence, ReleaseHistory};
+use super::released::Evidence;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
-use crate::policy::contract::{ArmState, Combining, Duty, DynamicArms, Mergeable, Policy, Pull, Slates};
+use crate::policy::compare::ReleaseTotals;
+use crate::policy::contract::{ArmState, Combining, Duty, DynamicArms, Peer, Policy, Pull, ReadPeer, Slates};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
@@ -403,21 +403,6 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
             self.order.set(arm, if self.batched.is_live(arm) { FIRST } else { Line::NEVER });
         }
         Ok(())
-    }
-}
-
-impl<I: Index> Mergeable for MinIndexPolicy<I> {
-    fn expect(&mut self, others: u32) -> Result<()> {
-        self.batched.expect(others)
-    }
-
-    fn time(&self) -> u64 {
-        self.batched.time()
-    }
-
-    fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &ReleaseHistory>) {
-        self.batched.join(arm as usize, others);
-        self.unsettle(arm as usize);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Policies whose arms collect batches of rewards, each released once. The recommended policies are among them.
 //!
 //! [`arms`] collects and releases; [`released`] holds the releases of an arm; [`divergence`] computes their evidence
-//! against a mean; [`min_index`] pulls the arm with the smallest index; [`explore`] guarantees minimum probabilities;
-//! [`compare`] bounds the difference of two means at all times.
+//! against a mean; [`min_index`] pulls the arm with the smallest index; [`peers`] holds the
+//! releases of other handles; [`explore`] guarantees minimum probabilities.
 
 /// Methods of [`Policy`](super::contract::Policy) that are the same for all policies with batched arms.
 macro_rules! batched_arms_methods {
@@ -39,8 +39,24 @@ macro_rules! batched_arms_methods {
             Some(self)
         }
 
-        fn mergeable(&mut self) -> Option<&mut dyn Mergeable> {
-            Some(self)
+        fn reads_peers(&self) -> Option<ReadPeer> {
+            Some(|config, id, from| Ok(Box::new(super::peers::PeerReleases::read(config, id, from)?)))
+        }
+
+        fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<bool> {
+            let Some(changed) = self.batched.merge(peer, added)? else { return Ok(false) };
+            changed.into_iter().for_each(|arm| self.unsettle(arm));
+            Ok(true)
+        }
+
+        fn name_arm(&mut self, added: &[u64]) {
+            if let Some(arm) = self.batched.name_arm(added) {
+                self.unsettle(arm);
+            }
+        }
+
+        fn merges(&self) -> u64 {
+            self.batched.merges()
         }
 
         fn combining(&mut self) -> Option<&mut dyn Combining> {
@@ -56,8 +72,6 @@ macro_rules! batched_arms_methods {
 
 mod arms;
 mod chances;
-mod compare;
-mod cumulant;
 mod divergence;
 #[cfg(test)]
 pub mod draw;
@@ -66,11 +80,9 @@ pub mod imed;
 pub mod klucb;
 pub mod med;
 mod min_index;
+mod peers;
 mod released;
 pub mod ts;
 
-pub use arms::{Saved, loss};
-pub use compare::{ReleaseTotals, Totals};
-pub use cumulant::Cumulant;
+pub use arms::loss;
 pub use explore::{Explore, Live, even_chance};
-pub use released::{Memory, ReleaseHistory};

@@ -1,8 +1,8 @@
 //! The releases of one arm, as plain values. All indices are functions of them.
 
-use super::compare::Totals;
-use super::cumulant::Cumulant;
 use crate::error::Result;
+use crate::policy::compare::Totals;
+use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
@@ -113,7 +113,7 @@ impl Memory {
 pub struct ReleaseHistory {
     pairs: [NoisySum; ReleaseHistory::MOST],
     count: u8,
-    /// Totals of all releases, for [`compare`](super::compare).
+    /// Totals of all releases, for [`compare`](crate::policy::compare).
     pub totals: Totals,
 }
 

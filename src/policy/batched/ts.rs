@@ -25,15 +25,15 @@
 
 use super::arms::loss;
 use super::chances::{Beta, Chances};
-use super::compare::ReleaseTotals;
-use super::cumulant::Cumulant;
 use super::explore::{Explore, Live};
 use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, queue_room};
 use crate::noise::{Noise, NoiseSource};
+use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{ArmState, DynamicArms, Policy, Pull, Slates};
+use crate::policy::cumulant::Cumulant;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;

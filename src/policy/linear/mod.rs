@@ -122,13 +122,13 @@ use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, mul_up};
 use crate::privacy::slates;
 use crate::random::{Random, Seed};
+use crate::request::Rows;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, ensure};
 use batch::{BOUND, Batch, Instrument};
 use model::{Belief, Common, DRAWS, Evidence, Model, Scratch};
 use pilot::{Pilot, Pool, Totals};
 use policy::SavedPeer;
-pub use rows::{Feature, Rows, feature_cross, feature_hash};
 use rows::{Kept, Row, Scale, Spread, UNIT};
 use std::f64::consts::LN_2;
 
@@ -347,7 +347,7 @@ impl Linear {
             handles: 1.0,
             failures: 0,
             oversized: 0,
-            roster: Roster::new(),
+            roster: Roster::default(),
             peers: Vec::new(),
             #[cfg(test)]
             tape: tests::Tape::default(),

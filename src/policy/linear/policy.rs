@@ -1,14 +1,14 @@
 //! dp-linear as a policy that decides by request, with the releases of other handles.
 
-use super::{FARTHEST, Linear, NOBODY, Rows, SavedLinear, Shape, loss_of_request};
+use super::{FARTHEST, Linear, NOBODY, SavedLinear, Shape, loss_of_request};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::fleet::{ArmIds, Entry, put};
 use crate::policy::batched::loss;
-use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull};
+use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull, ReadPeer};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
-use crate::request::Request;
+use crate::request::{Request, Rows};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 
@@ -208,8 +208,12 @@ impl Policy for Linear {
         Some(self)
     }
 
+    fn reads_peers(&self) -> Option<ReadPeer> {
+        Some(|config, id, from| Ok(Box::new(SavedPeer::read(config, id, from)?)))
+    }
+
     fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<bool> {
-        let Peer::Linear(peer) = peer else { return Err(Error::Corrupt) };
+        let peer = peer.downcast::<SavedPeer>().map_err(|_| Error::Corrupt)?;
         if !self.roster.is_newer(&peer.entry)? {
             return Ok(false);
         }

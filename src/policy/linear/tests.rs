@@ -3,7 +3,7 @@
 use super::rows::{LARGEST, Scale, Spread, UNIT};
 use super::*;
 use crate::policy::contract::{ByRequest, DynamicArms, Policy};
-use crate::request::Request;
+use crate::request::{Feature, Request};
 use crate::snapshot::{Kind, write};
 use std::cell::Cell;
 use std::collections::VecDeque;

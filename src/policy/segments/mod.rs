@@ -91,14 +91,14 @@ mod tests;
 use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::fleet::ArmIds;
 use crate::key_index::KeyIndex;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::noise::NoiseSource;
 #[cfg(dpb_faults)]
 use crate::noise::probe::Fault;
-use crate::policy::batched::{Cumulant, Explore, Live, even_chance};
+use crate::policy::batched::{Explore, Live, even_chance};
 use crate::policy::contract::{Duty, Pull};
+use crate::policy::cumulant::Cumulant;
 use crate::policy::kl::kl;
 use crate::policy::time::Time;
 use crate::random::{Random, Seed};
@@ -631,7 +631,9 @@ impl Segments {
     /// arms' ids. Call [`is_newer`](Self::is_newer) first, which reserves the memory.
     fn fit(&mut self) {
         let Segments { order, by_key, keys, added, configured, .. } = self;
-        order.sort_unstable_by_key(|&arm| ArmIds::id(*configured, added, arm));
+        order.sort_unstable_by_key(|arm| {
+            arm.checked_sub(*configured).map_or(u64::from(*arm), |place| added[place as usize])
+        });
         by_key.clear();
         by_key.extend(0..keys.len() as u32);
         by_key.sort_unstable_by_key(|&segment| keys[segment as usize]);

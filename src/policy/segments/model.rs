@@ -3,7 +3,7 @@
 use super::{DEVIATIONS, Segments};
 #[cfg(dpb_faults)]
 use crate::noise::probe;
-use crate::policy::batched::Totals;
+use crate::policy::compare::Totals;
 use crate::policy::prior::Prior;
 
 /// The model of a segment, or of all segments together.

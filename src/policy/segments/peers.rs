@@ -35,7 +35,7 @@ use crate::error::{Error, Result};
 use crate::fleet::{ArmIds, Entry, Roster, put};
 use crate::key_index::KeyIndex;
 use crate::memory::try_with_capacity;
-use crate::policy::batched::Totals;
+use crate::policy::compare::Totals;
 use crate::policy::contract::PeerId;
 use crate::policy::time::Time;
 use crate::snapshot::{Reader, ensure};
@@ -161,7 +161,7 @@ impl WeightedEvidence {
 impl Peers {
     pub fn new() -> Peers {
         Peers {
-            roster: Roster::new(),
+            roster: Roster::default(),
             known: Vec::new(),
             cells: Grid::none(),
             trials: Vec::new(),

@@ -5,7 +5,7 @@ use super::model::{WeightedEvidence, half_life};
 use crate::error::{Error, Result};
 #[cfg(dpb_faults)]
 use crate::noise::probe::{self, Fault};
-use crate::policy::batched::Totals;
+use crate::policy::compare::Totals;
 use crate::policy::prior::Prior;
 use crate::policy::time::Time;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};

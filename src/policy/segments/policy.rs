@@ -1,15 +1,17 @@
 //! Segments as a policy that decides by request. A request names its segment by a key.
 
 use super::model::Rate;
-use super::peers::read_keys;
+use super::peers::{PeerBandit, read_keys};
 use super::{Segments, is_trial};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 #[cfg(dpb_faults)]
 use crate::noise::probe::Fault;
-use crate::policy::batched::{Cumulant, ReleaseTotals, Totals, loss};
-use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, Policy, Pull};
+use crate::policy::batched::loss;
+use crate::policy::compare::{ReleaseTotals, Totals};
+use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer};
+use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::request::Request;
@@ -160,8 +162,12 @@ impl Policy for Segments {
         Some(self)
     }
 
+    fn reads_peers(&self) -> Option<ReadPeer> {
+        Some(|config, id, from| Ok(Box::new(PeerBandit::read(config, id, from)?)))
+    }
+
     fn merge(&mut self, peer: Peer, _added: &[u64]) -> Result<bool> {
-        let Peer::Segments(peer) = peer else { return Err(Error::Corrupt) };
+        let peer = peer.downcast::<PeerBandit>().map_err(|_| Error::Corrupt)?;
         let is_newer = self.is_newer(&peer)?;
         if is_newer {
             self.insert(*peer);

@@ -1,8 +1,8 @@
 //! Tests of segments: new and retired arms, eligible arms, slots, exploration, merging and snapshots.
 
 use super::*;
-use crate::policy::batched::Totals;
-use crate::policy::contract::{ByRequest, DynamicArms, Peer, PeerId, Policy};
+use crate::policy::compare::Totals;
+use crate::policy::contract::{ByRequest, DynamicArms, PeerId, Policy};
 use crate::policy::prior::Prior;
 use crate::snapshot::{Kind, Reader, write};
 
@@ -104,7 +104,7 @@ impl Site {
         let bytes = other.saved();
         let from = &mut Reader::new(&bytes, Kind::Bandit).unwrap();
         let id = PeerId { origin: other.origin, generation: 0, added: &other.segments.added };
-        let peer = Peer::read(&self.config, &id, from).unwrap();
+        let peer = self.segments.reads_peers().unwrap()(&self.config, &id, from).unwrap();
         from.finish().unwrap();
         self.segments.merge(peer, &[]).unwrap();
     }

@@ -1,0 +1,103 @@
+//! What a handle knows of its fleet: the ids of added arms, and what a fleet key needs.
+
+use crate::config::Config;
+use crate::contribution::FleetKey;
+use crate::error::{Error, Result};
+use crate::fleet::ArmIds;
+use crate::policy::Duty;
+use crate::random::Random;
+
+/// A handle's place in its fleet.
+pub(super) struct Fleet {
+    /// Origin of this handle.
+    pub origin: u64,
+    /// The ids of the arms that were added.
+    pub added: Vec<u64>,
+    ids: ArmIds,
+    /// What a fleet key needs, if there is one.
+    pub sharing: Option<Box<Sharing>>,
+}
+
+/// What a handle with a fleet key keeps for contributing and leading.
+pub(super) struct Sharing {
+    pub key: FleetKey,
+    /// The key's [id](FleetKey::id).
+    pub id: u64,
+    /// Generations, senders and nonces. From the operating system, even with a test seed.
+    pub random: Random,
+    pub duty: Duty,
+    /// A random number of this handle as a contributor to the current leader, and the number of its last contribution.
+    pub sender: u128,
+    pub sequence: u64,
+    /// The contributors to this generation, sorted, each with the number of its last accepted contribution.
+    pub senders: Vec<(u128, u64)>,
+    /// Contributions that this handle accepted as a leader, and those that it missed or could not use in full.
+    pub accepted: u64,
+    pub lost: u64,
+}
+
+impl Sharing {
+    /// Maximum number of contributors to one generation. A restarted handle is a new one.
+    pub const MOST_SENDERS: usize = 1 << 20;
+
+    /// # Errors
+    /// `NoMemory`.
+    pub fn new(key: FleetKey, random: Random) -> Result<Sharing> {
+        let (id, duty, senders) = (key.id()?, Duty::Alone, Vec::new());
+        Ok(Sharing { key, id, random, duty, sender: 0, sequence: 0, senders, accepted: 0, lost: 0 })
+    }
+
+    /// The generation that this handle leads, or 0.
+    pub fn led(&self) -> u64 {
+        if let Duty::Leads(generation) = self.duty { generation } else { 0 }
+    }
+}
+
+impl Fleet {
+    pub fn new(origin: u64, config: &Config) -> Fleet {
+        Fleet { origin, added: Vec::new(), ids: ArmIds::configured(config.arms), sharing: None }
+    }
+
+    /// Reserves memory for the id of another arm.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn reserve(&mut self) -> Result<()> {
+        self.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        self.ids.reserve()
+    }
+
+    /// Adds the id of a new arm, after [`reserve`](Self::reserve).
+    pub fn add(&mut self, id: u64) {
+        self.ids.add(id);
+        self.added.push(id);
+    }
+
+    /// Takes over the origin of a snapshot, and the ids of the arms that were added.
+    ///
+    /// # Errors
+    /// `Corrupt` if two arms have one id; `NoMemory`.
+    pub fn restore(&mut self, origin: u64, added: Vec<u64>, config: &Config) -> Result<()> {
+        (self.origin, self.ids, self.added) = (origin, ArmIds::of(config.arms, &added)?, added);
+        Ok(())
+    }
+
+    /// Returns the arm with this id.
+    pub fn arm(&self, id: u64) -> Option<u32> {
+        self.ids.find(id)
+    }
+
+    /// Returns an arm's id.
+    pub fn id(&self, arm: u32) -> u64 {
+        self.ids.id(arm, &self.added)
+    }
+
+    /// Returns an id for an arm without one from the caller. No other handle has it.
+    pub fn any_id(&self) -> u64 {
+        let mut id = self.origin.wrapping_add(self.added.len() as u64) | 1 << 63;
+        while self.arm(id).is_some() {
+            id = id.wrapping_add(1) | 1 << 63;
+        }
+        id
+    }
+}
