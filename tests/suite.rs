@@ -29,6 +29,7 @@ mod fleet_go;
 mod fuzz;
 mod go;
 mod interference;
+mod layers;
 mod local;
 mod metrics;
 mod nginx;

@@ -1,9 +1,10 @@
 //! The state behind a handle's lock: the engine, the policy, and the users' limits.
 
 use super::fleet::Fleet;
+use crate::config::Config;
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
-use crate::memory::WipedVec;
+use crate::memory::{self, WipedVec};
 use crate::os::Origin;
 use crate::policy::{ByRequest, Policy, Pull, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
@@ -11,7 +12,6 @@ use crate::random::Random;
 use crate::request::Request;
 use crate::reward::Reward;
 use crate::users::{Periods, Users};
-use crate::{Config, memory};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// A decision: which arm to play.

@@ -1,0 +1,120 @@
+//! The layers of the source: a file uses only what is in its own layer or below.
+
+use crate::support::{root, without_comments};
+use std::path::{Path, PathBuf};
+
+/// Layers, the lowest first. The last four are one module each.
+const LAYERS: [&[&str]; 6] = [
+    &["error", "key_index", "memory", "noise", "os", "random", "reward", "snapshot"],
+    &[
+        "batch",
+        "budget",
+        "config",
+        "contribution",
+        "counter",
+        "fleet",
+        "local",
+        "privacy",
+        "request",
+        "shuffle",
+        "stopping",
+        "tournament",
+        "users",
+    ],
+    &["engine"],
+    &["policy"],
+    &["bandit"],
+    &["ffi"],
+];
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.append(&mut files(&path)),
+            false => found.push(path),
+        }
+    }
+    found
+}
+
+/// The code of a file without comments, tests, and the faults that tests build in.
+fn code(path: &Path) -> String {
+    let source = std::fs::read_to_string(path).unwrap();
+    let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let mut code = String::new();
+    let mut lines = without_comments(source).lines().map(str::to_owned).collect::<Vec<_>>().into_iter();
+    while let Some(line) = lines.next() {
+        match line.trim() {
+            "#[cfg(dpb_faults)]" | "#[cfg(test)]" => _ = lines.next(),
+            _ => code += &(line + "\n"),
+        }
+    }
+    code
+}
+
+/// The words that follow `before`, up to the end of a name.
+fn after<'a>(code: &'a str, before: &str) -> Vec<&'a str> {
+    let name = |rest: &'a str| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
+    code.split(before).skip(1).map(name).collect()
+}
+
+#[test]
+fn no_file_uses_a_layer_above_its_own() {
+    let src = root().join("src");
+    let layer = |module: &str| {
+        LAYERS.iter().position(|modules| modules.contains(&module)).unwrap_or_else(|| panic!("{module} has no layer"))
+    };
+    // What lib.rs shows at the top belongs to its module.
+    let lib = code(&src.join("lib.rs"));
+    let shown: Vec<(&str, &str)> = lib
+        .split("pub use ")
+        .skip(1)
+        .filter_map(|rest| rest.split(';').next()?.split_once("::"))
+        .flat_map(|(module, names)| {
+            names.split([',', '{', '}', ' ', '\n']).map(move |name| (module, name.rsplit(':').next().unwrap()))
+        })
+        .collect();
+    let mut seen = 0;
+    for path in files(&src) {
+        let file = path.strip_prefix(&src).unwrap().to_str().unwrap();
+        let module = file.split(['/', '.']).next().unwrap();
+        if file == "lib.rs" || file.ends_with("tests.rs") || file.ends_with("probe.rs") {
+            continue;
+        }
+        let code = code(&path);
+        for name in after(&code, "crate::") {
+            assert!(
+                !name.is_empty(),
+                "{file}: one `use crate::module` for each module, so that this test can see them"
+            );
+            let used = shown.iter().find(|(_, shown)| *shown == name).map_or(name, |(module, _)| module);
+            assert!(layer(used) <= layer(module), "{file} uses {used}");
+            seen += 1;
+        }
+        // In the policies' layer, what serves all families knows none of them.
+        let (in_policy, is_family) =
+            (file.strip_prefix("policy/"), |name: &str| src.join("policy").join(name).is_dir());
+        if let Some(own) = in_policy.filter(|own| !own.contains('/') && *own != "mod.rs") {
+            let used = [after(&code, "super::"), after(&code, "crate::policy::")].concat();
+            assert!(used.iter().all(|name| !is_family(name)), "policy/{own} uses a family: {used:?}");
+        }
+    }
+    assert!(seen > 500, "{seen}");
+}
+
+/// The handle knows no policy by name.
+#[test]
+fn the_handle_names_no_policy() {
+    for path in files(&root().join("src/bandit")) {
+        let code = code(&path);
+        for name in after(&code, "Algorithm::") {
+            assert!(
+                !dpb::Algorithm::ALL.iter().any(|policy| format!("{policy:?}") == name),
+                "{}: {name}",
+                path.display()
+            );
+        }
+    }
+}
