@@ -2,7 +2,7 @@
 //!
 //! A policy of the batch engine learns from a *set* of releases. A handle's snapshot contains the handle's own
 //! releases, and a handle that merges the snapshots of others learns from all. Only noised sums of complete batches
-//! ever leave a handle. Segments and dp-linear work likewise, with the same roster of other handles: see
+//! ever leave a handle. Each family keeps its peers by the same roster: see `policy/batched/peers.rs`,
 //! `policy/segments/peers.rs` and `policy/linear/policy.rs`.
 //!
 //! # Privacy
