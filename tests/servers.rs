@@ -158,17 +158,21 @@ promises! {
 }
 
 /// A thousand visitors come, to each of four placements too: the page has a row for each placement, with the released
-/// numbers.
+/// numbers. After every 500 ads the oldest one retires, and a new one comes.
 #[test]
 #[ignore = "needs a browser"]
 fn the_go_page_shows_its_placements() {
     let (Some(program), Some(browser)) = (GO.as_ref(), Browser::start()) else { return };
-    let server = Server::start(program.command().args(["--port", "0", "--placements", "4"]));
+    let server = Server::start(program.command().args(["--port", "0", "--placements", "4", "--rotate", "500"]));
     browser.open(&format!("http://{}/", server.host()));
     browser.wait("document.querySelectorAll('#map tbody tr').length === 4");
     browser.click("#thousand");
     browser.wait("document.getElementById('playing').textContent === '1,000 have come.'");
+    const RETIRED: u64 = 6;
+    browser.wait("document.querySelector('#map th[title=\"night train 2\"]')"); // the sixth
     let page: Value = serde_json::from_str(&server.get("/placements").1).unwrap();
+    let active: Vec<bool> = page["ads"].as_array().unwrap().iter().map(|ad| ad["active"].as_bool().unwrap()).collect();
+    assert_eq!(active, [[false; RETIRED as usize].as_slice(), &[true; 10]].concat());
     let rows = browser.run(
         "return [...document.querySelectorAll('#map tbody tr')].map(row => [[...row.cells].slice(0, 4).map(cell => cell.textContent), \
          row.querySelectorAll('.cell').length, [...row.querySelectorAll('.cell')].findIndex(cell => cell.matches('.leads'))])",
@@ -176,12 +180,10 @@ fn the_go_page_shows_its_placements() {
     let mut pulls = 0;
     for (shown, row) in rows.as_array().unwrap().iter().zip(page["rows"].as_array().unwrap()) {
         pulls += row["pulls"].as_u64().unwrap();
-        let leader = row["leader"].as_u64().map(|leader| leader as usize);
-        let name = leader.map_or("–", |leader| page["creatives"][leader].as_str().unwrap());
-        assert_eq!(
-            (&shown[0][1], &shown[1], &shown[2]),
-            (&json!(name), &json!(10), &json!(leader.map_or(-1, |i| i as i64)))
-        );
+        let leader = row["leader"].as_u64();
+        let name = leader.map_or("–", |leader| page["ads"][leader as usize]["creative"].as_str().unwrap());
+        let column = leader.map_or(-1, |leader| (leader - RETIRED) as i64);
+        assert_eq!((&shown[0][1], &shown[1], &shown[2]), (&json!(name), &json!(10), &json!(column)));
         assert_eq!(shown[0][3].as_str().unwrap().replace(',', ""), row["pulls"].to_string());
     }
     assert_eq!(pulls, 3000);

@@ -10,7 +10,7 @@
 //
 // With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 chooses a creative for each slot of a
 // placement. A segmented bandit learns for each placement, with user-level privacy in each period. GET /placements and the
-// live page show the best ad of each placement.
+// live page show the best ad of each placement. With --rotate 20000 ads come and go there: see rotation.
 //
 // A click always gets the same empty response, whether it is in time, duplicate, late or forged, because the status reveals
 // rewards. With --operator-port, GET /diagnostics and /metrics return the counts of refused clicks and /debug/pprof/ has
@@ -60,6 +60,7 @@ type options struct {
 	snapshotEvery time.Duration
 	reportEvery   time.Duration
 	placements    uint32 // 0: none
+	rotate        uint64 // see rotation; 0: never
 	users         uint64 // expected in a period
 	period        time.Duration
 	fleet         fleetOptions
@@ -106,6 +107,11 @@ func main() {
 	flag.Func("placements", "serve /ads for placements 0 to `N`-1 (default 0: no such page)", func(text string) error {
 		number, err := strconv.ParseUint(text, 10, 32)
 		o.placements = uint32(number)
+		return err
+	})
+	flag.Func("rotate", "after every `N` ads of placements, retire the oldest ad there and add a new one (default 0: never)", func(text string) error {
+		number, err := strconv.ParseUint(text, 10, 32)
+		o.rotate = number
 		return err
 	})
 	flag.Func("users", "number `N` of people expected in a period, with -placements (default 100000); a person who reaches several servers loses epsilon at each", func(text string) error {

@@ -381,11 +381,11 @@ func TestLeaders(t *testing.T) {
 	read := func() rows {
 		var page struct {
 			Placements int
-			Creatives  []string
+			Ads        []struct{ Creative string }
 			Rows       rows
 		}
 		status, body := answer(ads.visitors(), "/placements")
-		if err := json.Unmarshal([]byte(body), &page); err != nil || status != 200 || page.Placements != 3 || len(page.Rows) != 3 || len(page.Creatives) != len(creatives) {
+		if err := json.Unmarshal([]byte(body), &page); err != nil || status != 200 || page.Placements != 3 || len(page.Rows) != 3 || len(page.Ads) != len(creatives) {
 			t.Fatalf("%d %s: %v", status, body, err)
 		}
 		return page.Rows
@@ -427,5 +427,68 @@ func TestLeaders(t *testing.T) {
 	defer none.close()
 	if status, _ := answer(none.visitors(), "/placements"); status != 404 {
 		t.Error("no placements:", status)
+	}
+}
+
+// With a rotation, the oldest ad retires and a new one comes in every placement, also after a restart; requests go on.
+func TestRotation(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ads")
+	o := options{placements: 2, users: 1000, rotate: 300, snapshot: file}
+	user := uint64(0)
+	for first := range uint32(2) {
+		ads, err := newShop(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ads.save(o); err != nil { // a restored bandit that counts users serves after it
+			t.Fatal(err)
+		}
+		if live := ads.ads.eligible(); live[0] != first || len(live) != len(creatives) {
+			t.Fatal(live)
+		}
+		for range 50 {
+			for placement := range 2 {
+				user++
+				if shown := ads.slots(t, placement, 3, user); len(shown) != 3 {
+					t.Fatal(shown)
+				}
+			}
+		}
+		full := ads.ads.eligible()
+		for range 3 { // one is due
+			if err := ads.ads.turn(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// A request that began before the change.
+		if shown, err := ads.fill(0, user, 10, full); err != nil || len(shown) != 9 {
+			t.Error(shown, err)
+		}
+		seen := map[uint32]bool{}
+		for range 4 {
+			user++
+			for _, ad := range ads.slots(t, 0, len(creatives), user) {
+				seen[ad.Arm] = true
+			}
+		}
+		newest := uint32(len(creatives)) + first
+		if len(seen) != len(creatives) || seen[first] || !seen[newest] {
+			t.Error(seen)
+		}
+		var page struct {
+			Rotate uint64
+			Ads    []struct {
+				Creative string
+				Active   bool
+			}
+		}
+		_, body := answer(ads.visitors(), "/placements")
+		if err := json.Unmarshal([]byte(body), &page); err != nil || page.Rotate != 300 || page.Ads[first].Active || !page.Ads[newest].Active || page.Ads[10].Creative != "mountain bike 2" {
+			t.Errorf("%s: %v", body, err)
+		}
+		if err := ads.save(o); err != nil {
+			t.Fatal(err)
+		}
+		ads.close()
 	}
 }

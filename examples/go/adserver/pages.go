@@ -79,7 +79,7 @@ func (s adServer) show(w http.ResponseWriter, r *http.Request) {
 func ad(decision dpb.Decision) map[string]any {
 	return map[string]any{
 		"arm":        decision.Arm,
-		"creative":   creatives[decision.Arm],
+		"creative":   creative(decision.Arm),
 		"click_url":  fmt.Sprintf("/click/%016x", decision.Ticket),
 		"propensity": number(decision.Propensity),
 	}

@@ -78,25 +78,33 @@ func (s adServer) showSlots(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "bad_user", "user=HASH, 16 hexadecimal digits, or none")
 		return
 	}
-	left := make([]uint32, len(creatives))
-	for arm := range left {
-		left[arm] = uint32(arm)
-	}
 	if err := s.tick(s.segmented.Bandit); err != nil {
 		fail(w, err)
 		return
 	}
-	ads := make([]map[string]any, slots)
-	for slot := range ads {
-		decision, err := s.segmented.SelectFor(dpb.Request{Segment: uint64(placement), User: user, Eligible: left})
-		if err != nil {
-			fail(w, err)
-			return
-		}
-		ads[slot] = ad(decision)
-		left = slices.DeleteFunc(left, func(arm uint32) bool { return arm == decision.Arm })
+	ads, err := s.fill(placement, user, slots, s.ads.eligible())
+	if err != nil {
+		fail(w, err)
+		return
 	}
 	reply(w, http.StatusOK, map[string]any{"placement": placement, "ads": ads})
+}
+
+// fill chooses ads for these slots among the arms that are left.
+func (s adServer) fill(placement uint32, user, slots uint64, left []uint32) (ads []map[string]any, err error) {
+	for uint64(len(ads)) < slots && len(left) > 0 {
+		decision, err := s.segmented.SelectFor(dpb.Request{Segment: uint64(placement), User: user, Eligible: left})
+		if errors.Is(err, dpb.ErrInvalidRequest) && !slices.Contains(s.ads.eligible(), left[0]) {
+			left = left[1:] // the oldest has retired meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		ads = append(ads, ad(decision))
+		left = slices.DeleteFunc(left, func(arm uint32) bool { return arm == decision.Arm })
+	}
+	return ads, nil
 }
 
 // placement returns the placement that a request names. It refuses the request if there is none.
@@ -125,13 +133,17 @@ func parseUser(query url.Values) (uint64, bool) {
 func (s adServer) readPlacement(placement uint32) ([]dpb.Arm, error) {
 	arms, err := s.segmented.Segment(uint64(placement))
 	if errors.Is(err, dpb.ErrInvalidRequest) {
-		return slices.Repeat([]dpb.Arm{{Mean: math.NaN()}}, len(creatives)), nil
+		arms, err = s.segmented.Arms()
+		for i, arm := range arms {
+			arms[i] = dpb.Arm{Mean: math.NaN(), Active: arm.Active}
+		}
 	}
 	return arms, err
 }
 
-// reportPlacements returns the released means of the first placements, and the ad with the largest mean in each.
+// reportPlacements returns the released means of the first placements, and the live ad with the largest mean in each.
 func (s adServer) reportPlacements() (any, error) {
+	var ads []map[string]any
 	rows := make([]map[string]any, min(s.placements, mostRows))
 	for placement := range rows {
 		arms, err := s.readPlacement(uint32(placement))
@@ -143,13 +155,16 @@ func (s adServer) reportPlacements() (any, error) {
 		for i, arm := range arms {
 			means[i] = number(arm.Mean)
 			pulls += arm.Pulls
-			if arm.Mean > largest { // not where it is NaN
+			if arm.Active && arm.Mean > largest { // not where it is NaN
 				leader, largest = i, arm.Mean
+			}
+			if i == len(ads) {
+				ads = append(ads, map[string]any{"creative": creative(uint32(i)), "active": arm.Active})
 			}
 		}
 		rows[placement] = map[string]any{"placement": placement, "leader": leader, "means": means, "pulls": pulls}
 	}
-	return map[string]any{"placements": s.placements, "creatives": creatives, "rows": rows}, nil
+	return map[string]any{"placements": s.placements, "rotate": s.ads.every, "ads": ads, "rows": rows}, nil
 }
 
 // reportPlacement returns the released values of one placement: none before its first request. Counts and losses are of
@@ -166,7 +181,7 @@ func (s adServer) reportPlacement(placement uint32) (any, error) {
 	arms := make([]map[string]any, len(read))
 	for i, arm := range read {
 		arms[i] = map[string]any{
-			"creative": creatives[i], "mean": number(arm.Mean),
+			"creative": creative(uint32(i)), "mean": number(arm.Mean), "active": arm.Active,
 			"effective_pulls": arm.EffectivePulls, "pulls": arm.Pulls,
 		}
 	}
