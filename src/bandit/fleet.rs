@@ -11,11 +11,17 @@ use crate::random::Random;
 pub(super) struct Fleet {
     /// Origin of this handle.
     pub origin: u64,
-    /// The ids of the arms that were added.
-    pub added: Vec<u64>,
-    ids: ArmIds,
+    /// Number of the configuration's arms.
+    first: u32,
+    /// Arms that were added; `None` without any, as in most handles.
+    added: Option<Box<Added>>,
     /// What a fleet key needs, if there is one.
     pub sharing: Option<Box<Sharing>>,
+}
+
+struct Added {
+    list: Vec<u64>,
+    ids: ArmIds,
 }
 
 /// What a handle with a fleet key keeps for contributing and leading.
@@ -55,7 +61,12 @@ impl Sharing {
 
 impl Fleet {
     pub fn new(origin: u64, config: &Config) -> Fleet {
-        Fleet { origin, added: Vec::new(), ids: ArmIds::configured(config.arms), sharing: None }
+        Fleet { origin, first: config.arms, added: None, sharing: None }
+    }
+
+    /// The ids of the arms that were added.
+    pub fn added(&self) -> &[u64] {
+        self.added.as_ref().map_or(&[], |added| &added.list)
     }
 
     /// Reserves memory for the id of another arm.
@@ -63,38 +74,45 @@ impl Fleet {
     /// # Errors
     /// `NoMemory`.
     pub fn reserve(&mut self) -> Result<()> {
-        self.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        self.ids.reserve()
+        let none = || Box::new(Added { list: Vec::new(), ids: ArmIds::configured(self.first) });
+        let added = self.added.get_or_insert_with(none);
+        added.list.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        added.ids.reserve()
     }
 
     /// Adds the id of a new arm, after [`reserve`](Self::reserve).
     pub fn add(&mut self, id: u64) {
-        self.ids.add(id);
-        self.added.push(id);
+        if let Some(added) = &mut self.added {
+            added.ids.add(id);
+            added.list.push(id);
+        }
     }
 
     /// Takes over the origin of a snapshot, and the ids of the arms that were added.
     ///
     /// # Errors
     /// `Corrupt` if two arms have one id; `NoMemory`.
-    pub fn restore(&mut self, origin: u64, added: Vec<u64>, config: &Config) -> Result<()> {
-        (self.origin, self.ids, self.added) = (origin, ArmIds::of(config.arms, &added)?, added);
+    pub fn restore(&mut self, origin: u64, list: Vec<u64>) -> Result<()> {
+        self.origin = origin;
+        if !list.is_empty() {
+            self.added = Some(Box::new(Added { ids: ArmIds::of(self.first, &list)?, list }));
+        }
         Ok(())
     }
 
     /// Returns the arm with this id.
     pub fn arm(&self, id: u64) -> Option<u32> {
-        self.ids.find(id)
+        if id < self.first.into() { Some(id as u32) } else { self.added.as_ref()?.ids.find(id) }
     }
 
     /// Returns an arm's id.
     pub fn id(&self, arm: u32) -> u64 {
-        self.ids.id(arm, &self.added)
+        self.added.as_ref().map_or(arm.into(), |added| added.ids.id(arm, &added.list))
     }
 
     /// Returns an id for an arm without one from the caller. No other handle has it.
     pub fn any_id(&self) -> u64 {
-        let mut id = self.origin.wrapping_add(self.added.len() as u64) | 1 << 63;
+        let mut id = self.origin.wrapping_add(self.added().len() as u64) | 1 << 63;
         while self.arm(id).is_some() {
             id = id.wrapping_add(1) | 1 << 63;
         }

@@ -52,7 +52,7 @@ impl Bandit {
         to.u32(pulls.len() as u32);
         let pending = || state.engine.pending().map(Pull::of);
         to.counts(pulls.iter().copied(), pending().map(|pull| state.policy.arm_of(pull) as usize));
-        to.alike(state.fleet.added.iter().copied(), Writer::u64);
+        to.alike(state.fleet.added().iter().copied(), Writer::u64);
         if let Some(policy) = state.policy.by_request() {
             policy.save_pulls(to, &mut state.engine.pending().map(Pull::of));
         }
@@ -114,8 +114,8 @@ impl Bandit {
         let state = bandit.lock.get_mut()?;
         head.added.iter().try_for_each(|_| state.grow())?;
         bandit.arms.store(head.pulls.len() as u32, Ordering::Relaxed);
-        state.fleet.restore(head.origin, head.added, &config)?;
-        (1..=state.fleet.added.len()).for_each(|n| state.policy.name_arm(&state.fleet.added[..n]));
+        state.fleet.restore(head.origin, head.added)?;
+        (1..=state.fleet.added().len()).for_each(|n| state.policy.name_arm(&state.fleet.added()[..n]));
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;
         state.continue_from(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
@@ -169,7 +169,7 @@ impl Bandit {
         let peer = read(&config, &head.id(), from)?;
         from.finish()?;
         let state = &mut *self.lock.lock()?;
-        if head.origin != state.fleet.origin && state.policy.merge(peer, &state.fleet.added)? {
+        if head.origin != state.fleet.origin && state.policy.merge(peer, state.fleet.added())? {
             state.seeded |= head.seeded;
         }
         Ok(())

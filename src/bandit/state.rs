@@ -432,7 +432,7 @@ impl State {
         self.fleet.reserve()?;
         self.grow()?;
         self.fleet.add(id);
-        self.policy.name_arm(&self.fleet.added);
+        self.policy.name_arm(self.fleet.added());
         Ok(arm)
     }
 

@@ -57,7 +57,6 @@ pub struct Peers {
     pub(super) segments: usize,
     /// Number of active handles, including this one.
     pub(super) active_handles: f64,
-    updates: u64,
 }
 
 /// Another handle, as of its newest snapshot.
@@ -170,7 +169,6 @@ impl Peers {
             places: Vec::new(),
             segments: 0,
             active_handles: 1.0,
-            updates: 0,
         }
     }
 
@@ -198,7 +196,7 @@ impl Peers {
 
     /// Returns the number of merged snapshots that were newer than the known one.
     pub fn updates(&self) -> u64 {
-        self.updates
+        self.roster.updates()
     }
 
     /// Adds an arm without releases.
@@ -272,7 +270,6 @@ impl Segments {
         let before = put(&mut self.peers.known, place, peer);
         let (Ok(place) | Err(place)) = place;
         self.may_have_released = true;
-        self.peers.updates += 1;
         self.peers.count(now, half_life);
         self.least_batch = self.size_of_least_batch();
         let Peers { known, cells, trials, decisions, places, .. } = &mut self.peers;
