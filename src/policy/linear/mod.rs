@@ -51,7 +51,7 @@
 //! * *Scale*: g BOUND, with one constant BOUND for all batches and instruments, so none is chosen too late.
 //!
 //! **Several slots.** A request may show m arms, each with a reward of its own. With a shared model all of these
-//! rewards may be in one batch, so Theorem S of [`slates`](crate::privacy::slates), which assumes that a batch belongs
+//! rewards may be in one batch, so Theorem S of [`slates`], which assumes that a batch belongs
 //! to one arm, does not apply directly. Two worlds that differ in d rewards of one request move all vectors together by
 //! at most d BOUND g in L1, in whichever batches the rewards are: d epsilon, as in that theorem (d = m, or 2 c with at
 //! most c clicks). In L2 one vector may move by d BOUND: d^2 rho, where Theorem S has d rho. With a model for each arm,
@@ -681,7 +681,7 @@ struct SavedModel {
 }
 
 impl SavedLinear {
-    /// Reads what [`Linear::save`] wrote for a policy of this shape and number of arms.
+    /// Reads a snapshot of a policy of this shape and number of arms.
     ///
     /// # Errors
     /// `Corrupt`, `NoMemory`.
