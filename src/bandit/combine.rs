@@ -20,7 +20,7 @@ fn combining(policy: &mut dyn Policy) -> Result<&mut dyn Combining> {
 
 impl State {
     fn sharing(&mut self) -> Result<&mut Sharing> {
-        self.fleet.sharing.as_deref_mut().ok_or(Error::Unsupported("combining: config.fleet_key is not set"))
+        self.fleet.sharing_mut().ok_or(Error::Unsupported("combining: config.fleet_key is not set"))
     }
 
     fn set_duty(&mut self, duty: Duty) -> Result<()> {
@@ -153,7 +153,7 @@ impl Bandit {
             sharing.senders.try_reserve(1).map_err(|_| Error::NoMemory)?;
         }
         let fleet = &state.fleet;
-        let arm = |id| fleet.arm(id);
+        let arm = |id| fleet.arm(id, &ours);
         let complete = combining(&mut *state.policy)?.combine(from, &arm)?;
         state.seeded |= seeded;
         let sharing = state.sharing()?;

@@ -11,17 +11,15 @@ use crate::random::Random;
 pub(super) struct Fleet {
     /// Origin of this handle.
     pub origin: u64,
-    /// Number of the configuration's arms.
-    first: u32,
-    /// Arms that were added; `None` without any, as in most handles.
-    added: Option<Box<Added>>,
-    /// What a fleet key needs, if there is one.
-    pub sharing: Option<Box<Sharing>>,
+    /// Added arms and what a fleet key needs; `None` without both, as in most handles.
+    joined: Option<Box<Joined>>,
 }
 
-struct Added {
-    list: Vec<u64>,
+struct Joined {
+    /// The ids of the arms that were added.
+    added: Vec<u64>,
     ids: ArmIds,
+    sharing: Option<Sharing>,
 }
 
 /// What a handle with a fleet key keeps for contributing and leading.
@@ -60,31 +58,49 @@ impl Sharing {
 }
 
 impl Fleet {
-    pub fn new(origin: u64, config: &Config) -> Fleet {
-        Fleet { origin, first: config.arms, added: None, sharing: None }
+    pub fn new(origin: u64) -> Fleet {
+        Fleet { origin, joined: None }
+    }
+
+    fn join(&mut self, config: &Config) -> &mut Joined {
+        let none = || Joined { added: Vec::new(), ids: ArmIds::configured(config.arms), sharing: None };
+        self.joined.get_or_insert_with(|| Box::new(none()))
+    }
+
+    /// What a handle with a fleet key keeps.
+    pub fn sharing(&self) -> Option<&Sharing> {
+        self.joined.as_ref()?.sharing.as_ref()
+    }
+
+    pub fn sharing_mut(&mut self) -> Option<&mut Sharing> {
+        self.joined.as_mut()?.sharing.as_mut()
+    }
+
+    /// Gives the handle what a fleet key needs.
+    pub fn share(&mut self, sharing: Sharing, config: &Config) {
+        self.join(config).sharing = Some(sharing);
     }
 
     /// The ids of the arms that were added.
     pub fn added(&self) -> &[u64] {
-        self.added.as_ref().map_or(&[], |added| &added.list)
+        self.joined.as_ref().map_or(&[], |joined| &joined.added)
     }
 
     /// Reserves memory for the id of another arm.
     ///
     /// # Errors
     /// `NoMemory`.
-    pub fn reserve(&mut self) -> Result<()> {
-        let none = || Box::new(Added { list: Vec::new(), ids: ArmIds::configured(self.first) });
-        let added = self.added.get_or_insert_with(none);
-        added.list.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        added.ids.reserve()
+    pub fn reserve(&mut self, config: &Config) -> Result<()> {
+        let joined = self.join(config);
+        joined.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        joined.ids.reserve()
     }
 
     /// Adds the id of a new arm, after [`reserve`](Self::reserve).
     pub fn add(&mut self, id: u64) {
-        if let Some(added) = &mut self.added {
-            added.ids.add(id);
-            added.list.push(id);
+        if let Some(joined) = &mut self.joined {
+            joined.ids.add(id);
+            joined.added.push(id);
         }
     }
 
@@ -92,28 +108,33 @@ impl Fleet {
     ///
     /// # Errors
     /// `Corrupt` if two arms have one id; `NoMemory`.
-    pub fn restore(&mut self, origin: u64, list: Vec<u64>) -> Result<()> {
+    pub fn restore(&mut self, origin: u64, added: Vec<u64>, config: &Config) -> Result<()> {
         self.origin = origin;
-        if !list.is_empty() {
-            self.added = Some(Box::new(Added { ids: ArmIds::of(self.first, &list)?, list }));
+        if !added.is_empty() {
+            let ids = ArmIds::of(config.arms, &added)?;
+            let joined = self.join(config);
+            (joined.added, joined.ids) = (added, ids);
         }
         Ok(())
     }
 
     /// Returns the arm with this id.
-    pub fn arm(&self, id: u64) -> Option<u32> {
-        if id < self.first.into() { Some(id as u32) } else { self.added.as_ref()?.ids.find(id) }
+    pub fn arm(&self, id: u64, config: &Config) -> Option<u32> {
+        match &self.joined {
+            Some(joined) => joined.ids.find(id),
+            None => (id < config.arms.into()).then_some(id as u32),
+        }
     }
 
     /// Returns an arm's id.
     pub fn id(&self, arm: u32) -> u64 {
-        self.added.as_ref().map_or(arm.into(), |added| added.ids.id(arm, &added.list))
+        self.joined.as_ref().map_or(arm.into(), |joined| joined.ids.id(arm, &joined.added))
     }
 
     /// Returns an id for an arm without one from the caller. No other handle has it.
     pub fn any_id(&self) -> u64 {
         let mut id = self.origin.wrapping_add(self.added().len() as u64) | 1 << 63;
-        while self.arm(id).is_some() {
+        while self.joined.as_ref().is_some_and(|joined| joined.ids.find(id).is_some()) {
             id = id.wrapping_add(1) | 1 << 63;
         }
         id

@@ -167,9 +167,9 @@ impl Bandit {
         }
         // Created last, so that a test seed gives everything else the same coins with users and without.
         let users = Users::of(config, &mut seed)?;
-        let mut fleet = Fleet::new(tickets.next_u64(), config);
+        let mut fleet = Fleet::new(tickets.next_u64());
         if let Some(key) = &config.fleet_key {
-            fleet.sharing = Some(Box::new(Sharing::new(key.clone(), Seed::new(None)?.stream())?));
+            fleet.share(Sharing::new(key.clone(), Seed::new(None)?.stream())?, config);
         }
         Ok(Bandit {
             algorithm,
@@ -308,7 +308,7 @@ impl Bandit {
     /// has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
         let state = &mut *self.lock.lock()?;
-        self.add(state, state.fleet.any_id())
+        self.add(state, state.fleet.any_id(), &self.config.config()?)
     }
 
     /// Returns the number of the arm with this id, which names it in all handles of a fleet, and adds the arm if
@@ -323,15 +323,15 @@ impl Bandit {
         if id < u64::from(config.arms) {
             return Err(Error::config("id", "must not be one of the configuration's arms", id));
         }
-        if let Some(arm) = state.fleet.arm(id) {
+        if let Some(arm) = state.fleet.arm(id, &config) {
             state.check_live(&[arm], "add_arm")?;
             return Ok(arm);
         }
-        self.add(state, id)
+        self.add(state, id, &config)
     }
 
-    fn add(&self, state: &mut State, id: u64) -> Result<u32> {
-        let arm = state.add_arm(id)?;
+    fn add(&self, state: &mut State, id: u64, config: &Config) -> Result<u32> {
+        let arm = state.add_arm(id, config)?;
         self.arms.store(arm + 1, Ordering::Relaxed);
         Ok(arm)
     }
@@ -484,7 +484,7 @@ impl Bandit {
         let config = self.config.config()?;
         let (loss, contributions) = state.loss(&config);
         let (epsilon_spent, delta_spent) = loss.spent(config.delta, contributions);
-        let sharing = state.fleet.sharing.as_deref();
+        let sharing = state.fleet.sharing();
         Ok(Report {
             algorithm: self.algorithm,
             counts: state.engine.counts(),

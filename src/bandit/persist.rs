@@ -114,7 +114,7 @@ impl Bandit {
         let state = bandit.lock.get_mut()?;
         head.added.iter().try_for_each(|_| state.grow())?;
         bandit.arms.store(head.pulls.len() as u32, Ordering::Relaxed);
-        state.fleet.restore(head.origin, head.added)?;
+        state.fleet.restore(head.origin, head.added, &config)?;
         (1..=state.fleet.added().len()).for_each(|n| state.policy.name_arm(&state.fleet.added()[..n]));
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;

@@ -427,9 +427,9 @@ impl State {
     }
 
     /// Adds an arm with this id, which no other arm here has.
-    pub fn add_arm(&mut self, id: u64) -> Result<u32> {
+    pub fn add_arm(&mut self, id: u64, config: &Config) -> Result<u32> {
         let arm = self.pulls.len() as u32;
-        self.fleet.reserve()?;
+        self.fleet.reserve(config)?;
         self.grow()?;
         self.fleet.add(id);
         self.policy.name_arm(self.fleet.added());
