@@ -2,7 +2,7 @@
 
 use super::rows::{LARGEST, Scale, Spread, UNIT};
 use super::*;
-use crate::policy::contract::{ByRequest, DynamicArms, Policy};
+use crate::policy::contract::{ByRequest, DynamicArms, PeerId, Policy};
 use crate::request::{Feature, Request};
 use crate::snapshot::{Kind, write};
 use std::cell::Cell;
@@ -612,6 +612,43 @@ fn what_others_released_counts_as_ones_own() {
         let lost = play(&mut handles[3], 1000, 2.0, &THETA, &mut stream(20));
         assert!(lost < 0.4, "{lost}");
     }
+}
+
+/// An arm that is added after a merge starts with what the other handle has released of the arm with its id.
+#[test]
+fn what_others_released_of_an_added_arm_counts() {
+    let config = shaped(&config(3, 4.0), Shape { per_arm: true, norm: 2.0, ..SHAPE });
+    let fresh = |seed| Linear::new(&config, &mut Seed::new(Some([seed; 32])).unwrap()).unwrap();
+    let mut other = fresh(1);
+    other.add_arm().unwrap();
+    play(&mut other, 20_000, 2.0, &THETA, &mut stream(3));
+    let bytes = saved(&other);
+    let predictions = |merge_first: bool, id: u64| {
+        let mut policy = fresh(2);
+        let peer = PeerId { origin: 1, generation: 0, added: &[77] };
+        let peer =
+            policy.peer_reader().unwrap()(&config, &peer, &mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
+        let merge = |policy: &mut Linear, added: &[u64]| assert!(policy.merge(peer, added).unwrap());
+        let add = |policy: &mut Linear| {
+            policy.add_arm().unwrap();
+            policy.name_arm(&[id]);
+        };
+        if merge_first {
+            merge(&mut policy, &[]);
+            add(&mut policy);
+        } else {
+            add(&mut policy);
+            merge(&mut policy, &[id]);
+        }
+        let mut told = Vec::new();
+        let row = [0.5, -0.25, 0.25, 0.0];
+        let request = request(None, Rows::Dense(&row));
+        policy.predict(&request, &mut |mean, deviation| told.push((mean.to_bits(), deviation.to_bits()))).unwrap();
+        told
+    };
+    let (before, after, another) = (predictions(false, 77), predictions(true, 77), predictions(true, 78));
+    assert_eq!(before, after);
+    assert!(after[3] != another[3] && after[..3] == another[..3]);
 }
 
 /// The rates are reversed. Without `forget_after` most of the later reward is lost; with it, a part.
