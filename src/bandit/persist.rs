@@ -161,7 +161,7 @@ impl Bandit {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
         let head = Head::read(from)?;
         check_policy(self.algorithm, head.algorithm)?;
-        let read = self.lock.lock()?.policy.reads_peers();
+        let read = self.lock.lock()?.policy.peer_reader();
         let read = read.ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))?;
         let config = self.config.config()?;
         config.check_same(Scope::Fleet, &head.config)?;

@@ -61,7 +61,7 @@ pub trait Policy: Send {
 
     /// The function that reads what another handle has released, for [`merge`](Self::merge), if the policy merges. The
     /// handle calls it without its lock.
-    fn reads_peers(&self) -> Option<ReadPeer> {
+    fn peer_reader(&self) -> Option<ReadPeer> {
         None
     }
 

@@ -443,7 +443,7 @@ func TestRotation(t *testing.T) {
 		if err := ads.save(o); err != nil { // a restored bandit that counts users serves after it
 			t.Fatal(err)
 		}
-		if live := ads.ads.eligible(); live[0] != first || len(live) != len(creatives) {
+		if live := ads.rotation.eligible(); live[0] != first || len(live) != len(creatives) {
 			t.Fatal(live)
 		}
 		for range 50 {
@@ -454,9 +454,9 @@ func TestRotation(t *testing.T) {
 				}
 			}
 		}
-		full := ads.ads.eligible()
+		full := ads.rotation.eligible()
 		for range 3 { // one is due
-			if err := ads.ads.turn(); err != nil {
+			if err := ads.rotation.turn(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -82,7 +82,7 @@ func (s adServer) showSlots(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	ads, err := s.fill(placement, user, slots, s.ads.eligible())
+	ads, err := s.fill(placement, user, slots, s.rotation.eligible())
 	if err != nil {
 		fail(w, err)
 		return
@@ -94,7 +94,7 @@ func (s adServer) showSlots(w http.ResponseWriter, r *http.Request) {
 func (s adServer) fill(placement uint32, user, slots uint64, left []uint32) (ads []map[string]any, err error) {
 	for uint64(len(ads)) < slots && len(left) > 0 {
 		decision, err := s.segmented.SelectFor(dpb.Request{Segment: uint64(placement), User: user, Eligible: left})
-		if errors.Is(err, dpb.ErrInvalidRequest) && !slices.Contains(s.ads.eligible(), left[0]) {
+		if errors.Is(err, dpb.ErrInvalidRequest) && !slices.Contains(s.rotation.eligible(), left[0]) {
 			left = left[1:] // the oldest has retired meanwhile
 			continue
 		}
@@ -143,7 +143,6 @@ func (s adServer) readPlacement(placement uint32) ([]dpb.Arm, error) {
 
 // reportPlacements returns the released means of the first placements, and the live ad with the largest mean in each.
 func (s adServer) reportPlacements() (any, error) {
-	var ads []map[string]any
 	rows := make([]map[string]any, min(s.placements, mostRows))
 	for placement := range rows {
 		arms, err := s.readPlacement(uint32(placement))
@@ -158,13 +157,18 @@ func (s adServer) reportPlacements() (any, error) {
 			if arm.Active && arm.Mean > largest { // not where it is NaN
 				leader, largest = i, arm.Mean
 			}
-			if i == len(ads) {
-				ads = append(ads, map[string]any{"creative": creative(uint32(i)), "active": arm.Active})
-			}
 		}
 		rows[placement] = map[string]any{"placement": placement, "leader": leader, "means": means, "pulls": pulls}
 	}
-	return map[string]any{"placements": s.placements, "rotate": s.ads.every, "ads": ads, "rows": rows}, nil
+	arms, err := s.segmented.Arms() // last, so that it has all arms of the rows
+	if err != nil {
+		return nil, err
+	}
+	ads := make([]map[string]any, len(arms))
+	for i, arm := range arms {
+		ads[i] = map[string]any{"creative": creative(uint32(i)), "active": arm.Active}
+	}
+	return map[string]any{"placements": s.placements, "rotate": s.rotation.every, "ads": ads, "rows": rows}, nil
 }
 
 // reportPlacement returns the released values of one placement: none before its first request. Counts and losses are of

@@ -33,7 +33,7 @@ type adServer struct {
 	context    bool   // the bandit decides by features
 	segmented  member // has a segment for each placement; without placements it has no bandit
 	placements uint32
-	ads        *rotation // of the placements
+	rotation   *rotation // of the ads of the placements
 	reports    *copies
 }
 
@@ -98,7 +98,7 @@ func newShop(o options) (adServer, error) {
 		err = ads.tickAll()
 	}
 	if err == nil && o.placements > 0 {
-		ads.ads, err = newRotation(ads.segmented.Bandit, o.rotate)
+		ads.rotation, err = newRotation(ads.segmented.Bandit, o.rotate)
 	}
 	if err != nil {
 		ads.close()
@@ -211,7 +211,7 @@ func (s adServer) keep(o options) (stop func() error, err error) {
 			select {
 			case <-ticks.C:
 				s.tickAll() // if it fails, the next decision fails too and reports it
-				if err := s.ads.turn(); err != nil {
+				if err := s.rotation.turn(); err != nil {
 					slog.Warn("no new ad", "err", err)
 				}
 				continue

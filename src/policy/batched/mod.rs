@@ -39,7 +39,7 @@ macro_rules! batched_arms_methods {
             Some(self)
         }
 
-        fn reads_peers(&self) -> Option<ReadPeer> {
+        fn peer_reader(&self) -> Option<ReadPeer> {
             Some(|config, id, from| Ok(Box::new(super::peers::PeerReleases::read(config, id, from)?)))
         }
 

@@ -208,7 +208,7 @@ impl Policy for Linear {
         Some(self)
     }
 
-    fn reads_peers(&self) -> Option<ReadPeer> {
+    fn peer_reader(&self) -> Option<ReadPeer> {
         Some(|config, id, from| Ok(Box::new(SavedPeer::read(config, id, from)?)))
     }
 

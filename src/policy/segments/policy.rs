@@ -162,7 +162,7 @@ impl Policy for Segments {
         Some(self)
     }
 
-    fn reads_peers(&self) -> Option<ReadPeer> {
+    fn peer_reader(&self) -> Option<ReadPeer> {
         Some(|config, id, from| Ok(Box::new(PeerBandit::read(config, id, from)?)))
     }
 

@@ -104,7 +104,7 @@ impl Site {
         let bytes = other.saved();
         let from = &mut Reader::new(&bytes, Kind::Bandit).unwrap();
         let id = PeerId { origin: other.origin, generation: 0, added: &other.segments.added };
-        let peer = self.segments.reads_peers().unwrap()(&self.config, &id, from).unwrap();
+        let peer = self.segments.peer_reader().unwrap()(&self.config, &id, from).unwrap();
         from.finish().unwrap();
         self.segments.merge(peer, &[]).unwrap();
     }
