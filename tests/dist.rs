@@ -197,8 +197,9 @@ fn go_gets_the_module() {
         go.args(arguments).current_dir(&consumer).env("PATH", std::env::join_paths(&path).unwrap());
         go.env("GOPROXY", format!("file://{}", proxy.display())).env("GOFLAGS", "-mod=mod -modcacherw");
         go.env("GONOSUMDB", "*").env("GONOSUMCHECK", "1").env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "1");
-        go.env("GOMODCACHE", consumer.join("cache")).env_remove("CGO_LDFLAGS");
-        run(&mut go)
+        // A build cache remembers the files of a version for ever, but one that is not released may still change.
+        go.env("GOMODCACHE", consumer.join("cache")).env("GOCACHE", consumer.join("build"));
+        run(go.env_remove("CGO_LDFLAGS"))
     };
     const MODULE: &str = "github.com/libdpb/libdpb/bindings/go";
     go(&["mod", "init", "consumer"]);
