@@ -8,7 +8,6 @@ use crate::config::{Clock, Config};
 use crate::contribution::FleetKey;
 use crate::error::{Error, Result};
 use std::ffi::c_char;
-use std::mem::offset_of;
 
 /// A privacy budget that handles share: the most that they may together cost one user. Made by dpb_new_budget,
 /// destroyed by dpb_budget_free. Any number of threads may use it at once: two constructors never spend the same
@@ -185,9 +184,7 @@ const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 
 const _: () = assert!(size_of::<dpb_error>() == 256);
 
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers and addresses.
-unsafe impl Growing for dpb_config {
-    const SHORTEST: usize = offset_of!(dpb_config, node);
-}
+unsafe impl Growing for dpb_config {}
 
 /// Fills a configuration with the defaults for this number of arms and this privacy loss. Checks nothing:
 /// constructors check. NULL is a no-op. Any thread.
@@ -196,9 +193,8 @@ unsafe impl Growing for dpb_config {
 /// name fills what dpb_config had in version 0.1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_config_init(config: *mut dpb_config, arms: u32, epsilon: f64) {
-    const SIZE: usize = size_of::<dpb_config>(); // until a later version adds a field
     // SAFETY: passed on.
-    unsafe { dpb_config_init_sized(config, SIZE as u32, arms, epsilon) };
+    unsafe { dpb_config_init_sized(config, dpb_config::FIRST as u32, arms, epsilon) };
 }
 
 /// As dpb_config_init, for a dpb_config of struct_size bytes: the size in the header of the program, which may be

@@ -58,12 +58,7 @@ pub struct dpb_counter_config {
 const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_counter_config>() == 32);
 
 // SAFETY: repr(C), begins with its size, ends with an address; all its fields are numbers and addresses.
-unsafe impl Growing for dpb_counter_config {
-    const SHORTEST: usize = AT_FIRST;
-}
-
-/// The size in version 0.1: all of today's, until a later version adds a field.
-const AT_FIRST: usize = size_of::<dpb_counter_config>();
+unsafe impl Growing for dpb_counter_config {}
 
 impl dpb_counter_config {
     pub(super) fn defaults(kind: dpb_counter_kind, epsilon: f64) -> dpb_counter_config {
@@ -84,7 +79,7 @@ pub unsafe extern "C" fn dpb_counter_config_init(
     epsilon: f64,
 ) {
     // SAFETY: passed on.
-    unsafe { dpb_counter_config_init_sized(config, AT_FIRST as u32, kind, epsilon) };
+    unsafe { dpb_counter_config_init_sized(config, dpb_counter_config::FIRST as u32, kind, epsilon) };
 }
 
 /// As dpb_counter_config_init, for a dpb_counter_config of struct_size bytes.

@@ -62,9 +62,7 @@ const _: () = assert!(size_of::<dpb_feature>() == size_of::<Feature>() && size_o
 const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_request>() == 80);
 
 // SAFETY: repr(C), begins with its size, ends with a size_t; all its fields are numbers and addresses.
-unsafe impl Growing for dpb_request {
-    const SHORTEST: usize = size_of::<dpb_request>();
-}
+unsafe impl Growing for dpb_request {}
 
 impl dpb_request {
     /// What dpb_request_init fills in, for those who call the interface from Rust.
@@ -152,9 +150,8 @@ impl dpb_request {
 /// name fills what dpb_request had in version 0.1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_request_init(request: *mut dpb_request) {
-    const SIZE: usize = size_of::<dpb_request>(); // until a later version adds a field
     // SAFETY: passed on.
-    unsafe { dpb_request_init_sized(request, SIZE as u32) };
+    unsafe { dpb_request_init_sized(request, dpb_request::FIRST as u32) };
 }
 
 /// As dpb_request_init, for a dpb_request of struct_size bytes: the size in the header of the program, which may be

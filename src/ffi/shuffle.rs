@@ -39,9 +39,7 @@ pub struct dpb_shuffle_params {
 const _: () = assert!(size_of::<dpb_shuffle_params>() == 32);
 
 // SAFETY: repr(C), begins with its size, ends with a f64; all its fields are numbers.
-unsafe impl Growing for dpb_shuffle_params {
-    const SHORTEST: usize = 32;
-}
+unsafe impl Growing for dpb_shuffle_params {}
 
 /// dpb_report.policy: dpb_new_sdp_ae.
 pub const DPB_POLICY_SDP_AE: u32 = 15;

@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 /// because today's callers have arbitrary bytes there, and the next field would overlap them. (After an address, which
 /// may have 32 bits, the next field has 64.)
 pub unsafe trait Growing: Copy {
-    /// Size of the shortest accepted struct: the fields that every caller has.
-    const SHORTEST: usize;
+    /// Size in version 0.1, which is the minimum. A struct that has grown since states it here.
+    const FIRST: usize = size_of::<Self>();
 }
 
 /// Returns the size of a caller's struct, if it is valid.
@@ -23,18 +23,18 @@ pub unsafe trait Growing: Copy {
 #[inline]
 pub fn known<T: Growing>(given: u32) -> Result<usize> {
     let size = given as usize;
-    let is_known = (T::SHORTEST..=size_of::<T>()).contains(&size) && size.is_multiple_of(align_of::<T>());
+    let is_known = (T::FIRST..=size_of::<T>()).contains(&size) && size.is_multiple_of(align_of::<T>());
     if is_known { Ok(size) } else { Err(unknown::<T>(given)) }
 }
 
 #[cold]
 fn unknown<T: Growing>(given: u32) -> Error {
-    let (step, shortest, ours) = (align_of::<T>(), T::SHORTEST, size_of::<T>());
+    let (step, first, ours) = (align_of::<T>(), T::FIRST, size_of::<T>());
     if given as usize > ours {
         return Error::NewerVersion;
     }
-    let rule = match shortest < ours {
-        true => format!("must be a multiple of {step} in {shortest}..={ours}"),
+    let rule = match first < ours {
+        true => format!("must be a multiple of {step} in {first}..={ours}"),
         false => format!("must be {ours}"),
     };
     Error::config("struct_size", &rule, given)
@@ -137,7 +137,7 @@ mod tests {
 
     // SAFETY: repr(C), begins as T does, and T ends in no padding.
     unsafe impl<T: Growing> Growing for Grown<T> {
-        const SHORTEST: usize = T::SHORTEST;
+        const FIRST: usize = T::FIRST;
     }
 
     /// The caller's struct, and what lies behind it.
@@ -197,7 +197,7 @@ mod tests {
         }
 
         // Sizes that no version has.
-        for wrong in (0..ours).filter(|size| *size < T::SHORTEST || size % align_of::<T>() != 0) {
+        for wrong in (0..ours).filter(|size| *size < T::FIRST || size % align_of::<T>() != 0) {
             let mut caller = sized(some, wrong);
             // SAFETY: valid for a T, which is more.
             unsafe {
@@ -249,13 +249,23 @@ mod tests {
         grows(request(3), request(4), |r| vec![r.slots.into(), r.user as f64]);
     }
 
+    /// A struct that has grown accepts the sizes that it has had, which are multiples of its alignment, and no others.
     #[test]
-    fn a_shorter_struct_has_defaults_for_what_it_lacks() {
-        let ours = dpb_config { node: 5, ..dpb_config::defaults(2, 1.0) };
-        // What lies where a longer one has its node is not looked at.
-        let given = dpb_config { struct_size: dpb_config::SHORTEST as u32, node: 9, ..dpb_config::defaults(7, 2.0) };
-        // SAFETY: valid for a dpb_config.
-        let told = unsafe { read(&raw const given, ours) }.unwrap();
-        assert_eq!((told.arms, told.epsilon, told.node), (7, 2.0, 5));
+    fn a_struct_that_has_grown_accepts_what_came_before() {
+        let ours = Grown { today: dpb_config { node: 5, ..dpb_config::defaults(2, 1.0) }, added: DEFAULT };
+        let first = size_of::<dpb_config>();
+        for size in 0..=size_of_val(&ours) {
+            let given = Grown { today: dpb_config { node: 9, ..dpb_config::defaults(7, 2.0) }, added: 3 };
+            let given = sized(given, size);
+            // SAFETY: valid for all fields.
+            let read = unsafe { read(&raw const given, ours) };
+            let read = read.map(|read| (read.today.arms, read.today.node, read.added)).ok();
+            let expected = match size {
+                _ if size == first => Some((7, 9, DEFAULT)),
+                _ if size == first + 8 => Some((7, 9, 3)),
+                _ => None,
+            };
+            assert_eq!(read, expected, "{size}");
+        }
     }
 }

@@ -46,12 +46,7 @@ pub struct dpb_stopping_config {
 const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_stopping_config>() == 48);
 
 // SAFETY: repr(C), begins with its size, ends with an address; all its fields are numbers and addresses.
-unsafe impl Growing for dpb_stopping_config {
-    const SHORTEST: usize = AT_FIRST;
-}
-
-/// The size in version 0.1: all of today's, until a later version adds a field.
-const AT_FIRST: usize = size_of::<dpb_stopping_config>();
+unsafe impl Growing for dpb_stopping_config {}
 
 /// Fills a configuration for samples in [-range, range] and this privacy loss of one sample. alpha and beta are 0,
 /// which constructors refuse: set them. Checks nothing. NULL is a no-op. Any thread.
@@ -61,7 +56,7 @@ const AT_FIRST: usize = size_of::<dpb_stopping_config>();
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_stopping_config_init(config: *mut dpb_stopping_config, range: f64, epsilon: f64) {
     // SAFETY: passed on.
-    unsafe { dpb_stopping_config_init_sized(config, AT_FIRST as u32, range, epsilon) };
+    unsafe { dpb_stopping_config_init_sized(config, dpb_stopping_config::FIRST as u32, range, epsilon) };
 }
 
 /// As dpb_stopping_config_init, for a dpb_stopping_config of struct_size bytes.

@@ -15,9 +15,10 @@ mod features;
 mod segments;
 
 use dpb::ffi::*;
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
-use std::mem::{offset_of, zeroed};
+use std::mem::zeroed;
 use std::ops::Range;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
@@ -801,11 +802,11 @@ impl World<'_> {
                     (c.max_slots, c.max_clicks, c.reward_window) =
                         bytes.pick(&[(3, 1, 8), (4, 2, 40), (2, 3, 5), (3, 1, 0)])
                 }
-                // Older, newer and unknown sizes.
+                // Unknown and newer sizes.
                 _ => {
                     c.struct_size = {
                         let ours = size_of::<dpb_config>() as u32;
-                        bytes.pick(&[offset_of!(dpb_config, node) as u32, 120, 0, 4, 121, ours + 8, u32::MAX])
+                        bytes.pick(&[ours - 8, 120, 0, 4, 121, ours + 8, u32::MAX])
                     }
                 }
             }
@@ -844,36 +845,22 @@ impl World<'_> {
     ) {
         let (mut handle, mut error, before) = (null_mut(), no_error(), spent(self.budget));
         let status = constructor(&raw const config, &raw mut handle, &raw mut error);
-        let charged = !config.budget.is_null() && config.struct_size as usize == size_of::<dpb_config>();
+        let charged = !config.budget.is_null();
         let refusal = if charged { DPB_OVER_BUDGET } else { DPB_NULL };
         one_of(status, &[DPB_OK, DPB_NULL, DPB_INVALID_CONFIG, DPB_NEWER_VERSION, refusal]);
         let after = spent(self.budget);
         let grown = before <= after * (1.0 + 1e-9) && after <= 8.0 * (1.0 + 1e-9); // epsilon may be tiny
         assert!(if status == DPB_OK && charged { grown } else { before == after });
-        let shortest = offset_of!(dpb_config, node) as u32;
-        match config.struct_size as usize {
-            size if size > size_of::<dpb_config>() => assert!(matches!(status, DPB_NEWER_VERSION | DPB_NULL)),
-            size if size < shortest as usize || !size.is_multiple_of(8) => assert_ne!(status, DPB_OK),
-            _ => {}
+        match (config.struct_size as usize).cmp(&size_of::<dpb_config>()) {
+            Ordering::Greater => assert!(matches!(status, DPB_NEWER_VERSION | DPB_NULL)),
+            Ordering::Less => assert!(matches!(status, DPB_INVALID_CONFIG | DPB_NULL)),
+            Ordering::Equal => {}
         }
         if let Some(handle) = made(status, handle, &error) {
             if self.bandits.len() == 4 {
                 dpb_free(self.bandits.remove(0).handle);
             }
-            let mut read = dpb_config { budget: null(), ..config };
-            if config.struct_size < size_of::<dpb_config>() as u32 {
-                // Fields that an older program's struct lacks have their defaults.
-                let mut defaults: dpb_config = zeroed();
-                dpb_config_init(&raw mut defaults, 2, 1.0);
-                (read.expected_users, read.exploration) = (defaults.expected_users, defaults.exploration);
-                (read.max_slots, read.max_clicks) = (defaults.max_slots, defaults.max_clicks);
-                (read.budget_periods, read.clock) = (defaults.budget_periods, defaults.clock);
-                read.fleet_key = null();
-                (read.node, read.forget_after) = match config.struct_size {
-                    120 => (config.node, config.forget_after),
-                    _ => (defaults.node, defaults.forget_after),
-                };
-            }
+            let read = dpb_config { budget: null(), ..config };
             self.bandits.push(Player::new(handle, read, Some(1)));
         }
     }
@@ -1059,19 +1046,18 @@ impl World<'_> {
         });
         let name = dpb_policy_name(player.handle);
         assert_eq!(u64::from(dpb_policy_number(name)), player.seen.report[9]);
-        // Structs of other sizes, older and newer: the library writes only the fields that fit.
-        let size = self.bytes.pick(&[88, 80, 72, 0, 4, 79, 96, u32::MAX]);
-        let mut room = [7u64; 20];
-        room.as_mut_ptr().cast::<u32>().write(size);
-        let before = room;
-        let status = dpb_report_read(player.handle, room.as_mut_ptr().cast());
-        match size {
-            72 | 80 | 88 | 96 => {
-                let words = size as usize / 8;
-                assert_eq!((status, &room[words..]), (DPB_OK, &before[words..]));
-            }
-            97.. => assert_eq!((status, room), (DPB_NEWER_VERSION, before)),
-            _ => assert_eq!((status, room), (DPB_INVALID_CONFIG, before)),
+        // Structs of other sizes: nothing is written.
+        let ours = size_of::<dpb_report>() as u32;
+        let size = self.bytes.pick(&[ours, ours - 8, 72, 0, 4, ours - 1, ours + 8, u32::MAX]);
+        let mut read = [7u64; 20];
+        read.as_mut_ptr().cast::<u32>().write(size);
+        let before = read;
+        let status = dpb_report_read(player.handle, read.as_mut_ptr().cast());
+        let words = size as usize / 8;
+        match size.cmp(&ours) {
+            Ordering::Equal => assert_eq!((status, &read[words..]), (DPB_OK, &before[words..])),
+            Ordering::Greater => assert_eq!((status, read), (DPB_NEWER_VERSION, before)),
+            Ordering::Less => assert_eq!((status, read), (DPB_INVALID_CONFIG, before)),
         }
         let mut n = 77;
         assert_eq!(dpb_segment_read(player.handle, 0, null_mut(), 0, &raw mut n), DPB_UNSUPPORTED);
@@ -1643,9 +1629,7 @@ unsafe fn restored_as_it_was(player: &Player, bytes: &[u8]) {
     other.contributions_per_user ^= 1 << 20;
     assert_eq!(restore_as(&other), DPB_INVALID_CONFIG);
     other = dpb_config { max_segments: 1, ..player.config };
-    if other.struct_size as usize == size_of::<dpb_config>() {
-        assert_eq!(restore_as(&other), DPB_INVALID_CONFIG);
-    }
+    assert_eq!(restore_as(&other), DPB_INVALID_CONFIG);
     assert_eq!(restore_as(&player.config), DPB_OK);
     let mut retuned = player.config;
     (retuned.pending_capacity, retuned.node) = (5, 99);

@@ -110,12 +110,7 @@ impl Player {
         };
         one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_UNSUPPORTED, DPB_NEWER_VERSION, DPB_OVER_BUDGET]);
         let handle = made(status, handle, &error)?;
-        if report(handle).max_segments == 0 {
-            assert!((config.struct_size as usize) < size_of::<dpb_config>());
-            dpb_free(handle); // a struct size without segments
-            return None;
-        }
-        assert!(config.max_segments <= 8);
+        assert!(config.max_segments <= 8 && report(handle).max_segments == config.max_segments);
         config.budget = null(); // restored handles are not charged
         Some(Player::of(handle, config, Vec::new(), Some(1)))
     }
