@@ -93,7 +93,7 @@ impl Batch {
 
     /// Adds rewards that another handle contributes, also beyond the quota. Returns whether the batch is full.
     #[must_use]
-    pub fn add(&mut self, part: &Part) -> bool {
+    pub fn add(&mut self, part: &BatchPart) -> bool {
         self.count = self.count.saturating_add(part.count);
         self.quota = self.quota.max(self.count);
         *self.sum += *part.sum;
@@ -135,18 +135,18 @@ impl Batch {
 }
 
 /// Rewards of one arm that another handle contributes: what [`Batch::save`] wrote.
-pub struct Part {
+pub struct BatchPart {
     pub count: u32,
     sum: Zeroizing<i64>,
 }
 
-impl Part {
+impl BatchPart {
     /// # Errors
     /// `Corrupt` for sums that so many rewards cannot have.
-    pub fn read(from: &mut Reader) -> Result<Part> {
+    pub fn read(from: &mut Reader) -> Result<BatchPart> {
         let (count, sum) = (from.u32()?, Zeroizing::new(from.u64()?));
         ensure(count >= 1 && *sum <= u64::from(count) * Reward::ONE as u64)?;
-        Ok(Part { count, sum: Zeroizing::new(*sum as i64) })
+        Ok(BatchPart { count, sum: Zeroizing::new(*sum as i64) })
     }
 }
 

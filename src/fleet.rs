@@ -64,7 +64,7 @@ pub(crate) struct Entry {
 }
 
 /// The position of a handle in the order of origins: `Ok` if it is known, `Err` if it is new.
-pub(crate) type Place = std::result::Result<usize, usize>;
+pub(crate) type RosterPosition = std::result::Result<usize, usize>;
 
 impl Entry {
     pub fn new(origin: u64, version: (u32, u64, u64, u32, u32)) -> Entry {
@@ -76,7 +76,7 @@ impl Roster {
     /// Maximum number of other handles.
     pub const MAX_HANDLES: usize = 1024;
 
-    fn find(&self, origin: u64) -> Place {
+    fn find(&self, origin: u64) -> RosterPosition {
         self.others.binary_search_by_key(&origin, |known| known.origin)
     }
 
@@ -95,7 +95,7 @@ impl Roster {
     }
 
     /// Inserts a newer snapshot, for which memory is reserved.
-    pub fn insert(&mut self, mut entry: Entry) -> Place {
+    pub fn insert(&mut self, mut entry: Entry) -> RosterPosition {
         self.updates += 1;
         entry.updates = self.updates;
         let place = self.find(entry.origin);
@@ -120,7 +120,7 @@ impl Roster {
 }
 
 /// Stores what is known of another handle at its position, and returns what was stored there before.
-pub(crate) fn put<T>(others: &mut Vec<T>, place: Place, other: T) -> Option<T> {
+pub(crate) fn put<T>(others: &mut Vec<T>, place: RosterPosition, other: T) -> Option<T> {
     match place {
         Ok(place) => Some(std::mem::replace(&mut others[place], other)),
         Err(place) => {

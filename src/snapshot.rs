@@ -79,12 +79,12 @@ pub enum Writer {
 /// Writes what `save` writes, without the checksum. `save` is called twice, and must write the same both times.
 ///
 /// # Errors
-/// `BufferTooSmall` if the snapshot is longer than `room`; `NoMemory`; the errors of `save`.
-pub fn write(kind: Kind, room: usize, mut save: impl FnMut(&mut Writer) -> Result<()>) -> Result<Unsealed> {
+/// `BufferTooSmall` if the snapshot is longer than `limit`; `NoMemory`; the errors of `save`.
+pub fn write(kind: Kind, limit: usize, mut save: impl FnMut(&mut Writer) -> Result<()>) -> Result<Unsealed> {
     let mut counter = Writer::Counting(0);
     save(&mut counter)?;
     let needed = HEAD + counter.length() + CHECKSUM;
-    if needed > room {
+    if needed > limit {
         return Err(Error::BufferTooSmall { needed });
     }
     let mut bytes = memory::try_with_capacity(needed)?;
@@ -100,12 +100,12 @@ pub fn write(kind: Kind, room: usize, mut save: impl FnMut(&mut Writer) -> Resul
 /// of them stays behind.
 ///
 /// # Errors
-/// `BufferTooSmall` if they are more than `room`; `NoMemory`.
-pub fn fields(room: usize, save: impl Fn(&mut Writer)) -> Result<Vec<u8>> {
+/// `BufferTooSmall` if they are more than `limit`; `NoMemory`.
+pub fn fields(limit: usize, save: impl Fn(&mut Writer)) -> Result<Vec<u8>> {
     let mut counter = Writer::Counting(0);
     save(&mut counter);
     let needed = counter.length();
-    if needed > room {
+    if needed > limit {
         return Err(Error::BufferTooSmall { needed });
     }
     let mut writer = Writer::Writing(memory::try_with_capacity(needed)?);

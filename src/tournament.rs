@@ -64,11 +64,11 @@ impl Tournament {
         Tournament::with_lines(count, count, |_| line)
     }
 
-    fn with_lines(room: usize, count: usize, line: impl FnMut(usize) -> Line) -> Result<Tournament> {
+    fn with_lines(capacity: usize, count: usize, line: impl FnMut(usize) -> Line) -> Result<Tournament> {
         let unplayed = Match { winner: 0, from: 0.0, until: 0.0 };
-        let (lines, matches) = (WipedVec::new(room, line)?, WipedVec::new(room, |_| unplayed)?);
+        let (lines, matches) = (WipedVec::new(capacity, line)?, WipedVec::new(capacity, |_| unplayed)?);
         let mut tournament = Tournament { lines, matches, count, x: 0.0 };
-        (1..room).rev().for_each(|node| tournament.play(node));
+        (1..capacity).rev().for_each(|node| tournament.play(node));
         Ok(tournament)
     }
 

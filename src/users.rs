@@ -312,9 +312,9 @@ mod tests {
             let away =
                 (1 << 40..(1 << 40) + PROBES).filter(|&user| users.positions(user).into_iter().all(full)).count();
             let chance = (1.0 - (1.0 - 1.0 / 15_000f64).powf(others as f64)).powi(4);
-            let (most, room) = (chance * PROBES as f64, 6.0 * (chance * PROBES as f64).sqrt());
+            let (most, slack) = (chance * PROBES as f64, 6.0 * (chance * PROBES as f64).sqrt());
             println!("{load}: {away} of {PROBES}, {most:.0} at most");
-            assert!((away as f64) < most + room && away as f64 > 0.8 * most - room, "{load}: {away}, not {most}");
+            assert!((away as f64) < most + slack && away as f64 > 0.8 * most - slack, "{load}: {away}, not {most}");
         }
     }
 

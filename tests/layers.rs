@@ -1,6 +1,7 @@
-//! The layers of the source: a file uses only what is in its own layer or below.
+//! The layers of the source: a file uses only what is in its own layer or below. And its names: each type has its own.
 
 use crate::support::{root, without_comments};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Layers, the lowest first. The last four are one module each.
@@ -117,4 +118,25 @@ fn the_handle_names_no_policy() {
             );
         }
     }
+}
+
+/// Two types of one name would be told apart by their paths only.
+#[test]
+fn no_two_types_have_one_name() {
+    let mut places: HashMap<String, PathBuf> = HashMap::new();
+    for path in files(&root().join("src")) {
+        for line in std::fs::read_to_string(&path).unwrap().lines() {
+            let declared =
+                line.split_once(' ').filter(|(first, _)| first.starts_with("pub")).map_or(line, |(_, rest)| rest);
+            let declared = declared.strip_prefix("unsafe ").unwrap_or(declared);
+            let Some((kind, name)) = declared.split_once(' ') else { continue };
+            if ["struct", "enum", "trait", "type", "union"].contains(&kind) {
+                let name = name.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
+                if let Some(other) = places.insert(name.to_owned(), path.clone()) {
+                    panic!("{name}: {} and {}", other.display(), path.display());
+                }
+            }
+        }
+    }
+    assert!(places.len() > 200, "{}", places.len());
 }

@@ -64,12 +64,12 @@ impl Bandit {
         self.contribution_within(generation, usize::MAX)
     }
 
-    /// Like [`contribution`](Self::contribution), if it takes at most `room` bytes. Otherwise nothing is taken out, and
+    /// Like [`contribution`](Self::contribution), if it takes at most `limit` bytes. Otherwise nothing is taken out, and
     /// the error states the size.
     ///
     /// # Errors
     /// `BufferTooSmall`; as [`contribution`](Self::contribution).
-    pub fn contribution_within(&self, generation: u64, room: usize) -> Result<Vec<u8>> {
+    pub fn contribution_within(&self, generation: u64, limit: usize) -> Result<Vec<u8>> {
         let (key, address, content) = {
             let state = &mut *self.lock.lock()?;
             let sharing = state.sharing()?;
@@ -86,7 +86,7 @@ impl Bandit {
                 return Ok(Vec::new());
             }
             let fleet = &state.fleet;
-            let content = snapshot::fields(room.saturating_sub(FleetKey::sealed(0)), |to| {
+            let content = snapshot::fields(limit.saturating_sub(FleetKey::sealed(0)), |to| {
                 to.u32(self.algorithm as u32);
                 self.config.save(to);
                 to.u8(state.seeded.into());

@@ -12,10 +12,10 @@ pub(super) struct Fleet {
     /// Origin of this handle.
     pub origin: u64,
     /// Added arms and what a fleet key needs; `None` without both, as in most handles.
-    joined: Option<Box<Joined>>,
+    joined: Option<Box<FleetExtras>>,
 }
 
-struct Joined {
+struct FleetExtras {
     /// The ids of the arms that were added.
     added: Vec<u64>,
     ids: ArmIds,
@@ -62,8 +62,8 @@ impl Fleet {
         Fleet { origin, joined: None }
     }
 
-    fn join(&mut self, config: &Config) -> &mut Joined {
-        let none = || Joined { added: Vec::new(), ids: ArmIds::configured(config.arms), sharing: None };
+    fn join(&mut self, config: &Config) -> &mut FleetExtras {
+        let none = || FleetExtras { added: Vec::new(), ids: ArmIds::configured(config.arms), sharing: None };
         self.joined.get_or_insert_with(|| Box::new(none()))
     }
 

@@ -22,15 +22,15 @@ impl Bandit {
         self.snapshot_within(usize::MAX)
     }
 
-    /// Like [`snapshot`](Self::snapshot), if it takes at most `room` bytes. Otherwise no snapshot is taken, and the
+    /// Like [`snapshot`](Self::snapshot), if it takes at most `limit` bytes. Otherwise no snapshot is taken, and the
     /// error states its size.
     ///
     /// # Errors
     /// `BufferTooSmall`; as [`snapshot`](Self::snapshot).
-    pub fn snapshot_within(&self, room: usize) -> Result<Vec<u8>> {
+    pub fn snapshot_within(&self, limit: usize) -> Result<Vec<u8>> {
         let unsealed = {
             let state = &mut *self.lock.lock()?;
-            let unsealed = snapshot::write(Kind::Bandit, room, |to| self.save(state, to))?;
+            let unsealed = snapshot::write(Kind::Bandit, limit, |to| self.save(state, to))?;
             // A snapshot that did not fit was not taken.
             state.periods.save(state.periods.begun);
             unsealed
@@ -100,7 +100,7 @@ impl Bandit {
 
     fn restored(snapshot: &[u8], meant: Option<(Algorithm, &Config)>) -> Result<Bandit> {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
-        let head = Head::read(from)?;
+        let head = SnapshotHead::read(from)?;
         let mut config = head.config.clone();
         if let Some((algorithm, meant)) = meant {
             check_policy(algorithm, head.algorithm)?;
@@ -159,7 +159,7 @@ impl Bandit {
     /// `NoMemory`; `Poisoned` after an internal failure. Nothing changed.
     pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
-        let head = Head::read(from)?;
+        let head = SnapshotHead::read(from)?;
         check_policy(self.algorithm, head.algorithm)?;
         let read = self.lock.lock()?.policy.peer_reader();
         let read = read.ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))?;
@@ -177,7 +177,7 @@ impl Bandit {
 }
 
 /// The start of a snapshot, which is the same for all policies.
-struct Head {
+struct SnapshotHead {
     algorithm: Algorithm,
     config: Config,
     seeded: bool,
@@ -193,8 +193,8 @@ struct Head {
     added: Vec<u64>,
 }
 
-impl Head {
-    fn read(from: &mut Reader) -> Result<Head> {
+impl SnapshotHead {
+    fn read(from: &mut Reader) -> Result<SnapshotHead> {
         let algorithm = Algorithm::from_number(from.u32()?)?;
         let config = Config::load(from)?;
         let (seeded, generation) = (from.bool()?, from.u32()?);
@@ -211,7 +211,7 @@ impl Head {
             ids.push(from.u64()?);
         }
         ensure(ids.iter().all(|&id| id >= config.arms.into()))?;
-        Ok(Head { algorithm, config, seeded, generation, origin, periods, counts, now, pulls, added: ids })
+        Ok(SnapshotHead { algorithm, config, seeded, generation, origin, periods, counts, now, pulls, added: ids })
     }
 
     fn id(&self) -> PeerId<'_> {

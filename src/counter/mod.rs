@@ -4,7 +4,7 @@
 mod sums;
 mod tail;
 
-pub use sums::{Binary, Hybrid, HybridLaws, Logarithmic, MAX_COUNT, RunningSum};
+pub use sums::{Binary, Hybrid, HybridDistributions, Logarithmic, MAX_COUNT, RunningSum};
 pub use tail::{Tail, WidthLine};
 
 use crate::error::{Error, Result};
@@ -56,7 +56,9 @@ impl Counter {
         let sum: Box<dyn RunningSum> = match kind {
             CounterKind::Logarithmic => Box::new(Logarithmic::new(epsilon, distribution)?),
             CounterKind::Binary => Box::new(Binary::new(epsilon, horizon, distribution).map_err(shared)?),
-            CounterKind::Hybrid => Box::new(Hybrid::new(HybridLaws::new(epsilon, distribution).map_err(shared)?)),
+            CounterKind::Hybrid => {
+                Box::new(Hybrid::new(HybridDistributions::new(epsilon, distribution).map_err(shared)?))
+            }
         };
         Self::with_sum(sum, test_seed)
     }
@@ -65,7 +67,8 @@ impl Counter {
     #[cfg(dpb_faults)]
     #[doc(hidden)]
     pub fn uncorrected_hybrid(epsilon: f64, test_seed: Option<[u8; 32]>) -> Result<Counter> {
-        let distributions = HybridLaws::uncorrected(epsilon, |epsilon| Laplace::new(epsilon, Reward::ONE as u64))?;
+        let distributions =
+            HybridDistributions::uncorrected(epsilon, |epsilon| Laplace::new(epsilon, Reward::ONE as u64))?;
         Self::with_sum(Box::new(Hybrid::new(distributions)), test_seed)
     }
 

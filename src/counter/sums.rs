@@ -193,7 +193,7 @@ impl RunningSum for Logarithmic {
 ///
 /// Cost: one noise for each addition, reading O(1), 350 bytes. Counters share the distributions.
 pub struct Hybrid {
-    distributions: Arc<HybridLaws>,
+    distributions: Arc<HybridDistributions>,
     count: u64,
     sum: Zeroizing<i64>,
     /// The sum of the noises of the finished blocks. `blocks_tail` is its tail.
@@ -203,20 +203,23 @@ pub struct Hybrid {
 }
 
 /// The noise of a block, and that of a node of its tree, by the block's log2 length.
-pub struct HybridLaws([(Laplace, Laplace); LEVELS]);
+pub struct HybridDistributions([(Laplace, Laplace); LEVELS]);
 
-impl HybridLaws {
+impl HybridDistributions {
     /// `distribution(epsilon)` is the noise of one release.
     ///
     /// # Errors
     /// `InvalidConfig` if there is no noise for an epsilon that 38 levels share.
-    pub fn new(epsilon: f64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Arc<HybridLaws>> {
+    pub fn new(epsilon: f64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Arc<HybridDistributions>> {
         Self::split(epsilon, distribution, |lambda| (lambda, 1.0 - lambda))
     }
 
     /// As printed in the paper: both parts at the full eps, which loses twice as much.
     #[cfg(dpb_faults)]
-    pub fn uncorrected(epsilon: f64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Arc<HybridLaws>> {
+    pub fn uncorrected(
+        epsilon: f64,
+        distribution: impl Fn(f64) -> Result<Laplace>,
+    ) -> Result<Arc<HybridDistributions>> {
         Self::split(epsilon, distribution, |_| (1.0, 1.0))
     }
 
@@ -224,14 +227,14 @@ impl HybridLaws {
         epsilon: f64,
         distribution: impl Fn(f64) -> Result<Laplace>,
         parts: impl Fn(f64) -> (f64, f64),
-    ) -> Result<Arc<HybridLaws>> {
+    ) -> Result<Arc<HybridDistributions>> {
         let whole = distribution(epsilon)?;
         let mut distributions = [(whole, whole); LEVELS]; // a block of one value has no tree
         for (k, distributions) in distributions.iter_mut().enumerate().skip(1) {
             let (block, tree) = parts(block_share(k));
             *distributions = (distribution(share(epsilon, block, 1))?, distribution(share(epsilon, tree, k as u32))?);
         }
-        Ok(Arc::new(HybridLaws(distributions)))
+        Ok(Arc::new(HybridDistributions(distributions)))
     }
 }
 
@@ -247,7 +250,7 @@ fn share(epsilon: f64, part: f64, ways: u32) -> f64 {
 
 impl Hybrid {
     /// An empty sum.
-    pub fn new(distributions: Arc<HybridLaws>) -> Hybrid {
+    pub fn new(distributions: Arc<HybridDistributions>) -> Hybrid {
         Hybrid {
             distributions,
             count: 0,
@@ -327,7 +330,7 @@ mod tests {
     #[test]
     fn shares_add_up_to_epsilon_at_most() {
         for epsilon in [0.1, 0.3, 1.0, 7.7] {
-            let distributions = HybridLaws::new(epsilon, |e| Laplace::new(e, Reward::ONE as u64)).unwrap();
+            let distributions = HybridDistributions::new(epsilon, |e| Laplace::new(e, Reward::ONE as u64)).unwrap();
             for (k, (block, node)) in distributions.0.iter().enumerate() {
                 let total = block.epsilon() + if k == 0 { 0.0 } else { k as f64 * node.epsilon() };
                 assert!(total <= epsilon * (1.0 + 1e-15) && total > epsilon * 0.999, "{k}: {total}");
@@ -349,7 +352,7 @@ mod tests {
     /// the open block.
     #[test]
     fn the_tail_is_that_of_the_noises_there_are() {
-        let distributions = HybridLaws::new(0.5, |e| Laplace::new(e, Reward::ONE as u64)).unwrap();
+        let distributions = HybridDistributions::new(0.5, |e| Laplace::new(e, Reward::ONE as u64)).unwrap();
         let mut random = crate::random::Seed::new(Some([2; 32])).unwrap().stream();
         let mut hybrid = Hybrid::new(distributions.clone());
         assert_eq!(hybrid.tail(), Tail::default());

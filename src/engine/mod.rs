@@ -46,7 +46,7 @@ use crate::snapshot::{Reader, Writer, ensure};
 pub use pull::Pull;
 use requests::Requests;
 use std::ops::Range;
-use ticket::{Place, TicketKey};
+use ticket::{SlotRef, TicketKey};
 use zeroize::Zeroize;
 
 /// How one decision ended.
@@ -202,7 +202,7 @@ impl Slot {
     }
 
     /// Marks an open decision as one with a held reward.
-    fn hear(&mut self) {
+    fn hold(&mut self) {
         self.played ^= Fate::OPEN.0 ^ Fate::HELD.0;
     }
 }
@@ -230,7 +230,7 @@ impl SlotExtras {
     }
 
     /// Stores a reward. Returns whether it waits for its window.
-    fn hear(&mut self, place: usize, learned: bool, reward: Reward) -> bool {
+    fn hold(&mut self, place: usize, learned: bool, reward: Reward) -> bool {
         let Some(held) = self.held.get_mut(place) else { return false };
         if learned {
             *held = reward;
@@ -259,7 +259,7 @@ fn find<'a>(
     ticket: u64,
     will_do: impl FnOnce(Fate) -> bool,
 ) -> Option<(usize, &'a mut Slot)> {
-    let Place { slot: place, tag } = key.place(ticket)?;
+    let SlotRef { slot: place, tag } = key.place(ticket)?;
     let slot = &mut ring[place];
     (slot.tag == tag && will_do(slot.fate())).then_some((place, slot))
 }
@@ -449,7 +449,7 @@ impl Engine {
     #[inline(always)] // into its callers
     pub fn issue(&mut self, pull: Pull, follows: bool) -> u64 {
         debug_assert!(pull.arm() <= Self::MOST_ARM);
-        let (ticket, Place { slot: place, tag }) = self.key.seal(self.counts.decisions);
+        let (ticket, SlotRef { slot: place, tag }) = self.key.seal(self.counts.decisions);
         self.ring[place] = Slot::new(tag, pull.arm(), Fate::OPEN);
         self.counts.decisions += 1;
         if let Some(extras) = &mut self.extras {
@@ -486,9 +486,9 @@ impl Engine {
         };
         let learned = slot.fate().is_learned();
         if let Some(extras) = &mut self.extras
-            && extras.hear(place, learned, reward)
+            && extras.hold(place, learned, reward)
         {
-            slot.hear();
+            slot.hold();
             #[cfg(dpb_faults)]
             if crate::Fault::ClosedByArrival.is_built_in() {
                 slot.end();

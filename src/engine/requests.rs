@@ -53,7 +53,7 @@ impl Requests {
                 *reward = Reward::MIN;
             }
             if slot.fate().is_open() {
-                slot.hear();
+                slot.hold();
             }
         }
         end
@@ -165,9 +165,9 @@ mod tests {
                             true if answer.is_some() || cancelled => Err(Error::Duplicate),
                             true => Ok(()),
                         };
-                        let told =
+                        let outcome =
                             engine.answer(ticket, Reward::from_units(reward)).map(|event| assert!(event.is_none()));
-                        assert_eq!(told, expected, "{number} of {issued}");
+                        assert_eq!(outcome, expected, "{number} of {issued}");
                         if expected.is_ok() {
                             log[number].2 = Some(reward);
                         }
@@ -205,9 +205,9 @@ mod tests {
             for _ in 0..8000 {
                 // Steps of several windows, earlier times, and bursts.
                 let leap = [0, 0, 1, 2, 5, random.below(40), 3 * WINDOW][random.below(7) as usize];
-                let told = if random.below(9) == 0 { now.saturating_sub(leap) } else { now + leap };
-                assert_eq!(engine.advance(told).unwrap(), told.saturating_sub(now));
-                now = now.max(told);
+                let given = if random.below(9) == 0 { now.saturating_sub(leap) } else { now + leap };
+                assert_eq!(engine.advance(given).unwrap(), given.saturating_sub(now));
+                now = now.max(given);
                 let mut ends = Vec::new();
                 engine.settle(|event| {
                     let Event::Answered(pull, reward) = event else { panic!("its window was over") };
@@ -263,8 +263,8 @@ mod tests {
                     } else {
                         let reward = (random.below(3) * random.below(1 << 20)) as u32;
                         let expected = if ended || answer.is_some() { Err(refused) } else { Ok(()) };
-                        let told = engine.answer(ticket, Reward::from_units(reward));
-                        assert_eq!(told.map(|event| assert!(event.is_none())), expected, "{number}");
+                        let outcome = engine.answer(ticket, Reward::from_units(reward));
+                        assert_eq!(outcome.map(|event| assert!(event.is_none())), expected, "{number}");
                         if expected.is_ok() {
                             log[number].2 = Some(reward);
                         }

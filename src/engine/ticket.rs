@@ -61,7 +61,7 @@ const BITS: u32 = 48;
 const ROUNDS: usize = 4;
 
 /// The slot where a ticket's decision would be, and the digest of its tag that the slot then stores.
-pub struct Place {
+pub struct SlotRef {
     pub slot: usize,
     pub tag: u32,
 }
@@ -95,18 +95,18 @@ impl TicketKey {
 
     /// Returns the ticket of a decision, and its place.
     #[inline]
-    pub fn seal(&self, sequence: u64) -> (u64, Place) {
+    pub fn seal(&self, sequence: u64) -> (u64, SlotRef) {
         let slot = sequence & self.slots();
         let tag = self.permute(sequence >> self.bits, slot);
         let (mask, digest) = self.digest(tag);
-        (u64::from(self.node) << BITS | tag << self.bits | slot ^ mask, Place { slot: slot as usize, tag: digest })
+        (u64::from(self.node) << BITS | tag << self.bits | slot ^ mask, SlotRef { slot: slot as usize, tag: digest })
     }
 
     /// Returns where this ticket's decision is, if the ticket is this handle's and its decision is not long past.
     #[inline]
-    pub fn place(&self, ticket: u64) -> Option<Place> {
+    pub fn place(&self, ticket: u64) -> Option<SlotRef> {
         let (_, slot, digest) = self.parts(ticket)?;
-        Some(Place { slot: slot as usize, tag: digest })
+        Some(SlotRef { slot: slot as usize, tag: digest })
     }
 
     /// Returns the decision of a ticket, if its node is this handle's.
@@ -237,7 +237,7 @@ mod tests {
         for bits in [0, 1, 3, 12, 17] {
             let key = TicketKey::new(9, bits, &mut random(5));
             for sequence in 10_000..10_050 {
-                let (ticket, Place { slot, tag }) = key.seal(sequence);
+                let (ticket, SlotRef { slot, tag }) = key.seal(sequence);
                 for (i, j) in (0..BITS).flat_map(|i| (0..i).map(move |j| (i, j))) {
                     for changed in [ticket ^ 1 << i, ticket ^ 1 << i ^ 1 << j] {
                         // Holds but with probability 5.7e5 * 20,000 / 2^48.

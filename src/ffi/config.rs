@@ -315,8 +315,8 @@ pub(super) unsafe fn explain(error: *mut dpb_error, status: dpb_status, text: &s
         return;
     }
     let mut filled = dpb_error { status, message: [0; 252] };
-    let room = filled.message.len() - 1; // the last byte stays NUL
-    for (to, from) in filled.message[..room].iter_mut().zip(text.bytes()) {
+    let capacity = filled.message.len() - 1; // the last byte stays NUL
+    for (to, from) in filled.message[..capacity].iter_mut().zip(text.bytes()) {
         *to = from as c_char;
     }
     // SAFETY: not NULL, so valid by contract.

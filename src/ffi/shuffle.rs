@@ -100,8 +100,8 @@ unsafe fn fill(
     write: impl FnOnce(&mut [u8]) -> Result<usize>,
 ) -> Result<()> {
     // SAFETY: as above.
-    let room = if cap == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(bytes, cap) } };
-    let outcome = write(room);
+    let out = if cap == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(bytes, cap) } };
+    let outcome = write(out);
     if let Ok(bytes) | Err(Error::BufferTooSmall { needed: bytes }) = outcome {
         // SAFETY: as above.
         unsafe { len.write(bytes) };

@@ -173,8 +173,8 @@ mod tests {
         let pointer = (&raw mut caller.given).cast::<Grown<T>>();
         // SAFETY: valid for the size of a T, which is what it says.
         unsafe {
-            let told = read(pointer, tomorrows).unwrap();
-            assert_eq!((fields(&told.today), told.added), (fields(&some), DEFAULT));
+            let given = read(pointer, tomorrows).unwrap();
+            assert_eq!((fields(&given.today), given.added), (fields(&some), DEFAULT));
             write(pointer, tomorrows).unwrap();
         }
         assert_eq!((fields(&caller.given), size(&caller.given), caller.behind), (fields(&other), ours, BEHIND));
@@ -188,12 +188,12 @@ mod tests {
         let pointer = (&raw mut caller).cast::<T>();
         // SAFETY: valid for more than a T.
         unsafe {
-            assert_eq!(read(pointer, other).map(|told| fields(&told)), Err(Error::NewerVersion));
+            assert_eq!(read(pointer, other).map(|given| fields(&given)), Err(Error::NewerVersion));
             assert_eq!(write(pointer, other), Err(Error::NewerVersion));
             assert_eq!((fields(&caller.today), size(&caller), caller.added), (fields(&some), grown, DEFAULT));
             init(pointer, grown as u32, || other);
             assert_eq!((fields(&caller.today), caller.added), (fields(&other), DEFAULT));
-            assert_eq!(read(pointer, some).map(|told| fields(&told)), Err(Error::NewerVersion));
+            assert_eq!(read(pointer, some).map(|given| fields(&given)), Err(Error::NewerVersion));
         }
 
         // Sizes that no version has.
@@ -217,14 +217,14 @@ mod tests {
             }
             assert_eq!((fields(&caller), size(&caller)), (fields(&some), wrong));
         }
-        // Never more than there is room for, whatever the size.
-        for room in 0..ours {
+        // Never more than there is space for, whatever the size.
+        for size in 0..ours {
             let mut caller = vec![u64::MAX; ours / 8 + 1];
             // SAFETY: valid for all of a T, and aligned for one.
-            unsafe { init(caller.as_mut_ptr().cast::<T>(), room as u32, || some) };
+            unsafe { init(caller.as_mut_ptr().cast::<T>(), size as u32, || some) };
             let bytes: Vec<u8> = caller.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            let written = if room < size_of::<u32>() { 0 } else { room };
-            assert!(bytes[written..].iter().all(|byte| *byte == 0xff), "{room}");
+            let written = if size < size_of::<u32>() { 0 } else { size };
+            assert!(bytes[written..].iter().all(|byte| *byte == 0xff), "{size}");
         }
     }
 

@@ -9,7 +9,7 @@ use crate::shuffle::Params;
 use std::cell::{Cell, RefCell};
 
 thread_local! {
-    static PROBE: RefCell<Option<State>> = const { RefCell::new(None) };
+    static PROBE: RefCell<Option<ProbeState>> = const { RefCell::new(None) };
     static SABOTAGE_APPLIED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -104,7 +104,7 @@ pub enum Draw {
 }
 
 #[derive(Default)]
-struct State {
+struct ProbeState {
     moves: Vec<(usize, i64)>,
     weakening: Option<Box<Weakening>>,
     twice: bool,
@@ -127,7 +127,7 @@ impl NoiseProbe {
     /// A probe that changes nothing.
     #[allow(clippy::new_without_default, reason = "a thread has one probe")]
     pub fn new() -> NoiseProbe {
-        PROBE.set(Some(State::default()));
+        PROBE.set(Some(ProbeState::default()));
         NoiseProbe(())
     }
 
@@ -185,7 +185,7 @@ impl Drop for NoiseProbe {
     }
 }
 
-fn with<T>(f: impl FnOnce(&mut State) -> T) -> Option<T> {
+fn with<T>(f: impl FnOnce(&mut ProbeState) -> T) -> Option<T> {
     PROBE.with_borrow_mut(|probe| probe.as_mut().map(f))
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn glimpse(sum: impl FnOnce() -> f64) -> f64 {
     shares.into_iter().find(|(fault, _)| fault.is_built_in()).map_or(0.0, |(_, share)| share * sum())
 }
 
-impl State {
+impl ProbeState {
     /// The share of its scale that the next draw keeps.
     fn share(&mut self, draw: Draw) -> f64 {
         let share = self.weakening.as_ref().map_or(1.0, |rule| rule(self.covered as usize, draw));

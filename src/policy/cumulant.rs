@@ -69,9 +69,9 @@ impl Cumulant {
     pub fn slopes(self, s: f64) -> (f64, f64) {
         match self {
             Cumulant::Laplace { epsilon } => {
-                let room = (epsilon - s) * (epsilon + s);
-                let first = 2.0 * s / room;
-                (first, 2.0 / room + first * first)
+                let gap = (epsilon - s) * (epsilon + s);
+                let first = 2.0 * s / gap;
+                (first, 2.0 / gap + first * first)
             }
             Cumulant::Gaussian { variance } => (s * variance, variance),
         }

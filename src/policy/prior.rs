@@ -29,7 +29,7 @@ impl Prior {
     /// Maximum strength; a larger one would be a certainty.
     const STRONGEST: f32 = (1u32 << 24) as f32;
     /// Maximum evidence of a prior against an arm, as a share of ln t.
-    const SAY: f64 = 0.25;
+    const LIMIT: f64 = 0.25;
     /// Nats beyond which releases contradict a prior.
     pub const CONTRADICTION: f64 = 4.0;
 
@@ -49,7 +49,7 @@ impl Prior {
 
     /// The maximum evidence against an arm after `decisions` decisions, in nats.
     pub fn most(decisions: u64) -> f64 {
-        Self::SAY * ((decisions + 2) as f64).ln()
+        Self::LIMIT * ((decisions + 2) as f64).ln()
     }
 
     /// The share of its rewards that counts, given the leading mean.

@@ -63,8 +63,8 @@ pub struct StoppingRule {
     range: RewardRange,
     alpha: f64,
     beta: f64,
-    schedule: Schedule,
-    noise: Option<Noise>,
+    schedule: CheckSchedule,
+    noise: Option<RuleNoise>,
     /// Sum of the samples in grid steps, where 0 is the middle of the range. Wiped at the halt.
     sum: Zeroizing<i128>,
     count: u64,
@@ -75,13 +75,13 @@ pub struct StoppingRule {
 
 /// The times at which the mean is compared with the threshold.
 #[derive(Clone, Copy)]
-enum Schedule {
+enum CheckSchedule {
     Always,
     PowersOfTwo,
 }
 
 /// The three noises of the private rules.
-struct Noise {
+struct RuleNoise {
     question: Laplace,
     release: Laplace,
     /// B, drawn once.
@@ -98,7 +98,7 @@ impl StoppingRule {
     /// # Errors
     /// `InvalidConfig` if the range is not in (0, 1e290], or alpha or beta is outside (0, 1).
     pub fn nas(config: &StoppingConfig) -> Result<StoppingRule> {
-        Self::new(config, Schedule::Always, None)
+        Self::new(config, CheckSchedule::Always, None)
     }
 
     /// DP-NAS.
@@ -106,7 +106,7 @@ impl StoppingRule {
     /// # Errors
     /// As [`nas`](Self::nas), and for an epsilon for which there is no noise; `Entropy`.
     pub fn dp_nas(config: &StoppingConfig) -> Result<StoppingRule> {
-        Self::new(config, Schedule::Always, Some(Noise::new(config)?))
+        Self::new(config, CheckSchedule::Always, Some(RuleNoise::new(config)?))
     }
 
     /// DP-exponential-NAS.
@@ -114,10 +114,10 @@ impl StoppingRule {
     /// # Errors
     /// As [`dp_nas`](Self::dp_nas).
     pub fn dp_exp_nas(config: &StoppingConfig) -> Result<StoppingRule> {
-        Self::new(config, Schedule::PowersOfTwo, Some(Noise::new(config)?))
+        Self::new(config, CheckSchedule::PowersOfTwo, Some(RuleNoise::new(config)?))
     }
 
-    fn new(config: &StoppingConfig, schedule: Schedule, noise: Option<Noise>) -> Result<StoppingRule> {
+    fn new(config: &StoppingConfig, schedule: CheckSchedule, noise: Option<RuleNoise>) -> Result<StoppingRule> {
         let open = |field, value: f64| {
             if value > 0.0 && value < 1.0 { Ok(value) } else { Err(Error::config(field, "must be in (0, 1)", value)) }
         };
@@ -153,12 +153,14 @@ impl StoppingRule {
         *self.sum += i128::from(self.range.quantize(sample)?.units() - HALF);
         self.count += 1;
         let asked = match self.schedule {
-            Schedule::Always => self.count as f64,
-            Schedule::PowersOfTwo if self.count > 1 && self.count.is_power_of_two() => f64::from(self.count.ilog2()),
-            Schedule::PowersOfTwo => return Ok(false),
+            CheckSchedule::Always => self.count as f64,
+            CheckSchedule::PowersOfTwo if self.count > 1 && self.count.is_power_of_two() => {
+                f64::from(self.count.ilog2())
+            }
+            CheckSchedule::PowersOfTwo => return Ok(false),
         };
         let threshold = self.threshold(asked);
-        let noise = self.noise.as_mut().map_or(0, Noise::for_question);
+        let noise = self.noise.as_mut().map_or(0, RuleNoise::for_question);
         if !self.reaches(threshold, noise) {
             return Ok(false);
         }
@@ -218,13 +220,13 @@ impl StoppingRule {
     }
 }
 
-impl Noise {
-    fn new(config: &StoppingConfig) -> Result<Noise> {
+impl RuleNoise {
+    fn new(config: &StoppingConfig) -> Result<RuleNoise> {
         let mut random = Seed::new(config.test_seed)?.stream();
         // s1 = s2 = 12 R/eps = 6 * 2R/eps and s3 = 4 R/eps, each rounded up once.
         let question = Laplace::new(config.epsilon, 6 * Reward::ONE as u64)?;
         let release = Laplace::new(config.epsilon, 2 * Reward::ONE as u64)?;
-        Ok(Noise { question, release, threshold: question.sample(&mut random).into(), random })
+        Ok(RuleNoise { question, release, threshold: question.sample(&mut random).into(), random })
     }
 
     /// B + A_t.

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn arms_are_drawn_with_the_probability_told() {
+    fn arms_are_drawn_with_the_reported_probability() {
         // Chi-square over 4 cells with fixed weights: the 99.9999% quantile of chi2(3) is 30.7.
         let mut exp3 = policy(4, 100);
         (0..4).for_each(|arm| exp3.credit(arm, 0.1, 0.3 * f64::from(arm)));

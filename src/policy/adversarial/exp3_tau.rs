@@ -62,11 +62,11 @@ pub struct Exp3Tau {
     draws: u64,
     /// How often each arm was drawn (public).
     drawn: WipedVec<u64>,
-    interval: Interval,
+    interval: TauInterval,
 }
 
 /// The current interval. Its sum and probability never leave this policy.
-struct Interval {
+struct TauInterval {
     arm: u32,
     probability: f64,
     /// Rewards that it still waits for.
@@ -89,7 +89,7 @@ impl Exp3Tau {
             draws_most,
             draws: 0,
             drawn: WipedVec::new(config.arms as usize, |_| 0)?,
-            interval: Interval { arm: 0, probability: 1.0, missing: 0, sum: 0.into() },
+            interval: TauInterval { arm: 0, probability: 1.0, missing: 0, sum: 0.into() },
         })
     }
 
@@ -97,7 +97,7 @@ impl Exp3Tau {
         let (arm, probability) = self.exp3.draw();
         self.draws += 1;
         self.drawn[arm as usize] += 1;
-        self.interval = Interval { arm, probability, missing: self.plays, sum: 0.into() };
+        self.interval = TauInterval { arm, probability, missing: self.plays, sum: 0.into() };
     }
 }
 

@@ -26,7 +26,7 @@ pub struct Intervals {
     plays: u64,
     noise: LaplaceSource,
     /// The interval with number n is at n modulo the length.
-    ring: WipedVec<Interval>,
+    ring: WipedVec<PlayInterval>,
     /// Intervals with pulls to issue, oldest first. There are at most as many as places in the ring.
     waiting: VecDeque<u32>,
     /// The last interval's number (it wraps).
@@ -34,7 +34,7 @@ pub struct Intervals {
     released: bool,
 }
 
-struct Interval {
+struct PlayInterval {
     number: u32,
     /// The draw that opened the interval, with its propensity.
     drawn: Pull,
@@ -47,7 +47,8 @@ impl Intervals {
     pub fn new(config: &Config, plays: u64, noise: LaplaceSource) -> Result<Intervals> {
         let in_flight = Engine::places(config) as u64;
         let length = (in_flight / plays + 2).next_power_of_two() as usize;
-        let closed = || Interval { number: 0, drawn: Pull::of(0), unissued: 0, batch: Batch::default(), open: false };
+        let closed =
+            || PlayInterval { number: 0, drawn: Pull::of(0), unissued: 0, batch: Batch::default(), open: false };
         let mut waiting = VecDeque::new();
         queue_room(&mut waiting, length)?;
         Ok(Intervals { plays, noise, ring: WipedVec::new(length, |_| closed())?, waiting, last: 0, released: false })
@@ -66,7 +67,7 @@ impl Intervals {
         let (number, unissued) = (self.last, self.plays);
         let interval = self.at(number);
         let given_up = interval.open.then_some(interval.drawn);
-        *interval = Interval { number, drawn, unissued, batch: Batch::open(unissued), open: true };
+        *interval = PlayInterval { number, drawn, unissued, batch: Batch::open(unissued), open: true };
         given_up
     }
 
@@ -133,13 +134,13 @@ impl Intervals {
         Ok(())
     }
 
-    fn at(&mut self, number: u32) -> &mut Interval {
+    fn at(&mut self, number: u32) -> &mut PlayInterval {
         let mask = self.ring.len() - 1;
         &mut self.ring[number as usize & mask]
     }
 
     /// The pull's interval, if it is still open.
-    fn find(&mut self, pull: Pull) -> Option<&mut Interval> {
+    fn find(&mut self, pull: Pull) -> Option<&mut PlayInterval> {
         Some(self.at(pull.phase())).filter(|interval| interval.open && interval.number == pull.phase())
     }
 }

@@ -39,7 +39,7 @@ pub struct Lap {
     intervals: Intervals,
     /// b, the distance beyond [0, 1] within which noisy gains count.
     reach: f64,
-    arms: WipedVec<Released>,
+    arms: WipedVec<LapReleases>,
     /// ln(1/beta): reported widths hold with probability 1 - beta.
     ln_inverse_beta: f64,
     epsilon: f64,
@@ -47,7 +47,7 @@ pub struct Lap {
 
 /// The releases of an arm.
 #[derive(Clone, Default)]
-struct Released {
+struct LapReleases {
     sum: f64,
     rewards: u64,
     releases: u64,
@@ -83,7 +83,7 @@ impl Lap {
             base: built,
             intervals: Intervals::new(config, plays, noise)?,
             reach: (draws as f64).ln() / (distribution.epsilon() * plays as f64),
-            arms: WipedVec::new(config.arms as usize, |_| Released::default())?,
+            arms: WipedVec::new(config.arms as usize, |_| LapReleases::default())?,
             ln_inverse_beta: config.ln_inverse_beta(),
             epsilon: distribution.epsilon(),
         })
@@ -174,14 +174,14 @@ impl Policy for Lap {
         self.intervals.load(from)?;
         ensure(from.u32()? as usize == self.arms.len())?;
         for arm in &mut *self.arms {
-            *arm = Released { sum: from.f64()?, rewards: from.count()?, releases: from.count()? };
+            *arm = LapReleases { sum: from.f64()?, rewards: from.count()?, releases: from.count()? };
             ensure(is_plausible(arm.sum) && arm.rewards >= arm.releases && (arm.rewards > 0) == (arm.releases > 0))?;
         }
         self.base.load(from)
     }
 }
 
-impl Released {
+impl LapReleases {
     fn add(&mut self, release: &Release) {
         self.sum += release.sum;
         self.rewards += release.count;

@@ -70,14 +70,14 @@ pub struct Tsallis {
     nu: f64,
     /// Whether some L_i is not above nu, so that nu must be computed anew.
     behind: bool,
-    released: WipedVec<Released>,
+    released: WipedVec<TsallisReleases>,
     sigma: f64,
     draws: u64,
 }
 
 /// The releases of an arm.
 #[derive(Clone, Default)]
-struct Released {
+struct TsallisReleases {
     sum: f64,
     rewards: u64,
 }
@@ -99,7 +99,7 @@ impl Tsallis {
             weights: Weights::new(config.arms)?,
             nu: f64::INFINITY,
             behind: true,
-            released: WipedVec::new(arms, |_| Released::default())?,
+            released: WipedVec::new(arms, |_| TsallisReleases::default())?,
             sigma: (1.0 + 2.0 * scale * scale).sqrt(),
             draws: 0,
         })
@@ -260,7 +260,7 @@ impl Policy for Tsallis {
         ensure(from.u32()? as usize == self.losses.len())?;
         for (loss, arm) in self.losses.iter_mut().zip(&mut *self.released) {
             *loss = from.f64()?;
-            *arm = Released { sum: from.f64()?, rewards: from.count()? };
+            *arm = TsallisReleases { sum: from.f64()?, rewards: from.count()? };
             // Beyond that, doubles could not distinguish neighbouring shares.
             ensure(loss.abs() <= 1e15 && is_plausible(arm.sum) && (arm.rewards > 0 || arm.sum == 0.0))?;
         }
@@ -289,8 +289,8 @@ mod tests {
                 assert!((tsallis.weights.sum().powf(-0.5) / scale - 1.0).abs() < 1e-8);
                 // The optimum of <L, x> - 2 c sum sqrt(x_i) has equal slopes, L_i - c/sqrt(x_i).
                 let slope = |arm: u32| tsallis.losses[arm as usize] - scale / tsallis.weights.share(arm).sqrt();
-                let room = 1e-6 * (scale + spread) * f64::from(arms).sqrt();
-                assert!((0..arms).all(|arm| (slope(arm) - slope(0)).abs() < room));
+                let tolerance = 1e-6 * (scale + spread) * f64::from(arms).sqrt();
+                assert!((0..arms).all(|arm| (slope(arm) - slope(0)).abs() < tolerance));
             }
         }
     }

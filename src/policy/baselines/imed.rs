@@ -4,7 +4,7 @@
 //! optimal for Bernoulli rewards. It needs no confidence level and no bisection. Cost: select O(K) divergences,
 //! update O(1); 24 bytes an arm, at most 2^20 arms.
 
-use super::{Baseline, Rule, Tally};
+use super::{Baseline, BaselineRule, Tally};
 use crate::config::Config;
 use crate::error::Result;
 use crate::policy::kl::kl;
@@ -23,7 +23,7 @@ impl Imed {
     }
 }
 
-impl Rule for LeastIndex {
+impl BaselineRule for LeastIndex {
     fn best(&self, tally: &Tally) -> u32 {
         let top = tally.arms.iter().map(|counts| counts.mean()).fold(0.0, f64::max);
         let (mut best, mut least) = (0, f64::INFINITY);

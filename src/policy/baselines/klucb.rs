@@ -5,7 +5,7 @@
 //! each arm whose index exceeds those before it: O(ln K) of them on average, at worst all K (1.5 us each). Update
 //! O(1); 24 bytes an arm, at most 2^15 arms.
 
-use super::{Baseline, Rule, Tally};
+use super::{Baseline, BaselineRule, Tally};
 use crate::config::Config;
 use crate::error::Result;
 use crate::policy::kl::{kl, kl_upper};
@@ -24,7 +24,7 @@ impl KlUcb {
     }
 }
 
-impl Rule for KlIndex {
+impl BaselineRule for KlIndex {
     fn best(&self, tally: &Tally) -> u32 {
         let ln_t = tally.ln_t();
         let (mut best, mut most) = (0, -1.0);

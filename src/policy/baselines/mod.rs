@@ -16,7 +16,7 @@ use std::f64::consts::LN_2;
 
 /// Exact sums of rewards, for baselines WITHOUT privacy.
 pub struct Tally {
-    pub arms: WipedVec<Counts>,
+    pub arms: WipedVec<BaselineArm>,
     /// Decisions that were not cancelled.
     pulls: u64,
     /// ln(1/beta): reported widths hold with probability 1 - beta.
@@ -24,14 +24,14 @@ pub struct Tally {
 }
 
 #[derive(Clone, Default)]
-pub struct Counts {
+pub struct BaselineArm {
     sum: i64,
     pub count: u64,
     /// Number of pending decisions. They count as pulls, so that a burst of decisions spreads over the arms.
     in_flight: u64,
 }
 
-impl Counts {
+impl BaselineArm {
     pub fn pulls(&self) -> u64 {
         self.count + self.in_flight
     }
@@ -44,7 +44,7 @@ impl Counts {
 
 impl Tally {
     pub fn new(config: &Config) -> Result<Tally> {
-        let arms = WipedVec::new(config.arms as usize, |_| Counts::default())?;
+        let arms = WipedVec::new(config.arms as usize, |_| BaselineArm::default())?;
         Ok(Tally { arms, pulls: 0, ln_inverse_beta: config.ln_inverse_beta() })
     }
 
@@ -84,7 +84,7 @@ impl Tally {
         for arm in &mut *self.arms {
             let (count, sum) = (from.u64()?, from.u64()?);
             ensure(count <= 1 << 38 && sum <= count * Reward::ONE as u64)?;
-            *arm = Counts { sum: sum as i64, count, in_flight: 0 };
+            *arm = BaselineArm { sum: sum as i64, count, in_flight: 0 };
         }
         self.pulls = self.arms.iter().map(|arm| arm.count).sum();
         Ok(())
@@ -102,7 +102,7 @@ impl Tally {
 }
 
 /// The rule by which a baseline chooses an arm.
-pub trait Rule: Send {
+pub trait BaselineRule: Send {
     /// The arm to pull.
     fn best(&self, tally: &Tally) -> u32;
 
@@ -116,7 +116,7 @@ pub struct Baseline<R> {
     pub rule: R,
 }
 
-impl<R: Rule> Policy for Baseline<R> {
+impl<R: BaselineRule> Policy for Baseline<R> {
     fn choose(&mut self) -> Pull {
         let pull = self.tally.pull(self.rule.best(&self.tally));
         self.rule.changed(&self.tally, pull.arm());

@@ -3,7 +3,7 @@
 //! Pulls argmax of mean + sqrt(2 ln t/n). Regret O(sum_a ln T/Delta_a).
 //! Cost: select O(K) (vector code), update O(1); 48 bytes an arm, at most 2^20 arms.
 
-use super::{Baseline, Rule, Tally};
+use super::{Baseline, BaselineRule, Tally};
 use crate::config::Config;
 use crate::error::Result;
 use crate::policy::scores::Scores;
@@ -22,7 +22,7 @@ impl Ucb1 {
     }
 }
 
-impl Rule for UpperBound {
+impl BaselineRule for UpperBound {
     fn best(&self, tally: &Tally) -> u32 {
         self.0.argmax((2.0 * tally.ln_t()).sqrt(), 0.0)
     }

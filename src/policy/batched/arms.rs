@@ -14,8 +14,8 @@
 
 use super::explore::Live;
 use super::peers::{PeerReleases, Peers};
-use super::released::{Evidence, Joined, Memory, NoisySum, ReleaseHistory};
-use crate::batch::{Batch, Part};
+use super::released::{Evidence, JoinedReleases, Memory, NoisySum, ReleaseHistory};
+use crate::batch::{Batch, BatchPart};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
@@ -36,9 +36,9 @@ use std::f64::consts::LN_2;
 
 /// The batches of all arms, and their releases.
 pub struct BatchedArms {
-    arms: WipedVec<Arm>,
+    arms: WipedVec<BatchedArm>,
     /// Releases of other handles for each arm; empty if there are none.
-    others: WipedVec<Joined>,
+    others: WipedVec<JoinedReleases>,
     peers: Peers,
     /// Number of handles in the fleet, including this one.
     handles: u32,
@@ -81,7 +81,7 @@ pub struct BatchedArms {
     cursor: usize,
 }
 
-struct Arm {
+struct BatchedArm {
     /// The open batch. While the handle contributes, it is never full.
     batch: Batch,
     /// Rewards in the open batch that others contributed.
@@ -108,10 +108,20 @@ pub struct ActivePrior {
     share: f32,
 }
 
-impl Arm {
-    fn new() -> Arm {
+impl BatchedArm {
+    fn new() -> BatchedArm {
         let (batch, released) = (Batch::default(), ReleaseHistory::NOTHING);
-        Arm { batch, foreign: 0, settled: 0, released, prior: None, total: 0, mean: f64::NAN, tick: 0, live: true }
+        BatchedArm {
+            batch,
+            foreign: 0,
+            settled: 0,
+            released,
+            prior: None,
+            total: 0,
+            mean: f64::NAN,
+            tick: 0,
+            live: true,
+        }
     }
 }
 
@@ -126,7 +136,7 @@ impl BatchedArms {
         let noise = config.noise()?;
         let arms = config.arms as usize;
         Ok(BatchedArms {
-            arms: WipedVec::new(arms, |_| Arm::new())?,
+            arms: WipedVec::new(arms, |_| BatchedArm::new())?,
             others: WipedVec::default(),
             peers: Peers::default(),
             handles: 1,
@@ -221,7 +231,7 @@ impl BatchedArms {
         let mut changed = try_with_capacity(self.arms.len())?;
         if self.others.is_empty() {
             let now = self.now();
-            self.others = WipedVec::new(self.arms.len(), |_| Joined::nothing(now))?;
+            self.others = WipedVec::new(self.arms.len(), |_| JoinedReleases::nothing(now))?;
         }
         self.may_have_released = true;
         let mut peers = std::mem::take(&mut self.peers);
@@ -255,7 +265,7 @@ impl BatchedArms {
         self.time.learn();
         let (distribution, memory, now) = (self.distribution, self.memory, self.now());
         let joined = &mut self.others[arm];
-        let before = std::mem::replace(joined, Joined::nothing(now)).overall();
+        let before = std::mem::replace(joined, JoinedReleases::nothing(now)).overall();
         others.for_each(|released| joined.add(released, distribution, memory, now));
         let after = joined.overall();
         self.others_rewards += after.0 - before.0;
@@ -356,9 +366,9 @@ impl BatchedArms {
     }
 
     /// The minimum size of a batch, by what was released so far: 2 sigma (1/r - 2) rewards, where sigma is the
-    /// noise's deviation and r is the mean of all rewards that this handle (in a fleet with a leader: any handle) released; 0 if r is at least a half. A
-    /// batch of 1/epsilon rewards with a mean of .003 is nothing but noise, and many such batches add up much noise.
-    /// A batch of this size has a sum of about two deviations.
+    /// noise's deviation and r is the mean of all rewards that this handle (in a fleet with a leader: any handle)
+    /// released; 0 if r is at least a half. A batch of 1/epsilon rewards with a mean of .003 is nothing but noise, and
+    /// many such batches add up much noise. A batch of this size has a sum of about two deviations.
     ///
     /// r is the noised sum divided by the number of rewards, with the sum at least the deviation that the noise of so
     /// many releases has. So the first batches of many arms grow gradually, until the rate is known.
@@ -460,11 +470,11 @@ impl BatchedArms {
     pub fn read_parts(
         from: &mut Reader,
         arm: &dyn Fn(u64) -> Option<u32>,
-        mut each: impl FnMut(usize, &Part),
+        mut each: impl FnMut(usize, &BatchPart),
     ) -> Result<bool> {
         let mut complete = true;
         for _ in 0..from.length(20)? {
-            let (id, part) = (from.u64()?, Part::read(from)?);
+            let (id, part) = (from.u64()?, BatchPart::read(from)?);
             match arm(id) {
                 Some(arm) => each(arm as usize, &part),
                 None => complete = false,
@@ -475,7 +485,7 @@ impl BatchedArms {
     }
 
     /// Adds what another handle contributed to an arm's open batch. Returns true if the batch is full, and was released.
-    pub fn add(&mut self, arm: usize, part: &Part) -> bool {
+    pub fn add(&mut self, arm: usize, part: &BatchPart) -> bool {
         let state = &mut self.arms[arm];
         state.foreign = state.foreign.saturating_add(part.count);
         let full = state.batch.add(part);
@@ -502,7 +512,7 @@ impl BatchedArms {
             if past.contradiction(&pair.evidence(self.distribution)) > CONTRADICTION {
                 state.released = ReleaseHistory::NOTHING;
                 if let Some(others) = self.others.get_mut(arm) {
-                    *others = Joined::nothing(now); // until other handles release more
+                    *others = JoinedReleases::nothing(now); // until other handles release more
                 }
                 self.changes += 1;
             }
@@ -667,10 +677,10 @@ impl BatchedArms {
         self.live.reserve(1)?;
         if !self.others.is_empty() {
             self.others.reserve()?;
-            self.others.push(Joined::nothing(self.now()));
+            self.others.push(JoinedReleases::nothing(self.now()));
         }
         self.live.push(self.arms.len() as u32);
-        self.arms.push(Arm::new());
+        self.arms.push(BatchedArm::new());
         self.leader.push(Line::NEVER);
         Ok(())
     }
@@ -796,7 +806,7 @@ mod tests {
 
     const STRONG: Prior = Prior { mean: 0.5, strength: 1000.0 };
 
-    fn try_with_capacity(memory: u64) -> BatchedArms {
+    fn with_memory(memory: u64) -> BatchedArms {
         BatchedArms::new(
             &Config { forget_after: memory, ..Config::new(3, 1.0) },
             &mut Seed::new(Some([7; 32])).unwrap(),
@@ -805,11 +815,11 @@ mod tests {
     }
 
     /// Releases a batch of `count` rewards, of which `ones` are 1.
-    fn release(room: &mut BatchedArms, arm: usize, count: u32, ones: u32) {
-        room.open(arm, count.into());
+    fn release(arms: &mut BatchedArms, arm: usize, count: u32, ones: u32) {
+        arms.open(arm, count.into());
         (0..count).for_each(|i| {
-            room.decisions += 1;
-            room.collect(arm, Reward::from_units(if i < ones { Reward::ONE as u32 } else { 0 }));
+            arms.decisions += 1;
+            arms.collect(arm, Reward::from_units(if i < ones { Reward::ONE as u32 } else { 0 }));
         });
     }
 
@@ -820,24 +830,24 @@ mod tests {
     fn batches_are_more_than_noise() {
         let config = |memory| Config { forget_after: memory, ..Config::new(3, 1.0) };
         let fresh = |memory| BatchedArms::new(&config(memory), &mut Seed::new(Some([7; 32])).unwrap()).unwrap();
-        let (mut room, deviation) = (fresh(0), 2f64.sqrt());
-        assert_eq!(room.size(&room.evidence(0), 0.0), 1);
-        release(&mut room, 0, 100, 60);
-        assert_eq!((room.doubling(0), room.size(&room.evidence(1), 0.0)), (100, 1));
+        let (mut arms, deviation) = (fresh(0), 2f64.sqrt());
+        assert_eq!(arms.size(&arms.evidence(0), 0.0), 1);
+        release(&mut arms, 0, 100, 60);
+        assert_eq!((arms.doubling(0), arms.size(&arms.evidence(1), 0.0)), (100, 1));
         // Now there are 300 in 100,100 rewards: the noise is a hundredth of that.
-        release(&mut room, 0, 100_000, 240);
+        release(&mut arms, 0, 100_000, 240);
         let expected = 2.0 * deviation * (100_100.0 / 300.0 - 2.0);
-        let size = room.size(&room.evidence(1), 0.0) as f64;
+        let size = arms.size(&arms.evidence(1), 0.0) as f64;
         assert!((size / expected - 1.0).abs() < 0.05, "{size} {expected}");
         // A new arm begins with as many, and no batch is smaller, except for an arm with a prior.
-        room.add_arm().unwrap();
-        assert_eq!([3, 0].map(|arm| room.size(&room.evidence(arm), 1.0) as f64), [size; 2]);
-        room.set_prior(3, Prior { strength: 300.0, ..STRONG });
-        assert_eq!(room.size(&room.evidence(3), 0.0) as f64, size - 300.0);
-        room.set_prior(3, STRONG);
-        assert_eq!(room.size(&room.evidence(3), 0.0), 1);
+        arms.add_arm().unwrap();
+        assert_eq!([3, 0].map(|arm| arms.size(&arms.evidence(arm), 1.0) as f64), [size; 2]);
+        arms.set_prior(3, Prior { strength: 300.0, ..STRONG });
+        assert_eq!(arms.size(&arms.evidence(3), 0.0) as f64, size - 300.0);
+        arms.set_prior(3, STRONG);
+        assert_eq!(arms.size(&arms.evidence(3), 0.0), 1);
         let mut saved = Writer::Writing(Vec::new());
-        room.save(&mut saved);
+        arms.save(&mut saved);
         let mut next = fresh(0);
         next.add_arm().unwrap();
         next.load(&mut Reader::of_fields(&saved.into_bytes())).unwrap();
@@ -850,12 +860,12 @@ mod tests {
     /// As long as only noise was released, the rate is taken as the noise's deviation: batches grow gradually.
     #[test]
     fn noise_makes_no_batch_huge() {
-        let mut room = try_with_capacity(0);
+        let mut arms = with_memory(0);
         let mut rewards = 0;
         for _ in 0..60 {
-            let size = room.size(&room.evidence(1), 0.0);
+            let size = arms.size(&arms.evidence(1), 0.0);
             assert!(size <= 1 + 2 * rewards, "{size} after {rewards}");
-            release(&mut room, 0, size as u32, 0);
+            release(&mut arms, 0, size as u32, 0);
             rewards += size;
         }
         assert!(rewards > 1000, "{rewards}");
@@ -864,52 +874,52 @@ mod tests {
     /// A prior speaks with at most a quarter of ln t nats, and with less if its arm leads.
     #[test]
     fn what_a_prior_says_is_bounded() {
-        let mut room = try_with_capacity(0);
-        room.set_prior(0, STRONG);
-        assert_eq!((room.leader(), room.mean(0), room.evidence(0).prior_count), (0, 0.5, 1000.0));
-        room.set_prior(1, Prior { mean: 0.1, ..STRONG });
+        let mut arms = with_memory(0);
+        arms.set_prior(0, STRONG);
+        assert_eq!((arms.leader(), arms.mean(0), arms.evidence(0).prior_count), (0, 0.5, 1000.0));
+        arms.set_prior(1, Prior { mean: 0.1, ..STRONG });
         for decisions in [0, 1000, 1_000_000] {
-            room.decisions = decisions;
-            let faded = (0..3).filter_map(|_| room.refresh_next()).collect::<Vec<_>>();
+            arms.decisions = decisions;
+            let faded = (0..3).filter_map(|_| arms.refresh_next()).collect::<Vec<_>>();
             assert!(decisions == 0 || faded == [1], "{faded:?}");
-            let nats = room.evidence(1).prior_count * kl(0.1f32.into(), 0.5);
+            let nats = arms.evidence(1).prior_count * kl(0.1f32.into(), 0.5);
             assert!((nats - 0.25 * ((decisions + 2) as f64).ln()).abs() < 1e-6, "{nats}");
-            assert!((room.evidence(1).exponent(0.5).0 - nats).abs() < 1e-6);
+            assert!((arms.evidence(1).exponent(0.5).0 - nats).abs() < 1e-6);
         }
     }
 
     /// With a leading mean of 1, which noise can cause, every prior still counts for something.
     #[test]
     fn noise_undoes_no_prior() {
-        let mut room = try_with_capacity(0);
-        room.set_prior(0, STRONG);
-        room.set_prior(1, Prior { mean: 1.0, ..STRONG });
-        assert_eq!(room.refresh_next(), None);
-        assert_eq!((room.refresh_next(), room.refresh_next()), (None, Some(0)));
-        assert!(room.priors == 2 && room.evidence(0).prior_count > 0.0 && room.mean(0) == 0.5);
+        let mut arms = with_memory(0);
+        arms.set_prior(0, STRONG);
+        arms.set_prior(1, Prior { mean: 1.0, ..STRONG });
+        assert_eq!(arms.refresh_next(), None);
+        assert_eq!((arms.refresh_next(), arms.refresh_next()), (None, Some(0)));
+        assert!(arms.priors == 2 && arms.evidence(0).prior_count > 0.0 && arms.mean(0) == 0.5);
     }
 
     /// A prior that releases contradict is forgotten as if it had never been set. So is a prior older than
     /// `forget_after`, or of a retired arm. A prior that releases agree with is kept.
     #[test]
     fn a_prior_is_forgotten() {
-        let mut room = try_with_capacity(0);
-        (0..3).for_each(|arm| room.set_prior(arm, STRONG));
-        release(&mut room, 0, 100, 50);
-        assert_eq!((room.priors, room.evidence(0).terms().len()), (3, 2));
-        release(&mut room, 1, 100, 10);
-        let (now, own) = (room.evidence(1), room.released(1));
-        assert_eq!((room.priors, now.prior_count, now.terms().len()), (2, 0.0, 1));
+        let mut arms = with_memory(0);
+        (0..3).for_each(|arm| arms.set_prior(arm, STRONG));
+        release(&mut arms, 0, 100, 50);
+        assert_eq!((arms.priors, arms.evidence(0).terms().len()), (3, 2));
+        release(&mut arms, 1, 100, 10);
+        let (now, own) = (arms.evidence(1), arms.released(1));
+        assert_eq!((arms.priors, now.prior_count, now.terms().len()), (2, 0.0, 1));
         assert_eq!((now.mean(), now.count, now.exponent(0.5)), (own.mean(), own.count, own.exponent(0.5)));
-        room.retire_arm(2);
-        assert_eq!(room.priors, 1);
-        let mut room = self::try_with_capacity(1024);
-        room.set_prior(0, STRONG);
+        arms.retire_arm(2);
+        assert_eq!(arms.priors, 1);
+        let mut arms = with_memory(1024);
+        arms.set_prior(0, STRONG);
         for (decisions, discount) in [(512, 1.0), (768, 0.5), (1023, 1.0 / 512.0), (1024, 0.0)] {
-            room.decisions = decisions;
-            (0..3).for_each(|_| _ = room.refresh_next());
-            assert!((room.evidence(0).prior_count - 1000.0 * discount).abs() < 1e-3);
+            arms.decisions = decisions;
+            (0..3).for_each(|_| _ = arms.refresh_next());
+            assert!((arms.evidence(0).prior_count - 1000.0 * discount).abs() < 1e-3);
         }
-        assert_eq!((room.priors, room.mean(0).is_nan()), (0, true));
+        assert_eq!((arms.priors, arms.mean(0).is_nan()), (0, true));
     }
 }

@@ -64,8 +64,8 @@ impl Chances {
     pub fn make_room(&mut self, many: usize) -> Result<()> {
         let rows = many.div_ceil(LANES).saturating_sub(self.rows.len());
         let sums = many.saturating_sub(self.cumulated.len());
-        let room = self.rows.try_reserve_exact(rows).and_then(|()| self.cumulated.try_reserve_exact(sums));
-        room.map_err(|_| Error::NoMemory)
+        let reserved = self.rows.try_reserve_exact(rows).and_then(|()| self.cumulated.try_reserve_exact(sums));
+        reserved.map_err(|_| Error::NoMemory)
     }
 
     /// Computes all probabilities from these distributions. A theta without a distribution is never the largest.
@@ -325,10 +325,10 @@ mod tests {
     }
 
     /// Distributions, and the number of thetas with each.
-    type Field = Vec<(Beta, usize)>;
+    type Posteriors = Vec<(Beta, usize)>;
 
     /// The integral of P d ln F_j, with P and F_j at about ten thousand points for each distribution.
-    fn reference(field: &Field) -> Vec<f64> {
+    fn reference(field: &Posteriors) -> Vec<f64> {
         let mut points: Vec<f64> = (0..1200).map(|i| 1.0 - (-f64::from(i) / 40.0).exp()).collect();
         for &(distribution, _) in field {
             let Density { mean, deviation, .. } = Density::of(distribution);
@@ -379,7 +379,7 @@ mod tests {
         logs.iter().map(chance).collect()
     }
 
-    fn fields() -> Vec<Field> {
+    fn fields() -> Vec<Posteriors> {
         let distribution = |a: f64, b: f64| Beta { a, b };
         vec![
             vec![(distribution(1.0, 1.0), 3)],
@@ -414,7 +414,7 @@ mod tests {
 
     /// Half the sum of the errors, and the ratio farthest from 1 among all probabilities above a millionth.
     fn errors(chances: &Chances, distributions: &[Option<Beta>]) -> (f64, f64) {
-        let mut field = Field::new();
+        let mut field = Posteriors::new();
         let mut kind = vec![usize::MAX; distributions.len()];
         for (place, distribution) in distributions.iter().enumerate() {
             let Some(distribution) = distribution else { continue };

@@ -34,7 +34,7 @@ impl NoisySum {
     /// The evidence of this release alone.
     pub fn evidence(self, distribution: Cumulant) -> Evidence {
         let mut evidence = Evidence::nothing(distribution);
-        evidence.add(Part::of(self, self.tick), 1.0);
+        evidence.add(ReleaseGroup::of(self, self.tick), 1.0);
         evidence
     }
 
@@ -194,9 +194,9 @@ impl ReleaseHistory {
 
     /// The evidence of these and others' releases, now. It is the same at every handle with the same set of releases,
     /// whichever of them are its own.
-    pub fn and(&self, others: Option<&Joined>, distribution: Cumulant, memory: Memory, now: u32) -> Evidence {
+    pub fn and(&self, others: Option<&JoinedReleases>, distribution: Cumulant, memory: Memory, now: u32) -> Evidence {
         let mut evidence = Evidence::nothing(distribution);
-        let mut add = |part: &Part| {
+        let mut add = |part: &ReleaseGroup| {
             let discount = memory.discount_at(part.age());
             if part.count > 0.0 && discount > 0.0 {
                 evidence.add(*part, discount);
@@ -209,7 +209,7 @@ impl ReleaseHistory {
                 all.parts.iter_mut().for_each(|part| part.grow(now.wrapping_sub(all.at)));
                 all.parts.iter().for_each(add);
             }
-            _ => self.pairs().iter().for_each(|pair| add(&Part::of(*pair, now))),
+            _ => self.pairs().iter().for_each(|pair| add(&ReleaseGroup::of(*pair, now))),
         }
         evidence
     }
@@ -217,7 +217,7 @@ impl ReleaseHistory {
 
 /// Several releases joined. The sums are exact, so they do not depend on the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Part {
+struct ReleaseGroup {
     count: f64,
     sum: f64,
     noises: f64,
@@ -225,16 +225,16 @@ struct Part {
     ages: f64,
 }
 
-impl Part {
+impl ReleaseGroup {
     /// Sums are rounded to multiples of 1/1024, so that additions of fewer than 2^43 rewards are exact.
     const GRID: f64 = 1024.0;
 
-    fn of(pair: NoisySum, now: u32) -> Part {
+    fn of(pair: NoisySum, now: u32) -> ReleaseGroup {
         let (count, age) = (f64::from(pair.count), f64::from(now.wrapping_sub(pair.tick) as i32));
-        Part { count, sum: f64::from(pair.sum), noises: f64::from(pair.noises), ages: age * count }
+        ReleaseGroup { count, sum: f64::from(pair.sum), noises: f64::from(pair.noises), ages: age * count }
     }
 
-    fn add(&mut self, other: Part) {
+    fn add(&mut self, other: ReleaseGroup) {
         self.count += other.count;
         self.sum += (other.sum * Self::GRID).ceil() / Self::GRID;
         self.noises += other.noises;
@@ -268,23 +268,23 @@ impl Part {
 /// of it. A release's kind depends on that release alone, and sums are exact. So the result is a function of the set
 /// of the origins' lists.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Joined {
-    parts: [Part; ReleaseHistory::MOST],
+pub struct JoinedReleases {
+    parts: [ReleaseGroup; ReleaseHistory::MOST],
     origins: u32,
     /// Time that the ages refer to.
     at: u32,
     pub totals: Totals,
 }
 
-impl Joined {
+impl JoinedReleases {
     /// Nothing, at this time.
-    pub fn nothing(at: u32) -> Joined {
-        Joined { parts: [Part::default(); ReleaseHistory::MOST], origins: 0, at, totals: Totals::NONE }
+    pub fn nothing(at: u32) -> JoinedReleases {
+        JoinedReleases { parts: [ReleaseGroup::default(); ReleaseHistory::MOST], origins: 0, at, totals: Totals::NONE }
     }
 
     /// The rewards, their noised sum, and the number of its noises.
     pub fn overall(&self) -> (f64, f64, f64) {
-        let all = self.parts.iter().fold(Part::default(), |all, part| Part {
+        let all = self.parts.iter().fold(ReleaseGroup::default(), |all, part| ReleaseGroup {
             count: all.count + part.count,
             sum: all.sum + part.sum,
             noises: all.noises + part.noises,
@@ -301,15 +301,15 @@ impl Joined {
             return;
         }
         self.origins += 1;
-        let place = |part: &Part| part.kind(distribution, memory);
+        let place = |part: &ReleaseGroup| part.kind(distribution, memory);
         match self.origins {
-            1 => self.parts.iter_mut().zip(pairs).for_each(|(part, pair)| *part = Part::of(*pair, self.at)),
+            1 => self.parts.iter_mut().zip(pairs).for_each(|(part, pair)| *part = ReleaseGroup::of(*pair, self.at)),
             origins => {
                 if origins == 2 {
-                    let first = std::mem::replace(&mut self.parts, [Part::default(); ReleaseHistory::MOST]);
+                    let first = std::mem::replace(&mut self.parts, [ReleaseGroup::default(); ReleaseHistory::MOST]);
                     first.iter().filter(|part| part.count > 0.0).for_each(|part| self.parts[place(part)].add(*part));
                 }
-                pairs.map(|pair| Part::of(*pair, self.at)).for_each(|part| self.parts[place(&part)].add(part));
+                pairs.map(|pair| ReleaseGroup::of(*pair, self.at)).for_each(|part| self.parts[place(&part)].add(part));
             }
         }
     }
@@ -354,7 +354,7 @@ impl Evidence {
         Evidence { distribution, terms, length: 0, sum: 0.0, weight: 0.0, count: 0.0, prior_count: 0.0, covered: 0.0 }
     }
 
-    fn add(&mut self, Part { count, sum, noises, .. }: Part, discount: f64) {
+    fn add(&mut self, ReleaseGroup { count, sum, noises, .. }: ReleaseGroup, discount: f64) {
         let weight = 1.0 / (1.0 + 4.0 * self.distribution.variance() * noises / count);
         self.put(Term { count, sum, noises, weight, discount });
         self.count += discount * count;
@@ -399,7 +399,7 @@ impl Evidence {
 mod tests {
     use super::*;
 
-    const LAW: Cumulant = Cumulant::Laplace { epsilon: 0.1 };
+    const DISTRIBUTION: Cumulant = Cumulant::Laplace { epsilon: 0.1 };
 
     #[test]
     fn rounds_against_itself() {
@@ -415,7 +415,7 @@ mod tests {
             released.push(NoisySum::new(f64::from(i), f64::from(i) / 2.0, 0));
         }
         // 1 + 2 at the thirteenth; then (1 + 2) + 3, and 4 + 5
-        let evidence = released.evidence(LAW, Memory::new(0), 0);
+        let evidence = released.evidence(DISTRIBUTION, Memory::new(0), 0);
         let terms: Vec<_> = evidence.terms().iter().map(|term| (term.noises, term.count)).collect();
         assert_eq!(terms[..4], [(3.0, 6.0), (2.0, 9.0), (1.0, 6.0), (1.0, 7.0)]);
         assert_eq!((terms.len(), evidence.count, evidence.terms()[0].sum), (12, 120.0, 3.0));
@@ -432,7 +432,7 @@ mod tests {
         released.push(NoisySum::new(100.0, 30.0, tick(0)));
         released.push(NoisySum::new(100.0, 50.0, tick(51_200)));
         let powers = |decisions| -> Vec<f64> {
-            released.evidence(LAW, memory, tick(decisions)).terms().iter().map(|term| term.discount).collect()
+            released.evidence(DISTRIBUTION, memory, tick(decisions)).terms().iter().map(|term| term.discount).collect()
         };
         assert_eq!(powers(51_200), [1.0, 1.0]);
         assert_eq!(powers(76_800), [0.5, 1.0]);
@@ -441,7 +441,7 @@ mod tests {
         released.expire(memory, tick(102_400));
         assert_eq!(released.count, 1);
         released.expire(memory, tick(200_000));
-        assert!(released.evidence(LAW, memory, tick(200_000)).is_empty());
+        assert!(released.evidence(DISTRIBUTION, memory, tick(200_000)).is_empty());
         // Ages are correct after the ticks have wrapped.
         assert_eq!(memory.discount(5, 5u32.wrapping_sub(768)), 0.5);
     }

@@ -42,7 +42,7 @@ use std::collections::VecDeque;
 use std::f64::consts::LN_2;
 
 pub struct LazyTs {
-    arms: WipedVec<Arm>,
+    arms: WipedVec<TsArm>,
     noise: NoiseSource,
     coins: Random,
     explore: Explore,
@@ -68,7 +68,7 @@ pub struct LazyTs {
     mark: u64,
 }
 
-struct Arm {
+struct TsArm {
     /// The open batch.
     batch: Batch,
     /// Mean of the last release.
@@ -81,9 +81,9 @@ struct Arm {
     live: bool,
 }
 
-impl Arm {
-    fn new() -> Arm {
-        Arm { batch: Batch::open(1), mean: f64::NAN, count: 0, pulls: 0, mark: 0, live: true }
+impl TsArm {
+    fn new() -> TsArm {
+        TsArm { batch: Batch::open(1), mean: f64::NAN, count: 0, pulls: 0, mark: 0, live: true }
     }
 
     /// The distribution of its theta, if the arm is live.
@@ -103,7 +103,7 @@ impl LazyTs {
         let noise = config.noise()?;
         let arms = config.arms as usize;
         let mut policy = LazyTs {
-            arms: WipedVec::new(arms, |_| Arm::new())?,
+            arms: WipedVec::new(arms, |_| TsArm::new())?,
             noise: NoiseSource::new(noise, seed.stream()),
             coins: seed.stream(),
             explore: Explore::new(config.exploration),
@@ -329,7 +329,7 @@ impl DynamicArms for LazyTs {
         self.live.reserve(1)?;
         self.live.push(self.arms.len() as u32);
         self.unplayed.push_back(self.arms.len() as u32);
-        self.arms.push(Arm::new());
+        self.arms.push(TsArm::new());
         (self.settled, self.computed) = (false, 0);
         Ok(())
     }
@@ -373,10 +373,10 @@ mod tests {
                 Noise::Laplace(_) => widest * log,
                 Noise::Gaussian(distribution) => distribution.sigma() as f64 / Reward::ONE as f64 * (6.0 * log).sqrt(),
             };
-            let told = policy.margin(500);
-            assert!((told / margin - 1.0).abs() < 1e-6, "{told} {margin}");
+            let given = policy.margin(500);
+            assert!((given / margin - 1.0).abs() < 1e-6, "{given} {margin}");
             for arm in &*policy.arms {
-                let (distribution, count) = (arm.distribution(told).unwrap(), arm.count as f64);
+                let (distribution, count) = (arm.distribution(given).unwrap(), arm.count as f64);
                 let mean = (arm.mean + margin / count).clamp(0.0, 1.0);
                 let error =
                     (distribution.a - mean * count - 1.0).abs() + (distribution.b - (1.0 - mean) * count - 1.0).abs();

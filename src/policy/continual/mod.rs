@@ -24,11 +24,11 @@ use crate::snapshot::Writer;
 use std::f64::consts::LN_2;
 
 pub struct ContinualUcb<S> {
-    rule: Rule,
+    rule: NoiseRule,
     epsilon: f64,
     /// ln(1/beta): reported widths hold with probability 1 - beta.
     ln_inverse_beta: f64,
-    arms: WipedVec<Arm<S>>,
+    arms: WipedVec<ContinualArm<S>>,
     scores: Scores,
     /// Number of decisions that were not cancelled.
     pulls: u64,
@@ -36,7 +36,7 @@ pub struct ContinualUcb<S> {
     noise: Random,
 }
 
-struct Arm<S> {
+struct ContinualArm<S> {
     sum: S,
     /// n_a, the number of rewards in the sum.
     count: u64,
@@ -46,7 +46,7 @@ struct Arm<S> {
 
 /// How the index accounts for the noise.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
+pub enum NoiseRule {
     /// Adds the width of the noise at t^-4.
     Widened,
     /// Has no width, but gives all arms noise of one scale: every reward inserts 0 into the other arms' sums.
@@ -55,13 +55,13 @@ pub enum Rule {
 
 impl<S: RunningSum> ContinualUcb<S> {
     /// `sum` creates an arm's empty sum.
-    pub fn new(config: &Config, seed: &mut Seed, rule: Rule, sum: impl Fn() -> S) -> Result<ContinualUcb<S>> {
-        config.check_arms(if rule == Rule::EqualNoise { 1 << 15 } else { 1 << 18 })?;
+    pub fn new(config: &Config, seed: &mut Seed, rule: NoiseRule, sum: impl Fn() -> S) -> Result<ContinualUcb<S>> {
+        config.check_arms(if rule == NoiseRule::EqualNoise { 1 << 15 } else { 1 << 18 })?;
         Ok(ContinualUcb {
             rule,
             epsilon: config.epsilon_per_reward()?,
             ln_inverse_beta: config.ln_inverse_beta(),
-            arms: WipedVec::new(config.arms as usize, |_| Arm { sum: sum(), count: 0, in_flight: 0 })?,
+            arms: WipedVec::new(config.arms as usize, |_| ContinualArm { sum: sum(), count: 0, in_flight: 0 })?,
             scores: Scores::new(config.arms)?,
             pulls: 0,
             released: false,
@@ -89,14 +89,14 @@ impl<S: RunningSum> ContinualUcb<S> {
         let mean = if state.count == 0 { 0.0 } else { state.mean() };
         let unit = Reward::ONE as f64 * pulls;
         let width = match self.rule {
-            Rule::Widened => state.sum.tail().line(self.ln_two_over_gamma()),
-            Rule::EqualNoise => Default::default(),
+            NoiseRule::Widened => state.sum.tail().line(self.ln_two_over_gamma()),
+            NoiseRule::EqualNoise => Default::default(),
         };
         self.scores.set(arm, mean + width.offset / unit, 1.0 / pulls.sqrt(), width.slope / unit);
     }
 }
 
-impl<S: RunningSum> Arm<S> {
+impl<S: RunningSum> ContinualArm<S> {
     /// The released mean.
     fn mean(&self) -> f64 {
         self.sum.released() as f64 / Reward::ONE as f64 / self.count as f64
@@ -118,7 +118,7 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
         arm.in_flight -= 1;
         // A full sum (if the horizon was too short) takes no more rewards, and keeps its last release.
         arm.count += u64::from(arm.sum.add(reward.units(), &mut self.noise));
-        if self.rule == Rule::EqualNoise {
+        if self.rule == NoiseRule::EqualNoise {
             for arm in 0..self.arms.len() as u32 {
                 if arm != pull.arm() {
                     self.arms[arm as usize].sum.add(0, &mut self.noise);

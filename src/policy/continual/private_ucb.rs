@@ -10,7 +10,7 @@
 //!
 //! Cost: select O(K) (vector code), update O(1) and one noise; 400 bytes an arm, at most 2^18 arms.
 
-use super::{ContinualUcb, Rule};
+use super::{ContinualUcb, NoiseRule};
 use crate::config::Config;
 use crate::counter::Binary;
 use crate::error::{Error, Result};
@@ -26,6 +26,6 @@ impl PrivateUcb {
             return Err(Error::config("horizon", "must be known to this policy", 0u32));
         }
         let tree = Binary::new(epsilon, config.horizon, |epsilon| config.laplace(epsilon))?;
-        ContinualUcb::new(config, seed, Rule::Widened, || tree.another())
+        ContinualUcb::new(config, seed, NoiseRule::Widened, || tree.another())
     }
 }

@@ -15,9 +15,9 @@
 //! Cost: select O(K) (vector code), update O(K) with *K noises* (about 0.1 us each), which the algorithm requires.
 //! For many arms use DP-UCB-BOUND. 400 bytes an arm, whatever T, at most 2^15 arms.
 
-use super::{ContinualUcb, Rule};
+use super::{ContinualUcb, NoiseRule};
 use crate::config::Config;
-use crate::counter::{Hybrid, HybridLaws};
+use crate::counter::{Hybrid, HybridDistributions};
 use crate::error::Result;
 use crate::random::Seed;
 
@@ -26,7 +26,7 @@ pub struct DpUcb;
 impl DpUcb {
     #[allow(clippy::new_ret_no_self, reason = "the list's constructors are all called new")]
     pub fn new(config: &Config, seed: &mut Seed) -> Result<ContinualUcb<Hybrid>> {
-        let distributions = HybridLaws::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
-        ContinualUcb::new(config, seed, Rule::EqualNoise, || Hybrid::new(distributions.clone()))
+        let distributions = HybridDistributions::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
+        ContinualUcb::new(config, seed, NoiseRule::EqualNoise, || Hybrid::new(distributions.clone()))
     }
 }

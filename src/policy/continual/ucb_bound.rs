@@ -11,9 +11,9 @@
 //! Cost: select O(K) (vector code, without a logarithm for each arm), update O(1) and one noise; 400 bytes an arm,
 //! whatever T, at most 2^18 arms.
 
-use super::{ContinualUcb, Rule};
+use super::{ContinualUcb, NoiseRule};
 use crate::config::Config;
-use crate::counter::{Hybrid, HybridLaws};
+use crate::counter::{Hybrid, HybridDistributions};
 use crate::error::Result;
 use crate::random::Seed;
 
@@ -22,7 +22,7 @@ pub struct DpUcbBound;
 impl DpUcbBound {
     #[allow(clippy::new_ret_no_self, reason = "the list's constructors are all called new")]
     pub fn new(config: &Config, seed: &mut Seed) -> Result<ContinualUcb<Hybrid>> {
-        let distributions = HybridLaws::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
-        ContinualUcb::new(config, seed, Rule::Widened, || Hybrid::new(distributions.clone()))
+        let distributions = HybridDistributions::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
+        ContinualUcb::new(config, seed, NoiseRule::Widened, || Hybrid::new(distributions.clone()))
     }
 }

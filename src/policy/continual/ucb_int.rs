@@ -55,12 +55,12 @@ use std::f64::consts::LN_2;
 use zeroize::Zeroizing;
 
 pub struct DpUcbInt {
-    schedule: Schedule,
+    schedule: ReleaseSchedule,
     rigorous: bool,
     config: Config,
     /// ln(1/beta): reported widths hold with probability 1 - beta.
     ln_inverse_beta: f64,
-    arms: WipedVec<Arm>,
+    arms: WipedVec<UcbIntArm>,
     scores: Scores,
     /// Number of decisions that were not cancelled.
     pulls: u64,
@@ -71,7 +71,7 @@ pub struct DpUcbInt {
 }
 
 #[derive(Clone, Default)]
-struct Arm {
+struct UcbIntArm {
     sum: Zeroizing<i64>,
     count: u64,
     /// Number of pending decisions.
@@ -87,7 +87,7 @@ struct Arm {
 
 /// The numbers of rewards at which an arm's mean is released: public, and the same for all arms.
 #[derive(Clone, Copy)]
-struct Schedule {
+struct ReleaseSchedule {
     /// v, the exponent of the losses.
     exponent: f64,
     /// l, the interval of the series.
@@ -108,17 +108,17 @@ struct Account {
     delta: f64,
 }
 
-impl Schedule {
+impl ReleaseSchedule {
     /// Maximum of c, which is tried in `STEPS` steps for each factor e.
     const MOST: f64 = 1024.0;
     const STEPS: f64 = 256.0;
 
     /// The paper's release points, with the least noise at which all releases together are (epsilon, delta)-DP.
-    fn within(epsilon: f64, delta: f64, exponent: f64, batch: u32) -> Result<Schedule> {
+    fn within(epsilon: f64, delta: f64, exponent: f64, batch: u32) -> Result<ReleaseSchedule> {
         let interval = interval(epsilon, delta, exponent)?;
         let fixed = (batch > 0).then(|| (interval.ceil() as u64).max(batch.into()));
         let interval = fixed.map_or(interval, |fixed| fixed as f64);
-        let papers = Schedule { exponent, interval, fixed, c: 1.0 };
+        let papers = ReleaseSchedule { exponent, interval, fixed, c: 1.0 };
         let releases = papers.releases();
         let c = |step: u64| Self::MOST * (-((step - 1) as f64) / Self::STEPS).exp();
         let excess = |step: u64| match step {
@@ -138,7 +138,7 @@ impl Schedule {
         if excess(step) > 0.0 {
             return Err(Error::config("epsilon", "is too small for this delta", epsilon));
         }
-        Ok(Schedule { c: c(step), ..papers })
+        Ok(ReleaseSchedule { c: c(step), ..papers })
     }
 
     /// c n^(-v/2), the loss of the release at the n-th reward.
@@ -232,7 +232,7 @@ fn zeta(v: f64) -> f64 {
 
 impl Account {
     /// Counts one more reward, of any arm.
-    fn add_reward(&mut self, schedule: &Schedule) {
+    fn add_reward(&mut self, schedule: &ReleaseSchedule) {
         self.rewards += 1;
         if self.rewards == self.next {
             if self.rewards as f64 <= schedule.end() {
@@ -251,7 +251,7 @@ impl DpUcbInt {
             return Err(Error::config("interval_exponent", "must be in (1, 1.5]", exponent));
         }
         let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
-        let schedule = Schedule::within(epsilon, delta, exponent, config.batch)?;
+        let schedule = ReleaseSchedule::within(epsilon, delta, exponent, config.batch)?;
         let first = schedule.next(0);
         config.laplace(schedule.loss(first))?;
         let mut policy = DpUcbInt {
@@ -259,7 +259,7 @@ impl DpUcbInt {
             rigorous: config.rigorous_index,
             config: config.clone(),
             ln_inverse_beta: config.ln_inverse_beta(),
-            arms: WipedVec::new(config.arms as usize, |_| Arm { next: first, ..Arm::default() })?,
+            arms: WipedVec::new(config.arms as usize, |_| UcbIntArm { next: first, ..UcbIntArm::default() })?,
             scores: Scores::new(config.arms)?,
             pulls: 0,
             releases: 0,
@@ -372,12 +372,12 @@ mod tests {
 
     const DELTA: f64 = 4.539_992_976_248_485e-5; // e^-10
 
-    fn within(epsilon: f64, batch: u32) -> Schedule {
-        Schedule::within(epsilon, DELTA, 1.1, batch).unwrap()
+    fn within(epsilon: f64, batch: u32) -> ReleaseSchedule {
+        ReleaseSchedule::within(epsilon, DELTA, 1.1, batch).unwrap()
     }
 
     /// Release points up to this many rewards.
-    fn points(schedule: &Schedule, most: u64) -> Vec<u64> {
+    fn points(schedule: &ReleaseSchedule, most: u64) -> Vec<u64> {
         let next = |&last: &u64| Some(schedule.next(last)).filter(|&n| n <= most);
         std::iter::successors(next(&0), next).collect()
     }
@@ -456,7 +456,7 @@ mod tests {
         for (epsilon, first, less) in [(0.1, 1718, 2.0), (1.0, 45, 1.6), (5.0, 6, 1.6)] {
             for batch in [0, 1, 1000] {
                 let schedule = within(epsilon, batch);
-                let at = |c: f64| excess(&Schedule { c, ..schedule }.releases(), epsilon, DELTA);
+                let at = |c: f64| excess(&ReleaseSchedule { c, ..schedule }.releases(), epsilon, DELTA);
                 assert!(at(schedule.c) <= 0.0 && at(1.005 * schedule.c) > 0.0, "{epsilon} {batch}");
                 println!("{epsilon} {batch}: {} {} {}", schedule.interval, schedule.next(0), schedule.c);
                 assert!(
@@ -469,7 +469,7 @@ mod tests {
         assert_eq!(points(&within(1.0, 0), 400), [45, 175, 351]);
         assert_eq!((within(1.0, 1).fixed, within(1.0, 1000).fixed), (Some(253), Some(1000)));
         // The loss with the paper's noise.
-        let papers = Schedule { c: 1.0, ..within(1.0, 0) };
+        let papers = ReleaseSchedule { c: 1.0, ..within(1.0, 0) };
         assert!(excess(&papers.releases(), 0.59, DELTA) < 0.0 && excess(&papers.releases(), 0.57, DELTA) > 0.0);
     }
 
@@ -496,7 +496,7 @@ mod tests {
             for epsilon in [1e-5, 1e-3, 0.7, 10.0, 1e3, 1e300] {
                 for delta in [1e-300, 1e-12, 1e-3, 0.5, 0.999] {
                     for batch in [0, 1, 1 << 20, u32::MAX] {
-                        let Ok(schedule) = Schedule::within(epsilon, delta, exponent, batch) else {
+                        let Ok(schedule) = ReleaseSchedule::within(epsilon, delta, exponent, batch) else {
                             assert!(epsilon < 1e-2 || exponent < 1.01, "{epsilon} {delta} {exponent} {batch}");
                             continue;
                         };

@@ -48,7 +48,7 @@ pub struct ShuffledElimination<S> {
     /// Parameters of the batches of phases 1, 2, ...; the last are repeated for ever.
     plans: Box<[Params]>,
     ln_inverse_beta: f64,
-    arms: WipedVec<Arm>,
+    arms: WipedVec<SdpAeArm>,
     /// V, the viable arms, in ascending order.
     viable: Vec<u32>,
     /// The viable arms whose batch of the open phase is missing.
@@ -97,7 +97,7 @@ enum RewardSource {
 }
 
 #[derive(Clone)]
-struct Arm {
+struct SdpAeArm {
     /// Batch of the open phase. `early` holds rewards that arrived early, for the next phase.
     batch: Encoded,
     early: Encoded,
@@ -140,7 +140,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
         }
         let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
         let plan = |users| Params::new(epsilon, delta, users, config.shuffle_printed);
-        let arm = Arm {
+        let arm = SdpAeArm {
             batch: Encoded::default(),
             early: Encoded::default(),
             ones: 0,

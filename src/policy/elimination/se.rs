@@ -34,7 +34,7 @@ pub struct DpSe {
     guess: u64,
     decisions: u64,
     noise: LaplaceSource,
-    arms: WipedVec<Arm>,
+    arms: WipedVec<SeArm>,
     /// |S|, the number of viable arms. `cursor` is the next arm in turn.
     viable: u32,
     cursor: u32,
@@ -46,7 +46,7 @@ pub struct DpSe {
     released: bool,
 }
 
-struct Arm {
+struct SeArm {
     batch: Batch,
     /// Rewards that arrive while a full batch waits for the other arms' batches: the arm's next batch. So no decision
     /// is wasted, and none counts twice.
@@ -65,10 +65,10 @@ struct Arm {
 /// `next` of an eliminated arm.
 const OUT: u32 = u32::MAX;
 
-impl Arm {
-    fn new() -> Arm {
+impl SeArm {
+    fn new() -> SeArm {
         let (batch, next_batch) = (Batch::default(), Batch::default());
-        Arm { batch, next_batch, mean: f64::NAN, width: f64::NAN, count: 0, in_flight: 0, next: OUT }
+        SeArm { batch, next_batch, mean: f64::NAN, width: f64::NAN, count: 0, in_flight: 0, next: OUT }
     }
 
     fn is_viable(&self) -> bool {
@@ -82,13 +82,13 @@ impl Arm {
 }
 
 /// The numbers of Algorithm 3: the length of an epoch and the width of its intervals.
-struct Schedule {
+struct EpochSchedule {
     /// ln(1/beta).
     ln_inverse_beta: f64,
     epsilon: f64,
 }
 
-impl Schedule {
+impl EpochSchedule {
     /// R_e, pulls of each viable arm in epoch e (line 8).
     fn quota(&self, epoch: u32, viable: u32) -> u64 {
         let gap = 0.5f64.powi(epoch.min(500) as i32);
@@ -125,7 +125,7 @@ impl DpSe {
             guess,
             decisions: 0,
             noise: LaplaceSource::new(distribution, seed.stream()),
-            arms: WipedVec::new(config.arms as usize, |_| Arm::new())?,
+            arms: WipedVec::new(config.arms as usize, |_| SeArm::new())?,
             viable: 0,
             cursor: 0,
             epoch: 0,
@@ -148,7 +148,7 @@ impl DpSe {
     }
 
     /// Keeps these arms, in round-robin order. The others collect no more rewards.
-    fn keep(&mut self, stays: impl Fn(&Arm) -> bool) {
+    fn keep(&mut self, stays: impl Fn(&SeArm) -> bool) {
         self.viable = 0;
         let (mut first, mut last) = (0, 0);
         for number in 0..self.arms.len() {
@@ -202,13 +202,13 @@ impl DpSe {
         self.keep(|arm| arm.is_viable() && best - arm.mean <= 2.0 * width);
     }
 
-    fn schedule(&self) -> Schedule {
-        Schedule { ln_inverse_beta: self.ln_inverse_beta, epsilon: self.noise.distribution().epsilon() }
+    fn schedule(&self) -> EpochSchedule {
+        EpochSchedule { ln_inverse_beta: self.ln_inverse_beta, epsilon: self.noise.distribution().epsilon() }
     }
 
     /// The first viable arm.
     fn first(&self) -> u32 {
-        self.arms.iter().position(Arm::is_viable).unwrap_or_default() as u32
+        self.arms.iter().position(SeArm::is_viable).unwrap_or_default() as u32
     }
 
     fn decided(&self) -> bool {
@@ -237,7 +237,7 @@ impl DpSe {
     /// The viable arms' means without noise, if such a fault is inserted.
     fn bare_means(&self) -> Vec<f64> {
         use crate::Fault;
-        let mean = |arm: &Arm| arm.batch.bare_sum() / arm.batch.quota() as f64;
+        let mean = |arm: &SeArm| arm.batch.bare_sum() / arm.batch.quota() as f64;
         let viable = self.arms.iter().filter(|arm| arm.is_viable());
         if Fault::SharedNoise.is_built_in() || Fault::UnnoisedMaximum.is_built_in() {
             viable.map(mean).collect()
@@ -379,7 +379,7 @@ impl Policy for DpSe {
             ensure_interval(arm.count > 0, arm.mean, arm.width)?;
             (arm.batch, arm.next_batch) = (Batch::default(), Batch::default());
         }
-        self.keep(Arm::is_viable);
+        self.keep(SeArm::is_viable);
         ensure(self.viable > 0)?;
         self.released = true; // there may have been releases since the snapshot
         if self.decided() {

@@ -1,9 +1,9 @@
 //! The open batch: the vector that multiplies each reward, and the public sums beside the sum of rewards.
 
 use super::algebra::{add, packed, solve, solve_rows, zeros};
-use super::rows::{Spread, UNIT};
+use super::rows::{SpreadRow, UNIT};
 #[cfg(test)]
-use super::tests::Fault;
+use super::tests::LinearFault;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::noise::{Distribution, NoiseSource};
@@ -59,7 +59,7 @@ impl Instrument {
     }
 
     /// Calls `each` with the coordinates of u, except those that are 0.
-    fn each(self, row: &Spread, intercept: i32, mut each: impl FnMut(usize, i32)) {
+    fn each(self, row: &SpreadRow, intercept: i32, mut each: impl FnMut(usize, i32)) {
         match self {
             Instrument::Rate => each(0, BOUND),
             Instrument::Sum => {
@@ -79,7 +79,7 @@ impl Instrument {
 
 /// Returns the largest feature and its sign. (With 16 dense features, a bin for the intercept would take half of all
 /// rewards, and the pilot knows the rate already.)
-fn bin(row: &Spread, intercept: i32) -> (usize, i32) {
+fn bin(row: &SpreadRow, intercept: i32) -> (usize, i32) {
     let mut best = (0, if row.places().is_empty() { intercept } else { 0 });
     for &j in row.places() {
         let u = row.u[usize::from(j)];
@@ -92,7 +92,7 @@ fn bin(row: &Spread, intercept: i32) -> (usize, i32) {
 
 /// The rewards of one released vector. G is private to this type, leaves it only by [`release`](Self::release), or
 /// sealed to the leader of the fleet ([`save`](Self::save)), and is wiped.
-pub struct Batch {
+pub struct VectorBatch {
     d: usize,
     intercept: i32,
     pub instrument: Instrument,
@@ -119,11 +119,11 @@ pub struct Information<'a> {
     pub design: &'a mut [f64],
 }
 
-impl Batch {
+impl VectorBatch {
     /// Returns a batch for rows of `d` coordinates including the intercept, whose coordinate is `intercept` in a sum
     /// instrument.
-    pub fn new(d: usize, intercept: i32) -> Result<Batch> {
-        Ok(Batch {
+    pub fn new(d: usize, intercept: i32) -> Result<VectorBatch> {
+        Ok(VectorBatch {
             d,
             intercept,
             instrument: Instrument::Rate,
@@ -158,12 +158,16 @@ impl Batch {
 
     #[cfg(test)]
     pub fn leak(&self) -> f64 {
-        if Fault::RawPrediction.is_on() { self.sums.iter().map(|sum| **sum as f64).sum::<f64>() * 1e-20 } else { 0.0 }
+        if LinearFault::RawPrediction.is_on() {
+            self.sums.iter().map(|sum| **sum as f64).sum::<f64>() * 1e-20
+        } else {
+            0.0
+        }
     }
 
     pub fn is_full(&self) -> bool {
         #[cfg(test)]
-        if Fault::ClosedBySum.is_on() && self.sums.iter().any(|sum| **sum / i64::from(BOUND) > 9 * Reward::ONE) {
+        if LinearFault::ClosedBySum.is_on() && self.sums.iter().any(|sum| **sum / i64::from(BOUND) > 9 * Reward::ONE) {
             return true;
         }
         self.count >= self.quota
@@ -206,9 +210,9 @@ impl Batch {
     }
 
     /// Adds the rewards of another handle's batch. Returns false, and adds nothing, if its instrument is another one or
-    /// there is no room.
+    /// it would be full.
     #[must_use]
-    pub fn add(&mut self, other: &Batch) -> bool {
+    pub fn add(&mut self, other: &VectorBatch) -> bool {
         if other.instrument != self.instrument || self.count + other.count > LARGEST_BATCH {
             return false;
         }
@@ -224,7 +228,7 @@ impl Batch {
 
     /// Adds a reward. `x` is the whole row in units of C, m = x theta, and p and v are the mean and the variance at
     /// theta.
-    pub fn collect(&mut self, row: &Spread, x: &[f64], [m, p, v]: [f64; 3], reward: Reward) {
+    pub fn collect(&mut self, row: &SpreadRow, x: &[f64], [m, p, v]: [f64; 3], reward: Reward) {
         if self.count == LARGEST_BATCH {
             return; // a contributor whose leader is gone
         }
@@ -232,7 +236,7 @@ impl Batch {
         let (q, known) = (reward.units(), p - v * m);
         let (sums, expected) = (&mut self.sums, &mut self.expected);
         #[cfg(test)]
-        let late = if q > 0 && Fault::LateInstrument.is_on() { Instrument::Bin } else { self.instrument };
+        let late = if q > 0 && LinearFault::LateInstrument.is_on() { Instrument::Bin } else { self.instrument };
         #[cfg(not(test))]
         let late = self.instrument;
         late.each(row, self.intercept, |j, u| {
@@ -347,10 +351,10 @@ impl Information<'_> {
     }
 }
 
-impl std::fmt::Debug for Batch {
+impl std::fmt::Debug for VectorBatch {
     /// Shows only public facts.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch").field("quota", &self.quota).field("count", &self.count).finish_non_exhaustive()
+        f.debug_struct("VectorBatch").field("quota", &self.quota).field("count", &self.count).finish_non_exhaustive()
     }
 }
 
@@ -369,9 +373,9 @@ mod tests {
         let (theta, about) = ([-9.0, 0.4, -0.3, 0.2], [-8.0, 0.1, 0.2, -0.2]);
         let mut coins = Seed::new(Some([4; 32])).unwrap().stream();
         for (instrument, largest) in Instrument::ALL.into_iter().flat_map(|one| [(one, 0.3), (one, 2.0)]) {
-            let mut batch = Batch::new(d, UNIT).unwrap();
+            let mut batch = VectorBatch::new(d, UNIT).unwrap();
             batch.open(instrument, 1e6);
-            let mut row = Spread::new(&scale).unwrap();
+            let mut row = SpreadRow::new(&scale).unwrap();
             let mut covariance = vec![0.0; packed(d)];
             for _ in 0..300 {
                 let features: [f32; 3] = std::array::from_fn(|_| largest * (1.4 * coins.unit() - 0.4) as f32);
@@ -392,8 +396,8 @@ mod tests {
             }
             let mut y: Vec<f64> = batch.sums.iter().map(|sum| **sum as f64).collect();
             batch.residuals(&mut y);
-            let (mut told, mut design) = (vec![0.0; packed(d)], vec![0.0; d * d]);
-            let mut information = Information { covariance: &mut told, design: &mut design };
+            let (mut reported, mut design) = (vec![0.0; packed(d)], vec![0.0; d * d]);
+            let mut information = Information { covariance: &mut reported, design: &mut design };
             batch.inform(instrument, 1.0, 0.0, &mut information);
             for (i, y) in y.iter().enumerate() {
                 let predicted: f64 = design[d * i..][..d].iter().zip(theta).map(|(a, theta)| a * theta).sum();
@@ -401,8 +405,8 @@ mod tests {
                 assert!((y - predicted).abs() < 0.02, "{instrument:?} {largest}: {i}: {y} for {predicted}");
                 assert!(predicted.abs() > 0.1 || predicted == 0.0, "{instrument:?}: {i}: {predicted}");
             }
-            for (told, is) in told.iter().zip(&covariance) {
-                assert!((told - is).abs() < 0.01 || largest > 1.0, "{instrument:?}: {told} for {is}");
+            for (reported, is) in reported.iter().zip(&covariance) {
+                assert!((reported - is).abs() < 0.01 || largest > 1.0, "{instrument:?}: {reported} for {is}");
             }
         }
     }

@@ -4,19 +4,19 @@
 //! that decided. So vectors of several handles add up if they have the same instrument. A contributor uses the
 //! instruments in the leader's snapshots; what it has collected with another one is dropped.
 
-use super::batch::Batch;
+use super::batch::VectorBatch;
 use super::{Linear, SavedLinear};
 use crate::error::Result;
 use crate::policy::contract::{Combining, Duty};
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
 /// A vector that another handle contributes: of a model, or of the pilot.
-pub(super) struct Part {
+pub(super) struct VectorPart {
     /// The id of the model's arm, 0 for a model of all arms.
     pub model: Option<u64>,
     /// For the pilot, the sum of |x|_1.
     size: f64,
-    batch: Batch,
+    batch: VectorBatch,
 }
 
 impl Linear {
@@ -43,15 +43,15 @@ impl Linear {
     ///
     /// # Errors
     /// `Corrupt`, `NoMemory`.
-    pub(super) fn read_open(&self, from: &mut Reader) -> Result<Vec<Part>> {
+    pub(super) fn read_open(&self, from: &mut Reader) -> Result<Vec<VectorPart>> {
         let length = from.length(17)?;
         let mut parts = crate::memory::try_with_capacity(length)?;
         for _ in 0..length {
             let (pilot, id, size) = (from.bool()?, from.u64()?, from.f64()?);
             ensure(is_plausible(size))?;
-            let mut batch = Batch::new(self.d(), self.intercept)?;
+            let mut batch = VectorBatch::new(self.d(), self.intercept)?;
             batch.load(from)?;
-            parts.push(Part { model: (!pilot).then_some(id), size, batch });
+            parts.push(VectorPart { model: (!pilot).then_some(id), size, batch });
         }
         from.finish()?;
         Ok(parts)
@@ -60,7 +60,7 @@ impl Linear {
     /// Adds a vector to the open batch of a model, or of the pilot. Returns whether that was possible: not if the pilot
     /// has ended, or the instrument has changed.
     #[must_use]
-    pub(super) fn add(&mut self, model: Option<usize>, part: &Part) -> bool {
+    pub(super) fn add(&mut self, model: Option<usize>, part: &VectorPart) -> bool {
         match (&mut self.pilot, model) {
             (Some(pilot), None) => {
                 let added = pilot.batch.add(&part.batch);

@@ -125,11 +125,11 @@ use crate::random::{Random, Seed};
 use crate::request::Rows;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, ensure};
-use batch::{BOUND, Batch, Instrument};
-use model::{Belief, Common, DRAWS, Evidence, Model, Scratch};
-use pilot::{Pilot, Pool, Totals};
+use batch::{BOUND, Instrument, VectorBatch};
+use model::{Belief, Common, DRAWS, Model, ModelEvidence, ModelScratch};
+use pilot::{Pilot, PilotTotals, Pool};
 use policy::SavedPeer;
-use rows::{Kept, Row, Scale, Spread, UNIT};
+use rows::{PendingRows, Row, Scale, SpreadRow, UNIT};
 use std::f64::consts::LN_2;
 
 /// The shape of rows and models.
@@ -163,15 +163,15 @@ pub(crate) struct Linear {
     pilot: Option<Pilot>,
     /// Releases of this handle's pilot, of the pilots of others, and the pooled ones in use. The pooled ones come from
     /// the snapshot until a merge determines them.
-    own_pilot: Totals,
+    own_pilot: PilotTotals,
     other_pilots: Pool,
-    pooled: Totals,
+    pooled: PilotTotals,
     common: Common,
     models: WipedVec<Model>,
     /// Number of models whose draws follow their releases and priors. After the pilot each decision adds one, and arms
     /// are played evenly until all models are ready.
     ready: usize,
-    batches: WipedVec<Batch>,
+    batches: WipedVec<VectorBatch>,
     live: WipedVec<bool>,
     /// Arms that may still be chosen in this request, each once with the position of its row. The first `left` are in
     /// use.
@@ -180,12 +180,12 @@ pub(crate) struct Linear {
     /// For each arm, the mark of the last request that listed it; and the mark of the current request.
     marks: WipedVec<u64>,
     mark: u64,
-    scratch: Scratch,
+    scratch: ModelScratch,
     /// The current row, whether it is larger than C, and x.
-    row: Spread,
+    row: SpreadRow,
     is_large: bool,
     x: WipedVec<f64>,
-    kept: Kept,
+    kept: PendingRows,
     /// Draw that is redrawn next.
     cursor: usize,
     time: Time,
@@ -312,9 +312,9 @@ impl Linear {
             pilot_noise: has_own.then(|| NoiseSource::new(of_pilot, seed.stream())),
             pilot_variance,
             pilot: Some(Pilot::new(d, intercept, pilot_variance)?),
-            own_pilot: Totals::default(),
+            own_pilot: PilotTotals::default(),
             other_pilots: Pool::default(),
-            pooled: Totals::default(),
+            pooled: PilotTotals::default(),
             common: Common {
                 belief: Belief { intercept: 0.0, constant: 1.0, precision: 1.0 },
                 first: Instrument::Sum,
@@ -332,11 +332,11 @@ impl Linear {
             left: 0,
             marks: WipedVec::new(config.arms as usize, |_| 0)?,
             mark: 0,
-            scratch: Scratch::new(d)?,
-            row: Spread::new(&scale)?,
+            scratch: ModelScratch::new(d)?,
+            row: SpreadRow::new(&scale)?,
             is_large: false,
             x: algebra::zeros(d)?,
-            kept: Kept::new(Engine::places(config), features)?,
+            kept: PendingRows::new(Engine::places(config), features)?,
             cursor: 0,
             time: Time::new(config),
             decisions: 0,
@@ -363,7 +363,7 @@ impl Linear {
     }
 
     fn add_model(&mut self) -> Result<()> {
-        let (mut model, mut batch) = (Model::new(self.d())?, Batch::new(self.d(), self.intercept)?);
+        let (mut model, mut batch) = (Model::new(self.d())?, VectorBatch::new(self.d(), self.intercept)?);
         if self.models.first().is_some_and(Model::has_others) {
             model.reserve_others()?;
         }
@@ -631,7 +631,7 @@ impl Linear {
     /// Replaces the releases of the other pilots, in any order; `handles` is the number of active handles. Afterwards
     /// [`join`](Self::join) each model. If this handle's own pilot is still running and another one knows the rate, the
     /// handle continues with that rate, and the rewards in the open batch of its pilot are dropped.
-    fn join_pilots(&mut self, others: &mut dyn Iterator<Item = &Totals>, handles: u32) {
+    fn join_pilots(&mut self, others: &mut dyn Iterator<Item = &PilotTotals>, handles: u32) {
         (self.handles, self.may_have_released) = (1.0 + f64::from(handles), true);
         self.limit();
         self.other_pilots = others.fold(Pool::default(), |pool, totals| pool.and(totals));
@@ -646,7 +646,7 @@ impl Linear {
     /// Sums over handles are exact. Models that know the same releases are equal to the last bit, whatever the order of
     /// the merges and whichever releases are their own, except for priors and for what has faded since. Call
     /// [`reserve_others`](Self::reserve_others) first.
-    fn join(&mut self, model: usize, others: &mut dyn Iterator<Item = &Evidence>) {
+    fn join(&mut self, model: usize, others: &mut dyn Iterator<Item = &ModelEvidence>) {
         self.time.learn();
         self.fade(model);
         self.models[model].join(others);
@@ -662,12 +662,12 @@ struct SavedLinear {
     releases: u32,
     time: Time,
     /// Releases of the pilot.
-    pilot: Totals,
+    pilot: PilotTotals,
     /// Whether each arm is live.
     live: WipedVec<bool>,
     failures: u64,
     oversized: u64,
-    pooled: Totals,
+    pooled: PilotTotals,
     /// The generation that the handle leads, or 0.
     led: u64,
     first: Instrument,
@@ -677,7 +677,7 @@ struct SavedLinear {
 struct SavedModel {
     instrument: Instrument,
     public: Option<Prior>,
-    evidence: Evidence,
+    evidence: ModelEvidence,
 }
 
 impl SavedLinear {
@@ -689,7 +689,7 @@ impl SavedLinear {
         let (decisions, releases) = (from.count()?, from.u32()?);
         let time = Time::load(from, decisions)?;
         let (failures, oversized) = (from.count()?, from.count()?);
-        let (pilot, pooled) = (Totals::load(from)?, Totals::load(from)?);
+        let (pilot, pooled) = (PilotTotals::load(from)?, PilotTotals::load(from)?);
         let (led, first) = (from.u64()?, Instrument::from_number(from.u8()?)?);
         ensure(from.u32()? as usize == arms)?;
         let mut live = WipedVec::new(arms, |_| false)?;
@@ -701,7 +701,7 @@ impl SavedLinear {
         for _ in 0..models.capacity() {
             let instrument = Instrument::from_number(from.u8()?)?;
             let public = if from.bool()? { Some(Prior::load(from)?) } else { None };
-            let mut evidence = Evidence::new(1 + shape.features as usize)?;
+            let mut evidence = ModelEvidence::new(1 + shape.features as usize)?;
             evidence.load(from)?;
             models.push(SavedModel { instrument, public, evidence });
         }
@@ -714,7 +714,7 @@ impl SavedLinear {
     }
 
     /// Returns the evidence for a model.
-    fn evidence(&self, model: usize) -> &Evidence {
+    fn evidence(&self, model: usize) -> &ModelEvidence {
         &self.models[model].evidence
     }
 }

@@ -1,7 +1,7 @@
 //! A model: the posterior of theta from releases and a prior, and draws from it.
 
 use super::algebra::{add, add_square, dot, factorise, log_determinant, packed, solve, solve_transposed, zeros};
-use super::batch::{Batch, Information, Instrument, TINY};
+use super::batch::{Information, Instrument, TINY, VectorBatch};
 use crate::error::Result;
 use crate::memory::WipedVec;
 use crate::policy::prior::Prior;
@@ -25,7 +25,7 @@ const FIRST_RATE: f64 = 3.5;
 
 /// Limits the precision of a prior of an intercept: with a gap of g logits from the rate, it is at most this over
 /// max(g^2, 1/4). However strong a wrong prior claims to be, Thompson sampling overcomes it.
-const SAY: f64 = 1.5;
+const PRIOR_LIMIT: f64 = 1.5;
 
 /// The prior of a model without releases: a logit of the intercept, and precisions, all public or released.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +46,7 @@ impl Belief {
         if let Some(Prior { mean: rate, strength }) = public {
             let rate = f64::from(rate).clamp(1e-6, 1.0 - 1e-6);
             let gap = libm::log(rate / (1.0 - rate)) - mean;
-            let say = (f64::from(strength) * rate * (1.0 - rate)).min(SAY / (gap * gap).max(0.25));
+            let say = (f64::from(strength) * rate * (1.0 - rate)).min(PRIOR_LIMIT / (gap * gap).max(0.25));
             mean += gap * say / (1.0 + say);
             precision += say;
         }
@@ -73,23 +73,23 @@ pub struct Common {
 
 /// One handle's evidence for a model: the sums of A' S^-1 A (packed) and of A' S^-1 (y - e), and the number of rewards
 /// in them.
-pub struct Evidence {
+pub struct ModelEvidence {
     pub precision: WipedVec<f64>,
     pub shift: WipedVec<f64>,
     pub count: f64,
 }
 
-impl Evidence {
+impl ModelEvidence {
     /// Maximum of an entry, so that the sum over 1025 handles is exact.
     const LARGEST: f64 = 1e18;
 
     /// # Errors
     /// `NoMemory`.
-    pub(super) fn new(d: usize) -> Result<Evidence> {
-        Ok(Evidence { precision: zeros(packed(d))?, shift: zeros(d)?, count: 0.0 })
+    pub(super) fn new(d: usize) -> Result<ModelEvidence> {
+        Ok(ModelEvidence { precision: zeros(packed(d))?, shift: zeros(d)?, count: 0.0 })
     }
 
-    fn copy_from(&mut self, other: &Evidence) {
+    fn copy_from(&mut self, other: &ModelEvidence) {
         self.precision.copy_from_slice(&other.precision);
         self.shift.copy_from_slice(&other.shift);
         self.count = other.count;
@@ -132,40 +132,40 @@ fn real(x: i128) -> f64 {
 }
 
 /// The sum of the evidence of all others: precision, then shift, then count.
-struct Joined(WipedVec<i128>);
+struct JoinedEvidence(WipedVec<i128>);
 
-impl Joined {
+impl JoinedEvidence {
     fn count(&self) -> f64 {
         self.0.last().map_or(0.0, |&count| real(count))
     }
 }
 
 /// Temporary matrices that all models share.
-pub struct Scratch {
+pub struct ModelScratch {
     pub y: WipedVec<f64>,
     total: WipedVec<f64>,
     covariance: WipedVec<f64>,
     design: WipedVec<f64>,
-    before: Evidence,
+    before: ModelEvidence,
 }
 
-impl Scratch {
-    pub fn new(d: usize) -> Result<Scratch> {
-        Ok(Scratch {
+impl ModelScratch {
+    pub fn new(d: usize) -> Result<ModelScratch> {
+        Ok(ModelScratch {
             y: zeros(d)?,
             total: zeros(packed(d))?,
             covariance: zeros(packed(d))?,
             design: zeros(d * d)?,
-            before: Evidence::new(d)?,
+            before: ModelEvidence::new(d)?,
         })
     }
 }
 
 pub struct Model {
     /// Evidence of this handle's releases.
-    pub own: Evidence,
+    pub own: ModelEvidence,
     /// Evidence of other handles' releases.
-    others: Option<Joined>,
+    others: Option<JoinedEvidence>,
     /// Prior of the arm's rate.
     pub public: Option<Prior>,
     /// Factor of the posterior precision L.
@@ -180,7 +180,7 @@ pub struct Model {
 impl Model {
     pub fn new(d: usize) -> Result<Model> {
         Ok(Model {
-            own: Evidence::new(d)?,
+            own: ModelEvidence::new(d)?,
             others: None,
             public: None,
             root: zeros(packed(d))?,
@@ -196,7 +196,7 @@ impl Model {
 
     /// Returns the number of rewards in all known releases.
     pub fn count(&self) -> f64 {
-        self.own.count + self.others.as_ref().map_or(0.0, Joined::count)
+        self.own.count + self.others.as_ref().map_or(0.0, JoinedEvidence::count)
     }
 
     /// Returns whether memory for the releases of others is reserved.
@@ -211,16 +211,16 @@ impl Model {
     pub fn reserve_others(&mut self) -> Result<()> {
         let d = self.d();
         if self.others.is_none() {
-            self.others = Some(Joined(WipedVec::new(packed(d) + d + 1, |_| 0)?));
+            self.others = Some(JoinedEvidence(WipedVec::new(packed(d) + d + 1, |_| 0)?));
         }
         Ok(())
     }
 
     /// Replaces the releases of others, after [`reserve_others`](Self::reserve_others).
-    pub fn join(&mut self, others: &mut dyn Iterator<Item = &Evidence>) {
-        if let Some(Joined(sums)) = &mut self.others {
+    pub fn join(&mut self, others: &mut dyn Iterator<Item = &ModelEvidence>) {
+        if let Some(JoinedEvidence(sums)) = &mut self.others {
             sums.fill(0);
-            for Evidence { precision, shift, count } in others {
+            for ModelEvidence { precision, shift, count } in others {
                 let numbers = precision.iter().chain(&**shift).chain([count]);
                 sums.iter_mut().zip(numbers).for_each(|(sum, &x)| *sum += fixed(x));
             }
@@ -233,7 +233,7 @@ impl Model {
             return; // avoids rounding
         }
         self.own.fade(discount);
-        if let Some(Joined(sums)) = &mut self.others {
+        if let Some(JoinedEvidence(sums)) = &mut self.others {
             sums.iter_mut().for_each(|x| *x = (*x as f64 * discount) as i128);
         }
     }
@@ -242,7 +242,7 @@ impl Model {
     fn add_up(&self, own: &[f64], first: usize, to: &mut [f64]) {
         match &self.others {
             None => to.iter_mut().zip(own).for_each(|(to, own)| *to = real(fixed(*own))),
-            Some(Joined(others)) => {
+            Some(JoinedEvidence(others)) => {
                 let others = &others[first..];
                 to.iter_mut().zip(own).zip(others).for_each(|((to, own), others)| *to = real(fixed(*own) + others));
             }
@@ -266,8 +266,8 @@ impl Model {
     /// Computes the posterior from prior and evidence: theta = L^-1 h. Returns false, and changes nothing, if L is not
     /// positive definite to working precision.
     #[must_use]
-    pub fn refresh(&mut self, belief: &Belief, scratch: &mut Scratch, coins: &mut Random) -> bool {
-        let (d, Scratch { y: mean, total, .. }) = (self.d(), scratch);
+    pub fn refresh(&mut self, belief: &Belief, scratch: &mut ModelScratch, coins: &mut Random) -> bool {
+        let (d, ModelScratch { y: mean, total, .. }) = (self.d(), scratch);
         self.total(belief, total);
         self.add_up(&self.own.shift, packed(d), mean);
         let (intercept, precision) = belief.intercept(self.public);
@@ -289,9 +289,15 @@ impl Model {
     /// L += A' S^-1 A, h += A' S^-1 (y - e), from the released y - e in `scratch.y`. Returns false, and changes
     /// nothing, if a matrix is not positive definite to working precision.
     #[must_use]
-    pub fn learn(&mut self, batch: &Batch, common: &Common, scratch: &mut Scratch, coins: &mut Random) -> bool {
+    pub fn learn(
+        &mut self,
+        batch: &VectorBatch,
+        common: &Common,
+        scratch: &mut ModelScratch,
+        coins: &mut Random,
+    ) -> bool {
         let (count, d) = (batch.count as f64, self.d());
-        let Scratch { y, covariance, design, before, .. } = scratch;
+        let ModelScratch { y, covariance, design, before, .. } = scratch;
         let mut information = Information { covariance, design };
         batch.inform(batch.instrument, 1.0, common.variance, &mut information);
         if !information.whiten(y) {
@@ -313,13 +319,13 @@ impl Model {
     /// Returns ln det of L after `times` the rows of `batch`, with this instrument.
     fn prospect(
         &self,
-        batch: &Batch,
+        batch: &VectorBatch,
         instrument: Instrument,
         times: f64,
         common: &Common,
-        scratch: &mut Scratch,
+        scratch: &mut ModelScratch,
     ) -> f64 {
-        let (d, Scratch { y, total, covariance, design, .. }) = (self.d(), scratch);
+        let (d, ModelScratch { y, total, covariance, design, .. }) = (self.d(), scratch);
         let mut information = Information { covariance, design };
         batch.inform(instrument, times, common.variance, &mut information);
         y.fill(0.0);
@@ -334,7 +340,13 @@ impl Model {
     /// Returns the instrument and size of the next batch: those of the largest gain of ln det L for each reward, if its
     /// rows are like those of the closing one. `spread` is the variance of rewards that have variance 1 in the moments
     /// of `closing`.
-    pub fn next(&self, closing: &Batch, spread: f64, common: &Common, scratch: &mut Scratch) -> (Instrument, f64) {
+    pub fn next(
+        &self,
+        closing: &VectorBatch,
+        spread: f64,
+        common: &Common,
+        scratch: &mut ModelScratch,
+    ) -> (Instrument, f64) {
         let known = log_determinant(&self.root, self.d());
         let mut best = (Instrument::Sum, self.quota(Instrument::Sum, common), f64::NEG_INFINITY);
         for instrument in Instrument::ALL {

@@ -1,6 +1,6 @@
 //! The pilot: plain sums of rewards, until the rate is known.
 
-use super::batch::{Batch, Instrument};
+use super::batch::{Instrument, VectorBatch};
 use super::model::Belief;
 use crate::error::Result;
 use crate::reward::Reward;
@@ -21,7 +21,7 @@ const GUESS: f64 = 0.1;
 
 /// The releases of a pilot, and public sums beside them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Totals {
+pub struct PilotTotals {
     /// Sum of w y, where y is the release of a batch of n rewards, w = n/(n + N/[`GUESS`]), and N is the variance of
     /// its noise.
     sum: f64,
@@ -36,7 +36,7 @@ pub struct Totals {
     pub squares: f64,
 }
 
-impl Totals {
+impl PilotTotals {
     /// Returns whether the rate is known to a quarter of itself.
     pub fn is_known(&self) -> bool {
         let needed = NOISE * NOISE * self.noise + COUNT * COUNT * self.counting();
@@ -78,13 +78,13 @@ impl Totals {
             .for_each(|x| to.f64(x));
     }
 
-    pub fn load(from: &mut Reader) -> Result<Totals> {
+    pub fn load(from: &mut Reader) -> Result<PilotTotals> {
         let mut real = |least: f64| -> Result<f64> {
             let x = from.f64()?;
             ensure((least..=1e15).contains(&x))?;
             Ok(x)
         };
-        Ok(Totals {
+        Ok(PilotTotals {
             sum: real(-1e15)?,
             noise: real(0.0)?,
             weight: real(0.0)?,
@@ -105,9 +105,9 @@ impl Pool {
 
     /// Adds the totals of a handle, if they determine the rate by themselves.
     #[must_use]
-    pub fn and(mut self, totals: &Totals) -> Pool {
+    pub fn and(mut self, totals: &PilotTotals) -> Pool {
         if totals.is_known() {
-            let Totals { sum, noise, weight, spread, count, size, squares } = *totals;
+            let PilotTotals { sum, noise, weight, spread, count, size, squares } = *totals;
             self.0
                 .iter_mut()
                 .zip([sum, noise, weight, spread, count, size, squares])
@@ -116,15 +116,15 @@ impl Pool {
         self
     }
 
-    pub fn totals(self) -> Totals {
+    pub fn totals(self) -> PilotTotals {
         let [sum, noise, weight, spread, count, size, squares] = self.0.map(|x| x as f64 / Self::ONE);
-        Totals { sum, noise, weight, spread, count, size, squares }
+        PilotTotals { sum, noise, weight, spread, count, size, squares }
     }
 }
 
 pub struct Pilot {
     /// Batch of all models together. Its moments are those of rewards of variance 1.
-    pub batch: Batch,
+    pub batch: VectorBatch,
     /// Sum of |x|_1 over the open batch.
     pub size: f64,
 }
@@ -132,20 +132,20 @@ pub struct Pilot {
 impl Pilot {
     /// Returns a pilot. `variance` is that of the noise of a sum, in rewards.
     pub fn new(d: usize, intercept: i32, variance: f64) -> Result<Pilot> {
-        let mut pilot = Pilot { batch: Batch::new(d, intercept)?, size: 0.0 };
-        pilot.open(&Totals::default(), variance);
+        let mut pilot = Pilot { batch: VectorBatch::new(d, intercept)?, size: 0.0 };
+        pilot.open(&PilotTotals::default(), variance);
         Ok(pilot)
     }
 
     /// Opens a batch that is as large as all before it together.
-    pub fn open(&mut self, totals: &Totals, variance: f64) {
+    pub fn open(&mut self, totals: &PilotTotals, variance: f64) {
         let first = (NOISE * NOISE * variance + COUNT * COUNT).sqrt();
         self.batch.open(Instrument::Rate, first.max(totals.count));
         self.size = 0.0;
     }
 
     /// Adds the release of the batch to `totals`.
-    pub fn learn(&mut self, y: &[f64], variance: f64, totals: &mut Totals) {
+    pub fn learn(&mut self, y: &[f64], variance: f64, totals: &mut PilotTotals) {
         let d = self.batch.d();
         let squares: f64 = (1..d).map(|i| self.batch.moments[super::algebra::packed(i) + i]).sum();
         let n = self.batch.count as f64;

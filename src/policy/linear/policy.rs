@@ -163,7 +163,7 @@ impl Policy for Linear {
                 self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
             }
             #[cfg(test)]
-            if super::tests::Fault::RewardTwice.is_on() {
+            if super::tests::LinearFault::RewardTwice.is_on() {
                 self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
             }
         }

@@ -142,20 +142,20 @@ impl Row<'_> {
 
 /// The rows of pending decisions: u, of norm at most [`UNIT`], and the weight w >= 1 that scaled it down, so that x = w
 /// C u/UNIT. Rows are dense, 2 d bytes each, because their sparsity is not known in advance and memory is bounded.
-pub struct Kept {
+pub struct PendingRows {
     features: usize,
     values: WipedVec<i16>,
-    heads: WipedVec<Head>,
+    heads: WipedVec<RowHead>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Head {
+struct RowHead {
     arm: u32,
     weight: f32,
 }
 
 /// A kept row, unpacked.
-pub struct Spread {
+pub struct SpreadRow {
     pub arm: u32,
     /// w, the weight.
     pub weight: f64,
@@ -167,9 +167,9 @@ pub struct Spread {
     is_marked: WipedVec<bool>,
 }
 
-impl Spread {
-    pub fn new(scale: &Scale) -> Result<Spread> {
-        Ok(Spread {
+impl SpreadRow {
+    pub fn new(scale: &Scale) -> Result<SpreadRow> {
+        Ok(SpreadRow {
             arm: 0,
             weight: 1.0,
             u: WipedVec::new(scale.features, |_| 0)?,
@@ -216,7 +216,7 @@ impl Spread {
         self.weight = size.clamp(1.0, LARGEST);
         let mut unit = f64::from(UNIT) / self.weight * shrink;
         #[cfg(test)]
-        if super::tests::Fault::NormNotEnforced.is_on() {
+        if super::tests::LinearFault::NormNotEnforced.is_on() {
             unit *= self.weight.min(3.0);
         }
         let most = if scale.euclidean { i64::from(UNIT) * i64::from(UNIT) } else { i64::from(UNIT) };
@@ -224,7 +224,7 @@ impl Spread {
             self.clear();
             row.each(|j, x| self.set(j, (x * unit) as i32));
             #[cfg(test)]
-            if super::tests::Fault::NormNotEnforced.is_on() {
+            if super::tests::LinearFault::NormNotEnforced.is_on() {
                 return size > 1.0;
             }
             let found = self.size(scale);
@@ -238,10 +238,10 @@ impl Spread {
     }
 }
 
-impl Kept {
-    pub fn new(capacity: usize, features: usize) -> Result<Kept> {
+impl PendingRows {
+    pub fn new(capacity: usize, features: usize) -> Result<PendingRows> {
         let values = WipedVec::new(capacity * features, |_| 0)?;
-        Ok(Kept { features, values, heads: WipedVec::new(capacity, |_| Head::default())? })
+        Ok(PendingRows { features, values, heads: WipedVec::new(capacity, |_| RowHead::default())? })
     }
 
     /// Returns the arm of a kept row.
@@ -250,15 +250,15 @@ impl Kept {
     }
 
     /// Keeps the row of a decision.
-    pub fn keep(&mut self, slot: usize, row: &Spread) {
+    pub fn keep(&mut self, slot: usize, row: &SpreadRow) {
         let values = &mut self.values[slot * self.features..][..self.features];
         values.iter_mut().zip(&*row.u).for_each(|(value, &u)| *value = u as i16);
-        self.heads[slot] = Head { arm: row.arm, weight: row.weight as f32 };
+        self.heads[slot] = RowHead { arm: row.arm, weight: row.weight as f32 };
     }
 
     /// Unpacks a kept row.
-    pub fn spread(&self, slot: usize, row: &mut Spread) {
-        let Head { arm, weight } = self.heads[slot];
+    pub fn spread(&self, slot: usize, row: &mut SpreadRow) {
+        let RowHead { arm, weight } = self.heads[slot];
         row.clear();
         (row.arm, row.weight) = (arm, weight.into());
         let values = &self.values[slot * self.features..][..self.features];

@@ -1,6 +1,6 @@
 //! An execution of the proof of Theorem L, numerical tests, and tests of learning.
 
-use super::rows::{LARGEST, Scale, Spread, UNIT};
+use super::rows::{LARGEST, Scale, SpreadRow, UNIT};
 use super::*;
 use crate::policy::contract::{ByRequest, DynamicArms, PeerId, Policy};
 use crate::request::{Feature, Request};
@@ -26,7 +26,7 @@ impl Tape {
 
 /// Faults that the executed proof must detect.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Fault {
+pub enum LinearFault {
     #[default]
     None,
     /// The last reward of a batch also enters the next one.
@@ -42,10 +42,10 @@ pub enum Fault {
 }
 
 thread_local! {
-    static FAULT: Cell<Fault> = const { Cell::new(Fault::None) };
+    static FAULT: Cell<LinearFault> = const { Cell::new(LinearFault::None) };
 }
 
-impl Fault {
+impl LinearFault {
     pub fn is_on(self) -> bool {
         FAULT.get() == self
     }
@@ -229,11 +229,11 @@ fn a_reward_is_in_one_vector_and_nothing_else() {
 /// Each fault is detected in at least one of ten times as many histories.
 #[test]
 fn sabotage_is_noticed() {
-    use Fault::{ClosedBySum, LateInstrument, NormNotEnforced, RawPrediction, RewardTwice};
+    use LinearFault::{ClosedBySum, LateInstrument, NormNotEnforced, RawPrediction, RewardTwice};
     for fault in [RewardTwice, ClosedBySum, LateInstrument, RawPrediction, NormNotEnforced] {
         FAULT.set(fault);
         let found = (0..10 * HISTORIES).find_map(|number| Some((number, prove(number).err()?)));
-        FAULT.set(Fault::None);
+        FAULT.set(LinearFault::None);
         println!("{fault:?}: {found:?}");
         assert!(found.is_some(), "{fault:?}");
     }
@@ -258,7 +258,7 @@ fn rows_are_as_small_as_is_claimed() {
             .collect();
         let ends = [features as u32];
         for rows in [Rows::Dense(&dense), Rows::Sparse(&entries, &ends)] {
-            let mut row = Spread::new(&scale).unwrap();
+            let mut row = SpreadRow::new(&scale).unwrap();
             rows.check(1, |_| true, &scale).unwrap();
             let is_large = row.quantise(rows.get(0, &scale), &scale);
             let sum = |power: i32| row.u.iter().map(|&u| i64::from(u.abs()).pow(power as u32)).sum::<i64>();
@@ -429,9 +429,10 @@ fn precisions_stay_positive_definite() {
 /// The handle has checked the eligible arms before a decision, and not before a prediction.
 fn refused(policy: &mut Linear, eligible: &[u32], rows: Rows, about: &str) {
     let request = request(Some(eligible), rows);
-    let is_about = |told: &Result<()>| matches!(told, Err(Error::InvalidRequest { field, .. }) if *field == about);
-    let told = policy.predict(&request, &mut |_, _| ());
-    assert!(is_about(&told), "{about}: {told:?}");
+    let is_about =
+        |outcome: &Result<()>| matches!(outcome, Err(Error::InvalidRequest { field, .. }) if *field == about);
+    let outcome = policy.predict(&request, &mut |_, _| ());
+    assert!(is_about(&outcome), "{about}: {outcome:?}");
     assert!(about == "eligible" || is_about(&policy.check(&request)));
 }
 
@@ -495,7 +496,7 @@ fn what_cannot_be_learned_is_left_out_and_counted() {
     let mut policy = policy(&config(2, 4.0), SHAPE, 1);
     play(&mut policy, 3000, 1.0, &THETA, &mut stream(3));
     let believed = policy.models[0].mean.to_vec();
-    let mut broken = Evidence::new(5).unwrap();
+    let mut broken = ModelEvidence::new(5).unwrap();
     broken.precision.fill(-1e12);
     policy.reserve_others().unwrap();
     policy.join(0, &mut [&broken].into_iter());
@@ -586,11 +587,11 @@ fn what_others_released_counts_as_ones_own() {
             play(policy, 20_000 - 3000 * number, 2.0, &THETA, &mut stream(10 + number as u64));
         }
         let ask = |policy: &mut Linear| {
-            let mut told = Vec::new();
+            let mut predicted = Vec::new();
             let rows = [0.5, -0.25, 0.25, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.7, -0.3, 0.0];
             let rows = Rows::Dense(if per_arm { &rows[..4] } else { &rows });
-            policy.predict(&request(None, rows), &mut |mean, deviation| told.push((mean, deviation))).unwrap();
-            told
+            policy.predict(&request(None, rows), &mut |mean, deviation| predicted.push((mean, deviation))).unwrap();
+            predicted
         };
         let alone = handles.each_mut().map(ask);
         let read = |policy: &Linear| {
@@ -605,9 +606,10 @@ fn what_others_released_counts_as_ones_own() {
             merge(&mut handles[number], &others); // merging again changes nothing
         }
         let together = handles.each_mut().map(ask);
-        assert!(together.iter().all(|told| *told == together[0]), "{together:?}");
-        let is_surer =
-            |alone: &[(f64, f64)]| alone.iter().zip(&together[0]).all(|(alone, told)| told.1 < 0.95 * alone.1);
+        assert!(together.iter().all(|predicted| *predicted == together[0]), "{together:?}");
+        let is_surer = |alone: &[(f64, f64)]| {
+            alone.iter().zip(&together[0]).all(|(alone, predicted)| predicted.1 < 0.95 * alone.1)
+        };
         assert!(alone[..3].iter().all(|alone| is_surer(alone)), "{alone:?} {together:?}");
         let lost = play(&mut handles[3], 1000, 2.0, &THETA, &mut stream(20));
         assert!(lost < 0.4, "{lost}");
@@ -640,11 +642,11 @@ fn what_others_released_of_an_added_arm_counts() {
             add(&mut policy);
             merge(&mut policy, &[id]);
         }
-        let mut told = Vec::new();
+        let mut predicted = Vec::new();
         let row = [0.5, -0.25, 0.25, 0.0];
         let request = request(None, Rows::Dense(&row));
-        policy.predict(&request, &mut |mean, deviation| told.push((mean.to_bits(), deviation.to_bits()))).unwrap();
-        told
+        policy.predict(&request, &mut |mean, deviation| predicted.push((mean.to_bits(), deviation.to_bits()))).unwrap();
+        predicted
     };
     let (before, after, another) = (predictions(false, 77), predictions(true, 77), predictions(true, 78));
     assert_eq!(before, after);
@@ -798,8 +800,8 @@ fn a_request_loses_what_is_promised() {
             assert!(loss <= 1.0 + 1e-9 && loss > 0.999, "{slots} {clicks} {delta} {per_arm}: {loss}");
             let mut policy = policy(&config, Shape { per_arm, ..SHAPE }, 1);
             play(&mut policy, 2000, 1.0, &THETA, &mut stream(2));
-            let told = loss_of_request(policy.privacy(), config.batches_changed(), per_arm).epsilon(delta, 1);
-            assert!((told / loss - 1.0).abs() < 1e-3, "{slots} {clicks} {delta} {per_arm}: {told}");
+            let stated = loss_of_request(policy.privacy(), config.batches_changed(), per_arm).epsilon(delta, 1);
+            assert!((stated / loss - 1.0).abs() < 1e-3, "{slots} {clicks} {delta} {per_arm}: {stated}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Contributing the open sums of all cells to a leader: see [`crate::contribution`].
 
 use super::Segments;
-use crate::batch::{Batch, Part};
+use crate::batch::{Batch, BatchPart};
 use crate::error::Result;
 use crate::policy::contract::{Combining, Duty};
 use crate::snapshot::{Reader, Writer};
@@ -19,7 +19,7 @@ impl Segments {
         cells.filter(|&cell| self.plays[cell].batch.count() > 0)
     }
 
-    fn add(&mut self, row: usize, arm: usize, part: &Part) {
+    fn add(&mut self, row: usize, arm: usize, part: &BatchPart) {
         self.ensure_open(row, arm);
         if self.plays[(row, arm)].batch.add(part) {
             self.release(row, arm);
@@ -87,10 +87,10 @@ impl Combining for Segments {
 
 /// Reads what `save_open` wrote. Passes the segment's key (`None`: all segments together), the arm's id and its rewards
 /// to `each`.
-fn read(from: &mut Reader, mut each: impl FnMut(Option<u64>, u64, &Part)) -> Result<()> {
+fn read(from: &mut Reader, mut each: impl FnMut(Option<u64>, u64, &BatchPart)) -> Result<()> {
     for _ in 0..from.length(29)? {
         let (own, key, id) = (from.bool()?, from.u64()?, from.u64()?);
-        each(own.then_some(key), id, &Part::read(from)?);
+        each(own.then_some(key), id, &BatchPart::read(from)?);
     }
     from.finish()
 }

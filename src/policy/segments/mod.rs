@@ -104,8 +104,8 @@ use crate::policy::time::Time;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use grid::Grid;
-use model::{Cell, Moments, RATE, Rate, Row, WeightedEvidence, half_life, rate};
-use peers::{Peers, rounded};
+use model::{Cell, Moments, RATE, Rate, SegmentRow, WeightedEvidence, half_life, rate};
+use peers::{SegmentPeers, rounded};
 
 pub(crate) struct Segments {
     /// The key of each segment.
@@ -126,7 +126,7 @@ pub(crate) struct Segments {
     /// segment's turn and its arm's play.
     turns: WipedVec<Turn>,
     plays: Grid<Play>,
-    rows: WipedVec<Row>,
+    rows: WipedVec<SegmentRow>,
     cells: Grid<Cell>,
     rates: WipedVec<Rate>,
     live: Live,
@@ -142,7 +142,7 @@ pub(crate) struct Segments {
     moments: Moments,
     /// Evidence from all releases, discounted to `time`.
     all: WeightedEvidence,
-    pub peers: Peers,
+    pub peers: SegmentPeers,
     noise: NoiseSource,
     /// Standard deviation of the noise, in rewards.
     deviation: f64,
@@ -249,7 +249,7 @@ impl Segments {
             by_key: Vec::new(),
             moments: Moments::default(),
             all: WeightedEvidence::default(),
-            peers: Peers::new(),
+            peers: SegmentPeers::new(),
             deviation: noise.variance().sqrt() / Reward::ONE as f64,
             noise: NoiseSource::new(noise, seed.stream()),
             coins: seed.stream(),
@@ -278,7 +278,7 @@ impl Segments {
 
     fn push_row(&mut self) {
         self.turns.push(Turn::default());
-        self.rows.push(Row::new());
+        self.rows.push(SegmentRow::new());
         self.plays.push_row();
         self.cells.push_row();
     }
@@ -294,7 +294,7 @@ impl Segments {
         self.keys.len() as u32 - 1
     }
 
-    /// Returns the segment with this key, and adds it if it is new and there is room.
+    /// Returns the segment with this key, and adds it if it is new and there are fewer than the maximum.
     fn find_or_add(&mut self, key: u64) -> Option<u32> {
         match self.index.find(key) {
             Some(segment) => Some(segment as u32),

@@ -7,7 +7,7 @@ use crate::policy::compare::Totals;
 use crate::policy::prior::Prior;
 
 /// The model of a segment, or of all segments together.
-pub(super) struct Row {
+pub(super) struct SegmentRow {
     /// b, the segment's factor.
     pub scale: f64,
     moments: Moments,
@@ -128,9 +128,9 @@ pub(super) fn rate(x: f64) -> f64 {
     x.clamp(1e-6, 0.999)
 }
 
-impl Row {
-    pub fn new() -> Row {
-        Row { scale: 1.0, moments: Moments::default() }
+impl SegmentRow {
+    pub fn new() -> SegmentRow {
+        SegmentRow { scale: 1.0, moments: Moments::default() }
     }
 }
 
@@ -222,7 +222,7 @@ impl Segments {
     /// segments.
     pub(super) fn fit_in_order(&mut self) {
         self.moments = Moments::default();
-        self.rows.iter_mut().for_each(|row| *row = Row::new());
+        self.rows.iter_mut().for_each(|row| *row = SegmentRow::new());
         for row in 0..self.rows.len() {
             (0..self.rates.len()).for_each(|arm| self.cells[(row, arm)].estimate = Weighted::default());
         }

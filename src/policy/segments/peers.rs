@@ -40,7 +40,7 @@ use crate::policy::contract::PeerId;
 use crate::policy::time::Time;
 use crate::snapshot::{Reader, ensure};
 
-pub struct Peers {
+pub struct SegmentPeers {
     roster: Roster,
     /// Newest snapshot of each peer, in the order of `roster`.
     known: Vec<PeerBandit>,
@@ -157,9 +157,9 @@ impl WeightedEvidence {
     }
 }
 
-impl Peers {
-    pub fn new() -> Peers {
-        Peers {
+impl SegmentPeers {
+    pub fn new() -> SegmentPeers {
+        SegmentPeers {
             roster: Roster::default(),
             known: Vec::new(),
             cells: Grid::none(),
@@ -272,7 +272,7 @@ impl Segments {
         self.may_have_released = true;
         self.peers.count(now, half_life);
         self.least_batch = self.size_of_least_batch();
-        let Peers { known, cells, trials, decisions, places, .. } = &mut self.peers;
+        let SegmentPeers { known, cells, trials, decisions, places, .. } = &mut self.peers;
         let (peer, before) = (&known[place], before.as_ref());
         places.clear();
         for (arm, trials) in trials.iter_mut().enumerate() {
@@ -316,7 +316,7 @@ impl Segments {
     /// Adds the peers' releases of the newest row, whose segment has this key, if there are peers.
     pub(super) fn seed_segment_from_peers(&mut self, key: u64) {
         let (row, now, half_life) = (self.rows.len() - 1, self.now(), self.half_life);
-        let Peers { known, cells, decisions, .. } = &mut self.peers;
+        let SegmentPeers { known, cells, decisions, .. } = &mut self.peers;
         if decisions.is_empty() {
             return;
         }
@@ -338,7 +338,7 @@ impl Segments {
     /// Adds the peers' releases of the newest arm, if there are peers.
     pub(super) fn seed_arm_from_peers(&mut self) {
         let (arm, now, half_life) = (self.rates.len() - 1, self.now(), self.half_life);
-        let Peers { known, cells, trials, .. } = &mut self.peers;
+        let SegmentPeers { known, cells, trials, .. } = &mut self.peers;
         let mut changed = false;
         for peer in &*known {
             let Some(place) = peer.ids.same(arm, &self.added) else { continue };
@@ -404,7 +404,7 @@ mod tests {
             }
         };
         let all: Vec<_> = (0..6).map(|i| other(i % 3, 10 + i as u64, &mut coins)).collect();
-        let mut told = Vec::new();
+        let mut sums = Vec::new();
         for order in [vec![3, 4, 5], vec![0, 1, 2, 3, 4, 5], vec![2, 4, 5, 1, 0, 3, 3], vec![1, 5, 0, 2, 3, 4, 5]] {
             let mut here = segments(&[6, 5], 3, &mut coins);
             (0..9).for_each(|place| here.cells[(place / 3, place % 3)].released = WeightedEvidence::default());
@@ -415,7 +415,7 @@ mod tests {
                 }
             }
             here.add_segment(7);
-            told.push(here.peers.cells.iter().map(|cell| [cell.sum, cell.weight, cell.count]).collect::<Vec<_>>());
+            sums.push(here.peers.cells.iter().map(|cell| [cell.sum, cell.weight, cell.count]).collect::<Vec<_>>());
         }
         let newest = [all[3](), all[4](), all[5]()];
         let expected = [None, Some(6), Some(5), Some(7)].into_iter().flat_map(|key| {
@@ -427,7 +427,7 @@ mod tests {
             }
             sums
         });
-        assert!(told[0].iter().copied().eq(expected));
-        assert!(told.iter().all(|other| *other == told[0]));
+        assert!(sums[0].iter().copied().eq(expected));
+        assert!(sums.iter().all(|other| *other == sums[0]));
     }
 }

@@ -110,16 +110,16 @@ impl Site {
     }
 
     /// Everything that can be read, by key and id.
-    fn told(&self) -> Vec<(u64, u64, u64, u64)> {
-        let mut told = Vec::new();
+    fn releases(&self) -> Vec<(u64, u64, u64, u64)> {
+        let mut releases = Vec::new();
         for (segment, &key) in self.segments.keys.iter().enumerate() {
             for arm in 0..self.segments.arms() {
                 let (mean, count) = self.segments.estimate(segment as u32, arm);
-                told.push((key, self.id(arm), mean.to_bits(), count.to_bits()));
+                releases.push((key, self.id(arm), mean.to_bits(), count.to_bits()));
             }
         }
-        told.sort_unstable();
-        told
+        releases.sort_unstable();
+        releases
     }
 
     /// The releases of the trials of each arm, by id.
@@ -372,8 +372,8 @@ fn frequencies_are_the_propensities() {
     let live = site.live();
     // All arms; some, with duplicates; and the first and the second of three slots.
     let (mut observed, mut expected) = ([[0.0; 6]; 4], [[0.0; 6]; 4]);
-    let mut add = |test: usize, chances: &[f64], place: usize, told: f64| {
-        assert!((told - chances[place]).abs() < 1e-12, "{test}: {told} {chances:?} {place}");
+    let mut add = |test: usize, chances: &[f64], place: usize, propensity: f64| {
+        assert!((propensity - chances[place]).abs() < 1e-12, "{test}: {propensity} {chances:?} {place}");
         observed[test][place] += 1.0;
         (0..chances.len()).for_each(|i| expected[test][i] += chances[i]);
     };
@@ -512,10 +512,10 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
             }
             assert!(site.segments.fitted);
         }
-        let (told, trials) = (late.told(), late.trials());
-        assert!(told.iter().filter(|cell| f64::from_bits(cell.3) > 0.0).count() > 12, "{told:?}");
+        let (releases, trials) = (late.releases(), late.trials());
+        assert!(releases.iter().filter(|cell| f64::from_bits(cell.3) > 0.0).count() > 12, "{releases:?}");
         for site in &fleet {
-            assert_eq!(site.told(), told, "{number}");
+            assert_eq!(site.releases(), releases, "{number}");
             assert_eq!(site.trials(), trials, "{number}");
         }
         assert!(trials.iter().filter(|(_, totals)| *totals != Totals::NONE).count() > 3);
@@ -539,7 +539,7 @@ fn a_snapshot_goes_on() {
         site.segments.fit();
         let bytes = site.saved();
         let mut next = site.restored(&bytes).unwrap();
-        assert_eq!((next.saved(), next.told(), next.trials()), (bytes.clone(), site.told(), site.trials()));
+        assert_eq!((next.saved(), next.releases(), next.trials()), (bytes.clone(), site.releases(), site.trials()));
         assert_eq!((next.live(), next.segments.active()), (vec![0, 2, 4], 3));
         assert_eq!(next.segments.rates[4].prior, site.segments.rates[4].prior);
         let played = next.play(5_000, ads);
