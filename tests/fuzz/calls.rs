@@ -713,7 +713,6 @@ impl World<'_> {
 
     /// Each call has byte values of its own, in proportion to its likelihood. They must never change, or the corpus
     /// would have another meaning. Unassigned values do nothing and are free for new calls.
-    /// something else. A byte that no call has does nothing: there a new call finds its place.
     unsafe fn step(&mut self) {
         if self.bandits.is_empty() {
             self.construct();
