@@ -258,12 +258,12 @@ fn a_handle_that_is_restored_many_times_stays_within_its_budget() {
     let config = Config { expected_users: 1000, budget_periods: 3, max_segments: 1, ..config(1.0, 0.0, &budget) };
     let mut bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
     let (mut disk, mut heard) = (None::<Vec<u8>>, 0);
-    for life in 0..20 {
+    for generation in 0..20 {
         if let Some(bytes) = &disk {
             match Bandit::restore(bytes) {
                 Ok(next) => bandit = next,
                 Err(error) => {
-                    assert!(matches!(error, Error::OverBudget(_)) && heard == 3, "{life}: {error}");
+                    assert!(matches!(error, Error::OverBudget(_)) && heard == 3, "{generation}: {error}");
                     continue;
                 }
             }

@@ -7,15 +7,15 @@ use dpb::privacy::calibration::{ShuffleNoise, delta_of_binomial_shift, fair_coin
 fn count_of_ones(bits: &[bool], noise: ShuffleNoise) -> Vec<f64> {
     let coins = noise.coins(bits.len() as u32) as usize;
     let chances = bits.iter().map(|&bit| f64::from(u8::from(bit))).chain(std::iter::repeat_n(noise.coin(), coins));
-    let mut law = vec![1.0];
+    let mut distribution = vec![1.0];
     for p in chances {
-        law.push(0.0);
-        for k in (1..law.len()).rev() {
-            law[k] = law[k] * (1.0 - p) + law[k - 1] * p;
+        distribution.push(0.0);
+        for k in (1..distribution.len()).rev() {
+            distribution[k] = distribution[k] * (1.0 - p) + distribution[k - 1] * p;
         }
-        law[0] *= 1.0 - p;
+        distribution[0] *= 1.0 - p;
     }
-    law
+    distribution
 }
 
 /// sum over k of max(0, a(k) - e^epsilon b(k)).

@@ -194,13 +194,13 @@ fn subjects(private: bool) -> Vec<Subject> {
 }
 
 /// Runs this many histories of each configuration, and more until the rewards matter in one.
-fn noise_hides_rewards(subjects: Vec<Subject>, reward_window: u32, lives: bool, histories: u64) {
-    hidden_on(Clock::Decisions, subjects, reward_window, lives, histories);
+fn noise_hides_rewards(subjects: Vec<Subject>, reward_window: u32, restarts: bool, histories: u64) {
+    hidden_on(Clock::Decisions, subjects, reward_window, restarts, histories);
 }
 
-fn hidden_on(clock: Clock, subjects: Vec<Subject>, reward_window: u32, lives: bool, histories: u64) {
+fn hidden_on(clock: Clock, subjects: Vec<Subject>, reward_window: u32, restarts: bool, histories: u64) {
     for subject in subjects {
-        hidden_in(subject, &on(clock, configs(subject, reward_window)).collect::<Vec<_>>(), lives, histories);
+        hidden_in(subject, &on(clock, configs(subject, reward_window)).collect::<Vec<_>>(), restarts, histories);
     }
 }
 
@@ -213,14 +213,14 @@ fn hidden_in_a_fleet(histories: u64) {
     }
 }
 
-fn hidden_in(subject: Subject, configs: &[Config], lives: bool, histories: u64) {
+fn hidden_in(subject: Subject, configs: &[Config], restarts: bool, histories: u64) {
     let (mut same, mut covered, mut chosen) = (0, 0, 0);
     for number in 0..64 {
         if number >= histories && covered + chosen > 0 {
             break;
         }
         for config in configs {
-            match hide(subject, &History::new(config, Sabotage::Nothing, number, lives)) {
+            match hide(subject, &History::new(config, Sabotage::Nothing, number, restarts)) {
                 Ok(Hidden::Noise(0)) => same += 1,
                 Ok(Hidden::Noise(_)) => covered += 1,
                 Ok(Hidden::Choice) => chosen += 1,
@@ -238,12 +238,12 @@ fn on(clock: Clock, configs: Vec<Config>) -> impl Iterator<Item = Config> {
 }
 
 /// Whether it has snapshots.
-fn has_lives(subject: &Subject) -> bool {
+fn has_restarts(subject: &Subject) -> bool {
     any(*subject).0.snapshot().is_ok()
 }
 
 fn with_lives() -> Vec<Subject> {
-    subjects(true).into_iter().filter(has_lives).collect()
+    subjects(true).into_iter().filter(has_restarts).collect()
 }
 
 #[test]
@@ -336,15 +336,15 @@ fn noise_hides_a_user(subjects: impl IntoIterator<Item = Subject>) {
         for (number, window) in [(0, 0), (1, WINDOW)] {
             for config in with_users(subject, window) {
                 let kind = usize::from(config.max_slots > 0);
-                for lives in [false, true].into_iter().filter(|lives| !lives || has_lives(&subject)) {
+                for restarts in [false, true].into_iter().filter(|restarts| !restarts || has_restarts(&subject)) {
                     tried[kind] += 1;
-                    match hide(subject, &History::new(&config, Sabotage::Nothing, number, lives)) {
+                    match hide(subject, &History::new(&config, Sabotage::Nothing, number, restarts)) {
                         Ok(Hidden::Noise(moves)) => covered[kind] += usize::from(moves > 0),
                         Ok(Hidden::Choice) => {}
                         Err(seen) => panic!("{}, history {number} of {config:?}: {seen}", subject.name()),
                     }
                     let all = Sabotage::Built(Fault::UserUnbounded);
-                    seen[kind] += usize::from(hide(subject, &History::new(&config, all, number, lives)).is_err());
+                    seen[kind] += usize::from(hide(subject, &History::new(&config, all, number, restarts)).is_err());
                 }
             }
         }
@@ -379,20 +379,21 @@ struct Kinds {
 impl Kinds {
     /// Without and with a reward window, and for policies with snapshots also over restarts.
     fn of(subject: Subject) -> Kinds {
-        let lives = [false, true].into_iter().filter(|lives| !lives || has_lives(&subject));
-        let both = |config: Config| lives.clone().map(move |lives| (config.clone(), lives));
+        let restarts = [false, true].into_iter().filter(|restarts| !restarts || has_restarts(&subject));
+        let both = |config: Config| restarts.clone().map(move |restarts| (config.clone(), restarts));
         let configs = [0, WINDOW].into_iter().flat_map(|window| configs(subject, window)).flat_map(both).collect();
         Kinds { subject, configs }
     }
 
     /// With a reward window on the caller's clock.
     fn of_time(subject: Subject) -> Kinds {
-        let configs = on(Clock::Caller, configs(subject, WINDOW)).map(|config| (config, has_lives(&subject))).collect();
+        let configs =
+            on(Clock::Caller, configs(subject, WINDOW)).map(|config| (config, has_restarts(&subject))).collect();
         Kinds { subject, configs }
     }
 
     fn histories(&self, sabotage: Sabotage, number: u64) -> impl Iterator<Item = History> {
-        self.configs.iter().map(move |(config, lives)| History::new(config, sabotage, number, *lives))
+        self.configs.iter().map(move |(config, restarts)| History::new(config, sabotage, number, *restarts))
     }
 
     /// Whether the sabotage changes anything in a history.
@@ -434,7 +435,7 @@ fn are_seen_in(sabotages: &[Sabotage], kinds: Vec<Kinds>) {
             // any, it changes no choice. Held rewards show only in snapshots, which some policies refuse.
             let beyond = match (sabotage, kinds.subject) {
                 (Sabotage::Built(Fault::UnnoisedMaximum), _) => true,
-                (Sabotage::Built(Fault::HeldCounted), subject) => !has_lives(&subject),
+                (Sabotage::Built(Fault::HeldCounted), subject) => !has_restarts(&subject),
                 (Sabotage::TenPercentLess, Subject::Policy(policy)) => {
                     matches!(policy, UcbBound | Ucb | PrivateUcb | UcbInt)
                 }

@@ -50,7 +50,7 @@ impl Victim {
         }
     }
 
-    fn law() -> Laplace {
+    fn distribution() -> Laplace {
         Laplace::new(0.001, ONE as u64).unwrap()
     }
 }
@@ -102,7 +102,7 @@ fn possible_keys() -> Vec<[u32; 8]> {
 /// How many of these draws can be generated again from these keys.
 fn recovered(keys: &[[u32; 8]], noises: &[i64]) -> usize {
     let pairs: HashSet<(i64, i64)> = noises.windows(2).map(|pair| (pair[0], pair[1])).collect();
-    let law = Victim::law();
+    let distribution = Victim::distribution();
     let mut first = noises.len();
     for &key in keys {
         let from = |skipped: usize| {
@@ -113,7 +113,7 @@ fn recovered(keys: &[[u32; 8]], noises: &[i64]) -> usize {
         let mut root = Seed::new(Some(std::array::from_fn(|i| (key[i / 4] >> (8 * (i % 4))) as u8))).unwrap();
         let streams = (0..4).map(|_| root.stream());
         for mut random in (0..56).map(from).chain(streams) {
-            let drawn = (law.sample(&mut random), law.sample(&mut random));
+            let drawn = (distribution.sample(&mut random), distribution.sample(&mut random));
             if pairs.contains(&drawn) {
                 // The position in the row: the adversary continues from there.
                 let place = noises.windows(2).position(|pair| (pair[0], pair[1]) == drawn);

@@ -133,7 +133,7 @@ fn low_bits(scale: u64, samples: u64, mut draw: impl FnMut() -> i64) -> f64 {
 }
 
 /// The scales: 1, 10, the 2^-20 grid at epsilon 0.25 and 0.001, and 2^35.
-fn laws() -> [Laplace; 5] {
+fn distributions() -> [Laplace; 5] {
     let on_grid = |epsilon| Laplace::new(epsilon, 1 << 20).unwrap();
     [Laplace::with_scale(1), Laplace::with_scale(10), on_grid(0.25), on_grid(0.001), Laplace::with_scale(1 << 35)]
 }
@@ -142,33 +142,33 @@ const SAMPLES: u64 = 2_000_000;
 
 #[test]
 fn laplace_has_its_distribution() {
-    for (seed, law) in (20..).zip(laws()) {
-        let mut source = LaplaceSource::new(law, stream(seed));
-        let ratio = Cells::laplace(law.scale(), 5 * SAMPLES).test(5 * SAMPLES, || source.draw());
-        println!("scale {}: {ratio:.3} of the threshold", law.scale());
-        assert!(ratio < 1.0, "scale {}: {ratio}", law.scale());
+    for (seed, distribution) in (20..).zip(distributions()) {
+        let mut source = LaplaceSource::new(distribution, stream(seed));
+        let ratio = Cells::laplace(distribution.scale(), 5 * SAMPLES).test(5 * SAMPLES, || source.draw());
+        println!("scale {}: {ratio:.3} of the threshold", distribution.scale());
+        assert!(ratio < 1.0, "scale {}: {ratio}", distribution.scale());
     }
 }
 
 #[test]
 fn laplace_has_its_low_bits() {
-    for (seed, law) in (30..).zip(&laws()[2..]) {
+    for (seed, distribution) in (30..).zip(&distributions()[2..]) {
         let mut random = stream(seed);
-        let ratio = low_bits(law.scale(), SAMPLES, || law.sample(&mut random));
-        println!("scale {}: {ratio:.3} of the threshold", law.scale());
-        assert!(ratio < 1.0, "scale {}: {ratio}", law.scale());
+        let ratio = low_bits(distribution.scale(), SAMPLES, || distribution.sample(&mut random));
+        println!("scale {}: {ratio:.3} of the threshold", distribution.scale());
+        assert!(ratio < 1.0, "scale {}: {ratio}", distribution.scale());
     }
 }
 
 #[test]
 fn gaussian_has_its_distribution() {
     let zcdp = Gaussian::new(0.1, 1 << 24).unwrap();
-    let laws = [Gaussian::with_sigma(1), Gaussian::with_sigma(10), Gaussian::with_sigma(1 << 10), zcdp];
-    for (seed, law) in (40..).zip(laws) {
-        let mut source = NoiseSource::new(Noise::Gaussian(law), stream(seed));
-        let ratio = Cells::gaussian(law.sigma(), SAMPLES / 2).test(SAMPLES / 2, || source.draw());
-        println!("sigma {}: {ratio:.3} of the threshold", law.sigma());
-        assert!(ratio < 1.0, "sigma {}: {ratio}", law.sigma());
+    let distributions = [Gaussian::with_sigma(1), Gaussian::with_sigma(10), Gaussian::with_sigma(1 << 10), zcdp];
+    for (seed, distribution) in (40..).zip(distributions) {
+        let mut source = NoiseSource::new(Noise::Gaussian(distribution), stream(seed));
+        let ratio = Cells::gaussian(distribution.sigma(), SAMPLES / 2).test(SAMPLES / 2, || source.draw());
+        println!("sigma {}: {ratio:.3} of the threshold", distribution.sigma());
+        assert!(ratio < 1.0, "sigma {}: {ratio}", distribution.sigma());
     }
 }
 
@@ -177,13 +177,13 @@ fn the_tests_have_teeth() {
     let mut random = stream(50);
     // A scale that is off by 2%, either way, and Gaussian noise.
     for scale in [(1 << 22) / 100 * 98, (1 << 22) / 100 * 102] {
-        let law = Laplace::with_scale(scale);
-        let ratio = Cells::laplace(1 << 22, SAMPLES).test(SAMPLES, || law.sample(&mut random));
+        let distribution = Laplace::with_scale(scale);
+        let ratio = Cells::laplace(1 << 22, SAMPLES).test(SAMPLES, || distribution.sample(&mut random));
         println!("scale 2% off: {ratio:.3} of the threshold");
         assert!(ratio > 1.2, "{ratio}");
     }
-    let law = Gaussian::with_sigma(1004);
-    assert!(Cells::gaussian(1024, SAMPLES / 2).test(SAMPLES / 2, || law.sample(&mut random)) > 1.2);
+    let distribution = Gaussian::with_sigma(1004);
+    assert!(Cells::gaussian(1024, SAMPLES / 2).test(SAMPLES / 2, || distribution.sample(&mut random)) > 1.2);
     // Zero twice as often as it should be: a sampler that does not reject minus zero.
     let doubled = |random: &mut Random| loop {
         let x = Laplace::with_scale(10).sample(random);
@@ -221,8 +221,8 @@ fn known_answers() {
 fn laplace_has_its_distribution_in_large_samples() {
     const MANY: u64 = 250_000_000;
     for (seed, scale) in (60..).zip([1, 10, (1 << 22) + 1, 1 << 35]) {
-        let (law, mut random) = (Laplace::with_scale(scale), stream(seed));
-        let ratio = Cells::laplace(scale, MANY).test(MANY, || law.sample(&mut random));
+        let (distribution, mut random) = (Laplace::with_scale(scale), stream(seed));
+        let ratio = Cells::laplace(scale, MANY).test(MANY, || distribution.sample(&mut random));
         println!("scale {scale}: {ratio:.3} of the threshold");
         assert!(ratio < 1.0, "scale {scale}: {ratio}");
     }
@@ -236,11 +236,11 @@ fn laplace_has_its_distribution_in_large_samples() {
 fn time_tells_no_noise() {
     // SAFETY: reads a counter.
     let now = || unsafe { std::arch::x86_64::_rdtsc() };
-    let (law, mut random) = (Laplace::with_scale(1 << 22), stream(70));
+    let (distribution, mut random) = (Laplace::with_scale(1 << 22), stream(70));
     let mut draws: Vec<(u64, i64)> = (0..4_000_000)
         .map(|_| {
             let before = now();
-            let noise = std::hint::black_box(law.sample(&mut random));
+            let noise = std::hint::black_box(distribution.sample(&mut random));
             (now() - before, noise)
         })
         .collect();

@@ -30,7 +30,7 @@ struct Node {
     bandit: Bandit,
     config: Config,
     asked: Vec<u64>,
-    life: u32,
+    generation: u32,
     /// For each handle by its index in the fleet, the newest of its snapshots that was merged.
     merged: BTreeMap<usize, usize>,
 }
@@ -60,7 +60,7 @@ fn says(bandit: &Bandit, keys: &[u64], mean: bool) -> Rewards {
 
 impl Node {
     fn new(config: Config) -> Node {
-        Node { bandit: imed(&config), config, asked: Vec::new(), life: 0, merged: BTreeMap::new() }
+        Node { bandit: imed(&config), config, asked: Vec::new(), generation: 0, merged: BTreeMap::new() }
     }
 
     /// Requests a decision in a segment. Returns whether the handle has the segment afterwards.
@@ -89,7 +89,7 @@ impl Node {
         let bytes = self.bandit.snapshot().unwrap();
         let report = self.bandit.report().unwrap();
         let released = says(&Bandit::restore(&bytes).unwrap(), &self.asked, false);
-        let version = (self.life, report.counts.decisions, report.phase);
+        let version = (self.generation, report.counts.decisions, report.phase);
         Shot { of, version, bytes, released, asked: self.asked.clone() }
     }
 
@@ -116,7 +116,7 @@ impl Node {
 
     fn live_on(&mut self, shot: &Shot) {
         self.bandit = Bandit::restore_as(Algorithm::Imed, &self.config, &shot.bytes).unwrap();
-        (self.life, self.asked, self.merged) = (shot.version.0 + 1, shot.asked.clone(), BTreeMap::new());
+        (self.generation, self.asked, self.merged) = (shot.version.0 + 1, shot.asked.clone(), BTreeMap::new());
     }
 }
 

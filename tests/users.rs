@@ -397,14 +397,14 @@ fn known(bandit: &Bandit) -> f64 {
 /// contributes in every run, and the report includes at least all of them. An earlier version reported 3.
 #[test]
 fn the_loss_includes_every_generation() {
-    const LIVES: u32 = 20;
+    const GENERATIONS: u32 = 20;
     for (max_segments, people) in [(0, 200), (1, 4000)] {
         let config = Config { expected_users: 10_000, max_segments, ..Config::new(2, 1.0) };
         let mut bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
         play(&bandit, 0..people);
         bandit.next_period().unwrap();
         let mut disk = bandit.snapshot().unwrap();
-        for life in 1..=LIVES {
+        for generation in 1..=GENERATIONS {
             bandit = Bandit::restore(&disk).unwrap();
             let before = bandit.report().unwrap();
             for _ in 0..2 {
@@ -415,10 +415,10 @@ fn the_loss_includes_every_generation() {
             disk = bandit.snapshot().unwrap();
             let heard = known(&bandit);
             play(&bandit, 0..2 * people); // more than the open batches can hold
-            assert!(known(&bandit) > heard, "{max_segments} {life}");
+            assert!(known(&bandit) > heard, "{max_segments} {generation}");
         }
         let spent = bandit.epsilon_spent(0.0).unwrap();
-        assert!(spent >= f64::from(LIVES) + 1.0 && bandit.report().unwrap().epsilon_spent == spent, "{spent}");
+        assert!(spent >= f64::from(GENERATIONS) + 1.0 && bandit.report().unwrap().epsilon_spent == spent, "{spent}");
     }
 }
 

@@ -419,62 +419,66 @@ impl Player {
         }
     }
 
-    fn ask(&self, bytes: &mut Bytes) -> Ask {
+    fn spec(&self, bytes: &mut Bytes) -> Spec {
         let segment = if bytes.once_in(24) { bytes.pick(&[1, u64::MAX]) } else { 0 };
-        Ask::new(bytes, self.seen.arms.len(), self.config.expected_users > 0, segment)
+        Spec::new(bytes, self.seen.arms.len(), self.config.expected_users > 0, segment)
     }
 
     /// The expected status of this request at this index of an array.
-    fn granted(&self, model: &Model, ask: &Ask, number: usize) -> dpb_status {
+    fn expected_status(&self, model: &Model, spec: &Spec, number: usize) -> dpb_status {
         let policy = self.seen.report[9] as u32;
         let (users, slate) = (self.config.expected_users > 0, u64::from(self.config.max_slots));
         let slates = [DPB_POLICY_IMED, DPB_POLICY_KLUCB, DPB_POLICY_TS].contains(&policy);
         let among = slates || policy == DPB_POLICY_MED;
         let playable = |&arm: &u32| self.seen.arms.get(arm as usize).is_some_and(|arm| arm[3] == 1);
-        let known = ask.eligible.iter().flatten().all(playable);
-        if ask.flaw.is_some() {
-            return ask.flawed(number);
+        let known = spec.eligible.iter().flatten().all(playable);
+        if spec.flaw.is_some() {
+            return spec.flawed(number);
         }
-        match &ask.eligible {
-            _ if ask.user != 0 && !users => return DPB_UNSUPPORTED,
-            _ if ask.slots == 0 => return DPB_INVALID_REQUEST,
+        match &spec.eligible {
+            _ if spec.user != 0 && !users => return DPB_UNSUPPORTED,
+            _ if spec.slots == 0 => return DPB_INVALID_REQUEST,
             Some(_) if !among => return DPB_UNSUPPORTED,
             Some(arms) if arms.is_empty() || !known => return DPB_INVALID_REQUEST,
-            _ if ask.segment != 0 => return DPB_UNSUPPORTED,
-            _ if ask.slots == 1 => return DPB_OK,
+            _ if spec.segment != 0 => return DPB_UNSUPPORTED,
+            _ if spec.slots == 1 => return DPB_OK,
             _ if !slates => return DPB_UNSUPPORTED,
             _ if users && slate == 0 => return DPB_INVALID_REQUEST, // each reward would be a contribution
             _ => {}
         }
-        let mut arms = ask.eligible.clone().unwrap_or_else(|| (0..self.seen.arms.len() as u32).collect());
+        let mut arms = spec.eligible.clone().unwrap_or_else(|| (0..self.seen.arms.len() as u32).collect());
         arms.retain(playable);
         arms.sort_unstable();
         arms.dedup();
         let most = if slate > 0 { slate } else { u64::MAX }.min(arms.len().min(model.depth) as u64);
-        if u64::from(ask.slots) <= most { DPB_OK } else { DPB_INVALID_REQUEST }
+        if u64::from(spec.slots) <= most { DPB_OK } else { DPB_INVALID_REQUEST }
     }
 
     /// Checks the decisions of these requests, up to the first one that was refused.
     #[track_caller]
-    unsafe fn asked(&mut self, asks: &[Ask], (status, done, decisions): (dpb_status, usize, Vec<dpb_decision>)) {
+    unsafe fn check_decisions(
+        &mut self,
+        specs: &[Spec],
+        (status, done, decisions): (dpb_status, usize, Vec<dpb_decision>),
+    ) {
         let refused = [DPB_INVALID_REQUEST, DPB_UNSUPPORTED, DPB_NEWER_VERSION, DPB_NOT_READY];
         assert!(status == DPB_OK || refused.contains(&status), "{status}");
         if let Some(model) = &self.model {
-            for (number, ask) in asks.iter().enumerate().take(done + 1) {
-                let expected = self.granted(model, ask, number);
-                assert_eq!(if number < done { DPB_OK } else { status }, expected, "{ask:?} {:?}", self.seen.report);
+            for (number, spec) in specs.iter().enumerate().take(done + 1) {
+                let expected = self.expected_status(model, spec, number);
+                assert_eq!(if number < done { DPB_OK } else { status }, expected, "{spec:?} {:?}", self.seen.report);
             }
         }
         let mut left = &decisions[..];
-        for ask in &asks[..done] {
-            let (these, others) = left.split_at(ask.slots as usize);
+        for spec in &specs[..done] {
+            let (these, others) = left.split_at(spec.slots as usize);
             left = others;
             let first = self.model.as_mut().map_or(0, |model| {
                 (0..these.len()).for_each(|ahead| model.before_select(ahead));
                 model.log.len()
             });
             for (slot, &decision) in these.iter().enumerate() {
-                assert!(ask.eligible.as_ref().is_none_or(|arms| arms.contains(&decision.arm)));
+                assert!(spec.eligible.as_ref().is_none_or(|arms| arms.contains(&decision.arm)));
                 assert!(these[..slot].iter().all(|before| before.arm != decision.arm));
                 self.take(decision);
                 self.model.iter_mut().for_each(|model| *model.firsts.last_mut().unwrap() = first);
@@ -483,7 +487,7 @@ impl Player {
         // Slots are in random order, so the model does not know whose window ends first. It decides until all decisions
         // of the request are over.
         while self.model.as_ref().is_some_and(Model::within) {
-            let (status, _, decisions) = ask(self.handle, &[Ask::PLAIN], false);
+            let (status, _, decisions) = decide(self.handle, &[Spec::PLAIN], false);
             let [decision] = decisions[..] else { panic!("{status}") };
             self.model.iter_mut().for_each(|model| model.before_select(0));
             self.take(decision);
@@ -587,7 +591,7 @@ fn untouched(decision: &dpb_decision) -> bool {
 
 /// A request, valid or not.
 #[derive(Debug)]
-struct Ask {
+struct Spec {
     slots: u32,
     segment: u64,
     user: u64,
@@ -603,12 +607,12 @@ enum Flaw {
     Length(usize),
 }
 
-impl Ask {
-    const PLAIN: Ask = Ask { slots: 1, segment: 0, user: 0, eligible: None, flaw: None };
+impl Spec {
+    const PLAIN: Spec = Spec { slots: 1, segment: 0, user: 0, eligible: None, flaw: None };
 
     /// A request among arms below `arms`, and sometimes one that does not exist.
-    fn new(bytes: &mut Bytes, arms: usize, users: bool, segment: u64) -> Ask {
-        Ask {
+    fn new(bytes: &mut Bytes, arms: usize, users: bool, segment: u64) -> Spec {
+        Spec {
             slots: bytes.pick(&[1, 1, 1, 1, 2, 3, 4, 9, 0, 1, 2, 3, u32::MAX]),
             segment,
             user: if users || bytes.once_in(24) { bytes.pick(&[1, 1, 2, 3, u64::MAX, 0]) } else { 0 },
@@ -680,20 +684,20 @@ unsafe fn advance(handle: *mut dpb_bandit, model: &mut Option<Model>, bytes: &mu
 /// Requests decisions one by one or in one batch. Returns the first status that is not DPB_OK, and the decisions made
 /// before it.
 #[track_caller]
-unsafe fn ask(handle: *mut dpb_bandit, asks: &[Ask], many: bool) -> (dpb_status, usize, Vec<dpb_decision>) {
-    let requests: Vec<_> = asks.iter().enumerate().map(|(number, ask)| ask.request(number)).collect();
-    let room = asks.iter().map(|ask| ask.slots.min(9) as usize).sum::<usize>();
-    let (mut decisions, mut done) = (vec![NO_DECISION; room + 1], usize::MAX);
-    let status = match asks {
+unsafe fn decide(handle: *mut dpb_bandit, specs: &[Spec], many: bool) -> (dpb_status, usize, Vec<dpb_decision>) {
+    let requests: Vec<_> = specs.iter().enumerate().map(|(number, spec)| spec.request(number)).collect();
+    let length = specs.iter().map(|spec| spec.slots.min(9) as usize).sum::<usize>();
+    let (mut decisions, mut done) = (vec![NO_DECISION; length + 1], usize::MAX);
+    let status = match specs {
         [_] if !many => {
             let status = dpb_select_for(handle, requests.as_ptr(), decisions.as_mut_ptr());
             done = usize::from(status == DPB_OK);
             status
         }
-        _ => dpb_select_many(handle, requests.as_ptr(), asks.len(), decisions.as_mut_ptr(), &raw mut done),
+        _ => dpb_select_many(handle, requests.as_ptr(), specs.len(), decisions.as_mut_ptr(), &raw mut done),
     };
-    assert_eq!(status == DPB_OK, done == asks.len());
-    let written = asks[..done].iter().map(|ask| ask.slots as usize).sum();
+    assert_eq!(status == DPB_OK, done == specs.len());
+    let written = specs[..done].iter().map(|spec| spec.slots as usize).sum();
     assert!(decisions[written..].iter().all(untouched), "a refused request wrote a decision");
     decisions.truncate(written);
     assert!(!decisions.iter().any(untouched));
@@ -881,27 +885,27 @@ impl World<'_> {
         if status == DPB_OK {
             assert_eq!(done, n);
             decisions.truncate(n);
-            let asks: Vec<_> = (0..n).map(|_| Ask::PLAIN).collect();
-            player.asked(&asks, (DPB_OK, n, decisions));
+            let specs: Vec<_> = (0..n).map(|_| Spec::PLAIN).collect();
+            player.check_decisions(&specs, (DPB_OK, n, decisions));
         } else {
             assert!(decisions.iter().all(untouched) && (n == 1 || done == 0));
             player.after(false, [0; 4]);
-            let asks: Vec<_> =
-                (0..n).map(|_| Ask { user: self.bytes.pick(&[1, 1, 2, 3, u64::MAX]), ..Ask::PLAIN }).collect();
-            player.asked(&asks, ask(player.handle, &asks, n != 1));
+            let specs: Vec<_> =
+                (0..n).map(|_| Spec { user: self.bytes.pick(&[1, 1, 2, 3, u64::MAX]), ..Spec::PLAIN }).collect();
+            player.check_decisions(&specs, decide(player.handle, &specs, n != 1));
         }
     }
 
     /// Makes one request.
     unsafe fn request(&mut self, player: &mut Player) {
-        let asks = [player.ask(&mut self.bytes)];
-        player.asked(&asks, ask(player.handle, &asks, false));
+        let specs = [player.spec(&mut self.bytes)];
+        player.check_decisions(&specs, decide(player.handle, &specs, false));
     }
 
     /// Makes many requests in one batch, up to the first one that is refused.
     unsafe fn requests(&mut self, player: &mut Player) {
-        let asks: Vec<_> = (0..self.bytes.below(8)).map(|_| player.ask(&mut self.bytes)).collect();
-        player.asked(&asks, ask(player.handle, &asks, true));
+        let specs: Vec<_> = (0..self.bytes.below(8)).map(|_| player.spec(&mut self.bytes)).collect();
+        player.check_decisions(&specs, decide(player.handle, &specs, true));
     }
 
     unsafe fn answer(&mut self, player: &mut Player) {
@@ -1166,9 +1170,9 @@ impl World<'_> {
                 let (from, n, mut len) = (message.as_ptr(), message.len(), 0);
                 let mut sealed = vec![0; n + DPB_SEAL_BYTES];
                 let mut opened = vec![0; n];
-                let room = self.bytes.pick(&[sealed.len(), sealed.len(), 0, sealed.len() - 1]);
-                let fits = if room < sealed.len() { DPB_BUFFER_TOO_SMALL } else { DPB_OK };
-                let status = dpb_seal(handle, from, n, sealed.as_mut_ptr(), room, &raw mut len, &raw mut error);
+                let length = self.bytes.pick(&[sealed.len(), sealed.len(), 0, sealed.len() - 1]);
+                let fits = if length < sealed.len() { DPB_BUFFER_TOO_SMALL } else { DPB_OK };
+                let status = dpb_seal(handle, from, n, sealed.as_mut_ptr(), length, &raw mut len, &raw mut error);
                 assert_eq!((status, len), (unless_keyed(fits), if keyed { sealed.len() } else { 0 }));
                 let mut open = |bytes: &[u8], cap| {
                     let to = opened.as_mut_ptr();
@@ -1205,7 +1209,7 @@ impl World<'_> {
         assert!(another.is_none_or(|another| another == DPB_OK));
         let mut early = NO_DECISION;
         if player.config.expected_users > 0 && player.model.is_some() {
-            let request = Ask { user: 1, ..Ask::PLAIN }.request(0);
+            let request = Spec { user: 1, ..Spec::PLAIN }.request(0);
             assert_eq!(dpb_select_for(second, &raw const request, &raw mut early), DPB_NOT_READY);
         }
         assert!(untouched(&early));
@@ -1505,7 +1509,7 @@ impl World<'_> {
         is_null("restore", dpb_restore(null(), 5, &raw mut handle, null_mut()));
         is_null("restored", dpb_restore([1].as_ptr(), 1, null_mut(), null_mut()));
         is_null("select", dpb_select(null_mut(), &raw mut decision));
-        let request = Ask::PLAIN.request(0);
+        let request = Spec::PLAIN.request(0);
         is_null("select_many", dpb_select_many(null_mut(), null(), 1, &raw mut decision, &raw mut size));
         is_null("select_for", dpb_select_for(null_mut(), &raw const request, &raw mut decision));
         is_null("next_period", dpb_next_period(null_mut()));

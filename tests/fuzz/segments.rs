@@ -229,31 +229,31 @@ impl Player {
         self.seen.report[6] as u32
     }
 
-    fn ask(&self, bytes: &mut Bytes) -> Ask {
+    fn spec(&self, bytes: &mut Bytes) -> Spec {
         let key = match bytes.below(self.keys.len() + 2) {
             place if place < self.keys.len() => self.keys[place],
             _ => bytes.pick(&KEYS),
         };
-        Ask::new(bytes, self.seen.overall.len(), self.config.expected_users > 0, key)
+        Spec::new(bytes, self.seen.overall.len(), self.config.expected_users > 0, key)
     }
 
     /// The expected status of this request at this index of an array, with these segments so far.
-    fn granted(&self, begun: &[u64], ask: &Ask, number: usize) -> dpb_status {
+    fn expected_status(&self, begun: &[u64], spec: &Spec, number: usize) -> dpb_status {
         let arms = self.seen.overall.len() as u32;
         let refused = |arms_of: &Vec<u32>| arms_of.is_empty() || arms_of.iter().any(|&arm| arm >= arms);
-        if ask.flaw.is_some() {
-            return ask.flawed(number);
+        if spec.flaw.is_some() {
+            return spec.flawed(number);
         }
-        match ask.slots {
-            _ if ask.user != 0 && self.config.expected_users == 0 => DPB_UNSUPPORTED,
+        match spec.slots {
+            _ if spec.user != 0 && self.config.expected_users == 0 => DPB_UNSUPPORTED,
             0 => DPB_INVALID_REQUEST,
-            _ if ask.eligible.as_ref().is_some_and(refused) => DPB_INVALID_REQUEST,
-            _ if !begun.contains(&ask.segment) && begun.len() as u64 == self.seen.report[7] => DPB_FULL,
+            _ if spec.eligible.as_ref().is_some_and(refused) => DPB_INVALID_REQUEST,
+            _ if !begun.contains(&spec.segment) && begun.len() as u64 == self.seen.report[7] => DPB_FULL,
             1 => DPB_OK,
             // Each reward would be a contribution of its own.
             _ if self.config.expected_users > 0 && self.config.max_slots == 0 => DPB_INVALID_REQUEST,
             slots => {
-                let mut different = ask.eligible.clone().unwrap_or_else(|| (0..arms).collect());
+                let mut different = spec.eligible.clone().unwrap_or_else(|| (0..arms).collect());
                 different.sort_unstable();
                 different.dedup();
                 let most = if self.config.max_slots > 0 { self.config.max_slots } else { u32::MAX };
@@ -267,30 +267,34 @@ impl Player {
     /// Checks the decisions of these requests, up to the first one that was refused. A new key creates a segment unless
     /// its request is refused.
     #[track_caller]
-    unsafe fn asked(&mut self, asks: &[Ask], (status, done, decisions): (dpb_status, usize, Vec<dpb_decision>)) {
+    unsafe fn check_decisions(
+        &mut self,
+        specs: &[Spec],
+        (status, done, decisions): (dpb_status, usize, Vec<dpb_decision>),
+    ) {
         let refused = [DPB_INVALID_REQUEST, DPB_UNSUPPORTED, DPB_NEWER_VERSION, DPB_NOT_READY, DPB_FULL];
         assert!(status == DPB_OK || refused.contains(&status), "{status}");
         let mut begun = self.keys.clone();
-        for (number, ask) in asks.iter().enumerate().take(done + 1) {
-            let expected = self.granted(&begun, ask, number);
+        for (number, spec) in specs.iter().enumerate().take(done + 1) {
+            let expected = self.expected_status(&begun, spec, number);
             if self.model.is_some() {
-                assert_eq!(if number < done { DPB_OK } else { status }, expected, "{ask:?}");
+                assert_eq!(if number < done { DPB_OK } else { status }, expected, "{spec:?}");
             }
-            if number < done && !begun.contains(&ask.segment) {
-                begun.push(ask.segment);
+            if number < done && !begun.contains(&spec.segment) {
+                begun.push(spec.segment);
             }
         }
         let mut left = &decisions[..];
-        for ask in &asks[..done] {
-            let (these, others) = left.split_at(ask.slots as usize);
+        for spec in &specs[..done] {
+            let (these, others) = left.split_at(spec.slots as usize);
             left = others;
-            self.take_all(ask.segment, these);
-            assert!(these.iter().all(|d| ask.eligible.as_ref().is_none_or(|arms| arms.contains(&d.arm))));
+            self.take_all(spec.segment, these);
+            assert!(these.iter().all(|d| spec.eligible.as_ref().is_none_or(|arms| arms.contains(&d.arm))));
         }
         // As in calls.rs: slots are in random order.
         while self.model.as_ref().is_some_and(Model::within) {
             let key = self.keys[0];
-            let (status, _, decisions) = ask(self.handle, &[Ask { segment: key, ..Ask::PLAIN }], false);
+            let (status, _, decisions) = decide(self.handle, &[Spec { segment: key, ..Spec::PLAIN }], false);
             assert_eq!(status, DPB_OK);
             self.take_all(key, &decisions);
         }
@@ -298,13 +302,13 @@ impl Player {
     }
 
     unsafe fn request(&mut self, bytes: &mut Bytes) {
-        let asks = [self.ask(bytes)];
-        self.asked(&asks, ask(self.handle, &asks, false));
+        let specs = [self.spec(bytes)];
+        self.check_decisions(&specs, decide(self.handle, &specs, false));
     }
 
     unsafe fn requests(&mut self, bytes: &mut Bytes) {
-        let asks: Vec<_> = (0..bytes.below(12)).map(|_| self.ask(bytes)).collect();
-        self.asked(&asks, ask(self.handle, &asks, true));
+        let specs: Vec<_> = (0..bytes.below(12)).map(|_| self.spec(bytes)).collect();
+        self.check_decisions(&specs, decide(self.handle, &specs, true));
     }
 
     unsafe fn next_period(&mut self) {
@@ -480,7 +484,7 @@ impl Player {
         assert!(another.is_none_or(|another| another == DPB_OK));
         let mut early = NO_DECISION;
         if self.config.expected_users > 0 && self.model.is_some() {
-            let request = Ask { segment: bytes.pick(&KEYS), user: 1, ..Ask::PLAIN }.request(0);
+            let request = Spec { segment: bytes.pick(&KEYS), user: 1, ..Spec::PLAIN }.request(0);
             assert_eq!(dpb_select_for(second, &raw const request, &raw mut early), DPB_NOT_READY);
             assert_eq!(report(second).segments, self.count());
         }

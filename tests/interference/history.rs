@@ -114,9 +114,9 @@ const OFTEN: usize = 6;
 
 impl History {
     /// The number determines which of the first four fates the user's decisions have, and whether the arm of one of
-    /// them is retired soon after. With `lives` the history includes snapshots, restores, merges and priors; an arm
+    /// them is retired soon after. With `restarts` the history includes snapshots, restores, merges and priors; an arm
     /// that is not retired gets a prior soon.
-    pub fn new(config: &Config, sabotage: Sabotage, number: u64, lives: bool) -> History {
+    pub fn new(config: &Config, sabotage: Sabotage, number: u64, restarts: bool) -> History {
         let mut random = Seed::new(Some(seed(!number))).unwrap().stream();
         let mut draw = |n: usize| random.below(n as u64) as usize;
         let Config { reward_window, contributions_per_user, horizon, expected_users: users, .. } = *config;
@@ -126,7 +126,7 @@ impl History {
         let config = Config { epsilon, batch, ..config.clone() };
         // Each handle learns from a user up to the limit, so histories with users have one handle only.
         let fleet = config.fleet_key.is_some();
-        let handles = match lives && users == 0 {
+        let handles = match restarts && users == 0 {
             true if fleet => 3 - number as usize % 2,
             true => 3 - number as usize % 3,
             false => 1,
@@ -143,7 +143,7 @@ impl History {
         let twins = handles > 1 && draw(2) == 0;
         let restores = if twins { 0 } else { [0, 2, 6][draw(3)] };
         for step in &mut steps {
-            step.events.extend(happens(lives.then_some(restores), users > 0, &mut draw));
+            step.events.extend(happens(restarts.then_some(restores), users > 0, &mut draw));
             step.events.extend(if fleet { combines(&mut draw) } else { None });
         }
         let first = draw(decisions / 3);
@@ -189,7 +189,7 @@ impl History {
         }
         let differs = if slate > 1 { [Differs::All, Differs::Moved, Differs::First][draw(3)] } else { Differs::All };
         let that = Which::Of(changed[0]);
-        if number & 4 > 0 || lives {
+        if number & 4 > 0 || restarts {
             let soon = changed[0] + 1 + draw(40);
             steps[soon].events.push(if number & 4 > 0 { Event::RetireArm(that) } else { prior(that, &mut draw) });
             steps[soon].at = steps[changed[0]].at;
@@ -282,16 +282,16 @@ fn combines(draw: &mut impl FnMut(usize) -> usize) -> Option<Event> {
 
 /// The events before a decision. With `restores` a restore happens with that probability in 300.
 fn happens(restores: Option<usize>, users: bool, draw: &mut impl FnMut(usize) -> usize) -> Vec<Event> {
-    let (lives, last) = (restores.is_some(), 53 + restores.unwrap_or_default());
+    let (restarts, last) = (restores.is_some(), 53 + restores.unwrap_or_default());
     let mut events = Vec::new();
     match draw(300) {
         0 => events.push(Event::AddArm(None)),
         1 => events.push(Event::RetireArm(Which::Any(draw(64)))),
-        2 if lives => events.push(Event::AddArm(Some(100 + draw(3) as u64))),
-        3..10 if lives => events.push(prior(Which::Any(draw(64)), draw)),
+        2 if restarts => events.push(Event::AddArm(Some(100 + draw(3) as u64))),
+        3..10 if restarts => events.push(prior(Which::Any(draw(64)), draw)),
         10 if users => events.extend([Event::Period, Event::Snapshot]),
-        13..33 if lives => events.push(Event::Snapshot),
-        33..53 if lives => events.push(Event::Merge(draw(8))),
+        13..33 if restarts => events.push(Event::Snapshot),
+        33..53 if restarts => events.push(Event::Merge(draw(8))),
         // With users only a handle restored from the newest snapshot knows the loss so far, and it needs a snapshot of
         // its own before it decides.
         n if (53..last).contains(&n) && users => events.extend([Event::Restore(0), Event::Snapshot]),

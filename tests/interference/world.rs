@@ -41,7 +41,7 @@ impl Display for Difference {
 }
 
 /// One generation of a handle.
-struct Life {
+struct Generation {
     bandit: Bandit,
     decisions: u32,
 }
@@ -59,7 +59,7 @@ struct World<'a> {
     subject: Subject,
     history: &'a History,
     world: usize,
-    lives: Vec<Life>,
+    generations: Vec<Generation>,
     /// In the order in which they were taken.
     snapshots: Vec<Vec<u8>>,
     /// The leaders' generations, and the contributions, in their order.
@@ -106,7 +106,7 @@ impl World<'_> {
         // Reading all state is slow, and a difference persists. So this happens after events, after draws, and at every
         // eighth call.
         let looks = self.looks.is_multiple_of(8) || self.hand.draws() > self.drawn;
-        let arms = if looks { arms(&self.lives[at].bandit) } else { Vec::new() };
+        let arms = if looks { arms(&self.generations[at].bandit) } else { Vec::new() };
         for arm in &arms {
             self.see(pattern(arm.estimates), Sight::Estimate)?;
         }
@@ -115,7 +115,7 @@ impl World<'_> {
         }
         let decision = decision.map(|decision| (decision.ticket, decision.phase, decision.propensity.to_bits()));
         let counts: Vec<_> = arms.iter().map(|arm| arm.counts).collect();
-        let bandit = &self.lives[at].bandit;
+        let bandit = &self.generations[at].bandit;
         let rest = (looks && self.transcript.len().is_multiple_of(8)).then(|| (rest(bandit), bandit.snapshot().ok()));
         self.see(pattern((returned, decision, counts, rest)), Sight::Rest)?;
         self.looks += 1;
@@ -125,7 +125,7 @@ impl World<'_> {
 
     /// Records the loss that this handle reports.
     fn settle(&mut self, at: usize) {
-        let spent = |delta| self.lives[at].bandit.epsilon_spent(delta).unwrap();
+        let spent = |delta| self.generations[at].bandit.epsilon_spent(delta).unwrap();
         let reported = [0.0, self.history.config.delta].map(spent);
         self.reported = [0, 1].map(|i| f64::max(self.reported[i], reported[i]));
     }
@@ -136,7 +136,7 @@ impl World<'_> {
     }
 
     fn meet(&mut self, at: usize, event: Event) -> Look {
-        let bandit = &self.lives[at].bandit;
+        let bandit = &self.generations[at].bandit;
         let live = live(bandit);
         let number = |which| match which {
             Which::Any(any) => live[any % live.len()],
@@ -168,7 +168,7 @@ impl World<'_> {
                 let Some(snapshot) = self.snapshot(last_but) else { return Ok(()) };
                 let bandit = self.subject.restore(&self.history.config, snapshot).unwrap();
                 self.settle(at);
-                self.lives[at] = Life { bandit, decisions: 0 };
+                self.generations[at] = Generation { bandit, decisions: 0 };
                 self.periods += 1;
                 0
             }
@@ -196,7 +196,7 @@ impl World<'_> {
     /// Makes one decision, or all decisions of the request that begins here.
     fn decide(&mut self, steps: &[Step], step: usize) -> Look {
         let at = steps[0].at;
-        let Life { bandit, decisions } = &self.lives[at];
+        let Generation { bandit, decisions } = &self.generations[at];
         let before = *decisions;
         let shown = steps[0].shows.map(|(from, many)| {
             let live = live(bandit);
@@ -224,7 +224,7 @@ impl World<'_> {
         let some = shown.and_then(|shown| choose(Some(&shown)).ok());
         let returned = some.is_some();
         for decision in some.unwrap_or_else(|| choose(None).unwrap()) {
-            self.lives[at].decisions += 1;
+            self.generations[at].decisions += 1;
             self.made.push(Made { decision, at, before, period: self.periods, taken_back: false });
             self.look(at, returned, Some(decision))?;
         }
@@ -234,7 +234,7 @@ impl World<'_> {
     fn call(&mut self, call: Call) -> Look {
         let (Call::Answer(number) | Call::Cancel(number)) = call;
         let Made { decision, at, before, .. } = self.made[number];
-        let Life { bandit, decisions } = &self.lives[at];
+        let Generation { bandit, decisions } = &self.generations[at];
         let windowed = self.history.config.reward_window > 0;
         match call {
             Call::Cancel(_) => {
@@ -285,12 +285,12 @@ pub struct Run {
 pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i64)], other: &[u64]) -> Run {
     let config = &history.config;
     let hand = history.sabotage.hand(config.arms).seeding(seed(history.number)).moving(moves);
-    let life = |_| Life { bandit: subject.make(config).unwrap(), decisions: 0 };
+    let generation = |_| Generation { bandit: subject.make(config).unwrap(), decisions: 0 };
     let mut it = World {
         subject,
         history,
         world,
-        lives: (0..history.handles).map(life).collect(),
+        generations: (0..history.handles).map(generation).collect(),
         snapshots: Vec::new(),
         leaders: Vec::new(),
         contributions: Vec::new(),
