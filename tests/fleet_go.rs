@@ -67,8 +67,8 @@ fn the_pages_program_is_correct() {
     run(vet.env("GOFLAGS", "-mod=mod"));
 }
 
-/// The demonstration starts Redis, two servers and their visitors. Each page shows the releases of the other server. Then
-/// all processes stop.
+/// The demonstration starts Redis, two servers and their visitors. Each page shows the releases of the other server.
+/// Then all processes stop.
 #[test]
 fn the_example_shows_a_fleet() {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_fleet");
