@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const MODULE: &str = "bindings/go/fleet";
 const EXAMPLE: &str = "examples/go/fleet";
 
-/// None without Go, a C compiler, Redis or the modules it needs, which come from a proxy once.
+/// Returns None without Go, a C compiler, Redis, or the modules that the package needs. Go downloads modules once.
 fn fleet(directory: &str, arguments: &[&str]) -> Option<Command> {
     if !have("redis-server") {
         return None;
@@ -20,7 +20,7 @@ fn fleet(directory: &str, arguments: &[&str]) -> Option<Command> {
 
 #[test]
 fn nodes_agree_after_faults() {
-    // The tests wait more than they compute, so eight run at a time.
+    // The tests wait more than they compute, so run eight at a time.
     let arguments = ["test", "-short", "-count=1", "-parallel=8", "-timeout=2m", "."];
     let Some(mut test) = fleet(MODULE, &arguments) else { return };
     run(test.env("GODEBUG", "cgocheck=1"));
@@ -43,7 +43,8 @@ fn the_modules_are_tidy() {
     }
 }
 
-/// The program on the package's page passes go vet. (It runs until it is interrupted, with a Redis at the usual port.)
+/// The program in the package's README passes go vet. (The test does not run it: the program needs Redis at the default
+/// port, and runs until it is interrupted.)
 #[test]
 fn the_pages_program_is_correct() {
     let place = empty_directory("fleet_go", "page");
@@ -66,7 +67,8 @@ fn the_pages_program_is_correct() {
     run(vet.env("GOFLAGS", "-mod=mod"));
 }
 
-/// Starts Redis, two servers and their visitors: each page shows the releases of the other server. Then all end.
+/// The demonstration starts Redis, two servers and their visitors. Each page shows the releases of the other server.
+/// Then all processes stop.
 #[test]
 fn the_example_shows_a_fleet() {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_fleet");
@@ -77,7 +79,7 @@ fn the_example_shows_a_fleet() {
     let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
     let urls = [(); 2].map(|()| lines.next().unwrap().unwrap().split_once(": ").unwrap().1.to_owned());
     let get = |url: &str| ureq::get(url).call().unwrap().body_mut().read_to_string().unwrap();
-    // Cells with a mean: all that this node knows, then node 1, then node 2.
+    // Whether each column has a mean: what this node knows, then what node 1 and node 2 have released.
     let shows = |page: &str| {
         let rows: Vec<_> = page.split("<tr>").skip(2).collect();
         assert_eq!(rows.len(), 5, "{page}");
@@ -92,8 +94,8 @@ fn the_example_shows_a_fleet() {
         }
         assert!(get(&format!("{url}/metrics")).contains("dpb_fleet_nodes{bandit=\"go-ads\"} 1\n"));
     }
-    // SAFETY: it is our child, and not yet waited for.
+    // SAFETY: the process is our child, and nothing has waited for it yet.
     unsafe { libc::kill(demo.id() as i32, libc::SIGTERM) };
     assert_eq!(demo.wait().unwrap().code(), Some(0));
-    assert!(ureq::get(&urls[0]).call().is_err(), "still there");
+    assert!(ureq::get(&urls[0]).call().is_err(), "the server still runs");
 }

@@ -1,4 +1,5 @@
-// A node in Go that joins the bandit of the C++ ad servers. It executes each line of its input and prints one line for it.
+// A node in Go that joins the bandit of the C++ ad servers. It executes each line of its input, and prints one line for
+// each.
 package main
 
 import (
@@ -27,7 +28,9 @@ func main() {
 	config := dpb.NewConfig(10, 1)
 	config.Node, config.RewardBits = 9, 0
 	ctx := context.Background()
-	options := fleet.Options{Store: store, Post: store, Config: config, Interval: 100 * time.Millisecond, Delay: 100 * time.Millisecond}
+	options := fleet.Options{
+		Store: store, Rewards: store, Config: config, Interval: 100 * time.Millisecond, Delay: 100 * time.Millisecond,
+	}
 	node, err := fleet.Join(ctx, options)
 	for err != nil {
 		node, err = fleet.Join(ctx, options)
@@ -53,7 +56,7 @@ func main() {
 		case "decide":
 			fmt.Printf("%016x", must(node.Bandit.Select()).Ticket)
 		case "answer": // a reward for a ticket of any node
-			for node.Answer(number(16), 1) != nil { // fails until that node is known
+			for node.Update(number(16), 1) != nil { // fails until that node is known
 			}
 		case "answered": // counted in all; forwarded and counted; forwarded and refused
 			m := node.Metrics()

@@ -21,7 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The store keeps the newest of each node, whatever comes when.
+// The store keeps the newest snapshot of each node, in whatever order snapshots arrive.
 func TestPutsInAnyOrder(t *testing.T) {
 	server := startRedis(t)
 	store, client := storeAt(server.address), server.client()
@@ -38,7 +38,7 @@ func TestPutsInAnyOrder(t *testing.T) {
 			t.Error(all)
 		}
 	}
-	// Beyond 2^53 a double holds not every one.
+	// Above 2^53 a double cannot represent every version.
 	for _, version := range []uint64{1, 9, 10, 1 << 53, 1<<53 + 1, 1<<63 + 1, 1<<64 - 1} {
 		if !put(1, version, "new") || put(1, version, "replayed") || put(1, version-1, "older") {
 			t.Error(version)
@@ -58,10 +58,10 @@ func TestPutsInAnyOrder(t *testing.T) {
 	if all := must(store.List(ctx)); len(all) != 2 {
 		t.Error(all)
 	}
-	// What is no version keeps nobody out; and what is no node's field is nobody's.
+	// A field without a version is overwritten. A field that is not a node's number is ignored.
 	check(client.HSet(ctx, store.hash, "3", "~~~~~~~~~~~~~~~~~~~~~~", "65536", "x", "a", "x", "", "x").Err())
 	if !put(3, 1, "mine") {
-		t.Error("kept out")
+		t.Error("not overwritten")
 	}
 	has(3, 1, "mine")
 	if all := must(store.List(ctx, 4)); len(all) != 0 {
@@ -69,7 +69,8 @@ func TestPutsInAnyOrder(t *testing.T) {
 	}
 }
 
-// One who may write to the store shows old snapshots as new ones, and under the numbers of others, and nonsense.
+// An attacker who can write to the store replays old snapshots as new ones and under other numbers, and writes
+// nonsense.
 func TestReplays(t *testing.T) {
 	server := startRedis(t)
 	a, b := runAt(t, server.address, 1, interval), runAt(t, server.address, 2, interval)
@@ -79,24 +80,25 @@ func TestReplays(t *testing.T) {
 	eventually(t, "both know the same", func() bool { return agree([]running{a, b}) })
 	b.end()
 	last := must(storeAt(server.address).List(context.Background(), 2))[0].Bytes
-	enemy := storeAt(server.address)
-	defer enemy.Close()
+	attacker := storeAt(server.address)
+	defer attacker.Close()
 	ctx := context.Background()
 	for round := range uint64(3) {
 		for node, bytes := range map[uint16][]byte{2: old, 3: old, 4: last, 5: last[1:], 6: nil} {
-			if !must(enemy.Put(ctx, Snapshot{node, 1<<60 + round, bytes})) {
+			if !must(attacker.Put(ctx, Snapshot{node, 1<<60 + round, bytes})) {
 				t.Error(node)
 			}
 		}
 		seen := a.Metrics().Exchanges
 		eventually(t, "two more exchanges", func() bool { return a.Metrics().Exchanges >= seen+2 })
-		if m := a.Metrics(); !agree([]running{a}, last) || m.Strangers != 2 || m.Nodes != 5 || len(m.Refusals) != 2 {
+		if m := a.Metrics(); !agree([]running{a}, last) || m.Incompatible != 2 || m.Nodes != 5 || len(m.Refusals) != 2 {
 			t.Errorf("%+v", m)
 		}
 	}
 }
 
-// A node that is killed goes on from its field, again and again: all that it has put counts, once, and nothing else.
+// A node is killed again and again, and continues from its field. Everything that it has put counts once, and nothing
+// else.
 func TestNodeIsKilled(t *testing.T) {
 	kills := 25
 	if testing.Short() {
@@ -118,7 +120,9 @@ func TestNodeIsKilled(t *testing.T) {
 		if line, err := lines.ReadString('\n'); err != nil {
 			t.Fatal(line, err)
 		}
-		eventually(t, "it has put again", func() bool { return must(store.List(context.Background(), 7))[0].Version&0xffffffff > 3 })
+		eventually(t, "it has put again", func() bool {
+			return must(store.List(context.Background(), 7))[0].Version&0xffffffff > 3
+		})
 		time.Sleep(rand.N(50 * time.Millisecond))
 		process.Process.Kill()
 		process.Wait()
@@ -141,7 +145,7 @@ func TestNodeIsKilled(t *testing.T) {
 	}
 }
 
-// Decisions go on while there is no Redis; it comes back empty, and has all again that those alive have released.
+// Nodes decide while Redis is down. It restarts empty, and then has all releases of the running nodes again.
 func TestRedisIsKilled(t *testing.T) {
 	server := startRedis(t)
 	nodes := []running{runAt(t, server.address, 1, interval), runAt(t, server.address, 2, interval)}
@@ -150,7 +154,7 @@ func TestRedisIsKilled(t *testing.T) {
 		server.kill()
 		for _, node := range nodes {
 			failed := node.Metrics().Errors
-			eventually(t, "it has learned by itself, and Sync has tried", func() bool {
+			eventually(t, "it learns by itself, and Sync retries", func() bool {
 				play(node.Bandit, 300)
 				return !agree(nodes) && node.Metrics().Errors >= failed+3
 			})
@@ -161,7 +165,7 @@ func TestRedisIsKilled(t *testing.T) {
 	eventually(t, "all know the same", func() bool { return agree(nodes) })
 }
 
-// A replica that lags takes over: what nodes know they know, and they put again.
+// A replica that lags takes over. Nodes forget nothing, and put again.
 func TestReplicaIsStale(t *testing.T) {
 	server := startRedis(t)
 	nodes := []running{runAt(t, server.address, 1, interval), runAt(t, server.address, 2, interval)}
@@ -178,13 +182,13 @@ func TestReplicaIsStale(t *testing.T) {
 	if !agree(nodes) {
 		t.Error("forgotten")
 	}
-	newcomer := runAt(t, server.address, 3, interval)
-	eventually(t, "the newcomer knows it too", func() bool { return agree(append(nodes, newcomer)) })
+	joined := runAt(t, server.address, 3, interval)
+	eventually(t, "the new node knows it too", func() bool { return agree(append(nodes, joined)) })
 }
 
-// Two processes begin under one number, the second after the first or at once: one of them stays. The other goes on
-// deciding, and its rewards count nowhere twice.
-func TestTwoHaveOneNumber(t *testing.T) {
+// Several processes join under one number, at once or later: one of them stays. The others continue to decide, and no
+// reward counts twice.
+func TestProcessesHaveOneNumber(t *testing.T) {
 	server := startRedis(t)
 	watcher := runAt(t, server.address, 1, interval)
 	ended := make(chan error, 5)
@@ -231,12 +235,12 @@ func TestTwoHaveOneNumber(t *testing.T) {
 	}
 	all.Wait()
 	(<-nodes).Bandit.Close()
-	// They are all one's lives: of these the last counts.
+	// They are all incarnations of one node: the last snapshot counts.
 	kept := must(store.List(context.Background(), 2))[0]
 	eventually(t, "the other knows what was put last", func() bool { return agree([]running{watcher}, kept.Bytes) })
 }
 
-// together has the first two who list do so at the same time.
+// together makes the first two calls of List return at the same time.
 type together struct {
 	Store
 	calls atomic.Int32
@@ -252,8 +256,8 @@ func (s *together) List(ctx context.Context, nodes ...uint16) ([]Snapshot, error
 	return all, err
 }
 
-// Both see that nobody was there: one of them begins, and the other goes on from what that has put.
-func TestTwoBeginAtOnce(t *testing.T) {
+// Two processes with one number find no snapshot. One of them joins, and the other continues from what it has put.
+func TestTwoJoinAtOnce(t *testing.T) {
 	server := startRedis(t)
 	redis := storeAt(server.address)
 	defer redis.Close()
@@ -271,7 +275,7 @@ func TestTwoBeginAtOnce(t *testing.T) {
 	}
 }
 
-// proxy is a network between a node and Redis that is cut: connections end, or carry nothing.
+// proxy is a network between a node and Redis that a test can cut: connections close, or carry nothing.
 type proxy struct {
 	address string
 	mu      sync.Mutex
@@ -323,7 +327,7 @@ func (p *proxy) carry(from, to net.Conn) {
 		healed, silent := p.changed, p.cut && p.silent
 		p.mu.Unlock()
 		if silent {
-			<-healed // and then what was on the way is lost
+			<-healed // what was on the way is lost
 			return
 		}
 		if err != nil {
@@ -355,7 +359,7 @@ func (p *proxy) heal() {
 	p.changed = make(chan struct{})
 }
 
-// lossy is a store that fails when it is told to, and counts who watches.
+// lossy is a store that fails when a test sets fails. It counts the calls of Watch.
 type lossy struct {
 	Store
 	fails   atomic.Bool
@@ -369,13 +373,13 @@ func (l *lossy) Put(ctx context.Context, snapshot Snapshot) (bool, error) {
 	return l.Store.Put(ctx, snapshot)
 }
 
-func (l *lossy) Watch(ctx context.Context) (<-chan Hint, func(), error) {
+func (l *lossy) Watch(ctx context.Context) (<-chan Notification, func(), error) {
 	l.watches.Add(1)
 	return l.Store.Watch(ctx)
 }
 
-// After an error nobody knows whether hints still come.
-func TestWatchesAnew(t *testing.T) {
+// After an error a node watches again, because notifications can be lost.
+func TestWatchesAgain(t *testing.T) {
 	server := startRedis(t)
 	redis := storeAt(server.address)
 	defer redis.Close()
@@ -390,10 +394,13 @@ func TestWatchesAnew(t *testing.T) {
 		t.Error(n)
 	}
 	store.fails.Store(true)
-	eventually(t, "the error", func() bool { m := node.Metrics(); return m.LastError != nil && m.LastError.Error() == "lost" })
+	eventually(t, "the error", func() bool {
+		m := node.Metrics()
+		return m.LastError != nil && m.LastError.Error() == "lost"
+	})
 	store.fails.Store(false)
 	seen := node.Metrics().Exchanges
-	eventually(t, "two exchanges more", func() bool { return node.Metrics().Exchanges >= seen+2 })
+	eventually(t, "two more exchanges", func() bool { return node.Metrics().Exchanges >= seen+2 })
 	if n := store.watches.Load(); n < 2 {
 		t.Error(n)
 	}
@@ -401,30 +408,31 @@ func TestWatchesAnew(t *testing.T) {
 	<-done
 }
 
-// One node is cut off, with an error or in silence: all go on deciding, and when each has put and listed once after
-// healing they know the same.
+// A node is cut off, with an error or silently. All nodes continue to decide. When each has put and listed once after
+// the network is healed, they know the same.
 func TestPartition(t *testing.T) {
 	server := startRedis(t)
 	network := startProxy(t, server.address)
 	nodes := []running{
-		runAt(t, server.address, 1, interval), runAt(t, server.address, 2, interval), runAt(t, network.address, 3, interval),
+		runAt(t, server.address, 1, interval), runAt(t, server.address, 2, interval),
+		runAt(t, network.address, 3, interval),
 	}
 	for _, silent := range []bool{false, true, false, true} {
 		eventually(t, "all know the same", func() bool { return agree(nodes) })
 		network.sever(silent)
 		failed := nodes[2].Metrics().Errors
-		eventually(t, "they know different things", func() bool {
+		eventually(t, "they know different releases", func() bool {
 			for _, node := range nodes {
 				play(node.Bandit, 300)
 			}
 			return !alike(nodes[0], nodes[2]) && nodes[2].Metrics().Errors >= failed+3
 		})
-		eventually(t, "those that are not cut off know the same", func() bool { return alike(nodes[0], nodes[1]) })
+		eventually(t, "the nodes that are not cut off know the same", func() bool { return alike(nodes[0], nodes[1]) })
 		if alike(nodes[0], nodes[2]) {
-			t.Error("nothing was cut")
+			t.Error("the network was not cut")
 		}
 		network.heal()
-		// Twice: what began before another had put ends first.
+		// Twice, because the first exchange may have begun before another node had put.
 		for range 2 {
 			var since [3]uint64
 			for i, node := range nodes {
@@ -435,12 +443,12 @@ func TestPartition(t *testing.T) {
 			}
 		}
 		if !agree(nodes) {
-			t.Error("healed, and they do not agree")
+			t.Error("they do not agree after the network is healed")
 		}
 	}
 }
 
-// alike: these two know the same, of whomever.
+// alike reports whether these two nodes know the same.
 func alike(a, b running) bool {
 	one, two := must(a.Bandit.Arms()), must(b.Bandit.Arms())
 	for i := range one {
@@ -451,30 +459,30 @@ func alike(a, b running) bool {
 	return true
 }
 
-// Answers to any node count at the one that decided, once.
-func TestAnswersFindTheirNode(t *testing.T) {
+// A reward that is reported to any node counts once, at the node that decided.
+func TestRewardsReachTheirNode(t *testing.T) {
 	server := startRedis(t)
 	a, b := runAt(t, server.address, 1, interval), runAt(t, server.address, 2, interval)
 	client := server.client()
 	defer client.Close()
 	ctx := context.Background()
 	eventually(t, "they have met", func() bool { return a.Metrics().Nodes == 1 && b.Metrics().Nodes == 1 })
-	store := a.post.(*Redis)
+	store := a.rewards.(*Redis)
 	var tickets []uint64
 	for range 100 {
 		d := must(b.Bandit.Select())
-		check(a.Answer(d.Ticket, 1))
+		check(a.Update(d.Ticket, 1))
 		if d.Ticket%3 == 0 {
-			_ = b.Answer(d.Ticket, 1) // its own, at once, unless the post was faster
+			_ = b.Update(d.Ticket, 1) // its own reward, which takes effect unless the forwarded one was faster
 		}
 		tickets = append(tickets, d.Ticket)
 	}
 	for range 2 {
 		for _, ticket := range tickets {
-			check(a.Answer(ticket, 1)) // again
+			check(a.Update(ticket, 1)) // a repeat
 			check(store.Send(ctx, []Message{
-				{To: 1, Ticket: ticket, Reward: 1},         // to the wrong node
-				{To: 2, Ticket: ticket ^ 1<<20, Reward: 1}, // made up
+				{To: 1, Ticket: ticket, Reward: 1},         // sent to the wrong node
+				{To: 2, Ticket: ticket ^ 1<<20, Reward: 1}, // an invented ticket
 			}))
 		}
 	}
@@ -483,13 +491,14 @@ func TestAnswersFindTheirNode(t *testing.T) {
 		return must(client.XLen(ctx, store.stream(1)).Result())+must(client.XLen(ctx, store.stream(2)).Result()) == 0
 	}
 	sent := func() bool { return a.Metrics().Sent == 300 }
-	eventually(t, "all is sent", sent)
-	eventually(t, "all is received", empty)
-	if reports := []dpb.Report{must(a.Bandit.Report()), must(b.Bandit.Report())}; reports[0].Answered != 0 || reports[1].Answered != 100 || reports[1].Pending != 0 {
-		t.Errorf("%+v", reports)
+	eventually(t, "all rewards are sent", sent)
+	eventually(t, "all rewards are received", empty)
+	here, there := must(a.Bandit.Report()), must(b.Bandit.Report())
+	if here.Answered != 0 || there.Answered != 100 || there.Pending != 0 {
+		t.Errorf("%+v %+v", here, there)
 	}
-	// Of nodes that nobody has seen: no stream is made.
-	if err := a.Answer(999<<48, 1); !errors.Is(err, dpb.ErrUnknownTicket) {
+	// A reward for a node that was never seen creates no stream.
+	if err := a.Update(999<<48, 1); !errors.Is(err, dpb.ErrUnknownTicket) {
 		t.Error(err)
 	}
 	if keys := must(client.Keys(ctx, "*").Result()); len(keys) != 3 {
@@ -497,10 +506,10 @@ func TestAnswersFindTheirNode(t *testing.T) {
 	}
 }
 
-// Answers to a node that has ended are bounded, in number and time; and one sent while Redis is away is said to be lost.
+// Rewards for a node that has left are bounded in number and time. Sending them while Redis is down is an error.
 func TestStreamsAreBounded(t *testing.T) {
 	if testing.Short() {
-		t.Skip("sends many")
+		t.Skip("sends many rewards")
 	}
 	server := startRedis(t)
 	store, client := storeAt(server.address), server.client()
@@ -512,33 +521,34 @@ func TestStreamsAreBounded(t *testing.T) {
 		senders.Add(1)
 		go func() {
 			defer senders.Done()
-			for range mostAnswers / 8 * 11 / 10 / 50 {
+			for range maxRewards / 8 * 11 / 10 / 50 {
 				check(store.Send(ctx, slices.Repeat([]Message{{To: 9, Ticket: 9 << 48, Reward: 1}}, 50)))
 			}
 		}()
 	}
 	senders.Wait()
 	stream := store.stream(9)
-	if n := must(client.XLen(ctx, stream).Result()); n < mostAnswers || n > mostAnswers+200 {
+	if n := must(client.XLen(ctx, stream).Result()); n < maxRewards || n > maxRewards+200 {
 		t.Error(n)
 	}
-	if left := must(client.TTL(ctx, stream).Result()); left <= 0 || left > longestWait {
+	if left := must(client.TTL(ctx, stream).Result()); left <= 0 || left > rewardLifetime {
 		t.Error(left)
 	}
 	server.kill()
 	if err := store.Send(ctx, []Message{{To: 9, Ticket: 9 << 48}}); err == nil {
-		t.Error("sent to nobody")
+		t.Error("no error without a server")
 	}
 }
 
-// One who may write can keep a node out, as README.md says; he stops no decision, and nobody waits for ever.
+// An attacker who can write to the store can keep a node out, as README.md says, but cannot stop decisions or make a
+// call wait for ever.
 func TestServiceIsDenied(t *testing.T) {
 	server := startRedis(t)
-	enemy := storeAt(server.address)
-	defer enemy.Close()
+	attacker := storeAt(server.address)
+	defer attacker.Close()
 	ctx := context.Background()
 	node := runAt(t, server.address, 2, interval)
-	must(enemy.Put(ctx, Snapshot{2, 1<<64 - 1, must(node.Bandit.Snapshot(nil))}))
+	must(attacker.Put(ctx, Snapshot{2, 1<<64 - 1, must(node.Bandit.Snapshot(nil))}))
 	seen := node.Metrics().Exchanges
 	if err := node.end(); !errors.Is(err, ErrReplaced) {
 		t.Error(err)
@@ -546,23 +556,23 @@ func TestServiceIsDenied(t *testing.T) {
 	if now := node.Metrics().Exchanges; now > seen+1 {
 		t.Error(now, seen)
 	}
-	stranger := config(4)
-	stranger.Epsilon = 2
-	other := must(dpb.New(stranger))
+	incompatible := config(4)
+	incompatible.Epsilon = 2
+	other := must(dpb.New(incompatible))
 	defer other.Close()
 	for number, bytes := range map[uint16][]byte{2: nil, 3: []byte("nonsense"), 4: must(other.Snapshot(nil))} {
 		if number > 2 {
-			must(enemy.Put(ctx, Snapshot{number, 1, bytes}))
+			must(attacker.Put(ctx, Snapshot{number, 1, bytes}))
 		}
 		want := map[uint16]error{2: ErrReplaced, 3: dpb.ErrCorrupt, 4: dpb.ErrInvalidConfig}[number]
-		if _, err := Join(ctx, Options{Store: enemy, Config: config(number)}); !errors.Is(err, want) {
+		if _, err := Join(ctx, Options{Store: attacker, Config: config(number)}); !errors.Is(err, want) {
 			t.Error(number, err)
 		}
 	}
 }
 
-// The rights that README.md gives to a user of Redis suffice, and end where another bandit begins.
-func TestLeastRights(t *testing.T) {
+// The permissions in README.md for a Redis user suffice, and do not cover another bandit.
+func TestPermissions(t *testing.T) {
 	server := startRedis(t)
 	client := server.client()
 	defer client.Close()
@@ -570,13 +580,14 @@ func TestLeastRights(t *testing.T) {
 	text := string(must(os.ReadFile("README.md")))
 	_, line, _ := strings.Cut(text, "\nuser ads on >PASSWORD ")
 	line, _, _ = strings.Cut(line, "\n")
-	rule := append([]any{"ACL", "SETUSER", "test", "on", ">secret"}, anys(strings.Fields(strings.ReplaceAll(line, "{ads}", "{test}")))...)
+	permissions := strings.Fields(strings.ReplaceAll(line, "{ads}", "{test}"))
+	rule := append([]any{"ACL", "SETUSER", "test", "on", ">secret"}, anys(permissions)...)
 	check(client.Do(ctx, rule...).Err())
 	check(client.Do(ctx, "ACL", "SETUSER", "default", "off").Err())
 	join := func(number uint16) (*Node, *Redis) {
 		options := redis.UniversalOptions{Addrs: []string{server.address}, Username: "test", Password: "secret"}
 		store := NewRedis(&options, "test")
-		return must(Join(ctx, Options{Store: store, Post: store, Config: config(number), Interval: interval})), store
+		return must(Join(ctx, Options{Store: store, Rewards: store, Config: config(number), Interval: interval})), store
 	}
 	var nodes [2]*Node
 	here, cancel := context.WithCancel(ctx)
@@ -593,8 +604,8 @@ func TestLeastRights(t *testing.T) {
 		}()
 	}
 	eventually(t, "they have met", func() bool { return nodes[0].Metrics().Nodes == 1 })
-	check(nodes[0].Answer(must(nodes[1].Bandit.Select()).Ticket, 1))
-	eventually(t, "an answer by post", func() bool { return nodes[1].Metrics().Received == 1 })
+	check(nodes[0].Update(must(nodes[1].Bandit.Select()).Ticket, 1))
+	eventually(t, "a forwarded reward", func() bool { return nodes[1].Metrics().Received == 1 })
 	for _, node := range nodes {
 		if m := node.Metrics(); m.Errors != 0 {
 			t.Errorf("%+v", m)
@@ -603,9 +614,9 @@ func TestLeastRights(t *testing.T) {
 	cancel()
 	all.Wait()
 	if err := storeAt(server.address).client.Ping(ctx).Err(); err == nil {
-		t.Error("let in without a password")
+		t.Error("connected without a password")
 	}
-	// Another bandit's keys are not theirs.
+	// The user has no access to another bandit's keys.
 	options := redis.UniversalOptions{Addrs: []string{server.address}, Username: "test", Password: "secret"}
 	other := NewRedis(&options, "other")
 	defer other.Close()

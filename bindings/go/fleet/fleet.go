@@ -1,17 +1,18 @@
-// Package fleet makes one bandit of many processes: each has a handle of its own, and all learn from what all have
-// released, through a store that they share. The store holds snapshots, which are safe to publish; nothing of it is
-// on the way of a decision, which goes on while the store is away.
+// Package fleet makes several processes learn as one bandit. Each process has its own handle, and learns from what all
+// of them have released, through a store that they share. The store holds snapshots, which may be published. A decision
+// never waits for the store, and processes continue to decide while the store is unavailable.
 //
 //	redis := fleet.NewRedis(&redis.UniversalOptions{Addrs: []string{"localhost:6379"}}, "ads")
-//	config.Node = 7 // 1 to 65535: no other process of the fleet has this one
-//	node, err := fleet.Join(ctx, fleet.Options{Store: redis, Post: redis, Config: config})
+//	config.Node = 7 // 1 to 65535, a different number for each process of the fleet
+//	node, err := fleet.Join(ctx, fleet.Options{Store: redis, Rewards: redis, Config: config})
 //	go node.Sync(ctx)
 //	decision, err := node.Bandit.Select()
-//	err = node.Answer(ticket, reward) // of whichever node
+//	err = node.Update(ticket, reward) // for a ticket of any node
 //
-// With Config.FleetKey and Options.Relay one node releases what all collect, with one noise, and rewards travel sealed.
+// With Config.FleetKey and Options.Contributions, one node releases what all nodes collect, with one noise, and rewards
+// that travel between nodes are sealed.
 //
-// README.md says what whoever reads or writes the store can do.
+// README.md describes what a person who can read or write the store can do.
 package fleet
 
 import (
@@ -29,136 +30,149 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-// ErrReplaced: another process has begun under this node's number since. What this one still decides is lost to the
-// fleet: end it.
+// ErrReplaced means that another process has joined under this node's number. The fleet does not learn from what this
+// process still decides, so stop it.
 var ErrReplaced = errors.New("fleet: another process has this node's number")
 
-// Snapshot is what a node has released, as the store keeps it.
+// Snapshot is a node's released state, as the store keeps it.
 type Snapshot struct {
 	Node    uint16
-	Version uint64
+	Version uint64 // 0 if the store's value has no valid version
 	Bytes   []byte
 }
 
-// Store keeps the newest snapshot of every node, also of those that have ended.
+// Store keeps the newest snapshot of every node, including nodes that have left.
 type Store interface {
-	// Put keeps a snapshot, unless the store has one of this node of the same or a greater version.
+	// Put stores a snapshot, unless the store has one of the same node with the same or a greater version.
 	Put(ctx context.Context, snapshot Snapshot) (kept bool, err error)
-	// List returns the snapshots of these nodes, or of all. What cannot be read as one comes as it is.
+	// List returns the snapshots of these nodes, or of all nodes if there are no arguments. It returns invalid
+	// values unchanged.
 	List(ctx context.Context, nodes ...uint16) ([]Snapshot, error)
-	// Watch begins to say what nodes do, as hints: some may be missing. Whoever puts after Watch has returned
-	// is heard. The channel is closed when the store is lost, or by stop, which must be called; ctx is for the
-	// beginning alone.
-	Watch(ctx context.Context) (hints <-chan Hint, stop func(), err error)
-	// Say gives a hint to all who watch. Put gives its own.
-	Say(ctx context.Context, hint Hint) error
+	// Watch subscribes to notifications. It covers everything that is published after it has returned, but
+	// notifications can be lost. The channel closes when the connection to the store is lost or when the caller
+	// calls stop. The caller must call stop. ctx limits the subscribing only, not the subscription.
+	Watch(ctx context.Context) (notifications <-chan Notification, stop func(), err error)
+	// Notify publishes a notification to all watchers. Put publishes its own.
+	Notify(ctx context.Context, notification Notification) error
 }
 
-// Hint is what a node does.
-type Hint struct {
+// Notification is an event of a node.
+type Notification struct {
 	Node  uint16
 	Event Event
 }
 
-// Event of a node.
+// Event is the kind of a [Notification].
 type Event int
 
 const (
-	Put   Event = iota // it has put a snapshot
-	Beats              // answers that come to it travel: its own beats come back in time
-	Ends               // it sends no more answers
+	Put       Event = iota // the node has put a snapshot
+	Heartbeat              // rewards reach the node: its heartbeats to itself return in time
+	Leave                  // the node has stopped, and sends no more rewards
 )
 
-// Post carries answers to the node that has decided. Unlike snapshots they are NOT private.
-type Post interface {
-	// Send sends these in this order. What failed may have been sent.
+// RewardQueue carries rewards to the nodes that decided. Unlike snapshots, rewards are NOT private.
+type RewardQueue interface {
+	// Send sends messages in this order. If it returns an error, some may have been sent.
 	Send(ctx context.Context, messages []Message) error
-	// Receive gives all that has come for this node, perhaps again what came before, then forgets it.
-	// It waits a moment for some, not longer.
+	// Receive passes all messages for this node to take, and then deletes them. It can pass a message more than
+	// once. If there are no messages, it waits a short time for some.
 	Receive(ctx context.Context, node uint16, take func(Message)) error
 }
 
-// Message is an answer, or a beat from a node to itself.
+// Message is a reward, or a heartbeat from a node to itself.
 type Message struct {
-	To     uint16
-	Ticket uint64
-	Reward float64
-	Beat   uint64 // its number; 0: this is an answer
-	Sealed []byte // with a fleet key: the ticket and the reward, which are 0 then
+	To        uint16
+	Ticket    uint64
+	Reward    float64
+	Heartbeat uint64 // the heartbeat's number; 0 if the message is a reward
+	Sealed    []byte // with a fleet key: the sealed ticket and reward; Ticket and Reward are 0 then
 }
 
-// Options are a node's.
+// Options are the options of a node.
 type Options struct {
-	Store    Store
-	Post     Post          // nil: only this node's own answers are taken
-	Relay    Relay         // for a fleet with one noise, with Config.FleetKey; without a key it is not used
-	Policy   dpb.Policy    // one that can merge; 0: the recommended one
-	Config   dpb.Config    // of all nodes the same but for Node, which is from 1 to 65535; with segments, too
-	Interval time.Duration // between two exchanges; 0: 5 s
-	Tick     time.Duration // a tick of dpb.ClockCaller, which you tell the bandit by Advance; 0: 1 ms
-	// A bandit that you have made with Config, for example from a file; nil: Join makes one. If the store's snapshot of
-	// this node has more decisions, the node goes on from that, and Join closes this one. After an error it is yours.
+	Store Store
+	// Rewards carries rewards to the nodes that decided. If it is nil, the node accepts only rewards for its own
+	// decisions.
+	Rewards RewardQueue
+	// Contributions is required with Config.FleetKey: it makes one node release for all. Without a key it is not
+	// used.
+	Contributions ContributionQueue
+	// Policy must be a policy that can merge. 0 selects the recommended policy.
+	Policy dpb.Policy
+	// Config must be the same at all nodes, including the segments, except for Node, which is from 1 to 65535.
+	Config dpb.Config
+	// Interval is the time between two exchanges with the store. The default, for 0, is 5 s.
+	Interval time.Duration
+	// Tick is the duration of a tick of dpb.ClockCaller, the unit that you pass to the bandit's Advance. The default,
+	// for 0, is 1 ms.
+	Tick time.Duration
+	// Bandit is a bandit that you made with Config, for example from a file. If it is nil, Join makes one. If the
+	// store's snapshot of this node has more decisions, the node continues from that snapshot, and Join closes this
+	// bandit. If Join returns an error, you still own the bandit.
 	Bandit *dpb.Bandit
-	// Answers by Post take at most so long; 0: 1 s; negative: never check. While they take longer, decisions are cancelled
-	// that wait an RewardWindow for theirs: see README.md.
-	Delay  time.Duration
-	Logger *slog.Logger // of outages and strangers; nil: slog.Default()
+	// Delay is the longest time that a reward may take through Rewards. If rewards take longer, the node cancels
+	// decisions that wait a RewardWindow for their rewards: see README.md. The default, for 0, is 1 s. If Delay is
+	// negative, the node never checks.
+	Delay time.Duration
+	// Logger logs outages and incompatible nodes. If it is nil, the node uses slog.Default().
+	Logger *slog.Logger
 }
 
-// Node is one process's part in a fleet.
+// Node is the membership of one process in a fleet.
 type Node struct {
-	Bandit *dpb.Bandit // Close it after Sync has returned
+	Bandit *dpb.Bandit // close it after Sync has returned
 
-	store    Store
-	post     Post
-	relay    Relay  // nil without a fleet key
-	key      uint64 // the fleet key's id
-	number   uint16
-	interval time.Duration
-	delay    time.Duration
-	judges   bool          // are there outages?
-	window   uint64        // ticks that a decision waits for its answer
-	tick     time.Duration // 0: a decision
-	began    time.Time
-	soon     chan struct{} // something is to be put at once
-	log      *slog.Logger
+	store         Store
+	rewards       RewardQueue       // nil: this node accepts only rewards for its own decisions
+	contributions ContributionQueue // nil without a fleet key
+	key           uint64            // the fleet key's id
+	number        uint16
+	interval      time.Duration
+	delay         time.Duration
+	checksOutages bool
+	window        uint64        // reward window in ticks; 0: none
+	tick          time.Duration // 0: a tick is a decision
+	started       time.Time
+	putNow        chan struct{} // Sync must put a snapshot without waiting for the next exchange
+	log           *slog.Logger
 
-	// Of Sync alone.
-	version uint64 // of the snapshot that was put last: its life, then a count
+	// The goroutine of Sync uses these fields alone.
+	version uint64 // of the last snapshot that was put: the incarnation in the upper half, a count in the lower half
 	bytes   []byte
-	hints   <-chan uint16 // nodes that have put; nil: not watching
+	puts    <-chan uint16 // nodes that have notified of a put; nil: this node does not watch
 	unwatch func()
-	merged  map[uint16]uint64 // a hash of what was merged last
-	lease   Leader            // this node as the leader; zero: it contributes, or has no key
+	merged  map[uint16]uint64 // hash of the last snapshot of each node that was merged
+	lease   Leader            // this node as the leader; zero: it does not lead
 
-	mu      sync.Mutex
-	last    time.Time // of the last exchange that succeeded
-	nodes   map[uint16]error
-	metrics Metrics
-	answers answers
-	logged  sync.Map // errors that logOnce has logged
+	mu           sync.Mutex
+	lastExchange time.Time        // when the last successful exchange ended
+	nodes        map[uint16]error // nodes that were seen, and why their newest snapshot was refused
+	metrics      Metrics
+	forwarding   forwarding
+	logged       sync.Map // errors that logOnce has logged
 }
 
 var seed = maphash.MakeSeed()
 
-// Join makes this node's bandit and has it know what all others have released. A node that has been there before goes
-// on from its own snapshot in the store: that is all that it needs. Its number is then its own: an older process that
-// still has it gets [ErrReplaced].
+// Join makes this node's bandit and merges what all other nodes have released. If the store has a snapshot of this
+// node, the node continues from it and needs nothing else. An older process with the same number gets [ErrReplaced].
 //
-// An error of the store is one: try again, or begin under a number that no node ever had. ErrInvalidConfig or
-// ErrCorrupt where the store has something else under this number.
+// If the store fails, Join returns its error: try again, or use a number that no node ever had. Join returns
+// ErrInvalidConfig or ErrCorrupt if the store's value for this number is not a snapshot of this configuration.
 func Join(ctx context.Context, options Options) (*Node, error) {
 	if options.Config.Node == 0 || options.Config.Node > 0xffff {
 		return nil, fmt.Errorf("%w: node must be from 1 to 65535, got %d", dpb.ErrInvalidConfig, options.Config.Node)
 	}
 	if options.Config.FleetKey == nil {
-		options.Relay = nil
-	} else if options.Relay == nil {
-		return nil, fmt.Errorf("%w: with FleetKey, a node needs a Relay", dpb.ErrInvalidConfig)
+		options.Contributions = nil
+	} else if options.Contributions == nil {
+		return nil, fmt.Errorf("%w: with FleetKey, a node needs Contributions", dpb.ErrInvalidConfig)
 	}
 	var node *Node
 	err := ErrReplaced
-	// Another may be faster, and has put the snapshot to go on from then. It does not stay so, unless somebody plays.
+	// Another process with this number can put its snapshot first, and this one must then continue from that snapshot.
+	// This does not repeat often, unless somebody writes to the field again and again.
 	for tries := 0; errors.Is(err, ErrReplaced) && tries < 10; tries++ {
 		node, err = join(ctx, options)
 	}
@@ -167,20 +181,20 @@ func Join(ctx context.Context, options Options) (*Node, error) {
 
 func join(ctx context.Context, options Options) (*Node, error) {
 	n := &Node{
-		store:    options.Store,
-		post:     options.Post,
-		relay:    options.Relay,
-		number:   uint16(options.Config.Node),
-		interval: options.Interval,
-		delay:    options.Delay,
-		judges:   options.Delay >= 0,
-		soon:     make(chan struct{}, 1),
-		window:   uint64(options.Config.RewardWindow),
-		log:      options.Logger,
-		merged:   map[uint16]uint64{},
-		began:    time.Now(),
-		last:     time.Now(),
-		nodes:    map[uint16]error{},
+		store:         options.Store,
+		rewards:       options.Rewards,
+		contributions: options.Contributions,
+		number:        uint16(options.Config.Node),
+		interval:      options.Interval,
+		delay:         options.Delay,
+		checksOutages: options.Delay >= 0,
+		putNow:        make(chan struct{}, 1),
+		window:        uint64(options.Config.RewardWindow),
+		log:           options.Logger,
+		merged:        map[uint16]uint64{},
+		started:       time.Now(),
+		lastExchange:  time.Now(),
+		nodes:         map[uint16]error{},
 	}
 	if n.interval <= 0 {
 		n.interval = 5 * time.Second
@@ -203,15 +217,15 @@ func join(ctx context.Context, options Options) (*Node, error) {
 			n.version, n.bytes = snapshot.Version, snapshot.Bytes
 		}
 	}
-	if n.Bandit, err = begin(options, n.bytes); err != nil {
+	if n.Bandit, err = openBandit(options, n.bytes); err != nil {
 		return nil, fmt.Errorf("node %d: %w", n.number, err)
 	}
 	if report, err := n.Bandit.Report(); err == nil {
 		n.key = report.FleetKeyID
 	}
-	n.version = (n.version>>32 + 1) << 32 // a new life, which no other process has
+	n.version = (n.version>>32 + 1) << 32 // the next incarnation, which no other process can also put
 	if n.bytes, err = n.Bandit.Snapshot(nil); err == nil {
-		err = n.Bandit.Merge(n.bytes) // changes nothing; a policy that cannot says so now
+		err = n.Bandit.Merge(n.bytes) // changes nothing, but fails here if the policy cannot merge
 	}
 	if err == nil {
 		err = n.put(ctx)
@@ -220,7 +234,7 @@ func join(ctx context.Context, options Options) (*Node, error) {
 		err = n.merge(all)
 	}
 	if err == nil {
-		err = n.prepare()
+		err = n.startForwarding()
 	}
 	if given := options.Bandit; err != nil {
 		if n.Bandit != given {
@@ -233,8 +247,9 @@ func join(ctx context.Context, options Options) (*Node, error) {
 	return n, nil
 }
 
-// begin makes the bandit, or goes on from whichever knows more: the one that was given or the node's own snapshot.
-func begin(options Options, snapshot []byte) (*dpb.Bandit, error) {
+// openBandit makes a bandit. If there is a given bandit or a snapshot of this node, it continues from the one with more
+// decisions.
+func openBandit(options Options, snapshot []byte) (*dpb.Bandit, error) {
 	policy, config, given := options.Policy, options.Config, options.Bandit
 	if snapshot == nil {
 		switch {
@@ -248,85 +263,86 @@ func begin(options Options, snapshot []byte) (*dpb.Bandit, error) {
 	if given != nil {
 		policy, _ = dpb.ParsePolicy(given.PolicyName())
 	} else if policy == 0 {
-		free := config
-		free.Budget, free.BudgetPeriods = nil, 0 // this one is asked for its name, and costs nobody anything
-		bandit, err := dpb.New(free)
+		unbudgeted := config // this bandit only gives its policy's name, so it must not charge the budget
+		unbudgeted.Budget, unbudgeted.BudgetPeriods = nil, 0
+		bandit, err := dpb.New(unbudgeted)
 		if err != nil {
 			return nil, err
 		}
 		policy, _ = dpb.ParsePolicy(bandit.PolicyName())
 		bandit.Close()
 	}
-	there, err := dpb.RestorePolicy(policy, config, snapshot)
+	stored, err := dpb.RestorePolicy(policy, config, snapshot)
 	if err != nil || given == nil {
-		return there, err
+		return stored, err
 	}
-	before, err := there.Report()
-	here, wrong := given.Report()
-	if err = errors.Join(err, wrong); err != nil || before.Decisions <= here.Decisions {
-		there.Close()
+	storedReport, err := stored.Report()
+	givenReport, givenErr := given.Report()
+	if err = errors.Join(err, givenErr); err != nil || storedReport.Decisions <= givenReport.Decisions {
+		stored.Close()
 		return given, err
 	}
-	return there, nil
+	return stored, nil
 }
 
-// NextPeriod begins a period ([dpb.Bandit.NextPeriod]) and has Sync put a snapshot at once, because who goes on from an
-// older one would forget this period.
+// NextPeriod begins a period ([dpb.Bandit.NextPeriod]) and makes Sync put a snapshot at once. A process that continues
+// from an older snapshot would not count this period.
 func (n *Node) NextPeriod() error {
 	err := n.Bandit.NextPeriod()
 	select {
-	case n.soon <- struct{}{}:
+	case n.putNow <- struct{}{}:
 	default:
 	}
 	return err
 }
 
-// Sync puts what this node has released and merges what the others have, again and again, and takes the answers that
-// were given to others. An error of the store is said by [Node.Metrics] and tried again within the interval; so all
-// nodes that reach the store know the same within one. Nothing is lost with the store's contents but what nodes had
-// released that have ended.
+// Sync exchanges snapshots with the store at each interval: it puts what this node has released and merges what the
+// others have released. It also sends and receives rewards. [Node.Metrics] reports errors of the store, and Sync tries
+// again within an interval. So all nodes that reach the store know the same within one interval. If the store loses its
+// contents, only the releases of nodes that have left are lost.
 //
-// It returns when ctx is done, having put once more; with [ErrReplaced]; or with the bandit's own error: it is closed.
+// Sync returns when ctx is done, after it has put a last snapshot. It also returns with [ErrReplaced], and with the
+// bandit's own error if the bandit is closed or poisoned.
 func (n *Node) Sync(ctx context.Context) error {
-	here, end := context.WithCancel(ctx)
-	var answers sync.WaitGroup
-	if n.post != nil {
-		for _, work := range []func(context.Context){n.receive, n.deliver, n.judge} {
-			answers.Add(1)
+	running, stop := context.WithCancel(ctx)
+	var workers sync.WaitGroup
+	if n.rewards != nil {
+		for _, work := range []func(context.Context){n.receiveRewards, n.sendRewards, n.checkOutage} {
+			workers.Add(1)
 			go func() {
-				defer answers.Done()
-				work(here)
+				defer workers.Done()
+				work(running)
 			}()
 		}
 	}
-	defer answers.Wait()
-	defer end()
-	defer n.ignore()
+	defer workers.Wait()
+	defer stop()
+	defer n.stopWatching()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for failures := 0; ; {
 		var err error
 		select {
 		case <-ctx.Done():
-			end()
-			answers.Wait()
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.patience())
+			stop()
+			workers.Wait()
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.timeout())
 			defer cancel()
-			return errors.Join(ctx.Err(), n.share(last), n.resign(last), n.put(last), n.finish(last))
+			return errors.Join(ctx.Err(), n.share(last), n.resign(last), n.put(last), n.leave(last))
 		case <-timer.C:
 			if err = n.exchange(ctx); err == nil {
 				failures = 0
 				timer.Reset(pause(n.interval, 0))
 			}
-		case <-n.soon:
-			once, cancel := context.WithTimeout(ctx, n.patience())
-			err = n.put(once)
+		case <-n.putNow:
+			limited, cancel := context.WithTimeout(ctx, n.timeout())
+			err = n.put(limited)
 			cancel()
-		case node, on := <-n.hints:
-			if on {
-				err = n.hear(ctx, node)
+		case node, open := <-n.puts:
+			if open {
+				err = n.mergeFrom(ctx, node)
 			} else {
-				n.ignore() // the next exchange asks again
+				n.stopWatching() // the next exchange watches again
 			}
 		}
 		switch {
@@ -334,7 +350,7 @@ func (n *Node) Sync(ctx context.Context) error {
 		case errors.Is(err, ErrReplaced), errors.Is(err, dpb.ErrClosed), errors.Is(err, dpb.ErrPoisoned):
 			return err
 		default:
-			n.ignore() // nobody knows what was not heard
+			n.stopWatching() // notifications may be lost: watch again
 			failures++
 			timer.Reset(pause(n.interval, failures))
 			n.count(func(m *Metrics) { m.Errors++; m.LastError = err })
@@ -342,11 +358,12 @@ func (n *Node) Sync(ctx context.Context) error {
 	}
 }
 
-// Within which an exchange succeeds or has failed.
-func (n *Node) patience() time.Duration { return n.interval / 2 }
+// timeout is the time limit of one exchange.
+func (n *Node) timeout() time.Duration { return n.interval / 2 }
 
-// pause is how long to wait before the next exchange. After failures it doubles from 1/32 of the interval to half of
-// it: together with what the exchange before took, no more than one interval. Nodes do not keep step.
+// pause returns the time to wait before the next exchange. After failures it doubles from 1/32 of the interval to half
+// of it. Together with the timeout of the failed exchange, that is at most one interval. A random part keeps nodes from
+// exchanging at the same time.
 func pause(interval time.Duration, failures int) time.Duration {
 	if failures > 0 {
 		interval >>= max(6-failures, 1)
@@ -354,18 +371,19 @@ func pause(interval time.Duration, failures int) time.Duration {
 	return interval/2 + rand.N(interval/2+1)
 }
 
-// exchange watches, then shares, then puts, then lists. Of two nodes one puts before the other lists, or else is heard by the other.
+// exchange watches, then shares, then puts, then lists. In this order any two nodes learn of each other: either one
+// puts before the other lists, or the other already watches and is notified of the put.
 func (n *Node) exchange(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, n.patience())
+	ctx, cancel := context.WithTimeout(ctx, n.timeout())
 	defer cancel()
-	if n.hints == nil {
-		hints, stop, err := n.store.Watch(ctx)
+	if n.puts == nil {
+		notifications, stop, err := n.store.Watch(ctx)
 		if err != nil {
 			return err
 		}
 		puts := make(chan uint16, 1024)
-		n.hints, n.unwatch = puts, stop
-		go n.listen(hints, puts)
+		n.puts, n.unwatch = puts, stop
+		go n.readNotifications(notifications, puts)
 	}
 	if err := n.share(ctx); err != nil {
 		return err
@@ -380,39 +398,40 @@ func (n *Node) exchange(ctx context.Context) error {
 	if err := n.merge(all); err != nil {
 		return err
 	}
-	n.count(func(m *Metrics) { m.Exchanges++; n.last = time.Now() })
+	n.count(func(m *Metrics) { m.Exchanges++; n.lastExchange = time.Now() })
 	return nil
 }
 
-// hear merges what this node, and all of whom a hint waits, have put.
-func (n *Node) hear(ctx context.Context, node uint16) error {
+// mergeFrom merges the snapshots of the given node and of all other nodes whose put notifications wait.
+func (n *Node) mergeFrom(ctx context.Context, node uint16) error {
 	nodes := []uint16{node}
-	for range len(n.hints) {
-		nodes = append(nodes, <-n.hints)
+	for range len(n.puts) {
+		nodes = append(nodes, <-n.puts)
 	}
 	slices.Sort(nodes)
 	nodes = slices.DeleteFunc(slices.Compact(nodes), func(node uint16) bool { return node == n.number })
 	if len(nodes) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, n.patience())
+	ctx, cancel := context.WithTimeout(ctx, n.timeout())
 	defer cancel()
-	some, err := n.store.List(ctx, nodes...)
+	snapshots, err := n.store.List(ctx, nodes...)
 	if err != nil {
 		return err
 	}
-	return n.merge(some)
+	return n.merge(snapshots)
 }
 
-func (n *Node) ignore() {
-	if n.hints != nil {
+func (n *Node) stopWatching() {
+	if n.puts != nil {
 		n.unwatch()
-		n.hints = nil
+		n.puts = nil
 	}
 }
 
-// put: the store has our newest snapshot then, or that of one who has replaced us: no version is put twice, so what it
-// may have of ours is older, also when its answer was lost.
+// put writes this node's newest snapshot to the store. Each version is put once only, so the store's own snapshot of
+// this process is always older, even if the reply to an earlier put was lost. If the store refuses the snapshot,
+// another process has replaced this one.
 func (n *Node) put(ctx context.Context) error {
 	var err error
 	if n.bytes, err = n.Bandit.Snapshot(n.bytes[:0]); err != nil {
@@ -426,9 +445,9 @@ func (n *Node) put(ctx context.Context) error {
 	return err
 }
 
-// merge takes what is news. What is refused does not keep the others out.
-func (n *Node) merge(some []Snapshot) error {
-	for _, snapshot := range some {
+// merge merges the snapshots that have changed. A snapshot that is refused does not keep it from merging the others.
+func (n *Node) merge(snapshots []Snapshot) error {
+	for _, snapshot := range snapshots {
 		hash := maphash.Bytes(seed, snapshot.Bytes)
 		if known, found := n.merged[snapshot.Node]; snapshot.Node == n.number || found && known == hash {
 			continue
@@ -446,8 +465,9 @@ func (n *Node) merge(some []Snapshot) error {
 		before, seen := n.nodes[snapshot.Node]
 		n.nodes[snapshot.Node] = err
 		n.mu.Unlock()
-		if err != nil && (!seen || before == nil) { // said once
-			n.log.Error("fleet: a stranger has this bandit's name: it and this node ignore each other", "node", n.number, "error", err)
+		if err != nil && (!seen || before == nil) { // log each incompatible node once
+			n.log.Error("fleet: a node with this bandit's name is incompatible: it and this node ignore each other",
+				"node", n.number, "error", err)
 		}
 	}
 	return nil

@@ -20,30 +20,30 @@ func TestNodesAgree(t *testing.T) {
 	}
 	eventually(t, "all know the same", func() bool { return agree(nodes) })
 	for _, node := range nodes {
-		if m := node.Metrics(); m.Nodes != 2 || m.Strangers != 0 || m.Errors != 0 {
+		if m := node.Metrics(); m.Nodes != 2 || m.Incompatible != 0 || m.Errors != 0 {
 			t.Errorf("%+v", m)
 		}
 	}
-	// One that ends puts a last time, and counts on.
+	// A node that leaves puts its last snapshot, and its releases still count.
 	play(nodes[2].Bandit, 5000)
 	last := must(nodes[2].Bandit.Snapshot(nil))
 	if err := nodes[2].end(); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	eventually(t, "the others know of the one that ended", func() bool { return agree(nodes[:2], last) })
+	eventually(t, "the others know the releases of the node that left", func() bool { return agree(nodes[:2], last) })
 	store := storeAt(server.address)
 	defer store.Close()
 	joined := must(Join(context.Background(), Options{Store: store, Config: config(5)}))
 	defer joined.Bandit.Close()
 	if !agree([]running{nodes[0], {Node: joined}}, last, must(nodes[1].Bandit.Snapshot(nil))) {
-		t.Error("who has joined does not know what the others do")
+		t.Error("the new node does not know what the others know")
 	}
 	nodes[2] = runAt(t, server.address, 4, interval)
-	eventually(t, "the newcomer and the others know of the one that ended", func() bool { return agree(nodes, last) })
+	eventually(t, "all know the releases of the node that left", func() bool { return agree(nodes, last) })
 }
 
-// No node looks by itself for an hour: who puts is heard.
-func TestHints(t *testing.T) {
+// A node with an interval of an hour merges the snapshots that it is notified of.
+func TestNotifications(t *testing.T) {
 	server := startRedis(t)
 	a := runAt(t, server.address, 1, time.Hour)
 	eventually(t, "the first exchange", func() bool { return a.Metrics().Exchanges == 1 })
@@ -55,13 +55,13 @@ func TestHints(t *testing.T) {
 	}
 }
 
-func TestNextTryIsWithinTheInterval(t *testing.T) {
+func TestRetryIsWithinTheInterval(t *testing.T) {
 	n := Node{interval: time.Second}
 	for failures := range 100 {
 		for range 1000 {
 			wait := pause(n.interval, failures)
 			if failures > 0 {
-				wait += n.patience()
+				wait += n.timeout()
 			}
 			if wait > n.interval || wait < n.interval/64 {
 				t.Fatal(failures, wait)
@@ -70,7 +70,7 @@ func TestNextTryIsWithinTheInterval(t *testing.T) {
 	}
 }
 
-func TestWhatCannotJoin(t *testing.T) {
+func TestInvalidJoin(t *testing.T) {
 	server := startRedis(t)
 	store := storeAt(server.address)
 	defer store.Close()
@@ -85,7 +85,8 @@ func TestWhatCannotJoin(t *testing.T) {
 	wide, other := config(1), config(1)
 	wide.Node, other.Epsilon = 1<<16, 2
 	for _, wrong := range []dpb.Config{config(0), wide} {
-		if err := join(0, wrong); !errors.Is(err, dpb.ErrInvalidConfig) || !strings.Contains(err.Error(), "node must be") {
+		err := join(0, wrong)
+		if !errors.Is(err, dpb.ErrInvalidConfig) || !strings.Contains(err.Error(), "node must be") {
 			t.Error(err)
 		}
 	}
@@ -93,7 +94,7 @@ func TestWhatCannotJoin(t *testing.T) {
 		t.Error(err)
 	}
 	if all := must(store.List(ctx)); len(all) != 0 {
-		t.Error("who was refused has put", all)
+		t.Error("a node that could not join has put", all)
 	}
 	check(join(dpb.PolicyMED, config(1)))
 	check(join(dpb.PolicyMED, config(1)))
@@ -104,6 +105,6 @@ func TestWhatCannotJoin(t *testing.T) {
 	}
 	server.kill()
 	if err := join(dpb.PolicyMED, config(1)); err == nil {
-		t.Error("joined nothing")
+		t.Error("joined without a store")
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ReadKey reads a fleet key ([dpb.Config].FleetKey) from a file: 32 secret random bytes, or 64 hexadecimal digits on one
-// line. It refuses a file that other users can access.
+// ReadKey reads a fleet key ([dpb.Config].FleetKey) from a file. The file has 32 secret random bytes, or 64 hexadecimal
+// digits on one line. ReadKey returns an error if other users can access the file.
 func ReadKey(name string) (*[32]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -15,14 +15,17 @@ func TestReadKey(t *testing.T) {
 		check(os.Chmod(name, mode))
 	}
 	raw := strings.Repeat("\n\x00key ab", 4)
-	for _, text := range []string{raw, strings.Repeat("0a006B6579206162", 4), strings.Repeat("0a006b6579206162", 4) + "\n"} {
+	upper, lower := strings.Repeat("0a006B6579206162", 4), strings.Repeat("0a006b6579206162", 4)
+	for _, text := range []string{raw, upper, lower + "\n"} {
 		write(text, 0o400)
 		if key, err := ReadKey(name); err != nil || !bytes.Equal(key[:], []byte(raw)) {
 			t.Error(key, err)
 		}
 	}
 	digits := strings.Repeat("0", 64)
-	for _, wrong := range []string{"", raw[:31], raw + "x", digits[:63], digits + "0", digits + "\n\n", digits[:63] + "g", digits + digits} {
+	for _, wrong := range []string{
+		"", raw[:31], raw + "x", digits[:63], digits + "0", digits + "\n\n", digits[:63] + "g", digits + digits,
+	} {
 		write(wrong, 0o600)
 		if _, err := ReadKey(name); err == nil || !strings.Contains(err.Error(), "no fleet key") {
 			t.Errorf("%q: %v", wrong, err)

@@ -11,40 +11,43 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-// Relay is what a fleet with one noise needs beside a [Store]: a lease for its leader, and a way for contributions to it.
-type Relay interface {
-	// Leader returns who holds the lease of the fleet's key with this id, if anybody does. Of what cannot be read, Node and
-	// Generation are 0.
+// ContributionQueue is what a fleet with one noise needs besides a [Store]: a lease for its leader, and a queue of
+// contributions to the leader.
+type ContributionQueue interface {
+	// Leader returns the holder of the lease for the fleet key with this id. held is false if there is no lease. If the
+	// lease is unreadable, held is true, and Node and Generation are 0.
 	Leader(ctx context.Context, key uint64) (leader Leader, held bool, err error)
-	// Lead takes the lease for this time, unless somebody holds it.
+	// Lead takes the lease for this duration, unless the lease is held already.
 	Lead(ctx context.Context, leader Leader, lease time.Duration) (taken bool, err error)
-	// Renew makes the lease last for this time from now on, if this leader holds it. With 0 it ends.
+	// Renew makes the lease end after this duration, if this leader holds it. With 0 the lease ends at once.
 	Renew(ctx context.Context, leader Leader, lease time.Duration) (held bool, err error)
-	// Contribute sends a contribution to the leader of this generation, once. What failed may have been sent.
+	// Contribute sends a contribution to the leader of this generation once. If it returns an error, the contribution
+	// may have been sent.
 	Contribute(ctx context.Context, generation uint64, contribution []byte) error
-	// Collect passes everything that was contributed to this generation to combine, perhaps again what it passed before,
-	// and then deletes it.
+	// Collect passes all contributions to this generation to combine, and then deletes them. It can pass a contribution
+	// more than once.
 	Collect(ctx context.Context, generation uint64, combine func(contribution []byte)) error
 }
 
-// Leader is a node that leads, and its generation ([dpb.Bandit.Lead]). Each key has a leader and a lease of its own, so nodes
-// with a new key and those with the old one learn all the while. Key is its id ([dpb.Report]).
+// Leader is a node that leads, and its generation ([dpb.Bandit.Lead]). Each fleet key has a leader and a lease of its
+// own, so nodes with a new key and nodes with the old key learn at the same time.
 type Leader struct {
-	Key        uint64
+	Key        uint64 // the fleet key's id: FleetKeyID of [dpb.Report]
 	Node       uint16
 	Generation uint64
 }
 
 const (
-	// A lease lasts this many intervals, and at least this long.
-	exchangesInLease = 3
-	shortestLease    = 3 * time.Second
+	// A lease lasts this many intervals, and at least minLease.
+	intervalsInLease = 3
+	minLease         = 3 * time.Second
 )
 
-// share leads if nobody else does, and combines what was contributed; or contributes to the leader. It takes the sums out
-// of the bandit only after it has read the lease, so they stay while the store is away.
+// share takes the lease if no other node holds it. As the leader it combines the contributions that have arrived.
+// Otherwise it contributes to the leader. It takes the sums out of the bandit only after it has read the lease, so they
+// stay in the bandit while the store is unavailable.
 func (n *Node) share(ctx context.Context) error {
-	if n.relay == nil {
+	if n.contributions == nil {
 		return nil
 	}
 	leader, err := n.leader(ctx)
@@ -55,7 +58,7 @@ func (n *Node) share(ctx context.Context) error {
 	n.count(func(m *Metrics) { m.Leads = leads })
 	switch {
 	case leads:
-		return n.relay.Collect(ctx, leader.Generation, n.combine)
+		return n.contributions.Collect(ctx, leader.Generation, n.combine)
 	case leader.Generation == 0 || leader.Node == n.number: // unreadable, or held by this node before its restart
 		return nil
 	}
@@ -64,8 +67,8 @@ func (n *Node) share(ctx context.Context) error {
 	if err != nil || contribution == nil {
 		return err
 	}
-	// If this fails, the contribution may have arrived. So it is not sent again.
-	err = n.relay.Contribute(ctx, leader.Generation, contribution)
+	// If this fails, the contribution may have arrived, so it is not sent again.
+	err = n.contributions.Contribute(ctx, leader.Generation, contribution)
 	n.count(func(m *Metrics) {
 		if err == nil {
 			m.Contributions++
@@ -76,15 +79,15 @@ func (n *Node) share(ctx context.Context) error {
 	return err
 }
 
-// leader returns who holds the lease. If nobody does, this node takes it.
+// leader returns the holder of the lease. If there is no lease, this node takes it.
 func (n *Node) leader(ctx context.Context) (Leader, error) {
-	lease := max(exchangesInLease*n.interval, shortestLease)
+	lease := max(intervalsInLease*n.interval, minLease)
 	if (n.lease != Leader{}) {
-		if held, err := n.relay.Renew(ctx, n.lease, lease); held || err != nil {
+		if held, err := n.contributions.Renew(ctx, n.lease, lease); held || err != nil {
 			return n.lease, err
 		}
 	}
-	leader, held, err := n.relay.Leader(ctx, n.key)
+	leader, held, err := n.contributions.Leader(ctx, n.key)
 	if held || err != nil {
 		return leader, err
 	}
@@ -92,21 +95,22 @@ func (n *Node) leader(ctx context.Context) (Leader, error) {
 	if err != nil {
 		return Leader{}, err
 	}
-	n.lease = Leader{n.key, n.number, generation} // also if the reply to the next command is lost
-	if taken, err := n.relay.Lead(ctx, n.lease, lease); taken || err != nil {
+	n.lease = Leader{n.key, n.number, generation} // set it first: the reply to the next command can be lost
+	if taken, err := n.contributions.Lead(ctx, n.lease, lease); taken || err != nil {
 		return n.lease, err
 	}
-	leader, _, err = n.relay.Leader(ctx, n.key)
+	leader, _, err = n.contributions.Leader(ctx, n.key)
 	return leader, err
 }
 
-// combine adds a contribution. A repeat is no error. The log has the first contribution that is refused for each reason.
+// combine adds a contribution to the bandit's sums. A repeated contribution is not an error. The log has the first
+// refused contribution for each reason.
 func (n *Node) combine(contribution []byte) {
 	err := n.Bandit.Combine(contribution)
 	if err == nil || errors.Is(err, dpb.ErrDuplicate) {
 		return
 	}
-	n.logOnce("fleet: a contribution is refused, and lost", err)
+	n.logOnce("fleet: a contribution is refused and lost", err)
 }
 
 // resign ends this node's lease, so that another node can lead at once.
@@ -114,11 +118,11 @@ func (n *Node) resign(ctx context.Context) error {
 	if (n.lease == Leader{}) {
 		return nil
 	}
-	_, err := n.relay.Renew(ctx, n.lease, 0)
+	_, err := n.contributions.Renew(ctx, n.lease, 0)
 	return err
 }
 
-// logOnce logs each of these errors once.
+// logOnce logs each message with each error once.
 func (n *Node) logOnce(message string, err error) {
 	if _, logged := n.logged.LoadOrStore(message+err.Error(), true); !logged {
 		n.log.Error(message, "node", n.number, "error", err)
@@ -131,9 +135,9 @@ func (n *Node) seal(m Message) (Message, error) {
 	return Message{To: m.To, Sealed: sealed}, err
 }
 
-// open opens a reward. With a fleet key only a reward that was sealed with it counts.
+// open opens a sealed reward. With a fleet key, it refuses rewards that are not sealed with that key.
 func (n *Node) open(m Message) (Message, error) {
-	if n.relay == nil && m.Sealed == nil {
+	if n.contributions == nil && m.Sealed == nil {
 		return m, nil
 	}
 	text, err := n.Bandit.Open(m.Sealed)

@@ -61,7 +61,7 @@ func exchanges(nodes []running) (counts []uint64) {
 	return counts
 }
 
-// learn has all nodes play until the first knows of so many rewards more. It returns how many were reported.
+// learn makes all nodes play until the first knows this many more rewards. It returns the number of reported rewards.
 func learn(t *testing.T, nodes []running, more float64) (reported float64) {
 	t.Helper()
 	goal := known(nodes[0]) + more
@@ -89,22 +89,24 @@ func sum(values []float64) (total float64) {
 	return total
 }
 
-// settled: all nodes know the same, everything that was played is contributed, and nothing waits in the leader's stream.
-func settled(t *testing.T, nodes []running, ended ...[]byte) {
+// settle waits until one node leads and all nodes know the same.
+func settle(t *testing.T, nodes []running, left ...[]byte) {
 	t.Helper()
 	oneLeads(t, nodes)
-	eventually(t, "all nodes know the same", func() bool { return agree(nodes, ended...) })
+	eventually(t, "all nodes know the same", func() bool { return agree(nodes, left...) })
 }
 
 func TestOnlyTheLeaderReleases(t *testing.T) {
 	server := startRedis(t)
 	nodes := runKeyed(t, server.address, 4, Options{})
 	reported := learn(t, nodes, 5000)
-	settled(t, nodes)
+	settle(t, nodes)
 	leader := oneLeads(t, nodes)
 	for i, node := range nodes {
 		own, metrics := sum(released(must(node.Bandit.Snapshot(nil)))), node.Metrics()
-		if (own > 0) != (i == leader) || metrics.Leads != (i == leader) || (metrics.Contributions > 0) != (i != leader) || metrics.ContributionsLost != 0 {
+		leads := i == leader
+		if (own > 0) != leads || metrics.Leads != leads || (metrics.Contributions > 0) == leads ||
+			metrics.ContributionsLost != 0 {
 			t.Errorf("node %d, leader %d: %v released, %+v", i, leader, own, metrics)
 		}
 	}
@@ -119,7 +121,7 @@ func TestOnlyTheLeaderReleases(t *testing.T) {
 
 func TestLeadersAreKilled(t *testing.T) {
 	if testing.Short() {
-		t.Skip("long: leases must run out")
+		t.Skip("long: leases must end")
 	}
 	server := startRedis(t)
 	nodes := runKeyed(t, server.address, 4, Options{})
@@ -149,8 +151,8 @@ func TestLeadersAreKilled(t *testing.T) {
 	}
 }
 
-// A leader that ends gives its lease up.
-func TestLeaderEnds(t *testing.T) {
+// A leader that leaves gives up its lease.
+func TestLeaderLeaves(t *testing.T) {
 	server := startRedis(t)
 	nodes := runKeyed(t, server.address, 2, Options{})
 	leader := oneLeads(t, nodes)
@@ -159,44 +161,44 @@ func TestLeaderEnds(t *testing.T) {
 	}
 	store := storeAt(server.address)
 	defer store.Close()
-	if held, is, err := store.Leader(context.Background(), nodes[0].key); err != nil || is && held.Node == nodes[leader].number {
-		t.Error(held, err)
+	lease, held, err := store.Leader(context.Background(), nodes[0].key)
+	if err != nil || held && lease.Node == nodes[leader].number {
+		t.Error(lease, err)
 	}
 	nodes = slices.Delete(nodes, leader, leader+1)
 	oneLeads(t, nodes)
 	learn(t, nodes, 100)
 }
 
-// contributed is what went by a relay.
-type contributed struct {
+// recorder records the contributions that nodes send.
+type recorder struct {
 	*Redis
 	mu  sync.Mutex
 	all []string
-	of  uint64
 }
 
-func (c *contributed) Contribute(ctx context.Context, generation uint64, contribution []byte) error {
-	c.mu.Lock()
-	c.all, c.of = append(c.all, string(contribution)), generation
-	c.mu.Unlock()
-	return c.Redis.Contribute(ctx, generation, contribution)
+func (r *recorder) Contribute(ctx context.Context, generation uint64, contribution []byte) error {
+	r.mu.Lock()
+	r.all = append(r.all, string(contribution))
+	r.mu.Unlock()
+	return r.Redis.Contribute(ctx, generation, contribution)
 }
 
 func TestReplaysChangeNothing(t *testing.T) {
 	server := startRedis(t)
 	store := storeAt(server.address)
 	t.Cleanup(func() { store.Close() })
-	relay := &contributed{Redis: store}
-	nodes := runKeyed(t, server.address, 3, Options{Relay: relay})
+	recorder := &recorder{Redis: store}
+	nodes := runKeyed(t, server.address, 3, Options{Contributions: recorder})
 	learn(t, nodes, 2000)
-	settled(t, nodes)
+	settle(t, nodes)
 	replay := func() {
 		leader := nodes[oneLeads(t, nodes)]
 		generation := must(leader.Bandit.Lead())
 		arms, contributions := must(leader.Bandit.Arms()), must(leader.Bandit.Report()).Contributions
-		relay.mu.Lock()
-		old := slices.Clone(relay.all)
-		relay.mu.Unlock()
+		recorder.mu.Lock()
+		old := slices.Clone(recorder.all)
+		recorder.mu.Unlock()
 		for _, contribution := range old {
 			check(store.Contribute(context.Background(), generation, []byte(contribution)))
 		}
@@ -211,7 +213,7 @@ func TestReplaysChangeNothing(t *testing.T) {
 		}
 	}
 	replay()
-	leader := oneLeads(t, nodes) // now to another generation
+	leader := oneLeads(t, nodes) // then replay to another generation
 	nodes[leader].end()
 	nodes = slices.Delete(nodes, leader, leader+1)
 	replay()
@@ -224,12 +226,13 @@ func TestClicksAreSealed(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	var log lines
 	decides := must(Join(ctx, Options{
-		Store: store, Post: store, Relay: store, Config: keyed(1, 1), Interval: interval, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Store: store, Rewards: store, Contributions: store, Config: keyed(1, 1), Interval: interval,
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	}))
 	forwards := run(t, server.address, Options{Config: keyed(2, 1), Interval: interval})
 	ticket := must(decides.Bandit.Select()).Ticket
 	eventually(t, "they have met", func() bool { return forwards.Metrics().Nodes == 1 })
-	check(forwards.Answer(ticket, 0.625))
+	check(forwards.Update(ticket, 0.625))
 	var sent []redis.XMessage
 	eventually(t, "the click is sent", func() bool {
 		sent = must(store.client.XRange(ctx, store.stream(1), "-", "+").Result())
@@ -239,12 +242,15 @@ func TestClicksAreSealed(t *testing.T) {
 	if len(sent[0].Values) != 1 || sealed == "" {
 		t.Error(sent)
 	}
-	if opened := must(decides.Bandit.Open([]byte(sealed))); !strings.HasSuffix(string(opened), " 0.625") || strings.Contains(sealed, string(opened[:4])) {
+	opened := string(must(decides.Bandit.Open([]byte(sealed))))
+	if !strings.HasSuffix(opened, " 0.625") || strings.Contains(sealed, opened[:4]) {
 		t.Errorf("%q", opened)
 	}
-	// Anybody can write this.
+	// Without the key, anyone who can write to the store can send these.
 	other := must(decides.Bandit.Select()).Ticket
-	check(store.Send(ctx, []Message{{To: 1, Ticket: other, Reward: 1}, {To: 1, Sealed: []byte("forged")}, {To: 1, Sealed: []byte(sealed)}}))
+	check(store.Send(ctx, []Message{
+		{To: 1, Ticket: other, Reward: 1}, {To: 1, Sealed: []byte("forged")}, {To: 1, Sealed: []byte(sealed)},
+	}))
 	done := make(chan error, 1)
 	go func() { done <- decides.Sync(ctx) }()
 	eventually(t, "all have arrived", func() bool { m := decides.Metrics(); return m.Received+m.Refused == 4 })
@@ -254,23 +260,24 @@ func TestClicksAreSealed(t *testing.T) {
 	if err := decides.Bandit.Update(ticket, 1); !errors.Is(err, dpb.ErrDuplicate) {
 		t.Error(err)
 	}
-	check(decides.Bandit.Update(other, 1)) // nobody has
+	check(decides.Bandit.Update(other, 1)) // the message without a seal had no effect
 	stop()
 	<-done
 	decides.Bandit.Close()
 }
 
-// Each key has a leader, and all learn from what both release. What is sealed with another key is refused.
+// Each key has a leader, and all nodes learn from the releases of both. A contribution that is sealed with another
+// key is refused.
 func TestAnotherKey(t *testing.T) {
 	server := startRedis(t)
 	var log lines
 	nodes := runKeyed(t, server.address, 2, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	other := run(t, server.address, Options{Config: keyed(9, 2), Interval: interval})
-	eventually(t, "the other one leads too", func() bool { return other.Metrics().Leads })
+	eventually(t, "the node with the other key leads too", func() bool { return other.Metrics().Leads })
 	leader := nodes[oneLeads(t, nodes)]
 	all := append(slices.Clone(nodes), other)
 	reported := learn(t, all, 2000)
-	settled(t, all)
+	settle(t, all)
 	own := sum(released(must(other.Bandit.Snapshot(nil))))
 	if total := known(other); own == 0 || total <= own || total > reported {
 		t.Error(own, total, reported)
@@ -279,14 +286,15 @@ func TestAnotherKey(t *testing.T) {
 		t.Error(log.text.String())
 	}
 	for range 3 {
-		check(leader.relay.Contribute(context.Background(), leader.lease.Generation, must(other.Bandit.Seal([]byte("sums")))))
+		sealed := must(other.Bandit.Seal([]byte("sums")))
+		check(leader.contributions.Contribute(context.Background(), leader.lease.Generation, sealed))
 	}
 	eventually(t, "it is refused, once in the log", func() bool { return log.count("a contribution is refused") == 1 })
 }
 
-func TestKeyNeedsRelay(t *testing.T) {
+func TestKeyNeedsContributions(t *testing.T) {
 	_, err := Join(context.Background(), Options{Config: keyed(1, 1)})
-	if !errors.Is(err, dpb.ErrInvalidConfig) || !strings.Contains(err.Error(), "Relay") {
+	if !errors.Is(err, dpb.ErrInvalidConfig) || !strings.Contains(err.Error(), "Contributions") {
 		t.Error(err)
 	}
 }

@@ -6,41 +6,43 @@ import (
 	"time"
 )
 
-// Metrics say how a node is joined to its fleet.
+// Metrics are a node's counts since it joined, and its current state.
 type Metrics struct {
-	Age       time.Duration // since the last exchange that succeeded: how old what it knows of others may be
-	Exchanges uint64        // that succeeded
-	Errors    uint64        // of exchanges
-	Outages   uint64        // times in which answers could not travel, and decisions were cancelled
-	Outage    bool          // now
-	LastError error         // of an exchange or of the post
-	Leads     bool          // this node leads: it releases what all contribute
+	// Age is the time since the last successful exchange: what this node knows of others is at most this old.
+	Age       time.Duration
+	Exchanges uint64 // successful exchanges
+	Errors    uint64 // exchanges and other commands to the store that failed
+	Outages   uint64 // outages: rewards could not travel, and this node cancelled its decisions
+	Outage    bool   // whether there is an outage now
+	LastError error  // the last error of an exchange or of the reward queue
+	Leads     bool   // whether this node leads: it releases what all nodes contribute
 
-	Contributions     uint64 // sent to leaders
-	ContributionsLost uint64 // because of an error
+	Contributions     uint64 // contributions sent to leaders
+	ContributionsLost uint64 // contributions lost to an error
 
-	Nodes     int     // others of which a snapshot was seen
-	Strangers int     // ... whose newest one was refused
-	Refusals  []error // ... and why
+	Nodes        int     // other nodes of which this node has seen a snapshot
+	Incompatible int     // those of them whose newest snapshot this node refused
+	Refusals     []error // the reason for each of these
 
-	// What came and went by post is NOT private: an answer is a click. So are errors that only answers cause.
-	Sent       uint64 // to other nodes
-	Unsent     uint64 // because too many waited
-	Received   uint64 // and counted
-	Refused    uint64 // received again, late or of no ticket of ours
-	PostErrors uint64
+	// The following counts of rewards are NOT private, because a reward is a click. The count of errors is NOT private
+	// either, because some errors occur only if there are rewards.
+	Sent         uint64 // rewards sent to other nodes
+	Unsent       uint64 // rewards lost because the queue was full
+	Received     uint64 // rewards from other nodes that took effect
+	Refused      uint64 // rewards from other nodes that were repeated, late, or without a ticket of this node
+	RewardErrors uint64 // errors of the reward queue
 }
 
-// Metrics as of now. Any goroutine.
+// Metrics returns the current metrics. It can be called by any goroutine.
 func (n *Node) Metrics() Metrics {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	m := n.metrics
-	m.Age = time.Since(n.last)
+	m.Age = time.Since(n.lastExchange)
 	m.Nodes = len(n.nodes)
 	for _, node := range slices.Sorted(maps.Keys(n.nodes)) {
 		if err := n.nodes[node]; err != nil {
-			m.Strangers++
+			m.Incompatible++
 			m.Refusals = append(m.Refusals, err)
 		}
 	}

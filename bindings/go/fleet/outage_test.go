@@ -17,10 +17,10 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-// Options.Delay: long for a machine with other things to do, and in a short test for one with few.
+// Options.Delay, long enough for a busy machine. In short mode TestMain makes it shorter.
 var delay = 300 * time.Millisecond
 
-// lines is a log that a test reads.
+// lines is a log that a test can read.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -38,8 +38,9 @@ func (l *lines) count(what string) int {
 	return strings.Count(l.text.String(), what)
 }
 
-// waiting is a node whose decisions wait for as many later ones as come in two delays, or for five delays.
-func waiting(t *testing.T, address string, number uint16, clock dpb.Clock, log *lines) running {
+// runWithWindow runs a node with a reward window: the number of decisions that visit makes in two delays, or five
+// delays with a clock of time.
+func runWithWindow(t *testing.T, address string, number uint16, clock dpb.Clock, log *lines) running {
 	config := config(number)
 	config.Clock, config.RewardWindow, config.RewardBits = clock, uint32(2*delay.Milliseconds()), 0
 	if clock == dpb.ClockCaller {
@@ -50,19 +51,19 @@ func waiting(t *testing.T, address string, number uint16, clock dpb.Clock, log *
 	})
 }
 
-// visit has visitors come to all nodes, a decision a millisecond at each, so that a window is longer than two delays. Every
-// other decision is clicked, at a random node. The clock, where it is ours, counts milliseconds.
+// visit makes a decision at each node each millisecond, so that a window is longer than two delays. Half of the
+// decisions get a click, which arrives at a random node. A clock of time counts milliseconds.
 func visit(t *testing.T, nodes []running, until func() bool) {
 	t.Helper()
-	for end := after(patience); !until(); {
-		if end() {
-			t.Fatal("never")
+	for timeout := after(testTimeout); !until(); {
+		if timeout() {
+			t.Fatal("timeout")
 		}
 		for _, node := range nodes {
-			_ = node.Bandit.Advance(uint64(time.Now().UnixMilli())) // of no use to a clock of decisions
+			_ = node.Bandit.Advance(uint64(time.Now().UnixMilli())) // ErrUnsupported with ClockDecisions
 			ticket := must(node.Bandit.Select()).Ticket
 			if rand.N(2) == 0 {
-				_ = nodes[rand.N(len(nodes))].Answer(ticket, 1)
+				_ = nodes[rand.N(len(nodes))].Update(ticket, 1)
 			}
 		}
 		time.Sleep(time.Millisecond)
@@ -74,7 +75,7 @@ func after(d time.Duration) func() bool {
 	return func() bool { return time.Now().After(end) }
 }
 
-// rate of all that a node has released of its own, and of how many.
+// rate returns the mean of all releases that a node knows, and the number of rewards in them.
 func rate(node running) (mean, rewards float64) {
 	for _, arm := range must(node.Bandit.Arms()) {
 		if arm.EffectivePulls > 0 {
@@ -85,9 +86,9 @@ func rate(node running) (mean, rewards float64) {
 	return mean / rewards, rewards
 }
 
-// Redis hangs, dies, or is slow, for far longer than a window: no silence of that time is learned, the log and the
-// metrics say so, and afterwards all learn again. What is released is a half, within six deviations of 2000 clicks and
-// as many of the noise: .07.
+// Redis hangs, dies or is slow for far longer than a window. The nodes do not learn from the silence of that time,
+// the log and the metrics report the outage, and afterwards all nodes learn again. The released mean is a half within
+// .07: six deviations of 2000 clicks and six of the noise.
 func TestOutageTeachesNothing(t *testing.T) {
 	faults := map[string]func(*server) (heal func()){
 		"hangs": func(s *server) func() {
@@ -132,7 +133,7 @@ func TestOutageTeachesNothing(t *testing.T) {
 				var log lines
 				var nodes []running
 				for number := range uint16(4) {
-					nodes = append(nodes, waiting(t, server.address, number+1, clock, &log))
+					nodes = append(nodes, runWithWindow(t, server.address, number+1, clock, &log))
 				}
 				all := func(is func(Metrics) bool) func() bool {
 					return func() bool {
@@ -150,8 +151,9 @@ func TestOutageTeachesNothing(t *testing.T) {
 				visit(t, nodes, released)
 				heal := fault(server)
 				visit(t, nodes, after(length))
-				if !all(func(m Metrics) bool { return m.Outages > 0 })() || log.count("do not travel") < 4 {
-					t.Error("nobody has noticed")
+				noticed := all(func(m Metrics) bool { return m.Outages > 0 })
+				if !noticed() || log.count("rewards do not arrive in time") < 4 {
+					t.Error("no node reports the outage")
 				}
 				heal()
 				visit(t, nodes, all(func(m Metrics) bool { return !m.Outage }))
@@ -162,35 +164,36 @@ func TestOutageTeachesNothing(t *testing.T) {
 						t.Errorf("%v of %v, %v before; %+v", mean, n, before, node.Metrics())
 					}
 				}
-				if log.count("travel again") < 4 {
-					t.Error("the log does not say that it is over")
+				if log.count("rewards arrive in time again") < 4 {
+					t.Error("the log does not report the end of the outage")
 				}
 			})
 		}
 	}
 }
 
-// One node is cut off: the others wait for what it may have, and learn again when it is gone for long, or ends. With one
-// that is alone, all answers are its own.
-func TestOneIsCutOff(t *testing.T) {
+// A node is cut off. The other node waits for rewards that it may hold, and learns again when the node is gone, or
+// has left. A node that is alone receives all rewards itself.
+func TestOneNodeIsCutOff(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits until a node is gone")
 	}
 	server := startRedis(t)
 	network := startProxy(t, server.address)
 	var log lines
-	one, two := waiting(t, server.address, 1, dpb.ClockDecisions, &log), waiting(t, network.address, 2, dpb.ClockDecisions, &log)
+	one := runWithWindow(t, server.address, 1, dpb.ClockDecisions, &log)
+	two := runWithWindow(t, network.address, 2, dpb.ClockDecisions, &log)
 	nodes := []running{one, two}
 	known := func() bool {
 		one.mu.Lock()
 		defer one.mu.Unlock()
-		return len(one.answers.peers) == 1
+		return len(one.forwarding.peers) == 1
 	}
-	// Who knows nobody waits for nobody.
+	// A node that knows no other node waits for none.
 	visit(t, nodes, func() bool {
 		two.mu.Lock()
 		defer two.mu.Unlock()
-		return len(two.answers.peers) == 1
+		return len(two.forwarding.peers) == 1
 	})
 	visit(t, nodes, known)
 	network.sever(true)
@@ -201,144 +204,149 @@ func TestOneIsCutOff(t *testing.T) {
 		t.Error(gone, log.count("a node is gone"))
 	}
 	if !two.Metrics().Outage {
-		t.Error("the one that is cut off trusts silence")
+		t.Error("the node that is cut off learns from silence")
 	}
 	network.heal()
 	visit(t, nodes, func() bool { return known() && !two.Metrics().Outage })
-	if err := two.end(); !errors.Is(err, context.Canceled) { // it says that it ends
+	if err := two.end(); !errors.Is(err, context.Canceled) { // it notifies that it leaves
 		t.Error(err)
 	}
 	visit(t, nodes[:1], after(5*delay))
 	if one.Metrics().Outage {
-		t.Error("waits for one that has ended")
+		t.Error("it waits for a node that has left")
 	}
 	server.kill()
 	visit(t, nodes[:1], after(5*delay))
 	if one.Metrics().Outage {
-		t.Error("waits for answers of nobody")
+		t.Error("it waits for rewards, but there is no other node")
 	}
 }
 
-// Answers wait in a queue with an end; what it does not take is counted, and said.
+// The queue of rewards is bounded. A reward that finds it full is counted, and Update returns an error.
 func TestQueueIsFull(t *testing.T) {
 	server := startRedis(t)
 	a, b := runAt(t, server.address, 1, interval), runAt(t, server.address, 2, interval)
 	eventually(t, "they have met", func() bool { return a.Metrics().Nodes == 1 })
 	ticket := must(b.Bandit.Select()).Ticket
 	server.kill()
-	for range mostAnswers + 1 {
-		if a.Answer(ticket, 1) != nil {
+	for range maxRewards + 1 {
+		if a.Update(ticket, 1) != nil {
 			break
 		}
 	}
-	if err := a.Answer(ticket, 1); !errors.Is(err, ErrUnsent) {
+	if err := a.Update(ticket, 1); !errors.Is(err, ErrQueueFull) {
 		t.Error(err)
 	}
-	if m := a.Metrics(); m.Unsent != 2 || len(a.answers.outbox) > mostAnswers {
+	if m := a.Metrics(); m.Unsent != 2 || len(a.forwarding.outbox) > maxRewards {
 		t.Errorf("%+v", m)
 	}
 }
 
-// stuck is a post that sends nothing until the test allows it.
+// stuck is a queue that does not send rewards until the test allows it.
 type stuck struct {
-	Post
+	RewardQueue
 	once             sync.Once
 	sending, allowed chan struct{}
 }
 
 func (s *stuck) Send(_ context.Context, messages []Message) error {
-	if slices.ContainsFunc(messages, func(m Message) bool { return m.Beat == 0 }) {
+	if slices.ContainsFunc(messages, func(m Message) bool { return m.Heartbeat == 0 }) {
 		s.once.Do(func() { close(s.sending) })
 		<-s.allowed
 	}
 	return nil
 }
 
-// A visitor's answer is taken while the post is sending: nobody waits for the store.
-func TestAnswersDoNotWaitForThePost(t *testing.T) {
+// Update accepts a reward while the queue is sending: it does not wait for the store.
+func TestUpdateDoesNotWaitForTheStore(t *testing.T) {
 	server := startRedis(t)
 	store := storeAt(server.address)
 	t.Cleanup(func() { store.Close() })
-	post := &stuck{Post: store, sending: make(chan struct{}), allowed: make(chan struct{})}
-	node := run(t, server.address, Options{Post: post, Config: config(1), Interval: interval})
-	defer close(post.allowed)
+	queue := &stuck{RewardQueue: store, sending: make(chan struct{}), allowed: make(chan struct{})}
+	node := run(t, server.address, Options{Rewards: queue, Config: config(1), Interval: interval})
+	defer close(queue.allowed)
 	other := runAt(t, server.address, 2, interval)
 	eventually(t, "they have met", func() bool { return node.Metrics().Nodes == 1 })
 	ticket := must(other.Bandit.Select()).Ticket
-	check(node.Answer(ticket, 1))
-	<-post.sending
+	check(node.Update(ticket, 1))
+	<-queue.sending
 	for range 1000 {
-		check(node.Answer(ticket, 1))
+		check(node.Update(ticket, 1))
 	}
 }
 
-// heard counts what a node sends itself and tells the others.
-type heard struct {
+// counter counts the heartbeats that a node sends to itself, and those that it notifies others of.
+type counter struct {
 	Store
-	beats, said int
+	sent, notified int
 }
 
-func (h *heard) Say(_ context.Context, hint Hint) error {
-	if hint.Event == Beats {
-		h.said++
+func (c *counter) Notify(_ context.Context, notification Notification) error {
+	if notification.Event == Heartbeat {
+		c.notified++
 	}
 	return nil
 }
 
-func (h *heard) Send(_ context.Context, messages []Message) error {
+func (c *counter) Send(_ context.Context, messages []Message) error {
 	for _, m := range messages {
-		if m.Beat != 0 {
-			h.beats++
+		if m.Heartbeat != 0 {
+			c.sent++
 		}
 	}
 	return nil
 }
 
-func (h *heard) Receive(context.Context, uint16, func(Message)) error { return nil }
+func (c *counter) Receive(context.Context, uint16, func(Message)) error { return nil }
 
-// An outage must not depend on rewards: a node beats, and tells the others, however many rewards wait, also where the
-// queue was full.
-func TestBeatsDoNotDependOnRewards(t *testing.T) {
+// An outage must not depend on rewards. A node sends heartbeats and notifies the others whether rewards wait or not,
+// and also when the queue is full.
+func TestHeartbeatsDoNotDependOnRewards(t *testing.T) {
 	server := startRedis(t)
-	for i, waiting := range []int{0, 1, many, many + 1, mostAnswers, mostAnswers + 1} {
+	for i, waiting := range []int{0, 1, batchSize, batchSize + 1, maxRewards, maxRewards + 1} {
 		store := storeAt(server.address)
 		t.Cleanup(func() { store.Close() })
-		post := &heard{Store: store}
-		options := Options{Store: post, Post: post, Config: config(uint16(i + 1)), Interval: interval, Delay: time.Hour}
+		counter := &counter{Store: store}
+		options := Options{
+			Store: counter, Rewards: counter, Config: config(uint16(i + 1)), Interval: interval, Delay: time.Hour,
+		}
 		node := must(Join(context.Background(), options))
 		t.Cleanup(func() { node.Bandit.Close() })
-		node.nodes[100] = nil // was seen
+		node.nodes[100] = nil // this node was seen
 		for range waiting {
-			_ = node.Answer(100<<48|7, 1) // the last one may find the queue full
+			_ = node.Update(100<<48|7, 1) // the last reward can find the queue full
 		}
 		check(node.send(context.Background(), true))
-		if post.beats != 1 || post.said != 1 {
-			t.Errorf("%d rewards wait: %d beats, %d heard", waiting, post.beats, post.said)
+		if counter.sent != 1 || counter.notified != 1 {
+			t.Errorf("%d rewards wait: %d heartbeats, %d notifications", waiting, counter.sent, counter.notified)
 		}
 	}
 }
 
-// failing is a post that cannot forget.
-type failing struct{ Post }
+// failing is a queue that cannot delete messages.
+type failing struct{ RewardQueue }
 
 func (f failing) Receive(ctx context.Context, node uint16, take func(Message)) error {
-	return errors.Join(f.Post.Receive(ctx, node, take), errors.New("not forgotten"))
+	return errors.Join(f.RewardQueue.Receive(ctx, node, take), errors.New("not deleted"))
 }
 
-// An error that may come only where answers have come is nobody's but the operator's.
-func TestErrorsOfThePostAreTheOperators(t *testing.T) {
+// Errors of the reward queue, which can depend on rewards, are not in the public count of errors.
+func TestErrorsOfTheRewardQueueAreForOperators(t *testing.T) {
 	server := startRedis(t)
 	store := storeAt(server.address)
 	t.Cleanup(func() { store.Close() })
-	node := run(t, server.address, Options{Post: failing{store}, Config: config(1), Interval: interval})
-	eventually(t, "errors, and exchanges", func() bool { m := node.Metrics(); return m.PostErrors > 2 && m.Exchanges > 2 })
+	node := run(t, server.address, Options{Rewards: failing{store}, Config: config(1), Interval: interval})
+	eventually(t, "errors, and exchanges", func() bool {
+		m := node.Metrics()
+		return m.RewardErrors > 2 && m.Exchanges > 2
+	})
 	if m := node.Metrics(); m.Errors != 0 {
 		t.Errorf("%+v", m)
 	}
 }
 
-// Two bandits under one name: each says so once.
-func TestStrangersAreNamed(t *testing.T) {
+// Two different bandits have one name: each node logs the other once.
+func TestIncompatibleNodesAreLogged(t *testing.T) {
 	server := startRedis(t)
 	other := config(2)
 	other.Epsilon = 2
@@ -352,11 +360,11 @@ func TestStrangersAreNamed(t *testing.T) {
 	for _, node := range nodes {
 		seen := node.Metrics().Exchanges
 		eventually(t, "more exchanges", func() bool { play(node.Bandit, 10); return node.Metrics().Exchanges > seen+3 })
-		if m := node.Metrics(); m.Strangers != 1 {
+		if m := node.Metrics(); m.Incompatible != 1 {
 			t.Errorf("%+v", m)
 		}
 	}
-	if n := log.count("a stranger has this bandit's name"); n != 2 || log.count("epsilon must be") != 2 {
+	if n := log.count("is incompatible"); n != 2 || log.count("epsilon must be") != 2 {
 		t.Error(log.text.String())
 	}
 }

@@ -13,26 +13,29 @@ import (
 )
 
 const (
-	// Answers that wait for a node, at least; more push out the oldest.
-	mostAnswers = 100_000
-	// They are raw rewards, and nobody's after a restart: gone with a node that takes none for so long.
-	longestWait = time.Hour
-	// How long Receive waits, and so the end of Sync.
-	moment = 250 * time.Millisecond
-	// Digits of a version, of any: so versions compare as texts, exactly.
-	digits = 20
-	// Contributions that wait for a leader, at least; more push out the oldest. They are gone after this time.
-	mostContributions = 10_000
-	contributionWaits = time.Minute
+	// A stream keeps at least this many rewards. More rewards push out the oldest.
+	maxRewards = 100_000
+	// A stream expires if no reward is added for this long: it contains raw rewards, which have no use after a
+	// restart of their node.
+	rewardLifetime = time.Hour
+	// Receive waits this long for messages, and so Sync can take this long to stop.
+	receiveWait = 250 * time.Millisecond
+	// All versions have this many digits, so that Redis compares them exactly, as texts.
+	versionDigits = 20
+	// A stream keeps at least this many contributions. More contributions push out the oldest.
+	maxContributions = 10_000
+	// A stream of contributions expires if none is added for this long.
+	contributionLifetime = time.Minute
 )
 
-// renew: KEYS the lease, ARGV the leader who may hold it, and the milliseconds that it lasts from now on.
+// renew changes the end of a lease. KEYS is the lease. ARGV is the leader that must hold it, and the new duration in
+// milliseconds.
 var renew = redis.NewScript(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 
-// put: KEYS the hash, ARGV the node, the version, the snapshot. A field is 20 digits of version, then the snapshot.
-// What is no such field is nobody's version.
+// put writes a snapshot. KEYS is the hash. ARGV is the node, the version and the snapshot. A field has 20 digits of
+// version, and then the snapshot. The script overwrites a field without a version.
 var put = redis.NewScript(`
 local held = redis.call('HGET', KEYS[1], ARGV[1])
 held = held and held:match('^' .. ('%d'):rep(20))
@@ -41,31 +44,32 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ARGV[3])
 redis.call('PUBLISH', KEYS[1], ARGV[1])
 return 1`)
 
-// Redis is a [Store], a [Post] and a [Relay] on a Redis or Valkey server, or a cluster of them.
+// Redis is a [Store], a [RewardQueue] and a [ContributionQueue] on a Redis or Valkey server or cluster.
 type Redis struct {
 	client redis.UniversalClient
 	hash   string
 }
 
-// NewRedis is for the bandit of this name: nodes of other bandits have other names. It connects when it is used.
-// What comes and goes over it is as safe as the options make it: Password and TLSConfig.
+// NewRedis returns the store of the bandit with this name. Different bandits need different names. NewRedis does not
+// connect: the first command does. Set Password and TLSConfig in the options to protect the connection. Call Close when
+// done.
 func NewRedis(options *redis.UniversalOptions, name string) *Redis {
 	own := *options
-	own.ContextTimeoutEnabled = true // a lost server answers no command, and none may wait for it
-	own.MaxRetries = -1              // Sync tries again
+	own.ContextTimeoutEnabled = true // no command may wait for a server that does not respond
+	own.MaxRetries = -1              // Sync retries itself
 	return &Redis{redis.NewUniversalClient(&own), "dpb:{" + name + "}"}
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (r *Redis) Close() error { return r.client.Close() }
 
-// Put is one script, so nothing comes between its comparison and its writing.
+// Put implements [Store] with one script, so that comparing and writing are atomic.
 func (r *Redis) Put(ctx context.Context, s Snapshot) (bool, error) {
-	version := fmt.Sprintf("%0*d", digits, s.Version)
+	version := fmt.Sprintf("%0*d", versionDigits, s.Version)
 	return put.Run(ctx, r.client, []string{r.hash}, field(s.Node), version, s.Bytes).Bool()
 }
 
-// List is HGETALL or HMGET.
+// List implements [Store] with HGETALL or HMGET.
 func (r *Redis) List(ctx context.Context, nodes ...uint16) ([]Snapshot, error) {
 	fields := map[string]string{}
 	if len(nodes) == 0 {
@@ -79,12 +83,12 @@ func (r *Redis) List(ctx context.Context, nodes ...uint16) ([]Snapshot, error) {
 		for i, node := range nodes {
 			names[i] = field(node)
 		}
-		some, err := r.client.HMGet(ctx, r.hash, names...).Result()
+		values, err := r.client.HMGet(ctx, r.hash, names...).Result()
 		if err != nil {
 			return nil, err
 		}
-		for i, value := range some {
-			if text, is := value.(string); is {
+		for i, value := range values {
+			if text, ok := value.(string); ok {
 				fields[names[i]] = text
 			}
 		}
@@ -93,12 +97,12 @@ func (r *Redis) List(ctx context.Context, nodes ...uint16) ([]Snapshot, error) {
 	for name, value := range fields {
 		node, err := strconv.ParseUint(name, 10, 16)
 		if err != nil {
-			continue // not ours
+			continue // not a field of a node
 		}
 		s := Snapshot{Node: uint16(node), Bytes: []byte(value)}
-		if len(value) >= digits {
-			if version, err := strconv.ParseUint(value[:digits], 10, 64); err == nil {
-				s.Version, s.Bytes = version, s.Bytes[digits:]
+		if len(value) >= versionDigits {
+			if version, err := strconv.ParseUint(value[:versionDigits], 10, 64); err == nil {
+				s.Version, s.Bytes = version, s.Bytes[versionDigits:]
 			}
 		}
 		found = append(found, s)
@@ -106,30 +110,30 @@ func (r *Redis) List(ctx context.Context, nodes ...uint16) ([]Snapshot, error) {
 	return found, nil
 }
 
-// Say is PUBLISH.
-func (r *Redis) Say(ctx context.Context, hint Hint) error {
-	return r.client.Publish(ctx, r.hash, field(hint.Node)+said[hint.Event]).Err()
+// Notify implements [Store] with PUBLISH.
+func (r *Redis) Notify(ctx context.Context, notification Notification) error {
+	return r.client.Publish(ctx, r.hash, field(notification.Node)+suffixes[notification.Event]).Err()
 }
 
-// What stands after a node's number on the channel. The script publishes what is for Put.
-var said = map[Event]string{Put: "", Beats: " beats", Ends: " ends"}
+// suffixes follow a node's number in the messages on the channel. The script put publishes the messages of Put.
+var suffixes = map[Event]string{Put: "", Heartbeat: " heartbeat", Leave: " leaves"}
 
-// Watch is SUBSCRIBE.
-func (r *Redis) Watch(ctx context.Context) (<-chan Hint, func(), error) {
+// Watch implements [Store] with SUBSCRIBE.
+func (r *Redis) Watch(ctx context.Context) (<-chan Notification, func(), error) {
 	subscription := r.client.Subscribe(ctx, r.hash)
-	end := sync.OnceFunc(func() { subscription.Close() })
+	stop := sync.OnceFunc(func() { subscription.Close() })
 	wait := time.Minute
-	if deadline, is := ctx.Deadline(); is {
+	if deadline, ok := ctx.Deadline(); ok {
 		wait = time.Until(deadline)
 	}
 	if _, err := subscription.ReceiveTimeout(ctx, max(wait, 1)); err != nil {
-		end()
+		stop()
 		return nil, nil, err
 	}
-	hints := make(chan Hint, 1024)
+	notifications := make(chan Notification, 1024)
 	go func() {
-		defer close(hints)
-		defer end()
+		defer close(notifications)
+		defer stop()
 		for {
 			message, err := subscription.ReceiveMessage(context.Background())
 			if err != nil {
@@ -137,51 +141,51 @@ func (r *Redis) Watch(ctx context.Context) (<-chan Hint, func(), error) {
 			}
 			number, _, _ := strings.Cut(message.Payload, " ")
 			node, err := strconv.ParseUint(number, 10, 16)
-			for event, what := range said {
-				if err == nil && what == message.Payload[len(number):] {
+			for event, suffix := range suffixes {
+				if err == nil && suffix == message.Payload[len(number):] {
 					select {
-					case hints <- Hint{uint16(node), event}:
-					default: // the next exchange finds it
+					case notifications <- Notification{uint16(node), event}:
+					default: // the next exchange reads all snapshots
 					}
 				}
 			}
 		}
 	}()
-	return hints, end, nil
+	return notifications, stop, nil
 }
 
-// Send is XADD to the nodes' streams.
+// Send implements [RewardQueue] with XADD to the nodes' streams.
 func (r *Redis) Send(ctx context.Context, messages []Message) error {
-	_, err := r.client.Pipelined(ctx, func(to redis.Pipeliner) error {
+	_, err := r.client.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
 		streams := map[string]bool{}
 		for _, m := range messages {
 			values := []any{"ticket", m.Ticket, "reward", m.Reward}
-			if m.Beat != 0 {
-				values = []any{"beat", m.Beat}
+			if m.Heartbeat != 0 {
+				values = []any{"heartbeat", m.Heartbeat}
 			} else if m.Sealed != nil {
 				values = []any{"sealed", m.Sealed}
 			}
 			stream := r.stream(m.To)
 			streams[stream] = true
-			to.XAdd(ctx, &redis.XAddArgs{Stream: stream, MaxLen: mostAnswers, Approx: true, Values: values})
+			pipeline.XAdd(ctx, &redis.XAddArgs{Stream: stream, MaxLen: maxRewards, Approx: true, Values: values})
 		}
 		for stream := range streams {
-			to.Expire(ctx, stream, longestWait)
+			pipeline.Expire(ctx, stream, rewardLifetime)
 		}
 		return nil
 	})
 	return err
 }
 
-// Receive drains the node's stream.
+// Receive implements [RewardQueue]: it drains the node's stream.
 func (r *Redis) Receive(ctx context.Context, node uint16, take func(Message)) error {
-	_, err := r.drain(ctx, r.stream(node), moment, func(text func(string) string) {
-		ticket, wrong := strconv.ParseUint(text("ticket"), 10, 64)
-		reward, wrongToo := strconv.ParseFloat(text("reward"), 64)
-		if wrong == nil && wrongToo == nil {
+	_, err := r.drain(ctx, r.stream(node), receiveWait, func(text func(string) string) {
+		ticket, ticketErr := strconv.ParseUint(text("ticket"), 10, 64)
+		reward, rewardErr := strconv.ParseFloat(text("reward"), 64)
+		if ticketErr == nil && rewardErr == nil {
 			take(Message{To: node, Ticket: ticket, Reward: reward})
-		} else if beat, err := strconv.ParseUint(text("beat"), 10, 64); err == nil {
-			take(Message{To: node, Beat: beat})
+		} else if heartbeat, err := strconv.ParseUint(text("heartbeat"), 10, 64); err == nil {
+			take(Message{To: node, Heartbeat: heartbeat})
 		} else if sealed := text("sealed"); sealed != "" {
 			take(Message{To: node, Sealed: []byte(sealed)})
 		}
@@ -189,25 +193,29 @@ func (r *Redis) Receive(ctx context.Context, node uint16, take func(Message)) er
 	return err
 }
 
-// drain passes up to many messages of a stream to take, as functions from a field to its text, and then deletes them. It
-// is XREAD from the stream's beginning, and XDEL: a stream has one reader, so what is deleted is acknowledged.
-func (r *Redis) drain(ctx context.Context, stream string, wait time.Duration, take func(func(string) string)) (int, error) {
-	read, err := r.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, "0"}, Count: many, Block: wait}).Result()
+// drain passes up to batchSize messages of a stream to take, and then deletes them. It returns their number. Each
+// message is a function from the name of a field to its text. drain uses XREAD from the stream's beginning, and XDEL:
+// a stream has one reader, so deleting a message acknowledges it.
+func (r *Redis) drain(
+	ctx context.Context, stream string, wait time.Duration, take func(message func(field string) string),
+) (int, error) {
+	arguments := redis.XReadArgs{Streams: []string{stream, "0"}, Count: batchSize, Block: wait}
+	read, err := r.client.XRead(ctx, &arguments).Result()
 	if errors.Is(err, redis.Nil) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	var done []string
+	var ids []string
 	for _, message := range read[0].Messages {
-		done = append(done, message.ID)
+		ids = append(ids, message.ID)
 		take(func(field string) string { text, _ := message.Values[field].(string); return text })
 	}
-	return len(done), r.client.XDel(ctx, stream, done...).Err()
+	return len(ids), r.client.XDel(ctx, stream, ids...).Err()
 }
 
-// Leader is GET.
+// Leader implements [ContributionQueue] with GET.
 func (r *Redis) Leader(ctx context.Context, key uint64) (leader Leader, held bool, err error) {
 	leader.Key = key
 	text, err := r.client.Get(ctx, r.lease(leader)).Result()
@@ -218,40 +226,40 @@ func (r *Redis) Leader(ctx context.Context, key uint64) (leader Leader, held boo
 		return leader, false, err
 	}
 	number, generation, _ := strings.Cut(text, " ")
-	node, wrong := strconv.ParseUint(number, 10, 16)
-	if of, wrongToo := strconv.ParseUint(generation, 10, 64); wrong == nil && wrongToo == nil {
-		leader.Node, leader.Generation = uint16(node), of
+	node, nodeErr := strconv.ParseUint(number, 10, 16)
+	if parsed, err := strconv.ParseUint(generation, 10, 64); nodeErr == nil && err == nil {
+		leader.Node, leader.Generation = uint16(node), parsed
 	}
 	return leader, true, nil
 }
 
-// Lead is SET NX PX.
+// Lead implements [ContributionQueue] with SET NX PX.
 func (r *Redis) Lead(ctx context.Context, leader Leader, lease time.Duration) (bool, error) {
 	return r.client.SetNX(ctx, r.lease(leader), leader.text(), lease).Result()
 }
 
-// Renew is one script, so nothing comes between its comparison and its writing.
+// Renew implements [ContributionQueue] with one script, so that comparing and writing are atomic.
 func (r *Redis) Renew(ctx context.Context, leader Leader, lease time.Duration) (bool, error) {
 	return renew.Run(ctx, r.client, []string{r.lease(leader)}, leader.text(), lease.Milliseconds()).Bool()
 }
 
-// Contribute is XADD to the generation's stream.
+// Contribute implements [ContributionQueue] with XADD to the generation's stream.
 func (r *Redis) Contribute(ctx context.Context, generation uint64, contribution []byte) error {
 	stream := r.contributions(generation)
-	_, err := r.client.Pipelined(ctx, func(to redis.Pipeliner) error {
+	_, err := r.client.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
 		values := []any{"contribution", contribution}
-		to.XAdd(ctx, &redis.XAddArgs{Stream: stream, MaxLen: mostContributions, Approx: true, Values: values})
-		to.Expire(ctx, stream, contributionWaits)
+		pipeline.XAdd(ctx, &redis.XAddArgs{Stream: stream, MaxLen: maxContributions, Approx: true, Values: values})
+		pipeline.Expire(ctx, stream, contributionLifetime)
 		return nil
 	})
 	return err
 }
 
-// Collect drains the generation's stream.
+// Collect implements [ContributionQueue]: it drains the generation's stream.
 func (r *Redis) Collect(ctx context.Context, generation uint64, combine func([]byte)) error {
-	for some := many; some == many; {
+	for count := batchSize; count == batchSize; {
 		var err error
-		some, err = r.drain(ctx, r.contributions(generation), -1, func(text func(string) string) {
+		count, err = r.drain(ctx, r.contributions(generation), -1, func(text func(string) string) {
 			combine([]byte(text("contribution")))
 		})
 		if err != nil {
@@ -269,6 +277,6 @@ func (r *Redis) contributions(generation uint64) string {
 	return fmt.Sprintf("%s:contributions:%d", r.hash, generation)
 }
 
-func (r *Redis) stream(node uint16) string { return r.hash + ":answers:" + field(node) }
+func (r *Redis) stream(node uint16) string { return r.hash + ":rewards:" + field(node) }
 
 func field(node uint16) string { return strconv.Itoa(int(node)) }

@@ -10,7 +10,7 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-// Of segments; node 2 is never asked for the last one by visitors.
+// The keys of segments. Visitors of node 2 never request the last one.
 var keys = []uint64{3, 1 << 60, 77}
 
 func segmented(node uint16) dpb.Config {
@@ -19,7 +19,7 @@ func segmented(node uint16) dpb.Config {
 	return config
 }
 
-// look has so many people look at something in each of these segments; in each another arm is liked.
+// look makes a decision in each of these segments for each person. In each segment another arm has reward 1.
 func look(bandit *dpb.Bandit, people uint64, keys ...uint64) {
 	for user := range people {
 		for i, key := range keys {
@@ -33,8 +33,9 @@ func look(bandit *dpb.Bandit, people uint64, keys ...uint64) {
 	}
 }
 
-// rewards are those in all releases that a bandit knows, of each arm of each of keys; nothing where it lacks one.
-func rewards(bandit *dpb.Bandit) (all []float64) {
+// rewardsOf returns the number of rewards in all releases that a bandit knows, for each arm of each segment. It returns
+// nil if the bandit does not have all segments.
+func rewardsOf(bandit *dpb.Bandit) (all []float64) {
 	for _, key := range keys {
 		arms, err := bandit.Segment(key)
 		if errors.Is(err, dpb.ErrInvalidRequest) {
@@ -59,8 +60,7 @@ func same(x, y []float64) bool {
 	return true
 }
 
-// Nodes with segments know the same of each segment, each reward once, and answers find the node that has decided. The
-// arms that come later come everywhere.
+// Nodes with segments know the same about each segment, each reward once. A reward reaches the node that decided.
 func TestNodesWithSegmentsAgree(t *testing.T) {
 	server := startRedis(t)
 	join := func(number uint16) running {
@@ -74,9 +74,9 @@ func TestNodesWithSegmentsAgree(t *testing.T) {
 		return func() bool {
 			var sum []float64
 			for _, node := range []running{a, b} {
-				// What its own snapshot tells is what it has released itself.
+				// A node's own snapshot has only its own releases.
 				own := must(dpb.Restore(must(node.Bandit.Snapshot(nil))))
-				for i, x := range rewards(own) {
+				for i, x := range rewardsOf(own) {
 					if sum == nil {
 						sum = make([]float64, 3*len(keys))
 					}
@@ -85,7 +85,7 @@ func TestNodesWithSegmentsAgree(t *testing.T) {
 				own.Close()
 			}
 			for _, node := range nodes {
-				if !same(rewards(node.Bandit), sum) {
+				if !same(rewardsOf(node.Bandit), sum) {
 					return false
 				}
 			}
@@ -93,26 +93,28 @@ func TestNodesWithSegmentsAgree(t *testing.T) {
 		}
 	}
 	eventually(t, "both know the same", agreed(a, b))
-	if known := rewards(b.Bandit); known[6]+known[7]+known[8] < 500 {
-		t.Error("b knows nothing of what only a has seen:", known)
+	if known := rewardsOf(b.Bandit); known[6]+known[7]+known[8] < 500 {
+		t.Error("b does not know the segment that only a has used:", known)
 	}
 
 	before := b.Metrics().Received
 	ticket := must(b.Bandit.SelectFor(dpb.Request{Segment: keys[0], User: 1 << 40})).Ticket
-	eventually(t, "a takes it", func() bool { return a.Answer(ticket, 1) == nil })
-	eventually(t, "b has it", func() bool { return b.Metrics().Received == before+1 })
+	eventually(t, "a accepts the reward", func() bool { return a.Update(ticket, 1) == nil })
+	eventually(t, "b receives the reward", func() bool { return b.Metrics().Received == before+1 })
 	if err := b.Bandit.Update(ticket, 1); !errors.Is(err, dpb.ErrDuplicate) {
 		t.Error(err)
 	}
 
-	// A plain bandit of the same name is a stranger.
+	// A plain bandit of the same name is incompatible.
 	plain := config(3)
 	plain.ContributionsPerUser = 2
 	c := run(t, server.address, Options{Config: plain, Interval: interval})
-	eventually(t, "it is refused", func() bool { return a.Metrics().Strangers == 1 && c.Metrics().Strangers == 2 })
+	eventually(t, "they refuse each other", func() bool {
+		return a.Metrics().Incompatible == 1 && c.Metrics().Incompatible == 2
+	})
 }
 
-// A period is in the store before anybody waits for an exchange, and a node that was killed has begun another.
+// A period is in the store before the next exchange.
 func TestPeriodsAreKept(t *testing.T) {
 	server := startRedis(t)
 	store := storeAt(server.address)
@@ -126,14 +128,14 @@ func TestPeriodsAreKept(t *testing.T) {
 	eventually(t, "the store knows", func() bool {
 		bandit := must(dpb.Restore(must(store.List(ctx, 1))[0].Bytes))
 		defer bandit.Close()
-		return must(bandit.EpsilonSpent(0)) > spent // restored, it has begun one more
+		return must(bandit.EpsilonSpent(0)) > spent // restoring begins one more period
 	})
 	if spent < 1.9 {
 		t.Error(spent)
 	}
 }
 
-// A bandit that was restored from a file goes on, unless the store knows more of the node.
+// A node continues from a bandit that was restored from a file, unless the store has a newer snapshot.
 func TestFileOrStore(t *testing.T) {
 	server := startRedis(t)
 	store := storeAt(server.address)
@@ -148,7 +150,7 @@ func TestFileOrStore(t *testing.T) {
 	given := must(dpb.New(segmented(1)))
 	node := join(given)
 	if node.Bandit != given {
-		t.Error("another one")
+		t.Error("the node has another bandit")
 	}
 	look(node.Bandit, 100, keys...)
 	old := must(node.Bandit.Snapshot(nil))
@@ -172,7 +174,7 @@ func TestFileOrStore(t *testing.T) {
 	node.Bandit.Close()
 }
 
-// Nodes that decide by features agree on what they predict.
+// Nodes that decide by features make the same predictions.
 func TestNodesWithFeaturesAgree(t *testing.T) {
 	server := startRedis(t)
 	join := func(number uint16) running {
@@ -203,7 +205,7 @@ func TestNodesWithFeaturesAgree(t *testing.T) {
 		}
 		return true
 	})
-	if m := a.Metrics(); m.Nodes != 1 || m.Strangers != 0 {
+	if m := a.Metrics(); m.Nodes != 1 || m.Incompatible != 0 {
 		t.Errorf("%+v", m)
 	}
 }

@@ -21,8 +21,8 @@ import (
 
 const interval = 100 * time.Millisecond
 
-// How long a test waits for what must come: never how long it may take.
-const patience = 2 * time.Minute
+// A test fails if something that must happen takes longer than this. It is no limit on performance.
+const testTimeout = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	if address := os.Getenv("DPB_TEST_NODE"); address != "" {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	if testing.Short() {
 		delay = 100 * time.Millisecond
 	}
-	logging.Disable() // what the client says of servers that are not there
+	logging.Disable() // otherwise the client logs servers that the tests have stopped
 	os.Exit(m.Run())
 }
 
@@ -45,7 +45,7 @@ func must[T any](value T, err error) T {
 
 func check(err error) { must(0, err) }
 
-// server is a redis-server of the test's own, that keeps nothing when it ends.
+// server is a redis-server of one test. It loses its contents when it stops.
 type server struct {
 	address string
 	process *exec.Cmd
@@ -56,7 +56,7 @@ func startRedis(t *testing.T) *server {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("skipped: redis-server not found")
 	}
-	directory := must(os.MkdirTemp("", "dpb")) // a socket's path is short
+	directory := must(os.MkdirTemp("", "dpb")) // the path of a socket must be short
 	t.Cleanup(func() { os.RemoveAll(directory) })
 	s := &server{address: filepath.Join(directory, "redis")}
 	s.start()
@@ -71,9 +71,10 @@ func (s *server) start() {
 	check(s.process.Start())
 	client := s.client()
 	defer client.Close()
-	for end := time.Now().Add(patience); client.Ping(context.Background()).Err() != nil; time.Sleep(time.Millisecond) {
+	ctx, end := context.Background(), time.Now().Add(testTimeout)
+	for ; client.Ping(ctx).Err() != nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			panic("redis-server does not answer")
+			panic("redis-server does not respond")
 		}
 	}
 }
@@ -86,7 +87,7 @@ func (s *server) kill() {
 func (s *server) client() *redis.Client { return redis.NewClient(&redis.Options{Addr: s.address}) }
 
 func storeAt(address string) *Redis {
-	// Without timeouts of the client's: what ends a command is its context.
+	// Without the client's timeouts: only the context limits a command.
 	return NewRedis(&redis.UniversalOptions{Addrs: []string{address}, ReadTimeout: -1, WriteTimeout: -1}, "test")
 }
 
@@ -100,7 +101,7 @@ func config(node uint16) dpb.Config {
 type running struct {
 	*Node
 	end  func() error
-	kill func() // end, without a word to the store
+	kill func() // like end, but closes the store first
 }
 
 func runAt(t *testing.T, address string, number uint16, interval time.Duration) running {
@@ -112,11 +113,11 @@ func run(t *testing.T, address string, options Options) running {
 	t.Helper()
 	store := storeAt(address)
 	options.Store = store
-	if options.Post == nil {
-		options.Post = store
+	if options.Rewards == nil {
+		options.Rewards = store
 	}
-	if options.Relay == nil {
-		options.Relay = store
+	if options.Contributions == nil {
+		options.Contributions = store
 	}
 	node, err := Join(context.Background(), options)
 	if err != nil {
@@ -140,7 +141,7 @@ func run(t *testing.T, address string, options Options) running {
 	return running{node, end, func() { store.Close(); end() }}
 }
 
-// play decides and answers so often.
+// play makes this many decisions, and reports their rewards.
 func play(bandit *dpb.Bandit, decisions int) {
 	for range decisions {
 		d := must(bandit.Select())
@@ -152,16 +153,17 @@ func play(bandit *dpb.Bandit, decisions int) {
 	}
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("never: " + what)
+			t.Fatal("this never happens: " + what)
 		}
 	}
 }
 
-// released are the rewards in a snapshot's releases, of each arm.
+// released returns the number of rewards in the snapshots' releases, for each arm.
 func released(snapshots ...[]byte) []float64 {
 	rewards := make([]float64, 3)
 	for _, snapshot := range snapshots {
@@ -174,11 +176,12 @@ func released(snapshots ...[]byte) []float64 {
 	return rewards
 }
 
-// agree: all know what all have released, and those that have ended, and each reward once. That holds for good only
-// when nobody plays. Means are in each other's intervals, not the same: how a node weighs what it has released itself,
-// and what others have, of which it keeps twelve pairs an arm, is not the same.
-func agree(nodes []running, ended ...[]byte) bool {
-	snapshots := slices.Clone(ended)
+// agree reports whether each node knows all releases of these nodes and of these snapshots of nodes that have left,
+// each reward once. The result stays true only while no node plays. The means need not be equal, only within the
+// width of the interval, because a node weighs its own releases and those of others differently: of the others' it
+// keeps twelve pairs for each arm.
+func agree(nodes []running, left ...[]byte) bool {
+	snapshots := slices.Clone(left)
 	for _, node := range nodes {
 		snapshots = append(snapshots, must(node.Bandit.Snapshot(nil)))
 	}
@@ -195,7 +198,7 @@ func agree(nodes []running, ended ...[]byte) bool {
 	return true
 }
 
-// child is a node in a process of its own that plays until it is killed.
+// child runs a node that plays until the process is killed.
 func child(address string) {
 	store := storeAt(address)
 	node := must(Join(context.Background(), Options{Store: store, Config: config(7), Interval: interval / 5}))

@@ -17,8 +17,8 @@ type span struct {
 	isTime bool
 }
 
-// With a window of time, ForgetAfter is half a day in milliseconds, and PendingCapacity is enough for 580 decisions a second
-// for half an hour.
+// With a window of time, ForgetAfter is half a day in milliseconds, and PendingCapacity is enough for 580 decisions a
+// second for half an hour.
 const (
 	halfADay = 12 * 3600 * 1000
 	pending  = 1 << 20
@@ -54,8 +54,8 @@ func (s span) configure(config *dpb.Config) {
 	}
 }
 
-// tick sets a bandit's clock if windows are times: at each ad and once a second, so that windows also end without traffic.
-// It is never called at a click, because time must not depend on rewards.
+// tick sets a bandit's clock if windows are times: at each ad and once a second, so that windows also end without
+// traffic. It is never called at a click, because time must not depend on rewards.
 func (s adServer) tick(bandit *dpb.Bandit) error {
 	if !s.window.isTime || bandit == nil {
 		return nil

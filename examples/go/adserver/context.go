@@ -8,12 +8,12 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-// With --context the server chooses an ad by three features of the visitor: device, part of the day, language. Each ad has
-// its own model.
+// With --context the server chooses an ad by three features of the visitor: device, part of the day, language. Each
+// ad has its own model.
 //
-// NEVER COMPUTE A FEATURE FROM REWARDS: not from this visitor's clicks, an ad's click rate from the log, or a segment of
-// visitors that was made from clicks. Each of these releases clicks without noise, which epsilon does not cover. All
-// features here come from the request's header and the clock. They are not protected; clicks are.
+// NEVER COMPUTE A FEATURE FROM REWARDS: not from this visitor's clicks, an ad's click rate from the log, or a segment
+// of visitors that was made from clicks. Each of these releases clicks without noise, which epsilon does not cover.
+// All features here come from the request's header and the clock. They are not protected; clicks are.
 const (
 	devices = 4 // desktop, phone, tablet, something else
 	parts   = 6 // of the day (UTC), four hours each
@@ -32,7 +32,7 @@ func configureContext(config *dpb.Config) {
 	config.ForgetAfter = 0
 }
 
-// contextOf returns the row of features of a visitor who comes now.
+// contextOf returns the row of features of a visitor at this time.
 func contextOf(r *http.Request, now time.Time) dpb.Request {
 	part := uint32(now.UTC().Hour() * parts / 24)
 	language := dpb.FeatureHash("language", languageOf(r.Header.Get("Accept-Language")), languages)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -42,8 +43,8 @@ func TestFeaturesOfAVisitor(t *testing.T) {
 	}
 }
 
-// Visitors with phones click the ads with even numbers, and those with desktops the others. So each ad suits half of the
-// visitors.
+// Visitors with phones click the ads with even numbers, and those with desktops the others. So each ad suits half of
+// the visitors.
 func TestContext(t *testing.T) {
 	const visits = 40_000
 	play := func(o options) (liked, clicks int) {
@@ -58,36 +59,38 @@ func TestContext(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/ad", nil)
 			r.Header.Set("User-Agent", userAgents[device])
 			r.Header.Set("Accept-Language", []string{"de", "en-GB,en", "fr;q=0.9"}[coins.IntN(3)])
-			answered := httptest.NewRecorder()
-			pages.ServeHTTP(answered, r)
+			response := httptest.NewRecorder()
+			pages.ServeHTTP(response, r)
 			var ad shown
-			if err := json.Unmarshal(answered.Body.Bytes(), &ad); err != nil || answered.Code != 200 {
-				t.Fatalf("%d %s: %v", answered.Code, answered.Body, err)
+			if err := json.Unmarshal(response.Body.Bytes(), &ad); err != nil || response.Code != 200 {
+				t.Fatalf("%d %s: %v", response.Code, response.Body, err)
 			}
 			rate := 0.05
 			if int(ad.Arm)%2 != device {
 				rate = 0.4
 			}
 			if coins.Float64() < rate {
-				answer(pages, ad.ClickURL)
+				get(pages, ad.ClickURL)
 				clicks++
 			}
 			if rate > 0.1 && visit >= 3*visits/4 {
 				liked++
 			}
 		}
-		if status, body := answer(pages, "/report"); status != 200 {
+		if status, body := get(pages, "/report"); status != 200 {
 			t.Errorf("%d %s", status, body)
 		}
 		return liked, clicks
 	}
 	liked, clicks := play(options{context: true, placements: 2, users: 1000})
 	likedWithout, clicksWithout := play(options{})
-	t.Logf("%d clicks, %d without context; of the last %d ads %d and %d liked", clicks, clicksWithout, visits/4, liked, likedWithout)
+	result := fmt.Sprintf("%d clicks, %d without context; visitors liked %d and %d of the last %d ads",
+		clicks, clicksWithout, liked, likedWithout, visits/4)
+	t.Log(result)
 	if liked < 8*visits/40 || likedWithout > 6*visits/40 || clicks < clicksWithout {
-		t.Errorf("%d clicks, %d without context; of the last %d ads %d and %d liked", clicks, clicksWithout, visits/4, liked, likedWithout)
+		t.Error("context does not help:", result)
 	}
 	if _, err := newShop(options{context: true, policy: dpb.PolicyIMED}); err == nil {
-		t.Error("dp-imed takes features")
+		t.Error("dp-imed accepts features")
 	}
 }

@@ -20,8 +20,8 @@ import (
 const (
 	// A ticket's first four digits are its node: the server's number, plus this for the ticket of a placement.
 	placementsFrom = 0x8000
-	// The time that Redis may take when the server starts.
-	firstPatience = 5 * time.Second
+	// The time limit for the first commands to Redis, when the server starts.
+	joinTimeout = 5 * time.Second
 )
 
 // fleetOptions are the options for learning with other servers. The C++ servers have the same ones.
@@ -32,12 +32,13 @@ type fleetOptions struct {
 	passwordFile string // "": none
 	keyFile      string // "": each server adds its own noise
 	mergeEvery   time.Duration
-	delay        time.Duration // negative: clicks come to the server that has decided
+	delay        time.Duration // negative: a router sends each click to the server that decided
 }
 
 func (o *fleetOptions) register() {
 	*o = fleetOptions{bandit: "ads", mergeEvery: 5 * time.Second, delay: time.Second}
-	flag.StringVar(&o.redis, "redis", "", "learn with the other servers at the Redis at this `ADDRESS`: HOST:PORT or a socket's path")
+	flag.StringVar(&o.redis, "redis", "",
+		"learn with other servers through Redis at this `ADDRESS`: HOST:PORT or a socket's path")
 	flag.Func("node", "this server's own number `N` among them, 1 to 32767", func(text string) error {
 		number, err := strconv.ParseUint(text, 10, 16)
 		if err == nil && (number == 0 || number >= placementsFrom) {
@@ -48,14 +49,17 @@ func (o *fleetOptions) register() {
 	})
 	flag.StringVar(&o.bandit, "bandit", o.bandit, "`NAME` of the bandit that they share")
 	flag.StringVar(&o.passwordFile, "redis-password-file", "", "`FILE` whose first line is the password of Redis")
-	flag.StringVar(&o.keyFile, "fleet-key-file", "", "one server releases what all collect, with one noise, and clicks travel sealed: `FILE` has 32 secret random bytes or 64 hexadecimal digits, the same for all servers, that no other user can read")
+	flag.StringVar(&o.keyFile, "fleet-key-file", "", "one server releases what all servers collect, with one noise, "+
+		"and clicks are sealed while they travel: `FILE` has 32 secret random bytes or 64 hexadecimal digits, the "+
+		"same for all servers, that no other user can read")
 	flag.Func("merge-every", "exchange releases every `MS` milliseconds (default 5000)", func(text string) error {
 		number, err := parsePositive(text)
 		o.mergeEvery = time.Duration(number) * time.Millisecond
 		return err
 	})
-	says := "forwarding a click to its server takes at most `MS` milliseconds (default 1000); if it takes longer, open decisions are cancelled; 0: a router sends each click to its server"
-	flag.Func("delay", says, func(text string) error {
+	usage := "forwarding a click to its server takes at most `MS` milliseconds (default 1000); if it takes longer, " +
+		"open decisions are cancelled; 0: a router sends each click to its server"
+	flag.Func("delay", usage, func(text string) error {
 		number, err := strconv.ParseUint(text, 10, 32)
 		o.delay = time.Duration(number) * time.Millisecond
 		if number == 0 {
@@ -65,8 +69,8 @@ func (o *fleetOptions) register() {
 	})
 }
 
-// agree reports whether the options are complete: all of them, or none.
-func (o fleetOptions) agree() bool {
+// complete reports whether the options are complete: all of them, or none.
+func (o fleetOptions) complete() bool {
 	return (o.redis == "") == (o.node == 0) && (o.passwordFile+o.keyFile == "" || o.redis != "") && o.bandit != ""
 }
 
@@ -123,7 +127,7 @@ func (o fleetOptions) join(bandit *dpb.Bandit, name string, config dpb.Config) (
 		return m, err
 	}
 	m.store = fleet.NewRedis(connect, name)
-	ctx, cancel := context.WithTimeout(context.Background(), firstPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 	defer cancel()
 	own, err := m.store.List(ctx, uint16(config.Node))
 	for _, snapshot := range own {
@@ -135,7 +139,8 @@ func (o fleetOptions) join(bandit *dpb.Bandit, name string, config dpb.Config) (
 		return m, fmt.Errorf("redis: %w", err)
 	}
 	m.node, err = fleet.Join(ctx, fleet.Options{
-		Store: m.store, Post: m.store, Relay: m.store, Config: config, Interval: o.mergeEvery, Delay: o.delay, Bandit: bandit,
+		Store: m.store, Rewards: m.store, Contributions: m.store, Config: config, Interval: o.mergeEvery,
+		Delay: o.delay, Bandit: bandit,
 	})
 	if err != nil {
 		return m, fmt.Errorf("redis: %w", err)
@@ -151,10 +156,10 @@ func (m member) close() {
 	}
 }
 
-// answer reports a reward to the node that issued the ticket.
-func (m member) answer(ticket uint64, reward float64) error {
+// update reports a reward to the node that issued the ticket.
+func (m member) update(ticket uint64, reward float64) error {
 	if m.node != nil {
-		return m.node.Answer(ticket, reward)
+		return m.node.Update(ticket, reward)
 	}
 	return m.Update(ticket, reward)
 }
@@ -194,8 +199,8 @@ func (s adServer) nodes() map[string]*fleet.Node {
 	return nodes
 }
 
-// sync exchanges releases until it is stopped, and then once more. If a node ends earlier, this server is no longer in the
-// fleet, and sync returns the reason.
+// sync exchanges releases until it is stopped, and then once more. If a node ends earlier, this server is no longer
+// in the fleet, and sync returns the reason.
 func (s adServer) sync(ended chan<- error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -207,7 +212,7 @@ func (s adServer) sync(ended chan<- error) (stop func()) {
 			case ctx.Err() == nil:
 				ended <- fmt.Errorf("%s: %w", name, err)
 			case !errors.Is(err, context.Canceled):
-				slog.Warn("not put", "bandit", name, "err", err)
+				slog.Warn("the last snapshot is not in Redis", "bandit", name, "err", err)
 			}
 			done <- struct{}{}
 		}()

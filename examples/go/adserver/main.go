@@ -1,20 +1,20 @@
-// An ad server that learns which ads are clicked, with differential privacy for the clicks. It uses libdpb and net/http.
-// Run `make go` in the top directory of the checkout, and then:
+// An ad server that learns which ads are clicked, with differential privacy for the clicks. It uses libdpb and
+// net/http. Run `make go` in the top directory of the checkout, and then:
 //
 //	cd examples/go
 //	go run ./adserver --port 8080
 //
-// GET /ad chooses a creative, and GET /click/<ticket> reports a click. GET /report and, for Prometheus, /metrics return
-// released values only. GET /healthz reports whether the server can decide, and / is a live page. A production server would
-// also authenticate its callers.
+// GET /ad chooses a creative, and GET /click/<ticket> reports a click. GET /report and, for Prometheus, /metrics
+// return released values only. GET /healthz reports whether the server can decide, and / is a live page. A production
+// server would also authenticate its callers.
 //
 // With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 chooses a creative for each slot of a
-// placement. A segmented bandit learns for each placement, with user-level privacy in each period. GET /placements and the
-// live page show the best ad of each placement. With --rotate 20000 ads come and go there: see rotation.
+// placement. A segmented bandit learns for each placement, with user-level privacy in each period. GET /placements
+// and the live page show the best ad of each placement. With --rotate 20000 ads come and go there: see rotation.
 //
-// A click always gets the same empty response, whether it is in time, duplicate, late or forged, because the status reveals
-// rewards. With --operator-port, GET /diagnostics and /metrics return the counts of refused clicks and /debug/pprof/ has
-// profiles, to the same machine only.
+// A click always gets the same empty response, whether it is in time, duplicate, late or forged, because the status
+// reveals rewards. With --operator-port, GET /diagnostics and /metrics return the counts of refused clicks and
+// /debug/pprof/ has profiles, to the same machine only.
 //
 // With --context GET /ad chooses by the visitor's device, language and part of the day: see context.go.
 //
@@ -22,9 +22,9 @@
 //
 // With --snapshot FILE the server continues after a restart with what it has learned, also after kill -9: see save.
 //
-// With --redis ADDRESS --node N many servers in Go and C++ learn together: see fleet.go. Any server accepts any click. The
-// placements are a second bandit in Redis. With --fleet-key-file FILE one server releases what all collect. Send each person to one server: a person who reaches n servers loses up to n
-// times epsilon.
+// With --redis ADDRESS --node N many servers in Go and C++ learn together: see fleet.go. Any server accepts any
+// click. The placements are a second bandit in Redis. With --fleet-key-file FILE one server releases what all servers
+// collect. Send each person to one server: a person who reaches n servers loses up to n times epsilon.
 //
 // To simulate a day of visitors with a change at noon, run
 // cargo run --release --example ad_server -- --visit http://127.0.0.1:8080
@@ -74,32 +74,42 @@ func (o options) segmentedSnapshot() string {
 }
 
 func main() {
-	o := options{operatorPort: -1, window: usualWindow, snapshotEvery: 10 * time.Second, reportEvery: time.Second, users: 100_000, period: 24 * time.Hour}
+	o := options{
+		operatorPort: -1, window: usualWindow, snapshotEvery: 10 * time.Second, reportEvery: time.Second,
+		users: 100_000, period: 24 * time.Hour,
+	}
 	flag.Func("port", "port `N` for visitors (default 0: any free port)", func(text string) (err error) {
 		o.port, err = parsePort(text)
 		return err
 	})
-	flag.Func("operator-port", "port `N` for the counts of refused clicks, for this machine only", func(text string) (err error) {
+	usage := "port `N` for the counts of refused clicks, for this machine only"
+	flag.Func("operator-port", usage, func(text string) (err error) {
 		o.operatorPort, err = parsePort(text)
 		return err
 	})
-	flag.Func("policy", "policy `NAME` (default: the recommended one), one of "+fmt.Sprint(dpb.Policies()), func(name string) error {
+	policies := "policy `NAME` (default: the recommended one), one of " + fmt.Sprint(dpb.Policies())
+	flag.Func("policy", policies, func(name string) error {
 		return o.policy.UnmarshalText([]byte(name))
 	})
-	flag.BoolVar(&o.context, "context", false, "choose ads by the visitor's device, language and part of the day (dp-linear); without -memory, never forget")
-	flag.Var(&o.window, "window", "a click counts within this `SPAN` after its ad: a number of decisions, or a time such as 500ms, 30s, 30m, 2h")
-	says := fmt.Sprintf("forget releases of the age `SPAN`; 0: never (default %d, or 12h if -window is a time, if the policy supports it); both must be of the same kind", usualMemory)
-	flag.Func("memory", says, func(text string) error {
+	flag.BoolVar(&o.context, "context", false, "choose ads by the visitor's device, language and part of the day "+
+		"(dp-linear); without -memory, never forget")
+	flag.Var(&o.window, "window", "a click counts within this `SPAN` after its ad: a number of decisions, or a time "+
+		"such as 500ms, 30s, 30m, 2h")
+	usage = fmt.Sprintf("forget releases of the age `SPAN`; 0: never (default %d, or 12h if -window is a time, if "+
+		"the policy supports it); both must be of the same kind", usualMemory)
+	flag.Func("memory", usage, func(text string) error {
 		o.memory = new(span)
 		return o.memory.Set(text)
 	})
 	flag.StringVar(&o.snapshot, "snapshot", "", "continue from this `FILE` if it exists, and write snapshots to it")
-	flag.Func("snapshot-every", "write a snapshot every `MS` milliseconds, and at the end (default 10000)", func(text string) error {
+	usage = "write a snapshot every `MS` milliseconds, and at the end (default 10000)"
+	flag.Func("snapshot-every", usage, func(text string) error {
 		number, err := parsePositive(text)
 		o.snapshotEvery = time.Duration(number) * time.Millisecond
 		return err
 	})
-	flag.Func("report-every", "make a new report no more often than every `MS` milliseconds (default 1000)", func(text string) error {
+	usage = "make a new report no more often than every `MS` milliseconds (default 1000)"
+	flag.Func("report-every", usage, func(text string) error {
 		number, err := strconv.ParseUint(text, 10, 32)
 		o.reportEvery = time.Duration(number) * time.Millisecond
 		return err
@@ -109,12 +119,15 @@ func main() {
 		o.placements = uint32(number)
 		return err
 	})
-	flag.Func("rotate", "after every `N` ads of placements, retire the oldest ad there and add a new one (default 0: never)", func(text string) error {
+	usage = "after every `N` ads of placements, retire the oldest ad there and add a new one (default 0: never)"
+	flag.Func("rotate", usage, func(text string) error {
 		number, err := strconv.ParseUint(text, 10, 32)
 		o.rotate = number
 		return err
 	})
-	flag.Func("users", "number `N` of people expected in a period, with -placements (default 100000); a person who reaches several servers loses epsilon at each", func(text string) error {
+	usage = "number `N` of people expected in a period, with -placements (default 100000); a person who reaches " +
+		"several servers loses epsilon at each"
+	flag.Func("users", usage, func(text string) error {
 		number, err := parsePositive(text)
 		o.users = number
 		return err
@@ -126,8 +139,8 @@ func main() {
 	})
 	o.fleet.register()
 	flag.Parse()
-	otherwise := o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime // both must be times, or both decisions
-	if flag.NArg() > 0 || otherwise || !o.fleet.agree() || o.window.ticks == 0 || o.window.ticks > math.MaxUint32 {
+	mixed := o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime // times and decisions
+	if flag.NArg() > 0 || mixed || !o.fleet.complete() || o.window.ticks == 0 || o.window.ticks > math.MaxUint32 {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -170,7 +183,7 @@ func run(stop context.Context, o options, out io.Writer) error {
 	var servers []*http.Server
 	ended := make(chan error, 4)
 	var begin []func()
-	open := func(port int, pages http.Handler, says string) error {
+	open := func(port int, pages http.Handler, format string) error {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			return err
@@ -179,7 +192,7 @@ func run(stop context.Context, o options, out io.Writer) error {
 		servers = append(servers, server)
 		begin = append(begin, func() {
 			go func() { ended <- server.Serve(listener) }()
-			fmt.Fprintf(out, says+"\n", listener.Addr())
+			fmt.Fprintf(out, format+"\n", listener.Addr())
 		})
 		return nil
 	}
@@ -188,8 +201,8 @@ func run(stop context.Context, o options, out io.Writer) error {
 		return err
 	}
 	if o.operatorPort >= 0 {
-		says := "the operator's counts, not private: http://%s/diagnostics"
-		if err := open(o.operatorPort, ads.operator(), says); err != nil {
+		format := "the operator's counts, not private: http://%s/diagnostics"
+		if err := open(o.operatorPort, ads.operator(), format); err != nil {
 			return err
 		}
 	}

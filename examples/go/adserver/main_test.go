@@ -26,13 +26,13 @@ type running struct {
 	visitors, operator string // addresses
 	stop               context.CancelFunc
 	ended              chan error
-	said               *bufio.Scanner
+	output             *bufio.Scanner
 }
 
 func start(t *testing.T, snapshot string) *running {
-	said, out := io.Pipe()
+	in, out := io.Pipe()
 	stop, cancel := context.WithCancel(context.Background())
-	r := &running{stop: cancel, ended: make(chan error, 1), said: bufio.NewScanner(said)}
+	r := &running{stop: cancel, ended: make(chan error, 1), output: bufio.NewScanner(in)}
 	go func() {
 		err := run(stop, options{
 			snapshot: snapshot, snapshotEvery: time.Millisecond, placements: 2, users: 1000, period: time.Hour,
@@ -41,10 +41,10 @@ func start(t *testing.T, snapshot string) *running {
 		r.ended <- err
 	}()
 	for _, address := range []*string{&r.visitors, &r.operator} {
-		if !r.said.Scan() {
-			t.Fatal("it ends: ", <-r.ended)
+		if !r.output.Scan() {
+			t.Fatal("the server stopped: ", <-r.ended)
 		}
-		_, rest, _ := strings.Cut(r.said.Text(), "http://")
+		_, rest, _ := strings.Cut(r.output.Text(), "http://")
 		host, _, _ := strings.Cut(rest, "/")
 		*address = "http://" + host
 	}
@@ -66,13 +66,13 @@ func newVisitor(t *testing.T) visitor {
 
 // get returns the status and the whole body, or an error if the server has ended.
 func (v visitor) get(url string) (int, string, error) {
-	answer, err := v.client.Get(url)
+	response, err := v.client.Get(url)
 	if err != nil {
 		return 0, "", err
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(body), err
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
 }
 
 // read gets JSON, which must exist.
@@ -92,9 +92,9 @@ type shown struct {
 	Arm      uint32
 }
 
-// Many requests at once: ads, slots of placements, clicks, duplicate clicks, forged clicks, reports, metrics, and snapshots
-// every millisecond. There are fewer decisions than the reward window, so each refused click has one possible reason. Then
-// the server is stopped under load. The snapshots contain every request that got a response.
+// Many requests at once: ads, slots of placements, clicks, duplicate clicks, forged clicks, reports, metrics, and
+// snapshots every millisecond. There are fewer decisions than the reward window, so each refused click has one
+// possible reason. Then the server is stopped under load. The snapshots contain every request that got a response.
 func TestLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snapshot")
 	server := start(t, file)
@@ -108,7 +108,8 @@ func TestLoad(t *testing.T) {
 			for range 60 {
 				var page struct{ Ads []shown }
 				if n := random.Uint64N(3); n > 0 {
-					v.read(fmt.Sprintf("%s/ads?placement=%d&slots=%d&user=%016x", server.visitors, n%2, n, number), &page)
+					query := fmt.Sprintf("placement=%d&slots=%d&user=%016x", n%2, n, number)
+					v.read(server.visitors+"/ads?"+query, &page)
 					slots.Add(n)
 				} else {
 					page.Ads = make([]shown, 1)
@@ -153,20 +154,20 @@ func TestLoad(t *testing.T) {
 		t.Errorf("%d decisions for slots, but %d", placements.Decisions, slots.Load())
 	}
 
-	// A visitor who comes while the server ends gets a whole response or none. One never completes its request.
+	// A request that arrives while the server stops gets a whole response or none. One request never completes.
 	slow, err := net.Dial("tcp", strings.TrimPrefix(server.visitors, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer slow.Close()
 	fmt.Fprint(slow, "GET /ad HTTP/1.1\r\n")
-	var asked atomic.Uint64
+	var requested atomic.Uint64
 	for range 4 {
 		crowd.Add(1)
 		go func() {
 			defer crowd.Done()
 			for v := newVisitor(t); ; {
-				asked.Add(3)
+				requested.Add(3)
 				status, body, err := v.get(server.visitors + "/ads?placement=0&slots=3")
 				if err != nil {
 					return
@@ -180,8 +181,8 @@ func TestLoad(t *testing.T) {
 			}
 		}()
 	}
-	if !server.said.Scan() || server.said.Text() != "stopped" {
-		t.Errorf("it says %q", server.said.Text())
+	if !server.output.Scan() || server.output.Text() != "stopped" {
+		t.Errorf("it prints %q", server.output.Text())
 	}
 	if err := <-server.ended; err != nil {
 		t.Error(err)
@@ -198,7 +199,7 @@ func TestLoad(t *testing.T) {
 	defer bandit.Close()
 	last, err := bandit.Report()
 	if err != nil || last.Decisions != decisions.Load() {
-		t.Errorf("%d decisions are kept, %d were answered: %v", last.Decisions, decisions.Load(), err)
+		t.Errorf("%d decisions are saved, %d were made: %v", last.Decisions, decisions.Load(), err)
 	}
 	if kept, err = os.ReadFile(file + ".placements"); err != nil {
 		t.Fatal(err)
@@ -209,9 +210,9 @@ func TestLoad(t *testing.T) {
 	}
 	defer learned.Close()
 	lastOfSlots, err := learned.Report()
-	kepts, most := lastOfSlots.Decisions, placements.Decisions+asked.Load()
+	kepts, most := lastOfSlots.Decisions, placements.Decisions+requested.Load()
 	if err != nil || kepts < slots.Load() || kepts > most {
-		t.Errorf("%d slots are kept, %d were answered, %d asked for: %v", kepts, slots.Load(), most, err)
+		t.Errorf("%d slots are saved, %d were served, %d were requested: %v", kepts, slots.Load(), most, err)
 	}
 }
 
@@ -222,10 +223,11 @@ func (v visitor) click(url string) {
 	}
 }
 
-func answer(pages http.Handler, path string) (int, string) {
-	answer := httptest.NewRecorder()
-	pages.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
-	return answer.Code, answer.Body.String()
+// get returns the status and the body of a page.
+func get(pages http.Handler, path string) (int, string) {
+	response := httptest.NewRecorder()
+	pages.ServeHTTP(response, httptest.NewRequest(http.MethodGet, path, nil))
+	return response.Code, response.Body.String()
 }
 
 // No request shows a creative twice, and a refused request changes nothing.
@@ -250,7 +252,7 @@ func TestSlots(t *testing.T) {
 	} {
 		for _, query := range queries {
 			var refusal struct{ Error string }
-			status, body := answer(ads.visitors(), "/ads?"+query)
+			status, body := get(ads.visitors(), "/ads?"+query)
 			if err := json.Unmarshal([]byte(body), &refusal); err != nil || status != 400 || refusal.Error != wrong {
 				t.Errorf("%q: %d %s", query, status, body)
 			}
@@ -265,7 +267,7 @@ func TestSlots(t *testing.T) {
 		for _, ad := range ads.slots(t, 2, slots, uint64(slots)) {
 			arms[ad.Arm] = true
 			tickets[ad.ClickURL] = true
-			answer(ads.visitors(), ad.ClickURL)
+			get(ads.visitors(), ad.ClickURL)
 		}
 		if len(arms) != slots {
 			t.Errorf("%d creatives in %d slots", len(arms), slots)
@@ -280,7 +282,7 @@ func TestSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer none.close()
-	if status, body := answer(none.visitors(), "/ads?placement=0&slots=1"); status != 404 {
+	if status, body := get(none.visitors(), "/ads?placement=0&slots=1"); status != 404 {
 		t.Errorf("no placements: %d %s", status, body)
 	}
 }
@@ -289,15 +291,15 @@ func TestSlots(t *testing.T) {
 func (s adServer) slots(t *testing.T, placement, slots int, user uint64) []shown {
 	t.Helper()
 	var page struct{ Ads []shown }
-	status, body := answer(s.visitors(), fmt.Sprintf("/ads?placement=%d&slots=%d&user=%016x", placement, slots, user))
+	status, body := get(s.visitors(), fmt.Sprintf("/ads?placement=%d&slots=%d&user=%016x", placement, slots, user))
 	if err := json.Unmarshal([]byte(body), &page); err != nil || status != 200 || len(page.Ads) != slots {
 		t.Fatalf("%d %s: %v", status, body, err)
 	}
 	return page.Ads
 }
 
-// The bandit learns from 12 rewards of one person in a period, whatever that person does. Any batch has more. In the next
-// period it learns from 12 more.
+// The bandit learns from 12 rewards of one person in a period, whatever that person does. Any batch has more. In the
+// next period it learns from 12 more.
 func TestOnePerson(t *testing.T) {
 	shop := func() (adServer, func() uint64) {
 		ads, err := newShop(options{placements: 2, users: 1000})
@@ -318,7 +320,7 @@ func TestOnePerson(t *testing.T) {
 	visit := func(person func(visit uint64) uint64) {
 		for visit := range uint64(500) {
 			for _, ad := range ads.slots(t, int(visit%2), len(creatives), person(visit)) {
-				answer(ads.visitors(), ad.ClickURL)
+				get(ads.visitors(), ad.ClickURL)
 			}
 		}
 	}
@@ -351,16 +353,18 @@ func TestOperatorsPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ads.close()
-	for _, path := range []string{"/diagnostics", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/trace?seconds=0.01"} {
-		if status, body := answer(ads.operator(), path); status != 200 {
+	for _, path := range []string{
+		"/diagnostics", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/trace?seconds=0.01",
+	} {
+		if status, body := get(ads.operator(), path); status != 200 {
 			t.Errorf("operator %s: %d %s", path, status, body)
 		}
-		if status, body := answer(ads.visitors(), path); status != 404 {
+		if status, body := get(ads.visitors(), path); status != 404 {
 			t.Errorf("visitors %s: %d %s", path, status, body)
 		}
 	}
-	_, public := answer(ads.visitors(), "/metrics")
-	_, all := answer(ads.operator(), "/metrics")
+	_, public := get(ads.visitors(), "/metrics")
+	_, all := get(ads.operator(), "/metrics")
 	if strings.Contains(public, "dpb_duplicates_total") || !strings.Contains(all, "dpb_duplicates_total") {
 		t.Errorf("visitors read\n%s\nthe operator\n%s", public, all)
 	}
@@ -384,15 +388,17 @@ func TestLeaders(t *testing.T) {
 			Ads        []struct{ Creative string }
 			Rows       rows
 		}
-		status, body := answer(ads.visitors(), "/placements")
-		if err := json.Unmarshal([]byte(body), &page); err != nil || status != 200 || page.Placements != 3 || len(page.Rows) != 3 || len(page.Ads) != len(creatives) {
+		status, body := get(ads.visitors(), "/placements")
+		err := json.Unmarshal([]byte(body), &page)
+		if err != nil || status != 200 || page.Placements != 3 || len(page.Rows) != 3 ||
+			len(page.Ads) != len(creatives) {
 			t.Fatalf("%d %s: %v", status, body, err)
 		}
 		return page.Rows
 	}
 	for _, row := range read() {
 		if row.Leader != nil || row.Pulls != 0 || row.Means[0] != nil {
-			t.Error("before anybody came:", row)
+			t.Error("before the first request:", row)
 		}
 	}
 	liked := []uint32{1, 7}
@@ -407,13 +413,13 @@ func TestLeaders(t *testing.T) {
 	}
 	for user := uint64(1); !leads(); {
 		if user > 100_000 {
-			t.Fatal("not found out:", read())
+			t.Fatal("the leaders are not found:", read())
 		}
 		for range 100 {
 			for placement, arm := range liked {
 				for _, ad := range ads.slots(t, placement, 3, user) {
 					if ad.Arm == arm {
-						answer(ads.visitors(), ad.ClickURL)
+						get(ads.visitors(), ad.ClickURL)
 					}
 				}
 			}
@@ -425,7 +431,7 @@ func TestLeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer none.close()
-	if status, _ := answer(none.visitors(), "/placements"); status != 404 {
+	if status, _ := get(none.visitors(), "/placements"); status != 404 {
 		t.Error("no placements:", status)
 	}
 }
@@ -482,8 +488,10 @@ func TestRotation(t *testing.T) {
 				Active   bool
 			}
 		}
-		_, body := answer(ads.visitors(), "/placements")
-		if err := json.Unmarshal([]byte(body), &page); err != nil || page.Rotate != 300 || page.Ads[first].Active || !page.Ads[newest].Active || page.Ads[10].Creative != "mountain bike 2" {
+		_, body := get(ads.visitors(), "/placements")
+		err = json.Unmarshal([]byte(body), &page)
+		if err != nil || page.Rotate != 300 || page.Ads[first].Active || !page.Ads[newest].Active ||
+			page.Ads[10].Creative != "mountain bike 2" {
 			t.Errorf("%s: %v", body, err)
 		}
 		if err := ads.save(o); err != nil {

@@ -93,7 +93,7 @@ func (s adServer) click(w http.ResponseWriter, r *http.Request) {
 		if s.placements > 0 && dpb.TicketNode(ticket) >= placementsFrom {
 			of = s.segmented
 		}
-		_ = of.answer(ticket, 1) // the operator's counts have refused clicks
+		_ = of.update(ticket, 1) // the operator's counts have refused clicks
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
@@ -120,7 +120,7 @@ func (s adServer) copy(number uint64, build func() (any, error)) http.HandlerFun
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		w.Write(page) // ignore visitors who left
+		w.Write(page) // ignore errors of closed connections
 	}
 }
 
@@ -143,8 +143,9 @@ func (s adServer) reportAll() (any, error) {
 	return map[string]any{
 		"policy": s.bandit.PolicyName(), "is_private": report.IsPrivate,
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
-		"clock": s.window.clock(), "window": s.window.ticks, "memory": s.memory, "changes_detected": report.ChangesDetected,
-		"phase": report.Phase, "decisions": report.Decisions, "pending": report.Pending, "arms": arms,
+		"clock": s.window.clock(), "window": s.window.ticks, "memory": s.memory,
+		"changes_detected": report.ChangesDetected,
+		"phase":            report.Phase, "decisions": report.Decisions, "pending": report.Pending, "arms": arms,
 		"placements": s.placements,
 	}, nil
 }
@@ -158,8 +159,8 @@ func (s adServer) health(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// copies caches an expensive page, with a copy for each number that a request may name. Each copy is renewed at most once
-// in every.
+// copies caches an expensive page, with a copy for each number that a request may name. Each copy is renewed at most
+// once in every.
 type copies struct {
 	mu    sync.Mutex
 	every time.Duration
@@ -243,7 +244,7 @@ func number(x float64) any {
 
 // fail responds to a request that the bandit cannot decide because it is closed or poisoned.
 func fail(w http.ResponseWriter, err error) {
-	slog.Error("no answer", "err", err)
+	slog.Error("no decision", "err", err)
 	refuse(w, http.StatusInternalServerError, "internal", err.Error())
 }
 
@@ -254,5 +255,5 @@ func refuse(w http.ResponseWriter, status int, name, message string) {
 func reply(w http.ResponseWriter, status int, body map[string]any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(body) // ignore visitors who left
+	json.NewEncoder(w).Encode(body) // ignore errors of closed connections
 }

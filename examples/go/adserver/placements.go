@@ -18,9 +18,9 @@ const contributions = 12
 // The number of placements on their page.
 const mostRows = 50
 
-// newSegmented makes the bandit with a segment for each placement; the key is the placement's number. Epsilon is for all
-// rewards of a person in a period, at this server. If the file exists, the bandit continues from it. It then begins a new
-// period, because a snapshot does not contain the counts of people.
+// newSegmented makes the bandit with a segment for each placement; the key is the placement's number. Epsilon is for
+// all rewards of a person in a period, at this server. If the file exists, the bandit continues from it. It then
+// begins a new period, because a snapshot does not contain the counts of people.
 func newSegmented(o options, config dpb.Config) (member, error) {
 	config.Node += placementsFrom
 	config.ExpectedUsers = o.users
@@ -56,13 +56,14 @@ func checkPlacements(config dpb.Config, kept []byte) error {
 	defer before.Close()
 	report, err := before.Report()
 	if err == nil && report.MaxSegments > config.MaxSegments && config.MaxSegments > 0 {
-		err = fmt.Errorf("placements must be at least %d, as in the snapshot, got %d", report.MaxSegments, config.MaxSegments)
+		err = fmt.Errorf("placements must be at least %d, as in the snapshot, got %d",
+			report.MaxSegments, config.MaxSegments)
 	}
 	return err
 }
 
-// showSlots chooses a different creative for each slot of a placement. Each slot is a decision among the creatives that the
-// request does not show yet.
+// showSlots chooses a different creative for each slot of a placement. Each slot is a decision among the creatives
+// that the request does not show yet.
 func (s adServer) showSlots(w http.ResponseWriter, r *http.Request) {
 	query, placement, ok := s.placement(w, r)
 	if !ok {
@@ -95,7 +96,7 @@ func (s adServer) fill(placement uint32, user, slots uint64, left []uint32) (ads
 	for uint64(len(ads)) < slots && len(left) > 0 {
 		decision, err := s.segmented.SelectFor(dpb.Request{Segment: uint64(placement), User: user, Eligible: left})
 		if errors.Is(err, dpb.ErrInvalidRequest) && !slices.Contains(s.rotation.eligible(), left[0]) {
-			left = left[1:] // the oldest has retired meanwhile
+			left = left[1:] // the oldest ad has retired since the request began
 			continue
 		}
 		if err != nil {
@@ -118,8 +119,8 @@ func (s adServer) placement(w http.ResponseWriter, r *http.Request) (url.Values,
 	return query, uint32(number), true
 }
 
-// parseUser returns the user that a request names. All visitors without a hash are one user: the bandit learns from them as
-// from one person.
+// parseUser returns the user that a request names. All visitors without a hash are one user: the bandit learns from
+// them as from one person.
 func parseUser(query url.Values) (uint64, bool) {
 	if !query.Has("user") {
 		return 0, true
@@ -154,7 +155,7 @@ func (s adServer) reportPlacements() (any, error) {
 		for i, arm := range arms {
 			means[i] = number(arm.Mean)
 			pulls += arm.Pulls
-			if arm.Active && arm.Mean > largest { // not where it is NaN
+			if arm.Active && arm.Mean > largest { // false if it is NaN
 				leader, largest = i, arm.Mean
 			}
 		}

@@ -8,9 +8,9 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-// rotation lets the ads of the placements come and go: after every so many of their decisions the oldest ad retires, and a
-// new one takes its place in every placement. It begins with what all placements together release of it. When an ad comes
-// or goes depends on the number of decisions, which is public, and never on clicks.
+// rotation lets the ads of the placements come and go: after every so many of their decisions the oldest ad retires,
+// and a new one takes its place in every placement. It begins with what all placements together release of it. When
+// an ad comes or goes depends on the number of decisions, which is public, and never on clicks.
 type rotation struct {
 	bandit *dpb.Bandit
 	every  uint64 // 0: never
@@ -41,8 +41,8 @@ func (r *rotation) store(arms []dpb.Arm) {
 // eligible returns a list of all live arms.
 func (r *rotation) eligible() []uint32 { return slices.Clone(*r.live.Load()) }
 
-// turn makes the next change if it is due. Only one goroutine may call it. An arm's number is its id, so in a fleet a new ad
-// is the same at all nodes.
+// turn makes the next change if it is due. Only one goroutine may call it. An arm's number is its id, so in a fleet a
+// new ad is the same at all nodes.
 func (r *rotation) turn() error {
 	if r == nil || r.every == 0 {
 		return nil

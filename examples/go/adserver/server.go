@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// The time that a visitor may take to send a request, to begin the next one, and to receive a response.
-	patience = 10 * time.Second
-	// The time that running responses may take when the server ends.
-	grace = time.Second
+	// The time limit for sending a request, for beginning the next one, and for receiving a response.
+	requestTimeout = 10 * time.Second
+	// The time limit for running responses when the server stops.
+	shutdownTimeout = time.Second
 	// The maximum number of connections. For a new one, the server closes those that have been idle for longest.
 	maxConnections = 2000
 	// The number of connections that it closes at once.
@@ -23,14 +23,14 @@ const (
 	maxRequest = 16 << 10
 )
 
-// crowd holds the connections of a server, in the order of their last requests.
-type crowd struct {
+// connections holds the connections of a server, in the order of their last requests.
+type connections struct {
 	mu     sync.Mutex
 	last   *list.List // of net.Conn
 	places map[net.Conn]*list.Element
 }
 
-func (c *crowd) changed(connection net.Conn, state http.ConnState) {
+func (c *connections) changed(connection net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	place, known := c.places[connection]
@@ -45,8 +45,8 @@ func (c *crowd) changed(connection net.Conn, state http.ConnState) {
 	}
 }
 
-// hasRoom reports whether another connection is possible. If not, it closes idle ones.
-func (c *crowd) hasRoom() bool {
+// accepts reports whether another connection is possible. If not, it closes idle ones.
+func (c *connections) accepts() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	full, place := c.last.Len() > maxConnections, c.last.Front()
@@ -57,20 +57,20 @@ func (c *crowd) hasRoom() bool {
 	return !full
 }
 
-// newServer returns a server that withstands slow visitors and many visitors.
+// newServer returns a server with limits for slow and for many connections.
 func newServer(pages http.Handler) *http.Server {
-	places := &crowd{last: list.New(), places: map[net.Conn]*list.Element{}}
+	places := &connections{last: list.New(), places: map[net.Conn]*list.Element{}}
 	return &http.Server{
 		Handler:           pages,
-		ReadHeaderTimeout: patience,
-		ReadTimeout:       patience,
-		WriteTimeout:      patience,
-		IdleTimeout:       patience,
+		ReadHeaderTimeout: requestTimeout,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      requestTimeout,
+		IdleTimeout:       requestTimeout,
 		MaxHeaderBytes:    maxRequest,
 		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelWarn),
 		ConnState: func(connection net.Conn, state http.ConnState) {
 			places.changed(connection, state)
-			for state == http.StateNew && !places.hasRoom() { // the server waits for this before it accepts the next
+			for state == http.StateNew && !places.accepts() { // the server waits for this before it accepts the next
 				time.Sleep(time.Millisecond)
 			}
 		},
@@ -79,7 +79,7 @@ func newServer(pages http.Handler) *http.Server {
 
 // finish waits for running responses, all of them within one deadline. A second call does nothing.
 func finish(servers []*http.Server) {
-	deadline, cancel := context.WithTimeout(context.Background(), grace)
+	deadline, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	for _, server := range servers {
 		if server.Shutdown(deadline) != nil {
@@ -88,7 +88,7 @@ func finish(servers []*http.Server) {
 	}
 }
 
-// guard accepts GET without a body only. HEAD would choose an ad that nobody sees.
+// guard accepts GET without a body only. HEAD would choose an ad that is not shown.
 func guard(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store") // a cached ad would repeat its ticket

@@ -25,7 +25,7 @@ var creatives = []string{
 	"night train", "reading lamp", "bread knife", "wool socks", "folding kayak",
 }
 
-// shop has one bandit for all goroutines, and a segmented one for all placements.
+// adServer has one bandit for all goroutines, and a segmented one for all placements.
 type adServer struct {
 	bandit     member
 	memory     uint64 // their ForgetAfter
@@ -37,8 +37,8 @@ type adServer struct {
 	reports    *copies
 }
 
-// newShop makes the bandits with the ForgetAfter of the options; without one, with the default, or with none if the policy
-// does not support it. If the file exists, a bandit continues from it. A file that is not valid is an error.
+// newShop makes the bandits with the ForgetAfter of the options; without one, with the default, or with none if the
+// policy does not support it. If the file exists, a bandit continues from it. A file that is not valid is an error.
 func newShop(o options) (adServer, error) {
 	config := dpb.NewConfig(uint32(len(creatives)), 1) // epsilon = 1
 	config.Horizon = 200_000
@@ -87,7 +87,10 @@ func newShop(o options) (adServer, error) {
 	if err != nil {
 		return adServer{}, err
 	}
-	ads := adServer{memory: config.ForgetAfter, window: o.window, context: o.context, placements: o.placements, reports: newCopies(o.reportEvery)}
+	ads := adServer{
+		memory: config.ForgetAfter, window: o.window, context: o.context, placements: o.placements,
+		reports: newCopies(o.reportEvery),
+	}
 	if ads.bandit, err = o.fleet.join(bandit, o.fleet.name(), config); err != nil {
 		return adServer{}, err
 	}
@@ -133,16 +136,16 @@ func load(file string) ([]byte, error) {
 		return nil, err
 	}
 	if state.Size() > maxSnapshot {
-		return nil, fmt.Errorf("%s: %d bytes are no snapshot of this server", file, state.Size())
+		return nil, fmt.Errorf("%s: %d bytes are not a snapshot of this server", file, state.Size())
 	}
 	kept := make([]byte, state.Size())
 	_, err = io.ReadFull(open, kept)
 	return kept, err
 }
 
-// lock locks a server's snapshot, because a second server with the same file would overwrite it. The lock is on a separate
-// file, because each rename replaces the snapshot's file. The server never removes the lock file, because that would be a
-// race. The system releases the lock when the process ends.
+// lock locks a server's snapshot, because a second server with the same file would overwrite it. The lock is on a
+// separate file, because each rename replaces the snapshot's file. The server never removes the lock file, because
+// that would be a race. The system releases the lock when the process ends.
 func lock(snapshot string) (unlock func(), err error) {
 	if snapshot == "" {
 		return func() {}, nil
@@ -170,7 +173,8 @@ func (s adServer) save(o options) error {
 	return err
 }
 
-// save writes a snapshot. At any time, even after a crash, the file holds all of this snapshot or all of the previous one.
+// save writes a snapshot. At any time, even after a crash, the file holds all of this snapshot or all of the previous
+// one.
 func save(bandit *dpb.Bandit, file string) error {
 	written, err := bandit.Snapshot(nil)
 	if err != nil {
@@ -196,9 +200,9 @@ func save(bandit *dpb.Bandit, file string) error {
 	return directory.Sync() // now the rename is durable
 }
 
-// keep saves now, regularly until it is stopped, and then once more. It returns an error of the first or the last time. It
-// logs others and tries again. It also begins the periods of placements, and writes a snapshot at once in each: otherwise a
-// restart would forget what the period has spent.
+// keep saves now, regularly until it is stopped, and then once more. It returns an error of the first or the last
+// time. It logs others and tries again. It also begins the periods of placements, and writes a snapshot at once in
+// each: otherwise a restart would forget what the period has spent.
 func (s adServer) keep(o options) (stop func() error, err error) {
 	if err := s.save(o); err != nil {
 		return nil, err
@@ -212,7 +216,7 @@ func (s adServer) keep(o options) (stop func() error, err error) {
 			case <-ticks.C:
 				s.tickAll() // if it fails, the next decision fails too and reports it
 				if err := s.rotation.turn(); err != nil {
-					slog.Warn("no new ad", "err", err)
+					slog.Warn("the rotation failed", "err", err)
 				}
 				continue
 			case <-saves.C:
@@ -224,7 +228,7 @@ func (s adServer) keep(o options) (stop func() error, err error) {
 				return
 			}
 			if err := s.save(o); err != nil {
-				slog.Warn("not saved", "err", err)
+				slog.Warn("the snapshot is not saved", "err", err)
 			}
 		}
 	}()

@@ -1,22 +1,28 @@
-// Ad servers that learn together which ad is clicked, without giving away who clicked. After `make go` at the top of
-// the checkout, and with redis-server installed:
+// Ad servers that learn together which ads are clicked, with differential privacy for the clicks. Install
+// redis-server, run `make go` in the top directory of the checkout, and then:
 //
 //	cd examples/go/fleet
 //	go run . --demo 4
 //
-// starts a Redis of its own, four servers and visitors, and says where to look: each server's page shows, live, what it
-// knows and what each of the fleet has released. End one and start it again, or end Redis: the others go on.
-// One by one:
+// This starts a Redis of its own, four servers and their visitors, and prints the address of each server. A server's
+// live page shows what it knows, and what each server has released. If you stop a server and start it again, or stop
+// Redis, the other servers continue.
+//
+// To start each process yourself:
 //
 //	go run . --redis localhost:6379 --node 1 --port 8081
 //	go run . --redis localhost:6379 --node 2 --port 8082
 //	go run . --visit http://127.0.0.1:8081,http://127.0.0.1:8082
 //
-// GET /ad picks a creative, GET /click/<ticket> reports the click, to whichever server: it finds the one that has
-// decided. REDIS_USERNAME and REDIS_PASSWORD are what they say, --tls asks for TLS: tickets and clicks go through Redis,
-// so everything but a demonstration needs both (bindings/go/fleet/README.md). With --fleet-key-file FILE one server
-// releases what all collect, with one noise, and clicks travel sealed. examples/go/adserver is hardened against
-// its visitors; this is not.
+// GET /ad chooses a creative. GET /click/<ticket> reports a click to any server, which forwards it to the server that
+// decided.
+//
+// The environment variables REDIS_USERNAME and REDIS_PASSWORD set the user and the password. --tls connects with TLS.
+// Tickets and clicks travel through Redis, so use both in everything but a demonstration: see
+// bindings/go/fleet/README.md. With --fleet-key-file FILE one server releases what all servers collect, with one
+// noise, and clicks are sealed while they travel.
+//
+// This server has no protection against malicious visitors. examples/go/adserver has.
 package main
 
 import (
@@ -51,21 +57,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What is shown, and how often it is clicked by the visitors of --visit.
+// The creatives, and the rates at which the visitors of --visit click them.
 var creatives = []struct {
 	Name string
 	rate float64
 }{{"mountain bike", .05}, {"espresso machine", .04}, {"rain jacket", .10}, {"chess lessons", .03}, {"garden hose", .05}}
 
-// The bandit's, in Redis and on the page of metrics. The ad servers in C++ have other creatives, and so another name: ads.
+// The bandit's name in Redis and on the page of metrics. The C++ ad servers have other creatives, so their bandit has
+// another name: ads.
 const name = "go-ads"
 
 func main() {
 	address := flag.String("redis", "localhost:6379", "`ADDRESS` of Redis")
-	secure := flag.Bool("tls", false, "speak TLS with it")
+	secure := flag.Bool("tls", false, "connect to Redis with TLS")
 	number := flag.Uint("node", 0, "serve as node `N`, 1 to 65535")
 	port := flag.Uint("port", 0, "on this `PORT`; 0: any free one")
-	keyFile := flag.String("fleet-key-file", "", "one server releases what all collect, with one noise: `FILE` has 32 secret random bytes or 64 hexadecimal digits, the same for all servers")
+	keyFile := flag.String("fleet-key-file", "", "one server releases what all servers collect, with one noise: "+
+		"`FILE` has 32 secret random bytes or 64 hexadecimal digits, the same for all servers")
 	interval := flag.Duration("interval", time.Second, "between two exchanges")
 	visit := flag.String("visit", "", "visit these `URLS`, with commas between")
 	demo := flag.Int("demo", 0, "start Redis, `N` servers and their visitors")
@@ -107,16 +115,20 @@ type server struct {
 	store *fleet.Redis
 }
 
-func serve(ctx context.Context, options *redis.UniversalOptions, key *[32]byte, number, port uint, interval time.Duration) error {
+func serve(
+	ctx context.Context, options *redis.UniversalOptions, key *[32]byte, number, port uint, interval time.Duration,
+) error {
 	config := dpb.NewConfig(uint32(len(creatives)), 1) // epsilon = 1, for the whole fleet
 	config.RewardBits = 0                              // a click or none
 	config.ClampRewards = true
-	config.RewardWindow = 200 // an ad not clicked while this server showed 200 later ones: no click
+	config.RewardWindow = 200 // no click within the next 200 ads of this server: reward 0
 	config.Node = uint64(number)
 	config.FleetKey = key
 	store := fleet.NewRedis(options, name)
 	defer store.Close()
-	node, err := fleet.Join(ctx, fleet.Options{Store: store, Post: store, Relay: store, Config: config, Interval: interval})
+	node, err := fleet.Join(ctx, fleet.Options{
+		Store: store, Rewards: store, Contributions: store, Config: config, Interval: interval,
+	})
 	if err != nil {
 		return err
 	}
@@ -136,13 +148,13 @@ func serve(ctx context.Context, options *redis.UniversalOptions, key *[32]byte, 
 	pages.HandleFunc("GET /{$}", s.page)
 	web := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan error, 2)
-	here, end := context.WithCancel(ctx)
-	defer end()
-	go func() { ended <- node.Sync(here) }()
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { ended <- node.Sync(running) }()
 	go func() { ended <- web.Serve(listener) }()
 	fmt.Printf("node %d: http://%s\n", number, listener.Addr())
-	err = <-ended // a signal, another process with our number, or no more web
-	end()
+	err = <-ended // a signal, another process with this node's number, or an error of the web server
+	stop()
 	web.Close()
 	<-ended
 	return err
@@ -157,14 +169,15 @@ func (s server) show(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	json.NewEncoder(w).Encode(map[string]any{
-		"arm": decision.Arm, "creative": creatives[decision.Arm].Name, "click_url": fmt.Sprintf("/click/%016x", decision.Ticket),
+		"arm": decision.Arm, "creative": creatives[decision.Arm].Name,
+		"click_url": fmt.Sprintf("/click/%016x", decision.Ticket),
 	})
 }
 
-// click always gives the same answer: whether a ticket was clicked already is nobody's business.
+// click always gives the same response, because the status reveals whether the ticket was clicked already.
 func (s server) click(w http.ResponseWriter, r *http.Request) {
 	if ticket, err := strconv.ParseUint(r.PathValue("ticket"), 16, 64); err == nil {
-		_ = s.node.Answer(ticket, 1) // refused or lost, it is in the operator's counts
+		_ = s.node.Update(ticket, 1) // the operator's counts have refused and lost clicks
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
@@ -181,7 +194,7 @@ var page = template.Must(template.New("").Funcs(template.FuncMap{"rate": func(ar
 <table><tr><th><th>this node knows{{range .Nodes}}<th>node {{.}}{{end}}</tr>
 {{range .Rows}}<tr><th>{{.Name}}{{range .Arms}}<td>{{rate .}}{{end}}</tr>
 {{end}}</table>
-<p>{{.Metrics.Age}} since the last exchange; errors: {{.Metrics.Errors}} {{with .Lost}}; Redis: {{.}}{{end}}</p></html>
+<p>{{.Metrics.Age}} since the last exchange; errors: {{.Metrics.Errors}} {{with .RedisError}}; Redis: {{.}}{{end}}</p></html>
 `))
 
 type row struct {
@@ -189,7 +202,7 @@ type row struct {
 	Arms []dpb.Arm
 }
 
-// page shows what is released, and nothing else: also what is in Redis.
+// page shows released values only: those that this node knows, and those in Redis.
 func (s server) page(w http.ResponseWriter, r *http.Request) {
 	known, err := s.node.Bandit.Arms()
 	if err != nil {
@@ -199,12 +212,12 @@ func (s server) page(w http.ResponseWriter, r *http.Request) {
 	columns, nodes := [][]dpb.Arm{known}, []uint16{}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
-	all, lost := s.store.List(ctx)
+	all, redisErr := s.store.List(ctx)
 	slices.SortFunc(all, func(a, b fleet.Snapshot) int { return int(a.Node) - int(b.Node) })
 	for _, snapshot := range all {
 		bandit, err := dpb.Restore(snapshot.Bytes)
 		if err != nil {
-			continue // a stranger
+			continue // an incompatible node
 		}
 		if arms, err := bandit.Arms(); err == nil && len(arms) == len(creatives) {
 			columns, nodes = append(columns, arms), append(nodes, snapshot.Node)
@@ -219,10 +232,10 @@ func (s server) page(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	page.Execute(w, map[string]any{"Rows": rows, "Nodes": nodes, "Metrics": s.node.Metrics(), "Lost": lost})
+	page.Execute(w, map[string]any{"Rows": rows, "Nodes": nodes, "Metrics": s.node.Metrics(), "RedisError": redisErr})
 }
 
-// visitors look at an ad at one server after the other, and click at any.
+// visitors request ads from one server after the other, and report clicks to random servers.
 func visitors(ctx context.Context, urls []string) {
 	get := func(url string) []byte {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -243,7 +256,7 @@ func visitors(ctx context.Context, urls []string) {
 			Click string `json:"click_url"`
 		}
 		if json.Unmarshal(get(urls[i%len(urls)]+"/ad"), &ad) != nil {
-			time.Sleep(10 * time.Millisecond) // that server is away
+			time.Sleep(10 * time.Millisecond) // the server does not respond
 		} else if rand.Float64() < creatives[ad.Arm].rate {
 			get(urls[rand.N(len(urls))] + ad.Click)
 		}
@@ -257,8 +270,9 @@ func demonstrate(ctx context.Context, nodes int, interval time.Duration) error {
 		return err
 	}
 	defer os.RemoveAll(directory)
-	socket := filepath.Join(directory, "redis") // nobody else reads what goes over it
-	store := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--unixsocketperm", "700", "--save", "", "--dir", directory)
+	socket := filepath.Join(directory, "redis") // other users cannot connect to it
+	store := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--unixsocketperm", "700",
+		"--save", "", "--dir", directory)
 	if err := store.Start(); err != nil {
 		return err
 	}
@@ -271,9 +285,10 @@ func demonstrate(ctx context.Context, nodes int, interval time.Duration) error {
 	}
 	var urls []string
 	for number := range nodes {
-		node := exec.Command(os.Args[0], "--redis", socket, "--node", strconv.Itoa(number+1), "--interval", interval.String())
+		node := exec.Command(os.Args[0], "--redis", socket, "--node", strconv.Itoa(number+1),
+			"--interval", interval.String())
 		node.Stderr = os.Stderr
-		says, err := node.StdoutPipe()
+		output, err := node.StdoutPipe()
 		if err != nil {
 			return err
 		}
@@ -281,7 +296,7 @@ func demonstrate(ctx context.Context, nodes int, interval time.Duration) error {
 			return err
 		}
 		defer end(node)
-		line, err := bufio.NewReader(says).ReadString('\n')
+		line, err := bufio.NewReader(output).ReadString('\n')
 		if err != nil {
 			return fmt.Errorf("node %d has ended", number+1)
 		}

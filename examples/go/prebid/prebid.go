@@ -2,12 +2,12 @@
 // what each visitor saw.
 //
 // At the stage processed-auction-request it chooses one of the configured floors for the request. Floors below the
-// publisher's own are not eligible. The reward is the income that the floor guarantees: the floor if the winner's ad was
-// seen (event imp), and otherwise 0. High floors earn much and rarely, low ones little and often.
+// publisher's own are not eligible. The reward is the income that the floor guarantees: the floor if the winner's ad
+// was seen (event imp), and otherwise 0. High floors earn much and rarely, low ones little and often.
 //
-// An ad that was not seen causes no event. So the reward is 0 after RewardWindow later decisions without an event. The
-// floor and the ticket of a decision are in ext.prebid.integration, with a seal. The server writes that field into the URL
-// of every event, so the module needs no table.
+// An ad that was not seen causes no event. So the reward is 0 after RewardWindow later decisions without an event.
+// The floor and the ticket of a decision are in ext.prebid.integration, with a seal. The server writes that field
+// into the URL of every event, so the module needs no table.
 //
 // Prebid Server compiles its modules into the server:
 //
@@ -91,8 +91,8 @@ func New(c Config) (*Module, error) {
 // Shutdown frees the bandit. Requests that are still running get no floor.
 func (m *Module) Shutdown() { m.bandit.Close() }
 
-// HandleProcessedAuctionHook requests a mutation of the floors. The mutation makes the decision, because the server does
-// not apply the mutation of a hook that is too slow.
+// HandleProcessedAuctionHook requests a mutation of the floors. The mutation makes the decision, because the server
+// does not apply the mutation of a hook that is too slow.
 func (m *Module) HandleProcessedAuctionHook(
 	_ context.Context,
 	_ hookstage.ModuleInvocationContext,
@@ -119,7 +119,7 @@ func (m *Module) setFloor(payload hookstage.ProcessedAuctionRequestPayload) (hoo
 		prebid = &openrtb_ext.ExtRequestPrebid{}
 	}
 	if len(prebid.Integration)+tokenLength > integrationLength {
-		return payload, fmt.Errorf("integration %q leaves no room for a ticket", prebid.Integration)
+		return payload, fmt.Errorf("integration %q is too long: a ticket does not fit", prebid.Integration)
 	}
 	decision, err := m.bandit.SelectFor(dpb.Request{Eligible: eligible})
 	if err != nil {
@@ -155,8 +155,8 @@ func (m *Module) eligible(imps []*openrtb_ext.ImpWrapper) []uint32 {
 	return eligible
 }
 
-// LogNotificationEventObject receives the event of an ad that was seen. It returns nothing, so a sender of events does not
-// learn their status.
+// LogNotificationEventObject receives the event of an ad that was seen. It returns nothing, so a sender of events
+// does not learn their status.
 func (m *Module) LogNotificationEventObject(event *analytics.NotificationEvent) {
 	if event == nil || event.Request == nil || event.Request.Type != analytics.Imp {
 		return
@@ -166,8 +166,8 @@ func (m *Module) LogNotificationEventObject(event *analytics.NotificationEvent) 
 	}
 }
 
-// A token follows the publisher's own integration. It has the arm, the ticket and a seal, so that nobody can claim a higher
-// floor than the module set.
+// A token follows the publisher's own integration. It has the arm, the ticket and a seal, so that a sender of events
+// cannot claim a higher floor than the module set.
 const (
 	sealed            = 4 + 8 // bytes under the seal
 	tokenLength       = 1 + (sealed+8)*8/6 + 1

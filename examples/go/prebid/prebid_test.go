@@ -30,8 +30,8 @@ func request(imps ...openrtb_ext.Imp) *openrtb_ext.RequestWrapper {
 	return &openrtb_ext.RequestWrapper{BidRequest: &openrtb_ext.BidRequest{ID: "1", Imp: imps}}
 }
 
-// auction does what the server does at this stage: it calls the hook, applies its mutations, and reads the integration that
-// events will carry.
+// auction does what the server does at this stage: it calls the hook, applies its mutations, and reads the
+// integration that events will carry.
 func auction(t *testing.T, hook hookstage.ProcessedAuctionRequest, r *openrtb_ext.RequestWrapper) (integration string, err error) {
 	payload := hookstage.ProcessedAuctionRequestPayload{Request: r}
 	result, err := hook.HandleProcessedAuctionHook(context.Background(), hookstage.ModuleInvocationContext{Endpoint: "/openrtb2/auction"}, payload)
@@ -55,8 +55,9 @@ func event(kind analytics.EventType, integration string) *analytics.Notification
 	return &analytics.NotificationEvent{Request: &analytics.EventRequest{Type: kind, BidID: "b", AccountID: "a", Integration: integration}}
 }
 
-// TestLearns runs many auctions at once. Of four floors the second earns most: 0.5 * 0.8 = 0.4 for each request, against
-// 0.25, 0.19 and 0.1. The event of each ad comes twice. In 400 runs, at least 3851 of the last 4000 requests got this floor.
+// TestLearns runs many auctions at once. Of four floors the second earns most: 0.5 * 0.8 = 0.4 for each request,
+// against 0.25, 0.19 and 0.1. The event of each ad comes twice. In 400 runs, at least 3851 of the last 4000 requests
+// got this floor.
 func TestLearns(t *testing.T) {
 	m := build(t, `{"floors": [0.25, 0.5, 0.75, 1], "epsilon": 4, "reward_window": 200}`)
 	seen := map[float64]float64{0.25: 1, 0.5: 0.8, 0.75: 0.25, 1: 0.1}
@@ -188,7 +189,7 @@ func TestNothingIsDecidedInVain(t *testing.T) {
 	ext, _ := r.GetRequestExt()
 	ext.SetPrebid(&openrtb_ext.ExtRequestPrebid{Integration: strings.Repeat("x", 40)})
 	if _, err := auction(t, m, r); err == nil || r.Imp[0].BidFloor != 0 {
-		t.Error("no room for a ticket, and yet", r.Imp, err)
+		t.Error("a ticket does not fit, and yet", r.Imp, err)
 	}
 	if report, err := m.bandit.Report(); report.Decisions != 0 || err != nil {
 		t.Error(report, err)

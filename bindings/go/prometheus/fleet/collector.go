@@ -1,5 +1,5 @@
-// Package fleetprometheus collects the metrics of a fleet's nodes for the Prometheus client library, for the same
-// registries as those of the nodes' bandits: see dpbprometheus.
+// Package fleetprometheus collects the metrics of a fleet's nodes for the Prometheus client library. A registry can
+// have these collectors and those of the nodes' bandits: see dpbprometheus.
 package fleetprometheus
 
 import (
@@ -14,36 +14,51 @@ type Collector struct {
 	operator bool
 }
 
-// NewCollector returns a collector of what may be published of these nodes. The key of each node is its label "bandit".
+// NewCollector returns a collector of the public metrics of these nodes. The key of each node is its label "bandit".
 func NewCollector(nodes map[string]*fleet.Node) *Collector {
 	return &Collector{metric.Names(nodes), false}
 }
 
-// NewOperatorCollector returns a collector of the metrics of [NewCollector] and of the counts of rewards that came and
-// went, which are NOT private: a reward is a click. Show them to operators only.
+// NewOperatorCollector returns a collector of the metrics of [NewCollector] and of the counts of rewards that nodes
+// sent and received, which are NOT private: a reward is a click. Show them to operators only.
 func NewOperatorCollector(nodes map[string]*fleet.Node) *Collector {
 	return &Collector{metric.Names(nodes), true}
 }
 
 var (
 	public = []metric.Metric[fleet.Metrics]{
-		metric.Gauge("fleet_age_seconds", "Since the last exchange that succeeded.", func(m *fleet.Metrics) float64 { return m.Age.Seconds() }),
-		metric.Count("fleet_exchanges", "Exchanges that succeeded.", func(m *fleet.Metrics) uint64 { return m.Exchanges }),
-		metric.Count("fleet_errors", "Errors of exchanges.", func(m *fleet.Metrics) uint64 { return m.Errors }),
-		metric.Gauge("fleet_outage", "1 while answers cannot travel, and decisions are cancelled.", func(m *fleet.Metrics) float64 { return metric.One(m.Outage) }),
-		metric.Count("fleet_outages", "Times in which answers could not travel.", func(m *fleet.Metrics) uint64 { return m.Outages }),
-		metric.Gauge("fleet_nodes", "Other nodes of which a snapshot was seen.", func(m *fleet.Metrics) float64 { return float64(m.Nodes) }),
-		metric.Gauge("fleet_strangers", "Other nodes whose newest snapshot was refused.", func(m *fleet.Metrics) float64 { return float64(m.Strangers) }),
-		metric.Gauge("fleet_leads", "1 while this node leads: it releases what all contribute.", func(m *fleet.Metrics) float64 { return metric.One(m.Leads) }),
-		metric.Count("fleet_contributions", "Contributions sent to leaders.", func(m *fleet.Metrics) uint64 { return m.Contributions }),
-		metric.Count("fleet_contributions_lost", "Contributions lost to an error.", func(m *fleet.Metrics) uint64 { return m.ContributionsLost }),
+		metric.Gauge("fleet_age_seconds", "Time since the last successful exchange.",
+			func(m *fleet.Metrics) float64 { return m.Age.Seconds() }),
+		metric.Count("fleet_exchanges", "Successful exchanges.",
+			func(m *fleet.Metrics) uint64 { return m.Exchanges }),
+		metric.Count("fleet_errors", "Errors of exchanges.",
+			func(m *fleet.Metrics) uint64 { return m.Errors }),
+		metric.Gauge("fleet_outage", "1 while rewards cannot travel and decisions are cancelled.",
+			func(m *fleet.Metrics) float64 { return metric.One(m.Outage) }),
+		metric.Count("fleet_outages", "Times in which rewards could not travel.",
+			func(m *fleet.Metrics) uint64 { return m.Outages }),
+		metric.Gauge("fleet_nodes", "Other nodes of which a snapshot was seen.",
+			func(m *fleet.Metrics) float64 { return float64(m.Nodes) }),
+		metric.Gauge("fleet_incompatible_nodes", "Other nodes whose newest snapshot was refused.",
+			func(m *fleet.Metrics) float64 { return float64(m.Incompatible) }),
+		metric.Gauge("fleet_leads", "1 while this node leads: it releases what all nodes contribute.",
+			func(m *fleet.Metrics) float64 { return metric.One(m.Leads) }),
+		metric.Count("fleet_contributions", "Contributions sent to leaders.",
+			func(m *fleet.Metrics) uint64 { return m.Contributions }),
+		metric.Count("fleet_contributions_lost", "Contributions lost to an error.",
+			func(m *fleet.Metrics) uint64 { return m.ContributionsLost }),
 	}
-	answers = []metric.Metric[fleet.Metrics]{
-		metric.Count("fleet_answers_sent", "Answers sent to other nodes. NOT private.", func(m *fleet.Metrics) uint64 { return m.Sent }),
-		metric.Count("fleet_answers_unsent", "Answers lost because too many waited. NOT private.", func(m *fleet.Metrics) uint64 { return m.Unsent }),
-		metric.Count("fleet_answers_received", "Answers from other nodes that counted. NOT private.", func(m *fleet.Metrics) uint64 { return m.Received }),
-		metric.Count("fleet_answers_refused", "Answers from other nodes that did not. NOT private.", func(m *fleet.Metrics) uint64 { return m.Refused }),
-		metric.Count("fleet_post_errors", "Errors of sending and receiving answers. NOT private.", func(m *fleet.Metrics) uint64 { return m.PostErrors }),
+	rewards = []metric.Metric[fleet.Metrics]{
+		metric.Count("fleet_rewards_sent", "Rewards sent to other nodes. NOT private.",
+			func(m *fleet.Metrics) uint64 { return m.Sent }),
+		metric.Count("fleet_rewards_unsent", "Rewards lost because the queue was full. NOT private.",
+			func(m *fleet.Metrics) uint64 { return m.Unsent }),
+		metric.Count("fleet_rewards_received", "Rewards from other nodes that took effect. NOT private.",
+			func(m *fleet.Metrics) uint64 { return m.Received }),
+		metric.Count("fleet_rewards_refused", "Rewards from other nodes that were refused. NOT private.",
+			func(m *fleet.Metrics) uint64 { return m.Refused }),
+		metric.Count("fleet_reward_errors", "Errors of sending and receiving rewards. NOT private.",
+			func(m *fleet.Metrics) uint64 { return m.RewardErrors }),
 	}
 )
 
@@ -51,7 +66,7 @@ var (
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	metric.Descriptions(to, public)
 	if c.operator {
-		metric.Descriptions(to, answers)
+		metric.Descriptions(to, rewards)
 	}
 }
 
@@ -61,7 +76,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		metrics := node.Metrics()
 		metric.Collect(to, public, &metrics, name)
 		if c.operator {
-			metric.Collect(to, answers, &metrics, name)
+			metric.Collect(to, rewards, &metrics, name)
 		}
 	}
 }

@@ -18,10 +18,13 @@ type empty struct{}
 
 func (empty) Put(context.Context, fleet.Snapshot) (bool, error)         { return true, nil }
 func (empty) List(context.Context, ...uint16) ([]fleet.Snapshot, error) { return nil, nil }
-func (empty) Watch(context.Context) (<-chan fleet.Hint, func(), error)  { return nil, func() {}, nil }
-func (empty) Say(context.Context, fleet.Hint) error                     { return nil }
+func (empty) Watch(context.Context) (<-chan fleet.Notification, func(), error) {
+	return nil, func() {}, nil
+}
+func (empty) Notify(context.Context, fleet.Notification) error { return nil }
 
-// One registry has the metrics of a node and of its bandit, and only the operators' has what is not private.
+// One registry has the metrics of a node and of its bandit. Only the operators' registry has metrics that are not
+// private.
 func TestCollectors(t *testing.T) {
 	config := dpb.NewConfig(2, 1)
 	config.Node = 7
@@ -50,9 +53,13 @@ func TestCollectors(t *testing.T) {
 				t.Error(family.GetName(), "is public")
 			}
 		}
-		expected := []string{"age_seconds", "contributions_lost_total", "contributions_total", "errors_total", "exchanges_total", "leads", "nodes", "outage", "outages_total", "strangers"}
+		expected := []string{
+			"age_seconds", "contributions_lost_total", "contributions_total", "errors_total", "exchanges_total",
+			"incompatible_nodes", "leads", "nodes", "outage", "outages_total",
+		}
 		if private {
-			expected = append(expected, "answers_received_total", "answers_refused_total", "answers_sent_total", "answers_unsent_total", "post_errors_total")
+			expected = append(expected, "reward_errors_total", "rewards_received_total", "rewards_refused_total",
+				"rewards_sent_total", "rewards_unsent_total")
 			slices.Sort(expected)
 		}
 		if !slices.Equal(names, expected) || len(families) < 18+len(expected) {

@@ -1,5 +1,5 @@
-// Package analytics replaces github.com/prebid/prebid-server/v3/analytics here. It has the parts that the module uses, with
-// the same names and types.
+// Package analytics replaces github.com/prebid/prebid-server/v3/analytics here. It has the parts that the module
+// uses, with the same names and types.
 package analytics
 
 // Module receives events. In Prebid Server it also receives auctions, cookies and others.

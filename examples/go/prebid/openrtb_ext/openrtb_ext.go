@@ -1,5 +1,5 @@
-// Package openrtb_ext replaces github.com/prebid/prebid-server/v3/openrtb_ext and github.com/prebid/openrtb/v20/openrtb2
-// here. It has the parts that the module uses, with the same names and types.
+// Package openrtb_ext replaces github.com/prebid/prebid-server/v3/openrtb_ext and
+// github.com/prebid/openrtb/v20/openrtb2 here. It has the parts that the module uses, with the same names and types.
 package openrtb_ext
 
 // RequestWrapper is a request whose parts are decoded on first use.
