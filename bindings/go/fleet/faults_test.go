@@ -506,6 +506,32 @@ func TestRewardsReachTheirNode(t *testing.T) {
 	}
 }
 
+// Rewards may arrive while a node leaves: each is sent, or lost with the node.
+func TestUpdatesWhileANodeLeaves(t *testing.T) {
+	server := startRedis(t)
+	one, two := runAt(t, server.address, 1, interval), runAt(t, server.address, 2, interval)
+	eventually(t, "they know each other", func() bool { return one.Metrics().Nodes == 1 && two.Metrics().Nodes == 1 })
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				check(two.Update(must(one.Bandit.Select()).Ticket, 1))
+				time.Sleep(time.Microsecond) // so that the queue can empty
+			}
+		}
+	}()
+	eventually(t, "rewards travel", func() bool { return one.Metrics().Received > 0 })
+	if err := two.end(); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	close(stop)
+	<-stopped
+}
+
 // Rewards for a node that has left are bounded in number and time. Sending them while Redis is down is an error.
 func TestStreamsAreBounded(t *testing.T) {
 	if testing.Short() {

@@ -168,7 +168,12 @@ func (n *Node) send(ctx context.Context, heartbeat bool) error {
 
 // leave sends the rewards that still wait, and notifies the other nodes that this node has stopped.
 func (n *Node) leave(ctx context.Context) error {
-	for n.rewards != nil && len(n.forwarding.outbox) > 0 {
+	waiting := func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.rewards != nil && len(n.forwarding.outbox) > 0
+	}
+	for waiting() {
 		if err := n.send(ctx, false); err != nil {
 			return err
 		}

@@ -177,20 +177,19 @@ func released(snapshots ...[]byte) []float64 {
 }
 
 // agree reports whether each node knows all releases of these nodes and of these snapshots of nodes that have left,
-// each reward once. The result stays true only while no node plays. The means need not be equal, only within the
-// width of the interval, because a node weighs its own releases and those of others differently: of the others' it
-// keeps twelve pairs for each arm.
+// each reward once, and whether all nodes have the same means, to the last bit. The result stays true only while no node
+// plays.
 func agree(nodes []running, left ...[]byte) bool {
 	snapshots := slices.Clone(left)
 	for _, node := range nodes {
 		snapshots = append(snapshots, must(node.Bandit.Snapshot(nil)))
 	}
-	close := func(x, y, within float64) bool { return math.Abs(x-y) <= within || math.IsNaN(x) && math.IsNaN(y) }
+	equal := func(x, y float64) bool { return x == y || math.IsNaN(x) && math.IsNaN(y) }
 	rewards := released(snapshots...)
 	first := must(nodes[0].Bandit.Arms())
 	for _, node := range nodes {
 		for i, arm := range must(node.Bandit.Arms()) {
-			if !close(arm.EffectivePulls, rewards[i], 1e-6*rewards[i]) || !close(arm.Mean, first[i].Mean, arm.Width) {
+			if math.Abs(arm.EffectivePulls-rewards[i]) > 1e-6*rewards[i] || !equal(arm.Mean, first[i].Mean) {
 				return false
 			}
 		}
