@@ -6,8 +6,8 @@
 # for packagers. bindings/c/README.md describes the installed files.
 #
 #   make check        builds and runs C programs with both libraries (EMULATOR=... for another system)
-#   make uninstall    takes the PREFIX and LIBDIR of the installation
-#   make clean
+#   make uninstall    removes the files; give it the PREFIX and LIBDIR of the installation
+#   make clean        removes what this Makefile has built
 #   make go           puts the library into the Go module
 #   make dist         makes all files of a release; `make release` tags them too: packaging/README.md
 
@@ -24,7 +24,7 @@ LD = $(CROSS)ld.bfd
 NM = $(CROSS)nm
 OBJCOPY = $(CROSS)objcopy
 INSTALL = install
-# Links the shared library. `make dist` has one that knows an old glibc.
+# Links the shared library. `make dist` sets a linker that can link against an old glibc.
 LINK = $(CC)
 
 BUILD = target/package$(TARGET:%=-%)
@@ -36,8 +36,8 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 MAJOR := $(firstword $(subst ., ,$(VERSION)))
 SYSTEM := $(or $(TARGET),$(shell $(RUSTC) -vV | sed -n 's/^host: //p'))
 
-# The shared library below the prefix, its link names (each: name=what it points to), and its property for CMake.
-# SYSTEM_LIBRARIES are what a static link needs besides the archive and the libraries that cc links by default.
+# The shared library below the prefix, its links (each: name=target), and its property for CMake. SYSTEM_LIBRARIES are
+# the libraries that a static link needs in addition to the archive and the default libraries of cc.
 ifneq ($(findstring windows,$(SYSTEM)),)
 SHARED = bin/dpb.dll
 IMPORT = $(LIBDIR)/libdpb.dll.a
@@ -66,9 +66,9 @@ endif
 .PHONY: all check clean dist docs go install release uninstall
 all: $(BUILD)/libdpb.a $(BUILD)/$(notdir $(SHARED))
 
-# With little inlining and no jump tables, whose entries take 24 bytes each for the linker, the library is a seventh
-# smaller than at opt-level 2. A decision and its update take a tenth longer, and a fifth longer if a user is counted. No
-# file contains a path of this machine, so that every machine builds the same files.
+# With little inlining and no jump tables, the library is a seventh smaller than at opt-level 2: each entry of a jump
+# table takes 24 bytes for the linker. A decision and its update take a tenth longer, and a fifth longer if users are
+# counted. No file contains a path of this machine, so that every machine builds the same files.
 RUST = $(BUILD)$(TARGET:%=/%)/packaged
 REMAP = --remap-path-prefix=$(CURDIR)=/libdpb --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo \
   --remap-path-prefix=$(shell $(RUSTC) --print sysroot)/lib/rustlib/src/rust=/rust
@@ -100,7 +100,7 @@ $(BUILD)/$(notdir $(SHARED)): $(BUILD)/dpb.o bindings/c/libdpb.map
 	$(LINK) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=bindings/c/libdpb.map -Wl,-z,defs -Wl,-z,relro \
 	  -Wl,--as-needed $< $(SYSTEM_LIBRARIES) -o $@
 else
-# What cargo makes.
+# On other systems, the libraries are those that cargo makes.
 $(BUILD)/libdpb.a: $(RUST)/libdpb.a
 	cp $< $@
 
@@ -108,7 +108,7 @@ $(BUILD)/$(notdir $(SHARED)): $(RUST)/libdpb.a
 	cp $(<D)/$(if $(IMPORT),dpb.dll,libdpb.dylib) $@
 endif
 
-# Both files use relative paths, so that the installation can be moved.
+# The files for pkg-config and CMake use relative paths, so that the installation can be moved.
 UP = $(shell echo $(1) | sed 's|[^/][^/]*|..|g')
 FILL = sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@SHARED@|$(SHARED)|' \
   -e 's|@SHARED_PROPERTY@|$(SHARED_PROPERTY)|' -e 's|@SYSTEM_LIBRARIES@|$(SYSTEM_LIBRARIES)|'
@@ -135,7 +135,7 @@ uninstall:
 	  $(IMPORT) $(foreach link,$(LINKS),$(LIBDIR)/$(firstword $(subst =, ,$(link)))) \
 	  $(LIBDIR)/pkgconfig/dpb.pc $(LIBDIR)/pkgconfig/dpb-static.pc
 
-# Builds and runs C programs of the tests with both libraries, as installed.
+# Builds and runs C programs of the tests with both installed libraries.
 CHECKED = arms bad_input budget counter grow linear se segments shuffle slate snapshot stopping users threads $(if $(IMPORT),,fork)
 CFLAGS = -O1 -pthread
 check: all
@@ -154,13 +154,13 @@ clean:
 dist:
 	CARGO='$(CARGO)' RUSTC='$(RUSTC)' packaging/dist $(TARGETS)
 
-# The Go modules' tags are of a commit with their libraries, which no branch has.
+# The tags of the Go modules are at a commit that contains their libraries and is on no branch.
 TAGS = v$(VERSION) $(foreach module,go go/fleet go/prometheus,bindings/$(module)/v$(VERSION))
 release: dist
 	for tag in $(TAGS); do case $$tag in v*) git tag $$tag ;; *) git tag $$tag $$(cat target/dist/go-commit) ;; esac; done
 	@echo "git push origin $(TAGS)"
 
-# Puts the library into the Go module, so that its users need no Rust: see bindings/go/README.md.
+# Puts the library into the Go module, so that its users do not need Rust: see bindings/go/README.md.
 GO_LIBRARY = bindings/go/internal/lib/$(shell go env GOOS)_$(shell go env GOARCH)
 go: $(BUILD)/libdpb.a
 	$(INSTALL) -m 644 $< $(GO_LIBRARY)/libdpb.a

@@ -1,5 +1,5 @@
-//! Gives the shared library its soname, on macOS its install name: cargo sets none, and a program linked against a
-//! library without one records the path it was linked from.
+//! Sets the soname of the shared library, on macOS its install name. Cargo sets none. A program that is linked against
+//! a library without a soname records the path of the library at build time.
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let target = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();

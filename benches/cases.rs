@@ -1,4 +1,4 @@
-//! The cases that are measured, and their references.
+//! The benchmark cases, and the reference that each is compared with.
 
 use dpb::ffi::{DPB_EXPIRED, DPB_OK, dpb_bandit, dpb_config, dpb_decision, dpb_free, dpb_new_policy};
 use dpb::ffi::{dpb_merge, dpb_select, dpb_select_for, dpb_select_many, dpb_snapshot, dpb_update, dpb_update_many};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The seed of every handle and stream here.
 static SEED: [u8; 32] = [1; 32];
 
-/// So many rounds, and how long they took.
+/// Runs a number of rounds. Returns their time.
 pub type Run = Box<dyn FnMut(u64) -> Duration>;
 
 pub fn timed(mut round: impl FnMut() + 'static) -> Run {
@@ -27,7 +27,7 @@ pub fn timed(mut round: impl FnMut() + 'static) -> Run {
 
 pub struct Case {
     pub name: String,
-    /// A new one, before warm-up.
+    /// Makes a new instance, before its warm-up.
     pub make: Box<dyn Fn() -> Run>,
     /// Rounds of warm-up.
     pub warm_up: u64,
@@ -58,7 +58,7 @@ pub fn cases() -> Vec<Case> {
         name: "select_for + update, dp-imed, 5 arms, a million users".to_owned(),
         make: Box::new(|| {
             let mut handle = Handle::counting("dp-imed", 5, 1_000_000);
-            timed(move || handle.round_for_somebody())
+            timed(move || handle.round_with_user())
         }),
         warm_up: 1_000_000,
         reference: two_locks(),
@@ -67,7 +67,7 @@ pub fn cases() -> Vec<Case> {
         name: "select_for + update, dp-imed, 25 eligible arms at random of 50".to_owned(),
         make: Box::new(|| {
             let mut handle = Handle::new("dp-imed", 50);
-            timed(move || handle.round_among())
+            timed(move || handle.round_with_eligible())
         }),
         warm_up: 1_000_000,
         reference: two_locks(),
@@ -91,19 +91,19 @@ pub fn cases() -> Vec<Case> {
                 let mut segmented = Segmented::new(segments, arms);
                 timed(move || segmented.round())
             }),
-            warm_up: 30_000_000, // 3000 decisions in each of the many: trials are over
+            warm_up: 30_000_000, // 3000 decisions in each of 10,000 segments, after which trials have ended
             reference: two_locks(),
         });
     }
     for bits in [10, 22, 34] {
-        let law = Laplace::with_scale(1 << bits);
-        cases.push(noise(format!("Laplace noise, scale 2^{bits}"), move |random| law.sample(random)));
+        let laplace = Laplace::with_scale(1 << bits);
+        cases.push(noise(format!("Laplace noise, scale 2^{bits}"), move |random| laplace.sample(random)));
     }
-    let law = Gaussian::with_sigma(1 << 24);
-    // Three proposals in four are accepted, so three samples take 64 random bytes.
+    let normal = Gaussian::with_sigma(1 << 24);
+    // The sampler accepts three proposals in four, so three samples need 64 random bytes.
     cases.push(Case {
         reference: Reference { name: "64 random bytes", run: bytes(64) },
-        ..noise("3 times Gaussian noise, sigma 2^24".into(), move |random| (0..3).map(|_| law.sample(random)).sum())
+        ..noise("3 times Gaussian noise, sigma 2^24".into(), move |random| (0..3).map(|_| normal.sample(random)).sum())
     });
     cases.push(noise("16 random bytes".into(), |random| (random.next_u64() ^ random.next_u64()) as i64));
     cases
@@ -117,7 +117,7 @@ fn noise(name: String, sample: impl Fn(&mut Random) -> i64 + Copy + 'static) -> 
     Case { name, make: Box::new(make), warm_up: 1000, reference: Reference { name: "16 random bytes", run: bytes(16) } }
 }
 
-/// Two uncontended lock and unlock pairs, which any handle with one lock needs.
+/// Two uncontended lock and unlock pairs, the minimum for select and update of a handle with one lock.
 fn two_locks() -> Reference {
     Reference { name: "two mutex pairs", run: locks(1) }
 }
@@ -126,12 +126,12 @@ fn locks(times: u64) -> Run {
     let mutex = Mutex::new(0u64);
     timed(move || {
         for _ in 0..2 * times {
-            *black_box(&mutex).lock().expect("nobody panics") += 1;
+            *black_box(&mutex).lock().expect("no panic") += 1;
         }
     })
 }
 
-/// The work that any sampler needs.
+/// Draws random bytes, the minimum work of a sampler.
 fn bytes(count: u64) -> Run {
     let mut random = stream();
     timed(move || (0..count / 8).for_each(|_| _ = black_box(random.next_u64())))
@@ -148,14 +148,14 @@ fn bits(coins: &mut u64) -> u64 {
     *coins >> 33
 }
 
-/// A handle of the C interface, and its environment with means from 0.2 to 0.7.
+/// A handle of the C interface, and an environment whose arms have means from 0.2 to 0.7.
 pub struct Handle {
     bandit: *mut dpb_bandit,
     arms: u32,
     coins: u64,
 }
 
-// SAFETY: the library's handles may be used by any thread.
+// SAFETY: any thread may use a handle of the library.
 unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
@@ -172,22 +172,22 @@ impl Handle {
         config.test_seed = SEED.as_ptr(); // so that every run counts the same instructions
         let name = CString::new(policy).expect("no NUL");
         let mut bandit = std::ptr::null_mut();
-        // SAFETY: valid pointers.
+        // SAFETY: the pointers are valid.
         let status = unsafe { dpb_new_policy(name.as_ptr(), &config, &mut bandit, std::ptr::null_mut()) };
         assert_eq!(status, 0, "{policy}");
         Handle { bandit, arms, coins: 1 }
     }
 
-    /// Another environment for the same handle, for another thread.
+    /// The same handle with another environment, for another thread.
     pub fn alias(&self, coins: u64) -> std::mem::ManuallyDrop<Handle> {
         std::mem::ManuallyDrop::new(Handle { bandit: self.bandit, arms: self.arms, coins })
     }
 
-    /// Merges the releases of another one.
+    /// Merges the releases of another handle.
     pub fn merge(&self, other: &Handle) {
         let mut length = 0;
         let mut bytes = vec![0; 1 << 20];
-        // SAFETY: live handles, and room.
+        // SAFETY: the handles are live, and the buffer has the given length.
         unsafe {
             assert_eq!(
                 dpb_snapshot(other.bandit, bytes.as_mut_ptr(), bytes.len(), &mut length, std::ptr::null_mut()),
@@ -207,21 +207,21 @@ impl Handle {
     #[inline]
     pub fn round(&mut self) {
         let mut decision = MaybeUninit::<dpb_decision>::uninit();
-        // SAFETY: a live handle, and room for a decision.
+        // SAFETY: the handle is live, and the pointer to the decision is valid.
         unsafe {
             assert_eq!(dpb_select(self.bandit, decision.as_mut_ptr()), 0);
             let decision = decision.assume_init();
             let reward = self.reward(decision.arm);
-            // The reward of a thread that was suspended may come too late.
+            // If the thread was suspended, the reward may be late.
             assert!(matches!(dpb_update(self.bandit, decision.ticket, reward), DPB_OK | DPB_EXPIRED));
         }
     }
 
-    fn round_for_somebody(&mut self) {
+    fn round_with_user(&mut self) {
         self.round_of(&dpb_request { user: self.coins >> 44, ..dpb_request::defaults() });
     }
 
-    fn round_among(&mut self) {
+    fn round_with_eligible(&mut self) {
         let mut eligible = [0; 25];
         for arm in &mut eligible {
             *arm = ((bits(&mut self.coins) * u64::from(self.arms)) >> 31) as u32;
@@ -235,7 +235,7 @@ impl Handle {
 
     fn round_of(&mut self, request: &dpb_request) {
         let mut decision = MaybeUninit::<dpb_decision>::uninit();
-        // SAFETY: a live handle, a request whose pointers are valid, and room for a decision.
+        // SAFETY: the handle is live, and the pointers of the request and the decision are valid.
         unsafe {
             assert_eq!(dpb_select_for(self.bandit, request, decision.as_mut_ptr()), 0);
             let decision = decision.assume_init();
@@ -248,7 +248,7 @@ impl Handle {
         const MANY: usize = 64;
         let mut decisions = [MaybeUninit::<dpb_decision>::uninit(); MANY];
         let (mut tickets, mut rewards, mut done) = ([0; MANY], [0.0; MANY], 0);
-        // SAFETY: a live handle, and room for as many.
+        // SAFETY: the handle is live, and each array has `MANY` elements.
         unsafe {
             assert_eq!(
                 dpb_select_many(self.bandit, std::ptr::null(), MANY, decisions.as_mut_ptr().cast(), &mut done),
@@ -265,7 +265,7 @@ impl Handle {
     }
 }
 
-/// The same with segments: requests name all equally often, in random order.
+/// A handle with segments. Each request has a uniformly random segment.
 struct Segmented {
     bandit: *mut dpb_bandit,
     segments: u32,
@@ -279,12 +279,12 @@ impl Segmented {
         config.test_seed = SEED.as_ptr();
         config.max_segments = segments;
         let mut bandit = std::ptr::null_mut();
-        // SAFETY: valid pointers.
+        // SAFETY: the pointers are valid.
         unsafe { assert_eq!(dpb_new(&config, &mut bandit, std::ptr::null_mut()), DPB_OK) };
         for segment in 0..segments.into() {
             let request = dpb_request { segment, ..dpb_request::defaults() };
             let mut decision = MaybeUninit::<dpb_decision>::uninit();
-            // SAFETY: as above, and room for a decision.
+            // SAFETY: the handle is live, and the pointer to the decision is valid.
             unsafe { assert_eq!(dpb_select_for(bandit, &request, decision.as_mut_ptr()), DPB_OK) };
         }
         Segmented { bandit, segments, arms, coins: 1 }
@@ -294,7 +294,7 @@ impl Segmented {
     fn round(&mut self) {
         let mut decision = MaybeUninit::<dpb_decision>::uninit();
         let segment = (bits(&mut self.coins) * u64::from(self.segments)) >> 31;
-        // SAFETY: a live handle, and room for a decision.
+        // SAFETY: the handle is live, and the pointer to the decision is valid.
         unsafe {
             let request = dpb_request { segment, ..dpb_request::defaults() };
             assert_eq!(dpb_select_for(self.bandit, &request, decision.as_mut_ptr()), DPB_OK);
@@ -308,14 +308,14 @@ impl Segmented {
 
 impl Drop for Segmented {
     fn drop(&mut self) {
-        // SAFETY: freed once.
+        // SAFETY: the handle is live, and is freed once.
         unsafe { dpb_free(self.bandit) };
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: freed once.
+        // SAFETY: the handle is live, and is freed once.
         unsafe { dpb_free(self.bandit) };
     }
 }

@@ -1,4 +1,5 @@
-//! dp-linear through the C interface: decisions, compared with plain dot products of the same rows, and releases.
+//! Benchmarks of dp-linear through the C interface: decisions, compared with plain dot products of the same rows, and
+//! releases, compared with matrix products.
 
 use crate::cases::{Case, Reference, Run, timed};
 use dpb::ffi::{DPB_OK, dpb_bandit, dpb_cancel, dpb_config, dpb_decision, dpb_feature, dpb_free, dpb_new, dpb_report};
@@ -8,7 +9,7 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-/// The rows of a request: arms, features, and entries that are not 0 in each row.
+/// The shape of a request's rows: the number of arms, of features (d), and of entries that are not 0 in each row.
 #[derive(Clone, Copy)]
 struct Shape {
     arms: usize,
@@ -43,7 +44,7 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// The products of the same rows and one vector.
+/// The reference: dot products of the same rows with one vector.
 fn plain(shape: Shape) -> Run {
     let (rows, theta) = (Rows::new(shape, &mut coins(1)), vec![0.3f64; shape.d]);
     timed(move || {
@@ -79,7 +80,7 @@ impl Rows {
             let dense = (0..arms * d).map(|_| (coins.unit() as f32 - 0.5) / d as f32).collect();
             return Rows { dense, sparse: Vec::new(), ends: Vec::new() };
         }
-        // A level of each field.
+        // One-hot fields: each entry is a random level of one field.
         let level =
             |entry: usize, coins: &mut Random| (entry * (d / entries)) as u64 + coins.below((d / entries) as u64);
         let entry = |i: usize| dpb_feature { index: level(i % entries, coins) as u32, value: 1.0 };
@@ -114,7 +115,7 @@ impl Linear {
         config.feature_norm = if shape.entries == shape.d { 1.0 } else { shape.entries as f64 };
         config.test_seed = key.as_ptr(); // so that every run counts the same instructions
         let mut bandit = std::ptr::null_mut();
-        // SAFETY: valid pointers.
+        // SAFETY: the pointers are valid.
         unsafe { assert_eq!(dpb_new(&config, &mut bandit, std::ptr::null_mut()), DPB_OK) };
         let mut coins = coins(seed);
         let requests = (0..16).map(|_| Rows::new(shape, &mut coins)).collect();
@@ -126,7 +127,7 @@ impl Linear {
         let decision = self.select();
         let status = match is_learned {
             true => self.update(decision),
-            // SAFETY: a live handle.
+            // SAFETY: the handle is live.
             false => unsafe { dpb_cancel(self.bandit, decision.ticket) },
         };
         assert_eq!(status, DPB_OK);
@@ -137,7 +138,7 @@ impl Linear {
         let mut decision = MaybeUninit::<dpb_decision>::uninit();
         self.turn = (self.turn + 1) % self.requests.len();
         let request = self.requests[self.turn].request();
-        // SAFETY: a live handle, room for a decision, and rows as the configuration has them.
+        // SAFETY: the handle is live, the pointer to the decision is valid, and the rows match the configuration.
         unsafe {
             assert_eq!(dpb_select_for(self.bandit, &request, decision.as_mut_ptr()), DPB_OK);
             decision.assume_init()
@@ -147,13 +148,13 @@ impl Linear {
     #[inline]
     fn update(&mut self, decision: dpb_decision) -> dpb::ffi::dpb_status {
         let reward = f64::from(u8::from(self.coins.unit() < 0.1 + 0.2 * f64::from(decision.arm % 2)));
-        // SAFETY: a live handle.
+        // SAFETY: the handle is live.
         unsafe { dpb_update(self.bandit, decision.ticket, reward) }
     }
 
     fn releases(&self) -> u32 {
         let mut report = MaybeUninit::<dpb_report>::zeroed();
-        // SAFETY: a live handle; the struct begins with its size, and all its fields are numbers.
+        // SAFETY: the handle is live. The struct begins with its size, and all its fields are numbers.
         unsafe {
             report.as_mut_ptr().cast::<u32>().write(size_of::<dpb_report>() as u32);
             assert_eq!(dpb_report_read(self.bandit, report.as_mut_ptr()), DPB_OK);
@@ -164,12 +165,12 @@ impl Linear {
 
 impl Drop for Linear {
     fn drop(&mut self) {
-        // SAFETY: freed once.
+        // SAFETY: the handle is live, and is freed once.
         unsafe { dpb_free(self.bandit) };
     }
 }
 
-/// The calls of dpb_update that end a batch, each beside one product of two d x d matrices.
+/// The calls of dpb_update that end a batch. The reference is a product of two d x d matrices.
 pub fn releases() -> impl Iterator<Item = Case> {
     [16, 64, 128].into_iter().map(|d| Case {
         name: format!("a release of dp-linear, d = {d}"),
@@ -191,7 +192,7 @@ pub fn releases() -> impl Iterator<Item = Case> {
                     let time = start.elapsed();
                     let after = handle.releases();
                     if after > before && before > 2 {
-                        // Past the pilot's releases, which have no matrix.
+                        // The pilot's releases do not count, because they have no matrix.
                         (total, count) = (total + time, count + 1);
                     }
                     before = after;

@@ -1,9 +1,9 @@
-//! The time of the hot path, compared with a reference in the same run: `cargo bench -p dpb-benches`.
+//! Measures the time of decisions and updates, compared with a reference in the same run: `cargo bench -p dpb-benches`.
 //!
-//! A shared machine has no nanoseconds to quote. So criterion measures each case twice: its `time`, and its `ratio`, how
-//! many rounds of its reference take as long; case and reference take turns within each sample. `--save-baseline` and
-//! `--baseline` compare two commits. With `--instructions`, and no other argument, callgrind counts instead what no
-//! neighbour can change.
+//! On a shared machine, nanoseconds vary with the load. So criterion measures each case twice. `time` is its time.
+//! `ratio` is the number of rounds of its reference that take the same time. For the ratio, the case and the reference
+//! take turns within each sample. `--save-baseline` and `--baseline` compare two commits. With `--instructions` as the
+//! only argument, callgrind counts instructions instead, which do not depend on the load.
 
 mod cases;
 mod linear;
@@ -17,16 +17,16 @@ use std::process::Command;
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     match &arguments[1..] {
-        // Run again by ourselves, under callgrind.
+        // This program runs itself with this option under callgrind.
         [flag, name, rounds] if flag == "--count" => {
-            let case = cases().into_iter().find(|case| case.name == *name).expect("a case of ours");
+            let case = cases().into_iter().find(|case| case.name == *name).expect("the name of a case");
             (case.make)()(rounds.parse().expect("a number"));
             return;
         }
         [flag, ..] if flag == "--instructions" => return cases::cases().iter().for_each(instructions),
         _ => {}
     }
-    // Few samples, each of which holds thousands of rounds.
+    // Few samples are enough, because each has thousands of rounds.
     let mut time = Criterion::default().sample_size(50).configure_from_args();
     measured(&mut time, "time", |case| case.name.clone(), |case, rounds| (case.run)(rounds));
     let mut ratio = Criterion::default().sample_size(50).with_measurement(Ratio).configure_from_args();
@@ -68,9 +68,9 @@ fn measured<M: Measurement + 'static>(
     group.finish();
 }
 
-/// How many rounds of the reference take as long as so many of ours.
+/// The number of rounds of the reference that take as long as this number of rounds of the case.
 fn beside(case: &mut Running, rounds: u64) -> f64 {
-    // Short turns: few are interrupted.
+    // Short turns are interrupted less often.
     const TURNS: u64 = 8;
     let (mut own, mut other) = (0.0, 0.0);
     for turn in 0..TURNS {
@@ -81,7 +81,7 @@ fn beside(case: &mut Running, rounds: u64) -> f64 {
     own / other * rounds as f64
 }
 
-/// Multiples of the reference, as criterion measures them.
+/// A measurement of criterion in multiples of the reference's time.
 struct Ratio;
 
 impl Measurement for Ratio {
@@ -125,11 +125,11 @@ impl ValueFormatter for Ratio {
     }
 }
 
-/// Prints the instructions of one round, once warm.
+/// Prints the number of instructions of one round after the warm-up.
 fn instructions(case: &Case) {
     const ROUNDS: u64 = 20_000;
     let counted = |rounds: u64| {
-        let me = std::env::current_exe().expect("our own path");
+        let me = std::env::current_exe().expect("the path of this program");
         let run = Command::new("valgrind")
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
             .arg(me)

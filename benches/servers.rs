@@ -59,7 +59,7 @@ fn main() {
     }
 }
 
-// Each server is built with the commands in its documentation; None without a compiler for it.
+// Builds a server with the commands in its documentation. Returns `None` if there is no compiler for it.
 type Build = fn() -> Option<Command>;
 
 fn rust() -> Option<Command> {
@@ -79,11 +79,11 @@ fn go_server() -> Option<Command> {
     let _ = std::fs::remove_file(&path); // Go does not notice that the library has changed
     run(&mut go_with_modules("examples/go", &["build", "-o", path.to_str().unwrap(), "./adserver"])?);
     let mut command = Command::new(path);
-    command.stderr(std::process::Stdio::null()); // its log
+    command.stderr(std::process::Stdio::null()); // hides its log
     Some(command)
 }
 
-/// The time of each response.
+/// Simulates visitors for some seconds. Returns the time of each response.
 fn load(host: &str, visitors: usize, seconds: f64) -> Vec<Duration> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     runtime.block_on(async {
@@ -99,31 +99,31 @@ fn load(host: &str, visitors: usize, seconds: f64) -> Vec<Duration> {
 
 async fn visit(mut connection: BufReader<TcpStream>, end: Instant) -> Vec<Duration> {
     let mut times = Vec::new();
-    let mut answer = String::new();
+    let mut response = String::new();
     while Instant::now() < end {
-        times.push(ask(&mut connection, "/ad", &mut answer).await);
+        times.push(get(&mut connection, "/ad", &mut response).await);
         if times.len() % 11 == 0 {
-            let url = answer.split('"').find(|word| word.starts_with("/click/")).expect("a click URL").to_owned();
-            times.push(ask(&mut connection, &url, &mut answer).await);
+            let url = response.split('"').find(|word| word.starts_with("/click/")).expect("a click URL").to_owned();
+            times.push(get(&mut connection, &url, &mut response).await);
         }
     }
     times
 }
 
-async fn ask(connection: &mut BufReader<TcpStream>, path: &str, answer: &mut String) -> Duration {
+async fn get(connection: &mut BufReader<TcpStream>, path: &str, response: &mut String) -> Duration {
     let start = Instant::now();
     let request = format!("GET {path} HTTP/1.1\r\nHost: load\r\n\r\n");
     connection.get_mut().write_all(request.as_bytes()).await.unwrap();
-    answer.clear();
-    while !answer.ends_with("\r\n\r\n") {
-        assert!(connection.read_line(answer).await.unwrap() > 0, "sent away");
+    response.clear();
+    while !response.ends_with("\r\n\r\n") {
+        assert!(connection.read_line(response).await.unwrap() > 0, "the server closed the connection");
     }
-    assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
-    answer.make_ascii_lowercase();
+    assert!(response.starts_with("HTTP/1.1 20"), "{response}");
+    response.make_ascii_lowercase();
     let length =
-        answer.split_once("content-length: ").map_or(0, |(_, rest)| rest.lines().next().unwrap().parse().unwrap());
+        response.split_once("content-length: ").map_or(0, |(_, rest)| rest.lines().next().unwrap().parse().unwrap());
     let mut body = vec![0; length];
     connection.read_exact(&mut body).await.unwrap();
-    *answer = String::from_utf8(body).unwrap();
+    *response = String::from_utf8(body).unwrap();
     start.elapsed()
 }

@@ -1,4 +1,5 @@
-//! Two threads, on one handle and on one each, beside one thread that does as much as each of them.
+//! Two threads that share a handle, or have a handle each, compared with one thread that makes as many decisions as
+//! each of them.
 
 use crate::cases::{Case, Handle, Reference, Run, timed};
 use std::sync::Barrier;
@@ -9,7 +10,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
     shared.chain([("dp-imed", 10, 2), ("dp-imed", 1000, 2)]).map(|(policy, arms, handles)| Case {
         name: format!("two threads, {policy}, {arms} arms, {handles} handle{}", if handles == 1 { "" } else { "s" }),
         make: Box::new(move || together((0..handles).map(|_| Handle::new(policy, arms)).collect())),
-        warm_up: 1_000_000, // past the first batches, when most decisions end one
+        warm_up: 1_000_000, // after the first batches, in which most decisions end a batch
         reference: Reference {
             name: "one thread",
             run: {
@@ -20,7 +21,8 @@ pub fn cases() -> impl Iterator<Item = Case> {
     })
 }
 
-/// Both use one handle, or each its own, and then learn what the other has released every 10,000 decisions.
+/// Two threads that share one handle, or have one each. With two handles, each merges the releases of the other every
+/// 10,000 decisions.
 fn together(handles: Vec<Handle>) -> Run {
     let mut worlds = [0, 1].map(|thread| (handles[thread % handles.len()].alias(thread as u64 + 1), 0u64, thread));
     Box::new(move |rounds| {

@@ -13,13 +13,14 @@
 //! authenticate its callers.
 //!
 //! A click always gets the same empty response, whether it is in time, duplicate, late or forged, because the status
-//! reveals rewards. With `--operator-port`, `GET /diagnostics` returns the counts of refused clicks, to the same machine
-//! only.
+//! reveals rewards. With `--operator-port`, `GET /diagnostics` returns the counts of refused clicks, to the same
+//! machine only.
 //!
-//! With `--window 30m` a click counts if it comes within half an hour after its ad. The server sets the bandit's clock at
-//! each `/ad` and once a second, but never at a click, because time must not depend on rewards.
+//! With `--window 30m` a click counts if it comes within half an hour after its ad. The server sets the bandit's clock
+//! at each `/ad` and once a second, but never at a click, because time must not depend on rewards.
 //!
-//! With `--snapshot FILE` the server continues after a restart with what it has learned, also after `kill -9`: see `save`.
+//! With `--snapshot FILE` the server continues after a restart with what it has learned, also after `kill -9`: see
+//! `save`.
 
 #[path = "common/day.rs"]
 mod day;
@@ -70,9 +71,10 @@ const GRACE: Duration = Duration::from_secs(1);
 const MAX_CONNECTIONS: usize = 2000;
 /// The number of connections that it closes at once.
 const CLOSED_AT_ONCE: usize = 16;
-/// The maximum number of connections that wait to be accepted. With tokio's 128, many simultaneous ones would be refused.
+/// The maximum number of connections that wait to be accepted. With tokio's 128, many simultaneous ones would be
+/// refused.
 const BACKLOG: u32 = 4096;
-/// The maximum size of a snapshot in bytes. One of this bandit has a thousandth of it.
+/// The maximum size of a snapshot in bytes. A snapshot of this bandit has about a thousandth of it.
 const MAX_SNAPSHOT: u64 = 4 << 20;
 /// `pending_capacity` for a window of time: 580 decisions a second for half an hour.
 const PENDING: u32 = 1 << 20;
@@ -193,8 +195,9 @@ impl Options {
         Bandit::new(policy, &self.config(memory))
     }
 
-    /// Makes the bandit with the `forget_after` of the options; without one, with the default, or with none if the policy
-    /// does not support it. If the file exists, the bandit continues from it. A file that is not valid is an error.
+    /// Makes the bandit with the `forget_after` of the options; without one, with the default, or with none if the
+    /// policy does not support it. If the file exists, the bandit continues from it. A file that is not valid is an
+    /// error.
     fn shop(&self) -> Anything<Shop> {
         let report_every = Duration::from_millis(self.report_every.into());
         let fresh = |memory| {
@@ -257,8 +260,8 @@ fn load(file: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 /// Locks a server's snapshot, because a second server with the same file would overwrite it. The lock is on a separate
-/// file, because each rename replaces the snapshot's file. The server never removes the lock file, because that would be
-/// a race. The system releases the lock when the process ends.
+/// file, because each rename replaces the snapshot's file. The server never removes the lock file, because that would
+/// be a race. The system releases the lock when the process ends.
 fn lock(file: &Path) -> Anything<Flock<File>> {
     let mut beside = file.as_os_str().to_owned();
     beside.push(".lock");
@@ -310,7 +313,7 @@ fn run(options: &Options) -> Anything<()> {
         return spend_day(options, address.trim_end_matches('/'), &interrupted);
     }
 
-    let _ours = options.snapshot.as_deref().map(lock).transpose()?;
+    let _lock = options.snapshot.as_deref().map(lock).transpose()?;
     let shop = Arc::new(options.shop()?);
     let runtime = tokio::runtime::Runtime::new()?;
     let _inside = runtime.enter();
@@ -324,12 +327,12 @@ fn run(options: &Options) -> Anything<()> {
     };
     let address = format!("http://{}", open(options.port, visitors)?);
     let operators = options.operator_port.map(|port| open(port, operator)).transpose()?;
-    // Save before serving, so that the next restart knows of this one.
+    // Save before serving, because the snapshot records this restart for the next one.
     let (done, is_done) = mpsc::channel();
     let every = Duration::from_millis(options.snapshot_every.get().into());
     let keeper = options.snapshot.clone().map(|file| keep(shop.clone(), file, every, is_done)).transpose()?;
     let servers: Vec<_> = servers.into_iter().map(|server| runtime.spawn(server)).collect();
-    runtime.spawn(tell_time(shop));
+    runtime.spawn(set_clock(shop));
     println!("{} serves ads at {address} (Ctrl-C to stop)", options.policy.name());
     if let Some(address) = operators {
         println!("the operator's counts, not private: http://{address}/diagnostics");
@@ -375,7 +378,7 @@ impl Shop {
 }
 
 /// Sets the clock regularly, so that windows also end without traffic.
-async fn tell_time(shop: Arc<Shop>) {
+async fn set_clock(shop: Arc<Shop>) {
     while shop.tick().is_ok() {
         tokio::time::sleep(TICK).await;
     }
@@ -398,12 +401,12 @@ struct Place {
 impl Crowd {
     fn enter(self: Arc<Crowd>) -> Place {
         let place = Place { crowd: self, turn: AtomicU64::new(u64::MAX), closes: Arc::default() };
-        place.has_asked();
+        place.has_requested();
         place
     }
 
     /// Returns whether another connection is possible. If not, closes idle ones.
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         let last = self.last.lock().expect("it does not panic");
         let full = last.len() >= MAX_CONNECTIONS;
         if full {
@@ -414,7 +417,8 @@ impl Crowd {
 }
 
 impl Place {
-    fn has_asked(&self) {
+    /// Moves the connection to the end of the order, because it has just sent a request.
+    fn has_requested(&self) {
         let mut last = self.crowd.last.lock().expect("it does not panic");
         let turn = self.crowd.turns.fetch_add(1, Ordering::Relaxed);
         last.remove(&self.turn.swap(turn, Ordering::Relaxed));
@@ -441,7 +445,7 @@ fn listen(port: u16) -> std::io::Result<TcpListener> {
 /// Serves until `stop`, and then waits for running responses.
 async fn serve(listener: TcpListener, routes: Routes, shop: Arc<Shop>, mut stop: watch::Receiver<bool>) {
     let mut http = http1::Builder::new();
-    // That clock also runs between requests.
+    // The timeout of the header also covers the time between requests.
     http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(MAX_REQUEST);
     let crowd = Arc::<Crowd>::default();
     let open = GracefulShutdown::new();
@@ -453,10 +457,10 @@ async fn serve(listener: TcpListener, routes: Routes, shop: Arc<Shop>, mut stop:
         let mut stream = TimeoutWriter::new(stream);
         stream.set_timeout(Some(PATIENCE));
         let (shop, place) = (shop.clone(), Arc::new(crowd.clone().enter()));
-        let asks = place.clone();
+        let connection_place = place.clone();
         let service = service_fn(move |request| {
-            asks.has_asked();
-            let page = answer(&shop, routes, &request);
+            connection_place.has_requested();
+            let page = respond(&shop, routes, &request);
             async { Ok::<_, Infallible>(page) }
         });
         let connection = open.watch(http.serve_connection(TokioIo::new(Box::pin(stream)), service));
@@ -479,13 +483,13 @@ async fn accept(listener: &TcpListener, crowd: &Crowd) -> TcpStream {
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     };
-    while !crowd.has_room() {
+    while !crowd.has_capacity() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     stream
 }
 
-fn answer(shop: &Shop, routes: Routes, request: &Request<Incoming>) -> Page {
+fn respond(shop: &Shop, routes: Routes, request: &Request<Incoming>) -> Page {
     let has_body = !request.body().is_end_stream();
     let mut page = match *request.method() {
         // RFC 9112, 3.2
@@ -648,23 +652,23 @@ fn spend_day(options: &Options, address: &str, interrupted: &watch::Receiver<boo
     let bar = ProgressBar::new(VISITORS)
         .with_style(ProgressStyle::with_template("{bar:40} {pos}/{len} visitors, {per_sec}, {eta} to go")?);
     let visit = Visit { day: &day, address, clock: AtomicU64::new(0), noon: OnceLock::new(), bar: &bar, interrupted };
-    let mut ours = Outcome::default();
+    let mut outcome = Outcome::default();
     std::thread::scope(|scope| -> Anything<()> {
         let browsers: Vec<_> = (0..BROWSERS).map(|_| scope.spawn(|| visit.browse())).collect();
         for browser in browsers {
-            ours.add(&browser.join().map_err(|_| "a browser crashed")??);
+            outcome.add(&browser.join().map_err(|_| "a browser crashed")??);
         }
         Ok(())
     })?;
     bar.finish_and_clear();
-    let shown: u64 = ours.shown.iter().flatten().sum();
+    let shown: u64 = outcome.shown.iter().flatten().sum();
     if shown < VISITORS {
-        println!("the day was cut short after {shown} of {VISITORS} visitors: no accounts");
+        println!("the day was cut short after {shown} of {VISITORS} visitors: no results");
         return Ok(());
     }
     let evening = fetch(&agent(), &format!("{address}/report"))?;
     print_released(visit.noon.get().ok_or("no noon")?, &evening)?;
-    print_accounts(options, &day, &ours, &evening)
+    print_results(options, &day, &outcome, &evening)
 }
 
 struct Visit<'a> {
@@ -691,7 +695,7 @@ impl Visit<'_> {
                 let Some(Reverse((_, url))) = clicks.pop() else { break };
                 let status = agent.get(format!("{address}{url}")).call()?.status();
                 if status != StatusCode::NO_CONTENT {
-                    return Err(format!("{url} answered {status}").into());
+                    return Err(format!("{url} returned {status}").into());
                 }
             }
             if over {
@@ -748,7 +752,7 @@ fn print_released(noon: &Value, evening: &Value) -> Anything<()> {
 }
 
 /// Prints the results that only a simulation can know: the clicks of this policy, and of others on the same day.
-fn print_accounts(options: &Options, day: &Day, ours: &Outcome, report: &Value) -> Anything<()> {
+fn print_results(options: &Options, day: &Day, outcome: &Outcome, report: &Value) -> Anything<()> {
     let policy: Algorithm = report["policy"].as_str().ok_or("no policy")?.parse()?;
     let memory = report["memory"].as_u64().ok_or("no memory")?;
     let favourite = CREATIVES[best(1)].0;
@@ -757,7 +761,7 @@ fn print_accounts(options: &Options, day: &Day, ours: &Outcome, report: &Value) 
         let share = 100.0 * won.shown[1][best(1)] as f64 / NOON as f64;
         println!("  {who:<36} {:>10} {:>11} {share:>12.0} %", won.clicks[0], won.clicks[1]);
     };
-    line(policy.name(), ours);
+    line(policy.name(), outcome);
     let steadfast = (memory > 0).then(|| day.in_process(&options.bandit(policy, 0)?)).transpose()?;
     steadfast.iter().for_each(|other| line("the same, never forgetting", other));
     let index = Algorithm::NonprivateImed;
@@ -769,22 +773,25 @@ fn print_accounts(options: &Options, day: &Day, ours: &Outcome, report: &Value) 
         line(&format!("{name}, best {} at {rate}", ["until noon", "after noon"][half]), &day.planned(|_| best(half)));
     }
 
-    let [more, all] = [ours, &rotation].map(|outcome| outcome.clicks.iter().sum::<u64>() as i64);
+    let [more, all] = [outcome, &rotation].map(|outcome| outcome.clicks.iter().sum::<u64>() as i64);
     let more = more - all;
     println!("\n{} wins {more} clicks more than uniform rotation.", policy.name());
     if (more as f64) < 0.05 * all as f64 {
-        println!("That is little: clicks are so rare that it can hardly tell these ads apart in half a day.");
+        println!("The difference is small: with so few clicks, half a day is hardly enough to distinguish these ads.");
     }
     if let Some(other) = steadfast {
-        let [morning, afternoon] = [0, 1].map(|half| ours.clicks[half] as i64 - other.clicks[half] as i64);
+        let [morning, afternoon] = [0, 1].map(|half| outcome.clicks[half] as i64 - other.clicks[half] as i64);
         println!("To forget cost it {} clicks in the morning and won it {afternoon} in the afternoon.", -morning);
     }
     print_tastes(options, day)
 }
 
-/// What context is worth, of visitors whose device and time of day decide what they like.
+/// Prints the clicks with and without features, for visitors whose click rates depend on the device and the time of
+/// day.
 fn print_tastes(options: &Options, day: &Day) -> Anything<()> {
-    println!("\n{VISITORS} visitors in {DAYS} days, who like what suits their device and the quarter of the day:");
+    println!(
+        "\n{VISITORS} visitors in {DAYS} days. Their click rates depend on the device and the quarter of the day:"
+    );
     let line = |who: &str, clicks: f64| println!("  {who:<36} {clicks:>10.0} clicks");
     for by_context in [true, false] {
         let config = config_of_tastes(options.epsilon, by_context);

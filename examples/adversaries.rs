@@ -1,6 +1,9 @@
-//! Regret against the five adversaries of Tossou and Dimitrakakis (2017), Figure 1: T = 2^18, K = 4,
-//! median of means over 24 groups. `cargo run --release -p dpb-figures --example adversaries [RUNS [LOG2_T
-//! [EPSILON]]]`; the paper has 720 runs.
+//! Prints the regret against the five adversaries of Tossou and Dimitrakakis (2017), Figure 1, with K = 4 arms: the
+//! median of means over 24 groups of runs.
+//!
+//! `cargo run --release -p dpb-figures --example adversaries [RUNS [LOG2_T [EPSILON]]]`
+//!
+//! By default RUNS is 48 (720 in the paper), LOG2_T is 18, and EPSILON is that of the paper's tau (`papers_level`).
 
 #[path = "common/adversaries.rs"]
 mod adversaries;

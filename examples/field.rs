@@ -1,11 +1,11 @@
-//! The field: mean, p99 and largest pseudo-regret of the policies on three instances, as a table.
+//! Prints a table of the mean, p99 and largest pseudo-regret of the policies on three instances.
 //!
 //! `cargo run --release -p dpb-figures --example field -- [--runs 200] [--horizon 1000000] [--in-flight 0]
-//! [--threads 2] [--policies dp-imed,dp-klucb,dp-ts,dp-se,nonprivate-ucb1]`
+//! [--threads 2] [--policies dp-imed,dp-klucb,dp-ts,dp-se,nonprivate-klucb]`
 //!
-//! Seeds are fixed: the same command prints the same table. With `--in-flight n`, each reward comes n decisions later. Two
-//! lower bounds come first: of any eps-DP policy (sum of Delta ln T/d_eps), and of any policy without privacy (sum of Delta
-//! ln T/kl).
+//! The seeds are fixed, so the same command prints the same table. With `--in-flight n`, each reward comes n decisions
+//! later. The first two rows are lower bounds: for any eps-DP policy (the sum of Delta ln T/d_eps), and for any policy
+//! without privacy (the sum of Delta ln T/kl).
 
 use dpb::{Algorithm, ffi, policy::private_divergence};
 use std::collections::VecDeque;
@@ -56,7 +56,7 @@ impl Options {
                 "--in-flight" => options.in_flight = number() as usize,
                 "--threads" => options.threads = number() as usize,
                 "--policies" => policies = value,
-                _ => panic!("{name}: unknown"),
+                _ => panic!("{name}: unknown option"),
             }
         }
         options.policies =
@@ -65,7 +65,7 @@ impl Options {
     }
 }
 
-/// SplitMix64: the environment's randomness, separate from the library's.
+/// The environment's random numbers (SplitMix64), independent of the library's.
 struct Coins(u64);
 
 impl Coins {
@@ -78,7 +78,7 @@ impl Coins {
     }
 }
 
-/// One run's pseudo-regret, through the C interface as a service would use it.
+/// The pseudo-regret of one run. Makes each decision through the C interface, as a service does.
 fn play(algorithm: Algorithm, means: &[f64], epsilon: f64, run: u64, options: &Options) -> f64 {
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&run.to_le_bytes());
@@ -114,7 +114,7 @@ impl Handle {
             ..ffi::dpb_config::defaults(arms, epsilon)
         };
         let mut bandit = std::ptr::null_mut();
-        // SAFETY: the pointers are valid, and the seed is read by the constructor only.
+        // SAFETY: the pointers are valid, and only the constructor reads the seed.
         let status = unsafe { ffi::dpb_new_policy(name.as_ptr(), &config, &mut bandit, std::ptr::null_mut()) };
         assert_eq!(status, ffi::DPB_OK, "{}", algorithm.name());
         Handle(bandit)
@@ -122,7 +122,7 @@ impl Handle {
 
     fn select(&self) -> ffi::dpb_decision {
         let mut decision = MaybeUninit::uninit();
-        // SAFETY: a live handle and a valid place, written on success.
+        // SAFETY: the handle is live, and the pointer is valid. The call writes the decision on success.
         unsafe {
             assert_eq!(ffi::dpb_select(self.0, decision.as_mut_ptr()), ffi::DPB_OK);
             decision.assume_init()
@@ -130,18 +130,19 @@ impl Handle {
     }
 
     fn update(&self, ticket: u64, reward: f64) {
-        // SAFETY: a live handle.
+        // SAFETY: the handle is live.
         assert_eq!(unsafe { ffi::dpb_update(self.0, ticket, reward) }, ffi::DPB_OK);
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: made by a constructor, freed once.
+        // SAFETY: the handle comes from a constructor and is freed once.
         unsafe { ffi::dpb_free(self.0) }
     }
 }
 
+/// The mean, p99 and largest pseudo-regret.
 fn cell(algorithm: Algorithm, means: &[f64], epsilon: f64, options: &Options) -> (f64, f64, f64) {
     let next = AtomicU64::new(0);
     let mut regrets: Vec<f64> = std::thread::scope(|scope| {
@@ -194,7 +195,7 @@ fn main() {
     row("d_eps bound", &|means, epsilon| {
         format!("{:.0}", least(means, options.horizon, |x, y| private_divergence(x, y, epsilon)))
     });
-    // With infinite epsilon, d_eps is kl.
+    // For a large epsilon, d_eps equals kl.
     row("kl bound", &|means, _| {
         format!("{:.0}", least(means, options.horizon, |x, y| private_divergence(x, y, 700.0)))
     });

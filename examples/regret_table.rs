@@ -1,9 +1,12 @@
-//! Mean pseudo-regret of every central policy on the papers' instances, as a table:
-//! `cargo run --release -p dpb-figures --example regret_table [runs] [part of a policy's name]`.
+//! Prints a table of the mean pseudo-regret of each central policy on the papers' instances.
+//!
+//! `cargo run --release -p dpb-figures --example regret_table [RUNS] [part of a policy's name]`
+//!
+//! By default RUNS is 20, and the table has all policies.
 
 use dpb::{Algorithm, Bandit, Config};
 
-/// Name, policy, and the configuration that it needs.
+/// The label, the policy, and a function that sets the configuration that the policy needs.
 type Row = (&'static str, Algorithm, fn(&mut Config));
 
 const POLICIES: &[Row] = &[
@@ -23,7 +26,7 @@ const POLICIES: &[Row] = &[
     ("IMED (not private)", Algorithm::NonprivateImed, |_| ()),
 ];
 
-/// Name, means of the arms (coins), horizon.
+/// The name, the means of the arms (Bernoulli rewards), and the horizon.
 const INSTANCES: &[(&str, &[f64], u64)] = &[
     ("TD16, 2 arms", &[0.9, 0.6], 100_000),
     ("TD16, 10 arms", &[0.1, 0.1, 0.1, 0.1, 0.55, 0.2, 0.1, 0.1, 0.1, 0.1], 100_000),
@@ -33,28 +36,29 @@ const INSTANCES: &[(&str, &[f64], u64)] = &[
 const EPSILONS: [f64; 2] = [0.1, 1.0];
 
 const NOTES: &str = "
-Pseudo-regret: the sum of gaps of the arms played. delta = e^-10 for DP-UCB-INT (v = 1.1), the others are pure.
+Pseudo-regret is the sum of the gaps of the arms played. DP-UCB-INT has delta = e^-10 (v = 1.1). The others are pure.
 
-As the papers report: DP-UCB-INT has the least regret of TD16's policies and Private-UCB the most, DP-UCB is ahead of
-DP-UCB-BOUND at first, and DP-SE is far ahead of Private-UCB (which SS19 call DP-UCB) at small epsilon.
+These results agree with the papers: DP-UCB-INT has the least regret of TD16's policies and Private-UCB the most. DP-UCB
+is ahead of DP-UCB-BOUND at first. DP-SE is far ahead of Private-UCB (DP-UCB in SS19) at small epsilon.
 
-Where the order differs, and why:
-* DP-UCB-BOUND does not overtake DP-UCB within these horizons (in TD16 it does). Its width is a proven bound on a
-  mechanism whose two parts share epsilon; as printed the mechanism leaks 2 epsilon and its width forgets noises that add
-  up. Its arms wait at powers of two, where the tree's noise drops out and the width shrinks: hence standard errors of 0
-  (0.3 * 2^14 = 4915).
-* DP-UCB-INT owes its lead to the interval series of Lemma B.1: with the printed f = ceil(1/eps) (21,591 answers at
-  eps' = 0.1) the first round of every arm takes up to the whole horizon.
-* DP-UCB-INT's printed index does not cover its noise (the proof of TD16's Theorem 3.5 fails): now and then a run loses
-  the best arm, which shows as a mean far above the others' with a large standard error (SS19, eps = 1: one run of 20).
-  The rigorous index cures that, and costs more than any other policy here: the noise fades only as n^-0.45.
-* DP-SE is ahead of Private-UCB by less than SS19's factor of 5 at eps = 1: Private-UCB has the whole epsilon for each arm
-  here (the original K times less) and a tighter width, and T is 1e6 instead of 5e7.
-* DP-SE is behind the UCB family at eps = 1 on TD16's instances: its first epoch is 128 ln(8 K T) pulls of each arm,
-  whatever the gaps; it leads where epsilon is small.
+These results differ from the papers:
+* DP-UCB-BOUND does not overtake DP-UCB within these horizons, as it does in TD16. Its width here is a proven bound on a
+  mechanism whose two parts share epsilon. The printed mechanism leaks 2 epsilon, and its width does not add up all
+  noises. The losing arms stop at powers of two, where the noise of the tree drops out and the width is smaller.
+  Therefore some standard errors are 0 (0.3 * 2^14 = 4915).
+* DP-UCB-INT is ahead because of the interval series of Lemma B.1. With the printed f = ceil(1/eps) (21,591 rewards at
+  eps' = 0.1), the first round of each arm takes up to the whole horizon.
+* DP-UCB-INT's printed index does not cover its noise, because the proof of TD16's Theorem 3.5 fails. Rare runs lose the
+  best arm. The mean is then far above that of the others, with a large standard error (SS19, eps = 1: one run of 20).
+  The rigorous index prevents this, but has more regret than any other policy here, because the noise decreases only as
+  n^-0.45.
+* DP-SE is ahead of Private-UCB by less than SS19's factor of 5 at eps = 1. Private-UCB has the whole epsilon for each
+  arm here (in the original a K-th of it) and a tighter width, and T is 1e6 instead of 5e7.
+* DP-SE is behind the UCB family at eps = 1 on TD16's instances, because its first epoch has 128 ln(8 K T) pulls of each
+  arm for any gaps. It is ahead if epsilon is small.
 ";
 
-/// SplitMix64: the environment's randomness, which needs no privacy.
+/// The environment's random numbers (SplitMix64). They need not be secret.
 struct Coins(u64);
 
 impl Coins {
@@ -86,7 +90,7 @@ fn regret(algorithm: Algorithm, adapt: fn(&mut Config), means: &[f64], horizon: 
             let decision = bandit.select().expect("a decision");
             let mean = means[decision.arm as usize];
             let reward = f64::from(u8::from(coins.unit() < mean));
-            bandit.update(decision.ticket, reward).expect("an answer");
+            bandit.update(decision.ticket, reward).expect("an accepted reward");
             best - mean
         })
         .sum()

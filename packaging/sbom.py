@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the CycloneDX bill of materials of a release: what `cargo metadata` says is linked, with Cargo.lock's hashes.
+"""Writes the CycloneDX bill of materials of a release: the packages that are linked, with the hashes of Cargo.lock.
 
     packaging/sbom.py SOURCE "$(rustc --version)"
 """
@@ -18,7 +18,7 @@ metadata = json.loads(subprocess.run(command, cwd=source, check=True, stdout=sub
 with open(os.path.join(source, "Cargo.lock"), "rb") as lock:
     hashes = {(p["name"], p["version"]): p.get("checksum") for p in tomllib.load(lock)["package"]}
 packages = {package["id"]: package for package in metadata["packages"]}
-# What is linked, on any platform: no build or test dependencies.
+# The dependencies that are linked on any platform, without those of builds and tests.
 linked = {
     node["id"]: sorted(d["pkg"] for d in node["deps"] if any(kind["kind"] is None for kind in d["dep_kinds"]))
     for node in metadata["resolve"]["nodes"]
@@ -31,17 +31,17 @@ def purl(key):
 
 def component(key):
     package = packages[key]
-    said = {"type": "library", "bom-ref": purl(key), "name": package["name"], "version": package["version"]}
+    entry = {"type": "library", "bom-ref": purl(key), "name": package["name"], "version": package["version"]}
     if package["description"]:
-        said["description"] = " ".join(package["description"].split())
+        entry["description"] = " ".join(package["description"].split())
     if digest := hashes[package["name"], package["version"]]:
-        said["hashes"] = [{"alg": "SHA-256", "content": digest}]
+        entry["hashes"] = [{"alg": "SHA-256", "content": digest}]
     if package["license"]:
-        said["licenses"] = [{"expression": package["license"].replace("/", " OR ")}]
-    said["purl"] = purl(key)
+        entry["licenses"] = [{"expression": package["license"].replace("/", " OR ")}]
+    entry["purl"] = purl(key)
     if package["repository"]:
-        said["externalReferences"] = [{"type": "vcs", "url": package["repository"]}]
-    return said
+        entry["externalReferences"] = [{"type": "vcs", "url": package["repository"]}]
+    return entry
 
 
 (root,) = (key for key in metadata["workspace_members"] if packages[key]["name"] == "dpb")
@@ -52,7 +52,7 @@ while waiting:
         reached.add(key)
         waiting += linked[key]
 components = [component(key) for key in sorted(reached - {root}, key=purl)]
-# The libraries hold the parts of it that they use.
+# The libraries contain the parts of the Rust standard library that they use.
 std = {"type": "library", "bom-ref": "rust-std", "name": "rust-std", "version": rustc.split()[1], "description": rustc}
 std["licenses"] = [{"expression": "MIT OR Apache-2.0"}]
 document = {
@@ -71,6 +71,6 @@ document = {
     ],
 }
 text = json.dumps(document, indent=2, sort_keys=True)
-# Its name is its contents'.
+# The serial number is a hash of the contents, so that two runs give the same file.
 document["serialNumber"] = f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, text)}"
 print(json.dumps(document, indent=2))

@@ -1,22 +1,22 @@
-//! The five adversaries of Tossou and Dimitrakakis (2017), Section 4: plain functions that fix all
-//! gains before the game starts. Include with `#[path = "common/adversaries.rs"] mod adversaries;`.
-#![allow(dead_code, reason = "each user of this file takes a part of it")]
+//! The five adversaries of Tossou and Dimitrakakis (2017), Section 4, as functions that determine all gains before the
+//! game starts. Include this file with `#[path = "common/adversaries.rs"] mod adversaries;`.
+#![allow(dead_code, reason = "each program that includes this file uses a part of it")]
 
 use dpb::{Algorithm, Bandit, Config, Random, Seed};
 
-/// A game fixed in advance.
+/// A game whose gains are fixed in advance.
 pub struct Game {
     arms: usize,
-    /// Round by round, arm by arm, in [0, 1].
+    /// The gain of each arm in each round, in [0, 1]. The arms of a round are consecutive.
     gains: Vec<f32>,
-    /// A round in which the arm changes gives 0.
+    /// Whether a round has gain 0 if its arm differs from that of the round before.
     switching_costs: bool,
 }
 
 /// Makes a game with a number of rounds and arms.
 pub type Adversary = fn(usize, usize, &mut Random) -> Game;
 
-/// In the paper's order.
+/// The adversaries in the paper's order.
 pub const ADVERSARIES: [(&str, Adversary); 5] = [
     ("deterministic", deterministic),
     ("stochastic", stochastic),
@@ -46,7 +46,7 @@ pub fn fully_oblivious(rounds: usize, arms: usize, random: &mut Random) -> Game 
     Game::fixed(rounds, arms, |_, arm| wavering(random, arm))
 }
 
-/// The same in every 200th round. Between them the last gain is repeated.
+/// The gains of `fully_oblivious` with new values in every 200th round. The rounds between repeat the last gain.
 pub fn oblivious(rounds: usize, arms: usize, random: &mut Random) -> Game {
     let mut last = vec![0.0; arms];
     Game::fixed(rounds, arms, |round, arm| {
@@ -57,8 +57,8 @@ pub fn oblivious(rounds: usize, arms: usize, random: &mut Random) -> Game {
     })
 }
 
-/// Dekel, Ding, Koren, Peres (2014), Figure 1: losses on a multi-scale random walk, one arm slightly
-/// better, and a round after a switch gives 0.
+/// Dekel, Ding, Koren, Peres (2014), Figure 1: the losses follow a multi-scale random walk, and one arm is slightly
+/// better. A round in which the arm changes has gain 0.
 pub fn switching_costs(rounds: usize, arms: usize, random: &mut Random) -> Game {
     let spread = 1.0 / (9.0 * (rounds as f64).log2());
     let gap = (arms as f64 / rounds as f64).cbrt() * spread;
@@ -72,6 +72,7 @@ pub fn switching_costs(rounds: usize, arms: usize, random: &mut Random) -> Game 
     Game { switching_costs: true, ..Game::fixed(rounds, arms, |round, arm| gain(round, arm).clamp(0.0, 1.0)) }
 }
 
+/// Bernoulli(p) with a random p: in [0.5, 0.6] for the first arm, in [0.45, 0.55] for the others.
 fn wavering(random: &mut Random, arm: usize) -> f64 {
     let p = if arm == 0 { 0.5 } else { 0.45 } + 0.1 * random.unit();
     bernoulli(random, p)
@@ -81,13 +82,13 @@ fn bernoulli(random: &mut Random, p: f64) -> f64 {
     f64::from(u8::from(random.unit() < p))
 }
 
-/// Box and Muller.
+/// A standard normal sample by the method of Box and Muller.
 fn gaussian(random: &mut Random) -> f64 {
     (-2.0 * (1.0 - random.unit()).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()
 }
 
 impl Game {
-    /// Gains by round (from 1) and arm (from 0).
+    /// Makes a game from a function of the round (from 1) and the arm (from 0).
     fn fixed(rounds: usize, arms: usize, mut gain: impl FnMut(usize, usize) -> f64) -> Game {
         let mut gains = Vec::with_capacity(rounds * arms);
         for round in 1..=rounds {
@@ -96,7 +97,7 @@ impl Game {
         Game { arms, gains, switching_costs: false }
     }
 
-    /// The rounds.
+    /// The number of rounds.
     pub fn rounds(&self) -> usize {
         self.gains.len() / self.arms
     }
@@ -116,7 +117,7 @@ impl Game {
             let arm = decision.arm as usize;
             let switched = last.replace(arm).is_some_and(|last| last != arm);
             let gain = if switched && self.switching_costs { 0.0 } else { f64::from(gains[arm]) };
-            bandit.update(decision.ticket, gain).expect("an answer");
+            bandit.update(decision.ticket, gain).expect("an accepted reward");
             earned += gain;
             fixed.iter_mut().zip(gains).for_each(|(sum, &gain)| *sum += f64::from(gain));
             if at.get(regrets.len()) == Some(&round) {
@@ -135,7 +136,7 @@ pub fn median_of_means(values: &[f64], groups: usize) -> f64 {
     (means[(means.len() - 1) / 2] + means[means.len() / 2]) / 2.0
 }
 
-/// A stream for a numbered experiment.
+/// The random stream of a numbered experiment.
 pub fn stream(number: u64) -> Random {
     Seed::new(Some(seed(number))).expect("a test seed needs no entropy").stream()
 }
@@ -147,8 +148,7 @@ pub fn seed(number: u64) -> [u8; 32] {
     bytes
 }
 
-/// The privacy level at which EXP3_tau takes the tau of the paper's Corollary 3.2,
-/// (T/(7 K ln K))^(1/3), at delta = T^-2.
+/// The epsilon at which EXP3_tau uses the tau of the paper's Corollary 3.2, (T/(7 K ln K))^(1/3), if delta = T^-2.
 pub fn papers_level(rounds: usize, arms: u32) -> f64 {
     let (t, k) = (rounds as f64, f64::from(arms));
     let tau = (t / (7.0 * k * k.ln())).cbrt().round();
@@ -156,7 +156,7 @@ pub fn papers_level(rounds: usize, arms: u32) -> f64 {
     (rho + 2.0 * (rho * log).sqrt()) * 1.001
 }
 
-/// The players of the paper's Figure 1 at one privacy level, delta = T^-2, and ours.
+/// The policies of the paper's Figure 1 at one epsilon and delta = T^-2, and libdpb's batched variants.
 pub fn players(rounds: usize, arms: u32, epsilon: f64) -> Vec<(&'static str, Algorithm, Config)> {
     let mut config = Config::new(arms, epsilon);
     (config.horizon, config.delta) = (rounds as u64, (rounds as f64).powi(-2));
@@ -171,7 +171,7 @@ pub fn players(rounds: usize, arms: u32, epsilon: f64) -> Vec<(&'static str, Alg
     ]
 }
 
-/// Regrets of every player in the same games, run by run.
+/// The regrets of each policy in each run. In a run, all policies play the same game.
 pub fn tournament(
     adversary: Adversary,
     players: &[(&str, Algorithm, Config)],

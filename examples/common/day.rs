@@ -1,6 +1,6 @@
-//! The ad servers' simulated day: its visitors, and the click rates, which are reversed in the afternoon. Include with
-//! `#[path = "common/day.rs"] mod day;`.
-#![allow(dead_code, reason = "each user of this file takes a part of it")]
+//! The simulated day of the ad servers: its visitors, and the click rates, which are reversed in the afternoon. Include
+//! this file with `#[path = "common/day.rs"] mod day;`.
+#![allow(dead_code, reason = "each program that includes this file uses a part of it")]
 
 use dpb::{Bandit, Config, Decision, Error, Feature, Request, Rows};
 use std::cmp::Reverse;
@@ -33,34 +33,35 @@ pub fn config(epsilon: f64, memory: u64) -> Config {
     let mut config = Config::new(ARMS as u32, epsilon);
     config.horizon = VISITORS;
     config.reward_bits = 0; // a click or none
-    config.clamp_rewards = true; // a refused reward would leave its ticket open, and public counts would show that
+    config.clamp_rewards = true; // otherwise a refused reward would leave its ticket open, which public counts show
     config.reward_window = ANSWER_WINDOW;
     config.forget_after = memory;
     config
 }
 
-/// What visitors with tastes come with, each one of a kind: a device, and a quarter of their day.
+/// The fraction of visitors with each device, in the simulation of visitors with tastes.
 pub const DEVICES: [f64; 3] = [0.6, 0.3, 0.1];
+/// The quarters of a day, in the same simulation.
 pub const QUARTERS: usize = 4;
-/// In twenty days.
+/// The number of days in which these visitors come.
 pub const DAYS: u64 = 20;
 
-/// What such a visitor is: the device's number, and the quarter's after all devices.
+/// The features of such a visitor: the index of the device, and the index of the quarter, which follows all devices.
 pub type Context = [u32; 2];
 
-/// The chance that an ad is clicked by such a visitor: each ad has one device and one quarter that suit it.
+/// The probability that such a visitor clicks an ad. Each ad has one device and one quarter that suit it.
 pub fn taste(context: Context, arm: usize) -> f64 {
     let [device, quarter] = context.map(|kind| kind as usize);
     let suits = [device == arm % DEVICES.len(), quarter - DEVICES.len() == arm % QUARTERS];
     0.05 * suits.map(|suits| if suits { 1.6 } else { 0.7 }).iter().product::<f64>()
 }
 
-/// The same bandit for these visitors: by context, or not.
+/// The configuration for these visitors, with or without features.
 pub fn config_of_tastes(epsilon: f64, by_context: bool) -> Config {
     let mut config = config(epsilon, 0);
     if by_context {
         config.features = (DEVICES.len() + QUARTERS) as u32;
-        config.feature_norm = 2.0; // two of them, 1 each
+        config.feature_norm = 2.0; // a visitor has two features of value 1
         config.model_per_arm = true;
     }
     config
@@ -102,14 +103,14 @@ impl Outcome {
     }
 }
 
-/// A simulated day. A visitor's behaviour is a function of the day and the visitor, so it is the same for every server and
-/// policy.
+/// A simulated day. A visitor's behaviour is a function of the day and the visitor, so it is the same for every server
+/// and policy.
 pub struct Day {
     pub seed: u64,
 }
 
 impl Day {
-    /// A uniform number for this visitor and this purpose (SplitMix64).
+    /// A uniform number in [0, 1) for this visitor and this purpose (SplitMix64).
     fn chance(&self, visitor: u64, purpose: u64) -> f64 {
         let mut z = self.seed.wrapping_add((visitor * 64 + purpose).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -121,8 +122,8 @@ impl Day {
         self.chance(visitor, arm as u64) < rate(half(visitor), arm)
     }
 
-    /// The time of the click, on the clock that counts visitors. Clicks come late and out of order, one in a hundred comes
-    /// too late, and one in twenty comes twice.
+    /// The time of the click, on the clock that counts visitors. Clicks come late and out of order, one in a hundred
+    /// comes too late, and one in twenty comes twice.
     pub fn click_times(&self, visitor: u64) -> impl Iterator<Item = u64> {
         let window = f64::from(ANSWER_WINDOW);
         let too_late = self.chance(visitor, 60) < 0.01;
@@ -131,10 +132,10 @@ impl Day {
         std::iter::once(first).chain((self.chance(visitor, 62) < 0.05).then_some(first + 10))
     }
 
-    /// The day in this process, without HTTP.
+    /// Simulates the day in this process, without HTTP.
     pub fn in_process(&self, bandit: &Bandit) -> Result<Outcome, Error> {
         let mut outcome = Outcome::default();
-        self.sell(
+        self.serve(
             bandit,
             |_| bandit.select(),
             |visitor, arm| {
@@ -153,7 +154,7 @@ impl Day {
         [device as u32, DEVICES.len() as u32 + quarter as u32]
     }
 
-    /// Clicks of visitors with tastes.
+    /// Simulates visitors with tastes. Returns the number of clicks.
     pub fn with_tastes(&self, bandit: &Bandit, by_context: bool) -> Result<u64, Error> {
         let mut clicks = 0;
         let decide = |visitor| {
@@ -161,7 +162,7 @@ impl Day {
             let rows = Rows::Sparse(&features, &[2]);
             bandit.select_for(&Request { features: by_context.then_some(rows), ..Request::default() })
         };
-        self.sell(bandit, decide, |visitor, arm| {
+        self.serve(bandit, decide, |visitor, arm| {
             let clicked = self.chance(visitor, arm as u64) < taste(self.context(visitor), arm);
             clicks += u64::from(clicked);
             clicked
@@ -169,7 +170,8 @@ impl Day {
         Ok(clicks)
     }
 
-    /// Clicks that are to be expected, of the ad that is best for each visitor, and of the one that is best for all.
+    /// The expected clicks if each visitor sees the best ad for that visitor, and if all see the ad that is best on
+    /// average.
     pub fn best_of_tastes(&self) -> [f64; 2] {
         let (mut each, mut all) = (0.0, [0.0; ARMS]);
         for visitor in 0..VISITORS {
@@ -180,8 +182,8 @@ impl Day {
         [each, all.into_iter().fold(0.0, f64::max)]
     }
 
-    /// Visitor after visitor: an ad is decided, and clicks come when they are due.
-    fn sell(
+    /// For each visitor, makes a decision and shows the ad. Reports each click at its time.
+    fn serve(
         &self,
         bandit: &Bandit,
         decide: impl Fn(u64) -> Result<Decision, Error>,
@@ -204,7 +206,7 @@ impl Day {
         Ok(())
     }
 
-    /// The same day with a fixed plan.
+    /// The day if the arm depends on the visitor only.
     pub fn planned(&self, arm_for: impl Fn(u64) -> usize) -> Outcome {
         let mut outcome = Outcome::default();
         for visitor in 0..VISITORS {

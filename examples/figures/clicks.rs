@@ -1,4 +1,5 @@
-//! Ours: click rates as advertisements have them, far below 1%; and slots that are not looked at equally often.
+//! libdpb's experiment with the click rates of real ads, which are far below 1%, and with slots that visitors examine
+//! with different probabilities.
 
 use super::Options;
 use super::plot::table;
@@ -10,13 +11,13 @@ use rand_distr::{Beta, Distribution};
 use std::error::Error;
 
 const ADS: usize = 100;
-/// Decisions of Thompson sampling.
+/// The longest horizon that Thompson sampling plays.
 const LONGEST: u64 = 1_000_000;
 const EPSILONS: [f64; 3] = [1.0, 0.25, 0.1];
 const PLAYERS: [(&str, Algorithm); 3] =
     [("DP-IMED", Algorithm::Imed), ("DP-KLUCB", Algorithm::KlUcb), ("DP-MED", Algorithm::Med)];
 
-/// The click rates of a run's ads.
+/// Draws the click rates of the ads for one run.
 type World = fn(&mut Random) -> Vec<f64>;
 
 const WORLDS: [(&str, World); 2] = [
@@ -28,7 +29,8 @@ fn normal(coins: &mut Random) -> f64 {
     (-2.0 * (1.0 - coins.unit()).ln()).sqrt() * (std::f64::consts::TAU * coins.unit()).cos()
 }
 
-/// Regret at T, in % of uniform play's. `arm` plays one of the arms and takes what came of it.
+/// The regret at T, in % of the regret of uniform play. For each decision, `arm` calls its argument with the number of
+/// the ad that it shows. The argument returns the reward.
 fn percent(world: World, horizon: u64, trial: Trial, mut arm: impl FnMut(&mut dyn FnMut(usize) -> f64)) -> Curve {
     let mut coins = trial.coins();
     let rates = world(&mut coins);
@@ -50,25 +52,25 @@ fn private(algorithm: Algorithm, world: World, epsilon: f64, horizon: u64, trial
     let bandit = Bandit::new(algorithm, &config).expect("a valid configuration");
     percent(world, horizon, trial, |play| {
         let decision = bandit.select().expect("a decision");
-        bandit.update(decision.ticket, play(decision.arm as usize)).expect("an answer");
+        bandit.update(decision.ticket, play(decision.arm as usize)).expect("an accepted reward");
     })
 }
 
 /// Thompson sampling from Beta(1, 1), without privacy.
 fn thompson(world: World, horizon: u64, trial: Trial) -> Curve {
     let mut coins = ChaCha8Rng::from_seed(trial.key(7));
-    let law = |clicks: f64, misses: f64| Beta::new(1.0 + clicks, 1.0 + misses).expect("positive");
-    let mut ads: Vec<_> = (0..ADS).map(|_| (0.0, 0.0, law(0.0, 0.0))).collect();
+    let posterior = |clicks: f64, misses: f64| Beta::new(1.0 + clicks, 1.0 + misses).expect("positive");
+    let mut ads: Vec<_> = (0..ADS).map(|_| (0.0, 0.0, posterior(0.0, 0.0))).collect();
     percent(world, horizon, trial, |play| {
-        let draw = |best: (usize, f64), (ad, (.., law)): (usize, &(f64, f64, Beta<f64>))| {
-            let theta = law.sample(&mut coins);
+        let draw = |best: (usize, f64), (ad, (.., posterior)): (usize, &(f64, f64, Beta<f64>))| {
+            let theta = posterior.sample(&mut coins);
             if theta > best.1 { (ad, theta) } else { best }
         };
         let ad = ads.iter().enumerate().fold((0, -1.0), draw).0;
         let click = play(ad);
-        let (clicks, misses, posterior) = &mut ads[ad];
+        let (clicks, misses, distribution) = &mut ads[ad];
         (*clicks, *misses) = (*clicks + click, *misses + 1.0 - click);
-        *posterior = law(*clicks, *misses);
+        *distribution = posterior(*clicks, *misses);
     })
 }
 
@@ -92,7 +94,8 @@ fn rates(options: &Options) -> String {
                 cells.push(Cell::new(runs, move |trial| private(algorithm, world, epsilon, horizon, trial)));
             }
         }
-        // It draws a hundred samples a decision: more would take minutes a run.
+        // Thompson sampling draws a hundred samples for each decision, so a longer horizon would take minutes for each
+        // run.
         let times = if horizon <= LONGEST { horizon } else { 0 };
         cells.push(Cell::new(runs.min(2), move |trial| thompson(world, times, trial)));
     }
@@ -114,15 +117,15 @@ fn rates(options: &Options) -> String {
     )
 }
 
-/// How often each slot of a request is looked at.
+/// The probability that a visitor examines each slot of a request.
 const EXAMINED: [f64; 3] = [1.0, 0.6, 0.4];
 
-/// How the arms of a request get their slots, and what the reward is.
+/// The order of a request's arms in its slots, and the size of the reward.
 #[derive(Clone, Copy)]
 struct Order {
-    /// The arm of the largest released mean has the first slot. Else they stay where `select_slots` puts them.
+    /// Sorts the arms by released mean, largest first. If false, the arms keep the order of `select_slots`.
     by_means: bool,
-    /// A click counts 1/examined. Else it counts 1.
+    /// A click has reward 1/examined. If false, it has reward 1.
     weighted: bool,
 }
 
@@ -132,7 +135,8 @@ const ORDERS: [(&str, Order); 3] = [
     ("by released means; reward = click/examined", Order { by_means: true, weighted: true }),
 ];
 
-/// Clicks lost against the three best ads in their best order. 20 ads of 6% down to 1%.
+/// The expected clicks that are lost compared with the three best ads in their best order. The 20 ads have click rates
+/// from 6% down to 1%.
 fn show(order: Order, epsilon: f64, requests: u64, trial: Trial) -> Curve {
     let rates: Vec<f64> = (0..20).map(|ad| 0.06 - 0.05 * f64::from(ad) / 19.0).collect();
     let reward_max = if order.weighted { 1.0 / EXAMINED[2] } else { 1.0 };
@@ -155,7 +159,7 @@ fn show(order: Order, epsilon: f64, requests: u64, trial: Trial) -> Curve {
         for ((ticket, ad), examined) in slate.into_iter().zip(EXAMINED) {
             lost -= examined * rates[ad];
             let click = f64::from(u8::from(coins.unit() < examined * rates[ad]));
-            bandit.update(ticket, if order.weighted { click / examined } else { click }).expect("an answer");
+            bandit.update(ticket, if order.weighted { click / examined } else { click }).expect("an accepted reward");
         }
     }
     vec![lost]
@@ -176,8 +180,8 @@ fn slates(options: &Options) -> String {
     };
     let rows: Vec<_> = ORDERS.iter().zip(samples.chunks(2)).map(row).collect();
     format!(
-        "Slates. 20 ads of 6% down to 1%, three slots that are examined with chances 1, .6 and .4, {requests} requests, {runs} \
-         runs of DP-IMED: clicks lost against the three best ads in their order.\n\n{}",
+        "Slates. 20 ads of 6% down to 1%, three slots that are examined with chances 1, .6 and .4, \
+         {requests} requests, {runs} runs of DP-IMED: clicks lost against the three best ads in their order.\n\n{}",
         table(&header, &rows)
     )
 }

@@ -1,7 +1,8 @@
-//! Ours: worlds that change. Dynamic regret of DP-IMED with and without a memory, by environment.
+//! libdpb's experiment with rewards that change over time: the dynamic regret of DP-IMED with and without
+//! `forget_after`, in seven worlds.
 
 use super::Options;
-use super::environment::{Player, ours};
+use super::environment::{Player, instances};
 use super::plot::{Axis, BLACK, Figure, Line, Panel, Strength, mean_curve, table};
 use super::runner::{Cell, Curve, Trial, run as run_cells};
 use dpb::{Algorithm, Bandit, Config, Random};
@@ -10,11 +11,11 @@ use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Beta, Distribution};
 use std::error::Error;
 
-/// What the arms pay, from one moment to the next change.
+/// The mean rewards of the arms as a function of time.
 pub struct World {
     pub name: &'static str,
     pub arms: usize,
-    /// Fills in the means at a time, as a share of the horizon; and until when they stand.
+    /// Writes the means at a time. Returns the time of the next change. Both times are fractions of the horizon.
     pub means: fn(f64, &mut [f64]) -> f64,
 }
 
@@ -41,7 +42,7 @@ fn worst_rises(time: f64, means: &mut [f64]) -> f64 {
     if time < 0.5 { 0.5 } else { 1.0 }
 }
 
-/// Two whole waves in the horizon, each arm a fifth of one after the last.
+/// Two sine waves over the horizon. The phase of each arm is a fifth of a wave ahead of the arm before.
 fn waves(time: f64, means: &mut [f64]) -> f64 {
     for (arm, mean) in means.iter_mut().enumerate() {
         *mean = 0.5 + 0.25 * (std::f64::consts::TAU * (2.0 * time + arm as f64 / 5.0)).sin();
@@ -49,7 +50,7 @@ fn waves(time: f64, means: &mut [f64]) -> f64 {
     (time * 2000.0).floor() / 2000.0 + 1.0 / 2000.0
 }
 
-/// The means move on by one arm five times.
+/// Five times, the means move to the next arm.
 fn moves(time: f64, means: &mut [f64]) -> f64 {
     let part = (6.0 * time).floor();
     for (arm, mean) in means.iter_mut().enumerate() {
@@ -59,7 +60,7 @@ fn moves(time: f64, means: &mut [f64]) -> f64 {
 }
 
 fn ads_reversed(time: f64, means: &mut [f64]) -> f64 {
-    means.copy_from_slice(&ours()[1].1);
+    means.copy_from_slice(&instances()[1].1);
     if time >= 0.5 {
         means.reverse();
     }
@@ -67,7 +68,7 @@ fn ads_reversed(time: f64, means: &mut [f64]) -> f64 {
 }
 
 fn new_best_ad(time: f64, means: &mut [f64]) -> f64 {
-    means.copy_from_slice(&ours()[1].1);
+    means.copy_from_slice(&instances()[1].1);
     if time >= 0.5 {
         means[9] = 0.08;
     }
@@ -84,10 +85,11 @@ const WORLDS: [World; 7] = [
     World { name: "new best ad", arms: 10, means: new_best_ad },
 ];
 
-/// The means of a world as time goes by.
+/// The means of a world at the current time.
 struct Now<'a> {
     world: &'a World,
     horizon: u64,
+    /// The decision at which the means change next.
     until: u64,
     means: Vec<f64>,
     best: f64,
@@ -108,7 +110,7 @@ impl<'a> Now<'a> {
     }
 }
 
-/// Dynamic regret at the given times, and at the end the changes that the policy saw.
+/// The dynamic regret at the given times. The last value is the number of changes that the policy detected.
 pub fn play(player: &Player, world: &World, at: &[u64], trial: Trial) -> Curve {
     let config = Config { test_seed: Some(trial.policy_seed()), ..player.config.clone() };
     let bandit = Bandit::new(player.algorithm, &config).expect("a valid configuration");
@@ -116,7 +118,7 @@ pub fn play(player: &Player, world: &World, at: &[u64], trial: Trial) -> Curve {
     let mut curve = regret(world, at, &mut coins, |means, coins| {
         let decision = bandit.select().expect("a decision");
         let reward = f64::from(u8::from(coins.unit() < means[decision.arm as usize]));
-        bandit.update(decision.ticket, reward).expect("an answer");
+        bandit.update(decision.ticket, reward).expect("an accepted reward");
         decision.arm as usize
     });
     curve.push(bandit.report().expect("a report").changes_detected as f64);
@@ -137,11 +139,12 @@ fn regret(world: &World, at: &[u64], coins: &mut Random, mut arm: impl FnMut(&[f
     curve
 }
 
-/// Thompson sampling on counts that fade by 1/`forget_after` a decision (Raj and Kalyani 2017), WITHOUT privacy.
+/// Discounted Thompson sampling (Raj and Kalyani 2017), WITHOUT privacy. At each decision, all counts shrink by a
+/// factor of 1 + 1/`memory`.
 pub fn discounted_ts(memory: f64, world: &World, at: &[u64], trial: Trial) -> Curve {
     let mut counts = vec![(0.0f64, 0.0f64); world.arms];
     let mut random = ChaCha8Rng::from_seed(trial.key(5));
-    // Fading all is growing what is new.
+    // Instead of shrinking all counts, it adds larger numbers: counts are stored multiplied by `scale`.
     let mut scale = 1.0;
     regret(world, at, &mut trial.coins(), |means, coins| {
         let theta = |&(won, lost): &(f64, f64)| {

@@ -1,15 +1,16 @@
-//! Instances, players, and the road through the public interface: decision by decision.
+//! The instances and policies of the experiments, and a simulation that makes every decision through the public
+//! interface.
 
 use super::runner::{Curve, Trial};
 use dpb::local::RandomizedResponse;
 use dpb::{Algorithm, Bandit, Config};
 use std::collections::VecDeque;
 
-/// Arms that toss coins.
+/// Arms with Bernoulli rewards.
 pub struct Setting {
     pub means: Vec<f64>,
     pub horizon: u64,
-    /// Each answer comes so many decisions after its decision.
+    /// The delay of each reward, in decisions.
     pub in_flight: usize,
 }
 
@@ -18,17 +19,17 @@ impl Setting {
         Setting { means: means.into(), horizon, in_flight: 0 }
     }
 
-    /// Of each arm, to the best one's mean.
+    /// The difference between the best mean and the mean of each arm.
     pub fn gaps(&self) -> Vec<f64> {
         let best = self.means.iter().copied().fold(0.0, f64::max);
         self.means.iter().map(|mean| best - mean).collect()
     }
 }
 
-/// The means of so many arms.
+/// The means of the arms, from the number of arms.
 pub type Instance = fn(usize) -> Vec<f64>;
 
-/// Sajed and Sheffet (2019), Section 5: all gaps the same, linear, convex, concave.
+/// The instances of Sajed and Sheffet (2019), Section 5: means with equal gaps, linear, convex and concave.
 pub const SS19: [(&str, Instance); 4] = [
     ("C1", |arms| instance(arms, |x| if x == 0.0 { 0.75 } else { 0.25 })),
     ("C2", |arms| instance(arms, |x| 0.75 - 0.5 * x)),
@@ -40,8 +41,9 @@ fn instance(arms: usize, mean: impl Fn(f64) -> f64) -> Vec<f64> {
     (0..arms).map(|arm| mean(arm as f64 / (arms - 1) as f64)).collect()
 }
 
-/// Ours: A (SS19's default), B (ten advertisements, clicked by 5% down to 1%), C (a near tie).
-pub fn ours() -> [(&'static str, Vec<f64>); 3] {
+/// The instances of libdpb's experiments: A is SS19's default, B has ten ads with click rates from 5% down to 1%, and C
+/// is a near tie.
+pub fn instances() -> [(&'static str, Vec<f64>); 3] {
     [
         ("A", instance(5, |x| 0.75 - 0.5 * x)),
         ("B", instance(10, |x| 0.05 - 0.04 * x)),
@@ -49,7 +51,7 @@ pub fn ours() -> [(&'static str, Vec<f64>); 3] {
     ]
 }
 
-/// A policy and how it is set up: one row of an experiment.
+/// A policy and its configuration: one row of an experiment.
 #[derive(Clone)]
 pub struct Player {
     pub label: String,
@@ -62,14 +64,14 @@ impl Player {
         Player { label: label.into(), algorithm, config: Config { delta, ..Config::new(arms as u32, epsilon) } }
     }
 
-    /// The device's part in the local model.
+    /// For a policy of the local model, the encoder of the device.
     fn response(&self) -> Option<RandomizedResponse> {
         let local = matches!(self.algorithm, Algorithm::LdpUcb | Algorithm::LdpKlUcb);
         local.then(|| RandomizedResponse::new(self.config.epsilon).expect("a valid epsilon"))
     }
 }
 
-/// `many` times, evenly on a logarithmic scale, from `first` to `horizon`.
+/// At most `many` times from `first` to `horizon`, evenly spaced on a logarithmic scale.
 pub fn log_times(first: u64, horizon: u64, many: usize) -> Vec<u64> {
     let ratio = horizon as f64 / first as f64;
     let mut times: Vec<u64> =
@@ -78,7 +80,7 @@ pub fn log_times(first: u64, horizon: u64, many: usize) -> Vec<u64> {
     times
 }
 
-/// A regret curve in the making.
+/// Records the cumulative regret at given times.
 pub struct Recorder<'a> {
     at: &'a [u64],
     curve: Curve,
@@ -87,12 +89,12 @@ pub struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// To be read at these times, ascending.
+    /// Records at these times, which are ascending.
     pub fn new(at: &'a [u64]) -> Recorder<'a> {
         Recorder { at, curve: Vec::with_capacity(at.len()), time: 0, regret: 0.0 }
     }
 
-    /// One decision.
+    /// Adds one decision for an arm with this gap.
     #[inline]
     pub fn step(&mut self, gap: f64) {
         self.time += 1;
@@ -102,7 +104,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// So many rounds of these arms, one after the other.
+    /// Adds this number of rounds, each with one decision for each of these arms.
     pub fn round_robin(&mut self, gaps: &[f64], rounds: u64) {
         let (each, a_round) = (gaps.len() as u64, gaps.iter().sum::<f64>());
         let (start, end) = (self.time, self.time.saturating_add(rounds.saturating_mul(each)));
@@ -114,7 +116,7 @@ impl<'a> Recorder<'a> {
         self.time = end;
     }
 
-    /// Has every time been read?
+    /// Whether the curve has a value for every time.
     pub fn done(&self) -> bool {
         self.curve.len() == self.at.len()
     }
@@ -123,15 +125,15 @@ impl<'a> Recorder<'a> {
         self.time
     }
 
-    /// The curve, after the same arm to the end.
+    /// Returns the curve if the rest of the decisions all choose an arm with this gap.
     pub fn finish(mut self, gap: f64) -> Curve {
         self.round_robin(&[gap], u64::MAX);
         self.curve
     }
 }
 
-/// Pseudo-regret at the given times, the last of which is the horizon: through the public interface,
-/// decision by decision, until the policy has decided for one arm, which it then plays for ever.
+/// The pseudo-regret at the given times, the last of which is the horizon. Makes each decision through the public
+/// interface, until the policy has identified the best arm, which it then plays for ever.
 pub fn play(player: &Player, setting: &Setting, at: &[u64], trial: Trial) -> Curve {
     let (gaps, mut recorder) = (setting.gaps(), Recorder::new(at));
     let mut decided = None;
@@ -145,10 +147,10 @@ pub fn play(player: &Player, setting: &Setting, at: &[u64], trial: Trial) -> Cur
     recorder.finish(decided.map_or(0.0, |arm| gaps[arm as usize]))
 }
 
-/// A policy need not be asked oftener whether it has decided.
+/// The number of decisions between two checks whether the policy has identified the best arm.
 const DECIDED_EVERY: u64 = 1024;
 
-/// Decision by decision, until the horizon or until `each`, which is told the arm, has seen enough.
+/// Makes decisions until the horizon, or until `each` returns false. Calls `each` with the arm after each decision.
 pub fn decide(player: &Player, setting: &Setting, trial: Trial, mut each: impl FnMut(&Bandit, usize) -> bool) {
     let config = Config {
         horizon: setting.horizon,
@@ -169,7 +171,7 @@ pub fn decide(player: &Player, setting: &Setting, trial: Trial, mut each: impl F
         waiting.push_back((decision.ticket, reward));
         if waiting.len() > setting.in_flight {
             let (ticket, reward) = waiting.pop_front().expect("one at least");
-            bandit.update(ticket, reward).expect("an answer");
+            bandit.update(ticket, reward).expect("an accepted reward");
         }
         if !each(&bandit, arm) {
             return;

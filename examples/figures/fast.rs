@@ -1,9 +1,10 @@
-//! Two policies without their decisions: the same law of the regret curve, many times faster.
+//! Fast simulations of two policies that do not make single decisions. Their regret curves have the same distribution
+//! as those of the library.
 //!
-//! DP-SE's epochs are drawn whole, their sums as binomials. Private-UCB, which SS19 play for 5e7
-//! decisions, draws its noise from floating-point logarithms instead of exactly (good for a plot, not
-//! for a release), and knows for how long the others cannot overtake. tests/figures.rs shows that
-//! nobody can tell these from the library.
+//! The simulation of DP-SE draws each epoch as a whole, with binomial sums. SS19 play Private-UCB for 5e7 decisions.
+//! Its simulation draws noise from floating-point logarithms instead of exactly, which is good enough for a plot but
+//! not for a release. It plays the leader without comparing the arms while no other arm can overtake it.
+//! tests/figures.rs compares both simulations with the library by a statistical test.
 
 use super::environment::{Recorder, Setting};
 use super::runner::{Curve, Trial};
@@ -13,10 +14,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rand_distr::{Binomial, Distribution};
 
-/// Grid units in one.
+/// The number of grid units in a reward of 1.
 const ONE: f64 = (1 << 24) as f64;
 
-/// Enough for a tree over 2^31 decisions.
+/// The levels of a tree over 2^31 decisions.
 const LEVELS: usize = 32;
 
 /// DP-SE (SS19, Algorithm 3) with beta = 1/T.
@@ -24,9 +25,9 @@ pub fn dp_se(epsilon: f64, setting: &Setting, at: &[u64], trial: Trial) -> Curve
     dp_se_with(epsilon, 1.0 / setting.horizon as f64, setting, at, trial)
 }
 
-/// The same at any beta.
+/// DP-SE with any beta.
 pub fn dp_se_with(epsilon: f64, beta: f64, setting: &Setting, at: &[u64], trial: Trial) -> Curve {
-    let law = Laplace::new(epsilon, ONE as u64).expect("a valid epsilon");
+    let laplace = Laplace::new(epsilon, ONE as u64).expect("a valid epsilon");
     let (mut noise, mut coins) = (trial.coins(), ChaCha8Rng::from_seed(trial.key(3)));
     let gaps = setting.gaps();
     let mut viable: Vec<usize> = (0..gaps.len()).collect();
@@ -42,7 +43,7 @@ pub fn dp_se_with(epsilon: f64, beta: f64, setting: &Setting, at: &[u64], trial:
         recorder.round_robin(&viable.iter().map(|&arm| gaps[arm]).collect::<Vec<_>>(), pulls as u64);
         let mean = |&arm: &usize| {
             let sum = Binomial::new(pulls as u64, setting.means[arm]).expect("a mean in [0, 1]").sample(&mut coins);
-            (sum as f64 + law.sample(&mut noise) as f64 / ONE) / pulls
+            (sum as f64 + laplace.sample(&mut noise) as f64 / ONE) / pulls
         };
         let means: Vec<f64> = viable.iter().map(mean).collect();
         let best = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -68,8 +69,8 @@ pub fn private_ucb(epsilon: f64, setting: &Setting, at: &[u64], trial: Trial) ->
         arms[arm].rescore(&mut lines, log);
     }
     while !recorder.done() {
-        // The scores of arms that rest only rise with time: whoever is above all of them as they
-        // will be `patience` decisions from now is above them until then.
+        // The scores of arms that are not played only rise with time. So if the leader is above the scores that the
+        // other arms have `patience` decisions from now, it is above them until then.
         let now = Time::of(recorder.time() + 1);
         let leader = argmax(&arms, &now);
         let patience = (recorder.time() / 4096).clamp(1, 4096);
@@ -93,7 +94,8 @@ pub fn private_ucb(epsilon: f64, setting: &Setting, at: &[u64], trial: Trial) ->
     recorder.finish(0.0)
 }
 
-/// The same with eps shared by the K trees, as Mishra and Thakurta do, though no reward is in two of them.
+/// Private-UCB with eps/K for each of the K trees, as in Mishra and Thakurta. A reward is in one tree only, so this
+/// split is not necessary for privacy.
 pub fn shared_private_ucb(epsilon: f64, setting: &Setting, at: &[u64], trial: Trial) -> Curve {
     private_ucb(epsilon / setting.means.len() as f64, setting, at, trial)
 }
@@ -104,7 +106,7 @@ fn argmax(arms: &[Arm], time: &Time) -> usize {
     scores.enumerate().fold((0, f64::NEG_INFINITY), |best, next| if next.1 > best.1 { next } else { best }).0
 }
 
-/// What scores depend on beside the arm: ln t and sqrt(2 ln t).
+/// The time t and what scores need of it: ln t and sqrt(2 ln t).
 struct Time {
     t: f64,
     log: f64,
@@ -117,7 +119,7 @@ impl Time {
         Time { t: t as f64, log, root: (2.0 * log).sqrt() }
     }
 
-    /// One decision later: the logarithm's series, to 1e-16 where it is used, t > 2^17.
+    /// The time one decision later. If t >= 2^17, uses the series of the logarithm, whose error there is below 1e-16.
     fn next(&self) -> Time {
         if self.t < 131_072.0 {
             return Time::of(self.t as u64 + 1);
@@ -132,8 +134,9 @@ impl Time {
 struct Arm {
     count: u64,
     ones: u64,
-    /// The noises of the p-sums that make up the prefix, and their sum.
+    /// The noise of each p-sum of the current prefix, by level.
     nodes: [f64; LEVELS],
+    /// The sum of `nodes`.
     noise: f64,
     /// score = base + radius sqrt(2 ln t) + slope (ln 2 + 4 ln t)
     base: f64,
@@ -149,7 +152,7 @@ impl Arm {
         let level = self.count.trailing_zeros() as usize;
         let replaced: f64 = self.nodes[..level].iter().sum();
         self.nodes[..level].fill(0.0);
-        // The sign takes the lowest bit, the size the 53 highest.
+        // The lowest bit is the sign. The 53 highest bits determine the size.
         let bits = coins.next_u64();
         let size = -scale * (1.0 - unit(bits)).ln();
         self.nodes[level] = if bits & 1 == 0 { size } else { -size };
@@ -175,8 +178,8 @@ fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// The widths of so many noises, as lines in ln(2/gamma), gamma = t^-4. A line is tight where it was
-/// computed and off by a part in 1e7 where ln t is off by 1e-3: we compute no oftener.
+/// The widths by number of noises, as lines in ln(2/gamma), where gamma = t^-4. A line is exact at the t for which it
+/// was computed. Its relative error is 1e-7 if ln t is 1e-3 larger, so a line is computed again only then.
 struct Lines {
     scale: f64,
     at: [(f64, WidthLine); LEVELS],

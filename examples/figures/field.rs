@@ -1,7 +1,8 @@
-//! The field, ours: every policy for stochastic rewards by epsilon, by delay, and the loss by time.
+//! libdpb's comparison of all policies for stochastic rewards: the regret by epsilon and by delay, and the privacy loss
+//! by time.
 
 use super::Options;
-use super::environment::{Player, Setting, decide, log_times, ours, play};
+use super::environment::{Player, Setting, decide, instances, log_times, play};
 use super::plot::{Axis, BLACK, Figure, Line, Panel, Point, Strength, points, table};
 use super::runner::{Cell, Curve, Sample, Trial, run as run_cells};
 use dpb::policy::private_divergence;
@@ -9,10 +10,10 @@ use dpb::{Algorithm, Bandit};
 use std::error::Error;
 
 const EPSILONS: [f64; 7] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0];
-/// For the policies that are not pure.
+/// The delta of the policies that are not pure, whose labels end with *.
 const DELTA: f64 = 1e-6;
 
-/// Name, policy, how many times fewer runs than the others it gets for being slow.
+/// The label, the policy, and the factor by which a slow policy has fewer runs than the others.
 const PLAYERS: [(&str, Algorithm, u64); 14] = [
     ("DP-IMED", Algorithm::Imed, 1),
     ("DP-KLUCB", Algorithm::KlUcb, 1),
@@ -30,27 +31,27 @@ const PLAYERS: [(&str, Algorithm, u64); 14] = [
     ("KL-UCB (not private)", Algorithm::NonprivateKlUcb, 4),
 ];
 
-/// Does epsilon make no difference?
+/// Whether the policy is not private, so that epsilon has no effect.
 fn is_baseline(algorithm: Algorithm) -> bool {
     algorithm.name().starts_with("nonprivate")
 }
 
-/// A player, if the policy can do this epsilon.
+/// The policy of this row, or `None` if it does not accept this configuration.
 fn player(row: usize, arms: usize, epsilon: f64, horizon: u64) -> Option<Player> {
     let (label, algorithm, _) = PLAYERS[row];
-    // A delta would make others than these draw Gaussian noise.
+    // The other policies would draw Gaussian noise if delta were not 0.
     let delta = if label.ends_with('*') { DELTA } else { 0.0 };
     let mut player = Player::new(label, algorithm, arms, epsilon, delta);
     player.config.horizon = horizon;
     Bandit::new(algorithm, &player.config).is_ok().then_some(player)
 }
 
-/// All players that can, with their rows, at eps = 1.
+/// The policies that accept eps = 1 for this number of arms, with their rows in `PLAYERS`.
 fn players(arms: usize, horizon: u64) -> Vec<(usize, Player)> {
     (0..PLAYERS.len()).filter_map(|row| Some((row, player(row, arms, 1.0, horizon)?))).collect()
 }
 
-/// The least regret that any eps-DP policy can have, to first order: sum of Delta ln T / d_eps.
+/// The lower bound on the regret of any eps-DP policy, to first order: the sum of Delta ln T / d_eps.
 fn least(means: &[f64], horizon: u64, epsilon: f64) -> f64 {
     let best = means.iter().copied().fold(0.0, f64::max);
     let cost = |&mean: &f64| (best - mean) * (horizon as f64).ln() / private_divergence(mean, best, epsilon);
@@ -61,12 +62,12 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     Ok([by_epsilon(options)?, by_delay(options)?, by_time(options)?].join("\n"))
 }
 
-/// A line through the points of one player.
+/// The line of the policy in this row.
 fn line(row: usize, points: Vec<Point>) -> Line {
     Line::new(PLAYERS[row].0, row, points)
 }
 
-/// Mean ± standard error of a cell, as a point and as text.
+/// The mean ± standard error of a cell's final values, as a point at `x` and as text.
 fn end(sample: &Sample, x: f64) -> (Point, String) {
     let (mean, error) = sample.last_mean();
     (Point { x, y: mean, low: mean - error, high: mean + error }, format!("{mean:.0} ± {error:.0}"))
@@ -75,11 +76,11 @@ fn end(sample: &Sample, x: f64) -> (Point, String) {
 fn by_epsilon(options: &Options) -> Result<String, Box<dyn Error>> {
     let (horizon, runs) = (options.pick(100_000, 1_000_000), options.runs(8, 24));
     let at = [horizon];
-    let settings = ours().map(|(name, means)| (name, Setting::new(&means, horizon)));
+    let settings = instances().map(|(name, means)| (name, Setting::new(&means, horizon)));
     let mut places = Vec::new();
     for instance in 0..settings.len() {
         for (row, (_, algorithm, _)) in PLAYERS.iter().enumerate() {
-            // Once for all epsilons, where epsilon makes no difference.
+            // A baseline has one cell for all epsilons.
             let epsilons = if is_baseline(*algorithm) { &EPSILONS[..1] } else { &EPSILONS };
             places.extend(epsilons.iter().map(|&epsilon| (instance, row, epsilon)));
         }
@@ -111,8 +112,8 @@ fn by_epsilon(options: &Options) -> Result<String, Box<dyn Error>> {
         for (number, (label, algorithm, _)) in PLAYERS.iter().enumerate() {
             let (mut points, mut cells) = (Vec::new(), vec![(*label).to_owned()]);
             for epsilon in EPSILONS {
-                let asked = (instance, number, if is_baseline(*algorithm) { EPSILONS[0] } else { epsilon });
-                let Some(place) = places.iter().position(|&place| place == asked) else {
+                let wanted = (instance, number, if is_baseline(*algorithm) { EPSILONS[0] } else { epsilon });
+                let Some(place) = places.iter().position(|&place| place == wanted) else {
                     cells.push("-".into());
                     continue;
                 };
@@ -129,8 +130,8 @@ fn by_epsilon(options: &Options) -> Result<String, Box<dyn Error>> {
     }
     Figure { name: "field_epsilon", columns: 2, panels }.write(&options.out)?;
     Ok(format!(
-        "By epsilon. T = {horizon}, {runs} runs (half as many of DP-UCB-BOUND and Private-UCB, a quarter of DP-UCB and KL-UCB): mean \
-         pseudo-regret at T ± standard error. * at delta = {DELTA:e}.\n{text}"
+        "By epsilon. T = {horizon}, {runs} runs (half as many of DP-UCB-BOUND and Private-UCB, a quarter of DP-UCB and \
+         KL-UCB): mean pseudo-regret at T ± standard error. * at delta = {DELTA:e}.\n{text}"
     ))
 }
 
@@ -138,7 +139,7 @@ fn by_delay(options: &Options) -> Result<String, Box<dyn Error>> {
     const DELAYS: [usize; 5] = [0, 10, 100, 1_000, 10_000];
     let (horizon, runs) = (options.pick(100_000, 1_000_000), options.runs(4, 24));
     let at = [horizon];
-    let (_, means) = &ours()[0];
+    let (_, means) = &instances()[0];
     let settings = DELAYS.map(|in_flight| Setting { in_flight, ..Setting::new(means, horizon) });
     let players = players(means.len(), horizon);
     let mut cells = Vec::new();
@@ -161,7 +162,7 @@ fn by_delay(options: &Options) -> Result<String, Box<dyn Error>> {
     let panels = vec![Panel { title: format!("instance A, eps = 1, T = {horizon}"), x, y, lines }];
     Figure { name: "field_delay", columns: 1, panels }.write(&options.out)?;
     Ok(format!(
-        "By delay. Instance A, eps = 1, T = {horizon}, {runs} runs: each answer comes so many decisions later.\n\n{}",
+        "By delay. Instance A, eps = 1, T = {horizon}, {runs} runs: each reward comes that many decisions later.\n\n{}",
         table(&header, &rows)
     ))
 }
@@ -169,7 +170,7 @@ fn by_delay(options: &Options) -> Result<String, Box<dyn Error>> {
 fn by_time(options: &Options) -> Result<String, Box<dyn Error>> {
     let horizon = options.pick(100_000, 1_000_000);
     let at = log_times(1, horizon, 60);
-    let setting = Setting::new(&ours()[0].1, horizon);
+    let setting = Setting::new(&instances()[0].1, horizon);
     let mut players = players(setting.means.len(), horizon);
     players.retain(|(_, player)| !is_baseline(player.algorithm));
     let mut cells = Vec::new();
@@ -178,7 +179,7 @@ fn by_time(options: &Options) -> Result<String, Box<dyn Error>> {
         cells.push(Cell::new(1, move |trial| spent(player, setting, at, trial)));
     }
     let samples = run_cells("field, loss", &cells, options);
-    // Policies that spend alike have one colour: the line of one would hide the others'.
+    // Policies with the same curve have the same colour, because the last line hides the others.
     let mut lines: Vec<Line> = Vec::new();
     for ((row, player), sample) in players.iter().zip(&samples) {
         let curve = points(&at, &sample.0[0]);
@@ -204,7 +205,7 @@ fn by_time(options: &Options) -> Result<String, Box<dyn Error>> {
     ))
 }
 
-/// The reported loss at these times.
+/// The privacy loss that the policy reports at these times.
 fn spent(player: &Player, setting: &Setting, at: &[u64], trial: Trial) -> Curve {
     let (mut time, mut curve) = (0, Vec::with_capacity(at.len()));
     decide(player, setting, trial, |bandit, _| {

@@ -1,9 +1,9 @@
-//! Ours: one bandit over many handles. A fixed number of decisions, in turn to 1 to 16 handles that merge what the
-//! others have released, every so many decisions of the fleet: each with its own noise, or all with one noise; beside as
-//! many that never merge.
+//! libdpb's experiment with one bandit over many handles. 1 to 16 handles make a fixed number of decisions in turn.
+//! They merge the releases of the others at a fixed interval, or never. Either each handle adds its own noise, or one
+//! leader adds one noise for all.
 
 use super::Options;
-use super::environment::ours;
+use super::environment::instances;
 use super::plot::{Axis, Figure, Line, Panel, Point, table};
 use super::runner::{Cell, Curve, Trial, run as run_cells};
 use dpb::{Algorithm, Bandit, Config};
@@ -15,15 +15,16 @@ const EPSILONS: [f64; 3] = [1.0, 0.25, 0.1];
 /// How handles learn together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sharing {
-    /// Each with its own noise.
+    /// Each handle releases its own rewards, with its own noise.
     Own,
-    /// All with the noise of one of them.
+    /// The first handle leads: it releases the rewards of all, with one noise.
     One,
 }
 
 use Sharing::{One, Own};
 
-/// After so many decisions of the fleet; 0: as soon as there is news.
+/// The label, the sharing, and the interval between exchanges in decisions of the fleet. 0: after each release; `None`:
+/// never.
 const INTERVALS: [(&str, Sharing, Option<u64>); 5] = [
     ("one noise, every 1,000", One, Some(1_000)),
     ("own noise, merged at once", Own, Some(0)),
@@ -35,14 +36,14 @@ const INTERVALS: [(&str, Sharing, Option<u64>); 5] = [
 /// Handles that learn together.
 pub struct Fleet {
     pub handles: Vec<Bandit>,
-    /// Releases of each that the others have merged.
+    /// The number of releases of each handle that the others have merged.
     seen: Vec<u32>,
-    /// The generation of the first handle, if it leads.
+    /// The generation of the first handle's lead, with `Sharing::One` and more than one handle.
     leader: Option<u64>,
 }
 
 impl Fleet {
-    /// Handles of these configurations, which differ in their seeds.
+    /// Makes a handle for each configuration. The configurations differ in their seeds only.
     pub fn new(configs: impl Iterator<Item = Config>, sharing: Sharing) -> Fleet {
         let make = |config: Config| {
             let config = Config { fleet_key: (sharing == One).then(|| [7; 32].into()), ..config };
@@ -53,7 +54,7 @@ impl Fleet {
         Fleet { seen: vec![0; handles.len()], handles, leader }
     }
 
-    /// All contribute and merge.
+    /// All handles contribute to the leader, if there is one, and merge the releases of the others.
     pub fn exchange(&mut self) {
         if let Some(generation) = self.leader {
             for handle in &self.handles[1..] {
@@ -64,12 +65,13 @@ impl Fleet {
             }
         }
         for number in 0..self.handles.len() {
-            self.tell(number, self.handles[number].report().expect("a report").phase);
+            self.share(number, self.handles[number].report().expect("a report").phase);
         }
     }
 
-    /// All others merge what a handle has released, if there is news. (A leader's fleet also learns so who is there.)
-    pub fn tell(&mut self, number: usize, releases: u32) {
+    /// All handles merge the snapshot of this one if it has new releases, and always in a fleet with a leader, which
+    /// counts its running handles by these snapshots.
+    pub fn share(&mut self, number: usize, releases: u32) {
         if std::mem::replace(&mut self.seen[number], releases) != releases || self.leader.is_some() {
             let snapshot = self.handles[number].snapshot().expect("a snapshot");
             self.handles.iter().for_each(|other| other.merge(&snapshot).expect("a merge"));
@@ -77,7 +79,7 @@ impl Fleet {
     }
 }
 
-/// Pseudo-regret of the whole fleet.
+/// The pseudo-regret of the whole fleet.
 fn play(
     handles: usize,
     (sharing, interval): (Sharing, Option<u64>),
@@ -99,9 +101,9 @@ fn play(
         let mean = means[decision.arm as usize];
         regret += best - mean;
         let reward = f64::from(u8::from(coins.unit() < mean));
-        fleet.handles[number].update(decision.ticket, reward).expect("an answer");
+        fleet.handles[number].update(decision.ticket, reward).expect("an accepted reward");
         match interval {
-            Some(0) => fleet.tell(number, decision.phase),
+            Some(0) => fleet.share(number, decision.phase),
             Some(interval) if time % interval == interval - 1 => fleet.exchange(),
             _ => {}
         }
@@ -111,7 +113,7 @@ fn play(
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let (horizon, runs) = (options.pick(20_000, 1_000_000), options.runs(2, 20));
-    let worlds: Vec<_> = ours().into_iter().take(2).collect();
+    let worlds: Vec<_> = instances().into_iter().take(2).collect();
     let mut cells = Vec::new();
     for (_, means) in &worlds {
         for epsilon in EPSILONS {

@@ -1,7 +1,7 @@
-//! Ours, for the README: how fast ten ads are learned, by epsilon.
+//! libdpb's experiment for the README: how fast DP-IMED learns ten ads, by epsilon.
 
 use super::Options;
-use super::environment::{Player, Setting, log_times, ours, play};
+use super::environment::{Player, Setting, instances, log_times, play};
 use super::plot::{Axis, Figure, Line, Panel, mean_curve, table};
 use super::runner::{Cell, Sample, run as run_cells};
 use dpb::Algorithm;
@@ -17,7 +17,7 @@ const LINES: [(&str, Algorithm, f64); 4] = [
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let (horizon, runs) = (options.pick(100_000, 1_000_000), options.runs(8, 100));
     let at = log_times(1000, horizon, 40);
-    let (_, means) = &ours()[1];
+    let (_, means) = &instances()[1];
     let setting = Setting::new(means, horizon);
     let uniform = setting.gaps().iter().sum::<f64>() / means.len() as f64;
     let players = LINES.map(|(label, algorithm, epsilon)| Player::new(label, algorithm, means.len(), epsilon, 0.0));
@@ -25,7 +25,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         .iter()
         .map(|player| {
             let (setting, at) = (&setting, &at);
-            // In percent of what a uniform rotation has lost by then.
+            // In percent of the loss of a uniform rotation at the same time.
             let share = move |(&lost, &time): (&f64, &u64)| 100.0 * lost / (uniform * time as f64);
             Cell::new(runs, move |trial| play(player, setting, at, trial).iter().zip(at).map(share).collect())
         })
@@ -45,7 +45,8 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     };
     let rows: Vec<_> = LINES.iter().zip(&samples).map(row).collect();
     Ok(format!(
-        "Ten ads that are clicked by 5% down to 1%: clicks lost so far, in % of what a uniform rotation loses. T = {horizon}, {runs} runs, mean ± standard error.\n\n{}",
+        "Ten ads that are clicked by 5% down to 1%: clicks lost so far, in % of what a uniform rotation loses. \
+         T = {horizon}, {runs} runs, mean ± standard error.\n\n{}",
         table(&header, &rows)
     ))
 }

@@ -1,6 +1,6 @@
-//! Ours: decisions by features. dp-linear, the same without noise, logistic Thompson sampling without privacy, and
-//! DP-IMED, which ignores features; in % of what uniform play loses. Then late rewards, a world that changes, a segment
-//! for each cell instead of features, and the worst of a hundred runs.
+//! libdpb's experiment with decisions by features: the regret of dp-linear, dp-linear without noise, logistic Thompson
+//! sampling without privacy, and DP-IMED, which ignores features, in % of the regret of uniform play. More tables show
+//! late rewards, a world that changes, a segment for each cell instead of features, and the worst of a hundred runs.
 
 use super::Options;
 use super::fleet::{Fleet, Sharing};
@@ -15,19 +15,21 @@ use std::error::Error;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 
-/// Epsilon where there is to be no noise to speak of.
+/// An epsilon so large that the noise is negligible.
 pub const NO_NOISE: f64 = 1e4;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// Ten ads, three one-hot fields, a model for each; cells have effects of their own of this deviation.
+    /// Ten ads with a model each, and three one-hot fields of the visitor. `cells` is the standard deviation of the
+    /// effects of single cells.
     Ads { cells: f64 },
-    /// The same without such effects; half-way the ads take each other's rates in reverse order.
+    /// `Ads` without such effects. At half of the horizon, the ads' rates are reversed.
     Turning,
-    /// A hundred items with vectors, one model; contexts of three dimensions. Logits have products of features with the
-    /// sizes of a context's coordinates, whose effects have this deviation.
+    /// A hundred items with vectors, a context of three dimensions, and one model. The logits also contain products of
+    /// an item's vector and the absolute values of the context's coordinates. `curved` is the standard deviation of
+    /// their effects.
     Items { curved: f64 },
-    /// Twenty fresh unit vectors of so many dimensions a decision.
+    /// Twenty new unit vectors of this dimension for each decision, and one model.
     Unit(usize),
 }
 
@@ -36,23 +38,24 @@ pub enum Player {
     Linear {
         epsilon: f64,
         delta: f64,
-        /// A reward takes effect so many decisions late.
+        /// The delay of each reward, in decisions.
         delay: usize,
         forget_after: u64,
     },
-    /// Logistic Thompson sampling, an update a decision; it is told the mean rate.
+    /// Logistic Thompson sampling with an update after each decision. Its prior contains the mean rate.
     Thompson,
-    /// So many handles of dp-linear, which decide in turn and merge every so many decisions, or never.
+    /// Handles of dp-linear that decide in turn and merge after every `interval` decisions of the fleet; `u64::MAX`:
+    /// never.
     Fleet { epsilon: f64, handles: usize, interval: u64, sharing: Sharing },
-    /// DP-IMED over arms.
+    /// DP-IMED at this epsilon, without features.
     Imed(f64),
-    /// A segment for each cell of ads.
+    /// A bandit at this epsilon with a segment for each cell of `Ads`.
     Segments(f64),
-    /// The arm that is best on average.
+    /// The arm with the largest mean over all requests.
     BestFixed,
 }
 
-/// dp-linear as it is, at this epsilon.
+/// dp-linear with the default configuration, at this epsilon.
 pub const fn linear(epsilon: f64) -> Player {
     Player::Linear { epsilon, delta: 0.0, delay: 0, forget_after: 0 }
 }
@@ -77,34 +80,34 @@ const FIELDS: [usize; 3] = [6, 4, 3];
 const LEVELS: usize = 13;
 const CELLS: usize = 72;
 const ITEMS: usize = 100;
-/// Deviations of theta in items.
+/// The standard deviations of theta in `Items`: of the main effects, and of the products with the context.
 const MAIN: f64 = 1.0;
 const INTERACTION: f64 = 1.5;
 const VECTOR: usize = 4;
 const CONTEXT: usize = 3;
 
-/// What a decision finds: rows, and each arm's mean.
+/// A world, with the rows and the means of the current request.
 pub struct World {
     kind: Kind,
-    /// Row after row, d each: one where each arm has a model.
+    /// The features, d for each row. There is one row for each arm, or a single row if each arm has its own model.
     pub rows: Vec<f32>,
     pub means: Vec<f64>,
-    /// The same, of features that are not 0.
+    /// Ads: the features of `rows` that are not 0, and the end of each row in them.
     sparse: Vec<Feature>,
     ends: Vec<u32>,
-    /// Ads: the levels' chances, cumulated; each cell's rates.
+    /// Ads: for each field the cumulated probabilities of its levels, and the ads' rates in each cell.
     chances: Vec<Vec<f64>>,
     rates: Vec<[f64; 10]>,
-    /// Of the last request.
+    /// Ads: the cell of the current request.
     cell: usize,
-    /// Items and unit: theta; items: vectors, offsets, and the effects of products with a coordinate's size.
+    /// Items and unit: theta. Items: the vectors, the offsets, and the effects of products with absolute coordinates.
     theta: Vec<f64>,
     vectors: Vec<[f64; VECTOR]>,
     offsets: Vec<f64>,
     curves: Vec<f64>,
 }
 
-/// A random vector of |x|_1 = 1.
+/// A random vector with |x|_1 = 1.
 fn simplex<const N: usize>(coins: &mut ChaCha8Rng) -> [f64; N] {
     let x: [f64; N] = std::array::from_fn(|_| normal(coins));
     let size: f64 = x.iter().map(|x| x.abs()).sum();
@@ -131,7 +134,7 @@ impl World {
             Kind::Ads { cells } => world.ads(cells, coins),
             Kind::Turning => world.ads(0.0, coins),
             Kind::Items { curved } => {
-                // Main effects and interactions: so that the best fixed arm loses some 40% of uniform play.
+                // With these deviations, the best fixed arm loses some 40% of the loss of uniform play.
                 world.theta = (0..VECTOR).map(|_| MAIN * normal(coins)).collect();
                 world.theta.extend((0..VECTOR * CONTEXT).map(|_| INTERACTION * normal(coins)));
                 world.curves = (0..VECTOR * CONTEXT).map(|_| curved * normal(coins)).collect();
@@ -184,7 +187,7 @@ impl World {
         matches!(self.kind, Kind::Ads { .. } | Kind::Turning)
     }
 
-    /// d, and the bound of |x|_1, or of |x|_2 for Gaussian noise.
+    /// d, and the bound of |x|_1, or of |x|_2 if the noise is Gaussian.
     fn features(&self, is_gaussian: bool) -> (usize, f64) {
         let (features, norms) = match self.kind {
             Kind::Ads { .. } | Kind::Turning => (LEVELS, [3.0, 3f64.sqrt()]),
@@ -194,7 +197,7 @@ impl World {
         (features, norms[usize::from(is_gaussian)])
     }
 
-    /// The next request.
+    /// Draws the next request.
     pub fn step(&mut self, coins: &mut ChaCha8Rng) {
         self.rows.clear();
         self.means.clear();
@@ -218,7 +221,7 @@ impl World {
             }
             Kind::Items { .. } => {
                 let context: [f64; CONTEXT] = simplex(coins);
-                // x theta = v t: what a context makes of theta.
+                // The logit x theta equals v t for an item with vector v. The context determines t.
                 let mut t: [f64; VECTOR] = std::array::from_fn(|j| self.theta[j]);
                 for (i, c) in context.into_iter().enumerate() {
                     let (linear, curve) = (&self.theta[VECTOR * (1 + i)..], &self.curves[VECTOR * i..]);
@@ -256,11 +259,12 @@ impl World {
         }
     }
 
+    /// Reverses the ads' rates.
     fn turn(&mut self) {
         self.rates.iter_mut().for_each(|rates| rates.reverse());
     }
 
-    /// The best one on average over so many requests.
+    /// The arm with the largest mean over 20,000 requests.
     fn best_fixed(&mut self, coins: &mut ChaCha8Rng) -> usize {
         let mut sums = vec![0.0; self.arms()];
         for _ in 0..20_000 {
@@ -271,10 +275,11 @@ impl World {
     }
 }
 
-/// Logistic Thompson sampling without privacy: a Gaussian posterior, linearised at each reward (an extended Kalman
-/// filter in Potter's square root form).
+/// Logistic Thompson sampling without privacy. The posterior is Gaussian: an extended Kalman filter in Potter's
+/// square-root form, which linearises the model at each reward.
 struct Thompson {
     d: usize,
+    /// For each model the mean theta, and a square root S of the covariance, row by row.
     models: Vec<(Vec<f64>, Vec<f64>)>,
 }
 
@@ -287,7 +292,7 @@ impl Thompson {
         Thompson { d, models: vec![(mean, root); models] }
     }
 
-    /// theta + S z/2.
+    /// Draws theta + S z/2, where z is standard normal.
     fn draw(&self, model: usize, coins: &mut ChaCha8Rng) -> Vec<f64> {
         let (mean, root) = &self.models[model];
         let z: Vec<f64> = (0..self.d).map(|_| 0.5 * normal(coins)).collect();
@@ -297,7 +302,7 @@ impl Thompson {
             .collect()
     }
 
-    /// S'x.
+    /// Returns S'x.
     fn spread(&self, root: &[f64], x: &[f64]) -> Vec<f64> {
         let mut f = vec![0.0; self.d];
         for (row, &x) in root.chunks_exact(self.d).zip(x).filter(|(_, x)| **x != 0.0) {
@@ -306,7 +311,7 @@ impl Thompson {
         f
     }
 
-    /// x (theta + S z/2) has this law.
+    /// Draws from the distribution of x (theta + S z/2).
     fn score(&self, model: usize, x: &[f64], coins: &mut ChaCha8Rng) -> f64 {
         let (mean, root) = &self.models[model];
         let size = self.spread(root, x).iter().map(|f| f * f).sum::<f64>().sqrt();
@@ -328,7 +333,7 @@ impl Thompson {
     }
 }
 
-/// Regret at each of these times, in % of uniform play's.
+/// The regret at each of these times, in % of the regret of uniform play.
 pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
     let coins_for = |purpose: u64| ChaCha8Rng::from_seed(trial.key(purpose));
     let mut coins = coins_for(2);
@@ -430,7 +435,7 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
     curve
 }
 
-/// Of each world the times that are shown.
+/// The label of each world, its kind, and the times in its rows of the table.
 const WORLDS: [(&str, Kind, &[u64]); 6] = [
     ("ads", Kind::Ads { cells: 0.0 }, &[100_000, 1_000_000]),
     ("ads, cells' own effects", Kind::Ads { cells: 0.3 }, &[1_000_000]),
@@ -440,10 +445,10 @@ const WORLDS: [(&str, Kind, &[u64]); 6] = [
     ("unit, d = 16", Kind::Unit(16), &[100_000]),
 ];
 
-/// The picture has these times, up to the last that the table shows.
+/// The times in the figure, up to the last time in the table.
 const GRID: [u64; 10] = [1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
 
-/// A column of the table, and how the picture shows it, if it does.
+/// A column of the table: its label, the policy, and the colour and strength of its line if it is in the figure.
 type Column = (&'static str, Player, Option<(usize, Strength)>);
 
 fn players() -> [Column; 10] {
@@ -462,7 +467,7 @@ fn players() -> [Column; 10] {
     ]
 }
 
-/// Regret by time in *ads* and *items*.
+/// Draws the regret by time in *ads* and *items*.
 fn draw(grids: &[Vec<u64>], samples: &[Sample], options: &Options) -> Result<(), Box<dyn Error>> {
     let players = players();
     let mut panels = Vec::new();
@@ -485,7 +490,7 @@ fn draw(grids: &[Vec<u64>], samples: &[Sample], options: &Options) -> Result<(),
     Figure { name: "linear", columns: 2, panels }.write(&options.out)
 }
 
-/// Dp-linear at epsilon 1 where rewards come late, where the world changes, in a fleet; and a segment for each cell.
+/// dp-linear at epsilon 1 with late rewards, with a world that changes and in a fleet; and a segment for each cell.
 const VARIANTS: [(&str, Kind, Player); 9] = [
     ("dp-linear", Kind::Ads { cells: 0.0 }, linear(1.0)),
     (
@@ -506,7 +511,7 @@ const VARIANTS: [(&str, Kind, Player); 9] = [
     ),
 ];
 
-/// Who plays *items* for longer.
+/// The policies that play *items* for ten times as long.
 const LONG: [(&str, Player); 5] = [
     ("eps 0.25", linear(0.25)),
     ("eps 1", linear(1.0)),
@@ -515,10 +520,10 @@ const LONG: [(&str, Player); 5] = [
     ("best fixed arm", Player::BestFixed),
 ];
 
-/// Whose worst runs are counted, of *ads*.
+/// The epsilons of the table of worst runs of *ads*.
 const TAILS: [f64; 2] = [1.0, 0.25];
 
-/// A row for each player of its world: the mean at each time.
+/// A table with a row for each of these policies and worlds, and a column for each time: mean ± standard error.
 fn means(title: &str, runs: u64, players: &[(&str, Kind, Player)], options: &Options) -> String {
     let times = options.pick(&[20_000][..], &[100_000, 1_000_000]);
     let cell =
@@ -537,6 +542,7 @@ fn means(title: &str, runs: u64, players: &[(&str, Kind, Player)], options: &Opt
     format!("{runs} worlds.\n\n{}", table(&header, &rows))
 }
 
+/// The table of worst runs.
 fn tails(options: &Options) -> String {
     let (runs, times) = (options.runs(5, 100), options.pick(&[20_000][..], &[100_000, 1_000_000]));
     let ads = Kind::Ads { cells: 0.0 };
@@ -562,7 +568,7 @@ fn tails(options: &Options) -> String {
     format!("{runs} runs each, {} decisions.\n\n{}", times[times.len() - 1], table(&header, &rows))
 }
 
-/// What is beside the table of worlds.
+/// The tables besides the table of worlds: variants, worst runs, and longer runs.
 pub fn run_more(options: &Options) -> Result<String, Box<dyn Error>> {
     let long = LONG.map(|(name, player)| (name, Kind::Items { curved: 0.0 }, player));
     Ok([
@@ -573,7 +579,7 @@ pub fn run_more(options: &Options) -> Result<String, Box<dyn Error>> {
     .join("\n"))
 }
 
-/// Ads, by the number of handles, which have one noise and exchange every 1000 decisions of the fleet.
+/// *ads* by the number of handles. The handles have one noise and exchange every 1000 decisions of the fleet.
 pub fn run_fleet(options: &Options) -> Result<String, Box<dyn Error>> {
     let mut players = Vec::new();
     for (epsilon, name) in [(1.0, "eps 1"), (0.25, "eps 0.25"), (0.1, "eps 0.1")] {
@@ -586,7 +592,7 @@ pub fn run_fleet(options: &Options) -> Result<String, Box<dyn Error>> {
     Ok(means("ads, one noise", options.runs(1, 2), &players, options))
 }
 
-/// Whom vw.py is beside.
+/// The policies that are compared with vw.py.
 const STREAMED: [(&str, Player); 4] = [
     ("dp-linear, eps 0.25", linear(0.25)),
     ("dp-linear, eps 1", linear(1.0)),
@@ -594,8 +600,9 @@ const STREAMED: [(&str, Player); 4] = [
     ("logistic TS, not private", Player::Thompson),
 ];
 
-/// The streams of some worlds of *ads*, for vw.py: of each decision the three levels, what a rate must be above for a
-/// reward, and the rates. What ours lose on them.
+/// Writes the streams of some worlds of *ads* for vw.py. A line is a decision: the three levels, a uniform random
+/// number u, and the rates. The reward is 1 if the rate of the shown ad is above u. Returns the regret of libdpb's
+/// policies on these streams.
 pub fn run_stream(options: &Options) -> Result<String, Box<dyn Error>> {
     let (runs, time, kind) = (options.runs(1, 3), options.pick(2_000, 100_000), Kind::Ads { cells: 0.0 });
     for run in 0..runs {

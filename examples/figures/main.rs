@@ -1,10 +1,10 @@
-//! The papers' experiments, and ours:
+//! Repeats the experiments of the papers, and runs libdpb's own experiments:
 //! `cargo run --release -p dpb-figures --example figures -- <name|all> [--quick] [--out DIR] [--runs N]
 //! [--seed N] [--threads N]`.
 //!
-//! Writes NAME.svg, NAME.csv and NAME.md (tables) to the directory (target/figures if none is
-//! given). `--runs` caps the runs of all that is slow, for full settings in less time. The same command writes the same files, whatever the number of threads. README.md shows
-//! them beside what the papers report.
+//! The program writes NAME.svg, NAME.csv and NAME.md (tables) to the directory DIR, by default target/figures. `--runs`
+//! limits the number of runs of slow experiments, to play the full horizon in less time. The same command writes the
+//! same files for any number of threads. README.md shows the results beside the statements of the papers.
 
 #[path = "../common/adversaries.rs"]
 pub mod adversaries;
@@ -30,14 +30,14 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// How the program was called.
+/// The options of the command line.
 pub struct Options {
-    /// Less of everything: under two minutes on two cores.
+    /// Fewer runs and shorter horizons. All experiments together take less than two minutes on two cores.
     pub quick: bool,
     pub out: PathBuf,
     pub seed: u64,
     pub threads: usize,
-    /// What is slow gets no more.
+    /// The maximum number of runs of a cell (`--runs`). Fast cells ignore it.
     pub most_runs: u64,
 }
 
@@ -49,39 +49,43 @@ impl Default for Options {
 }
 
 impl Options {
-    /// So many runs of a cell, in quick mode and in full.
+    /// The number of runs of a cell: `quick` in quick mode, otherwise `full`; at most `most_runs`.
     pub fn runs(&self, quick: u64, full: u64) -> u64 {
         self.pick(quick, full).min(self.most_runs)
     }
 
-    /// One of two settings.
+    /// `quick` in quick mode, otherwise `full`.
     pub fn pick<T>(&self, quick: T, full: T) -> T {
         if self.quick { quick } else { full }
     }
 }
 
-/// Plays, writes its plots, and says what it found: Markdown.
+/// Runs an experiment and writes its plots. Returns its tables in Markdown.
 pub type Experiment = fn(&Options) -> Result<String, Box<dyn Error>>;
 
-/// Name, what it is, how.
+/// The name of each experiment, its description for the usage message, and its function.
 pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("ss19", "Sajed and Sheffet (2019), Figures 1 to 12: DP-SE and the tree-based DP-UCB", ss19::run),
     ("td16", "Tossou and Dimitrakakis (2016), Figure 2: UCB on private sums", td16::run),
     ("td17", "Tossou and Dimitrakakis (2017), Figure 1: five adversaries", td17::run),
-    ("t21", "Tenenbaum et al. (2021), who have no figure: the shuffle model between the others", t21::run),
-    ("learning", "ours: how fast ten ads are learned, by epsilon", learning::run),
-    ("field", "ours: every policy on three instances, by epsilon, by delay, by time", field::run),
-    ("clicks", "ours: click rates below 1%, and slots that are not examined equally often", clicks::run),
-    ("drift", "ours: worlds that change, with and without a memory", drift::run),
-    ("tails", "ours: what it costs to lose the best arm less often", tails::run),
-    ("fleet", "ours: one bandit over many handles that merge what they released", fleet::run),
-    ("segments", "ours: a bandit for each of a hundred segments, one for all, and one with segments", segments::run),
-    ("segments-fleet", "the same over several handles with one noise", segments::run_fleet),
-    ("linear", "ours: decisions by features, with and without privacy", linear::run),
-    ("linear-more", "the same: late rewards, change, fleets, tails, a longer run", linear::run_more),
-    ("linear-fleet", "the same over several handles with one noise", linear::run_fleet),
-    ("linear-stream", "the same on some streams, which vw.py reads", linear::run_stream),
-    ("trace", "ours: 550 days of real page views, in their order", trace::run),
+    ("t21", "libdpb: the shuffle model of Tenenbaum et al. (2021), and the central and local models", t21::run),
+    ("learning", "libdpb: how fast DP-IMED learns ten ads, by epsilon", learning::run),
+    ("field", "libdpb: every policy on three instances, by epsilon, by delay, by time", field::run),
+    (
+        "clicks",
+        "libdpb: click rates below 1%, and slots that visitors examine with different probabilities",
+        clicks::run,
+    ),
+    ("drift", "libdpb: rewards that change over time, with and without forget_after", drift::run),
+    ("tails", "libdpb: the cost of losing the best arm in fewer runs", tails::run),
+    ("fleet", "libdpb: one bandit over many handles that merge their releases", fleet::run),
+    ("segments", "libdpb: a bandit for each of a hundred segments, one for all, and one with segments", segments::run),
+    ("segments-fleet", "segments over several handles with one noise", segments::run_fleet),
+    ("linear", "libdpb: decisions by features, with and without privacy", linear::run),
+    ("linear-more", "linear: late rewards, change, fleets, tails, a longer run", linear::run_more),
+    ("linear-fleet", "linear over several handles with one noise", linear::run_fleet),
+    ("linear-stream", "linear on streams that it writes to files for vw.py", linear::run_stream),
+    ("trace", "libdpb: 550 days of real page views, in their order", trace::run),
 ];
 
 fn read_options() -> Result<(String, Options), String> {
@@ -97,13 +101,13 @@ fn read_options() -> Result<(String, Options), String> {
             "--runs" => options.most_runs = number(value()?)?.max(1),
             "--threads" => options.threads = number(value()?)?.max(1) as usize,
             known if known == "all" || EXPERIMENTS.iter().any(|e| e.0 == known) => name = Some(argument),
-            unknown => return Err(format!("{unknown}: unknown")),
+            unknown => return Err(format!("{unknown}: unknown experiment or option")),
         }
     }
-    name.map(|name| (name, options)).ok_or("no experiment named".into())
+    name.map(|name| (name, options)).ok_or("missing experiment name".into())
 }
 
-/// Plays one experiment and writes its page.
+/// Runs one experiment and writes its tables to NAME.md. Returns the tables.
 pub fn perform(name: &str, run: Experiment, options: &Options) -> Result<String, Box<dyn Error>> {
     std::fs::create_dir_all(&options.out)?;
     let tables = run(options)?;
@@ -111,7 +115,7 @@ pub fn perform(name: &str, run: Experiment, options: &Options) -> Result<String,
     Ok(tables)
 }
 
-#[allow(dead_code, reason = "the tests include this file for its modules")]
+#[allow(dead_code, reason = "the tests include this file as a module")]
 fn main() -> Result<(), Box<dyn Error>> {
     let (name, options) = match read_options() {
         Ok(read) => read,

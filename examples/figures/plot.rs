@@ -1,4 +1,4 @@
-//! What is shown: lines in panels, as SVG and as CSV, and tables in Markdown.
+//! Figures of line plots in panels, written as SVG and as CSV, and tables in Markdown.
 
 use super::runner::Sample;
 use plotters::coord::combinators::WithKeyPoints;
@@ -32,18 +32,18 @@ pub struct Line {
     pub colour: usize,
     pub strength: Strength,
     pub points: Vec<Point>,
-    /// Is it in the legend?
+    /// Whether the legend shows the line.
     pub named: bool,
 }
 
 impl Line {
-    /// A bold line with its name in the legend.
+    /// A bold line that the legend shows.
     pub fn new(label: &str, colour: usize, points: Vec<Point>) -> Line {
         Line { label: label.into(), colour, strength: Strength::Bold, points, named: true }
     }
 }
 
-/// So that lines of one colour can be told apart.
+/// The style of a line, to distinguish lines of the same colour.
 #[derive(Clone, Copy)]
 pub enum Strength {
     Bold,
@@ -52,7 +52,7 @@ pub enum Strength {
     Dashed,
 }
 
-/// A bar goes from low to high; there is none where both are y.
+/// A point with an error bar from `low` to `high`. If both are y, there is no bar.
 #[derive(Clone, Copy)]
 pub struct Point {
     pub x: f64,
@@ -67,12 +67,12 @@ impl Point {
     }
 }
 
-/// The points of a curve at these times.
+/// The points of a curve at these times, without bars.
 pub fn points(at: &[u64], curve: &[f64]) -> Vec<Point> {
     at.iter().zip(curve).map(|(&time, &value)| Point::new(time as f64, value)).collect()
 }
 
-/// The mean curve of a sample, with a bar of one standard error to each side at some of these times.
+/// The mean curve of a sample. About eight points have a bar of one standard error to each side.
 pub fn mean_curve(at: &[u64], sample: &Sample) -> Vec<Point> {
     const BARS: usize = 8;
     let mut points = points(at, &sample.mean());
@@ -83,7 +83,7 @@ pub fn mean_curve(at: &[u64], sample: &Sample) -> Vec<Point> {
     points
 }
 
-/// Of a panel, with the room for its legend at the right.
+/// The width and height of a panel in pixels, and the width of the legend at its right.
 const SIZE: (u32, u32) = (680, 330);
 const LEGEND: u32 = 190;
 
@@ -103,7 +103,7 @@ impl Figure {
         Ok(())
     }
 
-    /// A row for each x of each panel, and of each line its y, and its bar's ends where it has bars.
+    /// A row for each x of each panel. Each line has a column for y, and two for the ends of its bars if it has any.
     fn csv(&self) -> String {
         let mut names: Vec<(&str, bool)> = Vec::new();
         for line in self.panels.iter().flat_map(|panel| &panel.lines).filter(|line| !line.points.is_empty()) {
@@ -119,7 +119,7 @@ impl Figure {
         });
         let mut text = format!("panel,x{}\n", header.collect::<String>());
         for panel in &self.panels {
-            let xs: BTreeMap<u64, f64> = // x is never negative, so its bits are in order
+            let xs: BTreeMap<u64, f64> = // x is never negative, so its bits have the same order
                 panel.lines.iter().flat_map(|line| &line.points).map(|p| (p.x.to_bits(), p.x)).collect();
             for x in xs.into_values() {
                 text += &format!("\"{}\",{x}", panel.title);
@@ -149,7 +149,7 @@ impl Panel {
         let top = all.iter().map(|p| p.high).fold(0.0, f64::max);
         let heights = all.iter().flat_map(|p| [p.y, p.low, p.high]);
         let (y0, y1) = if self.y.log {
-            // Five decades show all there is to see.
+            // A logarithmic y axis shows at most five decades.
             let (low, high) = range(heights, top / 1e5);
             (low, high * 1.5)
         } else {
@@ -231,11 +231,11 @@ fn range(values: impl Iterator<Item = f64>, least: f64) -> (f64, f64) {
     if low < high { (low, high) } else { (low, low + 1.0) }
 }
 
-/// The last colour's number.
+/// The number of the last colour.
 pub const BLACK: usize = 13;
 
 fn colour(number: usize) -> RGBColor {
-    // Okabe and Ito's first, which colour-blind readers can tell apart; black last.
+    // The colours of Okabe and Ito come first, because colour-blind readers can distinguish them. Black is last.
     const COLOURS: [(u8, u8, u8); BLACK + 1] = [
         (0, 114, 178),
         (213, 94, 0),

@@ -1,35 +1,35 @@
-//! Runs: many trials of many cells on all cores, with a progress bar. The results do not depend on
-//! the number of threads: a trial's random bits come from its own number alone.
+//! Runs many trials of many cells on all cores, with a progress bar. The results do not depend on the number of
+//! threads, because all random bits of a trial come from the seed and the number of its run.
 
 use super::Options;
 use dpb::{Random, Seed};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What one run measures, at the times it was asked for.
+/// The values that one run measures, one for each time of the experiment.
 pub type Curve = Vec<f64>;
 
-/// One run of one cell: where all its random bits come from.
+/// One run of one cell. It determines all random bits of the run.
 #[derive(Clone, Copy)]
 pub struct Trial {
     /// The program's `--seed`.
     pub seed: u64,
-    /// The run's number. Cells with the same number meet the same coins, where they can.
+    /// The number of the run. Cells use the same random bits of the environment for the same number where possible.
     pub run: u64,
 }
 
 impl Trial {
-    /// A test seed for the policy.
+    /// The test seed of the policy.
     pub fn policy_seed(self) -> [u8; 32] {
         self.key(1)
     }
 
-    /// The environment's own randomness, apart from the library's.
+    /// The random bits of the environment, independent of the policy's.
     pub fn coins(self) -> Random {
         Seed::new(Some(self.key(2))).expect("a test seed needs no entropy").stream()
     }
 
-    /// Some 32 bytes of this trial's own.
+    /// A key of 32 bytes for this purpose, unique to the seed and the run.
     pub fn key(self, purpose: u64) -> [u8; 32] {
         let mut key = [0; 32];
         for (place, word) in key.chunks_exact_mut(8).zip([self.seed, self.run, purpose, 0x6470_6266_6967_7572]) {
@@ -39,7 +39,7 @@ impl Trial {
     }
 }
 
-/// One line of a plot: many runs of one player in one setting.
+/// Many runs of one policy in one setting: a line of a plot, or a cell of a table.
 pub struct Cell<'a> {
     pub runs: u64,
     pub play: Box<dyn Fn(Trial) -> Curve + Sync + 'a>,
@@ -51,11 +51,11 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// All runs of one cell, in order.
+/// The curves of all runs of one cell, in the order of the runs.
 #[derive(Clone)]
 pub struct Sample(pub Vec<Curve>);
 
-/// Plays every run of every cell.
+/// Runs all trials of all cells. Returns a sample for each cell.
 pub fn run(name: &str, cells: &[Cell], options: &Options) -> Vec<Sample> {
     let seed = options.seed;
     let jobs: Vec<(usize, u64)> =
@@ -94,7 +94,7 @@ impl Sample {
         self.pointwise(standard_error)
     }
 
-    /// The curve of a statistic of the runs' sorted values at each time.
+    /// A curve of a statistic. The argument of `statistic` is the sorted values of all runs at one time.
     pub fn pointwise(&self, statistic: impl Fn(&[f64]) -> f64) -> Curve {
         let at = |time: usize| {
             let mut values: Vec<f64> = self.0.iter().map(|curve| curve[time]).collect();
@@ -104,14 +104,14 @@ impl Sample {
         (0..self.0[0].len()).map(at).collect()
     }
 
-    /// What the runs end with, sorted.
+    /// The final values of all runs, sorted.
     pub fn last(&self) -> Vec<f64> {
         let mut values: Vec<f64> = self.0.iter().map(|curve| curve[curve.len() - 1]).collect();
         values.sort_by(f64::total_cmp);
         values
     }
 
-    /// The mean of what the runs end with, and its standard error.
+    /// The mean of the final values, and its standard error.
     pub fn last_mean(&self) -> (f64, f64) {
         let values = self.last();
         (values.iter().sum::<f64>() / values.len() as f64, standard_error(&values))

@@ -1,5 +1,5 @@
-//! Ours: a hundred segments of one catalogue of ads. A bandit for each, one for all, and one with segments; in % of what uniform
-//! play loses.
+//! libdpb's experiment with a hundred segments that have the same ads: a bandit for each segment, one for all, and one
+//! with segments. Regret is in % of the regret of uniform play.
 
 use super::Options;
 use super::fleet::{Fleet, Sharing};
@@ -10,12 +10,12 @@ use std::error::Error;
 
 const SEGMENTS: usize = 100;
 const ADS: usize = 10;
-/// Decisions a segment.
+/// The numbers of decisions for each segment.
 const TIMES: [usize; 4] = [2_000, 5_000, 10_000, 40_000];
-/// tau.
+/// tau: the standard deviation of the logit of each ad in each segment.
 const SPREADS: [f64; 2] = [0.2, 0.5];
 const EPSILONS: [f64; 2] = [1.0, 0.25];
-/// Epsilon where there is to be as good as no noise.
+/// An epsilon so large that the noise is negligible.
 const NO_NOISE: f64 = 100.0;
 
 #[derive(Clone, Copy)]
@@ -31,8 +31,8 @@ use Player::{Isolated, Segmented, Together, WithoutNoise};
 const PLAYERS: [(&str, Player); 4] =
     [("isolated", Isolated), ("one for all", Together), ("segments", Segmented), ("segments, no noise", WithoutNoise)];
 
-/// Click rates of each ad in each segment: about 3%, the logits of ads with deviation .5, of segments .3, of both
-/// together tau.
+/// Draws the click rates of each ad in each segment, about 3%. The standard deviation of the logits is 0.5 between ads,
+/// 0.3 between segments, and tau (`spread`) for each ad in each segment.
 fn world(spread: f64, coins: &mut Random) -> Vec<[f64; ADS]> {
     let mut normal = || (-2.0 * (1.0 - coins.unit()).ln()).sqrt() * (std::f64::consts::TAU * coins.unit()).cos();
     let ads: [f64; ADS] = std::array::from_fn(|_| 0.5 * normal());
@@ -43,6 +43,7 @@ fn world(spread: f64, coins: &mut Random) -> Vec<[f64; ADS]> {
     (0..SEGMENTS).map(segment).collect()
 }
 
+/// The regret at these times, in % of the regret of uniform play.
 fn play(player: Player, spread: f64, epsilon: f64, times: &[usize], trial: Trial) -> Curve {
     let mut coins = trial.coins();
     let world = world(spread, &mut coins);
@@ -67,7 +68,7 @@ fn play(player: Player, spread: f64, epsilon: f64, times: &[usize], trial: Trial
         let rates = &world[segment];
         let mean = rates[decision.arm as usize];
         let reward = f64::from(u8::from(coins.unit() < mean));
-        bandit.update(decision.ticket, reward).expect("an answer");
+        bandit.update(decision.ticket, reward).expect("an accepted reward");
         let best = rates.iter().copied().fold(0.0, f64::max);
         (best - mean, best - rates.iter().sum::<f64>() / ADS as f64)
     };
@@ -75,9 +76,9 @@ fn play(player: Player, spread: f64, epsilon: f64, times: &[usize], trial: Trial
     let mut order = trial_order(trial);
     for time in 1..=times[times.len() - 1] {
         for segment in order() {
-            let (ours, theirs) = in_segment(segment);
-            lost += ours;
-            uniform += theirs;
+            let (regret, uniform_regret) = in_segment(segment);
+            lost += regret;
+            uniform += uniform_regret;
         }
         if times.contains(&time) {
             curve.push(100.0 * lost / uniform);
@@ -86,7 +87,7 @@ fn play(player: Player, spread: f64, epsilon: f64, times: &[usize], trial: Trial
     curve
 }
 
-/// All segments once, in another order each time.
+/// Returns all segments in a new random order at each call.
 fn trial_order(trial: Trial) -> impl FnMut() -> Vec<usize> {
     let mut coins = Trial { run: trial.run << 8 | 255, ..trial }.coins();
     move || {
@@ -96,8 +97,8 @@ fn trial_order(trial: Trial) -> impl FnMut() -> Vec<usize> {
     }
 }
 
-/// One bandit with segments, over so many handles with one noise, which exchange every 1000 decisions of the fleet.
-/// A request comes to any of them.
+/// The same for one bandit with segments over this number of handles with one noise. They exchange every 1000 decisions
+/// of the fleet. Each request goes to a random handle.
 fn play_fleet(handles: usize, epsilon: f64, times: &[usize], trial: Trial) -> Curve {
     let mut coins = trial.coins();
     let world = world(SPREADS[0], &mut coins);
@@ -116,7 +117,7 @@ fn play_fleet(handles: usize, epsilon: f64, times: &[usize], trial: Trial) -> Cu
             let request = Request { segment: segment as u64, ..Request::default() };
             let decision = bandit.select_for(&request).expect("a decision");
             let (rates, mean) = (&world[segment], world[segment][decision.arm as usize]);
-            bandit.update(decision.ticket, f64::from(u8::from(coins.unit() < mean))).expect("an answer");
+            bandit.update(decision.ticket, f64::from(u8::from(coins.unit() < mean))).expect("an accepted reward");
             let best = rates.iter().copied().fold(0.0, f64::max);
             lost += best - mean;
             uniform += best - rates.iter().sum::<f64>() / ADS as f64;

@@ -1,5 +1,5 @@
-//! Sajed and Sheffet (2019), Section 5, Figures 1 to 12: DP-SE against "DP-UCB" (Mishra and Thakurta
-//! 2015, our Private-UCB), each of whose trees has eps, as the paper describes it, or eps/K.
+//! Sajed and Sheffet (2019), Section 5, Figures 1 to 12: DP-SE against the paper's "DP-UCB" (Mishra and Thakurta 2015),
+//! which is libdpb's Private-UCB. Each of its trees has eps, as the paper describes it, or eps/K.
 
 use super::Options;
 use super::environment::{SS19, Setting, log_times};
@@ -11,15 +11,15 @@ use std::error::Error;
 const EPSILONS: [f64; 4] = [0.1, 0.25, 0.5, 1.0];
 const ARMS: [usize; 4] = [3, 5, 10, 20];
 
-type Road = fn(f64, &Setting, &[u64], Trial) -> Curve;
-const PLAYERS: [(&str, Road); 3] =
+type Simulation = fn(f64, &Setting, &[u64], Trial) -> Curve;
+const PLAYERS: [(&str, Simulation); 3] =
     [("DP-SE", fast::dp_se), ("DP-UCB", fast::private_ucb), ("DP-UCB, eps/K", fast::shared_private_ucb)];
 
 fn names() -> impl Iterator<Item = &'static str> {
     PLAYERS.into_iter().map(|(name, _)| name)
 }
 
-/// One setting of the paper: which instance, K, eps.
+/// One setting of the paper: the instance's place in `SS19`, K, and eps.
 #[derive(Clone, Copy, PartialEq)]
 struct Place {
     instance: usize,
@@ -41,13 +41,13 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         places.iter().map(|place| Setting::new(&SS19[place.instance].1(place.arms), horizon)).collect();
     let mut cells = Vec::new();
     for (place, setting) in places.iter().zip(&settings) {
-        for ((_, road), runs) in PLAYERS.into_iter().zip(runs) {
+        for ((_, simulation), runs) in PLAYERS.into_iter().zip(runs) {
             let (at, epsilon) = (&at, place.epsilon);
-            cells.push(Cell::new(runs, move |trial| road(epsilon, setting, at, trial)));
+            cells.push(Cell::new(runs, move |trial| simulation(epsilon, setting, at, trial)));
         }
     }
     let samples = run_cells("ss19", &cells, options);
-    let both = |place: Place| {
+    let samples_of = |place: Place| {
         let number = places.iter().position(|&p| p == place).expect("played");
         [&samples[3 * number], &samples[3 * number + 1], &samples[3 * number + 2]]
     };
@@ -55,9 +55,9 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         let mut lines = Vec::new();
         let strengths = [Strength::Bold, Strength::Thin, Strength::Faint];
         for (colour, (label, place)) in shown.iter().enumerate() {
-            // In the legend colours are settings, in bold, and below in black the players.
+            // The legend shows the colour of each setting, and below in black the line style of each policy.
             lines.push(Line::new(label, colour, Vec::new()));
-            for ((name, strength), sample) in names().zip(strengths).zip(both(*place)) {
+            for ((name, strength), sample) in names().zip(strengths).zip(samples_of(*place)) {
                 let (label, points) = (format!("{name}, {label}"), mean_curve(&at, sample));
                 lines.push(Line { strength, named: false, ..Line::new(&label, colour, points) });
             }
@@ -83,13 +83,13 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     }
     Figure { name: "ss19_epsilon", columns: 2, panels: by_epsilon }.write(&options.out)?;
     Figure { name: "ss19_arms", columns: 2, panels: by_arms }.write(&options.out)?;
-    let rows: Vec<Ratio> = places.iter().map(|&place| Ratio::of(place, both(place))).collect();
+    let rows: Vec<Ratio> = places.iter().map(|&place| Ratio::of(place, samples_of(place))).collect();
     Ok(report(horizon, runs, &rows))
 }
 
 struct Ratio {
     place: Place,
-    /// Mean and standard error of each player.
+    /// The mean and the standard error of the regret at T, for each policy.
     ends: [(f64, f64); 3],
 }
 

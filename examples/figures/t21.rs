@@ -1,8 +1,8 @@
-//! Tenenbaum, Kaplan, Mansour, Stemmer (2021) have no figure. Ours: what the shuffle model costs between
-//! the central and the local one, with the noise as printed and as calibrated exactly.
+//! Tenenbaum, Kaplan, Mansour, Stemmer (2021) have no figure. libdpb's experiment compares the regret of the shuffle
+//! model with that of the central and the local model, with the printed noise and with the exactly calibrated noise.
 
 use super::Options;
-use super::environment::{Player, Setting, ours, play};
+use super::environment::{Player, Setting, instances, play};
 use super::plot::{Axis, Figure, Line, Panel, Point, table};
 use super::runner::{Cell, Sample, run as run_cells};
 use dpb::Algorithm;
@@ -34,7 +34,7 @@ fn players(arms: usize, epsilon: f64, delta: f64) -> Vec<Player> {
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let (horizon, runs) = (options.pick(200_000, 1_000_000), options.runs(8, 30));
     let at = [horizon];
-    let setting = Setting::new(&ours()[0].1, horizon);
+    let setting = Setting::new(&instances()[0].1, horizon);
     let by_epsilon = EPSILONS.map(|epsilon| (epsilon, 1e-6));
     let by_delta = DELTAS.map(|delta| (0.5, delta));
     let places = [by_epsilon, by_delta].concat();

@@ -1,11 +1,11 @@
-//! Ours: what lighter tails cost. Every policy of logarithmic regret loses the best arm for good in some runs;
-//! 20,000 runs a cell say how many, and what the caution against it adds to the mean.
+//! libdpb's experiment with the tails of the regret. Every policy of logarithmic regret loses the best arm for good in
+//! some runs. 20,000 runs of each cell show in how many, and how much caution against it adds to the mean.
 //!
-//! DP-IMED is played here without its decisions, whole batches as binomials, because its library would take
-//! days. tests/figures.rs shows that nobody can tell the two apart.
+//! A simulation plays DP-IMED a batch at a time, with binomial sums, because single decisions would take days.
+//! tests/figures.rs compares the simulation with the library by a statistical test.
 
 use super::Options;
-use super::environment::{Recorder, Setting, ours};
+use super::environment::{Recorder, Setting, instances};
 use super::plot::{Axis, Figure, Line, Panel, Point, Strength, table};
 use super::runner::{Cell, Curve, Trial, run as run_cells};
 use rand_chacha::ChaCha8Rng;
@@ -13,18 +13,19 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use rand_distr::{Binomial, Distribution};
 use std::error::Error;
 
-/// DP-IMED and what could be different in it.
+/// A variant of DP-IMED.
 #[derive(Clone, Copy)]
 pub struct Variant {
-    /// Every batch as large as all before, instead of batches in nats.
+    /// Each batch of an arm has as many rewards as all its batches before. If false, the evidence in nats determines
+    /// the size.
     pub doubling: bool,
-    /// Nats that the likelihood may add.
+    /// The maximum that the likelihood adds to the exponent, in nats.
     pub band: f64,
-    /// c = 1 - caution * 4V/(4V + N).
+    /// The index has the factor c = 1 - caution * s, where s = 4V/(4V + N) is the noise's part of the uncertainty.
     pub caution: f64,
 }
 
-/// The library's.
+/// The variant that the library implements.
 pub const DEFAULT: Variant = Variant { doubling: false, band: 3.0, caution: 1.0 / 3.0 };
 
 const VARIANTS: [(&str, Variant); 5] = [
@@ -35,6 +36,7 @@ const VARIANTS: [(&str, Variant); 5] = [
     ("nats, D', c = 1 - s/2", Variant { caution: 0.5, ..DEFAULT }),
 ];
 
+/// A release, or several that were joined: the number of rewards, their noisy sum, and the number of noises in it.
 struct Pair {
     count: f64,
     sum: f64,
@@ -43,7 +45,7 @@ struct Pair {
 
 struct Arm {
     pairs: Vec<Pair>,
-    /// The mean that the divergence was computed for.
+    /// The leader's mean for which `divergence` was computed.
     at: f64,
     divergence: f64,
 }
@@ -72,7 +74,7 @@ impl Arm {
         self.at = f64::NAN;
     }
 
-    /// D', by bisections where the library has Newton's method.
+    /// D' from the arm's releases to the mean q. Uses bisection instead of the library's Newton's method.
     fn divergence(&self, q: f64, epsilon: f64, band: f64) -> f64 {
         let terms: Vec<[f64; 4]> = self
             .pairs
@@ -103,7 +105,7 @@ impl Arm {
     }
 }
 
-/// Where `before` turns false.
+/// The point between `low` and `high` at which `before` changes from true to false, by bisection.
 fn root(mut low: f64, mut high: f64, steps: u32, before: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..steps {
         let middle = 0.5 * (low + high);
@@ -112,19 +114,19 @@ fn root(mut low: f64, mut high: f64, steps: u32, before: impl Fn(f64) -> bool) -
     0.5 * (low + high)
 }
 
-/// The saddlepoint density of n coins and k Laplace noises at y.
+/// The logarithm of the saddlepoint density at y of the sum of n Bernoulli rewards and k Laplace noises.
 fn log_density(n: f64, y: f64, k: f64, mean: f64, epsilon: f64) -> f64 {
     let q = mean.clamp(1e-6, 1.0 - 1e-6);
     let tilted = |s: f64| q * s.exp() / (1.0 - q + q * s.exp());
-    let room = |s: f64| epsilon * epsilon - s * s;
-    let s = root(-epsilon, epsilon, 40, |s| n * tilted(s) + k * 2.0 * s / room(s) < y);
-    let first = 2.0 * s / room(s);
-    let bend = n * tilted(s) * (1.0 - tilted(s)) + k * (2.0 / room(s) + first * first);
+    let margin = |s: f64| epsilon * epsilon - s * s;
+    let s = root(-epsilon, epsilon, 40, |s| n * tilted(s) + k * 2.0 * s / margin(s) < y);
+    let first = 2.0 * s / margin(s);
+    let bend = n * tilted(s) * (1.0 - tilted(s)) + k * (2.0 / margin(s) + first * first);
     let noise = -k * (-(s / epsilon).powi(2)).ln_1p();
     n * (q * s.exp_m1()).ln_1p() + noise - s * y - 0.5 * (std::f64::consts::TAU * bend).ln()
 }
 
-/// DP-IMED with pure noise and answers at once.
+/// DP-IMED with delta = 0 and rewards without delay.
 pub fn imed(variant: Variant, epsilon: f64, setting: &Setting, at: &[u64], trial: Trial) -> Curve {
     let mut coins = ChaCha8Rng::from_seed(trial.key(6));
     let (gaps, mut recorder) = (setting.gaps(), Recorder::new(at));
@@ -138,7 +140,8 @@ pub fn imed(variant: Variant, epsilon: f64, setting: &Setting, at: &[u64], trial
         };
         let deviation = 2f64.sqrt() / epsilon;
         let rate = f64::max(sum, deviation * (2.0 * releases).sqrt()) / rewards;
-        let size = f64::max(size, (2.0 * deviation * (1.0 / rate - 2.0)).ceil()); // nothing is known: NaN
+        // Before the first release the minimum is NaN, which max ignores.
+        let size = f64::max(size, (2.0 * deviation * (1.0 / rate - 2.0)).ceil());
         recorder.round_robin(&gaps[arm..=arm], size as u64);
         let ones = Binomial::new(size as u64, setting.means[arm]).expect("a mean in [0, 1]").sample(&mut coins);
         let uniform = (coins.next_u64() >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
@@ -149,7 +152,7 @@ pub fn imed(variant: Variant, epsilon: f64, setting: &Setting, at: &[u64], trial
     recorder.finish(0.0)
 }
 
-/// The arm that plays, and for how long.
+/// The arm of the next batch, and the batch's size.
 fn next(variant: Variant, epsilon: f64, arms: &mut [Arm]) -> (usize, f64) {
     let means: Vec<f64> = arms.iter().map(|arm| arm.mean(epsilon)).collect();
     let leader = (1..means.len()).fold(0, |best, arm| if means[arm] > means[best] { arm } else { best });
@@ -184,7 +187,7 @@ const EPSILONS: [f64; 3] = [0.1, 0.25, 1.0];
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let (horizon, runs) = (options.pick(20_000, 1_000_000), options.runs(40, 20_000));
     let at = [horizon];
-    let settings = ours().map(|(name, means)| (name, Setting::new(&means, horizon)));
+    let settings = instances().map(|(name, means)| (name, Setting::new(&means, horizon)));
     let mut cells = Vec::new();
     for (_, variant) in VARIANTS {
         for (_, setting) in &settings {
@@ -210,7 +213,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
             let lost = values.iter().filter(|&&value| value > 20.0 * median).count();
             row.push(format!("{mean:.0} ± {error:.0} / {median:.0} / {lost}"));
             if place % EPSILONS.len() == 0 {
-                // The share of runs above each value.
+                // The fraction of runs above each value.
                 let above = |i: usize| Point::new(values[i], (values.len() - i) as f64 / values.len() as f64);
                 let steps = (0..200).map(|i| (values.len() as f64 * (1.0 - (-0.06 * f64::from(i)).exp())) as usize);
                 let mut points: Vec<Point> = steps.filter(|&i| i < values.len()).map(above).collect();

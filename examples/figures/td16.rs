@@ -11,7 +11,7 @@ const HORIZON: u64 = 100_000;
 const TWO: [f64; 2] = [0.9, 0.6];
 const TEN: [f64; 10] = [0.1, 0.1, 0.1, 0.1, 0.55, 0.2, 0.1, 0.1, 0.1, 0.1];
 
-/// In the paper's order.
+/// The panels in the paper's order: title, eps, means.
 const PANELS: [(&str, f64, &[f64]); 4] =
     [("(a)", 1.0, &TWO), ("(b)", 0.1, &TWO), ("(c)", 1.0, &TEN), ("(d)", 0.1, &TEN)];
 
@@ -71,7 +71,8 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     };
     let rows: Vec<_> = games[0].1.iter().enumerate().map(row).collect();
     Ok(format!(
-        "T = {HORIZON}, {runs} runs: mean pseudo-regret at T ± standard error (worst minus best run). Bars in the plot are one standard error to each side.\n\n{}",
+        "T = {HORIZON}, {runs} runs: mean pseudo-regret at T ± standard error (worst minus best run). Bars in \
+         the plot are one standard error to each side.\n\n{}",
         table(&header, &rows)
     ))
 }

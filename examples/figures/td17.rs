@@ -13,10 +13,10 @@ const ARMS: u32 = 4;
 const ROUNDS: u64 = 1 << 18;
 const GROUPS: usize = 24;
 
-/// Title, name, players.
+/// The suffix of the panel titles, the name of the figure, and the policies.
 type Level = (&'static str, &'static str, Vec<Player>);
 
-/// The loss that the paper's Corollary 3.2 states for its tau.
+/// The epsilon that the paper's Corollary 3.2 states for its tau.
 fn printed_level(rounds: f64, arms: f64) -> f64 {
     28.0 * arms * arms.ln() + (112.0 * arms * arms.ln() * rounds.ln()).sqrt()
 }
@@ -55,25 +55,26 @@ fn levels() -> [Level; 2] {
     ]
 }
 
-/// The regret against the best fixed arm, had the game ended at each of these times. All players of
-/// one run meet the same game.
+/// The regret against the best fixed arm of the rounds until each of these times. All policies of one run play the same
+/// game.
 fn play(player: &Player, adversary: Adversary, at: &[u64], trial: Trial) -> Curve {
     let game = adversary(ROUNDS as usize, ARMS as usize, &mut trial.coins());
     game.regrets(player.algorithm, &Config { test_seed: Some(trial.policy_seed()), ..player.config.clone() }, at)
 }
 
-/// Gini's mean difference of sorted values, sum (2j - N - 1) x_(j), over the number of pairs.
+/// Gini's mean difference of sorted values: the sum of (2j - N - 1) x_(j), divided by the number of pairs.
 pub fn gini(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let weighted: f64 = (1..).zip(values).map(|(j, x)| (2.0 * f64::from(j) - n - 1.0) * x).sum();
     if values.len() < 2 { 0.0 } else { weighted * 2.0 / (n * (n - 1.0)) }
 }
 
-/// Median of means, with Gini's mean difference of the values below and above it as bars.
+/// The median of means at each time. The bars are Gini's mean differences of the values below and above it.
 fn summary(at: &[u64], sample: &Sample) -> Vec<Point> {
     let mut points = Vec::new();
     for (time, &t) in at.iter().enumerate() {
-        let values: Vec<f64> = sample.0.iter().map(|curve| curve[time]).collect(); // by run: groups are of runs
+        // Not sorted: the groups are consecutive runs.
+        let values: Vec<f64> = sample.0.iter().map(|curve| curve[time]).collect();
         let y = median_of_means(&values, GROUPS);
         let mut sorted = values;
         sorted.sort_by(f64::total_cmp);
@@ -86,7 +87,7 @@ fn summary(at: &[u64], sample: &Sample) -> Vec<Point> {
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
-    // The paper's figure at the paper's number of runs, ours at eps = 1 with fewer.
+    // The paper's figure has the paper's number of runs. The figure at eps = 1 has fewer.
     let runs = [options.runs(24, 720), options.runs(24, 120)];
     let at: Vec<u64> = (1..=48).map(|i| ROUNDS / 48 * i + if i == 48 { ROUNDS % 48 } else { 0 }).collect();
     let levels = levels();

@@ -1,5 +1,5 @@
-//! Ours: a trace. 550 days of views of nine Wikipedia pages, in their order, which is the drift that there was:
-//! a box on a portal shows one of the pages, and is clicked by a visitor who came for that one.
+//! libdpb's experiment with a trace: 550 days of views of nine Wikipedia pages, in their order, so the drift is real. A
+//! box on a portal shows one of the pages. A visitor who came for that page clicks.
 
 use super::Options;
 use super::drift::{World, discounted_ts, play};
@@ -10,15 +10,15 @@ use dpb::Algorithm;
 use std::error::Error;
 use std::sync::LazyLock;
 
-/// A page a column, a day a row; where it is from is in wikipedia.py.
+/// The views, with a column for each page and a row for each day. data/wikipedia.py describes their source.
 const VIEWS: &str = include_str!("data/wikipedia.csv");
 const PAGES: usize = 9;
 
 /// A day of the trace.
 struct Day {
-    /// Of all views of the trace, which share is over when the day is.
+    /// The fraction of all views of the trace that are over at the end of the day.
     until: f64,
-    /// Of the day's views, which share is each page's.
+    /// The fraction of the day's views for each page.
     shares: [f64; PAGES],
 }
 
@@ -36,7 +36,7 @@ static DAYS: LazyLock<Vec<Day>> = LazyLock::new(|| {
     days.iter().map(day).collect()
 });
 
-/// A visitor who came for one page in nine is, to the arm that is shown, a coin with that page's share of the day.
+/// The trace as Bernoulli rewards: the mean of an arm is its page's share of the day's views.
 pub const WORLD: World = World { name: "Wikipedia", arms: PAGES, means: today };
 
 fn today(time: f64, means: &mut [f64]) -> f64 {
@@ -45,7 +45,8 @@ fn today(time: f64, means: &mut [f64]) -> f64 {
     day.until
 }
 
-/// The clicks up to these times of a rule, which says how many of a day's visitors click, by the pages' shares.
+/// The expected clicks up to each of these times. `rule` computes the fraction of a day's visitors who click from the
+/// pages' shares of the day.
 pub fn clicks(at: &[u64], rule: fn(&[f64]) -> f64) -> Curve {
     let (mut means, mut sum, mut time, horizon) = ([0.0; PAGES], 0.0, 0.0, at[at.len() - 1] as f64);
     let mut until = |end: f64| {
@@ -59,11 +60,11 @@ pub fn clicks(at: &[u64], rule: fn(&[f64]) -> f64) -> Curve {
     at.iter().map(|&end| until(end as f64)).collect()
 }
 
-/// Hoshino Gen's, most read in all.
+/// The number of the page with the most views in total: Hoshino Gen.
 pub const MOST_READ: usize = 5;
 
 const EPSILONS: [f64; 2] = [1.0, 0.25];
-/// Name, policy, memory in half months, and its colour if it is in the plot.
+/// The label, the policy, `forget_after` in half months, and the colour of the line if it is in the plot.
 const PLAYERS: [(&str, Algorithm, u64, Option<usize>); 7] = [
     ("IMED, not private", Algorithm::NonprivateImed, 0, Some(6)),
     ("DP-IMED, no memory", Algorithm::Imed, 0, Some(1)),
@@ -73,10 +74,10 @@ const PLAYERS: [(&str, Algorithm, u64, Option<usize>); 7] = [
     ("DP-MED, no memory", Algorithm::Med, 0, None),
     ("DP-MED, M a month", Algorithm::Med, 2, Some(2)),
 ];
-/// Days from one point of the plot to the next.
+/// The number of days between two points of the plot.
 const PERIOD: usize = 25;
 
-/// A row of the table: clicks up to each point of the plot, at each epsilon, and how the plot shows them.
+/// A row of the table: the clicks up to each point of the plot, at each epsilon, and the line's colour and strength.
 struct Row {
     label: &'static str,
     clicks: [Sample; 2],
@@ -84,7 +85,7 @@ struct Row {
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
-    // One visitor in ten: 3345 a day, 50,000 in half a month.
+    // One visitor in ten plays: 3345 a day on average, 50,000 in half a month.
     let (horizon, half_month) = options.pick((46_000, 1_250), (1_840_000, 50_000));
     let runs = options.runs(2, 24);
     let periods = DAYS.chunks(PERIOD).map(|days| days[days.len() - 1].until * horizon as f64);
@@ -103,7 +104,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     }
     let samples = run_cells("trace", &cells, options);
 
-    // Regret is what the best page of each day has more.
+    // The regret is relative to the best page of each day, so clicks are the best page's clicks minus the regret.
     let best = clicks(at, |shares| shares.iter().copied().fold(0.0, f64::max));
     let in_clicks = |lost: &Curve| best.iter().zip(lost).map(|(best, lost)| best - lost).collect();
     let samples: Vec<Sample> = samples.iter().map(|s| Sample(s.0.iter().map(in_clicks).collect())).collect();
@@ -137,7 +138,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let cell = |sample: &Sample| {
         let (clicks, error) = sample.last_mean();
         let (clicks, error) = (100.0 * clicks / horizon as f64, 100.0 * error / horizon as f64);
-        // What is known beforehand has no error.
+        // The rules have no random part, and so no error.
         if sample.0.len() == 1 { format!("{clicks:.2}") } else { format!("{clicks:.2} ± {error:.2}") }
     };
     let header = ["clicks of 100 visitors", "eps 1", "eps 0.25"].map(String::from);
@@ -146,7 +147,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     Ok(format!("T = {horizon}, {runs} runs (a quarter of TS): mean ± standard error.\n\n{}", table(&header, &rows)))
 }
 
-/// Sums of clicks as rates between these times.
+/// The clicks of 100 visitors between each two of these times, from cumulative clicks.
 fn per_hundred(sums: &Sample, at: &[u64]) -> Sample {
     let steps = |values: &[f64]| -> Curve {
         values.iter().scan(0.0, |before, &value| Some(value - std::mem::replace(before, value))).collect()

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Vowpal Wabbit (PyPI: vowpalwabbit) on the streams that `figures -- linear-stream --out DIR` writes: vw.py DIR.
+"""Plays Vowpal Wabbit (PyPI: vowpalwabbit) on the streams that `figures -- linear-stream --out DIR` writes.
 
-An ad is an action with a feature of its own; -q va gives each ad a weight for each level. Regret is the means', in % of
-what uniform play loses, as on the page. Two times: of VW's predict and learn alone, and with the text made and parsed.
+    vw.py DIR
+
+Each ad is an action with one feature. The option -q va gives each ad a weight for each level. The regret is computed from
+the click rates, in % of the regret of uniform play, as in README.md. The first time is the processor time of VW's predict
+and learn for each decision. The second time also includes writing and parsing the text.
 """
 import csv
 import math

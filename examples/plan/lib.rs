@@ -1,8 +1,8 @@
-//! What will it cost?
+//! Estimates the cost of privacy for a service.
 //!
-//! Simulates a service that you describe, and says what each policy would lose at each epsilon; or replays the log of
-//! your service, and says what each would have won. Prints a table, and writes plan.svg and plan.csv.
-//! docs/choosing.md says what the figures mean; replay.rs has the theory.
+//! Either simulates a service that you describe, and estimates what each policy loses at each epsilon. Or replays the
+//! log of your service, and estimates what each policy would have won. Prints a table, and writes plan.svg and
+//! plan.csv. docs/choosing.md explains the numbers. replay.rs contains the theory.
 
 pub mod log;
 #[path = "../figures/plot.rs"]
@@ -22,40 +22,43 @@ use std::error::Error;
 use std::path::PathBuf;
 
 pub const HELP: &str = "\
-What will it cost? Simulates your service, or replays its log.
+Estimates the cost of privacy: simulates your service, or replays its log. Defaults are in parentheses.
 
-plan [options]            what each policy and epsilon would lose
-  --arms N                options to choose from (10)
-  --rate R                mean reward of the best one (0.05)
-  --worst R               of the worst one; the others lie evenly between (a fifth of --rate)
+plan [options]            simulates a service, and estimates what each policy and epsilon loses
+  --arms N                number of arms (10)
+  --rate R                mean reward of the best arm (0.05)
+  --worst R               mean reward of the worst arm; the others are evenly spaced (a fifth of --rate)
   --decisions N           decisions in a day (1000000)
-  --days N                (1)
-  --delay T               time from decision to reward: 30s, 30m, 2h (0s)
+  --days N                number of days (1)
+  --delay T               time from a decision to its reward: 30s, 30m, 2h (0s)
   --processes N           processes that share the decisions and merge every minute (1)
   --seconds N             time for the simulation (40)
 
-plan --log FILE [options] what each policy and epsilon would have won on the decisions of a log
-  CSV with a header, or JSON lines; fields: arm, propensity, reward and, if they vary, eligible (arms that could be
-  chosen) and features (numbers). In CSV, spaces separate the items of a list.
-  --reward-min R, --reward-max R   the range of rewards (0 and 1)
-  --feature-norm C        for dp-linear (the largest sum of an entry's absolute features)
-  --least-propensity P    replay with this bound; smaller propensities are then replayed too seldom (the log's least)
+plan --log FILE [options] replays a log, and estimates what each policy and epsilon would have won
+  FILE is CSV with a header, or JSON lines. The fields are arm, propensity, reward and, if they vary, eligible (the arms
+  that the policy could choose) and features (numbers). In CSV, spaces separate the items of a list.
+  --reward-min R, --reward-max R   range of the rewards (0 and 1)
+  --feature-norm C        bound for dp-linear (the largest sum of a decision's absolute features)
+  --least-propensity P    bound for the replay (the smallest in the log); decisions with smaller propensities are then
+                          replayed less often than they should be
   --delay N               decisions from a decision to its reward (0)
 
 both
-  --epsilon E,E,...       (0.1,0.25,0.5,1,2)
-  --policy NAME,NAME,...  (dp-imed,dp-klucb,dp-med,dp-ts, with features dp-linear, and nonprivate-imed to compare)
-  --users-limit M         epsilon is for M rewards of a person (1)
-  --runs N                runs of each policy (what the time allows; of a log 5)
-  --seed N                (1)
-  --threads N             (all cores)
-  --out DIR               where plan.svg and plan.csv go (target/plan)";
+  --epsilon E,E,...       epsilons to compare (0.1,0.25,0.5,1,2)
+  --policy NAME,NAME,...  policies to compare (dp-imed,dp-klucb,dp-med,dp-ts; with features also dp-linear; and
+                          nonprivate-imed)
+  --users-limit M         epsilon holds for M rewards of a person (1)
+  --runs N                runs of each policy (as many as the time allows; for a log 5)
+  --seed N                seed (1)
+  --threads N             threads (all cores)
+  --out DIR               directory for plan.svg and plan.csv (target/plan)";
 
-/// How the program was called.
+/// The options of the command line.
 pub struct Options {
     pub arms: u32,
     pub rate: f64,
     pub worst: Option<f64>,
+    /// Decisions in a day.
     pub daily: u64,
     pub days: f64,
     pub delay: String,
@@ -101,7 +104,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// `None`: help was asked for.
+    /// Parses the options. Returns `None` for `--help`.
     pub fn parse(mut parser: lexopt::Parser) -> Result<Option<Options>, Box<dyn Error>> {
         let mut options = Options::default();
         while let Some(argument) = parser.next()? {
@@ -152,7 +155,7 @@ impl Options {
         policies
     }
 
-    /// Every policy at every epsilon; a baseline once.
+    /// Each policy at each epsilon. A baseline has the first epsilon only.
     fn players(&self, features: bool) -> Vec<(Algorithm, f64)> {
         let epsilons = |policy| if is_baseline(policy) { &self.epsilons[..1] } else { &self.epsilons };
         let policies = self.policies(features).into_iter();
@@ -163,7 +166,7 @@ impl Options {
         Config { contributions_per_user: self.users_limit, ..Config::new(arms, epsilon) }
     }
 
-    /// The delay in decisions: a time, of so many decisions a day; or a number where there is a log.
+    /// The delay in decisions. The option is a number of decisions with `--log`, and a time otherwise.
     fn delay(&self) -> Result<u64, Box<dyn Error>> {
         let (number, unit) =
             self.delay.split_at(self.delay.find(|c: char| c.is_alphabetic()).unwrap_or(self.delay.len()));
@@ -173,7 +176,7 @@ impl Options {
             ("" | "s", false) => number,
             ("m", false) => 60.0 * number,
             ("h", false) => 3600.0 * number,
-            (_, true) => return Err("--delay: with --log a number of decisions".into()),
+            (_, true) => return Err("--delay: must be a number of decisions with --log".into()),
             _ => return Err(format!("--delay: {} is not a time, such as 30s, 30m or 2h", self.delay).into()),
         };
         let decisions = seconds / 86_400.0 * self.daily as f64;
@@ -188,7 +191,7 @@ pub fn is_baseline(policy: Algorithm) -> bool {
     policy.name().starts_with("nonprivate")
 }
 
-/// A number in a range, or what is wrong with it.
+/// Parses a number in a range.
 fn between<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
     name: &str,
     text: &str,
@@ -199,12 +202,12 @@ fn between<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
     text.trim().parse().ok().filter(|number| (&low..=&high).contains(&number)).ok_or(range.into())
 }
 
-/// The error of the library, with the option that it is about.
+/// Adds the name of the option or the action to an error of the library.
 fn refused(what: &str) -> impl Fn(dpb::Error) -> Box<dyn Error> {
     move |error| format!("{what}: {error}").into()
 }
 
-/// The table, and what stands before it and after it; plan.svg and plan.csv are written.
+/// Returns the text to print, with the table. Writes plan.svg and plan.csv.
 pub fn plan(options: &Options) -> Result<String, Box<dyn Error>> {
     std::fs::create_dir_all(&options.out)?;
     match &options.log {
@@ -213,7 +216,7 @@ pub fn plan(options: &Options) -> Result<String, Box<dyn Error>> {
     }
 }
 
-/// Digits grouped by thousands.
+/// A rounded number with commas between thousands.
 fn grouped(number: f64) -> String {
     let digits = format!("{:.0}", number.abs());
     let mut text = String::from(if number <= -0.5 { "-" } else { "" });
@@ -259,8 +262,9 @@ fn simulated(options: &Options) -> Result<String, Box<dyn Error>> {
     let horizon = world.horizon as f64;
     let (most, rotation) = (world.best() * horizon, world.rotation() * horizon);
     let mut text = format!(
-        "{} options with mean rewards from {} down to {worst}; {} decisions a day for {} days; rewards after {} decisions; \
-         {}; epsilon is for {} of a person.\nThe best option wins {}; an even rotation of all loses {} of these. \
+        "{} options with mean rewards from {} down to {worst}; {} decisions a day for {} days; \
+         rewards after {} decisions; {}; epsilon is for {} of a person.\n\
+         The best option wins {}; an even rotation of all loses {} of these. \
          The policies lose:\n\n",
         options.arms,
         options.rate,
@@ -278,13 +282,13 @@ fn simulated(options: &Options) -> Result<String, Box<dyn Error>> {
     };
     text += &by_policy(&named, &options.policies(false), &options.epsilons, |at| cell(&of_player[at]));
     text += &format!(
-        "\nMean and standard error of {} simulated runs; in brackets the part of the rotation's loss.\n",
+        "\nMean and standard error of {} simulated runs. In brackets: percent of the rotation's loss.\n",
         losses.runs
     );
     if losses.decisions < world.horizon {
         text += &format!(
-            "Simulated were the first {} decisions; the loss of the others is estimated, from above, by that of the last \
-             quarter. More: --seconds.\n",
+            "Simulated were the first {} decisions. For the others, the loss of the last quarter is an upper estimate. \
+             Increase --seconds to simulate more.\n",
             grouped(losses.decisions as f64)
         );
     }
@@ -305,7 +309,7 @@ fn written(options: &Options) -> String {
     format!("\nWritten: {0}/plan.svg, {0}/plan.csv\n", options.out.display())
 }
 
-/// A table with a row for each epsilon, and a column for each policy; the last row is of the baselines.
+/// A table with a row for each epsilon, and a column for each policy. Each baseline has a row at the end.
 fn by_policy(
     named: &[(Algorithm, f64)],
     policies: &[Algorithm],
@@ -334,7 +338,7 @@ fn by_policy(
     table(&header, &rows)
 }
 
-/// A line for each policy over epsilon; a level line for each baseline, and for the log.
+/// Draws a line over epsilon for each policy, and a horizontal line for each baseline and for the log.
 fn draw(
     options: &Options,
     named: &[(Algorithm, f64)],
@@ -378,7 +382,7 @@ fn replayed(options: &Options, path: &std::path::Path) -> Result<String, Box<dyn
     bar.set_message("replaying");
     let least = options.least.unwrap_or(survey.least.0);
     let delay = options.delay()?;
-    // Decisions that were not played take up places too.
+    // Decisions that are not played occupy entries of the pending table too.
     let open = 1.5 * delay as f64 / least + 4096.0;
     if open > f64::from(Config::MAX_PENDING) {
         return Err(format!("--delay: {delay} played decisions are {open:.0} of the log, of at most 2^24").into());
@@ -404,7 +408,8 @@ fn replayed(options: &Options, path: &std::path::Path) -> Result<String, Box<dyn
     let played = survey.entries as f64 * least;
     let mut text = format!(
         "{}: {} decisions, {} arms, propensities from {} (line {}) on; epsilon is for {} of a person.\n\
-         Mean reward of a decision, with 95% intervals, in a policy's first {} decisions or so (the log's times {least}):\n\n",
+         Mean reward of a decision, with 95% intervals, in about the first {} decisions of a policy \
+         (the log's times {least}):\n\n",
         path.display(),
         grouped(survey.entries as f64),
         survey.arms,
@@ -453,16 +458,16 @@ fn replayed(options: &Options, path: &std::path::Path) -> Result<String, Box<dyn
     Ok(text + &written(options))
 }
 
-/// What must be so if the propensities are true, and is not.
+/// A warning if the weights or the number of played decisions contradict the propensities.
 fn doubt(evaluation: &Evaluation, expected: f64) -> Option<String> {
     const DEVIATIONS: f64 = 5.0;
     let (weight, played) = (evaluation.weight, evaluation.played);
     if (weight.mean - 1.0).abs() > DEVIATIONS * weight.width.max(1e-9) {
         return Some(format!(
-            "the weights have mean {:.3} and not 1: propensities are wrong, or an eligible arm never had one",
+            "the weights have mean {:.3} and not 1: propensities are wrong, or an eligible arm had propensity 0",
             weight.mean
         ));
     }
     ((played - expected).abs() > DEVIATIONS * expected.sqrt() + 1.0)
-        .then(|| format!("played {played:.0} decisions in place of {expected:.0}: propensities are wrong"))
+        .then(|| format!("played {played:.0} decisions instead of {expected:.0}: propensities are wrong"))
 }

@@ -1,4 +1,4 @@
-//! A log of decisions, CSV or JSON lines, read line by line in constant memory.
+//! Reads a log of decisions, CSV or JSON lines, line by line in constant memory.
 
 use indicatif::ProgressBar;
 use serde_json::Value;
@@ -7,15 +7,16 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Longer lines are refused, so that no file takes more memory than this.
+/// The maximum length of a line in bytes, because a line is in memory.
 pub const MOST_LINE: usize = 1 << 20;
-/// More different arms are refused: the column is then something else.
+/// The maximum number of arms. If a log has more, its arm column probably contains something else.
 pub const MOST_ARMS: usize = 100_000;
+/// The maximum length of an arm's name in bytes.
 const MOST_NAME: usize = 256;
-/// As many as the library takes.
+/// The maximum number of features, which is that of the library.
 const MOST_FEATURES: usize = 256;
 
-/// Decisions of the log. Their eligible arms and features stand one behind another.
+/// Consecutive decisions of the log. The eligible arms of all are in one list, and the features of all in another.
 #[derive(Default)]
 pub struct Batch {
     entries: Vec<Entry>,
@@ -38,9 +39,9 @@ pub struct Logged<'a> {
     /// The probability with which the log's policy chose this arm.
     pub propensity: f64,
     pub reward: f64,
-    /// Empty: all arms.
+    /// The eligible arms. Empty: all arms.
     pub eligible: &'a [u32],
-    /// Empty: none.
+    /// The features. Empty: none.
     pub features: &'a [f32],
 }
 
@@ -67,7 +68,7 @@ impl Batch {
     }
 }
 
-/// The arms of a log: their names, and the number of each.
+/// The numbers of the arms in a log, by name.
 #[derive(Default)]
 pub struct Arms {
     numbers: HashMap<Box<str>, u32>,
@@ -103,7 +104,7 @@ enum Format {
 }
 
 const FIELDS: [&str; 5] = ["arm", "propensity", "reward", "eligible", "features"];
-/// The column of each field, if there is one.
+/// The column of each field, or `None` if there is none.
 type Columns = [Option<usize>; 5];
 
 pub struct Reader {
@@ -112,14 +113,14 @@ pub struct Reader {
     format: Option<Format>,
     line: Vec<u8>,
     number: u64,
-    /// Declared, because a range that is taken from the data would tell them.
+    /// The range of the rewards. It is an option, because a range computed from the rewards would reveal them.
     range: (f64, f64),
     features: Option<usize>,
     fields: CsvLine,
 }
 
 impl Reader {
-    /// The bar counts the bytes that are read.
+    /// Opens a log. The bar shows the bytes that were read.
     pub fn open(path: &Path, range: (f64, f64), bar: &ProgressBar) -> Result<Reader, String> {
         let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let length = file.metadata().map_or(0, |metadata| metadata.len());
@@ -134,7 +135,7 @@ impl Reader {
             range,
             features: None,
             fields: CsvLine {
-                parser: csv_core::Reader::new(), // its default is no reader that was built
+                parser: csv_core::Reader::new(), // not the derived default, which is not an initialised parser
                 text: Vec::new(),
                 ends: Vec::new(),
                 count: 0,
@@ -142,7 +143,7 @@ impl Reader {
         })
     }
 
-    /// The next decisions, at most so many: none at the end of the file.
+    /// Reads up to `most` decisions into the batch. At the end of the file, the batch is empty.
     pub fn read(&mut self, batch: &mut Batch, arms: &mut Arms, most: usize) -> Result<(), String> {
         batch.clear();
         while batch.entries.len() < most && self.next_line()? {
@@ -152,7 +153,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The number of the line that was read last.
+    /// The number of the last line that was read.
     pub fn line(&self) -> u64 {
         self.number
     }
@@ -194,7 +195,8 @@ impl Reader {
         }
     }
 
-    /// Reads the decision of this line; of the first line the format, and of CSV the header.
+    /// Reads the decision of this line. The first line determines the format: it is the header of a CSV file, or an
+    /// object.
     fn decision(&mut self, batch: &mut Batch, arms: &mut Arms) -> Result<(), String> {
         let format = match &self.format {
             Some(format) => format,
@@ -252,7 +254,7 @@ impl Reader {
     }
 }
 
-/// A field and what is wrong with it.
+/// The name of a field, and the error in it.
 type Refusal = (&'static str, String);
 
 fn header(fields: &CsvLine) -> Result<Columns, String> {
@@ -278,7 +280,7 @@ struct CsvLine {
 }
 
 impl CsvLine {
-    /// The line has its end, so that a quote that is still open is seen.
+    /// Splits a line into fields. The line ends with a newline, so that the parser detects an open quote.
     fn split(&mut self, line: &[u8]) -> Result<(), String> {
         std::str::from_utf8(line).map_err(|_| "is not UTF-8")?;
         self.text.resize(line.len() + 1, 0);
@@ -324,7 +326,7 @@ fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split([' ', ';', '|', ',']).filter(|item| !item.is_empty())
 }
 
-/// So much of a text as a message can take.
+/// The first 40 characters of a text, quoted for a message.
 fn quoted(text: &str) -> String {
     format!("{:?}", text.chars().take(40).collect::<String>())
 }

@@ -1,4 +1,4 @@
-//! What will it cost? `cargo run --release --example plan -- --help`.
+//! Estimates the cost of privacy for a service: `cargo run --release --example plan -- --help`.
 
 use plan::{HELP, Options, plan};
 

@@ -1,20 +1,23 @@
-//! What policies would have won on the decisions of a log.
+//! Estimates what policies would have won on the decisions of a log.
 //!
-//! Entry t of the log has a request x_t (eligible arms, features), the arm a_t, the probability p_t with which it was
-//! chosen, and its reward. A policy that learns is evaluated as by Dudik, Erhan, Langford and Li (2012): it is asked for
-//! its arm b_t at every entry. Where b_t = a_t the policy plays the entry with probability c/p_t, c the least
-//! propensity of the log, and learns its reward; otherwise the decision is cancelled, which leaves the policy as it was.
-//! Given the past, an entry is so played with probability c whatever the request and the arm are. So what the policy has
-//! played and learned after t entries has the law of its own service after Binomial(t, c) decisions.
+//! Entry t of the log has a request x_t (eligible arms, features), the chosen arm a_t, its propensity p_t, and its
+//! reward r_t. The method is that of Dudik, Erhan, Langford and Li (2012). At each entry, the policy chooses an arm
+//! b_t. If b_t = a_t, the policy plays the entry with probability c/p_t and learns its reward, where c is the smallest
+//! propensity of the log. Otherwise the decision is cancelled, which leaves the policy unchanged. Given the past, each
+//! entry is then played with probability c, for any request and arm. So the state of the policy after t entries has the
+//! distribution of its state in a service after Binomial(t, c) decisions.
 //!
-//! Of every entry, played or not, three terms have the expected reward of b_t as their expectation, given the past:
-//! w_t r_t with w_t = [b_t = a_t]/p_t (inverse propensity); the same over the mean of the w_t (self-normalised, with a
-//! bias that vanishes as 1/n); and m(b_t) + w_t (r_t - m(a_t)), m the arm's mean reward in the entries before
-//! (doubly robust). Their errors are martingale differences, so the central limit theorem gives the interval.
-//! What it does not give is how the service's own coins and noise would have fallen: the spread of the runs is added.
+//! Each entry, played or not, contributes to three estimators of the expected reward of b_t, given the past:
 //!
-//! It is assumed that requests and their rewards are independent, of one distribution, and not changed by earlier decisions;
-//! that every propensity is exact; and that every eligible arm has one of at least c.
+//! - Inverse propensity: w_t r_t, where w_t = [b_t = a_t]/p_t.
+//! - Self-normalised: the mean of the w_t r_t divided by the mean of the w_t. Its bias decreases as 1/n.
+//! - Doubly robust: m(b_t) + w_t (r_t - m(a_t)), where m is the arm's mean reward in the entries before.
+//!
+//! The errors are martingale differences, so the central limit theorem gives an interval. This interval does not
+//! contain the effect of the policy's random choices and noise, so the variance between runs is added.
+//!
+//! The method has three assumptions. The requests and their rewards are independent and identically distributed, and
+//! earlier decisions do not change them. All propensities are exact. Each eligible arm has a propensity of at least c.
 
 use super::log::{Arms, Batch, Logged, Reader};
 use dpb::{Algorithm, Bandit, Config, Random, Request, Rows, Seed};
@@ -24,35 +27,35 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-/// Two-sided, of the normal distribution.
+/// The two-sided 95% quantile of the normal distribution.
 const Z95: f64 = 1.96;
 
-/// What the first pass finds.
+/// The result of the first pass over a log.
 pub struct Survey {
     pub arms: usize,
     pub features: usize,
     pub entries: u64,
-    /// The least propensity, and its line.
+    /// The smallest propensity, and the number of its line.
     pub least: (f64, u64),
     /// The largest sum of absolute features of an entry.
     pub norm: f64,
     pub names: Arms,
 }
 
-/// A mean per decision and the half-width of its interval.
+/// A mean for each decision, and the half-width of its 95% interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     pub mean: f64,
     pub width: f64,
 }
 
-/// What one policy would have won.
+/// The estimates for one policy.
 pub struct Evaluation {
     /// Inverse propensity, self-normalised, doubly robust.
     pub estimates: [Estimate; 3],
     /// Entries that a run has played, on average.
     pub played: f64,
-    /// The mean weight, 1 where the propensities are true, and its error.
+    /// The mean of the weights w_t and its standard error. The expectation is 1 if the propensities are correct.
     pub weight: Estimate,
 }
 
@@ -70,11 +73,11 @@ pub struct Plan {
     pub seed: u64,
     /// c: entries are played with probability c/p.
     pub least: f64,
-    /// A reward is learned so many played entries later.
+    /// The delay of each reward, in played entries.
     pub delay: usize,
 }
 
-/// Checks every line of a log.
+/// Reads a whole log, and checks each line.
 pub fn survey(path: &Path, range: (f64, f64), bar: &ProgressBar) -> Result<Survey, String> {
     let (mut arms, mut batch) = (Arms::default(), Batch::default());
     let mut reader = Reader::open(path, range, bar)?;
@@ -117,7 +120,7 @@ impl Moments {
     }
 }
 
-/// Each arm's mean reward so far: that of all arms for one that was not yet played.
+/// The mean reward of each arm so far. For an arm without rewards, it is the mean of all arms.
 struct Means {
     arms: Vec<(f64, f64)>,
     all: (f64, f64),
@@ -141,13 +144,13 @@ impl Means {
     }
 }
 
-/// The estimates in the making.
+/// The sums from which the three estimates are computed.
 #[derive(Default)]
 struct Evidence {
     entries: f64,
     weighted: Moments,
     weights: Moments,
-    /// Products of both.
+    /// The sum of the products of `weighted` and `weights`.
     products: f64,
     robust: Moments,
 }
@@ -161,34 +164,34 @@ impl Evidence {
         self.robust.add(robust);
     }
 
-    /// Means, and variances of the means.
+    /// The mean of each estimator, and its variance.
     fn estimates(&self) -> [(f64, f64); 3] {
         let n = self.entries;
         let share = self.weights.sum.max(f64::MIN_POSITIVE);
         let mean = self.weighted.sum / share;
-        // Of the sum of (w r - mean w), by the delta method.
+        // The variance of the sum of (w r - mean w), by the delta method.
         let spread = self.weighted.squares - 2.0 * mean * self.products + mean * mean * self.weights.squares;
         [self.weighted.mean(n), (mean, spread.max(0.0) / (share * share)), self.robust.mean(n)]
     }
 }
 
-/// One life of a candidate.
+/// One run of a candidate.
 struct Run {
     bandit: Bandit,
     coins: Random,
-    /// Tickets and rewards that are still to be learned.
+    /// The tickets and rewards of played entries that the policy has not learned yet.
     waiting: VecDeque<(u64, f64)>,
     played: u64,
     evidence: Evidence,
 }
 
-/// One candidate on its way through the log.
+/// The replay of a log for one candidate.
 pub struct Replay {
     runs: Vec<Run>,
     plan: Plan,
     by_features: bool,
     means: Means,
-    /// The terms of all runs, averaged entry by entry: the runs meet the same entries.
+    /// The terms of each entry, averaged over the runs, because all runs have the same entries.
     evidence: Evidence,
 }
 
@@ -267,7 +270,7 @@ impl Replay {
     }
 }
 
-/// What the log's own policy has won, and what an even rotation would have.
+/// The rewards of the log's own policy, and the estimates for an even rotation.
 pub struct Fixed {
     logged: Moments,
     entries: f64,
@@ -286,20 +289,20 @@ impl Fixed {
         let all = self.means.arms.len();
         let arms = if entry.eligible.is_empty() { all } else { entry.eligible.len() } as f64;
         let weight = 1.0 / arms / entry.propensity;
-        // One mean for all arms: theirs would take O(arms) for each entry.
+        // Uses one mean for all arms, because the mean of each arm would take O(arms) for each entry.
         let mean = self.means.all.0 / self.means.all.1.max(1.0);
         self.rotation.add(weight * entry.reward, weight, mean + weight * (entry.reward - mean));
         self.means.add(entry.arm, entry.reward);
     }
 
-    /// The log's mean reward; the rotation's, by each estimator.
+    /// The mean reward of the log, and the three estimates for the rotation.
     pub fn estimates(&self) -> (Estimate, [Estimate; 3]) {
         let estimate = |(mean, variance): (f64, f64)| Estimate { mean, width: Z95 * variance.sqrt() };
         (estimate(self.logged.mean(self.entries)), self.rotation.estimates().map(estimate))
     }
 }
 
-/// Replays a log for all candidates, in one pass. A candidate that cannot play it has an error instead.
+/// Replays a log for all candidates in one pass. A candidate that cannot play the log gets an error.
 pub fn evaluate(
     path: &Path,
     range: (f64, f64),
@@ -346,7 +349,7 @@ pub fn evaluate(
                 batch.iter().for_each(|entry| fixed.add(entry));
                 let batch = Arc::new(batch);
                 for sender in &senders {
-                    // A worker that is gone has panicked, which its join says.
+                    // Sending fails only if the worker has panicked, which `join` reports.
                     let _ = sender.send(Arc::clone(&batch));
                 }
             }

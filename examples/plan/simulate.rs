@@ -1,35 +1,36 @@
-//! What policies would lose, by simulation.
+//! Estimates what policies lose, by simulation.
 
 use super::Options;
 use super::runner::{Cell, Curve, Sample, Trial, run};
 use dpb::{Algorithm, Bandit, Clock, Config};
 use std::time::Instant;
 
-/// A service whose rewards are known.
+/// The simulated service.
 pub struct World {
     /// The mean reward of each arm.
     pub means: Vec<f64>,
     /// Decisions in a day.
     pub daily: u64,
-    /// All decisions.
+    /// The number of all decisions.
     pub horizon: u64,
-    /// A reward takes effect so many decisions later.
+    /// The delay of each reward, in decisions.
     pub delay: u64,
     /// Handles that share the decisions and merge once a minute.
     pub processes: u32,
 }
 
 impl World {
+    /// The largest mean reward.
     pub fn best(&self) -> f64 {
         self.means.iter().copied().fold(0.0, f64::max)
     }
 
-    /// What an even rotation loses in one decision.
+    /// The mean loss of an even rotation in one decision.
     pub fn rotation(&self) -> f64 {
         self.best() - self.means.iter().sum::<f64>() / self.means.len() as f64
     }
 
-    /// Decisions between two merges: a minute's, and no less than a 2000th of all.
+    /// The number of decisions between two merges: those of a minute, but at least a 2000th of all.
     fn merge_every(&self) -> u64 {
         (self.daily / 1440).max(self.horizon / 2000).max(1)
     }
@@ -47,7 +48,7 @@ impl Player {
         super::is_baseline(self.algorithm)
     }
 
-    /// The handles of a trial. A baseline cannot merge: it has one.
+    /// Makes the handles of a trial. A baseline has one handle, because it cannot merge.
     fn handles(&self, world: &World, trial: Trial) -> dpb::Result<Vec<Bandit>> {
         let processes = if self.is_baseline() { 1 } else { world.processes };
         let handle = |process: u32| {
@@ -67,7 +68,7 @@ impl Player {
         (0..processes).map(handle).collect()
     }
 
-    /// Can it do this at all? Merging too, where there are several processes.
+    /// Checks that the policy accepts the configuration, and that it can merge if there are several processes.
     pub fn check(&self, world: &World) -> dpb::Result<()> {
         let handles = self.handles(world, Trial { seed: 0, run: 0 })?;
         if let [first, second, ..] = &handles[..] {
@@ -76,7 +77,7 @@ impl Player {
         Ok(())
     }
 
-    /// What so many decisions lose in expectation, given the arms that were chosen: at three quarters, and at the end.
+    /// The sum of the gaps of the chosen arms, after three quarters of this number of decisions, and at the end.
     fn play(&self, world: &World, decisions: u64, trial: Trial) -> dpb::Result<Curve> {
         let handles = self.handles(world, trial)?;
         let (best, mut coins) = (world.best(), trial.coins());
@@ -106,16 +107,17 @@ impl Player {
     }
 }
 
-/// What was simulated.
+/// The result of a simulation.
 pub struct Losses {
-    /// Of the horizon.
+    /// The number of simulated decisions, of those of the horizon.
     pub decisions: u64,
     pub runs: u64,
-    /// For each player the mean loss over the whole horizon, and its standard error.
+    /// For each policy, the estimated mean loss over the whole horizon, and its standard error.
     pub losses: Vec<(f64, f64)>,
 }
 
-/// Simulates as many runs as the time allows, of as many decisions; or `options.runs` of the whole horizon.
+/// Simulates `options.runs` runs of the whole horizon. Without this option, the time limits the runs and their
+/// decisions.
 pub fn simulate(world: &World, players: &[Player], options: &Options) -> dpb::Result<Losses> {
     let (decisions, runs) = match options.runs {
         Some(runs) => (world.horizon, runs),
@@ -124,7 +126,7 @@ pub fn simulate(world: &World, players: &[Player], options: &Options) -> dpb::Re
     let play = |player: &Player, trial| player.play(world, decisions, trial).expect("checked before");
     let cells: Vec<Cell> = players.iter().map(|player| Cell::new(runs, move |trial| play(player, trial))).collect();
     let whole = |sample: Sample| {
-        // The loss of a decision falls, so what the last quarter lost for each bounds the rest from above.
+        // The loss for each decision decreases, so its mean in the last quarter is an upper bound for the rest.
         let rest = (world.horizon - decisions) as f64 / (decisions as f64 / 4.0);
         Sample(sample.0.iter().map(|run| vec![run[1] + rest * (run[1] - run[0])]).collect()).last_mean()
     };
@@ -132,11 +134,12 @@ pub fn simulate(world: &World, players: &[Player], options: &Options) -> dpb::Re
     Ok(Losses { decisions, runs, losses })
 }
 
-/// Runs that are worth waiting for, at most.
+/// The maximum number of runs. More would reduce the error too little for their time.
 const MOST_RUNS: u64 = 24;
+/// The minimum number of runs, for a useful standard error.
 const LEAST_RUNS: u64 = 4;
 
-/// How many decisions, and how often, after a trial of each player.
+/// The numbers of decisions and runs that the time allows. Runs a short trial of each policy to measure its speed.
 fn affordable(world: &World, players: &[Player], options: &Options) -> dpb::Result<(u64, u64)> {
     let pilot = world.horizon.min(50_000);
     let start = Instant::now();
@@ -144,7 +147,7 @@ fn affordable(world: &World, players: &[Player], options: &Options) -> dpb::Resu
         player.play(world, pilot, Trial { seed: options.seed, run: 0 })?;
     }
     let each = start.elapsed().as_secs_f64() / pilot as f64;
-    // Threads share caches and cores: count on two thirds of them.
+    // Threads share caches and cores, so their speed is estimated at two thirds.
     let all = options.seconds * (options.threads as f64 / 1.5).max(1.0) / each;
     let runs = ((all / world.horizon as f64) as u64).clamp(LEAST_RUNS, MOST_RUNS);
     Ok((((all / runs as f64) as u64).clamp(pilot, world.horizon), runs))

@@ -1,4 +1,4 @@
-# dpb::dpb is the library that the triplet asks for, dpb::cpp the same with dpb.hpp.
+# dpb::dpb is the static or the shared library, as the triplet requires. dpb::cpp also sets C++17 for dpb.hpp.
 if(TARGET dpb::dpb)
   return()
 endif()

@@ -1,4 +1,4 @@
-# The archive of a release for glibc: its files for CMake find the rest from where they are.
+# Installs the archive of a release for glibc.
 if(VCPKG_TARGET_ARCHITECTURE STREQUAL "arm64")
   set(processor aarch64)
   set(hash "@SHA512:aarch64-linux-gnu@")
@@ -13,7 +13,7 @@ vcpkg_download_distfile(file
   SHA512 "${hash}")
 vcpkg_extract_source_archive(source ARCHIVE "${file}")
 
-set(VCPKG_BUILD_TYPE release) # there is no other build of it
+set(VCPKG_BUILD_TYPE release) # the archive has no debug build
 file(INSTALL "${source}/include" DESTINATION "${CURRENT_PACKAGES_DIR}")
 if(VCPKG_LIBRARY_LINKAGE STREQUAL "static")
   file(GLOB libraries "${source}/lib/libdpb.a")

