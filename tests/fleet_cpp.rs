@@ -624,7 +624,7 @@ fn cpp_and_go_use_the_same_script() {
     };
     let cpp = fs::read_to_string(root().join("examples/cpp/fleet.hpp")).unwrap();
     assert_eq!(script(&cpp, "PUT = R\"(", ")\";"), script(&go, "put = redis.NewScript(`", "`)"));
-    assert!(go.contains(r#""dpb:{" + name + "}""#) && go.contains("digits = 20"));
+    assert!(go.contains(r#""dpb:{" + name + "}""#) && go.contains("versionDigits = 20"));
 }
 
 /// A node in Go with the same bandit, which executes commands.
