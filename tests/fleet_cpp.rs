@@ -955,7 +955,7 @@ fn nothing_is_learned_in(outage: Outage, count: u16, windows: f64, window: Optio
         }
         visit(&nodes, &mut coins, || !lasts());
     });
-    assert!(nodes.iter().all(|node| node.metric("outages_total") >= 1.0), "nobody has noticed");
+    assert!(nodes.iter().all(|node| node.metric("outages_total") >= 1.0), "a node has not noticed the outage");
     assert!(logged("do not travel") >= nodes.len());
     match outage {
         Outage::Hangs => redis.signal(libc::SIGCONT),

@@ -325,7 +325,7 @@ fn a_fleet_learns_through_two_minutes_of_faults() {
         // After a fault the lease may be gone for a moment.
         let end = Instant::now() + Duration::from_secs(8);
         while leader(&redis).is_none_or(|number| nodes.iter().all(|(node, _)| *node != number)) {
-            assert!(Instant::now() < end, "nobody leads");
+            assert!(Instant::now() < end, "no node leads");
             ledger.play(&nodes);
         }
         let (before, number) = (lease(&redis), leader(&redis).expect("a leader"));
@@ -333,7 +333,7 @@ fn a_fleet_learns_through_two_minutes_of_faults() {
         nodes.remove(place).1.kill();
         let killed = Instant::now();
         while [String::new(), before.clone()].contains(&lease(&redis)) {
-            assert!(killed.elapsed() < Duration::from_secs(8), "nobody takes over");
+            assert!(killed.elapsed() < Duration::from_secs(8), "no node takes over");
             ledger.play(&nodes);
         }
         let (rewards, next, after) = (ledger.released, lease(&redis), killed.elapsed());
