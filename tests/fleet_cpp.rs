@@ -298,8 +298,8 @@ impl Node {
     }
 
     /// The numbers of forwarded rewards that counted and that did not.
-    fn posted(&self) -> [f64; 2] {
-        ["received", "refused"].map(|what| self.metric(&format!("answers_{what}_total")))
+    fn forwarded(&self) -> [f64; 2] {
+        ["received", "refused"].map(|what| self.metric(&format!("rewards_{what}_total")))
     }
 
     fn get(&self, path: &str) -> (u16, String) {
@@ -336,7 +336,7 @@ impl Node {
 
 /// The stream in which a node's forwarded rewards wait.
 fn stream(node: u16) -> Vec<u8> {
-    format!("{KEY}:answers:{node}").into_bytes()
+    format!("{KEY}:rewards:{node}").into_bytes()
 }
 
 /// This many visitors come to each node, and all get responses. Returns the number of decisions for each arm.
@@ -351,7 +351,7 @@ fn play(nodes: &[&Node], visitors: usize) -> [f64; 10] {
             let arm = number_field(&ad, "arm").unwrap() as usize;
             decisions[arm] += 1.0;
             if visitor % 20 < 4 + arm {
-                assert_eq!(ask(connection, "GET", text_field(&ad, "click_url"), "").expect("an answer").0, 204);
+                assert_eq!(ask(connection, "GET", text_field(&ad, "click_url"), "").expect("a response").0, 204);
             }
         }
     }
@@ -400,7 +400,7 @@ fn nodes_agree_after_kills_and_outages() {
     let (one, two) = (start(1), start(2));
     play(&[&one, &two], 2500);
     eventually("both know the same", || agree(&redis, &[&one, &two]));
-    assert_eq!((one.metric("nodes"), one.metric("strangers")), (1.0, 0.0));
+    assert_eq!((one.metric("nodes"), one.metric("incompatible_nodes")), (1.0, 0.0));
     assert!(one.metric("exchanges_total") > 0.0 && one.metric("age_seconds") >= 0.0);
 
     // A node is killed under load: it continues in a new generation from its snapshot in Redis, and counts nothing
@@ -412,7 +412,7 @@ fn nodes_agree_after_kills_and_outages() {
     let kept = two.decisions();
     assert!(kept >= 2500, "{kept}");
     assert_eq!(redis.decisions(2), Some(kept));
-    assert_eq!(redis.fields()["2"].0 >> 32, 2, "its second life");
+    assert_eq!(redis.fields()["2"].0 >> 32, 2, "its second incarnation");
     play(&[&one, &two], 500);
     let put = || redis.decisions(2) == Some(kept + 500);
     eventually("both know the same again", || put() && agree(&redis, &[&one, &two]));
@@ -434,7 +434,7 @@ fn nodes_agree_after_kills_and_outages() {
     let three = Node::start(program, &redis, 3, OFTEN, &[]);
     play(&[&three], 10);
     eventually("all know the same", || agree(&redis, &[&one, &two, &three]) && redis.fields().len() == 3);
-    assert!(three.known().iter().sum::<f64>() > 1000.0, "also who has seen nobody");
+    assert!(three.known().iter().sum::<f64>() > 1000.0, "also the node that joined last");
 
     // Redis stops responding for a while.
     redis.signal(libc::SIGSTOP);
@@ -454,18 +454,18 @@ fn a_notification_makes_other_nodes_read() {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
     let seldom = Node::start(program, &redis, 1, "120000", &[]);
     let often = Node::start(program, &redis, 2, OFTEN, &[]);
-    let hears = |redis: &Redis, all| {
+    let merges_at_once = |redis: &Redis, all| {
         let exchanges = seldom.metric("exchanges_total");
         play(&[&often], 2000);
         let put = || redis.decisions(2) == Some(all);
-        eventually("it has heard of the other", || put() && agree(redis, &[&seldom, &often]));
+        eventually("it knows what the other released", || put() && agree(redis, &[&seldom, &often]));
         assert_eq!(seldom.metric("exchanges_total"), exchanges);
     };
-    hears(&redis, 2000);
+    merges_at_once(&redis, 2000);
     redis.kill();
     redis.begin();
     eventually("it has looked for Redis", || seldom.metric("exchanges_total") >= 1.0);
-    hears(&redis, 4000);
+    merges_at_once(&redis, 4000);
 }
 
 /// The server writes at the start and at the end only.
@@ -518,7 +518,7 @@ fn a_second_node_with_the_same_number_replaces_the_first() {
     eventually("it has put", || redis.decisions(2) == Some(2000));
     let second = start(2);
     let errors = first.metric("errors_total");
-    eventually("the first is told", || first.metric("errors_total") >= errors + 3.0);
+    eventually("the first gets an error", || first.metric("errors_total") >= errors + 3.0);
     play(&[&second], 100);
     play(&[&first], 300);
     let errors = first.metric("errors_total");
@@ -541,11 +541,12 @@ fn invalid_and_newer_fields_affect_one_node_only() {
     }
     play(&[&one, &two], 2000);
     eventually("both know the same", || agree(&redis, &[&one, &two]));
-    eventually("three are strangers", || (one.metric("nodes"), one.metric("strangers")) == (4.0, 3.0));
+    eventually("three are incompatible", || (one.metric("nodes"), one.metric("incompatible_nodes")) == (4.0, 3.0));
     let exchanges = one.metric("exchanges_total");
     eventually("it has seen them again", || one.metric("exchanges_total") >= exchanges + 3.0);
-    let said = fs::read_to_string(&log).unwrap();
-    assert!(said.matches("is a stranger").count() == 3 && said.contains("node 10 is a stranger"), "{said}");
+    let logged = fs::read_to_string(&log).unwrap();
+    assert_eq!(logged.matches("is incompatible").count(), 3, "{logged}");
+    assert!(logged.contains("node 10 of ads is incompatible"), "{logged}");
 
     let field = redis.ask(&[b"HGET", KEY.as_bytes(), b"2"]).remove(0);
     let newer = [b"00999999999999999999".as_slice(), &field[20..]].concat();
@@ -575,10 +576,10 @@ fn a_node_that_cannot_join_says_why() {
         let mut options = vec!["--port", "0", "--redis", address, "--node", "7"];
         options.extend(more);
         options.extend(password.iter().flat_map(|file| ["--redis-password-file", file.to_str().unwrap()]));
-        let (code, said) = program.refuses(&options);
-        assert_eq!(code, Some(1), "{said}");
-        assert!(!said.contains("sesame") && !said.contains("abracadabra"), "{said}");
-        said
+        let (code, error) = program.refuses(&options);
+        assert_eq!(code, Some(1), "{error}");
+        assert!(!error.contains("sesame") && !error.contains("abracadabra"), "{error}");
+        error
     };
     assert!(refused(&at, &[], None).contains("redis: NOAUTH"));
     assert!(refused(&at, &[], Some(&wrong)).contains("redis: WRONGPASS"));
@@ -596,8 +597,8 @@ fn a_node_that_cannot_join_says_why() {
     drop(redis);
 
     let usage = |options: &[&str]| {
-        let (code, said) = program.refuses(options);
-        assert!(code == Some(2) && said.contains("--redis ADDRESS"), "{options:?}: {code:?} {said}");
+        let (code, error) = program.refuses(options);
+        assert!(code == Some(2) && error.contains("--redis ADDRESS"), "{options:?}: {code:?} {error}");
     };
     usage(&["--redis", &at]);
     usage(&["--node", "7"]);
@@ -623,7 +624,7 @@ fn cpp_and_go_use_the_same_script() {
     };
     let cpp = fs::read_to_string(root().join("examples/cpp/fleet.hpp")).unwrap();
     assert_eq!(script(&cpp, "PUT = R\"(", ")\";"), script(&go, "put = redis.NewScript(`", "`)"));
-    assert!(go.contains(r#""dpb:{" + name + "}""#) && go.contains("digits = 20"));
+    assert!(go.contains(r#""dpb:{" + name + "}""#) && go.contains("versionDigits = 20"));
 }
 
 /// A node in Go with the same bandit, which executes commands.
@@ -675,7 +676,7 @@ impl GoNode {
         Some(GoNode { process, input, output })
     }
 
-    fn does(&mut self, what: &str) -> String {
+    fn execute(&mut self, what: &str) -> String {
         writeln!(self.input, "{what}").unwrap();
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
@@ -683,7 +684,7 @@ impl GoNode {
     }
 
     fn known(&mut self) -> Vec<f64> {
-        self.does("known").split_whitespace().map(|word| word.parse().unwrap()).collect()
+        self.execute("known").split_whitespace().map(|word| word.parse().unwrap()).collect()
     }
 
     fn end(mut self) {
@@ -698,12 +699,12 @@ fn nodes_in_go_and_cpp_agree() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
     let Some(mut go) = GoNode::start(&redis) else { return };
     let cpp = Node::start(program, &redis, 1, OFTEN, &[]);
-    go.does("play 2000");
+    go.execute("play 2000");
     play(&[&cpp], 2000);
     eventually("both know the same", || {
         go.known() == cpp.known() && redis.fields().len() == 2 && agree(&redis, &[&cpp])
     });
-    assert_eq!((cpp.metric("nodes"), cpp.metric("strangers")), (1.0, 0.0));
+    assert_eq!((cpp.metric("nodes"), cpp.metric("incompatible_nodes")), (1.0, 0.0));
     go.end();
 }
 
@@ -741,7 +742,7 @@ fn nodes_share_placements(programs: [&LazyLock<Option<Program>>; 2], more: &[&st
     };
     have_met([&one, &two]);
     let clicks =
-        |node: &Node| ["received", "refused"].map(|what| node.metric_of(NAME, &format!("answers_{what}_total")));
+        |node: &Node| ["received", "refused"].map(|what| node.metric_of(NAME, &format!("rewards_{what}_total")));
     let sees = |node: &Node, other: &Node, places: [u64; 2], people: std::ops::Range<u64>| {
         let mut here = BufReader::new(node.server.connect());
         let mut there = BufReader::new(other.server.connect());
@@ -753,7 +754,7 @@ fn nodes_share_placements(programs: [&LazyLock<Option<Program>>; 2], more: &[&st
             for (arm, url) in slots(&mut here, &format!("placement={place}&slots=5&user={:016x}", user + 1)) {
                 if arm as u64 % PLACEMENTS == place {
                     clicked += 1.0;
-                    assert_eq!(ask(&mut there, "GET", &url, "").expect("an answer").0, 204);
+                    assert_eq!(ask(&mut there, "GET", &url, "").expect("a response").0, 204);
                 }
             }
             if user % 50 == 49 {
@@ -792,7 +793,7 @@ fn nodes_share_placements(programs: [&LazyLock<Option<Program>>; 2], more: &[&st
             })
     };
     eventually("both know the same of all placements", || agree(&one, &two));
-    assert_eq!([&one, &two].map(|node| node.metric_of(NAME, "strangers")), [0.0, 0.0]);
+    assert_eq!([&one, &two].map(|node| node.metric_of(NAME, "incompatible_nodes")), [0.0, 0.0]);
 
     // The node with the other half of the users is killed. It continues from Redis, in a new period.
     two.kill();
@@ -801,8 +802,8 @@ fn nodes_share_placements(programs: [&LazyLock<Option<Program>>; 2], more: &[&st
     let redis_at = redis.socket();
     let at =
         ["--port", "0", "--memory", "0", "--redis", redis_at.to_str().unwrap(), "--node", "2", "--placements", "2"];
-    let (code, said) = second.refuses(&at);
-    assert!(code == Some(1) && said.contains("placements must be at least 3"), "{code:?} {said}");
+    let (code, error) = second.refuses(&at);
+    assert!(code == Some(1) && error.contains("placements must be at least 3"), "{code:?} {error}");
     let two = start(second, 2);
     have_met([&one, &two]);
     assert!(before < 1.01 && spent(&read(&two, 0)) > 1.99, "{before} {}", read(&two, 0));
@@ -825,10 +826,10 @@ fn forwarded_rewards_reach_their_node_and_count_once() {
 
     // Rewards come to the wrong nodes, three times each.
     for _ in 0..100 {
-        let (to_go, to_one) = (go.does("decide"), one.decide());
+        let (to_go, to_one) = (go.execute("decide"), one.decide());
         for _ in 0..2 {
             one.click(&to_go);
-            go.does(&format!("answer {to_one}"));
+            go.execute(&format!("answer {to_one}"));
         }
         two.click(&to_go);
         two.click(&to_one);
@@ -840,14 +841,15 @@ fn forwarded_rewards_reach_their_node_and_count_once() {
     redis.ask(&[b"XADD", &stream(1), b"*", b"something", b"else"]);
     // More are refused if one was late and is sent again.
     let counted = |[received, refused]: [f64; 2], again| received == 100.0 && refused >= again;
-    let mut by_go = || -> Vec<f64> { go.does("answered").split(' ').map(|number| number.parse().unwrap()).collect() };
+    let mut by_go =
+        || -> Vec<f64> { go.execute("answered").split(' ').map(|number| number.parse().unwrap()).collect() };
     eventually("all is counted", || {
-        let (by_one, by_go) = (one.posted(), by_go());
+        let (by_one, by_go) = (one.forwarded(), by_go());
         counted(by_one, 202.0) && by_go[0] == 100.0 && counted([by_go[1], by_go[2]], 200.0)
     });
     eventually("and deleted", || [1, 2, 9].iter().all(|&node| redis.ask(&[b"XLEN", &stream(node)]) == [b"0"]));
-    assert_eq!([&one, &two].map(|node| node.metric("answers_sent_total")), [200.0, 200.0]);
-    assert_eq!(two.posted(), [0.0, 0.0]);
+    assert_eq!([&one, &two].map(|node| node.metric("rewards_sent_total")), [200.0, 200.0]);
+    assert_eq!(two.forwarded(), [0.0, 0.0]);
 
     // A node counts rewards for its own decisions immediately. A reward for an unknown node creates no stream.
     let count = |name| number_field(&send(&one.operator, "GET", "/diagnostics", "").2, name).unwrap();
@@ -866,14 +868,14 @@ fn forwarded_rewards_reach_their_node_and_count_once() {
     redis.kill();
     tickets.iter().for_each(|ticket| one.click(ticket));
     redis.begin();
-    eventually("they have come", || two.posted()[0] == 10.0);
+    eventually("they have come", || two.forwarded()[0] == 10.0);
 
     // A node that exchanges releases only at its start and every two minutes still receives rewards immediately.
     let seldom = Node::start(program, &redis, 3, "120000", &[]);
     eventually("the newcomer is known", || one.metric("nodes") == 3.0);
     for received in [1.0, 2.0] {
         one.click(&seldom.decide());
-        eventually("it has come", || seldom.posted()[0] == received);
+        eventually("it has come", || seldom.forwarded()[0] == received);
     }
     assert_eq!(seldom.metric("exchanges_total"), 0.0);
     go.end();
@@ -899,7 +901,7 @@ fn visit(nodes: &[&Node], coins: &mut Coins, mut enough: impl FnMut() -> bool) {
                 let (_, _, ad) = ask(&mut connections[node], "GET", "/ad", "").expect("an ad");
                 if coins.toss(0.5) > 0.0 {
                     let next = (node + 1) % nodes.len();
-                    ask(&mut connections[next], "GET", text_field(&ad, "click_url"), "").expect("an answer");
+                    ask(&mut connections[next], "GET", text_field(&ad, "click_url"), "").expect("a response");
                 }
             }
             std::thread::sleep(Duration::from_micros(400).saturating_sub(tick.elapsed()));
@@ -925,7 +927,7 @@ fn nothing_is_learned_in(outage: Outage, count: u16, windows: f64, window: Optio
     let start = |number| Node::start_and_log(program, &redis, number, &["--delay", "100", "--window", &milliseconds]);
     let (nodes, logs): (Vec<_>, Vec<_>) = (1..=count).map(start).unzip();
     let (nodes, mut coins) = (nodes.iter().collect::<Vec<_>>(), Coins(7));
-    let said =
+    let logged =
         |what: &str| logs.iter().map(|log| fs::read_to_string(log).unwrap().matches(what).count()).sum::<usize>();
     let end = Instant::now() + 2 * PATIENCE;
     let within = |is: bool| is || Instant::now() > end;
@@ -953,8 +955,8 @@ fn nothing_is_learned_in(outage: Outage, count: u16, windows: f64, window: Optio
         }
         visit(&nodes, &mut coins, || !lasts());
     });
-    assert!(nodes.iter().all(|node| node.metric("outages_total") >= 1.0), "nobody has noticed");
-    assert!(said("do not travel") >= nodes.len());
+    assert!(nodes.iter().all(|node| node.metric("outages_total") >= 1.0), "a node has not noticed the outage");
+    assert!(logged("do not travel") >= nodes.len());
     match outage {
         Outage::Hangs => redis.signal(libc::SIGCONT),
         Outage::Dies => redis.begin(),
@@ -971,7 +973,7 @@ fn nothing_is_learned_in(outage: Outage, count: u16, windows: f64, window: Optio
             "{outage:?}: {rate} of {rewards}, {before} before"
         );
     }
-    assert!(said("travel again") >= nodes.len());
+    assert!(logged("travel again") >= nodes.len());
 }
 
 #[test]
@@ -997,7 +999,7 @@ fn a_missing_node_is_waited_for_and_then_dropped() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
     let Some(go) = GoNode::start(&redis) else { return };
     let (node, log) = Node::start_and_log(program, &redis, 1, &["--delay", "100"]);
-    let (mut coins, said) = (Coins(7), |what: &str| fs::read_to_string(&log).unwrap().contains(what));
+    let (mut coins, logged) = (Coins(7), |what: &str| fs::read_to_string(&log).unwrap().contains(what));
     let mut until = |what: &str, outage: f64| {
         let end = Instant::now() + PATIENCE;
         visit(&[&node], &mut coins, || node.metric("outage") == outage || Instant::now() > end);
@@ -1010,15 +1012,15 @@ fn a_missing_node_is_waited_for_and_then_dropped() {
         assert_eq!(unsafe { libc::kill(go.process.id() as i32, signal) }, 0);
     };
     signal(libc::SIGSTOP);
-    until("it is missed", 1.0);
-    assert!(said("answers from node 9 do not travel"));
+    until("its heartbeats are missing", 1.0);
+    assert!(logged("rewards from node 9 do not travel"));
     signal(libc::SIGCONT);
     until("it is back", 0.0);
-    assert!(!said("is gone"));
+    assert!(!logged("is gone"));
     signal(libc::SIGKILL);
-    until("it is missed again", 1.0);
-    until("it is forgotten", 0.0);
-    assert!(said("node 9 is gone"));
+    until("its heartbeats are missing again", 1.0);
+    until("it is gone", 0.0);
+    assert!(logged("node 9 is gone"));
 
     let other = Node::start(program, &redis, 2, OFTEN, &["--delay", "100"]);
     eventually("they have met", || node.metric("nodes") == 2.0);
@@ -1027,7 +1029,7 @@ fn a_missing_node_is_waited_for_and_then_dropped() {
     assert_eq!(other.server.interrupt().0.code(), Some(0));
     let end = Instant::now() + Duration::from_secs(1);
     visit(&[&node], &mut coins, || Instant::now() > end);
-    assert_eq!(node.metric("outages_total"), outages, "it has said that it ends");
+    assert_eq!(node.metric("outages_total"), outages, "it has notified that it leaves");
 }
 
 /// Redis is reached over two connections: one of a node in C++ and one in Go, and one of another node in C++. The first
@@ -1046,10 +1048,10 @@ fn nodes_agree_after_a_cable_was_cut() {
     let all_agree = |go: &mut GoNode| {
         eventually("all know the same", || go.known() == one.known() && agree(&redis, &[&one, &two]));
     };
-    let go_errors = |go: &mut GoNode| go.does("errors").parse::<u64>().unwrap();
+    let go_errors = |go: &mut GoNode| go.execute("errors").parse::<u64>().unwrap();
     for (cuts, (machine, cable)) in [(here, "cable"), (&network.middle, "cable0")].into_iter().enumerate() {
         play(&[&one, &two], 1000);
-        go.does("play 1000");
+        go.execute("play 1000");
         all_agree(&mut go);
         let before = (one.metric("errors_total"), go_errors(&mut go));
         machine.ip(&format!("link set {cable} down"));
@@ -1059,7 +1061,7 @@ fn nodes_agree_after_a_cable_was_cut() {
         // A batch is at most as long as all earlier ones, so decisions limit the wait, and not time.
         let mut they_differ = || {
             play(&[&one, &two], 300);
-            go.does("play 300");
+            go.execute("play 300");
             one.known() != two.known() && go.known() != one.known()
         };
         let needed = (1..=60).find(|_| they_differ()).expect("they learn by themselves");
@@ -1071,7 +1073,7 @@ fn nodes_agree_after_a_cable_was_cut() {
         two.click(&ticket);
         machine.ip(&format!("link set {cable} up"));
         all_agree(&mut go);
-        eventually("the answer has come", || one.posted()[0] == cuts as f64 + 1.0);
+        eventually("the reward has arrived", || one.forwarded()[0] == cuts as f64 + 1.0);
     }
     go.end();
 }
@@ -1097,7 +1099,7 @@ fn jumping_wall_clocks_do_no_harm() {
         let Some(mut go) = go else { return };
         if nodes == &jumping {
             jumps(&mut || run(nodes.command(Path::new("date")).arg("+%s")));
-            jumps(&mut || go.does("clock"));
+            jumps(&mut || go.execute("clock"));
         } else {
             jumps(&mut || String::from_utf8(redis.ask(&[b"TIME"]).remove(0)).unwrap());
         }
@@ -1105,20 +1107,23 @@ fn jumping_wall_clocks_do_no_harm() {
         let (one, two) = (start(1), start(2));
         for _ in 0..8 {
             play(&[&one, &two], 250);
-            go.does("play 250");
+            go.execute("play 250");
         }
         eventually("all know the same", || go.known() == one.known() && agree(&redis, &[&one, &two]));
         for _ in 0..50 {
-            let (to_go, to_one, to_two) = (go.does("decide"), one.decide(), two.decide());
-            go.does(&format!("answer {to_one}"));
+            let (to_go, to_one, to_two) = (go.execute("decide"), one.decide(), two.decide());
+            go.execute(&format!("answer {to_one}"));
             for (node, ticket) in [(&one, &to_go), (&two, &to_go), (&one, &to_two), (&two, &to_one)] {
                 node.click(ticket);
             }
         }
-        eventually("all is sent", || [&one, &two].iter().all(|node| node.metric("answers_sent_total") == 100.0));
+        eventually("all is sent", || [&one, &two].iter().all(|node| node.metric("rewards_sent_total") == 100.0));
         eventually("nothing waits", || [1, 2, 9].iter().all(|&node| redis.ask(&[b"XLEN", &stream(node)]) == [b"0"]));
-        let received =
-            [one.posted()[0], two.posted()[0], go.does("answered").split(' ').nth(1).unwrap().parse().unwrap()];
+        let received = [
+            one.forwarded()[0],
+            two.forwarded()[0],
+            go.execute("answered").split(' ').nth(1).unwrap().parse().unwrap(),
+        ];
         if nodes == &jumping {
             assert_eq!(received, [50.0; 3]);
         } else {

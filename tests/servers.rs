@@ -322,8 +322,8 @@ fn no_response_reveals_the_status_of_a_click(program: &Program) {
 }
 
 /// Visitors who send half a request, none, or one byte after the other, or who do not read the response, occupy no
-/// thread, delay nobody, and are disconnected. There are more of them than connections: new visitors wait until these
-/// have gone.
+/// thread, delay no other visitors, and are disconnected. There are more of them than connections: new visitors wait
+/// until these are disconnected.
 fn slow_visitors_are_disconnected_and_delay_nobody(program: &Program) {
     allow_many_files();
     let server = program.start();
@@ -355,7 +355,7 @@ fn slow_visitors_are_disconnected_and_delay_nobody(program: &Program) {
         for mut connection in half {
             match connection.read_to_end(&mut Vec::new()) {
                 Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
-                    panic!("half a request is waited for, for ever")
+                    panic!("the server waits for the rest of the request for ever")
                 }
                 _ => {}
             }
@@ -377,7 +377,7 @@ fn push(connection: &mut TcpStream, what: &[u8], pause: Duration) {
         }
         std::thread::sleep(pause);
     }
-    panic!("waited for, for ever: {}", String::from_utf8_lossy(what));
+    panic!("the server does not close the connection: {}", String::from_utf8_lossy(what));
 }
 
 /// Whether the other side has sent nothing and has not closed.
@@ -552,7 +552,7 @@ fn the_most_idle_connections_close_for_new_visitors(program: &Program) {
 
 /// Slots of a placement get different creatives, and each click reaches the bandit that decided. The bandit learns from
 /// 12 rewards of each person, and of all visitors without a hash together, whatever they do. Any batch has more. No
-/// page shows who came.
+/// page, snapshot or log contains a person's hash.
 fn its_placements_limit_the_rewards_of_each_person(program: &Program) {
     const PERSON: u64 = 0x9f3c_51a2_77d0_e846;
     let file = place("placements");
@@ -650,13 +650,13 @@ fn its_placements_limit_the_rewards_of_each_person(program: &Program) {
     assert_eq!((counted(&now), &now["releases"]), (counted(&learned), &learned["releases"]));
     assert!(now["epsilon_spent"].as_f64() > Some(1.99) && pulls(&read(&server, 2)) == 0, "{now}");
     assert_eq!(server.get(&fresh), (204, String::new()));
-    assert_eq!(number_field(&send(&operator, "GET", "/diagnostics", "").2, "unknown"), Some(1.0), "of another life");
+    assert_eq!(number_field(&send(&operator, "GET", "/diagnostics", "").2, "unknown"), Some(1.0), "of another run");
     assert_eq!(server.interrupt().0.code(), Some(0));
     let kept = fs::read(&pool).unwrap();
     let log = fs::read_to_string(&log).unwrap();
     let said = [&kept, metrics.as_bytes(), log.as_bytes()].concat();
     for name in [&PERSON.to_le_bytes()[..], &PERSON.to_be_bytes(), format!("{PERSON:x}").as_bytes()] {
-        assert!(!said.windows(name.len()).any(|bytes| bytes == name), "it says who came");
+        assert!(!said.windows(name.len()).any(|bytes| bytes == name), "it contains a person's hash");
     }
     assert!(!log.contains("ads?") && !log.contains("click"), "{log}");
 
@@ -677,9 +677,9 @@ fn its_placements_limit_the_rewards_of_each_person(program: &Program) {
     assert_eq!(none.get("/report?placement=0"), none.get("/report"));
 }
 
-/// Half of the creatives are liked in one placement, the other half in the other, and five are shown at a time. A policy
-/// that is the same in both shows what is liked in half of all slots, whatever it learns. Of the last quarter the least
-/// of 1500 simulated runs was 0.77. Periods pass by themselves.
+/// Visitors of one placement like half of the creatives, those of the other placement like the other half, and five are
+/// shown at a time. A policy that is the same in both placements shows what is liked in half of all slots, whatever it
+/// learns. In 1500 simulated runs the share in the last quarter was at least 0.77. Periods pass by themselves.
 fn each_placement_learns_what_is_liked_there(program: &Program) {
     const REQUESTS: u64 = 4000;
     let options = ["--port", "0", "--placements", "2", "--period", "1"];
@@ -1096,7 +1096,7 @@ struct KnownArm {
 }
 
 impl Known {
-    /// From the first snapshot on, the file is complete at any moment.
+    /// None if there is no file yet. From the first snapshot on, the file is complete at any moment.
     fn of(file: &Path) -> Option<Known> {
         let bandit = Bandit::restore(&fs::read(file).ok()?).expect("a whole snapshot");
         let report = bandit.report().unwrap();
@@ -1121,15 +1121,15 @@ impl Known {
         Known { decisions: counts.decisions, answered: counts.answered, arms, epsilon_spent }
     }
 
-    /// Checks the report of a server that continues from it.
-    fn is_told(&self, report: &Value) {
+    /// Checks the report of a server that continues from this snapshot.
+    fn check_report(&self, report: &Value) {
         assert_eq!(report["decisions"], self.decisions);
-        for (arm, told) in self.arms.iter().zip(report["arms"].as_array().unwrap()) {
-            assert_eq!(told["effective_pulls"], arm.effective_pulls);
+        for (arm, reported) in self.arms.iter().zip(report["arms"].as_array().unwrap()) {
+            assert_eq!(reported["effective_pulls"], arm.effective_pulls);
             // The parser rounds numbers.
-            let mean = told["mean"].as_f64().unwrap_or(f64::NAN);
-            assert!((mean - arm.mean).abs() < 1e-12 || mean.is_nan() && arm.mean.is_nan(), "{told}");
-            assert_eq!(told["pulls"], arm.pulls);
+            let mean = reported["mean"].as_f64().unwrap_or(f64::NAN);
+            assert!((mean - arm.mean).abs() < 1e-12 || mean.is_nan() && arm.mean.is_nan(), "{reported}");
+            assert_eq!(reported["pulls"], arm.pulls);
         }
         assert_eq!(self.arms.iter().map(|arm| arm.pulls).sum::<u64>(), self.answered);
         assert!((report["epsilon_spent"].as_f64().unwrap() - self.epsilon_spent).abs() < 1e-12, "{report}");
@@ -1144,15 +1144,15 @@ impl Known {
 
 /// The number of rewards of a run that took effect, as the next run has them: the first ones of these decisions' arms,
 /// each once. The server may have made some decisions whose responses were lost.
-fn answered(known: Option<&Known>, next: &Known, life: &[usize], untold: usize) -> usize {
+fn answered(known: Option<&Known>, next: &Known, arms: &[usize], lost: usize) -> usize {
     let (began, answered) = known.map_or((0, 0), |known| (known.decisions, known.answered));
     let decisions = (next.decisions - began) as usize;
-    assert!(decisions <= life.len() + untold, "{decisions} of {}", life.len());
+    assert!(decisions <= arms.len() + lost, "{decisions} of {}", arms.len());
     let answered = (next.answered - answered) as usize;
     assert_eq!(answered, decisions.saturating_sub(WINDOW));
     for arm in 0..next.arms.len() {
         let pulls = next.arms[arm].pulls - known.map_or(0, |known| known.arms[arm].pulls);
-        assert_eq!(pulls as usize, life[..answered].iter().filter(|&&other| other == arm).count(), "arm {arm}");
+        assert_eq!(pulls as usize, arms[..answered].iter().filter(|&&other| other == arm).count(), "arm {arm}");
     }
     answered
 }
@@ -1191,9 +1191,9 @@ fn killed(program: &Program, series: u64, kills: u64) {
                 // Without placements both are the same report.
                 ["/report", "/report?placement=0"].map(|path| serde_json::from_str(&server.get(path).1).unwrap())
             };
-            let told = reports();
-            [&known, &pool].into_iter().zip(&told).for_each(|(known, told)| {
-                known.as_ref().inspect(|known| known.is_told(told));
+            let first_reports = reports();
+            [&known, &pool].into_iter().zip(&first_reports).for_each(|(known, report)| {
+                known.as_ref().inspect(|known| known.check_report(report));
             });
             for ticket in old_tickets.iter_mut().filter_map(Option::take) {
                 let before = (reports(), unknown());
@@ -1206,7 +1206,7 @@ fn killed(program: &Program, series: u64, kills: u64) {
             let least = if random.below(8) == 0 { 0 } else { 1000 + random.below(4000) };
             let pause = Duration::from_micros(random.below(3000));
             let mut connection = BufReader::new(server.connect());
-            let (mut life, mut life_of_slots) = (Vec::<(usize, bool)>::new(), Vec::<usize>::new());
+            let (mut visits, mut slots_of_run) = (Vec::<(usize, bool)>::new(), Vec::<usize>::new());
             let mut latest = known.as_ref().map_or(0, |known| known.decisions);
             let goal = latest + least;
             std::thread::scope(|scope| {
@@ -1222,7 +1222,7 @@ fn killed(program: &Program, series: u64, kills: u64) {
                     assert_eq!(status, 200, "{ad}");
                     let arm = number_field(&ad, "arm").unwrap() as usize;
                     let clicked = random.below(20) < 6 + arm as u64;
-                    life.push((arm, clicked));
+                    visits.push((arm, clicked));
                     if clicked && ask(&mut connection, "GET", text_field(&ad, "click_url"), "").is_none() {
                         break;
                     }
@@ -1232,7 +1232,7 @@ fn killed(program: &Program, series: u64, kills: u64) {
                         let Some((status, _, page)) = ask(&mut connection, "GET", &path, "") else { break };
                         assert_eq!(status, 200, "{page}");
                         let ads = shown(&page);
-                        life_of_slots.extend(ads.iter().map(|ad| ad.0));
+                        slots_of_run.extend(ads.iter().map(|ad| ad.0));
                         let url = ads[random.below(SLOTS as u64) as usize].1.clone();
                         if ask(&mut connection, "GET", &url, "").is_none() {
                             break;
@@ -1255,9 +1255,9 @@ fn killed(program: &Program, series: u64, kills: u64) {
             };
             assert!(next.decisions >= latest);
             let answered_by_now =
-                answered(known.as_ref(), &next, &life.iter().map(|answer| answer.0).collect::<Vec<_>>(), 1);
+                answered(known.as_ref(), &next, &visits.iter().map(|visit| visit.0).collect::<Vec<_>>(), 1);
             for arm in 0..next.arms.len() {
-                let clicks = life[..answered_by_now].iter().filter(|answer| answer.0 == arm).map(|answer| answer.1);
+                let clicks = visits[..answered_by_now].iter().filter(|visit| visit.0 == arm).map(|visit| visit.1);
                 let clicks: Vec<bool> = clicks.collect();
                 let (rewards, sum) = known.as_ref().map_or((0.0, 0.0), |known| known.of_arm(arm));
                 let (all, sum_of_all) = next.of_arm(arm);
@@ -1268,7 +1268,7 @@ fn killed(program: &Program, series: u64, kills: u64) {
                 assert!(!exact || (seen - first).abs() < 0.3, "arm {arm}: {seen} of the first {more}, {first}");
                 // No batch is larger than three times all earlier releases, and the first has one reward.
                 let open = clicks.len() - more;
-                assert!(open as f64 <= f64::max(1.0, 3.0 * all), "arm {arm}: {open} answers lost, {all} kept");
+                assert!(open as f64 <= f64::max(1.0, 3.0 * all), "arm {arm}: {open} rewards lost, {all} kept");
                 (released, lost) = (released + more, lost + open);
             }
             known = Some(next);
@@ -1276,15 +1276,15 @@ fn killed(program: &Program, series: u64, kills: u64) {
                 assert!(pool.is_none(), "the pool's file is gone");
                 continue;
             };
-            let answered_by_now = answered(pool.as_ref(), &next, &life_of_slots, SLOTS);
+            let answered_by_now = answered(pool.as_ref(), &next, &slots_of_run, SLOTS);
             for (number, arm) in next.arms.iter().enumerate() {
                 let more = arm.effective_pulls - pool.as_ref().map_or(0.0, |known| known.arms[number].effective_pulls);
-                let pulls = life_of_slots[..answered_by_now].iter().filter(|&&other| other == number).count();
+                let pulls = slots_of_run[..answered_by_now].iter().filter(|&&other| other == number).count();
                 assert!(more >= 0.0 && more <= pulls as f64, "arm {number}: {more} of {pulls}");
                 released_of_slots += more;
             }
             // The snapshot was saved in this run's period, and restoring it begins another.
-            let period_more = next.epsilon_spent > told[1]["epsilon_spent"].as_f64().unwrap() + 0.99;
+            let period_more = next.epsilon_spent > first_reports[1]["epsilon_spent"].as_f64().unwrap() + 0.99;
             assert!(
                 period_more || pool.is_some_and(|known| known.decisions == next.decisions),
                 "{}",

@@ -29,7 +29,7 @@ static void check(dpb_status status, const char *what) {
 }
 
 /* Merges the releases of one handle into another. */
-static void tell(unsigned from, unsigned to) {
+static void merge_into(unsigned from, unsigned to) {
   uint8_t snapshot[SNAPSHOT];
   size_t len;
   check(dpb_snapshot(handles[from], snapshot, sizeof snapshot, &len, NULL), "snapshot");
@@ -44,10 +44,10 @@ static void exchange(unsigned own) {
   if (leader != 0 && own > 0) { /* the leader may release with what is contributed now */
     check(dpb_contribution(handles[own], leader, sums, sizeof sums, &len, NULL), "contribution");
     if (len > 0) check(dpb_combine(handles[0], sums, len, NULL), "combine");
-    tell(0, own);
+    merge_into(0, own);
   }
   for (other = 0; other < many; other++) {
-    if (other != own) tell(own, other);
+    if (other != own) merge_into(own, other);
   }
 }
 
@@ -107,7 +107,7 @@ static void play(unsigned number_of_handles, int leads) {
     check(dpb_new(&config, &handles[i], NULL), "new");
   }
   if (leads) check(dpb_lead(handles[0], &leader, NULL), "lead");
-  for (i = 0; i < many; i++) exchange(i); /* now all know who leads, and only that handle releases */
+  for (i = 0; i < many; i++) exchange(i); /* from now on only the leader releases */
   clock_gettime(CLOCK_MONOTONIC, &start);
   for (i = 0; i < threads; i++) {
     workers[i].number = i;

@@ -5,9 +5,9 @@
  *      devices -- a message of encoded bits -----------> shuffler
  *      shuffler - a complete batch, permuted ----------> server
  *
- * Pipes replace the network here. In production, encrypt the link from devices to shuffler, and let somebody run the
- * shuffler whom the users trust not to share data with the server. Every fiftieth message is lost. The server then asks
- * further users until the batch is complete.
+ * Pipes replace the network here. In production, encrypt the link from the devices to the shuffler. Have the shuffler
+ * run by a party that the users trust not to share data with the server. Every fiftieth message is lost. The server
+ * then shows ads to further users until the batch is complete.
  *
  *      cc -Iinclude examples/c/shuffle_roles.c -Ltarget/release -ldpb -o shuffle_roles
  */
@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ARMS = 4, BEST = 2, USERS = 50, LOST = 50, ROOM = 4096, MESSAGE = 256 };
+enum { ARMS = 4, BEST = 2, USERS = 50, LOST = 50, MAX_BATCH = 4096, MAX_MESSAGE = 256 };
 static const double epsilon = 1.0, delta = 1e-6;
 
 /* The batch that a message belongs to. Routing needs nothing else. */
@@ -61,7 +61,9 @@ static int receive_all(int from, void *data, size_t size) {
 static dpb_shuffle_params plan(void) {
   dpb_shuffle_params params;
   check(dpb_shuffle_plan(epsilon, delta, USERS, 0, &params, NULL));
-  if (params.users * (1 + params.coins_per_user) > ROOM || 1 + params.coins_per_user > MESSAGE) die("the plan is too large");
+  if (params.users * (1 + params.coins_per_user) > MAX_BATCH || 1 + params.coins_per_user > MAX_MESSAGE) {
+    die("the plan is too large");
+  }
   return params;
 }
 
@@ -69,7 +71,7 @@ static dpb_shuffle_params plan(void) {
 static void devices(int from_server, int to_shuffler) {
   static const double click_rates[ARMS] = {0.2, 0.3, 0.8, 0.4};
   dpb_shuffle_params params = plan();
-  uint8_t bits[MESSAGE];
+  uint8_t bits[MAX_MESSAGE];
   size_t len;
   label batch;
   int users = 0;
@@ -88,7 +90,7 @@ static void shuffler(int from_devices, int to_server) {
   dpb_shuffle_params params = plan();
   dpb_shuffler *shufflers[ARMS];
   uint32_t open[ARMS]; /* the phase of the open batch */
-  uint8_t bits[MESSAGE], shuffled[ROOM];
+  uint8_t bits[MAX_MESSAGE], shuffled[MAX_BATCH];
   size_t len;
   label batch;
   for (int arm = 0; arm < ARMS; arm++) {
@@ -113,12 +115,12 @@ static void shuffler(int from_devices, int to_server) {
 static void server(int to_devices, int from_shuffler) {
   dpb_shuffle_params params = plan();
   size_t len = (size_t)params.users * (1 + params.coins_per_user);
-  uint8_t bits[ROOM];
+  uint8_t bits[MAX_BATCH];
   dpb_config config;
   dpb_error error;
   dpb_bandit *bandit;
   dpb_report report;
-  uint32_t best, phase = 0, asked = 0, wanted = 0;
+  uint32_t best, phase = 0, requested = 0, wanted = 0;
   label batch;
   dpb_config_init(&config, ARMS, epsilon);
   config.delta = delta;
@@ -131,18 +133,20 @@ static void server(int to_devices, int from_shuffler) {
     check(dpb_report_read(bandit, &report));
     if (report.phase != phase) {
       phase = report.phase;
-      asked = 0;
+      requested = 0;
       wanted = USERS * report.arms_active;
     }
-    if (asked < wanted) {
+    if (requested < wanted) {
       dpb_decision decision;
       check(dpb_select(bandit, &decision));
       batch.phase = decision.phase;
       batch.arm = decision.arm;
       send_all(to_devices, &batch, sizeof batch);
-      asked++;
+      requested++;
     } else if (poll(&arrival, 1, 10) > 0) {
-      if (!receive_all(from_shuffler, &batch, sizeof batch) || !receive_all(from_shuffler, bits, len)) die("the shuffler is gone");
+      if (!receive_all(from_shuffler, &batch, sizeof batch) || !receive_all(from_shuffler, bits, len)) {
+        die("the shuffler is gone");
+      }
       check(dpb_submit_shuffled(bandit, batch.phase, batch.arm, bits, len));
       /* A second submission would count the same rewards twice. */
       dpb_status again = dpb_submit_shuffled(bandit, batch.phase, batch.arm, bits, len);
@@ -153,7 +157,7 @@ static void server(int to_devices, int from_shuffler) {
   }
   check(dpb_report_read(bandit, &report));
   if (best != BEST) die("found the wrong arm");
-  if (report.answered != 0) die("the server saw an answer");
+  if (report.answered != 0) die("the server saw a reward");
   if (report.epsilon_spent > epsilon || report.delta_spent > delta) die("spent more than it had");
   printf("arm %u after %llu users and %u phases, at epsilon %g and delta %g\n", (unsigned)best,
          (unsigned long long)report.decisions, (unsigned)phase, report.epsilon_spent, report.delta_spent);
@@ -161,27 +165,27 @@ static void server(int to_devices, int from_shuffler) {
 }
 
 int main(void) {
-  int asks[2], messages[2], batches[2], status, failed = 0;
-  uint8_t rest[ROOM];
-  if (pipe(asks) || pipe(messages) || pipe(batches)) die("no pipes");
+  int requests[2], messages[2], batches[2], status, failed = 0;
+  uint8_t rest[MAX_BATCH];
+  if (pipe(requests) || pipe(messages) || pipe(batches)) die("no pipes");
   /* Handles do not survive fork(): each process makes its own. */
   pid_t first = fork();
   if (first < 0) die("no process");
   if (first == 0) {
-    close(asks[1]), close(messages[0]), close(batches[0]), close(batches[1]);
-    devices(asks[0], messages[1]);
+    close(requests[1]), close(messages[0]), close(batches[0]), close(batches[1]);
+    devices(requests[0], messages[1]);
     return 0;
   }
   pid_t second = fork();
   if (second < 0) die("no process");
   if (second == 0) {
-    close(asks[0]), close(asks[1]), close(messages[1]), close(batches[0]);
+    close(requests[0]), close(requests[1]), close(messages[1]), close(batches[0]);
     shuffler(messages[0], batches[1]);
     return 0;
   }
-  close(asks[0]), close(messages[0]), close(messages[1]), close(batches[1]);
-  server(asks[1], batches[0]);
-  close(asks[1]); /* the devices end, then the shuffler */
+  close(requests[0]), close(messages[0]), close(messages[1]), close(batches[1]);
+  server(requests[1], batches[0]);
+  close(requests[1]); /* the devices end, then the shuffler */
   while (read(batches[0], rest, sizeof rest) > 0) {}
   for (int i = 0; i < 2; i++) failed |= wait(&status) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0;
   if (failed) die("another role failed");

@@ -1,28 +1,32 @@
-// An ad server that learns which ads are clicked, with differential privacy for the clicks. It uses dpb.hpp, Boost.Beast
-// (in serve.hpp) and hiredis (in fleet.hpp): apt-get install libboost-dev libhiredis-dev. After `cargo build --release`:
+// An ad server that learns which ads are clicked, with differential privacy for the clicks. It uses dpb.hpp,
+// Boost.Beast (in serve.hpp) and hiredis (in fleet.hpp): apt-get install libboost-dev libhiredis-dev.
+// After `cargo build --release`:
 //
 //   c++ -std=c++20 -O2 examples/cpp/ad_server.cpp -I include -I bindings/cpp target/release/libdpb.a
 //       -lhiredis -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc -o ad_server
 //   ./ad_server --port 8080
 //
-// GET /ad chooses a creative, GET /click/<ticket> reports a click, GET /report returns released values only, GET /healthz
-// reports whether the server can decide, and / is a live page. A production server would also authenticate its callers.
+// GET /ad chooses a creative, GET /click/<ticket> reports a click, GET /report returns released values only, GET
+// /healthz reports whether the server can decide, and / is a live page. A production server would also authenticate its
+// callers.
 //
 // With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 chooses a creative for each slot of a
 // placement. A segmented bandit learns for each placement, with user-level privacy in each period.
 //
 // A click always gets the same empty response, whether it is in time, duplicate, late or forged, because the status
-// reveals rewards. With --operator-port, GET /diagnostics returns the counts of refused clicks, to the same machine only.
+// reveals rewards. With --operator-port, GET /diagnostics returns the counts of refused clicks, to the same machine
+// only.
 //
-// With --window 30m a click counts if it comes within half an hour after its ad. The server sets the bandits' clock at each
-// ad and once a second, but never at a click, because time must not depend on rewards.
+// With --window 30m a click counts if it comes within half an hour after its ad. The server sets the bandits' clock at
+// each ad and once a second, but never at a click, because time must not depend on rewards.
 //
-// With --snapshot FILE the server continues after a restart with what it has learned, also after kill -9: see serve::save.
+// With --snapshot FILE the server continues after a restart with what it has learned, also after kill -9: see
+// serve::save.
 //
 // With --redis ADDRESS --node N many servers in C++ and Go learn together: see fleet.hpp. Any server accepts any click:
-// the first four digits of the ticket are the number of the server that decided, plus 0x8000 for an ad of a placement. The
-// placements are a second bandit in Redis. With --fleet-key-file FILE one server releases what all collect. Send each person to one server: a person who reaches n servers loses up to n
-// times epsilon.
+// the first four digits of the ticket are the number of the server that decided, plus 0x8000 for an ad of a placement.
+// The placements are a second bandit in Redis. With --fleet-key-file FILE one server releases what all collect. Send
+// each person to one server: a person who reaches n servers loses up to n times epsilon.
 //
 // With --threads N each thread has its own bandit, for machines on which one lock is too slow. The bandits merge each
 // other's releases, as in examples/c/cores.c. Any thread accepts any click, because the ticket names the bandit.
@@ -60,10 +64,10 @@ static constexpr std::uint64_t HALF_A_DAY = 12 * 3'600'000;
 // reward_window in decisions: an ad without a click after this many later decisions has reward 0.
 static constexpr std::uint32_t WINDOW = 1000;
 
-// With a bandit for each thread: the number of decisions of a thread between two merges.
-static constexpr std::uint64_t TELL_EVERY = 1000;
+// With a bandit for each thread: the number of decisions of a thread after which the others merge its releases.
+static constexpr std::uint64_t MERGE_EVERY = 1000;
 
-static constexpr unsigned MOST_THREADS = 64;
+static constexpr unsigned MAX_THREADS = 64;
 
 // The node of a placements' bandit is the server's number plus this. Nodes of the other bandits are smaller.
 static constexpr std::uint16_t PLACEMENTS_FROM = 0x8000;
@@ -71,8 +75,8 @@ static constexpr std::uint16_t PLACEMENTS_FROM = 0x8000;
 // contributions_per_user: the bandit learns from at most this many slots of a person in a period.
 static constexpr std::uint32_t CONTRIBUTIONS = 12;
 
-// The page of all three servers, as a path from the directory in which the compiler runs. Go can embed files only from its
-// source's directory, so the page is there.
+// The page of all three servers, as a path from the directory in which the compiler runs. Go can embed files only from
+// its source's directory, so the page is there.
 asm(R"(.pushsection .rodata
 page: .incbin "examples/go/adserver/page.html"
 page_end: .popsection)");
@@ -126,7 +130,7 @@ struct Shop {
   bool of_placement(std::uint64_t ticket) const { return segmented && dpb_ticket_node(ticket) >= PLACEMENTS_FROM; }
 
   // Merges the releases of this bandit into the others. A snapshot does not contain what the bandit has merged.
-  void tell(const dpb::Bandit &own) {
+  void merge_into_others(const dpb::Bandit &own) {
     const std::vector<std::uint8_t> released = own.snapshot();
     for (dpb::Bandit &other : bandits) {
       if (&other != &own) {
@@ -155,7 +159,8 @@ static std::string number(double x) {
   return std::isfinite(x) ? text : "null";
 }
 
-static std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; } // for texts without escapes
+// For texts without characters that JSON escapes.
+static std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
 static const char *truth(bool x) { return x ? "true" : "false"; }
 
@@ -170,8 +175,8 @@ static Page show(Shop &shop) {
   dpb::Bandit &bandit = shop.own();
   shop.tick(bandit);
   const dpb::Decision decision = bandit.select();
-  if (thread_local std::uint64_t decisions = 0; shop.bandits.size() > 1 && ++decisions % TELL_EVERY == 0) {
-    shop.tell(bandit);
+  if (thread_local std::uint64_t decisions = 0; shop.bandits.size() > 1 && ++decisions % MERGE_EVERY == 0) {
+    shop.merge_into_others(bandit);
   }
   return success(ad(decision));
 }
@@ -190,15 +195,16 @@ static Page bad_placement(const Shop &shop) {
   return bad("placement", "placement=P, 0 to " + std::to_string(shop.placements - 1));
 }
 
-// The user that a request names. All visitors without a hash are one user: the bandit learns from them as from one person.
+// The user that a request names. All visitors without a hash are one user: the bandit learns from them as from one
+// person.
 static std::optional<std::uint64_t> parse_user(const Request &request) {
   const auto text = serve::parameter(request.query, "user");
   const auto user = serve::parse<std::uint64_t>(text.value_or("0"), 16);
   return !text || text->size() == 16 ? user : std::nullopt;
 }
 
-// Chooses a different creative for each slot of a placement. Each slot is a decision among the creatives that the request
-// does not show yet.
+// Chooses a different creative for each slot of a placement. Each slot is a decision among the creatives that the
+// request does not show yet.
 static Page show_slots(Shop &shop, const Request &request) {
   const auto segment = placement(shop, request);
   if (!segment) {
@@ -227,7 +233,8 @@ static Page show_slots(Shop &shop, const Request &request) {
   return success("{\"placement\":" + std::to_string(*segment) + ",\"ads\":[" + ads + "]}");
 }
 
-// This server's nodes in a fleet: one for its bandit and one for the placements' bandit. Empty without a fleet.
+// This server's nodes in its fleets: one for its bandit, one for the placements' bandit. Both are empty without a
+// fleet.
 struct Nodes {
   std::optional<fleet::Node> bandit, segmented;
 
@@ -247,16 +254,17 @@ static Page click(Shop &shop, Nodes &nodes, std::string_view text) {
   if (const auto ticket = serve::parse<std::uint64_t>(text, 16); ticket && text.size() == 16) {
     const bool of_placement = shop.of_placement(*ticket);
     if (auto &node = of_placement ? nodes.segmented : nodes.bandit) {
-      node->answer({*ticket, 1.0});
+      node->update({*ticket, 1.0});
     } else {
       dpb::Bandit &bandit = of_placement ? *shop.segmented : shop.of(*ticket);
-      (void)bandit.try_update(*ticket, 1.0); // refused, it is in the operator's counts
+      (void)bandit.try_update(*ticket, 1.0); // the operator's counts have the refusals
     }
   }
   return serve::nothing();
 }
 
-// The released values of one placement: none before the first request for it. Counts and losses are of all placements.
+// The released values of one placement; there are none before its first request. Counts and losses are of all
+// placements.
 static Page report_placement(Shop &shop, std::uint32_t segment) {
   const dpb::Report report = shop.segmented->report();
   std::vector<dpb::Arm> read(CREATIVES.size());
@@ -300,12 +308,14 @@ static Page report_all(Shop &shop) {
   for (std::size_t i = 0; i < read.size(); ++i) {
     arms += std::string(i > 0 ? "," : "") + "{\"creative\":" + quoted(CREATIVES[i]) +
             ",\"mean\":" + number(read[i].mean) + ",\"width\":" + number(read[i].width) +
-            ",\"effective_pulls\":" + number(read[i].effective_pulls) + ",\"pulls\":" + std::to_string(read[i].pulls) + ",\"active\":" + truth(read[i].active) + "}";
+            ",\"effective_pulls\":" + number(read[i].effective_pulls) +
+            ",\"pulls\":" + std::to_string(read[i].pulls) + ",\"active\":" + truth(read[i].active) + "}";
   }
   return success("{\"policy\":" + quoted(first.policy_name()) + ",\"is_private\":" + truth(report.is_private) +
                  ",\"epsilon_spent\":" + number(report.epsilon_spent) +
                  ",\"delta_spent\":" + number(report.delta_spent) + shop.clock() +
-                 ",\"changes_detected\":" + std::to_string(report.changes_detected) + ",\"phase\":" + std::to_string(report.phase) +
+                 ",\"changes_detected\":" + std::to_string(report.changes_detected) +
+                 ",\"phase\":" + std::to_string(report.phase) +
                  ",\"decisions\":" + std::to_string(report.decisions) +
                  ",\"pending\":" + std::to_string(report.pending) + ",\"arms\":[" + arms + "]}");
 }
@@ -351,8 +361,11 @@ static Page diagnostics(const Shop &shop) {
 
 static serve::Site visitors(Shop &shop, serve::Copies &copies, Nodes &nodes) {
   const auto get = http::verb::get;
+  const auto page = [](auto &) {
+    return serve::page(http::status::ok, "text/html; charset=utf-8", std::string(PAGE, PAGE_END));
+  };
   serve::Site site = {
-      {get, "/", [](auto &) { return serve::page(http::status::ok, "text/html; charset=utf-8", std::string(PAGE, PAGE_END)); }},
+      {get, "/", page},
       {get, "/ad", [&](auto &) { return show(shop); }},
       {get, "/report", [&](const Request &request) { return report(shop, copies, request); }},
       {get, "/healthz", [&](auto &) { return health(shop); }},
@@ -382,7 +395,7 @@ struct Options : serve::Options {
   std::chrono::seconds period = std::chrono::hours(24);
   fleet::Options fleet;
 
-  // The file for the placements' bandit.
+  // The options of the placements' bandit.
   fleet::Options segmented_fleet() const {
     fleet::Options segmented = fleet;
     segmented.bandit += "-placements";
@@ -390,6 +403,7 @@ struct Options : serve::Options {
     return segmented;
   }
 
+  // The file for the snapshots of the placements' bandit; empty: none.
   std::filesystem::path segmented_snapshot() const { return snapshot.empty() ? "" : snapshot.string() + ".placements"; }
 };
 
@@ -408,7 +422,7 @@ static std::optional<Options> parse_options(int argc, char **argv) {
     if (name == "--threads") {
       const auto threads = serve::parse<unsigned>(value);
       options.bandits = options.threads = threads.value_or(0);
-      return options.threads > 0 && options.threads <= MOST_THREADS;
+      return options.threads > 0 && options.threads <= MAX_THREADS;
     }
     const auto number = serve::parse<std::uint32_t>(value);
     if (name == "--placements" && number) {
@@ -427,12 +441,13 @@ static std::optional<Options> parse_options(int argc, char **argv) {
   const bool numbered = options.fleet.node < PLACEMENTS_FROM;
   // One clock counts both, so both are times or both are decisions.
   const bool same = !options.memory || options.memory->ticks == 0 || options.memory->is_time == options.window.is_time;
-  return well && alone && numbered && same && options.fleet.agree() ? std::optional(options) : std::nullopt;
+  return well && alone && numbered && same && options.fleet.is_consistent() ? std::optional(options) : std::nullopt;
 }
 
 // Makes a bandit with a segment for each placement; the key is the placement's number. Epsilon is for all rewards of a
-// person in a period, at this server. A restored bandit begins a new period, because a snapshot does not contain the counts of people.
-// Fewer placements than in the snapshot are refused: segments of removed placements would count towards max_segments.
+// person in a period, at this server. A restored bandit begins a new period, because a snapshot does not contain the
+// counts of people. Fewer placements than in the snapshot are refused: segments of removed placements would count
+// towards max_segments.
 static dpb::Bandit make_segmented(const Options &options, dpb::Config config, const fleet::Fields &fields) {
   config.node += PLACEMENTS_FROM;
   config.expected_users = options.users;
@@ -452,7 +467,7 @@ static dpb::Bandit make_segmented(const Options &options, dpb::Config config, co
                                               field.snapshot.size()));
     }
   }
-  return fleet::go_on(serve::go_on(dpb::Bandit(config), config, file), config, fields);
+  return fleet::resume(serve::resume(dpb::Bandit(config), config, file), config, fields);
 }
 
 // Makes the server's bandits with the forget_after of the options; without one, with the default, or with none if the
@@ -487,10 +502,10 @@ static Shop make(const Options &options, const fleet::Fields &fields, const flee
   };
   Shop made = fresh();
   dpb::Bandit &first = made.bandits.front();
-  first = serve::go_on(std::move(first), config, options.snapshot);
-  first = fleet::go_on(std::move(first), config, fields);
+  first = serve::resume(std::move(first), config, options.snapshot);
+  first = fleet::resume(std::move(first), config, fields);
   if (options.bandits > 1) {
-    made.tell(first); // changes nothing, but fails now for policies that cannot merge
+    made.merge_into_others(first); // changes nothing, but fails now for policies that cannot merge
   }
   if (options.placements > 0) {
     config.node = first_node;
@@ -503,16 +518,17 @@ static Shop make(const Options &options, const fleet::Fields &fields, const flee
 int main(int argc, char **argv) try {
   const std::optional<Options> options = parse_options(argc, argv);
   if (!options) {
-    const std::string more = "  --window SPAN      a click counts within this time after its ad; default 1000. A SPAN is a\n"
-                             "                     number of decisions, or a time: 500ms, 30s, 30m, 2h\n"
-                             "  --memory SPAN      forget releases of this age; 0: never. Default 50000, or 12h if --window\n"
-                             "                     is a time, if the policy supports it. Both must be of the same kind\n"
-                             "  --placements N     serve /ads for placements 0 to N-1; default 0: no such page\n"
-                             "  --users N          people expected in a period, with --placements; default 100000. A\n"
-                             "                     person who reaches several servers loses epsilon at each\n"
-                             "  --period SECONDS   length of a period; default 86400\n"
-                             "  --threads N        N threads, each with its own bandit, that merge each other's releases;\n"
-                             "                     not with --snapshot or --redis\n";
+    const std::string more =
+        "  --window SPAN      a click counts within this time after its ad; default 1000. A SPAN is a\n"
+        "                     number of decisions, or a time: 500ms, 30s, 30m, 2h\n"
+        "  --memory SPAN      forget releases of this age; 0: never. Default 50000, or 12h if --window\n"
+        "                     is a time, if the policy supports it. Both must be of the same kind\n"
+        "  --placements N     serve /ads for placements 0 to N-1; default 0: no such page\n"
+        "  --users N          people expected in a period, with --placements; default 100000. A\n"
+        "                     person who reaches several servers loses epsilon at each\n"
+        "  --period SECONDS   length of a period; default 86400\n"
+        "  --threads N        N threads, each with its own bandit, that merge each other's releases;\n"
+        "                     not with --snapshot or --redis\n";
     serve::print_usage("ad_server", (more + fleet::Options::USAGE).c_str());
     return 2;
   }
@@ -521,10 +537,10 @@ int main(int argc, char **argv) try {
   std::optional<fleet::Store> store, segmented_store;
   fleet::Fields fields, segmented_fields;
   if (!options->fleet.redis.empty()) {
-    fields = store.emplace(options->fleet).list(serve::Clock::now() + fleet::FIRST_PATIENCE);
+    fields = store.emplace(options->fleet).list(serve::Clock::now() + fleet::JOIN_TIMEOUT);
   }
   if (store && options->placements > 0) {
-    segmented_fields = segmented_store.emplace(segmented).list(serve::Clock::now() + fleet::FIRST_PATIENCE);
+    segmented_fields = segmented_store.emplace(segmented).list(serve::Clock::now() + fleet::JOIN_TIMEOUT);
   }
   Shop shop = make(*options, fields, segmented_fields); // for all threads
   Nodes nodes;
@@ -545,7 +561,7 @@ int main(int argc, char **argv) try {
   if (shop.window.is_time) {
     chores.push_back({serve::TICK, [&] { shop.tick(); }});
   }
-  if (shop.segmented) { // write a snapshot at once in each period: otherwise a restart would forget what the period has spent
+  if (shop.segmented) { // write a snapshot at once in each period, so that a restart cannot miss a period
     chores.push_back({options->period, [&] {
                         shop.segmented->next_period();
                         if (nodes.segmented) {

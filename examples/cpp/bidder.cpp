@@ -1,6 +1,6 @@
-// A bidder that rotates creatives and learns which are clicked, with differential privacy for the clicks. It implements a
-// subset of OpenRTB 2.6 with dpb.hpp and serve.hpp. Install Debian's nlohmann-json3-dev, libsodium-dev and libboost-dev.
-// After `cargo build --release`:
+// A bidder that rotates creatives and learns which are clicked, with differential privacy for the clicks. It implements
+// a subset of OpenRTB 2.6 with dpb.hpp and serve.hpp. Install Debian's nlohmann-json3-dev, libsodium-dev and
+// libboost-dev. After `cargo build --release`:
 //
 //   c++ -std=c++20 -O2 examples/cpp/bidder.cpp -I include -I bindings/cpp target/release/libdpb.a
 //       -lsodium -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc -o bidder
@@ -19,9 +19,9 @@
 //
 // Most bids are not won, and an ad that was not shown has no reward. If the impression of a bid has not come after
 // --shown-within later bids, or after that time, the bidder cancels the decision, whether or not a click has come. So
-// neither the cancellation nor any public count depends on clicks. A click may arrive before its impression. A bid without
-// a click after --clicked-within later bids, or after that time, has reward 0. The bidder sets the bandit's clock at each
-// bid and once a second, never at a notice, because time must not depend on clicks.
+// neither the cancellation nor any public count depends on clicks. A click may arrive before its impression. A bid
+// without a click after --clicked-within later bids, or after that time, has reward 0. The bidder sets the bandit's
+// clock at each bid and once a second, never at a notice, because time must not depend on clicks.
 #include "serve.hpp"
 
 #include <algorithm>
@@ -82,16 +82,16 @@ static constexpr std::array PATHS = {"/win/", "/imp/", "/click/"};
 enum Fate { BELIEVED, DUPLICATE, LATE, FORGED };
 static constexpr std::array FATES = {"believed", "duplicate", "late", "forged"};
 
-// Tokens say what a notice is about, and prove that the bidder made it.
+// A token contains the subject of a notice, and proves that the bidder made it.
 
 struct Subject {
   std::uint64_t ticket;
   std::uint32_t creative;
 };
 
-// Each process makes a new key, because tickets of another process or of an earlier run are unknown here. So each process
-// needs its own --url. The token also covers the kind of notice: a visitor, who sees the click's token, cannot forge an
-// impression.
+// Each process makes a new key, because tickets of another process or of an earlier run are unknown here. So each
+// process needs its own --url. The token also covers the kind of notice: a visitor, who sees the click's token, cannot
+// forge an impression.
 //
 // libsodium's crypto_auth (HMAC-SHA512-256) has no options to get wrong: one call makes the proof, and one checks it in
 // constant time.
@@ -140,8 +140,8 @@ public:
     tick();
   }
 
-  // Cancels the bids whose time for an impression is over, and then ends the windows whose time for a click is over. In this
-  // order, the bandit does not learn from an ad that was not shown, even after the machine was suspended.
+  // Cancels the bids whose time for an impression is over, and then ends the windows whose time for a click is over. In
+  // this order, the bandit does not learn from an ad that was not shown, even after the machine was suspended.
   void tick() {
     const std::lock_guard alone(lock_);
     advance();
@@ -161,13 +161,13 @@ public:
   }
 
   // Cancels a bid that was never sent.
-  void take_back(std::uint64_t ticket) {
+  void cancel_unsent(std::uint64_t ticket) {
     const std::lock_guard alone(lock_);
     end(ticket);
   }
 
-  // A win or an impression.
-  Fate heard(Notice notice, std::uint64_t ticket) {
+  // Records the notice of a win or an impression.
+  Fate record(Notice notice, std::uint64_t ticket) {
     const std::lock_guard alone(lock_);
     const auto bid = open_.find(ticket);
     if (bid == open_.end()) {
@@ -214,14 +214,14 @@ private:
   const serve::Span shown_within_;
   std::mutex lock_;
   std::uint64_t now_ = 0;
-  std::deque<std::pair<std::uint64_t, std::uint64_t>> order_; // when, and the ticket; no more than shown_within_
-  std::unordered_map<std::uint64_t, std::array<bool, 2>> open_; // of these: WIN, IMPRESSION
+  std::deque<std::pair<std::uint64_t, std::uint64_t>> order_; // time and ticket of each recent bid
+  std::unordered_map<std::uint64_t, std::array<bool, 2>> open_; // their notices
 };
 
 // The subset of OpenRTB: banners, floors in USD, blocked categories and advertisers. Other types than OpenRTB specifies
 // throw a json::exception.
 
-// What is not there is an empty list.
+// The list with this name, or an empty list if there is none.
 static const json &list(const json &object, const char *name) {
   static const json none = json::array();
   const auto found = object.find(name);
@@ -232,7 +232,7 @@ static bool names(const json &list, const char *text) {
   return std::any_of(list.begin(), list.end(), [&](const json &item) { return item == text; });
 }
 
-// A slot and the creatives that fit it.
+// The creatives that the request does not block.
 static std::vector<std::uint32_t> allowed(const json &request) {
   std::vector<std::uint32_t> creatives;
   const json &currencies = list(request, "cur");
@@ -253,10 +253,11 @@ static bool fits(const Creative &creative, const json &banner) {
   return has_size(banner) || std::any_of(formats.begin(), formats.end(), has_size);
 }
 
+// A slot and the creatives that fit it.
 struct Slot {
   std::string id;
   std::vector<std::uint32_t> eligible; // creatives
-  // With --context: the features of each, one after the other, and where each row ends.
+  // With --context: the features of all these creatives, one row after the other, and the index at which each row ends.
   std::vector<dpb::Feature> features;
   std::vector<std::uint32_t> ends;
 
@@ -266,11 +267,11 @@ struct Slot {
   }
 };
 
-// Features are hashed to so many indices. A row has six of them, each of value 1.
+// The number of indices to which features are hashed. The row of a creative has ROW features, each of value 1.
 static constexpr std::uint32_t FEATURES = 128;
 static constexpr std::uint32_t ROW = 6;
 
-// What is not there is an empty object.
+// The object with this name, or an empty object if there is none.
 static const json &part(const json &object, const char *name) {
   static const json none = json::object();
   const auto found = object.find(name);
@@ -284,13 +285,13 @@ static std::string part_of_day(const json &geo) {
   return std::to_string(minutes / 360 % 4);
 }
 
-// The features of each eligible creative. NEVER COMPUTE A FEATURE FROM REWARDS: not from the clicks of this visitor, the
-// click rate of this creative or placement, a score that a model learned from clicks, or a segment of visitors that was
-// made from clicks. Each of these releases clicks without noise, which epsilon does not cover. All features here come from
-// the request, the clock and the catalogue. They are not protected; clicks are.
+// The features of each eligible creative. NEVER COMPUTE A FEATURE FROM REWARDS: not from the clicks of this visitor,
+// the click rate of this creative or placement, a score that a model learned from clicks, or a segment of visitors that
+// was made from clicks. Each of these releases clicks without noise, which epsilon does not cover. All features here
+// come from the request, the clock and the catalogue. They are not protected; clicks are.
 //
-// The model distinguishes creatives by their rows. A feature that is the same for all creatives is therefore paired with
-// the creative or its category. With the category, a new creative begins with the estimate for its category.
+// The model distinguishes creatives by their rows. A feature that is the same for all creatives is therefore paired
+// with the creative or its category. With the category, a new creative begins with the estimate for its category.
 static void find_features(Slot &slot, const json &request, const json &imp) {
   const json &device = part(request, "device"), &geo = part(device, "geo");
   const json &site = part(request, request.contains("app") ? "app" : "site"), &categories = list(site, "cat");
@@ -350,13 +351,13 @@ public:
 
   serve::Site visitors() {
     const auto get = http::verb::get;
-    const auto hears = [this](Notice notice) {
-      return [this, notice](const Request &request) { return hear(notice, request.rest); };
+    const auto handler = [this](Notice notice) {
+      return [this, notice](const Request &request) { return handle_notice(notice, request.rest); };
     };
     return {{http::verb::post, "/bid", [this](const Request &request) { return bid(request); }, MAX_BID_REQUEST},
-            {get, PATHS[WIN], hears(WIN)},
-            {get, PATHS[IMPRESSION], hears(IMPRESSION)},
-            {get, PATHS[CLICK], hears(CLICK)},
+            {get, PATHS[WIN], handler(WIN)},
+            {get, PATHS[IMPRESSION], handler(IMPRESSION)},
+            {get, PATHS[CLICK], handler(CLICK)},
             {get, "/healthz",
              [this](auto &) {
                (void)bandit().diagnostics(); // throws if the handle is poisoned
@@ -373,8 +374,8 @@ private:
   enum Answer { BID, NO_FIT, TOO_LATE, REFUSED };
   static constexpr std::array ANSWERS = {"bid", "no_fit", "too_late", "refused"};
 
-  Page bid(const Request &asked) try {
-    const json request = json::parse(asked.body);
+  Page bid(const Request &http_request) try {
+    const json request = json::parse(http_request.body);
     const std::string &id = request.at("id").get_ref<const std::string &>();
     const double limit = request.value("tmax", 0.0); // milliseconds; 0: none
     const std::vector<Slot> slots = find_slots(request, has_features_);
@@ -390,9 +391,9 @@ private:
     }
     const json answer = {{"id", id}, {"cur", "USD"}, {"seatbid", json::array({{{"bid", std::move(bids)}}})}};
     Page page = serve::success(answer.dump());
-    if (limit > 0 && Clock::now() - asked.begun + TRAVEL >= std::chrono::duration<double, std::milli>(limit)) {
+    if (limit > 0 && Clock::now() - http_request.begun + TRAVEL >= std::chrono::duration<double, std::milli>(limit)) {
       for (const std::uint64_t ticket : tickets) {
-        bids_.take_back(ticket);
+        bids_.cancel_unsent(ticket);
       }
       return no_bid(TOO_LATE);
     }
@@ -425,13 +426,13 @@ private:
     return serve::nothing();
   }
 
-  // Always the same response.
-  Page hear(Notice notice, std::string_view token) {
+  // Handles a notice. The response is always the same, because the status of a notice reveals clicks.
+  Page handle_notice(Notice notice, std::string_view token) {
     if (const auto subject = tokens_.open(notice, token)) {
       if (notice == CLICK) {
         bids_.clicked(subject->ticket);
       } else {
-        const Fate fate = bids_.heard(notice, subject->ticket);
+        const Fate fate = bids_.record(notice, subject->ticket);
         ++notices_[notice][fate];
         impressions_[subject->creative] += notice == IMPRESSION && fate == BELIEVED;
       }
@@ -447,7 +448,7 @@ private:
     const auto line = [&](const std::string &name, const std::atomic<std::uint64_t> &count) {
       page += name + "\"} " + std::to_string(count) + '\n';
     };
-    page += "# HELP bidder_answers_total Bid requests, by how they were answered.\n"
+    page += "# HELP bidder_answers_total Bid requests, by the kind of response.\n"
             "# TYPE bidder_answers_total counter\n";
     for (const Answer answer : {BID, NO_FIT, TOO_LATE, REFUSED}) {
       line(std::string("bidder_answers_total{answer=\"") + ANSWERS[answer], answers_[answer]);
@@ -481,7 +482,7 @@ private:
 };
 
 struct Options : serve::Options {
-  std::string url; // empty: the address that we listen on
+  std::string url; // empty: the address of this server's port
   double epsilon = 1.0;
   bool context = false;
   serve::Span shown_within = {10'000, false}, clicked_within = {100'000, false};
@@ -491,7 +492,7 @@ static std::optional<Options> parse_options(int argc, char **argv) {
   Options options;
   std::vector<char *> arguments(argv, argv + argc);
   options.context = std::erase(arguments, std::string_view("--context")) > 0; // all others have a value
-  const bool well = serve::read_options(static_cast<int>(arguments.size()), arguments.data(), [&](std::string_view name, const char *value) {
+  const auto take = [&](std::string_view name, const char *value) {
     const auto span = serve::parse_span(value);
     const auto epsilon = serve::parse<double>(value);
     if (name == "--url") {
@@ -506,10 +507,12 @@ static std::optional<Options> parse_options(int argc, char **argv) {
       return options.take(name, value);
     }
     return true;
-  });
+  };
+  const bool well = serve::read_options(static_cast<int>(arguments.size()), arguments.data(), take);
   // A bid that was not shown must be cancelled before its window for a click is over.
   const bool later = options.shown_within.ticks < options.clicked_within.ticks;
-  return well && later && options.shown_within.is_time == options.clicked_within.is_time ? std::optional(options) : std::nullopt;
+  const bool same = options.shown_within.is_time == options.clicked_within.is_time;
+  return well && later && same ? std::optional(options) : std::nullopt;
 }
 
 static dpb::Bandit make(const Options &options) {
@@ -527,19 +530,21 @@ static dpb::Bandit make(const Options &options) {
   if (bandit.try_select(dpb::Request().among({}), &none) == DPB_UNSUPPORTED) { // otherwise DPB_INVALID_REQUEST
     throw std::runtime_error(std::string(bandit.policy_name()) + " cannot choose among the creatives that fit");
   }
-  return serve::go_on(std::move(bandit), config, options.snapshot);
+  return serve::resume(std::move(bandit), config, options.snapshot);
 }
 
 int main(int argc, char **argv) try {
   const std::optional<Options> options = parse_options(argc, argv);
   if (!options) {
-    serve::print_usage("bidder", "  --url URL          URL at which exchanges and visitors reach this server\n"
-                                 "  --epsilon E        privacy parameter for one click; default 1\n"
-                                 "  --context          decide by device, country, hour, site and placement\n"
-                                 "  --shown-within SPAN    cancel a bid that is not shown within this time; default 10000.\n"
-                                 "                     A SPAN is a number of bids, or a time: 500ms, 30s, 30m, 2h\n"
-                                 "  --clicked-within SPAN  a click counts within this time; default 100000. It must be\n"
-                                 "                     longer than --shown-within, and of the same kind\n");
+    serve::print_usage(
+        "bidder",
+        "  --url URL          URL at which exchanges and visitors reach this server\n"
+        "  --epsilon E        privacy parameter for one click; default 1\n"
+        "  --context          decide by device, country, hour, site and placement\n"
+        "  --shown-within SPAN    cancel a bid that is not shown within this time; default 10000.\n"
+        "                     A SPAN is a number of bids, or a time: 500ms, 30s, 30m, 2h\n"
+        "  --clicked-within SPAN  a click counts within this time; default 100000. It must be\n"
+        "                     longer than --shown-within, and of the same kind\n");
     return 2;
   }
   if (sodium_init() < 0) {

@@ -1,27 +1,36 @@
-// Makes one bandit of many servers, in C++ by this file and in Go by the package bindings/go/fleet: each has a handle
-// of its own, any that can merge, with segments or without, and all learn from what all have released, through a Redis that they share (hiredis: apt-get install
-// libhiredis-dev). A thread of its own puts this node's snapshot and merges the others' every so often, and that of whom
-// it hears that he has put. No decision waits for it, or for Redis, without which a node learns by itself.
+// Makes one bandit of many servers: in C++ with this file, in Go with the package bindings/go/fleet. Each server has
+// its own handle, of any policy that can merge, with or without segments. All servers learn from what all have
+// released, through a shared Redis. This file needs hiredis: apt-get install libhiredis-dev.
 //
-// With dpb_config.expected_users a node counts people for itself: one who reaches n nodes is learned from, and loses, up to
-// n times as much. Send a person always to the same node.
+// A background thread regularly puts this node's snapshot into Redis and merges the snapshots of the others. It merges
+// a node's snapshot at once when Redis notifies it that the node has put one. No decision waits for this thread or for
+// Redis. Without Redis, a node learns by itself.
 //
-// A bandit is a hash, "dpb:{NAME}", a node its field, "7": 20 digits of version, then the snapshot. A version is the
-// node's life, then a count: one who begins under a number replaces whoever has it. An answer to another node's
-// decision goes by that one's stream, "dpb:{NAME}:answers:7", perhaps twice, and counts once by its ticket.
+// With dpb_config.expected_users each node counts people by itself. The fleet learns up to n times as much from a
+// person who reaches n nodes, and that person loses up to n times epsilon. So always send a person to the same node.
 //
-// Where answers cannot travel for a while, silence is no answer: what is open is cancelled (dpb_cancel_all). Each node sends
-// itself beats by the way of answers, behind those that wait. As long as they come back in time, it tells the others so, by
-// the channel of the hash. A node whose own beats are late, or that hears nothing of another one, is in an outage. It waits
-// for the other no longer when that has said that it ends, or after 30 delays and a window.
+// A bandit is a hash in Redis, "dpb:{NAME}". A node is a field of it, such as "7": 20 digits of version, then the
+// snapshot. A version contains the incarnation of the node number, then a count. Each process that takes a number
+// begins a new incarnation, and so replaces the process that had the number before. A reward for another node's
+// decision travels in the stream of that node, "dpb:{NAME}:rewards:7". It may arrive twice, and counts once because of
+// its ticket.
 //
-// With a fleet key one node leads: it releases what all collect, with one noise. The leader holds a lease, a key with its
-// number and its generation (dpb_lead). Whoever finds no lease tries to take it. The others contribute their open sums
-// to that generation, by a stream of its own, each once: what is lost on the way is lost. Answers are sealed.
+// While rewards cannot travel, a missing reward does not mean reward 0. So a node cancels its open decisions
+// (dpb_cancel_all) during an outage. To detect one, each node regularly sends itself heartbeats through its own stream,
+// behind the rewards that wait there. As long as they return in time, the node publishes a heartbeat to the other nodes
+// on the channel of the hash. A node is in an outage if its own heartbeats are late, or if it receives no heartbeat
+// from another node. It stops waiting for another node when that node publishes that it leaves, or after 30 delays and
+// a window.
 //
-// Snapshots and contributions may be read by anybody, answers that are not sealed may not: who reads the streams reads who
-// clicked. Who can write to Redis can spoil what is learned, not what is promised to anybody. So it has a password and, across machines, TLS: hiredis has
-// that from version 1 on, and before connects to a tunnel on this machine.
+// With a fleet key, one node leads: it releases what all nodes collect, with one noise. The leader holds a lease: a key
+// in Redis with its node number and its generation (dpb_lead). A node that finds no lease tries to take it. The other
+// nodes contribute their open sums to that generation, through a stream of its own. A node sends each contribution
+// once, so what is lost on the way is lost. Rewards travel sealed.
+//
+// Anyone may read snapshots and contributions. Rewards that are not sealed are NOT private: anyone who reads the
+// streams learns who clicked. Anyone who can write to Redis can spoil what is learned, but cannot break the privacy
+// guarantee. So give Redis a password and, across machines, TLS. hiredis supports TLS from version 1 on, but
+// this file does not use it: connect to a TLS tunnel on this machine.
 #ifndef FLEET_HPP
 #define FLEET_HPP
 
@@ -67,22 +76,24 @@ namespace fleet {
 using serve::Clock;
 using namespace std::chrono_literals;
 
-// How long Redis may take to answer a node that begins, and at most one that has begun.
-inline constexpr std::chrono::nanoseconds FIRST_PATIENCE = 5s, PATIENCE = 1s;
-// Of a version, of any: so versions compare as texts, exactly.
-inline constexpr std::size_t DIGITS = 20;
-// Answers that wait for a node in Redis, and here for Redis; and how many seconds they wait there for one that takes
-// none. As bindings/go/fleet/redis.go has them.
-inline constexpr std::size_t MOST_ANSWERS = 100'000;
-inline constexpr std::string_view MOST_THERE = "100000", LONGEST_WAIT = "3600";
-// The same for contributions to a leader. A lease lasts so many exchanges, and no less than so long.
-inline constexpr std::string_view MOST_CONTRIBUTIONS = "10000", CONTRIBUTION_WAITS = "60";
+// Redis must reply to a node that joins within JOIN_TIMEOUT. The timeout of later exchanges is at most MAX_TIMEOUT.
+inline constexpr std::chrono::nanoseconds JOIN_TIMEOUT = 5s, MAX_TIMEOUT = 1s;
+// Every version has this many digits, so that comparing versions as texts is exact.
+inline constexpr std::size_t VERSION_DIGITS = 20;
+// The maximum number of rewards in this node's queue to Redis, and in a node's stream in Redis. A stream expires after
+// REWARDS_TTL seconds without a new reward. The limits of streams are those of bindings/go/fleet/redis.go.
+inline constexpr std::size_t MAX_REWARDS = 100'000;
+inline constexpr std::string_view MAX_REWARDS_IN_STREAM = "100000", REWARDS_TTL = "3600";
+// The same limits for the stream of contributions to a leader.
+inline constexpr std::string_view MAX_CONTRIBUTIONS = "10000", CONTRIBUTIONS_TTL = "60";
+// A lease lasts for this many exchanges, and at least MIN_LEASE.
 inline constexpr int EXCHANGES_IN_LEASE = 3;
-inline constexpr std::chrono::milliseconds SHORTEST_LEASE = 3s;
-// Answers that are sent or taken at once.
-inline constexpr std::size_t MANY = 1000;
+inline constexpr std::chrono::milliseconds MIN_LEASE = 3s;
+// The maximum number of messages in one send or read.
+inline constexpr std::size_t BATCH = 1000;
 
-// KEYS the hash, ARGV the node, the version, the snapshot. To the letter that of bindings/go/fleet/redis.go.
+// Stores a snapshot unless the field has the same or a newer version. KEYS: the hash. ARGV: the node, the version, the
+// snapshot. bindings/go/fleet/redis.go must contain exactly the same script.
 inline constexpr std::string_view PUT = R"(
 local held = redis.call('HGET', KEYS[1], ARGV[1])
 held = held and held:match('^' .. ('%d'):rep(20))
@@ -91,24 +102,26 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ARGV[3])
 redis.call('PUBLISH', KEYS[1], ARGV[1])
 return 1)";
 
-// KEYS the lease, ARGV its value and its milliseconds from now on; with 0 it ends. Only for who holds it.
+// Extends a lease if its value is still the caller's. KEYS: the lease. ARGV: its value, and the time in milliseconds
+// that it lasts from now on; 0 ends it.
 inline constexpr std::string_view RENEW = R"(
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2]))";
 
-// What the nodes of a fleet with one noise share: nobody else may have it.
+// The secret key that the nodes of a fleet with one noise share.
 using Key = std::array<std::uint8_t, 32>;
 
-// Reads a key: 32 bytes, or 64 hexadecimal digits on a line.
+// Reads a key from a file: 32 bytes, or 64 hexadecimal digits on a line. Throws if the file has something else, or if
+// other users can read it.
 inline Key read_key(const std::filesystem::path &file) {
-  const auto refuse = [&](const char *why) -> std::runtime_error { return std::runtime_error(file.string() + ": " + why); };
+  const auto refusal = [&](const char *why) { return std::runtime_error(file.string() + ": " + why); };
   std::ifstream open(file, std::ios::binary);
   if (!open) {
-    throw refuse("cannot be read");
+    throw refusal("cannot be read");
   }
   constexpr auto OTHERS = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
   if ((std::filesystem::status(file).permissions() & OTHERS) != std::filesystem::perms::none) {
-    throw refuse("other users can read it: chmod 600");
+    throw refusal("other users can read it: chmod 600");
   }
   std::string text(2 * sizeof(Key) + 2, '\0');
   open.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -119,7 +132,7 @@ inline Key read_key(const std::filesystem::path &file) {
   const bool digits =
       text.size() == 2 * sizeof(Key) && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
   if (!digits && text.size() != sizeof(Key)) {
-    throw refuse("no fleet key: 32 bytes, or 64 hexadecimal digits");
+    throw refusal("not a fleet key: must be 32 bytes, or 64 hexadecimal digits");
   }
   Key key;
   for (std::size_t i = 0; i < key.size(); ++i) {
@@ -129,19 +142,20 @@ inline Key read_key(const std::filesystem::path &file) {
 }
 
 struct Options {
-  std::string redis; // HOST:PORT, or a socket's path; empty: none
+  std::string redis; // HOST:PORT, or a socket's path; empty: no fleet
   std::string bandit = "ads";
-  std::uint16_t node = 0;
-  std::filesystem::path password_file; // empty: none
+  std::uint16_t node = 0;              // no other process of the fleet may have this number; 0: no fleet
+  std::filesystem::path password_file; // its first line is the password of Redis; empty: no password
   std::filesystem::path key_file;      // empty: each node adds its own noise
   std::chrono::milliseconds merge_every = 5s;
-  std::chrono::milliseconds delay = 1s; // answers that take longer are an outage; 0: none is
+  // It is an outage if rewards take longer than this to reach another node; 0: never check for outages.
+  std::chrono::milliseconds delay = 1s;
 
-  // Is it one of these, with a value that it can have?
+  // Returns whether it is one of these options, with a valid value.
   bool take(std::string_view name, std::string_view value) {
     const auto number = serve::parse<std::uint32_t>(value);
     const bool plain = std::all_of(value.begin(), value.end(), [](unsigned char c) {
-      return std::isalnum(c) || c == '_' || c == '-' || c == '.'; // needs no escapes
+      return std::isalnum(c) || c == '_' || c == '-' || c == '.'; // no characters that need escapes
     });
     if (name == "--redis" && (value.find('/') != value.npos || port(value))) {
       redis = value;
@@ -165,8 +179,10 @@ struct Options {
 
   std::optional<Key> key() const { return key_file.empty() ? std::nullopt : std::optional(read_key(key_file)); }
 
-  // All or none.
-  bool agree() const { return redis.empty() == (node == 0) && ((password_file.empty() && key_file.empty()) || !redis.empty()); }
+  // Returns whether Redis and the node number are both set, or neither is; then the files must not be set either.
+  bool is_consistent() const {
+    return redis.empty() == (node == 0) && ((password_file.empty() && key_file.empty()) || !redis.empty());
+  }
 
   static std::optional<std::uint16_t> port(std::string_view address) {
     const std::size_t colon = address.rfind(':');
@@ -174,38 +190,40 @@ struct Options {
   }
 
   static constexpr const char *USAGE =
-      "  --redis ADDRESS    learn with the servers that share this Redis; HOST:PORT or a socket's path\n"
-      "  --node N           this server's number among them, 1 to 32767, no other's\n"
-      "  --bandit NAME      theirs; default ads\n"
-      "  --merge-every MS   exchange what is released so often, in milliseconds; default 5000\n"
-      "  --delay MS         a click at another server takes at most so long; while it takes longer, decisions are\n"
-      "                     cancelled; default 1000; 0: clicks come to the server that has shown the ad\n"
-      "  --redis-password-file FILE  its first line\n"
-      "  --fleet-key-file FILE  one server releases what all collect, with one noise, and clicks travel sealed: 32\n"
-      "                     secret random bytes or 64 hexadecimal digits, the same for all, that no other user can read\n";
+      "  --redis ADDRESS    learn together with the servers that share this Redis; HOST:PORT or a socket's path\n"
+      "  --node N           number of this server among them, 1 to 32767; each server has its own\n"
+      "  --bandit NAME      name of the bandit that they share; default ads\n"
+      "  --merge-every MS   interval of exchanges in milliseconds; default 5000\n"
+      "  --delay MS         longest time, in milliseconds, that a click at another server may take; while clicks take\n"
+      "                     longer, decisions are cancelled; default 1000; 0 if all clicks come to the server that\n"
+      "                     showed the ad: then the servers do not check\n"
+      "  --redis-password-file FILE  the first line is the password of Redis\n"
+      "  --fleet-key-file FILE  one server releases what all collect, with one noise, and clicks travel sealed. The\n"
+      "                     file has 32 secret random bytes or 64 hexadecimal digits, the same for all servers, and\n"
+      "                     no other user may be able to read it\n";
 };
 
-// What a node has put.
+// A field of the hash: the snapshot that a node has put.
 struct Field {
   std::uint16_t node;
-  std::uint64_t version; // 0: what the field holds is none of ours
+  std::uint64_t version; // 0: the field does not begin with a version
   std::string snapshot;
 };
 using Fields = std::vector<Field>;
 
-// Or a beat to oneself, with a number in place of the ticket.
-struct Answer {
-  std::uint64_t ticket;
+// A message in a stream of rewards: a reward, or a heartbeat from a node to itself.
+struct Message {
+  std::uint64_t ticket; // of a heartbeat: its number
   double reward;
-  bool is_beat = false;
-  std::string sealed{}; // both in place of them, with a fleet key
+  bool is_heartbeat = false;
+  std::string sealed{}; // with a fleet key: the sealed ticket and reward, in place of both
 };
-using Take = std::function<void(const Answer &)>;
+using OnMessage = std::function<void(const Message &)>;
 
-// What a node says on the channel after its number, where it does not say that it has put.
-inline constexpr std::string_view BEATS = " beats", ENDS = " ends";
+// The text after a node's number in a notification. In a notification that the node has put a snapshot it is empty.
+inline constexpr std::string_view HEARTBEAT = " heartbeat", LEAVE = " leaves";
 
-// A connection to Redis. After what it throws it must be dropped: who knows what it would answer next.
+// A connection to Redis. After it throws, drop it: a reply to an earlier command may still arrive.
 class Connection {
 public:
   struct Free {
@@ -222,15 +240,16 @@ public:
     }
   }
 
-  Reply ask(const std::vector<std::string_view> &words, Clock::time_point until) {
-    send(words, until);
-    return receive(until);
+  Reply call(const std::vector<std::string_view> &words, Clock::time_point deadline) {
+    send(words, deadline);
+    return receive(deadline);
   }
 
-  // Send and receive are redisCommandArgv, but all of it by `until`, also where bytes come one by one.
-  void send(const std::vector<std::string_view> &words, Clock::time_point until) {
+  // send and receive together are redisCommandArgv, but with a deadline for the whole command. hiredis's timeout is for
+  // each read, so a reply that arrives byte by byte could take any time.
+  void send(const std::vector<std::string_view> &words, Clock::time_point deadline) {
     if (!context_) {
-      connect(until);
+      connect(deadline);
     }
     std::vector<const char *> begins;
     std::vector<std::size_t> sizes;
@@ -241,25 +260,25 @@ public:
     redisContext *context = context_.get();
     check(redisAppendCommandArgv(context, static_cast<int>(words.size()), begins.data(), sizes.data()));
     for (int sent = 0; sent == 0;) {
-      check(redisSetTimeout(context, left(until)));
+      check(redisSetTimeout(context, remaining(deadline)));
       check(redisBufferWrite(context, &sent));
     }
   }
 
-  Reply receive(Clock::time_point until) {
+  Reply receive(Clock::time_point deadline) {
     for (;;) {
       if (Reply reply = next()) {
         return reply;
       }
-      check(redisSetTimeout(context_.get(), left(until)));
+      check(redisSetTimeout(context_.get(), remaining(deadline)));
       read();
     }
   }
 
-  // Takes what has come, if the socket has something: it waits else.
+  // Reads what has arrived. Blocks if the socket has nothing.
   void read() { check(redisBufferRead(context_.get())); }
 
-  // Of what was read, a whole reply. Nothing: there is none yet.
+  // Returns the next complete reply of the data read so far, or null if there is none yet.
   Reply next() {
     void *whole = nullptr;
     check(redisGetReplyFromReader(context_.get(), &whole));
@@ -278,17 +297,17 @@ public:
   }
 
 private:
-  static constexpr const char *LATE = "redis: no answer in time";
+  static constexpr const char *LATE = "redis: no reply in time";
 
-  void connect(Clock::time_point until) {
+  void connect(Clock::time_point deadline) {
     const bool socket = address_.find('/') != address_.npos;
     const std::string host = address_.substr(0, address_.rfind(':'));
-    context_.reset(socket ? redisConnectUnixWithTimeout(address_.c_str(), left(until))
-                          : redisConnectWithTimeout(host.c_str(), *Options::port(address_), left(until)));
+    context_.reset(socket ? redisConnectUnixWithTimeout(address_.c_str(), remaining(deadline))
+                          : redisConnectWithTimeout(host.c_str(), *Options::port(address_), remaining(deadline)));
     check(context_ ? REDIS_OK : REDIS_ERR);
     check(context_->err);
     if (!password_.empty()) {
-      ask({"AUTH", password_}, until);
+      call({"AUTH", password_}, deadline);
     }
   }
 
@@ -299,9 +318,9 @@ private:
     }
   }
 
-  static timeval left(Clock::time_point until) {
-    const auto time = std::chrono::duration_cast<std::chrono::microseconds>(until - Clock::now());
-    if (time <= 0us) { // which would be for ever
+  static timeval remaining(Clock::time_point deadline) {
+    const auto time = std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now());
+    if (time <= 0us) { // hiredis has no timeout if it is 0
       throw std::runtime_error(LATE);
     }
     return {static_cast<time_t>(time / 1s), static_cast<suseconds_t>((time % 1s).count())};
@@ -312,163 +331,166 @@ private:
   std::unique_ptr<redisContext, Free> context_;
 };
 
-// The bandit's hash and streams. One thread at a time. After what it throws, drop its connections.
+// The bandit's hash and streams in Redis. Only one thread may use it at a time. After it throws, drop its connections.
 class Store {
 public:
   explicit Store(const Options &options)
-      : key_("dpb:{" + options.bandit + "}"), commands_(options), hints_(options), answers_(options) {
-    std::signal(SIGPIPE, SIG_IGN); // hiredis writes to what the other side has closed
+      : key_("dpb:{" + options.bandit + "}"), commands_(options), notifications_(options), rewards_(options) {
+    std::signal(SIGPIPE, SIG_IGN); // hiredis writes to sockets that the other side has closed
   }
 
-  // Keeps this, unless it has the same or a greater version.
-  bool put(std::uint16_t node, std::uint64_t version, std::string_view snapshot, Clock::time_point until) {
-    char digits[DIGITS + 1];
+  // Stores this node's snapshot. Returns false, and changes nothing, if Redis has the same or a newer version.
+  bool put(std::uint16_t node, std::uint64_t version, std::string_view snapshot, Clock::time_point deadline) {
+    char digits[VERSION_DIGITS + 1];
     std::snprintf(digits, sizeof digits, "%020llu", static_cast<unsigned long long>(version));
-    return commands_.ask({"EVAL", PUT, "1", key_, std::to_string(node), digits, snapshot}, until)->integer == 1;
+    return commands_.call({"EVAL", PUT, "1", key_, std::to_string(node), digits, snapshot}, deadline)->integer == 1;
   }
 
-  Fields list(Clock::time_point until) {
-    const Reply all = commands_.ask({"HGETALL", key_}, until);
+  // The fields of all nodes.
+  Fields list(Clock::time_point deadline) {
+    const Reply all = commands_.call({"HGETALL", key_}, deadline);
     Fields fields;
     for (std::size_t i = 0; i + 1 < all->elements; i += 2) {
-      if (const auto node = serve::parse<std::uint16_t>(Connection::text(*all->element[i]))) { // else not ours
+      if (const auto node = serve::parse<std::uint16_t>(Connection::text(*all->element[i]))) { // ignore other fields
         fields.push_back(field(*node, *all->element[i + 1]));
       }
     }
     return fields;
   }
 
-  // What these have put.
-  Fields list(const std::set<std::uint16_t> &nodes, Clock::time_point until) {
+  // The fields of these nodes.
+  Fields list(const std::set<std::uint16_t> &nodes, Clock::time_point deadline) {
     std::vector<std::string> names;
     for (const std::uint16_t node : nodes) {
       names.push_back(std::to_string(node));
     }
     std::vector<std::string_view> words{"HMGET", key_};
     words.insert(words.end(), names.begin(), names.end());
-    const Reply some = commands_.ask(words, until);
+    const Reply some = commands_.call(words, deadline);
     Fields fields;
     for (auto node = nodes.begin(); node != nodes.end(); ++node) {
       const std::size_t i = std::distance(nodes.begin(), node);
-      if (i < some->elements && some->element[i]->type == REDIS_REPLY_STRING) { // else it is gone again
+      if (i < some->elements && some->element[i]->type == REDIS_REPLY_STRING) { // otherwise it was deleted
         fields.push_back(field(*node, *some->element[i]));
       }
     }
     return fields;
   }
 
-  // Whoever puts from here on is heard. Done again, it says whether the connection is still alive, and forgets what was
-  // heard before.
-  void watch(Clock::time_point until) {
-    hints_.send({"SUBSCRIBE", key_}, until);
-    while (word(*hints_.receive(until), 0) != "subscribe") {
+  // Subscribes to notifications of all later puts. A repeated call throws if the connection is dead. It discards the
+  // notifications that have arrived: list the fields after it.
+  void watch(Clock::time_point deadline) {
+    notifications_.send({"SUBSCRIBE", key_}, deadline);
+    while (word(*notifications_.receive(deadline), 0) != "subscribe") {
     }
   }
 
-  // Has something when there are hints. -1: it does not watch.
-  int watched() const { return hints_.socket(); }
+  // The socket that becomes readable when there are notifications; -1 if not subscribed.
+  int watch_socket() const { return notifications_.socket(); }
 
-  struct Heard {
-    std::set<std::uint16_t> put, beat, ended;
+  struct Notifications {
+    std::set<std::uint16_t> put, heartbeat, left;
   };
 
-  // Who has put, beats or has ended: reads what has come.
-  Heard hints() {
-    Heard heard;
-    hints_.read();
-    while (const Reply hint = hints_.next()) {
-      const std::string_view said = word(*hint, 2);
-      const std::size_t space = std::min(said.find(' '), said.size());
-      if (const auto node = serve::parse<std::uint16_t>(said.substr(0, space))) {
-        const std::string_view what = said.substr(space);
-        (what == BEATS ? heard.beat : what == ENDS ? heard.ended : heard.put).insert(*node);
+  // Reads the notifications that have arrived: the nodes that have put, that have sent a heartbeat, and that leave.
+  Notifications notifications() {
+    Notifications notified;
+    notifications_.read();
+    while (const Reply notification = notifications_.next()) {
+      const std::string_view text = word(*notification, 2);
+      const std::size_t space = std::min(text.find(' '), text.size());
+      if (const auto node = serve::parse<std::uint16_t>(text.substr(0, space))) {
+        const std::string_view event = text.substr(space);
+        (event == HEARTBEAT ? notified.heartbeat : event == LEAVE ? notified.left : notified.put).insert(*node);
       }
     }
-    return heard;
+    return notified;
   }
 
-  // To all who watch.
-  void say(std::uint16_t node, std::string_view what, Clock::time_point until) {
-    commands_.ask({"PUBLISH", key_, std::to_string(node).append(what)}, until);
+  // Publishes an event of this node, HEARTBEAT or LEAVE, to all nodes that watch.
+  void notify(std::uint16_t node, std::string_view event, Clock::time_point deadline) {
+    commands_.call({"PUBLISH", key_, std::to_string(node).append(event)}, deadline);
   }
 
-  // The lease of the leader of the nodes that share the key with this id. So nodes with a new key and those with the old
-  // one learn all the while.
+  // The key in Redis for the lease of the nodes that share the fleet key with this id. Each fleet key has its own
+  // leader, so that all nodes continue to learn while the fleet changes its key.
   std::string lease(std::uint64_t key_id) const {
     std::array<char, 17> id = {};
     std::snprintf(id.data(), id.size(), "%016" PRIx64, key_id);
     return key_ + ":leader:" + id.data();
   }
 
-  // Who leads, as it stands in the lease; empty: nobody.
-  std::string leader(std::string_view lease, Clock::time_point until) {
-    return std::string(Connection::text(*commands_.ask({"GET", lease}, until)));
+  // The value of the lease, a node number and a generation; empty if no node leads.
+  std::string leader(std::string_view lease, Clock::time_point deadline) {
+    return std::string(Connection::text(*commands_.call({"GET", lease}, deadline)));
   }
 
-  // Takes the lease, if nobody holds it.
-  bool lead(std::string_view lease, std::string_view leader, std::chrono::milliseconds time, Clock::time_point until) {
+  // Takes the lease for this time. Returns false if a node holds it.
+  bool lead(std::string_view lease, std::string_view leader, std::chrono::milliseconds time,
+            Clock::time_point deadline) {
     const std::string milliseconds = std::to_string(time.count());
-    return Connection::text(*commands_.ask({"SET", lease, leader, "NX", "PX", milliseconds}, until)) == "OK";
+    return Connection::text(*commands_.call({"SET", lease, leader, "NX", "PX", milliseconds}, deadline)) == "OK";
   }
 
-  // Is the lease still this leader's? It then lasts so long from now on.
-  bool renew(std::string_view lease, std::string_view leader, std::chrono::milliseconds time, Clock::time_point until) {
-    return commands_.ask({"EVAL", RENEW, "1", lease, leader, std::to_string(time.count())}, until)->integer == 1;
+  // Makes the lease last for this time from now on. Returns false if this leader does not hold it any more.
+  bool renew(std::string_view lease, std::string_view leader, std::chrono::milliseconds time,
+             Clock::time_point deadline) {
+    return commands_.call({"EVAL", RENEW, "1", lease, leader, std::to_string(time.count())}, deadline)->integer == 1;
   }
 
-  void contribute(std::uint64_t generation, std::string_view sums, Clock::time_point until) {
+  // Sends a contribution to the leader of this generation. If it throws, the contribution may still arrive.
+  void contribute(std::uint64_t generation, std::string_view sums, Clock::time_point deadline) {
     const std::string stream = contributions(generation);
-    commands_.send({"XADD", stream, "MAXLEN", "~", MOST_CONTRIBUTIONS, "*", "contribution", sums}, until);
-    commands_.ask({"EXPIRE", stream, CONTRIBUTION_WAITS}, until); // the reply to the first
-    commands_.receive(until);
+    commands_.send({"XADD", stream, "MAXLEN", "~", MAX_CONTRIBUTIONS, "*", "contribution", sums}, deadline);
+    commands_.call({"EXPIRE", stream, CONTRIBUTIONS_TTL}, deadline); // returns the reply to XADD
+    commands_.receive(deadline);
   }
 
-  // Gives `take` what was contributed to this generation, and forgets it.
-  template <class Combine> void collect(std::uint64_t generation, Clock::time_point until, Combine take) {
+  // Passes the contributions to this generation to `combine`, and then deletes them. May pass a contribution again.
+  template <class Combine> void collect(std::uint64_t generation, Clock::time_point deadline, Combine combine) {
     const std::string stream = contributions(generation);
-    for (std::size_t some = MANY; some == MANY;) {
-      const Reply reply = commands_.ask({"XREAD", "COUNT", std::to_string(MANY), "STREAMS", stream, "0"}, until);
+    for (std::size_t count = BATCH; count == BATCH;) {
+      const Reply reply = commands_.call({"XREAD", "COUNT", std::to_string(BATCH), "STREAMS", stream, "0"}, deadline);
       const redisReply &messages = at(at(*reply, 0), 1);
       std::vector<std::string_view> done{"XDEL", stream};
-      some = messages.elements;
-      for (std::size_t i = 0; i < some; ++i) {
-        take(value(at(at(messages, i), 1), "contribution"));
+      count = messages.elements;
+      for (std::size_t i = 0; i < count; ++i) {
+        combine(value(at(at(messages, i), 1), "contribution"));
         done.push_back(word(at(messages, i), 0));
       }
-      if (some > 0) {
-        commands_.ask(done, until);
+      if (count > 0) {
+        commands_.call(done, deadline);
       }
     }
   }
 
-  // To the nodes that have decided; a beat to this one.
-  void send(const std::vector<Answer> &answers, std::uint16_t self, Clock::time_point until) {
+  // Sends each reward to the node that decided, and heartbeats to this node, in this order. If it throws, some may have
+  // been sent.
+  void send(const std::vector<Message> &messages, std::uint16_t self, Clock::time_point deadline) {
     std::set<std::string> streams;
-    for (const Answer &answer : answers) {
-      if (answer.is_beat) {
-        const auto stream = streams.insert(stream_of(self)).first;
-        commands_.send({"XADD", *stream, "MAXLEN", "~", MOST_THERE, "*", "beat", std::to_string(answer.ticket)}, until);
-        continue;
-      }
-      const auto stream = streams.insert(stream_of(dpb_ticket_node(answer.ticket))).first;
-      const std::string ticket = std::to_string(answer.ticket), reward = text(answer.reward);
-      std::vector<std::string_view> words{"XADD", *stream, "MAXLEN", "~", MOST_THERE, "*"};
-      if (answer.sealed.empty()) {
+    for (const Message &message : messages) {
+      const std::uint16_t to = message.is_heartbeat ? self : dpb_ticket_node(message.ticket);
+      const auto stream = streams.insert(stream_of(to)).first;
+      const std::string ticket = std::to_string(message.ticket), reward = text(message.reward);
+      std::vector<std::string_view> words{"XADD", *stream, "MAXLEN", "~", MAX_REWARDS_IN_STREAM, "*"};
+      if (message.is_heartbeat) {
+        words.insert(words.end(), {"heartbeat", ticket});
+      } else if (message.sealed.empty()) {
         words.insert(words.end(), {"ticket", ticket, "reward", reward});
       } else {
-        words.insert(words.end(), {"sealed", answer.sealed});
+        words.insert(words.end(), {"sealed", message.sealed});
       }
-      commands_.send(words, until);
+      commands_.send(words, deadline);
     }
     for (const std::string &stream : streams) {
-      commands_.send({"EXPIRE", stream, LONGEST_WAIT}, until);
+      commands_.send({"EXPIRE", stream, REWARDS_TTL}, deadline);
     }
-    for (std::size_t i = 0; i < answers.size() + streams.size(); ++i) {
-      commands_.receive(until);
+    for (std::size_t i = 0; i < messages.size() + streams.size(); ++i) {
+      commands_.receive(deadline);
     }
   }
 
-  // Two numbers with a space between them.
+  // Parses two numbers with a space between them.
   template <class One, class Other>
   static std::pair<std::optional<One>, std::optional<Other>> numbers(std::string_view text) {
     const std::size_t space = std::min(text.find(' '), text.size());
@@ -476,36 +498,37 @@ public:
             serve::parse<Other>(text.substr(std::min(space + 1, text.size())))};
   }
 
-  // Reads back as the same number.
+  // Parsing the text gives the same number.
   static std::string text(double reward) {
     char digits[32];
     std::snprintf(digits, sizeof digits, "%.17g", reward);
     return digits;
   }
 
-  // Gives `take` all answers that have come to this node, perhaps again what came before, forgets them, and waits for
-  // more: over a new connection, since nobody knows whether an old one that waits is still alive.
-  void await(std::uint16_t node, Clock::time_point until, const Take &take) {
-    answers_.drop();
+  // Passes the messages in this node's stream to `on_message`, deletes them, and begins to wait for more. May pass a
+  // message again. It uses a new connection, because a connection that waits does not notice that it is dead.
+  void listen(std::uint16_t node, Clock::time_point deadline, const OnMessage &on_message) {
+    rewards_.drop();
     const std::string stream = stream_of(node);
-    forget(stream, answers_.ask({"XREAD", "COUNT", std::to_string(MANY), "STREAMS", stream, "0"}, until), until, take);
+    const Reply reply = rewards_.call({"XREAD", "COUNT", std::to_string(BATCH), "STREAMS", stream, "0"}, deadline);
+    handle(stream, reply, deadline, on_message);
   }
 
-  // Has something when there are answers. -1: it does not wait for any.
-  int awaited() const { return answers_.socket(); }
+  // The socket that becomes readable when there are messages; -1 if listen was not called.
+  int rewards_socket() const { return rewards_.socket(); }
 
-  // The same for those that have come then.
-  void receive(std::uint16_t node, Clock::time_point until, const Take &take) {
-    answers_.read();
-    if (const Reply reply = answers_.next()) { // all of it
-      forget(stream_of(node), reply, until, take);
+  // Handles messages like listen, but those that arrived while it waited.
+  void receive(std::uint16_t node, Clock::time_point deadline, const OnMessage &on_message) {
+    rewards_.read();
+    if (const Reply reply = rewards_.next()) { // null: only a part of it has arrived
+      handle(stream_of(node), reply, deadline, on_message);
     }
   }
 
   void drop() {
     commands_.drop();
-    hints_.drop();
-    answers_.drop();
+    notifications_.drop();
+    rewards_.drop();
   }
 
 private:
@@ -513,39 +536,40 @@ private:
 
   static Field field(std::uint16_t node, const redisReply &reply) {
     std::string_view value = Connection::text(reply);
-    const auto version = serve::parse<std::uint64_t>(value.substr(0, DIGITS));
-    value.remove_prefix(version && value.size() >= DIGITS ? DIGITS : 0);
+    const auto version = serve::parse<std::uint64_t>(value.substr(0, VERSION_DIGITS));
+    value.remove_prefix(version && value.size() >= VERSION_DIGITS ? VERSION_DIGITS : 0);
     return {node, version.value_or(0), std::string(value)};
   }
 
-  // A reply is of one stream, that of its name and its messages; each of its number and its names and values.
-  void forget(const std::string &stream, const Reply &reply, Clock::time_point until, const Take &take) {
+  // Handles a reply to XREAD of one stream: the stream's name, and its messages. Each message is an id, and names and
+  // values. Passes the messages to `on_message`, deletes them, and begins to wait for more.
+  void handle(const std::string &stream, const Reply &reply, Clock::time_point deadline, const OnMessage &on_message) {
     const redisReply &messages = at(at(*reply, 0), 1);
     std::vector<std::string_view> done{"XDEL", stream};
     for (std::size_t i = 0; i < messages.elements; ++i) {
       const redisReply &words = at(at(messages, i), 1);
       const auto ticket = serve::parse<std::uint64_t>(value(words, "ticket"));
       if (const auto reward = serve::parse<double>(value(words, "reward")); ticket && reward) {
-        take(Answer{*ticket, *reward});
-      } else if (const auto beat = serve::parse<std::uint64_t>(value(words, "beat"))) {
-        take(Answer{*beat, 0, true});
+        on_message(Message{*ticket, *reward});
+      } else if (const auto heartbeat = serve::parse<std::uint64_t>(value(words, "heartbeat"))) {
+        on_message(Message{*heartbeat, 0, true});
       } else if (const std::string_view sealed = value(words, "sealed"); !sealed.empty()) {
-        take(Answer{0, 0, false, std::string(sealed)});
+        on_message(Message{0, 0, false, std::string(sealed)});
       }
       done.push_back(word(at(messages, i), 0));
     }
     if (messages.elements > 0) {
-      commands_.ask(done, until);
+      commands_.call(done, deadline);
     }
-    answers_.send({"XREAD", "COUNT", std::to_string(MANY), "BLOCK", "0", "STREAMS", stream, "0"}, until);
+    rewards_.send({"XREAD", "COUNT", std::to_string(BATCH), "BLOCK", "0", "STREAMS", stream, "0"}, deadline);
   }
 
   std::string contributions(std::uint64_t generation) const {
     return key_ + ":contributions:" + std::to_string(generation);
   }
-  std::string stream_of(std::uint16_t node) const { return key_ + ":answers:" + std::to_string(node); }
+  std::string stream_of(std::uint16_t node) const { return key_ + ":rewards:" + std::to_string(node); }
 
-  // Where there is none, an empty one.
+  // An element of a reply, or an empty reply if there is none.
   static const redisReply &at(const redisReply &reply, std::size_t i) {
     static const redisReply EMPTY = {};
     return i < reply.elements ? *reply.element[i] : EMPTY;
@@ -563,43 +587,45 @@ private:
   }
 
   const std::string key_;
-  Connection commands_, hints_, answers_;
+  Connection commands_, notifications_, rewards_;
 };
 
-// A bandit that is `here`, or goes on from this node's own field where that knows more: the disk may be new, or old.
-inline dpb::Bandit go_on(dpb::Bandit here, const dpb::Config &config, const Fields &fields) {
+// Returns the bandit restored from this node's own field if that has more decisions than `local`, and otherwise
+// `local`, which is new or restored from a file. A file can be older or newer than the field.
+inline dpb::Bandit resume(dpb::Bandit local, const dpb::Config &config, const Fields &fields) {
   for (const Field &field : fields) {
     if (field.node == config.node) {
       const auto *bytes = reinterpret_cast<const std::uint8_t *>(field.snapshot.data());
       dpb_error error = {};
-      auto there = dpb::Bandit::try_restore(dpb_policy_name(here.get()), config, bytes, field.snapshot.size(), &error);
-      if (!there) {
+      const char *policy = dpb_policy_name(local.get());
+      auto stored = dpb::Bandit::try_restore(policy, config, bytes, field.snapshot.size(), &error);
+      if (!stored) {
         throw std::runtime_error("redis: node " + std::to_string(field.node) + ": " + error.message);
       }
-      if (there->report().decisions > here.report().decisions) {
-        return std::move(*there);
+      if (stored->report().decisions > local.report().decisions) {
+        return std::move(*stored);
       }
     }
   }
-  return here;
+  return local;
 }
 
 // Wakes a thread that waits for a socket.
-class Bell {
+class Wakeup {
 public:
-  Bell() : socket_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  Wakeup() : socket_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (socket_ < 0) {
       throw std::system_error(errno, std::generic_category(), "eventfd");
     }
   }
-  ~Bell() { ::close(socket_); }
-  Bell(const Bell &) = delete;
-  Bell &operator=(const Bell &) = delete;
+  ~Wakeup() { ::close(socket_); }
+  Wakeup(const Wakeup &) = delete;
+  Wakeup &operator=(const Wakeup &) = delete;
 
-  void ring() const { (void)::eventfd_write(socket_, 1); }
-  void stop() const {
-    eventfd_t rung;
-    (void)::eventfd_read(socket_, &rung);
+  void signal() const { (void)::eventfd_write(socket_, 1); }
+  void clear() const {
+    eventfd_t count;
+    (void)::eventfd_read(socket_, &count);
   }
   int socket() const { return socket_; }
 
@@ -607,105 +633,114 @@ private:
   const int socket_;
 };
 
-// This server's part, while it lives.
+// This process's node of the fleet. It exchanges snapshots and rewards on a background thread until it is destroyed.
 class Node {
 public:
-  // Knows what all others have put when it is made. `fields` are those that the bandit may have gone on from.
-  // Decisions wait `window` for their answers; 0: for ever, so that no outage harms them.
+  // Merges the snapshots of all other nodes before it returns. Throws if Redis does not reply, if the policy cannot
+  // merge, or if another process takes the same number at this moment. `fields` is the list from which `resume` may
+  // have restored the bandit. `window` is the bandit's reward_window; if it is 0, decisions wait for their rewards for
+  // ever, and the node does not check for outages. The store and the bandit must outlive the node.
   Node(const Options &options, Store &store, dpb::Bandit &bandit, const Fields &fields, serve::Span window)
       : options_(options), store_(store), bandit_(bandit), window_(window) {
     for (const Field &field : fields) {
       version_ = field.node == options_.node ? field.version : version_;
     }
     version_ = ((version_ >> 32) + 1) << 32;
-    own_.ticks = ticks_ = ticks();
-    bandit_.merge(bandit_.snapshot()); // changes nothing; a policy that cannot says so now
-    exchange(Clock::now() + FIRST_PATIENCE);
-    thread_ = std::thread([this] { work(); });
+    returned_.ticks = ticks_ = ticks();
+    bandit_.merge(bandit_.snapshot()); // changes nothing, but throws now if the policy cannot merge
+    exchange(Clock::now() + JOIN_TIMEOUT);
+    thread_ = std::thread([this] { run(); });
     if (options_.delay > 0ms && window_.ticks > 0) {
-      judge_ = std::thread([this] { judge(); });
+      outage_thread_ = std::thread([this] { check_outage(); });
     }
   }
 
-  // Puts once more.
+  // Puts a last snapshot, sends the rewards in the queue, and publishes that the node leaves.
   ~Node() {
     {
       const std::lock_guard alone(lock_);
-      ended_ = true;
+      stopping_ = true;
     }
-    bell_.ring();
+    wakeup_.signal();
     end_.notify_all();
     thread_.join();
-    if (judge_.joinable()) {
-      judge_.join();
+    if (outage_thread_.joinable()) {
+      outage_thread_.join();
     }
   }
 
   Node(const Node &) = delete;
   Node &operator=(const Node &) = delete;
 
-  // An answer to whichever node's decision: now, or by post, later. One of a node that nobody has seen is refused here.
-  void answer(Answer answer) {
-    const std::uint16_t to = dpb_ticket_node(answer.ticket);
+  // Reports the reward {ticket, reward} of a decision of any node. A reward for this node's own decision counts at
+  // once. A reward for another node's decision goes to a queue, which the background thread sends. If the queue already
+  // has MAX_REWARDS, the reward is lost, and counted in rewards_unsent_total. This node's bandit refuses a ticket of an
+  // unknown node, so that invented tickets create no streams. Never waits for Redis.
+  void update(Message reward) {
+    const std::uint16_t to = dpb_ticket_node(reward.ticket);
     std::unique_lock alone(lock_);
     if (merged_.count(to) == 0) {
       alone.unlock();
-      (void)bandit_.try_update(answer.ticket, answer.reward);
-    } else if (outbox_.size() < MOST_ANSWERS) {
-      outbox_.push_back(answer);
-      bell_.ring();
+      (void)bandit_.try_update(reward.ticket, reward.reward);
+    } else if (outbox_.size() < MAX_REWARDS) {
+      outbox_.push_back(reward);
+      wakeup_.signal();
     } else {
       ++unsent_;
     }
   }
 
-  // A period of people has begun: what is put now knows of it, and who goes on from an older snapshot would forget it.
+  // Makes the background thread put a snapshot at once. Call this after each dpb::Bandit::next_period: a process that
+  // continues from an older snapshot would not count the new period.
   void put_soon() {
     {
       const std::lock_guard alone(lock_);
-      soon_ = true;
+      put_soon_ = true;
     }
-    bell_.ring();
+    wakeup_.signal();
   }
 
-  // Of several, for Prometheus, as the Go package has them. For the operator: what came and went by post is NOT private.
+  // A page for Prometheus of several nodes, with the metrics of the Go package. Show it to operators only: the counts
+  // of rewards are NOT private.
   static std::string metrics(const std::vector<const Node *> &nodes) {
     std::string page;
     const auto family = [&](const std::string &name, const char *kind, const char *help, auto value) {
-      page += "# HELP dpb_fleet_" + name + " " + help + "\n# TYPE dpb_fleet_" + name + " " + kind + '\n';
+      const std::string metric = "dpb_fleet_" + name;
+      page += "# HELP " + metric + " " + help + "\n# TYPE " + metric + " " + kind + '\n';
       for (const Node *node : nodes) {
         const std::lock_guard alone(node->lock_);
-        page += "dpb_fleet_" + name + "{bandit=\"" + node->options_.bandit + "\"} " + std::to_string(value(*node)) + '\n';
+        page += metric + "{bandit=\"" + node->options_.bandit + "\"} " + std::to_string(value(*node)) + '\n';
       }
     };
     if (nodes.empty()) {
       return page;
     }
-    family("age_seconds", "gauge", "Since the last exchange that succeeded.",
+    family("age_seconds", "gauge", "Seconds since the last successful exchange.",
            [](const Node &n) { return std::chrono::duration<double>(Clock::now() - n.last_).count(); });
-    family("exchanges_total", "counter", "Exchanges that succeeded.", [](const Node &n) { return n.exchanges_; });
-    family("errors_total", "counter", "Errors of the store.", [](const Node &n) { return n.errors_; });
-    family("nodes", "gauge", "Other nodes of which a snapshot was seen.", [](const Node &n) { return n.merged_.size(); });
-    family("strangers", "gauge", "Other nodes whose newest snapshot was refused.", [](const Node &n) {
+    family("exchanges_total", "counter", "Successful exchanges.", [](const Node &n) { return n.exchanges_; });
+    family("errors_total", "counter", "Errors of the connection to Redis.", [](const Node &n) { return n.errors_; });
+    family("nodes", "gauge", "Other nodes from which this node has read a snapshot.",
+           [](const Node &n) { return n.merged_.size(); });
+    family("incompatible_nodes", "gauge", "Other nodes whose newest snapshot was refused.", [](const Node &n) {
       return std::count_if(n.merged_.begin(), n.merged_.end(), [](const auto &each) { return !each.second; });
     });
-    family("outage", "gauge", "1 while answers cannot travel, and decisions are cancelled.",
+    family("outage", "gauge", "1 while rewards cannot travel between nodes, so that decisions are cancelled.",
            [](const Node &n) { return int(n.outage_); });
-    family("outages_total", "counter", "Times in which answers could not travel.",
+    family("outages_total", "counter", "Outages: periods in which rewards could not travel between nodes.",
            [](const Node &n) { return n.outages_; });
-    family("answers_sent_total", "counter", "Answers sent to other nodes. NOT private.",
+    family("rewards_sent_total", "counter", "Rewards sent to other nodes. NOT private.",
            [](const Node &n) { return n.sent_; });
-    family("answers_unsent_total", "counter", "Answers lost to an error. NOT private.",
+    family("rewards_unsent_total", "counter", "Rewards lost because the queue was full. NOT private.",
            [](const Node &n) { return n.unsent_; });
-    family("answers_received_total", "counter", "Answers from other nodes that counted. NOT private.",
+    family("rewards_received_total", "counter", "Rewards received from other nodes that counted. NOT private.",
            [](const Node &n) { return n.received_; });
-    family("answers_refused_total", "counter", "Answers from other nodes that did not. NOT private.",
+    family("rewards_refused_total", "counter", "Rewards received from other nodes that were refused. NOT private.",
            [](const Node &n) { return n.refused_; });
-    family("leads", "gauge", "1 while this node leads: it releases what all contribute.",
+    family("leads", "gauge", "1 while this node leads: it releases what all nodes contribute.",
            [](const Node &n) { return int(n.leads_); });
     family("contributions_total", "counter", "Contributions sent to leaders.",
            [](const Node &n) { return n.contributions_; });
-    family("contributions_lost_total", "counter", "Contributions lost to an error.",
+    family("contributions_lost_total", "counter", "Contributions that an error may have lost.",
            [](const Node &n) { return n.contributions_lost_; });
     return page;
   }
@@ -713,88 +748,92 @@ public:
 private:
   static constexpr const char *REPLACED = "redis: another process has this node's number";
 
-  // What goes wrong is said once, counted, and tried again.
-  void work() {
-    std::string said;
+  // The background thread. After an error it counts the error and tries again later. It logs an error that repeats only
+  // once.
+  void run() {
+    std::string logged;
     int failures = 0;
     auto next = Clock::now() + pause(0);
-    for (Event event; !(event = wait(next)).end;) {
-      std::string wrong;
+    for (Event event; !(event = wait(next)).stop;) {
+      std::string failure;
       try {
-        const Clock::time_point now = Clock::now(), until = now + patience();
-        beat_at_ = event.beat ? now + beat_every() : beat_at_;
-        if (event.due) {
-          exchange(until, event.beat);
+        const Clock::time_point now = Clock::now(), deadline = now + timeout();
+        heartbeat_at_ = event.heartbeat_due ? now + heartbeat_interval() : heartbeat_at_;
+        if (event.exchange_due) {
+          exchange(deadline, event.heartbeat_due);
         } else if (failures == 0) {
-          if (event.hints) {
-            hear(until);
+          if (event.notifications) {
+            merge_from(deadline);
           }
-          if (event.answers) {
-            store_.receive(options_.node, until, take_);
+          if (event.rewards) {
+            store_.receive(options_.node, deadline, on_message_);
           }
-          if (event.soon) {
-            put(until);
+          if (event.put_soon) {
+            put(deadline);
           }
-          send(until, event.beat);
+          send(deadline, event.heartbeat_due);
         }
       } catch (const std::exception &error) {
-        wrong = error.what();
+        failure = error.what();
         store_.drop();
-        awaited_.reset();
+        unreturned_.reset();
       }
-      if (!wrong.empty() && wrong != said) {
-        std::fprintf(stderr, "%s\n", wrong.c_str());
+      if (!failure.empty() && failure != logged) {
+        std::fprintf(stderr, "%s\n", failure.c_str());
       }
       const std::lock_guard alone(lock_);
-      if (!wrong.empty()) {
-        said = wrong;
+      if (!failure.empty()) {
+        logged = failure;
         ++errors_;
         next = Clock::now() + pause(++failures);
-      } else if (event.due) {
-        said.clear();
+      } else if (event.exchange_due) {
+        logged.clear();
         ++exchanges_;
         last_ = Clock::now();
         next = last_ + pause(failures = 0);
       }
     }
     try {
-      const Clock::time_point until = Clock::now() + patience();
-      share(until);
-      put(until);
-      if (!leader_.empty()) { // another one can lead at once
-        store_.renew(lease_, leader_, 0ms, until);
+      const Clock::time_point deadline = Clock::now() + timeout();
+      lead_or_contribute(deadline);
+      put(deadline);
+      if (!leader_.empty()) { // end the lease, so that another node can lead at once
+        store_.renew(lease_, leader_, 0ms, deadline);
       }
-      while (!outbox_.empty()) { // nobody answers any more
-        send(until);
+      while (!outbox_.empty()) { // update is not called any more
+        send(deadline);
       }
-      store_.say(options_.node, ENDS, until);
+      store_.notify(options_.node, LEAVE, deadline);
     } catch (const std::exception &error) {
       std::fprintf(stderr, "%s\n", error.what());
     }
   }
 
   struct Event {
-    bool end, due, beat, hints, answers, soon;
+    bool stop, exchange_due, heartbeat_due, notifications, rewards, put_soon;
   };
 
-  // Until there is something to do; what, but for what is to be sent.
+  // Waits until there is something to do, and returns what, except whether rewards are in the queue.
   Event wait(Clock::time_point next) {
-    pollfd sockets[] = {{bell_.socket(), POLLIN, 0}, {store_.watched(), POLLIN, 0}, {store_.awaited(), POLLIN, 0}};
-    const auto first = options_.delay > 0ms ? std::min(next, beat_at_) : next;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(first - Clock::now());
-    ::poll(sockets, std::size(sockets), static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1000)));
-    bell_.stop();
+    pollfd sockets[] = {
+        {wakeup_.socket(), POLLIN, 0}, {store_.watch_socket(), POLLIN, 0}, {store_.rewards_socket(), POLLIN, 0}};
+    const auto first = options_.delay > 0ms ? std::min(next, heartbeat_at_) : next;
+    const auto time = std::chrono::ceil<std::chrono::milliseconds>(first - Clock::now());
+    ::poll(sockets, std::size(sockets), static_cast<int>(std::clamp<std::int64_t>(time.count(), 0, 1000)));
+    wakeup_.clear();
     const std::lock_guard alone(lock_);
     const Clock::time_point now = Clock::now();
-    const bool beat = options_.delay > 0ms && now >= beat_at_;
-    return {ended_, now >= next, beat, sockets[1].revents != 0, sockets[2].revents != 0, std::exchange(soon_, false)};
+    const bool heartbeat_due = options_.delay > 0ms && now >= heartbeat_at_;
+    return {stopping_, now >= next, heartbeat_due, sockets[1].revents != 0, sockets[2].revents != 0,
+            std::exchange(put_soon_, false)};
   }
 
-  // Within which an exchange has succeeded or failed.
-  std::chrono::nanoseconds patience() const { return std::min(interval() / 2, PATIENCE); }
+  // The time after which an exchange fails.
+  std::chrono::nanoseconds timeout() const { return std::min(interval() / 2, MAX_TIMEOUT); }
 
-  // Until the next exchange. After failures it doubles from 1/32 of the interval to half of it: with what the exchange
-  // before took, no more than one interval. Nodes do not keep step.
+  // The time until the next exchange: half of the interval to the whole interval, at random, so that nodes do not
+  // exchange at the same moments. After failures the interval is 1/32 of the configured one, and doubles up to half of
+  // it. With the timeout of the failed exchange, that is at most one interval.
   std::chrono::nanoseconds pause(int failures) {
     const auto most = interval() / (failures > 0 ? 1 << std::max(6 - failures, 1) : 1);
     std::uniform_int_distribution<std::int64_t> more(0, most.count() / 2);
@@ -802,20 +841,23 @@ private:
   }
 
   std::chrono::nanoseconds interval() const { return options_.merge_every; }
-  std::chrono::nanoseconds beat_every() const { return std::chrono::nanoseconds(options_.delay) / BEATS_IN_DELAY; }
+  std::chrono::nanoseconds heartbeat_interval() const {
+    return std::chrono::nanoseconds(options_.delay) / HEARTBEATS_IN_DELAY;
+  }
 
-  // With a fleet key: leads, if nobody else does, and adds what was contributed; or contributes. It has read the lease
-  // just before it takes its sums out, so they stay here while Redis is away.
-  void share(Clock::time_point until) {
+  // With a fleet key: takes the lease if no node holds it. The leader then combines the contributions of the other
+  // nodes, and the other nodes contribute to the leader. A node takes its open sums out of its bandit only after it has
+  // read the lease, so the sums stay in the bandit while Redis is away.
+  void lead_or_contribute(Clock::time_point deadline) {
     if (options_.key_file.empty()) {
       return;
     }
     std::string leader = leader_;
-    if (leader.empty() || !store_.renew(lease_, leader, lease_time(), until)) {
-      leader = store_.leader(lease_, until);
+    if (leader.empty() || !store_.renew(lease_, leader, lease_time(), deadline)) {
+      leader = store_.leader(lease_, deadline);
       if (leader.empty()) {
         leader_ = std::to_string(options_.node) + ' ' + std::to_string(bandit_.lead());
-        leader = store_.lead(lease_, leader_, lease_time(), until) ? leader_ : store_.leader(lease_, until);
+        leader = store_.lead(lease_, leader_, lease_time(), deadline) ? leader_ : store_.leader(lease_, deadline);
       }
     }
     const auto [node, generation] = Store::numbers<std::uint16_t, std::uint64_t>(leader);
@@ -825,25 +867,25 @@ private:
       leads_ = leads;
     }
     if (leads) {
-      store_.collect(*generation, until, [this](std::string_view sums) { combine(sums); });
-    } else if (node && generation && *node != options_.node) { // an earlier life of this node leads no longer
-      contribute(*generation, until);
+      store_.collect(*generation, deadline, [this](std::string_view sums) { combine(sums); });
+    } else if (node && generation && *node != options_.node) { // an earlier incarnation does not lead
+      contribute(*generation, deadline);
     }
   }
 
   std::chrono::milliseconds lease_time() const {
-    return std::max(EXCHANGES_IN_LEASE * options_.merge_every, SHORTEST_LEASE);
+    return std::max(EXCHANGES_IN_LEASE * options_.merge_every, MIN_LEASE);
   }
 
-  // A contribution that failed may have arrived. So it is not sent again: it is lost.
-  void contribute(std::uint64_t generation, Clock::time_point until) {
+  // Sends the open sums once. After an error they are lost: the contribution may have arrived, so it is not sent again.
+  void contribute(std::uint64_t generation, Clock::time_point deadline) {
     leader_.clear();
     const std::vector<std::uint8_t> sums = bandit_.contribution(generation);
     if (sums.empty()) {
       return;
     }
     try {
-      store_.contribute(generation, {reinterpret_cast<const char *>(sums.data()), sums.size()}, until);
+      store_.contribute(generation, {reinterpret_cast<const char *>(sums.data()), sums.size()}, deadline);
     } catch (...) {
       const std::lock_guard alone(lock_);
       ++contributions_lost_;
@@ -853,120 +895,125 @@ private:
     ++contributions_;
   }
 
-  // What was added before is no news. Else what is refused is said once.
+  // Adds a contribution. A repeated contribution is not an error. Logs a refusal unless it has the status of the one
+  // that was logged last.
   void combine(std::string_view sums) {
     dpb_error error = {};
     const dpb_status status =
         bandit_.try_combine(reinterpret_cast<const std::uint8_t *>(sums.data()), sums.size(), &error);
     if (status != DPB_OK && status != DPB_DUPLICATE && status != refused_contribution_) {
-      std::fprintf(stderr, "redis: a contribution to this node under the name %s is lost: %s\n",
+      std::fprintf(stderr, "redis: a contribution to this node under the name %s is refused, and is lost: %s\n",
                    options_.bandit.c_str(), error.message);
       refused_contribution_ = status;
     }
   }
 
-  // An answer to another node's decision, as it travels with a fleet key.
-  std::string sealed(const Answer &answer) const {
-    const std::string text = std::to_string(answer.ticket) + ' ' + Store::text(answer.reward);
+  // Seals a reward for another node with the fleet key.
+  std::string sealed(const Message &reward) const {
+    const std::string text = std::to_string(reward.ticket) + ' ' + Store::text(reward.reward);
     const std::vector<std::uint8_t> sealed = bandit_.seal({text.begin(), text.end()});
     return {sealed.begin(), sealed.end()};
   }
 
-  // What came to this node: with a fleet key only what was sealed with it.
-  std::optional<Answer> opened(const Answer &answer) {
-    if (options_.key_file.empty() && answer.sealed.empty()) {
-      return answer;
+  // Opens a reward that this node received. With a fleet key, returns nullopt unless the reward was sealed with it.
+  std::optional<Message> opened(const Message &reward) {
+    if (options_.key_file.empty() && reward.sealed.empty()) {
+      return reward;
     }
     std::vector<std::uint8_t> text;
-    const auto *bytes = reinterpret_cast<const std::uint8_t *>(answer.sealed.data());
-    if (bandit_.try_open(bytes, answer.sealed.size(), text) != DPB_OK) {
-      if (!std::exchange(unopened_, true)) {
-        std::fprintf(stderr, "redis: answers under the name %s that another fleet key or none has sealed are ignored\n",
+    const auto *bytes = reinterpret_cast<const std::uint8_t *>(reward.sealed.data());
+    if (bandit_.try_open(bytes, reward.sealed.size(), text) != DPB_OK) {
+      if (!std::exchange(has_logged_unopened_, true)) {
+        std::fprintf(stderr, "redis: rewards under the name %s that are not sealed with this fleet key are ignored\n",
                      options_.bandit.c_str());
       }
       return std::nullopt;
     }
-    const auto [ticket, reward] =
+    const auto [ticket, value] =
         Store::numbers<std::uint64_t, double>({reinterpret_cast<const char *>(text.data()), text.size()});
-    return ticket && reward ? std::optional(Answer{*ticket, *reward}) : std::nullopt;
+    return ticket && value ? std::optional(Message{*ticket, *value}) : std::nullopt;
   }
 
-  // Watches, then puts, then lists. Of two nodes one puts before the other lists, or else is heard by the other.
-  void exchange(Clock::time_point until, bool beat = false) {
-    store_.watch(until);
-    share(until);
-    const bool ours = put(until);
-    merge(store_.list(until));
-    send(until, beat);
-    if (!ours) {
-      throw std::runtime_error(REPLACED); // it learns from the others all the same; answers are the other's
+  // Subscribes, then puts, then lists. In this order no put is missed: a put comes before another node's list, or
+  // that node is notified of it.
+  void exchange(Clock::time_point deadline, bool heartbeat_due = false) {
+    store_.watch(deadline);
+    lead_or_contribute(deadline);
+    const bool is_newest = put(deadline);
+    merge(store_.list(deadline));
+    send(deadline, heartbeat_due);
+    if (!is_newest) {
+      // A replaced process still learns from the others, but the rewards in the stream are the new process's.
+      throw std::runtime_error(REPLACED);
     }
-    store_.await(options_.node, until, take_);
+    store_.listen(options_.node, deadline, on_message_);
   }
 
-  // Sends up to 1000 of the rewards that wait for other nodes. What fails is sent again, and counts once by its ticket.
-  // Beats depend on the time alone, never on how many rewards wait, because an outage must not depend on rewards.
-  void send(Clock::time_point until, bool beat = false) {
+  // Sends up to 1000 of the rewards that wait for other nodes. After an error it sends them again later; each counts
+  // once because of its ticket. Heartbeats depend on the time only, never on how many rewards wait, because an outage
+  // must not depend on rewards.
+  void send(Clock::time_point deadline, bool heartbeat_due = false) {
     std::unique_lock alone(lock_);
-    std::vector<Answer> some(outbox_.begin(), outbox_.begin() + std::min(outbox_.size(), MANY));
-    const std::size_t count = some.size();
+    std::vector<Message> messages(outbox_.begin(), outbox_.begin() + std::min(outbox_.size(), BATCH));
+    const std::size_t count = messages.size();
     const Clock::time_point now = Clock::now();
-    const bool well = now - own_.at <= options_.delay;
-    if (beat && (!awaited_ || now - awaited_->at > options_.delay)) {
-      some.push_back({++beats_, 0, true});
-      awaited_ = Seen{now, ticks_};
+    const bool heartbeats_return = now - returned_.at <= options_.delay;
+    if (heartbeat_due && (!unreturned_ || now - unreturned_->at > options_.delay)) {
+      messages.push_back({++heartbeat_number_, 0, true});
+      unreturned_ = Moment{now, ticks_};
     }
     alone.unlock();
-    for (Answer &answer : some) {
-      answer.sealed = options_.key_file.empty() || answer.is_beat ? "" : sealed(answer);
+    for (Message &message : messages) {
+      message.sealed = options_.key_file.empty() || message.is_heartbeat ? "" : sealed(message);
     }
-    store_.send(some, options_.node, until);
-    if (beat && well) {
-      store_.say(options_.node, BEATS, until);
+    store_.send(messages, options_.node, deadline);
+    if (heartbeat_due && heartbeats_return) {
+      store_.notify(options_.node, HEARTBEAT, deadline);
     }
     alone.lock();
     outbox_.erase(outbox_.begin(), outbox_.begin() + count);
     sent_ += count;
     if (!outbox_.empty()) {
-      bell_.ring();
+      wakeup_.signal();
     }
   }
 
-  // Merges what those have put of whom a hint has come.
-  void hear(Clock::time_point until) {
-    Store::Heard heard = store_.hints();
+  // Merges the snapshots of the nodes that have notified of a put, and records the other notifications. Heartbeats of
+  // incompatible nodes do not count.
+  void merge_from(Clock::time_point deadline) {
+    Store::Notifications notified = store_.notifications();
     {
       const std::lock_guard alone(lock_);
-      for (const std::uint16_t node : heard.beat) {
-        if (const auto known = merged_.find(node); known != merged_.end() && known->second) { // no stranger
+      for (const std::uint16_t node : notified.heartbeat) {
+        if (const auto known = merged_.find(node); known != merged_.end() && known->second) { // compatible
           peers_[node] = {Clock::now(), ticks_};
         }
       }
-      for (const std::uint16_t node : heard.ended) {
+      for (const std::uint16_t node : notified.left) {
         peers_.erase(node);
       }
     }
-    heard.put.erase(options_.node);
-    if (!heard.put.empty()) {
-      merge(store_.list(heard.put, until));
+    notified.put.erase(options_.node);
+    if (!notified.put.empty()) {
+      merge(store_.list(notified.put, deadline));
     }
   }
 
-  // Cancels what is open for as long as answers cannot travel, and once more. Whether they can is asked of beats alone,
-  // which go whether there are answers or not.
-  void judge() try {
+  // The thread that cancels open decisions while rewards cannot travel, and once more afterwards. It decides by
+  // heartbeats only, which nodes send whether there are rewards or not.
+  void check_outage() try {
     std::unique_lock alone(lock_);
-    while (!end_.wait_for(alone, beat_every(), [this] { return ended_; })) {
+    while (!end_.wait_for(alone, heartbeat_interval(), [this] { return stopping_; })) {
       alone.unlock();
       const std::uint64_t now = ticks();
       alone.lock();
       ticks_ = now;
-      const std::string why = late(Clock::now());
-      if (why.empty() && !outage_) {
+      const std::string reason = outage_reason(Clock::now());
+      if (reason.empty() && !outage_) {
         continue;
       }
-      if (outage_ == why.empty()) { // it begins or ends
-        std::fprintf(stderr, "%s\n", outage_ ? "redis: answers travel again: decisions are learned from" : why.c_str());
+      if (outage_ == reason.empty()) { // the outage begins or ends
+        std::fprintf(stderr, "%s\n", outage_ ? "redis: rewards travel again: the bandit learns again" : reason.c_str());
         outages_ += !outage_;
         outage_ = !outage_;
       }
@@ -974,53 +1021,58 @@ private:
       bandit_.cancel_all();
       alone.lock();
     }
-  } catch (const std::exception &error) { // no handle any more
+  } catch (const std::exception &error) { // the handle is poisoned
     std::fprintf(stderr, "%s\n", error.what());
   }
 
-  // What the window counts: milliseconds, or decisions.
+  // The clock that the window counts: milliseconds, or decisions.
   std::uint64_t ticks() const {
     const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch());
     return window_.is_time ? std::uint64_t(since.count()) : bandit_.report().decisions;
   }
 
-  // Why answers do not travel; empty: they do.
-  std::string late(Clock::time_point now) {
-    const auto is = [&](const Seen &seen, Clock::duration delay, std::uint64_t ticks) {
-      return now - seen.at > delay && ticks_ - seen.ticks > ticks;
+  // The reason why rewards do not travel, for the log; empty if they travel. Stops waiting for nodes that are gone. A
+  // heartbeat is late only if it is older than both the delay and an eighth of the window, so that a short pause does
+  // not cost a long window.
+  std::string outage_reason(Clock::time_point now) {
+    const auto is_older = [&](const Moment &moment, Clock::duration delay, std::uint64_t ticks) {
+      return now - moment.at > delay && ticks_ - moment.ticks > ticks;
     };
-    const bool cut_off = is(own_, options_.delay, window_.ticks / 8);
+    const bool cut_off = is_older(returned_, options_.delay, window_.ticks / 8);
     if (cut_off) {
-      connected_ = now;
+      connected_since_ = now;
     }
-    std::string who;
+    std::string source; // a node from which rewards do not arrive
     for (auto peer = peers_.begin(); peer != peers_.end();) {
-      const Seen since{std::max(peer->second.at, connected_), peer->second.ticks};
-      if (is(since, DELAYS_UNTIL_GONE * options_.delay, window_.ticks)) {
-        std::fprintf(stderr, "redis: node %u is gone: its answers are waited for no longer\n", unsigned(peer->first));
+      const Moment since{std::max(peer->second.at, connected_since_), peer->second.ticks};
+      if (is_older(since, DELAYS_UNTIL_GONE * options_.delay, window_.ticks)) {
+        std::fprintf(stderr, "redis: node %u is gone: this node does not wait for its rewards any more\n",
+                     unsigned(peer->first));
         peer = peers_.erase(peer);
         continue;
       }
-      if (who.empty() && is(peer->second, options_.delay, window_.ticks / 8)) {
-        who = "from node " + std::to_string(peer->first) + ' ';
+      if (source.empty() && is_older(peer->second, options_.delay, window_.ticks / 8)) {
+        source = "from node " + std::to_string(peer->first) + ' ';
       }
       ++peer;
     }
-    const bool alone = peers_.empty(); // nobody has answers for us
-    return alone || (!cut_off && who.empty())
-               ? ""
-               : "redis: answers " + (cut_off ? "" : who) + "do not travel: open decisions are cancelled until they do";
+    const bool alone = peers_.empty(); // no other node can have rewards for this one
+    if (alone || (!cut_off && source.empty())) {
+      return "";
+    }
+    return "redis: rewards " + (cut_off ? "" : source) + "do not travel: open decisions are cancelled until they do";
   }
 
-  // Does the store have our newest snapshot then? Every version of this life that it may have is an older one of ours,
-  // also when its answer was lost. (Two processes that begin at once under one number want the same: one gets it.)
-  bool put(Clock::time_point until) {
+  // Puts the newest snapshot. Returns false if a newer incarnation of this node number has put one. All versions of
+  // this incarnation in the store are older snapshots of this node, also after a reply was lost, so they never prevent
+  // the put. (If two processes take one number at once, both want the same incarnation, and only one gets it.)
+  bool put(Clock::time_point deadline) {
     const std::vector<std::uint8_t> bytes = bandit_.snapshot();
     ++version_;
-    return store_.put(options_.node, version_, {reinterpret_cast<const char *>(bytes.data()), bytes.size()}, until);
+    return store_.put(options_.node, version_, {reinterpret_cast<const char *>(bytes.data()), bytes.size()}, deadline);
   }
 
-  // What is news. What is refused does not keep the others out.
+  // Merges the snapshots that are new. A snapshot that is refused does not prevent the others from being merged.
   void merge(const Fields &fields) {
     for (const Field &field : fields) {
       const std::size_t hash = std::hash<std::string>()(field.snapshot);
@@ -1030,14 +1082,14 @@ private:
       }
       const auto *bytes = reinterpret_cast<const std::uint8_t *>(field.snapshot.data());
       dpb_error error = {};
-      const bool well = bandit_.try_merge(bytes, field.snapshot.size(), &error) == DPB_OK;
+      const bool is_compatible = bandit_.try_merge(bytes, field.snapshot.size(), &error) == DPB_OK;
       const std::lock_guard alone(lock_);
       const auto [known, is_new] = merged_.try_emplace(field.node);
-      if (!well && (is_new || known->second)) { // said once
-        std::fprintf(stderr, "redis: node %u is a stranger under the name %s: it and this node ignore each other: %s\n",
+      if (!is_compatible && (is_new || known->second)) { // logged once
+        std::fprintf(stderr, "redis: node %u of %s is incompatible: it and this node ignore each other: %s\n",
                      unsigned(field.node), options_.bandit.c_str(), error.message);
       }
-      known->second = well ? std::optional(hash) : std::nullopt;
+      known->second = is_compatible ? std::optional(hash) : std::nullopt;
     }
   }
 
@@ -1046,54 +1098,56 @@ private:
   dpb::Bandit &bandit_;
   const serve::Span window_;
   const std::string lease_ = store_.lease(bandit_.report().fleet_key_id);
-  std::uint64_t version_ = 0; // of what was put last
+  std::uint64_t version_ = 0; // of the snapshot that was put last
   std::minstd_rand jitter_{std::random_device()()};
-  std::string leader_;                       // what the lease is when this node leads; empty: it contributes, or has no key
-  dpb_status refused_contribution_ = DPB_OK; // that was said last
-  bool unopened_ = false;                    // that was said
+  std::string leader_;                       // the value of the lease if this node leads; otherwise empty
+  dpb_status refused_contribution_ = DPB_OK; // status of the refusal that was logged last
+  bool has_logged_unopened_ = false;         // that rewards with another seal are ignored
 
-  // The time, and the ticks of the bandit's clock.
-  struct Seen {
+  // A time, and the ticks of the bandit's clock at that time.
+  struct Moment {
     Clock::time_point at;
     std::uint64_t ticks;
   };
-  static constexpr int BEATS_IN_DELAY = 8, DELAYS_UNTIL_GONE = 30;
-  std::uint64_t beats_ = std::uint64_t(std::random_device()()) << 32; // the number of the last one
-  std::optional<Seen> awaited_;                                       // it was sent then, and is not back yet
-  Clock::time_point beat_at_ = Clock::now();
+  static constexpr int HEARTBEATS_IN_DELAY = 8, DELAYS_UNTIL_GONE = 30;
+  // The number of the last heartbeat. It begins at random, so that heartbeats of an earlier incarnation have others.
+  std::uint64_t heartbeat_number_ = std::uint64_t(std::random_device()()) << 32;
+  std::optional<Moment> unreturned_; // when the last heartbeat was sent, if it has not returned yet
+  Clock::time_point heartbeat_at_ = Clock::now();
 
-  const Take take_ = [this](const Answer &answer) {
-    if (answer.is_beat) { // one of an earlier life has another number
+  const OnMessage on_message_ = [this](const Message &message) {
+    if (message.is_heartbeat) {
       const std::lock_guard alone(lock_);
-      if (answer.ticket == beats_ && awaited_) {
-        own_ = *awaited_;
-        awaited_.reset();
+      if (message.ticket == heartbeat_number_ && unreturned_) { // otherwise it is of an earlier incarnation, or too old
+        returned_ = *unreturned_;
+        unreturned_.reset();
       }
       return;
     }
-    const std::optional<Answer> ours = opened(answer);
-    const bool counts = ours && bandit_.try_update(ours->ticket, ours->reward) == DPB_OK;
+    const std::optional<Message> reward = opened(message);
+    const bool counts = reward && bandit_.try_update(reward->ticket, reward->reward) == DPB_OK;
     const std::lock_guard alone(lock_);
     ++(counts ? received_ : refused_);
   };
-  Bell bell_;
+  Wakeup wakeup_;
 
-  mutable std::mutex lock_; // of what follows; only the thread changes merged_
-  bool ended_ = false, soon_ = false, leads_ = false;
-  Clock::time_point last_ = Clock::now();
+  mutable std::mutex lock_; // protects everything below; only the background thread changes merged_
+  bool stopping_ = false, put_soon_ = false, leads_ = false;
+  Clock::time_point last_ = Clock::now(); // time of the last successful exchange
   std::condition_variable end_;
-  std::uint64_t ticks_ = 0;                  // not long ago
-  Seen own_{Clock::now(), 0};                // the last beat of ours that came back was sent then
-  std::map<std::uint16_t, Seen> peers_;      // the last beat of each other that was heard
-  Clock::time_point connected_ = Clock::now(); // since then beats of ours come back
+  std::uint64_t ticks_ = 0;                          // the bandit's clock, as check_outage read it last
+  Moment returned_{Clock::now(), 0};                 // when the last heartbeat that returned was sent
+  std::map<std::uint16_t, Moment> peers_;            // when the last heartbeat of each other node was received
+  Clock::time_point connected_since_ = Clock::now(); // since this time this node's heartbeats return
   bool outage_ = false;
   std::uint64_t outages_ = 0;
   std::uint64_t contributions_ = 0, contributions_lost_ = 0;
   std::uint64_t exchanges_ = 0, errors_ = 0, sent_ = 0, unsent_ = 0, received_ = 0, refused_ = 0;
-  std::deque<Answer> outbox_; // only the thread takes from it
-  std::map<std::uint16_t, std::optional<std::size_t>> merged_; // of each other node: a hash; nothing: refused
+  std::deque<Message> outbox_; // rewards to send; only the background thread removes them
+  // For each other node, a hash of the snapshot that was merged last; nullopt if its snapshot was refused.
+  std::map<std::uint16_t, std::optional<std::size_t>> merged_;
 
-  std::thread thread_, judge_;
+  std::thread thread_, outage_thread_;
 };
 
 } // namespace fleet

@@ -47,7 +47,7 @@ using namespace std::chrono_literals;
 using namespace std::string_view_literals;
 
 // The time that a visitor may take to send a request, to begin the next one, and to receive a response.
-inline constexpr auto PATIENCE = 10s;
+inline constexpr auto TIMEOUT = 10s;
 // The maximum number of connections. For a new one, the server closes those that have been idle for longest.
 inline constexpr std::size_t MAX_CONNECTIONS = 2000;
 // The number of connections that it closes at once.
@@ -75,7 +75,11 @@ inline std::optional<Span> parse_span(std::string_view text) {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   const auto number = parse<std::uint64_t>(text.substr(0, digits));
   const std::string_view unit = text.substr(digits);
-  const std::uint64_t ticks = unit.empty() || unit == "ms" ? 1 : unit == "s" ? 1000 : unit == "m" ? 60'000 : unit == "h" ? 3'600'000 : 0;
+  const std::uint64_t ticks = unit.empty() || unit == "ms" ? 1
+                              : unit == "s"                ? 1000
+                              : unit == "m"                ? 60'000
+                              : unit == "h"                ? 3'600'000
+                                                           : 0;
   if (!number || ticks == 0 || *number > std::numeric_limits<std::uint64_t>::max() / ticks) {
     return std::nullopt;
   }
@@ -148,15 +152,15 @@ inline std::optional<std::string_view> parameter(std::string_view query, std::st
   return std::nullopt;
 }
 
-// Answers one kind of request. If it throws, the response is 500.
+// A page: it handles one method and path. If the handler throws, the response is 500.
 struct Route {
   http::verb method;
   std::string_view path; // the whole path without a query, or a prefix that ends in /
-  std::function<Page(const Request &)> answer;
+  std::function<Page(const Request &)> handle;
   std::size_t max_body = 0; // bytes; a longer body is refused unread
 
-  bool leads(std::string_view to) const {
-    return path.size() > 1 && path.back() == '/' ? to.substr(0, path.size()) == path : to == path;
+  bool matches(std::string_view target) const {
+    return path.size() > 1 && path.back() == '/' ? target.substr(0, path.size()) == path : target == path;
   }
 };
 
@@ -170,7 +174,7 @@ struct Found {
 };
 
 inline Found find(const Site &site, http::verb method, std::string_view path) {
-  const auto route = std::find_if(site.begin(), site.end(), [&](const Route &each) { return each.leads(path); });
+  const auto route = std::find_if(site.begin(), site.end(), [&](const Route &each) { return each.matches(path); });
   const http::verb allowed = route != site.end() ? route->method : http::verb::get;
   if (method != allowed) {
     const std::string name(http::to_string(allowed));
@@ -197,7 +201,7 @@ public:
   template <class Make> Page get(std::uint64_t number, Make make) {
     const std::lock_guard alone(lock_); // requests wait while the page is made
     const Clock::time_point now = Clock::now();
-    if (copies_.size() > MOST) {
+    if (copies_.size() > MAX_COPIES) {
       copies_.clear();
     }
     const auto found = copies_.find(number);
@@ -208,7 +212,7 @@ public:
   }
 
 private:
-  static constexpr std::size_t MOST = 1000;
+  static constexpr std::size_t MAX_COPIES = 1000;
   const std::chrono::milliseconds every_;
   std::mutex lock_;
   std::unordered_map<std::uint64_t, std::pair<Clock::time_point, Page>> copies_;
@@ -228,7 +232,7 @@ public:
     return places_.insert(places_.end(), connection);
   }
 
-  void has_asked(Place place) {
+  void mark_active(Place place) {
     const std::lock_guard alone(lock_);
     places_.splice(places_.end(), places_, place);
   }
@@ -239,7 +243,7 @@ public:
   }
 
   // Reports whether another connection is possible. If not, it closes idle ones.
-  bool has_room() {
+  bool can_accept() {
     const std::lock_guard alone(lock_);
     const bool full = places_.size() >= MAX_CONNECTIONS;
     for (auto place = places_.begin(); full && place != std::next(places_.begin(), CLOSED_AT_ONCE); ++place) {
@@ -278,8 +282,8 @@ inline std::optional<Page> refusal_of(beast::error_code error) {
   return std::nullopt;
 }
 
-// Answers one request after the other. Every failure of the visitor or the network ends it by an exception.
-inline asio::awaitable<void> converse(std::shared_ptr<Connection> connection, const Site &site,
+// Handles the requests of a connection, one after the other. A failure of the visitor or the network throws.
+inline asio::awaitable<void> serve_connection(std::shared_ptr<Connection> connection, const Site &site,
                                       std::shared_ptr<Crowd> crowd, Crowd::Place place) {
   const std::shared_ptr<void> leaves(nullptr, [&](void *) { crowd->leave(place); });
   Connection &stream = *connection;
@@ -287,8 +291,8 @@ inline asio::awaitable<void> converse(std::shared_ptr<Connection> connection, co
   for (bool another = true; another;) {
     http::request_parser<http::string_body> parser;
     parser.header_limit(MAX_HEAD);
-    parser.body_limit(std::numeric_limits<std::uint64_t>::max()); // the body is not read yet, so its length does not matter
-    stream.expires_after(PATIENCE);
+    parser.body_limit(std::numeric_limits<std::uint64_t>::max()); // the body is not read yet
+    stream.expires_after(TIMEOUT);
     beast::error_code malformed;
     co_await http::async_read_header(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, malformed));
     const auto &request = parser.get();
@@ -303,7 +307,7 @@ inline asio::awaitable<void> converse(std::shared_ptr<Connection> connection, co
       }
       break;
     }
-    crowd->has_asked(place);
+    crowd->mark_active(place);
 
     const Clock::time_point begun = Clock::now();
     const std::string_view target = origin_form({request.target().data(), request.target().size()});
@@ -322,12 +326,12 @@ inline asio::awaitable<void> converse(std::shared_ptr<Connection> connection, co
     }
     const bool whole = parser.is_done();
     if (route != nullptr && !whole) {
-      refusal = failure(http::status::payload_too_large, "body_refused", "no such body is taken here");
+      refusal = failure(http::status::payload_too_large, "body_refused", "this page does not accept such a body");
     }
     Page page;
     try {
       page = refusal ? std::move(*refusal)
-                     : route->answer({path.substr(route->path.size()), query, request.body(), begun});
+                     : route->handle({path.substr(route->path.size()), query, request.body(), begun});
     } catch (const std::exception &) {
       page = failure(http::status::internal_server_error, "internal", "the request failed");
     }
@@ -337,7 +341,7 @@ inline asio::awaitable<void> converse(std::shared_ptr<Connection> connection, co
       page.prepare_payload();
     }
     another = page.keep_alive();
-    stream.expires_after(PATIENCE);
+    stream.expires_after(TIMEOUT);
     if (request.method() == http::verb::head) { // only the header of the response
       http::response_serializer<http::string_body> head(page);
       co_await http::async_write_header(stream, head, asio::use_awaitable);
@@ -362,14 +366,14 @@ inline asio::awaitable<void> accept(tcp::acceptor acceptor, asio::thread_pool &p
       co_await pause.async_wait(asio::use_awaitable);
       continue;
     }
-    while (!crowd->has_room()) {
+    while (!crowd->can_accept()) {
       pause.expires_after(1ms);
       co_await pause.async_wait(asio::use_awaitable);
     }
     // The connection counts from here on, because its coroutine may start after many more have been accepted.
     const auto connection = std::make_shared<Connection>(std::move(socket));
     const Crowd::Place place = crowd->enter(connection);
-    asio::co_spawn(strand, converse(connection, site, crowd, place), asio::detached);
+    asio::co_spawn(strand, serve_connection(connection, site, crowd, place), asio::detached);
   }
 }
 
@@ -410,9 +414,9 @@ inline std::optional<std::vector<std::uint8_t>> load(const std::filesystem::path
   return bytes;
 }
 
-// Locks a server's snapshot, because a second server with the same file would overwrite it. The lock is on a separate
-// file, because each rename replaces the snapshot's file. The server never removes the lock file, because that would be a
-// race. The system releases the lock when the process ends.
+// Locks a server's snapshot file, because a second server with the same file would overwrite it. The lock is on a
+// separate file, because each rename replaces the snapshot's file. The server never removes the lock file, because that
+// would be a race. The system releases the lock when the process ends.
 class Lock {
 public:
   explicit Lock(const std::filesystem::path &snapshot) {
@@ -433,8 +437,8 @@ private:
   std::unique_ptr<std::FILE, int (*)(std::FILE *)> file_{nullptr, std::fclose};
 };
 
-// Restores an object from a file by a function like try_restore; nullopt if the file does not exist. Throws if the file is
-// not valid.
+// Restores an object from a file by a function like try_restore; nullopt if the file does not exist. Throws if the file
+// is not valid.
 template <class Restore> auto restored(const std::filesystem::path &file, Restore restore) {
   using Restored = decltype(restore(std::declval<const std::uint8_t *>(), std::size_t(), std::declval<dpb_error *>()));
   const auto bytes = file.empty() ? std::nullopt : load(file);
@@ -450,11 +454,11 @@ template <class Restore> auto restored(const std::filesystem::path &file, Restor
 }
 
 // Restores a bandit from its file, or makes a new one if there is no file.
-inline dpb::Bandit go_on(dpb::Bandit fresh, const dpb::Config &config, const std::filesystem::path &file) {
-  auto there = restored(file, [&](auto... snapshot) {
+inline dpb::Bandit resume(dpb::Bandit fresh, const dpb::Config &config, const std::filesystem::path &file) {
+  auto stored = restored(file, [&](auto... snapshot) {
     return dpb::Bandit::try_restore(dpb_policy_name(fresh.get()), config, snapshot...);
   });
-  return there ? std::move(*there) : std::move(fresh);
+  return stored ? std::move(*stored) : std::move(fresh);
 }
 
 // A task that runs regularly in the background.
@@ -536,39 +540,40 @@ inline void print_usage(const char *program, const char *more) {
   std::fprintf(stderr, "\n");
 }
 
-// Opens its ports when it is made, so that its pages can name them.
+// The constructor opens the ports, so that pages can contain the address.
 class Server {
 public:
-  explicit Server(const Options &asked) : options_(asked), lock_(asked.snapshot), visitors_(listen(asked.port)) {
-    if (asked.operator_port) {
-      operators_ = listen(*asked.operator_port);
+  explicit Server(const Options &options)
+      : options_(options), lock_(options.snapshot), visitors_(listen(options.port)) {
+    if (options.operator_port) {
+      operators_ = listen(*options.operator_port);
     }
   }
 
   std::string address() const { return address(visitors_); }
 
-  // Serves until SIGINT or SIGTERM. `operators_page` is the path that it prints for the operator. With --snapshot it calls
-  // `save` before it serves, regularly, and at the end.
+  // Serves until SIGINT or SIGTERM. `operators_page` is the path that it prints for the operator. With --snapshot it
+  // calls `save` before it serves, regularly, and at the end.
   void run(const Site &visitors, const Site &operators, const char *operators_page, const std::function<void()> &save,
            Chores chores = {}) {
-    asio::signal_set signals(door_, SIGINT, SIGTERM);
-    signals.async_wait([&](auto, int) { door_.stop(); });
+    asio::signal_set signals(accept_context_, SIGINT, SIGTERM);
+    signals.async_wait([&](auto, int) { accept_context_.stop(); });
     // Save before serving: a restored bandit has begun a new period, which the next restart must know.
     if (!options_.snapshot.empty()) {
       save();
       chores.push_back({options_.snapshot_every, save});
     }
     std::printf("listening on %s\n", address().c_str());
-    asio::co_spawn(door_, accept(std::move(visitors_), pool_, visitors), asio::detached);
+    asio::co_spawn(accept_context_, accept(std::move(visitors_), pool_, visitors), asio::detached);
     if (operators_) {
       std::printf("the operator's counts, not private: %s%s\n", address(*operators_).c_str(), operators_page);
-      asio::co_spawn(door_, accept(std::move(*operators_), pool_, operators), asio::detached);
+      asio::co_spawn(accept_context_, accept(std::move(*operators_), pool_, operators), asio::detached);
     }
     std::fflush(stdout);
     for (const auto strand = asio::make_strand(pool_); const Chore &chore : chores) { // one at a time
       asio::co_spawn(strand, repeat(chore), asio::detached);
     }
-    door_.run();
+    accept_context_.run();
     pool_.stop();
     pool_.join();
     if (!options_.snapshot.empty()) {
@@ -579,7 +584,7 @@ public:
 
 private:
   tcp::acceptor listen(std::uint16_t port) try {
-    return tcp::acceptor(door_, tcp::endpoint(asio::ip::address_v4::loopback(), port));
+    return tcp::acceptor(accept_context_, tcp::endpoint(asio::ip::address_v4::loopback(), port));
   } catch (const boost::system::system_error &error) {
     throw std::runtime_error("127.0.0.1:" + std::to_string(port) + ": " + error.code().message());
   }
@@ -591,7 +596,7 @@ private:
   Options options_;
   Lock lock_;
   asio::thread_pool pool_{options_.threads};
-  asio::io_context door_; // has its own thread: in the pool's queue new connections would wait for all others
+  asio::io_context accept_context_; // runs outside the pool, where new connections would wait for all other work
   tcp::acceptor visitors_;
   std::optional<tcp::acceptor> operators_;
 };

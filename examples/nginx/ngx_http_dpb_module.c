@@ -2,10 +2,10 @@
  * split_clients that learns: dpb_split chooses a variant for each request, and dpb_reward reports its reward.
  *
  * Each worker has its own handle, made after the fork. A reward may come to any worker. For each worker, all workers
- * share a table of its open tickets. The worker that receives a reward removes the ticket from the table and stores both
- * for the owner, which collects them before its next decision or within a tick. So a ticket counts once. A ticket that is
- * not in a table (duplicate, late, of an earlier process, forged) does not count. The store has a place for every open
- * ticket, so no reward decides whether another one is lost.
+ * share a table of its open tickets. The worker that receives a reward removes the ticket from the table, and stores
+ * the ticket and the reward for the owner. The owner collects them before its next decision or within a tick. So a
+ * ticket counts once. A ticket that is not in a table (duplicate, late, of an earlier process, forged) does not count.
+ * The store has a place for every open ticket, so no reward decides whether another one is lost.
  *
  * The other workers merge the releases of a worker within some ticks, so all learn from all visitors. A new process
  * continues with the origin of its predecessor, so that the releases of both count once.
@@ -28,7 +28,7 @@
 typedef struct {
   ngx_pid_t owner;   /* the process that has this place, 0 before the first */
   uint64_t *open;    /* tickets of the last most_open decisions, in a ring; 0 after a reward */
-  size_t answers;    /* number of rewards that wait for the owner */
+  size_t waiting;    /* number of rewards that wait for the owner */
   uint64_t *tickets; /* an array for all open decisions */
   double *rewards;   /* likewise */
   size_t released;   /* length of the snapshot that the next process restores and others merge; 0 for none */
@@ -80,11 +80,11 @@ static size_t most_open(split_t *split) {
 }
 
 /* The size of a snapshot: some 250 bytes, and at most 210 for each arm, as dpb.h says. */
-static size_t snapshot_room(split_t *split) { return 512 + 256 * split->config.arms; }
+static size_t snapshot_size(split_t *split) { return 512 + 256 * split->config.arms; }
 
-static size_t place_room(split_t *split) {
+static size_t place_size(split_t *split) {
   return sizeof(place_t) + most_open(split) * (2 * sizeof(uint64_t) + sizeof(double)) +
-         split->config.arms * sizeof(dpb_arm) + snapshot_room(split);
+         split->config.arms * sizeof(dpb_arm) + snapshot_size(split);
 }
 
 /* Lays out the tables once. A reload keeps them. New memory is all zeros. */
@@ -93,24 +93,24 @@ static ngx_int_t init_zone(ngx_shm_zone_t *zone, void *former) {
   ngx_slab_pool_t *pool = (ngx_slab_pool_t *)zone->shm.addr;
   size_t i, open = most_open(split);
   place_t *place;
-  u_char *room;
+  u_char *next;
   if (former) return NGX_OK;
-  place = pool->data = ngx_slab_alloc(pool, WORKERS * place_room(split));
+  place = pool->data = ngx_slab_alloc(pool, WORKERS * place_size(split));
   if (place == NULL) return NGX_ERROR;
-  room = (u_char *)(place + WORKERS);
+  next = (u_char *)(place + WORKERS);
   for (i = 0; i < WORKERS; i++, place++) {
-    place->open = (uint64_t *)room;
+    place->open = (uint64_t *)next;
     place->tickets = place->open + open;
     place->rewards = (double *)(place->tickets + open);
     place->arms = (dpb_arm *)(place->rewards + open);
     place->snapshot = (uint8_t *)(place->arms + split->config.arms);
-    room = place->snapshot + snapshot_room(split);
+    next = place->snapshot + snapshot_size(split);
   }
   return NGX_OK;
 }
 
-/* Returns whether this process still has its place. After a reload the successor has it, while this process completes its
-   last requests. These get variants, but no worker learns from them. */
+/* Returns whether this process still has its place. After a reload the successor has it, while this process completes
+   its last requests. These get variants, but no worker learns from them. */
 static int is_ours(split_t *split) { return split->own && split->own->owner == ngx_pid; }
 
 /* Reports the stored rewards to the handle. */
@@ -118,16 +118,16 @@ static void collect(split_t *split) {
   place_t *own = split->own;
   dpb_status status;
   size_t done;
-  if (own->answers == 0) return;
-  status = dpb_update_many(split->bandit, own->tickets, own->rewards, own->answers, NULL, &done);
+  if (own->waiting == 0) return;
+  status = dpb_update_many(split->bandit, own->tickets, own->rewards, own->waiting, NULL, &done);
   (void)status; /* a poisoned handle accepts no rewards, now or later */
-  ngx_explicit_memzero(own->tickets, own->answers * sizeof(uint64_t));
-  ngx_explicit_memzero(own->rewards, own->answers * sizeof(double));
-  own->answers = 0;
+  ngx_explicit_memzero(own->tickets, own->waiting * sizeof(uint64_t));
+  ngx_explicit_memzero(own->rewards, own->waiting * sizeof(double));
+  own->waiting = 0;
 }
 
-/* Gives the handle what has come for it, and then tells it the time: before each decision and at each tick, never at a
-   reward. Windows of time end so. */
+/* Reports the stored rewards to the handle, and then sets its clock, so that windows of time end. The module calls this
+   before each decision and at each tick, but never at a reward, because time must not depend on rewards. */
 static void collect_and_advance(split_t *split) {
   ngx_time_t *now = ngx_timeofday();
   dpb_status status;
@@ -137,9 +137,9 @@ static void collect_and_advance(split_t *split) {
   (void)status;
 }
 
-/* Stores a reward for the worker that issued its ticket. The store is large enough, because a ticket is in the table once,
-   and the owner collects rewards before it adds a ticket. */
-static void answer(split_t *split, uint64_t ticket, double reward) {
+/* Stores a reward for the worker that issued its ticket. The store is large enough, because a ticket is in the table
+   once, and the owner collects rewards before it adds a ticket. */
+static void store_reward(split_t *split, uint64_t ticket, double reward) {
   size_t i, node = dpb_ticket_node(ticket), open = most_open(split);
   place_t *place;
   if (node == 0 || node > WORKERS) return;
@@ -148,10 +148,10 @@ static void answer(split_t *split, uint64_t ticket, double reward) {
   for (i = 0; place->owner && i < open; i++) {
     if (place->open[i] != ticket) continue;
     place->open[i] = 0;
-    place->tickets[place->answers] = ticket;
-    place->rewards[place->answers] = reward;
+    place->tickets[place->waiting] = ticket;
+    place->rewards[place->waiting] = reward;
     ngx_memory_barrier(); /* if the process is killed here, the table is consistent */
-    place->answers++;
+    place->waiting++;
     break;
   }
   ngx_shmtx_unlock(mutex(split));
@@ -163,7 +163,7 @@ static ngx_event_t ticker;
 static ngx_connection_t nowhere = {.fd = (ngx_socket_t)-1}; /* nginx's debug log reads it for each timer */
 
 /* Copies the next new snapshot of another worker, in turn, and returns its length, or 0 if there is none. */
-static size_t hear(split_t *split, peer_t **peer) {
+static size_t copy_next(split_t *split, peer_t **peer) {
   size_t i, n = 0;
   ngx_shmtx_lock(mutex(split));
   for (i = 0; is_ours(split) && i < WORKERS && n == 0; i++) {
@@ -179,13 +179,13 @@ static size_t hear(split_t *split, peer_t **peer) {
   return n;
 }
 
-/* Merges the releases of others, without holding the lock. Returns whether it merged any. Policies that cannot merge, and
-   snapshots from before a reload that changed an option, change nothing. */
+/* Merges the releases of others, without holding the lock. Returns whether it merged any. Policies that cannot merge,
+   and snapshots from before a reload that changed an option, change nothing. */
 static int merge(split_t *split) {
   int i, has_learned = 0;
   peer_t *peer;
   size_t n;
-  for (i = 0; i < MERGES && (n = hear(split, &peer)) > 0; i++) {
+  for (i = 0; i < MERGES && (n = copy_next(split, &peer)) > 0; i++) {
     if (dpb_merge(split->bandit, split->snapshot, n, NULL) != DPB_OK) continue;
     peer->joined = has_learned = 1;
   }
@@ -199,11 +199,12 @@ static void save(split_t *split) {
   own->released = 0; /* if the process is killed here, there is no partial snapshot */
   own->edition++;
   ngx_memory_barrier();
-  if (dpb_snapshot(split->bandit, own->snapshot, snapshot_room(split), &n, NULL) == DPB_OK) own->released = n;
+  if (dpb_snapshot(split->bandit, own->snapshot, snapshot_size(split), &n, NULL) == DPB_OK) own->released = n;
 }
 
-/* Publishes releases for the status, the others and the next process. Means include merged releases, but a snapshot does
-   not. If only merged releases changed, the snapshot stays: otherwise two workers would exchange snapshots for ever. */
+/* Publishes releases for the status, the others and the next process. Means include merged releases, but a snapshot
+   does not. If only merged releases changed, the snapshot stays: otherwise two workers would exchange snapshots for
+   ever. */
 static void publish(split_t *split, int has_learned) {
   place_t *own = split->own;
   uint64_t before = own->report.decisions + own->report.answered; /* a window of time can end without a decision */
@@ -247,7 +248,7 @@ static void begin(split_t *split, ngx_log_t *log) {
   dpb_error error;
   ngx_shmtx_lock(mutex(split));
   own->owner = ngx_pid;
-  own->answers = 0;
+  own->waiting = 0;
   own->joined = 0;
   ngx_memzero(own->open, most_open(split) * sizeof(uint64_t));
   ngx_memzero(&own->report, sizeof own->report);
@@ -344,7 +345,7 @@ static ngx_int_t handle_reward(ngx_http_request_t *r) {
     if (ngx_http_complex_value(r, &conf->reward, &text) != NGX_OK) return NGX_HTTP_INTERNAL_SERVER_ERROR;
     millionths = ngx_atofp(text.data, text.len, 6);
   }
-  if (ticket > 0 && millionths >= 0 && millionths <= 1000000) answer(conf->split, ticket, millionths / 1e6);
+  if (ticket > 0 && millionths >= 0 && millionths <= 1000000) store_reward(conf->split, ticket, millionths / 1e6);
   return NGX_HTTP_NO_CONTENT;
 }
 
@@ -382,12 +383,12 @@ static ngx_int_t handle_status(ngx_http_request_t *r) {
   ngx_int_t worker, result = ngx_http_discard_request_body(r);
   ngx_chain_t chain = {.next = NULL};
   ngx_uint_t i;
-  size_t room = 2;
+  size_t size = 2;
   if (result != NGX_OK) return result;
   for (i = 0; i < splits->nelts; i++) {
-    room += split[i]->name.len + 8 + core->worker_processes * (160 + split[i]->config.arms * 160);
+    size += split[i]->name.len + 8 + core->worker_processes * (160 + split[i]->config.arms * 160);
   }
-  chain.buf = ngx_create_temp_buf(r->pool, room);
+  chain.buf = ngx_create_temp_buf(r->pool, size);
   if (chain.buf == NULL) return NGX_HTTP_INTERNAL_SERVER_ERROR;
   *chain.buf->last++ = '{';
   for (i = 0; i < splits->nelts; i++) {
@@ -505,7 +506,7 @@ static char *parse_variant(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
 static char *add_zone(ngx_conf_t *cf, split_t *split) {
   ngx_str_t name, *variant = split->variants.elts;
   ngx_uint_t i;
-  size_t room = WORKERS * place_room(split);
+  size_t size = WORKERS * place_size(split);
   name.len = split->name.len + 5;
   for (i = 0; i < split->variants.nelts; i++) name.len += variant[i].len + 1;
   name.data = ngx_pnalloc(cf->pool, name.len);
@@ -513,8 +514,8 @@ static char *add_zone(ngx_conf_t *cf, split_t *split) {
   u_char *end = ngx_sprintf(name.data, "dpb $%V", &split->name);
   for (i = 0; i < split->variants.nelts; i++) end = ngx_sprintf(end, "%Z%V", variant + i);
   /* The slab allocator also needs some pages, and 24 bytes for each page. */
-  room += room / 100 + 16 * ngx_pagesize;
-  split->zone = ngx_shared_memory_add(cf, &name, room, &ngx_http_dpb_module);
+  size += size / 100 + 16 * ngx_pagesize;
+  split->zone = ngx_shared_memory_add(cf, &name, size, &ngx_http_dpb_module);
   if (split->zone == NULL) return NGX_CONF_ERROR;
   split->zone->init = init_zone;
   split->zone->data = split;
@@ -543,8 +544,8 @@ static char *parse_split(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
   for (i = 2; i < cf->args->nelts; i++) {
     if (ngx_strncmp(word[i].data, "policy=", 7) == 0) {
       split->policy = (char *)word[i].data + 7;
-    } else if (!parse_span(&word[i], "window=", &window, &in_time) && !parse_span(&word[i], "memory=", &memory, &ages) &&
-               !parse_option(&word[i], &split->config)) {
+    } else if (!parse_span(&word[i], "window=", &window, &in_time) &&
+               !parse_span(&word[i], "memory=", &memory, &ages) && !parse_option(&word[i], &split->config)) {
       return refuse(cf, "invalid option", &word[i]);
     }
   }
@@ -577,7 +578,7 @@ static char *parse_split(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
   split->policy = dpb_policy_name(bandit); /* a static string of the library */
   dpb_free(bandit);
 
-  split->snapshot = ngx_palloc(cf->pool, snapshot_room(split));
+  split->snapshot = ngx_palloc(cf->pool, snapshot_size(split));
   if (split->snapshot == NULL) return NGX_CONF_ERROR;
   ticket.len = split->name.len + 7;
   ticket.data = ngx_pnalloc(cf->pool, ticket.len);

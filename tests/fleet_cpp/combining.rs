@@ -24,7 +24,7 @@ fn leases(redis: &Redis) -> Vec<String> {
     leases.filter(|lease| !lease.is_empty()).collect()
 }
 
-/// The lease of a fleet with one key. Empty: nobody leads.
+/// The lease of a fleet with one key; empty if no node leads.
 fn lease(redis: &Redis) -> String {
     let mut leases = leases(redis);
     assert!(leases.len() <= 1, "{leases:?}");
@@ -151,7 +151,7 @@ fn clicks_travel_sealed() {
     let (one, two) = (plain(1), plain(2));
     let (.., shown, sealed) = forwards(&one, &two, 2);
     assert!(shown && !sealed, "this is how a click looks without a key");
-    eventually("it counts", || two.posted() == [1.0, 0.0]);
+    eventually("it counts", || two.forwarded() == [1.0, 0.0]);
     drop((one, two));
 
     // One key, in the two forms of a file.
@@ -163,7 +163,7 @@ fn clicks_travel_sealed() {
     let two = Node::start_as(&World::default(), program, at.to_str().unwrap(), 2, OFTEN, &more, file.into());
     let (_, _, shown, sealed) = forwards(&one, &two, 2);
     assert!(!shown && sealed);
-    eventually("it counts", || two.posted() == [1.0, 0.0]);
+    eventually("it counts", || two.forwarded() == [1.0, 0.0]);
 
     // Rewards that are not sealed are ignored.
     let ticket = u64::from_str_radix(&two.decide(), 16).unwrap().to_string();
@@ -171,9 +171,9 @@ fn clicks_travel_sealed() {
         redis.ask(&[b"XADD", &stream(2), b"*", b"ticket", ticket.as_bytes(), b"reward", b"1"]);
         redis.ask(&[b"XADD", &stream(2), b"*", b"sealed", b"nonsense"]);
     }
-    eventually("they are refused", || two.posted() == [1.0, 4.0]);
-    let said = fs::read_to_string(&log).unwrap();
-    assert_eq!(said.matches("are ignored").count(), 1, "{said}");
+    eventually("they are refused", || two.forwarded() == [1.0, 4.0]);
+    let logged = fs::read_to_string(&log).unwrap();
+    assert_eq!(logged.matches("are ignored").count(), 1, "{logged}");
 }
 
 /// Each key has a leader, and all learn from what both release. What is sealed with another key is refused.
@@ -201,17 +201,17 @@ fn a_node_with_another_key_harms_nobody() {
     assert_eq!([&one, &two, &odd].map(|node| node.metric("leads")), [1.0, 0.0, 1.0]);
     let ticket = one.decide();
     odd.click(&ticket);
-    eventually("its click is refused", || one.posted() == [0.0, 1.0]);
+    eventually("its click is refused", || one.forwarded() == [0.0, 1.0]);
     two.click(&ticket);
-    eventually("another one is not", || one.posted() == [1.0, 1.0]);
-    let said = || fs::read_to_string(&log).unwrap();
-    assert!(said().matches("is lost").count() == 0 && said().matches("are ignored").count() == 1, "{}", said());
+    eventually("another one is not", || one.forwarded() == [1.0, 1.0]);
+    let logged = || fs::read_to_string(&log).unwrap();
+    assert!(logged().matches("is lost").count() == 0 && logged().matches("are ignored").count() == 1, "{}", logged());
     let generation = leases(&redis).into_iter().find_map(|lease| Some(lease.strip_prefix("1 ")?.to_owned())).unwrap();
     let stream = format!("{KEY}:contributions:{generation}");
     for _ in 0..3 {
         redis.ask(&[b"XADD", stream.as_bytes(), b"*", b"contribution", b"nonsense"]);
     }
-    eventually("a forged contribution is refused, once in the log", || said().matches("is lost").count() == 1);
+    eventually("a forged contribution is refused, once in the log", || logged().matches("is lost").count() == 1);
 }
 
 #[test]
@@ -227,14 +227,14 @@ fn a_file_that_is_no_secret_key_is_refused() {
     let at = redis.socket();
     let refused = |key: &str, more: &[&str]| {
         let options = ["--redis", at.to_str().unwrap(), "--node", "7", "--fleet-key-file", key];
-        let (code, said) = program.refuses(&[&options, more].concat());
-        assert_eq!(code, Some(1), "{said}");
-        said
+        let (code, error) = program.refuses(&[&options, more].concat());
+        assert_eq!(code, Some(1), "{error}");
+        error
     };
     for (i, text) in [&[7u8; 31] as &[u8], &[7; 33], &[b'a'; 63], &[b'a'; 66], &[b'g'; 64], b""].into_iter().enumerate()
     {
         let key = key_file(&format!("wrong{i}"), text);
-        assert!(refused(&key, &[]).contains("no fleet key"), "{text:?}");
+        assert!(refused(&key, &[]).contains("not a fleet key"), "{text:?}");
     }
     assert!(refused("/nowhere/at/all", &[]).contains("cannot be read"));
     let key = key_file("open", &[7; 32]);
@@ -244,8 +244,8 @@ fn a_file_that_is_no_secret_key_is_refused() {
     }
     fs::set_permissions(&key, fs::Permissions::from_mode(0o400)).unwrap();
     assert!(refused(&key, &["--policy", "dp-se", "--memory", "0"]).contains("fleet_key must be NULL"));
-    let (code, said) = program.refuses(&["--fleet-key-file", &key]);
-    assert!(code == Some(2) && said.contains("--fleet-key-file"), "only with --redis: {said}");
+    let (code, error) = program.refuses(&["--fleet-key-file", &key]);
+    assert!(code == Some(2) && error.contains("--fleet-key-file"), "only with --redis: {error}");
 }
 
 /// What visitors were given, and what is released of it.
@@ -325,7 +325,7 @@ fn a_fleet_learns_through_two_minutes_of_faults() {
         // After a fault the lease may be gone for a moment.
         let end = Instant::now() + Duration::from_secs(8);
         while leader(&redis).is_none_or(|number| nodes.iter().all(|(node, _)| *node != number)) {
-            assert!(Instant::now() < end, "nobody leads");
+            assert!(Instant::now() < end, "no node leads");
             ledger.play(&nodes);
         }
         let (before, number) = (lease(&redis), leader(&redis).expect("a leader"));
@@ -333,7 +333,7 @@ fn a_fleet_learns_through_two_minutes_of_faults() {
         nodes.remove(place).1.kill();
         let killed = Instant::now();
         while [String::new(), before.clone()].contains(&lease(&redis)) {
-            assert!(killed.elapsed() < Duration::from_secs(8), "nobody takes over");
+            assert!(killed.elapsed() < Duration::from_secs(8), "no node takes over");
             ledger.play(&nodes);
         }
         let (rewards, next, after) = (ledger.released, lease(&redis), killed.elapsed());
