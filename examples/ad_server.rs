@@ -254,7 +254,7 @@ fn load(file: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let length = File::open(file)?.take(MAX_SNAPSHOT + 1).read_to_end(&mut bytes)?;
     if length as u64 > MAX_SNAPSHOT {
-        return Err(std::io::Error::other(format!("more than {MAX_SNAPSHOT} bytes are no snapshot of this server")));
+        return Err(std::io::Error::other(format!("more than {MAX_SNAPSHOT} bytes are not a snapshot of this server")));
     }
     Ok(bytes)
 }

@@ -506,7 +506,7 @@ fn its_snapshot_belongs_to_one_server(program: &Program) {
 
     fs::File::options().write(true).open(&file).unwrap().set_len(20 << 30).unwrap();
     let begun = Instant::now();
-    refused("no snapshot of this server");
+    refused("not a snapshot of this server");
     assert!(begun.elapsed() < Duration::from_secs(5), "it was read");
     fs::remove_file(&file).unwrap();
 }

@@ -404,7 +404,7 @@ inline std::optional<std::vector<std::uint8_t>> load(const std::filesystem::path
   }
   const std::uintmax_t size = std::filesystem::file_size(file); // throws if it is not a regular file
   if (size > MAX_SNAPSHOT) {
-    throw std::runtime_error(file.string() + ": " + std::to_string(size) + " bytes are no snapshot of this server");
+    throw std::runtime_error(file.string() + ": " + std::to_string(size) + " bytes are not a snapshot of this server");
   }
   std::ifstream open(file, std::ios::binary);
   std::vector<std::uint8_t> bytes(size);
