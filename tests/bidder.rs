@@ -227,7 +227,7 @@ fn an_invalid_bid_request_is_refused_and_changes_nothing() {
     assert_eq!(send(&operator, "POST", "/bid", &good).0, 405, "exchanges go elsewhere");
     let counts = metrics(&operator);
     assert_eq!(counts["dpb_decisions_total{bandit=\"creatives\"}"], 0.0);
-    assert_eq!(counts["bidder_answers_total{answer=\"refused\"}"], malformed.len() as f64 + 1.0);
+    assert_eq!(counts["bidder_responses_total{response=\"refused\"}"], malformed.len() as f64 + 1.0);
     assert_eq!(bid(server.host(), &request(300, 250)).0, 200);
 
     for (options, code, says) in [
@@ -631,10 +631,10 @@ fn no_bid_is_sent_too_late() {
         pause *= 2;
     }
     let page = metrics(&operator);
-    assert_eq!(page["bidder_answers_total{answer=\"too_late\"}"], 2.0);
+    assert_eq!(page["bidder_responses_total{response=\"too_late\"}"], 2.0);
     assert_eq!(page["dpb_cancelled_total{bandit=\"creatives\"}"], 2.0);
     let pulls: f64 = (0..10).map(|arm| page[&format!("dpb_arm_pulls{{bandit=\"creatives\",arm=\"{arm}\"}}")]).sum();
-    assert_eq!(pulls, page["bidder_answers_total{answer=\"bid\"}"]);
+    assert_eq!(pulls, page["bidder_responses_total{response=\"bid\"}"]);
 }
 
 /// The server does not trust a declared length, and keeps no more than a request may have. A client that sends half a
@@ -688,7 +688,7 @@ fn bodies_of_any_length_and_slowness_are_withstood() {
         let told = connection.read_to_end(&mut rest).map_err(|error| error.kind());
         assert!(rest.is_empty() && !told.is_err_and(|error| error == ErrorKind::WouldBlock), "waited for, for ever");
     }
-    assert_eq!(metrics(&operator)["bidder_answers_total{answer=\"bid\"}"], 23.0);
+    assert_eq!(metrics(&operator)["bidder_responses_total{response=\"bid\"}"], 23.0);
 }
 
 /// The bidder ends under load, without partial responses. After a restart it has the earlier releases, and refuses the

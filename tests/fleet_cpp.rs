@@ -829,7 +829,7 @@ fn forwarded_rewards_reach_their_node_and_count_once() {
         let (to_go, to_one) = (go.execute("decide"), one.decide());
         for _ in 0..2 {
             one.click(&to_go);
-            go.execute(&format!("answer {to_one}"));
+            go.execute(&format!("update {to_one}"));
         }
         two.click(&to_go);
         two.click(&to_one);
@@ -842,7 +842,7 @@ fn forwarded_rewards_reach_their_node_and_count_once() {
     // More are refused if one was late and is sent again.
     let counted = |[received, refused]: [f64; 2], again| received == 100.0 && refused >= again;
     let mut by_go =
-        || -> Vec<f64> { go.execute("answered").split(' ').map(|number| number.parse().unwrap()).collect() };
+        || -> Vec<f64> { go.execute("rewards").split(' ').map(|number| number.parse().unwrap()).collect() };
     eventually("all is counted", || {
         let (by_one, by_go) = (one.forwarded(), by_go());
         counted(by_one, 202.0) && by_go[0] == 100.0 && counted([by_go[1], by_go[2]], 200.0)
@@ -1112,7 +1112,7 @@ fn jumping_wall_clocks_do_no_harm() {
         eventually("all know the same", || go.known() == one.known() && agree(&redis, &[&one, &two]));
         for _ in 0..50 {
             let (to_go, to_one, to_two) = (go.execute("decide"), one.decide(), two.decide());
-            go.execute(&format!("answer {to_one}"));
+            go.execute(&format!("update {to_one}"));
             for (node, ticket) in [(&one, &to_go), (&two, &to_go), (&one, &to_two), (&two, &to_one)] {
                 node.click(ticket);
             }
@@ -1122,7 +1122,7 @@ fn jumping_wall_clocks_do_no_harm() {
         let received = [
             one.forwarded()[0],
             two.forwarded()[0],
-            go.execute("answered").split(' ').nth(1).unwrap().parse().unwrap(),
+            go.execute("rewards").split(' ').nth(1).unwrap().parse().unwrap(),
         ];
         if nodes == &jumping {
             assert_eq!(received, [50.0; 3]);

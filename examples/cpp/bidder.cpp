@@ -371,8 +371,8 @@ public:
   }
 
 private:
-  enum Answer { BID, NO_FIT, TOO_LATE, REFUSED };
-  static constexpr std::array ANSWERS = {"bid", "no_fit", "too_late", "refused"};
+  enum Response { BID, NO_FIT, TOO_LATE, REFUSED };
+  static constexpr std::array RESPONSES = {"bid", "no_fit", "too_late", "refused"};
 
   Page bid(const Request &http_request) try {
     const json request = json::parse(http_request.body);
@@ -389,18 +389,18 @@ private:
       tickets.push_back(decision.ticket);
       bids.push_back(offer(slot.id, {decision.ticket, decision.arm}));
     }
-    const json answer = {{"id", id}, {"cur", "USD"}, {"seatbid", json::array({{{"bid", std::move(bids)}}})}};
-    Page page = serve::success(answer.dump());
+    const json response = {{"id", id}, {"cur", "USD"}, {"seatbid", json::array({{{"bid", std::move(bids)}}})}};
+    Page page = serve::success(response.dump());
     if (limit > 0 && Clock::now() - http_request.begun + TRAVEL >= std::chrono::duration<double, std::milli>(limit)) {
       for (const std::uint64_t ticket : tickets) {
         bids_.cancel_unsent(ticket);
       }
       return no_bid(TOO_LATE);
     }
-    ++answers_[BID];
+    ++responses_[BID];
     return page;
   } catch (const json::exception &) {
-    ++answers_[REFUSED];
+    ++responses_[REFUSED];
     return serve::failure(http::status::bad_request, "bad_request", "not a bid request of OpenRTB 2.6");
   }
 
@@ -421,8 +421,8 @@ private:
             {"adomain", json::array({creative.advertiser})}};
   }
 
-  Page no_bid(Answer why) {
-    ++answers_[why];
+  Page no_bid(Response why) {
+    ++responses_[why];
     return serve::nothing();
   }
 
@@ -448,10 +448,10 @@ private:
     const auto line = [&](const std::string &name, const std::atomic<std::uint64_t> &count) {
       page += name + "\"} " + std::to_string(count) + '\n';
     };
-    page += "# HELP bidder_answers_total Bid requests, by the kind of response.\n"
-            "# TYPE bidder_answers_total counter\n";
-    for (const Answer answer : {BID, NO_FIT, TOO_LATE, REFUSED}) {
-      line(std::string("bidder_answers_total{answer=\"") + ANSWERS[answer], answers_[answer]);
+    page += "# HELP bidder_responses_total Bid requests, by the kind of response.\n"
+            "# TYPE bidder_responses_total counter\n";
+    for (const Response response : {BID, NO_FIT, TOO_LATE, REFUSED}) {
+      line(std::string("bidder_responses_total{response=\"") + RESPONSES[response], responses_[response]);
     }
     page += "# HELP bidder_notices_total Notices, by what became of them; clicks that are duplicate or late are in "
             "dpb_duplicates_total and dpb_late_total.\n"
@@ -476,7 +476,7 @@ private:
   Bids bids_;
   const Tokens tokens_;
   const std::string url_; // of this server, as exchanges and visitors reach it
-  std::array<std::atomic<std::uint64_t>, ANSWERS.size()> answers_ = {};
+  std::array<std::atomic<std::uint64_t>, RESPONSES.size()> responses_ = {};
   std::array<std::array<std::atomic<std::uint64_t>, FATES.size()>, NOTICES.size()> notices_ = {};
   std::array<std::atomic<std::uint64_t>, CREATIVES.size()> impressions_ = {};
 };

@@ -55,10 +55,10 @@ func main() {
 			fmt.Print(time.Now().Unix())
 		case "decide":
 			fmt.Printf("%016x", must(node.Bandit.Select()).Ticket)
-		case "answer": // a reward for a ticket of any node
+		case "update": // a reward for a ticket of any node
 			for node.Update(number(16), 1) != nil { // fails until that node is known
 			}
-		case "answered": // counted in all; forwarded and counted; forwarded and refused
+		case "rewards": // counted in all; forwarded and counted; forwarded and refused
 			m := node.Metrics()
 			fmt.Print(must(node.Bandit.Report()).Answered, " ", m.Received, " ", m.Refused)
 		}
