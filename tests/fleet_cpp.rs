@@ -841,8 +841,7 @@ fn forwarded_rewards_reach_their_node_and_count_once() {
     redis.ask(&[b"XADD", &stream(1), b"*", b"something", b"else"]);
     // More are refused if one was late and is sent again.
     let counted = |[received, refused]: [f64; 2], again| received == 100.0 && refused >= again;
-    let mut by_go =
-        || -> Vec<f64> { go.execute("rewards").split(' ').map(|number| number.parse().unwrap()).collect() };
+    let mut by_go = || -> Vec<f64> { go.execute("rewards").split(' ').map(|number| number.parse().unwrap()).collect() };
     eventually("all is counted", || {
         let (by_one, by_go) = (one.forwarded(), by_go());
         counted(by_one, 202.0) && by_go[0] == 100.0 && counted([by_go[1], by_go[2]], 200.0)
@@ -1119,11 +1118,8 @@ fn jumping_wall_clocks_do_no_harm() {
         }
         eventually("all is sent", || [&one, &two].iter().all(|node| node.metric("rewards_sent_total") == 100.0));
         eventually("nothing waits", || [1, 2, 9].iter().all(|&node| redis.ask(&[b"XLEN", &stream(node)]) == [b"0"]));
-        let received = [
-            one.forwarded()[0],
-            two.forwarded()[0],
-            go.execute("rewards").split(' ').nth(1).unwrap().parse().unwrap(),
-        ];
+        let received =
+            [one.forwarded()[0], two.forwarded()[0], go.execute("rewards").split(' ').nth(1).unwrap().parse().unwrap()];
         if nodes == &jumping {
             assert_eq!(received, [50.0; 3]);
         } else {
