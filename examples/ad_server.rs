@@ -401,12 +401,12 @@ struct Place {
 impl Crowd {
     fn enter(self: Arc<Crowd>) -> Place {
         let place = Place { crowd: self, turn: AtomicU64::new(u64::MAX), closes: Arc::default() };
-        place.has_requested();
+        place.mark_active();
         place
     }
 
     /// Returns whether another connection is possible. If not, closes idle ones.
-    fn has_capacity(&self) -> bool {
+    fn can_accept(&self) -> bool {
         let last = self.last.lock().expect("it does not panic");
         let full = last.len() >= MAX_CONNECTIONS;
         if full {
@@ -418,7 +418,7 @@ impl Crowd {
 
 impl Place {
     /// Moves the connection to the end of the order, because it has just sent a request.
-    fn has_requested(&self) {
+    fn mark_active(&self) {
         let mut last = self.crowd.last.lock().expect("it does not panic");
         let turn = self.crowd.turns.fetch_add(1, Ordering::Relaxed);
         last.remove(&self.turn.swap(turn, Ordering::Relaxed));
@@ -459,7 +459,7 @@ async fn serve(listener: TcpListener, routes: Routes, shop: Arc<Shop>, mut stop:
         let (shop, place) = (shop.clone(), Arc::new(crowd.clone().enter()));
         let connection_place = place.clone();
         let service = service_fn(move |request| {
-            connection_place.has_requested();
+            connection_place.mark_active();
             let page = respond(&shop, routes, &request);
             async { Ok::<_, Infallible>(page) }
         });
@@ -483,7 +483,7 @@ async fn accept(listener: &TcpListener, crowd: &Crowd) -> TcpStream {
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     };
-    while !crowd.has_capacity() {
+    while !crowd.can_accept() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     stream

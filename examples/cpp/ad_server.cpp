@@ -254,7 +254,7 @@ static Page click(Shop &shop, Nodes &nodes, std::string_view text) {
   if (const auto ticket = serve::parse<std::uint64_t>(text, 16); ticket && text.size() == 16) {
     const bool of_placement = shop.of_placement(*ticket);
     if (auto &node = of_placement ? nodes.segmented : nodes.bandit) {
-      node->update({*ticket, 1.0});
+      node->update(*ticket, 1.0);
     } else {
       dpb::Bandit &bandit = of_placement ? *shop.segmented : shop.of(*ticket);
       (void)bandit.try_update(*ticket, 1.0); // the operator's counts have the refusals

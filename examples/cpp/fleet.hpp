@@ -672,18 +672,18 @@ public:
   Node(const Node &) = delete;
   Node &operator=(const Node &) = delete;
 
-  // Reports the reward {ticket, reward} of a decision of any node. A reward for this node's own decision counts at
+  // Reports the reward of a decision of any node. A reward for this node's own decision counts at
   // once. A reward for another node's decision goes to a queue, which the background thread sends. If the queue already
   // has MAX_REWARDS, the reward is lost, and counted in rewards_unsent_total. This node's bandit refuses a ticket of an
   // unknown node, so that invented tickets create no streams. Never waits for Redis.
-  void update(Message reward) {
-    const std::uint16_t to = dpb_ticket_node(reward.ticket);
+  void update(std::uint64_t ticket, double reward) {
+    const std::uint16_t to = dpb_ticket_node(ticket);
     std::unique_lock alone(lock_);
     if (merged_.count(to) == 0) {
       alone.unlock();
-      (void)bandit_.try_update(reward.ticket, reward.reward);
+      (void)bandit_.try_update(ticket, reward);
     } else if (outbox_.size() < MAX_REWARDS) {
-      outbox_.push_back(reward);
+      outbox_.push_back({ticket, reward});
       wakeup_.signal();
     } else {
       ++unsent_;
@@ -732,9 +732,9 @@ public:
            [](const Node &n) { return n.sent_; });
     family("rewards_unsent_total", "counter", "Rewards lost because the queue was full. NOT private.",
            [](const Node &n) { return n.unsent_; });
-    family("rewards_received_total", "counter", "Rewards received from other nodes that counted. NOT private.",
+    family("rewards_received_total", "counter", "Rewards from other nodes that took effect. NOT private.",
            [](const Node &n) { return n.received_; });
-    family("rewards_refused_total", "counter", "Rewards received from other nodes that were refused. NOT private.",
+    family("rewards_refused_total", "counter", "Rewards from other nodes that were refused. NOT private.",
            [](const Node &n) { return n.refused_; });
     family("leads", "gauge", "1 while this node leads: it releases what all nodes contribute.",
            [](const Node &n) { return int(n.leads_); });

@@ -12,7 +12,7 @@ pub(super) struct Fleet {
     /// Origin of this handle.
     pub origin: u64,
     /// Added arms and what a fleet key needs; `None` without both, as in most handles.
-    joined: Option<Box<FleetExtras>>,
+    extras: Option<Box<FleetExtras>>,
 }
 
 struct FleetExtras {
@@ -59,31 +59,31 @@ impl Sharing {
 
 impl Fleet {
     pub fn new(origin: u64) -> Fleet {
-        Fleet { origin, joined: None }
+        Fleet { origin, extras: None }
     }
 
-    fn join(&mut self, config: &Config) -> &mut FleetExtras {
+    fn extras_mut(&mut self, config: &Config) -> &mut FleetExtras {
         let none = || FleetExtras { added: Vec::new(), ids: ArmIds::configured(config.arms), sharing: None };
-        self.joined.get_or_insert_with(|| Box::new(none()))
+        self.extras.get_or_insert_with(|| Box::new(none()))
     }
 
     /// What a handle with a fleet key keeps.
     pub fn sharing(&self) -> Option<&Sharing> {
-        self.joined.as_ref()?.sharing.as_ref()
+        self.extras.as_ref()?.sharing.as_ref()
     }
 
     pub fn sharing_mut(&mut self) -> Option<&mut Sharing> {
-        self.joined.as_mut()?.sharing.as_mut()
+        self.extras.as_mut()?.sharing.as_mut()
     }
 
     /// Gives the handle what a fleet key needs.
     pub fn share(&mut self, sharing: Sharing, config: &Config) {
-        self.join(config).sharing = Some(sharing);
+        self.extras_mut(config).sharing = Some(sharing);
     }
 
     /// The ids of the arms that were added.
     pub fn added(&self) -> &[u64] {
-        self.joined.as_ref().map_or(&[], |joined| &joined.added)
+        self.extras.as_ref().map_or(&[], |extras| &extras.added)
     }
 
     /// Reserves memory for the id of another arm.
@@ -91,16 +91,16 @@ impl Fleet {
     /// # Errors
     /// `NoMemory`.
     pub fn reserve(&mut self, config: &Config) -> Result<()> {
-        let joined = self.join(config);
-        joined.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        joined.ids.reserve()
+        let extras = self.extras_mut(config);
+        extras.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        extras.ids.reserve()
     }
 
     /// Adds the id of a new arm, after [`reserve`](Self::reserve).
     pub fn add(&mut self, id: u64) {
-        if let Some(joined) = &mut self.joined {
-            joined.ids.add(id);
-            joined.added.push(id);
+        if let Some(extras) = &mut self.extras {
+            extras.ids.add(id);
+            extras.added.push(id);
         }
     }
 
@@ -112,29 +112,26 @@ impl Fleet {
         self.origin = origin;
         if !added.is_empty() {
             let ids = ArmIds::of(config.arms, &added)?;
-            let joined = self.join(config);
-            (joined.added, joined.ids) = (added, ids);
+            let extras = self.extras_mut(config);
+            (extras.added, extras.ids) = (added, ids);
         }
         Ok(())
     }
 
     /// Returns the arm with this id.
     pub fn arm(&self, id: u64, config: &Config) -> Option<u32> {
-        match &self.joined {
-            Some(joined) => joined.ids.find(id),
-            None => (id < config.arms.into()).then_some(id as u32),
-        }
+        self.extras.as_ref().map_or_else(|| ArmIds::configured(config.arms).find(id), |extras| extras.ids.find(id))
     }
 
     /// Returns an arm's id.
     pub fn id(&self, arm: u32) -> u64 {
-        self.joined.as_ref().map_or(arm.into(), |joined| joined.ids.id(arm, &joined.added))
+        self.extras.as_ref().map_or(arm.into(), |extras| extras.ids.id(arm, &extras.added))
     }
 
     /// Returns an id for an arm without one from the caller. No other handle has it.
     pub fn any_id(&self) -> u64 {
         let mut id = self.origin.wrapping_add(self.added().len() as u64) | 1 << 63;
-        while self.joined.as_ref().is_some_and(|joined| joined.ids.find(id).is_some()) {
+        while self.extras.as_ref().is_some_and(|extras| extras.ids.find(id).is_some()) {
             id = id.wrapping_add(1) | 1 << 63;
         }
         id

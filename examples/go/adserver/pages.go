@@ -144,9 +144,9 @@ func (s adServer) reportAll() (any, error) {
 		"policy": s.bandit.PolicyName(), "is_private": report.IsPrivate,
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
 		"clock": s.window.clock(), "window": s.window.ticks, "memory": s.memory,
-		"changes_detected": report.ChangesDetected,
-		"phase":            report.Phase, "decisions": report.Decisions, "pending": report.Pending, "arms": arms,
-		"placements": s.placements,
+		"changes_detected": report.ChangesDetected, "phase": report.Phase,
+		"decisions": report.Decisions, "pending": report.Pending,
+		"arms": arms, "placements": s.placements,
 	}, nil
 }
 

@@ -196,18 +196,18 @@ impl ReleaseHistory {
     /// whichever of them are its own.
     pub fn and(&self, others: Option<&JoinedReleases>, distribution: Cumulant, memory: Memory, now: u32) -> Evidence {
         let mut evidence = Evidence::nothing(distribution);
-        let mut add = |part: &ReleaseGroup| {
-            let discount = memory.discount_at(part.age());
-            if part.count > 0.0 && discount > 0.0 {
-                evidence.add(*part, discount);
+        let mut add = |group: &ReleaseGroup| {
+            let discount = memory.discount_at(group.age());
+            if group.count > 0.0 && discount > 0.0 {
+                evidence.add(*group, discount);
             }
         };
         match others {
             Some(others) if others.origins > 0 => {
                 let mut all = *others;
                 all.add(self, distribution, memory, now);
-                all.parts.iter_mut().for_each(|part| part.grow(now.wrapping_sub(all.at)));
-                all.parts.iter().for_each(add);
+                all.groups.iter_mut().for_each(|group| group.grow(now.wrapping_sub(all.at)));
+                all.groups.iter().for_each(add);
             }
             _ => self.pairs().iter().for_each(|pair| add(&ReleaseGroup::of(*pair, now))),
         }
@@ -269,7 +269,7 @@ impl ReleaseGroup {
 /// of the origins' lists.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JoinedReleases {
-    parts: [ReleaseGroup; ReleaseHistory::MOST],
+    groups: [ReleaseGroup; ReleaseHistory::MOST],
     origins: u32,
     /// Time that the ages refer to.
     at: u32,
@@ -279,15 +279,15 @@ pub struct JoinedReleases {
 impl JoinedReleases {
     /// Nothing, at this time.
     pub fn nothing(at: u32) -> JoinedReleases {
-        JoinedReleases { parts: [ReleaseGroup::default(); ReleaseHistory::MOST], origins: 0, at, totals: Totals::NONE }
+        JoinedReleases { groups: [ReleaseGroup::default(); ReleaseHistory::MOST], origins: 0, at, totals: Totals::NONE }
     }
 
     /// The rewards, their noised sum, and the number of its noises.
     pub fn overall(&self) -> (f64, f64, f64) {
-        let all = self.parts.iter().fold(ReleaseGroup::default(), |all, part| ReleaseGroup {
-            count: all.count + part.count,
-            sum: all.sum + part.sum,
-            noises: all.noises + part.noises,
+        let all = self.groups.iter().fold(ReleaseGroup::default(), |all, group| ReleaseGroup {
+            count: all.count + group.count,
+            sum: all.sum + group.sum,
+            noises: all.noises + group.noises,
             ages: 0.0,
         });
         (all.count, all.sum, all.noises)
@@ -301,15 +301,20 @@ impl JoinedReleases {
             return;
         }
         self.origins += 1;
-        let place = |part: &ReleaseGroup| part.kind(distribution, memory);
+        let place = |group: &ReleaseGroup| group.kind(distribution, memory);
         match self.origins {
-            1 => self.parts.iter_mut().zip(pairs).for_each(|(part, pair)| *part = ReleaseGroup::of(*pair, self.at)),
+            1 => self.groups.iter_mut().zip(pairs).for_each(|(group, pair)| *group = ReleaseGroup::of(*pair, self.at)),
             origins => {
                 if origins == 2 {
-                    let first = std::mem::replace(&mut self.parts, [ReleaseGroup::default(); ReleaseHistory::MOST]);
-                    first.iter().filter(|part| part.count > 0.0).for_each(|part| self.parts[place(part)].add(*part));
+                    let first = std::mem::replace(&mut self.groups, [ReleaseGroup::default(); ReleaseHistory::MOST]);
+                    first
+                        .iter()
+                        .filter(|group| group.count > 0.0)
+                        .for_each(|group| self.groups[place(group)].add(*group));
                 }
-                pairs.map(|pair| ReleaseGroup::of(*pair, self.at)).for_each(|part| self.parts[place(&part)].add(part));
+                pairs
+                    .map(|pair| ReleaseGroup::of(*pair, self.at))
+                    .for_each(|group| self.groups[place(&group)].add(group));
             }
         }
     }

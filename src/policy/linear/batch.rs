@@ -209,8 +209,8 @@ impl VectorBatch {
         Ok(())
     }
 
-    /// Adds the rewards of another handle's batch. Returns false, and adds nothing, if its instrument is another one or
-    /// it would be full.
+    /// Adds the rewards of another handle's batch. Returns false, and adds nothing, if its instrument is another one
+    /// or both have more than [`LARGEST_BATCH`] rewards together.
     #[must_use]
     pub fn add(&mut self, other: &VectorBatch) -> bool {
         if other.instrument != self.instrument || self.count + other.count > LARGEST_BATCH {

@@ -46,9 +46,9 @@ impl Belief {
         if let Some(Prior { mean: rate, strength }) = public {
             let rate = f64::from(rate).clamp(1e-6, 1.0 - 1e-6);
             let gap = libm::log(rate / (1.0 - rate)) - mean;
-            let say = (f64::from(strength) * rate * (1.0 - rate)).min(PRIOR_LIMIT / (gap * gap).max(0.25));
-            mean += gap * say / (1.0 + say);
-            precision += say;
+            let weight = (f64::from(strength) * rate * (1.0 - rate)).min(PRIOR_LIMIT / (gap * gap).max(0.25));
+            mean += gap * weight / (1.0 + weight);
+            precision += weight;
         }
         (mean / self.constant, precision * self.constant * self.constant)
     }

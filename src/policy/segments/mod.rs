@@ -294,7 +294,7 @@ impl Segments {
         self.keys.len() as u32 - 1
     }
 
-    /// Returns the segment with this key, and adds it if it is new and there are fewer than the maximum.
+    /// Returns the segment with this key, and adds it if it is new and there are fewer than `max_segments`.
     fn find_or_add(&mut self, key: u64) -> Option<u32> {
         match self.index.find(key) {
             Some(segment) => Some(segment as u32),

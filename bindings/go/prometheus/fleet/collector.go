@@ -27,17 +27,17 @@ func NewOperatorCollector(nodes map[string]*fleet.Node) *Collector {
 
 var (
 	public = []metric.Metric[fleet.Metrics]{
-		metric.Gauge("fleet_age_seconds", "Time since the last successful exchange.",
+		metric.Gauge("fleet_age_seconds", "Seconds since the last successful exchange.",
 			func(m *fleet.Metrics) float64 { return m.Age.Seconds() }),
 		metric.Count("fleet_exchanges", "Successful exchanges.",
 			func(m *fleet.Metrics) uint64 { return m.Exchanges }),
 		metric.Count("fleet_errors", "Errors of exchanges.",
 			func(m *fleet.Metrics) uint64 { return m.Errors }),
-		metric.Gauge("fleet_outage", "1 while rewards cannot travel and decisions are cancelled.",
+		metric.Gauge("fleet_outage", "1 while rewards cannot travel between nodes, so that decisions are cancelled.",
 			func(m *fleet.Metrics) float64 { return metric.One(m.Outage) }),
-		metric.Count("fleet_outages", "Times in which rewards could not travel.",
+		metric.Count("fleet_outages", "Outages: periods in which rewards could not travel between nodes.",
 			func(m *fleet.Metrics) uint64 { return m.Outages }),
-		metric.Gauge("fleet_nodes", "Other nodes of which a snapshot was seen.",
+		metric.Gauge("fleet_nodes", "Other nodes from which this node has read a snapshot.",
 			func(m *fleet.Metrics) float64 { return float64(m.Nodes) }),
 		metric.Gauge("fleet_incompatible_nodes", "Other nodes whose newest snapshot was refused.",
 			func(m *fleet.Metrics) float64 { return float64(m.Incompatible) }),
@@ -45,7 +45,7 @@ var (
 			func(m *fleet.Metrics) float64 { return metric.One(m.Leads) }),
 		metric.Count("fleet_contributions", "Contributions sent to leaders.",
 			func(m *fleet.Metrics) uint64 { return m.Contributions }),
-		metric.Count("fleet_contributions_lost", "Contributions lost to an error.",
+		metric.Count("fleet_contributions_lost", "Contributions that an error may have lost.",
 			func(m *fleet.Metrics) uint64 { return m.ContributionsLost }),
 	}
 	rewards = []metric.Metric[fleet.Metrics]{
