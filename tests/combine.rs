@@ -13,7 +13,7 @@ const NO_NOISE: f64 = 1000.0;
 const KINDS: [Kind; 6] = [Kind::Imed, Kind::KlUcb, Kind::Med, Kind::Segments, Kind::Linear, Kind::Models];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+pub enum Kind {
     Imed,
     KlUcb,
     Med,
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    fn make(self, config: Config) -> Bandit {
+    pub fn make(self, config: Config) -> Bandit {
         let (algorithm, config) = self.with(config);
         Bandit::new(algorithm, &config).unwrap()
     }
@@ -45,7 +45,7 @@ impl Kind {
     }
 
     /// Makes a decision, and reports the reward that `pays` gives for its arm.
-    fn decide(self, bandit: &Bandit, coins: &mut Coins, pays: impl FnOnce(usize, &mut Coins) -> f64) -> u32 {
+    pub fn decide(self, bandit: &Bandit, coins: &mut Coins, pays: impl FnOnce(usize, &mut Coins) -> f64) -> u32 {
         let arms = bandit.arms().unwrap() as usize;
         let rows: Vec<f32> = match self {
             Kind::Linear => (0..arms).flat_map(|arm| [(arm % 2) as f32, (arm / 2 % 2) as f32]).collect(),
@@ -94,7 +94,7 @@ fn merge_all(handles: &[Bandit]) {
 }
 
 /// One exchange of a fleet whose first handle leads.
-fn exchange(handles: &[Bandit]) {
+pub fn exchange(handles: &[Bandit]) {
     let leader = handles[0].lead().unwrap();
     for handle in &handles[1..] {
         let contribution = handle.contribution(leader).unwrap();

@@ -2,6 +2,8 @@
 //! evaluation from a log of decisions.
 
 use crate::audit::engine::seed;
+use crate::combine::{Kind, exchange};
+use crate::support::coins::Coins;
 use crate::support::requests::{among, fitted};
 use dpb::{Algorithm, Bandit, Config, Random, Seed};
 
@@ -107,6 +109,50 @@ fn forgetting_works_with_changing_arms() {
         bandit.retire_arm(3).unwrap();
         assert!(share(&bandit, &[&[0, 1, 2]], &[0.2, 0.3, 0.6, 0.9], 2) > 0.9, "{algorithm:?}");
     }
+}
+
+/// Ten arms of 2% to 10%, whose rates reverse after half of 120,000 decisions. Returns the mean rate of the decisions
+/// afterwards, and how many arms had none of the last 30,000. Of `handles` handles the first leads, also if it is alone.
+fn reversal_in_a_fleet(kind: Kind, handles: u8, interval: usize, number: u64) -> (f64, usize) {
+    let many = u64::from(handles);
+    let config = |handle| Config {
+        arms: 10,
+        forget_after: 20_000 / many,
+        reward_window: 400 / u32::from(handles),
+        fleet_key: Some([7; 32].into()),
+        test_seed: Some(seed(1000 * number + handle)),
+        ..Config::new(10, 1.0)
+    };
+    let fleet: Vec<_> = (0..many).map(|handle| kind.make(config(handle))).collect();
+    exchange(&fleet);
+    let rate = |arm: usize, time: usize| 0.02 + 0.08 * (if time < 60_000 { arm } else { 9 - arm }) as f64 / 9.0;
+    let (mut coins, mut won, mut seen) = (Coins(number), 0.0, [0; 10]);
+    for time in 0..120_000 {
+        let arm =
+            kind.decide(&fleet[time % fleet.len()], &mut coins, |arm, coins| coins.toss(rate(arm, time))) as usize;
+        won += if time < 60_000 { 0.0 } else { rate(arm, time) };
+        seen[arm] += u32::from(time >= 90_000);
+        if time % interval == interval - 1 {
+            exchange(&fleet);
+        }
+    }
+    (won / 60_000.0, seen.iter().filter(|&&seen| seen == 0).count())
+}
+
+/// A leader follows a change, for every policy that can lead and forget, alone and with contributors. The best arm then
+/// has a rate of .1, and the mean of all is .06. In 100 runs of each the least is .077 (and with a leader of dp-imed
+/// that waited for rewards that nobody contributed, most were below .07). Nor does a leader stop to try arms if
+/// contributions come rarely: in 20 runs of dp-imed all arms were tried in the end (and 25 were not).
+#[test]
+fn a_leader_follows_a_change() {
+    for kind in [Kind::Imed, Kind::Med, Kind::Segments, Kind::Models] {
+        for handles in [1, 3] {
+            let rates = [1, 2, 3].map(|number| reversal_in_a_fleet(kind, handles, 500, number).0);
+            assert!(rates.iter().all(|&rate| rate > 0.072), "{kind:?}, {handles} handles: {rates:?}");
+        }
+    }
+    let hidden: usize = (0..4).map(|number| reversal_in_a_fleet(Kind::Imed, 3, 12_000, number).1).sum();
+    assert_eq!(hidden, 0);
 }
 
 #[test]

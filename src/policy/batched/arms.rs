@@ -301,6 +301,11 @@ impl BatchedArms {
         if self.duty == Duty::Alone { size } else { size.div_ceil(u64::from(self.handles)) }
     }
 
+    /// The size of a batch of which this is the handle's part.
+    pub fn whole(&self, part: u64) -> u64 {
+        if self.duty == Duty::Alone { part } else { part.saturating_mul(self.handles.into()) }
+    }
+
     pub fn is_live(&self, arm: usize) -> bool {
         self.arms[arm].live
     }
@@ -441,6 +446,18 @@ impl BatchedArms {
     /// Whether an arm's batch accepts rewards.
     pub fn is_open(&self, arm: usize) -> bool {
         self.arms[arm].batch.free() > 0
+    }
+
+    /// Whether `pending` rewards of this handle's own decisions for an arm fill its batch. A contributor's batch ends
+    /// with its next contribution.
+    pub fn is_filled_by(&self, arm: usize, pending: u64) -> bool {
+        self.duty.contributes() || pending >= self.arms[arm].batch.free()
+    }
+
+    /// Rewards of this handle's own decisions in an arm's open batch.
+    pub fn collected(&self, arm: usize) -> u64 {
+        let state = &self.arms[arm];
+        u64::from(state.batch.count() - state.foreign)
     }
 
     /// Writes the open sums, for [`read_parts`](Self::read_parts).

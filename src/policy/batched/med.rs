@@ -123,13 +123,23 @@ impl DpMed {
 
     /// Opens the next batch after a release of this arm.
     fn released(&mut self, arm: usize) {
-        self.arms[arm].at = f64::NAN;
+        self.unsettle(arm);
+        self.refresh_some();
+        self.open(arm);
+    }
+
+    /// Refreshes some arms in turn.
+    fn refresh_some(&mut self) {
         for _ in 0..BatchedArms::LOOKS {
             if let Some(faded) = self.batched.refresh_next() {
-                self.arms[faded].at = f64::NAN;
+                self.unsettle(faded);
             }
         }
-        self.open(arm);
+    }
+
+    /// Computes an arm's weight again before the next decision.
+    fn unsettle(&mut self, arm: usize) {
+        self.arms[arm].at = f64::NAN;
         self.settled = false;
     }
 
@@ -169,8 +179,7 @@ impl Policy for DpMed {
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
         self.batched.set_prior(arm as usize, prior);
-        self.arms[arm as usize].at = f64::NAN;
-        self.settled = false;
+        self.unsettle(arm as usize);
         Ok(())
     }
 
@@ -197,6 +206,7 @@ impl Combining for DpMed {
 
     fn clear_open(&mut self) {
         (0..self.arms.len()).for_each(|arm| _ = self.batched.clear_open(arm));
+        self.refresh_some(); // a contributor releases nothing, but its evidence fades
     }
 
     fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
@@ -206,14 +216,6 @@ impl Combining for DpMed {
                 self.released(arm);
             }
         })
-    }
-}
-
-impl DpMed {
-    /// Computes an arm's weight again before the next decision.
-    fn unsettle(&mut self, arm: usize) {
-        self.arms[arm].at = f64::NAN;
-        self.settled = false;
     }
 }
 

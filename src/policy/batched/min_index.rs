@@ -149,6 +149,14 @@ impl<I: Index> MinIndexPolicy<I> {
         evidence
     }
 
+    /// Whether an arm without evidence has pending decisions whose rewards will fill its batch. A leader's batch may also
+    /// lack rewards that nobody contributes.
+    fn is_awaited(&self, arm: usize) -> bool {
+        let (plan, settled) = (&self.plans[arm], self.batched.settled(arm));
+        let pending = plan.pulls - settled - self.batched.collected(arm);
+        plan.covered > settled && self.batched.is_filled_by(arm, pending)
+    }
+
     /// An arm's index at this point, computed if it is not known yet.
     #[inline]
     fn index_of(&mut self, arm: usize, point: f64) -> f64 {
@@ -164,7 +172,7 @@ impl<I: Index> MinIndexPolicy<I> {
         let (index, line) = if !evidence.is_empty() {
             self.index.at(&evidence, point)
         } else {
-            let line = if evidence.covered > 0.0 { last(evidence.covered) } else { FIRST };
+            let line = if self.is_awaited(arm) { last(evidence.covered) } else { FIRST };
             (line.base, line)
         };
         let plan = &mut self.plans[arm];
@@ -234,19 +242,31 @@ impl<I: Index> MinIndexPolicy<I> {
         self.settled = false;
     }
 
+    /// Opens an arm's next batch for the requested pulls that are left, if there are any. If they exceed the batch, their
+    /// batches double, so that releases come early. A leader's batch is always open, because others contribute to it.
+    /// Returns this handle's part.
+    fn open_next(&mut self, arm: usize) -> u64 {
+        let left = self.plans[arm].goal - self.batched.settled(arm);
+        let doubling = self.batched.doubling(arm);
+        let part = left.min(self.batched.part(doubling));
+        if part > 0 {
+            self.batched.open(arm, self.batched.whole(part).min(doubling));
+        } else if self.batched.leads() {
+            self.batched.open(arm, doubling);
+        }
+        part
+    }
+
     /// Opens the next batch after a release of this arm.
     #[inline(never)]
     fn released(&mut self, arm: usize) {
-        // Pending decisions exceed the batch. Their batches double, so that releases come early.
-        let left = self.plans[arm].goal - self.batched.settled(arm);
-        let doubling = self.batched.doubling(arm);
-        let size = left.min(self.batched.part(doubling));
-        if self.batched.leads() {
-            self.batched.open(arm, doubling);
-        } else if size > 0 {
-            self.batched.open(arm, size);
-        }
+        let size = self.open_next(arm);
         self.settled(arm, size);
+        self.refresh_some();
+    }
+
+    /// Refreshes some arms in turn.
+    fn refresh_some(&mut self) {
         for _ in 0..BatchedArms::LOOKS {
             if let Some(faded) = self.batched.refresh_next() {
                 self.unsettle(faded);
@@ -410,7 +430,7 @@ impl<I: Index> Combining for MinIndexPolicy<I> {
     fn set_duty(&mut self, duty: Duty) {
         self.batched.set_duty(duty);
         for arm in 0..self.plans.len() {
-            self.batched.open(arm, self.batched.doubling(arm));
+            self.open_next(arm);
             self.unsettle(arm);
         }
     }
@@ -429,6 +449,7 @@ impl<I: Index> Combining for MinIndexPolicy<I> {
                 self.settled(arm, self.plans[arm].goal - self.batched.settled(arm));
             }
         }
+        self.refresh_some(); // a contributor releases nothing, but its evidence fades
     }
 
     fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
