@@ -2,8 +2,8 @@
 
 use crate::audit::engine::seed;
 use crate::support::coins::Coins;
-use crate::support::requests::{fitted, in_segment};
-use dpb::{Algorithm, Bandit, Config, Decision, Error};
+use crate::support::requests::{among, fitted, in_segment};
+use dpb::{Algorithm, Bandit, Clock, Config, Decision, Error, Request, Rows};
 
 const TAKES: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med]; // and dp-linear, with features
 const RATES: [f64; 10] = [0.16, 0.14, 0.12, 0.1, 0.09, 0.08, 0.06, 0.05, 0.04, 0.02];
@@ -190,5 +190,53 @@ fn a_prior_is_in_snapshots_and_not_in_reports() {
                 bytes.len()
             );
         }
+    }
+}
+
+/// A prior ages by `forget_after`, whatever its strength: three times `forget_after` later, an arm without a release of its
+/// own is predicted as by a handle that never had the prior.
+#[test]
+fn a_prior_ages() {
+    const MEMORY: u64 = 100_000;
+    for features in [0, 1] {
+        let config = Config {
+            clock: Clock::Caller,
+            forget_after: MEMORY,
+            features,
+            model_per_arm: features > 0,
+            max_segments: if features > 0 { 0 } else { 1 },
+            test_seed: Some([9; 32]),
+            ..Config::new(3, 1.0)
+        };
+        let row = (features > 0).then_some(Rows::Dense(&[0.5]));
+        let request = |arms| Request { features: row, ..among(arms) };
+        let handles = [(); 2].map(|()| Bandit::new(Algorithm::recommended(&config), &config).unwrap());
+        // Only the first arm is ever played, so that releases say nothing of the others. What is played refreshes all.
+        let play = |time, decisions| {
+            for bandit in &handles {
+                let mut coins = Coins(time);
+                bandit.advance(time).unwrap();
+                for _ in 0..decisions {
+                    let ticket = bandit.select_for(&request(&[0])).unwrap().ticket;
+                    bandit.update(ticket, coins.toss(0.1)).unwrap();
+                }
+            }
+        };
+        let ratio = || {
+            let [with, without] = [0, 1].map(|number| {
+                let bandit: &Bandit = &handles[number];
+                let mut mean = bandit.arm_reports().unwrap()[1].mean;
+                if features > 0 {
+                    bandit.predict(&request(&[1]), |predicted, _| mean = predicted).unwrap();
+                }
+                mean
+            });
+            with / without
+        };
+        play(1, 4000);
+        handles[0].set_prior(1, 0.01, MOST).unwrap();
+        assert!(ratio() < 0.95, "{features}: {}", ratio());
+        (1..=6).for_each(|step| play(1 + step * MEMORY / 2, 400));
+        assert!((0.98..1.02).contains(&ratio()), "{features}: {}", ratio());
     }
 }

@@ -110,7 +110,6 @@ mod rows;
 mod tests;
 
 use super::contract::{Duty, Pull};
-use super::prior::Prior;
 use super::time::Time;
 use crate::config::Config;
 use crate::engine::Engine;
@@ -126,7 +125,7 @@ use crate::request::Rows;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, ensure};
 use batch::{BOUND, Instrument, VectorBatch};
-use model::{Belief, Common, DRAWS, Model, ModelEvidence, ModelScratch};
+use model::{Belief, Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch};
 use pilot::{Pilot, PilotTotals, Pool};
 use policy::SavedPeer;
 use rows::{PendingRows, Row, Scale, SpreadRow, UNIT};
@@ -611,7 +610,7 @@ impl Linear {
 
     /// Returns the discount of a model's evidence since it last faded.
     fn discount(&self, model: usize) -> f64 {
-        libm::exp(-4.0 * LN_2 * (self.now() - self.models[model].faded) as f64 / self.memory)
+        discount(self.now() - self.models[model].faded, self.memory)
     }
 
     fn refresh(&mut self, model: usize) {
@@ -641,17 +640,22 @@ impl Linear {
         }
     }
 
-    /// Replaces the evidence of all others for a model, in any order.
+    /// Replaces the evidence of all others for a model, each with its discount, in any order.
     ///
     /// Sums over handles are exact. Models that know the same releases are equal to the last bit, whatever the order of
     /// the merges and whichever releases are their own, except for priors and for what has faded since. Call
     /// [`reserve_others`](Self::reserve_others) first.
-    fn join(&mut self, model: usize, others: &mut dyn Iterator<Item = &ModelEvidence>) {
+    fn join<'a>(&mut self, model: usize, others: &mut dyn Iterator<Item = (&'a ModelEvidence, f64)>) {
         self.time.learn();
         self.fade(model);
         self.models[model].join(others);
         self.refresh(model);
     }
+}
+
+/// Returns the discount of evidence of this age: a half for each quarter of `memory`.
+fn discount(age: u64, memory: f64) -> f64 {
+    libm::exp(-4.0 * LN_2 * age as f64 / memory)
 }
 
 /// The contents of another handle's snapshot.
@@ -676,7 +680,7 @@ struct SavedLinear {
 
 struct SavedModel {
     instrument: Instrument,
-    public: Option<Prior>,
+    public: Option<FadingPrior>,
     evidence: ModelEvidence,
 }
 
@@ -700,7 +704,7 @@ impl SavedLinear {
         let mut models = try_with_capacity(if shape.per_arm { arms } else { 1 })?;
         for _ in 0..models.capacity() {
             let instrument = Instrument::from_number(from.u8()?)?;
-            let public = if from.bool()? { Some(Prior::load(from)?) } else { None };
+            let public = if from.bool()? { Some(FadingPrior::load(from)?) } else { None };
             let mut evidence = ModelEvidence::new(1 + shape.features as usize)?;
             evidence.load(from)?;
             models.push(SavedModel { instrument, public, evidence });

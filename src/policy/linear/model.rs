@@ -41,16 +41,43 @@ pub struct Belief {
 impl Belief {
     /// Returns theta and precision of the intercept: a logit of standard deviation 1 about the rate, combined with the
     /// arm's prior of `strength` rewards.
-    fn intercept(&self, public: Option<Prior>) -> (f64, f64) {
+    fn intercept(&self, public: Option<FadingPrior>) -> (f64, f64) {
         let (mut mean, mut precision) = (self.intercept * self.constant, 1.0);
-        if let Some(Prior { mean: rate, strength }) = public {
+        if let Some(FadingPrior { prior: Prior { mean: rate, strength }, discount }) = public {
             let rate = f64::from(rate).clamp(1e-6, 1.0 - 1e-6);
             let gap = libm::log(rate / (1.0 - rate)) - mean;
-            let weight = (f64::from(strength) * rate * (1.0 - rate)).min(PRIOR_LIMIT / (gap * gap).max(0.25));
+            let most = (f64::from(strength) * rate * (1.0 - rate)).min(PRIOR_LIMIT / (gap * gap).max(0.25));
+            let weight = discount * most;
             mean += gap * weight / (1.0 + weight);
             precision += weight;
         }
         (mean / self.constant, precision * self.constant * self.constant)
+    }
+}
+
+/// A prior of an arm's rate, and what `forget_after` has left of its weight.
+#[derive(Clone, Copy)]
+pub struct FadingPrior {
+    prior: Prior,
+    discount: f64,
+}
+
+impl FadingPrior {
+    /// Returns a prior that is set now.
+    pub fn new(prior: Prior) -> FadingPrior {
+        FadingPrior { prior, discount: 1.0 }
+    }
+
+    /// Writes the prior, faded by `discount` more.
+    pub fn save(&self, discount: f64, to: &mut Writer) {
+        self.prior.save(to);
+        to.f64(discount * self.discount);
+    }
+
+    pub fn load(from: &mut Reader) -> Result<FadingPrior> {
+        let (prior, discount) = (Prior::load(from)?, from.f64()?);
+        ensure((0.0..=1.0).contains(&discount))?;
+        Ok(FadingPrior { prior, discount })
     }
 }
 
@@ -167,7 +194,7 @@ pub struct Model {
     /// Evidence of other handles' releases.
     others: Option<JoinedEvidence>,
     /// Prior of the arm's rate.
-    pub public: Option<Prior>,
+    pub public: Option<FadingPrior>,
     /// Factor of the posterior precision L.
     root: WipedVec<f64>,
     /// theta, the posterior mean.
@@ -216,23 +243,24 @@ impl Model {
         Ok(())
     }
 
-    /// Replaces the releases of others, after [`reserve_others`](Self::reserve_others).
-    pub fn join(&mut self, others: &mut dyn Iterator<Item = &ModelEvidence>) {
+    /// Replaces the releases of others, each with its discount, after [`reserve_others`](Self::reserve_others).
+    pub fn join<'a>(&mut self, others: &mut dyn Iterator<Item = (&'a ModelEvidence, f64)>) {
         if let Some(JoinedEvidence(sums)) = &mut self.others {
             sums.fill(0);
-            for ModelEvidence { precision, shift, count } in others {
+            for (ModelEvidence { precision, shift, count }, discount) in others {
                 let numbers = precision.iter().chain(&**shift).chain([count]);
-                sums.iter_mut().zip(numbers).for_each(|(sum, &x)| *sum += fixed(x));
+                sums.iter_mut().zip(numbers).for_each(|(sum, &x)| *sum += fixed(discount * x));
             }
         }
     }
 
-    /// Multiplies all evidence by `discount`.
+    /// Multiplies all evidence, and the weight of the prior, by `discount`.
     pub fn fade(&mut self, discount: f64) {
         if discount == 1.0 {
             return; // avoids rounding
         }
         self.own.fade(discount);
+        self.public.iter_mut().for_each(|public| public.discount *= discount);
         if let Some(JoinedEvidence(sums)) = &mut self.others {
             sums.iter_mut().for_each(|x| *x = (*x as f64 * discount) as i128);
         }

@@ -1,6 +1,7 @@
 //! dp-linear as a policy that decides by request, with the releases of other handles.
 
-use super::{FARTHEST, Linear, NOBODY, SavedLinear, Shape, loss_of_request};
+use super::model::FadingPrior;
+use super::{FARTHEST, Linear, NOBODY, SavedLinear, Shape, discount, loss_of_request};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::fleet::{ArmIds, Entry, put};
@@ -17,6 +18,8 @@ pub(crate) struct SavedPeer {
     entry: Entry,
     saved: SavedLinear,
     ids: ArmIds,
+    /// Time of the merge on this handle's clock. The releases fade from then on.
+    merged: u64,
 }
 
 impl SavedPeer {
@@ -26,7 +29,7 @@ impl SavedPeer {
         let saved = SavedLinear::read(from, &Shape::of(config), config.arms as usize + id.added.len())?;
         let entry =
             Entry::new(id.origin, (id.generation, saved.decisions, saved.now(), saved.releases, from.checksum()));
-        Ok(SavedPeer { entry, saved, ids: ArmIds::of(config.arms, id.added)? })
+        Ok(SavedPeer { entry, saved, ids: ArmIds::of(config.arms, id.added)?, merged: 0 })
     }
 
     /// Returns the peer's model for our model `ours`. `added` are the ids of our added arms.
@@ -38,9 +41,14 @@ impl SavedPeer {
 impl Linear {
     /// Joins the peers' releases for a model.
     fn join_peers(&mut self, model: usize, peers: &[SavedPeer], added: &[u64]) {
-        let per_arm = self.shape.per_arm;
-        let theirs = |peer: &SavedPeer| peer.model(model, per_arm, added);
-        self.join(model, &mut peers.iter().filter_map(|peer| Some(peer.saved.evidence(theirs(peer)?))));
+        let (per_arm, now, memory) = (self.shape.per_arm, self.now(), self.memory);
+        self.join(
+            model,
+            &mut peers.iter().filter_map(|peer| {
+                let theirs = peer.model(model, per_arm, added)?;
+                Some((peer.saved.evidence(theirs), discount(now - peer.merged, memory)))
+            }),
+        );
     }
 }
 
@@ -213,13 +221,14 @@ impl Policy for Linear {
     }
 
     fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<bool> {
-        let peer = peer.downcast::<SavedPeer>().map_err(|_| Error::Corrupt)?;
+        let mut peer = peer.downcast::<SavedPeer>().map_err(|_| Error::Corrupt)?;
         if !self.roster.is_newer(&peer.entry)? {
             return Ok(false);
         }
         self.peers.try_reserve(1).map_err(|_| Error::NoMemory)?;
         self.reserve_others()?;
         let mut peers = std::mem::take(&mut self.peers);
+        peer.merged = self.now();
         let place = self.roster.insert(peer.entry);
         put(&mut peers, place, *peer);
         self.join_pilots(&mut peers.iter().map(|peer| &peer.saved.pilot), self.roster.active());
@@ -256,7 +265,8 @@ impl Policy for Linear {
             return Err(Error::Unsupported("a prior of one arm where all share a model"));
         }
         self.time.learn();
-        self.models[arm as usize].public = Some(prior);
+        self.fade(arm as usize);
+        self.models[arm as usize].public = Some(FadingPrior::new(prior));
         self.refresh(arm as usize);
         Ok(())
     }
@@ -290,7 +300,7 @@ impl Policy for Linear {
         for (number, (model, batch)) in self.models.iter().zip(&*self.batches).enumerate() {
             to.u8(batch.instrument as u8);
             to.u8(model.public.is_some().into());
-            model.public.iter().for_each(|prior| prior.save(to));
+            model.public.iter().for_each(|public| public.save(self.discount(number), to));
             #[cfg(dpb_faults)]
             if crate::Fault::RawSnapshot.is_built_in() {
                 to.f64(self.discount(number) * model.own.count + 1e-6 * batch.bare_sum().abs());

@@ -2,6 +2,7 @@
 
 use super::rows::{LARGEST, Scale, SpreadRow, UNIT};
 use super::*;
+use crate::policy::Prior;
 use crate::policy::contract::{ByRequest, DynamicArms, PeerId, Policy};
 use crate::request::{Feature, Request};
 use crate::snapshot::{Kind, write};
@@ -499,7 +500,7 @@ fn what_cannot_be_learned_is_left_out_and_counted() {
     let mut broken = ModelEvidence::new(5).unwrap();
     broken.precision.fill(-1e12);
     policy.reserve_others().unwrap();
-    policy.join(0, &mut [&broken].into_iter());
+    policy.join(0, &mut [(&broken, 1.0)].into_iter());
     assert_eq!(*policy.models[0].mean, *believed);
     assert_eq!(policy.failures(), 1);
     let releases = policy.releases;
@@ -570,7 +571,7 @@ fn merge(policy: &mut Linear, others: &[SavedLinear]) {
     policy.reserve_others().unwrap();
     policy.join_pilots(&mut others.iter().map(|other| &other.pilot), others.len() as u32);
     for model in 0..policy.models.len() {
-        policy.join(model, &mut others.iter().map(|other| other.evidence(model)));
+        policy.join(model, &mut others.iter().map(|other| (other.evidence(model), 1.0)));
     }
 }
 

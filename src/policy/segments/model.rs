@@ -157,10 +157,8 @@ impl Rate {
     fn weigh_prior(&mut self, largest: f64, decisions: u64, now: u64, half_life: f64) {
         let mut active = Weighted::default();
         if let Some((prior, time)) = self.prior {
-            let (mean, strength) = (f64::from(prior.mean), f64::from(prior.strength));
-            let mut evidence = WeightedEvidence { sum: mean * strength, weight: strength, count: strength, time };
-            evidence.fade(now, half_life);
-            let weight = evidence.weight * self.mean;
+            let (mean, weight) = (f64::from(prior.mean), f64::from(prior.strength) * self.mean);
+            let discount = (-((now - time) as f64) / half_life).exp2();
             // The estimate of the cells without the prior, and the squared deviation between the two.
             let before = self.active_prior;
             let cells = Weighted { sum: self.evidence.sum - before.sum, weight: self.evidence.weight - before.weight };
@@ -172,7 +170,7 @@ impl Rate {
                 // The evidence of one unit of weight against a rate as large as the largest, in nats.
                 let ratio = (largest / mean.max(0.02 * largest)).max(1.0);
                 let nats = ratio - 1.0 - ratio.ln();
-                active.add(mean, weight.min(Prior::most(decisions) / nats.max(1e-9)));
+                active.add(mean, discount * weight.min(Prior::most(decisions) / nats.max(1e-9)));
             }
         }
         self.evidence.replace(&mut self.active_prior, active);
