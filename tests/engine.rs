@@ -6,6 +6,7 @@
 //! lost or counted twice changes the sum by two million units.
 
 use crate::audit::sabotage::Sabotage;
+use crate::fuzz::calls::CallerTime;
 use crate::support::requests::{Ask, fitted, of_slots, of_user};
 use dpb::{Algorithm, Bandit, Clock, Config, Decision, Error, Fault, Request};
 use proptest::prelude::*;
@@ -59,7 +60,7 @@ enum Fate {
 struct Model {
     window: usize,
     /// With the caller's clock: the time, and the times of decisions.
-    now: Option<u64>,
+    clock: Option<CallerTime>,
     stamps: Vec<u64>,
     capacity: usize,
     log: Vec<(Decision, Fate)>,
@@ -80,11 +81,13 @@ impl Model {
     }
 
     /// Ends the decisions whose window is over, in the order in which they were made.
-    fn advance(&mut self, now: u64) {
-        self.now = self.now.max(Some(now));
+    fn advance(&mut self, time: u64) {
+        let clock = self.clock.as_mut().unwrap();
+        clock.shows(time);
+        let passed = clock.passed;
         for due in 0..if self.window > 0 { self.log.len() } else { 0 } {
             let (decision, fate) = self.log[due];
-            if self.stamps[due].saturating_add(self.window as u64) > self.now.unwrap() {
+            if passed - self.stamps[due] < self.window as u64 {
                 break;
             }
             match fate {
@@ -97,7 +100,7 @@ impl Model {
     }
 
     fn before_select(&mut self) {
-        let counted = self.window > 0 && self.now.is_none();
+        let counted = self.window > 0 && self.clock.is_none();
         let depth = if counted { self.window } else { self.capacity };
         let Some(due) = self.log.len().checked_sub(depth) else { return };
         let (decision, fate) = self.log[due];
@@ -155,7 +158,7 @@ fn check(steps: &[Step], clock: Clock, window: u32, capacity: u32) -> u32 {
     let bandit = Bandit::new(Algorithm::Se, &config).unwrap();
     let mut model = Model {
         window: window as usize,
-        now: (clock == Clock::Caller).then_some(0),
+        clock: (clock == Clock::Caller).then(|| CallerTime::new(window.into(), 0)),
         stamps: Vec::new(),
         capacity: capacity.max(counted).next_power_of_two() as usize,
         log: Vec::new(),
@@ -174,10 +177,10 @@ fn check(steps: &[Step], clock: Clock, window: u32, capacity: u32) -> u32 {
                 let decision = bandit.select().unwrap();
                 model.pulls[decision.arm as usize] += 1;
                 model.log.push((decision, Fate::Open));
-                model.stamps.push(model.now.unwrap_or(0));
+                model.stamps.push(model.clock.map_or(0, |clock| clock.passed));
             }
             Step::Advance(ticks) => {
-                let now = model.now.unwrap_or(0).saturating_add_signed(ticks);
+                let now = model.clock.map_or(0, |clock| clock.moved(ticks));
                 bandit.advance(now).unwrap();
                 model.advance(now);
             }

@@ -1,7 +1,7 @@
 //! Runs the fuzz target on the corpus and on random bytes. tests/fuzz runs it guided by coverage.
 
 #[path = "fuzz/calls.rs"]
-mod calls;
+pub mod calls;
 
 use crate::support;
 use dpb::Seed;

@@ -57,6 +57,9 @@ pub struct Report {
     pub contributions: u64,
     /// Those that it missed, by their numbers, or could not use in full.
     pub contributions_lost: u64,
+    /// How often the caller's clock was set back, or ahead by more than is plausible: see
+    /// [`Bandit::advance`](crate::Bandit::advance).
+    pub clock_leaps: u64,
     /// A number by which different fleet keys differ; 0 without one. It tells nothing else of the key.
     pub fleet_key_id: u64,
 }
@@ -435,14 +438,19 @@ impl Bandit {
 
     /// Sets the time on the caller's clock ([`Config::clock`]), in any unit, such as milliseconds since 1970.
     /// Rewards whose [`reward_window`](Config::reward_window) is over take effect, in ticket order, and releases
-    /// age. A `now` that is not later than the last one changes nothing.
+    /// age. The first call begins the time, and ends the windows of all decisions before it.
     ///
-    /// A decision is stamped with the time of the last call, 0 before the first one. So call this before each
-    /// decision, and by a timer. A decision's window is over in the first call with `now` >= its stamp +
-    /// `reward_window`.
+    /// A decision is stamped with the time of the last call. So call this before each decision, and by a timer. A
+    /// decision's window is over in the first call with `now` >= its stamp + `reward_window`.
+    ///
+    /// A `now` that is slightly earlier than the last one changes nothing, because calls of several threads may
+    /// overtake each other. After a leap, time continues from the new `now`, so a clock that was wrong for a while
+    /// costs little. A leap is a step back by more than the `reward_window` and 1/1024 of
+    /// [`forget_after`](Config::forget_after), in which no time passes; or, with `forget_after`, a step ahead by more
+    /// than 16 times the larger of the two, in which one `reward_window` passes. [`Report::clock_leaps`] counts them.
     ///
     /// **Time is public, and must not depend on rewards.** Which rewards take effect in a call depends on the
-    /// stamps of their decisions and on `now`, never on rewards or their times. The clock continues over
+    /// stamps of their decisions and on the calls so far, never on rewards or their times. The clock continues over
     /// [snapshots](Self::snapshot): use one that does too, and keep its unit. The time since the machine started
     /// does not.
     ///
@@ -501,6 +509,7 @@ impl Bandit {
             max_segments: config.max_segments,
             contributions: sharing.map_or(0, |sharing| sharing.accepted),
             contributions_lost: sharing.map_or(0, |sharing| sharing.lost),
+            clock_leaps: state.engine.caller_time().1,
             fleet_key_id: sharing.map_or(0, |sharing| sharing.id),
         })
     }

@@ -47,7 +47,7 @@ impl Bandit {
         to.u64(state.fleet.origin);
         to.u64(state.periods.begun.into());
         state.engine.counts().save(to);
-        to.u64(state.engine.now());
+        to.u64(state.engine.caller_time().0);
         let pulls = &state.pulls;
         to.u32(pulls.len() as u32);
         let pending = || state.engine.pending().map(Pull::of);

@@ -11,14 +11,14 @@
 //!
 //! # The clock
 //!
-//! A tick is a decision, or the caller's unit of time, which [`advance`](Engine::advance) sets. With the caller's
-//! clock a decision is stamped with the time of the last advance, 0 before the first one. Its window is over in the
+//! A tick is a decision, or the caller's unit of time, which passes by [`advance`](Engine::advance). With the caller's
+//! clock a decision is stamped with the ticks that have passed. Its window is over in the
 //! first advance to stamp + W or later: its reward takes effect there, and none is accepted afterwards. A decision
 //! whose place in the ring is needed before that expires, whether it has a reward or not.
 //!
 //! **Time is public and must not depend on rewards.** When and in which order rewards take effect, and which
 //! decisions expire, is a function of stamps, of W, of the ring's length and of the order of decisions, cancellations
-//! and advances. Stamps are times of earlier advances. A reward changes none of these, because a reward in a window
+//! and advances. Stamps are computed from earlier advances. A reward changes none of these, because a reward in a window
 //! only sets the value with which its decision ends. So two histories that differ in one reward have the same times
 //! of effect, as with decisions as ticks, and Theorem P of [`crate::privacy`] holds unchanged. A caller whose calls
 //! of advance depend on rewards breaks this.
@@ -33,6 +33,7 @@
 //! Decisions of one request follow each other. If the rewards of a request are limited in number, there is a window,
 //! and all of them are [fixed](requests) when the first decision of the request is due.
 
+mod clock;
 mod pull;
 mod requests;
 mod ticket;
@@ -43,6 +44,7 @@ use crate::memory::WipedVec;
 use crate::random::Random;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
+use clock::CallerClock;
 pub use pull::Pull;
 use requests::Requests;
 use std::ops::Range;
@@ -130,8 +132,8 @@ struct Slot {
 struct SlotExtras {
     /// Window in decisions; 0 without one.
     window: u64,
-    /// Time on the caller's clock, if the clock is the caller's.
-    now: Option<u64>,
+    /// The caller's clock, if ticks are its.
+    clock: Option<CallerClock>,
     /// With a window, the reward with which the decision ends: the smallest one, until a larger one arrives. Rewards
     /// that the policy does not learn from are never stored here.
     held: WipedVec<Reward>,
@@ -211,8 +213,8 @@ impl SlotExtras {
     /// Stores a new decision.
     #[inline(never)]
     fn enter(&mut self, place: usize, pull: Pull, follows: bool) {
-        if let (Some(times), Some(now)) = (&mut self.times, self.now) {
-            times.stamps[place] = now;
+        if let (Some(times), Some(clock)) = (&mut self.times, &self.clock) {
+            times.stamps[place] = clock.now;
         }
         if let Some(requests) = &mut self.requests {
             requests.enter(place, follows);
@@ -288,7 +290,7 @@ impl Engine {
             refusals: Refusals::default(),
         };
         if clock == Clock::Caller {
-            engine.extras().now = Some(0);
+            engine.extras().clock = Some(CallerClock::new(config));
         }
         if window > 0 {
             engine.extras().window = counted.into();
@@ -396,17 +398,14 @@ impl Engine {
         self.end(place, None)
     }
 
-    /// Sets the caller's clock, and returns the ticks since the last call: 0 if `now` is earlier, and nothing
-    /// changes. Call [`settle`](Self::settle) next.
+    /// Sets the caller's clock, and returns the ticks that pass: see [`CallerClock`]. Call [`settle`](Self::settle)
+    /// next.
     ///
     /// # Errors
     /// `Unsupported` if ticks are decisions.
-    pub fn advance(&mut self, now: u64) -> Result<u64> {
-        let before = self.extras.as_mut().and_then(|extras| extras.now.as_mut());
-        let before = before.ok_or(Error::Unsupported("advance: config.clock is not the caller's"))?;
-        let elapsed = now.saturating_sub(*before);
-        *before += elapsed;
-        Ok(elapsed)
+    pub fn advance(&mut self, time: u64) -> Result<u64> {
+        let clock = self.extras.as_mut().and_then(|extras| extras.clock.as_mut());
+        Ok(clock.ok_or(Error::Unsupported("advance: config.clock is not the caller's"))?.advance(time))
     }
 
     /// Ends all decisions whose window is over on the caller's clock, in the order in which they were made.
@@ -427,9 +426,9 @@ impl Engine {
     fn next_over(&mut self) -> Option<Range<u64>> {
         let (issued, mask) = (self.counts.decisions, self.ring.len() - 1);
         let extras = self.extras.as_deref_mut()?;
-        let SlotExtras { held, requests, times: Some(times), now: Some(now), .. } = extras else { return None };
+        let SlotExtras { held, requests, times: Some(times), clock: Some(clock), .. } = extras else { return None };
         let first = times.first;
-        if first == issued || *now - times.stamps[first as usize & mask] < times.window {
+        if first == issued || clock.now - times.stamps[first as usize & mask] < times.window {
             return None;
         }
         times.first = match requests {
@@ -439,9 +438,10 @@ impl Engine {
         Some(first..times.first)
     }
 
-    /// The caller's time; 0 if ticks are decisions.
-    pub fn now(&self) -> u64 {
-        self.extras.as_ref().and_then(|extras| extras.now).unwrap_or_default()
+    /// The time that the caller's clock showed last, and the number of its leaps; 0 if ticks are decisions.
+    pub fn caller_time(&self) -> (u64, u64) {
+        let clock = self.extras.as_ref().and_then(|extras| extras.clock);
+        clock.map_or((0, 0), |clock| (clock.last.unwrap_or(0), clock.leaps))
     }
 
     /// Enters a decision, after [`make_room`](Self::make_room), and returns its ticket. With `follows` it belongs
@@ -572,11 +572,11 @@ impl Engine {
 
     /// Continues from the counts of an earlier handle, and from its time with the caller's clock. The decisions
     /// that it left open have expired.
-    pub fn count_on(&mut self, counts: Counts, now: u64) {
+    pub fn count_on(&mut self, counts: Counts, time: u64) {
         let expired = counts.decisions - counts.answered - counts.cancelled;
         self.counts = Counts { expired, ..counts };
         if let Some(extras) = &mut self.extras {
-            extras.now = extras.now.map(|_| now);
+            extras.clock.iter_mut().for_each(|clock| clock.last = (time > 0).then_some(time));
             if let Some(times) = &mut extras.times {
                 times.first = counts.decisions;
             }

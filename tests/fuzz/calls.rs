@@ -143,12 +143,50 @@ enum Fate {
     Gone,
 }
 
+/// A plain model of the caller's clock.
+#[derive(Clone, Copy)]
+pub struct CallerTime {
+    /// The ticks that have passed, and the time that the clock showed last, if it has begun.
+    pub passed: u64,
+    shown: Option<u64>,
+    window: u64,
+    memory: u64,
+}
+
+impl CallerTime {
+    pub fn new(window: u64, memory: u64) -> CallerTime {
+        CallerTime { passed: 0, shown: None, window, memory }
+    }
+
+    /// The time that the clock showed last, moved by this many ticks.
+    pub fn moved(&self, ticks: i64) -> u64 {
+        self.shown.unwrap_or(0).saturating_add_signed(ticks)
+    }
+
+    pub fn shows(&mut self, time: u64) {
+        let (window, memory) = (i128::from(self.window), i128::from(self.memory));
+        let step = i128::from(time) - i128::from(self.shown.unwrap_or(0));
+        let moves = match step {
+            _ if self.shown.is_none() => Some(window),
+            0.. if memory > 0 && step > 16 * window.max(memory) => Some(window),
+            0.. => Some(step),
+            // Without a window and without forgetting, time does not matter.
+            _ if window + memory > 0 && -step > window.max(memory / 1024) => Some(0),
+            _ => None,
+        };
+        if let Some(ticks) = moves {
+            self.shown = Some(time);
+            self.passed = self.passed.saturating_add(ticks as u64);
+        }
+    }
+}
+
 /// A plain model of what a handle counts: it stores every decision. Handles from altered snapshots have no model.
 struct Model {
     window: usize,
     /// With the caller's clock: the time, when each decision was made, and the first decision whose window is still
     /// open.
-    now: Option<u64>,
+    clock: Option<CallerTime>,
     stamps: Vec<u64>,
     first: usize,
     /// A new decision ends the decision this many places before it.
@@ -186,7 +224,7 @@ impl Model {
     fn before_select(&mut self, ahead: usize) {
         let Some(due) = (self.log.len() + ahead).checked_sub(self.depth) else { return };
         let (decision, fate) = self.log[due];
-        let counted = self.now.is_none();
+        let counted = self.clock.is_none();
         match fate {
             Fate::Held if counted => self.answered += 1,
             Fate::Open if self.window > 0 && counted => self.answered += 1,
@@ -199,9 +237,9 @@ impl Model {
         self.log[due].1 = Fate::Gone;
     }
 
-    fn advance(&mut self, now: u64) {
-        self.now = self.now.max(Some(now));
-        let over = |stamp: u64| self.now.is_some_and(|now| now - stamp >= self.window as u64);
+    fn advance(&mut self, time: u64) {
+        self.clock.iter_mut().for_each(|clock| clock.shows(time));
+        let over = |stamp: u64| self.clock.is_some_and(|clock| clock.passed - stamp >= self.window as u64);
         while self.window > 0 && self.first < self.log.len() && over(self.stamps[self.first]) {
             let fate = &mut self.log[self.first].1;
             self.answered += u64::from(matches!(fate, Fate::Open | Fate::Held));
@@ -211,7 +249,7 @@ impl Model {
     }
 
     fn selected(&mut self, decision: dpb_decision) {
-        self.stamps.push(self.now.unwrap_or(0));
+        self.stamps.push(self.clock.map_or(0, |clock| clock.passed));
         assert!(!self.retired[decision.arm as usize], "a retired arm");
         self.pulls[decision.arm as usize] += 1;
         self.firsts.push(self.log.len());
@@ -229,7 +267,7 @@ impl Model {
         let Some(at) = self.log.iter().rposition(|(decision, _)| decision.ticket == ticket) else {
             return DPB_UNKNOWN_TICKET;
         };
-        let over = self.limited && self.now.is_none() && self.firsts[at] + self.depth < self.log.len();
+        let over = self.limited && self.clock.is_none() && self.firsts[at] + self.depth < self.log.len();
         match self.log[at].1 {
             Fate::Open | Fate::Held if cancel => DPB_OK, // the status must not reveal that a reward came
             Fate::Open if !over => DPB_OK,
@@ -357,12 +395,12 @@ impl Player {
     unsafe fn new(handle: *mut dpb_bandit, config: dpb_config, periods: Option<u32>) -> Player {
         let (report, arms) = (report(handle), arms(handle));
         let (capacity, window) = (config.pending_capacity, config.reward_window);
-        let now = (config.clock == DPB_CLOCK_CALLER).then_some(0);
-        let depth = if window > 0 && now.is_none() { window } else { capacity.next_power_of_two() } as usize;
+        let clock = (config.clock == DPB_CLOCK_CALLER).then(|| CallerTime::new(window.into(), config.forget_after));
+        let depth = if window > 0 && clock.is_none() { window } else { capacity.next_power_of_two() } as usize;
         let exact = periods.is_some();
         let model = periods.map(|periods| Model {
             window: window as usize,
-            now,
+            clock,
             stamps: Vec::new(),
             first: 0,
             depth,
@@ -668,12 +706,12 @@ impl Spec {
 
 /// Moves the clock: a little, by years, or backwards. Its status tells whether the handle has a clock.
 unsafe fn advance(handle: *mut dpb_bandit, model: &mut Option<Model>, bytes: &mut Bytes) -> bool {
-    let now = model.as_ref().and_then(|model| model.now);
+    let clock = model.as_ref().and_then(|model| model.clock);
     let ticks = bytes.pick(&[1, 0, 3, 10, 50, 1 << 40, -5, -(1 << 50), i64::MAX]);
-    let later = now.unwrap_or(0).saturating_add_signed(ticks);
+    let later = clock.map_or(0, |clock| clock.moved(ticks));
     let done = one_of(dpb_advance(handle, later), &[DPB_OK, DPB_UNSUPPORTED]) == DPB_OK;
     if let Some(model) = model {
-        assert_eq!(done, now.is_some());
+        assert_eq!(done, clock.is_some());
         if done {
             model.advance(later);
         }
@@ -1244,7 +1282,7 @@ impl World<'_> {
             player.model.as_ref().map(|model| model.periods + 1),
         );
         if let (Some(next), Some(last)) = (&mut second.model, &player.model) {
-            next.now = last.now;
+            next.clock = last.clock;
         }
         if self.bandits.len() < 3 {
             self.bandits.push(second);

@@ -119,14 +119,14 @@ impl Player {
     unsafe fn of(handle: *mut dpb_bandit, config: dpb_config, keys: Vec<u64>, periods: Option<u32>) -> Player {
         let (report, seen) = (report(handle), Seen::of(handle, &keys));
         let (capacity, window) = (config.pending_capacity, config.reward_window);
-        let now = (config.clock == DPB_CLOCK_CALLER).then_some(0);
+        let clock = (config.clock == DPB_CLOCK_CALLER).then(|| CallerTime::new(window.into(), config.forget_after));
         assert!(report.pending == 0 && (periods.is_none() || report.segments as usize == keys.len()));
         let model = periods.map(|periods| Model {
             window: window as usize,
-            now,
+            clock,
             stamps: Vec::new(),
             first: 0,
-            depth: if window > 0 && now.is_none() { window } else { capacity.next_power_of_two() } as usize,
+            depth: if window > 0 && clock.is_none() { window } else { capacity.next_power_of_two() } as usize,
             log: Vec::new(),
             before: report.decisions,
             answered: report.answered,
@@ -519,7 +519,7 @@ impl Player {
         let periods = self.model.as_ref().map(|model| model.periods + 1);
         let mut next = Player::of(second, self.config, self.keys.clone(), periods);
         if let (Some(next), Some(last)) = (&mut next.model, &self.model) {
-            next.now = last.now;
+            next.clock = last.clock;
         }
         next
     }
