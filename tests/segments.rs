@@ -91,6 +91,23 @@ impl World {
     }
 }
 
+/// An arm that no request offers costs nothing. Ten ads, 100 segments, 300,000 decisions, four worlds: with one more ad
+/// that is never offered, the loss is 8% of the loss of uniform play, as without it. (It was 18% when all waited for that
+/// ad's trial.)
+#[test]
+fn no_arm_waits_for_one_that_is_not_offered() {
+    let offered: Vec<u32> = (0..10).collect();
+    let mut lost = 0.0;
+    for number in 0..4 {
+        let bandit = imed(&Config { test_seed: Some(seed(number)), max_segments: 100, ..Config::new(11, 1.0) });
+        lost += World::new(100, 10, 0.2, number + 1).regret(100, 3000, |segment, click| {
+            let decision = bandit.select_for(&Request { segment: segment as u64, ..among(&offered) }).unwrap();
+            bandit.update(decision.ticket, click(decision.arm)).unwrap();
+        });
+    }
+    assert!(lost / 4.0 < 0.11, "{}", lost / 4.0);
+}
+
 /// Segments of one handle, compared with a bandit for each segment and with one for all: sums over six worlds of the
 /// regret, relative to uniform play. The figure `segments` has 24 worlds. Groups of six scatter about its ratios by a
 /// fifth.

@@ -39,6 +39,7 @@ impl Combining for Segments {
             }
             self.turns[row].left = 0;
         }
+        self.rates.iter_mut().for_each(|rate| rate.left = 0);
         self.trial = false;
         self.plan();
     }
@@ -64,6 +65,7 @@ impl Combining for Segments {
             (0..rates.len()).for_each(|arm| _ = plays[(row, arm)].batch.clear());
             turns[row].left = 0;
         }
+        rates.iter_mut().for_each(|rate| rate.left = 0);
     }
 
     fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {

@@ -32,7 +32,9 @@
 //! index is at most ln(R t), where t is the number of decisions so far, or at most ln k of the leader. An arm is known,
 //! and not tried, once 1/v >= 1/(tau^2 (1/4 + 1/S)) with S segments: from then on the segments learn the remaining
 //! differences themselves. A trial takes all decisions until it has as many as its batch needs. While their rewards are
-//! outstanding, it takes every eighth decision. So a handle begins as one bandit for all segments, a new segment begins
+//! outstanding, it takes every eighth decision. A request whose eligible arms do not contain the arm takes part in the
+//! trial of the one among them with the smallest index, under the same conditions. So no arm waits for another one that
+//! requests do not offer. So a handle begins as one bandit for all segments, a new segment begins
 //! with the model's estimates, and a segment plays its own choice as soon as there is nothing to learn together.
 //!
 //! A *prior* of an arm's rate counts as a release without noise, up to the weight that [`prior`](crate::policy::prior)
@@ -161,8 +163,30 @@ pub(crate) struct Segments {
     duty: Duty,
     /// As a leader, the number of rewards that this handle released since it leads.
     led: u64,
-    /// Whether all segments together try an arm, which is `turns[0].best`.
+    /// Whether all segments together try an arm, which is `turns[0].best`; and the rule by which it was chosen.
     trial: bool,
+    rule: TrialRule,
+}
+
+/// Which arms are to be tried, by the releases and the time of the last plan.
+#[derive(Default)]
+struct TrialRule {
+    /// R, the largest rate.
+    largest: f64,
+    /// Maximum index of an arm that is tried.
+    most: f64,
+    /// Number of clicks from which on an arm is known.
+    enough: f64,
+}
+
+impl TrialRule {
+    /// Returns an arm's index if it is to be tried.
+    fn index(&self, rate: &Rate) -> Option<f64> {
+        let ratio = self.largest / rate.mean;
+        let against = TRIAL_CAUTION * (rate.evidence.weight.max(0.0) + 1.0) * (ratio - 1.0 - ratio.ln());
+        let index = against + rate.clicks().ln();
+        (rate.clicks() < self.enough && index <= self.most).then_some(index)
+    }
 }
 
 /// What a segment, or all segments together, plays now.
@@ -264,6 +288,7 @@ impl Segments {
             duty: Duty::Alone,
             led: 0,
             trial: false,
+            rule: TrialRule::default(),
         };
         segments.least_batch = segments.size_of_least_batch();
         segments.push_row();
@@ -315,27 +340,28 @@ impl Segments {
     /// Chooses the next arm in a segment.
     #[inline]
     fn choose_in(&mut self, segment: u32) -> Pull {
-        let row = self.next(segment, 1);
+        let row = self.next(segment);
         let best = self.current(row);
         if self.explore.share > 0.0 {
             return self.explore(segment, row, best, None);
         }
-        self.take_turn(row);
+        self.take_turn(row, best);
         self.pull(segment, row, best, 1.0)
     }
 
     /// Chooses the next arm in a segment among `arms`, all live.
     fn choose_among_in(&mut self, segment: u32, arms: &[u32]) -> Pull {
         let own = segment as usize + 1;
-        let (mut row, mut best) = (self.next(segment, 1), self.turns[0].best);
-        if row != 0 || !arms.contains(&best) {
-            (row, best) = (own, self.least(own, arms));
-        }
+        self.count(own, 1);
+        let (row, best) = match self.trial_among(arms) {
+            Some(arm) => (0, arm),
+            None => (own, self.least(own, arms)),
+        };
         if self.explore.share > 0.0 {
             return self.explore(segment, row, best, Some(arms));
         }
         if row == 0 {
-            self.take_turn(0);
+            self.take_turn(0, best);
         }
         self.ensure_open(row, best as usize);
         self.pull(segment, row, best, 1.0)
@@ -354,7 +380,7 @@ impl Segments {
         let propensity = self.explore.mix(even, f64::from(u8::from(arm == best)));
         let row = if arm == best { row } else { segment as usize + 1 };
         if arm == best && (row == 0 || among.is_none()) {
-            self.take_turn(row);
+            self.take_turn(row, arm);
         }
         self.ensure_open(row, arm as usize);
         self.pull(segment, row, arm, propensity)
@@ -364,8 +390,8 @@ impl Segments {
     /// does. Each slot counts as one decision.
     fn choose_slate(&mut self, segment: u32, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull, u32)) {
         let own = segment as usize + 1;
-        let row = self.next(segment, slots as u64);
-        let trial = Some(self.turns[0].best).filter(|arm| row == 0 && left.contains(arm));
+        self.count(own, slots as u64);
+        let trial = self.trial_among(left);
         self.rank(own, left, slots, trial);
         for slot in 0..slots {
             let (best, rest) = (self.ranks[slot].1, self.ranks.len() - slot);
@@ -381,7 +407,7 @@ impl Segments {
             let propensity = self.explore.mix(1.0 / rest as f64, f64::from(u8::from(arm == best)));
             let row = if Some(arm) == trial { 0 } else { own };
             if row == 0 {
-                self.take_turn(0);
+                self.take_turn(0, arm);
             } else {
                 self.open_as_now(row, arm as usize);
             }
@@ -408,14 +434,39 @@ impl Segments {
         self.ranks = ranks;
     }
 
-    /// Counts decisions in a segment. Returns the row whose batch the first of them fills.
+    /// Counts decisions in a segment.
     #[inline]
-    fn next(&mut self, segment: u32, decisions: u64) -> usize {
-        let own = segment as usize + 1;
+    fn count(&mut self, own: usize, decisions: u64) {
         self.decisions += decisions;
         self.turns[own].decisions += decisions;
-        let together = self.trial && (self.turns[0].left > 0 || self.decisions.wrapping_mul(GOLDEN) >> 61 == 0);
-        if together { 0 } else { own }
+    }
+
+    /// Counts a decision in a segment. Returns the row whose batch it fills.
+    #[inline]
+    fn next(&mut self, segment: u32) -> usize {
+        let own = segment as usize + 1;
+        self.count(own, 1);
+        if self.trial && self.takes_part(self.turns[0].best) { 0 } else { own }
+    }
+
+    /// Whether this decision takes part in the trial of an arm.
+    #[inline]
+    fn takes_part(&self, arm: u32) -> bool {
+        self.rates[arm as usize].left > 0 || self.decisions.wrapping_mul(GOLDEN) >> 61 == 0
+    }
+
+    /// Returns the arm of these whose trial this decision takes part in.
+    fn trial_among(&mut self, arms: &[u32]) -> Option<u32> {
+        if !self.trial {
+            return None;
+        }
+        let mut arm = self.turns[0].best;
+        if !arms.contains(&arm) {
+            let tried = arms.iter().filter_map(|&arm| Some((self.rule.index(&self.rates[arm as usize])?, arm)));
+            arm = tried.min_by(|a, b| a.0.total_cmp(&b.0))?.1;
+            self.ensure_open(0, arm as usize);
+        }
+        self.takes_part(arm).then_some(arm)
     }
 
     /// Returns the arm that a row plays now.
@@ -428,10 +479,16 @@ impl Segments {
         self.turns[row].best
     }
 
+    /// Returns the number of decisions until arms are compared again in a row; in trials, that the arm's trial needs.
+    #[inline]
+    fn left(&mut self, row: usize, arm: u32) -> &mut u32 {
+        if row == 0 { &mut self.rates[arm as usize].left } else { &mut self.turns[row].left }
+    }
+
     /// Counts a decision for the arm that a row plays now.
     #[inline]
-    fn take_turn(&mut self, row: usize) {
-        let left = &mut self.turns[row].left;
+    fn take_turn(&mut self, row: usize, arm: u32) {
+        let left = self.left(row, arm);
         *left = left.saturating_sub(1);
     }
 
@@ -481,6 +538,7 @@ impl Segments {
         let size = self.quota(row, arm);
         if row == 0 {
             self.rates[arm].opened = size as u32;
+            self.rates[arm].left = self.part(self.size(row, arm));
         }
         let batch = &mut self.plays[(row, arm)].batch;
         #[cfg(dpb_faults)]
@@ -528,10 +586,16 @@ impl Segments {
         (part.max(least / handles.sqrt()).ceil() as u64).clamp(1, Batch::MAX_QUOTA)
     }
 
+    /// Returns this handle's part of the decisions that a batch needs.
+    fn part(&self, size: u64) -> u32 {
+        (size as f64 / self.sharers()).ceil().max(1.0) as u32
+    }
+
     /// Makes `best` the arm that a row plays.
     fn turn(&mut self, row: usize, best: u32) {
-        let part = self.open_as_now(row, best as usize) as f64 / self.sharers();
-        (self.turns[row].best, self.turns[row].left) = (best, part.ceil().max(1.0) as u32);
+        let size = self.open_as_now(row, best as usize);
+        self.turns[row].best = best;
+        *self.left(row, best) = self.part(size);
     }
 
     /// Decides whether all segments together try an arm, and which.
@@ -539,16 +603,14 @@ impl Segments {
         let rates = || self.live.arms().iter().map(|&arm| (arm, &self.rates[arm as usize]));
         let (_, leader) = rates().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean)).expect("an arm");
         let largest = leader.mean;
-        let index = |rate: &Rate| {
-            let ratio = largest / rate.mean;
-            TRIAL_CAUTION * (rate.evidence.weight.max(0.0) + 1.0) * (ratio - 1.0 - ratio.ln()) + rate.clicks().ln()
-        };
         let clicks = largest * self.time.decisions_in(self.half_life).min(self.decisions as f64);
         let most = leader.clicks().max(clicks).ln();
         let enough = 1.0 / (self.spread() * (1.0 / KNOWN + 1.0 / self.together()));
-        let unknown = rates().filter(|(_, rate)| rate.clicks() < enough);
-        let least = unknown.map(|(arm, rate)| (index(rate), arm)).min_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((_, arm)) = least.filter(|&(index, _)| index <= most) else {
+        let rule = TrialRule { largest, most, enough };
+        let tried = rates().filter_map(|(arm, rate)| Some((rule.index(rate)?, arm)));
+        let least = tried.min_by(|a, b| a.0.total_cmp(&b.0));
+        self.rule = rule;
+        let Some((_, arm)) = least else {
             self.trial = false;
             return;
         };
@@ -619,7 +681,7 @@ impl Segments {
         self.led += released.count;
         self.open(row, arm);
         self.turns[row].left = 0;
-        self.trial &= row > 0;
+        self.trial &= row > 0 || self.turns[0].best != arm as u32;
         self.learn(row);
         // A row's part of the model depends on later releases of other rows, and fades. So each release also updates
         // one row in turn.

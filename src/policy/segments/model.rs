@@ -49,8 +49,9 @@ pub(super) struct Rate {
     active_prior: Weighted,
     /// All releases of the arm's trials, for [`Policy::sums`](crate::policy::Policy::sums).
     pub trials: Totals,
-    /// Number of rewards for which the open batch of the arm's trial was opened.
+    /// Number of rewards for which the open batch of the arm's trial was opened, and of decisions that it still needs.
     pub opened: u32,
+    pub left: u32,
     /// False once the arm is retired.
     pub live: bool,
 }
@@ -144,6 +145,7 @@ impl Rate {
             active_prior: nothing,
             trials: Totals::NONE,
             opened: 0,
+            left: 0,
             live: true,
         }
     }

@@ -134,12 +134,30 @@ impl Site {
         all
     }
 
-    /// The row whose batch the next decision of a segment fills, and its arm.
-    fn next(&mut self, segment: u32, decisions: u64) -> (usize, u32) {
-        let state = &self.segments;
-        let hash = (state.decisions + decisions).wrapping_mul(GOLDEN) >> 61;
-        let row = if state.trial && (state.turns[0].left > 0 || hash == 0) { 0 } else { segment as usize + 1 };
-        (row, self.segments.current(row))
+    /// The arm of these whose trial the next request takes part in, if it makes this many decisions.
+    fn trial(&self, arms: &[u32], decisions: u64) -> Option<u32> {
+        let (state, best) = (&self.segments, self.segments.turns[0].best);
+        let mut tried: Vec<_> = arms
+            .iter()
+            .filter_map(|&arm| Some((state.rule.index(&state.rates[arm as usize])?, arm)))
+            .filter(|&(_, arm)| !arms.contains(&best) || arm == best)
+            .collect();
+        tried.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let arm = if arms.contains(&best) { best } else { tried.first()?.1 };
+        let is_new = state.plays[(0, arm as usize)].batch.quota() == 0;
+        let takes_part = is_new
+            || state.rates[arm as usize].left > 0
+            || (state.decisions + decisions).wrapping_mul(GOLDEN) >> 61 == 0;
+        (state.trial && takes_part).then_some(arm)
+    }
+
+    /// The arm of the next decision of a segment.
+    fn next(&mut self, segment: u32) -> u32 {
+        let live = self.live();
+        match self.trial(&live, 1) {
+            Some(arm) => arm,
+            None => self.segments.current(segment as usize + 1),
+        }
     }
 }
 
@@ -319,21 +337,21 @@ fn slots_show_the_least_indices() {
     let (mut together, mut alone) = (0, 0);
     for t in 0..20_000u64 {
         let (segment, slots) = (site.any_segment(), 1 + t as usize % 5);
-        let (row, best) = site.next(segment, slots as u64);
         let mut left = if t % 4 > 0 { vec![8, 7, 1, 4, 2, 6, 3, 0, 5] } else { vec![8, 1, 2, 6, 3, 5] };
+        let trial = site.trial(&left, slots as u64);
         let own = segment as usize + 1;
         // The indices already count the decisions of this request.
         site.segments.turns[own].decisions += slots as u64;
         let mut means: Vec<f64> = left.iter().map(|&arm| site.segments.distribution(own, arm as usize).0).collect();
         means.sort_by(|a, b| b.total_cmp(a));
         let caution = site.segments.caution(own);
-        let index = |arm: &u32| match row == 0 && *arm == best {
+        let index = |arm: &u32| match Some(*arm) == trial {
             true => -1.0,
             false => site.segments.index(own, *arm, means[slots - 1], caution),
         };
         let mut expected = left.clone();
         expected.sort_by(|a, b| index(a).total_cmp(&index(b)).then(a.cmp(b)));
-        if slots == 1 && !(row == 0 && left.contains(&best)) {
+        if slots == 1 && trial.is_none() {
             let mut sorted = left.clone();
             sorted.sort_unstable();
             assert_eq!(site.segments.least(own, &sorted), expected[0]);
@@ -381,7 +399,7 @@ fn frequencies_are_the_propensities() {
         let segment = site.any_segment();
         let own = segment as usize + 1;
         if t % 3 == 0 {
-            let (_, best) = site.next(segment, 1);
+            let best = site.next(segment);
             let mut order = vec![best];
             order.extend(live.iter().filter(|&&arm| arm != best));
             let pull = site.segments.choose_in(segment);
@@ -391,12 +409,12 @@ fn frequencies_are_the_propensities() {
             add(0, &[even + 1.0 - F, even, even, even, even, even], place, pull.propensity);
         } else if t % 3 == 1 {
             let eligible = [1, 6, 1, 4, 1, 0];
-            let (row, mut best) = site.next(segment, 1);
-            if row > 0 || !eligible.contains(&best) {
+            let best = site.trial(&eligible, 1).unwrap_or_else(|| {
                 site.segments.turns[own].decisions += 1;
-                best = site.segments.least(own, &eligible);
+                let best = site.segments.least(own, &eligible);
                 site.segments.turns[own].decisions -= 1;
-            }
+                best
+            });
             let pull = site.segments.choose_among_in(segment, &eligible);
             let arm = site.answer(segment, pull, ads);
             let arms = [0, 1, 4, 6];
@@ -407,8 +425,7 @@ fn frequencies_are_the_propensities() {
             add(1, &chances, arms.iter().position(|&other| other == arm).unwrap(), pull.propensity);
         } else {
             let mut left = vec![6, 1, 5, 4, 0, 3];
-            let (row, best) = site.next(segment, 3);
-            let trial = Some(best).filter(|_| row == 0);
+            let trial = site.trial(&left, 3);
             site.segments.turns[own].decisions += 3;
             let mut order: Vec<u32> = left.clone();
             let mut means: Vec<f64> = left.iter().map(|&arm| site.segments.distribution(own, arm as usize).0).collect();
