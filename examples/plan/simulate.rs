@@ -64,28 +64,26 @@ pub struct Player {
 }
 
 impl Player {
-    /// Makes the handles of a run.
-    fn handles(&self, world: &World, trial: Trial) -> dpb::Result<Vec<Bandit>> {
-        // A baseline cannot merge or forget.
-        let baseline = super::is_baseline(self.algorithm);
-        let processes = if baseline { 1 } else { world.processes };
-        let forget_after = if baseline { 0 } else { self.config.forget_after };
-        let handle = |process: u32| {
-            let mut config = Config {
-                horizon: world.horizon.saturating_mul(world.slots.into()),
-                node: u64::from(process) + 1,
-                test_seed: Some(trial.key(16 + u64::from(process))),
-                pending_capacity: (world.delay / u64::from(processes) + 1) as u32 * world.slots,
-                forget_after,
-                ..self.config.clone()
-            };
-            if world.delay > 0 || forget_after > 0 {
-                config.clock = Clock::Caller; // the same for all processes: it counts requests
-                config.reward_window = world.delay as u32;
-            }
-            Bandit::new(self.algorithm, &config)
+    /// The number of handles. A baseline cannot merge.
+    fn processes(&self, world: &World) -> u32 {
+        if super::is_baseline(self.algorithm) { 1 } else { world.processes }
+    }
+
+    /// The configuration of the handles.
+    fn config(&self, world: &World) -> Config {
+        let mut config = Config {
+            horizon: world.horizon.saturating_mul(world.slots.into()),
+            pending_capacity: (world.delay / u64::from(self.processes(world)) + 1) as u32 * world.slots,
+            ..self.config.clone()
         };
-        (0..processes).map(handle).collect()
+        if super::is_baseline(self.algorithm) {
+            config.forget_after = 0; // it cannot forget
+        }
+        if world.delay > 0 || config.forget_after > 0 {
+            config.clock = Clock::Caller; // the same for all processes: it counts requests
+            config.reward_window = world.delay as u32;
+        }
+        config
     }
 
     /// Checks that the policy accepts the configuration, decides such requests, and can merge if it must.
@@ -122,10 +120,15 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(player: &Player, world: &'a World, trial: Trial) -> dpb::Result<Run<'a>> {
-        let handles = player.handles(world, trial)?;
+        let config = player.config(world);
+        let handle = |process: u32| {
+            let (process, test_seed) = (u64::from(process), Some(trial.key(16 + u64::from(process))));
+            Bandit::new(player.algorithm, &Config { node: process + 1, test_seed, ..config.clone() })
+        };
+        let handles = (0..player.processes(world)).map(handle).collect::<dpb::Result<Vec<_>>>()?;
         Ok(Run {
             world,
-            by_time: world.delay > 0 || player.config.forget_after > 0 && !super::is_baseline(player.algorithm),
+            by_time: config.clock == Clock::Caller,
             merge_every: if handles.len() > 1 { world.merge_every() } else { u64::MAX },
             handles,
             coins: trial.coins(),

@@ -438,7 +438,8 @@ fn time_is_divided_between_players() {
     }
     // The time that is left after the first runs is for more of them, but not for one that it would not suffice for.
     assert_eq!(play(&[10, 30], limits), [vec![10; 5], vec![30; 5]]);
-    assert_eq!(play(&[10, 300], Limits { seconds: 690.0, ..limits }), [vec![10; 5], vec![300; 2]]);
+    let limits = Limits { most_runs: 12, seconds: 500.0, ..limits };
+    assert_eq!(play(&[100, 30], limits), [vec![100; 2], vec![30; 10]]);
     // Without a limit, all runs are complete.
     let limits = Limits { first_runs: 6, most_runs: 6, seconds: f64::INFINITY, threads: 3 };
     assert_eq!(play(&[1, 100], limits), [vec![1; 6], vec![100; 6]]);
@@ -536,11 +537,15 @@ const RUNS: u64 = 16;
 #[test]
 fn a_simulation_agrees_with_loops_through_the_library() {
     let small = || world(6, 0.5, 0.1, 20_000);
+    let config = || Config::new(6, 1.0);
     let worlds = [
-        (small(), Config::new(6, 1.0)),
-        (World { amount: Some(20.0), most: 50.0, ..small() }, Config { reward_max: 50.0, ..Config::new(6, 1.0) }),
-        (World { slots: 3, ..small() }, Config { max_slots: 3, ..Config::new(6, 1.0) }),
-        (World { change_every: 7000, ..small() }, Config { forget_after: 3000, ..Config::new(6, 1.0) }),
+        (small(), config()),
+        (World { amount: Some(20.0), most: 50.0, ..small() }, Config { reward_max: 50.0, ..config() }),
+        (World { slots: 3, ..small() }, Config { max_slots: 3, ..config() }),
+        (World { change_every: 7000, ..small() }, config()),
+        (World { change_every: 7000, ..small() }, Config { forget_after: 3000, ..config() }),
+        // A policy tries arms by number, so the first of them must not be better than others.
+        (world(200, 0.5, 0.1, 50), Config::new(200, 1.0)),
     ];
     let limits = Limits { first_runs: RUNS, most_runs: RUNS, seconds: f64::INFINITY, threads: 2 };
     let mut losses = Vec::new();
@@ -552,9 +557,9 @@ fn a_simulation_agrees_with_loops_through_the_library() {
         assert!(agrees(&loss, direct) && loss.part == loss.whole.unwrap(), "{loss:?} {direct:?}");
         losses.push(loss.part.0 / world.rotation() / world.horizon as f64);
     }
-    // Amounts and changes make learning harder.
-    let [clicks, amounts, _, drift] = losses[..] else { panic!() };
-    assert!(amounts > 1.5 * clicks && drift > 3.0 * clicks, "{losses:?}");
+    let [clicks, amounts, _, drift, forgetting, _] = losses[..] else { panic!() };
+    println!("{losses:?}");
+    assert!(amounts > 1.5 * clicks && drift > 5.0 * clicks && forgetting < 0.8 * drift, "{losses:?}");
 }
 
 /// Whatever time there is, and however slow other policies are: what is simulated in it agrees with loops.
