@@ -26,7 +26,8 @@
 mod day;
 
 use day::{
-    ANSWER_WINDOW, ARMS, CREATIVES, DAYS, Day, MEMORY, NOON, Outcome, VISITORS, best, config, config_of_tastes, rate,
+    ARMS, CREATIVES, DAYS, Day, FORGET_AFTER, NOON, Outcome, REWARD_WINDOW, VISITORS, best, config, config_of_tastes,
+    rate,
 };
 use dpb::{Algorithm, Bandit, Clock, Config, Error};
 use http_body_util::Full;
@@ -139,7 +140,7 @@ impl Default for Options {
             policy: Algorithm::RECOMMENDED,
             epsilon: 1.0,
             delta: 0.0,
-            window: Span { ticks: ANSWER_WINDOW.into(), is_time: false },
+            window: Span { ticks: REWARD_WINDOW.into(), is_time: false },
             memory: None,
             snapshot: None,
             snapshot_every: NonZeroU32::new(10_000).expect("not 0"),
@@ -206,7 +207,7 @@ impl Options {
         };
         let mut shop = match self.memory {
             Some(memory) => fresh(memory.ticks),
-            None => fresh(if self.window.is_time { HALF_A_DAY } else { MEMORY }).or_else(|_: Error| fresh(0)),
+            None => fresh(if self.window.is_time { HALF_A_DAY } else { FORGET_AFTER }).or_else(|_: Error| fresh(0)),
         }?;
         let Some(file) = &self.snapshot else {
             shop.tick()?;

@@ -6,7 +6,7 @@ mod day;
 
 use crate::support::example;
 use crate::support::http::Server;
-use day::{ARMS, CREATIVES, Day, MEMORY, NOON, best};
+use day::{ARMS, CREATIVES, Day, FORGET_AFTER, NOON, best};
 use dpb::{Algorithm, Bandit, Config};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -86,15 +86,15 @@ fn forgetting_policies_follow_the_change_at_noon() {
         let (mut lost, mut best_shown) = ([0; 2], 0);
         for number in 1..=5 {
             let day = Day { seed: number.into() };
-            let spend = |memory| {
-                let config = Config { test_seed: Some([number; 32]), ..day::config(1.0, memory) };
+            let spend = |forget_after| {
+                let config = Config { test_seed: Some([number; 32]), ..day::config(1.0, forget_after) };
                 let bandit = Bandit::new(policy, &config).unwrap();
                 let won = day.in_process(&bandit).unwrap();
                 let arms = bandit.arm_reports().unwrap();
                 let leader = (0..ARMS).max_by(|&i, &j| arms[i].mean.total_cmp(&arms[j].mean)).unwrap();
                 (won, leader, bandit.report().unwrap().changes_detected)
             };
-            let (won, leader, _) = spend(MEMORY);
+            let (won, leader, _) = spend(FORGET_AFTER);
             let rotation = day.planned(|visitor| (visitor % ARMS as u64) as usize);
             assert!(won.clicks.iter().all(|&clicks| clicks > 7500), "{policy:?}: {:?}", won.clicks);
             assert!(leader == best(1), "{policy:?}: {:?}", won.shown);
@@ -107,7 +107,7 @@ fn forgetting_policies_follow_the_change_at_noon() {
             lost[1] += rotation.clicks[1];
         }
         assert!(best_shown > 3 * NOON, "{policy:?}: {best_shown} of five afternoons");
-        assert!(lost[0] < lost[1], "{policy:?}: {lost:?} clicks in five afternoons without memory and by rotation");
+        assert!(lost[0] < lost[1], "{policy:?}: {lost:?} clicks in five afternoons without forgetting and by rotation");
     }
 }
 

@@ -24,18 +24,18 @@ pub const ARMS: usize = CREATIVES.len();
 pub const VISITORS: u64 = 200_000;
 pub const NOON: u64 = VISITORS / 2;
 /// `forget_after`: half the time between changes.
-pub const MEMORY: u64 = NOON / 2;
+pub const FORGET_AFTER: u64 = NOON / 2;
 /// `reward_window`: an ad without a click after this many later decisions has reward 0.
-pub const ANSWER_WINDOW: u32 = 1000;
+pub const REWARD_WINDOW: u32 = 1000;
 
 /// The servers' configuration.
-pub fn config(epsilon: f64, memory: u64) -> Config {
+pub fn config(epsilon: f64, forget_after: u64) -> Config {
     let mut config = Config::new(ARMS as u32, epsilon);
     config.horizon = VISITORS;
     config.reward_bits = 0; // a click or none
     config.clamp_rewards = true; // otherwise a refused reward would leave its ticket open, which public counts show
-    config.reward_window = ANSWER_WINDOW;
-    config.forget_after = memory;
+    config.reward_window = REWARD_WINDOW;
+    config.forget_after = forget_after;
     config
 }
 
@@ -125,7 +125,7 @@ impl Day {
     /// The time of the click, on the clock that counts visitors. Clicks come late and out of order, one in a hundred
     /// comes too late, and one in twenty comes twice.
     pub fn click_times(&self, visitor: u64) -> impl Iterator<Item = u64> {
-        let window = f64::from(ANSWER_WINDOW);
+        let window = f64::from(REWARD_WINDOW);
         let too_late = self.chance(visitor, 60) < 0.01;
         let delay = if too_late { 2.0 * window } else { 0.8 * window * self.chance(visitor, 61) };
         let first = visitor + delay as u64;

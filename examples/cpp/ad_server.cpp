@@ -57,7 +57,7 @@ static constexpr std::array<const char *, 10> CREATIVES = {
     "night train",   "reading lamp",     "bread knife", "wool socks",    "folding kayak"};
 
 // forget_after: half the time between changes. The best ad of the simulated day changes after 100'000 visitors.
-static constexpr std::uint64_t MEMORY = 50'000;
+static constexpr std::uint64_t FORGET_AFTER = 50'000;
 // forget_after in milliseconds, for windows of time: half a day.
 static constexpr std::uint64_t HALF_A_DAY = 12 * 3'600'000;
 
@@ -492,7 +492,7 @@ static Shop make(const Options &options, const fleet::Fields &fields, const flee
   };
   const auto fresh = [&] {
     try {
-      return shop(options.memory ? options.memory->ticks : options.window.is_time ? HALF_A_DAY : MEMORY);
+      return shop(options.memory ? options.memory->ticks : options.window.is_time ? HALF_A_DAY : FORGET_AFTER);
     } catch (const dpb::Error &) {
       if (options.memory) {
         throw;

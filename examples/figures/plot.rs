@@ -227,6 +227,9 @@ fn log_axis(low: f64, high: f64) -> WithKeyPoints<LogCoord<f64>> {
 
 fn range(values: impl Iterator<Item = f64>, least: f64) -> (f64, f64) {
     let (low, high) = values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+    if low > high {
+        return (1.0, 2.0); // nothing to draw
+    }
     let low = low.max(least);
     if low < high { (low, high) } else { (low, low + 1.0) }
 }

@@ -5,206 +5,34 @@
 //! plan.csv. docs/choosing.md explains the numbers. replay.rs contains the theory.
 
 pub mod log;
+pub mod options;
 #[path = "../figures/plot.rs"]
 pub mod plot;
 pub mod replay;
 #[path = "../figures/runner.rs"]
 pub mod runner;
+pub mod schedule;
 pub mod simulate;
 
 use dpb::{Algorithm, Config};
 use indicatif::{ProgressBar, ProgressStyle};
-use lexopt::{Arg, ValueExt};
+pub use options::{HELP, Options};
 use plot::{Axis, BLACK, Figure, Line, Panel, Point, table};
 use replay::{Candidate, Estimate, Evaluation};
-use simulate::{Player, World};
+use simulate::{Loss, Player, World};
 use std::error::Error;
-use std::path::PathBuf;
-
-pub const HELP: &str = "\
-Estimates the cost of privacy: simulates your service, or replays its log. Defaults are in parentheses.
-
-plan [options]            simulates a service, and estimates what each policy and epsilon loses
-  --arms N                number of arms (10)
-  --rate R                mean reward of the best arm (0.05)
-  --worst R               mean reward of the worst arm; the others are evenly spaced (a fifth of --rate)
-  --decisions N           decisions in a day (1000000)
-  --days N                number of days (1)
-  --delay T               time from a decision to its reward: 30s, 30m, 2h (0s)
-  --processes N           processes that share the decisions and merge every minute (1)
-  --seconds N             time for the simulation (40)
-
-plan --log FILE [options] replays a log, and estimates what each policy and epsilon would have won
-  FILE is CSV with a header, or JSON lines. The fields are arm, propensity, reward and, if they vary, eligible (the arms
-  that the policy could choose) and features (numbers). In CSV, spaces separate the items of a list.
-  --reward-min R, --reward-max R   range of the rewards (0 and 1)
-  --feature-norm C        bound for dp-linear (the largest sum of a decision's absolute features)
-  --least-propensity P    bound for the replay (the smallest in the log); decisions with smaller propensities are then
-                          replayed less often than they should be
-  --delay N               decisions from a decision to its reward (0)
-
-both
-  --epsilon E,E,...       epsilons to compare (0.1,0.25,0.5,1,2)
-  --policy NAME,NAME,...  policies to compare (dp-imed,dp-klucb,dp-med,dp-ts; with features also dp-linear; and
-                          nonprivate-imed)
-  --users-limit M         epsilon holds for M rewards of a person (1)
-  --runs N                runs of each policy (as many as the time allows; for a log 5)
-  --seed N                seed (1)
-  --threads N             threads (all cores)
-  --out DIR               directory for plan.svg and plan.csv (target/plan)";
-
-/// The options of the command line.
-pub struct Options {
-    pub arms: u32,
-    pub rate: f64,
-    pub worst: Option<f64>,
-    /// Decisions in a day.
-    pub daily: u64,
-    pub days: f64,
-    pub delay: String,
-    pub processes: u32,
-    pub seconds: f64,
-    pub log: Option<PathBuf>,
-    pub range: (f64, f64),
-    pub feature_norm: Option<f64>,
-    pub least: Option<f64>,
-    pub epsilons: Vec<f64>,
-    pub policies: Vec<Algorithm>,
-    pub users_limit: u32,
-    pub runs: Option<u64>,
-    pub seed: u64,
-    pub threads: usize,
-    pub out: PathBuf,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            arms: 10,
-            rate: 0.05,
-            worst: None,
-            daily: 1_000_000,
-            days: 1.0,
-            delay: "0".into(),
-            processes: 1,
-            seconds: 40.0,
-            log: None,
-            range: (0.0, 1.0),
-            feature_norm: None,
-            least: None,
-            epsilons: vec![0.1, 0.25, 0.5, 1.0, 2.0],
-            policies: Vec::new(),
-            users_limit: 1,
-            runs: None,
-            seed: 1,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            out: "target/plan".into(),
-        }
-    }
-}
-
-impl Options {
-    /// Parses the options. Returns `None` for `--help`.
-    pub fn parse(mut parser: lexopt::Parser) -> Result<Option<Options>, Box<dyn Error>> {
-        let mut options = Options::default();
-        while let Some(argument) = parser.next()? {
-            let Arg::Long(name) = argument else { return Err(argument.unexpected().into()) };
-            let name = name.to_owned();
-            let mut value = || -> Result<String, Box<dyn Error>> { Ok(parser.value()?.string()?) };
-            match &name[..] {
-                "help" => return Ok(None),
-                "arms" => options.arms = between(&name, &value()?, 2, 1 << 20)?,
-                "rate" => options.rate = between(&name, &value()?, 1e-9, 1.0)?,
-                "worst" => options.worst = Some(between(&name, &value()?, 0.0, 1.0)?),
-                "decisions" => options.daily = between(&name, &value()?, 1, 1 << 40)?,
-                "days" => options.days = between(&name, &value()?, 1e-3, 1e5)?,
-                "delay" => options.delay = value()?,
-                "processes" => options.processes = between(&name, &value()?, 1, 64)?,
-                "seconds" => options.seconds = between(&name, &value()?, 0.1, 1e6)?,
-                "log" => options.log = Some(value()?.into()),
-                "reward-min" => options.range.0 = between(&name, &value()?, -1e30, 1e30)?,
-                "reward-max" => options.range.1 = between(&name, &value()?, -1e30, 1e30)?,
-                "feature-norm" => options.feature_norm = Some(between(&name, &value()?, 1e-30, 1e30)?),
-                "least-propensity" => options.least = Some(between(&name, &value()?, 1e-9, 1.0)?),
-                "epsilon" => {
-                    options.epsilons =
-                        value()?.split(',').map(|text| between(&name, text, 1e-6, 64.0)).collect::<Result<_, _>>()?;
-                }
-                "policy" => {
-                    options.policies =
-                        value()?.split(',').map(str::parse).collect::<Result<_, _>>().map_err(refused("--policy"))?;
-                }
-                "users-limit" => options.users_limit = between(&name, &value()?, 1, 255)?,
-                "runs" => options.runs = Some(between(&name, &value()?, 2, 1 << 20)?),
-                "seed" => options.seed = between(&name, &value()?, 0, u64::MAX)?,
-                "threads" => options.threads = between(&name, &value()?, 1, 1024)?,
-                "out" => options.out = value()?.into(),
-                _ => return Err(Arg::Long(&name).unexpected().into()),
-            }
-        }
-        Ok(Some(options))
-    }
-
-    fn policies(&self, features: bool) -> Vec<Algorithm> {
-        if !self.policies.is_empty() {
-            return self.policies.clone();
-        }
-        let mut policies = vec![Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med, Algorithm::Ts];
-        policies.extend(features.then_some(Algorithm::Linear));
-        policies.push(Algorithm::NonprivateImed);
-        policies
-    }
-
-    /// Each policy at each epsilon. A baseline has the first epsilon only.
-    fn players(&self, features: bool) -> Vec<(Algorithm, f64)> {
-        let epsilons = |policy| if is_baseline(policy) { &self.epsilons[..1] } else { &self.epsilons };
-        let policies = self.policies(features).into_iter();
-        policies.flat_map(|policy| epsilons(policy).iter().map(move |&epsilon| (policy, epsilon))).collect()
-    }
-
-    fn config(&self, arms: u32, epsilon: f64) -> Config {
-        Config { contributions_per_user: self.users_limit, ..Config::new(arms, epsilon) }
-    }
-
-    /// The delay in decisions. The option is a number of decisions with `--log`, and a time otherwise.
-    fn delay(&self) -> Result<u64, Box<dyn Error>> {
-        let (number, unit) =
-            self.delay.split_at(self.delay.find(|c: char| c.is_alphabetic()).unwrap_or(self.delay.len()));
-        let number: f64 = between("delay", number, 0.0, 1e9)?;
-        let seconds = match (unit, self.log.is_some()) {
-            ("", true) => return Ok(number as u64),
-            ("" | "s", false) => number,
-            ("m", false) => 60.0 * number,
-            ("h", false) => 3600.0 * number,
-            (_, true) => return Err("--delay: must be a number of decisions with --log".into()),
-            _ => return Err(format!("--delay: {} is not a time, such as 30s, 30m or 2h", self.delay).into()),
-        };
-        let decisions = seconds / 86_400.0 * self.daily as f64;
-        if decisions > f64::from(Config::MAX_PENDING) {
-            return Err(format!("--delay: {decisions:.0} decisions are open at a time, of at most 2^24").into());
-        }
-        Ok(decisions.ceil() as u64)
-    }
-}
 
 pub fn is_baseline(policy: Algorithm) -> bool {
     policy.name().starts_with("nonprivate")
 }
 
-/// Parses a number in a range.
-fn between<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
-    name: &str,
-    text: &str,
-    low: T,
-    high: T,
-) -> Result<T, Box<dyn Error>> {
-    let range = format!("--{name}: {:?} is not a number in {low}..={high}", text.chars().take(40).collect::<String>());
-    text.trim().parse().ok().filter(|number| (&low..=&high).contains(&number)).ok_or(range.into())
-}
-
-/// Adds the name of the option or the action to an error of the library.
-fn refused(what: &str) -> impl Fn(dpb::Error) -> Box<dyn Error> {
-    move |error| format!("{what}: {error}").into()
+/// Shows the progress of an action, whose share of completed work the returned function takes.
+fn bar(action: &str) -> (ProgressBar, impl Fn(f64) + Sync) {
+    const WHOLE: f64 = 1000.0;
+    let style = ProgressStyle::with_template("{msg:<12} [{bar:30}] {percent}%  {elapsed} gone, {eta} left");
+    let bar = ProgressBar::new(WHOLE as u64).with_style(style.expect("a valid template").progress_chars("##."));
+    bar.set_message(action.to_owned());
+    (bar.clone(), move |share| bar.set_position((WHOLE * share.min(1.0)) as u64))
 }
 
 /// Returns the text to print, with the table. Writes plan.svg and plan.csv.
@@ -230,75 +58,114 @@ fn grouped(number: f64) -> String {
 }
 
 fn simulated(options: &Options) -> Result<String, Box<dyn Error>> {
-    let worst = options.worst.unwrap_or(options.rate / 5.0);
-    if worst >= options.rate {
-        return Err(format!("--worst: {worst} is not below --rate, {}", options.rate).into());
-    }
-    let arms = f64::from(options.arms);
-    let world = World {
-        means: (0..options.arms)
-            .map(|arm| options.rate - (options.rate - worst) * f64::from(arm) / (arms - 1.0))
-            .collect(),
-        daily: options.daily,
-        horizon: ((options.daily as f64 * options.days) as u64).max(1),
-        delay: options.delay()?,
-        processes: options.processes,
-    };
-    let player =
-        |&(algorithm, epsilon): &(Algorithm, f64)| Player { algorithm, config: options.config(options.arms, epsilon) };
-    let named = options.players(false);
-    let (mut able, mut unable) = (Vec::new(), Vec::new());
-    for (at, player) in named.iter().map(player).enumerate() {
+    let (world, limits) = (options.world()?, options.limits()?);
+    let (mut named, mut players, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
+    for (algorithm, epsilon) in options.players(false) {
+        let player = Player { algorithm, config: options.config(options.arms, epsilon) };
         match player.check(&world) {
-            Ok(()) => able.push((at, player)),
-            Err(error) => unable.push((at, error)),
+            Ok(()) => {
+                named.push((algorithm, epsilon));
+                players.push(player);
+            }
+            Err(refusal) => refusals.push(format!("{}: {refusal}\n", algorithm.name())),
         }
     }
-    let (at, players): (Vec<_>, Vec<_>) = able.into_iter().unzip();
-    let losses = simulate::simulate(&world, &players, options).map_err(refused("simulating"))?;
-    let mut of_player = vec![None; named.len()];
-    at.iter().zip(&losses.losses).for_each(|(&at, &loss)| of_player[at] = Some(loss));
-
-    let horizon = world.horizon as f64;
-    let (most, rotation) = (world.best() * horizon, world.rotation() * horizon);
-    let mut text = format!(
-        "{} options with mean rewards from {} down to {worst}; {} decisions a day for {} days; \
-         rewards after {} decisions; {}; epsilon is for {} of a person.\n\
-         The best option wins {}; an even rotation of all loses {} of these. \
-         The policies lose:\n\n",
-        options.arms,
-        options.rate,
-        grouped(options.daily as f64),
-        options.days,
-        world.delay,
-        plural(u64::from(options.processes), "process", "processes"),
-        plural(u64::from(options.users_limit), "reward", "rewards"),
-        grouped(most),
-        grouped(rotation),
-    );
-    let cell = |loss: &Option<(f64, f64)>| match loss {
-        Some((mean, error)) => format!("{} ± {} ({:.1}%)", grouped(*mean), grouped(*error), 100.0 * mean / rotation),
-        None => "-".into(),
+    refusals.dedup();
+    let refusals = refusals.concat();
+    if players.is_empty() {
+        return Err(format!("--policy: none can be simulated\n{refusals}").into());
+    }
+    let (bar, progress) = bar("simulating");
+    let losses = simulate::simulate(&world, &players, options.seed, limits, progress);
+    bar.finish_and_clear();
+    let losses = losses.map_err(|error| format!("simulating: {error}"))?;
+    let point = |at: usize| {
+        let Loss { part, whole, .. } = losses[at];
+        whole.map(|(mean, error)| (mean, (mean - error).min(part.0), mean + error))
     };
-    text += &by_policy(&named, &options.policies(false), &options.epsilons, |at| cell(&of_player[at]));
-    text += &format!(
-        "\nMean and standard error of {} simulated runs. In brackets: percent of the rotation's loss.\n",
-        losses.runs
-    );
-    if losses.decisions < world.horizon {
-        text += &format!(
-            "Simulated were the first {} decisions. For the others, the loss of the last quarter is an upper estimate. \
-             Increase --seconds to simulate more.\n",
-            grouped(losses.decisions as f64)
-        );
-    }
-    for (at, error) in unable {
-        text += &format!("{} at epsilon {}: {error}\n", named[at].0.name(), named[at].1);
-    }
-    let point = |at: usize| of_player[at].map(|(mean, error)| (mean, mean - error, mean + error));
     let title = "What is lost, by epsilon".to_owned();
     draw(options, &named, title, "lost rewards", true, point, None)?;
-    Ok(text + &written(options))
+    let lost = lost(&world, &named, &options.epsilons, &losses);
+    let left_out = if refusals.is_empty() { refusals } else { format!("\nLeft out:\n{refusals}") };
+    Ok(described(options, &world) + &lost + &left_out + &written(options))
+}
+
+/// The table of losses, and what its numbers mean.
+fn lost(world: &World, named: &[(Algorithm, f64)], epsilons: &[f64], losses: &[Loss]) -> String {
+    let percent = |loss: f64| 100.0 * loss / (world.rotation() * world.horizon as f64);
+    let in_part = |loss: &Loss| loss.simulated < world.horizon;
+    let cell = |at: usize| match (losses[at].part.0, losses[at].whole) {
+        (part, None) => format!("at least {} ({:.1}%)", grouped(part), percent(part)),
+        (part, Some((whole, _))) if in_part(&losses[at]) => {
+            format!("{} to {} ({:.1} to {:.1}%)", grouped(part), grouped(whole), percent(part), percent(whole))
+        }
+        (_, Some((whole, error))) => format!("{} ± {} ({:.1}%)", grouped(whole), grouped(error), percent(whole)),
+    };
+    let mut text = by_policy(named, epsilons, cell);
+    let runs = losses.iter().map(|loss| loss.runs);
+    let (least, most) = (runs.clone().min().unwrap_or(0), runs.max().unwrap_or(0));
+    let runs = if least < most { format!("{least} to {most}") } else { most.to_string() };
+    text +=
+        &format!("\n±: the standard error of {runs} simulated runs. In brackets: percent of the rotation's loss.\n");
+    if losses.iter().any(in_part) {
+        let rest = if world.change_every > 0 {
+            "that part. \"At least\": there is no estimate, because fewer than two spans between changes were simulated"
+        } else {
+            "the last three quarters of that part. This is an upper estimate, because a policy learns"
+        };
+        text += &format!(
+            "A range: only a part of the decisions was simulated. The first number is the loss in that part. The \
+             second is an estimate for all decisions, if the others lose as {rest}. Ranges are narrower with more \
+             --seconds, fewer policies or fewer epsilons. Simulated decisions, of {}:\n\n{}",
+            grouped(world.horizon as f64),
+            by_policy(named, epsilons, |at| grouped(losses[at].simulated as f64))
+        );
+    }
+    if losses.iter().any(|loss| loss.whole.is_some_and(|(whole, _)| percent(whole) > 100.0)) {
+        text += "\nMore than 100%: worse than an even rotation, because the policy stayed with arms that are worse than \
+                 their mean. In a range, it can also be the error of an estimate from too few decisions.\n";
+    }
+    text
+}
+
+/// The simulated service in words.
+fn described(options: &Options, world: &World) -> String {
+    let mut text = format!("{} arms with rewards", options.arms);
+    match world.amount {
+        Some(amount) => text += &format!(" of mean {amount}, exponential and at most {},", world.most),
+        None if world.most != 1.0 => text += &format!(" of {}", world.most),
+        None => {}
+    }
+    text += &format!(" in {} of decisions for the best down to {} for the worst; ", options.rate, options.worst());
+    if world.slots > 1 {
+        text += &format!("{} slots in a decision; ", world.slots);
+    }
+    let days = options.days;
+    text += &format!(
+        "{} decisions a day for {days} {}; rewards after {} decisions; ",
+        grouped(world.daily as f64),
+        if days == 1.0 { "day" } else { "days" },
+        world.delay
+    );
+    if world.change_every > 0 {
+        text += &format!("the arms exchange their rates every {} decisions; ", grouped(world.change_every as f64));
+    }
+    match options.decisions(options.forget_after) {
+        0 => {}
+        after => text += &format!("policies forget what is older than {} decisions; ", grouped(after as f64)),
+    }
+    let limit = u64::from(options.users_limit);
+    let unit = if options.max_clicks > 0 {
+        let clicks = plural(options.max_clicks.into(), "reward", "rewards");
+        format!("{} of a person, with at most {clicks} each", plural(limit, "decision", "decisions"))
+    } else {
+        format!("{} of a person", plural(limit, "reward", "rewards"))
+    };
+    text += &format!("{}; epsilon is for {unit}.\n", plural(u64::from(options.processes), "process", "processes"));
+    let [most, rotation] = [world.best(), world.rotation()].map(|each| grouped(each * world.horizon as f64));
+    text + &format!(
+        "The best arms win {most}; an even rotation of all loses {rotation} of these. The policies lose:\n\n"
+    )
 }
 
 fn plural(many: u64, one: &str, more: &str) -> String {
@@ -310,16 +177,14 @@ fn written(options: &Options) -> String {
 }
 
 /// A table with a row for each epsilon, and a column for each policy. Each baseline has a row at the end.
-fn by_policy(
-    named: &[(Algorithm, f64)],
-    policies: &[Algorithm],
-    epsilons: &[f64],
-    cell: impl Fn(usize) -> String,
-) -> String {
-    let (baselines, private): (Vec<_>, Vec<_>) = policies.iter().copied().partition(|&policy| is_baseline(policy));
+fn by_policy(named: &[(Algorithm, f64)], epsilons: &[f64], cell: impl Fn(usize) -> String) -> String {
+    let mut policies: Vec<Algorithm> = named.iter().map(|&(policy, _)| policy).collect();
+    policies.dedup();
+    let (baselines, private): (Vec<_>, Vec<_>) = policies.into_iter().partition(|&policy| is_baseline(policy));
     let place = |policy, epsilon| named.iter().position(|&(p, e)| p == policy && e == epsilon);
-    let header: Vec<String> =
+    let mut header: Vec<String> =
         std::iter::once("epsilon").chain(private.iter().map(|p| p.name())).map(String::from).collect();
+    header.resize(header.len().max(2), String::new());
     let mut rows: Vec<Vec<String>> = Vec::new();
     if !private.is_empty() {
         for &epsilon in epsilons {
@@ -330,11 +195,9 @@ fn by_policy(
     for policy in baselines {
         let mut row = vec![format!("none ({})", policy.name())];
         row.push(place(policy, epsilons[0]).map_or("-".into(), &cell));
-        row.resize(header.len().max(2), String::new());
+        row.resize(header.len(), String::new());
         rows.push(row);
     }
-    let mut header = header;
-    header.resize(header.len().max(2), String::new());
     table(&header, &rows)
 }
 
@@ -371,17 +234,12 @@ fn draw(
 }
 
 fn replayed(options: &Options, path: &std::path::Path) -> Result<String, Box<dyn Error>> {
-    if options.range.0 >= options.range.1 {
-        return Err(format!("--reward-min: {} is not below --reward-max, {}", options.range.0, options.range.1).into());
-    }
-    let style = ProgressStyle::with_template("{msg:<12} [{bar:30}] {percent}%  {elapsed} gone, {eta} left");
-    let bar = ProgressBar::new(0).with_style(style?.progress_chars("##."));
-    bar.set_message("checking");
-    let mut survey = replay::survey(path, options.range, &bar)?;
-    bar.reset();
-    bar.set_message("replaying");
+    let (checking, progress) = bar("checking");
+    let survey = replay::survey(path, options.range, progress);
+    checking.finish_and_clear();
+    let survey = survey?;
     let least = options.least.unwrap_or(survey.least.0);
-    let delay = options.delay()?;
+    let delay = options.decisions(options.delay);
     // Decisions that are not played occupy entries of the pending table too.
     let open = 1.5 * delay as f64 / least + 4096.0;
     if open > f64::from(Config::MAX_PENDING) {
@@ -392,7 +250,6 @@ fn replayed(options: &Options, path: &std::path::Path) -> Result<String, Box<dyn
         let mut config = options.config(survey.arms as u32, epsilon);
         config.horizon = survey.entries;
         config.pending_capacity = open as u32;
-        (config.reward_min, config.reward_max) = options.range;
         if algorithm == Algorithm::Linear {
             (config.features, config.model_per_arm) = (survey.features as u32, true);
             config.feature_norm = options.feature_norm.unwrap_or(survey.norm).max(1e-30);
@@ -401,7 +258,8 @@ fn replayed(options: &Options, path: &std::path::Path) -> Result<String, Box<dyn
     };
     let candidates: Vec<Candidate> = named.iter().map(candidate).collect();
     let plan = replay::Plan { runs: options.runs.unwrap_or(5), seed: options.seed, least, delay: delay as usize };
-    let evaluated = replay::evaluate(path, options.range, &mut survey, &candidates, plan, options.threads, &bar);
+    let (bar, progress) = bar("replaying");
+    let evaluated = replay::evaluate(path, options.range, &survey, &candidates, plan, options.threads, progress);
     bar.finish_and_clear();
     let (fixed, evaluations) = evaluated?;
 

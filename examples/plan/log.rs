@@ -1,8 +1,10 @@
-//! Reads a log of decisions, CSV or JSON lines, line by line in constant memory.
+//! Reads a log of decisions, CSV or JSON lines, line by line in constant memory. A line that could be read in two ways
+//! is refused, with its number and its fault.
 
-use indicatif::ProgressBar;
-use serde_json::Value;
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -15,6 +17,18 @@ pub const MOST_ARMS: usize = 100_000;
 const MOST_NAME: usize = 256;
 /// The maximum number of features, which is that of the library.
 const MOST_FEATURES: usize = 256;
+/// A batch takes no further decision when its lists have this many items, so that its memory is bounded.
+const MOST_ITEMS: usize = 1 << 18;
+
+/// The first bytes of files that are not text in UTF-8.
+const OTHER_FILES: [(&[u8], &str); 6] = [
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive"),
+    (b"PK\x03\x04", "a zip archive or a spreadsheet"),
+    (b"PAR1", "a Parquet file"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+];
 
 /// Consecutive decisions of the log. The eligible arms of all are in one list, and the features of all in another.
 #[derive(Default)]
@@ -25,6 +39,7 @@ pub struct Batch {
 }
 
 struct Entry {
+    line: u64,
     arm: u32,
     propensity: f64,
     reward: f64,
@@ -35,6 +50,8 @@ struct Entry {
 /// One decision of the log.
 #[derive(Clone, Copy)]
 pub struct Logged<'a> {
+    /// The number of its line.
+    pub line: u64,
     pub arm: u32,
     /// The probability with which the log's policy chose this arm.
     pub propensity: f64,
@@ -46,10 +63,19 @@ pub struct Logged<'a> {
 }
 
 impl Batch {
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = Logged<'_>> {
         let (mut eligible, mut features) = (0, 0);
         self.entries.iter().map(move |entry| {
             let logged = Logged {
+                line: entry.line,
                 arm: entry.arm,
                 propensity: entry.propensity,
                 reward: entry.reward,
@@ -60,28 +86,21 @@ impl Batch {
             logged
         })
     }
-
-    fn clear(&mut self) {
-        self.entries.clear();
-        self.eligible.clear();
-        self.features.clear();
-    }
 }
 
-/// The numbers of the arms in a log, by name.
+/// The numbers of the arms in a log, and their names.
 #[derive(Default)]
-pub struct Arms {
-    numbers: HashMap<Box<str>, u32>,
+struct Arms {
+    numbers: HashMap<Box<str>, (u32, Box<str>)>,
 }
 
 impl Arms {
-    pub fn count(&self) -> usize {
-        self.numbers.len()
-    }
-
     fn number(&mut self, name: &str) -> Result<u32, String> {
-        if let Some(&number) = self.numbers.get(name) {
-            return Ok(number);
+        let key = without_zeros(name);
+        match self.numbers.get(key) {
+            Some((number, first)) if **first == *name => return Ok(*number),
+            Some((_, first)) => return Err(format!("{name:?} and {first:?} are the same number: write one of them")),
+            None => {}
         }
         if name.is_empty() {
             return Err("is empty".into());
@@ -89,86 +108,159 @@ impl Arms {
         if name.len() > MOST_NAME {
             return Err(format!("is longer than {MOST_NAME} bytes"));
         }
-        if self.count() == MOST_ARMS {
+        if name.chars().any(|c| c.is_control() || c == '\u{feff}') {
+            return Err(format!("{name:?} contains a control character or a byte order mark"));
+        }
+        if self.numbers.len() == MOST_ARMS {
             return Err(format!("is the name of one arm more than {MOST_ARMS}: is it an arm?"));
         }
-        let number = self.count() as u32;
-        self.numbers.insert(name.into(), number);
+        let number = self.numbers.len() as u32;
+        self.numbers.insert(key.into(), (number, name.into()));
         Ok(number)
     }
 }
 
+/// A decimal number without the zeros that do not change it: 3 for 03, 3.0 and 3. Other names do not change.
+fn without_zeros(name: &str) -> &str {
+    let digits = name.strip_prefix('-').unwrap_or(name);
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        && digits.bytes().any(|byte| byte.is_ascii_digit())
+        && digits.matches('.').count() <= 1;
+    match name.trim_start_matches('0') {
+        _ if !is_number => name,
+        short if short.contains('.') => short.trim_end_matches('0').trim_end_matches('.'),
+        short => short,
+    }
+}
+
+/// The contents of a line in either format.
+#[derive(serde::Deserialize)]
+struct Line {
+    arm: Name,
+    propensity: f64,
+    reward: f64,
+    #[serde(default)]
+    eligible: Option<Vec<Name>>,
+    #[serde(default)]
+    features: Option<Vec<f32>>,
+}
+
+/// The name of an arm. In JSON it may be a whole number.
+struct Name(String);
+
+impl<'a> Deserialize<'a> for Name {
+    fn deserialize<D: Deserializer<'a>>(from: D) -> Result<Name, D::Error> {
+        struct Names;
+        impl Visitor<'_> for Names {
+            type Value = Name;
+
+            fn expecting(&self, to: &mut fmt::Formatter) -> fmt::Result {
+                to.write_str("the name of an arm: text or a whole number")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Name, E> {
+                Ok(Name(name.to_owned()))
+            }
+
+            fn visit_u64<E: de::Error>(self, name: u64) -> Result<Name, E> {
+                Ok(Name(name.to_string()))
+            }
+
+            fn visit_i64<E: de::Error>(self, name: i64) -> Result<Name, E> {
+                Ok(Name(name.to_string()))
+            }
+
+            /// Some programs write 3 as 3.0. From 2^53 on, different whole numbers become equal.
+            fn visit_f64<E: de::Error>(self, name: f64) -> Result<Name, E> {
+                let exact = name.fract() == 0.0 && name.abs() < (1u64 << 53) as f64;
+                exact
+                    .then(|| Name((name as i64).to_string()))
+                    .ok_or_else(|| E::invalid_type(de::Unexpected::Float(name), &self))
+            }
+        }
+        from.deserialize_any(Names)
+    }
+}
+
 enum Format {
-    Csv(Columns),
+    Csv(Header),
     Json,
 }
 
 const FIELDS: [&str; 5] = ["arm", "propensity", "reward", "eligible", "features"];
-/// The column of each field, or `None` if there is none.
-type Columns = [Option<usize>; 5];
+
+/// The header of a CSV file.
+struct Header {
+    /// The column of each field, or `None` if there is none.
+    columns: [Option<usize>; 5],
+    /// The number of columns.
+    count: usize,
+}
 
 pub struct Reader {
     path: PathBuf,
-    file: BufReader<Box<dyn Read>>,
+    file: BufReader<File>,
+    /// The bytes that were read, and those of the whole file.
+    bytes: (u64, u64),
     format: Option<Format>,
     line: Vec<u8>,
     number: u64,
     /// The range of the rewards. It is an option, because a range computed from the rewards would reveal them.
     range: (f64, f64),
     features: Option<usize>,
-    fields: CsvLine,
+    arms: Arms,
 }
 
 impl Reader {
-    /// Opens a log. The bar shows the bytes that were read.
-    pub fn open(path: &Path, range: (f64, f64), bar: &ProgressBar) -> Result<Reader, String> {
-        let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let length = file.metadata().map_or(0, |metadata| metadata.len());
-        bar.set_length(length);
-        bar.set_position(0);
+    pub fn open(path: &Path, range: (f64, f64)) -> Result<Reader, String> {
+        let refused = |error: std::io::Error| format!("{}: {error}", path.display());
+        // Asks before it opens, because opening a pipe waits for its writer.
+        let metadata = std::fs::metadata(path).map_err(refused)?;
+        if !metadata.is_file() {
+            return Err(format!("{}: is not a regular file. A log is read twice: write it to a file", path.display()));
+        }
         Ok(Reader {
             path: path.into(),
-            file: BufReader::with_capacity(1 << 16, Box::new(bar.wrap_read(file))),
+            file: BufReader::with_capacity(1 << 16, File::open(path).map_err(refused)?),
+            bytes: (0, metadata.len()),
             format: None,
             line: Vec::new(),
             number: 0,
             range,
             features: None,
-            fields: CsvLine {
-                parser: csv_core::Reader::new(), // not the derived default, which is not an initialised parser
-                text: Vec::new(),
-                ends: Vec::new(),
-                count: 0,
-            },
+            arms: Arms::default(),
         })
     }
 
-    /// Reads up to `most` decisions into the batch. At the end of the file, the batch is empty.
-    pub fn read(&mut self, batch: &mut Batch, arms: &mut Arms, most: usize) -> Result<(), String> {
-        batch.clear();
-        while batch.entries.len() < most && self.next_line()? {
-            let read = self.decision(batch, arms);
+    /// Reads up to `most` decisions. At the end of the file there is none.
+    pub fn read(&mut self, most: usize) -> Result<Batch, String> {
+        let mut batch = Batch::default();
+        while batch.len() < most && batch.eligible.len() + batch.features.len() < MOST_ITEMS && self.next_line()? {
+            let line = std::mem::take(&mut self.line);
+            let read = self.parse(&line).and_then(|line| line.map_or(Ok(()), |line| self.add(line, &mut batch)));
+            self.line = line;
             read.map_err(|problem| self.refused(&problem))?;
         }
-        Ok(())
+        Ok(batch)
     }
 
-    /// The number of the last line that was read.
-    pub fn line(&self) -> u64 {
+    /// The number of lines that were read.
+    pub fn lines(&self) -> u64 {
         self.number
     }
 
-    pub fn features(&self) -> usize {
-        self.features.unwrap_or(0)
+    /// The share of the file that was read.
+    pub fn progress(&self) -> f64 {
+        self.bytes.0 as f64 / self.bytes.1.max(1) as f64
+    }
+
+    /// The number of arms in the lines that were read.
+    pub fn arms(&self) -> usize {
+        self.arms.numbers.len()
     }
 
     fn refused(&self, problem: &str) -> String {
-        format!(
-            "{}, line {}{}{problem}",
-            self.path.display(),
-            self.number,
-            if problem.starts_with(',') { "" } else { ": " }
-        )
+        format!("{}, line {}: {problem}", self.path.display(), self.number)
     }
 
     /// Reads the next line that is not blank.
@@ -177,184 +269,173 @@ impl Reader {
             self.line.clear();
             let mut limited = self.file.by_ref().take(MOST_LINE as u64 + 1);
             let read = limited.read_until(b'\n', &mut self.line);
-            if read.map_err(|error| format!("{}: {error}", self.path.display()))? == 0 {
+            let read = read.map_err(|error| format!("{}: {error}", self.path.display()))?;
+            if read == 0 {
                 return Ok(false);
             }
+            self.bytes.0 += read as u64;
             self.number += 1;
+            if self.number == 1 {
+                if let Some((_, what)) = OTHER_FILES.iter().find(|(first, _)| self.line.starts_with(first)) {
+                    return Err(self.refused(&format!("is {what}, not text in UTF-8")));
+                }
+                if self.line.starts_with(b"\xef\xbb\xbf") {
+                    self.line.drain(..3);
+                }
+            }
             if self.line.len() > MOST_LINE {
                 return Err(self.refused(&format!("is longer than {MOST_LINE} bytes")));
             }
-            if self.number == 1 && self.line.starts_with(b"\xef\xbb\xbf") {
-                self.line.drain(..3);
-            }
             self.line.truncate(self.line.trim_ascii_end().len());
-            if !self.line.is_empty() {
-                self.line.push(b'\n');
-                return Ok(true);
+            match self.line.iter().find(|&&byte| byte < b' ' && byte != b'\t') {
+                Some(b'\r') => {
+                    return Err(self.refused("a carriage return within the line: end lines with a line feed"));
+                }
+                Some(byte) => return Err(self.refused(&format!("contains the control character {byte:#04x}"))),
+                None if self.line.is_empty() => {}
+                None => return Ok(true),
             }
         }
     }
 
-    /// Reads the decision of this line. The first line determines the format: it is the header of a CSV file, or an
-    /// object.
-    fn decision(&mut self, batch: &mut Batch, arms: &mut Arms) -> Result<(), String> {
-        let format = match &self.format {
-            Some(format) => format,
-            None if self.line.trim_ascii_start().starts_with(b"{") => self.format.insert(Format::Json),
-            None => {
-                self.fields.split(&self.line)?;
-                self.format = Some(Format::Csv(header(&self.fields)?));
-                return Ok(());
+    /// Parses a line. The first one determines the format: it is the header of a CSV file, for which this returns
+    /// `None`, or an object.
+    fn parse(&mut self, line: &[u8]) -> Result<Option<Line>, String> {
+        let line = std::str::from_utf8(line).map_err(|_| "is not UTF-8")?;
+        let begin = line.trim_start();
+        match &self.format {
+            Some(Format::Csv(header)) => return header.parse(&split(line)?).map(Some),
+            None if !begin.starts_with(['{', '[']) => {
+                self.format = Some(Format::Csv(Header::new(&split(line)?)?));
+                return Ok(None);
             }
-        };
-        let line = match format {
-            Format::Csv(columns) => {
-                self.fields.split(&self.line)?;
-                self.fields.decision(columns, batch, arms)
-            }
-            Format::Json => json(&self.line, batch, arms),
-        };
-        let (arm, propensity, reward) = line.map_err(|(field, problem)| format!(", {field}: {problem}"))?;
+            // A list would otherwise be an object whose fields have no names.
+            _ if !begin.starts_with('{') => return Err("is not an object: write one in each line".into()),
+            _ => self.format = Some(Format::Json),
+        }
+        serde_json::from_str(line).map(Some).map_err(|error| {
+            let text = error.to_string(); // it ends with the place, whose line is that in `line`
+            let problem = text.rsplit_once(" at line ").map_or(&text[..], |(problem, _)| problem);
+            format!("column {}: {problem}", error.column())
+        })
+    }
+
+    /// Checks a decision, and adds it to the batch.
+    fn add(&mut self, line: Line, batch: &mut Batch) -> Result<(), String> {
+        let mut number =
+            |field: &str, name: &Name| self.arms.number(name.0.trim()).map_err(|problem| format!("{field}: {problem}"));
+        let Line { propensity, reward, .. } = line;
+        let arm = number("arm", &line.arm)?;
         if !(propensity > 0.0 && propensity <= 1.0) {
-            return Err(format!(", propensity: {propensity} is not a probability above 0"));
+            return Err(format!("propensity: {propensity} is not a probability above 0"));
         }
         let (low, high) = self.range;
         if !(reward >= low && reward <= high) {
-            return Err(format!(", reward: {reward} is not in {low}..={high} (--reward-min, --reward-max)"));
+            return Err(format!("reward: {reward} is not in {low}..={high} (--reward-min, --reward-max)"));
         }
-        let begin = batch.entries.last().map_or((0, 0), |last| (last.eligible_end, last.features_end));
-        let (eligible, features) = (&mut batch.eligible, &batch.features[begin.1..]);
-        if eligible.len() > begin.0 {
-            eligible[begin.0..].sort_unstable();
-            let mut kept = begin.0;
-            for at in begin.0..eligible.len() {
-                if at == begin.0 || eligible[at] != eligible[kept - 1] {
-                    eligible[kept] = eligible[at];
-                    kept += 1;
-                }
+        if let Some(names) = line.eligible {
+            let mut eligible =
+                names.iter().map(|name| number("eligible", name)).collect::<Result<Vec<u32>, String>>()?;
+            eligible.sort_unstable();
+            eligible.dedup();
+            if eligible.binary_search(&arm).is_err() {
+                return Err(format!("eligible: lacks the arm that was chosen, {:?}", line.arm.0));
             }
-            eligible.truncate(kept);
-            if eligible[begin.0..].binary_search(&arm).is_err() {
-                return Err(", eligible: lacks the arm that was chosen".into());
-            }
+            batch.eligible.append(&mut eligible);
         }
+        let features = line.features.unwrap_or_default();
         let before = *self.features.get_or_insert(features.len());
         if features.len() != before {
-            return Err(format!(", features: {} numbers, where the lines before have {before}", features.len()));
+            return Err(format!("features: {} numbers, where the lines before have {before}", features.len()));
         }
         if features.len() > MOST_FEATURES {
-            return Err(format!(", features: {} numbers are more than {MOST_FEATURES}", features.len()));
+            return Err(format!("features: {} numbers are more than {MOST_FEATURES}", features.len()));
         }
         if let Some(wrong) = features.iter().find(|value| !value.is_finite()) {
-            return Err(format!(", features: {wrong} is not a finite number"));
+            return Err(format!("features: {wrong} is not a finite number"));
         }
+        batch.features.extend(features);
         let (eligible_end, features_end) = (batch.eligible.len(), batch.features.len());
-        batch.entries.push(Entry { arm, propensity, reward, eligible_end, features_end });
+        batch.entries.push(Entry { line: self.number, arm, propensity, reward, eligible_end, features_end });
         Ok(())
     }
 }
 
-/// The name of a field, and the error in it.
-type Refusal = (&'static str, String);
-
-fn header(fields: &CsvLine) -> Result<Columns, String> {
-    let names: Vec<String> = (0..fields.count).map(|at| fields.get(at).trim().to_ascii_lowercase()).collect();
-    let columns = FIELDS.map(|field| names.iter().position(|name| name == field));
-    for (field, column) in FIELDS.iter().zip(columns) {
-        if column.is_none() && ["arm", "propensity", "reward"].contains(field) {
-            return Err(format!(", {field}: the header has no such column; it needs arm,propensity,reward"));
+impl Header {
+    fn new(names: &[Cow<str>]) -> Result<Header, String> {
+        let names: Vec<String> = names.iter().map(|name| name.trim().to_ascii_lowercase()).collect();
+        let columns = FIELDS.map(|field| names.iter().position(|name| name == field));
+        for (field, column) in FIELDS.iter().zip(columns) {
+            if column.is_none() && ["arm", "propensity", "reward"].contains(field) {
+                return Err(format!("{field}: the header has no such column; it needs arm,propensity,reward"));
+            }
+            if names.iter().filter(|name| name == field).count() > 1 {
+                return Err(format!("{field}: two columns of this name"));
+            }
         }
-        if names.iter().filter(|name| name == field).count() > 1 {
-            return Err(format!(", {field}: two columns of this name"));
-        }
-    }
-    Ok(columns)
-}
-
-/// The fields of a line of CSV.
-struct CsvLine {
-    parser: csv_core::Reader,
-    text: Vec<u8>,
-    ends: Vec<usize>,
-    count: usize,
-}
-
-impl CsvLine {
-    /// Splits a line into fields. The line ends with a newline, so that the parser detects an open quote.
-    fn split(&mut self, line: &[u8]) -> Result<(), String> {
-        std::str::from_utf8(line).map_err(|_| "is not UTF-8")?;
-        self.text.resize(line.len() + 1, 0);
-        self.ends.resize(line.len() + 1, 0);
-        self.parser.reset();
-        let (result, _, _, count) = self.parser.read_record(line, &mut self.text, &mut self.ends);
-        self.count = count;
-        match result {
-            csv_core::ReadRecordResult::Record => Ok(()),
-            _ => Err("a quote is not closed".into()),
-        }
+        Ok(Header { columns, count: names.len() })
     }
 
-    fn get(&self, at: usize) -> &str {
-        let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        std::str::from_utf8(&self.text[start..self.ends[at]]).unwrap_or_default()
-    }
-
-    fn decision(&self, columns: &Columns, batch: &mut Batch, arms: &mut Arms) -> Result<(u32, f64, f64), Refusal> {
-        let field = |which: usize| match columns[which] {
-            Some(at) if at < self.count => Ok(self.get(at).trim()),
-            Some(_) => Err((FIELDS[which], "is missing: the line has fewer fields than the header".to_owned())),
-            None => Ok(""),
+    fn parse(&self, fields: &[Cow<str>]) -> Result<Line, String> {
+        if fields.len() != self.count {
+            return Err(format!("has {} fields, where the header has {}", fields.len(), self.count));
+        }
+        let text = |which: usize| self.columns[which].map_or("", |column| fields[column].trim());
+        // The items of a list in one field. A list without items is absent.
+        let list = |which: usize| {
+            let items: Vec<&str> = text(which).split([' ', ';', '|', ',']).filter(|item| !item.is_empty()).collect();
+            (!items.is_empty()).then_some(items)
         };
-        let number = |which: usize| {
-            let text = field(which)?;
-            text.parse().map_err(|_| (FIELDS[which], format!("{} is not a number", quoted(text))))
+        Ok(Line {
+            arm: Name(text(0).to_owned()),
+            propensity: number(FIELDS[1], text(1))?,
+            reward: number(FIELDS[2], text(2))?,
+            eligible: list(3).map(|names| names.into_iter().map(|name| Name(name.to_owned())).collect()),
+            features: list(4)
+                .map(|items| items.into_iter().map(|item| number(FIELDS[4], item)).collect())
+                .transpose()?,
+        })
+    }
+}
+
+fn number<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{field}: {:?} is not a number", text.chars().take(40).collect::<String>()))
+}
+
+/// Splits a line of CSV into fields, by RFC 4180. A field does not contain a line break.
+fn split(line: &str) -> Result<Vec<Cow<'_, str>>, String> {
+    let (mut fields, mut rest) = (Vec::new(), line);
+    loop {
+        let (field, after) = match rest.strip_prefix('"') {
+            Some(quoted) => {
+                let end = closing_quote(quoted).ok_or("a quote is not closed in its line")?;
+                (quoted[..end].replace("\"\"", "\"").into(), &quoted[end + 1..])
+            }
+            None => {
+                let (field, after) = rest.split_at(rest.find(',').unwrap_or(rest.len()));
+                if field.contains('"') {
+                    return Err("a quote within a field that does not begin with one".into());
+                }
+                (field.into(), after)
+            }
         };
-        let arm = arms.number(field(0)?).map_err(|problem| (FIELDS[0], problem))?;
-        for name in list(field(3)?) {
-            batch.eligible.push(arms.number(name).map_err(|problem| (FIELDS[3], problem))?);
-        }
-        for text in list(field(4)?) {
-            let value = text.parse().map_err(|_| (FIELDS[4], format!("{} is not a number", quoted(text))))?;
-            batch.features.push(value);
-        }
-        Ok((arm, number(1)?, number(2)?))
-    }
-}
-
-/// The items of a list in one field of CSV.
-fn list(text: &str) -> impl Iterator<Item = &str> {
-    text.split([' ', ';', '|', ',']).filter(|item| !item.is_empty())
-}
-
-/// The first 40 characters of a text, quoted for a message.
-fn quoted(text: &str) -> String {
-    format!("{:?}", text.chars().take(40).collect::<String>())
-}
-
-fn json(line: &[u8], batch: &mut Batch, arms: &mut Arms) -> Result<(u32, f64, f64), Refusal> {
-    let value: Value = serde_json::from_slice(line).map_err(|error| ("JSON", error.to_string()))?;
-    let shown = |value: &Value| quoted(&value.to_string());
-    let mut arm = |value: &Value, field| {
-        let number = match value {
-            Value::String(name) => arms.number(name),
-            Value::Number(number) => arms.number(&number.to_string()),
-            other => Err(format!("{} is neither text nor a number", shown(other))),
+        fields.push(field);
+        rest = match after.strip_prefix(',') {
+            Some(more) => more,
+            None if after.is_empty() => return Ok(fields),
+            None => return Err("text after a closing quote".into()),
         };
-        number.map_err(|problem| (field, problem))
-    };
-    let number = |value: &Value, field| value.as_f64().ok_or((field, format!("{} is not a number", shown(value))));
-    let field = |field: &'static str| value.get(field).ok_or((field, "is missing".to_owned()));
-    let items = |field: &'static str| match value.get(field) {
-        None | Some(Value::Null) => Ok(&[][..]),
-        Some(Value::Array(items)) => Ok(&items[..]),
-        Some(other) => Err((field, format!("{} is not a list", shown(other)))),
-    };
-    let chosen = arm(field("arm")?, "arm")?;
-    for item in items("eligible")? {
-        batch.eligible.push(arm(item, "eligible")?);
     }
-    for item in items("features")? {
-        batch.features.push(number(item, "features")? as f32);
+}
+
+/// The place of the first quote that is not one of a pair.
+fn closing_quote(text: &str) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += text[at..].find('"')?;
+        if !text[at + 1..].starts_with('"') {
+            return Some(at);
+        }
+        at += 2;
     }
-    Ok((chosen, number(field("propensity")?, "propensity")?, number(field("reward")?, "reward")?))
 }

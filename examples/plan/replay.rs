@@ -19,9 +19,8 @@
 //! The method has three assumptions. The requests and their rewards are independent and identically distributed, and
 //! earlier decisions do not change them. All propensities are exact. Each eligible arm has a propensity of at least c.
 
-use super::log::{Arms, Batch, Logged, Reader};
+use super::log::{Batch, Logged, Reader};
 use dpb::{Algorithm, Bandit, Config, Random, Request, Rows, Seed};
-use indicatif::ProgressBar;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +29,8 @@ use std::sync::mpsc::sync_channel;
 /// The two-sided 95% quantile of the normal distribution.
 const Z95: f64 = 1.96;
 
-/// The result of the first pass over a log.
+/// What the first pass over a log finds. The second pass must find the same.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Survey {
     pub arms: usize,
     pub features: usize,
@@ -39,7 +39,24 @@ pub struct Survey {
     pub least: (f64, u64),
     /// The largest sum of absolute features of an entry.
     pub norm: f64,
-    pub names: Arms,
+}
+
+impl Survey {
+    fn new() -> Survey {
+        Survey { arms: 0, features: 0, entries: 0, least: (f64::INFINITY, 0), norm: 0.0 }
+    }
+
+    fn add(&mut self, batch: &Batch, arms: usize) {
+        self.arms = arms;
+        for entry in batch.iter() {
+            self.entries += 1;
+            self.features = entry.features.len();
+            if entry.propensity < self.least.0 {
+                self.least = (entry.propensity, entry.line);
+            }
+            self.norm = self.norm.max(entry.features.iter().map(|&value| f64::from(value.abs())).sum());
+        }
+    }
 }
 
 /// A mean for each decision, and the half-width of its 95% interval.
@@ -77,27 +94,25 @@ pub struct Plan {
     pub delay: usize,
 }
 
-/// Reads a whole log, and checks each line.
-pub fn survey(path: &Path, range: (f64, f64), bar: &ProgressBar) -> Result<Survey, String> {
-    let (mut arms, mut batch) = (Arms::default(), Batch::default());
-    let mut reader = Reader::open(path, range, bar)?;
-    let (mut entries, mut least, mut norm) = (0, (f64::INFINITY, 0), 0.0f64);
+/// The number of entries that are read at a time.
+const BATCH: usize = 1024;
+
+/// Reads a whole log, and checks each line. Calls `progress` with the share that it has read.
+pub fn survey(path: &Path, range: (f64, f64), progress: impl Fn(f64)) -> Result<Survey, String> {
+    let (mut reader, mut survey) = (Reader::open(path, range)?, Survey::new());
     loop {
-        reader.read(&mut batch, &mut arms, 1)?;
-        let Some(entry) = batch.iter().next() else { break };
-        entries += 1;
-        if entry.propensity < least.0 {
-            least = (entry.propensity, reader.line());
+        let batch = reader.read(BATCH)?;
+        if batch.is_empty() {
+            break;
         }
-        norm = norm.max(entry.features.iter().map(|&value| f64::from(value.abs())).sum());
+        survey.add(&batch, reader.arms());
+        progress(reader.progress());
     }
-    if entries == 0 {
-        return Err(format!("{}: no decision in {} lines", path.display(), reader.line()));
+    match survey {
+        Survey { entries: 0, .. } => Err(format!("{}: no decision in {} lines", path.display(), reader.lines())),
+        Survey { arms: 1, entries, .. } => Err(format!("{}: only one arm in {entries} decisions", path.display())),
+        survey => Ok(survey),
     }
-    if arms.count() < 2 {
-        return Err(format!("{}: only one arm in {entries} decisions", path.display()));
-    }
-    Ok(Survey { arms: arms.count(), features: reader.features(), entries, least, norm, names: arms })
 }
 
 /// Sums of a sequence of terms.
@@ -302,18 +317,18 @@ impl Fixed {
     }
 }
 
-/// Replays a log for all candidates in one pass. A candidate that cannot play the log gets an error.
+/// Replays a log for all candidates in one pass. A candidate that cannot play the log gets an error. Calls `progress`
+/// with the share that it has read.
 pub fn evaluate(
     path: &Path,
     range: (f64, f64),
-    survey: &mut Survey,
+    survey: &Survey,
     candidates: &[Candidate],
     plan: Plan,
     threads: usize,
-    bar: &ProgressBar,
+    progress: impl Fn(f64),
 ) -> Result<(Fixed, Vec<dpb::Result<Evaluation>>), String> {
-    const BATCH: usize = 1024;
-    let mut reader = Reader::open(path, range, bar)?;
+    let mut reader = Reader::open(path, range)?;
     let mut fixed = Fixed::new(survey.arms);
     let threads = threads.clamp(1, candidates.len().max(1));
     std::thread::scope(|scope| {
@@ -340,11 +355,14 @@ pub fn evaluate(
         };
         let (senders, workers): (Vec<_>, Vec<_>) = (0..threads).map(start).unzip();
         let mut read = || {
-            for _ in 0..survey.entries.div_ceil(BATCH as u64) {
-                let mut batch = Batch::default();
-                reader.read(&mut batch, &mut survey.names, BATCH)?;
-                if survey.names.count() != survey.arms {
-                    return Err(format!("{}: changed while it was read", path.display()));
+            let mut again = Survey::new();
+            while again.entries < survey.entries {
+                let left = survey.entries - again.entries; // lines may have been added since
+                let batch = reader.read(left.min(BATCH as u64) as usize)?;
+                again.add(&batch, reader.arms());
+                // More arms than before would have no place.
+                if batch.is_empty() || again.arms > survey.arms {
+                    break;
                 }
                 batch.iter().for_each(|entry| fixed.add(entry));
                 let batch = Arc::new(batch);
@@ -352,8 +370,9 @@ pub fn evaluate(
                     // Sending fails only if the worker has panicked, which `join` reports.
                     let _ = sender.send(Arc::clone(&batch));
                 }
+                progress(reader.progress());
             }
-            Ok(())
+            if again == *survey { Ok(()) } else { Err(format!("{}: changed while it was read", path.display())) }
         };
         let read = read();
         drop(senders);

@@ -1,36 +1,56 @@
-//! Estimates what policies lose, by simulation.
+//! Estimates what policies lose in a service, by simulating it.
 
-use super::Options;
-use super::runner::{Cell, Curve, Sample, Trial, run};
-use dpb::{Algorithm, Bandit, Clock, Config};
+use super::runner::{Sample, Trial};
+use super::schedule::{self, Limits, Step};
+use dpb::{Algorithm, Bandit, Clock, Config, Random, Request, Seed};
 use std::time::Instant;
 
 /// The simulated service.
 pub struct World {
-    /// The mean reward of each arm.
-    pub means: Vec<f64>,
-    /// Decisions in a day.
+    /// The probabilities that a decision gets a reward above 0. They are dealt to the arms at random.
+    pub rates: Vec<f64>,
+    /// The mean of these rewards, which are exponential, before they are limited to `most`. `None`: all are `most`.
+    pub amount: Option<f64>,
+    /// The largest reward.
+    pub most: f64,
+    /// The number of different arms in a request.
+    pub slots: u32,
+    /// The number of requests between two changes, at which the rates are dealt to the arms anew. 0 = no change.
+    pub change_every: u64,
+    /// Requests in a day.
     pub daily: u64,
-    /// The number of all decisions.
+    /// The number of all requests.
     pub horizon: u64,
-    /// The delay of each reward, in decisions.
+    /// The delay of each reward, in requests.
     pub delay: u64,
-    /// Handles that share the decisions and merge once a minute.
+    /// Handles that share the requests and merge once a minute.
     pub processes: u32,
 }
 
 impl World {
-    /// The largest mean reward.
+    /// The mean of a reward above 0.
+    fn mean_amount(&self) -> f64 {
+        self.amount.map_or(self.most, |mean| -mean * (-self.most / mean).exp_m1())
+    }
+
+    fn draw_amount(&self, coins: &mut Random) -> f64 {
+        self.amount.map_or(self.most, |mean| (-mean * (1.0 - coins.unit()).ln()).min(self.most))
+    }
+
+    /// The mean reward of a request with the best arms.
     pub fn best(&self) -> f64 {
-        self.means.iter().copied().fold(0.0, f64::max)
+        let mut rates = self.rates.clone();
+        rates.sort_by(|a, b| b.total_cmp(a));
+        rates[..self.slots as usize].iter().sum::<f64>() * self.mean_amount()
     }
 
-    /// The mean loss of an even rotation in one decision.
+    /// The mean loss of an even rotation in one request.
     pub fn rotation(&self) -> f64 {
-        self.best() - self.means.iter().sum::<f64>() / self.means.len() as f64
+        let mean = self.rates.iter().sum::<f64>() / self.rates.len() as f64;
+        self.best() - f64::from(self.slots) * mean * self.mean_amount()
     }
 
-    /// The number of decisions between two merges: those of a minute, but at least a 2000th of all.
+    /// The number of requests between two merges: those of a minute, but at least a 2000th of all.
     fn merge_every(&self) -> u64 {
         (self.daily / 1440).max(self.horizon / 2000).max(1)
     }
@@ -44,111 +64,187 @@ pub struct Player {
 }
 
 impl Player {
-    fn is_baseline(&self) -> bool {
-        super::is_baseline(self.algorithm)
+    /// The number of handles. A baseline cannot merge.
+    fn processes(&self, world: &World) -> u32 {
+        if super::is_baseline(self.algorithm) { 1 } else { world.processes }
     }
 
-    /// Makes the handles of a trial. A baseline has one handle, because it cannot merge.
-    fn handles(&self, world: &World, trial: Trial) -> dpb::Result<Vec<Bandit>> {
-        let processes = if self.is_baseline() { 1 } else { world.processes };
-        let handle = |process: u32| {
-            let mut config = Config {
-                horizon: world.horizon,
-                node: u64::from(process) + 1,
-                test_seed: Some(trial.key(16 + u64::from(process))),
-                ..self.config.clone()
-            };
-            if world.delay > 0 {
-                config.clock = Clock::Caller;
-                config.reward_window = world.delay as u32;
-                config.pending_capacity = (world.delay / u64::from(processes) + 1) as u32;
-            }
-            Bandit::new(self.algorithm, &config)
+    /// The configuration of the handles.
+    fn config(&self, world: &World) -> Config {
+        let mut config = Config {
+            horizon: world.horizon.saturating_mul(world.slots.into()),
+            pending_capacity: (world.delay / u64::from(self.processes(world)) + 1) as u32 * world.slots,
+            ..self.config.clone()
         };
-        (0..processes).map(handle).collect()
+        if super::is_baseline(self.algorithm) {
+            config.forget_after = 0; // it cannot forget
+        }
+        if world.delay > 0 || config.forget_after > 0 {
+            config.clock = Clock::Caller; // the same for all processes: it counts requests
+            config.reward_window = world.delay as u32;
+        }
+        config
     }
 
-    /// Checks that the policy accepts the configuration, and that it can merge if there are several processes.
+    /// Checks that the policy accepts the configuration, decides such requests, and can merge if it must.
     pub fn check(&self, world: &World) -> dpb::Result<()> {
-        let handles = self.handles(world, Trial { seed: 0, run: 0 })?;
-        if let [first, second, ..] = &handles[..] {
-            first.merge(&second.snapshot()?)?;
+        let mut run = Run::new(self, world, Trial { seed: 0, run: 0 })?;
+        run.request()?;
+        run.merge()
+    }
+}
+
+/// Some numbers of requests, the same in all runs of a world, and the losses of a run up to there.
+pub type Curve = Vec<(u64, f64)>;
+
+/// One run of a player.
+struct Run<'a> {
+    world: &'a World,
+    handles: Vec<Bandit>,
+    by_time: bool,
+    merge_every: u64,
+    coins: Random,
+    /// The random bits that deal the rates to the arms. They do not depend on what the policy chose before.
+    deals: Random,
+    /// The present rates of the arms.
+    rates: Vec<f64>,
+    /// The tickets and arms of the request.
+    chosen: Vec<(u64, u32)>,
+    /// The loss of a request is `best` minus `mean_amount` times the rates of the chosen arms.
+    best: f64,
+    mean_amount: f64,
+    now: u64,
+    lost: f64,
+    curve: Curve,
+}
+
+impl<'a> Run<'a> {
+    fn new(player: &Player, world: &'a World, trial: Trial) -> dpb::Result<Run<'a>> {
+        let config = player.config(world);
+        let handle = |process: u32| {
+            let (process, test_seed) = (u64::from(process), Some(trial.key(16 + u64::from(process))));
+            Bandit::new(player.algorithm, &Config { node: process + 1, test_seed, ..config.clone() })
+        };
+        let handles = (0..player.processes(world)).map(handle).collect::<dpb::Result<Vec<_>>>()?;
+        Ok(Run {
+            world,
+            by_time: config.clock == Clock::Caller,
+            merge_every: if handles.len() > 1 { world.merge_every() } else { u64::MAX },
+            handles,
+            coins: trial.coins(),
+            deals: Seed::new(Some(trial.key(3)))?.stream(),
+            rates: world.rates.clone(),
+            chosen: Vec::new(),
+            best: world.best(),
+            mean_amount: world.mean_amount(),
+            now: 0,
+            lost: 0.0,
+            curve: Vec::new(),
+        })
+    }
+
+    fn request(&mut self) -> dpb::Result<()> {
+        let (world, now) = (self.world, self.now);
+        // Arms begin in a random order too, because policies try them by number.
+        if now == 0 || now.checked_rem(world.change_every) == Some(0) {
+            for arm in (1..self.rates.len()).rev() {
+                self.rates.swap(arm, self.deals.below(arm as u64 + 1) as usize);
+            }
+        }
+        let bandit = &self.handles[(now % self.handles.len() as u64) as usize];
+        if self.by_time {
+            bandit.advance(now)?;
+        }
+        self.chosen.clear();
+        if world.slots == 1 {
+            let decision = bandit.select()?;
+            self.chosen.push((decision.ticket, decision.arm));
+        } else {
+            let request = Request { slots: world.slots, ..Request::default() };
+            bandit.select_slots(&request, |_, decision| self.chosen.push((decision.ticket, decision.arm)))?;
+        }
+        self.lost += self.best;
+        for &(ticket, arm) in &self.chosen {
+            let rate = self.rates[arm as usize];
+            self.lost -= rate * self.mean_amount;
+            let reward = if self.coins.unit() < rate { world.draw_amount(&mut self.coins) } else { 0.0 };
+            bandit.update(ticket, reward)?;
+        }
+        self.now += 1;
+        if self.now.is_multiple_of(self.merge_every) { self.merge() } else { Ok(()) }
+    }
+
+    fn merge(&self) -> dpb::Result<()> {
+        if self.handles.len() == 1 {
+            return Ok(());
+        }
+        let snapshots = self.handles.iter().map(Bandit::snapshot).collect::<dpb::Result<Vec<_>>>()?;
+        for (own, bandit) in self.handles.iter().enumerate() {
+            let mut others = snapshots.iter().enumerate().filter(|&(other, _)| other != own);
+            others.try_for_each(|(_, snapshot)| bandit.merge(snapshot))?;
         }
         Ok(())
     }
 
-    /// The sum of the gaps of the chosen arms, after three quarters of this number of decisions, and at the end.
-    fn play(&self, world: &World, decisions: u64, trial: Trial) -> dpb::Result<Curve> {
-        let handles = self.handles(world, trial)?;
-        let (best, mut coins) = (world.best(), trial.coins());
-        let (mut lost, mut early) = (0.0, 0.0);
-        let merge_every = if handles.len() > 1 { world.merge_every() } else { u64::MAX };
-        for now in 0..decisions {
-            let bandit = &handles[(now % handles.len() as u64) as usize];
-            if world.delay > 0 {
-                bandit.advance(now)?;
-            }
-            let decision = bandit.select()?;
-            let mean = world.means[decision.arm as usize];
-            lost += best - mean;
-            bandit.update(decision.ticket, f64::from(u8::from(coins.unit() < mean)))?;
-            if now == decisions * 3 / 4 {
-                early = lost;
-            }
-            if now % merge_every == merge_every - 1 {
-                let snapshots = handles.iter().map(Bandit::snapshot).collect::<dpb::Result<Vec<_>>>()?;
-                for (own, bandit) in handles.iter().enumerate() {
-                    let mut others = snapshots.iter().enumerate().filter(|&(other, _)| other != own);
-                    others.try_for_each(|(_, snapshot)| bandit.merge(snapshot))?;
-                }
-            }
+    /// Plays to the next point of the curve: a twentieth more requests, and at least 1000.
+    fn step(&mut self) -> dpb::Result<Step> {
+        let start = Instant::now();
+        let until = (self.now + (self.now / 20).max(1000)).min(self.world.horizon);
+        while self.now < until {
+            self.request()?;
         }
-        Ok(vec![early, lost])
+        self.curve.push((self.now, self.lost));
+        let complete = self.now == self.world.horizon;
+        if complete {
+            self.handles = Vec::new(); // other runs need the memory
+        }
+        Ok(Step { seconds: start.elapsed().as_secs_f64(), complete })
     }
 }
 
-/// The result of a simulation.
-pub struct Losses {
-    /// The number of simulated decisions, of those of the horizon.
-    pub decisions: u64,
+/// What a player loses.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
     pub runs: u64,
-    /// For each policy, the estimated mean loss over the whole horizon, and its standard error.
-    pub losses: Vec<(f64, f64)>,
+    /// The number of simulated requests, of those of the horizon.
+    pub simulated: u64,
+    /// The mean loss in these, and its standard error.
+    pub part: (f64, f64),
+    /// The same for the whole horizon. If some of it was not simulated, this is an estimate: the rest loses as the last
+    /// three quarters of the simulated requests. Losses decrease while a policy learns, so this is an upper estimate. A
+    /// shorter part may be without loss, because batches are long. If rates change, the rest loses as all simulated
+    /// requests. `None`: too few of them come after a change.
+    pub whole: Option<(f64, f64)>,
 }
 
-/// Simulates `options.runs` runs of the whole horizon. Without this option, the time limits the runs and their
-/// decisions.
-pub fn simulate(world: &World, players: &[Player], options: &Options) -> dpb::Result<Losses> {
-    let (decisions, runs) = match options.runs {
-        Some(runs) => (world.horizon, runs),
-        None => affordable(world, players, options)?,
-    };
-    let play = |player: &Player, trial| player.play(world, decisions, trial).expect("checked before");
-    let cells: Vec<Cell> = players.iter().map(|player| Cell::new(runs, move |trial| play(player, trial))).collect();
-    let whole = |sample: Sample| {
-        // The loss for each decision decreases, so its mean in the last quarter is an upper bound for the rest.
-        let rest = (world.horizon - decisions) as f64 / (decisions as f64 / 4.0);
-        Sample(sample.0.iter().map(|run| vec![run[1] + rest * (run[1] - run[0])]).collect()).last_mean()
-    };
-    let losses = run("simulating", &cells, options).into_iter().map(whole).collect();
-    Ok(Losses { decisions, runs, losses })
-}
-
-/// The maximum number of runs. More would reduce the error too little for their time.
-const MOST_RUNS: u64 = 24;
-/// The minimum number of runs, for a useful standard error.
-const LEAST_RUNS: u64 = 4;
-
-/// The numbers of decisions and runs that the time allows. Runs a short trial of each policy to measure its speed.
-fn affordable(world: &World, players: &[Player], options: &Options) -> dpb::Result<(u64, u64)> {
-    let pilot = world.horizon.min(50_000);
-    let start = Instant::now();
-    for player in players {
-        player.play(world, pilot, Trial { seed: options.seed, run: 0 })?;
+impl Loss {
+    pub fn new(world: &World, curves: &[&Curve]) -> Loss {
+        let points = curves.iter().map(|curve| curve.len()).min().expect("a player has runs");
+        let (simulated, _) = curves[0][points - 1];
+        let since = if world.change_every > 0 { 0 } else { simulated / 4 };
+        let since = curves[0].iter().rposition(|&(at, _)| at <= since);
+        let mean =
+            |loss: &dyn Fn(&Curve) -> f64| Sample(curves.iter().map(|curve| vec![loss(curve)]).collect()).last_mean();
+        let part = |curve: &Curve| curve[points - 1].1;
+        let whole = |curve: &Curve| {
+            let (begin, before) = since.map_or((0, 0.0), |at| curve[at]);
+            part(curve) + (world.horizon - simulated) as f64 * (part(curve) - before) / (simulated - begin) as f64
+        };
+        let known = simulated == world.horizon || simulated >= world.change_every.saturating_mul(2);
+        Loss { runs: curves.len() as u64, simulated, part: mean(&part), whole: known.then(|| mean(&whole)) }
     }
-    let each = start.elapsed().as_secs_f64() / pilot as f64;
-    // Threads share caches and cores, so their speed is estimated at two thirds.
-    let all = options.seconds * (options.threads as f64 / 1.5).max(1.0) / each;
-    let runs = ((all / world.horizon as f64) as u64).clamp(LEAST_RUNS, MOST_RUNS);
-    Ok((((all / runs as f64) as u64).clamp(pilot, world.horizon), runs))
+}
+
+/// Simulates all players. The limits must be those of [`schedule::play`].
+pub fn simulate(
+    world: &World,
+    players: &[Player],
+    seed: u64,
+    limits: Limits,
+    progress: impl Fn(f64) + Sync,
+) -> dpb::Result<Vec<Loss>> {
+    let start = |at: usize, run: u64| Run::new(&players[at], world, Trial { seed, run });
+    let runs = schedule::play(players.len(), limits, start, Run::step, progress)?;
+    let loss = |runs: &Vec<Run>| Loss::new(world, &runs.iter().map(|run| &run.curve).collect::<Vec<_>>());
+    Ok(runs.iter().map(loss).collect())
 }

@@ -1,9 +1,10 @@
 //! The plan's intervals cover a planted truth, estimators that are broken do not, and bad input is named.
 
 use dpb::{Algorithm, Bandit, Config, Random, Request, Seed};
-use indicatif::ProgressBar;
-use plan::log::{Logged, MOST_LINE};
-use plan::replay::{Candidate, Estimate, Evaluation, Fixed, Plan, Replay, survey};
+use plan::log::{Logged, MOST_LINE, Reader};
+use plan::replay::{Candidate, Estimate, Evaluation, Fixed, Plan, Replay, evaluate, survey};
+use plan::schedule::{self, Limits, Step};
+use plan::simulate::{Curve, Loss, Player, World, simulate};
 use plan::{Options, plan as run};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -95,7 +96,7 @@ fn estimates(fault: Fault) -> Vec<[[Estimate; 3]; 2]> {
                 Fault::RewardsLost if random.below(10) == 0 => reward = 0.0,
                 _ => {}
             }
-            let logged = Logged { arm: arms[which], propensity, reward, eligible: arms, features: &[] };
+            let logged = Logged { line: 0, arm: arms[which], propensity, reward, eligible: arms, features: &[] };
             replay.add(logged).unwrap();
             fixed.add(logged);
         }
@@ -158,6 +159,11 @@ fn file(name: &str, text: &[u8]) -> PathBuf {
     path
 }
 
+/// The error of the first pass over a log of rewards from 0 to 1.
+fn refusal(path: &Path) -> String {
+    survey(path, (0.0, 1.0), |_| ()).err().unwrap_or_else(|| panic!("{} is not refused", path.display()))
+}
+
 #[test]
 fn what_is_wrong_with_a_log_is_named() {
     let long = "x".repeat(2 * MOST_LINE);
@@ -168,50 +174,153 @@ fn what_is_wrong_with_a_log_is_named() {
         ("\n\n \n".into(), "no decision in 3 lines"),
         ("arm,propensity,reward\n".into(), "no decision in 1 lines"),
         (row("a,0.5,1,,\na,0.5,0,,"), "only one arm in 2 decisions"),
-        ("arm,reward\na,1\n".into(), "line 1, propensity: the header has no such column"),
-        ("arm,arm,propensity,reward\n".into(), "line 1, arm: two columns of this name"),
-        ("arm,propensity,reward\na,0.5\n".into(), "line 2, reward: is missing"),
-        (row("a,half,1,,"), "line 2, propensity: \"half\" is not a number"),
-        (row("a,0.5,1,,\n\nb,0.5,,,"), "line 4, reward: \"\" is not a number"),
-        (row("a,0,1,,"), "line 2, propensity: 0 is not a probability above 0"),
-        (row("a,1.5,1,,"), "line 2, propensity: 1.5 is not a probability above 0"),
-        (row("a,NaN,1,,"), "line 2, propensity: NaN is not a probability above 0"),
-        (row("a,0.5,2,,"), "line 2, reward: 2 is not in 0..=1 (--reward-min, --reward-max)"),
-        (row("a,0.5,nan,,"), "line 2, reward: NaN is not in 0..=1"),
-        (row(",0.5,1,,"), "line 2, arm: is empty"),
-        (row(&format!("{},0.5,1,,", "y".repeat(300))), "line 2, arm: is longer than 256 bytes"),
-        (row("a,0.5,1,b c,"), "line 2, eligible: lacks the arm that was chosen"),
-        (row("a,0.5,1,,1 2\nb,0.5,1,,1"), "line 3, features: 1 numbers, where the lines before have 2"),
-        (row("a,0.5,1,,1 inf"), "line 2, features: inf is not a finite number"),
-        (row("a,0.5,1,,1 x"), "line 2, features: \"x\" is not a number"),
-        (row(&format!("a,0.5,1,,{}", "1 ".repeat(257))), "line 2, features: 257 numbers are more than 256"),
-        (row("\"a,0.5,1,,\nb,0.5,1,,"), "line 2: a quote is not closed"),
+        ("arm,reward\na,1\n".into(), "line 1: propensity: the header has no such column"),
+        ("arm;propensity;reward\na;0,5;1\n".into(), "line 1: arm: the header has no such column"),
+        ("arm,arm,propensity,reward\n".into(), "line 1: arm: two columns of this name"),
+        ("arm,propensity,reward, Reward\n".into(), "line 1: reward: two columns of this name"),
+        ("arm,propensity,reward\na,0.5\n".into(), "line 2: has 2 fields, where the header has 3"),
+        ("arm,propensity,reward\na,0.5,0,75\n".into(), "line 2: has 4 fields, where the header has 3"),
+        ("arm,propensity,reward\na,0.5,1,\n".into(), "line 2: has 4 fields, where the header has 3"),
+        ("arm,propensity,reward\na,0.5,1\rb,0.5,0\n".into(), "line 2: a carriage return within the line"),
+        ("arm,propensity,reward\ra,0.5,1\rb,0.5,0\r".into(), "line 1: a carriage return within the line"),
+        (row("half,half,1,,"), "line 2: propensity: \"half\" is not a number"),
+        (row("a,0.5,1,,\n\nb,0.5,,,"), "line 4: reward: \"\" is not a number"),
+        (row("a,0.5,true,,"), "line 2: reward: \"true\" is not a number"),
+        (row("a,0.5,1 # a click,,"), "line 2: reward: \"1 # a click\" is not a number"),
+        (row("a,0,1,,"), "line 2: propensity: 0 is not a probability above 0"),
+        (row("a,1e-400,1,,"), "line 2: propensity: 0 is not a probability above 0"),
+        (row("a,1.5,1,,"), "line 2: propensity: 1.5 is not a probability above 0"),
+        (row("a,NaN,1,,"), "line 2: propensity: NaN is not a probability above 0"),
+        (row("a,0.5,2,,"), "line 2: reward: 2 is not in 0..=1 (--reward-min, --reward-max)"),
+        (row("a,0.5,nan,,"), "line 2: reward: NaN is not in 0..=1"),
+        (row("a,0.5,1e400,,"), "line 2: reward: inf is not in 0..=1"),
+        (row(",0.5,1,,"), "line 2: arm: is empty"),
+        (row(&format!("{},0.5,1,,", "y".repeat(300))), "line 2: arm: is longer than 256 bytes"),
+        (row("3,0.5,1,,\n3.0,0.5,0,,"), "line 3: arm: \"3.0\" and \"3\" are the same number"),
+        (row("7,0.5,1,,\n-1.50,0.5,1,,\n07,0.5,1,,"), "line 4: arm: \"07\" and \"7\" are the same number"),
+        (row("0,0.5,1,0 00,"), "line 2: eligible: \"00\" and \"0\" are the same number"),
+        (row("a,0.5,1,,\na\0,0.5,1,,"), "line 3: contains the control character 0x00"),
+        (row("a,0.5,1,,\n\x1a"), "line 3: contains the control character 0x1a"),
+        (row("a\u{7f},0.5,1,,"), "line 2: arm: \"a\\u{7f}\" contains a control character"),
+        (
+            row("a,0.5,1,,\n\u{feff}a,0.5,1,,"),
+            "line 3: arm: \"\\u{feff}a\" contains a control character or a byte order",
+        ),
+        (row("a,0.5,1,b c,"), "line 2: eligible: lacks the arm that was chosen, \"a\""),
+        (row("a,0.5,1,,1 2\nb,0.5,1,,1"), "line 3: features: 1 numbers, where the lines before have 2"),
+        (row("a,0.5,1,,1 2\nb,0.5,1,,"), "line 3: features: 0 numbers, where the lines before have 2"),
+        (row("a,0.5,1,,1 inf"), "line 2: features: inf is not a finite number"),
+        (row("a,0.5,1,,1e39"), "line 2: features: inf is not a finite number"),
+        (row("a,0.5,1,,1 x"), "line 2: features: \"x\" is not a number"),
+        (row(&format!("a,0.5,1,,{}", "1 ".repeat(257))), "line 2: features: 257 numbers are more than 256"),
+        (row("\"a,0.5,1,,\nb,0.5,1,,"), "line 2: a quote is not closed in its line"),
+        (row("\"a\"\"\"b,0.5,1,,"), "line 2: text after a closing quote"),
+        (row("a\"b\",0.5,1,,"), "line 2: a quote within a field that does not begin with one"),
+        (row("a, \"0.5\",1,,"), "line 2: a quote within a field that does not begin with one"),
         (row(&format!("a,0.5,1,,\nb,{long}")), "line 3: is longer than 1048576 bytes"),
         (long, "line 1: is longer than 1048576 bytes"),
-        (json("{\"arm\":1,"), "line 2, JSON: "),
-        (json("[1, 0.5, 0]"), "line 2, arm: is missing"),
-        (json("{\"arm\":[1],\"propensity\":0.5,\"reward\":0}"), "line 2, arm: \"[1]\" is neither text nor a number"),
+        ("[{\"arm\":1,\"propensity\":0.5,\"reward\":0},\n".into(), "line 1: is not an object: write one in each line"),
+        ("{\n\"arm\":1,\n".into(), "line 1: column 1: EOF while parsing an object"),
+        (json("{\"arm\":1,"), "line 2: column 9: EOF while parsing a value"),
+        (json("[1, 0.5, 0]"), "line 2: is not an object"),
+        (json("{\"propensity\":0.5,\"reward\":0}"), "missing field `arm`"),
+        (json("{\"arm\":1,\"propensity\":0.5,\"reward\":0,\"arm\":2}"), "duplicate field `arm`"),
+        (json("{\"arm\":1,\"propensity\":0.5,\"reward\":0}, {}"), "trailing characters"),
+        (json("{\"arm\":1,\"propensity\":0.5,\"reward\":NaN}"), "expected value"),
+        (json("{\"arm\":1,\"propensity\":0.5,\"reward\":1e400}"), "number out of range"),
+        (json("{\"arm\":[1],\"propensity\":0.5,\"reward\":0}"), "expected the name of an arm: text or a whole number"),
+        (json("{\"arm\":1.5,\"propensity\":0.5,\"reward\":0}"), "invalid type: floating point `1.5`"),
+        (json("{\"arm\":1e17,\"propensity\":0.5,\"reward\":0}"), "invalid type: floating point `1e+17`"),
         (
-            json("{\"arm\":1,\"propensity\":\"0.5\",\"reward\":0}"),
-            "line 2, propensity: \"\\\"0.5\\\"\" is not a number",
+            json("{\"arm\":\"1.0\",\"propensity\":0.5,\"reward\":0}"),
+            "line 2: arm: \"1.0\" and \"1\" are the same number",
         ),
-        (json("{\"arm\":1,\"propensity\":0.5,\"reward\":0,\"eligible\":2}"), "line 2, eligible: \"2\" is not a list"),
         (
-            json("{\"arm\":1,\"propensity\":0.5,\"reward\":0,\"features\":[true]}"),
-            "line 2, features: \"true\" is not a number",
+            json("{\"arm\":\"a\\u0000\",\"propensity\":0.5,\"reward\":0}"),
+            "line 2: arm: \"a\\0\" contains a control character",
         ),
+        (json("{\"arm\":1,\"propensity\":\"0.5\",\"reward\":0}"), "invalid type: string \"0.5\""),
+        (json("{\"arm\":1,\"propensity\":0.5,\"reward\":null}"), "invalid type: null"),
+        (
+            json("{\"arm\":1,\"propensity\":0.5,\"reward\":0,\"eligible\":2}"),
+            "invalid type: integer `2`, expected a sequence",
+        ),
+        (json("{\"arm\":1,\"propensity\":0.5,\"reward\":0,\"eligible\":[]}"), "line 2: eligible: lacks the arm"),
+        (json("{\"arm\":1,\"propensity\":0.5,\"reward\":0,\"features\":[true]}"), "invalid type: boolean `true`"),
+        (json("{\"arm\":1,\"propensity\":0.5,\"reward\":0,\"features\":[1]}"), "line 2: features: 1 numbers, where"),
     ];
     for (at, (text, says)) in wrong.iter().enumerate() {
-        let path = file(&format!("wrong-{at}"), text.as_bytes());
-        let said =
-            survey(&path, (0.0, 1.0), &ProgressBar::hidden()).err().unwrap_or_else(|| panic!("not refused: {says}"));
+        let said = refusal(&file(&format!("wrong-{at}"), text.as_bytes()));
         assert!(said.contains(says) && said.len() < 600, "{said}, in place of {says}");
     }
-    let said =
-        survey(&file("not-text", b"arm,propensity,reward\n\xff\xfe,0.5,1\n"), (0.0, 1.0), &ProgressBar::hidden());
-    assert!(said.err().unwrap().contains("line 2: is not UTF-8"));
-    let said = survey(Path::new("no/such/log"), (0.0, 1.0), &ProgressBar::hidden()).err().unwrap();
+    let others: [(&[u8], &str); 5] = [
+        (b"arm,propensity,reward\n\xff\xfe,0.5,1\n", "line 2: is not UTF-8"),
+        (b"\xff\xfea\0r\0m\0", "line 1: is UTF-16, not text in UTF-8"),
+        (b"a\0r\0m\0", "line 1: contains the control character 0x00"),
+        (b"\x1f\x8b\x08\0\0\0", "line 1: is a gzip archive, not text"),
+        (b"PK\x03\x04\x14\0", "line 1: is a zip archive or a spreadsheet, not text"),
+    ];
+    for (text, says) in others {
+        let said = refusal(&file("not-text", text));
+        assert!(said.contains(says), "{said}, in place of {says}");
+    }
+    let said = refusal(Path::new("no/such/log"));
     assert!(said.starts_with("no/such/log: "), "{said}");
+    // A directory, as a pipe, cannot be read twice.
+    let said = refusal(Path::new(env!("CARGO_TARGET_TMPDIR")));
+    assert!(said.contains("is not a regular file. A log is read twice"), "{said}");
+}
+
+/// A pipe would wait for its writer, who has gone when the log is read again.
+#[test]
+#[cfg(unix)]
+fn a_pipe_is_refused() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pipe");
+    let _ = std::fs::remove_file(&path);
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(refusal(&path).contains("is not a regular file"));
+}
+
+/// What looks unusual and has one meaning.
+#[test]
+fn what_has_one_meaning_is_read() {
+    let text = "note,ARM,\"propensity\",Reward\n\"a \"\"note\"\", long\", bike ,+.5,1e0\n,\"bike\",5e-1 , 1.\n,3,1,0\n";
+    let found = survey(&file("unusual", text.as_bytes()), (0.0, 1.0), |_| ()).unwrap();
+    assert_eq!((found.arms, found.entries, found.least), (2, 3, (0.5, 2)));
+    let text = "{\"reward\":1,\"arm\":3,\"propensity\":1,\"x\":[{}]}\n{\"arm\":3.0,\"propensity\":1,\"reward\":0,\"eligible\":null}
+                {\"arm\":\"3\",\"propensity\":0.25,\"reward\":0,\"eligible\":[18446744073709551615,3]}";
+    let found = survey(&file("unusual.jsonl", text.as_bytes()), (0.0, 1.0), |_| ()).unwrap();
+    assert_eq!((found.arms, found.entries, found.least), (2, 3, (0.25, 3)));
+}
+
+/// Long lists are read in short batches.
+#[test]
+fn a_batch_has_bounded_memory() {
+    let all: String = (0..60_000).map(|arm| format!("{arm} ")).collect();
+    let text = format!("arm,propensity,reward,eligible\n{}", format!("1,0.5,1,{all}\n").repeat(12));
+    let mut reader = Reader::open(&file("lists", text.as_bytes()), (0.0, 1.0)).unwrap();
+    let lengths = [(); 4].map(|()| reader.read(1000).unwrap().len());
+    assert_eq!(lengths, [5, 5, 2, 0]);
+}
+
+/// A log that others write meanwhile: lines may be added, but what was there must stay.
+#[test]
+fn a_log_that_changes_is_noticed() {
+    let row = |arm: &str, propensity: f64| format!("{arm},{propensity},1\n");
+    let text = format!("arm,propensity,reward\n{}{}", row("a", 0.5), row("b", 0.5).repeat(1999));
+    let path = file("changes", text.as_bytes());
+    let replayed = |text: String| {
+        let plan = Plan { runs: 2, seed: 1, least: 0.5, delay: 0 };
+        let found = survey(&path, (0.0, 1.0), |_| ()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        let candidates = [Candidate { algorithm: Algorithm::Imed, config: Config::new(2, 1.0) }];
+        evaluate(&path, (0.0, 1.0), &found, &candidates, plan, 1, |_| ()).map(|(_, found)| found.len())
+    };
+    assert_eq!(replayed(text.clone() + &row("c", 0.1).repeat(3)), Ok(1));
+    for change in [text.replacen("a,0.5", "a,0.3", 1), text.replacen("b", "c", 1), text[..text.len() - 8].to_owned()] {
+        std::fs::write(&path, &text).unwrap();
+        assert_eq!(replayed(change), Err(format!("{}: changed while it was read", path.display())));
+    }
 }
 
 fn options(arguments: &[&str]) -> Options {
@@ -280,7 +389,7 @@ fn a_service_is_simulated() {
     };
     let said = simulated(&[]);
     assert_eq!(said, simulated(&["--threads", "1"]), "not reproducible");
-    assert!(said.contains("The best option wins 10,000; an even rotation of all loses 4,000 of these."), "{said}");
+    assert!(said.contains("The best arms win 10,000; an even rotation of all loses 4,000 of these."), "{said}");
     // A tenth of the rotation's loss is far above what it takes at epsilon 2, and 0.01 costs many times more.
     let (strict, loose) = (lost(&simulated(&["--epsilon", "0.01,2"]), "0.01"), lost(&said, "2"));
     assert!(loose > 0.0 && loose < 400.0 && strict > 3.0 * loose, "{strict} {loose}");
@@ -288,23 +397,194 @@ fn a_service_is_simulated() {
     assert!(delayed.contains("rewards after 5000 decisions") && lost(&delayed, "2") > loose + 300.0, "{delayed}");
     assert!(lost(&limited, "0.5") > 3.0 * lost(&said, "0.5"), "{limited}");
     let fleet = simulated(&["--processes", "3"]);
-    assert!(fleet.contains("dp-ts at epsilon 1: this policy does not support") && lost(&fleet, "1") > 0.0, "{fleet}");
+    assert!(fleet.contains("\ndp-ts: this policy does not support") && lost(&fleet, "1") > 0.0, "{fleet}");
     let svg = std::fs::read_to_string(out.join("plan.svg")).unwrap();
     assert!(svg.contains("dp-imed") && svg.contains("nonprivate-imed") && svg.ends_with("</svg>\n"), "{svg}");
-    // Half a second is enough for a part, and the rest is estimated.
-    let part = run(&options(&[
-        "--days",
-        "1000",
-        "--seconds",
-        "0.1",
-        "--epsilon",
-        "1",
-        "--policy",
-        "dp-imed",
-        "--out",
-        out.to_str().unwrap(),
-    ]));
-    assert!(part.unwrap().contains("Simulated were the first"));
+    // A tenth of a second is enough for a part.
+    let common = ["--epsilon", "1", "--policy", "dp-imed", "--seconds", "0.1", "--out", out.to_str().unwrap()];
+    let simulated = |more: &[&str]| run(&options(&[&common, more].concat())).unwrap();
+    let part = simulated(&["--days", "100000"]);
+    assert!(part.contains(" to ") && part.contains("Simulated decisions, of 100,000,000,000:"), "{part}");
+    // Rates that have not changed yet say nothing of those that have.
+    let part = simulated(&["--days", "100000", "--change-every", "50000d"]);
+    assert!(part.contains("| 1 | at least ") && !part.contains("| 1 | 0 to "), "{part}");
+    // After two decisions a policy has tried few arms, and in half of the runs these are worse than their mean.
+    let short = |seed: u64| {
+        let more = ["--arms", "9", "--decisions", "2", "--runs", "2", "--seed", &seed.to_string()];
+        simulated(&more).contains("More than 100%: worse than an even rotation")
+    };
+    assert!((0..20).any(short) && !(0..20).all(short));
+}
+
+/// With times that are counted and not measured: a slow player does not take the time of a fast one, and gets the time
+/// that the fast one does not need.
+#[test]
+fn time_is_divided_between_players() {
+    /// Plays these runs of each player, which have so many steps of a second. Returns how far each run is.
+    fn play(steps: &[u64], limits: Limits) -> Vec<Vec<u64>> {
+        let start = |at: usize, _| Ok((0, steps[at]));
+        let step = |(done, all): &mut (u64, u64)| -> Result<Step, ()> {
+            *done += 1;
+            Ok(Step { seconds: 1.0, complete: done == all })
+        };
+        let runs = schedule::play(steps.len(), limits, start, step, |share| assert!(share > 0.0)).unwrap();
+        runs.into_iter().map(|runs| runs.into_iter().map(|(done, _)| done).collect()).collect()
+    }
+    let limits = Limits { first_runs: 2, most_runs: 5, seconds: 1000.0, threads: 1 };
+    let [fast, slow, slower] = &play(&[10, 1 << 40, 1 << 50], limits)[..] else { panic!() };
+    assert_eq!(*fast, [10, 10]);
+    for run in [slow, slower].into_iter().flatten() {
+        assert!((230..=260).contains(run), "{slow:?} {slower:?}");
+    }
+    // The time that is left after the first runs is for more of them, but not for one that it would not suffice for.
+    assert_eq!(play(&[10, 30], limits), [vec![10; 5], vec![30; 5]]);
+    let limits = Limits { most_runs: 12, seconds: 500.0, ..limits };
+    assert_eq!(play(&[100, 30], limits), [vec![100; 2], vec![30; 10]]);
+    // Without a limit, all runs are complete.
+    let limits = Limits { first_runs: 6, most_runs: 6, seconds: f64::INFINITY, threads: 3 };
+    assert_eq!(play(&[1, 100], limits), [vec![1; 6], vec![100; 6]]);
+    // However short the time is, each of the first runs makes a step.
+    let limits = Limits { first_runs: 2, most_runs: 2, seconds: 1e-9, threads: 1 };
+    assert_eq!(play(&[5, 5], limits), [vec![1; 2], vec![1; 2]]);
+    let fails = schedule::play(1, limits, |_, _| Err::<(), _>("no memory"), |_| unreachable!(), |_| ());
+    assert_eq!(fails.err(), Some("no memory"));
+}
+
+/// A service with fixed rates, evenly spaced.
+fn world(arms: u32, best: f64, worst: f64, horizon: u64) -> World {
+    World {
+        rates: (0..arms).map(|arm| best - (best - worst) * f64::from(arm) / f64::from(arms - 1)).collect(),
+        amount: None,
+        most: 1.0,
+        slots: 1,
+        change_every: 0,
+        daily: horizon,
+        horizon,
+        delay: 0,
+        processes: 1,
+    }
+}
+
+/// The mean of these numbers, and its standard error.
+fn mean(values: &[f64]) -> (f64, f64) {
+    let (n, mean) = (values.len() as f64, values.iter().sum::<f64>() / values.len() as f64);
+    (mean, (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0) / n).sqrt())
+}
+
+/// What the policy loses in this service, in loops through the library: the mean of these runs, and its standard error.
+fn direct(world: &World, player: &Player, runs: u64) -> (f64, f64) {
+    let slots = world.slots as usize;
+    let amount = world.amount.map_or(world.most, |mean| mean * (1.0 - (-world.most / mean).exp()));
+    let lost = |run: u64| {
+        let mut seed = [11; 32];
+        seed[..8].copy_from_slice(&run.to_le_bytes());
+        let bandit = Bandit::new(player.algorithm, &Config { test_seed: Some(seed), ..player.config.clone() }).unwrap();
+        let (mut random, mut rates, mut lost) = (stream(run, 12), world.rates.clone(), 0.0);
+        let best: f64 = rates[..slots].iter().sum();
+        for now in 0..world.horizon {
+            if now == 0 || world.change_every > 0 && now % world.change_every == 0 {
+                let mut left = std::mem::take(&mut rates);
+                while !left.is_empty() {
+                    rates.push(left.swap_remove(random.below(left.len() as u64) as usize));
+                }
+            }
+            lost += best * amount;
+            let (request, mut chosen) = (Request { slots: world.slots, ..Request::default() }, Vec::new());
+            bandit.select_slots(&request, |_, decision| chosen.push(decision)).unwrap();
+            for decision in chosen {
+                let rate = rates[decision.arm as usize];
+                lost -= rate * amount;
+                let exponential = world.amount.map_or(world.most, |mean| -mean * (1.0 - random.unit()).ln());
+                let reward = if random.unit() < rate { exponential.min(world.most) } else { 0.0 };
+                bandit.update(decision.ticket, reward).unwrap();
+            }
+        }
+        lost
+    };
+    mean(&(0..runs).map(lost).collect::<Vec<_>>())
+}
+
+/// Whether an estimate from 16 runs agrees with loops. With other seeds an unbiased one is more than six standard errors
+/// off with probability 2e-6.
+fn agrees(loss: &Loss, direct: (f64, f64)) -> bool {
+    let (low, high) = (loss.part, loss.whole.expect("an estimate"));
+    direct.0 > low.0 - 6.0 * low.1.hypot(direct.1) && direct.0 < high.0 + 6.0 * high.1.hypot(direct.1)
+}
+
+/// A policy with long batches tries bad arms at a few times. Wherever the simulation ends, it says enough of the rest.
+#[test]
+fn a_loss_in_steps_is_estimated_from_above() {
+    let curve = |until: u64| {
+        let steps = (1..=until).map(|at| (at * 1000, f64::from((at as u32).ilog2())));
+        steps.collect::<Curve>()
+    };
+    let world = world(2, 0.5, 0.1, 1_000_000);
+    let loss = |until: u64, change_every| {
+        Loss::new(&World { change_every, rates: world.rates.clone(), ..world }, &[&curve(until), &curve(until + 1)])
+    };
+    for until in 5..1000 {
+        let Loss { simulated, part, whole, .. } = loss(until, 0);
+        assert!(simulated == until * 1000 && part.0 <= 9.0 && whole.unwrap().0 >= 9.0, "{until} {part:?} {whole:?}");
+    }
+    assert_eq!(loss(1000, 0).whole, Some((9.0, 0.0)));
+    // A world that changes loses on and on.
+    assert_eq!(loss(500, 250_000).whole, Some((16.0, 0.0)));
+    assert_eq!((loss(499, 250_000).whole, loss(1000, 600_000).whole), (None, Some((9.0, 0.0))));
+}
+
+const RUNS: u64 = 16;
+
+#[test]
+fn a_simulation_agrees_with_loops_through_the_library() {
+    let small = || world(6, 0.5, 0.1, 20_000);
+    let config = || Config::new(6, 1.0);
+    let worlds = [
+        (small(), config()),
+        (World { amount: Some(20.0), most: 50.0, ..small() }, Config { reward_max: 50.0, ..config() }),
+        (World { slots: 3, ..small() }, Config { max_slots: 3, ..config() }),
+        (World { change_every: 7000, ..small() }, config()),
+        (World { change_every: 7000, ..small() }, Config { forget_after: 3000, ..config() }),
+        // A policy tries arms by number, so the first of them must not be better than others.
+        (world(200, 0.5, 0.1, 50), Config::new(200, 1.0)),
+    ];
+    let limits = Limits { first_runs: RUNS, most_runs: RUNS, seconds: f64::INFINITY, threads: 2 };
+    let mut losses = Vec::new();
+    for (world, config) in &worlds {
+        let player = Player { algorithm: Algorithm::Imed, config: config.clone() };
+        let loss = simulate(world, std::slice::from_ref(&player), 1, limits, |_| ()).unwrap()[0];
+        let direct = direct(world, &player, RUNS);
+        assert_eq!(loss.simulated, world.horizon);
+        assert!(agrees(&loss, direct) && loss.part == loss.whole.unwrap(), "{loss:?} {direct:?}");
+        losses.push(loss.part.0 / world.rotation() / world.horizon as f64);
+    }
+    let [clicks, amounts, _, drift, forgetting, _] = losses[..] else { panic!() };
+    println!("{losses:?}");
+    assert!(amounts > 1.5 * clicks && drift > 5.0 * clicks && forgetting < 0.8 * drift, "{losses:?}");
+}
+
+/// Whatever time there is, and however slow other policies are: what is simulated in it agrees with loops.
+fn policies_do_not_limit_each_other(world: &World, seconds: f64) {
+    let player = |algorithm, epsilon| Player { algorithm, config: Config::new(200, epsilon) };
+    let mut players: Vec<_> = [0.25, 1.0].map(|epsilon| player(Algorithm::Imed, epsilon)).to_vec();
+    players.extend([Algorithm::Ts, Algorithm::NonprivateImed].map(|slow| player(slow, 1.0)));
+    let limits = Limits { first_runs: RUNS, most_runs: RUNS, seconds, threads: 2 };
+    let losses = simulate(world, &players, 1, limits, |_| ()).unwrap();
+    for (player, loss) in players.iter().zip(&losses).take(2) {
+        let direct = direct(world, player, RUNS);
+        println!("epsilon {}: {loss:?}, in loops {direct:?}", player.config.epsilon);
+        assert!(agrees(loss, direct), "{loss:?} {direct:?}");
+    }
+}
+
+#[test]
+fn two_hundred_ads_agree_with_loops() {
+    policies_do_not_limit_each_other(&world(200, 0.5, 0.1, 200_000), 0.5);
+}
+
+#[test]
+#[ignore = "a billion decisions"]
+fn two_hundred_ads_agree_with_loops_at_click_rates() {
+    policies_do_not_limit_each_other(&world(200, 0.01, 0.002, 35_000_000), 60.0);
 }
 
 #[test]
@@ -318,16 +598,25 @@ fn options_are_checked() {
         (&["--speed", "1"], "--speed"),
         (&["log.csv"], "log.csv"),
         (&["--log"], "--log"),
+        (&["--worst", "0.1", "--rate", "0.1"], "--worst: 0.1 is not below --rate"),
+        (&["--slots", "3", "--arms", "3"], "--slots: 3 is not below --arms, 3"),
+        (&["--slots", "3", "--max-clicks", "4"], "--max-clicks: 4 is above --slots, 3"),
+        (&["--amount", "20"], "--amount: is above --reward-max, 1"),
+        (&["--delay", "5w"], "--delay: \"5w\" is neither a time"),
+        (&["--delay", "1.5"], "--delay: \"1.5\" is neither a time"),
+        (&["--log", "x", "--reward-min", "2"], "--reward-max: 1 is not above the smallest reward, 2"),
+        (&["--log", "x", "--delay", "30m"], "--delay: must be a number of decisions with --log"),
+        (&["--log", "x", "--arms", "5"], "--arms: has no meaning with --log"),
+        (&["--reward-min", "-1"], "--reward-min: has no meaning without --log"),
     ];
     for (arguments, says) in wrong {
         let said = Options::parse(lexopt::Parser::from_args(*arguments)).err().unwrap().to_string();
         assert!(said.contains(says), "{said}, in place of {says}");
     }
     let late: &[(&[&str], &str)] = &[
-        (&["--worst", "0.1", "--rate", "0.1"], "--worst: 0.1 is not below --rate"),
-        (&["--delay", "5d"], "--delay: 5d is not a time"),
         (&["--delay", "9999h"], "--delay: "),
-        (&["--log", "x", "--reward-min", "2"], "--reward-min: 2 is not below"),
+        (&["--arms", "1000000", "--threads", "2"], "--arms: 84 runs at a time take up to 45 GB"),
+        (&["--policy", "dp-ts", "--processes", "2"], "--policy: none can be simulated\ndp-ts: "),
         (&["--log", "no/such/log"], "no/such/log: "),
     ];
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("refused");
