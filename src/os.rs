@@ -1,5 +1,6 @@
-//! What only the operating system knows or does: it tells whether this process still is the one that created a
-//! handle, and excludes memory from core dumps. Only this module and [`ffi`](crate::ffi) have unsafe code.
+//! What only the operating system or the processor knows or does: whether this process still is the one that created a
+//! handle, which memory core dumps contain, and how numbers are rounded. Only this module and [`ffi`](crate::ffi) have
+//! unsafe code.
 
 #![allow(unsafe_code)]
 
@@ -205,4 +206,90 @@ pub fn in_dumps(table: *const u8, bytes: usize, shown: bool) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (table, bytes, shown, LARGE);
+}
+
+/// Runs `body` in the default floating-point environment. A program in C may have set another rounding mode, or have
+/// made invalid operations signals. Rust code assumes the default: in another rounding mode bounds would not be rounded
+/// as documented, and iterations might not end. (That tiny numbers are flushed to zero does no harm.)
+///
+/// On other processors than x86-64 and AArch64 it only runs `body`.
+#[inline]
+pub fn in_default_rounding<T>(body: impl FnOnce() -> T) -> T {
+    let before = rounding::control();
+    if before & rounding::BITS == rounding::DEFAULT { body() } else { rounding::switched(before, body) }
+}
+
+mod rounding {
+    #[cfg(target_arch = "x86_64")]
+    type Register = u32;
+    #[cfg(not(target_arch = "x86_64"))]
+    type Register = u64;
+
+    /// The rounding mode, and which exceptions are signals.
+    #[cfg(target_arch = "x86_64")]
+    pub const BITS: Register = 0b11 << 13 | MASKED;
+    #[cfg(target_arch = "aarch64")]
+    pub const BITS: Register = 0b11 << 22 | 0b1001_1111 << 8;
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub const BITS: Register = 0;
+
+    /// Their default: to nearest, and no exception is a signal.
+    #[cfg(target_arch = "x86_64")]
+    pub const DEFAULT: Register = MASKED;
+    #[cfg(not(target_arch = "x86_64"))]
+    pub const DEFAULT: Register = 0;
+
+    #[cfg(target_arch = "x86_64")]
+    const MASKED: Register = 0b11_1111 << 7;
+
+    /// Reads the control register of this thread.
+    #[inline]
+    pub fn control() -> Register {
+        let mut control: Register = 0;
+        // SAFETY: reads a register, into a variable.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut control, options(nostack, preserves_flags));
+            #[cfg(target_arch = "aarch64")]
+            std::arch::asm!("mrs {}, fpcr", out(reg) control, options(nomem, nostack, preserves_flags));
+        }
+        control
+    }
+
+    fn set_control(control: Register) {
+        // SAFETY: the value was read by `control`, or differs from one that was by the default of `BITS`.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, preserves_flags));
+            #[cfg(target_arch = "aarch64")]
+            std::arch::asm!("msr fpcr, {}", in(reg) control, options(nomem, nostack, preserves_flags));
+        }
+        let _ = control;
+    }
+
+    /// Restores the control register, also after a panic.
+    struct Restored(Register);
+
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            set_control(self.0);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub fn switched<T>(before: Register, body: impl FnOnce() -> T) -> T {
+        let (mut body, mut result) = (Some(body), None);
+        let restored = Restored(before);
+        set_control(before & !BITS | DEFAULT);
+        apart(&mut || result = body.take().map(|body| body()));
+        drop(restored);
+        result.expect("the body has run")
+    }
+
+    /// Runs code out of line, so that no computation moves across the change of the environment.
+    #[inline(never)]
+    fn apart(body: &mut dyn FnMut()) {
+        body();
+    }
 }

@@ -52,6 +52,12 @@ fn a_window_of_time_ends_without_traffic() {
 }
 
 #[test]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(target_env = "msvc")))]
+fn another_rounding_mode_changes_nothing() {
+    passes("cc", &["-std=gnu11", "-frounding-math"], "tests/c/rounding.c", Link::Static);
+}
+
+#[test]
 fn structs_grow() {
     passes("cc", &["-std=c99"], "tests/c/grow.c", Link::Shared);
     passes("c++", &["-xc++", "-std=c++17"], "tests/c/grow.c", Link::Static);

@@ -1,7 +1,9 @@
-//! Guards every call from C against NULL and panics. (The lock detects forks: see [`crate::os`].)
+//! Guards every call from C against NULL, panics and another rounding of numbers. (The lock detects forks: see
+//! [`crate::os`].)
 
 use super::status::{DPB_NULL, DPB_OK, DPB_POISONED, dpb_status};
 use crate::error::{Error, Result};
+use crate::os::in_default_rounding;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,8 +26,8 @@ pub fn call<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Result<()>) ->
     if handle.guard().poisoned.load(Ordering::Relaxed) {
         return DPB_POISONED;
     }
-    let caught = catch_unwind(AssertUnwindSafe(|| body(handle).map_or_else(refuse, |()| DPB_OK)));
-    caught.unwrap_or_else(|_| {
+    let run = || catch_unwind(AssertUnwindSafe(|| body(handle).map_or_else(refuse, |()| DPB_OK)));
+    in_default_rounding(run).unwrap_or_else(|_| {
         handle.guard().poisoned.store(true, Ordering::Relaxed);
         DPB_POISONED
     })
@@ -71,7 +73,7 @@ pub unsafe fn slice<'a, T>(first: *const T, n: usize) -> &'a [T] {
 
 /// Runs a call that has no handle yet, such as a constructor.
 pub fn catch<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Error::Poisoned))
+    in_default_rounding(|| catch_unwind(AssertUnwindSafe(body))).unwrap_or(Err(Error::Poisoned))
 }
 
 /// Frees a handle; NULL is a no-op.
