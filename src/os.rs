@@ -208,22 +208,44 @@ pub fn in_dumps(table: *const u8, bytes: usize, shown: bool) {
     let _ = (table, bytes, shown, LARGE);
 }
 
-/// Runs `body` in the default floating-point environment. A program in C may have set another rounding mode, or have
-/// made invalid operations signals. Rust code assumes the default: in another rounding mode bounds would not be rounded
-/// as documented, and iterations might not end. (That tiny numbers are flushed to zero does no harm.)
+/// Sets the thread's floating-point environment to the default until it is dropped. A program in C may have set another
+/// rounding mode, or have made invalid operations signals. Rust code assumes the default: in another rounding mode
+/// bounds would not be rounded as documented, and iterations might not end. (That tiny numbers are flushed to zero does
+/// no harm.)
 ///
-/// On other processors than x86-64 and AArch64 it only runs `body`.
+/// On other processors than x86-64 and AArch64 it does nothing.
+pub struct DefaultRounding {
+    before: rounding::Register,
+}
+
+impl DefaultRounding {
+    #[inline]
+    pub fn set() -> DefaultRounding {
+        let before = rounding::control();
+        rounding::change(before, rounding::DEFAULT);
+        DefaultRounding { before }
+    }
+}
+
+impl Drop for DefaultRounding {
+    #[inline]
+    fn drop(&mut self) {
+        // Without the black box, the compiler makes two copies of the code that runs until here.
+        rounding::change(rounding::DEFAULT, std::hint::black_box(self.before));
+    }
+}
+
+/// Whether the thread's floating-point environment is the default, as far as [`DefaultRounding`] sets it.
 #[inline]
-pub fn in_default_rounding<T>(body: impl FnOnce() -> T) -> T {
-    let before = rounding::control();
-    if before & rounding::BITS == rounding::DEFAULT { body() } else { rounding::switched(before, body) }
+pub fn is_default_rounding() -> bool {
+    rounding::control() & rounding::BITS == rounding::DEFAULT
 }
 
 mod rounding {
     #[cfg(target_arch = "x86_64")]
-    type Register = u32;
+    pub type Register = u32;
     #[cfg(not(target_arch = "x86_64"))]
-    type Register = u64;
+    pub type Register = u64;
 
     /// The rounding mode, and which exceptions are signals.
     #[cfg(target_arch = "x86_64")]
@@ -256,8 +278,19 @@ mod rounding {
         control
     }
 
+    /// Sets the register to `later`, if that differs from `now` in [`BITS`].
+    #[inline]
+    pub fn change(now: Register, later: Register) {
+        if (now ^ later) & BITS != 0 {
+            set_control(later);
+        }
+    }
+
+    /// This is out of line, so that no computation is moved across it.
+    #[cold]
+    #[inline(never)]
     fn set_control(control: Register) {
-        // SAFETY: the value was read by `control`, or differs from one that was by the default of `BITS`.
+        // SAFETY: `control` read this value, or one that differs from it in `BITS` alone.
         unsafe {
             #[cfg(target_arch = "x86_64")]
             std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, preserves_flags));
@@ -265,31 +298,5 @@ mod rounding {
             std::arch::asm!("msr fpcr, {}", in(reg) control, options(nomem, nostack, preserves_flags));
         }
         let _ = control;
-    }
-
-    /// Restores the control register, also after a panic.
-    struct Restored(Register);
-
-    impl Drop for Restored {
-        fn drop(&mut self) {
-            set_control(self.0);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    pub fn switched<T>(before: Register, body: impl FnOnce() -> T) -> T {
-        let (mut body, mut result) = (Some(body), None);
-        let restored = Restored(before);
-        set_control(before & !BITS | DEFAULT);
-        apart(&mut || result = body.take().map(|body| body()));
-        drop(restored);
-        result.expect("the body has run")
-    }
-
-    /// Runs code out of line, so that no computation moves across the change of the environment.
-    #[inline(never)]
-    fn apart(body: &mut dyn FnMut()) {
-        body();
     }
 }

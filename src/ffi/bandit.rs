@@ -1,11 +1,12 @@
 //! dpb_bandit: constructors, decisions, rewards.
 
 use super::config::{construct, dpb_config, dpb_error, explain};
-use super::guard::{self, Guard, Handle, call, call_with_output};
+use super::guard::{self, Guard, Handle, call, call_directly, call_with_output};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::bandit::{Bandit, Decision};
 use crate::config::Config;
 use crate::error::Result;
+use crate::os::{DefaultRounding, is_default_rounding};
 use crate::policy::Algorithm;
 use std::ffi::{CStr, c_char};
 
@@ -13,6 +14,8 @@ use std::ffi::{CStr, c_char};
 /// use it at once. After fork() the child's copy is DPB_POISONED.
 pub struct dpb_bandit {
     guard: Guard,
+    /// Whether the policy sets the rounding of numbers by itself in the most frequent calls.
+    sets_rounding: bool,
     pub(super) bandit: Bandit,
 }
 
@@ -20,6 +23,24 @@ impl Handle for dpb_bandit {
     fn guard(&self) -> &Guard {
         &self.guard
     }
+}
+
+/// Whether a frequent call must be repeated in the default rounding of numbers. (A second copy of its code for that
+/// would make both slower.)
+///
+/// # Safety
+/// `bandit` is NULL or live.
+#[inline]
+unsafe fn is_to_round(bandit: *const dpb_bandit) -> bool {
+    // SAFETY: as above.
+    !bandit.is_null() && !unsafe { (*bandit).sets_rounding } && !is_default_rounding()
+}
+
+#[cold]
+#[inline(never)]
+fn rounded(call: &dyn Fn() -> dpb_status) -> dpb_status {
+    let _rounding = DefaultRounding::set();
+    call()
 }
 
 /// A decision: which arm to play. 24 bytes.
@@ -107,7 +128,7 @@ const _: () = assert!(DPB_POLICY_LINEAR == Algorithm::Linear as u32);
 
 impl dpb_bandit {
     pub(super) fn of(bandit: Bandit) -> dpb_bandit {
-        dpb_bandit { guard: Guard::default(), bandit }
+        dpb_bandit { guard: Guard::default(), sets_rounding: bandit.sets_rounding(), bandit }
     }
 
     fn new(algorithm: Algorithm, config: Config) -> Result<dpb_bandit> {
@@ -509,7 +530,12 @@ pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
 #[must_use]
 pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decision) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { call_with_output(bandit, out, |b: &dpb_bandit| b.bandit.select().map(Into::into)) }
+    unsafe {
+        if is_to_round(bandit) {
+            return rounded(&|| dpb_select(bandit, out));
+        }
+        call_with_output(bandit, out, |b: &dpb_bandit| b.bandit.select().map(Into::into))
+    }
 }
 
 /// Reports the reward of a decision, once for each ticket. Never allocates.
@@ -525,7 +551,12 @@ pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decis
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_update(bandit: *mut dpb_bandit, ticket: u64, reward: f64) -> dpb_status {
-    call(bandit, |b: &dpb_bandit| b.bandit.update(ticket, reward))
+    // SAFETY: NULL or valid, by contract.
+    if unsafe { is_to_round(bandit) } {
+        // SAFETY: passed on.
+        return rounded(&|| unsafe { dpb_update(bandit, ticket, reward) });
+    }
+    call_directly(bandit, |b: &dpb_bandit| b.bandit.update(ticket, reward))
 }
 
 /// Cancels a decision: it counts as not played, for example because the ad was never shown. The reason and the time

@@ -3,7 +3,7 @@
 
 use super::status::{DPB_NULL, DPB_OK, DPB_POISONED, dpb_status};
 use crate::error::{Error, Result};
-use crate::os::in_default_rounding;
+use crate::os::DefaultRounding;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,16 +18,24 @@ pub trait Handle {
     fn guard(&self) -> &Guard;
 }
 
-/// Runs a call on a handle. Returns DPB_NULL without a handle, DPB_POISONED after a panic.
+/// Runs a call on a handle, in the default rounding of numbers. Returns DPB_NULL without a handle, DPB_POISONED after a
+/// panic.
 #[inline]
 pub fn call<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Result<()>) -> dpb_status {
+    let _rounding = DefaultRounding::set();
+    call_directly(handle, body)
+}
+
+/// The same in whatever rounding is set.
+#[inline]
+pub fn call_directly<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Result<()>) -> dpb_status {
     // SAFETY: the caller of the C function vouches that the handle is NULL or live.
     let Some(handle) = (unsafe { handle.as_ref() }) else { return DPB_NULL };
     if handle.guard().poisoned.load(Ordering::Relaxed) {
         return DPB_POISONED;
     }
-    let run = || catch_unwind(AssertUnwindSafe(|| body(handle).map_or_else(refuse, |()| DPB_OK)));
-    in_default_rounding(run).unwrap_or_else(|_| {
+    let caught = catch_unwind(AssertUnwindSafe(|| body(handle).map_or_else(refuse, |()| DPB_OK)));
+    caught.unwrap_or_else(|_| {
         handle.guard().poisoned.store(true, Ordering::Relaxed);
         DPB_POISONED
     })
@@ -53,7 +61,7 @@ pub unsafe fn call_with_output<H: Handle, T>(
     if out.is_null() {
         return DPB_NULL;
     }
-    call(handle, |handle| {
+    call_directly(handle, |handle| {
         let value = body(handle)?;
         // SAFETY: not NULL, so valid by contract.
         unsafe { out.write(value) };
@@ -73,7 +81,8 @@ pub unsafe fn slice<'a, T>(first: *const T, n: usize) -> &'a [T] {
 
 /// Runs a call that has no handle yet, such as a constructor.
 pub fn catch<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
-    in_default_rounding(|| catch_unwind(AssertUnwindSafe(body))).unwrap_or(Err(Error::Poisoned))
+    let _rounding = DefaultRounding::set();
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Error::Poisoned))
 }
 
 /// Frees a handle; NULL is a no-op.

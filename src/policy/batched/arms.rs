@@ -22,6 +22,7 @@ use crate::memory::{WipedVec, try_with_capacity};
 #[cfg(dpb_faults)]
 use crate::noise::probe::{self, Fault};
 use crate::noise::{Noise, NoiseSource};
+use crate::os::DefaultRounding;
 use crate::policy::compare::{ReleaseTotals, Totals};
 use crate::policy::contract::{ArmState, Duty, Peer};
 use crate::policy::cumulant::Cumulant;
@@ -513,6 +514,7 @@ impl BatchedArms {
     }
 
     fn release(&mut self, arm: usize) {
+        let _rounding = DefaultRounding::set();
         self.time.learn();
         let now = self.now();
         let past = self.memory.is_finite().then(|| self.released(arm));

@@ -30,6 +30,7 @@ use super::released::Evidence;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
+use crate::os::DefaultRounding;
 use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{ArmState, Combining, Duty, DynamicArms, Peer, Policy, Pull, ReadPeer, Slates};
 use crate::policy::prior::Prior;
@@ -194,6 +195,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// decision takes long; the next decision continues.
     #[inline(never)]
     fn settle(&mut self) {
+        let _rounding = DefaultRounding::set();
         let mean = self.batched.mean(self.batched.leader()).max(0.0);
         let point = self.index.point(mean, self.batched.decisions);
         if point != self.point {
@@ -260,6 +262,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// Opens the next batch after a release of this arm.
     #[inline(never)]
     fn released(&mut self, arm: usize) {
+        let _rounding = DefaultRounding::set();
         let size = self.open_next(arm);
         self.settled(arm, size);
         self.refresh_some();
@@ -293,6 +296,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// The same for an arm that has had all its requested pulls.
     #[inline(never)]
     fn has_pulls_left_after(&mut self, arm: usize, leader: usize, point: f64) -> bool {
+        let _rounding = DefaultRounding::set();
         let plan = &mut self.plans[arm];
         if plan.covered < plan.goal {
             plan.covered = plan.goal;
