@@ -1,6 +1,7 @@
 //! Nodes that learn together through Redis: runs the tests of the Go package with a real redis-server.
 #![cfg(unix)]
 
+use crate::support::http::send;
 use crate::support::{empty_directory, go_with_modules, have, root, run, snippets};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -93,6 +94,13 @@ fn the_example_shows_a_fleet() {
             std::thread::sleep(Duration::from_millis(50));
         }
         assert!(get(&format!("{url}/metrics")).contains("dpb_fleet_nodes{bandit=\"go-ads\"} 1\n"));
+    }
+    // Neither a decision nor a click.
+    let host = urls[0].strip_prefix("http://").unwrap();
+    for path in ["/ad", "/click/0001000000000000"] {
+        for method in ["HEAD", "OPTIONS", "POST"] {
+            assert_eq!(send(host, method, path, "").0, 405, "{method} {path}");
+        }
     }
     // SAFETY: the process is our child, and nothing has waited for it yet.
     unsafe { libc::kill(demo.id() as i32, libc::SIGTERM) };

@@ -297,6 +297,11 @@ fn no_response_reveals_the_status_of_a_click(program: &Program) {
         let answers = [&fresh, &silent, &late, &foreign].map(|path| tell(method, path));
         assert_eq!(BTreeSet::from(answers).len(), 1, "{method}");
     }
+    // Neither those nor an encoded ticket were clicks: this is the first one.
+    let encoded: String = silent["/click/".len()..].bytes().map(|digit| format!("%{digit:02x}")).collect();
+    for path in [format!("/click/{encoded}"), format!("/click/{}{}", &encoded[..3], &silent[8..]), silent] {
+        assert_eq!(tell("GET", &path), answer, "{path}");
+    }
 
     let ask = |path: &str| http::send(&operator, "GET", path, "");
     assert!(operator.starts_with("127.0.0.1:"), "{operator}");

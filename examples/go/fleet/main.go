@@ -142,11 +142,11 @@ func serve(
 	registry.MustRegister(dpbprometheus.NewCollector(map[string]*dpb.Bandit{name: s.node.Bandit}),
 		fleetprometheus.NewCollector(map[string]*fleet.Node{name: s.node}))
 	pages := http.NewServeMux()
-	pages.HandleFunc("GET /ad", s.show)
-	pages.HandleFunc("GET /click/{ticket}", s.click)
-	pages.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	pages.HandleFunc("GET /{$}", s.page)
-	web := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
+	pages.HandleFunc("/ad", s.show)
+	pages.HandleFunc("/click/", s.click)
+	pages.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	pages.HandleFunc("/{$}", s.page)
+	web := &http.Server{Handler: onlyGet(pages), ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan error, 2)
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -158,6 +158,18 @@ func serve(
 	web.Close()
 	<-ended
 	return err
+}
+
+// onlyGet refuses other methods. The pattern "GET /ad" would also match HEAD, which shows nobody an ad.
+func onlyGet(pages http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Allow", http.MethodGet)
+			http.Error(w, "only GET is served", http.StatusMethodNotAllowed)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
 }
 
 func (s server) show(w http.ResponseWriter, _ *http.Request) {
@@ -176,7 +188,8 @@ func (s server) show(w http.ResponseWriter, _ *http.Request) {
 
 // click always gives the same response, because the status reveals whether the ticket was clicked already.
 func (s server) click(w http.ResponseWriter, r *http.Request) {
-	if ticket, err := strconv.ParseUint(r.PathValue("ticket"), 16, 64); err == nil {
+	text := strings.TrimPrefix(r.URL.EscapedPath(), "/click/")
+	if ticket, err := strconv.ParseUint(text, 16, 64); err == nil && len(text) == 16 {
 		_ = s.node.Update(ticket, 1) // the operator's counts have refused and lost clicks
 	}
 	w.WriteHeader(http.StatusNoContent)
