@@ -230,7 +230,7 @@ func TestProcessesHaveOneNumber(t *testing.T) {
 	}
 	eventually(t, "one is left", func() bool { return alive.Load() == 1 })
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) || errors.Is(err, ErrReplaced) {
+	if err := <-ended; !planned(err) {
 		t.Error(err)
 	}
 	all.Wait()
@@ -525,7 +525,7 @@ func TestUpdatesWhileANodeLeaves(t *testing.T) {
 		}
 	}()
 	eventually(t, "rewards travel", func() bool { return one.Metrics().Received > 0 })
-	if err := two.end(); !errors.Is(err, context.Canceled) {
+	if err := two.end(); !planned(err) {
 		t.Fatal(err)
 	}
 	close(stop)
