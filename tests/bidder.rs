@@ -231,19 +231,21 @@ fn an_invalid_bid_request_is_refused_and_changes_nothing() {
     assert_eq!(bid(server.host(), &request(300, 250)).0, 200);
 
     for (options, code, says) in [
-        (&["--shown-within", "8", "--clicked-within", "8"][..], 2, "usage"),
-        (&["--shown-within", "0"], 2, "usage"),
-        (&["--clicked-within", "-1"], 2, "usage"),
-        (&["--epsilon", "one"], 2, "usage"),
+        (&["--shown-within", "8", "--clicked-within", "8"][..], 2, "must be longer than --shown-within"),
+        (&["--shown-within", "0"], 2, "--shown-within must be at least 1"),
+        (&["--clicked-within", "-1"], 2, "--clicked-within must be a number of decisions, or a time"),
+        (&["--epsilon", "one"], 2, "--epsilon must be a number, got \"one\""),
+        (&["--nothing", "1"], 2, "there is no option --nothing"),
         (&["--epsilon", "0"], 1, "epsilon must be"),
         (&["--clicked-within", "99999999"], 1, "reward_window must be at most 2^24"),
-        (&["--shown-within", "10s"], 2, "usage"),
-        (&["--shown-within", "10m", "--clicked-within", "600s"], 2, "usage"),
+        (&["--shown-within", "10s"], 2, "and of the same kind"),
+        (&["--shown-within", "10m", "--clicked-within", "600s"], 2, "must be longer than"),
         (&["--policy", "dp-se"], 1, "dp-se cannot choose among the creatives that fit"),
         (&["--port", server.host().split(':').nth(1).unwrap()], 1, server.host()),
     ] {
         let (got, said) = refused(options).unwrap();
         assert!(got == Some(code) && said.contains(says), "{options:?}: {got:?} {said}");
+        assert!(code == 1 || said.contains("usage: bidder"), "{options:?}: {said}");
     }
 }
 

@@ -718,7 +718,8 @@ fn only_visits_decide_and_only_their_rewards_count() {
             assert!(method == "HEAD" || body == "blue ", "{method}: the first variant without a ticket, got {body:?}");
         }
         let (_, body) = visitors[owner].send("POST", "/choose").unwrap();
-        let tickets = [visitors[owner].choose().1, body.split_once(' ').unwrap().1.to_owned(), visitors[owner].choose().1];
+        let tickets =
+            [visitors[owner].choose().1, body.split_once(' ').unwrap().1.to_owned(), visitors[owner].choose().1];
         decisions += tickets.len();
         let visitor = &mut visitors[(owner + 1) % WORKERS];
         let mut replies = BTreeSet::new();

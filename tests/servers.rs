@@ -83,12 +83,19 @@ impl Program {
         (server, operator)
     }
 
-    /// Starts with options that it refuses. Returns its exit code and its error output.
+    /// Starts with options that it refuses. Returns its exit code and its error output. If that is the usage, its first
+    /// line has the fault and names an option.
     fn refuses(&self, options: &[&str]) -> (Option<i32>, String) {
         let mut process = self.command().args(options).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let status = wait(&mut process);
         let mut said = String::new();
         process.stderr.unwrap().read_to_string(&mut said).unwrap();
+        if status.code() == Some(2) {
+            let fault = said.lines().next().unwrap().to_owned();
+            let names = options.iter().map(|option| option.trim_start_matches('-')).filter(|name| name.len() > 3);
+            assert!(!fault.to_lowercase().contains("usage"), "{options:?}: no fault in {said}");
+            assert!(names.into_iter().any(|name| fault.contains(name)), "{options:?}: {fault}");
+        }
         (status.code(), said)
     }
 }

@@ -61,10 +61,7 @@ func (s adServer) operator() http.Handler {
 }
 
 func (s adServer) show(w http.ResponseWriter, r *http.Request) {
-	if err := s.tick(s.bandit.Bandit); err != nil {
-		fail(w, err)
-		return
-	}
+	s.tick(s.bandit)
 	var request dpb.Request
 	if s.context {
 		request = contextOf(r, time.Now())

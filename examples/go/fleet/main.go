@@ -83,6 +83,7 @@ func main() {
 	var err error
 	switch {
 	case flag.NArg() > 0:
+		fmt.Fprintln(os.Stderr, "there is no option", flag.Arg(0))
 		flag.Usage()
 		os.Exit(2)
 	case *demo > 0:
