@@ -196,19 +196,30 @@ func (s server) click(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-var page = template.Must(template.New("").Funcs(template.FuncMap{"rate": func(arm dpb.Arm) string {
-	if arm.EffectivePulls == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%.3f of %.0f", arm.Mean, arm.EffectivePulls)
-}}).Parse(`<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="1"><title>A fleet</title>
-<style>td, th { padding: .2em 1em; text-align: right }</style>
+var page = template.Must(template.New("").Funcs(template.FuncMap{
+	"percent": func(mean float64) string { return fmt.Sprintf("%.1f %%", 100*mean) },
+}).Parse(`<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta http-equiv="refresh" content="1"><title>A fleet</title>
+<style>
+body { color-scheme: light dark; font: 15px/1.4 system-ui, sans-serif; margin: 1rem }
+h1 { font-size: 1.4rem }
+div { overflow-x: auto }
+td, th { padding: .3em .4em; text-align: right; vertical-align: top }
+td { white-space: nowrap }
+th { font-weight: normal }
+th:first-child { padding-left: 0; text-align: left }
+small { display: block; opacity: .7 }
+@media (max-width: 30rem) { table { font-size: .8rem } }
+</style>
 <h1>What this node knows, and what each has released</h1>
-<table><tr><th><th>this node knows{{range .Nodes}}<th>node {{.}}{{end}}</tr>
-{{range .Rows}}<tr><th>{{.Name}}{{range .Arms}}<td>{{rate .}}{{end}}</tr>
-{{end}}</table>
-<p>{{.Metrics.Age}} since the last exchange; errors: {{.Metrics.Errors}} {{with .RedisError}}; Redis: {{.}}{{end}}</p></html>
+<p>The click rate of each ad, and of how many shown ads</p>
+<div><table><tr><th><th>this node knows{{range .Nodes}}<th>node {{.}}{{end}}</tr>
+{{range .Rows}}<tr><th>{{.Name}}{{range .Arms}}<td>{{if .EffectivePulls}}{{percent .Mean}}` +
+	`<small>of {{printf "%.0f" .EffectivePulls}}</small>{{else}}–{{end}}{{end}}</tr>
+{{end}}</table></div>
+<p>{{printf "%.1f" .Metrics.Age.Seconds}} s since the last exchange; errors of exchanges: {{.Metrics.Errors}}` +
+	`{{with .RedisError}}; Redis: {{.}}{{end}}</p></html>
 `))
 
 type row struct {
