@@ -153,7 +153,7 @@ public:
     advance();
     const dpb::Decision decision = bandit_.select(request);
     open_.try_emplace(decision.ticket);
-    order_.emplace_back(now_, decision.ticket);
+    order_.emplace_back(time_, decision.ticket);
     if (order_.size() > (shown_within_.is_time ? serve::PENDING : shown_within_.ticks)) {
       end_first();
     }
@@ -187,13 +187,13 @@ private:
     if (!shown_within_.is_time) {
       return;
     }
-    const std::uint64_t now = std::max(now_, serve::milliseconds());
-    while (!order_.empty() && now - order_.front().first >= shown_within_.ticks) {
+    const std::uint64_t now = serve::milliseconds();
+    time_ += std::max(now, last_) - last_; // it goes on if the machine's clock is set back
+    last_ = now;
+    while (!order_.empty() && time_ - order_.front().first >= shown_within_.ticks) {
       end_first();
     }
-    if (serve::set_clock(bandit_, now)) {
-      now_ = now;
-    }
+    serve::set_clock(bandit_, now);
   }
 
   void end_first() {
@@ -215,7 +215,7 @@ private:
   dpb::Bandit bandit_;
   const serve::Span shown_within_;
   std::mutex lock_;
-  std::uint64_t now_ = 0;
+  std::uint64_t last_ = serve::milliseconds(), time_ = 0; // the machine's clock, and the time that has passed on it
   std::deque<std::pair<std::uint64_t, std::uint64_t>> order_; // time and ticket of each recent bid
   std::unordered_map<std::uint64_t, std::array<bool, 2>> open_; // their notices
 };

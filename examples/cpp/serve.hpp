@@ -123,15 +123,15 @@ inline std::uint64_t milliseconds() {
 // The interval at which the server sets a bandit's clock, also without traffic.
 inline constexpr auto TICK = 1s;
 
-// Sets a bandit's clock, and returns whether the bandit accepts the time. If it does not, it goes on with the last
-// time, and stderr has each change of the status.
-inline bool set_clock(dpb::Bandit &bandit, std::uint64_t now) {
+// Sets a bandit's clock. If the bandit refuses the time, it goes on with the last one, and stderr has each change of the
+// status.
+inline void set_clock(dpb::Bandit &bandit, std::uint64_t now) {
   static std::mutex lock;
   static std::unordered_map<const dpb_bandit *, dpb_status> refused;
   static std::atomic<bool> any = false; // whether there is one in `refused`
   const dpb_status status = bandit.try_advance(now);
   if (status == DPB_OK && !any) {
-    return true;
+    return;
   }
   const std::lock_guard alone(lock);
   const auto found = refused.try_emplace(bandit.get(), DPB_OK).first;
@@ -142,7 +142,6 @@ inline bool set_clock(dpb::Bandit &bandit, std::uint64_t now) {
     refused.erase(found);
   }
   any = !refused.empty();
-  return status == DPB_OK;
 }
 
 // pending_capacity for a window of time: 580 decisions a second for half an hour.
