@@ -325,24 +325,27 @@ func TestHeartbeatsDoNotDependOnRewards(t *testing.T) {
 }
 
 // failing is a queue that cannot delete messages.
-type failing struct{ RewardQueue }
+type failing struct{ broken }
 
-func (f failing) Receive(ctx context.Context, node uint16, take func(Message)) error {
-	return errors.Join(f.RewardQueue.Receive(ctx, node, take), errors.New("not deleted"))
+func (f *failing) Receive(context.Context, uint16, func(Message)) error {
+	return errors.New("not deleted")
 }
 
 // Errors of the reward queue, which can depend on rewards, are not in the public count of errors.
 func TestErrorsOfTheRewardQueueAreForOperators(t *testing.T) {
-	server := startRedis(t)
-	store := storeAt(server.address)
-	t.Cleanup(func() { store.Close() })
-	node := run(t, server.address, Options{Rewards: failing{store}, Config: config(1), Interval: interval})
+	store := &failing{}
+	node := must(Join(context.Background(), Options{Store: store, Rewards: store, Config: config(1), Interval: interval}))
+	defer node.Bandit.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- node.Sync(ctx) }()
 	eventually(t, "errors, and exchanges", func() bool {
 		m := node.Metrics()
 		return m.RewardErrors > 2 && m.Exchanges > 2
 	})
-	if m := node.Metrics(); m.Errors != 0 {
-		t.Errorf("%+v", m)
+	cancel()
+	if err := <-done; err != nil || node.Metrics().Errors != 0 {
+		t.Errorf("%v, %+v", err, node.Metrics())
 	}
 }
 
