@@ -376,7 +376,7 @@ func TestWhatIsSentAtAFixedRateDoesNotDependOnRewards(t *testing.T) {
 			}
 		}
 		for range 4 {
-			if any := must(n.send(context.Background(), false)); any || len(n.forwarding.wake) > 0 {
+			if sent := must(n.send(context.Background(), false)); sent || len(n.forwarding.wake) > 0 {
 				t.Error("it sends between two heartbeats")
 			}
 			must(n.send(context.Background(), true))

@@ -133,12 +133,12 @@ func (n *Node) sendRewards(ctx context.Context) {
 		case <-n.forwarding.wake:
 		}
 		limited, cancel := context.WithTimeout(ctx, n.delay)
-		any, err := n.send(limited, due)
+		sent, err := n.send(limited, due)
 		cancel()
 		if err != nil {
 			failures++
 			n.rewardsFailed(ctx, err, failures)
-		} else if any {
+		} else if sent {
 			failures = 0
 		}
 	}
@@ -147,7 +147,7 @@ func (n *Node) sendRewards(ctx context.Context) {
 // send sends rewards that wait and, if due, a heartbeat. It reports whether it sent anything. After an error it sends
 // the same rewards again: a reward counts once, because of its ticket. Heartbeats depend on the time alone, never on how
 // many rewards wait, because an outage cancels decisions and so must not depend on rewards.
-func (n *Node) send(ctx context.Context, due bool) (any bool, err error) {
+func (n *Node) send(ctx context.Context, due bool) (sent bool, err error) {
 	n.mu.Lock()
 	f := &n.forwarding
 	now := instant{time.Now(), f.ticks}
