@@ -150,11 +150,21 @@ impl Default for Options {
 }
 
 impl Options {
-    fn parse() -> Result<Options, lexopt::Error> {
+    /// An error names the option.
+    fn parse() -> Result<Options, String> {
+        let mut name = String::new();
+        Options::read(&mut name).map_err(|error| name + &error.to_string())
+    }
+
+    /// `name` becomes the option that is being read.
+    fn read(name: &mut String) -> Result<Options, lexopt::Error> {
         use lexopt::prelude::*;
         let mut options = Options::default();
         let mut words = lexopt::Parser::from_env();
         while let Some(word) = words.next()? {
+            if let Long(option) = word {
+                *name = format!("--{option}: ");
+            }
             match word {
                 Long("serve") => options.serve = true,
                 Long("visit") => options.visit = Some(words.value()?.string()?),
@@ -171,6 +181,7 @@ impl Options {
                 _ => return Err(word.unexpected()),
             }
         }
+        name.clear();
         if options.window.ticks == 0 || options.window.ticks > u32::MAX.into() {
             return Err("--window must be at least 1, and 1193h at most".into());
         }
@@ -203,14 +214,15 @@ impl Options {
         let report_every = Duration::from_millis(self.report_every.into());
         let fresh = |memory| {
             let bandit = self.bandit(self.policy, memory)?;
-            Ok(Shop { bandit, window: self.window, memory, report_every, reported: Mutex::new(None) })
+            let refused = Mutex::new(None);
+            Ok(Shop { bandit, window: self.window, memory, refused, report_every, reported: Mutex::new(None) })
         };
         let mut shop = match self.memory {
             Some(memory) => fresh(memory.ticks),
             None => fresh(if self.window.is_time { HALF_A_DAY } else { FORGET_AFTER }).or_else(|_: Error| fresh(0)),
         }?;
         let Some(file) = &self.snapshot else {
-            shop.tick()?;
+            shop.tick();
             return Ok(shop);
         };
         let wrong = |error: &dyn Display| format!("{}: {error}", file.display());
@@ -222,7 +234,7 @@ impl Options {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(wrong(&error).into()),
         }
-        shop.tick()?;
+        shop.tick();
         Ok(shop)
     }
 }
@@ -362,25 +374,41 @@ struct Shop {
     window: Span,
     /// Its `forget_after`.
     memory: u64,
+    /// Why the bandit refused the last time; None if it did not.
+    refused: Mutex<Option<String>>,
     /// The last report and its time. `/report` is public and takes longer than `/ad`, so it is cached.
     report_every: Duration,
     reported: Mutex<Option<(Instant, Bytes)>>,
 }
 
 impl Shop {
-    /// Sets the bandit's clock if the window is a time.
-    fn tick(&self) -> Result<(), Error> {
+    /// Sets the bandit's clock if the window is a time. If the bandit refuses the time, it goes on with the last one, and
+    /// stderr has each change of the reason.
+    fn tick(&self) {
         if !self.window.is_time {
-            return Ok(());
+            return;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.bandit.advance(now.as_millis() as u64)
+        self.advance(now.as_millis() as u64);
+    }
+
+    fn advance(&self, now: u64) {
+        let reason = self.bandit.advance(now).err().map(|error| error.to_string());
+        let mut refused = self.refused.lock().expect("it does not panic");
+        if *refused != reason {
+            match &reason {
+                Some(reason) => eprintln!("the clock stands still: {reason}"),
+                None => eprintln!("the clock goes on"),
+            }
+            *refused = reason;
+        }
     }
 }
 
 /// Sets the clock regularly, so that windows also end without traffic.
 async fn set_clock(shop: Arc<Shop>) {
-    while shop.tick().is_ok() {
+    loop {
+        shop.tick();
         tokio::time::sleep(TICK).await;
     }
 }
@@ -526,7 +554,7 @@ fn visitors(shop: &Shop, path: &str) -> Page {
 }
 
 fn show(shop: &Shop) -> Result<Page, Error> {
-    shop.tick()?;
+    shop.tick();
     let decision = shop.bandit.select()?;
     Ok(success(&json!({
         "arm": decision.arm,

@@ -1794,8 +1794,8 @@ dpb_status dpb_combine(dpb_bandit *bandit,
 
 /**
  * Seals a message for the handles of the fleet, for example a click that came to another node than its decision.
- * Whoever carries it sees only its length, and cannot alter it, but can repeat it. (A reward that is reported twice
- * counts once.)
+ * Whoever carries it sees that it is sent and its length, and cannot alter it, but can repeat it. (A reward that is
+ * reported twice counts once.) So give all messages one length: as text, a reward of 0.5 is longer than one of 1.
  *
  * message: message_len bytes (NULL with 0). buf: receives up to cap bytes (NULL with cap = 0). len: receives the
  * length, message_len + DPB_SEAL_BYTES, also if cap is too small. error: NULL, or filled on failure.

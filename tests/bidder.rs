@@ -2,8 +2,8 @@
 //! each notice once gives the expected results.
 #![cfg(target_os = "linux")] // signals, /proc
 
-use crate::support::http::{Server, allow_many_files, ask, connect, send, wait};
-use crate::support::{Link, build, have, have_header};
+use crate::support::http::{PATIENCE, Server, allow_many_files, ask, connect, send, wait};
+use crate::support::{Link, build, empty_directory, have, have_header};
 use dpb::{Random, Seed};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 static BIDDER: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     let found = have("c++")
@@ -231,19 +231,21 @@ fn an_invalid_bid_request_is_refused_and_changes_nothing() {
     assert_eq!(bid(server.host(), &request(300, 250)).0, 200);
 
     for (options, code, says) in [
-        (&["--shown-within", "8", "--clicked-within", "8"][..], 2, "usage"),
-        (&["--shown-within", "0"], 2, "usage"),
-        (&["--clicked-within", "-1"], 2, "usage"),
-        (&["--epsilon", "one"], 2, "usage"),
+        (&["--shown-within", "8", "--clicked-within", "8"][..], 2, "must be longer than --shown-within"),
+        (&["--shown-within", "0"], 2, "--shown-within must be at least 1"),
+        (&["--clicked-within", "-1"], 2, "--clicked-within must be a number of decisions, or a time"),
+        (&["--epsilon", "one"], 2, "--epsilon must be a number, got \"one\""),
+        (&["--nothing", "1"], 2, "there is no option --nothing"),
         (&["--epsilon", "0"], 1, "epsilon must be"),
         (&["--clicked-within", "99999999"], 1, "reward_window must be at most 2^24"),
-        (&["--shown-within", "10s"], 2, "usage"),
-        (&["--shown-within", "10m", "--clicked-within", "600s"], 2, "usage"),
+        (&["--shown-within", "10s"], 2, "and of the same kind"),
+        (&["--shown-within", "10m", "--clicked-within", "600s"], 2, "must be longer than"),
         (&["--policy", "dp-se"], 1, "dp-se cannot choose among the creatives that fit"),
         (&["--port", server.host().split(':').nth(1).unwrap()], 1, server.host()),
     ] {
         let (got, said) = refused(options).unwrap();
         assert!(got == Some(code) && said.contains(says), "{options:?}: {got:?} {said}");
+        assert!(code == 1 || said.contains("usage: bidder"), "{options:?}: {said}");
     }
 }
 
@@ -257,15 +259,42 @@ fn windows_of_time_end_without_traffic() {
     let (_, shown) = bids(&bid(server.host(), &request(300, 250)).1).remove(0);
     bid(server.host(), &request(300, 250));
     assert_eq!(send(server.host(), "GET", &shown[IMPRESSION], "").0, 204);
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let count = |name: &str| metrics(&operator)[&format!("dpb_{name}_total{{bandit=\"creatives\"}}")];
     while count("answered") != 1.0 {
         assert!(begun.elapsed().as_secs() < 30, "{:?}", metrics(&operator));
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
     assert!(begun.elapsed().as_secs() >= 2 && count("cancelled") == 1.0, "{:?}", metrics(&operator));
     assert_eq!(send(server.host(), "GET", &shown[CLICK], "").0, 204);
     assert_eq!(metrics(&operator)["dpb_late_total{bandit=\"creatives\"}"], 1.0);
+}
+
+/// For a while the machine's clock is a year ahead. Afterwards a bid that is not shown is cancelled in time again.
+#[test]
+#[ignore = "half a minute, to compile the bidder"]
+fn a_clock_that_was_wrong_stops_nothing() {
+    let Some(mut command) = command(&["--shown-within", "1s", "--clicked-within", "1h"]) else { return };
+    let place = empty_directory("bidder", "clock");
+    let [ahead, later] = ["ahead", "later"].map(|name| place.join(name));
+    let set = |seconds: &str| {
+        fs::write(&later, seconds).unwrap();
+        fs::rename(&later, &ahead).unwrap();
+    };
+    set("0");
+    let clock = build("cc", "tests/support/clock.c", &["-shared", "-fPIC"], Link::Static);
+    let mut server = Server::start(command.env("LD_PRELOAD", clock).env("DPB_CLOCK", &ahead));
+    let operator = server.next_address();
+    let cancelled = || metrics(&operator)["dpb_cancelled_total{bandit=\"creatives\"}"];
+    for (bids, seconds) in ["0", "31536000", "0", "-31536000", "0"].into_iter().enumerate() {
+        set(seconds);
+        assert_eq!(bid(server.host(), &request(300, 250)).0, 200);
+        let end = Instant::now() + PATIENCE;
+        while cancelled() <= bids as f64 {
+            assert!(Instant::now() < end, "the clock is {seconds} s ahead: {} of {} cancelled", cancelled(), bids + 1);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
 
 /// Reads until the other side closes.

@@ -569,9 +569,9 @@ fn a_node_that_cannot_join_says_why() {
     let Some((redis, program)) = Redis::start(&["--port", &port, "--requirepass", "open sesame"]) else { return };
     let at = address(port.parse().unwrap());
     let (right, wrong, empty) = (place("right"), place("wrong"), place("empty"));
-    fs::write(&right, "open sesame\n").unwrap();
+    fs::write(&right, "open sesame\r\n").unwrap();
     fs::write(&wrong, "abracadabra\n").unwrap();
-    fs::write(&empty, "\n").unwrap();
+    fs::write(&empty, "\r\n").unwrap();
     let refused = |address: &str, more: &[&str], password: Option<&Path>| {
         let mut options = vec!["--port", "0", "--redis", address, "--node", "7"];
         options.extend(more);
@@ -603,11 +603,15 @@ fn a_node_that_cannot_join_says_why() {
     usage(&["--redis", &at]);
     usage(&["--node", "7"]);
     usage(&["--redis-password-file", "x"]);
+    usage(&["--redis", &at, "--node", "7", "--send-rate", "1"]);
+    usage(&["--redis", &at, "--node", "7", "--send-rate", "1", "--fleet-key-file", "x", "--delay", "0"]);
+    usage(&["--redis", &at, "--node", "7", "--send-rate", "524289", "--fleet-key-file", "x"]);
     for (option, values) in [
         ("--redis", &["", "host", ":6379", "host:", "host:65536"] as &[_]),
         ("--node", &["0", "32768", "65536", "-1", "x"]),
         ("--bandit", &["", "a b", "a}", "a\""]),
         ("--merge-every", &["0", "x"]),
+        ("--send-rate", &["0", "x"]),
     ] {
         for value in values {
             usage(&["--redis", &at, "--node", "7", option, value]);

@@ -1,10 +1,11 @@
 //! Nodes that learn together through Redis: runs the tests of the Go package with a real redis-server.
 #![cfg(unix)]
 
+use crate::support::http::send;
 use crate::support::{empty_directory, go_with_modules, have, root, run, snippets};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 const MODULE: &str = "bindings/go/fleet";
@@ -67,6 +68,25 @@ fn the_pages_program_is_correct() {
     run(vet.env("GOFLAGS", "-mod=mod"));
 }
 
+/// The demonstration and the processes that it has started. They end when dropped.
+struct Demo(Child);
+
+impl Demo {
+    fn end(&mut self) -> ExitStatus {
+        if self.0.try_wait().unwrap().is_none() {
+            // SAFETY: the process is our child, and nothing has waited for it yet.
+            unsafe { libc::kill(self.0.id() as i32, libc::SIGTERM) };
+        }
+        self.0.wait().unwrap()
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 /// The demonstration starts Redis, two servers and their visitors. Each page shows the releases of the other server.
 /// Then all processes stop.
 #[test]
@@ -75,16 +95,16 @@ fn the_example_shows_a_fleet() {
     let Some(mut build) = fleet(EXAMPLE, &["build", "-o", program.to_str().unwrap(), "."]) else { return };
     run(&mut build);
     let mut demo = Command::new(&program);
-    let mut demo = demo.args(["--demo", "2", "--interval", "50ms"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    let mut demo = Demo(demo.args(["--demo", "2", "--interval", "50ms"]).stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(demo.0.stdout.take().unwrap()).lines();
     let urls = [(); 2].map(|()| lines.next().unwrap().unwrap().split_once(": ").unwrap().1.to_owned());
     let get = |url: &str| ureq::get(url).call().unwrap().body_mut().read_to_string().unwrap();
     // Whether each column has a mean: what this node knows, then what node 1 and node 2 have released.
     let shows = |page: &str| {
         let rows: Vec<_> = page.split("<tr>").skip(2).collect();
         assert_eq!(rows.len(), 5, "{page}");
-        (1..=3)
-            .all(|column| rows.iter().any(|row| row.split("<td>").nth(column).is_some_and(|cell| cell.contains("of"))))
+        let is_rate = |cell: &str| cell.contains(" %<small>of ");
+        (1..=3).all(|column| rows.iter().any(|row| row.split("<td>").nth(column).is_some_and(is_rate)))
     };
     let end = Instant::now() + Duration::from_secs(60);
     for url in &urls {
@@ -94,8 +114,15 @@ fn the_example_shows_a_fleet() {
         }
         assert!(get(&format!("{url}/metrics")).contains("dpb_fleet_nodes{bandit=\"go-ads\"} 1\n"));
     }
-    // SAFETY: the process is our child, and nothing has waited for it yet.
-    unsafe { libc::kill(demo.id() as i32, libc::SIGTERM) };
-    assert_eq!(demo.wait().unwrap().code(), Some(0));
+    let page = get(&urls[0]);
+    assert!(page.contains("name=\"viewport\"") && page.contains(" s since the last exchange"), "{page}");
+    // Neither a decision nor a click.
+    let host = urls[0].strip_prefix("http://").unwrap();
+    for path in ["/ad", "/click/0001000000000000"] {
+        for method in ["HEAD", "OPTIONS", "POST"] {
+            assert_eq!(send(host, method, path, "").0, 405, "{method} {path}");
+        }
+    }
+    assert_eq!(demo.end().code(), Some(0));
     assert!(ureq::get(&urls[0]).call().is_err(), "the server still runs");
 }

@@ -235,18 +235,27 @@ impl Visitor {
     }
 
     fn exchange(&mut self, path: &str) -> Result<(String, String)> {
-        write!(self.0.get_mut(), "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
-        self.reply()
+        self.send("GET", path)
     }
 
-    /// Returns the headers and the body.
-    fn reply(&mut self) -> Result<(String, String)> {
+    fn send(&mut self, method: &str, path: &str) -> Result<(String, String)> {
+        write!(self.0.get_mut(), "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")?;
+        if method == "HEAD" { Ok((self.head()?, String::new())) } else { self.reply() }
+    }
+
+    fn head(&mut self) -> Result<String> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             if self.0.read_line(&mut head)? == 0 {
                 return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
         }
+        Ok(head)
+    }
+
+    /// Returns the headers and the body.
+    fn reply(&mut self) -> Result<(String, String)> {
+        let head = self.head()?;
         let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
         let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
         self.0.read_exact(&mut body)?;
@@ -689,6 +698,47 @@ fn no_response_reveals_the_status_of_a_reward() {
     assert_eq!(replies.len(), 1, "{replies:?}");
     std::thread::sleep(TICKS);
     assert_eq!(nginx.status(), before, "and after");
+    nginx.quit();
+}
+
+/// Only GET and POST make decisions and report rewards. A reward by any other method gets the same response, and does
+/// not count, and neither does a ticket that is not 16 plain digits.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn only_visits_decide_and_only_their_rewards_count() {
+    let Some(nginx) = Nginx::start("methods", EXACT) else { return };
+    let mut visitors = nginx.visitors();
+    const NONE: [&str; 7] = ["HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "PROPFIND", "PURGE"];
+    let without_date = |head: String| head.lines().filter(|line| !line.starts_with("Date: ")).collect::<String>();
+    let mut decisions = 0;
+    for owner in 0..WORKERS {
+        for method in NONE {
+            let (head, body) = visitors[owner].send(method, "/choose").unwrap();
+            assert!(head.starts_with("HTTP/1.1 200"), "{method}: {head}");
+            assert!(method == "HEAD" || body == "blue ", "{method}: the first variant without a ticket, got {body:?}");
+        }
+        let (_, body) = visitors[owner].send("POST", "/choose").unwrap();
+        let tickets =
+            [visitors[owner].choose().1, body.split_once(' ').unwrap().1.to_owned(), visitors[owner].choose().1];
+        decisions += tickets.len();
+        let visitor = &mut visitors[(owner + 1) % WORKERS];
+        let mut replies = BTreeSet::new();
+        for (method, ticket) in NONE.iter().flat_map(|method| tickets.iter().map(move |ticket| (method, ticket))) {
+            replies.insert(without_date(visitor.send(method, &format!("/reward?ticket={ticket}")).unwrap().0));
+        }
+        let encoded: String = tickets[0].bytes().map(|digit| format!("%{digit:02x}")).collect();
+        for ticket in [&encoded, &format!("%{:02x}{}", tickets[0].as_bytes()[0], &tickets[0][1..])] {
+            replies.insert(without_date(visitor.send("GET", &format!("/reward?ticket={ticket}")).unwrap().0));
+        }
+        replies.insert(without_date(visitor.send("GET", &format!("/reward?ticket={}", tickets[1])).unwrap().0));
+        replies.insert(without_date(visitor.send("POST", &format!("/reward?ticket={}", tickets[2])).unwrap().0));
+        assert!(replies.len() == 1 && replies.first().unwrap().starts_with("HTTP/1.1 204"), "{replies:?}");
+    }
+    let_windows_end(&mut visitors);
+    decisions += WORKERS * WINDOW;
+    let status = nginx.status_after(decisions as f64);
+    assert_eq!(sum(&status, |worker| worker["decisions"].as_f64().unwrap()), decisions as f64);
+    assert!((sum(&status, rewards) - 2.0 * WORKERS as f64).abs() < 1e-6, "{status}");
     nginx.quit();
 }
 

@@ -83,12 +83,19 @@ impl Program {
         (server, operator)
     }
 
-    /// Starts with options that it refuses. Returns its exit code and its error output.
+    /// Starts with options that it refuses. Returns its exit code and its error output. If that is the usage, its first
+    /// line has the fault and names an option.
     fn refuses(&self, options: &[&str]) -> (Option<i32>, String) {
         let mut process = self.command().args(options).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let status = wait(&mut process);
         let mut said = String::new();
         process.stderr.unwrap().read_to_string(&mut said).unwrap();
+        if status.code() == Some(2) {
+            let fault = said.lines().next().unwrap().to_owned();
+            let names = options.iter().map(|option| option.trim_start_matches('-')).filter(|name| name.len() > 3);
+            assert!(!fault.to_lowercase().contains("usage"), "{options:?}: no fault in {said}");
+            assert!(names.into_iter().any(|name| fault.contains(name)), "{options:?}: {fault}");
+        }
         (status.code(), said)
     }
 }
@@ -157,15 +164,19 @@ promises! {
     its_page_shows_what_is_learned
 }
 
-/// A thousand visitors come, to each of four placements too: the page has a row for each placement, with the released
-/// numbers. After every 500 ads the oldest one retires, and a new one comes.
+/// A thousand visitors come, and reach each of 40 placements: the page has a row for each placement that has shown an ad,
+/// with the released numbers. After every 500 ads the oldest one retires, and a new one comes. A phone shows the columns
+/// of all ads.
 #[test]
 #[ignore = "needs a browser"]
 fn the_go_page_shows_its_placements() {
     let (Some(program), Some(browser)) = (GO.as_ref(), Browser::start()) else { return };
-    let server = Server::start(program.command().args(["--port", "0", "--placements", "4", "--rotate", "500"]));
+    let server = Server::start(program.command().args(["--port", "0", "--placements", "40", "--rotate", "500"]));
     browser.open(&format!("http://{}/", server.host()));
-    browser.wait("document.querySelectorAll('#map tbody tr').length === 4");
+    browser.wait("document.querySelectorAll('#map th').length === 14 && !document.querySelector('#map td')");
+    assert_eq!(server.get("/ads?placement=17&slots=3").0, 200);
+    browser.wait("document.querySelector('#map tbody')?.textContent.startsWith('17')");
+    assert_eq!(browser.run("return document.querySelectorAll('#map tbody tr').length"), 1);
     browser.click("#thousand");
     browser.wait("document.getElementById('playing').textContent === '1,000 have come.'");
     const RETIRED: u64 = 6;
@@ -177,16 +188,32 @@ fn the_go_page_shows_its_placements() {
         "return [...document.querySelectorAll('#map tbody tr')].map(row => [[...row.cells].slice(0, 4).map(cell => cell.textContent), \
          row.querySelectorAll('.cell').length, [...row.querySelectorAll('.cell')].findIndex(cell => cell.matches('.leads'))])",
     );
-    let mut pulls = 0;
-    for (shown, row) in rows.as_array().unwrap().iter().zip(page["rows"].as_array().unwrap()) {
+    let (rows, mut pulls) = (rows.as_array().unwrap(), 0);
+    assert_eq!(rows.len(), 40, "a visitor misses one of 40 with probability .975, and a thousand do with 1e-11");
+    for (shown, row) in rows.iter().zip(page["rows"].as_array().unwrap()) {
         pulls += row["pulls"].as_u64().unwrap();
         let leader = row["leader"].as_u64();
         let name = leader.map_or("–", |leader| page["ads"][leader as usize]["creative"].as_str().unwrap());
         let column = leader.map_or(-1, |leader| (leader - RETIRED) as i64);
-        assert_eq!((&shown[0][1], &shown[1], &shown[2]), (&json!(name), &json!(10), &json!(column)));
+        assert_eq!((&shown[0][0], &shown[0][1]), (&json!(row["placement"].to_string()), &json!(name)));
+        assert_eq!((&shown[1], &shown[2]), (&json!(10), &json!(column)));
         assert_eq!(shown[0][3].as_str().unwrap().replace(',', ""), row["pulls"].to_string());
     }
-    assert_eq!(pulls, 3000);
+    assert_eq!(pulls, 3003);
+
+    browser.run(
+        "document.body.insertAdjacentHTML('beforeend',
+        '<iframe id=narrow src=/ style=\"width: 360px; height: 700px; border: 0\"></iframe>')",
+    );
+    let narrow = "document.getElementById('narrow').contentDocument";
+    browser.wait(&format!("{narrow}.querySelectorAll('#map tbody tr').length === 40"));
+    let widths = browser.run(&format!(
+        "const map = {narrow}.getElementById('map'), cells = [...map.querySelectorAll('.cell')].slice(0, 10);
+        return [map.parentElement.scrollWidth, map.parentElement.clientWidth, {narrow}.documentElement.scrollWidth,
+            Math.min(...cells.map(cell => cell.getBoundingClientRect().width))]"
+    ));
+    let [all, visible, page, cell] = [0, 1, 2, 3].map(|i| widths[i].as_f64().unwrap());
+    assert!(all <= visible && page <= 360.0 && cell > 10.0, "{widths}");
     assert_eq!(browser.errors(), [] as [Value; 0]);
 }
 
@@ -296,6 +323,11 @@ fn no_response_reveals_the_status_of_a_click(program: &Program) {
     for method in ["HEAD", "POST", "DELETE"] {
         let answers = [&fresh, &silent, &late, &foreign].map(|path| tell(method, path));
         assert_eq!(BTreeSet::from(answers).len(), 1, "{method}");
+    }
+    // Neither those nor an encoded ticket were clicks: this is the first one.
+    let encoded: String = silent["/click/".len()..].bytes().map(|digit| format!("%{digit:02x}")).collect();
+    for path in [format!("/click/{encoded}"), format!("/click/{}{}", &encoded[..3], &silent[8..]), silent] {
+        assert_eq!(tell("GET", &path), answer, "{path}");
     }
 
     let ask = |path: &str| http::send(&operator, "GET", path, "");

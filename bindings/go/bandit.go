@@ -52,7 +52,7 @@ type Bandit struct {
 
 // Decision is an arm that a [Bandit] chose.
 type Decision struct {
-	Ticket     uint64  // identifies this decision in Update and Cancel
+	Ticket     uint64  // identifies this decision in Update and Cancel; a string in JSON, because JavaScript rounds such numbers
 	Propensity float64 // the probability of this arm given all releases so far; NaN if it would reveal rewards, and with Features but without Exploration
 	Arm        uint32  // from 0
 	Phase      uint32  // the policy's count of epochs, phases or intervals

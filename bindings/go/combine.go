@@ -76,7 +76,8 @@ func (b *Bandit) Combine(contribution []byte) error {
 }
 
 // Seal seals a message for the bandits of the fleet, such as a click that came to another node than its decision.
-// Whoever carries it sees only its length and cannot alter it, but can repeat it. It needs [Config.FleetKey].
+// Whoever carries it sees that it is sent and its length, so give all messages one length. They cannot alter it, but can
+// repeat it. It needs [Config.FleetKey].
 func (b *Bandit) Seal(message []byte) ([]byte, error) {
 	c, err := b.enter()
 	if err != nil {

@@ -1,10 +1,28 @@
 package dpb
 
 import (
+	"bytes"
 	"encoding/json"
 	"log/slog"
 	"math"
+	"strconv"
 )
+
+// exact is a 64-bit number that identifies something. JSON and logs have it as a string of decimal digits, because
+// JavaScript rounds numbers above 2^53, and then for example no click finds its decision. It reads strings and numbers.
+type exact uint64
+
+func (x exact) String() string { return strconv.FormatUint(uint64(x), 10) }
+
+func (x exact) MarshalJSON() ([]byte, error) { return strconv.AppendQuote(nil, x.String()), nil }
+
+func (x *exact) UnmarshalJSON(text []byte) error {
+	number, err := strconv.ParseUint(string(bytes.Trim(text, `"`)), 10, 64)
+	if err == nil {
+		*x = exact(number)
+	}
+	return err
+}
 
 // finite writes NaN (nothing released yet) and infinity (a baseline's privacy loss) as null in JSON and in logs, which
 // have no such numbers.
@@ -19,13 +37,47 @@ func (x finite) value() any {
 
 func (x finite) MarshalJSON() ([]byte, error) { return json.Marshal(x.value()) }
 
-// MarshalJSON writes null for a NaN propensity.
+// MarshalJSON writes the ticket as a string, and null for a NaN propensity.
 func (d Decision) MarshalJSON() ([]byte, error) {
 	type plain Decision
 	return json.Marshal(struct {
 		plain
+		Ticket     exact
 		Propensity finite
-	}{plain(d), finite(d.Propensity)})
+	}{plain(d), exact(d.Ticket), finite(d.Propensity)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, and a ticket that is a number.
+func (d *Decision) UnmarshalJSON(text []byte) error {
+	type plain Decision
+	read := struct {
+		*plain
+		Ticket     *exact
+		Propensity *float64
+	}{(*plain)(d), (*exact)(&d.Ticket), &d.Propensity}
+	err := json.Unmarshal(text, &read)
+	if read.Propensity == nil {
+		d.Propensity = math.NaN()
+	}
+	return err
+}
+
+// MarshalJSON writes the segment and the user as strings.
+func (r Request) MarshalJSON() ([]byte, error) {
+	type plain Request
+	return json.Marshal(struct {
+		plain
+		Segment, User exact
+	}{plain(r), exact(r.Segment), exact(r.User)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, and a segment and a user that are numbers.
+func (r *Request) UnmarshalJSON(text []byte) error {
+	type plain Request
+	return json.Unmarshal(text, &struct {
+		*plain
+		Segment, User *exact
+	}{(*plain)(r), (*exact)(&r.Segment), (*exact)(&r.User)})
 }
 
 // MarshalJSON writes null for a mean or width that is not released yet.
@@ -37,19 +89,52 @@ func (a Arm) MarshalJSON() ([]byte, error) {
 	}{plain(a), finite(a.Mean), finite(a.Width)})
 }
 
-// MarshalJSON writes the policy's name, and null for an infinite privacy loss.
+// UnmarshalJSON reads what MarshalJSON writes.
+func (a *Arm) UnmarshalJSON(text []byte) error {
+	type plain Arm
+	read := struct {
+		*plain
+		Mean, Width *float64
+	}{(*plain)(a), &a.Mean, &a.Width}
+	err := json.Unmarshal(text, &read)
+	if read.Mean == nil {
+		a.Mean = math.NaN()
+	}
+	if read.Width == nil {
+		a.Width = math.NaN()
+	}
+	return err
+}
+
+// MarshalJSON writes the policy's name, the key's id as a string, and null for an infinite privacy loss.
 func (r Report) MarshalJSON() ([]byte, error) {
 	type plain Report
 	return json.Marshal(struct {
 		plain
 		EpsilonSpent finite
-	}{plain(r), finite(r.EpsilonSpent)})
+		FleetKeyID   exact
+	}{plain(r), finite(r.EpsilonSpent), exact(r.FleetKeyID)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, and an id that is a number.
+func (r *Report) UnmarshalJSON(text []byte) error {
+	type plain Report
+	read := struct {
+		*plain
+		EpsilonSpent *float64
+		FleetKeyID   *exact
+	}{(*plain)(r), &r.EpsilonSpent, (*exact)(&r.FleetKeyID)}
+	err := json.Unmarshal(text, &read)
+	if read.EpsilonSpent == nil {
+		r.EpsilonSpent = math.Inf(1)
+	}
+	return err
 }
 
 // LogValue groups the fields, for log/slog.
 func (d Decision) LogValue() slog.Value {
 	return slog.GroupValue(
-		slog.Uint64("ticket", d.Ticket),
+		slog.String("ticket", exact(d.Ticket).String()),
 		slog.Any("propensity", finite(d.Propensity).value()),
 		slog.Uint64("arm", uint64(d.Arm)),
 		slog.Uint64("phase", uint64(d.Phase)),
@@ -89,6 +174,6 @@ func (r Report) LogValue() slog.Value {
 		slog.Bool("model_per_arm", r.ModelPerArm),
 		slog.Uint64("contributions", r.Contributions),
 		slog.Uint64("contributions_lost", r.ContributionsLost),
-		slog.Uint64("fleet_key_id", r.FleetKeyID),
+		slog.String("fleet_key_id", exact(r.FleetKeyID).String()),
 	)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -88,11 +89,11 @@ func TestJSONAndLogs(t *testing.T) {
 	}
 	released := Arm{Mean: 0.25, Width: 0.5, Pulls: 7, Active: true, EffectivePulls: 3.5}
 	for value, want := range map[any]string{
-		report:           `{"Policy":"nonprivate-ucb1","Phase":0,"ArmsActive":3,"Pending":0,"Decisions":0,"Answered":0,"Cancelled":0,"Expired":0,"EpsilonSpent":null,"DeltaSpent":0,"IsPrivate":false,"ChangesDetected":0,"Segments":0,"MaxSegments":0,"Failures":0,"Features":0,"ModelPerArm":false,"Contributions":0,"ContributionsLost":0,"FleetKeyID":0}`,
+		report:           `{"Policy":"nonprivate-ucb1","Phase":0,"ArmsActive":3,"Pending":0,"Decisions":0,"Answered":0,"Cancelled":0,"Expired":0,"EpsilonSpent":null,"DeltaSpent":0,"IsPrivate":false,"ChangesDetected":0,"Segments":0,"MaxSegments":0,"Failures":0,"Features":0,"ModelPerArm":false,"Contributions":0,"ContributionsLost":0,"FleetKeyID":"0"}`,
 		arms[0]:          `{"Mean":null,"Width":null,"Pulls":0,"Active":true,"EffectivePulls":0}`,
 		released:         `{"Mean":0.25,"Width":0.5,"Pulls":7,"Active":true,"EffectivePulls":3.5}`,
-		decision:         `{"Ticket":` + jsonOf(t, decision.Ticket) + `,"Propensity":null,"Arm":` + jsonOf(t, decision.Arm) + `,"Phase":` + jsonOf(t, decision.Phase) + `}`,
-		Decision{Arm: 1}: `{"Ticket":0,"Propensity":0,"Arm":1,"Phase":0}`,
+		decision:         `{"Ticket":"` + jsonOf(t, decision.Ticket) + `","Propensity":null,"Arm":` + jsonOf(t, decision.Arm) + `,"Phase":` + jsonOf(t, decision.Phase) + `}`,
+		Decision{Arm: 1}: `{"Ticket":"0","Propensity":0,"Arm":1,"Phase":0}`,
 		Diagnostics{}:    `{"Duplicates":0,"Late":0,"Rejected":0,"Unknown":0,"Oversized":0}`,
 	} {
 		if !sameJSON(t, jsonOf(t, value), want) {
@@ -116,6 +117,51 @@ func TestJSONAndLogs(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "ERROR") {
 		t.Error(log.String())
+	}
+}
+
+// A browser, which reads each number as a float64, returns the same ticket. A number is read too.
+func TestJSONHas64Bits(t *testing.T) {
+	const large = 8887983085728856867
+	decision := Decision{Ticket: large, Propensity: math.NaN(), Arm: 1, Phase: 2}
+	request := Request{Slots: 3, Segment: large, User: large + 2, Eligible: []uint32{4}}
+	report := Report{Policy: PolicySE, EpsilonSpent: math.Inf(1), Decisions: 5, FleetKeyID: large}
+	arm := Arm{Mean: math.NaN(), Width: math.NaN(), Pulls: 3}
+	for _, value := range []any{decision, request, report, arm} {
+		var browser map[string]any
+		if err := json.Unmarshal([]byte(jsonOf(t, value)), &browser); err != nil {
+			t.Fatal(err)
+		}
+		again := reflect.New(reflect.TypeOf(value))
+		if err := json.Unmarshal([]byte(jsonOf(t, browser)), again.Interface()); err != nil {
+			t.Error(err)
+		}
+		if got, want := again.Elem().Interface(), value; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	for text, want := range map[string]Decision{
+		`{"Ticket":8887983085728856867,"Propensity":0.5}`: {Ticket: large, Propensity: 0.5},
+		`{"ticket":"18446744073709551615","Arm":7}`:       {Ticket: math.MaxUint64, Arm: 7},
+		`{"Ticket":null}`: {},
+		`{}`:              {},
+	} {
+		var d Decision
+		if err := json.Unmarshal([]byte(text), &d); err != nil || d != want {
+			t.Errorf("%s: %+v, %v", text, d, err)
+		}
+	}
+	for _, text := range []string{`"x"`, `""`, `-1`, `1.5`, `8.887983085728857e18`, `"18446744073709551616"`, `true`, `[1]`, `"null"`} {
+		if err := json.Unmarshal([]byte(`{"Ticket":`+text+`}`), new(Decision)); err == nil {
+			t.Errorf("the ticket %s is accepted", text)
+		}
+	}
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("", "decision", decision, "report", report)
+	for _, want := range []string{`"ticket":"8887983085728856867"`, `"fleet_key_id":"8887983085728856867"`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%s is not in %s", want, log.String())
+		}
 	}
 }
 

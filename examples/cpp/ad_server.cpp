@@ -96,7 +96,7 @@ struct Shop {
   // Sets a bandit's clock if windows are times.
   void tick(dpb::Bandit &bandit) const {
     if (window.is_time) {
-      bandit.advance(serve::milliseconds());
+      serve::set_clock(bandit, serve::milliseconds());
     }
   }
 
@@ -407,41 +407,38 @@ struct Options : serve::Options {
   std::filesystem::path segmented_snapshot() const { return snapshot.empty() ? "" : snapshot.string() + ".placements"; }
 };
 
-static std::optional<Options> parse_options(int argc, char **argv) {
+static Options parse_options(int argc, char **argv) {
   Options options;
-  const bool well = serve::read_options(argc, argv, [&](std::string_view name, const char *value) {
+  serve::read_options(argc, argv, [&](std::string_view name, std::string_view value) {
     if (name == "--memory") {
-      options.memory = serve::parse_span(value);
-      return options.memory.has_value();
-    }
-    if (name == "--window") {
-      const auto window = serve::parse_span(value);
-      options.window = window.value_or(options.window);
-      return window && window->ticks > 0 && window->ticks <= UINT32_MAX;
-    }
-    if (name == "--threads") {
-      const auto threads = serve::parse<unsigned>(value);
-      options.bandits = options.threads = threads.value_or(0);
-      return options.threads > 0 && options.threads <= MAX_THREADS;
-    }
-    const auto number = serve::parse<std::uint32_t>(value);
-    if (name == "--placements" && number) {
-      options.placements = *number;
-    } else if (name == "--users" && number && *number > 0) {
-      options.users = *number;
-    } else if (name == "--period" && number && *number > 0) {
-      options.period = std::chrono::seconds(*number);
+      options.memory = serve::span(name, value);
+    } else if (name == "--window") {
+      options.window = serve::window(name, value);
+    } else if (name == "--threads") {
+      options.bandits = options.threads = serve::number(name, value, 1U, MAX_THREADS);
+    } else if (name == "--placements") {
+      options.placements = serve::number<std::uint32_t>(name, value);
+    } else if (name == "--users") {
+      options.users = serve::number<std::uint32_t>(name, value, 1);
+    } else if (name == "--period") {
+      options.period = std::chrono::seconds(serve::number<std::uint32_t>(name, value, 1));
     } else {
       return options.take(name, value) || options.fleet.take(name, value);
     }
     return true;
   });
-  // A file or a node in Redis keeps one bandit, so several bandits cannot use them.
-  const bool alone = options.bandits == 1 || (options.fleet.redis.empty() && options.snapshot.empty());
-  const bool numbered = options.fleet.node < PLACEMENTS_FROM;
-  // One clock counts both, so both are times or both are decisions.
-  const bool same = !options.memory || options.memory->ticks == 0 || options.memory->is_time == options.window.is_time;
-  return well && alone && numbered && same && options.fleet.is_consistent() ? std::optional(options) : std::nullopt;
+  options.fleet.check();
+  if (options.bandits > 1 && !(options.fleet.redis.empty() && options.snapshot.empty())) {
+    throw serve::UsageError("--threads: several bandits cannot share a file (--snapshot) or a node (--redis)");
+  }
+  if (options.fleet.node >= PLACEMENTS_FROM) {
+    throw serve::UsageError("--node", "at most 32767", std::to_string(options.fleet.node));
+  }
+  // One clock counts both.
+  if (options.memory && options.memory->ticks > 0 && options.memory->is_time != options.window.is_time) {
+    throw serve::UsageError("--window and --memory must both be times, or both be numbers of decisions");
+  }
+  return options;
 }
 
 // Makes a bandit with a segment for each placement; the key is the placement's number. Epsilon is for all rewards of a
@@ -516,64 +513,63 @@ static Shop make(const Options &options, const fleet::Fields &fields, const flee
 }
 
 int main(int argc, char **argv) try {
-  const std::optional<Options> options = parse_options(argc, argv);
-  if (!options) {
-    const std::string more =
-        "  --window SPAN      a click counts within this time after its ad; default 1000. A SPAN is a\n"
-        "                     number of decisions, or a time: 500ms, 30s, 30m, 2h\n"
-        "  --memory SPAN      forget releases of this age; 0: never. Default 50000, or 12h if --window\n"
-        "                     is a time, if the policy supports it. Both must be of the same kind\n"
-        "  --placements N     serve /ads for placements 0 to N-1; default 0: no such page\n"
-        "  --users N          people expected in a period, with --placements; default 100000. A\n"
-        "                     person who reaches several servers loses epsilon at each\n"
-        "  --period SECONDS   length of a period; default 86400\n"
-        "  --threads N        N threads, each with its own bandit, that merge each other's releases;\n"
-        "                     not with --snapshot or --redis\n";
-    serve::print_usage("ad_server", (more + fleet::Options::USAGE).c_str());
-    return 2;
-  }
-  serve::Server server(*options);
-  const fleet::Options segmented = options->segmented_fleet();
+  const Options options = parse_options(argc, argv);
+  serve::Server server(options);
+  const fleet::Options segmented = options.segmented_fleet();
   std::optional<fleet::Store> store, segmented_store;
   fleet::Fields fields, segmented_fields;
-  if (!options->fleet.redis.empty()) {
-    fields = store.emplace(options->fleet).list(serve::Clock::now() + fleet::JOIN_TIMEOUT);
+  if (!options.fleet.redis.empty()) {
+    fields = store.emplace(options.fleet).list(serve::Clock::now() + fleet::JOIN_TIMEOUT);
   }
-  if (store && options->placements > 0) {
+  if (store && options.placements > 0) {
     segmented_fields = segmented_store.emplace(segmented).list(serve::Clock::now() + fleet::JOIN_TIMEOUT);
   }
-  Shop shop = make(*options, fields, segmented_fields); // for all threads
+  Shop shop = make(options, fields, segmented_fields); // for all threads
   Nodes nodes;
   if (store) {
-    nodes.bandit.emplace(options->fleet, *store, shop.bandits.front(), fields, options->window);
+    nodes.bandit.emplace(options.fleet, *store, shop.bandits.front(), fields, options.window);
   }
   if (segmented_store) {
-    nodes.segmented.emplace(segmented, *segmented_store, *shop.segmented, segmented_fields, options->window);
+    nodes.segmented.emplace(segmented, *segmented_store, *shop.segmented, segmented_fields, options.window);
   }
   const auto save = [&] {
-    serve::save(shop.bandits.front(), options->snapshot);
+    serve::save(shop.bandits.front(), options.snapshot);
     if (shop.segmented) {
-      serve::save(*shop.segmented, options->segmented_snapshot());
+      serve::save(*shop.segmented, options.segmented_snapshot());
     }
   };
-  serve::Copies copies(options->report_every);
+  serve::Copies copies(options.report_every);
   serve::Chores chores;
   if (shop.window.is_time) {
     chores.push_back({serve::TICK, [&] { shop.tick(); }});
   }
   if (shop.segmented) { // write a snapshot at once in each period, so that a restart cannot miss a period
-    chores.push_back({options->period, [&] {
+    chores.push_back({options.period, [&] {
                         shop.segmented->next_period();
                         if (nodes.segmented) {
                           nodes.segmented->put_soon();
                         }
-                        if (!options->snapshot.empty()) {
+                        if (!options.snapshot.empty()) {
                           save();
                         }
                       }});
   }
   server.run(visitors(shop, copies, nodes), operators(shop, nodes), "/diagnostics", save, chores);
   return 0;
+} catch (const serve::UsageError &error) {
+  const std::string more =
+      "  --window SPAN      a click counts within this time after its ad; default 1000. A SPAN is a\n"
+      "                     number of decisions, or a time: 500ms, 30s, 30m, 2h\n"
+      "  --memory SPAN      forget releases of this age; 0: never. Default 50000, or 12h if --window\n"
+      "                     is a time, if the policy supports it. Both must be of the same kind\n"
+      "  --placements N     serve /ads for placements 0 to N-1; default 0: no such page\n"
+      "  --users N          people expected in a period, with --placements; default 100000. A\n"
+      "                     person who reaches several servers loses epsilon at each\n"
+      "  --period SECONDS   length of a period; default 86400\n"
+      "  --threads N        N threads, each with its own bandit, that merge each other's releases;\n"
+      "                     not with --snapshot or --redis\n";
+  serve::print_usage(error, "ad_server", (more + fleet::Options::USAGE).c_str());
+  return 2;
 } catch (const std::exception &error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

@@ -153,7 +153,7 @@ public:
     advance();
     const dpb::Decision decision = bandit_.select(request);
     open_.try_emplace(decision.ticket);
-    order_.emplace_back(now_, decision.ticket);
+    order_.emplace_back(time_, decision.ticket);
     if (order_.size() > (shown_within_.is_time ? serve::PENDING : shown_within_.ticks)) {
       end_first();
     }
@@ -187,11 +187,13 @@ private:
     if (!shown_within_.is_time) {
       return;
     }
-    now_ = std::max(now_, serve::milliseconds());
-    while (!order_.empty() && now_ - order_.front().first >= shown_within_.ticks) {
+    const std::uint64_t now = serve::milliseconds();
+    time_ += std::max(now, last_) - last_; // it goes on if the machine's clock is set back
+    last_ = now;
+    while (!order_.empty() && time_ - order_.front().first >= shown_within_.ticks) {
       end_first();
     }
-    bandit_.advance(now_);
+    serve::set_clock(bandit_, now);
   }
 
   void end_first() {
@@ -213,7 +215,7 @@ private:
   dpb::Bandit bandit_;
   const serve::Span shown_within_;
   std::mutex lock_;
-  std::uint64_t now_ = 0;
+  std::uint64_t last_ = serve::milliseconds(), time_ = 0; // the machine's clock, and the time that has passed on it
   std::deque<std::pair<std::uint64_t, std::uint64_t>> order_; // time and ticket of each recent bid
   std::unordered_map<std::uint64_t, std::array<bool, 2>> open_; // their notices
 };
@@ -488,31 +490,35 @@ struct Options : serve::Options {
   serve::Span shown_within = {10'000, false}, clicked_within = {100'000, false};
 };
 
-static std::optional<Options> parse_options(int argc, char **argv) {
+static Options parse_options(int argc, char **argv) {
   Options options;
   std::vector<char *> arguments(argv, argv + argc);
   options.context = std::erase(arguments, std::string_view("--context")) > 0; // all others have a value
-  const auto take = [&](std::string_view name, const char *value) {
-    const auto span = serve::parse_span(value);
-    const auto epsilon = serve::parse<double>(value);
+  const auto take = [&](std::string_view name, std::string_view value) {
     if (name == "--url") {
       options.url = value;
-    } else if (name == "--epsilon" && epsilon) {
+    } else if (name == "--epsilon") {
+      const auto epsilon = serve::parse<double>(value);
+      if (!epsilon) {
+        throw serve::UsageError(name, "a number", value);
+      }
       options.epsilon = *epsilon;
-    } else if (name == "--shown-within" && span && span->ticks > 0) {
-      options.shown_within = *span;
-    } else if (name == "--clicked-within" && span && span->ticks <= UINT32_MAX) {
-      options.clicked_within = *span;
+    } else if (name == "--shown-within") {
+      options.shown_within = serve::window(name, value);
+    } else if (name == "--clicked-within") {
+      options.clicked_within = serve::window(name, value);
     } else {
       return options.take(name, value);
     }
     return true;
   };
-  const bool well = serve::read_options(static_cast<int>(arguments.size()), arguments.data(), take);
+  serve::read_options(static_cast<int>(arguments.size()), arguments.data(), take);
   // A bid that was not shown must be cancelled before its window for a click is over.
-  const bool later = options.shown_within.ticks < options.clicked_within.ticks;
-  const bool same = options.shown_within.is_time == options.clicked_within.is_time;
-  return well && later && same ? std::optional(options) : std::nullopt;
+  if (options.shown_within.is_time != options.clicked_within.is_time ||
+      options.shown_within.ticks >= options.clicked_within.ticks) {
+    throw serve::UsageError("--clicked-within must be longer than --shown-within, and of the same kind");
+  }
+  return options;
 }
 
 static dpb::Bandit make(const Options &options) {
@@ -534,27 +540,26 @@ static dpb::Bandit make(const Options &options) {
 }
 
 int main(int argc, char **argv) try {
-  const std::optional<Options> options = parse_options(argc, argv);
-  if (!options) {
-    serve::print_usage(
-        "bidder",
-        "  --url URL          URL at which exchanges and visitors reach this server\n"
-        "  --epsilon E        privacy parameter for one click; default 1\n"
-        "  --context          decide by device, country, hour, site and placement\n"
-        "  --shown-within SPAN    cancel a bid that is not shown within this time; default 10000.\n"
-        "                     A SPAN is a number of bids, or a time: 500ms, 30s, 30m, 2h\n"
-        "  --clicked-within SPAN  a click counts within this time; default 100000. It must be\n"
-        "                     longer than --shown-within, and of the same kind\n");
-    return 2;
-  }
+  const Options options = parse_options(argc, argv);
   if (sodium_init() < 0) {
     throw std::runtime_error("libsodium: no randomness");
   }
-  serve::Server server(*options);
-  Bidder bidder(make(*options), options->shown_within, options->url.empty() ? server.address() : options->url);
+  serve::Server server(options);
+  Bidder bidder(make(options), options.shown_within, options.url.empty() ? server.address() : options.url);
   server.run(bidder.visitors(), bidder.operators(), "/metrics",
-             [&] { serve::save(bidder.bandit(), options->snapshot); }, {{serve::TICK, [&] { bidder.tick(); }}});
+             [&] { serve::save(bidder.bandit(), options.snapshot); }, {{serve::TICK, [&] { bidder.tick(); }}});
   return 0;
+} catch (const serve::UsageError &error) {
+  serve::print_usage(
+      error, "bidder",
+      "  --url URL          URL at which exchanges and visitors reach this server\n"
+      "  --epsilon E        privacy parameter for one click; default 1\n"
+      "  --context          decide by device, country, hour, site and placement\n"
+      "  --shown-within SPAN    cancel a bid that is not shown within this time; default 10000.\n"
+      "                     A SPAN is a number of bids, or a time: 500ms, 30s, 30m, 2h\n"
+      "  --clicked-within SPAN  a click counts within this time; default 100000. It must be\n"
+      "                     longer than --shown-within, and of the same kind\n");
+  return 2;
 } catch (const std::exception &error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

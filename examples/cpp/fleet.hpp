@@ -25,7 +25,8 @@
 // With a fleet key, one node leads: it releases what all nodes collect, with one noise. The leader holds a lease: a key
 // in Redis with its node number and its generation (dpb_lead). A node that finds no lease tries to take it. The other
 // nodes contribute their open sums to that generation, through a stream of its own. A node sends each contribution
-// once, so what is lost on the way is lost. Rewards travel sealed.
+// once, so what is lost on the way is lost. Rewards travel sealed, in messages of one length. Their number shows, and
+// is NOT private: with Options::send_rate the node sends messages at fixed times, whether rewards wait or not.
 //
 // Anyone may read snapshots and contributions. Rewards that are not sealed are NOT private: anyone who reads the
 // streams learns who clicked. Anyone who can write to Redis can spoil what is learned, but cannot break the privacy
@@ -46,13 +47,16 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <set>
@@ -91,6 +95,11 @@ inline constexpr int EXCHANGES_IN_LEASE = 3;
 inline constexpr std::chrono::milliseconds MIN_LEASE = 3s;
 // The maximum number of messages in one send or read.
 inline constexpr std::size_t BATCH = 1000;
+// A node sends this many heartbeats in a delay. A node is gone if no heartbeat of it comes for this many delays.
+inline constexpr int HEARTBEATS_IN_DELAY = 8, DELAYS_UNTIL_GONE = 30;
+// The size of a reward in a sealed message: the ticket and the bits of the reward, in big-endian order. The maximum
+// number of rewards in such a message. Both are those of bindings/go/fleet/rewards.go.
+inline constexpr std::size_t SEALED_REWARD = 8 + 8, MAX_SLOTS = 1 << 16;
 
 // Stores a snapshot unless the field has the same or a newer version. KEYS: the hash. ARGV: the node, the version, the
 // snapshot. bindings/go/fleet/redis.go must contain exactly the same script.
@@ -111,6 +120,15 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[2]))";
 // The secret key that the nodes of a fleet with one noise share.
 using Key = std::array<std::uint8_t, 32>;
 
+// Removes the end of a line, which is "\n" or "\r\n".
+inline void remove_line_end(std::string &line) {
+  for (const char end : {'\n', '\r'}) {
+    if (!line.empty() && line.back() == end) {
+      line.pop_back();
+    }
+  }
+}
+
 // Reads a key from a file: 32 bytes, or 64 hexadecimal digits on a line. Throws if the file has something else, or if
 // other users can read it.
 inline Key read_key(const std::filesystem::path &file) {
@@ -123,11 +141,11 @@ inline Key read_key(const std::filesystem::path &file) {
   if ((std::filesystem::status(file).permissions() & OTHERS) != std::filesystem::perms::none) {
     throw refusal("other users can read it: chmod 600");
   }
-  std::string text(2 * sizeof(Key) + 2, '\0');
+  std::string text(2 * sizeof(Key) + 3, '\0');
   open.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(open.gcount()));
-  if (text.size() == 2 * sizeof(Key) + 1 && text.back() == '\n') {
-    text.pop_back();
+  if (text.size() != sizeof(Key)) {
+    remove_line_end(text);
   }
   const bool digits =
       text.size() == 2 * sizeof(Key) && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
@@ -150,27 +168,37 @@ struct Options {
   std::chrono::milliseconds merge_every = 5s;
   // It is an outage if rewards take longer than this to reach another node; 0: never check for outages.
   std::chrono::milliseconds delay = 1s;
+  // With a fleet key and a delay: at fixed times the node sends each other node a message of one length, with space for
+  // at least this many rewards a second. 0: it sends each reward at once, so that Redis shows how many travel.
+  std::uint32_t send_rate = 0;
 
-  // Returns whether it is one of these options, with a valid value.
+  // Returns whether it is one of these options. Throws serve::UsageError if its value is not valid.
   bool take(std::string_view name, std::string_view value) {
-    const auto number = serve::parse<std::uint32_t>(value);
     const bool plain = std::all_of(value.begin(), value.end(), [](unsigned char c) {
       return std::isalnum(c) || c == '_' || c == '-' || c == '.'; // no characters that need escapes
     });
-    if (name == "--redis" && (value.find('/') != value.npos || port(value))) {
+    if (name == "--redis") {
       redis = value;
-    } else if (name == "--bandit" && plain && !value.empty()) {
+      if (value.find('/') == value.npos && !port(value)) {
+        throw serve::UsageError(name, "HOST:PORT or a socket's path", value);
+      }
+    } else if (name == "--bandit") {
       bandit = value;
-    } else if (name == "--node" && number && *number > 0 && *number <= 0xffff) {
-      node = static_cast<std::uint16_t>(*number);
-    } else if (name == "--redis-password-file" && !value.empty()) {
-      password_file = value;
-    } else if (name == "--fleet-key-file" && !value.empty()) {
-      key_file = value;
-    } else if (name == "--merge-every" && number && *number > 0) {
-      merge_every = std::chrono::milliseconds(*number);
-    } else if (name == "--delay" && number) {
-      delay = std::chrono::milliseconds(*number);
+      if (!plain || value.empty()) {
+        throw serve::UsageError(name, "letters, digits, and any of _-.", value);
+      }
+    } else if (name == "--node") {
+      node = serve::number<std::uint16_t>(name, value, 1);
+    } else if (name == "--redis-password-file") {
+      password_file = serve::file(name, value);
+    } else if (name == "--fleet-key-file") {
+      key_file = serve::file(name, value);
+    } else if (name == "--merge-every") {
+      merge_every = std::chrono::milliseconds(serve::number<std::uint32_t>(name, value, 1));
+    } else if (name == "--delay") {
+      delay = std::chrono::milliseconds(serve::number<std::uint32_t>(name, value));
+    } else if (name == "--send-rate") {
+      send_rate = serve::number<std::uint32_t>(name, value, 1);
     } else {
       return false;
     }
@@ -179,9 +207,26 @@ struct Options {
 
   std::optional<Key> key() const { return key_file.empty() ? std::nullopt : std::optional(read_key(key_file)); }
 
-  // Returns whether Redis and the node number are both set, or neither is; then the files must not be set either.
-  bool is_consistent() const {
-    return redis.empty() == (node == 0) && ((password_file.empty() && key_file.empty()) || !redis.empty());
+  // The number of rewards in each message with --send-rate; otherwise 0.
+  std::size_t slots() const {
+    const auto one = 1000 * HEARTBEATS_IN_DELAY; // a second, if the delay is in milliseconds
+    return static_cast<std::size_t>((std::uint64_t(send_rate) * delay.count() + one - 1) / one);
+  }
+
+  // Throws serve::UsageError if an option needs another one.
+  void check() const {
+    if (redis.empty() != (node == 0)) {
+      throw serve::UsageError("--redis and --node need each other");
+    }
+    if (redis.empty() && !(password_file.empty() && key_file.empty())) {
+      throw serve::UsageError("--redis-password-file and --fleet-key-file need --redis");
+    }
+    if (send_rate > 0 && (key_file.empty() || delay == 0ms)) {
+      throw serve::UsageError("--send-rate needs --fleet-key-file, and a --delay above 0");
+    }
+    if (slots() > MAX_SLOTS) {
+      throw serve::UsageError("--send-rate is too large for this --delay");
+    }
   }
 
   static std::optional<std::uint16_t> port(std::string_view address) {
@@ -197,6 +242,9 @@ struct Options {
       "  --delay MS         longest time, in milliseconds, that a click at another server may take; while clicks take\n"
       "                     longer, decisions are cancelled; default 1000; 0 if all clicks come to the server that\n"
       "                     showed the ad: then the servers do not check\n"
+      "  --send-rate N      with --fleet-key-file: send each other server a message of one length eight times in a\n"
+      "                     --delay, with space for at least N clicks a second, so that Redis does not show how many\n"
+      "                     travel; all servers need a --delay. Default: send each click at once\n"
       "  --redis-password-file FILE  the first line is the password of Redis\n"
       "  --fleet-key-file FILE  one server releases what all collect, with one noise, and clicks travel sealed. The\n"
       "                     file has 32 secret random bytes or 64 hexadecimal digits, the same for all servers, and\n"
@@ -211,12 +259,13 @@ struct Field {
 };
 using Fields = std::vector<Field>;
 
-// A message in a stream of rewards: a reward, or a heartbeat from a node to itself.
+// A message in a stream of rewards: a reward, a heartbeat from a node to itself or, with a fleet key, sealed rewards.
 struct Message {
+  std::uint16_t to;
   std::uint64_t ticket; // of a heartbeat: its number
   double reward;
   bool is_heartbeat = false;
-  std::string sealed{}; // with a fleet key: the sealed ticket and reward, in place of both
+  std::string sealed{}; // in place of a ticket and a reward
 };
 using OnMessage = std::function<void(const Message &)>;
 
@@ -234,7 +283,9 @@ public:
 
   explicit Connection(const Options &options) : address_(options.redis) {
     if (std::ifstream file(options.password_file); !options.password_file.empty()) {
-      if (!std::getline(file, password_) || password_.empty()) {
+      std::getline(file, password_);
+      remove_line_end(password_);
+      if (password_.empty()) {
         throw std::runtime_error(options.password_file.string() + ": no password");
       }
     }
@@ -464,13 +515,11 @@ public:
     }
   }
 
-  // Sends each reward to the node that decided, and heartbeats to this node, in this order. If it throws, some may have
-  // been sent.
-  void send(const std::vector<Message> &messages, std::uint16_t self, Clock::time_point deadline) {
+  // Sends each message to its node, in this order. If it throws, some may have been sent.
+  void send(const std::vector<Message> &messages, Clock::time_point deadline) {
     std::set<std::string> streams;
     for (const Message &message : messages) {
-      const std::uint16_t to = message.is_heartbeat ? self : dpb_ticket_node(message.ticket);
-      const auto stream = streams.insert(stream_of(to)).first;
+      const auto stream = streams.insert(stream_of(message.to)).first;
       const std::string ticket = std::to_string(message.ticket), reward = text(message.reward);
       std::vector<std::string_view> words{"XADD", *stream, "MAXLEN", "~", MAX_REWARDS_IN_STREAM, "*"};
       if (message.is_heartbeat) {
@@ -511,7 +560,7 @@ public:
     rewards_.drop();
     const std::string stream = stream_of(node);
     const Reply reply = rewards_.call({"XREAD", "COUNT", std::to_string(BATCH), "STREAMS", stream, "0"}, deadline);
-    handle(stream, reply, deadline, on_message);
+    handle(node, reply, deadline, on_message);
   }
 
   // The socket that becomes readable when there are messages; -1 if listen was not called.
@@ -521,7 +570,7 @@ public:
   void receive(std::uint16_t node, Clock::time_point deadline, const OnMessage &on_message) {
     rewards_.read();
     if (const Reply reply = rewards_.next()) { // null: only a part of it has arrived
-      handle(stream_of(node), reply, deadline, on_message);
+      handle(node, reply, deadline, on_message);
     }
   }
 
@@ -543,18 +592,19 @@ private:
 
   // Handles a reply to XREAD of one stream: the stream's name, and its messages. Each message is an id, and names and
   // values. Passes the messages to `on_message`, deletes them, and begins to wait for more.
-  void handle(const std::string &stream, const Reply &reply, Clock::time_point deadline, const OnMessage &on_message) {
+  void handle(std::uint16_t node, const Reply &reply, Clock::time_point deadline, const OnMessage &on_message) {
+    const std::string stream = stream_of(node);
     const redisReply &messages = at(at(*reply, 0), 1);
     std::vector<std::string_view> done{"XDEL", stream};
     for (std::size_t i = 0; i < messages.elements; ++i) {
       const redisReply &words = at(at(messages, i), 1);
       const auto ticket = serve::parse<std::uint64_t>(value(words, "ticket"));
       if (const auto reward = serve::parse<double>(value(words, "reward")); ticket && reward) {
-        on_message(Message{*ticket, *reward});
+        on_message(Message{node, *ticket, *reward});
       } else if (const auto heartbeat = serve::parse<std::uint64_t>(value(words, "heartbeat"))) {
-        on_message(Message{*heartbeat, 0, true});
+        on_message(Message{node, *heartbeat, 0, true});
       } else if (const std::string_view sealed = value(words, "sealed"); !sealed.empty()) {
-        on_message(Message{0, 0, false, std::string(sealed)});
+        on_message(Message{node, 0, 0, false, std::string(sealed)});
       }
       done.push_back(word(at(messages, i), 0));
     }
@@ -682,9 +732,10 @@ public:
     if (merged_.count(to) == 0) {
       alone.unlock();
       (void)bandit_.try_update(ticket, reward);
-    } else if (outbox_.size() < MAX_REWARDS) {
-      outbox_.push_back({ticket, reward});
-      wakeup_.signal();
+    } else if (queued_ < MAX_REWARDS) {
+      outbox_[to].push_back({ticket, reward, Clock::now()});
+      ++queued_;
+      wake();
     } else {
       ++unsent_;
     }
@@ -730,7 +781,10 @@ public:
            [](const Node &n) { return n.outages_; });
     family("rewards_sent_total", "counter", "Rewards sent to other nodes. NOT private.",
            [](const Node &n) { return n.sent_; });
-    family("rewards_unsent_total", "counter", "Rewards lost because the queue was full. NOT private.",
+    family("rewards_waiting", "gauge", "Rewards in the queue to other nodes. NOT private.",
+           [](const Node &n) { return n.queued_; });
+    family("rewards_unsent_total", "counter",
+           "Rewards lost because the queue was full or their node is gone. NOT private.",
            [](const Node &n) { return n.unsent_; });
     family("rewards_received_total", "counter", "Rewards from other nodes that took effect. NOT private.",
            [](const Node &n) { return n.received_; });
@@ -800,7 +854,10 @@ private:
       if (!leader_.empty()) { // end the lease, so that another node can lead at once
         store_.renew(lease_, leader_, 0ms, deadline);
       }
-      while (!outbox_.empty()) { // update is not called any more
+      if (slots_ > 0) { // as at a heartbeat; what still waits then is lost
+        send(deadline, true);
+      }
+      while (slots_ == 0 && queued_ > 0) { // update is not called any more
         send(deadline);
       }
       store_.notify(options_.node, LEAVE, deadline);
@@ -908,30 +965,73 @@ private:
     }
   }
 
-  // Seals a reward for another node with the fleet key.
-  std::string sealed(const Message &reward) const {
-    const std::string text = std::to_string(reward.ticket) + ' ' + Store::text(reward.reward);
-    const std::vector<std::uint8_t> sealed = bandit_.seal({text.begin(), text.end()});
-    return {sealed.begin(), sealed.end()};
+  // A reward that waits to be sent, and since when.
+  struct Reward {
+    std::uint64_t ticket;
+    double reward;
+    Clock::time_point since;
+  };
+
+  // The rewards of one message.
+  struct Batch {
+    std::uint16_t to;
+    std::vector<Reward> rewards;
+  };
+
+  static void put_number(std::vector<std::uint8_t> &bytes, std::uint64_t number) {
+    for (int shift = 56; shift >= 0; shift -= 8) {
+      bytes.push_back(static_cast<std::uint8_t>(number >> shift));
+    }
   }
 
-  // Opens a reward that this node received. With a fleet key, returns nullopt unless the reward was sealed with it.
-  std::optional<Message> opened(const Message &reward) {
-    if (options_.key_file.empty() && reward.sealed.empty()) {
-      return reward;
+  static std::uint64_t number_at(const std::uint8_t *bytes) {
+    return std::accumulate(bytes, bytes + 8, std::uint64_t(0), [](auto sum, auto byte) { return sum << 8 | byte; });
+  }
+
+  // Makes a message of a batch. With a fleet key it seals the rewards. Every sealed message of this node has the same
+  // length: otherwise the length would tell a reward's value, or how many rewards there are. Zeros take the place of
+  // those that are missing. 0 is no ticket, because a node's number is in its tickets.
+  Message message_of(const Batch &batch) const {
+    if (options_.key_file.empty()) {
+      return {batch.to, batch.rewards[0].ticket, batch.rewards[0].reward};
     }
-    std::vector<std::uint8_t> text;
-    const auto *bytes = reinterpret_cast<const std::uint8_t *>(reward.sealed.data());
-    if (bandit_.try_open(bytes, reward.sealed.size(), text) != DPB_OK) {
+    std::vector<std::uint8_t> bytes;
+    for (const Reward &reward : batch.rewards) {
+      std::uint64_t bits;
+      std::memcpy(&bits, &reward.reward, sizeof bits);
+      put_number(bytes, reward.ticket);
+      put_number(bytes, bits);
+    }
+    bytes.resize(std::max<std::size_t>(slots_, 1) * SEALED_REWARD);
+    const std::vector<std::uint8_t> sealed = bandit_.seal(bytes);
+    return {batch.to, 0, 0, false, {sealed.begin(), sealed.end()}};
+  }
+
+  // The tickets and rewards in a message that this node received. With a fleet key, returns nullopt unless the message
+  // was sealed with it.
+  std::optional<std::vector<std::pair<std::uint64_t, double>>> rewards_of(const Message &message) {
+    if (options_.key_file.empty() && message.sealed.empty()) {
+      return {{{message.ticket, message.reward}}};
+    }
+    std::vector<std::uint8_t> bytes;
+    const auto *sealed = reinterpret_cast<const std::uint8_t *>(message.sealed.data());
+    if (bandit_.try_open(sealed, message.sealed.size(), bytes) != DPB_OK || bytes.size() % SEALED_REWARD != 0) {
       if (!std::exchange(has_logged_unopened_, true)) {
         std::fprintf(stderr, "redis: rewards under the name %s that are not sealed with this fleet key are ignored\n",
                      options_.bandit.c_str());
       }
       return std::nullopt;
     }
-    const auto [ticket, value] =
-        Store::numbers<std::uint64_t, double>({reinterpret_cast<const char *>(text.data()), text.size()});
-    return ticket && value ? std::optional(Message{*ticket, *value}) : std::nullopt;
+    std::vector<std::pair<std::uint64_t, double>> rewards;
+    for (std::size_t i = 0; i < bytes.size(); i += SEALED_REWARD) {
+      const std::uint64_t ticket = number_at(&bytes[i]), bits = number_at(&bytes[i + 8]);
+      double reward;
+      std::memcpy(&reward, &bits, sizeof reward);
+      if (ticket != 0) {
+        rewards.emplace_back(ticket, reward);
+      }
+    }
+    return rewards;
   }
 
   // Subscribes, then puts, then lists. In this order no put is missed: a put comes before another node's list, or
@@ -949,31 +1049,95 @@ private:
     store_.listen(options_.node, deadline, on_message_);
   }
 
-  // Sends up to 1000 of the rewards that wait for other nodes. After an error it sends them again later; each counts
-  // once because of its ticket. Heartbeats depend on the time only, never on how many rewards wait, because an outage
-  // must not depend on rewards.
-  void send(Clock::time_point deadline, bool heartbeat_due = false) {
+  // Sends rewards that wait for other nodes and, if due, a heartbeat. After an error it sends the same rewards again
+  // later; each counts once because of its ticket. Heartbeats depend on the time only, never on how many rewards wait,
+  // because an outage must not depend on rewards.
+  void send(Clock::time_point deadline, bool due = false) {
     std::unique_lock alone(lock_);
-    std::vector<Message> messages(outbox_.begin(), outbox_.begin() + std::min(outbox_.size(), BATCH));
-    const std::size_t count = messages.size();
     const Clock::time_point now = Clock::now();
+    const std::vector<Batch> batches = take(now, due);
     const bool heartbeats_return = now - returned_.at <= options_.delay;
-    if (heartbeat_due && (!unreturned_ || now - unreturned_->at > options_.delay)) {
-      messages.push_back({++heartbeat_number_, 0, true});
+    std::optional<Message> heartbeat;
+    if (due && (!unreturned_ || now - unreturned_->at > options_.delay)) {
+      heartbeat = Message{options_.node, ++heartbeat_number_, 0, true};
       unreturned_ = Moment{now, ticks_};
     }
     alone.unlock();
-    for (Message &message : messages) {
-      message.sealed = options_.key_file.empty() || message.is_heartbeat ? "" : sealed(message);
+    std::vector<Message> messages;
+    std::transform(batches.begin(), batches.end(), std::back_inserter(messages),
+                   [this](const Batch &batch) { return message_of(batch); });
+    if (heartbeat) {
+      messages.push_back(*heartbeat);
     }
-    store_.send(messages, options_.node, deadline);
-    if (heartbeat_due && heartbeats_return) {
+    store_.send(messages, deadline);
+    if (due && heartbeats_return) {
       store_.notify(options_.node, HEARTBEAT, deadline);
     }
     alone.lock();
-    outbox_.erase(outbox_.begin(), outbox_.begin() + count);
-    sent_ += count;
-    if (!outbox_.empty()) {
+    for (const Batch &batch : batches) {
+      remove(batch.to, batch.rewards.size());
+      sent_ += batch.rewards.size();
+    }
+    wake();
+  }
+
+  // The rewards to send now. Each reward is a message of its own, up to 1000 at once.
+  //
+  // With --send-rate there are none unless a heartbeat is due, and then there is one message for each node whose
+  // heartbeats come, whether rewards wait for it or not. So the messages depend on heartbeats only. Rewards for a node
+  // that sends no heartbeats are lost after the time in which it is gone. lock_ is locked.
+  std::vector<Batch> take(Clock::time_point now, bool due) {
+    std::vector<Batch> batches;
+    if (slots_ == 0) {
+      for (const auto &[node, queue] : outbox_) {
+        for (auto reward = queue.begin(); reward != queue.end() && batches.size() < BATCH; ++reward) {
+          batches.push_back({node, {*reward}});
+        }
+      }
+      return batches;
+    }
+    if (!due) {
+      return batches;
+    }
+    const auto is_gone = [&](Clock::time_point at) { return now - at > DELAYS_UNTIL_GONE * options_.delay; };
+    for (auto next = outbox_.begin(); next != outbox_.end();) {
+      const auto &[node, queue] = *next++; // `remove` may erase it
+      const auto peer = peers_.find(node);
+      if (peer == peers_.end() || is_gone(peer->second.at)) {
+        const auto kept =
+            std::find_if(queue.begin(), queue.end(), [&](const Reward &reward) { return !is_gone(reward.since); });
+        const auto late = static_cast<std::size_t>(kept - queue.begin());
+        unsent_ += late;
+        remove(node, late);
+      }
+    }
+    for (const auto &[node, last] : peers_) {
+      if (!is_gone(last.at)) {
+        const auto queue = outbox_.find(node);
+        batches.push_back({node, {}});
+        if (queue != outbox_.end()) {
+          const auto first = queue->second.begin();
+          batches.back().rewards.assign(first, first + std::min(queue->second.size(), slots_));
+        }
+      }
+    }
+    return batches;
+  }
+
+  // Removes the first rewards for a node from the queue. lock_ is locked.
+  void remove(std::uint16_t node, std::size_t count) {
+    if (const auto found = outbox_.find(node); found != outbox_.end()) {
+      found->second.erase(found->second.begin(), found->second.begin() + count);
+      queued_ -= count;
+      if (found->second.empty()) {
+        outbox_.erase(found);
+      }
+    }
+  }
+
+  // Makes the background thread send the rewards that wait, unless it sends at a fixed rate. lock_ is locked.
+  void wake() const {
+    if (slots_ == 0 && queued_ > 0) {
       wakeup_.signal();
     }
   }
@@ -1097,6 +1261,7 @@ private:
   Store &store_;
   dpb::Bandit &bandit_;
   const serve::Span window_;
+  const std::size_t slots_ = options_.slots(); // rewards in each message, with --send-rate; otherwise 0
   const std::string lease_ = store_.lease(bandit_.report().fleet_key_id);
   std::uint64_t version_ = 0; // of the snapshot that was put last
   std::minstd_rand jitter_{std::random_device()()};
@@ -1109,7 +1274,6 @@ private:
     Clock::time_point at;
     std::uint64_t ticks;
   };
-  static constexpr int HEARTBEATS_IN_DELAY = 8, DELAYS_UNTIL_GONE = 30;
   // The number of the last heartbeat. It begins at random, so that heartbeats of an earlier incarnation have others.
   std::uint64_t heartbeat_number_ = std::uint64_t(std::random_device()()) << 32;
   std::optional<Moment> unreturned_; // when the last heartbeat was sent, if it has not returned yet
@@ -1124,10 +1288,14 @@ private:
       }
       return;
     }
-    const std::optional<Message> reward = opened(message);
-    const bool counts = reward && bandit_.try_update(reward->ticket, reward->reward) == DPB_OK;
+    const auto rewards = rewards_of(message);
+    std::uint64_t received = 0, refused = rewards ? 0 : 1;
+    for (const auto &[ticket, reward] : rewards.value_or(std::vector<std::pair<std::uint64_t, double>>())) {
+      ++(bandit_.try_update(ticket, reward) == DPB_OK ? received : refused);
+    }
     const std::lock_guard alone(lock_);
-    ++(counts ? received_ : refused_);
+    received_ += received;
+    refused_ += refused;
   };
   Wakeup wakeup_;
 
@@ -1143,7 +1311,9 @@ private:
   std::uint64_t outages_ = 0;
   std::uint64_t contributions_ = 0, contributions_lost_ = 0;
   std::uint64_t exchanges_ = 0, errors_ = 0, sent_ = 0, unsent_ = 0, received_ = 0, refused_ = 0;
-  std::deque<Message> outbox_; // rewards to send; only the background thread removes them
+  // Rewards to send, by node, and their number. Only the background thread removes them.
+  std::map<std::uint16_t, std::deque<Reward>> outbox_;
+  std::size_t queued_ = 0;
   // For each other node, a hash of the snapshot that was merged last; nullopt if its snapshot was refused.
   std::map<std::uint16_t, std::optional<std::size_t>> merged_;
 

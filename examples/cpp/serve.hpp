@@ -6,6 +6,7 @@
 #include <dpb.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cerrno>
 #include <chrono>
@@ -70,8 +71,26 @@ struct Span {
   bool is_time;
 };
 
-// Parses 1000 (decisions), or 500ms, 30s, 30m, 2h (a time). All servers have the same syntax.
-inline std::optional<Span> parse_span(std::string_view text) {
+// The fault of a command line. The message names the option and the value.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+
+  UsageError(std::string_view option, const std::string &must, std::string_view value)
+      : UsageError(std::string(option) + " must be " + must + ", got \"" + std::string(value) + '"') {}
+};
+
+// The value of an option that is a number in this range.
+template <class Number>
+Number number(std::string_view option, std::string_view value, Number least = 0,
+              Number most = std::numeric_limits<Number>::max()) {
+  if (const auto number = parse<Number>(value); number && *number >= least && *number <= most) {
+    return *number;
+  }
+  throw UsageError(option, "a number from " + std::to_string(least) + " to " + std::to_string(most), value);
+}
+
+// The value of an option that is 1000 (decisions), or 500ms, 30s, 30m, 2h (a time). All servers have the same syntax.
+inline Span span(std::string_view option, std::string_view text) {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   const auto number = parse<std::uint64_t>(text.substr(0, digits));
   const std::string_view unit = text.substr(digits);
@@ -81,9 +100,18 @@ inline std::optional<Span> parse_span(std::string_view text) {
                               : unit == "h"                ? 3'600'000
                                                            : 0;
   if (!number || ticks == 0 || *number > std::numeric_limits<std::uint64_t>::max() / ticks) {
-    return std::nullopt;
+    throw UsageError(option, "a number of decisions, or a time such as 500ms, 30s, 30m or 2h", text);
   }
-  return Span{*number * ticks, !unit.empty()};
+  return {*number * ticks, !unit.empty()};
+}
+
+// As `span`, for a window.
+inline Span window(std::string_view option, std::string_view text) {
+  const Span window = span(option, text);
+  if (window.ticks == 0 || window.ticks > std::numeric_limits<std::uint32_t>::max()) {
+    throw UsageError(option, "at least 1, and 1193h or 4294967295 decisions at most", text);
+  }
+  return window;
 }
 
 // The time of day, for dpb_advance, because it continues over restarts.
@@ -94,6 +122,27 @@ inline std::uint64_t milliseconds() {
 
 // The interval at which the server sets a bandit's clock, also without traffic.
 inline constexpr auto TICK = 1s;
+
+// Sets a bandit's clock. If the bandit refuses the time, it goes on with the last one, and stderr has each change of the
+// status.
+inline void set_clock(dpb::Bandit &bandit, std::uint64_t now) {
+  static std::mutex lock;
+  static std::unordered_map<const dpb_bandit *, dpb_status> refused;
+  static std::atomic<bool> any = false; // whether there is one in `refused`
+  const dpb_status status = bandit.try_advance(now);
+  if (status == DPB_OK && !any) {
+    return;
+  }
+  const std::lock_guard alone(lock);
+  const auto found = refused.try_emplace(bandit.get(), DPB_OK).first;
+  if (std::exchange(found->second, status) != status) {
+    std::fprintf(stderr, "the clock %s: %s\n", status == DPB_OK ? "goes on" : "stands still", dpb_status_name(status));
+  }
+  if (status == DPB_OK) {
+    refused.erase(found);
+  }
+  any = !refused.empty();
+}
 
 // pending_capacity for a window of time: 580 decisions a second for half an hour.
 inline constexpr std::uint32_t PENDING = 1 << 20;
@@ -481,6 +530,14 @@ inline asio::awaitable<void> repeat(Chore chore) {
   }
 }
 
+// The value of an option that is a file's name.
+inline std::filesystem::path file(std::string_view option, std::string_view value) {
+  if (value.empty()) {
+    throw UsageError(option, "a file", value);
+  }
+  return value;
+}
+
 // The options of all servers.
 struct Options {
   std::uint16_t port = 0;
@@ -491,22 +548,23 @@ struct Options {
   std::chrono::milliseconds report_every = 1s;
   unsigned threads = std::max(2U, std::thread::hardware_concurrency());
 
-  // Returns whether it is one of these options, with a valid value.
-  bool take(std::string_view name, const char *value) {
-    const auto number = parse<std::uint32_t>(value);
-    const bool is_port = number && *number <= std::numeric_limits<std::uint16_t>::max();
-    if (name == "--port" && is_port) {
-      port = static_cast<std::uint16_t>(*number);
-    } else if (name == "--operator-port" && is_port) {
-      operator_port = static_cast<std::uint16_t>(*number);
-    } else if (name == "--policy" && dpb::policy_number(value) != 0) {
+  // Returns whether it is one of these options. Throws UsageError if its value is not valid.
+  bool take(std::string_view name, std::string_view value) {
+    if (name == "--port") {
+      port = number<std::uint16_t>(name, value);
+    } else if (name == "--operator-port") {
+      operator_port = number<std::uint16_t>(name, value);
+    } else if (name == "--policy") {
       policy = value;
-    } else if (name == "--snapshot" && *value != '\0') {
-      snapshot = value;
-    } else if (name == "--snapshot-every" && number && *number > 0) {
-      snapshot_every = std::chrono::milliseconds(*number);
-    } else if (name == "--report-every" && number) {
-      report_every = std::chrono::milliseconds(*number);
+      if (dpb::policy_number(policy->c_str()) == 0) {
+        throw UsageError(name, "one of the policies below", value);
+      }
+    } else if (name == "--snapshot") {
+      snapshot = file(name, value);
+    } else if (name == "--snapshot-every") {
+      snapshot_every = std::chrono::milliseconds(number<std::uint32_t>(name, value, 1));
+    } else if (name == "--report-every") {
+      report_every = std::chrono::milliseconds(number<std::uint32_t>(name, value));
     } else {
       return false;
     }
@@ -514,26 +572,25 @@ struct Options {
   }
 };
 
-// Passes each option and its value to `take`, until that refuses one.
-template <class Take> bool read_options(int argc, char **argv, Take take) {
+// Passes each option and its value to `take`. Throws UsageError if that does not know one.
+template <class Take> void read_options(int argc, char **argv, Take take) {
   for (int i = 1; i < argc; i += 2) {
     if (!take(argv[i], i + 1 < argc ? argv[i + 1] : "")) {
-      return false;
+      throw UsageError(std::string("there is no option ") + argv[i]);
     }
   }
-  return true;
 }
 
-inline void print_usage(const char *program, const char *more) {
+inline void print_usage(const UsageError &fault, const char *program, const char *more) {
   std::fprintf(stderr,
-               "usage: %s [--option VALUE]...\n"
+               "%s\n\nusage: %s [--option VALUE]...\n"
                "  --port N           port for visitors; default 0: any free port\n"
                "  --operator-port N  port for the counts of refused clicks, for this machine only\n"
                "  --policy NAME      one of the policies below; default: the recommended one\n"
                "  --snapshot FILE    continue from this file if it exists, and write snapshots to it\n"
                "  --snapshot-every MS  interval of snapshots in milliseconds; default 10000\n"
                "  --report-every MS  least time between two reports in milliseconds; default 1000\n%spolicies:",
-               program, more);
+               fault.what(), program, more);
   for (const std::string_view name : dpb::policies()) {
     std::fprintf(stderr, " %s", name.data());
   }

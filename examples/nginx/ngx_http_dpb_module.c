@@ -56,6 +56,7 @@ typedef struct {
   dpb_bandit *bandit;
   place_t *own;
   uint64_t decisions;
+  dpb_status clock;  /* of the last dpb_advance */
   peer_t peers[WORKERS];
   ngx_uint_t turn;   /* the next place to read */
   uint8_t *snapshot; /* the snapshot that was read */
@@ -127,14 +128,22 @@ static void collect(split_t *split) {
 }
 
 /* Reports the stored rewards to the handle, and then sets its clock, so that windows of time end. The module calls this
-   before each decision and at each tick, but never at a reward, because time must not depend on rewards. */
+   before each decision and at each tick, but never at a reward, because time must not depend on rewards. If the handle
+   refuses the time, it goes on with the last one, and the log has each change of the status. */
 static void collect_and_advance(split_t *split) {
   ngx_time_t *now = ngx_timeofday();
   dpb_status status;
   collect(split);
   if (split->config.clock != DPB_CLOCK_CALLER) return;
   status = dpb_advance(split->bandit, (uint64_t)now->sec * 1000 + now->msec);
-  (void)status;
+  if (status == split->clock) return;
+  split->clock = status;
+  if (status == DPB_OK) {
+    ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0, "dpb_split $%V: the clock goes on", &split->name);
+  } else {
+    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "dpb_split $%V: the clock stands still: %s", &split->name,
+                  dpb_status_name(status));
+  }
 }
 
 /* Stores a reward for the worker that issued its ticket. The store is large enough, because a ticket is in the table
@@ -297,6 +306,10 @@ static void exit_process(ngx_cycle_t *cycle) {
 
 /* Requests. ------------------------------------------------------------------------------------------------ */
 
+/* Returns whether a visitor sees the page, or has clicked: not for HEAD, OPTIONS and the like, which programs send. A
+   subrequest is GET, whatever the request is. */
+static int is_visit(ngx_http_request_t *r) { return (r->main->method & (NGX_HTTP_GET | NGX_HTTP_POST)) != 0; }
+
 static void set_variable(ngx_http_request_t *r, ngx_int_t index, u_char *data, size_t length) {
   ngx_http_variable_value_t *value = &r->variables[index];
   ngx_memzero(value, sizeof *value);
@@ -309,31 +322,33 @@ static void set_variable(ngx_http_request_t *r, ngx_int_t index, u_char *data, s
 static ngx_int_t choose(ngx_http_request_t *r, ngx_http_variable_value_t *value, uintptr_t data) {
   split_t *split = (split_t *)data;
   u_char *ticket = ngx_pnalloc(r->pool, 16);
-  dpb_decision chosen;
+  dpb_decision chosen = {0}; /* the first variant */
+  size_t length = 0;         /* of the ticket */
   ngx_str_t *variant;
   dpb_status status;
   if (ticket == NULL) return NGX_ERROR;
-  /* One critical section: a ticket accepts a reward exactly while it is in the table. */
-  ngx_shmtx_lock(mutex(split));
-  if (is_ours(split)) collect_and_advance(split);
-  status = dpb_select(split->bandit, &chosen);
-  if (status == DPB_OK && is_ours(split)) {
-    split->own->open[split->decisions++ % most_open(split)] = chosen.ticket;
-  }
-  ngx_shmtx_unlock(mutex(split));
-  if (status == DPB_OK) {
-    ngx_sprintf(ticket, "%016xL", chosen.ticket);
-  } else { /* show the page, without learning from it */
-    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "dpb_split $%V: %s", &split->name, dpb_status_name(status));
-    chosen.arm = 0;
+  if (is_visit(r)) {
+    /* One critical section: a ticket accepts a reward exactly while it is in the table. */
+    ngx_shmtx_lock(mutex(split));
+    if (is_ours(split)) collect_and_advance(split);
+    status = dpb_select(split->bandit, &chosen);
+    if (status == DPB_OK && is_ours(split)) {
+      split->own->open[split->decisions++ % most_open(split)] = chosen.ticket;
+    }
+    ngx_shmtx_unlock(mutex(split));
+    if (status == DPB_OK) {
+      length = ngx_sprintf(ticket, "%016xL", chosen.ticket) - ticket;
+    } else { /* show the page, without learning from it */
+      ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "dpb_split $%V: %s", &split->name, dpb_status_name(status));
+    }
   }
   variant = (ngx_str_t *)split->variants.elts + chosen.arm;
   set_variable(r, split->variant, variant->data, variant->len);
-  set_variable(r, split->ticket, ticket, status == DPB_OK ? 16 : 0);
+  set_variable(r, split->ticket, ticket, length);
   return NGX_OK;
 }
 
-/* The response to a reward is always the same. */
+/* The response is always the same, whatever the method and whether the reward counts. */
 static ngx_int_t handle_reward(ngx_http_request_t *r) {
   reward_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_dpb_module);
   ngx_int_t ticket, millionths = 1000000, result = ngx_http_discard_request_body(r);
@@ -345,6 +360,7 @@ static ngx_int_t handle_reward(ngx_http_request_t *r) {
     if (ngx_http_complex_value(r, &conf->reward, &text) != NGX_OK) return NGX_HTTP_INTERNAL_SERVER_ERROR;
     millionths = ngx_atofp(text.data, text.len, 6);
   }
+  if (!is_visit(r)) return NGX_HTTP_NO_CONTENT;
   if (ticket > 0 && millionths >= 0 && millionths <= 1000000) store_reward(conf->split, ticket, millionths / 1e6);
   return NGX_HTTP_NO_CONTENT;
 }

@@ -167,8 +167,8 @@ impl Bandit {
     }
 
     /// Seals a message for the other handles of the fleet, such as a click that came to the wrong node. Whoever carries
-    /// it learns its length only, and cannot alter it. A message can be repeated: use it for what may come twice, as a
-    /// reward may.
+    /// it learns that it is sent and its length, so give all messages one length. Nobody without the key can alter it. A
+    /// message can be repeated: use it for what may come twice, as a reward may.
     ///
     /// # Errors
     /// `Unsupported` without [`fleet_key`](Config::fleet_key); `NoMemory`; `Poisoned` after an internal failure.

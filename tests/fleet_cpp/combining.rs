@@ -142,6 +142,8 @@ fn clicks_travel_sealed() {
             there = waiting(number);
             !there.is_empty()
         });
+        let texts = redis.ask(&[b"XRANGE", &stream(number), b"-", b"+"]);
+        assert!(texts[1] != b"sealed" || texts[2].len() == 53 + 16, "the length tells the ticket or the reward");
         to.server.signal(libc::SIGCONT);
         let decimal = u64::from_str_radix(&ticket, 16).unwrap().to_string();
         let shown = has(&there, &decimal) || has(&there, &ticket) || has(&there, "reward");
@@ -157,7 +159,7 @@ fn clicks_travel_sealed() {
     // One key, in the two forms of a file.
     let one = start(program, &redis, 1, &key_file("bytes", &[0xab; 32]));
     let log = redis.place.join("log");
-    let digits = key_file("digits", format!("{}\n", "aB".repeat(32)).as_bytes());
+    let digits = key_file("digits", format!("{}\r\n", "aB".repeat(32)).as_bytes()); // as on Windows
     let (file, at) = (fs::File::create(&log).unwrap(), redis.socket());
     let more = ["--fleet-key-file", &digits];
     let two = Node::start_as(&World::default(), program, at.to_str().unwrap(), 2, OFTEN, &more, file.into());
@@ -174,6 +176,71 @@ fn clicks_travel_sealed() {
     eventually("they are refused", || two.forwarded() == [1.0, 4.0]);
     let logged = fs::read_to_string(&log).unwrap();
     assert_eq!(logged.matches("are ignored").count(), 1, "{logged}");
+}
+
+#[test]
+fn go_clicks_travel_at_a_fixed_rate() {
+    clicks_travel_at_a_fixed_rate([&GO, &GO]);
+}
+
+#[test]
+#[ignore = "compiles the C++ ad server"]
+fn cpp_clicks_travel_at_a_fixed_rate() {
+    clicks_travel_at_a_fixed_rate([&CPP, &CPP]);
+}
+
+#[test]
+#[ignore = "compiles the C++ ad server"]
+fn go_and_cpp_clicks_travel_at_a_fixed_rate() {
+    clicks_travel_at_a_fixed_rate([&GO, &CPP]);
+}
+
+/// With a send rate, sealed messages of one length go to the other server, whether there are clicks or not, and more
+/// clicks than have space in a message. All clicks count, at the server that decided.
+fn clicks_travel_at_a_fixed_rate(programs: [&LazyLock<Option<Program>>; 2]) {
+    const CLICKS: usize = 30;
+    const LENGTH: usize = 53 + 8 * 16; // 32 a second, in eight messages in two seconds
+    let [Some(first), Some(second)] = programs.map(|program| program.as_ref()) else { return };
+    let Some(redis) = Redis::alone(&World::default(), &[]) else { return };
+    let key = key_file("rate", &[7; 32]);
+    let options = ["--fleet-key-file", &key, "--send-rate", "32", "--delay", "2000"];
+    let start = |program, number| Node::start(program, &redis, number, OFTEN, &options);
+    let nodes = [start(first, 1), start(second, 2)];
+    eventually("they have met", || nodes.iter().all(|node| node.metric("nodes") == 1.0));
+    // The lengths of the sealed messages that wait for a node, and the number of others, except its own heartbeats.
+    let waiting = |node: usize| {
+        let texts = redis.ask(&[b"XRANGE", &stream(node as u16 + 1), b"-", b"+"]);
+        let messages = texts.chunks(3).filter(|message| message[1] != b"heartbeat");
+        let (sealed, others): (Vec<_>, Vec<_>) = messages.partition(|message| message[1] == b"sealed");
+        (sealed.into_iter().map(|message| message[2].len()).collect::<Vec<_>>(), others.len())
+    };
+    for (from, to) in [(0, 1), (1, 0)] {
+        let tickets: Vec<_> = (0..CLICKS).map(|_| nodes[to].decide()).collect();
+        // A stopped node leaves its messages in Redis. They come after its first heartbeat.
+        eventually("messages come without clicks", || {
+            let come = || (std::thread::sleep(Duration::from_secs(1)), waiting(to).0.len() >= 3).1;
+            nodes[to].server.signal(libc::SIGSTOP);
+            let has_come = come();
+            if !has_come {
+                nodes[to].server.signal(libc::SIGCONT);
+                come();
+            }
+            has_come
+        });
+        tickets.iter().for_each(|ticket| nodes[from].click(ticket));
+        eventually("all are sent", || nodes[from].metric("rewards_sent_total") == CLICKS as f64);
+        let (sealed, others) = waiting(to);
+        assert!(sealed.iter().all(|&length| length == LENGTH) && others == 0, "{sealed:?}, {others} others");
+        assert!(sealed.len() >= 3 + CLICKS.div_ceil(8), "{}", sealed.len());
+        eventually("messages come after the clicks", || waiting(to).0.len() >= sealed.len() + 3);
+        nodes[to].server.signal(libc::SIGCONT);
+        eventually("all count", || nodes[to].forwarded()[0] == CLICKS as f64);
+        assert_eq!(nodes[from].metric("rewards_waiting"), 0.0);
+    }
+    for node in nodes {
+        assert_eq!(node.metric("rewards_unsent_total"), 0.0);
+        assert_eq!(node.server.interrupt().0.code(), Some(0));
+    }
 }
 
 /// Each key has a leader, and all learn from what both release. What is sealed with another key is refused.

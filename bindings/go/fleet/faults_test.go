@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -230,7 +231,7 @@ func TestProcessesHaveOneNumber(t *testing.T) {
 	}
 	eventually(t, "one is left", func() bool { return alive.Load() == 1 })
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) || errors.Is(err, ErrReplaced) {
+	if err := <-ended; !planned(err) {
 		t.Error(err)
 	}
 	all.Wait()
@@ -390,9 +391,7 @@ func TestWatchesAgain(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- node.Sync(ctx) }()
 	eventually(t, "two exchanges", func() bool { return node.Metrics().Exchanges >= 2 })
-	if n := store.watches.Load(); n != 1 {
-		t.Error(n)
-	}
+	before := store.watches.Load() // one, unless the machine is so busy that an exchange was too late
 	store.fails.Store(true)
 	eventually(t, "the error", func() bool {
 		m := node.Metrics()
@@ -401,7 +400,7 @@ func TestWatchesAgain(t *testing.T) {
 	store.fails.Store(false)
 	seen := node.Metrics().Exchanges
 	eventually(t, "two more exchanges", func() bool { return node.Metrics().Exchanges >= seen+2 })
-	if n := store.watches.Load(); n < 2 {
+	if n := store.watches.Load(); n <= before {
 		t.Error(n)
 	}
 	cancel()
@@ -525,7 +524,7 @@ func TestUpdatesWhileANodeLeaves(t *testing.T) {
 		}
 	}()
 	eventually(t, "rewards travel", func() bool { return one.Metrics().Received > 0 })
-	if err := two.end(); !errors.Is(err, context.Canceled) {
+	if err := two.end(); !planned(err) {
 		t.Fatal(err)
 	}
 	close(stop)
@@ -573,10 +572,15 @@ func TestServiceIsDenied(t *testing.T) {
 	attacker := storeAt(server.address)
 	defer attacker.Close()
 	ctx := context.Background()
-	node := runAt(t, server.address, 2, interval)
+	store := storeAt(server.address)
+	defer store.Close()
+	node := must(Join(ctx, Options{Store: store, Config: config(2), Interval: interval}))
+	defer node.Bandit.Close()
+	done := make(chan error, 1)
+	go func() { done <- node.Sync(ctx) }()
 	must(attacker.Put(ctx, Snapshot{2, 1<<64 - 1, must(node.Bandit.Snapshot(nil))}))
 	seen := node.Metrics().Exchanges
-	if err := node.end(); !errors.Is(err, ErrReplaced) {
+	if err := <-done; !errors.Is(err, ErrReplaced) {
 		t.Error(err)
 	}
 	if now := node.Metrics().Exchanges; now > seen+1 {
@@ -610,10 +614,14 @@ func TestPermissions(t *testing.T) {
 	rule := append([]any{"ACL", "SETUSER", "test", "on", ">secret"}, anys(permissions)...)
 	check(client.Do(ctx, rule...).Err())
 	check(client.Do(ctx, "ACL", "SETUSER", "default", "off").Err())
+	var log lines
 	join := func(number uint16) (*Node, *Redis) {
 		options := redis.UniversalOptions{Addrs: []string{server.address}, Username: "test", Password: "secret"}
 		store := NewRedis(&options, "test")
-		return must(Join(ctx, Options{Store: store, Rewards: store, Config: config(number), Interval: interval})), store
+		return must(Join(ctx, Options{
+			Store: store, Rewards: store, Config: config(number), Interval: interval,
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})), store
 	}
 	var nodes [2]*Node
 	here, cancel := context.WithCancel(ctx)
@@ -632,13 +640,11 @@ func TestPermissions(t *testing.T) {
 	eventually(t, "they have met", func() bool { return nodes[0].Metrics().Nodes == 1 })
 	check(nodes[0].Update(must(nodes[1].Bandit.Select()).Ticket, 1))
 	eventually(t, "a forwarded reward", func() bool { return nodes[1].Metrics().Received == 1 })
-	for _, node := range nodes {
-		if m := node.Metrics(); m.Errors != 0 {
-			t.Errorf("%+v", m)
-		}
-	}
 	cancel()
 	all.Wait()
+	if log.count("NOPERM") != 0 {
+		t.Error(log.text.String())
+	}
 	if err := storeAt(server.address).client.Ping(ctx).Err(); err == nil {
 		t.Error("connected without a password")
 	}

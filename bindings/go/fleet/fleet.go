@@ -10,7 +10,7 @@
 //	err = node.Update(ticket, reward) // for a ticket of any node
 //
 // With Config.FleetKey and Options.Contributions, one node releases what all nodes collect, with one noise, and rewards
-// that travel between nodes are sealed.
+// that travel between nodes are sealed. Their number is NOT private unless Options.SendRate is set.
 //
 // README.md describes what a person who can read or write the store can do.
 package fleet
@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -71,7 +72,8 @@ const (
 	Leave                  // the node has stopped, and sends no more rewards
 )
 
-// RewardQueue carries rewards to the nodes that decided. Unlike snapshots, rewards are NOT private.
+// RewardQueue carries rewards to the nodes that decided. Unlike snapshots, rewards are NOT private, and neither is
+// their number: see Options.SendRate.
 type RewardQueue interface {
 	// Send sends messages in this order. If it returns an error, some may have been sent.
 	Send(ctx context.Context, messages []Message) error
@@ -80,13 +82,13 @@ type RewardQueue interface {
 	Receive(ctx context.Context, node uint16, take func(Message)) error
 }
 
-// Message is a reward, or a heartbeat from a node to itself.
+// Message is a reward, a heartbeat from a node to itself or, with a fleet key, sealed rewards.
 type Message struct {
 	To        uint16
 	Ticket    uint64
 	Reward    float64
-	Heartbeat uint64 // the heartbeat's number; 0 if the message is a reward
-	Sealed    []byte // with a fleet key: the sealed ticket and reward; Ticket and Reward are 0 then
+	Heartbeat uint64 // the heartbeat's number; otherwise 0
+	Sealed    []byte // sealed tickets and rewards; otherwise nil
 }
 
 // Options are the options of a node.
@@ -115,7 +117,14 @@ type Options struct {
 	// decisions that wait a RewardWindow for their rewards: see README.md. The default, for 0, is 1 s. If Delay is
 	// negative, the node never checks.
 	Delay time.Duration
-	// Logger logs outages and incompatible nodes. If it is nil, the node uses slog.Default().
+	// SendRate needs Config.FleetKey. If it is 0, the node sends each reward at once: the store then shows how many
+	// rewards travel and when, which is NOT private. Otherwise the node sends a message of one length to each other node
+	// at fixed times, eight times in a Delay, whether rewards wait or not. The messages have space for at least SendRate
+	// rewards a second to each node. More rewards wait: choose at least twice the rate of your peak, and watch
+	// Metrics.Waiting. All nodes of the fleet need heartbeats: in C++ a delay above 0.
+	SendRate int
+	// Logger logs outages, incompatible nodes, and the first error of the store after a success. If it is nil, the node
+	// uses slog.Default().
 	Logger *slog.Logger
 }
 
@@ -130,6 +139,7 @@ type Node struct {
 	number        uint16
 	interval      time.Duration
 	delay         time.Duration
+	slots         int // rewards in each message, with Options.SendRate; otherwise 0
 	checksOutages bool
 	window        uint64        // reward window in ticks; 0: none
 	tick          time.Duration // 0: a tick is a decision
@@ -168,6 +178,10 @@ func Join(ctx context.Context, options Options) (*Node, error) {
 		options.Contributions = nil
 	} else if options.Contributions == nil {
 		return nil, fmt.Errorf("%w: with FleetKey, a node needs Contributions", dpb.ErrInvalidConfig)
+	}
+	if options.SendRate < 0 || options.SendRate > 0 && (options.Config.FleetKey == nil || options.Rewards == nil) {
+		return nil, fmt.Errorf("%w: SendRate must be 0, or positive with FleetKey and Rewards, got %d",
+			dpb.ErrInvalidConfig, options.SendRate)
 	}
 	var node *Node
 	err := ErrReplaced
@@ -208,6 +222,12 @@ func join(ctx context.Context, options Options) (*Node, error) {
 	if n.log == nil {
 		n.log = slog.Default()
 	}
+	slots := math.Ceil(float64(options.SendRate) * n.delay.Seconds() / heartbeatsPerDelay)
+	if slots > maxSlots {
+		return nil, fmt.Errorf("%w: SendRate must be at most %.0f with this Delay, got %d",
+			dpb.ErrInvalidConfig, maxSlots*heartbeatsPerDelay/n.delay.Seconds(), options.SendRate)
+	}
+	n.slots = int(slots)
 	all, err := n.store.List(ctx)
 	if err != nil {
 		return nil, err
@@ -297,12 +317,12 @@ func (n *Node) NextPeriod() error {
 }
 
 // Sync exchanges snapshots with the store at each interval: it puts what this node has released and merges what the
-// others have released. It also sends and receives rewards. [Node.Metrics] reports errors of the store, and Sync tries
-// again within an interval. So all nodes that reach the store know the same within one interval. If the store loses its
-// contents, only the releases of nodes that have left are lost.
+// others have released. It also sends and receives rewards. [Node.Metrics] reports errors of the store, the log has the
+// first one after a success, and Sync tries again within an interval. So all nodes that reach the store know the same
+// within one interval. If the store loses its contents, only the releases of nodes that have left are lost.
 //
-// Sync returns when ctx is done, after it has put a last snapshot. It also returns with [ErrReplaced], and with the
-// bandit's own error if the bandit is closed or poisoned.
+// When ctx is done, Sync puts a last snapshot, and returns nil, or the store's error. It also returns with
+// [ErrReplaced], and with the bandit's own error if the bandit is closed or poisoned.
 func (n *Node) Sync(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	var workers sync.WaitGroup
@@ -328,7 +348,7 @@ func (n *Node) Sync(ctx context.Context) error {
 			workers.Wait()
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.timeout())
 			defer cancel()
-			return errors.Join(ctx.Err(), n.share(last), n.resign(last), n.put(last), n.leave(last))
+			return errors.Join(n.share(last), n.resign(last), n.put(last), n.leave(last))
 		case <-timer.C:
 			if err = n.exchange(ctx); err == nil {
 				failures = 0
@@ -346,15 +366,24 @@ func (n *Node) Sync(ctx context.Context) error {
 			}
 		}
 		switch {
-		case err == nil:
+		case err == nil, ctx.Err() != nil: // the end may interrupt an exchange
 		case errors.Is(err, ErrReplaced), errors.Is(err, dpb.ErrClosed), errors.Is(err, dpb.ErrPoisoned):
 			return err
 		default:
 			n.stopWatching() // notifications may be lost: watch again
 			failures++
 			timer.Reset(pause(n.interval, failures))
-			n.count(func(m *Metrics) { m.Errors++; m.LastError = err })
+			n.count(func(m *Metrics) { m.Errors++ })
+			n.failed(err, failures)
 		}
+	}
+}
+
+// failed records an error of the store, and logs the first one after a success.
+func (n *Node) failed(err error, failures int) {
+	n.count(func(m *Metrics) { m.LastError = err })
+	if failures == 1 {
+		n.log.Warn("fleet: the store fails, and this node tries again", "node", n.number, "error", err)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // ReadKey reads a fleet key ([dpb.Config].FleetKey) from a file. The file has 32 secret random bytes, or 64 hexadecimal
-// digits on one line. ReadKey returns an error if other users can access the file.
+// digits on one line, which may end as on Windows. ReadKey returns an error if other users can access the file.
 func ReadKey(name string) (*[32]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -28,7 +28,8 @@ func ReadKey(name string) (*[32]byte, error) {
 		return nil, err
 	}
 	if len(text) != 32 {
-		text, err = hex.DecodeString(strings.TrimSuffix(string(text), "\n"))
+		line, _ := strings.CutSuffix(string(text), "\n")
+		text, err = hex.DecodeString(strings.TrimSuffix(line, "\r"))
 	}
 	if err != nil || len(text) != 32 {
 		return nil, fmt.Errorf("%s: no fleet key: 32 bytes, or 64 hexadecimal digits", name)

@@ -16,7 +16,7 @@ func TestReadKey(t *testing.T) {
 	}
 	raw := strings.Repeat("\n\x00key ab", 4)
 	upper, lower := strings.Repeat("0a006B6579206162", 4), strings.Repeat("0a006b6579206162", 4)
-	for _, text := range []string{raw, upper, lower + "\n"} {
+	for _, text := range []string{raw, upper, lower + "\n", upper + "\r\n"} {
 		write(text, 0o400)
 		if key, err := ReadKey(name); err != nil || !bytes.Equal(key[:], []byte(raw)) {
 			t.Error(key, err)
@@ -24,7 +24,8 @@ func TestReadKey(t *testing.T) {
 	}
 	digits := strings.Repeat("0", 64)
 	for _, wrong := range []string{
-		"", raw[:31], raw + "x", digits[:63], digits + "0", digits + "\n\n", digits[:63] + "g", digits + digits,
+		"", raw[:31], raw + "x", digits[:63], digits + "0", digits + "\n\n", digits + "\r\r\n", digits + "\n\r",
+		digits[:63] + "g", digits + digits,
 	} {
 		write(wrong, 0o600)
 		if _, err := ReadKey(name); err == nil || !strings.Contains(err.Error(), "no fleet key") {

@@ -2,10 +2,10 @@ package fleet
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+	"math"
 	"time"
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
@@ -129,26 +129,40 @@ func (n *Node) logOnce(message string, err error) {
 	}
 }
 
-// seal seals a reward that travels to the node that decided.
-func (n *Node) seal(m Message) (Message, error) {
-	sealed, err := n.Bandit.Seal(fmt.Appendf(nil, "%d %.17g", m.Ticket, m.Reward))
-	return Message{To: m.To, Sealed: sealed}, err
+// seal makes a message of a batch. With a fleet key it seals the rewards. Every sealed message of this node has the
+// same length: otherwise the length would tell a reward's value, or how many rewards there are. Zeros take the place of
+// those that are missing. 0 is no ticket, because a node's number is in its tickets.
+func (n *Node) seal(b batch) (Message, error) {
+	if n.contributions == nil {
+		return b.rewards[0].Message, nil
+	}
+	text := make([]byte, max(n.slots, 1)*sealedReward)
+	for i, reward := range b.rewards {
+		binary.BigEndian.PutUint64(text[i*sealedReward:], reward.Ticket)
+		binary.BigEndian.PutUint64(text[i*sealedReward+8:], math.Float64bits(reward.Reward))
+	}
+	sealed, err := n.Bandit.Seal(text)
+	return Message{To: b.to, Sealed: sealed}, err
 }
 
-// open opens a sealed reward. With a fleet key, it refuses rewards that are not sealed with that key.
-func (n *Node) open(m Message) (Message, error) {
+// open returns the rewards in a message. With a fleet key, it refuses messages that are not sealed with that key.
+func (n *Node) open(m Message) (rewards []Message, err error) {
 	if n.contributions == nil && m.Sealed == nil {
-		return m, nil
+		return []Message{m}, nil
 	}
 	text, err := n.Bandit.Open(m.Sealed)
+	if err == nil && len(text)%sealedReward != 0 {
+		err = fmt.Errorf("%w: %d bytes", dpb.ErrCorrupt, len(text))
+	}
 	if err != nil {
 		n.logOnce("fleet: rewards that are not sealed with this node's fleet key are ignored", err)
-		return m, err
+		return nil, err
 	}
-	ticket, reward, _ := strings.Cut(string(text), " ")
-	m.Ticket, err = strconv.ParseUint(ticket, 10, 64)
-	if err == nil {
-		m.Reward, err = strconv.ParseFloat(reward, 64)
+	for ; len(text) > 0; text = text[sealedReward:] {
+		if ticket := binary.BigEndian.Uint64(text); ticket != 0 {
+			reward := math.Float64frombits(binary.BigEndian.Uint64(text[8:]))
+			rewards = append(rewards, Message{To: m.To, Ticket: ticket, Reward: reward})
+		}
 	}
-	return m, err
+	return rewards, nil
 }

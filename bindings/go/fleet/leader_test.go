@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -102,15 +103,17 @@ func TestOnlyTheLeaderReleases(t *testing.T) {
 	reported := learn(t, nodes, 5000)
 	settle(t, nodes)
 	leader := oneLeads(t, nodes)
+	lost := uint64(0) // only by an error, such as a timeout on a busy machine
 	for i, node := range nodes {
 		own, metrics := sum(released(must(node.Bandit.Snapshot(nil)))), node.Metrics()
 		leads := i == leader
 		if (own > 0) != leads || metrics.Leads != leads || (metrics.Contributions > 0) == leads ||
-			metrics.ContributionsLost != 0 {
+			metrics.ContributionsLost > metrics.Errors {
 			t.Errorf("node %d, leader %d: %v released, %+v", i, leader, own, metrics)
 		}
+		lost += metrics.ContributionsLost
 	}
-	if report := must(nodes[leader].Bandit.Report()); report.Contributions < 3 || report.ContributionsLost != 0 {
+	if report := must(nodes[leader].Bandit.Report()); report.Contributions < 3 || report.ContributionsLost > lost {
 		t.Errorf("%+v", report)
 	}
 	// An open batch of the leader may have three times as many rewards as were released.
@@ -156,21 +159,19 @@ func TestLeaderLeaves(t *testing.T) {
 	server := startRedis(t)
 	nodes := runKeyed(t, server.address, 2, Options{})
 	leader := oneLeads(t, nodes)
-	if err := nodes[leader].end(); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	ended := nodes[leader].end()
 	store := storeAt(server.address)
 	defer store.Close()
 	lease, held, err := store.Leader(context.Background(), nodes[0].key)
-	if err != nil || held && lease.Node == nodes[leader].number {
-		t.Error(lease, err)
+	if !planned(ended) || err != nil || ended == nil && held && lease.Node == nodes[leader].number {
+		t.Error(ended, lease, err)
 	}
 	nodes = slices.Delete(nodes, leader, leader+1)
 	oneLeads(t, nodes)
 	learn(t, nodes, 100)
 }
 
-// recorder records the contributions that nodes send.
+// recorder records the contributions that have arrived.
 type recorder struct {
 	*Redis
 	mu  sync.Mutex
@@ -178,10 +179,13 @@ type recorder struct {
 }
 
 func (r *recorder) Contribute(ctx context.Context, generation uint64, contribution []byte) error {
-	r.mu.Lock()
-	r.all = append(r.all, string(contribution))
-	r.mu.Unlock()
-	return r.Redis.Contribute(ctx, generation, contribution)
+	err := r.Redis.Contribute(ctx, generation, contribution)
+	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.all = append(r.all, string(contribution))
+	}
+	return err
 }
 
 func TestReplaysChangeNothing(t *testing.T) {
@@ -243,18 +247,24 @@ func TestClicksAreSealed(t *testing.T) {
 		t.Error(sent)
 	}
 	opened := string(must(decides.Bandit.Open([]byte(sealed))))
-	if !strings.HasSuffix(opened, " 0.625") || strings.Contains(sealed, opened[:4]) {
+	if len(opened) != sealedReward || strings.Contains(sealed, opened[:4]) {
 		t.Errorf("%q", opened)
+	}
+	reward := []Message{{To: 1, Ticket: ticket, Reward: 0.625}}
+	if rewards := must(decides.open(Message{To: 1, Sealed: []byte(sealed)})); !slices.EqualFunc(rewards, reward, equal) {
+		t.Error(rewards)
 	}
 	// Without the key, anyone who can write to the store can send these.
 	other := must(decides.Bandit.Select()).Ticket
+	short := must(decides.Bandit.Seal(make([]byte, sealedReward-1)))
 	check(store.Send(ctx, []Message{
 		{To: 1, Ticket: other, Reward: 1}, {To: 1, Sealed: []byte("forged")}, {To: 1, Sealed: []byte(sealed)},
+		{To: 1, Sealed: short},
 	}))
 	done := make(chan error, 1)
 	go func() { done <- decides.Sync(ctx) }()
-	eventually(t, "all have arrived", func() bool { m := decides.Metrics(); return m.Received+m.Refused == 4 })
-	if m := decides.Metrics(); m.Received != 1 || log.count("not sealed") != 1 {
+	eventually(t, "all have arrived", func() bool { m := decides.Metrics(); return m.Received+m.Refused == 5 })
+	if m := decides.Metrics(); m.Received != 1 || log.count("not sealed") != 2 { // for each reason
 		t.Errorf("%+v", m)
 	}
 	if err := decides.Bandit.Update(ticket, 1); !errors.Is(err, dpb.ErrDuplicate) {
@@ -264,6 +274,184 @@ func TestClicksAreSealed(t *testing.T) {
 	stop()
 	<-done
 	decides.Bandit.Close()
+}
+
+// equal compares two rewards, which may be NaN.
+func equal(a, b Message) bool {
+	return a.To == b.To && a.Ticket == b.Ticket && math.Float64bits(a.Reward) == math.Float64bits(b.Reward)
+}
+
+// The length of a sealed message tells neither the rewards in it nor their number.
+func TestSealedMessagesHaveOneLength(t *testing.T) {
+	server := startRedis(t)
+	store := storeAt(server.address)
+	defer store.Close()
+	for node, rate := range map[uint16]int{1: 0, 2: 1, 3: 100} {
+		n := must(Join(context.Background(), Options{
+			Store: store, Rewards: store, Contributions: store, Config: keyed(node, 1), SendRate: rate,
+		}))
+		defer n.Bandit.Close()
+		lengths := map[int]bool{}
+		try := func(rewards ...Message) {
+			waits := make([]waiting, len(rewards))
+			for i := range rewards {
+				waits[i].Message = rewards[i]
+			}
+			sealed := must(n.seal(batch{7, waits}))
+			lengths[len(sealed.Sealed)] = true
+			if opened := must(n.open(sealed)); sealed.To != 7 || !slices.EqualFunc(opened, rewards, equal) {
+				t.Error(opened, rewards)
+			}
+		}
+		var all []Message
+		for _, ticket := range []uint64{1, 9, 1 << 48, 1<<64 - 1} {
+			for _, reward := range []float64{0, 1, .5, .3, -1, 1e-300, math.Pi, math.Inf(-1), math.NaN()} {
+				all = append(all, Message{To: 7, Ticket: ticket, Reward: reward})
+				try(all[len(all)-1])
+			}
+		}
+		if n.slots != map[int]int{0: 0, 1: 1, 100: 13}[rate] { // a hundred in eight messages
+			t.Error(n.slots)
+		}
+		for count := range n.slots + 1 {
+			try(all[:count]...)
+		}
+		if len(lengths) != 1 {
+			t.Errorf("with rate %d: %v", rate, lengths)
+		}
+	}
+}
+
+// sends records what a node sends.
+type sends struct {
+	counter
+	kinds []string
+}
+
+func (s *sends) Send(ctx context.Context, messages []Message) error {
+	kinds := ""
+	for _, m := range messages {
+		kinds += fmt.Sprintf("to %d: heartbeat %v, ticket %d, reward %v, %d sealed bytes; ",
+			m.To, m.Heartbeat != 0, m.Ticket, m.Reward, len(m.Sealed))
+	}
+	s.kinds = append(s.kinds, kinds)
+	return s.counter.Send(ctx, messages)
+}
+
+// With SendRate, what a node sends does not depend on rewards: with none, with more than fit, and with some for nodes
+// that send no heartbeats, or have left.
+func TestWhatIsSentAtAFixedRateDoesNotDependOnRewards(t *testing.T) {
+	server := startRedis(t)
+	var first []string
+	for world := range uint16(4) {
+		store := storeAt(server.address)
+		t.Cleanup(func() { store.Close() })
+		sends := &sends{counter: counter{Store: store}}
+		n := must(Join(context.Background(), Options{
+			Store: sends, Rewards: sends, Contributions: store, Config: keyed(world+1, 1), Delay: 8 * time.Hour, SendRate: 3,
+		}))
+		t.Cleanup(func() { n.Bandit.Close() })
+		n.slots = 3 // and not 10,800
+		now := time.Now()
+		for node := range uint16(4) {
+			n.nodes[100+node] = nil
+		}
+		longAgo := now.Add(-delaysUntilGone*n.delay - time.Hour)
+		n.forwarding.peers = map[uint16]instant{100: {at: now}, 101: {at: now}, 102: {at: longAgo}}
+		reward := func(count int, of ...uint64) {
+			for range count {
+				for _, node := range of {
+					check(n.Update(node<<48|7, 1))
+				}
+			}
+		}
+		if world == 1 {
+			reward(1, 100)
+		} else if world == 2 {
+			reward(7, 100, 101, 102, 103)
+		} else if world == 3 {
+			reward(500, 103)
+			for i := range n.forwarding.outbox[103] {
+				n.forwarding.outbox[103][i].since = longAgo
+			}
+		}
+		for range 4 {
+			if sent := must(n.send(context.Background(), false)); sent || len(n.forwarding.wake) > 0 {
+				t.Error("it sends between two heartbeats")
+			}
+			must(n.send(context.Background(), true))
+			n.forwarding.awaited = nil // the heartbeat returns
+		}
+		m := n.Metrics()
+		got := [3]int{int(m.Sent), m.Waiting, int(m.Unsent)}
+		if want := [][3]int{{}, {1}, {14, 14}, {0, 0, 500}}[world]; got != want {
+			t.Errorf("world %d: %v, want %v", world, got, want)
+		}
+		reward(2, 100)
+		check(n.leave(context.Background()))
+		for i := range sends.kinds { // the own number
+			sends.kinds[i] = strings.ReplaceAll(sends.kinds[i], fmt.Sprintf("to %d: heartbeat true", n.number), "to itself")
+		}
+		if first == nil {
+			first = sends.kinds
+		}
+		if len(first) != 5 || strings.Count(first[0], "sealed bytes") != 3 || !slices.Equal(sends.kinds, first) {
+			t.Errorf("world %d: %q, in the first %q", world, sends.kinds, first)
+		}
+	}
+}
+
+// Rewards reach their node at a fixed rate too.
+func TestRewardsTravelAtAFixedRate(t *testing.T) {
+	server := startRedis(t)
+	var nodes []running
+	for number := range uint16(3) { // with timeouts that suffice on a busy machine
+		options := Options{Config: keyed(number+1, 1), SendRate: 100, Interval: 20 * time.Second, Delay: 4 * time.Second}
+		nodes = append(nodes, run(t, server.address, options))
+	}
+	eventually(t, "they have met", func() bool {
+		return !slices.ContainsFunc(nodes, func(n running) bool { return n.Metrics().Nodes != 2 })
+	})
+	for range 100 {
+		for i, node := range nodes {
+			check(nodes[(i+1)%3].Update(must(node.Bandit.Select()).Ticket, 1))
+		}
+	}
+	eventually(t, "all rewards have arrived", func() bool {
+		return !slices.ContainsFunc(nodes, func(n running) bool {
+			m := n.Metrics()
+			return m.Received != 100 || m.Sent != 100
+		})
+	})
+	for _, node := range nodes {
+		if m := node.Metrics(); m.Waiting != 0 || m.Unsent != 0 || must(node.Bandit.Report()).Answered != 100 {
+			t.Errorf("%+v", m)
+		}
+	}
+	// A node sends what waits before it leaves.
+	check(nodes[0].Update(must(nodes[1].Bandit.Select()).Ticket, 1))
+	if err := nodes[0].end(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the last reward has arrived", func() bool { return nodes[1].Metrics().Received == 101 })
+}
+
+func TestInvalidSendRate(t *testing.T) {
+	server := startRedis(t)
+	store := storeAt(server.address)
+	defer store.Close()
+	for _, wrong := range []Options{
+		{Config: keyed(1, 1), Rewards: store, SendRate: -1},
+		{Config: config(1), Rewards: store, SendRate: 1},
+		{Config: keyed(1, 1), SendRate: 1},
+		{Config: keyed(1, 1), Rewards: store, SendRate: maxSlots*heartbeatsPerDelay + 1},
+	} {
+		wrong.Store, wrong.Contributions = store, store
+		_, err := Join(context.Background(), wrong)
+		if !errors.Is(err, dpb.ErrInvalidConfig) || !strings.Contains(err.Error(), "SendRate") {
+			t.Error(err)
+		}
+	}
 }
 
 // Each key has a leader, and all nodes learn from the releases of both. A contribution that is sealed with another

@@ -27,7 +27,8 @@ type Metrics struct {
 	// The following counts of rewards are NOT private, because a reward is a click. The count of errors is NOT private
 	// either, because some errors occur only if there are rewards.
 	Sent         uint64 // rewards sent to other nodes
-	Unsent       uint64 // rewards lost because the queue was full
+	Waiting      int    // rewards in the queue, which wait to be sent
+	Unsent       uint64 // rewards lost because the queue was full or, with Options.SendRate, because their node is gone
 	Received     uint64 // rewards from other nodes that took effect
 	Refused      uint64 // rewards from other nodes that were repeated, late, or without a ticket of this node
 	RewardErrors uint64 // errors of the reward queue
@@ -39,7 +40,7 @@ func (n *Node) Metrics() Metrics {
 	defer n.mu.Unlock()
 	m := n.metrics
 	m.Age = time.Since(n.lastExchange)
-	m.Nodes = len(n.nodes)
+	m.Nodes, m.Waiting = len(n.nodes), n.forwarding.queued
 	for _, node := range slices.Sorted(maps.Keys(n.nodes)) {
 		if err := n.nodes[node]; err != nil {
 			m.Incompatible++

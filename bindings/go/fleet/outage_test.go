@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -208,7 +209,7 @@ func TestOneNodeIsCutOff(t *testing.T) {
 	}
 	network.heal()
 	visit(t, nodes, func() bool { return known() && !two.Metrics().Outage })
-	if err := two.end(); !errors.Is(err, context.Canceled) { // it notifies that it leaves
+	if err := two.end(); !planned(err) { // it notifies that it leaves
 		t.Error(err)
 	}
 	visit(t, nodes[:1], after(5*delay))
@@ -237,7 +238,7 @@ func TestQueueIsFull(t *testing.T) {
 	if err := a.Update(ticket, 1); !errors.Is(err, ErrQueueFull) {
 		t.Error(err)
 	}
-	if m := a.Metrics(); m.Unsent != 2 || len(a.forwarding.outbox) > maxRewards {
+	if m := a.Metrics(); m.Unsent != 2 || m.Waiting != maxRewards {
 		t.Errorf("%+v", m)
 	}
 }
@@ -316,7 +317,7 @@ func TestHeartbeatsDoNotDependOnRewards(t *testing.T) {
 		for range waiting {
 			_ = node.Update(100<<48|7, 1) // the last reward can find the queue full
 		}
-		check(node.send(context.Background(), true))
+		must(node.send(context.Background(), true))
 		if counter.sent != 1 || counter.notified != 1 {
 			t.Errorf("%d rewards wait: %d heartbeats, %d notifications", waiting, counter.sent, counter.notified)
 		}
@@ -324,24 +325,27 @@ func TestHeartbeatsDoNotDependOnRewards(t *testing.T) {
 }
 
 // failing is a queue that cannot delete messages.
-type failing struct{ RewardQueue }
+type failing struct{ broken }
 
-func (f failing) Receive(ctx context.Context, node uint16, take func(Message)) error {
-	return errors.Join(f.RewardQueue.Receive(ctx, node, take), errors.New("not deleted"))
+func (f *failing) Receive(context.Context, uint16, func(Message)) error {
+	return errors.New("not deleted")
 }
 
 // Errors of the reward queue, which can depend on rewards, are not in the public count of errors.
 func TestErrorsOfTheRewardQueueAreForOperators(t *testing.T) {
-	server := startRedis(t)
-	store := storeAt(server.address)
-	t.Cleanup(func() { store.Close() })
-	node := run(t, server.address, Options{Rewards: failing{store}, Config: config(1), Interval: interval})
+	store := &failing{}
+	node := must(Join(context.Background(), Options{Store: store, Rewards: store, Config: config(1), Interval: interval}))
+	defer node.Bandit.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- node.Sync(ctx) }()
 	eventually(t, "errors, and exchanges", func() bool {
 		m := node.Metrics()
 		return m.RewardErrors > 2 && m.Exchanges > 2
 	})
-	if m := node.Metrics(); m.Errors != 0 {
-		t.Errorf("%+v", m)
+	cancel()
+	if err := <-done; err != nil || node.Metrics().Errors != 0 {
+		t.Errorf("%v, %+v", err, node.Metrics())
 	}
 }
 
@@ -365,6 +369,73 @@ func TestIncompatibleNodesAreLogged(t *testing.T) {
 		}
 	}
 	if n := log.count("is incompatible"); n != 2 || log.count("epsilon must be") != 2 {
+		t.Error(log.text.String())
+	}
+}
+
+// broken is a store and a queue that fail on demand.
+type broken struct {
+	fails                 atomic.Bool
+	puts, sends, receipts atomic.Int64 // that worked
+}
+
+func (b *broken) try(worked *atomic.Int64) error {
+	if b.fails.Load() {
+		return errors.New("READONLY You can't write against a read only replica.")
+	}
+	worked.Add(1)
+	return nil
+}
+
+func (b *broken) Put(context.Context, Snapshot) (bool, error)       { return true, b.try(&b.puts) }
+func (*broken) List(context.Context, ...uint16) ([]Snapshot, error) { return nil, nil }
+func (*broken) Watch(context.Context) (<-chan Notification, func(), error) {
+	return make(chan Notification), func() {}, nil
+}
+func (*broken) Notify(context.Context, Notification) error { return nil }
+func (b *broken) Send(context.Context, []Message) error    { return b.try(&b.sends) }
+func (b *broken) Receive(context.Context, uint16, func(Message)) error {
+	time.Sleep(time.Millisecond)
+	return b.try(&b.receipts)
+}
+
+// The log has the reason for which the store fails: once for exchanges, for sending and for receiving, until each has
+// worked again. A planned end is no error.
+func TestErrorsOfTheStoreAreLogged(t *testing.T) {
+	t.Parallel()
+	var log lines
+	store := &broken{}
+	node := must(Join(context.Background(), Options{
+		Store: store, Rewards: store, Config: config(1), Interval: 10 * time.Millisecond, Delay: 10 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	}))
+	defer node.Bandit.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- node.Sync(ctx) }()
+	for fault := 1; fault <= 3; fault++ {
+		for _, worked := range []*atomic.Int64{&store.puts, &store.sends, &store.receipts} {
+			before := worked.Load()
+			eventually(t, "it works", func() bool { return worked.Load() > before+2 })
+		}
+		store.fails.Store(true)
+		logged := func() bool { return log.count("the store fails") == 3*fault && log.count("READONLY") == 3*fault }
+		eventually(t, "the errors are in the log", logged)
+		seen := node.Metrics()
+		eventually(t, "more errors", func() bool {
+			m := node.Metrics()
+			return m.Errors > seen.Errors+10 && m.RewardErrors > seen.RewardErrors+10
+		})
+		if !logged() {
+			t.Error(log.text.String())
+		}
+		store.fails.Store(false)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if log.count("the store fails") != 9 {
 		t.Error(log.text.String())
 	}
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -20,6 +21,10 @@ const (
 	heartbeatsPerDelay = 8
 	// A node is gone if no heartbeat of it arrives for this many delays.
 	delaysUntilGone = 30
+	// The size of a reward in a sealed message: the ticket and the bits of the reward, in big-endian order.
+	sealedReward = 8 + 8
+	// The maximum number of rewards in a sealed message.
+	maxSlots = 1 << 16
 )
 
 // instant is a point in time, by the wall clock and in ticks of the bandit's clock.
@@ -45,11 +50,18 @@ func (n *Node) now() (instant, error) {
 	return now, err
 }
 
+// waiting is a reward that waits to be sent.
+type waiting struct {
+	Message
+	since time.Time
+}
+
 // forwarding is the state of sending rewards and of checking for outages. Node.mu guards it.
 type forwarding struct {
-	outbox []Message     // rewards that wait to be sent
-	wake   chan struct{} // the outbox is not empty
-	ticks  uint64        // the bandit's clock at the last check
+	outbox map[uint16][]waiting // by node
+	queued int                  // the number of rewards in the outbox
+	wake   chan struct{}        // the outbox is not empty, and rewards are sent at once
+	ticks  uint64               // the bandit's clock at the last check
 
 	heartbeats uint64             // number of the last heartbeat from this node to itself
 	awaited    *instant           // when that heartbeat was sent; nil: it has returned
@@ -62,7 +74,7 @@ type forwarding struct {
 func (n *Node) startForwarding() error {
 	now, err := n.now()
 	n.forwarding = forwarding{
-		wake: make(chan struct{}, 1), ticks: now.ticks, returned: now, connected: now.at,
+		outbox: map[uint16][]waiting{}, wake: make(chan struct{}, 1), ticks: now.ticks, returned: now, connected: now.at,
 		heartbeats: rand.Uint64() >> 1, peers: map[uint16]instant{},
 	}
 	return err
@@ -86,16 +98,25 @@ func (n *Node) Update(ticket uint64, reward float64) error {
 		return dpb.ErrUnknownTicket // an invented ticket must not create a stream in the store
 	}
 	f := &n.forwarding
-	if len(f.outbox) >= maxRewards {
+	if f.queued >= maxRewards {
 		n.metrics.Unsent++
 		return ErrQueueFull
 	}
-	f.outbox = append(f.outbox, Message{To: to, Ticket: ticket, Reward: reward})
+	f.outbox[to] = append(f.outbox[to], waiting{Message{To: to, Ticket: ticket, Reward: reward}, time.Now()})
+	f.queued++
+	n.wake()
+	return nil
+}
+
+// wake makes sendRewards send the rewards that wait, unless it sends at a fixed rate. Node.mu is locked.
+func (n *Node) wake() {
+	if n.slots > 0 || n.forwarding.queued == 0 {
+		return
+	}
 	select {
-	case f.wake <- struct{}{}:
+	case n.forwarding.wake <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 // sendRewards sends the rewards that wait, and heartbeats at fixed times, until ctx is done.
@@ -103,78 +124,127 @@ func (n *Node) sendRewards(ctx context.Context) {
 	ticker := time.NewTicker(max(n.delay/heartbeatsPerDelay, 1))
 	defer ticker.Stop()
 	for failures := 0; ; {
-		heartbeat := false
+		due := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			heartbeat = true
+			due = true
 		case <-n.forwarding.wake:
 		}
 		limited, cancel := context.WithTimeout(ctx, n.delay)
-		err := n.send(limited, heartbeat)
+		sent, err := n.send(limited, due)
 		cancel()
-		if err == nil {
-			failures = 0
-		} else {
+		if err != nil {
 			failures++
 			n.rewardsFailed(ctx, err, failures)
+		} else if sent {
+			failures = 0
 		}
 	}
 }
 
-// send sends up to batchSize of the rewards that wait. After an error it sends them again: a reward counts once,
-// because of its ticket. Heartbeats depend on the time alone, never on how many rewards wait, because an outage
-// cancels decisions and so must not depend on rewards.
-func (n *Node) send(ctx context.Context, heartbeat bool) error {
+// send sends rewards that wait and, if due, a heartbeat. It reports whether it sent anything. After an error it sends
+// the same rewards again: a reward counts once, because of its ticket. Heartbeats depend on the time alone, never on how
+// many rewards wait, because an outage cancels decisions and so must not depend on rewards.
+func (n *Node) send(ctx context.Context, due bool) (sent bool, err error) {
 	n.mu.Lock()
 	f := &n.forwarding
 	now := instant{time.Now(), f.ticks}
-	messages := slices.Clone(f.outbox[:min(len(f.outbox), batchSize)])
-	count := len(messages)
-	inTime := now.at.Sub(f.returned.at) <= n.delay
-	if heartbeat && (f.awaited == nil || now.at.Sub(f.awaited.at) > n.delay) {
+	batches := n.batches(now.at, due)
+	inTime := due && now.at.Sub(f.returned.at) <= n.delay
+	var heartbeat []Message
+	if due && (f.awaited == nil || now.at.Sub(f.awaited.at) > n.delay) {
 		f.heartbeats++
 		f.awaited = &now
-		messages = append(messages, Message{To: n.number, Heartbeat: f.heartbeats})
+		heartbeat = []Message{{To: n.number, Heartbeat: f.heartbeats}}
 	}
 	n.mu.Unlock()
-	var err error
-	for i := 0; i < len(messages) && n.contributions != nil && err == nil; i++ {
-		if messages[i].Heartbeat == 0 {
-			messages[i], err = n.seal(messages[i])
-		}
+	var messages []Message
+	for i := 0; i < len(batches) && err == nil; i++ {
+		var message Message
+		message, err = n.seal(batches[i])
+		messages = append(messages, message)
 	}
+	messages = append(messages, heartbeat...)
 	if len(messages) > 0 && err == nil {
 		err = n.rewards.Send(ctx, messages)
 	}
-	if err == nil && heartbeat && inTime {
+	if err == nil && inTime {
 		err = n.store.Notify(ctx, Notification{n.number, Heartbeat})
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err == nil {
-		f.outbox = f.outbox[count:]
-		n.metrics.Sent += uint64(count)
+	for i := 0; i < len(batches) && err == nil; i++ {
+		n.remove(batches[i].to, len(batches[i].rewards), &n.metrics.Sent)
 	}
-	if len(f.outbox) > 0 {
-		select {
-		case f.wake <- struct{}{}:
-		default:
-		}
-	}
-	return err
+	n.wake()
+	return len(messages) > 0, err
 }
 
-// leave sends the rewards that still wait, and notifies the other nodes that this node has stopped.
+// batch holds the rewards of one message.
+type batch struct {
+	to      uint16
+	rewards []waiting
+}
+
+// batches returns the rewards to send now. Each reward is a message of its own.
+//
+// With Options.SendRate there are none unless a heartbeat is due, and then there is one message for each node whose
+// heartbeats arrive, whether rewards wait for it or not. So the messages depend on heartbeats alone. Rewards for a node
+// that sends no heartbeats are lost after the time in which it is gone. Node.mu is locked.
+func (n *Node) batches(now time.Time, due bool) (batches []batch) {
+	f := &n.forwarding
+	if n.slots == 0 {
+		for to, queue := range f.outbox {
+			for i := range queue[:min(len(queue), batchSize-len(batches))] {
+				batches = append(batches, batch{to, queue[i : i+1]})
+			}
+		}
+		return batches
+	}
+	if !due {
+		return nil
+	}
+	gone := func(at time.Time) bool { return now.Sub(at) > delaysUntilGone*n.delay }
+	for to, queue := range f.outbox {
+		if gone(f.peers[to].at) {
+			late := slices.IndexFunc(queue, func(w waiting) bool { return !gone(w.since) })
+			n.remove(to, late, &n.metrics.Unsent)
+		}
+	}
+	for _, to := range slices.Sorted(maps.Keys(f.peers)) {
+		if queue := f.outbox[to]; !gone(f.peers[to].at) {
+			batches = append(batches, batch{to, queue[:min(len(queue), n.slots)]})
+		}
+	}
+	return batches
+}
+
+// remove removes the first rewards for a node from the outbox, all if count is negative, and counts them. Node.mu is
+// locked.
+func (n *Node) remove(to uint16, count int, counted *uint64) {
+	f := &n.forwarding
+	if count < 0 {
+		count = len(f.outbox[to])
+	}
+	f.queued -= count
+	*counted += uint64(count)
+	if f.outbox[to] = f.outbox[to][count:]; len(f.outbox[to]) == 0 {
+		delete(f.outbox, to)
+	}
+}
+
+// leave sends the rewards that still wait, and notifies the other nodes that this node has stopped. With
+// Options.SendRate it sends as at a heartbeat, and what still waits then is lost.
 func (n *Node) leave(ctx context.Context) error {
-	waiting := func() bool {
+	waits := func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return n.rewards != nil && len(n.forwarding.outbox) > 0
+		return n.rewards != nil && n.slots == 0 && n.forwarding.queued > 0
 	}
-	for waiting() {
-		if err := n.send(ctx, false); err != nil {
+	for last := n.slots > 0; last || waits(); last = false {
+		if _, err := n.send(ctx, last); err != nil {
 			return err
 		}
 	}
@@ -185,26 +255,28 @@ func (n *Node) leave(ctx context.Context) error {
 // its ticket.
 func (n *Node) receiveRewards(ctx context.Context) {
 	take := func(m Message) {
-		var err error
-		if m.Heartbeat == 0 {
-			if m, err = n.open(m); err == nil {
-				err = n.Bandit.Update(m.Ticket, m.Reward)
-			}
-		}
-		n.count(func(metrics *Metrics) {
-			f := &n.forwarding
-			switch {
-			case m.Heartbeat != 0:
+		if m.Heartbeat != 0 {
+			n.count(func(*Metrics) {
 				// A heartbeat of an earlier incarnation has another number.
-				if m.Heartbeat == f.heartbeats && f.awaited != nil {
+				if f := &n.forwarding; m.Heartbeat == f.heartbeats && f.awaited != nil {
 					f.returned, f.awaited = *f.awaited, nil
 				}
-			case err == nil:
-				metrics.Received++
-			default:
-				metrics.Refused++
+			})
+			return
+		}
+		received, refused := uint64(0), uint64(0)
+		rewards, err := n.open(m)
+		if err != nil {
+			refused++
+		}
+		for _, reward := range rewards {
+			if n.Bandit.Update(reward.Ticket, reward.Reward) == nil {
+				received++
+			} else {
+				refused++
 			}
-		})
+		}
+		n.count(func(m *Metrics) { m.Received += received; m.Refused += refused })
 	}
 	for failures := 0; ctx.Err() == nil; {
 		limited, cancel := context.WithTimeout(ctx, n.interval+time.Second)
@@ -225,7 +297,8 @@ func (n *Node) rewardsFailed(ctx context.Context, err error, failures int) {
 	if ctx.Err() != nil {
 		return
 	}
-	n.count(func(m *Metrics) { m.RewardErrors++; m.LastError = err })
+	n.count(func(m *Metrics) { m.RewardErrors++ })
+	n.failed(err, failures)
 	select {
 	case <-ctx.Done():
 	case <-time.After(pause(n.interval, failures)):

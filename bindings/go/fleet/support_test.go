@@ -134,11 +134,17 @@ func run(t *testing.T, address string, options Options) running {
 		return err
 	})
 	t.Cleanup(func() {
-		if err := end(); err != nil && !errors.Is(err, context.Canceled) {
+		if err := end(); !planned(err) {
 			t.Log(err)
 		}
 	})
 	return running{node, end, func() { store.Close(); end() }}
+}
+
+// planned reports whether a node has ended as planned: an interval is so short that on a busy machine its last commands
+// may be too late.
+func planned(err error) bool {
+	return !errors.Is(err, context.Canceled) && !errors.Is(err, ErrReplaced) && !errors.Is(err, dpb.ErrClosed)
 }
 
 // play makes this many decisions, and reports their rewards.

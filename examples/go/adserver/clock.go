@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strconv"
 	"strings"
@@ -56,13 +57,31 @@ func (s span) configure(config *dpb.Config) {
 
 // tick sets a bandit's clock if windows are times: at each ad and once a second, so that windows also end without
 // traffic. It is never called at a click, because time must not depend on rewards.
-func (s adServer) tick(bandit *dpb.Bandit) error {
-	if !s.window.isTime || bandit == nil {
-		return nil
+func (s adServer) tick(m member) {
+	if s.window.isTime && m.Bandit != nil {
+		m.advance(uint64(time.Now().UnixMilli()))
 	}
-	return bandit.Advance(uint64(time.Now().UnixMilli()))
 }
 
-func (s adServer) tickAll() error {
-	return errors.Join(s.tick(s.bandit.Bandit), s.tick(s.segmented.Bandit))
+func (s adServer) tickAll() {
+	for _, m := range s.members() {
+		s.tick(m)
+	}
+}
+
+// advance sets the bandit's clock. If the bandit refuses the time, it goes on with the last one, and the log has each
+// change of the reason.
+func (m member) advance(now uint64) {
+	reason := ""
+	if err := m.Advance(now); err != nil {
+		reason = err.Error()
+	}
+	if m.refused.Load() == reason || m.refused.Swap(reason) == reason {
+		return
+	}
+	if reason == "" {
+		slog.Warn("the clock goes on", "bandit", m.name)
+	} else {
+		slog.Error("the clock stands still", "bandit", m.name, "err", reason)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
@@ -33,6 +34,7 @@ type fleetOptions struct {
 	keyFile      string // "": each server adds its own noise
 	mergeEvery   time.Duration
 	delay        time.Duration // negative: a router sends each click to the server that decided
+	sendRate     uint64        // see fleet.Options.SendRate
 }
 
 func (o *fleetOptions) register() {
@@ -67,11 +69,28 @@ func (o *fleetOptions) register() {
 		}
 		return err
 	})
+	usage = "with -fleet-key-file: send each other server a message of one length eight times in a -delay, with space " +
+		"for at least `N` clicks a second, so that Redis does not show how many travel; all servers need a -delay " +
+		"(default: send each click at once)"
+	flag.Func("send-rate", usage, func(text string) (err error) {
+		o.sendRate, err = parsePositive(text)
+		return err
+	})
 }
 
-// complete reports whether the options are complete: all of them, or none.
-func (o fleetOptions) complete() bool {
-	return (o.redis == "") == (o.node == 0) && (o.passwordFile+o.keyFile == "" || o.redis != "") && o.bandit != ""
+// check returns an error if an option needs another one.
+func (o fleetOptions) check() error {
+	switch {
+	case (o.redis == "") != (o.node == 0):
+		return errors.New("-redis and -node need each other")
+	case o.redis == "" && o.passwordFile+o.keyFile != "":
+		return errors.New("-redis-password-file and -fleet-key-file need -redis")
+	case o.bandit == "":
+		return errors.New("-bandit must be a name")
+	case o.sendRate > 0 && (o.keyFile == "" || o.delay < 0):
+		return errors.New("-send-rate needs -fleet-key-file, and a -delay above 0")
+	}
+	return nil
 }
 
 // number is the node of a bandit with this name. Without a fleet any number works.
@@ -88,7 +107,8 @@ func (o fleetOptions) connect() (*redis.UniversalOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.Password, _, _ = strings.Cut(string(text), "\n")
+	line, _, _ := strings.Cut(string(text), "\n")
+	options.Password = strings.TrimSuffix(line, "\r")
 	if options.Password == "" {
 		return nil, fmt.Errorf("%s: no password", o.passwordFile)
 	}
@@ -106,14 +126,16 @@ func (o fleetOptions) key() (*[32]byte, error) {
 // member is a bandit and, in a fleet, its node.
 type member struct {
 	*dpb.Bandit
-	name  string      // on pages of metrics, and in Redis
-	node  *fleet.Node // nil without a fleet
-	store *fleet.Redis
+	name    string      // on pages of metrics, and in Redis
+	node    *fleet.Node // nil without a fleet
+	store   *fleet.Redis
+	refused *atomic.Value // why the bandit refused the last time, a string; "": it did not
 }
 
 // join adds a bandit, which may come from a file, to a fleet. It takes ownership of the bandit, also on failure.
 func (o fleetOptions) join(bandit *dpb.Bandit, name string, config dpb.Config) (_ member, err error) {
-	m := member{Bandit: bandit, name: name}
+	m := member{Bandit: bandit, name: name, refused: new(atomic.Value)}
+	m.refused.Store("")
 	defer func() {
 		if err != nil {
 			m.close()
@@ -140,7 +162,7 @@ func (o fleetOptions) join(bandit *dpb.Bandit, name string, config dpb.Config) (
 	}
 	m.node, err = fleet.Join(ctx, fleet.Options{
 		Store: m.store, Rewards: m.store, Contributions: m.store, Config: config, Interval: o.mergeEvery,
-		Delay: o.delay, Bandit: bandit,
+		Delay: o.delay, SendRate: int(o.sendRate), Bandit: bandit,
 	})
 	if err != nil {
 		return m, fmt.Errorf("redis: %w", err)
@@ -211,7 +233,7 @@ func (s adServer) sync(ended chan<- error) (stop func()) {
 			switch {
 			case ctx.Err() == nil:
 				ended <- fmt.Errorf("%s: %w", name, err)
-			case !errors.Is(err, context.Canceled):
+			case err != nil:
 				slog.Warn("the last snapshot is not in Redis", "bandit", name, "err", err)
 			}
 			done <- struct{}{}

@@ -24,7 +24,8 @@
 //
 // With --redis ADDRESS --node N many servers in Go and C++ learn together: see fleet.go. Any server accepts any
 // click. The placements are a second bandit in Redis. With --fleet-key-file FILE one server releases what all servers
-// collect. Send each person to one server: a person who reaches n servers loses up to n times epsilon.
+// collect. With --send-rate N Redis does not show how many clicks travel. Send each person to one server: a person who
+// reaches n servers loses up to n times epsilon.
 //
 // To simulate a day of visitors with a change at noon, run
 // cargo run --release --example ad_server -- --visit http://127.0.0.1:8080
@@ -139,8 +140,8 @@ func main() {
 	})
 	o.fleet.register()
 	flag.Parse()
-	mixed := o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime // times and decisions
-	if flag.NArg() > 0 || mixed || !o.fleet.complete() || o.window.ticks == 0 || o.window.ticks > math.MaxUint32 {
+	if err := o.check(flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -152,6 +153,19 @@ func main() {
 		slog.Error("ended", "err", err)
 		os.Exit(1)
 	}
+}
+
+// check returns an error if there are other arguments, or if an option needs another one.
+func (o options) check(rest []string) error {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("there is no option %s", rest[0])
+	case o.window.ticks == 0 || o.window.ticks > math.MaxUint32:
+		return errors.New("-window must be at least 1, and 1193h or 4294967295 decisions at most")
+	case o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime:
+		return errors.New("-window and -memory must both be times, or both be numbers of decisions")
+	}
+	return o.fleet.check()
 }
 
 func parsePort(text string) (int, error) {

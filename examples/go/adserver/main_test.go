@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -300,6 +302,61 @@ func (s adServer) slots(t *testing.T, placement, slots int, user uint64) []shown
 
 // The bandit learns from 12 rewards of one person in a period, whatever that person does. Any batch has more. In the
 // next period it learns from 12 more.
+// The first line of a file is the password, however the line ends.
+func TestPasswordFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "password")
+	for text, password := range map[string]string{
+		"open sesame": "open sesame", "open sesame\n": "open sesame", "open sesame\r\n": "open sesame",
+		" a\t\r\nb\n": " a\t", "": "", "\n": "", "\r\n": "",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		options, err := fleetOptions{redis: "localhost:1", passwordFile: name}.connect()
+		if (err != nil) != (password == "") || err == nil && options.Password != password {
+			t.Errorf("%q: %v, %v", text, options, err)
+		}
+	}
+}
+
+// If a bandit refuses the time, the server goes on, and the log has each change once.
+func TestRefusedTime(t *testing.T) {
+	ads, err := newShop(options{window: span{1000, true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ads.close()
+	var log bytes.Buffer
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	decides := func(times int) {
+		for range times {
+			if status, body := get(ads.visitors(), "/ad"); status != http.StatusOK {
+				t.Fatal(status, body)
+			}
+			ads.tickAll()
+		}
+	}
+	decides(3)
+	accepts := ads.bandit
+	refuses, err := dpb.New(dpb.NewConfig(uint32(len(creatives)), 1)) // its clock counts decisions
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer refuses.Close()
+	ads.bandit.Bandit = refuses
+	decides(3)
+	if lines := strings.Split(log.String(), "\n"); len(lines) != 2 ||
+		!strings.Contains(lines[0], "the clock stands still") || !strings.Contains(lines[0], dpb.ErrUnsupported.Error()) {
+		t.Error(log.String())
+	}
+	ads.bandit = accepts
+	decides(3)
+	if lines := strings.Split(log.String(), "\n"); len(lines) != 3 || !strings.Contains(lines[1], "the clock goes on") {
+		t.Error(log.String())
+	}
+}
+
 func TestOnePerson(t *testing.T) {
 	shop := func() (adServer, func() uint64) {
 		ads, err := newShop(options{placements: 2, users: 1000})

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,7 +32,7 @@ func (s adServer) visitors() http.Handler {
 		pages.HandleFunc("/ads", s.showSlots)
 		pages.HandleFunc("/placements", s.copy(uint64(s.placements)+1, s.reportPlacements))
 	}
-	pages.HandleFunc("/click/{ticket...}", s.click)
+	pages.HandleFunc("/click/", s.click)
 	pages.HandleFunc("/report", s.report)
 	pages.HandleFunc("/healthz", s.health)
 	pages.Handle("/metrics", metrics(dpbprometheus.NewCollector(s.bandits())))
@@ -60,10 +61,7 @@ func (s adServer) operator() http.Handler {
 }
 
 func (s adServer) show(w http.ResponseWriter, r *http.Request) {
-	if err := s.tick(s.bandit.Bandit); err != nil {
-		fail(w, err)
-		return
-	}
+	s.tick(s.bandit)
 	var request dpb.Request
 	if s.context {
 		request = contextOf(r, time.Now())
@@ -85,9 +83,10 @@ func ad(decision dpb.Decision) map[string]any {
 	}
 }
 
-// click always gives the same response, because the status reveals whether the ticket was clicked already.
+// click always gives the same response, because the status reveals whether the ticket was clicked already. As in the
+// other servers, a ticket is 16 plain digits, and a percent-encoded one is none.
 func (s adServer) click(w http.ResponseWriter, r *http.Request) {
-	text := r.PathValue("ticket")
+	text := strings.TrimPrefix(r.URL.EscapedPath(), "/click/")
 	if ticket, err := strconv.ParseUint(text, 16, 64); err == nil && len(text) == 16 {
 		of := s.bandit
 		if s.placements > 0 && dpb.TicketNode(ticket) >= placementsFrom {

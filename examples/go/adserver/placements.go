@@ -79,10 +79,7 @@ func (s adServer) showSlots(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "bad_user", "user=HASH, 16 hexadecimal digits, or none")
 		return
 	}
-	if err := s.tick(s.segmented.Bandit); err != nil {
-		fail(w, err)
-		return
-	}
+	s.tick(s.segmented)
 	ads, err := s.fill(placement, user, slots, s.rotation.eligible())
 	if err != nil {
 		fail(w, err)

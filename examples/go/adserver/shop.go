@@ -97,16 +97,15 @@ func newShop(o options) (adServer, error) {
 	if o.placements > 0 {
 		ads.segmented, err = newSegmented(o, config)
 	}
-	if err == nil {
-		err = ads.tickAll()
-	}
 	if err == nil && o.placements > 0 {
 		ads.rotation, err = newRotation(ads.segmented.Bandit, o.rotate)
 	}
 	if err != nil {
 		ads.close()
+		return adServer{}, err
 	}
-	return ads, err
+	ads.tickAll()
+	return ads, nil
 }
 
 func (s adServer) close() {
@@ -214,7 +213,7 @@ func (s adServer) keep(o options) (stop func() error, err error) {
 		for {
 			select {
 			case <-ticks.C:
-				s.tickAll() // if it fails, the next decision fails too and reports it
+				s.tickAll()
 				if err := s.rotation.turn(); err != nil {
 					slog.Warn("the rotation failed", "err", err)
 				}

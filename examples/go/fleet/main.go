@@ -83,6 +83,7 @@ func main() {
 	var err error
 	switch {
 	case flag.NArg() > 0:
+		fmt.Fprintln(os.Stderr, "there is no option", flag.Arg(0))
 		flag.Usage()
 		os.Exit(2)
 	case *demo > 0:
@@ -142,11 +143,11 @@ func serve(
 	registry.MustRegister(dpbprometheus.NewCollector(map[string]*dpb.Bandit{name: s.node.Bandit}),
 		fleetprometheus.NewCollector(map[string]*fleet.Node{name: s.node}))
 	pages := http.NewServeMux()
-	pages.HandleFunc("GET /ad", s.show)
-	pages.HandleFunc("GET /click/{ticket}", s.click)
-	pages.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	pages.HandleFunc("GET /{$}", s.page)
-	web := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
+	pages.HandleFunc("/ad", s.show)
+	pages.HandleFunc("/click/", s.click)
+	pages.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	pages.HandleFunc("/{$}", s.page)
+	web := &http.Server{Handler: onlyGet(pages), ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan error, 2)
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -158,6 +159,18 @@ func serve(
 	web.Close()
 	<-ended
 	return err
+}
+
+// onlyGet refuses other methods. The pattern "GET /ad" would also match HEAD, which shows nobody an ad.
+func onlyGet(pages http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Allow", http.MethodGet)
+			http.Error(w, "only GET is served", http.StatusMethodNotAllowed)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
 }
 
 func (s server) show(w http.ResponseWriter, _ *http.Request) {
@@ -176,25 +189,37 @@ func (s server) show(w http.ResponseWriter, _ *http.Request) {
 
 // click always gives the same response, because the status reveals whether the ticket was clicked already.
 func (s server) click(w http.ResponseWriter, r *http.Request) {
-	if ticket, err := strconv.ParseUint(r.PathValue("ticket"), 16, 64); err == nil {
+	text := strings.TrimPrefix(r.URL.EscapedPath(), "/click/")
+	if ticket, err := strconv.ParseUint(text, 16, 64); err == nil && len(text) == 16 {
 		_ = s.node.Update(ticket, 1) // the operator's counts have refused and lost clicks
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-var page = template.Must(template.New("").Funcs(template.FuncMap{"rate": func(arm dpb.Arm) string {
-	if arm.EffectivePulls == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%.3f of %.0f", arm.Mean, arm.EffectivePulls)
-}}).Parse(`<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="1"><title>A fleet</title>
-<style>td, th { padding: .2em 1em; text-align: right }</style>
+var page = template.Must(template.New("").Funcs(template.FuncMap{
+	"percent": func(mean float64) string { return fmt.Sprintf("%.1f %%", 100*mean) },
+}).Parse(`<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta http-equiv="refresh" content="1"><title>A fleet</title>
+<style>
+body { color-scheme: light dark; font: 15px/1.4 system-ui, sans-serif; margin: 1rem }
+h1 { font-size: 1.4rem }
+div { overflow-x: auto }
+td, th { padding: .3em .4em; text-align: right; vertical-align: top }
+td { white-space: nowrap }
+th { font-weight: normal }
+th:first-child { padding-left: 0; text-align: left }
+small { display: block; opacity: .7 }
+@media (max-width: 30rem) { table { font-size: .8rem } }
+</style>
 <h1>What this node knows, and what each has released</h1>
-<table><tr><th><th>this node knows{{range .Nodes}}<th>node {{.}}{{end}}</tr>
-{{range .Rows}}<tr><th>{{.Name}}{{range .Arms}}<td>{{rate .}}{{end}}</tr>
-{{end}}</table>
-<p>{{.Metrics.Age}} since the last exchange; errors: {{.Metrics.Errors}} {{with .RedisError}}; Redis: {{.}}{{end}}</p></html>
+<p>The click rate of each ad, and of how many shown ads</p>
+<div><table><tr><th><th>this node knows{{range .Nodes}}<th>node {{.}}{{end}}</tr>
+{{range .Rows}}<tr><th>{{.Name}}{{range .Arms}}<td>{{if .EffectivePulls}}{{percent .Mean}}` +
+	`<small>of {{printf "%.0f" .EffectivePulls}}</small>{{else}}–{{end}}{{end}}</tr>
+{{end}}</table></div>
+<p>{{printf "%.1f" .Metrics.Age.Seconds}} s since the last exchange; errors of exchanges: {{.Metrics.Errors}}` +
+	`{{with .RedisError}}; Redis: {{.}}{{end}}</p></html>
 `))
 
 type row struct {

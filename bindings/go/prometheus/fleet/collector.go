@@ -51,7 +51,9 @@ var (
 	rewards = []metric.Metric[fleet.Metrics]{
 		metric.Count("fleet_rewards_sent", "Rewards sent to other nodes. NOT private.",
 			func(m *fleet.Metrics) uint64 { return m.Sent }),
-		metric.Count("fleet_rewards_unsent", "Rewards lost because the queue was full. NOT private.",
+		metric.Gauge("fleet_rewards_waiting", "Rewards in the queue to other nodes. NOT private.",
+			func(m *fleet.Metrics) float64 { return float64(m.Waiting) }),
+		metric.Count("fleet_rewards_unsent", "Rewards lost because the queue was full or their node is gone. NOT private.",
 			func(m *fleet.Metrics) uint64 { return m.Unsent }),
 		metric.Count("fleet_rewards_received", "Rewards from other nodes that took effect. NOT private.",
 			func(m *fleet.Metrics) uint64 { return m.Received }),

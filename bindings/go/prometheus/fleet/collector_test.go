@@ -59,7 +59,7 @@ func TestCollectors(t *testing.T) {
 		}
 		if private {
 			expected = append(expected, "reward_errors_total", "rewards_received_total", "rewards_refused_total",
-				"rewards_sent_total", "rewards_unsent_total")
+				"rewards_sent_total", "rewards_unsent_total", "rewards_waiting")
 			slices.Sort(expected)
 		}
 		if !slices.Equal(names, expected) || len(families) < 18+len(expected) {
