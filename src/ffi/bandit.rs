@@ -1,7 +1,7 @@
 //! dpb_bandit: constructors, decisions, rewards.
 
 use super::config::{construct, dpb_config, dpb_error, explain};
-use super::guard::{self, Guard, Handle, call, call_directly, call_with_output};
+use super::guard::{self, Guard, Handle, call, call_directly};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::bandit::{Bandit, Decision};
 use crate::config::Config;
@@ -534,7 +534,13 @@ pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decis
         if is_to_round(bandit) {
             return rounded(&|| dpb_select(bandit, out));
         }
-        call_with_output(bandit, out, |b: &dpb_bandit| b.bandit.select().map(Into::into))
+        if out.is_null() {
+            return DPB_NULL;
+        }
+        call_directly(bandit, |b: &dpb_bandit| {
+            out.write(b.bandit.select()?.into());
+            Ok(())
+        })
     }
 }
 

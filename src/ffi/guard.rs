@@ -61,7 +61,7 @@ pub unsafe fn call_with_output<H: Handle, T>(
     if out.is_null() {
         return DPB_NULL;
     }
-    call_directly(handle, |handle| {
+    call(handle, |handle| {
         let value = body(handle)?;
         // SAFETY: not NULL, so valid by contract.
         unsafe { out.write(value) };
