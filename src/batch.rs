@@ -69,14 +69,14 @@ impl Batch {
         free
     }
 
-    /// The number of rewards so far.
-    pub fn count(&self) -> u32 {
-        self.count
-    }
-
     /// Sets a quota of which at least one reward is missing, whatever is collected.
     pub fn set_quota(&mut self, quota: u64) {
         self.quota = quota.max(u64::from(self.count) + 1).min(Self::MAX_QUOTA) as u32;
+    }
+
+    /// Whether there is nothing to contribute.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0 || (faulty!(ZerosUnsent) && *self.sum == 0)
     }
 
     /// Writes the rewards so far, without noise, for the leader of the fleet. Only a sealed contribution contains them.

@@ -285,7 +285,8 @@ impl Config {
     pub const MOST_USERS: u64 = 1 << 28;
 
     /// Checks that this configuration may replace that of a snapshot, after a restart (`Scope::Releases`), or may
-    /// merge with it in a fleet (`Scope::Fleet`): fields of this scope or a wider one must not differ.
+    /// merge with it in a fleet (`Scope::Fleet`): fields of this scope or a wider one must not differ, nor may one of
+    /// the two have segments alone.
     ///
     /// # Errors
     /// `InvalidConfig` that names the first field that differs.
@@ -300,7 +301,12 @@ impl Config {
             }
             at += field.bytes;
         }
-        Ok(())
+        let rule = match (self.max_segments, snapshot.max_segments) {
+            (0, 1..) => "must be at least 1: the snapshot has segments",
+            (1.., 0) => "must be 0: the snapshot has no segments",
+            _ => return Ok(()),
+        };
+        Err(Error::config("max_segments", rule, self.max_segments))
     }
 
     /// Length of a packed configuration.

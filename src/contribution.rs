@@ -72,6 +72,8 @@ const TAG: usize = 16;
 const HEAD: usize = 5 + 8 + NONCE;
 /// Number of bytes by which the sealed form is longer.
 pub(crate) const SEAL: usize = HEAD + TAG;
+/// Half of what XChaCha20-Poly1305 can seal.
+const MOST: u64 = 1 << 37;
 
 /// What a sealed message is for. A message is opened only for its own purpose.
 #[derive(Clone, Copy, PartialEq)]
@@ -103,13 +105,26 @@ impl Address {
 }
 
 impl FleetKey {
-    /// Length of the sealed form of `length` bytes.
-    pub(crate) const fn sealed(length: usize) -> usize {
-        SEAL + length
+    /// Returns memory for `length` bytes that will be sealed where they are: append them. To seal them then allocates
+    /// nothing, and cannot fail.
+    ///
+    /// # Errors
+    /// `BufferTooSmall` if the sealed form is longer than `limit`; `NoMemory`.
+    pub(crate) fn unsealed(length: usize, limit: usize) -> Result<Vec<u8>> {
+        let needed = SEAL + length;
+        if needed > limit {
+            return Err(Error::BufferTooSmall { needed });
+        }
+        if needed as u64 > MOST {
+            return Err(Error::NoMemory);
+        }
+        let mut bytes = crate::memory::try_with_capacity(needed)?;
+        bytes.resize(HEAD, 0);
+        Ok(bytes)
     }
 
-    /// Seals what is contributed.
-    pub(crate) fn contribution(&self, address: &Address, content: &[u8]) -> Result<Vec<u8>> {
+    /// Seals what is contributed, in [`unsealed`](Self::unsealed) memory.
+    pub(crate) fn contribution(&self, address: &Address, content: Zeroizing<Vec<u8>>) -> Result<Vec<u8>> {
         self.seal(Purpose::Contribution, address.generation, address.nonce(), content)
     }
 
@@ -129,7 +144,9 @@ impl FleetKey {
     pub(crate) fn message(&self, message: &[u8], random: &mut Random) -> Result<Vec<u8>> {
         let mut nonce = [0; NONCE];
         nonce.chunks_exact_mut(8).for_each(|to| to.copy_from_slice(&random.next_u64().to_le_bytes()));
-        self.seal(Purpose::Message, 0, nonce, message)
+        let mut unsealed = Zeroizing::new(Self::unsealed(message.len(), usize::MAX)?);
+        unsealed.extend_from_slice(message);
+        self.seal(Purpose::Message, 0, nonce, unsealed)
     }
 
     /// Opens a message.
@@ -146,7 +163,7 @@ impl FleetKey {
     /// # Errors
     /// `NoMemory`.
     pub(crate) fn id(&self) -> Result<u64> {
-        let sealed = self.seal(Purpose::Id, 0, [0; NONCE], &[])?;
+        let sealed = self.seal(Purpose::Id, 0, [0; NONCE], Self::unsealed(0, usize::MAX)?.into())?;
         Ok(Reader::of_fields(&sealed[HEAD..]).u64()?.max(1))
     }
 
@@ -154,17 +171,22 @@ impl FleetKey {
         XChaCha20Poly1305::new((&**self.0).into())
     }
 
-    fn seal(&self, purpose: Purpose, generation: u64, nonce: [u8; NONCE], content: &[u8]) -> Result<Vec<u8>> {
-        let mut sealed = crate::memory::try_with_capacity(Self::sealed(content.len()))?;
-        sealed.extend_from_slice(&MAGIC);
-        sealed.extend_from_slice(&[VERSION, purpose as u8]);
-        sealed.extend_from_slice(&generation.to_le_bytes());
-        sealed.extend_from_slice(&nonce);
-        sealed.extend_from_slice(content);
-        let (head, content) = sealed.split_at_mut(HEAD);
+    /// Seals the content where it is, so that no copy of it stays in memory.
+    fn seal(
+        &self,
+        purpose: Purpose,
+        generation: u64,
+        nonce: [u8; NONCE],
+        mut bytes: Zeroizing<Vec<u8>>,
+    ) -> Result<Vec<u8>> {
+        let (head, content) = bytes.split_at_mut(HEAD);
+        head[..3].copy_from_slice(&MAGIC);
+        (head[3], head[4]) = (VERSION, purpose as u8);
+        head[5..13].copy_from_slice(&generation.to_le_bytes());
+        head[13..].copy_from_slice(&nonce);
         let tag = self.cipher().encrypt_inout_detached(&XNonce::from(nonce), head, content.into());
-        sealed.extend_from_slice(&tag.map_err(|_| Error::NoMemory)?); // only beyond 256 GiB
-        Ok(sealed)
+        bytes.extend_from_slice(&tag.map_err(|_| Error::NoMemory)?); // only beyond twice `MOST`
+        Ok(std::mem::take(&mut *bytes))
     }
 
     fn open(&self, purpose: Purpose, sealed: &[u8]) -> Result<(u64, [u8; NONCE], Zeroizing<Vec<u8>>)> {
@@ -204,8 +226,16 @@ mod tests {
     #[test]
     fn what_is_sealed_opens_with_the_key_and_unaltered_only() {
         let key = FleetKey::from([1; 32]);
-        let sealed = key.contribution(&ADDRESS, b"raw sums").unwrap();
-        assert_eq!(sealed.len(), FleetKey::sealed(8));
+        let contribution = |content: &[u8]| {
+            let mut unsealed = FleetKey::unsealed(content.len(), SEAL + content.len()).unwrap();
+            let memory = (unsealed.capacity(), unsealed.as_ptr());
+            unsealed.extend_from_slice(content);
+            let sealed = key.contribution(&ADDRESS, unsealed.into()).unwrap();
+            assert_eq!((sealed.capacity(), sealed.as_ptr()), memory, "it was sealed elsewhere");
+            sealed
+        };
+        let sealed = contribution(b"raw sums");
+        assert_eq!(sealed.len(), SEAL + 8);
         let (address, content) = key.open_contribution(&sealed).unwrap();
         assert_eq!((address, &content[..]), (ADDRESS, &b"raw sums"[..]));
         assert!(!sealed.windows(4).any(|window| window == b"sums"));
@@ -229,7 +259,7 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(&key.open_message(&first).unwrap()[..], b"a click");
         assert_eq!(key.open_contribution(&first).unwrap_err(), Error::Corrupt);
-        let contribution = key.contribution(&ADDRESS, &[]).unwrap();
+        let contribution = key.contribution(&ADDRESS, FleetKey::unsealed(0, SEAL).unwrap().into()).unwrap();
         assert_eq!(key.open_message(&contribution).unwrap_err(), Error::Corrupt);
     }
 

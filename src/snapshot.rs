@@ -96,19 +96,18 @@ pub fn write(kind: Kind, limit: usize, mut save: impl FnMut(&mut Writer) -> Resu
     Ok(Unsealed(writer))
 }
 
-/// Writes what `save` writes, without a head and a checksum, for a [`Reader::of_fields`]. The bytes never move, so no copy
-/// of them stays behind.
+/// Writes what `save` writes, without a head and a checksum, for a [`Reader::of_fields`]: into the memory that
+/// `allocate` returns for so many bytes, behind the bytes that are there. The bytes never move, so no copy of them stays
+/// behind.
 ///
 /// # Errors
-/// `BufferTooSmall` if they are more than `limit`; `NoMemory`.
-pub fn fields(limit: usize, save: impl Fn(&mut Writer)) -> Result<Vec<u8>> {
+/// The errors of `allocate`.
+pub fn fields(allocate: impl FnOnce(usize) -> Result<Vec<u8>>, save: impl Fn(&mut Writer)) -> Result<Vec<u8>> {
     let mut counter = Writer::Counting(0);
     save(&mut counter);
-    let needed = counter.length();
-    if needed > limit {
-        return Err(Error::BufferTooSmall { needed });
-    }
-    let mut writer = Writer::Writing(memory::try_with_capacity(needed)?);
+    let bytes = allocate(counter.length())?;
+    let needed = bytes.len() + counter.length();
+    let mut writer = Writer::Writing(bytes);
     save(&mut writer);
     debug_assert_eq!(writer.length(), needed);
     Ok(writer.into_bytes())

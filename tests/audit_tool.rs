@@ -102,8 +102,9 @@ fn all_sabotage_is_caught() {
     use Algorithm::{Imed, Linear, Se, Ts, Tsallis};
     use Fault::{
         CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, CombinedByOthers, CombinedTwice, ContributedKept,
-        DuplicateBelieved, HeldCounted, OpenKept, PushedOutTells, RawLeader, RawMerge, RawPrior, RawPriorSlightly,
-        RawRetired, RawSize, RawSnapshot, RawWidth, SharedNoise, UnnoisedMaximum, UserUnbounded,
+        DuplicateBelieved, EntropyRepeats, HeldCounted, OpenKept, PushedOutTells, RawLeader, RawLeast, RawMerge,
+        RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawWidth, RetiredKept, SenderKept,
+        SendersForgotten, SharedNoise, UnnoisedMaximum, UserUnbounded, ZerosUnsent,
     };
     use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
     let caught = [
@@ -130,6 +131,7 @@ fn all_sabotage_is_caught() {
         HeldCounted,
         OpenKept,
         RawMerge,
+        EntropyRepeats,
         CollectedTwice,
         RawSize,
         RawPrior,
@@ -139,6 +141,11 @@ fn all_sabotage_is_caught() {
         CombinedTwice,
         CombinedByOthers,
         ContributedKept,
+        RetiredKept,
+        SendersForgotten,
+        RawLeast,
+        ZerosUnsent,
+        SenderKept,
     ];
     let known = |sabotage: &Sabotage| {
         elsewhere.contains(sabotage)

@@ -2,7 +2,10 @@
 //! `src/contribution.rs`; `interference` executes its proof.
 
 use crate::support::coins::Coins;
+use crate::support::sealed::nonce;
+use dpb::noise::probe::NoiseProbe;
 use dpb::{Algorithm, Bandit, Config, Error, Request, Rows};
+use std::collections::HashSet;
 
 const KEY: [u8; 32] = [7; 32];
 const RATES: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
@@ -202,6 +205,100 @@ fn a_contribution_counts_once_and_at_its_address() {
         kind.play(&unlike, 5, &mut coins);
         let contribution = unlike.contribution(generation).unwrap();
         assert!(matches!(leader.combine(&contribution), Err(Error::InvalidConfig { field: "epsilon", .. })));
+        // A leader that has contributed since is another generation too.
+        leader.contribution(second.lead().unwrap()).unwrap();
+        unchanged(&leader, &contributions[0], Error::Expired);
+        assert_ne!(leader.lead(), Ok(generation));
+        unchanged(&leader, &contributions[2], Error::Expired);
+    }
+}
+
+/// A leader knows all contributors to its generation, and refuses more than it can know. (Where tests build faults in, it
+/// knows 1024.)
+#[test]
+fn no_contributor_is_forgotten() {
+    let (leader, other) = (handle(1), handle(2));
+    let generation = leader.lead().unwrap();
+    let mut contributions: Vec<_> = (0..1025)
+        .map(|_| {
+            other.contribution(1).unwrap(); // to nobody: from now on it is another sender
+            Kind::Imed.play(&other, 1, &mut Coins(1));
+            other.contribution(generation).unwrap()
+        })
+        .collect();
+    let beyond = contributions.pop().unwrap();
+    contributions.iter().for_each(|contribution| leader.combine(contribution).unwrap());
+    assert_eq!(leader.combine(&beyond), Err(Error::Full));
+    assert!(contributions.iter().all(|contribution| leader.combine(contribution) == Err(Error::Duplicate)));
+    assert_eq!(leader.report().unwrap().contributions, 1024);
+}
+
+/// Whoever contributes to several leaders, leads, seals messages, and is restored any number of times: no two messages
+/// have one nonce, with which each would reveal the other.
+#[test]
+fn no_nonce_comes_twice() {
+    let handles = [1, 2, 3].map(handle);
+    let snapshot = handles[2].snapshot().unwrap();
+    let restored = [(); 3].map(|()| Kind::Imed.restore(config(3, 1.0), &snapshot));
+    let again = [(); 2].map(|()| Kind::Imed.restore(config(3, 1.0), &restored[0].snapshot().unwrap()));
+    let mut nonces = Vec::new();
+    for round in 0..4 {
+        let all = || handles.iter().chain(&restored).chain(&again);
+        for (number, handle) in all().enumerate() {
+            for leader in handles[..2].iter().filter(|&leader| !std::ptr::eq(leader, handle)) {
+                if round == 2 {
+                    handle.lead().unwrap();
+                }
+                let generation = leader.lead().unwrap();
+                handle.contribution(generation).unwrap(); // so that it releases nothing
+                for _ in 0..2 {
+                    Kind::Imed.play(handle, 5, &mut Coins(number as u64));
+                    nonces.push(nonce(&handle.contribution(generation).unwrap()).to_vec());
+                    nonces.push(nonce(&handle.seal(b"a click").unwrap()).to_vec());
+                }
+            }
+        }
+    }
+    assert_eq!(nonces.iter().collect::<HashSet<_>>().len(), nonces.len());
+    assert_eq!(nonces.len(), 4 * (2 + 6 * 2) * 4);
+}
+
+/// Rewards that were collected with a test seed are not private at the leader, nor after it.
+#[test]
+fn a_test_seed_is_known_wherever_its_rewards_come() {
+    let private = |bandit: &Bandit| bandit.report().unwrap().is_private;
+    let unseeded = || Kind::Imed.make(Config { test_seed: None, ..config(1, 1.0) });
+    let [leader, other, second] = [(); 3].map(|()| unseeded());
+    let contribute = |handle: &Bandit, to: &Bandit| {
+        let generation = to.lead().unwrap();
+        handle.contribution(generation).unwrap();
+        Kind::Imed.play(handle, 5, &mut Coins(1));
+        to.combine(&handle.contribution(generation).unwrap()).unwrap();
+    };
+    contribute(&other, &leader);
+    assert!(private(&leader));
+    contribute(&handle(2), &leader);
+    assert!(!private(&leader) && private(&second));
+    contribute(&leader, &second); // passes on what it has not released
+    assert!(!private(&second) && private(&other));
+    other.merge(&second.snapshot().unwrap()).unwrap();
+    let restored = Kind::Imed.restore(Config { test_seed: None, ..config(1, 1.0) }, &other.snapshot().unwrap());
+    assert!(!private(&restored));
+}
+
+/// A contribution with segments is for a leader with segments, and the error says so.
+#[test]
+fn segments_are_for_segments() {
+    let plain = [1, 2].map(|seed| Kind::Imed.make(config(seed, 1.0)));
+    let segments = [3, 4].map(|seed| Kind::Segments.make(config(seed, 1.0)));
+    for (kind, from, to) in [(Kind::Imed, &plain[0], &segments[0]), (Kind::Segments, &segments[1], &plain[1])] {
+        let generation = to.lead().unwrap();
+        from.contribution(generation).unwrap();
+        kind.play(from, 20, &mut Coins(1));
+        let before = to.snapshot().unwrap();
+        let outcome = to.combine(&from.contribution(generation).unwrap());
+        assert!(matches!(outcome, Err(Error::InvalidConfig { field: "max_segments", .. })), "{kind:?}: {outcome:?}");
+        assert_eq!(to.snapshot().unwrap(), before);
     }
 }
 
@@ -319,23 +416,56 @@ fn a_short_buffer_takes_nothing_out() {
     }
 }
 
-/// Until it merges, what a contributor shows does not depend on rewards: its decisions, the length of what it
-/// contributes, its reports and snapshots.
+/// What is contributed of a retired arm is taken out like the rest, also once features are used.
+#[test]
+fn a_retired_arm_is_contributed_once() {
+    for kind in KINDS {
+        for merges in [false, true] {
+            let (bandit, mut coins) = (kind.make(config(3, 4.0)), Coins(4));
+            if merges {
+                bandit.merge(&learned(kind)).unwrap();
+            }
+            assert!(bandit.contribution(1).unwrap().is_empty());
+            let arm = kind.decide(&bandit, &mut coins, |_, _| 1.0);
+            bandit.retire_arm(arm).unwrap();
+            assert!(!bandit.contribution(1).unwrap().is_empty(), "{kind:?}");
+            assert_eq!(bandit.contribution(1), Ok(Vec::new()), "{kind:?}");
+        }
+    }
+}
+
+/// A snapshot of a handle that has learned enough for the pilot of others to end.
+fn learned(kind: Kind) -> Vec<u8> {
+    let bandit = kind.make(config(9, 4.0));
+    kind.play(&bandit, 4000, &mut Coins(5));
+    bandit.snapshot().unwrap()
+}
+
+/// What a contributor shows depends on what it has merged, and not on its rewards: its decisions, the length of what it
+/// contributes, its reports and snapshots. Features are used after the pilot, which a merge ends.
 #[test]
 fn a_contributor_tells_nothing_of_its_rewards() {
     for kind in KINDS {
-        let seen = |reward: f64| {
-            let bandit = kind.make(config(3, 1.0));
+        let snapshot = learned(kind);
+        let seen = |merges: bool, reward: f64| {
+            let _same = NoiseProbe::new().seeding([6; 32]);
+            let bandit = kind.make(config(3, 4.0));
             assert!(bandit.contribution(1).unwrap().is_empty());
+            if merges {
+                bandit.merge(&snapshot).unwrap();
+                assert!(rewards(&bandit, kind) > 0.0, "{kind:?}: its pilot has not ended");
+            }
             let mut coins = Coins(4);
             let mut seen = Vec::new();
             for _ in 0..40 {
                 seen.extend((0..10).map(|_| kind.decide(&bandit, &mut coins, |_, _| reward) as usize));
                 seen.push(bandit.contribution(1).unwrap().len());
             }
-            (seen, format!("{:?}", bandit.report().unwrap()))
+            (seen, format!("{:?}", bandit.report().unwrap()), bandit.snapshot().unwrap())
         };
-        assert!(seen(0.0) == seen(1.0), "{kind:?}");
+        for merges in [false, true] {
+            assert!(seen(merges, 0.0) == seen(merges, 1.0), "{kind:?} {merges}");
+        }
     }
 }
 
@@ -388,8 +518,8 @@ fn leaders_change() {
             }
             merge_all(&handles);
         }
-        generations.dedup();
-        assert_eq!(generations.len(), 6, "{kind:?}");
+        let distinct: HashSet<u64> = generations.into_iter().collect();
+        assert_eq!(distinct.len(), 6, "{kind:?}");
         let known = rewards(&handles[0], kind);
         assert!((6_000.0..=15_000.0).contains(&known), "{kind:?}: {known} of 15,000");
     }

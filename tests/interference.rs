@@ -44,6 +44,9 @@ enum Hidden {
 /// Moves noise until the worlds look the same, or describes the difference that cannot be hidden.
 fn hide(subject: Subject, history: &History) -> Result<Hidden, String> {
     let plain = run(subject, history, 0, &[], &[]);
+    if plain.nonce_repeats {
+        return Err("two messages with one nonce".into());
+    }
     let mut moves: Vec<(usize, i64)> = Vec::new();
     loop {
         let changed = run(subject, history, 1, &moves, &plain.transcript);
@@ -285,7 +288,8 @@ fn noise_hides_rewards_in_a_fleet_with_one_noise() {
     hidden_in_a_fleet(1);
 }
 
-/// Faults by which a reward would be released by two leaders, or twice by one, in each policy that can contribute.
+/// Faults of fleets with one noise, in each policy that can contribute: a reward would be released by two leaders, or
+/// twice by one; or the size of a batch or of a message would depend on it; or two messages would have one nonce.
 #[test]
 #[ignore = "a minute"]
 fn leaks_of_contributions_are_seen() {
@@ -298,7 +302,17 @@ fn leaks_of_contributions_are_seen() {
     are_seen_in(&OF_FLEETS.map(Sabotage::Built), kinds);
 }
 
-const OF_FLEETS: [Fault; 3] = [Fault::CombinedTwice, Fault::CombinedByOthers, Fault::ContributedKept];
+const OF_FLEETS: [Fault; 9] = [
+    Fault::CombinedTwice,
+    Fault::CombinedByOthers,
+    Fault::ContributedKept,
+    Fault::RetiredKept,
+    Fault::SendersForgotten,
+    Fault::RawLeast,
+    Fault::ZerosUnsent,
+    Fault::SenderKept,
+    Fault::EntropyRepeats,
+];
 
 #[test]
 #[ignore = "two minutes"]

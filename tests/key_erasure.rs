@@ -11,7 +11,7 @@
 mod requests;
 
 use dpb::noise::Laplace;
-use dpb::{Algorithm, Bandit, Config, Random, Request, Seed};
+use dpb::{Algorithm, Bandit, Clock, Config, Feature, Random, Request, Rows, Seed};
 use requests::{Ask, fitted};
 use std::collections::HashSet;
 use std::fs::File;
@@ -84,15 +84,16 @@ fn each_block(mut each: impl FnMut(&[u8])) -> usize {
 }
 
 /// Every aligned block in readable memory that could be a key. One random key in 8000 has a word so small or large that
-/// this leaves it out; nearly all other data is left out.
+/// this leaves it out; nearly all other data is left out, and among it numbers of a usual size in floating point.
 fn possible_keys() -> Vec<[u32; 8]> {
     let mut keys: Vec<[u32; 8]> = Vec::with_capacity(1 << 22);
     let seen = each_block(|bytes| {
         let words: Vec<u32> = bytes.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect();
         let random = |&word: &u32| word > 1 << 16 && word < u32::MAX - (1 << 16);
-        keys.extend(
-            words.windows(8).filter(|key| key.iter().all(random)).map(|key| <[u32; 8]>::try_from(key).unwrap()),
-        );
+        let usual = |&word: &u32| matches!(word << 1 >> 25, 0x3d..=0x41);
+        let floats = |key: &[u32]| (0..2).any(|from| key.iter().skip(from).step_by(2).all(usual));
+        let possible = words.windows(8).filter(|key| key.iter().all(random) && !floats(key));
+        keys.extend(possible.map(|key| <[u32; 8]>::try_from(key).unwrap()));
     });
     assert!(keys.len() < keys.capacity(), "grown vectors leave copies");
     println!("{seen} bytes, {} possible keys", keys.len());
@@ -168,13 +169,144 @@ fn marks() -> usize {
     marks
 }
 
+/// Sums of marked rewards at any place in memory: as numbers, in bytes that were written for others, and multiplied by a
+/// row's integers. (A word that begins with a zero byte counts where it begins without it.)
+fn sums() -> usize {
+    let mut sums = 0;
+    each_block(|bytes| {
+        let words = bytes.windows(8).map(|b| u64::from_le_bytes(b.try_into().unwrap()));
+        sums += words.filter(|&word| word >> 46 == 0 && word as u8 != 0 && word.is_multiple_of(MARK)).count();
+    });
+    sums
+}
+
+const FEW: usize = 30; // copies that may be on the stack
+
+const MARKED: f64 = MARK as f64 / (1 << 24) as f64;
+/// Arms, or features: there are so many sums.
+const MANY: u32 = 100;
+
+/// What can contribute, with [`MANY`] sums. `epsilon`: without features, and with them.
+fn contributors(epsilon: [f64; 2]) -> [(&'static str, Algorithm, Config); 5] {
+    let config = |features: usize| Config {
+        fleet_key: Some([7; 32].into()),
+        reward_bits: 24,
+        test_seed: Some([9; 32]),
+        ..Config::new(MANY, epsilon[features])
+    };
+    [
+        ("dp-imed", Algorithm::Imed, config(0)),
+        ("dp-med", Algorithm::Med, config(0)),
+        ("segments", Algorithm::Imed, Config { max_segments: 1, ..config(0) }),
+        ("one model", Algorithm::Linear, Config { arms: 2, features: MANY, ..config(1) }),
+        ("a model for each arm", Algorithm::Linear, Config { features: 1, model_per_arm: true, ..config(1) }),
+    ]
+}
+
+/// Reports this reward for a decision whose reward enters the sum with this number.
+fn decide(bandit: &Bandit, config: &Config, sum: u32, reward: f64) {
+    let entry = [Feature { index: sum % config.features.max(1), value: 1.0 }];
+    let request = Request {
+        eligible: Some(&[sum % config.arms]),
+        features: (config.features > 0).then_some(Rows::Sparse(&entry, &[1])),
+        ..Request::default()
+    };
+    bandit.update(bandit.select_for(&request).unwrap().ticket, reward).unwrap();
+}
+
+/// A handle that has merged the releases of another one, so that features are past the pilot, which has one sum.
+fn merged(algorithm: Algorithm, config: &Config) -> Bandit {
+    let [bandit, other] = [(); 2].map(|()| Bandit::new(algorithm, config).unwrap());
+    if config.features > 0 {
+        (0..20 * MANY).for_each(|at| decide(&other, config, at % MANY, f64::from(at / MANY % 2)));
+        bandit.merge(&other.snapshot().unwrap()).unwrap();
+    }
+    bandit
+}
+
+/// A contribution takes its sums out of the memory of its sender. At the leader they are open sums, and nowhere else.
+#[test]
+fn contributed_sums_are_erased() {
+    let _alone = alone();
+    for (name, algorithm, config) in contributors([0.1, 1.0]) {
+        let _pin = vec![1u8; 4096]; // so that freed memory stays mapped below it
+        let [leader, other] = [(); 2].map(|()| merged(algorithm, &config));
+        let before = sums();
+        let generation = leader.lead().unwrap();
+        assert!(other.contribution(generation).unwrap().is_empty());
+        (0..MANY).for_each(|sum| decide(&other, &config, sum, MARKED));
+        let open = sums();
+        let sealed = other.contribution(generation).unwrap();
+        let contributed = sums();
+        leader.combine(&sealed).unwrap();
+        let combined = sums();
+        drop(leader);
+        let left = sums();
+        println!("{name}: {before}, {open} open, {contributed} contributed, {combined} combined, {left} left");
+        assert!(open > before + 80 && contributed < before + FEW, "{name}");
+        assert!((before + 60..open + FEW).contains(&combined) && left < before + FEW, "{name}");
+    }
+}
+
+/// A sum that was released is in memory no more: the difference to the release is its noise.
+#[test]
+fn released_sums_are_erased() {
+    let _alone = alone();
+    for (name, algorithm, config) in contributors([1.0, 1.0]) {
+        let _pin = vec![1u8; 4096];
+        // With segments some batches stay open, so there are few. One vector has all sums, any other batch has one.
+        let config = if name == "segments" { Config { arms: 20, ..config } } else { config };
+        let batches = if name == "one model" { 1 } else { MANY };
+        let bandit = merged(algorithm, &config);
+        let before = sums();
+        let rewards = (0..40 * MANY).find(|&at| {
+            decide(&bandit, &config, at % MANY, MARKED);
+            bandit.report().unwrap().phase >= batches
+        });
+        let left = sums();
+        println!("{name}: {before}, {left} after {rewards:?}");
+        assert!(rewards.is_some() && left < before + 2 * FEW, "{name}");
+    }
+}
+
+/// With a limit for each user, the rewards of further requests enter no state: Theorem U of the contract.
+#[test]
+fn rewards_beyond_a_users_limit_are_not_kept() {
+    let _alone = alone();
+    for (clock, max_slots) in [(Clock::Decisions, 0), (Clock::Decisions, 2), (Clock::Caller, 0), (Clock::Caller, 2)] {
+        let config = Config {
+            expected_users: 1000,
+            reward_window: 1024,
+            reward_bits: 24,
+            clock,
+            max_slots,
+            max_clicks: max_slots / 2,
+            ..Config::new(4, 1.0)
+        };
+        let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
+        let before = marks();
+        let come = |users: u64| {
+            for user in 0..400 {
+                let ticket = bandit.select_for(&Request { user: user % users, ..Request::default() }).unwrap().ticket;
+                // The first request of each of the few users is learned from.
+                if users > 1 || user > 0 {
+                    bandit.update(ticket, MARKED).unwrap();
+                }
+            }
+            marks()
+        };
+        let (few, many) = (come(1), come(1000));
+        println!("{clock:?} {max_slots}: {before}, {few} beyond the limit, {many} within it");
+        assert!(few < before + FEW && many > before + 300, "{clock:?} {max_slots}");
+    }
+}
+
 /// Open sums and waiting rewards are in memory while they are needed, and are erased with their handle, and with the
 /// tables that an added arm made too small.
 #[test]
 fn open_rewards_are_erased() {
     let _alone = alone();
     const ARMS: u32 = 500;
-    const FEW: usize = 30; // copies that may be on the stack
     let mut seen = 0;
     for &algorithm in Algorithm::ALL {
         for window in [0, 1024] {

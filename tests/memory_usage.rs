@@ -95,6 +95,22 @@ fn every_refused_allocation_is_a_status() {
         }
         drop(bandit);
         assert_eq!(HELD.get(), held, "{algorithm:?}: a refusal has left something");
+        // A contribution that was refused is still there. (With features, that of the pilot is small.)
+        let shared = Config { fleet_key: Some([7; 32].into()), ..config };
+        if let (Ok(leader), Ok(other)) = (Bandit::new(algorithm, &shared), Bandit::new(algorithm, &shared))
+            && algorithm != Algorithm::Linear
+        {
+            let generation = leader.lead().unwrap();
+            other.contribution(generation).unwrap();
+            for arm in 0..arms {
+                let request = Request { eligible: Some(&[arm]), ..Request::default() };
+                other.update(other.select_for(&request).unwrap().ticket, 1.0).unwrap();
+            }
+            let (sealed, refused) = starved(|| other.contribution(generation));
+            assert!(refused == 1 && sealed.len() > 20 * arms as usize, "{algorithm:?}: {refused}, {}", sealed.len());
+            assert!(starved(|| leader.combine(&sealed)).1 >= 1, "{algorithm:?}");
+            assert!(leader.arm_reports().unwrap().iter().all(|arm| arm.effective_pulls == 1.0), "{algorithm:?}");
+        }
     }
     let (config, held) = (Config { max_segments: 3000, ..Config::new(20, 1.0) }, HELD.get());
     let (bandit, refused) = starved(|| Bandit::new(Algorithm::Imed, &config));

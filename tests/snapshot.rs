@@ -3,7 +3,8 @@
 
 use crate::audit::engine::seed;
 use crate::support::requests::{Ask, fitted, in_segment, of_user};
-use dpb::{Algorithm, ArmReport, Bandit, Clock, Config, Decision, Error, Random, Request, Seed};
+use dpb::noise::probe::NoiseProbe;
+use dpb::{Algorithm, ArmReport, Bandit, Clock, Config, Decision, Error, Fault, Random, Request, Seed};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -217,6 +218,46 @@ fn a_restored_handle_reports_all_it_may_have_spent() {
 
 /// Ten restarts lose nothing that was released: the regret falls. (DP-SE's epochs are longer than these runs.) Restored
 /// handles draw their own entropy: the slowest learner, DP-EXP3-Lap, is 5 deviations from the bound.
+/// Handles that continue from one snapshot, and get the same rewards, release different sums: the noise of each comes
+/// from the operating system, and nothing in the snapshot or in a configuration determines it. (That entropy has a fixed
+/// seed here. Two noises are equal with probability below 2^-24. In the shuffle model they are small, so only some must
+/// differ.) If the system gave the same entropy again, all sums would be the same.
+#[test]
+fn restored_handles_have_noise_of_their_own() {
+    let mut noisy = 0;
+    for (algorithm, config) in plain_configs() {
+        let shuffled = matches!(algorithm, Algorithm::SdpAe | Algorithm::VbSdpAe);
+        let releases = |probe: NoiseProbe| {
+            let first = Bandit::new(algorithm, &config).unwrap();
+            hear(&first, &config, 500, &mut random(1));
+            let (bytes, seeded) = (first.snapshot().unwrap(), Config { test_seed: Some(seed(7)), ..config.clone() });
+            let restored = || Bandit::restore(&bytes).unwrap();
+            let retuned = || Bandit::restore_as(algorithm, &seeded, &bytes).unwrap();
+            [restored(), restored(), retuned(), retuned()].map(|bandit| {
+                probe.released();
+                for _ in 0..4000 {
+                    let decision = bandit.ask().or_else(|_| bandit.ask_for(&in_segment(0))).unwrap();
+                    bandit.update(decision.ticket, config.reward_max).unwrap();
+                }
+                probe.released().into_iter().map(|(_, sum)| sum).collect::<Vec<i64>>()
+            })
+        };
+        let sums = releases(NoiseProbe::new().seeding(seed(2)));
+        if sums[0].is_empty() {
+            continue; // the local model: the devices make the noise
+        }
+        noisy += 1;
+        for (one, other) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)].map(|(a, b)| (&sums[a], &sums[b])) {
+            let different = one.iter().zip(other).filter(|(a, b)| a != b).count();
+            let least = if shuffled { 1 } else { one.len().min(other.len()).max(1) };
+            assert!(different >= least, "{algorithm:?}: {one:?} {other:?}");
+        }
+        let sums = releases(NoiseProbe::new().breaking(Fault::EntropyRepeats));
+        assert!(sums.iter().all(|others| *others == sums[0]), "{algorithm:?}");
+    }
+    assert_eq!(noisy, ABLE.len() + 1 - 2);
+}
+
 #[test]
 fn restored_handles_keep_learning() {
     for algorithm in ABLE.into_iter().filter(|algorithm| *algorithm != Algorithm::Se) {

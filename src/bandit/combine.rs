@@ -5,10 +5,8 @@ use super::fleet::Sharing;
 use super::persist::check_policy;
 use super::state::State;
 use crate::config::{Config, Scope};
-use crate::contribution::{Address, FleetKey};
+use crate::contribution::FleetKey;
 use crate::error::{Error, Result};
-#[cfg(dpb_faults)]
-use crate::noise::probe::Fault;
 use crate::policy::{Algorithm, Combining, Duty, Policy};
 use crate::snapshot::{self, Reader};
 use zeroize::Zeroizing;
@@ -42,8 +40,7 @@ impl Bandit {
         let state = &mut *self.lock.lock()?;
         let sharing = state.sharing()?;
         if sharing.led() == 0 {
-            let generation = sharing.random.next_u64().max(1);
-            sharing.senders = Vec::new();
+            let generation = sharing.new_generation();
             state.set_duty(Duty::Leads(generation))?;
         }
         Ok(state.sharing()?.led())
@@ -77,8 +74,7 @@ impl Bandit {
                 return Err(Error::config("generation", "must be that of another handle", generation));
             }
             if sharing.duty != Duty::Contributes(generation) {
-                let [high, low] = [(); 2].map(|()| u128::from(sharing.random.next_u64()));
-                (sharing.sender, sharing.sequence) = (high << 64 | low, 0);
+                sharing.renew_sender();
                 state.set_duty(Duty::Contributes(generation))?;
             }
             let policy = combining(&mut *state.policy)?;
@@ -86,27 +82,24 @@ impl Bandit {
                 return Ok(Vec::new());
             }
             let fleet = &state.fleet;
-            let content = snapshot::fields(limit.saturating_sub(FleetKey::sealed(0)), |to| {
-                to.u32(self.algorithm as u32);
-                self.config.save(to);
-                to.u8(state.seeded.into());
-                policy.save_open(to, &|arm| fleet.id(arm));
-            });
-            let content = Zeroizing::new(content.map_err(|error| match error {
-                Error::BufferTooSmall { needed } => Error::BufferTooSmall { needed: FleetKey::sealed(needed) },
-                error => error,
-            })?);
-            #[cfg(dpb_faults)]
-            if !Fault::ContributedKept.is_built_in() {
+            let content = snapshot::fields(
+                |length| FleetKey::unsealed(length, limit),
+                |to| {
+                    to.u32(self.algorithm as u32);
+                    self.config.save(to);
+                    to.u8(state.seeded.into());
+                    policy.save_open(to, &|arm| fleet.id(arm));
+                },
+            );
+            // Nothing fails from here on: what is taken out is sealed.
+            let content = Zeroizing::new(content?);
+            if !faulty!(ContributedKept) {
                 policy.clear_open();
             }
-            #[cfg(not(dpb_faults))]
-            policy.clear_open();
             let sharing = state.sharing()?;
-            sharing.sequence += 1;
-            (sharing.key.clone(), Address { generation, sender: sharing.sender, sequence: sharing.sequence }, content)
+            (sharing.key.clone(), sharing.next_address(generation), content)
         };
-        key.contribution(&address, &content)
+        key.contribution(&address, content)
     }
 
     /// Adds a [`contribution`](Self::contribution) to the open batches of this handle, which must lead the generation
@@ -122,8 +115,7 @@ impl Bandit {
     /// internal failure. Nothing has changed.
     pub fn combine(&self, contribution: &[u8]) -> Result<()> {
         let key = self.lock.lock()?.sharing()?.key.clone();
-        #[cfg_attr(not(dpb_faults), allow(unused_mut))]
-        let (mut address, content) = key.open_contribution(contribution)?;
+        let (address, content) = key.open_contribution(contribution)?;
         let from = &mut Reader::of_fields(&content);
         let algorithm = Algorithm::from_number(from.u32()?)?;
         let (theirs, seeded) = (Config::load(from)?, from.bool()?);
@@ -131,38 +123,12 @@ impl Bandit {
         check_policy(self.algorithm, algorithm)?;
         ours.check_same(Scope::Fleet, &theirs)?;
         let state = &mut *self.lock.lock()?;
-        let sharing = state.sharing()?;
-        #[cfg(dpb_faults)]
-        if Fault::CombinedByOthers.is_built_in() && sharing.led() != 0 {
-            address.generation = sharing.led();
-        }
-        if sharing.led() == 0 || address.generation != sharing.led() {
-            return Err(Error::Expired);
-        }
-        let known = sharing.senders.binary_search_by_key(&address.sender, |&(sender, _)| sender);
-        let last = known.map_or(0, |place| sharing.senders[place].1);
-        #[cfg(dpb_faults)]
-        let last = if Fault::CombinedTwice.is_built_in() { 0 } else { last };
-        if address.sequence <= last {
-            return Err(Error::Duplicate);
-        }
-        if known.is_err() {
-            if sharing.senders.len() == Sharing::MOST_SENDERS {
-                return Err(Error::Full);
-            }
-            sharing.senders.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        }
+        state.sharing()?.check(&address)?;
         let fleet = &state.fleet;
         let arm = |id| fleet.arm(id, &ours);
         let complete = combining(&mut *state.policy)?.combine(from, &arm)?;
         state.seeded |= seeded;
-        let sharing = state.sharing()?;
-        match known {
-            Ok(place) => sharing.senders[place].1 = address.sequence,
-            Err(place) => sharing.senders.insert(place, (address.sender, address.sequence)),
-        }
-        sharing.accepted += 1;
-        sharing.lost += address.sequence - last - 1 + u64::from(!complete);
+        state.sharing()?.accept(&address, complete);
         Ok(())
     }
 

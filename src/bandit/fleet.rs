@@ -1,7 +1,7 @@
 //! What a handle knows of its fleet: the ids of added arms, and what a fleet key needs.
 
 use crate::config::Config;
-use crate::contribution::FleetKey;
+use crate::contribution::{Address, FleetKey};
 use crate::error::{Error, Result};
 use crate::fleet::ArmIds;
 use crate::policy::Duty;
@@ -41,8 +41,8 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    /// Maximum number of contributors to one generation. A restarted handle is a new one.
-    pub const MOST_SENDERS: usize = 1 << 20;
+    /// Maximum number of contributors to one generation. A restarted handle is a new one. (Tests fill the list.)
+    pub const MOST_SENDERS: usize = if cfg!(dpb_faults) { 1 << 10 } else { 1 << 20 };
 
     /// # Errors
     /// `NoMemory`.
@@ -54,6 +54,59 @@ impl Sharing {
     /// The generation that this handle leads, or 0.
     pub fn led(&self) -> u64 {
         if let Duty::Leads(generation) = self.duty { generation } else { 0 }
+    }
+
+    /// A new generation to lead, to which nothing has been addressed.
+    pub fn new_generation(&mut self) -> u64 {
+        self.senders = Vec::new();
+        self.random.next_u64().max(1)
+    }
+
+    /// Becomes a new sender, whose contributions are numbered from 1.
+    pub fn renew_sender(&mut self) {
+        let [high, low] = [(); 2].map(|()| u128::from(self.random.next_u64()));
+        self.sender = if self.sender > 0 && faulty!(SenderKept) { self.sender } else { high << 64 | low };
+        self.sequence = 0;
+    }
+
+    /// The address of the next contribution.
+    pub fn next_address(&mut self, generation: u64) -> Address {
+        self.sequence += 1;
+        Address { generation, sender: self.sender, sequence: self.sequence }
+    }
+
+    /// Checks that a contribution with this address is to be combined here, and has not been. Memory for
+    /// [`accept`](Self::accept) is then reserved.
+    ///
+    /// # Errors
+    /// `Expired`, `Duplicate`, `Full`, `NoMemory`.
+    pub fn check(&mut self, address: &Address) -> Result<()> {
+        if self.led() == 0 || (address.generation != self.led() && !faulty!(CombinedByOthers)) {
+            return Err(Error::Expired);
+        }
+        match self.find(address.sender) {
+            Ok(place) if address.sequence <= self.senders[place].1 && !faulty!(CombinedTwice) => Err(Error::Duplicate),
+            Ok(_) => Ok(()),
+            Err(_) if self.senders.len() == Self::MOST_SENDERS => Err(Error::Full),
+            Err(_) => self.senders.try_reserve(1).map_err(|_| Error::NoMemory),
+        }
+    }
+
+    /// Counts a contribution that was combined, `complete` or in part, and refuses it from now on.
+    pub fn accept(&mut self, address: &Address, complete: bool) {
+        let mut last = 0;
+        match self.find(address.sender) {
+            Ok(place) => last = std::mem::replace(&mut self.senders[place].1, address.sequence),
+            Err(_) if faulty!(SendersForgotten) => self.senders = vec![(address.sender, address.sequence)],
+            Err(place) => self.senders.insert(place, (address.sender, address.sequence)),
+        }
+        self.accepted += 1;
+        self.lost += address.sequence.saturating_sub(last + 1) + u64::from(!complete);
+    }
+
+    /// The place of a contributor in the list, or the place where it belongs.
+    fn find(&self, sender: u128) -> std::result::Result<usize, usize> {
+        self.senders.binary_search_by_key(&sender, |&(sender, _)| sender)
     }
 }
 

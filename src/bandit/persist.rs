@@ -106,7 +106,6 @@ impl Bandit {
             check_policy(algorithm, head.algorithm)?;
             meant.check_same(Scope::Releases, &head.config)?;
             algorithm.check_plan(meant, &head.config)?;
-            check_segmented(meant, &head.config)?;
             config = Config { test_seed: None, ..meant.clone() };
         }
         let mut bandit = Bandit::made(head.algorithm, &config)?;
@@ -165,7 +164,6 @@ impl Bandit {
         let read = read.ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))?;
         let config = self.config.config()?;
         config.check_same(Scope::Fleet, &head.config)?;
-        check_segmented(&config, &head.config)?;
         let peer = read(&config, &head.id(), from)?;
         from.finish()?;
         let state = &mut *self.lock.lock()?;
@@ -217,16 +215,6 @@ impl SnapshotHead {
     fn id(&self) -> PeerId<'_> {
         PeerId { origin: self.origin, generation: self.generation, added: &self.added }
     }
-}
-
-/// Checks that a snapshot with segments is for a handle with segments.
-fn check_segmented(ours: &Config, theirs: &Config) -> Result<()> {
-    let rule = match (ours.max_segments, theirs.max_segments) {
-        (0, 1..) => "must be at least 1: the snapshot has segments",
-        (1.., 0) => "must be 0: the snapshot has no segments",
-        _ => return Ok(()),
-    };
-    Err(Error::config("max_segments", rule, ours.max_segments))
 }
 
 pub(super) fn check_policy(ours: Algorithm, theirs: Algorithm) -> Result<()> {

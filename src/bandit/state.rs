@@ -342,10 +342,7 @@ impl State {
     /// Counts a request of this user. Returns whether to learn from it: see [`crate::users`].
     fn count(&mut self, user: u64) -> bool {
         let Some(users) = &mut self.users else { return true };
-        let learned = self.periods.may_learn() && users.count(user);
-        #[cfg(dpb_faults)]
-        let learned = learned || crate::Fault::UserUnbounded.is_built_in();
-        learned
+        (self.periods.may_learn() && users.count(user)) || faulty!(UserUnbounded)
     }
 
     pub fn next_period(&mut self) -> Result<()> {

@@ -61,6 +61,8 @@ faults! {
     CollectedTwice,
     /// A batch's size depends on open sums.
     RawSize,
+    /// The smallest batch of a fleet depends on open sums.
+    RawLeast,
     /// The prior of an arm depends on 0.3 of the arm's open sum.
     RawPrior,
     /// The prior of an arm depends on a thousandth of the arm's open sum.
@@ -73,6 +75,16 @@ faults! {
     CombinedByOthers,
     /// A handle keeps what it contributes.
     ContributedKept,
+    /// A handle keeps what it contributes of retired arms.
+    RetiredKept,
+    /// A handle contributes no sums that are 0, so a length depends on rewards.
+    ZerosUnsent,
+    /// A leader remembers only the newest of its contributors.
+    SendersForgotten,
+    /// A handle that contributes to another leader numbers its contributions anew, and stays the same sender.
+    SenderKept,
+    /// The operating system gives the same entropy again and again.
+    EntropyRepeats,
 }
 
 impl Fault {
@@ -191,6 +203,10 @@ fn with<T>(f: impl FnOnce(&mut ProbeState) -> T) -> Option<T> {
 
 /// Fills a key from the test's seed. Returns false if there is none.
 pub(crate) fn fill(key: &mut [u8]) -> bool {
+    if Fault::EntropyRepeats.is_built_in() {
+        key.fill(7);
+        return true;
+    }
     let fill = |entropy: &mut Random| key.fill_with(|| entropy.next_u32() as u8);
     with(|state| state.entropy.as_mut().map(fill)).flatten().is_some()
 }

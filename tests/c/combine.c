@@ -193,6 +193,28 @@ static void bytes_of_others_are_corrupt(void) {
   dpb_free(stranger);
 }
 
+/* A handle with segments and one without are not of one fleet. */
+static void another_configuration_is_named(void) {
+  dpb_config config = seeded(3, 1);
+  dpb_bandit *leader, *other = made(KEY);
+  dpb_error error;
+  uint64_t generation;
+  unsigned char *bytes;
+  size_t len;
+  config.fleet_key = KEY;
+  config.max_segments = 4;
+  STATUS(dpb_new(&config, &leader, NULL), DPB_OK);
+  STATUS(dpb_lead(leader, &generation, NULL), DPB_OK);
+  learn(other, 50);
+  bytes = contribution_of(other, generation, &len);
+  STATUS(dpb_combine(leader, bytes, len, &error), DPB_INVALID_CONFIG);
+  CHECK(strstr(error.message, "max_segments") != NULL);
+  CHECK(report(leader).contributions == 0 && report(leader).contributions_lost == 0);
+  free(bytes);
+  dpb_free(leader);
+  dpb_free(other);
+}
+
 static void messages_are_sealed(void) {
   dpb_bandit *a = made(KEY), *b = made(KEY);
   uint8_t text[] = "7 1", sealed[2][sizeof text + DPB_SEAL_BYTES], opened[sizeof text];
@@ -284,6 +306,7 @@ int main(void) {
   one_handle_releases();
   other_generations_refuse();
   bytes_of_others_are_corrupt();
+  another_configuration_is_named();
   messages_are_sealed();
   refusals();
   return failures != 0;

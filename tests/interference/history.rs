@@ -79,6 +79,8 @@ pub enum Event {
     Contribute(usize),
     /// Combines the last contribution, or the one this many before it.
     Combine(usize),
+    /// Seals a message.
+    Seal,
 }
 
 /// Selects an arm.
@@ -113,9 +115,10 @@ const FATES: [Fate; 6] = [
 const OFTEN: usize = 6;
 
 impl History {
-    /// The number determines which of the first four fates the user's decisions have, and whether the arm of one of
-    /// them is retired soon after. With `restarts` the history includes snapshots, restores, merges and priors; an arm
-    /// that is not retired gets a prior soon.
+    /// The number determines which of the first four fates the user's decisions have. In every second history the arm of
+    /// one of them is retired soon after, mostly before its reward takes effect. With `restarts` the history includes
+    /// snapshots, restores, merges and priors; an arm that is not retired gets a prior soon. In every second history
+    /// rewards are rare.
     pub fn new(config: &Config, sabotage: Sabotage, number: u64, restarts: bool) -> History {
         let mut random = Seed::new(Some(seed(!number))).unwrap().stream();
         let mut draw = |n: usize| random.below(n as u64) as usize;
@@ -188,10 +191,10 @@ impl History {
             }
         }
         let differs = if slate > 1 { [Differs::All, Differs::Moved, Differs::First][draw(3)] } else { Differs::All };
-        let that = Which::Of(changed[0]);
-        if number & 4 > 0 || restarts {
-            let soon = changed[0] + 1 + draw(40);
-            steps[soon].events.push(if number & 4 > 0 { Event::RetireArm(that) } else { prior(that, &mut draw) });
+        let (that, retires) = (Which::Of(changed[0]), draw(2) == 0);
+        if retires || restarts {
+            let soon = changed[0] + 1 + draw(if retires { WINDOW as usize } else { 40 });
+            steps[soon].events.push(if retires { Event::RetireArm(that) } else { prior(that, &mut draw) });
             steps[soon].at = steps[changed[0]].at;
         }
         if twins {
@@ -217,7 +220,10 @@ impl History {
                 }
             }
         }
-        let rewards = (0..decisions).map(|_| (!windowed || draw(2) == 0).then(|| draw(9) as f64 / 8.0)).collect();
+        let rare = draw(2) == 0;
+        let mut reward = || if rare { f64::from(u8::from(draw(10) == 0)) } else { draw(9) as f64 / 8.0 };
+        let rewards = (0..decisions).map(|_| Some(reward())).collect::<Vec<_>>();
+        let rewards = rewards.into_iter().map(|reward| reward.filter(|_| !windowed || draw(2) == 0)).collect();
         let none = if windowed { None } else { Some(0.0) };
         let worlds = if draw(2) == 0 { [none, Some(1.0)] } else { [Some(1.0), none] };
         History { config, sabotage, number, handles, steps, rewards, who, changed, worlds, differs }
@@ -276,6 +282,7 @@ fn combines(draw: &mut impl FnMut(usize) -> usize) -> Option<Event> {
         0..4 => Some(Event::Lead),
         4..60 => Some(Event::Contribute(draw(12).saturating_sub(9))),
         60..180 => Some(Event::Combine(draw(16).saturating_sub(10))),
+        180..190 => Some(Event::Seal),
         _ => None,
     }
 }

@@ -3,8 +3,10 @@
 use super::handle::{Features, Subject, arms, live, rest};
 use super::history::{Call, Event, History, Step, WINDOW, Which};
 use crate::audit::engine::{pattern, seed};
+use crate::support::sealed::{head, nonce};
 use dpb::noise::probe::{Draw, NoiseProbe};
 use dpb::{Bandit, Clock, Decision, Request};
+use std::collections::HashSet;
 use std::fmt::{Display, Formatter};
 use std::hash::Hash;
 use std::ops::Range;
@@ -65,6 +67,9 @@ struct World<'a> {
     /// The leaders' generations, and the contributions, in their order.
     leaders: Vec<u64>,
     contributions: Vec<Vec<u8>>,
+    /// The nonces of all sealed bytes, and whether one came twice.
+    nonces: HashSet<Vec<u8>>,
+    nonce_repeats: bool,
     hand: NoiseProbe,
     /// The other world's transcript, if it has run.
     other: &'a [u64],
@@ -180,9 +185,16 @@ impl World<'_> {
             Event::Contribute(last_but) => {
                 let leader = self.leaders.iter().rev().cycle().nth(last_but);
                 let contribution = leader.and_then(|&leader| bandit.contribution(leader).ok());
-                let length = contribution.as_ref().map(Vec::len); // whoever has no key sees nothing else
-                self.contributions.extend(contribution.filter(|contribution| !contribution.is_empty()));
-                pattern(length)
+                let seen = contribution.as_ref().map(|bytes| (bytes.len(), head(bytes).to_vec())); // by all without the key
+                let sealed = contribution.filter(|contribution| !contribution.is_empty());
+                self.nonce_repeats |= sealed.as_ref().is_some_and(|bytes| !self.nonces.insert(nonce(bytes).to_vec()));
+                self.contributions.extend(sealed);
+                pattern(seen)
+            }
+            Event::Seal => {
+                let sealed = bandit.seal(b"a click").unwrap();
+                self.nonce_repeats |= !self.nonces.insert(nonce(&sealed).to_vec());
+                pattern(head(&sealed))
             }
             Event::Combine(last_but) => {
                 let contribution = self.contributions.iter().rev().cycle().nth(last_but);
@@ -277,6 +289,8 @@ pub struct Run {
     pub difference: Option<Difference>,
     /// The largest loss that any handle reports, at delta = 0 and at the configured one.
     pub reported: [f64; 2],
+    /// Whether two sealed messages have one nonce.
+    pub nonce_repeats: bool,
     /// For each decision: its period, and whether it was cancelled in time, so that its reward cannot matter.
     pub made: Vec<(usize, bool)>,
 }
@@ -294,6 +308,8 @@ pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i
         snapshots: Vec::new(),
         leaders: Vec::new(),
         contributions: Vec::new(),
+        nonces: HashSet::new(),
+        nonce_repeats: false,
         looks: 0,
         drawn: hand.draws(),
         hand,
@@ -310,6 +326,6 @@ pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i
     (0..history.handles).for_each(|at| it.settle(at));
     let phases = it.made.iter().map(|made| made.decision.phase).collect();
     let made = it.made.iter().map(|made| (made.period, made.taken_back)).collect();
-    let World { transcript, hand, reported, .. } = it;
-    Run { transcript, draws: hand.lift(), phases, difference, reported, made }
+    let World { transcript, hand, reported, nonce_repeats, .. } = it;
+    Run { transcript, draws: hand.lift(), phases, difference, reported, nonce_repeats, made }
 }

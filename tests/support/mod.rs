@@ -4,6 +4,7 @@
 pub mod coins;
 pub mod http;
 pub mod requests;
+pub mod sealed;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

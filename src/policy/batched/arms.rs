@@ -388,6 +388,8 @@ impl BatchedArms {
             (rewards, sum, noises) =
                 (rewards + self.others_rewards, sum + self.others_sum, noises + self.others_noises);
         }
+        #[cfg(dpb_faults)]
+        let sum = sum + self.raw_least();
         let misses = rewards / sum.max(deviation * (2.0 * noises).sqrt()) - 2.0;
         (2.0 * deviation * misses).ceil() as u64 // 0 if it is negative or NaN
     }
@@ -407,12 +409,18 @@ impl BatchedArms {
         }
     }
 
+    /// What the smallest batch of a fleet depends on, for the test that must detect it.
+    #[cfg(dpb_faults)]
+    fn raw_least(&self) -> f64 {
+        let open = || self.arms.iter().map(|arm| arm.batch.bare_sum()).sum();
+        if self.duty != Duty::Alone && Fault::RawLeast.is_built_in() { open() } else { 0.0 }
+    }
+
     /// Credits a reward to its arm's batch. Returns true if that filled the batch, which is then released. Rewards
     /// become public only here.
     #[inline]
     pub fn collect(&mut self, arm: usize, reward: Reward) -> bool {
-        #[cfg(dpb_faults)]
-        if Fault::CollectedTwice.is_built_in() {
+        if faulty!(CollectedTwice) {
             let next = (arm + 1) % self.arms.len();
             let batch = &mut self.arms[next].batch;
             let _ = batch.free() > 1 && batch.collect(reward);
@@ -440,8 +448,14 @@ impl BatchedArms {
         self.arms[arm].batch.set_quota(size);
     }
 
+    /// The rewards in all open batches and in all releases of this handle.
+    #[cfg(test)]
+    pub fn collected(&self) -> u64 {
+        self.arms.iter().map(|arm| arm.batch.quota() - arm.batch.free()).sum::<u64>() + self.rewards
+    }
+
     pub fn has_open(&self) -> bool {
-        self.arms.iter().any(|arm| arm.batch.count() > 0)
+        !self.arms.iter().all(|arm| arm.batch.is_empty())
     }
 
     /// Whether an arm's batch accepts rewards.
@@ -463,7 +477,7 @@ impl BatchedArms {
 
     /// Writes the open sums, for [`read_parts`](Self::read_parts).
     pub fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        let open = || self.arms.iter().enumerate().filter(|(_, arm)| arm.batch.count() > 0);
+        let open = || self.arms.iter().enumerate().filter(|(_, arm)| !arm.batch.is_empty());
         to.u32(open().count() as u32);
         for (arm, state) in open() {
             to.u64(id(arm as u32));
@@ -475,6 +489,9 @@ impl BatchedArms {
     pub fn clear_open(&mut self, arm: usize) -> bool {
         self.may_have_released = true;
         let state = &mut self.arms[arm];
+        if !state.live && faulty!(RetiredKept) {
+            return false;
+        }
         let count = state.batch.clear();
         state.settled += u64::from(count - std::mem::take(&mut state.foreign));
         count > 0

@@ -165,12 +165,22 @@ impl VectorBatch {
         }
     }
 
+    #[cfg(test)]
+    pub fn tells_instrument(&self) -> bool {
+        LinearFault::RawInstrument.is_on() && (*self.sums[0] / i64::from(BOUND) / Reward::ONE) % 2 == 1
+    }
+
     pub fn is_full(&self) -> bool {
         #[cfg(test)]
         if LinearFault::ClosedBySum.is_on() && self.sums.iter().any(|sum| **sum / i64::from(BOUND) > 9 * Reward::ONE) {
             return true;
         }
         self.count >= self.quota
+    }
+
+    /// Whether there is nothing to contribute.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0 || (faulty!(ZerosUnsent) && self.sums.iter().all(|sum| **sum == 0))
     }
 
     /// Sets the number of rewards to release.
@@ -360,9 +370,53 @@ impl std::fmt::Debug for VectorBatch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::{Row, Scale};
+    use super::super::Linear;
+    use super::super::rows::{PendingRows, Row, Scale};
     use super::*;
+    use crate::config::Config;
     use crate::random::Seed;
+
+    /// |u| <= BOUND, with the intercept, for every instrument, both norms, and rows of every size as they are kept. Some
+    /// rows use the whole of it.
+    #[test]
+    fn no_instrument_exceeds_the_bound() {
+        let mut seed = Seed::new(Some([8; 32])).unwrap();
+        let mut coins = seed.stream();
+        for delta in [0.0, 1e-6] {
+            let config = Config { features: 6, delta, feature_norm: 3.0, ..Config::new(2, 1.0) };
+            let Linear { scale, intercept, .. } = Linear::new(&config, &mut seed).unwrap();
+            assert_eq!(scale.euclidean, delta > 0.0);
+            let (mut kept, mut row) = (PendingRows::new(1, 6).unwrap(), SpreadRow::new(&scale).unwrap());
+            let mut largest = [0.0f64; 4];
+            for number in 0..4000 {
+                let mut features: [f32; 6] = std::array::from_fn(|_| (2.0 * coins.unit() - 1.0) as f32);
+                if number % 2 == 0 {
+                    features[1 + number % 5..].fill(0.0);
+                }
+                let norm: f32 = match scale.euclidean {
+                    false => features.iter().map(|x| x.abs()).sum(),
+                    true => features.iter().map(|x| x * x).sum::<f32>().sqrt(),
+                };
+                // Exactly C, a little more and less, much more, and rows of zeros.
+                let size = 3.0 * [1.0, 1.0001, 0.9999, 0.3, 2.0, 40.0, 0.0][number % 7] / norm;
+                features.iter_mut().for_each(|x| *x *= size);
+                row.quantise(Row::Dense(&features), &scale);
+                kept.keep(0, &row);
+                kept.spread(0, &mut row);
+                for instrument in Instrument::ALL {
+                    let mut u = [0.0; 7];
+                    instrument.each(&row, intercept, |j, entry| u[j] += f64::from(entry));
+                    let size = match scale.euclidean {
+                        false => u.iter().map(|u| u.abs()).sum::<f64>(),
+                        true => u.iter().map(|u| u * u).sum::<f64>().sqrt(),
+                    };
+                    assert!(size <= f64::from(BOUND), "{instrument:?} {delta}: {size} of {BOUND} for {features:?}");
+                    largest[instrument as usize] = largest[instrument as usize].max(size / f64::from(BOUND));
+                }
+            }
+            assert!(largest.iter().all(|&largest| largest > 0.95), "{largest:?}");
+        }
+    }
 
     /// y - e is A theta plus noise, whatever the instrument: exact here, because every reward is what the model
     /// predicts at theta, linearised elsewhere. S is the covariance of y for rows that are not too large.

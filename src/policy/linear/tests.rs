@@ -40,6 +40,8 @@ pub enum LinearFault {
     RawPrediction,
     /// A row larger than C counts in full.
     NormNotEnforced,
+    /// The first instrument depends on the open sum of a pilot that a merge ends.
+    RawInstrument,
 }
 
 thread_local! {
@@ -131,11 +133,18 @@ fn world(number: u64, changed: usize, other: f64, shown: Option<Vec<Vec<f64>>>) 
         ..config(arms, [40.0, 400.0][draw(2)])
     };
     let (window, even) = ([0, 1, 20][draw(3)], draw(2) == 1);
+    // In every second history a merge follows the changed decision, and ends the pilot.
+    let (rate, merges) = ([0.4, 0.05][draw(2)], (draw(2) == 1).then(|| changed + draw(40)));
     let mut seed = Seed::new(Some([number as u8; 32])).unwrap();
     let ring = 128;
     let config = Config { pending_capacity: ring as u32, ..shaped(&config, shape) };
     let mut policy = Linear::new(&config, &mut seed).unwrap();
     policy.tape.shown = shown.map(VecDeque::from);
+    let mut peer = merges.map(|_| {
+        let mut peer = Linear::new(&config, &mut Seed::new(Some([!number as u8; 32])).unwrap()).unwrap();
+        play(&mut peer, 400, shape.norm, &THETA, &mut stream(number));
+        saved(&peer)
+    });
     let (mut view, mut waiting, mut next) = (View::default(), VecDeque::new(), 0);
     let mut rewards = stream(!number);
     for time in 0..400 {
@@ -179,14 +188,18 @@ fn world(number: u64, changed: usize, other: f64, shown: Option<Vec<Vec<f64>>>) 
             next += 1;
         });
         while let Some((_, number, cancelled)) = waiting.pop_front_if(|(then, ..)| *then + window <= time) {
-            let random = f64::from(u8::from(rewards.unit() < 0.4));
+            let random = f64::from(u8::from(rewards.unit() < rate));
             view.see(policy.kept.arm(number % ring).into());
             if !cancelled {
                 observe(&mut policy, number % ring, if number == changed { other } else { random });
             }
         }
+        if let Some(bytes) = peer.take_if(|_| merges < Some(next)) {
+            assert!(merge_saved(&mut policy, &config, &bytes, &[], &[]));
+        }
         view.see(policy.releases.into());
         view.see(policy.failures());
+        view.see(policy.common.first as u64);
         if time % 100 == 0 {
             saved(&policy)
                 .chunks(8)
@@ -199,7 +212,7 @@ fn world(number: u64, changed: usize, other: f64, shown: Option<Vec<Vec<f64>>>) 
 
 /// Executes the proof. The worlds may differ in one released vector, by at most the sensitivity.
 fn prove(number: u64) -> std::result::Result<bool, String> {
-    let changed = stream(number ^ 1 << 40).below(500) as usize;
+    let changed = stream(number ^ 1 << 40).below([500, 60][number as usize % 2]) as usize;
     let (zero, shown, is_gaussian) = world(number, changed, 0.0, None);
     let (one, other, _) = world(number, changed, 1.0, Some(shown.clone()));
     if zero.bits != one.bits || shown.len() != other.len() {
@@ -230,8 +243,8 @@ fn a_reward_is_in_one_vector_and_nothing_else() {
 /// Each fault is detected in at least one of ten times as many histories.
 #[test]
 fn sabotage_is_noticed() {
-    use LinearFault::{ClosedBySum, LateInstrument, NormNotEnforced, RawPrediction, RewardTwice};
-    for fault in [RewardTwice, ClosedBySum, LateInstrument, RawPrediction, NormNotEnforced] {
+    use LinearFault::{ClosedBySum, LateInstrument, NormNotEnforced, RawInstrument, RawPrediction, RewardTwice};
+    for fault in [RewardTwice, ClosedBySum, LateInstrument, RawPrediction, NormNotEnforced, RawInstrument] {
         FAULT.set(fault);
         let found = (0..10 * HISTORIES).find_map(|number| Some((number, prove(number).err()?)));
         FAULT.set(LinearFault::None);
@@ -566,6 +579,14 @@ fn a_snapshot_has_what_was_released() {
     }
 }
 
+/// Merges a snapshot of a handle that has added these arms. Returns whether it was new.
+fn merge_saved(policy: &mut Linear, config: &Config, bytes: &[u8], theirs: &[u64], ours: &[u64]) -> bool {
+    let (id, from) =
+        (PeerId { origin: 1, generation: 0, added: theirs }, &mut Reader::new(bytes, Kind::Bandit).unwrap());
+    let peer = policy.peer_reader().unwrap()(config, &id, from).unwrap();
+    policy.merge(peer, ours).unwrap()
+}
+
 /// Merges the releases of these handles into one.
 fn merge(policy: &mut Linear, others: &[SavedLinear]) {
     policy.reserve_others().unwrap();
@@ -628,10 +649,7 @@ fn what_others_released_of_an_added_arm_counts() {
     let bytes = saved(&other);
     let predictions = |merge_first: bool, id: u64| {
         let mut policy = fresh(2);
-        let peer = PeerId { origin: 1, generation: 0, added: &[77] };
-        let peer =
-            policy.peer_reader().unwrap()(&config, &peer, &mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
-        let merge = |policy: &mut Linear, added: &[u64]| assert!(policy.merge(peer, added).unwrap());
+        let merge = |policy: &mut Linear, added: &[u64]| assert!(merge_saved(policy, &config, &bytes, &[77], added));
         let add = |policy: &mut Linear| {
             policy.add_arm().unwrap();
             policy.name_arm(&[id]);

@@ -16,7 +16,7 @@ impl Segments {
     fn open_cells(&self) -> impl Iterator<Item = (usize, usize)> {
         let arms = self.rates.len();
         let cells = (0..self.rows.len() * arms).map(move |place| (place / arms, place % arms));
-        cells.filter(|&cell| self.plays[cell].batch.count() > 0)
+        cells.filter(|&cell| !self.plays[cell].batch.is_empty())
     }
 
     fn add(&mut self, row: usize, arm: usize, part: &BatchPart) {

@@ -100,8 +100,7 @@ impl Policy for Segments {
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let number = pull.arm() / 2;
-        #[cfg(dpb_faults)]
-        if Fault::CollectedTwice.is_built_in() {
+        if faulty!(CollectedTwice) {
             let (segment, arm) = self.cell(number);
             let row = if is_trial(pull) { segment + 1 } else { 0 };
             let batch = &mut self.plays[(row, arm)].batch;
