@@ -58,6 +58,11 @@ impl Batch {
         self.quota = quota.max(u64::from(self.count) + 1).min(self.quota()) as u32;
     }
 
+    /// The number of rewards so far.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
     /// Credits a reward. Returns false if the batch is full; then nothing changes.
     #[inline]
     pub fn collect(&mut self, reward: Reward) -> bool {

@@ -451,7 +451,7 @@ impl BatchedArms {
     /// The rewards in all open batches and in all releases of this handle.
     #[cfg(test)]
     pub fn collected(&self) -> u64 {
-        self.arms.iter().map(|arm| arm.batch.quota() - arm.batch.free()).sum::<u64>() + self.rewards
+        self.arms.iter().map(|arm| u64::from(arm.batch.count())).sum::<u64>() + self.rewards
     }
 
     pub fn has_open(&self) -> bool {
@@ -470,7 +470,7 @@ impl BatchedArms {
     }
 
     /// Rewards of this handle's own decisions in an arm's open batch.
-    pub fn collected(&self, arm: usize) -> u64 {
+    pub fn open_rewards(&self, arm: usize) -> u64 {
         let state = &self.arms[arm];
         u64::from(state.batch.count() - state.foreign)
     }

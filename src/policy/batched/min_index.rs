@@ -154,7 +154,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// lack rewards that nobody contributes.
     fn is_awaited(&self, arm: usize) -> bool {
         let (plan, settled) = (&self.plans[arm], self.batched.settled(arm));
-        let pending = plan.pulls - settled - self.batched.collected(arm);
+        let pending = plan.pulls - settled - self.batched.open_rewards(arm);
         plan.covered > settled && self.batched.is_filled_by(arm, pending)
     }
 
