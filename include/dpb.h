@@ -987,17 +987,22 @@ dpb_status dpb_cancel(struct dpb_bandit *bandit,
 /**
  * Sets the time on the caller's clock (dpb_config.clock = DPB_CLOCK_CALLER). Rewards whose reward_window is over
  * take effect, in ticket order, and releases age (forget_after).
- * now: in any unit, the same in all restarts of the handle. Time never goes back: a value that is not later than
- * the last one, or than that of the restored snapshot, changes nothing, and the call returns DPB_OK. Use a clock
- * that continues over restarts, such as milliseconds since 1970, not the time since the machine started.
+ * now: in any unit, the same in all restarts of the handle. Use a clock that continues over restarts, such as
+ * milliseconds since 1970, not the time since the machine started.
  *
- * A decision is stamped with the time of the last call, 0 before the first. So call it before the first decision (one
- * stamped 0 is over with the first call), and then by a timer, so that rewards take effect in a quiet night. Call it
- * before each decision too if stamps must be finer than the timer. The window of a decision is over in the first call
- * with now >= stamp + reward_window; later rewards are DPB_EXPIRED.
+ * A decision is stamped with the time of the last call. So call it before the first decision (the first call ends the
+ * windows of earlier ones), and then by a timer, so that rewards take effect in a quiet night. Call it before each
+ * decision too if stamps must be finer than the timer. The window of a decision is over in the first call with now >=
+ * stamp + reward_window; later rewards are DPB_EXPIRED.
+ *
+ * A value that is slightly earlier than the last one changes nothing, because calls of several threads may overtake
+ * each other. After a leap, time continues from now, so a clock that was wrong for a while costs little. A leap is a
+ * step back by more than reward_window and 1/1024 of forget_after, in which no time passes; or, with forget_after, a
+ * step ahead by more than 16 times the larger of the two, in which one reward_window passes. Both return DPB_OK, and
+ * dpb_report.clock_leaps counts them.
  *
  * Time is public, and must not depend on rewards. Which rewards take effect in a call, and which decisions expire
- * for lack of pending_capacity, depends on stamps, on now and on the order of decisions and cancellations alone.
+ * for lack of pending_capacity, depends on these calls and on the order of decisions and cancellations alone.
  * It does not depend on rewards, on their times, or on whether they arrived, so the guarantee is the same as with
  * decisions as ticks. Never call it because of a reward, and derive no time from rewards.
  *

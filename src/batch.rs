@@ -132,6 +132,7 @@ impl Batch {
     pub fn release<L: Distribution>(&mut self, noise: &mut NoiseSource<L>) -> Release {
         debug_assert!(self.free() == 0 && self.count > 0);
         let exact = std::mem::take(&mut *self.sum);
+        noise.renew();
         let sum = exact + noise.draw();
         #[cfg(dpb_faults)]
         let sum = crate::noise::probe::release(sum, || exact + noise.draw());

@@ -8,8 +8,7 @@
 //! # Theorem C
 //!
 //! Let the handles of a fleet share a key that nobody else has. Then the transcript of the whole fleet (all decisions,
-//! releases, snapshots and reports of all handles, and the senders, addresses, numbers, lengths and times of all
-//! contributions) has the same guarantee as that of one handle, with the same epsilon, if the arrival of a contribution
+//! releases, snapshots and reports of all handles, and the addresses, lengths and times of all contributions) has the same guarantee as that of one handle, with the same epsilon, if the arrival of a contribution
 //! does not depend on rewards. Messages may be lost, repeated, delayed, reordered and altered in any way; handles may
 //! stop, lead, contribute, and be restored from any snapshot at any time; and any number of handles may lead at once.
 //!
@@ -17,7 +16,7 @@
 //! its end. A reward enters one open sum of the life that decided. From there it can leave in three ways, each of which
 //! empties the sum: a release; a drop; a contribution, which is then in a message. A message names a *generation* (64
 //! bits, drawn for each life that leads), a sender (128 bits, drawn for each life and each generation that it
-//! contributes to) and a sequence number. All three are authenticated. The life of that generation accepts a sender's
+//! contributes to) and a sequence number. All three are authenticated, the last two sealed. The life of that generation accepts a sender's
 //! numbers only in increasing order, so it accepts a message at most once, and no other life accepts it at all. An
 //! accepted message's sums enter one open sum of that life. So by induction over the events, a reward is at each time in
 //! one open sum, or in one message that nobody has accepted, or in one release, or lost. A snapshot contains neither
@@ -27,8 +26,8 @@
 //! (2) What is public does not depend on a reward before its release. The number of rewards in a contribution and in a
 //! batch are functions of public counts and of arrivals. A batch is released when this number reaches its size, which
 //! is a function of releases and public counts; so is a contribution's length, because every sum takes as many bytes,
-//! whatever its value. Without the key, sealed bytes are indistinguishable from random ones (XChaCha20-Poly1305, whose
-//! nonce is the sender and the number, and so never repeats).
+//! whatever its value. Without the key, sealed bytes are indistinguishable from random ones (XChaCha20-Poly1305, with a
+//! nonce of 192 random bits for each message).
 //!
 //! By (2) two worlds that differ in one reward have the same transcript up to the release that holds the reward, and by
 //! (1) that is one release. So Theorem P of [`crate::privacy`] (for dp-linear Theorem L) applies to the releases of all
@@ -39,7 +38,7 @@
 
 use crate::error::{Error, Result};
 use crate::random::Random;
-use crate::snapshot::Reader;
+use crate::snapshot::{Reader, Writer};
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce};
 use zeroize::{Zeroize, Zeroizing};
@@ -84,7 +83,7 @@ enum Purpose {
     Id = 4,
 }
 
-/// Where a contribution comes from and goes to. Public, and authenticated.
+/// Where a contribution comes from and goes to. Authenticated; the generation is public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     /// The leader's generation.
@@ -96,11 +95,30 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    fn nonce(&self) -> [u8; NONCE] {
+    /// Writes what is sealed with the contribution.
+    pub(crate) fn save(&self, to: &mut Writer) {
+        [self.sender as u64, (self.sender >> 64) as u64, self.sequence].into_iter().for_each(|word| to.u64(word));
+    }
+
+    /// Reads what [`save`](Self::save) wrote.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(crate) fn read(generation: u64, from: &mut Reader) -> Result<Address> {
+        let [low, high, sequence] = [from.u64()?, from.u64()?, from.u64()?];
+        Ok(Address { generation, sender: u128::from(high) << 64 | u128::from(low), sequence })
+    }
+}
+
+/// A nonce, which no other message has.
+pub(crate) struct Nonce([u8; NONCE]);
+
+impl Nonce {
+    pub(crate) fn new(random: &mut Random) -> Nonce {
         let mut nonce = [0; NONCE];
-        nonce[..16].copy_from_slice(&self.sender.to_le_bytes());
-        nonce[16..].copy_from_slice(&self.sequence.to_le_bytes());
-        nonce
+        random.renew();
+        nonce.chunks_exact_mut(8).for_each(|to| to.copy_from_slice(&random.next_u64().to_le_bytes()));
+        Nonce(nonce)
     }
 }
 
@@ -123,27 +141,23 @@ impl FleetKey {
         Ok(bytes)
     }
 
-    /// Seals what is contributed, in [`unsealed`](Self::unsealed) memory.
-    pub(crate) fn contribution(&self, address: &Address, content: Zeroizing<Vec<u8>>) -> Result<Vec<u8>> {
-        self.seal(Purpose::Contribution, address.generation, address.nonce(), content)
+    /// Seals what is contributed to this generation, in [`unsealed`](Self::unsealed) memory: the
+    /// [address](Address::save), and the sums.
+    pub(crate) fn contribution(&self, generation: u64, nonce: Nonce, content: Zeroizing<Vec<u8>>) -> Result<Vec<u8>> {
+        self.seal(Purpose::Contribution, generation, nonce, content)
     }
 
-    /// Opens a contribution.
+    /// Opens a contribution. Returns the generation, and what was sealed.
     ///
     /// # Errors
     /// `Corrupt` for anything that was not sealed by this key as a contribution; `NewerVersion`; `NoMemory`.
-    pub(crate) fn open_contribution(&self, sealed: &[u8]) -> Result<(Address, Zeroizing<Vec<u8>>)> {
-        let (generation, nonce, content) = self.open(Purpose::Contribution, sealed)?;
-        let from = &mut Reader::of_fields(&nonce);
-        let [low, high] = [from.u64()?, from.u64()?];
-        let sender = u128::from(high) << 64 | u128::from(low);
-        Ok((Address { generation, sender, sequence: from.u64()? }, content))
+    pub(crate) fn open_contribution(&self, sealed: &[u8]) -> Result<(u64, Zeroizing<Vec<u8>>)> {
+        self.open(Purpose::Contribution, sealed)
     }
 
     /// Seals any message, with a random nonce.
     pub(crate) fn message(&self, message: &[u8], random: &mut Random) -> Result<Vec<u8>> {
-        let mut nonce = [0; NONCE];
-        nonce.chunks_exact_mut(8).for_each(|to| to.copy_from_slice(&random.next_u64().to_le_bytes()));
+        let nonce = Nonce::new(random);
         let mut unsealed = Zeroizing::new(Self::unsealed(message.len(), usize::MAX)?);
         unsealed.extend_from_slice(message);
         self.seal(Purpose::Message, 0, nonce, unsealed)
@@ -154,7 +168,7 @@ impl FleetKey {
     /// # Errors
     /// As [`open_contribution`](Self::open_contribution).
     pub(crate) fn open_message(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
-        Ok(self.open(Purpose::Message, sealed)?.2)
+        Ok(self.open(Purpose::Message, sealed)?.1)
     }
 
     /// A number by which different keys differ, never 0. It tells nothing else of the key: it is part of the tag of an
@@ -163,7 +177,7 @@ impl FleetKey {
     /// # Errors
     /// `NoMemory`.
     pub(crate) fn id(&self) -> Result<u64> {
-        let sealed = self.seal(Purpose::Id, 0, [0; NONCE], Self::unsealed(0, usize::MAX)?.into())?;
+        let sealed = self.seal(Purpose::Id, 0, Nonce([0; NONCE]), Self::unsealed(0, usize::MAX)?.into())?;
         Ok(Reader::of_fields(&sealed[HEAD..]).u64()?.max(1))
     }
 
@@ -176,7 +190,7 @@ impl FleetKey {
         &self,
         purpose: Purpose,
         generation: u64,
-        nonce: [u8; NONCE],
+        Nonce(nonce): Nonce,
         mut bytes: Zeroizing<Vec<u8>>,
     ) -> Result<Vec<u8>> {
         let (head, content) = bytes.split_at_mut(HEAD);
@@ -189,7 +203,7 @@ impl FleetKey {
         Ok(std::mem::take(&mut *bytes))
     }
 
-    fn open(&self, purpose: Purpose, sealed: &[u8]) -> Result<(u64, [u8; NONCE], Zeroizing<Vec<u8>>)> {
+    fn open(&self, purpose: Purpose, sealed: &[u8]) -> Result<(u64, Zeroizing<Vec<u8>>)> {
         let (rest, tag) = sealed.split_last_chunk::<TAG>().ok_or(Error::Corrupt)?;
         let (head, rest) = rest.split_at_checked(HEAD).ok_or(Error::Corrupt)?;
         if head[..3] != MAGIC || head[3] == 0 {
@@ -212,7 +226,7 @@ impl FleetKey {
             &Tag::from(*tag),
         );
         opened.map_err(|_| Error::Corrupt)?;
-        Ok((generation, nonce, content))
+        Ok((generation, content))
     }
 }
 
@@ -221,23 +235,21 @@ mod tests {
     use super::*;
     use crate::random::Seed;
 
-    const ADDRESS: Address = Address { generation: 7, sender: 1 << 127 | 9, sequence: 3 };
-
     #[test]
     fn what_is_sealed_opens_with_the_key_and_unaltered_only() {
-        let key = FleetKey::from([1; 32]);
-        let contribution = |content: &[u8]| {
+        let (key, mut random) = (FleetKey::from([1; 32]), Seed::new(None).unwrap().stream());
+        let mut contribution = |content: &[u8]| {
             let mut unsealed = FleetKey::unsealed(content.len(), SEAL + content.len()).unwrap();
             let memory = (unsealed.capacity(), unsealed.as_ptr());
             unsealed.extend_from_slice(content);
-            let sealed = key.contribution(&ADDRESS, unsealed.into()).unwrap();
+            let sealed = key.contribution(7, Nonce::new(&mut random), unsealed.into()).unwrap();
             assert_eq!((sealed.capacity(), sealed.as_ptr()), memory, "it was sealed elsewhere");
             sealed
         };
         let sealed = contribution(b"raw sums");
         assert_eq!(sealed.len(), SEAL + 8);
-        let (address, content) = key.open_contribution(&sealed).unwrap();
-        assert_eq!((address, &content[..]), (ADDRESS, &b"raw sums"[..]));
+        let (generation, content) = key.open_contribution(&sealed).unwrap();
+        assert_eq!((generation, &content[..]), (7, &b"raw sums"[..]));
         assert!(!sealed.windows(4).any(|window| window == b"sums"));
         assert_eq!(FleetKey::from([2; 32]).open_contribution(&sealed).unwrap_err(), Error::Corrupt);
         for bit in 0..8 * sealed.len() {
@@ -259,8 +271,8 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(&key.open_message(&first).unwrap()[..], b"a click");
         assert_eq!(key.open_contribution(&first).unwrap_err(), Error::Corrupt);
-        let contribution = key.contribution(&ADDRESS, FleetKey::unsealed(0, SEAL).unwrap().into()).unwrap();
-        assert_eq!(key.open_message(&contribution).unwrap_err(), Error::Corrupt);
+        let contribution = key.contribution(7, Nonce::new(&mut random), FleetKey::unsealed(0, SEAL).unwrap().into());
+        assert_eq!(key.open_message(&contribution.unwrap()).unwrap_err(), Error::Corrupt);
     }
 
     #[test]

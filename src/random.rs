@@ -6,8 +6,9 @@
 //!
 //! **No past output can be recomputed** (fast key erasure, Bernstein 2017). The first 32 bytes of each block of bits
 //! are the key of the next block and overwrite the current key. Words are wiped from the block as they are used. An
-//! attacker who reads all of the memory learns future noise, but none of the noise that was released. Keys stay at
-//! one place on the heap as long as they exist, because moving a key would leave a copy behind.
+//! attacker who reads all of the memory learns none of the noise that was released, and of future noise only what a
+//! stream draws before it is [renewed](Random::renew). Keys stay at one place on the heap as long as they exist, because
+//! moving a key would leave a copy behind.
 
 use crate::error::{Error, Result};
 use chacha20::variants::Legacy;
@@ -28,21 +29,33 @@ impl Seed {
     /// # Errors
     /// `Entropy` if the operating system gives no randomness.
     pub fn new(test_seed: Option<[u8; 32]>) -> Result<Seed> {
-        let mut key = Zeroizing::new([0; 32]);
-        match test_seed {
-            Some(seed) => *key = seed,
-            #[cfg(dpb_faults)]
-            None if crate::noise::probe::fill(&mut *key) => {}
-            None => getrandom::fill(&mut *key).map_err(|_| Error::Entropy)?,
-        }
-        let words = key.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
-        Ok(Seed { root: Random::keyed(words) })
+        let key = match test_seed {
+            Some(seed) => Zeroizing::new(seed),
+            None => entropy()?,
+        };
+        Ok(Seed { root: Random::keyed(words(&key), test_seed.is_none()) })
     }
 
     /// The next stream, independent of all others.
     pub fn stream(&mut self) -> Random {
-        Random::keyed((0..KEY).map(|_| self.root.next_u32()))
+        let renews = self.root.block.renews;
+        Random::keyed((0..KEY).map(|_| self.root.next_u32()), renews)
     }
+}
+
+/// 32 bytes from the operating system.
+fn entropy() -> Result<Zeroizing<[u8; 32]>> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    #[cfg(dpb_faults)]
+    if crate::noise::probe::fill(&mut *bytes) {
+        return Ok(bytes);
+    }
+    getrandom::fill(&mut *bytes).map_err(|_| Error::Entropy)?;
+    Ok(bytes)
+}
+
+fn words(bytes: &[u8; 32]) -> impl Iterator<Item = u32> {
+    bytes.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
 }
 
 /// Words of a block: four blocks of ChaCha.
@@ -59,11 +72,13 @@ struct Block {
     /// The next block's key, then the unused words of this block. Wiped when dropped.
     words: Zeroizing<[u32; WORDS]>,
     used: usize,
+    /// Whether the stream comes from the operating system, and not from a test seed.
+    renews: bool,
 }
 
 impl Random {
-    fn keyed(key: impl Iterator<Item = u32>) -> Random {
-        let mut block = Box::new(Block { words: [0; WORDS].into(), used: WORDS });
+    fn keyed(key: impl Iterator<Item = u32>, renews: bool) -> Random {
+        let mut block = Box::new(Block { words: [0; WORDS].into(), used: WORDS, renews });
         block.words[..KEY].iter_mut().zip(key).for_each(|(place, word)| *place = word);
         Random { block }
     }
@@ -72,7 +87,24 @@ impl Random {
     #[cfg(dpb_faults)]
     #[doc(hidden)]
     pub fn from_key(key: [u32; KEY]) -> Random {
-        Random::keyed(key.into_iter())
+        Random::keyed(key.into_iter(), false)
+    }
+
+    /// Mixes fresh entropy of the operating system into the key, unless the stream is of a test seed. Call it before bits
+    /// on which a guarantee depends, if these are drawn rarely.
+    ///
+    /// **Copies of a virtual machine.** Two machines that resume from one image have the same key. A system that detects
+    /// the resumption reseeds its own entropy (Linux from 5.18 on, Windows and others, where the hypervisor provides a
+    /// generation id), and then the two streams differ from here on. If the system gives nothing, the stream continues.
+    pub fn renew(&mut self) {
+        if self.block.renews
+            && let Ok(fresh) = entropy()
+        {
+            let (key, unused) = self.block.words.split_at_mut(KEY);
+            key.iter_mut().zip(words(&fresh)).for_each(|(key, word)| *key ^= word);
+            unused.fill(0);
+            self.block.used = WORDS;
+        }
     }
 
     /// 32 uniform bits.
@@ -185,6 +217,29 @@ mod tests {
     fn two_handles_have_two_keys() {
         let draw = || Seed::new(None).unwrap().stream().next_u64();
         assert_ne!(draw(), draw());
+    }
+
+    /// Two copies of a stream differ once they are renewed, and nothing of the old key is left. A seeded stream stays as
+    /// it is.
+    #[test]
+    fn copies_differ_once_they_are_renewed() {
+        let copy = |random: &Random| Random::keyed(random.block.words[..KEY].to_vec().into_iter(), random.block.renews);
+        for seed in [None, Some([7; 32])] {
+            let mut first = Seed::new(seed).unwrap().stream();
+            first.next_u64();
+            let mut copies = [(); 2].map(|()| copy(&first));
+            let [before, now] = [copies.each_mut().map(Random::next_u64), {
+                copies.iter_mut().for_each(Random::renew);
+                copies.each_mut().map(Random::next_u64)
+            }];
+            assert_eq!((before[0] == before[1], now[0] == now[1]), (true, seed.is_some()));
+        }
+        let mut random = Seed::new(None).unwrap().stream();
+        random.next_u64();
+        let old = random.block.words.to_vec();
+        random.renew();
+        assert!(random.block.words[KEY..].iter().all(|&word| word == 0));
+        assert!(random.block.words[..KEY].iter().zip(&old).all(|(now, old)| now != old));
     }
 
     #[test]

@@ -126,7 +126,8 @@ fn recovered(keys: &[[u32; 8]], noises: &[i64]) -> usize {
     noises.len() - first
 }
 
-/// The search works: it finds what the keys in memory generate, except the rest of the current block.
+/// What is in memory generates neither noise that was released, nor noise that will be: each release mixes fresh entropy
+/// into its key. The test below shows that the search works.
 #[test]
 fn memory_tells_no_released_noise() {
     let _alone = alone();
@@ -136,7 +137,7 @@ fn memory_tells_no_released_noise() {
     victim.release(200);
     let (past, to_come) = victim.noises.split_at(2000);
     assert_eq!(recovered(&keys, past), 0, "alive");
-    assert!(recovered(&keys, to_come) >= 180, "to come");
+    assert_eq!(recovered(&keys, to_come), 0, "to come");
     keys.fill([0; 8]); // the next search would find them
     drop((std::hint::black_box(keys), victim.bandit));
     assert_eq!(recovered(&possible_keys(), &victim.noises), 0, "freed");

@@ -5,7 +5,7 @@ use super::fleet::Sharing;
 use super::persist::check_policy;
 use super::state::State;
 use crate::config::{Config, Scope};
-use crate::contribution::FleetKey;
+use crate::contribution::{Address, FleetKey, Nonce};
 use crate::error::{Error, Result};
 use crate::policy::{Algorithm, Combining, Duty, Policy};
 use crate::snapshot::{self, Reader};
@@ -67,7 +67,7 @@ impl Bandit {
     /// # Errors
     /// `BufferTooSmall`; as [`contribution`](Self::contribution).
     pub fn contribution_within(&self, generation: u64, limit: usize) -> Result<Vec<u8>> {
-        let (key, address, content) = {
+        let (key, nonce, content) = {
             let state = &mut *self.lock.lock()?;
             let sharing = state.sharing()?;
             if generation == 0 || generation == sharing.led() {
@@ -77,6 +77,7 @@ impl Bandit {
                 sharing.renew_sender();
                 state.set_duty(Duty::Contributes(generation))?;
             }
+            let address = state.sharing()?.next_address(generation);
             let policy = combining(&mut *state.policy)?;
             if !policy.has_open() {
                 return Ok(Vec::new());
@@ -85,6 +86,7 @@ impl Bandit {
             let content = snapshot::fields(
                 |length| FleetKey::unsealed(length, limit),
                 |to| {
+                    address.save(to);
                     to.u32(self.algorithm as u32);
                     self.config.save(to);
                     to.u8(state.seeded.into());
@@ -97,9 +99,10 @@ impl Bandit {
                 policy.clear_open();
             }
             let sharing = state.sharing()?;
-            (sharing.key.clone(), sharing.next_address(generation), content)
+            sharing.sequence = address.sequence;
+            (sharing.key.clone(), Nonce::new(&mut sharing.random), content)
         };
-        key.contribution(&address, content)
+        key.contribution(generation, nonce, content)
     }
 
     /// Adds a [`contribution`](Self::contribution) to the open batches of this handle, which must lead the generation
@@ -115,8 +118,9 @@ impl Bandit {
     /// internal failure. Nothing has changed.
     pub fn combine(&self, contribution: &[u8]) -> Result<()> {
         let key = self.lock.lock()?.sharing()?.key.clone();
-        let (address, content) = key.open_contribution(contribution)?;
+        let (generation, content) = key.open_contribution(contribution)?;
         let from = &mut Reader::of_fields(&content);
+        let address = Address::read(generation, from)?;
         let algorithm = Algorithm::from_number(from.u32()?)?;
         let (theirs, seeded) = (Config::load(from)?, from.bool()?);
         let ours = self.config.config()?;

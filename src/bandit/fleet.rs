@@ -70,9 +70,8 @@ impl Sharing {
     }
 
     /// The address of the next contribution.
-    pub fn next_address(&mut self, generation: u64) -> Address {
-        self.sequence += 1;
-        Address { generation, sender: self.sender, sequence: self.sequence }
+    pub fn next_address(&self, generation: u64) -> Address {
+        Address { generation, sender: self.sender, sequence: self.sequence + 1 }
     }
 
     /// Checks that a contribution with this address is to be combined here, and has not been. Memory for

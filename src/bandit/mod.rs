@@ -196,11 +196,9 @@ impl Bandit {
         })
     }
 
-    /// Whether the policy sets the rounding of numbers where it computes in [`select`](Self::select),
-    /// [`update`](Self::update) and [`cancel`](Self::cancel). It computes rarely, so that is faster than at each call.
+    /// As [`Policy::sets_rounding`](crate::policy::Policy::sets_rounding).
     pub(crate) fn sets_rounding(&self) -> bool {
-        matches!(self.algorithm, Algorithm::Imed | Algorithm::KlUcb)
-            && self.config.config().is_ok_and(|config| config.max_segments == 0)
+        self.lock.lock().is_ok_and(|state| state.policy.sets_rounding())
     }
 
     /// Chooses an arm for a default request. O(1) for phased policies, O(K) for index policies; never allocates.

@@ -11,6 +11,8 @@ use std::cell::{Cell, RefCell};
 thread_local! {
     static PROBE: RefCell<Option<ProbeState>> = const { RefCell::new(None) };
     static SABOTAGE_APPLIED: Cell<bool> = const { Cell::new(false) };
+    /// The entropy of tests without a probe.
+    static ENTROPY: RefCell<Option<Random>> = const { RefCell::new(None) };
 }
 
 macro_rules! faults {
@@ -201,14 +203,29 @@ fn with<T>(f: impl FnOnce(&mut ProbeState) -> T) -> Option<T> {
     PROBE.with_borrow_mut(|probe| probe.as_mut().map(f))
 }
 
-/// Fills a key from the test's seed. Returns false if there is none.
+/// Fills a key with what takes the place of the operating system's entropy: from the probe's seed, or else from a seed
+/// that is the same in every test. So a test whose handles have no seed makes the same decisions in every run. Returns
+/// false in threads that a test starts, which have no names: the system is asked there.
 pub(crate) fn fill(key: &mut [u8]) -> bool {
     if Fault::EntropyRepeats.is_built_in() {
         key.fill(7);
         return true;
     }
-    let fill = |entropy: &mut Random| key.fill_with(|| entropy.next_u32() as u8);
-    with(|state| state.entropy.as_mut().map(fill)).flatten().is_some()
+    let mut fill = |entropy: &mut Random| key.fill_with(|| entropy.next_u32() as u8);
+    if with(|state| state.entropy.as_mut().map(&mut fill)).flatten().is_some() {
+        return true;
+    }
+    let is_test = std::thread::current().name().is_some();
+    if is_test {
+        ENTROPY.with_borrow_mut(|entropy| {
+            let random = entropy.take().or_else(|| Seed::new(Some([41; 32])).ok().map(|mut seed| seed.stream()));
+            *entropy = random.map(|mut random| {
+                fill(&mut random);
+                random
+            });
+        });
+    }
+    is_test
 }
 
 /// Stores the open sums that a restored handle will keep, if that fault is inserted.

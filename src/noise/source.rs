@@ -83,6 +83,11 @@ impl<L: Distribution> NoiseSource<L> {
         self.distribution
     }
 
+    /// Prepares for the samples of one release: see [`Random::renew`].
+    pub fn renew(&mut self) {
+        self.random.renew();
+    }
+
     /// A fresh, independent sample in grid units.
     pub fn draw(&mut self) -> i64 {
         self.distribution.sample(&mut self.random)

@@ -92,6 +92,13 @@ pub trait Policy: Send {
         false
     }
 
+    /// Whether [`choose`](Self::choose), [`observe`](Self::observe) and [`cancel`](Self::cancel) set the rounding of
+    /// numbers by themselves ([`DefaultRounding`](crate::os::DefaultRounding)). If a policy computes rarely, that takes
+    /// less time than setting it at each call.
+    fn sets_rounding(&self) -> bool {
+        false
+    }
+
     /// The public state of an arm.
     fn arm(&self, arm: u32) -> ArmState;
 

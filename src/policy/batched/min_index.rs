@@ -409,6 +409,10 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
 
     batched_arms_methods!();
 
+    fn sets_rounding(&self) -> bool {
+        true
+    }
+
     fn slates(&mut self) -> Option<&mut dyn Slates> {
         Some(self)
     }

@@ -282,6 +282,7 @@ impl VectorBatch {
     /// Writes y = G + Z, in grid units. This is the only place where rewards become public.
     pub fn release<L: Distribution>(&mut self, noise: &mut NoiseSource<L>, y: &mut [f64]) {
         y.fill(0.0);
+        noise.renew();
         for j in self.instrument.coordinates(self.d) {
             let exact = std::mem::take(&mut *self.sums[j]);
             let sum = exact + noise.draw();
