@@ -278,6 +278,7 @@ impl DpUcbInt {
             return; // the last mean remains
         }
         let Ok(distribution) = self.config.laplace(self.schedule.loss(n)) else { return };
+        self.noise.renew();
         let noise = distribution.sample(&mut self.noise);
         let unit = Reward::ONE as f64 * n as f64;
         let mean = (*state.sum + noise) as f64 / unit;
