@@ -649,7 +649,7 @@ impl Linear {
     /// Sums over handles are exact. Models that know the same releases are equal to the last bit, whatever the order of
     /// the merges and whichever releases are their own, except for priors and for what has faded since. Call
     /// [`reserve_others`](Self::reserve_others) first.
-    fn join<'a>(&mut self, model: usize, others: &mut dyn Iterator<Item = (&'a ModelEvidence, f64)>) {
+    fn join(&mut self, model: usize, others: &mut dyn Iterator<Item = (&ModelEvidence, f64)>) {
         self.time.learn();
         self.fade(model);
         self.models[model].join(others);

@@ -244,7 +244,7 @@ impl Model {
     }
 
     /// Replaces the releases of others, each with its discount, after [`reserve_others`](Self::reserve_others).
-    pub fn join<'a>(&mut self, others: &mut dyn Iterator<Item = (&'a ModelEvidence, f64)>) {
+    pub fn join(&mut self, others: &mut dyn Iterator<Item = (&ModelEvidence, f64)>) {
         if let Some(JoinedEvidence(sums)) = &mut self.others {
             sums.fill(0);
             for (ModelEvidence { precision, shift, count }, discount) in others {
