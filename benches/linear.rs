@@ -91,9 +91,10 @@ impl Rows {
     fn request(&self) -> dpb_request {
         let mut request = dpb_request::defaults();
         if self.ends.is_empty() {
-            request.features = self.dense.as_ptr();
+            (request.features, request.features_len) = (self.dense.as_ptr(), self.dense.len());
         } else {
-            (request.sparse, request.sparse_ends) = (self.sparse.as_ptr(), self.ends.as_ptr());
+            (request.sparse, request.features_len) = (self.sparse.as_ptr(), self.sparse.len());
+            (request.sparse_ends, request.sparse_ends_len) = (self.ends.as_ptr(), self.ends.len());
         }
         request
     }

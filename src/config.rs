@@ -164,7 +164,7 @@ macro_rules! fields {
 fields! {
     /// K, the number of arms: `2 ..= 2^24`. Some policies have a smaller limit; their pages say which.
     arms: u32 = 2, Releases,
-        "must be in 2..=2^24" => |arms| (2..=Self::MAX_ARMS).contains(&arms);
+        "must be in 2 .. 2^24" => |arms| (2..=Self::MAX_ARMS).contains(&arms);
     /// Privacy loss of one user, > 0: the loss of `contributions_per_user` rewards. Ignored by the non-private
     /// baselines.
     epsilon: f64 = 1.0, Releases;
@@ -193,7 +193,7 @@ fields! {
     /// which expires. With the caller's clock that can happen within a window, so set the largest number of decisions
     /// that a window ever has.
     pending_capacity: u32 = 4096, Handle,
-        "must be in 1..=2^24" => |most| (1..=Self::MAX_PENDING).contains(&most);
+        "must be in 1 .. 2^24" => |most| (1..=Self::MAX_PENDING).contains(&most);
     /// W, the ticks of the [`clock`](Self::clock) for which the library waits for a reward; at most 2^24 if ticks are
     /// decisions. W > 0: every reward takes effect exactly W ticks after its decision, and a decision without a
     /// reward counts as `reward_min`. 0 = the caller reports a reward for every decision or cancels it, at a time
@@ -217,7 +217,7 @@ fields! {
     /// learned more than M ticks ago, and half of it earlier. Set about half the time between changes. 0 = never
     /// forget.
     forget_after: u64 = 0, Fleet,
-        "must be 0 or in 1024..=2^40" => |memory| memory == 0 || (Self::LEAST_MEMORY..=Self::MOST_MEMORY).contains(&memory);
+        "must be 0 or in 1024 .. 2^40" => |memory| memory == 0 || (Self::LEAST_MEMORY..=Self::MOST_MEMORY).contains(&memory);
     /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED, Lazy-DP-TS and dp-linear choose each arm with probability at least
     /// f/K, where K is the number of eligible arms. It costs f times the mean gap for each decision.
     exploration: f64 = 0.0, Handle,
@@ -257,7 +257,7 @@ fields! {
     /// are scaled down to it, and counted in [`Diagnostics`](crate::Diagnostics). That count is public, because it
     /// depends on features alone.
     feature_norm: f64 = 1.0, Releases,
-        "must be in 1e-30..=1e30" => |norm| (1e-30..=1e30).contains(&norm);
+        "must be in 1e-30 .. 1e30" => |norm| (1e-30..=1e30).contains(&norm);
     /// The unit of `reward_window` and `forget_after`: decisions, or the time passed to
     /// [`advance`](crate::Bandit::advance). A restart may change it. Then what was learned before keeps its age as a
     /// fraction of `forget_after`.
@@ -327,7 +327,7 @@ impl Config {
         self.check_each()?;
         self.check_slots()?;
         if self.clock == Clock::Decisions && self.reward_window > Self::MAX_PENDING {
-            let rule = "must be at most 2^24 unless clock is 1 (caller)";
+            let rule = "must be at most 2^24 where clock counts decisions";
             return Err(Error::config("reward_window", rule, self.reward_window));
         }
         if self.expected_users == 0 && self.budget_periods > 0 {
@@ -415,11 +415,13 @@ impl Config {
         self.epsilon_per_reward()?;
         let rho = approximate_to_zcdp(self.epsilon, self.delta, self.contributions_per_user);
         let rho = slates::share(rho, self.batches_changed());
-        // rho is computed from epsilon and delta, so the error names those.
-        let distribution = Gaussian::new(rho, Reward::ONE as u64);
-        Ok(Noise::Gaussian(
-            distribution.map_err(|_| Error::config("epsilon", "and delta give noise out of range", self.epsilon))?,
-        ))
+        Ok(Noise::Gaussian(self.gaussian(rho, Reward::ONE as u64)?))
+    }
+
+    /// Gaussian noise for this rho, which is computed from epsilon and delta: so the error names those.
+    pub(crate) fn gaussian(&self, rho: f64, sensitivity: u64) -> Result<Gaussian> {
+        let refused = |_| Error::config("epsilon", "and delta give noise out of range", self.epsilon);
+        Gaussian::new(rho, sensitivity).map_err(refused)
     }
 
     /// Charges the budget, if there is one, with what a handle may cost one user over all restarts. This is the last

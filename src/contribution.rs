@@ -15,13 +15,17 @@
 //! *Proof.* (1) Each reward is in at most one release. A *life* of a handle lasts from its creation or restoration to
 //! its end. A reward enters one open sum of the life that decided. From there it can leave in three ways, each of which
 //! empties the sum: a release; a drop; a contribution, which is then in a message. A message names a *generation* (64
-//! bits, drawn for each life that leads), a sender (128 bits, drawn for each life and each generation that it
-//! contributes to) and a sequence number. All three are authenticated, the last two sealed. The life of that generation accepts a sender's
+//! bits, drawn each time that a life begins to lead), a sender (128 bits, drawn for each life and each generation that
+//! it contributes to) and a sequence number. All three are authenticated, the last two sealed. The life of that
+//! generation accepts a sender's
 //! numbers only in increasing order, so it accepts a message at most once, and no other life accepts it at all. An
 //! accepted message's sums enter one open sum of that life. So by induction over the events, a reward is at each time in
 //! one open sum, or in one message that nobody has accepted, or in one release, or lost. A snapshot contains neither
 //! open sums, nor a generation that may be led again, nor the numbers that were accepted. So a restored life has another
-//! generation, and accepts nothing that was sent to the old one.
+//! generation, and accepts nothing that was sent to the old one. A life may change between leading, contributing and
+//! being alone ([`alone`](crate::Bandit::alone)) at any time. A change moves no sum: what is open stays open, whoever
+//! collected it, and leaves in one of the three ways. It ends the generation that the life led, which accepts nothing
+//! afterwards, and if the life leads or contributes again, it does so with a new generation or as a new sender.
 //!
 //! (2) What is public does not depend on a reward before its release. The number of rewards in a contribution and in a
 //! batch are functions of public counts and of arrivals. A batch is released when this number reaches its size, which

@@ -1,6 +1,6 @@
 //! The errors of the library, one variant for each status of the C interface.
 
-use std::fmt::Arguments;
+use std::fmt::{Arguments, Display, Formatter};
 
 /// The reason why a call was refused. A refused call has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum Error {
     /// A request that cannot be served: an arm that does not exist or is retired, no arm at all, or too many slots.
     #[error("{field} {problem}")]
     InvalidRequest {
-        /// The part of the request that is wrong: "arm", "slots", "eligible".
+        /// The part of the request that is wrong, as the C interface calls it: "slots", "eligible", "features_len".
         field: &'static str,
         /// The rule, and the value given.
         problem: Box<str>,
@@ -30,13 +30,15 @@ pub enum Error {
     #[error("this ticket was never issued by this handle")]
     UnknownTicket,
     /// A ticket that already has a reward or was cancelled.
-    #[error("this ticket already has a reward or was cancelled")]
+    #[error("this ticket already has a reward or was cancelled, or this contribution was added before")]
     Duplicate,
     /// A ticket whose reward window has ended, or whose decision was evicted from the pending table.
-    #[error("this ticket has expired")]
+    #[error("this ticket has expired, or this contribution is for another generation")]
     Expired,
     /// There is no result yet, or a restored handle that counts users has not been saved yet.
-    #[error("there is no result yet, or a restored handle that counts users has not been saved yet")]
+    #[error(
+        "there is no result yet, or config.expected_users is set and no snapshot of the restored handle was taken yet"
+    )]
     NotReady,
     /// The stopping rule has halted and takes no more samples.
     #[error("the stopping rule has halted")]
@@ -56,9 +58,9 @@ pub enum Error {
     /// The operating system gave no randomness, so nothing private is possible.
     #[error("the operating system gave no randomness")]
     Entropy,
-    /// A feature that this policy does not have. The text names it, and says why if that is not obvious.
-    #[error("this policy does not support {0}")]
-    Unsupported(&'static str),
+    /// What the handle's policy or configuration does not support.
+    #[error("{0}")]
+    Unsupported(Unsupported),
     /// An earlier call failed before it was complete, or the process was forked after the handle was created. The
     /// handle is closed for ever.
     #[error("the handle is closed after an internal failure or a fork")]
@@ -67,8 +69,17 @@ pub enum Error {
     #[error("not enough memory")]
     NoMemory,
     /// The maximum number of such objects is reached.
-    #[error("the maximum number is reached")]
-    Full,
+    #[error("{what} {number} is new, and {limit} = {most} are in use")]
+    Full {
+        /// What there would be too many of: "segment".
+        what: &'static str,
+        /// Its number.
+        number: u64,
+        /// The name of the limit.
+        limit: &'static str,
+        /// The limit.
+        most: u64,
+    },
     /// The handle may cost more than what remains of its budget.
     #[error("{0}")]
     OverBudget(
@@ -94,11 +105,53 @@ impl Error {
         Error::InvalidRequest { field, problem: problem(rule, got.into()) }
     }
 
+    /// What the policy does not support, and why: `unsupported("new arms: its arms are fixed")`.
+    #[cold]
+    pub(crate) fn unsupported(what: &'static str) -> Error {
+        Error::Unsupported(Unsupported { policy: true, what, number: None })
+    }
+
+    /// The same for a field of a request: `unsupported_number("slots", 2, "it has one slot for each request")`.
+    #[cold]
+    pub(crate) fn unsupported_number(what: &'static str, number: u64, why: &'static str) -> Error {
+        Error::Unsupported(Unsupported { policy: true, what, number: Some((number, why)) })
+    }
+
+    /// What the configuration does not support, and why: `unconfigured("features: config.features is 0")`.
+    #[cold]
+    pub(crate) fn unconfigured(what: &'static str) -> Error {
+        Error::Unsupported(Unsupported { policy: false, what, number: None })
+    }
+
+    /// The same for a field of a request: `unconfigured_number("segment", 7, "config.max_segments is 0")`.
+    #[cold]
+    pub(crate) fn unconfigured_number(what: &'static str, number: u64, why: &'static str) -> Error {
+        Error::Unsupported(Unsupported { policy: false, what, number: Some((number, why)) })
+    }
+
     /// A charge that would overspend the budget.
     pub(crate) fn over_budget(spent: f64, epsilon: f64, delta: f64) -> Error {
         let [spent, epsilon, delta] = [spent, epsilon, delta].map(Value::from);
         let budget = format!("the budget of epsilon {epsilon} at delta {delta} would be overspent: {spent}");
         Error::OverBudget(budget.into())
+    }
+}
+
+/// What a handle does not support, and why if that is not obvious. Takes no memory, because requests may be refused often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// Whether the policy does not support it, whatever the configuration is.
+    policy: bool,
+    what: &'static str,
+    /// The number that is not supported, and why not.
+    number: Option<(u64, &'static str)>,
+}
+
+impl Display for Unsupported {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let subject = if self.policy { "policy" } else { "configuration" };
+        write!(f, "this {subject} does not support {}", self.what)?;
+        self.number.map_or(Ok(()), |(number, why)| write!(f, " {number}: {why}"))
     }
 }
 
@@ -116,6 +169,8 @@ pub(crate) enum Value {
     Number(u64),
     Real(u64),
     Flag(bool),
+    /// A pointer or an option that is not set.
+    Null,
 }
 
 impl From<u32> for Value {
@@ -149,8 +204,8 @@ impl From<bool> for Value {
 }
 
 /// Shows real numbers in few characters that read back as the same number: 0.05 and 1e-320.
-impl std::fmt::Display for Value {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Display for Value {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
             Value::Number(value) => value.fmt(f),
             Value::Real(bits) => {
@@ -159,6 +214,7 @@ impl std::fmt::Display for Value {
                 if (1e-4..1e16).contains(&size) || size == 0.0 { write!(f, "{value}") } else { write!(f, "{value:e}") }
             }
             Value::Flag(value) => value.fmt(f),
+            Value::Null => f.write_str("NULL"),
         }
     }
 }

@@ -75,15 +75,15 @@ pub mod stopping;
 mod tournament;
 mod users;
 
-pub use bandit::{ArmReport, Bandit, Decision, Diagnostics, Report};
+pub use bandit::{ArmReport, Bandit, Decision, Diagnostics, Report, Warnings};
 pub use budget::Budget;
 pub use config::{Clock, Config};
 pub use contribution::FleetKey;
 pub use engine::Counts;
-pub use error::{Error, Result};
+pub use error::{Error, Result, Unsupported};
 #[cfg(dpb_faults)]
 #[doc(hidden)]
 pub use noise::probe::Fault;
-pub use policy::Algorithm;
+pub use policy::{Algorithm, Duty};
 pub use random::{Random, Seed};
 pub use request::{Feature, Request, Rows, feature_cross, feature_hash};

@@ -223,7 +223,7 @@ mod tests {
     /// it is.
     #[test]
     fn copies_differ_once_they_are_renewed() {
-        let copy = |random: &Random| Random::keyed(random.block.words[..KEY].to_vec().into_iter(), random.block.renews);
+        let copy = |random: &Random| Random::keyed(random.block.words[..KEY].iter().copied(), random.block.renews);
         for seed in [None, Some([7; 32])] {
             let mut first = Seed::new(seed).unwrap().stream();
             first.next_u64();

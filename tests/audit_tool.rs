@@ -101,9 +101,9 @@ fn missing_noise_is_caught_in_every_policy() {
 fn all_sabotage_is_caught() {
     use Algorithm::{Imed, Linear, Se, Ts, Tsallis};
     use Fault::{
-        CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, CombinedByOthers, CombinedTwice, ContributedKept,
-        DuplicateBelieved, EntropyRepeats, HeldCounted, OpenKept, PushedOutTells, RawLeader, RawLeast, RawMerge,
-        RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawWidth, RetiredKept, SenderKept,
+        AloneForgets, CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, CombinedByOthers, CombinedTwice,
+        ContributedKept, DuplicateBelieved, EntropyRepeats, HeldCounted, OpenKept, PushedOutTells, RawLeader, RawLeast,
+        RawMerge, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawWidth, RetiredKept, SenderKept,
         SendersForgotten, SharedNoise, UnnoisedMaximum, UserUnbounded, ZerosUnsent,
     };
     use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
@@ -146,6 +146,7 @@ fn all_sabotage_is_caught() {
         RawLeast,
         ZerosUnsent,
         SenderKept,
+        AloneForgets,
     ];
     let known = |sabotage: &Sabotage| {
         elsewhere.contains(sabotage)

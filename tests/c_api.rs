@@ -111,9 +111,9 @@ fn allocation_failure_is_a_status() {
     passes("cc", &["-std=gnu99"], "tests/c/memory.c", Link::Static);
 }
 
-const CENTRAL_MODEL: [&str; 13] = [
+const CENTRAL_MODEL: [&str; 14] = [
     "budget", "central", "combine", "compare", "counter", "drift", "fleet", "linear", "segments", "slate", "snapshot",
-    "stopping", "users",
+    "stopping", "users", "warnings",
 ];
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::support::coins::Coins;
 use crate::support::sealed::nonce;
 use dpb::noise::probe::NoiseProbe;
-use dpb::{Algorithm, Bandit, Config, Error, Request, Rows};
+use dpb::{Algorithm, Bandit, Config, Duty, Error, Request, Rows};
 use std::collections::HashSet;
 
 const KEY: [u8; 32] = [7; 32];
@@ -228,7 +228,7 @@ fn no_contributor_is_forgotten() {
         .collect();
     let beyond = contributions.pop().unwrap();
     contributions.iter().for_each(|contribution| leader.combine(contribution).unwrap());
-    assert_eq!(leader.combine(&beyond), Err(Error::Full));
+    assert!(matches!(leader.combine(&beyond), Err(Error::Full { most: 1024, .. })));
     assert!(contributions.iter().all(|contribution| leader.combine(contribution) == Err(Error::Duplicate)));
     assert_eq!(leader.report().unwrap().contributions, 1024);
 }
@@ -302,9 +302,71 @@ fn segments_are_for_segments() {
     }
 }
 
+/// A handle that contributed or led can be alone again: it releases what it has collected since, and what was contributed
+/// to it, each once. What comes late is refused, also after it leads again.
+#[test]
+fn a_handle_can_be_alone_again() {
+    for kind in KINDS {
+        let [first, second] = [1, 2].map(|seed| kind.make(config(seed, 1.0)));
+        let duties = |bandit: &Bandit| bandit.report().unwrap().duty;
+        let mut coins = Coins(7);
+        first.alone().unwrap(); // it is, and nothing changes
+        assert_eq!(duties(&first), Duty::Alone);
+        // To a leader that does not exist.
+        kind.play(&first, 50, &mut coins);
+        first.contribution(12345).unwrap();
+        assert_eq!(duties(&first), Duty::Contributes(12345));
+        let before = (releases(&first), rewards(&first, kind));
+        kind.play(&first, 5000, &mut coins);
+        assert_eq!((releases(&first), rewards(&first, kind)), before, "{kind:?}");
+        first.alone().unwrap();
+        assert_eq!(duties(&first), Duty::Alone);
+        kind.play(&first, 5000, &mut coins);
+        assert!(releases(&first) > before.0, "{kind:?}");
+        if !matches!(kind, Kind::Linear | Kind::Models) {
+            // Most of the 5000 are in the first releases after that. (dp-linear does not count its pilot's.)
+            assert!(rewards(&first, kind) > before.1 + 2500.0, "{kind:?}: {} {}", before.1, rewards(&first, kind));
+            assert!(rewards(&first, kind) <= 10_050.0);
+        }
+        // A leader.
+        let generation = first.lead().unwrap();
+        assert_eq!(second.contribution(generation), Ok(Vec::new()));
+        let contribute = || {
+            kind.play(&second, 500, &mut Coins(3));
+            second.contribution(generation).unwrap()
+        };
+        let [combined, late] = [contribute(), contribute()];
+        first.combine(&combined).unwrap();
+        first.alone().unwrap();
+        assert_eq!(duties(&first), Duty::Alone);
+        for contribution in [&combined, &late] {
+            assert_eq!(first.combine(contribution), Err(Error::Expired), "{kind:?}");
+        }
+        let known = rewards(&first, kind);
+        kind.play(&first, 30_000, &mut coins);
+        assert!(rewards(&first, kind) > known, "{kind:?}");
+        let next = first.lead().unwrap();
+        assert!(next != generation && duties(&first) == Duty::Leads(next));
+        for contribution in [&combined, &late] {
+            assert_eq!(first.combine(contribution), Err(Error::Expired), "{kind:?}");
+        }
+        // A contributor that was alone in between contributes as a new one.
+        second.alone().unwrap();
+        second.contribution(next).unwrap();
+        let [one, two] = [(), ()].map(|()| {
+            kind.play(&second, 5, &mut coins);
+            second.contribution(next).unwrap()
+        });
+        assert_eq!(first.combine(&one), Ok(()), "{kind:?}, {} bytes", one.len());
+        first.combine(&two).unwrap();
+        assert_eq!(first.combine(&one), Err(Error::Duplicate), "{kind:?}");
+    }
+}
+
 /// In random histories one reward of 1 among rewards of 0 is released at most once. Handles contribute to any leader,
-/// lead, and are restored from any snapshot, and messages come to any handle any number of times. (An observer merges the
-/// newest snapshots of all handles. What has ended is followed by a new handle, so that its releases stay known.)
+/// lead, are alone again, and are restored from any snapshot, and messages come to any handle any number of times. (An
+/// observer merges the newest snapshots of all handles. What has ended is followed by a new handle, so that its releases
+/// stay known.)
 #[test]
 fn one_reward_is_released_once_in_any_history() {
     for kind in [Kind::Imed, Kind::Med] {
@@ -318,6 +380,7 @@ fn one_reward_is_released_once_in_any_history() {
                 let at = coins.below(4) as usize;
                 match coins.below(40) {
                     0 => leaders.push(handles[at].lead().unwrap()),
+                    20 => handles[at].alone().unwrap(),
                     1 => {
                         // A restored handle is a new one to the observer, so that nothing it has released is hidden.
                         released.push(handles[at].snapshot().unwrap());

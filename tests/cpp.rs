@@ -75,6 +75,26 @@ fn every_policy_has_its_line() {
     }
 }
 
+/// Each C function that returns a status is called by a C++ function that is noexcept, such as try_select.
+#[test]
+fn every_function_has_a_variant_that_does_not_throw() {
+    let source = std::fs::read_to_string(support::root().join("bindings/cpp/dpb.hpp")).unwrap();
+    let code = support::without_comments(&source);
+    let is_noexcept = |call: usize| {
+        let heads = ["\n  [[nodiscard]]", "\n[[nodiscard]]", "\n  void "];
+        let head = heads.into_iter().filter_map(|head| code[..call].rfind(head)).max();
+        head.is_some_and(|head| code[head..call].split('{').next().unwrap().contains("noexcept"))
+    };
+    for name in crate::fuzz::statuses() {
+        let constructor = name.starts_with("dpb_new") || name.starts_with("dpb_restore");
+        let mut calls = code.match_indices(name).filter(|(at, _)| !code[at + name.len()..].starts_with('_'));
+        assert!(constructor || calls.any(|(at, _)| is_noexcept(at)), "no noexcept function calls {name}");
+    }
+    let declared = code.split("[[nodiscard]]").map(|function| function.split('{').next().unwrap());
+    let throws = declared.filter(|head| head.contains(" try_") && !head.contains("noexcept"));
+    assert_eq!(Vec::from_iter(throws), [""; 0]);
+}
+
 /// C++ has every function of the C interface.
 #[test]
 fn every_function_is_wrapped() {

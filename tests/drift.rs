@@ -171,8 +171,8 @@ fn policies_that_cannot_forget_say_so() {
         assert!(message.is_none_or(|text| text.starts_with("exploration must be 0: this policy")));
     }
     for (memory, exploration, text) in [
-        (1023, 0.0, "forget_after must be 0 or in 1024..=2^40, got 1023"),
-        ((1 << 40) + 1, 0.0, "forget_after must be 0 or in 1024..=2^40, got 1099511627777"),
+        (1023, 0.0, "forget_after must be 0 or in 1024 .. 2^40, got 1023"),
+        ((1 << 40) + 1, 0.0, "forget_after must be 0 or in 1024 .. 2^40, got 1099511627777"),
         (0, -0.1, "exploration must be in [0, 1], got -0.1"),
         (0, 1.5, "exploration must be in [0, 1], got 1.5"),
         (0, f64::NAN, "exploration must be in [0, 1], got NaN"),

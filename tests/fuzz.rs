@@ -4,12 +4,37 @@
 pub mod calls;
 
 use crate::support;
+use calls::statuses::{FUNCTIONS, declared, rare};
 use dpb::Seed;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Once;
 
-/// The corpus: programs of guided runs, kept because of the code that they reach.
+/// Runs these programs, once for all tests that need it.
+fn once(ran: &Once, programs: fn()) {
+    ran.call_once(programs);
+}
+
 #[test]
 fn the_corpus() {
+    static RAN: Once = Once::new();
+    once(&RAN, corpus);
+}
+
+#[test]
+fn random_programs() {
+    static RAN: Once = Once::new();
+    once(&RAN, random);
+}
+
+#[test]
+fn random_programs_of_a_fleet() {
+    static RAN: Once = Once::new();
+    once(&RAN, random_of_a_fleet);
+}
+
+/// The corpus: programs of guided runs, kept because of the code that they reach.
+fn corpus() {
     let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/fuzz");
     let mut played = 0;
     for entry in std::fs::read_dir(corpus).unwrap() {
@@ -22,8 +47,7 @@ fn the_corpus() {
 }
 
 /// Programs of up to 400 bytes, each generated from its number.
-#[test]
-fn random_programs() {
+fn random() {
     for number in 0..3000 {
         let mut seed = [8; 32];
         seed[..8].copy_from_slice(&u64::to_le_bytes(number));
@@ -38,8 +62,7 @@ fn random_programs() {
 }
 
 /// Programs of two handles with a fleet key, in which every third byte or so is the number of their calls.
-#[test]
-fn random_programs_of_a_fleet() {
+fn random_of_a_fleet() {
     for number in 0..1000 {
         let mut seed = [9; 32];
         seed[..8].copy_from_slice(&u64::to_le_bytes(number));
@@ -51,6 +74,26 @@ fn random_programs_of_a_fleet() {
             eprintln!("program {number}: {bytes:?}");
             std::panic::resume_unwind(panic);
         }
+    }
+}
+
+/// The names of all functions that return a status.
+pub fn statuses() -> impl Iterator<Item = &'static str> {
+    FUNCTIONS.iter().map(|function| function.name)
+}
+
+/// Each function returns all statuses that its comment in the header lists, and (as every call checks) no others.
+#[test]
+fn comments_list_the_statuses_that_functions_return() {
+    the_corpus();
+    random_programs();
+    random_programs_of_a_fleet();
+    rare(calls::CONSTRUCTORS);
+    assert_eq!(FUNCTIONS.iter().map(|function| function.name).collect::<BTreeSet<_>>(), declared());
+    for function in FUNCTIONS {
+        // dpb_combine is full with 2^20 contributors.
+        let expected: &[&str] = if function.name == "dpb_combine" { &["DPB_FULL"] } else { &[] };
+        assert_eq!(function.missing(), expected, "{}", function.name);
     }
 }
 

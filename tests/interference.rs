@@ -291,7 +291,7 @@ fn noise_hides_rewards_in_a_fleet_with_one_noise() {
 /// Faults of fleets with one noise, in each policy that can contribute: a reward would be released by two leaders, or
 /// twice by one; or the size of a batch or of a message would depend on it; or two messages would have one nonce.
 #[test]
-#[ignore = "a minute"]
+#[ignore = "two minutes"]
 fn leaks_of_contributions_are_seen() {
     let fleets = |subject: Subject| Kinds {
         subject,
@@ -302,7 +302,8 @@ fn leaks_of_contributions_are_seen() {
     are_seen_in(&OF_FLEETS.map(Sabotage::Built), kinds);
 }
 
-const OF_FLEETS: [Fault; 9] = [
+const OF_FLEETS: [Fault; 10] = [
+    Fault::AloneForgets,
     Fault::CombinedTwice,
     Fault::CombinedByOthers,
     Fault::ContributedKept,

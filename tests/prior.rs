@@ -115,9 +115,12 @@ fn bad_input_is_refused_and_changes_nothing() {
         let made = Bandit::new(algorithm, &config);
         let bandit = made.or_else(|_| Bandit::new(algorithm, &Config { delta: 1e-6, ..config })).unwrap();
         let takes = TAKES.contains(&algorithm) || algorithm == Algorithm::Linear;
-        let expected = if takes { Ok(()) } else { Err(Error::Unsupported("set_prior")) };
+        let expected = |outcome: Result<(), Error>| match outcome {
+            Ok(()) => takes,
+            Err(error) => !takes && error.to_string() == "this policy does not support a prior",
+        };
         for (mean, strength) in [(0.5, 10.0), (1.0, 1.0), (0.0, MOST)] {
-            assert_eq!(bandit.set_prior(1, mean, strength), expected, "{algorithm:?}");
+            assert!(expected(bandit.set_prior(1, mean, strength)), "{algorithm:?}");
         }
     }
     let config = Config { reward_min: -2.0, reward_max: 6.0, ..Config::new(3, 1.0) };
@@ -128,13 +131,13 @@ fn bad_input_is_refused_and_changes_nothing() {
     assert!(matches!(bandit.set_prior(2, 0.5, 10.0), Err(Error::InvalidRequest { .. })));
     for (arm, mean, strength, why) in [
         (3, 0.5, 10.0, "must be below 3, got 3"),
-        (1, -2.1, 10.0, "must be in reward_min..=reward_max, got -2.1"),
-        (1, f64::NAN, 10.0, "must be in reward_min..=reward_max, got NaN"),
-        (1, f64::INFINITY, 10.0, "must be in reward_min..=reward_max, got inf"),
-        (1, 0.5, 0.0, "must be in 1..=2^24, got 0"),
-        (1, 0.5, -1.0, "must be in 1..=2^24, got -1"),
-        (1, 0.5, f64::NAN, "must be in 1..=2^24, got NaN"),
-        (1, 0.5, MOST + 1.0, "must be in 1..=2^24, got 16777217"),
+        (1, -2.1, 10.0, "must be in reward_min .. reward_max, got -2.1"),
+        (1, f64::NAN, 10.0, "must be in reward_min .. reward_max, got NaN"),
+        (1, f64::INFINITY, 10.0, "must be in reward_min .. reward_max, got inf"),
+        (1, 0.5, 0.0, "must be in 1 .. 2^24, got 0"),
+        (1, 0.5, -1.0, "must be in 1 .. 2^24, got -1"),
+        (1, 0.5, f64::NAN, "must be in 1 .. 2^24, got NaN"),
+        (1, 0.5, MOST + 1.0, "must be in 1 .. 2^24, got 16777217"),
     ] {
         for refused in [bandit.set_prior(arm, mean, strength), segmented.set_prior(arm, mean, strength)] {
             let (Err(Error::InvalidRequest { problem, .. }) | Err(Error::InvalidConfig { problem, .. })) = &refused

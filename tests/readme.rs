@@ -451,7 +451,7 @@ const COMBINING: &str = "`dpb_lead`, `dpb_contribution`, `dpb_combine`";
 /// The status of a feature with a handle of this configuration.
 fn combined(what: &str, with: With) -> dpb_status {
     let (max_segments, users) = (4 * u32::from(with == With::Segments), 100 * u64::from(with == With::Users));
-    let row = [0.5f32; 8]; // rows of two features, for up to four arms
+    let row = [0.5f32; 6]; // rows of two features, for up to three arms
     let (mut bandit, mut next, mut budget) = (null_mut(), null_mut(), null_mut());
     let (mut decisions, mut number, mut low, mut high) = ([MaybeUninit::<dpb_decision>::uninit(); 2], 0, 0.0, 0.0);
     let (mut bytes, mut length, mut generation) = (vec![0; 1 << 16], 0, 0);
@@ -480,6 +480,10 @@ fn combined(what: &str, with: With) -> dpb_status {
             _ => (),
         }
         (request.segment, request.user) = (u64::from(max_segments), config.expected_users);
+        if config.features > 0 {
+            let arms = if request.eligible.is_null() { 3 } else { request.eligible_len };
+            request.features_len = if config.feature_model == DPB_MODEL_PER_ARM { 2 } else { 2 * arms };
+        }
         let mut ask = |bandit| dpb_select_for(bandit, &raw const request, decisions.as_mut_ptr().cast());
         let mut status = dpb_new(&raw const config, &raw mut bandit, null_mut());
         if status == DPB_OK {

@@ -4,9 +4,10 @@
 //! flags.
 #![cfg(target_os = "linux")]
 
-use crate::support::{SYSTEM_LIBRARIES, have, root, run};
+use crate::support::{SYSTEM_LIBRARIES, go, have, root, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// Without the programs that limit the address space, of which the sanitizer reserves terabytes, and without those that
 /// need a table or a hook.
@@ -15,6 +16,7 @@ const PROGRAMS: &[&str] = &[
     "c/bad_input.c",
     "c/central.c",
     "c/clock.c",
+    "c/combine.c",
     "c/counter.c",
     "c/drift.c",
     "c/fork.c",
@@ -27,6 +29,7 @@ const PROGRAMS: &[&str] = &[
     "c/snapshot.c",
     "c/stopping.c",
     "c/users.c",
+    "c/warnings.c",
     "cpp/test_wrapper.cpp",
 ];
 
@@ -36,14 +39,26 @@ fn sanitizers_find_nothing() {
     if !have("cc") || !have("c++") || !have("nm") {
         return;
     }
-    let (library, target) = instrumented("address", &[]);
-    let symbols = run(Command::new("nm").arg(&library));
+    let (library, target) = with_asan();
+    let symbols = run(Command::new("nm").arg(library));
     assert!(symbols.contains("U __asan_report_store8"), "the library is not instrumented");
     for program in PROGRAMS {
         let started = std::time::Instant::now();
-        run(&mut Command::new(sanitized(program, &library, &target)));
+        run(&mut Command::new(sanitized(program, library, target)));
         println!("{program}: {:.1?}", started.elapsed());
     }
+}
+
+/// The library writes nothing beyond the memory that Go gives it, also while other goroutines add arms.
+#[test]
+#[ignore = "two minutes: it builds the library anew"]
+fn it_writes_within_gos_memory() {
+    // Under the sanitizer Go allocates more than the tests of that allow.
+    let arguments = ["test", "-asan", "-skip=Allocat|ArmsComeAndGo", "-count=1", "-timeout=5m", "."];
+    let Some(mut test) = go("bindings/go", &arguments) else { return };
+    let (library, _) = with_asan();
+    test.env("DPB_LIBS", format!("{} {}", library.display(), SYSTEM_LIBRARIES.join(" ")));
+    run(test.env("ASAN_OPTIONS", "detect_leaks=0")); // bandits that are not closed are left to the garbage collector
 }
 
 /// Each ticket gets one reward, whichever thread reports it, and nothing is read while it is written.
@@ -77,6 +92,12 @@ fn threads_have_no_data_races() {
 fn host() -> String {
     let version = run(Command::new("rustc").arg("-vV"));
     version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap().to_owned()
+}
+
+/// The library under AddressSanitizer, built once for all tests, and the directory that it was built in.
+fn with_asan() -> &'static (PathBuf, PathBuf) {
+    static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
+    BUILT.get_or_init(|| instrumented("address", &[]))
 }
 
 /// The library under this sanitizer, and the directory that it was built in.

@@ -4,7 +4,7 @@ use crate::audit::engine::{Audit, Seen, pattern, seed};
 use crate::audit::sabotage::Sabotage;
 use crate::support::coins::Coins;
 use crate::support::requests::{among, in_segment};
-use dpb::{Algorithm, Bandit, Config, Decision, Error, Request};
+use dpb::{Algorithm, Bandit, Config, Decision, Error, Request, Rows};
 
 fn imed(config: &Config) -> Bandit {
     Bandit::new(Algorithm::Imed, config).unwrap()
@@ -241,7 +241,8 @@ fn bad_input_is_refused_and_changes_nothing() {
     assert!(unsupported(decide(Request { user: 1, ..in_segment(70) })));
     assert!(invalid(bandit.for_each_arm_in(70, |_, _| panic!())));
     assert!(invalid(bandit.retire_arm(3)) && invalid(bandit.compare(0, 3, 0.9).map(drop)));
-    assert_eq!((bandit.compare(0, 1, 0.9), bandit.best_arm()), (Err(Error::NotReady), Err(Error::NotReady)));
+    assert_eq!(bandit.compare(0, 1, 0.9), Err(Error::NotReady));
+    assert!(matches!(bandit.best_arm(), Err(Error::Unsupported(_))));
     assert_eq!(bandit.report().unwrap(), before);
     assert_eq!((before.counts.decisions, before.segments, before.max_segments), (0, 0, 2));
 
@@ -249,7 +250,8 @@ fn bad_input_is_refused_and_changes_nothing() {
     for key in [70, u64::MAX, 70] {
         bandit.cancel(bandit.select_for(&in_segment(key)).unwrap().ticket).unwrap();
     }
-    assert_eq!(bandit.select_for(&in_segment(71)), Err(Error::Full));
+    let full = "segment 71 is new, and all of config.max_segments = 2 are in use";
+    assert_eq!(bandit.select_for(&in_segment(71)).unwrap_err().to_string(), full);
     assert!(invalid(bandit.for_each_arm_in(71, |_, _| panic!())));
     assert_eq!((bandit.report().unwrap().counts.decisions, bandit.report().unwrap().segments), (3, 2));
     let decision = bandit.select_for(&Request { segment: u64::MAX, ..among(&[2, 2]) }).unwrap();
@@ -265,7 +267,7 @@ fn bad_input_is_refused_and_changes_nothing() {
         slots.push(slot);
         tickets.push(decision.ticket);
     };
-    assert_eq!(bandit.select_many(requests, each, &mut done), Err(Error::Full));
+    assert!(matches!(bandit.select_many(requests, each, &mut done), Err(Error::Full { .. })));
     assert_eq!((done, slots), (3, vec![0, 1, 2]));
     assert_eq!(bandit.cancel(tickets[1]), Ok(()));
     let mut pulls = [0; 2];
@@ -336,6 +338,26 @@ fn segments_are_restored_and_merged_as_segments() {
     ] {
         assert_eq!(refused.unwrap_err().to_string(), why);
     }
+}
+
+/// With too small a limit nothing is read, and no feature is looked at: the price of a length.
+#[test]
+fn a_limit_that_is_too_small_reads_nothing() {
+    let bandit = imed(&Config { max_segments: 2, ..Config::new(4, 1.0) });
+    _ = select(&bandit, 7);
+    let nothing = |_, _: dpb::ArmReport| panic!("an arm was read");
+    let short = Err(Error::BufferTooSmall { needed: 4 });
+    assert_eq!(bandit.for_each_arm_within(3, nothing), short);
+    assert_eq!(bandit.for_each_arm_in_within(7, 3, nothing), short);
+    assert!(matches!(bandit.for_each_arm_in_within(8, 3, nothing), Err(Error::InvalidRequest { .. })));
+    let mut read = 0;
+    assert_eq!(bandit.for_each_arm_within(4, |_, _| read += 1), Ok(4));
+    assert_eq!(bandit.for_each_arm_in_within(7, 9, |_, _| read += 1), Ok(4));
+    assert_eq!(read, 8);
+    let linear = Bandit::new(Algorithm::Linear, &Config { features: 1, ..Config::new(4, 1.0) }).unwrap();
+    let bad = Request { features: Some(Rows::Dense(&[f32::NAN; 4])), ..Request::default() };
+    assert_eq!(linear.predict_within(&bad, 3, |_, _| panic!("a row was predicted")), short);
+    assert!(matches!(linear.predict_within(&bad, 4, |_, _| panic!()), Err(Error::InvalidRequest { .. })));
 }
 
 /// With `forget_after` a handle adapts to a change of the best arm in all segments.

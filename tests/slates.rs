@@ -105,14 +105,14 @@ fn bad_input_is_refused_and_changes_nothing() {
         bandit.retire_arm(4).unwrap();
         for (eligible, slots, why) in [
             (None, 0, "slots must be at least 1, got 0"),
-            (None, 5, "slots must be at most the arms that may be shown, got 5"),
-            (None, 4, "slots must be at most the configuration's max_slots, got 4"),
-            (None, u32::MAX, "slots must be at most the arms that may be shown, got 4294967295"),
-            (Some(&[][..]), 1, "eligible must name one arm at least, got 0"),
-            (Some(&[]), 2, "eligible must name one arm at least, got 0"),
-            (Some(&[1, 2, 1, 2, 2, 1, 1]), 3, "slots must be at most the arms that may be shown, got 3"),
-            (Some(&[1, 4]), 1, "arm must be live, got 4"),
-            (Some(&[5, 1]), 1, "arm must be below 5, got 5"),
+            (None, 5, "slots must be at most 4, the number of eligible arms, got 5"),
+            (None, 4, "slots must be at most 3, which is config.max_slots, got 4"),
+            (None, u32::MAX, "slots must be at most 4, the number of eligible arms, got 4294967295"),
+            (Some(&[][..]), 1, "eligible_len must be at least 1, got 0"),
+            (Some(&[]), 2, "eligible_len must be at least 1, got 0"),
+            (Some(&[1, 2, 1, 2, 2, 1, 1]), 3, "slots must be at most 2, the number of eligible arms, got 3"),
+            (Some(&[1, 4]), 1, "eligible must not be a retired arm, got 4"),
+            (Some(&[5, 1]), 1, "eligible must be below 5, got 5"),
         ] {
             assert_eq!(slate(&bandit, eligible, slots).unwrap_err().to_string(), why);
         }
@@ -127,7 +127,8 @@ fn bad_input_is_refused_and_changes_nothing() {
             let bandit = self::bandit(algorithm, &config);
             slate(&bandit, None, most).unwrap();
             let refused = slate(&bandit, None, most + 1).unwrap_err().to_string();
-            assert_eq!(refused, format!("slots must be at most the decisions in flight, got {}", most + 1));
+            let open = "the number of decisions that can be open";
+            assert_eq!(refused, format!("slots must be at most {}, {open}, got {}", most, most + 1));
             assert_eq!(bandit.report().unwrap().counts.decisions, u64::from(most));
         }
     }
@@ -140,7 +141,8 @@ fn unsupported_combinations_are_refused() {
         let config = |slate| Config { max_slots: slate, horizon: 1000, base: 2, ..Config::new(5, 1.0) };
         let with = |slate, delta| Bandit::new(algorithm, &Config { delta, ..config(slate) });
         let bandit = with(0, 0.0).or_else(|_| with(0, 1e-6)).unwrap();
-        assert_eq!(slate(&bandit, None, 2), Err(Error::Unsupported("several slots")));
+        let refused = slate(&bandit, None, 2).unwrap_err().to_string();
+        assert_eq!(refused, "this policy does not support slots 2: it has one slot for each request");
         assert!(matches!(slate(&bandit, None, 0), Err(Error::InvalidRequest { .. })));
         assert_eq!(bandit.report().unwrap().counts.decisions, 0);
         let refused = with(2, 0.0).err().unwrap().to_string();

@@ -1,19 +1,21 @@
 /*
  * libdpb for C++17 and later: a header-only, move-only wrapper over dpb.h.
  *
- *     dpb::Config config(10, 1.0);                // 10 arms, epsilon = 1
- *     config.horizon = 1'000'000;                 // the fields of dpb_config
- *     auto bandit = dpb::Bandit::se(config);      // throws dpb::Error
+ *     dpb::Config config(10, 1.0);    // 10 arms, epsilon = 1
+ *     config.reward_window = 1000;    // the fields of dpb_config: no click within 1000 decisions is reward 0
+ *     dpb::Bandit bandit(config);     // the recommended policy; throws dpb::Error
  *     dpb::Decision d = bandit.select();
- *     bandit.update(d.ticket, clicked ? 1.0 : 0.0);
+ *     if (clicked) bandit.update(d.ticket, 1.0);
  *
  * Epsilon: for any two values of one reward, the probability of anything the adversary sees differs by a
  * factor of at most e^epsilon.
  *
- * Errors. Each function exists twice: select, update, cancel and others throw dpb::Error; try_select,
- * try_update, try_cancel and others are noexcept and return the dpb_status. Each class has a try_new, which
- * returns an optional. Compile all of a program with -fno-exceptions, or none of it: with it, the first kind
- * aborts instead of throwing.
+ * Errors. Each function that can fail exists twice: select, update, cancel and others throw dpb::Error;
+ * try_select, try_update, try_cancel and others are noexcept and return the dpb_status. Each class has a try_new,
+ * which returns an optional. Compile all of a program with -fno-exceptions, or none of it: with it, the first
+ * kind aborts instead of throwing.
+ *
+ * Arrays. A function that reads an array takes a dpb::Span: pass a vector, an array, a std::span or a braced list.
  *
  * Threads. Any number of threads may use an object at once, but no other thread may use it while it is moved
  * or destroyed. A call on a moved-from object is DPB_NULL.
@@ -92,6 +94,27 @@ using ShuffleParams = dpb_shuffle_params;
 /// The number of the policy with this name, for Config::base and Report::policy, or 0 if there is none.
 [[nodiscard]] inline std::uint32_t policy_number(const char *name) noexcept { return dpb_policy_number(name); }
 
+/// A view of an array that a function reads: of a vector, an array, a std::span, or a braced list. It does not own the
+/// array.
+template <class T> class Span {
+  template <class Array>
+  using IfArray = std::enable_if_t<std::is_convertible_v<decltype(std::data(std::declval<const Array &>())), const T *>>;
+
+public:
+  constexpr Span() noexcept = default;
+  constexpr Span(const T *first, std::size_t n) noexcept : first_(first), n_(n) {}
+  constexpr Span(std::initializer_list<T> list) noexcept : Span(list.begin(), list.size()) {}
+  template <class Array, class = IfArray<Array>>
+  constexpr Span(const Array &array) noexcept : first_(std::data(array)), n_(std::size(array)) {}
+  [[nodiscard]] constexpr const T *data() const noexcept { return first_; }
+  [[nodiscard]] constexpr std::size_t size() const noexcept { return n_; }
+
+private:
+  const T *first_ = nullptr;
+  std::size_t n_ = 0;
+};
+using Bytes = Span<std::uint8_t>;
+
 /// A call that failed: its status, and a message that names the arguments. Do not publish the message: it contains the
 /// reward that was refused.
 class Error : public std::runtime_error {
@@ -116,6 +139,8 @@ struct Config : dpb_config {
 ///     request.segment = placement;
 ///     request.user = user_hash;
 ///     dpb::Decision d = bandit.select(request.among(eligible));
+///
+/// Bandit::check says why a request is refused.
 struct Request : dpb_request {
   Request() noexcept : dpb_request{} { dpb_request_init(this); }
   /// Sets the eligible arms, from a vector, an array or a span. Choose them by public information only. The request refers
@@ -249,6 +274,20 @@ template <class Call> void insist(Call call) {
   }
 }
 
+/// Resizes a vector. Returns false if there is not enough memory.
+template <class Item> [[nodiscard]] bool resize(std::vector<Item> &out, std::size_t size) noexcept {
+#if defined(__cpp_exceptions)
+  try {
+    out.resize(size);
+  } catch (...) {
+    return false;
+  }
+#else
+  out.resize(size);
+#endif
+  return true;
+}
+
 /// Runs a dpb_new_...(arguments..., &out, &error). Returns the handle, or none with the reason in `error`.
 template <class Handle, class Constructor, class... Arguments>
 [[nodiscard]] Handle make(dpb_error &error, Constructor constructor, Arguments... arguments) noexcept {
@@ -270,23 +309,37 @@ template <class Handle, class... Arguments>
   return make<Handle>(error != nullptr ? *error : ignored, arguments...);
 }
 
+/// Runs a function(handle, &answer) whose answer is 0 or 1.
+template <class Function, class Handle>
+[[nodiscard]] dpb_status answer(Function function, Handle handle, bool &out) noexcept {
+  std::uint32_t one = 0;
+  const dpb_status status = function(handle, &one);
+  if (status == DPB_OK) {
+    out = one != 0;
+  }
+  return status;
+}
+
 /// Stores what a call(buffer, capacity, &length) writes in a vector, which gets the needed size.
-template <class Item, class Call> [[nodiscard]] dpb_status fill(std::vector<Item> &out, Call call) {
+template <class Item, class Call> [[nodiscard]] dpb_status fill(std::vector<Item> &out, Call call) noexcept {
+  out.clear();
   std::size_t size = 0;
   dpb_status status = call(static_cast<Item *>(nullptr), std::size_t{0}, &size);
-  while (status == DPB_BUFFER_TOO_SMALL) {
-    out.resize(size);
+  while (status == DPB_BUFFER_TOO_SMALL && (status = resize(out, size) ? DPB_OK : DPB_NO_MEMORY) == DPB_OK) {
     status = call(out.data(), out.size(), &size);
   }
-  out.resize(status == DPB_OK ? size : 0);
-  return status;
+  return resize(out, status == DPB_OK ? size : 0) ? status : DPB_NO_MEMORY;
 }
 
 /// The same for a function(arguments..., buffer, capacity, &length, error) that writes bytes.
 template <class Function, class... Arguments>
 [[nodiscard]] dpb_status fill_bytes(std::vector<std::uint8_t> &out, dpb_error *error, Function function,
-                                    Arguments... arguments) {
-  return fill(out, [&](auto... room) { return function(arguments..., room..., error); });
+                                    Arguments... arguments) noexcept {
+  const dpb_status status = fill(out, [&](auto... room) { return function(arguments..., room..., error); });
+  if (status == DPB_NO_MEMORY && error != nullptr) {
+    *error = {DPB_NO_MEMORY, "not enough memory"};
+  }
+  return status;
 }
 /// Returns the bytes, or fails.
 template <class... Call> [[nodiscard]] std::vector<std::uint8_t> bytes(Call... call) {
@@ -357,7 +410,7 @@ public:
   /// A bandit that continues from a snapshot, with the snapshot's configuration and fresh entropy (dpb_restore). With
   /// config.expected_users, selecting is DPB_NOT_READY until you take a snapshot of the new bandit: write it to a file
   /// before you serve.
-  [[nodiscard]] static Bandit restore(const std::vector<std::uint8_t> &snapshot) {
+  [[nodiscard]] static Bandit restore(Bytes snapshot) {
     return Bandit(detail::construct<Handle>(dpb_restore, snapshot.data(), snapshot.size()));
   }
   [[nodiscard]] static std::optional<Bandit> try_restore(const std::uint8_t *snapshot, std::size_t len,
@@ -366,8 +419,7 @@ public:
   }
   /// restore with another configuration (dpb_restore_as). The policy and the fields that determine the meaning of releases
   /// must be those of the snapshot; all others are taken from `c`.
-  [[nodiscard]] static Bandit restore(const std::string &policy, const Config &c,
-                                      const std::vector<std::uint8_t> &snapshot) {
+  [[nodiscard]] static Bandit restore(const std::string &policy, const Config &c, Bytes snapshot) {
     return Bandit(
         detail::construct<Handle>(dpb_restore_as, policy.c_str(), &c, snapshot.data(), snapshot.size()));
   }
@@ -411,16 +463,23 @@ public:
   }
   /// Chooses an arm for a request of one slot (dpb_select_for). Allocates nothing.
   [[nodiscard]] Decision select(const Request &request) {
+    if (request.slots != 1) {
+      refuse(DPB_INVALID_REQUEST, "dpb_select_for", request, "slots must be 1: call select_slots");
+    }
     Decision decision;
-    refuse(request.slots == 1 ? try_select(request, &decision) : DPB_INVALID_REQUEST, "dpb_select_for", request);
+    refuse(try_select(request, &decision), "dpb_select_for", request);
     return decision;
   }
   /// Chooses a different arm for each slot of a request, and returns one decision for each.
   [[nodiscard]] std::vector<Decision> select_slots(const Request &request) {
-    std::vector<Decision> decisions(request.slots == 0 ? 1 : request.slots);
+    refuse(try_check(request), "dpb_select_for", request); // before there is an array for so many slots
+    std::vector<Decision> decisions(request.slots);
     refuse(try_select(request, decisions.data()), "dpb_select_for", request);
     return decisions;
   }
+  /// Throws if the request would be refused now, with a message that names the field and the value (dpb_request_check).
+  /// Changes and counts nothing.
+  void check(const Request &request) const { refuse(try_check(request), "dpb_request_check", request); }
   /// Begins a new period: the bandit learns from every user again (dpb_next_period). Write a snapshot right after it. If an
   /// earlier snapshot exists, the bandit learns from nobody until you do.
   void next_period() { detail::check(try_next_period(), "dpb_next_period"); }
@@ -440,7 +499,7 @@ public:
   /// Marks a decision as not played, for a reason and at a time that do not depend on the reward (dpb_cancel).
   void cancel(std::uint64_t ticket) { detail::check(try_cancel(ticket), "dpb_cancel", "ticket", ticket); }
   /// Cancels all open decisions, after an outage that kept rewards from arriving (dpb_cancel_all).
-  void cancel_all() { detail::check(dpb_cancel_all(get()), "dpb_cancel_all"); }
+  void cancel_all() { detail::check(try_cancel_all(), "dpb_cancel_all"); }
   /// Makes n decisions of one slot each, from all live arms (dpb_select_many).
   void select_many(Decision *out, std::size_t n) { select_many(nullptr, n, out); }
   [[nodiscard]] std::vector<Decision> select_many(std::size_t n) {
@@ -454,10 +513,10 @@ public:
     std::size_t done = 0;
     detail::check(try_select_many(requests, n, out, done), "dpb_select_many", "n", n, "done", done);
   }
-  [[nodiscard]] std::vector<Decision> select_many(const std::vector<Request> &requests) {
+  [[nodiscard]] std::vector<Decision> select_many(Span<Request> requests) {
     std::size_t slots = 0;
-    for (const Request &request : requests) {
-      slots += request.slots;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      slots += requests.data()[i].slots;
     }
     std::vector<Decision> decisions(slots);
     select_many(requests.data(), requests.size(), decisions.data());
@@ -470,7 +529,7 @@ public:
     const dpb_status status = try_update_many(tickets, rewards, n, nullptr, done);
     detail::check(status, "dpb_update_many", "n", n, "done", done);
   }
-  void update_many(const std::vector<std::uint64_t> &tickets, const std::vector<double> &rewards) {
+  void update_many(Span<std::uint64_t> tickets, Span<double> rewards) {
     if (tickets.size() != rewards.size()) {
       detail::check(DPB_INVALID_CONFIG, "dpb_update_many", "tickets", tickets.size(), "rewards", rewards.size());
     }
@@ -488,7 +547,12 @@ public:
   [[nodiscard]] dpb_status try_update(std::uint64_t ticket, double reward) noexcept {
     return dpb_update(get(), ticket, reward);
   }
+  /// Why try_select would refuse a request now: `error` names the field and the value (dpb_request_check).
+  [[nodiscard]] dpb_status try_check(const Request &request, dpb_error *error = nullptr) const noexcept {
+    return dpb_request_check(get(), &request, error);
+  }
   [[nodiscard]] dpb_status try_cancel(std::uint64_t ticket) noexcept { return dpb_cancel(get(), ticket); }
+  [[nodiscard]] dpb_status try_cancel_all() noexcept { return dpb_cancel_all(get()); }
   /// requests: n requests, or nullptr for n requests of one slot. done: receives the number of requests decided.
   [[nodiscard]] dpb_status try_select_many(const Request *requests, std::size_t n, Decision *out,
                                            std::size_t &done) noexcept {
@@ -534,7 +598,7 @@ public:
     return dpb_shuffle_params_read(get(), phase, &out);
   }
   /// Reports one arm's shuffled batch of the open phase. Each arm has one batch in a phase.
-  void submit_shuffled(std::uint32_t phase, std::uint32_t arm, const std::vector<std::uint8_t> &bits) {
+  void submit_shuffled(std::uint32_t phase, std::uint32_t arm, Bytes bits) {
     const dpb_status status = try_submit_shuffled(phase, arm, bits.data(), bits.size());
     detail::check(status, "dpb_submit_shuffled", "phase", phase, "arm", arm, "len", bits.size());
   }
@@ -578,11 +642,11 @@ public:
   /// The releases and the public state as bytes (dpb_snapshot). You may publish them if segments' keys and the second
   /// moments of features may be public.
   [[nodiscard]] std::vector<std::uint8_t> snapshot() const { return detail::bytes(dpb_snapshot, get()); }
-  [[nodiscard]] dpb_status try_snapshot(std::vector<std::uint8_t> &bytes, dpb_error *error = nullptr) const {
+  [[nodiscard]] dpb_status try_snapshot(std::vector<std::uint8_t> &bytes, dpb_error *error = nullptr) const noexcept {
     return detail::fill_bytes(bytes, error, dpb_snapshot, get());
   }
   /// Adds the releases of another handle, from its snapshot (dpb_merge). Order and repetition do not matter.
-  void merge(const std::vector<std::uint8_t> &snapshot) {
+  void merge(Bytes snapshot) {
     detail::insist([&](dpb_error *error) { return try_merge(snapshot.data(), snapshot.size(), error); });
   }
   [[nodiscard]] dpb_status try_merge(const std::uint8_t *snapshot, std::size_t len,
@@ -601,18 +665,24 @@ public:
   [[nodiscard]] dpb_status try_lead(std::uint64_t &generation, dpb_error *error = nullptr) noexcept {
     return dpb_lead(get(), &generation, error);
   }
+  /// Ends contributing and leading: the handle releases its own batches again (dpb_alone). Report::duty shows which it
+  /// does.
+  void alone() {
+    detail::insist([&](dpb_error *error) { return try_alone(error); });
+  }
+  [[nodiscard]] dpb_status try_alone(dpb_error *error = nullptr) noexcept { return dpb_alone(get(), error); }
   /// Takes the sums of all open batches out of this handle, sealed for the leader of this generation (dpb_contribution);
   /// empty if there are none. Send them once, and to that leader only.
   [[nodiscard]] std::vector<std::uint8_t> contribution(std::uint64_t generation) {
     return detail::bytes(dpb_contribution, get(), generation);
   }
   [[nodiscard]] dpb_status try_contribution(std::uint64_t generation, std::vector<std::uint8_t> &bytes,
-                                            dpb_error *error = nullptr) {
+                                            dpb_error *error = nullptr) noexcept {
     return detail::fill_bytes(bytes, error, dpb_contribution, get(), generation);
   }
   /// Adds a contribution to the open batches of this handle, which leads (dpb_combine). Drop what is DPB_DUPLICATE or
   /// DPB_EXPIRED.
-  void combine(const std::vector<std::uint8_t> &contribution) {
+  void combine(Bytes contribution) {
     detail::insist([&](dpb_error *error) { return try_combine(contribution.data(), contribution.size(), error); });
   }
   [[nodiscard]] dpb_status try_combine(const std::uint8_t *contribution, std::size_t len,
@@ -620,22 +690,22 @@ public:
     return dpb_combine(get(), contribution, len, error);
   }
   /// Seals a message for the handles of the fleet, such as a click that came to the wrong one (dpb_seal).
-  [[nodiscard]] std::vector<std::uint8_t> seal(const std::vector<std::uint8_t> &message) const {
+  [[nodiscard]] std::vector<std::uint8_t> seal(Bytes message) const {
     return detail::bytes(dpb_seal, get(), message.data(), message.size());
   }
   [[nodiscard]] dpb_status try_seal(const std::uint8_t *message, std::size_t len, std::vector<std::uint8_t> &sealed,
-                                    dpb_error *error = nullptr) const {
+                                    dpb_error *error = nullptr) const noexcept {
     return detail::fill_bytes(sealed, error, dpb_seal, get(), message, len);
   }
   /// Opens a message that seal made at a handle with the same key (dpb_open).
-  [[nodiscard]] std::vector<std::uint8_t> open(const std::vector<std::uint8_t> &sealed) const {
+  [[nodiscard]] std::vector<std::uint8_t> open(Bytes sealed) const {
     return detail::bytes(dpb_open, get(), sealed.data(), sealed.size());
   }
   [[nodiscard]] dpb_status try_open(const std::uint8_t *sealed, std::size_t len, std::vector<std::uint8_t> &message,
-                                    dpb_error *error = nullptr) const {
+                                    dpb_error *error = nullptr) const noexcept {
     return detail::fill_bytes(message, error, dpb_open, get(), sealed, len);
   }
-  /// The arm that the policy has identified as the best, if it has.
+  /// The arm that the policy has identified as the best, if it has. DPB_UNSUPPORTED for a policy that never does.
   [[nodiscard]] std::optional<std::uint32_t> best_arm() const {
     std::uint32_t arm = 0;
     const dpb_status status = try_best_arm(arm);
@@ -661,20 +731,24 @@ public:
                                        Interval &out) const noexcept {
     return dpb_compare(get(), i, j, confidence, &out.low, &out.high);
   }
-  /// Estimates the mean reward of each eligible arm of a request (dpb_predict). The request must have eligible arms.
+  /// Estimates the mean reward of each eligible arm of a request, or of every arm by its number (dpb_predict).
   [[nodiscard]] std::vector<Prediction> predict(const Request &request) const {
-    const std::size_t n = request.eligible_len;
-    std::vector<double> means(n), deviations(n);
-    refuse(n > 0 ? try_predict(request, means.data(), deviations.data()) : DPB_INVALID_REQUEST, "dpb_predict", request);
+    std::vector<double> means, deviations;
+    const dpb_status status = detail::fill(means, [&](double *mean, std::size_t cap, std::size_t *n) {
+      return detail::resize(deviations, cap) ? try_predict(request, mean, deviations.data(), cap, *n) : DPB_NO_MEMORY;
+    });
+    refuse(status, "dpb_predict", request);
     std::vector<Prediction> predictions;
-    for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t i = 0; i < means.size(); ++i) {
       predictions.push_back({means[i], deviations[i]});
     }
     return predictions;
   }
-  /// mean, deviation: arrays with a number for each arm, or nullptr.
-  [[nodiscard]] dpb_status try_predict(const Request &request, double *mean, double *deviation) const noexcept {
-    return dpb_predict(get(), &request, mean, deviation);
+  /// mean, deviation: arrays of cap numbers, or nullptr. n: receives how many there are, also with
+  /// DPB_BUFFER_TOO_SMALL.
+  [[nodiscard]] dpb_status try_predict(const Request &request, double *mean, double *deviation, std::size_t cap,
+                                       std::size_t &n) const noexcept {
+    return dpb_predict(get(), &request, mean, deviation, cap, &n);
   }
   /// An upper bound of the privacy loss so far, at this delta in [0, 1) (dpb_epsilon_spent).
   [[nodiscard]] double epsilon_spent(double delta = 0.0) const {
@@ -710,11 +784,19 @@ private:
   static std::optional<Bandit> owner(Handle handle) noexcept {
     return handle ? std::optional(Bandit(std::move(handle))) : std::nullopt;
   }
-  /// Throws if a request failed. The message names the request's fields.
-  static void refuse(dpb_status status, const char *function, const Request &request) {
+  /// Throws if a request failed. The message names the request's fields, and says why: `why`, or else what
+  /// dpb_request_check says.
+  void refuse(dpb_status status, const char *function, const Request &request, const char *why = nullptr) const {
     if (status != DPB_OK) {
-      detail::check(status, function, "slots", request.slots, "segment", request.segment, "eligible",
-                    detail::list(request.eligible, request.eligible_len));
+      dpb_error error = {};
+      if (why == nullptr && try_check(request, &error) == status) {
+        why = error.message;
+      }
+      std::string message = std::string(function) + '(';
+      detail::name_arguments(message, "slots", request.slots, "segment", request.segment, "eligible",
+                             detail::list(request.eligible, request.eligible_len));
+      message += std::string("): ") + dpb_status_name(status);
+      detail::fail(status, why == nullptr ? message : message + ": " + why);
     }
   }
 
@@ -733,12 +815,8 @@ public:
     for (const auto &[name, bandit] : bandits) {
       Measured m;
       m.label = "bandit=\"" + escaped(name) + '"';
-      std::size_t n = 0;
-      dpb_status status = bandit->try_arms(nullptr, 0, n);
-      while (status == DPB_BUFFER_TOO_SMALL) {
-        m.arms.resize(n);
-        status = bandit->try_arms(m.arms.data(), m.arms.size(), n);
-      }
+      const auto read = [handle = bandit->get()](auto... room) { return dpb_arms_read(handle, room...); };
+      const dpb_status status = fill(m.arms, read);
       m.up = status == DPB_OK && bandit->try_report(m.report) == DPB_OK &&
              bandit->try_diagnostics(m.diagnostics) == DPB_OK;
       m.policy = bandit->policy_name();
@@ -771,6 +849,16 @@ public:
     of_report("delta_spent", "gauge", "Delta at which dpb_epsilon_spent holds; 0 if the policy is pure.", &Report::delta_spent);
     of_report("private", "gauge", "1, or 0 for baselines and under a test seed.", &Report::is_private);
     of_report("segments", "gauge", "Segments in use; 0 for a handle without segments.", &Report::segments);
+    of_report("failures_total", "counter", "Updates of a model that failed, so that the last model stayed.", &Report::failures);
+    of_report("duty", "gauge", "0: releases its own batches; 1: contributes and releases nothing; 2: leads.", &Report::duty);
+    of_report("contributions_total", "counter", "Contributions of other handles that were added.", &Report::contributions);
+    of_report("contributions_lost_total", "counter", "Contributions that were missed, or not used in full.",
+              &Report::contributions_lost);
+    of_warnings("warning", "1 for a sign that the handle cannot learn, or 0.", &Measured::report,
+                {{"clock_stopped", DPB_WARN_CLOCK_STOPPED},
+                 {"expiring", DPB_WARN_EXPIRING},
+                 {"unlearned", DPB_WARN_UNLEARNED},
+                 {"unmerged", DPB_WARN_UNMERGED}});
     of_arms("mean", "Released mean reward; NaN before the first release.", &Arm::mean);
     of_arms("width", "Half-width of the mean's confidence interval.", &Arm::width);
     of_arms("pulls", "Decisions that were not cancelled and did not expire.", &Arm::pulls);
@@ -781,6 +869,9 @@ public:
       of_refusals("late_total", "Updates and cancellations of an expired ticket. NOT private.", &Diagnostics::late);
       of_refusals("rejected_total", "Rewards that were refused. NOT private.", &Diagnostics::rejected);
       of_refusals("unknown_total", "Tickets that the handle never issued. NOT private.", &Diagnostics::unknown);
+      of_refusals("oversized_total", "Decisions whose row of features was scaled down to feature_norm.", &Diagnostics::oversized);
+      of_warnings("reward_warning", "1 for a sign, in rewards, that the handle cannot learn, or 0. NOT private.",
+                  &Measured::diagnostics, {{"all_smallest", DPB_WARN_ALL_SMALLEST}, {"all_largest", DPB_WARN_ALL_LARGEST}});
     }
     return std::move(page_);
   }
@@ -860,6 +951,20 @@ private:
     family(name, "counter", help, &Measured::diagnostics, field);
   }
 
+  /// Writes one line for each warning of each bandit that is up.
+  template <class Part>
+  void of_warnings(const char *name, const char *help, Part Measured::*part,
+                   std::initializer_list<std::pair<const char *, std::uint32_t>> warnings) {
+    head(name, "gauge", help);
+    for (const Measured &m : all_) {
+      for (const auto &[warning, bit] : warnings) {
+        if (m.up) {
+          line(name, m.label + ",warning=\"" + warning + '"', ((m.*part).warnings & bit) != 0 ? "1" : "0");
+        }
+      }
+    }
+  }
+
   std::vector<Measured> all_;
   std::string page_;
 };
@@ -901,12 +1006,8 @@ public:
     return halted;
   }
   [[nodiscard]] dpb_status try_push(double sample, bool &halted) noexcept {
-    std::uint32_t answer = 0;
-    const dpb_status status = dpb_stopping_push(get(), sample, &answer);
-    if (status == DPB_OK) {
-      halted = answer != 0;
-    }
-    return status;
+    const auto push = [sample](dpb_stopping *rule, std::uint32_t *out) { return dpb_stopping_push(rule, sample, out); };
+    return detail::answer(push, get(), halted);
   }
   /// The released mean; nullopt until the rule has halted.
   [[nodiscard]] std::optional<double> mean() const {
@@ -921,9 +1022,12 @@ public:
   [[nodiscard]] dpb_status try_mean(double &out) const noexcept { return dpb_stopping_mean(get(), &out); }
   /// False for nas and with a test seed.
   [[nodiscard]] bool is_private() const {
-    std::uint32_t answer = 0;
-    detail::check(dpb_stopping_is_private(get(), &answer), "dpb_stopping_is_private");
-    return answer != 0;
+    bool answer = false;
+    detail::check(try_is_private(answer), "dpb_stopping_is_private");
+    return answer;
+  }
+  [[nodiscard]] dpb_status try_is_private(bool &out) const noexcept {
+    return detail::answer(dpb_stopping_is_private, get(), out);
   }
 
   /// The C handle, still owned by this object; NULL after a move.
@@ -961,9 +1065,12 @@ public:
   [[nodiscard]] dpb_status try_read(double &sum) const noexcept { return dpb_counter_read(get(), &sum); }
   /// False with a test seed.
   [[nodiscard]] bool is_private() const {
-    std::uint32_t answer = 0;
-    detail::check(dpb_counter_is_private(get(), &answer), "dpb_counter_is_private");
-    return answer != 0;
+    bool answer = false;
+    detail::check(try_is_private(answer), "dpb_counter_is_private");
+    return answer;
+  }
+  [[nodiscard]] dpb_status try_is_private(bool &out) const noexcept {
+    return detail::answer(dpb_counter_is_private, get(), out);
   }
 
   /// The C handle, still owned by this object; NULL after a move.
@@ -1022,7 +1129,7 @@ public:
   }
 
   /// Adds one user's message. DPB_EXPIRED while a complete batch waits for take.
-  void push(const std::vector<std::uint8_t> &bits) {
+  void push(Bytes bits) {
     detail::check(try_push(bits.data(), bits.size()), "dpb_shuffler_push", "len", bits.size());
   }
   /// Returns the batch and starts the next one; nullopt until the batch is complete.

@@ -198,7 +198,8 @@ func ownBandit(c *C.dpb_bandit, status C.dpb_status, failure *C.dpb_error, bytes
 }
 
 // Select chooses an arm. It returns ErrUnsupported if [Config.ExpectedUsers], [Config.MaxSegments] or [Config.Features]
-// is set: call [Bandit.SelectFor] then.
+// is set: call [Bandit.SelectFor] then. It returns ErrNotReady for a bandit that is restored from one with ExpectedUsers,
+// until you take a snapshot of it.
 func (b *Bandit) Select() (Decision, error) {
 	c, err := b.enter()
 	if err != nil {

@@ -28,7 +28,7 @@ func NewBudget(epsilon, delta float64) (*Budget, error) {
 	var c *C.dpb_budget
 	var failure C.dpb_error
 	if status := C.dpb_new_budget(C.double(epsilon), C.double(delta), &c, &failure); status != C.DPB_OK {
-		return nil, explain(status, &failure)
+		return nil, explainArguments(status, &failure)
 	}
 	b := new(Budget)
 	b.own(c, func(c *C.dpb_budget) { C.dpb_budget_free(c) }, 0)

@@ -41,7 +41,7 @@ func TestBudgetIsShared(t *testing.T) {
 	seeded.TestSeed = &[32]byte{1}
 	_, err = New(seeded)
 	refused(t, err, ErrOverBudget)
-	if !strings.Contains(err.Error(), "test_seed") {
+	if !strings.Contains(err.Error(), "TestSeed") {
 		t.Error(err)
 	}
 	_, err = budget.Spent(math.NaN())

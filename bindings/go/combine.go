@@ -3,6 +3,8 @@ package dpb
 /*
 #cgo noescape dpb_lead
 #cgo nocallback dpb_lead
+#cgo noescape dpb_alone
+#cgo nocallback dpb_alone
 #cgo noescape dpb_contribution
 #cgo nocallback dpb_contribution
 #cgo noescape dpb_combine
@@ -37,11 +39,29 @@ func (b *Bandit) Lead() (generation uint64, err error) {
 	return uint64(own), nil
 }
 
+// Alone ends contributing and leading: the bandit releases its own full batches again, as before its first call of
+// [Bandit.Contribution] or [Bandit.Lead]. Its open sums stay, and what was contributed to it with them. Contributions to
+// the generation that it led are ErrExpired from now on, so combine first what has arrived. A bandit that is alone
+// already ([Report.Duty]) does not change. When you call Alone must not depend on rewards. It returns ErrUnsupported
+// without [Config.FleetKey].
+func (b *Bandit) Alone() error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	var failure C.dpb_error
+	if status := C.dpb_alone(c, &failure); status != C.DPB_OK {
+		return explain(status, &failure)
+	}
+	return nil
+}
+
 // Contribution takes the sums of all open batches out of this bandit for good, and returns them sealed, for the leader of
 // this generation; nil if there is nothing to contribute. From the first call on, this bandit releases nothing itself,
-// until it leads. Send the bytes once, and to that leader only: what is lost on the way is in no release. Without the key
-// nobody can read or alter them, and their length depends on public counts alone. When you take and send them must not
-// depend on rewards.
+// whether that generation exists or not, until it leads or is [Bandit.Alone] again; [Report.Duty] shows it. Send the bytes
+// once, and to that leader only: what is lost on the way is in no release. Without the key nobody can read or alter them,
+// and their length depends on public counts alone. When you take and send them must not depend on rewards.
 //
 // It returns ErrUnsupported without [Config.FleetKey], and ErrInvalidConfig for generation 0 or this bandit's own.
 func (b *Bandit) Contribution(generation uint64) ([]byte, error) {

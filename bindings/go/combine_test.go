@@ -146,3 +146,58 @@ func TestFleetKeyIsNotPrinted(t *testing.T) {
 		}
 	}
 }
+
+// A bandit that contributed or led can be alone again, and its report says what it does.
+func TestDuty(t *testing.T) {
+	c := NewConfig(3, 1)
+	plain := must[*Bandit](t)(New(c))
+	defer plain.Close()
+	refused(t, plain.Alone(), ErrUnsupported)
+	c.FleetKey = &[32]byte{1}
+	b := must[*Bandit](t)(New(c))
+	defer b.Close()
+	is := func(duty Duty, generation uint64) {
+		t.Helper()
+		if r := must[Report](t)(b.Report()); r.Duty != duty || r.Generation != generation || r.Warnings != 0 {
+			t.Errorf("%+v, want %v and %v", r, duty, generation)
+		}
+	}
+	is(DutyAlone, 0)
+	generation := must[uint64](t)(b.Lead())
+	is(DutyLeads, generation)
+	must[[]byte](t)(b.Contribution(77))
+	is(DutyContributes, 77)
+	for range 2 {
+		if err := b.Alone(); err != nil {
+			t.Error(err)
+		}
+		is(DutyAlone, 0)
+	}
+	if names := fmt.Sprint(DutyAlone, DutyContributes, DutyLeads, Duty(9)); names != "alone contributes leads duty 9" {
+		t.Error(names)
+	}
+}
+
+// The user of each request is forgotten: nearly nothing is learned from, and the report says so.
+func TestWarnings(t *testing.T) {
+	c := NewConfig(3, 1)
+	c.ExpectedUsers = 1000
+	b := must[*Bandit](t)(New(c))
+	defer b.Close()
+	for range 1025 {
+		d := must[Decision](t)(b.SelectFor(Request{}))
+		if err := b.Update(d.Ticket, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := must[Report](t)(b.Report()); r.Warnings != WarnUnlearned || r.Warnings.String() != "unlearned" {
+		t.Errorf("%+v", r)
+	}
+	if d := must[Diagnostics](t)(b.Diagnostics()); d.Warnings != 0 {
+		t.Errorf("%+v", d) // one reward took effect
+	}
+	all := WarnClockStopped | WarnExpiring | WarnUnlearned | WarnUnmerged | WarnAllSmallest | WarnAllLargest
+	if all.String() != "clock_stopped expiring unlearned unmerged all_smallest all_largest" || Warnings(0).String() != "" {
+		t.Error(all)
+	}
+}

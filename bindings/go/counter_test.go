@@ -47,9 +47,9 @@ func TestCounter(t *testing.T) {
 	}
 
 	for field, make := range map[string]func() (*Counter, error){
-		"epsilon": func() (*Counter, error) { return NewCounter(CounterConfig{Kind: CounterHybrid, Epsilon: -1}) },
-		"horizon": func() (*Counter, error) { return NewCounter(CounterConfig{Kind: CounterBinary, Epsilon: 1}) },
-		"kind":    func() (*Counter, error) { return NewCounter(CounterConfig{Kind: 9, Epsilon: 1}) },
+		"Epsilon must be": func() (*Counter, error) { return NewCounter(CounterConfig{Kind: CounterHybrid, Epsilon: -1}) },
+		"Horizon must be": func() (*Counter, error) { return NewCounter(CounterConfig{Kind: CounterBinary, Epsilon: 1}) },
+		"Kind must be":    func() (*Counter, error) { return NewCounter(CounterConfig{Kind: 9, Epsilon: 1}) },
 	} {
 		c, err := make()
 		refused(t, err, ErrInvalidConfig)

@@ -5,12 +5,12 @@
 // any two values of one reward, the probability of anything the adversary sees differs by a factor of at most e^epsilon.
 //
 //	config := dpb.NewConfig(10, 1.0) // 10 arms, epsilon = 1
-//	config.Horizon = 1_000_000
-//	bandit, err := dpb.NewSE(config)
+//	config.RewardWindow = 1000       // no click within 1000 decisions: reward 0
+//	bandit, err := dpb.New(config)   // the recommended policy
 //	...
 //	defer bandit.Close()
 //	decision, err := bandit.Select()
-//	err = bandit.Update(decision.Ticket, reward)
+//	err = bandit.Update(decision.Ticket, 1) // a click
 //
 // # Linking
 //
@@ -22,7 +22,8 @@
 // # Use
 //
 // Any number of goroutines may call all methods at once, Close included. A call after Close returns [ErrClosed]. Errors
-// are the package's Err values, some wrapped with a message: compare them with [errors.Is].
+// are the package's Err values, some wrapped with a message: compare them with [errors.Is]. [Bandit.CheckRequest] says why
+// a request is refused.
 //
 // Select, Update, Cancel, Push, Add and Read allocate nothing, and neither do the batch calls except as [Bandit.SelectMany]
 // says. A method that appends to a slice allocates only if the capacity is too small.

@@ -122,12 +122,13 @@ typedef int32_t dpb_status;
 #define DPB_UNKNOWN_TICKET 4
 
 /**
- * The ticket already has a reward, or is cancelled.
+ * The ticket already has a reward, or is cancelled; or the contribution was added before.
  */
 #define DPB_DUPLICATE 5
 
 /**
- * The reward window of the ticket is over, or a later decision took its place in the pending table.
+ * The reward window of the ticket is over, or a later decision took its place in the pending table; or the
+ * contribution is for another generation.
  */
 #define DPB_EXPIRED 6
 
@@ -947,7 +948,8 @@ DPB_API void dpb_free(struct dpb_bandit *bandit);
 /**
  * Chooses an arm. Writes one decision. Never allocates; O(1) or O(arms), depending on the policy.
  * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.expected_users, max_segments or features, which need
- * dpb_select_for); DPB_POISONED. Any thread.
+ * dpb_select_for); DPB_NOT_READY (a handle restored from a snapshot with expected_users, of which no snapshot was
+ * taken yet); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1034,8 +1036,8 @@ dpb_status dpb_cancel_all(struct dpb_bandit *bandit);
  * dpb_update for n tickets under one lock. Every reward is tried, even if earlier ones are refused. tickets,
  * rewards: n each (NULL with n = 0). each: NULL, or receives n statuses. done: receives the number of accepted
  * rewards.
- * Returns DPB_OK if all were accepted, else the first refusal's status, with each and done written; DPB_NULL and
- * DPB_POISONED write nothing. Any thread.
+ * Returns DPB_OK if all were accepted, else the status of dpb_update for the first refused one, with each and done
+ * written; DPB_NULL and DPB_POISONED write nothing. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1177,7 +1179,7 @@ typedef struct dpb_request {
   const float *features;
   /**
    * The same rows, in place of features: only those features that are not 0. A feature that occurs twice counts
-   * as the sum.
+   * as the sum. NULL if no row has an entry.
    */
   const struct dpb_feature *sparse;
   /**
@@ -1185,12 +1187,12 @@ typedef struct dpb_request {
    */
   const uint32_t *sparse_ends;
   /**
-   * 0, the default, or the length of features, or of sparse. If it is set and the request needs another length,
-   * the call is DPB_INVALID_REQUEST. Set it if eligible is NULL and another thread may add arms.
+   * The length of features, or of sparse. If the request needs another length, for example because another thread
+   * has added an arm, the call is DPB_INVALID_REQUEST.
    */
   size_t features_len;
   /**
-   * Likewise the length of sparse_ends.
+   * Likewise the length of sparse_ends; 0 if that is NULL.
    */
   size_t sparse_ends_len;
 } dpb_request;
@@ -1256,11 +1258,11 @@ void dpb_request_init_sized(struct dpb_request *request,
  * request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
  * only. Never allocates on success.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a
- * feature that is missing, not finite, or beyond d); DPB_UNSUPPORTED (eligible arms, several slots, a segment, a
- * user or features that this policy or configuration does not support); DPB_FULL (a new segment, and there are
- * max_segments); DPB_NOT_READY (a restored handle with expected_users of which no snapshot was taken yet);
- * DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or been
- * counted. Any thread.
+ * feature that is missing, not finite, or beyond d, a wrong length, struct_size); DPB_UNSUPPORTED (eligible arms,
+ * several slots, a segment, a user or features that this policy or configuration does not support); DPB_FULL (a new
+ * segment, and there are max_segments); DPB_NOT_READY (a restored handle with expected_users of which no snapshot was
+ * taken yet); DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or
+ * been counted, and dpb_request_check says why. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1285,21 +1287,37 @@ dpb_status dpb_select_many(dpb_bandit *bandit,
                            size_t *done);
 
 /**
+ * Explains why dpb_select_for would refuse a request now: the message names the field and the value. Changes and
+ * counts nothing. Not for each request: a refusal allocates.
+ *
+ * request: as for dpb_select_for. error: NULL, or filled on failure.
+ * Returns DPB_OK: dpb_select_for would decide; otherwise the status of dpb_select_for. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_request_check(const dpb_bandit *bandit,
+                             const struct dpb_request *request,
+                             dpb_error *error);
+
+/**
  * Reads the predicted mean reward of each row of a request, and its standard deviation, in the caller's units.
  * Both are functions of releases, so they cost no privacy. With DPB_MODEL_PER_ARM the one row gives a mean for
  * each eligible arm.
  *
- * request: as for dpb_select_for; slots and user are not used. mean, deviation: each NULL, or receives one number
- * for each eligible arm; if eligible is NULL, for every arm by its number (NaN for retired ones).
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST; DPB_UNSUPPORTED (dpb_config.features is 0); DPB_NEWER_VERSION;
- * DPB_POISONED. Any thread.
+ * request: as for dpb_select_for; slots and user are not used. mean, deviation: each NULL, or receives up to cap
+ * numbers, one for each eligible arm; if eligible is NULL, for every arm by its number (NaN for retired ones). n:
+ * receives their number, also if cap is too small. A call whose cap is too small does not look at the features.
+ * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_INVALID_REQUEST; DPB_UNSUPPORTED
+ * (dpb_config.features is 0; a segment); DPB_NEWER_VERSION; DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
 dpb_status dpb_predict(const dpb_bandit *bandit,
                        const struct dpb_request *request,
                        double *mean,
-                       double *deviation);
+                       double *deviation,
+                       size_t cap,
+                       size_t *n);
 
 /**
  * The index of a category, for one-hot features: the CRC-32 (as in zlib and PNG) of "field=value", modulo d. So a log can
@@ -1320,6 +1338,57 @@ DPB_API
 uint32_t dpb_feature_cross(uint32_t a,
                            uint32_t b,
                            uint32_t d);
+
+/**
+ * dpb_report.duty: the handle releases its own full batches.
+ */
+#define DPB_DUTY_ALONE 0
+
+/**
+ * dpb_report.duty: the handle contributes to a leader since its last dpb_contribution, and releases nothing itself.
+ */
+#define DPB_DUTY_CONTRIBUTES 1
+
+/**
+ * dpb_report.duty: the handle releases its own full batches, with what others contribute.
+ */
+#define DPB_DUTY_LEADS 2
+
+/**
+ * dpb_report.warnings: with DPB_CLOCK_CALLER dpb_advance has not moved the time for as many decisions as may be open,
+ * at least 1024. Nothing takes effect, and nothing ages.
+ */
+#define DPB_WARN_CLOCK_STOPPED 1
+
+/**
+ * dpb_report.warnings: most of the last 1024 decisions expired. Without a reward_window they got no reward and were
+ * not cancelled (if only clicks are reported, every mean tends to reward_max); on the caller's clock pending_capacity
+ * is too small.
+ */
+#define DPB_WARN_EXPIRING 2
+
+/**
+ * dpb_report.warnings: with expected_users fewer than one in 100 of the last 1024 decisions are learned from. The
+ * requests name no user or the same few, dpb_next_period is not called, or no snapshot follows it.
+ */
+#define DPB_WARN_UNLEARNED 4
+
+/**
+ * dpb_report.warnings: the handle contributes, and has merged no snapshot of another handle in its last 65,536
+ * decisions. What it contributes does not come back. See dpb_alone.
+ */
+#define DPB_WARN_UNMERGED 8
+
+/**
+ * dpb_diagnostics.warnings: all of the last 65,536 rewards that took effect are reward_min. No reward arrives.
+ */
+#define DPB_WARN_ALL_SMALLEST 16
+
+/**
+ * dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max. Only clicks are reported, or
+ * something else than clicks.
+ */
+#define DPB_WARN_ALL_LARGEST 32
 
 /**
  * The state of a handle that may be published: released values and public counts.
@@ -1418,10 +1487,23 @@ typedef struct dpb_report {
    * A number by which different fleet keys differ; 0 without dpb_config.fleet_key. It tells nothing else of the key.
    */
   uint64_t fleet_key_id;
+  /**
+   * DPB_DUTY_ALONE, DPB_DUTY_CONTRIBUTES (this handle releases nothing itself) or DPB_DUTY_LEADS.
+   */
+  uint32_t duty;
+  /**
+   * 0, or signs that the handle cannot learn, joined by |: DPB_WARN_CLOCK_STOPPED, DPB_WARN_EXPIRING,
+   * DPB_WARN_UNLEARNED, DPB_WARN_UNMERGED.
+   */
+  uint32_t warnings;
+  /**
+   * The generation that the handle leads or contributes to; 0 if it is alone.
+   */
+  uint64_t generation;
 } dpb_report;
 
 /**
- * Counts of refused calls, for the operator only. NOT private: a duplicate reveals a click.
+ * Counts of refused calls and signs from rewards, for the operator only. NOT private: a duplicate reveals a click.
  */
 typedef struct dpb_diagnostics {
   /**
@@ -1429,9 +1511,9 @@ typedef struct dpb_diagnostics {
    */
   uint32_t struct_size;
   /**
-   * Always 0.
+   * 0, or signs that the handle cannot learn, joined by |: DPB_WARN_ALL_SMALLEST, DPB_WARN_ALL_LARGEST.
    */
-  uint32_t reserved;
+  uint32_t warnings;
   /**
    * Rewards and cancellations of a ticket that had one (DPB_DUPLICATE).
    */
@@ -1512,7 +1594,8 @@ DPB_API DPB_MUST_USE dpb_status dpb_diagnostics_read(const dpb_bandit *bandit, s
  * With dpb_config.max_segments an arm's mean is the prediction for an average segment, a number from the start;
  * width is NaN; O(arms segments). See dpb_segment_read.
  *
- * out: receives up to cap arms (NULL with cap = 0). n: receives the number of arms, also if cap is too small.
+ * out: receives up to cap arms (NULL with cap = 0). n: receives the number of arms, also if cap is too small. Then the
+ * call takes no longer than the count.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED. Any thread.
  */
 DPB_API
@@ -1543,8 +1626,10 @@ dpb_status dpb_segment_read(const dpb_bandit *bandit,
                             size_t *n);
 
 /**
- * Reads the arm that the policy decided for, if it is one that decides (dpb_new_se: when one arm is left).
- * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_POISONED. Any thread.
+ * Reads the arm that the policy decided for, if it is one that decides: dpb_new_se, dpb_new_nonprivate_se,
+ * dpb_new_sdp_ae and dpb_new_vb_sdp_ae when one arm is left, and dpb_new_lap if its base decides.
+ * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_UNSUPPORTED (a policy that never decides);
+ * DPB_POISONED. Any thread.
  */
 DPB_API DPB_MUST_USE dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t *arm);
 
@@ -1683,8 +1768,9 @@ dpb_status dpb_restore(const uint8_t *buf,
  * expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
  *
  * config.budget is charged as for a new handle, with the loss of all restarts together (dpb_restore charges none).
- * It is DPB_OVER_BUDGET also if an earlier process had a test_seed. name, config: as in dpb_new_policy. Other
- * parameters, statuses and threads as dpb_restore.
+ * It is DPB_OVER_BUDGET also if an earlier process had a test_seed. name, config: as in dpb_new_policy; others as in
+ * dpb_restore.
+ * Returns as dpb_restore; DPB_POISONED (a budget from before a fork). Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1754,11 +1840,26 @@ dpb_status dpb_lead(dpb_bandit *bandit,
                     dpb_error *error);
 
 /**
+ * Ends contributing and leading: the handle releases its own full batches again, as before its first
+ * dpb_contribution or dpb_lead. Its open sums stay, and what was contributed to it with them, so no reward is lost or
+ * counted twice. What is addressed to the generation that it led is DPB_EXPIRED from now on: combine first what has
+ * arrived. If the handle is alone already (dpb_report.duty), nothing changes. A restored handle is alone.
+ *
+ * When you call it must not depend on rewards. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_alone(dpb_bandit *bandit,
+                     dpb_error *error);
+
+/**
  * Takes the sums of all open batches out of this handle for good, and writes them sealed, for the leader of this
- * generation. From the first call on this handle releases nothing itself, until it leads (dpb_lead). Call it every
- * few seconds, send the bytes to that leader only and in their order, and merge the leader's snapshots. What is lost on the
- * way is lost: its rewards are in no release. Nobody without the key can read or alter the bytes. Their length
- * depends on public counts alone. When they are taken and sent must not depend on rewards.
+ * generation. From the first call on this handle releases nothing itself, whether that generation exists or not, until
+ * it leads (dpb_lead) or is alone again (dpb_alone); dpb_report.duty shows it. Call it every few seconds, send the
+ * bytes to that leader only and in their order, and merge the leader's snapshots. What is lost on the way is lost: its
+ * rewards are in no release. Nobody without the key can read or alter the bytes. Their length depends on public counts
+ * alone. When they are taken and sent must not depend on rewards.
  *
  * generation: from dpb_lead of another handle. buf: receives up to cap bytes (NULL with cap = 0). len: receives the
  * length, also if cap is too small; 0: there is nothing to contribute. A call that fails takes nothing out. The
@@ -2362,7 +2463,7 @@ dpb_status dpb_new_ldp_klucb(const dpb_config *config,
 DPB_ASSERT_SIZE(dpb_decision, 24);
 DPB_ASSERT_SIZE(dpb_feature, 8);
 DPB_ASSERT_SIZE(dpb_error, 256);
-DPB_ASSERT_SIZE(dpb_report, 128);
+DPB_ASSERT_SIZE(dpb_report, 144);
 DPB_ASSERT_SIZE(dpb_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);

@@ -97,15 +97,15 @@ func TestConstructors(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for message, spoil := range map[string]func(*Config){
-		"epsilon must be finite and > 0, got -1": func(c *Config) { c.Epsilon = -1 },
-		"arms must be in 2..=2^24, got 1":        func(c *Config) { c.Arms = 1 },
-		"delta must be in [0, 1), got NaN":       func(c *Config) { c.Delta = math.NaN() },
-		"beta must be in [0, 1), got 1":          func(c *Config) { c.Beta = 1 },
-		"contributions_per_user":                 func(c *Config) { c.ContributionsPerUser = 0 },
-		"pending_capacity":                       func(c *Config) { c.PendingCapacity = 0 },
-		"reward_window":                          func(c *Config) { c.RewardWindow = 1<<24 + 1 },
-		"reward_bits":                            func(c *Config) { c.RewardBits = 99 },
-		"reward":                                 func(c *Config) { c.RewardMin, c.RewardMax = 2, 1 },
+		"Epsilon must be finite and > 0, got -1":         func(c *Config) { c.Epsilon = -1 },
+		"Arms must be in 2 .. 2^24, got 1":               func(c *Config) { c.Arms = 1 },
+		"Delta must be in [0, 1), got NaN":               func(c *Config) { c.Delta = math.NaN() },
+		"Beta must be in [0, 1), got 1":                  func(c *Config) { c.Beta = 1 },
+		"ContributionsPerUser must be at least 1, got 0": func(c *Config) { c.ContributionsPerUser = 0 },
+		"PendingCapacity must be":                        func(c *Config) { c.PendingCapacity = 0 },
+		"RewardWindow must be":                           func(c *Config) { c.RewardWindow = 1<<24 + 1 },
+		"RewardBits must be":                             func(c *Config) { c.RewardBits = 99 },
+		"RewardMax must be above RewardMin":              func(c *Config) { c.RewardMin, c.RewardMax = 2, 1 },
 	} {
 		c := NewConfig(4, 1)
 		spoil(&c)

@@ -8,6 +8,11 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"sync"
+	"unicode"
 )
 
 // These are the reasons why a call fails. A call that fails has changed nothing, unless its comment says otherwise.
@@ -93,7 +98,62 @@ func check(status C.dpb_status) error {
 // statusName is for the tests, which cannot use cgo.
 func statusName(status int32) string { return C.GoString(C.dpb_status_name(C.dpb_status(status))) }
 
-// explain returns the error of a status with C's message, which names the field and the value.
+// explain returns the error of a status with C's message, which names the field and the value, in the names of Go.
 func explain(status C.dpb_status, failure *C.dpb_error) error {
+	return fmt.Errorf("%w: %s", check(status), inGo(C.GoString(&failure.message[0])))
+}
+
+// explainArguments is explain for a function whose arguments have the names of C.
+func explainArguments(status C.dpb_status, failure *C.dpb_error) error {
 	return fmt.Errorf("%w: %s", check(status), C.GoString(&failure.message[0]))
 }
+
+// inGo replaces the names of C's fields in a message by Go's.
+func inGo(message string) string {
+	message = values.Replace(message)
+	return names.ReplaceAllStringFunc(message, func(name string) string {
+		if field, is := strings.CutPrefix(name, "config."); is && fields()[field] != "" {
+			return "Config." + fields()[field]
+		}
+		if fields()[name] != "" {
+			return fields()[name]
+		}
+		return name
+	})
+}
+
+// names matches what may be a field's name: a field of a configuration, words joined by _, and the first word.
+var names = regexp.MustCompile(`config\.\w+|\b[a-z]+(?:_[a-z]+)+\b|^[a-z]+\b`)
+
+// values replaces the values of C that are others in Go.
+var values = strings.NewReplacer(
+	"flags must have DPB_SHUFFLE_PRINTED", "ShufflePrinted must be true",
+	"flags must not have DPB_SHUFFLE_PRINTED", "ShufflePrinted must be false",
+	"no DPB_SHUFFLE_PRINTED", "false", "DPB_SHUFFLE_PRINTED", "true",
+	"DPB_MODEL_SHARED", "false", "DPB_MODEL_PER_ARM", "true",
+	"NULL", "nil",
+)
+
+// fields has Go's name of each field of C that a message may name.
+var fields = sync.OnceValue(func() map[string]string {
+	all := map[string]string{
+		"feature_model": "ModelPerArm", "eligible_len": "len(Eligible)", "features_len": "len(Features)",
+		"sparse_ends_len": "len(SparseEnds)",
+	}
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[Config](), reflect.TypeFor[Request](), reflect.TypeFor[CounterConfig](),
+		reflect.TypeFor[StoppingConfig](), reflect.TypeFor[ShuffleParams](),
+	} {
+		for i := range of.NumField() {
+			var name strings.Builder
+			for place, letter := range of.Field(i).Name {
+				if place > 0 && unicode.IsUpper(letter) {
+					name.WriteByte('_')
+				}
+				name.WriteRune(unicode.ToLower(letter))
+			}
+			all[name.String()] = of.Field(i).Name
+		}
+	}
+	return all
+})

@@ -175,5 +175,8 @@ func (r Report) LogValue() slog.Value {
 		slog.Uint64("contributions", r.Contributions),
 		slog.Uint64("contributions_lost", r.ContributionsLost),
 		slog.String("fleet_key_id", exact(r.FleetKeyID).String()),
+		slog.String("duty", r.Duty.String()),
+		slog.String("warnings", r.Warnings.String()),
+		slog.Uint64("generation", r.Generation),
 	)
 }

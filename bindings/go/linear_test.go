@@ -3,6 +3,8 @@ package dpb
 import (
 	"math"
 	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
 	"testing"
 )
 
@@ -108,6 +110,98 @@ func TestRows(t *testing.T) {
 	_, err := b.Select()
 	refused(t, err, ErrUnsupported)
 	if report := must[Report](t)(b.Report()); report.Decisions != 6 {
+		t.Errorf("%+v", report)
+	}
+}
+
+// Another goroutine adds arms while predictions are read: C never writes more predictions than there is memory for, and all
+// that it writes are returned. A request has a row for each arm, so it is refused if their number is another one by then.
+func TestPredictWhileArmsAreAdded(t *testing.T) {
+	const most = 200
+	c := NewConfig(2, 1)
+	c.Features = 1
+	b := must[*Bandit](t)(New(c))
+	defer b.Close()
+	var tries, added atomic.Uint32
+	added.Store(2)
+	done := make(chan error)
+	go func() {
+		for added.Load() < most {
+			// An arm for each try, at some time during it.
+			for seen := tries.Load(); tries.Load() == seen; {
+				runtime.Gosched()
+			}
+			if _, err := b.AddArm(0); err != nil {
+				done <- err
+				return
+			}
+			added.Add(1)
+		}
+		done <- nil
+	}()
+	rows, read := make([]float32, 2*most), 0
+	for running := true; running; {
+		n := int(added.Load() + tries.Add(1)%2) // sometimes a row for an arm that there will be
+		predictions, err := b.Predict(Request{Features: rows[:n]})
+		if err == nil {
+			read++
+			if len(predictions) != n || predictions[n-1].Deviation == 0 {
+				t.Fatalf("%d predictions for %d rows", len(predictions), n)
+			}
+		} else {
+			refused(t, err, ErrInvalidRequest)
+		}
+		select {
+		case err := <-done:
+			running = false
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+		}
+	}
+	if predictions := must[[]Prediction](t)(b.Predict(Request{Features: rows[:most]})); len(predictions) != most || read == 0 {
+		t.Error(len(predictions), read)
+	}
+}
+
+// A message names Go's fields and values.
+func TestMessagesNameFields(t *testing.T) {
+	c := NewConfig(3, 1)
+	c.Features, c.ModelPerArm = 2, true
+	b := must[*Bandit](t)(New(c))
+	defer b.Close()
+	snapshot := must[[]byte](t)(b.Snapshot(nil))
+	c.ModelPerArm = false
+	_, shared := RestorePolicy(PolicyLinear, c, snapshot)
+	c.ModelPerArm, c.MaxSegments = true, 5
+	_, both := New(c)
+	c.MaxSegments, c.FleetKey = 0, &[32]byte{1}
+	c.Features = 0
+	_, keyed := NewSE(c)
+	rows := []float32{1, 0}
+	for _, that := range []struct {
+		err  error
+		want string
+	}{
+		{shared, "dpb: invalid configuration: ModelPerArm must be true, as in the snapshot, got false"},
+		{both, "dpb: invalid configuration: MaxSegments must be 0: only dp-imed has segments, got 5"},
+		{keyed, "dpb: invalid configuration: FleetKey must be nil: dp-se does not learn from others"},
+		{b.CheckRequest(Request{}), "dpb: invalid request: Features must be set: Config.Features is not 0, got nil"},
+		{b.CheckRequest(Request{Features: rows[:1]}), "dpb: invalid request: len(Features) must be 2 for this request, got 1"},
+		{b.CheckRequest(Request{Features: rows, Eligible: []uint32{4}}), "dpb: invalid request: Eligible must be below 3, got 4"},
+		{b.CheckRequest(Request{Features: rows, Eligible: []uint32{}}), "dpb: invalid request: len(Eligible) must be at least 1, got 0"},
+		{b.CheckRequest(Request{Features: rows, Slots: 4}), "dpb: invalid request: Slots must be at most 3, the number of eligible arms, got 4"},
+		{b.CheckRequest(Request{Features: rows, User: 9}), "dpb: unsupported: this configuration does not support user 9: Config.ExpectedUsers is 0"},
+	} {
+		if that.err == nil || that.err.Error() != that.want {
+			t.Errorf("%v, want %s", that.err, that.want)
+		}
+	}
+	if err := b.CheckRequest(Request{Features: rows, Slots: 3}); err != nil {
+		t.Error(err)
+	}
+	if report := must[Report](t)(b.Report()); report.Decisions != 0 {
 		t.Errorf("%+v", report)
 	}
 }

@@ -25,7 +25,11 @@ package dpb
 */
 import "C"
 
-import "unsafe"
+import (
+	"fmt"
+	"strings"
+	"unsafe"
+)
 
 // Report holds the public state of a bandit: released values and public counts. You may publish it.
 //
@@ -58,7 +62,81 @@ type Report struct {
 	ContributionsLost uint64
 	// FleetKeyID is a number by which different keys differ; 0 without [Config.FleetKey]. It tells nothing else of the key.
 	FleetKeyID uint64
+	// Duty is what the bandit does with the rewards that it collects.
+	Duty Duty
+	// Warnings are signs that the bandit cannot learn, from public facts.
+	Warnings Warnings
+	// Generation is the one that the bandit leads or contributes to; 0 if it is alone.
+	Generation uint64 `json:",string"`
 }
+
+// Duty is what a bandit does with the rewards that it collects.
+type Duty uint32
+
+const (
+	DutyAlone       Duty = C.DPB_DUTY_ALONE       // releases its own full batches
+	DutyContributes Duty = C.DPB_DUTY_CONTRIBUTES // contributes since its last [Bandit.Contribution], and releases nothing
+	DutyLeads       Duty = C.DPB_DUTY_LEADS       // releases full batches with what others contribute
+)
+
+// String returns "alone", "contributes" or "leads".
+func (d Duty) String() string {
+	switch d {
+	case DutyAlone:
+		return "alone"
+	case DutyContributes:
+		return "contributes"
+	case DutyLeads:
+		return "leads"
+	}
+	return fmt.Sprintf("duty %d", uint32(d))
+}
+
+// MarshalText returns the name.
+func (d Duty) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// Warnings are signs that a bandit cannot learn because of how it is called, as bits. docs/operating.md says what to do.
+type Warnings uint32
+
+// These are in [Report.Warnings].
+const (
+	// WarnClockStopped: with ClockCaller, [Bandit.Advance] has not moved the time for as many decisions as may be open, at
+	// least 1024.
+	WarnClockStopped Warnings = C.DPB_WARN_CLOCK_STOPPED
+	// WarnExpiring: most of the last 1024 decisions expired. Without RewardWindow they were neither updated nor cancelled;
+	// with ClockCaller, PendingCapacity is too small.
+	WarnExpiring Warnings = C.DPB_WARN_EXPIRING
+	// WarnUnlearned: with ExpectedUsers, fewer than one in 100 of the last 1024 decisions are learned from. Requests name no
+	// User or the same few, [Bandit.NextPeriod] is not called, or no snapshot follows it.
+	WarnUnlearned Warnings = C.DPB_WARN_UNLEARNED
+	// WarnUnmerged: the bandit contributes, and has merged no snapshot in its last 65,536 decisions. See [Bandit.Alone].
+	WarnUnmerged Warnings = C.DPB_WARN_UNMERGED
+)
+
+// These are in [Diagnostics.Warnings], because they depend on rewards.
+const (
+	// WarnAllSmallest: all of the last 65,536 rewards that took effect are RewardMin. No reward arrives.
+	WarnAllSmallest Warnings = C.DPB_WARN_ALL_SMALLEST
+	// WarnAllLargest: all of the last 1024 rewards that took effect are RewardMax. Only clicks are updated, or something
+	// else than clicks.
+	WarnAllLargest Warnings = C.DPB_WARN_ALL_LARGEST
+)
+
+var warningNames = [...]string{"clock_stopped", "expiring", "unlearned", "unmerged", "all_smallest", "all_largest"}
+
+// String returns the names, such as "clock_stopped expiring"; "" for none.
+func (w Warnings) String() string {
+	var names []string
+	for bit, name := range warningNames {
+		if w&(1<<bit) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// MarshalText returns the names.
+func (w Warnings) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
 // Arm holds the public state of one arm. You may publish it.
 type Arm struct {
@@ -71,13 +149,16 @@ type Arm struct {
 	EffectivePulls float64
 }
 
-// Diagnostics counts refused calls. These counts are NOT private: a duplicate reveals a click. Show them to operators only.
+// Diagnostics has counts of refused calls, and warnings from rewards. They are NOT private: a duplicate reveals a click.
+// Show them to operators only.
 type Diagnostics struct {
 	Duplicates uint64 // updates and cancellations of a ticket that had one already
 	Late       uint64 // updates and cancellations of an expired ticket
 	Rejected   uint64 // rewards that were refused
 	Unknown    uint64 // tickets that this bandit never issued
 	Oversized  uint64 // decisions with a row of features larger than [Config.FeatureNorm]
+	// Warnings are signs that the bandit cannot learn, from rewards.
+	Warnings Warnings
 }
 
 // Report reads the public state. Reading costs no privacy.
@@ -114,6 +195,10 @@ func (b *Bandit) Report() (Report, error) {
 		Contributions:     uint64(r.contributions),
 		ContributionsLost: uint64(r.contributions_lost),
 		FleetKeyID:        uint64(r.fleet_key_id),
+
+		Duty:       Duty(r.duty),
+		Warnings:   Warnings(r.warnings),
+		Generation: uint64(r.generation),
 	}, nil
 }
 
@@ -157,7 +242,7 @@ func armsOf(read []C.dpb_arm) []Arm {
 }
 
 // BestArm returns the arm that the policy has identified as the best, or ErrNotReady. NewSE identifies it when one arm is
-// left.
+// left. It returns ErrUnsupported for a policy that never identifies one.
 func (b *Bandit) BestArm() (uint32, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -233,6 +318,7 @@ func diagnosticsOf(d *C.dpb_diagnostics) Diagnostics {
 		Rejected:   uint64(d.rejected),
 		Unknown:    uint64(d.unknown),
 		Oversized:  uint64(d.oversized),
+		Warnings:   Warnings(d.warnings),
 	}
 }
 

@@ -7,6 +7,8 @@ package dpb
 #cgo nocallback decide_many
 #cgo noescape predict
 #cgo nocallback predict
+#cgo noescape request_check
+#cgo nocallback request_check
 #cgo noescape dpb_feature_cross
 #cgo nocallback dpb_feature_cross
 #cgo noescape dpb_segment_read
@@ -39,12 +41,21 @@ static inline dpb_status decide(dpb_bandit *bandit, uint32_t slots, uint64_t seg
   fill(&request, slots, segment, user, eligible, eligible_len, features, sparse, features_len, ends, ends_len);
   return dpb_select_for(bandit, &request, out);
 }
+static inline dpb_status request_check(dpb_bandit *bandit, uint32_t slots, uint64_t segment, uint64_t user,
+                                       const uint32_t *eligible, size_t eligible_len, const float *features,
+                                       const dpb_feature *sparse, size_t features_len, const uint32_t *ends,
+                                       size_t ends_len, dpb_error *error) {
+  dpb_request request;
+  fill(&request, slots, segment, user, eligible, eligible_len, features, sparse, features_len, ends, ends_len);
+  return dpb_request_check(bandit, &request, error);
+}
 static inline dpb_status predict(dpb_bandit *bandit, uint64_t segment, const uint32_t *eligible, size_t eligible_len,
                                  const float *features, const dpb_feature *sparse, size_t features_len,
-                                 const uint32_t *ends, size_t ends_len, double *mean, double *deviation) {
+                                 const uint32_t *ends, size_t ends_len, double *mean, double *deviation, size_t cap,
+                                 size_t *n) {
   dpb_request request;
   fill(&request, 1, segment, 0, eligible, eligible_len, features, sparse, features_len, ends, ends_len);
-  return dpb_predict(bandit, &request, mean, deviation);
+  return dpb_predict(bandit, &request, mean, deviation, cap, n);
 }
 
 // The fields of a Request as numbers, in the order of this array. Addresses are pinned.
@@ -68,7 +79,6 @@ import "C"
 import (
 	"fmt"
 	"hash/crc32"
-	"math"
 	"runtime"
 	"unsafe"
 )
@@ -107,7 +117,7 @@ var (
 	_ [C.sizeof_dpb_feature - unsafe.Sizeof(Feature{})]struct{}
 )
 
-// rows returns the features as C reads them. C checks all lengths.
+// rows returns the features as C reads them. C checks all lengths, except that the last of SparseEnds is that of Sparse.
 func (r *Request) rows() (features *C.float, sparse *C.dpb_feature, n C.size_t, ends *C.uint32_t, endsLen C.size_t) {
 	if r.SparseEnds != nil {
 		sparse = (*C.dpb_feature)(unsafe.Pointer(unsafe.SliceData(r.Sparse)))
@@ -118,15 +128,13 @@ func (r *Request) rows() (features *C.float, sparse *C.dpb_feature, n C.size_t, 
 	return (*C.float)(unsafe.SliceData(r.Features)), nil, C.size_t(len(r.Features)), nil, 0
 }
 
-// checkRows refuses lists that C cannot check: C takes a length of 0 for "not given".
+// checkRows refuses what the arguments of C cannot express.
 func (r *Request) checkRows() error {
-	switch {
-	case r.Features != nil && len(r.Features) == 0, r.SparseEnds != nil && len(r.SparseEnds) == 0:
-		return fmt.Errorf("%w: features without a row", ErrInvalidRequest)
+	switch n := len(r.SparseEnds); {
 	case r.SparseEnds == nil && r.Sparse != nil, r.SparseEnds != nil && r.Features != nil:
 		return fmt.Errorf("%w: set Features, or set Sparse and SparseEnds", ErrInvalidRequest)
-	case r.SparseEnds != nil && int(r.SparseEnds[len(r.SparseEnds)-1]) != len(r.Sparse):
-		return fmt.Errorf("%w: the last of SparseEnds is %d, and Sparse has %d entries", ErrInvalidRequest, r.SparseEnds[len(r.SparseEnds)-1], len(r.Sparse))
+	case n > 0 && int(r.SparseEnds[n-1]) != len(r.Sparse):
+		return fmt.Errorf("%w: the last of SparseEnds is %d, and Sparse has %d entries", ErrInvalidRequest, r.SparseEnds[n-1], len(r.Sparse))
 	}
 	return nil
 }
@@ -137,7 +145,8 @@ func (r *Request) slots() uint32 { return max(r.Slots, 1) }
 //
 // It returns ErrInvalidRequest if no decision can meet the request, ErrUnsupported if the policy or configuration lacks a
 // feature that the request uses, ErrFull for a segment too many, and ErrNotReady for a restored bandit with
-// [Config.ExpectedUsers] of which no snapshot was taken yet. After an error nothing has changed or been counted.
+// [Config.ExpectedUsers] of which no snapshot was taken yet. After an error nothing has changed or been counted, and
+// [Bandit.CheckRequest] says why.
 func (b *Bandit) SelectFor(request Request) (Decision, error) {
 	var d [1]Decision
 	err := b.SelectSlots(request, d[:])
@@ -163,6 +172,27 @@ func (b *Bandit) SelectSlots(request Request, decisions []Decision) error {
 	eligible, n := (*C.uint32_t)(unsafe.SliceData(request.Eligible)), C.size_t(len(request.Eligible))
 	out := (*C.dpb_decision)(unsafe.Pointer(unsafe.SliceData(decisions)))
 	return check(C.decide(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, features, sparse, featuresLen, ends, endsLen, out))
+}
+
+// CheckRequest returns the error with which [Bandit.SelectFor] or [Bandit.SelectSlots] would refuse a request now, with
+// the field and the value, or nil. It changes and counts nothing. A refusal allocates, so do not call it for each request.
+func (b *Bandit) CheckRequest(request Request) error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	if err := request.checkRows(); err != nil {
+		return err
+	}
+	features, sparse, featuresLen, ends, endsLen := request.rows()
+	eligible, n := (*C.uint32_t)(unsafe.SliceData(request.Eligible)), C.size_t(len(request.Eligible))
+	var failure C.dpb_error
+	status := C.request_check(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, features, sparse, featuresLen, ends, endsLen, &failure)
+	if status != C.DPB_OK {
+		return explain(status, &failure)
+	}
+	return nil
 }
 
 // SelectMany decides requests in order, 64 at a time under one lock, until one fails. It writes the decisions of all
@@ -258,57 +288,35 @@ type Prediction struct {
 
 // Predict estimates the mean reward of each arm of a request with features, in the order of Eligible; if that is nil, of
 // every arm by its number. Estimates are functions of releases, so they cost no privacy. It returns ErrUnsupported
-// without [Config.Features].
+// without [Config.Features], and ErrInvalidRequest as [Bandit.SelectFor].
 func (b *Bandit) Predict(request Request) ([]Prediction, error) {
-	if err := request.checkRows(); err != nil {
-		return nil, err
-	}
-	eligible, n := request.Eligible, len(request.Eligible)
-	var places []int // of the eligible arms in the result, if Eligible is nil
-	if eligible == nil {
-		report, err := b.Report()
-		if err != nil {
-			return nil, err
-		}
-		arms, err := b.Arms()
-		if err != nil {
-			return nil, err
-		}
-		n = len(arms)
-		if report.ModelPerArm {
-			for arm := range arms {
-				if arms[arm].Active {
-					eligible, places = append(eligible, uint32(arm)), append(places, arm)
-				}
-			}
-		}
-	}
 	c, err := b.enter()
 	if err != nil {
 		return nil, err
 	}
 	defer b.leave()
+	if err := request.checkRows(); err != nil {
+		return nil, err
+	}
 	features, sparse, featuresLen, ends, endsLen := request.rows()
-	read := max(n, len(eligible))
-	means, deviations := make([]float64, read+1), make([]float64, read+1)
-	err = check(C.predict(c, C.uint64_t(request.Segment), (*C.uint32_t)(unsafe.SliceData(eligible)), C.size_t(len(eligible)),
-		features, sparse, featuresLen, ends, endsLen,
-		(*C.double)(unsafe.SliceData(means)), (*C.double)(unsafe.SliceData(deviations))))
-	if err != nil {
+	eligible, eligibleLen := (*C.uint32_t)(unsafe.SliceData(request.Eligible)), C.size_t(len(request.Eligible))
+	var n C.size_t
+	var means, deviations []float64
+	predict := func(room C.size_t) C.dpb_status {
+		return C.predict(c, C.uint64_t(request.Segment), eligible, eligibleLen, features, sparse, featuresLen, ends, endsLen,
+			(*C.double)(unsafe.SliceData(means)), (*C.double)(unsafe.SliceData(deviations)), room, &n)
+	}
+	status := predict(0)
+	for status == C.DPB_BUFFER_TOO_SMALL {
+		means, deviations = make([]float64, n), make([]float64, n)
+		status = predict(n)
+	}
+	if err := check(status); err != nil {
 		return nil, err
 	}
 	predictions := make([]Prediction, n)
-	if places == nil {
-		for i := range predictions {
-			predictions[i] = Prediction{means[i], deviations[i]}
-		}
-		return predictions, nil
-	}
 	for i := range predictions {
-		predictions[i] = Prediction{math.NaN(), math.NaN()}
-	}
-	for i, place := range places {
-		predictions[place] = Prediction{means[i], deviations[i]}
+		predictions[i] = Prediction{means[i], deviations[i]}
 	}
 	return predictions, nil
 }

@@ -42,7 +42,7 @@ func TestSegments(t *testing.T) {
 	config.MaxSegments = 2
 	_, err := NewMED(config)
 	refused(t, err, ErrInvalidConfig)
-	if !strings.Contains(err.Error(), "max_segments must be 0") {
+	if !strings.Contains(err.Error(), "MaxSegments must be 0") {
 		t.Error(err)
 	}
 
@@ -149,7 +149,7 @@ func TestSegmentsSnapshot(t *testing.T) {
 	config.Epsilon = 2
 	_, err := RestorePolicy(PolicyIMED, config, bytes[6:])
 	refused(t, err, ErrInvalidConfig)
-	if !strings.Contains(err.Error(), "epsilon must be 1, as in the snapshot, got 2") {
+	if !strings.Contains(err.Error(), "Epsilon must be 1, as in the snapshot, got 2") {
 		t.Error(err)
 	}
 	for _, wrong := range [][]byte{nil, bytes, bytes[6 : len(bytes)-1]} {
@@ -185,7 +185,7 @@ func TestSegmentsMerge(t *testing.T) {
 	}
 	refused(t, here.Merge(snapshot[1:]), ErrCorrupt)
 	other := segmented(t, NewConfig(4, 2), 1)
-	if err := other.Merge(snapshot); err == nil || !strings.Contains(err.Error(), "epsilon must be") {
+	if err := other.Merge(snapshot); err == nil || !strings.Contains(err.Error(), "Epsilon must be") {
 		t.Error(err)
 	}
 }

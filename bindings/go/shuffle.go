@@ -70,7 +70,7 @@ func ShufflePlan(epsilon, delta float64, users uint32, printed bool) (ShufflePar
 	var failure C.dpb_error
 	status := C.dpb_shuffle_plan(C.double(epsilon), C.double(delta), C.uint32_t(users), flags, &c, &failure)
 	if status != C.DPB_OK {
-		return ShuffleParams{}, explain(status, &failure)
+		return ShuffleParams{}, explainArguments(status, &failure)
 	}
 	return shuffleParams(&c), nil
 }

@@ -41,7 +41,7 @@ func TestSnapshot(t *testing.T) {
 	config.ForgetAfter = 5000 // retuned
 	must[*Bandit](t)(RestorePolicy(imed, config, bytes[6:])).Close()
 	config.Epsilon = 2
-	const says = "epsilon must be 1, as in the snapshot, got 2"
+	const says = "Epsilon must be 1, as in the snapshot, got 2"
 	if _, err := RestorePolicy(imed, config, bytes[6:]); !errors.Is(err, ErrInvalidConfig) || !strings.Contains(err.Error(), says) {
 		t.Error(err)
 	}
@@ -85,7 +85,7 @@ func TestMerge(t *testing.T) {
 	}
 	other := must[*Bandit](t)(New(NewConfig(3, .5)))
 	defer other.Close()
-	if err := other.Merge(snapshot); err == nil || !strings.Contains(err.Error(), "epsilon must be") {
+	if err := other.Merge(snapshot); err == nil || !strings.Contains(err.Error(), "Epsilon must be") {
 		t.Error(err)
 	}
 }

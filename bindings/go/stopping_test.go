@@ -56,10 +56,10 @@ func TestStopping(t *testing.T) {
 		s.Close()
 	}
 	for field, spoil := range map[string]func(*StoppingConfig){
-		"range":   func(c *StoppingConfig) { c.Range = -1 },
-		"alpha":   func(c *StoppingConfig) { c.Alpha = 1 },
-		"beta":    func(c *StoppingConfig) { c.Beta = math.NaN() },
-		"epsilon": func(c *StoppingConfig) { c.Epsilon = 0 },
+		"Range must be":   func(c *StoppingConfig) { c.Range = -1 },
+		"Alpha must be":   func(c *StoppingConfig) { c.Alpha = 1 },
+		"Beta must be":    func(c *StoppingConfig) { c.Beta = math.NaN() },
+		"Epsilon must be": func(c *StoppingConfig) { c.Epsilon = 0 },
 	} {
 		spoilt := config
 		spoil(&spoilt)

@@ -22,12 +22,11 @@ static void check(dpb_status status) {
 int main(void) {
   dpb_config config;
   dpb_config_init(&config, ADS, 1.0); /* epsilon = 1 */
-  config.horizon = 100000;            /* the number of decisions */
-  config.reward_bits = 0;             /* a reward is 0 or 1: no click or a click */
+  config.reward_window = 1000;        /* no click within 1000 decisions: reward 0 */
 
   dpb_bandit *bandit;
   dpb_error error;
-  if (dpb_new_se(&config, &bandit, &error) != DPB_OK) {
+  if (dpb_new(&config, &bandit, &error) != DPB_OK) {
     fprintf(stderr, "%s\n", error.message);
     return 1;
   }
@@ -35,8 +34,9 @@ int main(void) {
   for (int visitor = 0; visitor < 100000; visitor++) {
     dpb_decision decision;
     check(dpb_select(bandit, &decision));
-    int clicked = rand() < CLICK_RATE[decision.arm] * RAND_MAX;
-    check(dpb_update(bandit, decision.ticket, clicked)); /* once for each ticket, now or later */
+    if (rand() < CLICK_RATE[decision.arm] * RAND_MAX) {
+      check(dpb_update(bandit, decision.ticket, 1)); /* a click, now or later */
+    }
   }
 
   dpb_arm arms[ADS];

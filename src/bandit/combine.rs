@@ -13,16 +13,19 @@ use zeroize::Zeroizing;
 
 /// The policy as one whose open sums another handle can release.
 fn combining(policy: &mut dyn Policy) -> Result<&mut dyn Combining> {
-    policy.combining().ok_or(Error::Unsupported("a fleet_key: it does not learn from a set of releases"))
+    policy.combining().ok_or_else(|| Error::unsupported("config.fleet_key: it does not learn from a set of releases"))
 }
 
 impl State {
     fn sharing(&mut self) -> Result<&mut Sharing> {
-        self.fleet.sharing_mut().ok_or(Error::Unsupported("combining: config.fleet_key is not set"))
+        self.fleet
+            .sharing_mut()
+            .ok_or_else(|| Error::unconfigured("fleets with one noise: config.fleet_key is not set"))
     }
 
     fn set_duty(&mut self, duty: Duty) -> Result<()> {
         self.sharing()?.duty = duty;
+        self.health.merge(self.engine.counts().decisions);
         combining(&mut *self.policy)?.set_duty(duty);
         Ok(())
     }
@@ -44,6 +47,22 @@ impl Bandit {
             state.set_duty(Duty::Leads(generation))?;
         }
         Ok(state.sharing()?.led())
+    }
+
+    /// Ends contributing and leading: the handle releases its own full batches again, as before its first
+    /// [`contribution`](Self::contribution) or [`lead`](Self::lead). Its open sums stay, and what was contributed to it
+    /// with them. What is addressed to the generation that it led is from now on refused (`Expired`), so combine what has
+    /// arrived first. A handle that is alone already does not change.
+    ///
+    /// # Errors
+    /// `Unsupported` without [`fleet_key`](Config::fleet_key); `Poisoned` after an internal failure.
+    pub fn alone(&self) -> Result<()> {
+        let state = &mut *self.lock.lock()?;
+        if faulty!(AloneForgets) {
+            state.sharing()?.senders = Vec::new();
+            return Ok(());
+        }
+        if state.sharing()?.duty == Duty::Alone { Ok(()) } else { state.set_duty(Duty::Alone) }
     }
 
     /// Takes the sums of all open batches out of this handle for good, and returns them sealed, for the leader of this
@@ -121,7 +140,7 @@ impl Bandit {
         let (generation, content) = key.open_contribution(contribution)?;
         let from = &mut Reader::of_fields(&content);
         let address = Address::read(generation, from)?;
-        let algorithm = Algorithm::from_number(from.u32()?)?;
+        let algorithm = Algorithm::from_number(from.u32()?).map_err(|_| Error::Corrupt)?;
         let (theirs, seeded) = (Config::load(from)?, from.bool()?);
         let ours = self.config.config()?;
         check_policy(self.algorithm, algorithm)?;

@@ -86,7 +86,10 @@ impl Sharing {
         match self.find(address.sender) {
             Ok(place) if address.sequence <= self.senders[place].1 && !faulty!(CombinedTwice) => Err(Error::Duplicate),
             Ok(_) => Ok(()),
-            Err(_) if self.senders.len() == Self::MOST_SENDERS => Err(Error::Full),
+            Err(_) if self.senders.len() == Self::MOST_SENDERS => {
+                let most = Self::MOST_SENDERS as u64;
+                Err(Error::Full { what: "contributor", number: most + 1, limit: "the maximum", most })
+            }
             Err(_) => self.senders.try_reserve(1).map_err(|_| Error::NoMemory),
         }
     }

@@ -2,14 +2,15 @@
 
 mod combine;
 mod fleet;
+mod health;
 mod persist;
 mod state;
 
-use crate::config::{Config, PackedConfig};
+use crate::config::{Clock, Config, PackedConfig};
 use crate::engine::{Engine, Refusals};
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::policy::{Algorithm, ArmState, Prior};
+use crate::policy::{Algorithm, ArmState, Duty, Prior};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::request::Request;
@@ -17,10 +18,11 @@ use crate::reward::RewardRange;
 use crate::shuffle::Params;
 use crate::users::{Periods, Users};
 use fleet::{Fleet, Sharing};
+use health::Health;
 use state::{Lock, Scratch, State};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use crate::engine::Counts;
+pub use health::Warnings;
 pub use state::Decision;
 
 /// What may be published about a handle.
@@ -62,6 +64,10 @@ pub struct Report {
     pub clock_leaps: u64,
     /// A number by which different fleet keys differ; 0 without one. It tells nothing else of the key.
     pub fleet_key_id: u64,
+    /// Whether the handle releases for itself, contributes, or leads.
+    pub duty: Duty,
+    /// Signs, from public facts, that the handle cannot learn.
+    pub warnings: Warnings,
 }
 
 /// What may be published about one arm.
@@ -93,6 +99,8 @@ pub struct Diagnostics {
     pub unknown: u64,
     /// Rows of features that were larger than `feature_norm`. (Features are public.)
     pub oversized: u64,
+    /// Signs, from rewards, that the handle cannot learn.
+    pub warnings: Warnings,
 }
 
 /// A differentially private multi-armed bandit: plain, with segments, or with features, as its configuration says.
@@ -127,11 +135,6 @@ pub struct Bandit {
     config: PackedConfig,
     /// Number of restores before this handle, each from a snapshot of the handle before.
     generation: u32,
-    /// d, the number of features; and whether each arm has a model, so that a request has one row.
-    features: u32,
-    model_per_arm: bool,
-    /// Number of arms, for reading a request without the lock.
-    arms: AtomicU32,
     range: RewardRange,
     lock: Lock,
 }
@@ -178,9 +181,6 @@ impl Bandit {
             algorithm,
             config: PackedConfig::of(config),
             generation: 0,
-            features: config.features,
-            model_per_arm: config.model_per_arm,
-            arms: AtomicU32::new(config.arms),
             range,
             lock: Lock::new(State {
                 engine,
@@ -192,6 +192,7 @@ impl Bandit {
                 users,
                 periods: Periods::first(config),
                 by_request,
+                health: Health::default(),
             }),
         })
     }
@@ -291,6 +292,14 @@ impl Bandit {
         Ok(())
     }
 
+    /// Returns why [`select_slots`](Self::select_slots) would refuse a request now. Changes and counts nothing.
+    ///
+    /// # Errors
+    /// As [`select_slots`](Self::select_slots).
+    pub fn check_request(&self, request: &Request) -> Result<()> {
+        self.lock.lock()?.check(request)
+    }
+
     /// Begins a new period: the handle may again learn from
     /// [`contributions_per_user`](Config::contributions_per_user) decisions of every user, and
     /// [`epsilon_spent`](Self::epsilon_spent) grows by one period. A decision counts for the period in which it was
@@ -316,7 +325,7 @@ impl Bandit {
     /// has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
         let state = &mut *self.lock.lock()?;
-        self.add(state, state.fleet.any_id(), &self.config.config()?)
+        state.add_arm(state.fleet.any_id(), &self.config.config()?)
     }
 
     /// Returns the number of the arm with this id, which names it in all handles of a fleet, and adds the arm if
@@ -329,19 +338,16 @@ impl Bandit {
     pub fn add_arm_as(&self, id: u64) -> Result<u32> {
         let (state, config) = (&mut *self.lock.lock()?, self.config.config()?);
         if id < u64::from(config.arms) {
-            return Err(Error::config("id", "must not be one of the configuration's arms", id));
+            let rule = format!("must not be below config.arms = {}, whose arms have these ids", config.arms);
+            return Err(Error::config("id", &rule, id));
         }
-        if let Some(arm) = state.fleet.arm(id, &config) {
-            state.check_live(&[arm], "add_arm")?;
-            return Ok(arm);
+        match state.fleet.arm(id, &config) {
+            Some(arm) if state.check_arms(&[arm], "id").is_err() => {
+                Err(Error::request("id", "must not be that of a retired arm", id))
+            }
+            Some(arm) => Ok(arm),
+            None => state.add_arm(id, &config),
         }
-        self.add(state, id, &config)
-    }
-
-    fn add(&self, state: &mut State, id: u64, config: &Config) -> Result<u32> {
-        let arm = state.add_arm(id, config)?;
-        self.arms.store(arm + 1, Ordering::Relaxed);
-        Ok(arm)
     }
 
     /// States what public data say of an arm, such as last season's rates: `strength` rewards with this mean.
@@ -360,7 +366,7 @@ impl Bandit {
     pub fn set_prior(&self, arm: u32, mean: f64, strength: f64) -> Result<()> {
         let prior = Prior::new(self.range, mean, strength)?;
         let state = &mut *self.lock.lock()?;
-        state.check_live(&[arm], "set_prior")?;
+        state.check_live(&[arm], "arm", "a prior")?;
         state.policy.set_prior(arm, prior)
     }
 
@@ -371,13 +377,12 @@ impl Bandit {
     /// for policies whose set of arms is fixed; `Poisoned` after an internal failure.
     pub fn retire_arm(&self, arm: u32) -> Result<()> {
         let state = &mut *self.lock.lock()?;
-        state.check_live(&[arm], "retire_arm")?;
-        let last = state.policy.active() == 1;
-        let policy = state.policy.dynamic_arms().ok_or(Error::Unsupported("retire_arm"))?;
-        if last {
+        let fixed = "retiring an arm: its arms are fixed";
+        state.check_live(&[arm], "arm", fixed)?;
+        if state.policy.active() == 1 {
             return Err(Error::request("arm", "must not be the last one", arm));
         }
-        policy.retire_arm(arm);
+        state.policy.dynamic_arms().ok_or_else(|| Error::unsupported(fixed))?.retire_arm(arm);
         Ok(())
     }
 
@@ -497,10 +502,13 @@ impl Bandit {
         let config = self.config.config()?;
         let (loss, contributions) = state.loss(&config);
         let (epsilon_spent, delta_spent) = loss.spent(config.delta, contributions);
+        let counts = state.engine.counts();
         let sharing = state.fleet.sharing();
+        let duty = sharing.map_or(Duty::Alone, |sharing| sharing.duty);
+        let pending = (config.clock == Clock::Caller).then(|| state.engine.reach());
         Ok(Report {
             algorithm: self.algorithm,
-            counts: state.engine.counts(),
+            counts,
             phase: state.policy.phase(),
             arms_active: state.policy.active(),
             epsilon_spent,
@@ -508,14 +516,16 @@ impl Bandit {
             is_private: !state.seeded && state.policy.privacy() != PrivacyLoss::Unbounded,
             changes_detected: state.policy.changes(),
             failures: state.policy.failures(),
-            features: self.features,
-            model_per_arm: self.model_per_arm,
+            features: config.features,
+            model_per_arm: config.model_per_arm,
             segments: state.policy.by_request().map_or(0, |policy| policy.segments()),
             max_segments: config.max_segments,
             contributions: sharing.map_or(0, |sharing| sharing.accepted),
             contributions_lost: sharing.map_or(0, |sharing| sharing.lost),
             clock_leaps: state.engine.caller_time().1,
             fleet_key_id: sharing.map_or(0, |sharing| sharing.id),
+            duty,
+            warnings: state.health.warnings(counts.decisions, pending, duty.contributes()),
         })
     }
 
@@ -527,19 +537,29 @@ impl Bandit {
         let state = &mut *self.lock.lock()?;
         let oversized = state.policy.by_request().map_or(0, |policy| policy.oversized());
         let Refusals { duplicates, late, rejected, unknown } = state.engine.refusals();
-        Ok(Diagnostics { duplicates, late, rejected, unknown, oversized })
+        Ok(Diagnostics { duplicates, late, rejected, unknown, oversized, warnings: state.health.of_rewards() })
     }
 
     /// Calls `each` with what may be published of each arm, for arms `0..arms()` in order.
     ///
     /// # Errors
     /// `Poisoned` after an internal failure.
-    pub fn for_each_arm(&self, mut each: impl FnMut(u32, ArmReport)) -> Result<()> {
+    pub fn for_each_arm(&self, each: impl FnMut(u32, ArmReport)) -> Result<()> {
+        self.for_each_arm_within(usize::MAX, each).map(drop)
+    }
+
+    /// Like [`for_each_arm`](Self::for_each_arm), if there are at most `limit` arms. Otherwise `each` is not called, and
+    /// the error states the number. Returns it.
+    ///
+    /// # Errors
+    /// `BufferTooSmall`; as [`for_each_arm`](Self::for_each_arm).
+    pub fn for_each_arm_within(&self, limit: usize, mut each: impl FnMut(u32, ArmReport)) -> Result<usize> {
         let state = self.lock.lock()?;
-        for arm in 0..state.pulls.len() as u32 {
-            each(arm, self.arm_report(state.policy.arm(arm), state.pulls[arm as usize]));
+        let arms = within(limit, state.pulls.len())?;
+        for arm in 0..arms {
+            each(arm as u32, self.arm_report(state.policy.arm(arm as u32), state.pulls[arm]));
         }
-        Ok(())
+        Ok(arms)
     }
 
     /// Like [`for_each_arm`](Self::for_each_arm), for one segment. Its mean is the model's, from the releases of all
@@ -548,15 +568,31 @@ impl Bandit {
     /// # Errors
     /// `InvalidRequest` if no request had this key; `Unsupported` without segments; `Poisoned` after an internal
     /// failure.
-    pub fn for_each_arm_in(&self, segment: u64, mut each: impl FnMut(u32, ArmReport)) -> Result<()> {
+    pub fn for_each_arm_in(&self, segment: u64, each: impl FnMut(u32, ArmReport)) -> Result<()> {
+        self.for_each_arm_in_within(segment, usize::MAX, each).map(drop)
+    }
+
+    /// Like [`for_each_arm_in`](Self::for_each_arm_in), if there are at most `limit` arms. Otherwise `each` is not called,
+    /// and the error states the number. Returns it.
+    ///
+    /// # Errors
+    /// `BufferTooSmall`; as [`for_each_arm_in`](Self::for_each_arm_in).
+    pub fn for_each_arm_in_within(
+        &self,
+        segment: u64,
+        limit: usize,
+        mut each: impl FnMut(u32, ArmReport),
+    ) -> Result<usize> {
         let state = &mut *self.lock.lock()?;
-        let unsupported = Error::Unsupported("segments: config.max_segments is 0");
-        let policy = state.policy.by_request().ok_or(unsupported)?;
-        for arm in 0..state.pulls.len() as u32 {
+        let unsupported = || Error::unconfigured("segments: config.max_segments is 0");
+        let policy = state.policy.by_request().ok_or_else(unsupported)?;
+        policy.arm_in(segment, 0)?; // whether there is such a segment
+        let arms = within(limit, state.pulls.len())?;
+        for arm in 0..arms as u32 {
             let (read, pulls) = policy.arm_in(segment, arm)?;
             each(arm, self.arm_report(read, pulls));
         }
-        Ok(())
+        Ok(arms)
     }
 
     fn arm_report(&self, state: ArmState, pulls: u64) -> ArmReport {
@@ -574,12 +610,25 @@ impl Bandit {
     ///
     /// # Errors
     /// As [`select_for`](Self::select_for); `Unsupported` without features.
-    pub fn predict(&self, request: &Request, mut each: impl FnMut(f64, f64)) -> Result<()> {
+    pub fn predict(&self, request: &Request, each: impl FnMut(f64, f64)) -> Result<()> {
+        self.predict_within(request, usize::MAX, each).map(drop)
+    }
+
+    /// Like [`predict`](Self::predict), if there are at most `limit` predictions. Otherwise `each` is not called, and the
+    /// error states the number. Returns it.
+    ///
+    /// # Errors
+    /// `BufferTooSmall`; as [`predict`](Self::predict).
+    pub fn predict_within(&self, request: &Request, limit: usize, mut each: impl FnMut(f64, f64)) -> Result<usize> {
         let state = &mut *self.lock.lock()?;
-        let policy = state.policy.by_request().ok_or(Error::Unsupported("features: config.features is 0"))?;
-        policy.predict(request, &mut |mean, deviation| {
+        let unsupported = || Error::unconfigured("features: config.features is 0");
+        let needed = state.policy.by_request().ok_or_else(unsupported)?.predictions(request)?;
+        within(limit, needed)?;
+        state.check_eligible(request)?;
+        state.policy.by_request().ok_or_else(unsupported)?.predict(request, &mut |mean, deviation| {
             each(self.range.mean_from_unit(mean), self.range.width_from_unit(deviation));
-        })
+        })?;
+        Ok(needed)
     }
 
     /// Returns the reports of [`for_each_arm`](Self::for_each_arm) in a vector.
@@ -595,9 +644,9 @@ impl Bandit {
     /// Returns the arm that the policy has decided for.
     ///
     /// # Errors
-    /// `NotReady` before that; `Poisoned` after an internal failure.
+    /// `NotReady` before that; `Unsupported` by policies that never decide; `Poisoned` after an internal failure.
     pub fn best_arm(&self) -> Result<u32> {
-        self.lock.lock()?.policy.best_arm().ok_or(Error::NotReady)
+        self.lock.lock()?.policy.best_arm()
     }
 
     /// Returns an interval for the mean of arm i less that of arm j, in the caller's units, from releases alone. It is
@@ -623,7 +672,8 @@ impl Bandit {
         }
         let (of_i, of_j, merges) = {
             let state = &mut *self.lock.lock()?;
-            state.check_arms(&[i, j])?;
+            state.check_arms(&[i], "i")?;
+            state.check_arms(&[j], "j")?;
             (state.policy.sums(i)?, state.policy.sums(j)?, state.policy.merges())
         };
         // A union bound over both sides, and over what may be known after the m-th merge: m = 0 gets nine tenths of the
@@ -660,16 +710,6 @@ impl Bandit {
         Ok(self.lock.lock()?.pulls.len() as u32)
     }
 
-    /// Returns d, and the number of rows of a request with this many eligible arms, or with all arms. Takes no lock.
-    pub(crate) fn rows(&self, eligible: Option<&[u32]>) -> (usize, usize) {
-        let rows = match eligible {
-            _ if self.model_per_arm => 1,
-            Some(arms) => arms.len(),
-            None => self.arms.load(Ordering::Relaxed) as usize,
-        };
-        (self.features as usize, rows)
-    }
-
     /// Returns the policy.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
@@ -682,4 +722,9 @@ impl Bandit {
         let _state = self.lock.lock();
         panic!("provoked by a test");
     }
+}
+
+/// Returns a length that is within the limit.
+fn within(limit: usize, needed: usize) -> Result<usize> {
+    if needed > limit { Err(Error::BufferTooSmall { needed }) } else { Ok(needed) }
 }

@@ -9,7 +9,6 @@ use crate::memory;
 use crate::policy::{Algorithm, PeerId, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::snapshot::{self, Kind, Reader, Writer, ensure};
-use std::sync::atomic::Ordering;
 
 impl Bandit {
     /// Returns the releases and the public state as bytes, which are safe to log and to publish. A handle that
@@ -112,7 +111,6 @@ impl Bandit {
         bandit.generation = head.generation.checked_add(1).ok_or(Error::Corrupt)?;
         let state = bandit.lock.get_mut()?;
         head.added.iter().try_for_each(|_| state.grow())?;
-        bandit.arms.store(head.pulls.len() as u32, Ordering::Relaxed);
         state.fleet.restore(head.origin, head.added, &config)?;
         (1..=state.fleet.added().len()).for_each(|n| state.policy.name_arm(&state.fleet.added()[..n]));
         state.pulls.copy_from_slice(&head.pulls);
@@ -161,15 +159,19 @@ impl Bandit {
         let head = SnapshotHead::read(from)?;
         check_policy(self.algorithm, head.algorithm)?;
         let read = self.lock.lock()?.policy.peer_reader();
-        let read = read.ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))?;
+        let read = read.ok_or_else(|| Error::unsupported("merging: it does not learn from a set of releases"))?;
         let config = self.config.config()?;
         config.check_same(Scope::Fleet, &head.config)?;
         let peer = read(&config, &head.id(), from)?;
         from.finish()?;
         let state = &mut *self.lock.lock()?;
-        if head.origin != state.fleet.origin && state.policy.merge(peer, state.fleet.added())? {
+        if head.origin == state.fleet.origin {
+            return Ok(());
+        }
+        if state.policy.merge(peer, state.fleet.added())? {
             state.seeded |= head.seeded;
         }
+        state.health.merge(state.engine.counts().decisions);
         Ok(())
     }
 }
@@ -193,7 +195,7 @@ struct SnapshotHead {
 
 impl SnapshotHead {
     fn read(from: &mut Reader) -> Result<SnapshotHead> {
-        let algorithm = Algorithm::from_number(from.u32()?)?;
+        let algorithm = Algorithm::from_number(from.u32()?).map_err(|_| Error::Corrupt)?;
         let config = Config::load(from)?;
         let (seeded, generation) = (from.bool()?, from.u32()?);
         let (origin, periods) = (from.u64()?, u32::try_from(from.u64()?).map_err(|_| Error::Corrupt)?);
@@ -228,7 +230,7 @@ impl State {
     /// Refuses a snapshot of a policy that is not private, because snapshots may be published.
     fn check_private(&self) -> Result<()> {
         match self.policy.privacy() {
-            PrivacyLoss::Unbounded => Err(Error::Unsupported("a snapshot: it has no privacy, its sums are raw")),
+            PrivacyLoss::Unbounded => Err(Error::unsupported("a snapshot: it is not private, and its sums are raw")),
             _ => Ok(()),
         }
     }

@@ -1,6 +1,7 @@
 //! The state behind a handle's lock: the engine, the policy, and the users' limits.
 
 use super::fleet::Fleet;
+use super::health::Health;
 use crate::config::Config;
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
@@ -50,6 +51,7 @@ pub(super) struct State {
     pub periods: Periods,
     /// Whether every request must name a segment or have features.
     pub by_request: bool,
+    pub health: Health,
 }
 
 /// Memory for one request.
@@ -155,9 +157,12 @@ fn enter(engine: &mut Engine, pulls: &mut [u64], pull: Pull, arm: u32, follows: 
 
 /// Applies the end of a decision.
 #[inline]
-fn apply(policy: &mut dyn Policy, pulls: &mut [u64], event: Event) {
+fn apply(policy: &mut dyn Policy, pulls: &mut [u64], health: &mut Health, event: Event) {
     match event {
-        Event::Answered(pull, reward) => policy.observe(pull, reward),
+        Event::Answered(pull, reward) => {
+            health.note(reward);
+            policy.observe(pull, reward);
+        }
         Event::Unplayed { pull, learned } => unplay(policy, pulls, pull, learned),
     }
 }
@@ -186,12 +191,12 @@ impl State {
     pub fn check_plain(&self) -> Result<()> {
         match self.users {
             None if self.by_request => {
-                Err(Error::Unsupported("a decision without its segment or features, which the configuration needs"))
+                Err(Error::unconfigured("a default request: config.max_segments or config.features is set"))
             }
             None if self.periods.is_ready() => Ok(()),
             None => Err(Error::NotReady),
             // The rewards of a decision without a user would be learned without a limit.
-            Some(_) => Err(Error::Unsupported("a decision that is nobody's: config.expected_users is set")),
+            Some(_) => Err(Error::unconfigured("a default request: config.expected_users is set")),
         }
     }
 
@@ -236,6 +241,7 @@ impl State {
     #[inline(always)]
     fn issue(&mut self, pull: Pull, arm: u32, follows: bool, learned: bool) -> Decision {
         let decision = enter(&mut self.engine, &mut self.pulls, pull, arm, follows);
+        self.health.count(learned);
         if !learned {
             self.engine.idle();
             self.policy.cancel(pull);
@@ -266,65 +272,71 @@ impl State {
     }
 
     /// Checks that a request may be decided. Changes nothing.
-    fn check(&mut self, request: &Request) -> Result<()> {
+    pub fn check(&mut self, request: &Request) -> Result<()> {
         self.check_user(request.user)?;
         if request.slots == 0 {
             return Err(Error::request("slots", "must be at least 1", 0u32));
         }
-        if let Some(arms) = request.eligible {
-            self.check_live(arms, "eligible arms")?;
-            if arms.is_empty() {
-                return Err(Error::request("eligible", "must name one arm at least", 0u32));
-            }
-        }
+        self.check_eligible(request)?;
         match self.by_request() {
             Some(policy) => policy.check(request)?,
-            None if request.segment != 0 => return Err(Error::Unsupported("a segment: config.max_segments is 0")),
-            None if request.features.is_some() => return Err(Error::Unsupported("features: config.features is 0")),
+            None if request.segment != 0 => {
+                return Err(Error::unconfigured_number("segment", request.segment, "config.max_segments is 0"));
+            }
+            None if request.features.is_some() => return Err(Error::unconfigured("features: config.features is 0")),
             None => (),
         }
         if request.slots > 1 { self.check_slots(request) } else { Ok(()) }
     }
 
+    /// Checks the eligible arms of a request.
+    pub fn check_eligible(&mut self, request: &Request) -> Result<()> {
+        let Some(arms) = request.eligible else { return Ok(()) };
+        self.check_live(arms, "eligible", "eligible arms: its arms are fixed")?;
+        if arms.is_empty() { Err(Error::request("eligible_len", "must be at least 1", 0u32)) } else { Ok(()) }
+    }
+
     fn check_slots(&mut self, request: &Request) -> Result<()> {
+        let slots = u64::from(request.slots);
+        let unsupported = || Error::unsupported_number("slots", slots, "it has one slot for each request");
         let can = self.policy.slates().is_some() || self.by_request;
-        let (Some(scratch), true) = (&mut self.scratch, can) else { return Err(Error::Unsupported("several slots")) };
-        let policy = self.policy.dynamic_arms().ok_or(Error::Unsupported("several slots"))?;
+        let (Some(scratch), true) = (&mut self.scratch, can) else { return Err(unsupported()) };
+        let policy = self.policy.dynamic_arms().ok_or_else(unsupported)?;
         scratch.list(request.eligible, self.pulls.len() as u32, |arm| policy.is_live(arm));
-        let slots = request.slots as usize;
-        let refused = |rule| Err(Error::request("slots", rule, slots));
-        if slots > scratch.left.len() {
-            return refused("must be at most the arms that may be shown");
+        let (arms, most, reach) = (scratch.left.len() as u64, u64::from(scratch.most), self.engine.reach());
+        let at_most = |most: u64, what| Err(Error::request("slots", &format!("must be at most {most}, {what}"), slots));
+        if slots > arms {
+            return at_most(arms, "the number of eligible arms");
         }
-        if scratch.most > 0 && slots > scratch.most as usize {
-            return refused("must be at most the configuration's max_slots");
+        if most > 0 && slots > most {
+            return at_most(most, "which is config.max_slots");
         }
-        if scratch.most == 0 && self.users.is_some() {
-            return refused("must be 1 where expected_users is set and max_slots is 0: a user's rewards are counted");
+        if most == 0 && self.users.is_some() {
+            return at_most(1, "because config.expected_users is set and config.max_slots is 0");
         }
-        if slots as u64 > self.engine.reach() {
-            return refused("must be at most the decisions in flight");
+        if slots > reach {
+            return at_most(reach, "the number of decisions that can be open");
         }
         Ok(())
     }
 
-    /// Checks that these arms can be played, and that the policy supports eligible arms.
-    pub fn check_live(&mut self, arms: &[u32], what: &'static str) -> Result<()> {
+    /// Checks that these arms can be played, and that the policy supports `what`. `field` has the arms.
+    pub fn check_live(&mut self, arms: &[u32], field: &'static str, what: &'static str) -> Result<()> {
         match self.policy.dynamic_arms() {
-            Some(_) => self.check_arms(arms),
-            None => Err(Error::Unsupported(what)),
+            Some(_) => self.check_arms(arms, field),
+            None => Err(Error::unsupported(what)),
         }
     }
 
-    /// Checks that these arms exist and are not retired.
-    pub fn check_arms(&mut self, arms: &[u32]) -> Result<()> {
+    /// Checks that these arms exist and are not retired. `field` has them.
+    pub fn check_arms(&mut self, arms: &[u32], field: &'static str) -> Result<()> {
         let policy = self.policy.dynamic_arms();
         for &arm in arms {
             if arm as usize >= self.pulls.len() {
-                return Err(Error::request("arm", &format!("must be below {}", self.pulls.len()), arm));
+                return Err(Error::request(field, &format!("must be below {}", self.pulls.len()), arm));
             }
             if policy.as_ref().is_some_and(|policy| !policy.is_live(arm)) {
-                return Err(Error::request("arm", "must be live", arm));
+                return Err(Error::request(field, "must not be a retired arm", arm));
             }
         }
         Ok(())
@@ -333,7 +345,7 @@ impl State {
     /// Checks that this user may make a request now. A handle that counts no users accepts only user 0.
     fn check_user(&self, user: u64) -> Result<()> {
         match self.users {
-            None if user != 0 => Err(Error::Unsupported("a user: config.expected_users is 0")),
+            None if user != 0 => Err(Error::unconfigured_number("user", user, "config.expected_users is 0")),
             _ if self.periods.is_ready() => Ok(()),
             _ => Err(Error::NotReady),
         }
@@ -346,7 +358,8 @@ impl State {
     }
 
     pub fn next_period(&mut self) -> Result<()> {
-        let users = self.users.as_deref_mut().ok_or(Error::Unsupported("periods: config.expected_users is 0"))?;
+        let users =
+            self.users.as_deref_mut().ok_or_else(|| Error::unconfigured("periods: config.expected_users is 0"))?;
         self.periods.next()?;
         users.forget();
         Ok(())
@@ -355,6 +368,9 @@ impl State {
     /// Processes the decision that must leave the ring for the decision that follows `ahead` others.
     #[inline(always)]
     fn make_room(&mut self, ahead: u64) {
+        if self.health.is_due(self.engine.counts().decisions) {
+            self.health.look(self.engine.counts(), self.users.is_some());
+        }
         if let Some(event) = self.engine.make_room(ahead) {
             self.apply(event);
         }
@@ -389,16 +405,19 @@ impl State {
 
     /// Sets the caller's clock.
     pub fn advance(&mut self, now: u64) -> Result<()> {
-        let State { engine, policy, pulls, .. } = self;
+        let State { engine, policy, pulls, health, .. } = self;
         let ticks = engine.advance(now)?;
+        if ticks > 0 {
+            health.advance(engine.counts().decisions);
+        }
         policy.advance(ticks);
-        engine.settle(|event| apply(&mut **policy, pulls, event));
+        engine.settle(|event| apply(&mut **policy, pulls, health, event));
         Ok(())
     }
 
     #[inline]
     fn apply(&mut self, event: Event) {
-        apply(&mut *self.policy, &mut self.pulls, event);
+        apply(&mut *self.policy, &mut self.pulls, &mut self.health, event);
     }
 
     /// Continues from a snapshot that counts `periods` periods; `counted` states whether it counted users. The users of
@@ -406,6 +425,7 @@ impl State {
     pub fn continue_from(&mut self, seeded: bool, counts: Counts, now: u64, periods: u32, counted: bool) -> Result<()> {
         self.seeded = seeded;
         self.engine.count_on(counts, now);
+        self.health.begin(self.engine.counts());
         self.periods.continue_from(periods, counted || self.users.is_some())
     }
 
@@ -420,7 +440,7 @@ impl State {
     }
 
     pub fn shuffled(&mut self) -> Result<&mut dyn ShuffledPolicy> {
-        self.policy.shuffled().ok_or(Error::Unsupported("a shuffled batch"))
+        self.policy.shuffled().ok_or_else(|| Error::unsupported("a shuffled batch: it is not of the shuffle model"))
     }
 
     /// Adds an arm with this id, which no other arm here has.
@@ -439,7 +459,7 @@ impl State {
         if arm >= Config::MAX_ARMS {
             return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
         }
-        let policy = self.policy.dynamic_arms().ok_or(Error::Unsupported("add_arm"))?;
+        let policy = self.policy.dynamic_arms().ok_or_else(|| Error::unsupported("new arms: its arms are fixed"))?;
         self.pulls.reserve()?;
         if let Some(scratch) = &mut self.scratch {
             scratch.reserve(self.pulls.len() + 1)?;

@@ -77,7 +77,7 @@ impl Binary {
     /// `InvalidConfig` if the horizon is 0 or above 2^37, or there is no noise for an epsilon that the levels share.
     pub fn new(epsilon: f64, most: u64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Binary> {
         if !(1..=MAX_COUNT).contains(&most) {
-            return Err(Error::config("horizon", "must be in 1..=2^37", most));
+            return Err(Error::config("horizon", "must be in 1 .. 2^37", most));
         }
         let levels = most.ilog2() + 1;
         Ok(Binary::empty(distribution(share(epsilon, 1.0, levels))?, most))

@@ -405,7 +405,9 @@ impl Engine {
     /// `Unsupported` if ticks are decisions.
     pub fn advance(&mut self, time: u64) -> Result<u64> {
         let clock = self.extras.as_mut().and_then(|extras| extras.clock.as_mut());
-        Ok(clock.ok_or(Error::Unsupported("advance: config.clock is not the caller's"))?.advance(time))
+        let clock =
+            clock.ok_or_else(|| Error::unconfigured("a time of the caller's: config.clock counts decisions"))?;
+        Ok(clock.advance(time))
     }
 
     /// Ends all decisions whose window is over on the caller's clock, in the order in which they were made.

@@ -1,6 +1,6 @@
 //! dpb_bandit: constructors, decisions, rewards.
 
-use super::config::{construct, dpb_config, dpb_error, explain};
+use super::config::{construct, dpb_config, dpb_error, explain, text};
 use super::guard::{self, Guard, Handle, call, call_directly};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::bandit::{Bandit, Decision};
@@ -525,7 +525,8 @@ pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
 
 /// Chooses an arm. Writes one decision. Never allocates; O(1) or O(arms), depending on the policy.
 /// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.expected_users, max_segments or features, which need
-/// dpb_select_for); DPB_POISONED. Any thread.
+/// dpb_select_for); DPB_NOT_READY (a handle restored from a snapshot with expected_users, of which no snapshot was
+/// taken yet); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decision) -> dpb_status {
@@ -624,8 +625,8 @@ pub unsafe extern "C" fn dpb_cancel_all(bandit: *mut dpb_bandit) -> dpb_status {
 /// dpb_update for n tickets under one lock. Every reward is tried, even if earlier ones are refused. tickets,
 /// rewards: n each (NULL with n = 0). each: NULL, or receives n statuses. done: receives the number of accepted
 /// rewards.
-/// Returns DPB_OK if all were accepted, else the first refusal's status, with each and done written; DPB_NULL and
-/// DPB_POISONED write nothing. Any thread.
+/// Returns DPB_OK if all were accepted, else the status of dpb_update for the first refused one, with each and done
+/// written; DPB_NULL and DPB_POISONED write nothing. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_update_many(
@@ -706,14 +707,14 @@ pub(super) unsafe fn explained<H: Handle>(
     body: impl FnOnce(&H) -> Result<()>,
 ) -> dpb_status {
     let mut message = None;
-    let status = call(handle, |h| body(h).inspect_err(|failure| message = Some(failure.to_string())));
+    let status = call(handle, |h| body(h).inspect_err(|failure| message = Some(text(failure))));
     if status != DPB_OK {
-        let text = match handle.is_null() {
+        let why = match handle.is_null() {
             true => "the handle is NULL",
             false => message.as_deref().unwrap_or("the handle is closed"),
         };
         // SAFETY: as above.
-        unsafe { explain(error, status, text) };
+        unsafe { explain(error, status, why) };
     }
     status
 }

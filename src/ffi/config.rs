@@ -300,9 +300,27 @@ pub(super) unsafe fn produce<T>(out: *mut T, error: *mut dpb_error, body: impl F
         }
         Err(failure) => {
             // SAFETY: as above.
-            unsafe { explain(error, failure.status(), &failure.to_string()) };
+            unsafe { explain(error, failure.status(), &text(&failure)) };
             failure.status()
         }
+    }
+}
+
+/// The text of a refusal in the words of C. Some fields of dpb_config have another name or type in Rust.
+pub(super) fn text(failure: &Error) -> String {
+    let text = failure.to_string();
+    match failure {
+        Error::InvalidConfig { field: "model_per_arm", .. } => text
+            .replace("model_per_arm", "feature_model")
+            .replace("true", "DPB_MODEL_PER_ARM")
+            .replace("false", "DPB_MODEL_SHARED"),
+        Error::InvalidConfig { field: "shuffle_printed", .. } => text
+            .replace("shuffle_printed", "flags")
+            .replace("be true", "have DPB_SHUFFLE_PRINTED")
+            .replace("be false", "not have DPB_SHUFFLE_PRINTED")
+            .replace("true", "DPB_SHUFFLE_PRINTED")
+            .replace("false", "no DPB_SHUFFLE_PRINTED"),
+        _ => text,
     }
 }
 

@@ -34,11 +34,26 @@ pub unsafe extern "C" fn dpb_lead(bandit: *mut dpb_bandit, generation: *mut u64,
     }
 }
 
+/// Ends contributing and leading: the handle releases its own full batches again, as before its first
+/// dpb_contribution or dpb_lead. Its open sums stay, and what was contributed to it with them, so no reward is lost or
+/// counted twice. What is addressed to the generation that it led is DPB_EXPIRED from now on: combine first what has
+/// arrived. If the handle is alone already (dpb_report.duty), nothing changes. A restored handle is alone.
+///
+/// When you call it must not depend on rewards. error: NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_alone(bandit: *mut dpb_bandit, error: *mut dpb_error) -> dpb_status {
+    // SAFETY: NULL or valid, by contract.
+    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.alone()) }
+}
+
 /// Takes the sums of all open batches out of this handle for good, and writes them sealed, for the leader of this
-/// generation. From the first call on this handle releases nothing itself, until it leads (dpb_lead). Call it every
-/// few seconds, send the bytes to that leader only and in their order, and merge the leader's snapshots. What is lost on the
-/// way is lost: its rewards are in no release. Nobody without the key can read or alter the bytes. Their length
-/// depends on public counts alone. When they are taken and sent must not depend on rewards.
+/// generation. From the first call on this handle releases nothing itself, whether that generation exists or not, until
+/// it leads (dpb_lead) or is alone again (dpb_alone); dpb_report.duty shows it. Call it every few seconds, send the
+/// bytes to that leader only and in their order, and merge the leader's snapshots. What is lost on the way is lost: its
+/// rewards are in no release. Nobody without the key can read or alter the bytes. Their length depends on public counts
+/// alone. When they are taken and sent must not depend on rewards.
 ///
 /// generation: from dpb_lead of another handle. buf: receives up to cap bytes (NULL with cap = 0). len: receives the
 /// length, also if cap is too small; 0: there is nothing to contribute. A call that fails takes nothing out. The

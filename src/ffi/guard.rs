@@ -69,6 +69,18 @@ pub unsafe fn call_with_output<H: Handle, T>(
     })
 }
 
+/// Stores a length: how many were written, or how many are needed.
+///
+/// # Safety
+/// `n` is valid.
+pub unsafe fn write_length(written: Result<usize>, n: *mut usize) -> Result<()> {
+    if let Ok(length) | Err(Error::BufferTooSmall { needed: length }) = written {
+        // SAFETY: as above.
+        unsafe { n.write(length) };
+    }
+    written.map(drop)
+}
+
 /// Returns the slice of a pointer and a length. NULL with length 0 is an empty slice.
 ///
 /// # Safety

@@ -1,12 +1,12 @@
 //! Reading: dpb_report, dpb_arm, dpb_diagnostics.
 
 use super::bandit::dpb_bandit;
-use super::guard::{call, call_with_output};
+use super::guard::{call, call_with_output, write_length};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
-use crate::bandit::ArmReport;
-use crate::bandit::Bandit;
-use crate::error::{Error, Result};
+use crate::bandit::{ArmReport, Bandit, Warnings};
+use crate::error::Result;
+use crate::policy::Duty;
 use std::ffi::{CStr, c_char};
 
 /// The state of a handle that may be published: released values and public counts.
@@ -64,16 +64,58 @@ pub struct dpb_report {
     pub contributions_lost: u64,
     /// A number by which different fleet keys differ; 0 without dpb_config.fleet_key. It tells nothing else of the key.
     pub fleet_key_id: u64,
+    /// DPB_DUTY_ALONE, DPB_DUTY_CONTRIBUTES (this handle releases nothing itself) or DPB_DUTY_LEADS.
+    pub duty: u32,
+    /// 0, or signs that the handle cannot learn, joined by |: DPB_WARN_CLOCK_STOPPED, DPB_WARN_EXPIRING,
+    /// DPB_WARN_UNLEARNED, DPB_WARN_UNMERGED.
+    pub warnings: u32,
+    /// The generation that the handle leads or contributes to; 0 if it is alone.
+    pub generation: u64,
 }
 
-/// Counts of refused calls, for the operator only. NOT private: a duplicate reveals a click.
+/// dpb_report.duty: the handle releases its own full batches.
+pub const DPB_DUTY_ALONE: u32 = 0;
+/// dpb_report.duty: the handle contributes to a leader since its last dpb_contribution, and releases nothing itself.
+pub const DPB_DUTY_CONTRIBUTES: u32 = 1;
+/// dpb_report.duty: the handle releases its own full batches, with what others contribute.
+pub const DPB_DUTY_LEADS: u32 = 2;
+
+/// dpb_report.warnings: with DPB_CLOCK_CALLER dpb_advance has not moved the time for as many decisions as may be open,
+/// at least 1024. Nothing takes effect, and nothing ages.
+pub const DPB_WARN_CLOCK_STOPPED: u32 = 1;
+/// dpb_report.warnings: most of the last 1024 decisions expired. Without a reward_window they got no reward and were
+/// not cancelled (if only clicks are reported, every mean tends to reward_max); on the caller's clock pending_capacity
+/// is too small.
+pub const DPB_WARN_EXPIRING: u32 = 2;
+/// dpb_report.warnings: with expected_users fewer than one in 100 of the last 1024 decisions are learned from. The
+/// requests name no user or the same few, dpb_next_period is not called, or no snapshot follows it.
+pub const DPB_WARN_UNLEARNED: u32 = 4;
+/// dpb_report.warnings: the handle contributes, and has merged no snapshot of another handle in its last 65,536
+/// decisions. What it contributes does not come back. See dpb_alone.
+pub const DPB_WARN_UNMERGED: u32 = 8;
+/// dpb_diagnostics.warnings: all of the last 65,536 rewards that took effect are reward_min. No reward arrives.
+pub const DPB_WARN_ALL_SMALLEST: u32 = 16;
+/// dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max. Only clicks are reported, or
+/// something else than clicks.
+pub const DPB_WARN_ALL_LARGEST: u32 = 32;
+
+const _: () = assert!(
+    DPB_WARN_CLOCK_STOPPED == Warnings::CLOCK_STOPPED.bits()
+        && DPB_WARN_EXPIRING == Warnings::EXPIRING.bits()
+        && DPB_WARN_UNLEARNED == Warnings::UNLEARNED.bits()
+        && DPB_WARN_UNMERGED == Warnings::UNMERGED.bits()
+        && DPB_WARN_ALL_SMALLEST == Warnings::ALL_SMALLEST.bits()
+        && DPB_WARN_ALL_LARGEST == Warnings::ALL_LARGEST.bits()
+);
+
+/// Counts of refused calls and signs from rewards, for the operator only. NOT private: a duplicate reveals a click.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_diagnostics {
     /// sizeof(dpb_diagnostics). You set it, so that the struct can grow.
     pub struct_size: u32,
-    /// Always 0.
-    pub reserved: u32,
+    /// 0, or signs that the handle cannot learn, joined by |: DPB_WARN_ALL_SMALLEST, DPB_WARN_ALL_LARGEST.
+    pub warnings: u32,
     /// Rewards and cancellations of a ticket that had one (DPB_DUPLICATE).
     pub duplicates: u64,
     /// Rewards and cancellations of an expired ticket (DPB_EXPIRED).
@@ -110,7 +152,7 @@ pub struct dpb_arm {
     pub spare: [f64; 3],
 }
 
-const _: () = assert!(size_of::<dpb_report>() == 128);
+const _: () = assert!(size_of::<dpb_report>() == 144);
 const _: () = assert!(size_of::<dpb_diagnostics>() == 48);
 const _: () = assert!(size_of::<dpb_arm>() == 64);
 
@@ -131,6 +173,11 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
     }
     call(bandit, |b: &dpb_bandit| {
         let r = b.bandit.report()?;
+        let (duty, generation) = match r.duty {
+            Duty::Alone => (DPB_DUTY_ALONE, 0),
+            Duty::Contributes(generation) => (DPB_DUTY_CONTRIBUTES, generation),
+            Duty::Leads(generation) => (DPB_DUTY_LEADS, generation),
+        };
         let report = dpb_report {
             struct_size: size_of::<dpb_report>() as u32,
             phase: r.phase,
@@ -153,6 +200,9 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
             contributions: r.contributions,
             contributions_lost: r.contributions_lost,
             fleet_key_id: r.fleet_key_id,
+            duty,
+            warnings: r.warnings.bits(),
+            generation,
         };
         // SAFETY: not NULL, so valid for the size that it states, by contract.
         unsafe { sized::write(out, report) }
@@ -172,7 +222,7 @@ pub unsafe extern "C" fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *m
         let d = b.bandit.diagnostics()?;
         let diagnostics = dpb_diagnostics {
             struct_size: size_of::<dpb_diagnostics>() as u32,
-            reserved: 0,
+            warnings: d.warnings.bits(),
             duplicates: d.duplicates,
             late: d.late,
             rejected: d.rejected,
@@ -189,7 +239,8 @@ pub unsafe extern "C" fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *m
 /// With dpb_config.max_segments an arm's mean is the prediction for an average segment, a number from the start;
 /// width is NaN; O(arms segments). See dpb_segment_read.
 ///
-/// out: receives up to cap arms (NULL with cap = 0). n: receives the number of arms, also if cap is too small.
+/// out: receives up to cap arms (NULL with cap = 0). n: receives the number of arms, also if cap is too small. Then the
+/// call takes no longer than the count.
 /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -200,7 +251,7 @@ pub unsafe extern "C" fn dpb_arms_read(
     n: *mut usize,
 ) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { read_arms(bandit, out, cap, n, |b, each| b.for_each_arm(each)) }
+    unsafe { read_arms(bandit, out, cap, n, |b, each| b.for_each_arm_within(cap, each)) }
 }
 
 /// dpb_arms_read for one segment.
@@ -223,9 +274,11 @@ pub unsafe extern "C" fn dpb_segment_read(
     n: *mut usize,
 ) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { read_arms(bandit, out, cap, n, |b, each| b.for_each_arm_in(segment, each)) }
+    unsafe { read_arms(bandit, out, cap, n, |b, each| b.for_each_arm_in_within(segment, cap, each)) }
 }
 
+/// `read` passes at most `cap` arms to its argument.
+///
 /// # Safety
 /// `out` is NULL or has capacity for `cap` arms, `n` is NULL or valid.
 unsafe fn read_arms(
@@ -233,15 +286,13 @@ unsafe fn read_arms(
     out: *mut dpb_arm,
     cap: usize,
     n: *mut usize,
-    read: impl FnOnce(&Bandit, &mut dyn FnMut(u32, ArmReport)) -> Result<()>,
+    read: impl FnOnce(&Bandit, &mut dyn FnMut(u32, ArmReport)) -> Result<usize>,
 ) -> dpb_status {
     if n.is_null() || (out.is_null() && cap > 0) {
         return DPB_NULL;
     }
     call(bandit, |b: &dpb_bandit| {
-        let needed = b.bandit.arms()? as usize;
-        let fits = cap >= needed;
-        read(&b.bandit, &mut |arm, a| {
+        let written = read(&b.bandit, &mut |arm, a| {
             let read = dpb_arm {
                 mean: a.mean,
                 width: a.width,
@@ -251,20 +302,18 @@ unsafe fn read_arms(
                 effective_pulls: a.effective_pulls,
                 spare: [0.0; 3],
             };
-            // Another thread may have added arms since.
-            if fits && (arm as usize) < needed {
-                // SAFETY: arm < needed <= cap, and `out` has capacity for cap, by contract.
-                unsafe { out.add(arm as usize).write(read) };
-            }
-        })?;
+            // SAFETY: arm < cap, and `out` has capacity for cap, by contract.
+            unsafe { out.add(arm as usize).write(read) };
+        });
         // SAFETY: not NULL, so valid by contract.
-        unsafe { n.write(needed) };
-        if fits { Ok(()) } else { Err(Error::BufferTooSmall { needed }) }
+        unsafe { write_length(written, n) }
     })
 }
 
-/// Reads the arm that the policy decided for, if it is one that decides (dpb_new_se: when one arm is left).
-/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_POISONED. Any thread.
+/// Reads the arm that the policy decided for, if it is one that decides: dpb_new_se, dpb_new_nonprivate_se,
+/// dpb_new_sdp_ae and dpb_new_vb_sdp_ae when one arm is left, and dpb_new_lap if its base decides.
+/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_UNSUPPORTED (a policy that never decides);
+/// DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) -> dpb_status {

@@ -1,11 +1,12 @@
 //! dpb_request: the inputs of one decision.
 
-use super::bandit::{dpb_bandit, dpb_decision};
-use super::guard::{call, slice};
+use super::bandit::{dpb_bandit, dpb_decision, explained};
+use super::config::{dpb_error, explain};
+use super::guard::{call, slice, write_length};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
-use crate::bandit::{Bandit, Decision};
-use crate::error::{Error, Result};
+use crate::bandit::Decision;
+use crate::error::{Error, Result, Value};
 use crate::request::{self, Feature, Request, Rows};
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
@@ -36,14 +37,14 @@ pub struct dpb_request {
     /// rewards: see dpb_new_linear.
     pub features: *const f32,
     /// The same rows, in place of features: only those features that are not 0. A feature that occurs twice counts
-    /// as the sum.
+    /// as the sum. NULL if no row has an entry.
     pub sparse: *const dpb_feature,
     /// With sparse: where each row ends, as the number of entries in all rows up to it.
     pub sparse_ends: *const u32,
-    /// 0, the default, or the length of features, or of sparse. If it is set and the request needs another length,
-    /// the call is DPB_INVALID_REQUEST. Set it if eligible is NULL and another thread may add arms.
+    /// The length of features, or of sparse. If the request needs another length, for example because another thread
+    /// has added an arm, the call is DPB_INVALID_REQUEST.
     pub features_len: usize,
-    /// Likewise the length of sparse_ends.
+    /// Likewise the length of sparse_ends; 0 if that is NULL.
     pub sparse_ends_len: usize,
 }
 
@@ -84,9 +85,10 @@ impl dpb_request {
     }
 
     /// # Safety
-    /// `request` is valid for the size that it states, and its arms and rows are valid while the result is used.
+    /// `request` is valid for the size that it states, and its arms and rows for the lengths beside them while the result
+    /// is used.
     #[inline(always)] // so that the result needs no memory
-    unsafe fn read<'a>(bandit: &Bandit, request: *const dpb_request) -> Result<Request<'a>> {
+    unsafe fn read<'a>(request: *const dpb_request) -> Result<Request<'a>> {
         let mut defaults = dpb_request::defaults();
         // SAFETY: as above.
         let r = unsafe { sized::view(request, &mut defaults) }.map_err(|error| match error {
@@ -98,49 +100,46 @@ impl dpb_request {
         }
         // SAFETY: valid for that many arms, by contract.
         let eligible = (!r.eligible.is_null()).then(|| unsafe { slice(r.eligible, r.eligible_len) });
-        let features = match r.features.is_null() && r.sparse.is_null() && r.sparse_ends.is_null() {
-            true => None,
-            // SAFETY: as above.
-            false => Some(unsafe { r.rows(bandit, eligible) }?),
-        };
+        // SAFETY: as above.
+        let features = unsafe { r.rows() }?;
         Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible, features })
     }
 
-    /// Returns the rows of features. One of `features`, `sparse` and `sparse_ends` is set.
+    /// Returns the rows of features, if there are any. The handle checks their number.
     ///
     /// # Safety
-    /// They are valid for as many numbers as this handle expects in such a request.
-    unsafe fn rows<'a>(&self, bandit: &Bandit, eligible: Option<&[u32]>) -> Result<Rows<'a>> {
-        if self.sparse_ends.is_null() && !self.sparse.is_null() {
-            return Err(Error::request("sparse_ends", "must be set where sparse is", 0u32));
+    /// They are valid for the lengths beside them while the result is used.
+    #[inline(always)]
+    unsafe fn rows<'a>(&self) -> Result<Option<Rows<'a>>> {
+        let (dense, sparse) = (!self.features.is_null(), !self.sparse_ends.is_null());
+        let absent = if sparse { self.sparse.is_null() } else { !dense };
+        let refused = |field, rule: &str, given: usize| Err(Error::request(field, rule, given));
+        if dense && sparse {
+            return refused(
+                "sparse_ends_len",
+                "must be 0, and sparse_ends NULL, where features is set",
+                self.sparse_ends_len,
+            );
         }
-        let (d, rows) = bandit.rows(eligible);
-        let check = |field, given, needed| match given {
-            0 => Ok(()),
-            _ if given == needed => Ok(()),
-            _ => Err(Error::request(field, &format!("must be {needed}"), given)),
-        };
-        if d == 0 {
-            return Err(Error::Unsupported("features: config.features is 0"));
+        if !sparse && !self.sparse.is_null() {
+            return Err(Error::request("sparse_ends", "must be set where sparse is", Value::Null));
         }
-        if self.sparse_ends.is_null() {
-            check("features_len", self.features_len, rows * d)?;
-            // SAFETY: valid for that many rows of d features, by contract.
-            return Ok(Rows::Dense(unsafe { slice(self.features, rows * d) }));
+        if !sparse && self.sparse_ends_len > 0 {
+            return refused("sparse_ends_len", "must be 0 where sparse_ends is NULL", self.sparse_ends_len);
         }
-        if !self.features.is_null() {
-            return Err(Error::request("sparse", "must be NULL where features is set", rows));
+        if absent && self.features_len > 0 {
+            return refused("features_len", "must be 0 where features and sparse are NULL", self.features_len);
         }
-        check("sparse_ends_len", self.sparse_ends_len, rows)?;
-        // SAFETY: an end for each row, by contract.
-        let ends = unsafe { slice(self.sparse_ends, rows) };
-        let entries = ends.last().map_or(0, |&end| end as usize);
-        check("features_len", self.features_len, entries)?;
-        if self.sparse.is_null() && entries > 0 {
-            return Err(Error::request("sparse", "must be set where a row has entries", entries));
-        }
-        // SAFETY: as many entries as the last row's end says, by contract; a Feature is laid out as a dpb_feature.
-        Ok(Rows::Sparse(unsafe { slice(self.sparse.cast::<Feature>(), entries) }, ends))
+        // SAFETY: as above. A Feature is laid out as a dpb_feature.
+        Ok(unsafe {
+            match sparse {
+                true => Some(Rows::Sparse(
+                    slice(self.sparse.cast::<Feature>(), self.features_len),
+                    slice(self.sparse_ends, self.sparse_ends_len),
+                )),
+                false => dense.then(|| Rows::Dense(slice(self.features, self.features_len))),
+            }
+        })
     }
 }
 
@@ -205,11 +204,11 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
 /// only. Never allocates on success.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a
-/// feature that is missing, not finite, or beyond d); DPB_UNSUPPORTED (eligible arms, several slots, a segment, a
-/// user or features that this policy or configuration does not support); DPB_FULL (a new segment, and there are
-/// max_segments); DPB_NOT_READY (a restored handle with expected_users of which no snapshot was taken yet);
-/// DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or been
-/// counted. Any thread.
+/// feature that is missing, not finite, or beyond d, a wrong length, struct_size); DPB_UNSUPPORTED (eligible arms,
+/// several slots, a segment, a user or features that this policy or configuration does not support); DPB_FULL (a new
+/// segment, and there are max_segments); DPB_NOT_READY (a restored handle with expected_users of which no snapshot was
+/// taken yet); DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or
+/// been counted, and dpb_request_check says why. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select_for(
@@ -222,7 +221,7 @@ pub unsafe extern "C" fn dpb_select_for(
     }
     call(bandit, |b: &dpb_bandit| {
         // SAFETY: valid for the size that it states, by contract.
-        let request = unsafe { dpb_request::read(&b.bandit, request) }?;
+        let request = unsafe { dpb_request::read(request) }?;
         // SAFETY: capacity for one decision for each slot, by contract.
         b.bandit.select_slots(&request, |slot, decision| unsafe { out.add(slot).write(decision.into()) })
     })
@@ -260,7 +259,7 @@ pub unsafe extern "C" fn dpb_select_many(
                 if request.cast::<u32>().read() != size {
                     return Err(Error::request("struct_size", "must be the same in all requests", size));
                 }
-                dpb_request::read(&b.bandit, request)
+                dpb_request::read(request)
             }
         };
         let outcome = match requests.is_null() {
@@ -279,14 +278,36 @@ pub unsafe extern "C" fn dpb_select_many(
     })
 }
 
+/// Explains why dpb_select_for would refuse a request now: the message names the field and the value. Changes and
+/// counts nothing. Not for each request: a refusal allocates.
+///
+/// request: as for dpb_select_for. error: NULL, or filled on failure.
+/// Returns DPB_OK: dpb_select_for would decide; otherwise the status of dpb_select_for. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_request_check(
+    bandit: *const dpb_bandit,
+    request: *const dpb_request,
+    error: *mut dpb_error,
+) -> dpb_status {
+    if request.is_null() {
+        // SAFETY: NULL or valid, by contract.
+        unsafe { explain(error, DPB_NULL, "request is NULL") };
+        return DPB_NULL;
+    }
+    // SAFETY: NULL or valid, by contract; the request is valid for the size that it states.
+    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.check_request(&dpb_request::read(request)?)) }
+}
+
 /// Reads the predicted mean reward of each row of a request, and its standard deviation, in the caller's units.
 /// Both are functions of releases, so they cost no privacy. With DPB_MODEL_PER_ARM the one row gives a mean for
 /// each eligible arm.
 ///
-/// request: as for dpb_select_for; slots and user are not used. mean, deviation: each NULL, or receives one number
-/// for each eligible arm; if eligible is NULL, for every arm by its number (NaN for retired ones).
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST; DPB_UNSUPPORTED (dpb_config.features is 0); DPB_NEWER_VERSION;
-/// DPB_POISONED. Any thread.
+/// request: as for dpb_select_for; slots and user are not used. mean, deviation: each NULL, or receives up to cap
+/// numbers, one for each eligible arm; if eligible is NULL, for every arm by its number (NaN for retired ones). n:
+/// receives their number, also if cap is too small. A call whose cap is too small does not look at the features.
+/// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_INVALID_REQUEST; DPB_UNSUPPORTED
+/// (dpb_config.features is 0; a segment); DPB_NEWER_VERSION; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_predict(
@@ -294,23 +315,27 @@ pub unsafe extern "C" fn dpb_predict(
     request: *const dpb_request,
     mean: *mut f64,
     deviation: *mut f64,
+    cap: usize,
+    n: *mut usize,
 ) -> dpb_status {
-    if request.is_null() {
+    if request.is_null() || n.is_null() {
         return DPB_NULL;
     }
     call(bandit, |b: &dpb_bandit| {
         // SAFETY: valid for the size that it states, by contract.
-        let request = unsafe { dpb_request::read(&b.bandit, request) }?;
+        let request = unsafe { dpb_request::read(request) }?;
         let mut number = 0;
-        b.bandit.predict(&Request { slots: 1, ..request }, |m, d| {
+        let predicted = b.bandit.predict_within(&request, cap, |m, d| {
             for (out, value) in [(mean, m), (deviation, d)] {
                 if !out.is_null() {
-                    // SAFETY: capacity for one number for each arm, by contract.
+                    // SAFETY: number < cap, and `out` has capacity for cap, by contract.
                     unsafe { out.add(number).write(value) };
                 }
             }
             number += 1;
-        })
+        });
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { write_length(predicted, n) }
     })
 }
 

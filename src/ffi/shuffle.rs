@@ -2,7 +2,7 @@
 
 use super::bandit::{dpb_bandit, new};
 use super::config::{DPB_SHUFFLE_PRINTED, construct, dpb_config, dpb_error, produce};
-use super::guard::{self, Guard, Handle, call, call_with_output, slice};
+use super::guard::{self, Guard, Handle, call, call_with_output, slice, write_length};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::error::{Error, Result};
@@ -101,12 +101,7 @@ unsafe fn fill(
 ) -> Result<()> {
     // SAFETY: as above.
     let out = if cap == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(bytes, cap) } };
-    let outcome = write(out);
-    if let Ok(bytes) | Err(Error::BufferTooSmall { needed: bytes }) = outcome {
-        // SAFETY: as above.
-        unsafe { len.write(bytes) };
-    }
-    outcome.map(|_| ())
+    unsafe { write_length(write(out), len) }
 }
 
 fn status(outcome: Result<()>) -> dpb_status {

@@ -2,10 +2,10 @@
 
 use super::bandit::{dpb_bandit, explained};
 use super::config::{dpb_config, dpb_error, explain, produce};
-use super::guard::slice;
+use super::guard::{slice, write_length};
 use super::status::{DPB_NULL, dpb_status};
 use crate::bandit::Bandit;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use std::ffi::{CStr, c_char};
 
 /// Writes a snapshot: what the handle has released, and what is public. You may publish it if all of that may be
@@ -53,19 +53,14 @@ pub unsafe extern "C" fn dpb_snapshot(
 /// # Safety
 /// The buffer has capacity for the bytes, and `len` for its length.
 pub(super) unsafe fn fill(snapshot: Result<impl AsRef<[u8]>>, buf: *mut u8, len: *mut usize) -> Result<()> {
-    let (length, done) = match snapshot {
-        Ok(bytes) => {
-            let bytes = bytes.as_ref();
-            // SAFETY: as above.
-            unsafe { buf.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-            (bytes.len(), Ok(()))
-        }
-        Err(Error::BufferTooSmall { needed }) => (needed, Err(Error::BufferTooSmall { needed })),
-        Err(error) => return Err(error),
-    };
+    let written = snapshot.map(|bytes| {
+        let bytes = bytes.as_ref();
+        // SAFETY: as above.
+        unsafe { buf.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        bytes.len()
+    });
     // SAFETY: as above.
-    unsafe { len.write(length) };
-    done
+    unsafe { write_length(written, len) }
 }
 
 /// Makes a handle from a snapshot, with the configuration in it and fresh entropy. The decisions that were open
@@ -111,8 +106,9 @@ pub unsafe extern "C" fn dpb_restore(
 /// expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
 ///
 /// config.budget is charged as for a new handle, with the loss of all restarts together (dpb_restore charges none).
-/// It is DPB_OVER_BUDGET also if an earlier process had a test_seed. name, config: as in dpb_new_policy. Other
-/// parameters, statuses and threads as dpb_restore.
+/// It is DPB_OVER_BUDGET also if an earlier process had a test_seed. name, config: as in dpb_new_policy; others as in
+/// dpb_restore.
+/// Returns as dpb_restore; DPB_POISONED (a budget from before a fork). Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_restore_as(

@@ -18,9 +18,10 @@ pub const DPB_INVALID_CONFIG: dpb_status = 2;
 pub const DPB_INVALID_REWARD: dpb_status = 3;
 /// This handle never issued this ticket.
 pub const DPB_UNKNOWN_TICKET: dpb_status = 4;
-/// The ticket already has a reward, or is cancelled.
+/// The ticket already has a reward, or is cancelled; or the contribution was added before.
 pub const DPB_DUPLICATE: dpb_status = 5;
-/// The reward window of the ticket is over, or a later decision took its place in the pending table.
+/// The reward window of the ticket is over, or a later decision took its place in the pending table; or the
+/// contribution is for another generation.
 pub const DPB_EXPIRED: dpb_status = 6;
 /// There is no result yet; or a restored handle that counts users has no snapshot yet (dpb_restore).
 pub const DPB_NOT_READY: dpb_status = 7;
@@ -66,7 +67,7 @@ impl Error {
             Error::Unsupported(_) => DPB_UNSUPPORTED,
             Error::Poisoned => DPB_POISONED,
             Error::NoMemory => DPB_NO_MEMORY,
-            Error::Full => DPB_FULL,
+            Error::Full { .. } => DPB_FULL,
             Error::OverBudget(_) => DPB_OVER_BUDGET,
         }
     }

@@ -37,7 +37,7 @@ impl RandomizedResponse {
             return Err(Error::config("epsilon", "must be finite and > 0", epsilon));
         }
         if !(1e-6..=40.0).contains(&epsilon) {
-            return Err(Error::config("epsilon", "must be in 1e-6..=40 in the local model", epsilon));
+            return Err(Error::config("epsilon", "must be in 1e-6 .. 40 in the local model", epsilon));
         }
         // Four units in the last place exceed the rounding errors of exp and the division.
         let lie = 1.0 / (1.0 + epsilon.exp()) * (1.0 + 4.0 * f64::EPSILON);

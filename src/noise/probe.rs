@@ -87,6 +87,8 @@ faults! {
     SenderKept,
     /// The operating system gives the same entropy again and again.
     EntropyRepeats,
+    /// A leader that is to be alone leads on, and forgets which contributions it has accepted.
+    AloneForgets,
 }
 
 impl Fault {

@@ -126,7 +126,7 @@ pub trait Policy: Send {
     /// `NotReady` before the first release; `Unsupported` if the policy does not keep them.
     #[allow(private_interfaces)] // ReleaseTotals are private to the crate
     fn sums(&self, _arm: u32) -> Result<ReleaseTotals> {
-        Err(Error::Unsupported("comparing: it keeps no released sums"))
+        Err(Error::unsupported("comparing arms: it keeps no released sums"))
     }
 
     /// The policy as one that chooses several arms for one request, if it can.
@@ -140,7 +140,7 @@ pub trait Policy: Send {
     /// `Unsupported` if the policy has no priors.
     #[allow(private_interfaces)] // Prior is private to the crate
     fn set_prior(&mut self, _arm: u32, _prior: Prior) -> Result<()> {
-        Err(Error::Unsupported("set_prior"))
+        Err(Error::unsupported("a prior"))
     }
 
     /// How often a release contradicted its arm's past, so that the policy forgot that past.
@@ -153,9 +153,12 @@ pub trait Policy: Send {
         0
     }
 
-    /// The decided best arm, if the policy decides one.
-    fn best_arm(&self) -> Option<u32> {
-        None
+    /// The arm that the policy has decided for.
+    ///
+    /// # Errors
+    /// `NotReady` before that; `Unsupported` if the policy never decides.
+    fn best_arm(&self) -> Result<u32> {
+        Err(Error::unsupported("a best arm: it never decides for one"))
     }
 
     /// The loss of one reward through the releases made so far.
@@ -185,7 +188,7 @@ pub trait Policy: Send {
     /// # Errors
     /// `Corrupt`; `NoMemory`; `Unsupported`.
     fn load(&mut self, _from: &mut Reader) -> Result<()> {
-        Err(Error::Unsupported("a snapshot"))
+        Err(Error::unsupported("a snapshot"))
     }
 
     /// The policy as one that receives shuffled batches, if it does.
@@ -234,8 +237,8 @@ pub trait Slates {
 
 /// What a handle does with the rewards that it collects: see [`crate::contribution`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Duty {
-    /// It releases full batches.
+pub enum Duty {
+    /// It releases its own full batches.
     Alone,
     /// It contributes open sums to the leader with this generation, and releases nothing.
     Contributes(u64),
@@ -244,19 +247,19 @@ pub(crate) enum Duty {
 }
 
 impl Duty {
-    pub fn contributes(self) -> bool {
+    pub(crate) fn contributes(self) -> bool {
         matches!(self, Duty::Contributes(_))
     }
 
     /// The number of handles that share each batch, of a fleet of `handles`.
-    pub fn sharers(self, handles: f64) -> f64 {
+    pub(crate) fn sharers(self, handles: f64) -> f64 {
         if self == Duty::Alone { 1.0 } else { handles }
     }
 
     /// The maximum size of a batch. What is in open batches when a leader ends is lost. So the batches of a new leader
     /// grow from small ones, by the rewards that it `released` since it leads: whenever it ends, it has released a part
     /// of what was contributed to it.
-    pub fn limit(self, released: f64) -> f64 {
+    pub(crate) fn limit(self, released: f64) -> f64 {
         const GROWTH: f64 = 4.0;
         if matches!(self, Duty::Leads(_)) { GROWTH * released } else { f64::INFINITY }
     }
@@ -322,15 +325,24 @@ pub(crate) trait ByRequest {
     /// # Errors
     /// `InvalidRequest` if there is no such segment; `Unsupported`.
     fn arm_in(&self, _segment: u64, _arm: u32) -> Result<(ArmState, u64)> {
-        Err(Error::Unsupported("segments: config.max_segments is 0"))
+        Err(Error::unconfigured("segments: config.max_segments is 0"))
     }
 
-    /// Passes the predicted mean of each row of a request, and its standard deviation, to `each`.
+    /// The number of predictions for this request: one for each eligible arm, or for each arm by its number.
+    ///
+    /// # Errors
+    /// `InvalidRequest` without features; `Unsupported`.
+    fn predictions(&self, _request: &Request) -> Result<usize> {
+        Err(Error::unconfigured("features: config.features is 0"))
+    }
+
+    /// Passes the predicted mean of each row of a request, and its standard deviation, to `each`. (Its eligible arms are
+    /// live.)
     ///
     /// # Errors
     /// As [`check`](Self::check).
-    fn predict(&mut self, _request: &Request, _each: &mut dyn FnMut(f64, f64)) -> Result<()> {
-        Err(Error::Unsupported("features: config.features is 0"))
+    fn predict(&mut self, request: &Request, _each: &mut dyn FnMut(f64, f64)) -> Result<()> {
+        self.predictions(request).map(drop)
     }
 
     /// Number of rows of features whose norm exceeded `feature_norm`.

@@ -23,8 +23,8 @@ mod segments;
 mod time;
 
 pub use crate::engine::Pull;
-pub use contract::{ArmState, DynamicArms, Policy, ShuffledPolicy, Slates};
-pub(crate) use contract::{ByRequest, Combining, Duty, PeerId};
+pub use contract::{ArmState, Duty, DynamicArms, Policy, ShuffledPolicy, Slates};
+pub(crate) use contract::{ByRequest, Combining, PeerId};
 pub use kl::private_divergence;
 pub(crate) use prior::Prior;
 

@@ -57,10 +57,10 @@ impl Params {
             return Err(Error::config("users", "must be at least 1", users));
         }
         if !(1..=MAX_COINS_PER_USER).contains(&noise.coins_per_user) {
-            return Err(Error::config("coins_per_user", "must be in 1..=2^20", noise.coins_per_user));
+            return Err(Error::config("coins_per_user", "must be in 1 .. 2^20", noise.coins_per_user));
         }
         if !(1..=1 << 31).contains(&noise.coin_numerator) {
-            return Err(Error::config("coin_numerator", "must be in 1..=2^31", noise.coin_numerator));
+            return Err(Error::config("coin_numerator", "must be in 1 .. 2^31", noise.coin_numerator));
         }
         let bits = u64::from(users) * (u64::from(noise.coins_per_user) + 1);
         if bits > 1 << 40 || usize::try_from(bits).is_err() {

@@ -672,8 +672,11 @@ impl Handle {
     /// A request among these arms, or among all arms. It has a row of features if the policy needs one.
     fn request(&self, arms: &[u32]) -> dpb_request {
         let eligible = if arms.is_empty() { std::ptr::null() } else { arms.as_ptr() };
-        let features = if self.has_features { ROW.as_ptr() } else { std::ptr::null() };
-        dpb_request { eligible, eligible_len: arms.len(), features, ..dpb_request::defaults() }
+        let request = dpb_request { eligible, eligible_len: arms.len(), ..dpb_request::defaults() };
+        match self.has_features {
+            true => dpb_request { features: ROW.as_ptr(), features_len: ROW.len(), ..request },
+            false => request,
+        }
     }
 
     fn select(&self) -> dpb_decision {
@@ -723,7 +726,9 @@ impl Handle {
             let (mut means, mut deviations) = (vec![0.0; all.len()], vec![0.0; all.len()]);
             // SAFETY: a live handle, a row, room for all arms.
             let request = self.request(&[]);
-            let status = unsafe { dpb_predict(self.bandit, &request, means.as_mut_ptr(), deviations.as_mut_ptr()) };
+            let status = unsafe {
+                dpb_predict(self.bandit, &request, means.as_mut_ptr(), deviations.as_mut_ptr(), all.len(), &mut n)
+            };
             assert_eq!(status, DPB_OK, "dpb_predict");
             for (arm, (mean, deviation)) in all.iter_mut().zip(means.into_iter().zip(deviations)) {
                 (arm.mean, arm.width) = (mean, deviation);

@@ -52,6 +52,21 @@ static inline const dpb_request *request(uint32_t slots, uint64_t segment, uint6
   return &said;
 }
 
+/* Checks that dpb_select_for refuses a request of one slot, and that dpb_request_check says why. */
+static inline void refused_for(dpb_bandit *bandit, const dpb_request *request, dpb_status status, const char *why) {
+  dpb_decision d = {99, 99, 99, 99};
+  dpb_error error = {99, {0}};
+  STATUS(dpb_select_for(bandit, request, &d), status);
+  CHECK(d.ticket == 99);
+  STATUS(dpb_request_check(bandit, request, &error), status);
+  CHECK(error.status == status);
+  if (strcmp(error.message, why) != 0) {
+    failures++;
+    fprintf(stderr, "\"%s\" is not \"%s\"\n", error.message, why);
+  }
+  STATUS(dpb_request_check(bandit, request, NULL), status);
+}
+
 /* A snapshot, which the caller frees. */
 static inline unsigned char *snapshot_of(const dpb_bandit *bandit, size_t *len) {
   unsigned char *bytes;

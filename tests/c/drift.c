@@ -51,7 +51,7 @@ int main(void) {
   follows(dpb_new_med, "dp-med", DPB_POLICY_MED);
   config.forget_after = 1023;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strcmp(error.message, "forget_after must be 0 or in 1024..=2^40, got 1023") == 0);
+  CHECK(strcmp(error.message, "forget_after must be 0 or in 1024 .. 2^40, got 1023") == 0);
   config.forget_after = 10000;
   STATUS(dpb_new_se(&config, &bandit, &error), DPB_INVALID_CONFIG);
   CHECK(strcmp(error.message, "forget_after must be 0: this policy does not forget, got 10000") == 0);

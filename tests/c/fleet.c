@@ -21,7 +21,7 @@ int main(void) {
   config.pending_capacity = 64;
   STATUS(dpb_new(&config, &b, NULL), DPB_OK);
   STATUS(dpb_add_arm(a, 2, &arm, &error), DPB_INVALID_CONFIG);
-  CHECK(strstr(error.message, "id must not be") != NULL);
+  CHECK(strstr(error.message, "id must not be below config.arms = 3") != NULL);
   STATUS(dpb_add_arm(NULL, 2, &arm, &error), DPB_NULL);
   STATUS(dpb_add_arm(a, 900, NULL, &error), DPB_NULL);
   STATUS(dpb_add_arm(a, 900, &arm, NULL), DPB_OK);

@@ -38,7 +38,7 @@ static int use(dpb_status expected) {
   if (expected == DPB_POISONED) STATUS(dpb_cancel(bandit, ticket), DPB_POISONED);
   STATUS(dpb_report_read(bandit, &report), expected);
   if (expected == DPB_POISONED) STATUS(dpb_arms_read(bandit, &arm, 1, &n), DPB_POISONED);
-  STATUS(dpb_best_arm(bandit, &best), late);
+  STATUS(dpb_best_arm(bandit, &best), late == DPB_POISONED ? late : DPB_UNSUPPORTED);
   STATUS(dpb_epsilon_spent(bandit, 0, &x), expected);
   STATUS(dpb_select_for(pool, request(1, 7, 0, NULL, 0), &d), expected);
   STATUS(dpb_snapshot(pool, NULL, 0, &n, NULL), expected == DPB_OK ? DPB_BUFFER_TOO_SMALL : expected);

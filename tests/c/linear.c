@@ -17,6 +17,19 @@ static double coin(void) {
   return (double)(state >> 11) / 9007199254740992.0;
 }
 
+/* Sets rows of n numbers in all. */
+static void dense(dpb_request *request, const float *rows, size_t n) {
+  request->features = rows;
+  request->features_len = n;
+}
+
+/* Reads the predicted means of a request. */
+static void predict(const dpb_bandit *bandit, const dpb_request *request, double *mean, size_t arms) {
+  size_t n = 99;
+  STATUS(dpb_predict(bandit, request, mean, NULL, arms, &n), DPB_OK);
+  CHECK(n == arms);
+}
+
 /* Each visitor is of one of two kinds, shown by feature 0 or 1. Each arm is liked by one kind. */
 static double play(dpb_bandit *bandit, uint32_t rounds, int sparse) {
   const float kinds[2][D] = {{1, 0, 0, 0}, {0, 1, 0, 0}};
@@ -31,8 +44,9 @@ static double play(dpb_bandit *bandit, uint32_t rounds, int sparse) {
       entry.index = kind;
       r.sparse = &entry;
       r.sparse_ends = &one;
+      r.features_len = r.sparse_ends_len = 1;
     } else {
-      r.features = kinds[kind];
+      dense(&r, kinds[kind], D);
     }
     STATUS(dpb_select_for(bandit, &r, &d), DPB_OK);
     liked += d.arm % 2 == kind;
@@ -51,13 +65,15 @@ static void a_model_for_each_arm(void) {
     dpb_report report;
     double mean[ARMS], deviation[ARMS], spent = 9;
     int arm, known = 0;
+    size_t n;
     STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
     CHECK(strcmp(dpb_policy_name(bandit), "dp-linear") == 0);
     play(bandit, ROUNDS, sparse);
     CHECK(play(bandit, ROUNDS, sparse) > .9);
     dpb_request_init(&r);
-    r.features = row;
-    STATUS(dpb_predict(bandit, &r, mean, deviation), DPB_OK);
+    dense(&r, row, D);
+    STATUS(dpb_predict(bandit, &r, mean, deviation, ARMS, &n), DPB_OK);
+    CHECK(n == ARMS);
     for (arm = 0; arm < ARMS; arm++) {
       const double off = mean[arm] - (arm % 2 == 0 ? .4 : .1);
       CHECK(deviation[arm] > 0 && off < 4 * deviation[arm] && off > -4 * deviation[arm]);
@@ -89,7 +105,7 @@ static void one_model(void) {
   for (i = 0; i < ARMS; i++) rows[i * D] = (float)i / ARMS, rows[i * D + 1] = 1;
   STATUS(dpb_new_linear(&config, &bandit, NULL), DPB_OK);
   dpb_request_init(&r);
-  r.features = rows;
+  dense(&r, rows, ARMS * D);
   for (t = 0; t < ROUNDS; t++) {
     STATUS(dpb_select_for(bandit, &r, d), DPB_OK);
     best += t >= ROUNDS / 2 && d[0].arm == ARMS - 1;
@@ -103,12 +119,14 @@ static void one_model(void) {
   r.slots = 1;
   STATUS(dpb_add_arm(bandit, 0, &arm, NULL), DPB_OK);
   CHECK(arm == ARMS);
+  STATUS(dpb_select_for(bandit, &r, d), DPB_INVALID_REQUEST); /* a row is missing */
   rows[ARMS * D] = 1.2f, rows[ARMS * D + 1] = 1;
-  STATUS(dpb_predict(bandit, &r, mean, NULL), DPB_OK);
+  dense(&r, rows, sizeof rows / sizeof *rows);
+  predict(bandit, &r, mean, ARMS + 1);
   CHECK(mean[ARMS] > mean[ARMS - 1] && mean[ARMS - 1] > mean[0]);
   STATUS(dpb_retire_arm(bandit, 0), DPB_OK);
   rows[0] = NAN; /* invalid, and not read */
-  STATUS(dpb_predict(bandit, &r, mean, NULL), DPB_OK);
+  predict(bandit, &r, mean, ARMS + 1);
   CHECK(isnan(mean[0]) && mean[1] > 0);
   for (t = 0; t < 100; t++) {
     STATUS(dpb_select_for(bandit, &r, d), DPB_OK);
@@ -118,11 +136,46 @@ static void one_model(void) {
   /* A row for each eligible arm, in that order. */
   r.eligible = some;
   r.eligible_len = 3;
-  r.features = rows + D;
-  r.features_len = 3 * D;
+  dense(&r, rows + D, 3 * D);
   STATUS(dpb_select_for(bandit, &r, d), DPB_OK);
   CHECK(d[0].arm == 4 || d[0].arm == 1);
   dpb_free(bandit);
+}
+
+/* Predictions never exceed cap, and both arrays may be NULL. Too small a cap is the price of a length: the features are
+   not looked at. */
+static void lengths(void) {
+  uint32_t model;
+  for (model = 0; model < 2; model++) {
+    dpb_config config = config_of(model, 1);
+    dpb_bandit *bandit = NULL;
+    dpb_request r;
+    float rows[ARMS * D];
+    double mean[ARMS + 1], deviation[ARMS + 1];
+    const uint32_t some[2] = {4, 1};
+    size_t n, cap, all;
+    memset(rows, 0, sizeof rows);
+    STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+    for (all = ARMS; all > 0; all = all == ARMS ? 2 : 0) {
+      dpb_request_init(&r);
+      if (all == 2) r.eligible = some, r.eligible_len = 2;
+      dense(&r, rows, (model == DPB_MODEL_PER_ARM ? 1 : all) * D);
+      for (cap = 0; cap <= all + 1; cap++) {
+        for (n = 0; n <= ARMS; n++) mean[n] = deviation[n] = 9;
+        rows[0] = cap < all ? NAN : 1;
+        STATUS(dpb_predict(bandit, &r, mean, deviation, cap, &n), cap < all ? DPB_BUFFER_TOO_SMALL : DPB_OK);
+        CHECK(n == all);
+        for (n = 0; n <= ARMS; n++) CHECK((mean[n] != 9) == (cap >= all && n < all));
+        for (n = 0; n <= ARMS; n++) CHECK((deviation[n] != 9) == (cap >= all && n < all));
+      }
+      STATUS(dpb_predict(bandit, &r, NULL, NULL, all, &n), DPB_OK);
+      CHECK(n == all);
+      STATUS(dpb_predict(bandit, &r, mean, deviation, all, NULL), DPB_NULL);
+      rows[0] = NAN;
+      STATUS(dpb_predict(bandit, &r, mean, deviation, all, &n), DPB_INVALID_REQUEST);
+    }
+    dpb_free(bandit);
+  }
 }
 
 static void bad_input(void) {
@@ -137,6 +190,7 @@ static void bad_input(void) {
   uint32_t ends[ARMS], i;
   const float bad[3] = {NAN, INFINITY, -INFINITY};
   double mean = 9;
+  size_t n = 99;
   memset(rows, 0, sizeof rows);
   for (i = 0; i < ARMS; i++) entries[i].index = i % D, entries[i].value = 1, ends[i] = i + 1;
 
@@ -168,56 +222,85 @@ static void bad_input(void) {
   STATUS(dpb_report_read(bandit, &before), DPB_OK);
   dpb_request_init(&r);
   STATUS(dpb_select(bandit, &d), DPB_UNSUPPORTED);
-  STATUS(dpb_select_for(bandit, &r, &d), DPB_INVALID_REQUEST); /* no features */
-  r.features = rows;
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "features must be set: config.features is not 0, got NULL");
+  r.features_len = 1;
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "features_len must be 0 where features and sparse are NULL, got 1");
+  dense(&r, rows, ARMS * D);
   for (i = 0; i < 3; i++) {
     rows[7] = bad[i];
     STATUS(dpb_select_for(bandit, &r, &d), DPB_INVALID_REQUEST);
-    STATUS(dpb_predict(bandit, &r, &mean, NULL), DPB_INVALID_REQUEST);
+    STATUS(dpb_predict(bandit, &r, &mean, NULL, ARMS, &n), DPB_INVALID_REQUEST);
   }
+  rows[7] = NAN;
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "features must be finite, got NaN");
   rows[7] = 0;
   r.features_len = ARMS * D - 1;
-  STATUS(dpb_select_for(bandit, &r, &d), DPB_INVALID_REQUEST);
-  r.features_len = 0;
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "features_len must be 20 for this request, got 19");
+  r.features_len = 0; /* no length */
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "features_len must be 20 for this request, got 0");
+  r.features_len = ARMS * D;
+  r.sparse_ends_len = ARMS;
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "sparse_ends_len must be 0 where sparse_ends is NULL, got 5");
+  r.sparse_ends_len = 0;
   r.sparse = entries;
-  STATUS(dpb_select_for(bandit, &r, &d), DPB_INVALID_REQUEST); /* both, and no ends */
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "sparse_ends must be set where sparse is, got NULL");
   r.sparse_ends = ends;
-  STATUS(dpb_select_for(bandit, &r, &d), DPB_INVALID_REQUEST); /* both */
+  r.sparse_ends_len = ARMS;
+  refused_for(bandit, &r, DPB_INVALID_REQUEST,
+          "sparse_ends_len must be 0, and sparse_ends NULL, where features is set, got 5");
   r.features = NULL;
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "features_len must be 5 for this request, got 20");
+  r.features_len = ARMS;
+  r.sparse_ends_len = 0;
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "sparse_ends_len must be 5 for this request, got 0");
+  r.sparse_ends_len = ARMS - 1;
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "sparse_ends_len must be 5 for this request, got 4");
+  r.sparse_ends_len = ARMS;
+  r.sparse = NULL;
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "features_len must be 0 where features and sparse are NULL, got 5");
+  r.sparse = entries;
   entries[2].index = D;
-  STATUS(dpb_select_for(bandit, &r, &d), DPB_INVALID_REQUEST);
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "sparse must have an index below config.features = 4, got 4");
   entries[2].index = 1;
   entries[2].value = NAN;
-  STATUS(dpb_select_for(bandit, &r, &d), DPB_INVALID_REQUEST);
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "sparse must be finite, got NaN");
   entries[2].value = 1;
   ends[1] = 4; /* row 2 would end before row 1 */
-  STATUS(dpb_select_for(bandit, &r, &d), DPB_INVALID_REQUEST);
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "sparse_ends must not be below the 4 before, got 3");
   ends[1] = 2;
-  r.sparse_ends_len = ARMS - 1;
-  STATUS(dpb_select_for(bandit, &r, &d), DPB_INVALID_REQUEST);
-  r.sparse_ends_len = 0;
+  ends[ARMS - 1] = 6; /* beyond the entries */
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "features_len must be 6 for this request, got 5");
+  ends[ARMS - 1] = 5;
   r.slots = ARMS + 1;
-  STATUS(dpb_select_for(bandit, &r, &d), DPB_INVALID_REQUEST);
+  refused_for(bandit, &r, DPB_INVALID_REQUEST, "slots must be at most 5, the number of eligible arms, got 6");
   r.slots = 1;
   r.segment = 1;
-  STATUS(dpb_select_for(bandit, &r, &d), DPB_UNSUPPORTED);
+  refused_for(bandit, &r, DPB_UNSUPPORTED, "this configuration does not support segment 1: config.max_segments is 0");
   r.segment = 0;
   r.user = 1;
-  STATUS(dpb_select_for(bandit, &r, &d), DPB_UNSUPPORTED);
+  refused_for(bandit, &r, DPB_UNSUPPORTED, "this configuration does not support user 1: config.expected_users is 0");
   r.user = 0;
   STATUS(dpb_set_prior(bandit, 0, .1, 10, &error), DPB_UNSUPPORTED);
-  CHECK(d.ticket == 99 && mean == 9);
+  STATUS(dpb_request_check(bandit, NULL, &error), DPB_NULL);
+  CHECK(d.ticket == 99 && mean == 9 && n == 99);
+  STATUS(dpb_request_check(bandit, &r, &error), DPB_OK);
   STATUS(dpb_report_read(bandit, &after), DPB_OK);
   CHECK(memcmp(&before, &after, sizeof before) == 0);
+  STATUS(dpb_select_for(bandit, &r, &d), DPB_OK);
+  /* Rows of zeros have no entries. */
+  for (i = 0; i < ARMS; i++) ends[i] = 0;
+  r.sparse = NULL;
+  r.features_len = 0;
   STATUS(dpb_select_for(bandit, &r, &d), DPB_OK);
 
   config.features = 0;
   STATUS(dpb_new(&config, &plain, NULL), DPB_OK);
-  STATUS(dpb_select_for(plain, &r, &d), DPB_UNSUPPORTED);
-  STATUS(dpb_predict(plain, &r, &mean, NULL), DPB_UNSUPPORTED);
-  r.sparse = NULL;
+  refused_for(plain, &r, DPB_UNSUPPORTED, "this configuration does not support features: config.features is 0");
+  STATUS(dpb_predict(plain, &r, &mean, NULL, 0, &n), DPB_UNSUPPORTED);
   r.sparse_ends = NULL;
-  STATUS(dpb_predict(plain, &r, &mean, NULL), DPB_UNSUPPORTED);
+  r.sparse_ends_len = 0;
+  STATUS(dpb_predict(plain, &r, &mean, NULL, 0, &n), DPB_UNSUPPORTED);
+  CHECK(n == 99);
   dpb_free(plain);
   dpb_free(bandit);
 }
@@ -233,7 +316,7 @@ static void large_rows(void) {
   int t;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   dpb_request_init(&r);
-  r.features = row;
+  dense(&r, row, D);
   for (t = 0; t < 3000; t++) {
     row[0] = t % 3 == 0 ? 3e38f : (float)(t % 5);
     STATUS(dpb_select_for(bandit, &r, &d), DPB_OK);
@@ -262,11 +345,11 @@ static void lives(void) {
   STATUS(dpb_new(&config, &peer, NULL), DPB_OK);
   STATUS(dpb_merge(peer, bytes, len, NULL), DPB_OK);
   dpb_request_init(&r);
-  r.features = row;
-  STATUS(dpb_predict(bandit, &r, here, NULL), DPB_OK);
-  STATUS(dpb_predict(next, &r, there, NULL), DPB_OK);
+  dense(&r, row, D);
+  predict(bandit, &r, here, ARMS);
+  predict(next, &r, there, ARMS);
   for (i = 0; i < ARMS; i++) CHECK(fabs(here[i] - there[i]) < .02);
-  STATUS(dpb_predict(peer, &r, there, NULL), DPB_OK);
+  predict(peer, &r, there, ARMS);
   for (i = 0; i < ARMS; i++) CHECK(fabs(here[i] - there[i]) < .02);
   CHECK(play(next, ROUNDS / 10, 1) > .85 && play(peer, ROUNDS / 10, 1) > .85);
   dpb_free(next);
@@ -275,6 +358,11 @@ static void lives(void) {
   STATUS(dpb_restore_as("dp-linear", &config, bytes, len, &next, &error), DPB_INVALID_CONFIG);
   CHECK(strcmp(error.message, "features must be 4, as in the snapshot, got 3") == 0);
   config.features = D;
+  config.feature_model = DPB_MODEL_SHARED;
+  STATUS(dpb_restore_as("dp-linear", &config, bytes, len, &next, &error), DPB_INVALID_CONFIG);
+  CHECK(strcmp(error.message,
+               "feature_model must be DPB_MODEL_PER_ARM, as in the snapshot, got DPB_MODEL_SHARED") == 0);
+  config.feature_model = DPB_MODEL_PER_ARM;
   config.exploration = .1;
   config.pending_capacity = 64;
   STATUS(dpb_restore_as("dp-linear", &config, bytes, len, &next, NULL), DPB_OK);
@@ -300,6 +388,7 @@ static void hashes(void) {
 int main(void) {
   a_model_for_each_arm();
   one_model();
+  lengths();
   bad_input();
   large_rows();
   lives();

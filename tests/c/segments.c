@@ -68,19 +68,22 @@ static void bad_input(void) {
   STATUS(dpb_select_for(bandit, NULL, &d), DPB_NULL);
   STATUS(dpb_select_for(bandit, request(1, 5, 0, NULL, 0), NULL), DPB_NULL);
   STATUS(dpb_select_for(NULL, request(1, 5, 0, NULL, 0), &d), DPB_NULL);
-  STATUS(dpb_select_for(bandit, request(0, 5, 0, NULL, 0), &d), DPB_INVALID_REQUEST);
-  STATUS(dpb_select_for(bandit, request(ARMS + 1, 5, 0, NULL, 0), &d), DPB_INVALID_REQUEST);
-  STATUS(dpb_select_for(bandit, request(1, 5, 7, NULL, 0), &d), DPB_UNSUPPORTED);
-  STATUS(dpb_select_for(bandit, request(1, 5, 0, NULL, 2), &d), DPB_INVALID_REQUEST);
-  STATUS(dpb_select_for(bandit, request(1, 5, 0, some, 0), &d), DPB_INVALID_REQUEST);
-  STATUS(dpb_select_for(bandit, request(1, 5, 0, wrong, 2), &d), DPB_INVALID_REQUEST);
+  refused_for(bandit, request(0, 5, 0, NULL, 0), DPB_INVALID_REQUEST, "slots must be at least 1, got 0");
+  refused_for(bandit, request(ARMS + 1, 5, 0, NULL, 0), DPB_INVALID_REQUEST,
+             "slots must be at most 4, the number of eligible arms, got 5");
+  refused_for(bandit, request(1, 5, 7, NULL, 0), DPB_UNSUPPORTED,
+             "this configuration does not support user 7: config.expected_users is 0");
+  refused_for(bandit, request(1, 5, 0, NULL, 2), DPB_INVALID_REQUEST,
+             "eligible_len must be 0 where eligible is NULL, got 2");
+  refused_for(bandit, request(1, 5, 0, some, 0), DPB_INVALID_REQUEST, "eligible_len must be at least 1, got 0");
+  refused_for(bandit, request(1, 5, 0, wrong, 2), DPB_INVALID_REQUEST, "eligible must be below 4, got 4");
   STATUS(dpb_select_many(bandit, NULL, 1, many, &done), DPB_UNSUPPORTED);
   CHECK(done == 0);
   STATUS(dpb_segment_read(bandit, 5, arms, ARMS, &n), DPB_INVALID_REQUEST);
   STATUS(dpb_add_arm(bandit, 1, &arm, &error), DPB_INVALID_CONFIG);
   STATUS(dpb_retire_arm(bandit, ARMS), DPB_INVALID_REQUEST);
   STATUS(dpb_compare(bandit, 0, 1, .9, &low, &high), DPB_NOT_READY);
-  STATUS(dpb_best_arm(bandit, &arm), DPB_NOT_READY);
+  STATUS(dpb_best_arm(bandit, &arm), DPB_UNSUPPORTED);
   CHECK(n == 77 && arm == 77 && d.ticket == 99 && low == 9);
   after = report(bandit);
   CHECK(memcmp(&before, &after, sizeof before) == 0);
@@ -89,7 +92,7 @@ static void bad_input(void) {
   begin(bandit, 0);
   begin(bandit, UINT64_MAX);
   begin(bandit, 5);
-  STATUS(dpb_select_for(bandit, request(1, 6, 0, NULL, 0), &d), DPB_FULL);
+  refused_for(bandit, request(1, 6, 0, NULL, 0), DPB_FULL, "segment 6 is new, and all of config.max_segments = 3 are in use");
   CHECK(d.ticket == 99 && strcmp(dpb_status_name(DPB_FULL), "DPB_FULL") == 0 && report(bandit).segments == MOST);
 
   for (i = 0; i < 3; i++) requests[i] = *request(1, i == 1 ? 6 : 5, 0, NULL, 0);

@@ -166,6 +166,8 @@ static void shuffler(void) {
 }
 
 static void server(void) {
+  unsigned char *saved;
+  dpb_error error;
   dpb_config config = seeded(3, EPSILON);
   dpb_bandit *bandit = NULL, *central = NULL;
   dpb_shuffle_params params;
@@ -201,7 +203,13 @@ static void server(void) {
   STATUS(dpb_new_sdp_ae(&config, &bandit, NULL), DPB_OK);
   STATUS(dpb_shuffle_params_read(bandit, 1, &params), DPB_OK);
   CHECK(params.users == 4 * 349); /* ceil(1393/4) */
+  saved = snapshot_of(bandit, &len);
   dpb_free(bandit);
+  config.flags = 0;
+  STATUS(dpb_restore_as("sdp-ae", &config, saved, len, &bandit, &error), DPB_INVALID_CONFIG);
+  CHECK(strcmp(error.message,
+               "flags must have DPB_SHUFFLE_PRINTED, as in the snapshot, got no DPB_SHUFFLE_PRINTED") == 0);
+  free(saved);
   dpb_free(central);
 }
 

@@ -67,7 +67,8 @@ int main(void) {
   shows(dpb_new_klucb);
   shows(dpb_new_ts);
   STATUS(dpb_new_med(&config, &bandit, NULL), DPB_OK);
-  STATUS(dpb_select_for(bandit, request(2, 0, 0, NULL, 0), d), DPB_UNSUPPORTED);
+  refused_for(bandit, request(2, 0, 0, NULL, 0), DPB_UNSUPPORTED,
+             "this policy does not support slots 2: it has one slot for each request");
   dpb_free(bandit);
   bandit = NULL;
 

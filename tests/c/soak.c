@@ -66,6 +66,7 @@ static void *play(void *argument) {
     if (world->features) {
       for (entry = 0; entry < ARMS * D; entry++) rows[entry] = (float)(coins >> entry & 1);
       request.features = rows;
+      request.features_len = ARMS * D;
     }
     STATUS(dpb_select_for(world->bandit, &request, decisions), DPB_OK);
     for (slot = 0; slot < request.slots; slot++, i++) {

@@ -96,7 +96,8 @@ static void lives(uint32_t max_segments) {
     dpb_free(bandit);
     STATUS(dpb_restore(bytes, n, &bandit, NULL), DPB_OK);
     d.ticket = 77;
-    STATUS(dpb_select_for(bandit, request(1, segment, 1, NULL, 0), &d), DPB_NOT_READY);
+    refused_for(bandit, request(1, segment, 1, NULL, 0), DPB_NOT_READY,
+               "there is no result yet, or config.expected_users is set and no snapshot of the restored handle was taken yet");
     STATUS(dpb_snapshot(bandit, NULL, 0, &len, NULL), DPB_BUFFER_TOO_SMALL);
     STATUS(dpb_select_for(bandit, request(1, segment, 1, NULL, 0), &d), DPB_NOT_READY);
     STATUS(dpb_snapshot(bandit, bytes, len - 1, &len, NULL), DPB_BUFFER_TOO_SMALL);
@@ -211,7 +212,8 @@ static void refuses(void) {
   STATUS(dpb_select_for(bandit, request(1, 0, 1, outside, 2), &d), DPB_INVALID_REQUEST);
   STATUS(dpb_select_for(bandit, request(1, 0, 1, all, 0), &d), DPB_INVALID_REQUEST);
   STATUS(dpb_select_for(bandit, request(1, 3, 1, NULL, 0), &d), DPB_UNSUPPORTED);
-  STATUS(dpb_select_for(bandit, request(2, 0, 1, NULL, 0), &d), DPB_INVALID_REQUEST); /* config.max_slots is 0 */
+  refused_for(bandit, request(2, 0, 1, NULL, 0), DPB_INVALID_REQUEST,
+             "slots must be at most 1, because config.expected_users is set and config.max_slots is 0, got 2");
   CHECK(d.ticket == 77 && d.arm == 9 && done == 0);
   STATUS(dpb_select_for(bandit, request(1, 0, 1, all + 1, 1), &d), DPB_OK);
   CHECK(d.arm == 1);

@@ -56,12 +56,17 @@ static void bandits() {
   request.slots = 2;
   CHECK(bandit->try_select(request, slots) == DPB_OK && slots[0].arm + slots[1].arm == 2);
   CHECK(bandit->try_cancel(slots[0].ticket) == DPB_OK && bandit->try_cancel(slots[1].ticket) == DPB_OK);
+  CHECK(bandit->try_check(request) == DPB_OK);
+  double mean = 0.0;
+  std::size_t predictions = 7;
+  CHECK(bandit->try_predict(request, &mean, nullptr, 1, predictions) == DPB_UNSUPPORTED && predictions == 7);
   request.slots = 3;
   CHECK(bandit->try_select(request, slots) == DPB_INVALID_REQUEST);
   CHECK(bandit->try_select(decision) == DPB_OK && bandit->try_cancel(decision.ticket) == DPB_OK);
 
   dpb::Report report = {};
   CHECK(bandit->try_report(report) == DPB_OK && report.answered == 1 && report.cancelled == 3);
+  CHECK(bandit->try_cancel_all() == DPB_OK && bandit->try_report(report) == DPB_OK && report.pending == 0);
   dpb::Diagnostics counts = {};
   CHECK(bandit->try_update(decision.ticket, 1.0) == DPB_DUPLICATE);
   CHECK(bandit->try_diagnostics(counts) == DPB_OK && counts.duplicates == 1);
@@ -72,7 +77,7 @@ static void bandits() {
   CHECK(bandit->try_epsilon_spent(0.0, epsilon) == DPB_OK && epsilon == report.epsilon_spent);
   CHECK(bandit->try_epsilon_spent(-1.0, epsilon) == DPB_INVALID_CONFIG);
   std::uint32_t arm = 9;
-  CHECK(bandit->try_best_arm(arm) == DPB_NOT_READY && arm == 9);
+  CHECK(bandit->try_best_arm(arm) == DPB_UNSUPPORTED && arm == 9);
   dpb::Interval difference = {7.0, 7.0};
   CHECK(bandit->try_compare(0, 0, 0.9, difference) == DPB_INVALID_CONFIG && difference.low == 7.0);
   CHECK(bandit->try_add_arm(0, arm, &error) == DPB_OK && arm == 3 && bandit->try_retire_arm(7) == DPB_INVALID_REQUEST);
@@ -145,6 +150,8 @@ static void others() {
   std::optional<dpb::Stopping> rule = dpb::Stopping::try_new(dpb_new_dp_nas, config);
   double mean = 7.0;
   CHECK(rule && rule->try_mean(mean) == DPB_NOT_READY && mean == 7.0);
+  bool is_private = false;
+  CHECK(rule->try_is_private(is_private) == DPB_OK && is_private);
   CHECK(!dpb::Stopping::try_new(dpb_new_nas, dpb::StoppingConfig(-1.0, 0.5, 0.1, 1.0), &error));
   CHECK(std::string_view(error.message).find("range") == 0);
   dpb::ShuffleParams plan = {};

@@ -2,12 +2,16 @@
 // 0 if all checks hold.
 #include <dpb.hpp>
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <set>
+#if __cplusplus >= 202002L
+#include <span>
+#endif
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -47,6 +51,9 @@ static_assert(noexcept(std::declval<dpb::Counter &>().try_add(0.0)));
 static_assert(noexcept(std::declval<dpb::Shuffler &>().try_push(nullptr, 0)));
 static_assert(noexcept(std::declval<dpb::Bandit &>().try_combine(nullptr, 0)));
 static_assert(noexcept(std::declval<dpb::Bandit &>().try_submit_shuffled(0, 0, nullptr, 0)));
+using Memory = std::vector<std::uint8_t>;
+static_assert(noexcept(std::declval<dpb::Bandit &>().try_snapshot(std::declval<Memory &>())));
+static_assert(noexcept(std::declval<dpb::Bandit &>().try_seal(nullptr, 0, std::declval<Memory &>())));
 static_assert(sizeof(dpb::Config) == sizeof(dpb_config) && sizeof(dpb::Bandit) == sizeof(void *));
 
 static void construction() {
@@ -87,7 +94,19 @@ static void messages() {
   CHECK(says([&] { bandit.update(ticket, 0.75); }).find("0.75") == std::string::npos);
   CHECK(says([&] { bandit.cancel(ticket); }) == "dpb_cancel(ticket = " + number + "): DPB_DUPLICATE");
   CHECK(says([&] { (void)bandit.select(dpb::Request().among({1, 9})); }) ==
-        "dpb_select_for(slots = 1, segment = 0, eligible = {1, 9}): DPB_INVALID_REQUEST");
+        "dpb_select_for(slots = 1, segment = 0, eligible = {1, 9}): DPB_INVALID_REQUEST: eligible must be below 3, got 9");
+  CHECK(says([&] { bandit.check(dpb::Request().among({1, 9})); }) ==
+        "dpb_request_check(slots = 1, segment = 0, eligible = {1, 9}): DPB_INVALID_REQUEST: "
+        "eligible must be below 3, got 9");
+  bandit.check(dpb::Request().among({1, 2}));
+  dpb::Request several;
+  several.slots = 4;
+  CHECK(says([&] { (void)bandit.select(several); }).find("slots must be 1: call select_slots") != std::string::npos);
+  several.slots = 0xffffffff; // far more than there is memory for
+  CHECK(says([&] { (void)bandit.select_slots(several); }).find("slots must be at most 3, ") != std::string::npos);
+  dpb_error error = {};
+  CHECK(bandit.try_check(several, &error) == DPB_INVALID_REQUEST && error.status == DPB_INVALID_REQUEST);
+  CHECK(bandit.report().decisions == 1);
   const std::vector<std::uint32_t> many(100, 7);
   CHECK(says([&] { (void)bandit.select(dpb::Request().among(many)); }).find("7, ...}") != std::string::npos);
   CHECK(says([&] { bandit.retire_arm(7); }) == "dpb_retire_arm(arm = 7): DPB_INVALID_REQUEST");
@@ -193,6 +212,25 @@ static void batches() {
   bandit.update_many({}, {});
 }
 
+// Functions that read arrays take arrays of any kind.
+static void arrays() {
+  dpb::Bandit bandit(dpb::Config(3, 1.0));
+  const std::vector<dpb::Decision> decisions = bandit.select_many(5);
+  const std::uint64_t tickets[] = {decisions[0].ticket, decisions[1].ticket};
+  const std::array<double, 2> rewards = {1.0, 0.5};
+  bandit.update_many(tickets, rewards);
+  bandit.update_many({decisions[2].ticket}, std::vector<double>{0.0});
+#if __cplusplus >= 202002L
+  bandit.update_many(std::span(&decisions[3].ticket, 1), std::span(rewards).first(1));
+  const std::vector<std::uint8_t> bytes = bandit.snapshot();
+  const std::span<const std::uint8_t> span(bytes);
+  CHECK(dpb::Bandit::restore(span).report().answered == 4);
+  bandit.merge(span);
+#endif
+  CHECK(bandit.report().pending == (__cplusplus >= 202002L ? 1U : 2U) && bandit.try_cancel_all() == DPB_OK);
+  CHECK(bandit.report().pending == 0);
+}
+
 static void arms_come_and_go() {
   dpb::Bandit bandit = dpb::Bandit::imed(dpb::Config(3, 1.0));
   CHECK(bandit.select(dpb::Request().among({1})).arm == 1);
@@ -265,7 +303,8 @@ static void users() {
   CHECK(segmented.select(of(1, 1).among(one)).arm == 1);
   CHECK(refusal([&] { (void)segmented.select(); }).status() == DPB_UNSUPPORTED);
   CHECK(says([&] { (void)segmented.select(of(1, 2)); }) ==
-        "dpb_select_for(slots = 1, segment = 2, eligible = {}): DPB_FULL");
+        "dpb_select_for(slots = 1, segment = 2, eligible = {}): DPB_FULL: "
+        "segment 2 is new, and all of config.max_segments = 2 are in use");
 }
 
 static void priors() {
@@ -334,6 +373,13 @@ static void handles_combine() {
   }
   CHECK(rewards(leader) > 0 && rewards(leader) <= 1000 && rewards(other) == rewards(leader));
   CHECK(leader.report().contributions == 10 && leader.report().contributions_lost == 0 && other.report().contributions == 0);
+
+  CHECK(leader.report().duty == DPB_DUTY_LEADS && other.report().duty == DPB_DUTY_CONTRIBUTES);
+  CHECK(leader.report().generation == generation && other.report().generation == generation);
+  other.alone();
+  CHECK(other.report().duty == DPB_DUTY_ALONE && other.report().generation == 0 && other.report().warnings == 0);
+  CHECK(other.try_alone() == DPB_OK && none.try_alone() == DPB_UNSUPPORTED);
+  CHECK(refusal([&] { none.alone(); }).status() == DPB_UNSUPPORTED);
 
   CHECK(refusal([&] { leader.combine(last); }).status() == DPB_DUPLICATE);
   CHECK(leader.try_combine(last.data(), last.size()) == DPB_DUPLICATE && leader.try_combine(nullptr, 0) == DPB_CORRUPT);
@@ -455,7 +501,8 @@ static void slates() {
   CHECK(bandit.report().decisions == 300 && bandit.report().epsilon_spent <= 1.0 && bandit.report().epsilon_spent > 0.99);
   CHECK(bandit.select_slots(wanting(2)).size() == 2 && bandit.select(wanting(1).among({3})).arm == 3);
   CHECK(refusal([&] { (void)bandit.select_slots(wanting(2).among({1, 1})); }).what() ==
-        std::string("dpb_select_for(slots = 2, segment = 0, eligible = {1, 1}): DPB_INVALID_REQUEST"));
+        std::string("dpb_select_for(slots = 2, segment = 0, eligible = {1, 1}): DPB_INVALID_REQUEST: "
+                    "slots must be at most 1, the number of eligible arms, got 2"));
   CHECK(refusal([&] { (void)bandit.select_slots(wanting(4)); }).status() == DPB_INVALID_REQUEST);
   CHECK(refusal([&] { (void)bandit.select_slots(wanting(0)); }).status() == DPB_INVALID_REQUEST);
   CHECK(refusal([&] { (void)bandit.select_slots(wanting(1).among(none)); }).status() == DPB_INVALID_REQUEST);
@@ -777,6 +824,16 @@ static void features() {
   }
   const std::vector<dpb::Prediction> believed = bandit.predict(dpb::Request().with_features(row).among({0, 1, 2}));
   CHECK(believed.size() == 3 && believed[1].mean > believed[0].mean && believed[1].mean > believed[2].mean);
+  const std::vector<dpb::Prediction> all = bandit.predict(dpb::Request().with_features(row));
+  CHECK(all.size() == 3 && all[1].mean == believed[1].mean && all[1].deviation == believed[1].deviation);
+  double mean[3] = {7.0, 7.0, 7.0};
+  std::size_t n = 0;
+  CHECK(bandit.try_predict(dpb::Request().with_features(row), mean, nullptr, 2, n) == DPB_BUFFER_TOO_SMALL && n == 3);
+  CHECK(mean[0] == 7.0 && bandit.try_predict(dpb::Request().with_features(row), mean, nullptr, 3, n) == DPB_OK);
+  CHECK(mean[1] == believed[1].mean);
+  const std::vector<float> half = {1.0F};
+  CHECK(std::string(refusal([&] { (void)bandit.predict(dpb::Request().with_features(half)); }).what())
+            .find("features_len must be 2 for this request, got 1") != std::string::npos);
   CHECK(refusal([&] { (void)bandit.select(dpb::Request()); }).status() == DPB_INVALID_REQUEST);
   CHECK(refusal([&] { (void)bandit.select(); }).status() == DPB_UNSUPPORTED);
   CHECK(dpb::feature_hash("device", "phone", 64) < 64 && dpb::feature_cross(1, 2, 64) < 64);
@@ -795,7 +852,7 @@ static void segments() {
   CHECK(says([&] { (void)dpb::Bandit::med(config); }).find("max_segments must be 0") == 0);
   CHECK(says([&] { (void)bandit.segment(70); }) == "dpb_segment_read(segment = 70): DPB_INVALID_REQUEST");
   CHECK(says([&] { (void)bandit.select(in(70).among({1, 9})); }) ==
-        "dpb_select_for(slots = 1, segment = 70, eligible = {1, 9}): DPB_INVALID_REQUEST");
+        "dpb_select_for(slots = 1, segment = 70, eligible = {1, 9}): DPB_INVALID_REQUEST: eligible must be below 4, got 9");
   CHECK(bandit.report().decisions == 0 && bandit.report().segments == 0 && bandit.report().max_segments == 2);
 
   {
@@ -884,6 +941,7 @@ int main() {
   both_roads();
   windows_of_time();
   batches();
+  arrays();
   arms_come_and_go();
   users();
   priors();

@@ -13,8 +13,10 @@
 mod features;
 #[path = "segments.rs"]
 mod segments;
+#[path = "statuses.rs"]
+pub mod statuses;
 
-use dpb::ffi::*;
+use statuses::*;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
@@ -75,9 +77,9 @@ impl Bytes<'_> {
     }
 }
 
-type Constructor = unsafe extern "C" fn(*const dpb_config, *mut *mut dpb_bandit, *mut dpb_error) -> dpb_status;
+pub type Constructor = unsafe fn(*const dpb_config, *mut *mut dpb_bandit, *mut dpb_error) -> dpb_status;
 
-const CONSTRUCTORS: &[Constructor] = &[
+pub const CONSTRUCTORS: &[Constructor] = &[
     dpb_new,
     dpb_new_imed,
     dpb_new_klucb,
@@ -123,9 +125,7 @@ fn one_of(status: dpb_status, allowed: &[dpb_status]) -> dpb_status {
 unsafe fn made<H>(status: dpb_status, handle: *mut H, error: &dpb_error) -> Option<*mut H> {
     assert_eq!(status == DPB_OK, !handle.is_null());
     if status != DPB_OK {
-        assert_eq!(error.status, status);
-        let text = CStr::from_ptr(error.message.as_ptr()).to_str().unwrap();
-        assert!(!text.is_empty() && error.message[251] == 0);
+        explained(error, status);
     }
     (status == DPB_OK).then_some(handle)
 }
@@ -305,7 +305,7 @@ impl Model {
 /// All readable state of a handle, as bits of numbers so that it can be compared.
 #[derive(Clone, PartialEq, Debug)]
 struct Seen {
-    report: [u64; 11],
+    report: [u64; 14],
     arms: Vec<[u64; 5]>,
     best: Option<u32>,
     refusals: [u64; 4],
@@ -363,7 +363,7 @@ impl Seen {
         refused.struct_size = size_of::<dpb_diagnostics>() as u32;
         assert_eq!(dpb_diagnostics_read(handle, &raw mut refused), DPB_OK);
         let mut best = u32::MAX;
-        let decided = one_of(dpb_best_arm(handle, &raw mut best), &[DPB_OK, DPB_NOT_READY]) == DPB_OK;
+        let decided = one_of(dpb_best_arm(handle, &raw mut best), &[DPB_OK, DPB_NOT_READY, DPB_UNSUPPORTED]) == DPB_OK;
         assert!(if decided { (best as usize) < arms.len() } else { best == u32::MAX });
         Seen {
             report: [
@@ -378,6 +378,9 @@ impl Seen {
                 r.is_private.into(),
                 r.policy.into(),
                 r.changes_detected,
+                r.duty.into(),
+                r.generation,
+                r.warnings.into(),
             ],
             arms,
             best: decided.then_some(best),
@@ -728,18 +731,34 @@ unsafe fn decide(handle: *mut dpb_bandit, specs: &[Spec], many: bool) -> (dpb_st
     let (mut decisions, mut done) = (vec![NO_DECISION; length + 1], usize::MAX);
     let status = match specs {
         [_] if !many => {
+            let checked = check(handle, &requests[0]);
             let status = dpb_select_for(handle, requests.as_ptr(), decisions.as_mut_ptr());
+            assert_eq!(status, checked);
             done = usize::from(status == DPB_OK);
             status
         }
         _ => dpb_select_many(handle, requests.as_ptr(), specs.len(), decisions.as_mut_ptr(), &raw mut done),
     };
+    if status != DPB_OK && specs[done].flaw.is_none() {
+        assert_eq!(check(handle, &requests[done]), status);
+    }
     assert_eq!(status == DPB_OK, done == specs.len());
     let written = specs[..done].iter().map(|spec| spec.slots as usize).sum();
     assert!(decisions[written..].iter().all(untouched), "a refused request wrote a decision");
     decisions.truncate(written);
     assert!(!decisions.iter().any(untouched));
     (status, done, decisions)
+}
+
+/// Checks a request, which gives a message if it would be refused.
+unsafe fn check(handle: *const dpb_bandit, request: *const dpb_request) -> dpb_status {
+    let mut error = no_error();
+    let status = dpb_request_check(handle, request, &raw mut error);
+    match status {
+        DPB_OK => assert_eq!(error.status, -1),
+        _ => explained(&error, status),
+    }
+    status
 }
 
 impl World<'_> {
@@ -794,6 +813,7 @@ impl World<'_> {
             222 => return dpb_free(player.handle),
             223 => self.advance(&mut player),
             79 | 147 | 149 => self.combining(&mut player),
+            148 => self.alone(&mut player),
             _ => {}
         }
         self.bandits.push(player);
@@ -993,7 +1013,9 @@ impl World<'_> {
             let id = self.bytes.pick(&[0, 1, 100, u64::MAX]);
             let status = dpb_add_arm(player.handle, id, &raw mut arm, &raw mut error);
             one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_CONFIG, DPB_INVALID_REQUEST]);
-            assert!(status == DPB_OK || error.status == status);
+            if status != DPB_OK {
+                explained(&error, status);
+            }
             if status == DPB_OK && arm < count {
                 assert!(id != 0 && arm >= player.config.arms, "an id that is known is its arm's");
                 return player.after(false, [0; 4]);
@@ -1043,7 +1065,10 @@ impl World<'_> {
         let mut error = no_error();
         let status = dpb_set_prior(player.handle, arm, mean, strength, &raw mut error);
         one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_CONFIG, DPB_INVALID_REQUEST]);
-        assert_eq!(error.status, if status == DPB_OK { -1 } else { status });
+        match status {
+            DPB_OK => assert_eq!(error.status, -1),
+            _ => explained(&error, status),
+        }
         assert!(status != DPB_OK || (strength > 0.0 && mean < 1e300));
         player.after(false, [0; 4]);
     }
@@ -1139,6 +1164,17 @@ impl World<'_> {
         }
     }
 
+    /// Ends contributing and leading. What is addressed to the generation that it led is refused from now on.
+    unsafe fn alone(&mut self, player: &mut Player) {
+        let (keyed, mut error) = (!player.config.fleet_key.is_null(), no_error());
+        let changes = keyed && player.seen.report[11] != u64::from(DPB_DUTY_ALONE);
+        let status = dpb_alone(player.handle, &raw mut error);
+        assert_eq!(status, if keyed { DPB_OK } else { DPB_UNSUPPORTED });
+        player.led = 0;
+        player.after(changes, [0; 4]);
+        assert_eq!(player.seen.report[11..13], [DPB_DUTY_ALONE.into(), 0]);
+    }
+
     /// Leads, contributes, combines, seals and opens. A contribution is added at most once, by the handle that leads the
     /// generation that it is for. None of this changes what can be read, except that combining may release.
     unsafe fn combining(&mut self, player: &mut Player) {
@@ -1153,6 +1189,8 @@ impl World<'_> {
                 player.led = generation;
                 self.generations.push(generation);
                 player.after(keyed, [0; 4]);
+                let duty = if keyed { DPB_DUTY_LEADS } else { DPB_DUTY_ALONE };
+                assert_eq!(player.seen.report[11..13], [duty.into(), generation]);
             }
             1 | 2 => {
                 let n = self.generations.len();
@@ -1166,6 +1204,7 @@ impl World<'_> {
                 }
                 player.led = 0;
                 player.after(true, [0; 4]);
+                assert_eq!(player.seen.report[11..13], [DPB_DUTY_CONTRIBUTES.into(), generation]);
                 if one_of(status, &[DPB_OK, DPB_BUFFER_TOO_SMALL]) == DPB_OK {
                     assert_eq!(len, 0);
                 } else {
@@ -1550,6 +1589,8 @@ impl World<'_> {
         let request = Spec::PLAIN.request(0);
         is_null("select_many", dpb_select_many(null_mut(), null(), 1, &raw mut decision, &raw mut size));
         is_null("select_for", dpb_select_for(null_mut(), &raw const request, &raw mut decision));
+        is_null("request_check", dpb_request_check(null(), &raw const request, null_mut()));
+        is_null("predict", dpb_predict(null(), &raw const request, null_mut(), null_mut(), 0, &raw mut size));
         is_null("next_period", dpb_next_period(null_mut()));
         is_null("update", dpb_update(null_mut(), 1, 1.0));
         is_null("cancel", dpb_cancel(null_mut(), 1));
@@ -1595,13 +1636,16 @@ impl World<'_> {
             is_null("no decisions", dpb_select_many(bandit, null(), 1, null_mut(), &raw mut size));
             is_null("no done", dpb_select_many(bandit, null(), 1, &raw mut decision, null_mut()));
             is_null("no request", dpb_select_for(bandit, null(), &raw mut decision));
+            is_null("no request to check", dpb_request_check(bandit, null(), null_mut()));
+            is_null("no request to predict", dpb_predict(bandit, null(), null_mut(), null_mut(), 0, &raw mut size));
+            is_null("no n", dpb_predict(bandit, &raw const request, null_mut(), null_mut(), 0, null_mut()));
             is_null("no decision for it", dpb_select_for(bandit, &raw const request, null_mut()));
             is_null("no tickets", dpb_update_many(bandit, null(), null(), 1, null_mut(), &raw mut size));
             is_null("no arm", dpb_add_arm(bandit, 0, null_mut(), null_mut()));
             is_null("nothing to merge", dpb_merge(bandit, null(), 5, null_mut()));
             is_null("no report", dpb_report_read(bandit, null_mut()));
             is_null("no diagnostics", dpb_diagnostics_read(bandit, null_mut()));
-            is_null("no n", dpb_arms_read(bandit, null_mut(), 0, null_mut()));
+            is_null("no n of arms", dpb_arms_read(bandit, null_mut(), 0, null_mut()));
             is_null("no n in a segment", dpb_segment_read(bandit, 0, null_mut(), 0, null_mut()));
             is_null("no best", dpb_best_arm(bandit, null_mut()));
             is_null("no epsilon", dpb_epsilon_spent(bandit, 0.0, null_mut()));

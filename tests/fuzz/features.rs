@@ -104,13 +104,19 @@ impl Player {
             }
             ends.push(entries.len() as u32);
         }
+        // One more of each, so that a length may be too large.
+        let (numbers, mut extra_ends, mut extra_numbers) = (dense.len(), ends.clone(), dense.clone());
+        extra_ends.push(entries.len() as u32);
+        extra_numbers.push(0.0);
+        let more = bytes.below(4);
+        let length = |right: usize| [0, right, right, right + 1][more];
         if sparse {
-            (request.sparse, request.sparse_ends) = (entries.as_ptr(), ends.as_ptr());
-            request.sparse_ends_len = bytes.pick(&[0, ends.len(), ends.len(), ends.len() + 1]);
+            (request.sparse, request.features_len) = (entries.as_ptr(), entries.len());
+            (request.sparse_ends, request.sparse_ends_len) = (extra_ends.as_ptr(), length(rows));
         } else {
-            request.features = dense.as_ptr();
-            request.features_len = bytes.pick(&[0, dense.len(), dense.len(), dense.len() + 1]);
+            (request.features, request.features_len) = (extra_numbers.as_ptr(), length(numbers));
         }
+        let wrong_length = length(if sparse { rows } else { numbers }) != if sparse { rows } else { numbers };
         if bytes.once_in(32) {
             (request.features, request.sparse, request.sparse_ends) = (null(), null(), null());
         }
@@ -119,21 +125,32 @@ impl Player {
         }
         let refused = [DPB_OK, DPB_INVALID_REQUEST, DPB_UNSUPPORTED];
         let all = eligible.as_ref().map_or(live.len(), Vec::len);
-        let (mut means, mut deviations) = (vec![-7.0; all + 1], vec![-7.0; all + 1]);
-        let predicted = dpb_predict(self.handle, &raw const request, means.as_mut_ptr(), deviations.as_mut_ptr());
+        let (mut means, mut deviations, mut n) = (vec![-7.0; all + 1], vec![-7.0; all + 1], 77);
+        let mut predict = |cap, n| {
+            let (means, deviations) = (means.as_mut_ptr(), deviations.as_mut_ptr());
+            dpb_predict(self.handle, &raw const request, means, deviations, cap, n)
+        };
+        let mut needed = 77;
+        if all > 0 && predict(all - 1, &raw mut needed) == DPB_BUFFER_TOO_SMALL {
+            assert_eq!(needed, all);
+        }
+        let predicted = predict(all, &raw mut n);
         match one_of(predicted, &refused) {
             DPB_OK => {
+                assert_eq!(n, all);
                 for place in 0..all {
                     let is_live = eligible.is_some() || live[place];
                     assert!(means[place].is_finite() == is_live && (!is_live || deviations[place] >= 0.0));
                 }
                 assert!(means[all] == -7.0 && deviations[all] == -7.0);
             }
-            _ => assert!(means.iter().chain(&deviations).all(|&x| x == -7.0)),
+            _ => assert!(n == 77 && means.iter().chain(&deviations).all(|&x| x == -7.0)),
         }
         assert_eq!(seen(self.handle), before, "a prediction changed something");
         let mut decisions = [NO_DECISION; 4];
+        let checked = check(self.handle, &raw const request);
         let status = one_of(dpb_select_for(self.handle, &raw const request, decisions.as_mut_ptr()), &refused);
+        assert!(status == checked && (status != DPB_OK || !wrong_length));
         let bad = entries.iter().any(|entry| !entry.value.is_finite() || (sparse && entry.index >= D));
         let all_are_read = self.per_arm || eligible.is_some() || !live.contains(&false);
         assert!(status != DPB_OK || !bad || !all_are_read, "a bad row was taken");

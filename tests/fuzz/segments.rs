@@ -76,7 +76,7 @@ impl Seen {
             assert_eq!(cells(handle, Some(*key), r.arms_active), None);
         }
         let (mut best, mut refused): (_, dpb_diagnostics) = (77, zeroed());
-        assert_eq!((dpb_best_arm(handle, &raw mut best), best), (DPB_NOT_READY, 77));
+        assert_eq!((dpb_best_arm(handle, &raw mut best), best), (DPB_UNSUPPORTED, 77));
         refused.struct_size = size_of::<dpb_diagnostics>() as u32;
         assert_eq!(dpb_diagnostics_read(handle, &raw mut refused), DPB_OK);
         let report = [

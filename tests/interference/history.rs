@@ -75,6 +75,8 @@ pub enum Event {
     Merge(usize),
     /// Leads the fleet.
     Lead,
+    /// Ends contributing and leading.
+    Alone,
     /// Contributes to the last leader, or to the one this many before it.
     Contribute(usize),
     /// Combines the last contribution, or the one this many before it.
@@ -283,6 +285,7 @@ fn combines(draw: &mut impl FnMut(usize) -> usize) -> Option<Event> {
         4..60 => Some(Event::Contribute(draw(12).saturating_sub(9))),
         60..180 => Some(Event::Combine(draw(16).saturating_sub(10))),
         180..190 => Some(Event::Seal),
+        190..194 => Some(Event::Alone),
         _ => None,
     }
 }

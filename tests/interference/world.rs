@@ -182,6 +182,7 @@ impl World<'_> {
                 self.leaders.push(generation);
                 generation
             }
+            Event::Alone => pattern(bandit.alone().is_ok()),
             Event::Contribute(last_but) => {
                 let leader = self.leaders.iter().rev().cycle().nth(last_but);
                 let contribution = leader.and_then(|&leader| bandit.contribution(leader).ok());

@@ -368,7 +368,7 @@ func TestIncompatibleNodesAreLogged(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 	}
-	if n := log.count("is incompatible"); n != 2 || log.count("epsilon must be") != 2 {
+	if n := log.count("is incompatible"); n != 2 || log.count("Epsilon must be") != 2 {
 		t.Error(log.text.String())
 	}
 }

@@ -30,8 +30,9 @@ func NewCollector(bandits map[string]*dpb.Bandit) *Collector {
 	return &Collector{metric.Names(bandits), false}
 }
 
-// NewOperatorCollector returns a collector of the metrics of [NewCollector] and of the counts of refused calls
-// ([dpb.Diagnostics]), which are NOT private: a duplicate reveals a click. Show them to operators only.
+// NewOperatorCollector returns a collector of the metrics of [NewCollector], and of the counts of refused calls and the
+// warnings from rewards ([dpb.Diagnostics]), which are NOT private: a duplicate reveals a click. Show them to operators
+// only.
 func NewOperatorCollector(bandits map[string]*dpb.Bandit) *Collector {
 	return &Collector{metric.Names(bandits), true}
 }
@@ -53,6 +54,10 @@ var (
 		metric.Gauge("delta_spent", "Delta at which dpb_epsilon_spent holds; 0 if the policy is pure.", func(r *dpb.Report) float64 { return r.DeltaSpent }),
 		metric.Gauge("private", "1, or 0 for baselines and under a test seed.", func(r *dpb.Report) float64 { return metric.One(r.IsPrivate) }),
 		metric.Gauge("segments", "Segments in use; 0 for a handle without segments.", func(r *dpb.Report) float64 { return float64(r.Segments) }),
+		metric.Count("failures", "Updates of a model that failed, so that the last model stayed.", func(r *dpb.Report) uint64 { return r.Failures }),
+		metric.Gauge("duty", "0: releases its own batches; 1: contributes and releases nothing; 2: leads.", func(r *dpb.Report) float64 { return float64(r.Duty) }),
+		metric.Count("contributions", "Contributions of other handles that were added.", func(r *dpb.Report) uint64 { return r.Contributions }),
+		metric.Count("contributions_lost", "Contributions that were missed, or not used in full.", func(r *dpb.Report) uint64 { return r.ContributionsLost }),
 	}
 	arms = []metric.Metric[dpb.Arm]{
 		metric.Gauge("arm_mean", "Released mean reward; NaN before the first release.", func(a *dpb.Arm) float64 { return a.Mean }, "arm"),
@@ -66,7 +71,10 @@ var (
 		metric.Count("late", "Updates and cancellations of an expired ticket. NOT private.", func(d *dpb.Diagnostics) uint64 { return d.Late }),
 		metric.Count("rejected", "Rewards that were refused. NOT private.", func(d *dpb.Diagnostics) uint64 { return d.Rejected }),
 		metric.Count("unknown", "Tickets that the handle never issued. NOT private.", func(d *dpb.Diagnostics) uint64 { return d.Unknown }),
+		metric.Count("oversized", "Decisions whose row of features was scaled down to feature_norm.", func(d *dpb.Diagnostics) uint64 { return d.Oversized }),
 	}
+	warning       = metric.Describe("warning", "1 for a sign that the handle cannot learn, or 0.", "warning")
+	rewardWarning = metric.Describe("reward_warning", "1 for a sign, in rewards, that the handle cannot learn, or 0. NOT private.", "warning")
 )
 
 // Describe implements [prometheus.Collector].
@@ -75,8 +83,10 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	to <- info
 	metric.Descriptions(to, reports)
 	metric.Descriptions(to, arms)
+	to <- warning
 	if c.operator {
 		metric.Descriptions(to, diagnostics)
+		to <- rewardWarning
 	}
 }
 
@@ -93,11 +103,18 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		}
 		to <- prometheus.MustNewConstMetric(info, prometheus.GaugeValue, 1, name, bandit.PolicyName(), dpb.Version())
 		metric.Collect(to, reports, &report, name)
+		warn := func(desc *prometheus.Desc, all dpb.Warnings, kinds ...dpb.Warnings) {
+			for _, kind := range kinds {
+				to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, metric.One(all&kind != 0), name, kind.String())
+			}
+		}
+		warn(warning, report.Warnings, dpb.WarnClockStopped, dpb.WarnExpiring, dpb.WarnUnlearned, dpb.WarnUnmerged)
 		for arm := range read {
 			metric.Collect(to, arms, &read[arm], name, strconv.Itoa(arm))
 		}
 		if c.operator {
 			metric.Collect(to, diagnostics, &refused, name)
+			warn(rewardWarning, refused.Warnings, dpb.WarnAllSmallest, dpb.WarnAllLargest)
 		}
 	}
 }

@@ -184,7 +184,7 @@ impl Policy for Exp3Tau {
     }
 
     fn save(&self, _to: &mut Writer) -> Result<()> {
-        Err(Error::Unsupported("a snapshot: its weights are functions of raw rewards"))
+        Err(Error::unsupported("a snapshot: its weights are functions of raw rewards"))
     }
 }
 

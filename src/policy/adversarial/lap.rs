@@ -150,7 +150,7 @@ impl Policy for Lap {
         self.base.active()
     }
 
-    fn best_arm(&self) -> Option<u32> {
+    fn best_arm(&self) -> Result<u32> {
         self.base.best_arm()
     }
 

@@ -106,8 +106,8 @@ impl Policy for Se {
         self.viable.len() as u32
     }
 
-    fn best_arm(&self) -> Option<u32> {
-        self.decided().then(|| self.viable[0])
+    fn best_arm(&self) -> Result<u32> {
+        self.decided().then(|| self.viable[0]).ok_or(Error::NotReady)
     }
 
     fn privacy(&self) -> PrivacyLoss {
@@ -115,6 +115,6 @@ impl Policy for Se {
     }
 
     fn save(&self, _to: &mut Writer) -> Result<()> {
-        Err(Error::Unsupported("a snapshot: a round of this baseline is not kept"))
+        Err(Error::unsupported("a snapshot: a round of this baseline is not kept"))
     }
 }

@@ -615,7 +615,7 @@ impl BatchedArms {
     /// `NotReady` if there is none; `Unsupported` with `forget_after`.
     pub fn sums(&self, arm: usize) -> Result<ReleaseTotals> {
         if self.memory.is_finite() {
-            return Err(Error::Unsupported(
+            return Err(Error::unsupported(
                 "comparing with forget_after: a changing mean has no interval for all times",
             ));
         }

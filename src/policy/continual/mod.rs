@@ -162,6 +162,6 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
     }
 
     fn save(&self, _to: &mut Writer) -> Result<()> {
-        Err(Error::Unsupported("a snapshot: its next releases need partial sums that are raw"))
+        Err(Error::unsupported("a snapshot: its next releases need partial sums that are raw"))
     }
 }

@@ -363,7 +363,7 @@ impl Policy for DpUcbInt {
     }
 
     fn save(&self, _to: &mut Writer) -> Result<()> {
-        Err(Error::Unsupported("a snapshot: its next release is of all of an arm's rewards, and their sum is raw"))
+        Err(Error::unsupported("a snapshot: its next release is of all of an arm's rewards, and their sum is raw"))
     }
 }
 

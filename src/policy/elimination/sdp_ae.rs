@@ -139,7 +139,15 @@ impl<S: BatchSizes> ShuffledElimination<S> {
             return Err(Error::config("horizon", "must be known to this policy", 0u32));
         }
         let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
-        let plan = |users| Params::new(epsilon, delta, users, config.shuffle_printed);
+        // A plan's own fields are not in the configuration.
+        let plan = |users| {
+            Params::new(epsilon, delta, users, config.shuffle_printed).map_err(|error| match error {
+                Error::InvalidConfig { field: field @ ("users" | "coins_per_user"), problem } => {
+                    Error::refused("batch", format_args!("gives a plan whose {field} {problem}"))
+                }
+                error => error,
+            })
+        };
         let arm = SdpAeArm {
             batch: Encoded::default(),
             early: Encoded::default(),
@@ -281,8 +289,8 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
         self.viable.len() as u32
     }
 
-    fn best_arm(&self) -> Option<u32> {
-        self.decided().then(|| self.viable[0])
+    fn best_arm(&self) -> Result<u32> {
+        self.decided().then(|| self.viable[0]).ok_or(Error::NotReady)
     }
 
     fn privacy(&self) -> PrivacyLoss {
@@ -361,10 +369,10 @@ impl<S: BatchSizes> ShuffledPolicy for ShuffledElimination<S> {
 
     fn submit(&mut self, phase: u32, arm: u32, bits: &[u8]) -> Result<()> {
         if arm as usize >= self.arms.len() {
-            return Err(Error::config("arm", "must be below the number of arms", arm));
+            return Err(Error::config("arm", &format!("must be below {}", self.arms.len()), arm));
         }
         if self.source == Some(RewardSource::Simulation) {
-            return Err(Error::Unsupported("a shuffled batch after plain updates"));
+            return Err(Error::unsupported("a shuffled batch: the handle took plain rewards"));
         }
         match phase.cmp(&self.phase) {
             Ordering::Less => return Err(Error::Expired),

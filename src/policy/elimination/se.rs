@@ -337,8 +337,8 @@ impl Policy for DpSe {
         self.viable
     }
 
-    fn best_arm(&self) -> Option<u32> {
-        self.decided().then(|| self.first())
+    fn best_arm(&self) -> Result<u32> {
+        self.decided().then(|| self.first()).ok_or(Error::NotReady)
     }
 
     fn privacy(&self) -> PrivacyLoss {

@@ -116,7 +116,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fleet::Roster;
 use crate::memory::{WipedVec, try_with_capacity};
-use crate::noise::{Gaussian, Laplace, Noise, NoiseSource};
+use crate::noise::{Laplace, Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, mul_up};
 use crate::privacy::slates;
@@ -236,7 +236,7 @@ fn noise(config: &Config, per_arm: bool) -> Result<Noise> {
     if !per_arm {
         rho = slates::share(rho, parts); // one vector may hold all of a request's slots
     }
-    Ok(Noise::Gaussian(Gaussian::new(rho, sensitivity)?))
+    Ok(Noise::Gaussian(config.gaussian(rho, sensitivity)?))
 }
 
 /// Returns the loss of one user through a handle and all that continue from its snapshots. (Gaussian noise of this
@@ -281,10 +281,10 @@ impl Linear {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Linear> {
         let shape = Shape::of(config);
         if !(1..=MOST_FEATURES).contains(&shape.features) {
-            return Err(Error::config("features", "must be in 1..=256", shape.features));
+            return Err(Error::config("features", "must be in 1 .. 256", shape.features));
         }
         if !(shape.norm >= 1e-30 && shape.norm <= 1e30) {
-            return Err(Error::config("feature_norm", "must be in 1e-30..=1e30", shape.norm));
+            return Err(Error::config("feature_norm", "must be in 1e-30 .. 1e30", shape.norm));
         }
         config.check()?;
         config.check_arms(shape.most_arms())?;
@@ -437,7 +437,7 @@ impl Linear {
     /// Checks the rows of a request whose eligible arms are live. Changes nothing.
     ///
     /// # Errors
-    /// `InvalidRequest`: "features", "sparse_ends", "index".
+    /// `InvalidRequest`: "features", "features_len", "sparse", "sparse_ends", "sparse_ends_len".
     fn check_rows(&self, eligible: Option<&[u32]>, rows: Rows) -> Result<()> {
         match self.shape.per_arm {
             true => rows.check(1, |_| true, &self.scale),

@@ -3,7 +3,7 @@
 use super::model::FadingPrior;
 use super::{FARTHEST, Linear, NOBODY, SavedLinear, Shape, discount, loss_of_request};
 use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Value};
 use crate::fleet::{ArmIds, Entry, put};
 use crate::policy::batched::loss;
 use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull, ReadPeer};
@@ -55,9 +55,9 @@ impl Linear {
 /// Returns the rows that a request must have.
 fn required<'a>(request: &Request<'a>) -> Result<Rows<'a>> {
     if request.segment != 0 {
-        return Err(Error::Unsupported("a segment: config.max_segments is 0"));
+        return Err(Error::unconfigured_number("segment", request.segment, "config.max_segments is 0"));
     }
-    request.features.ok_or_else(|| Error::request("features", "must be set: config.features is not 0", 0u32))
+    request.features.ok_or_else(|| Error::request("features", "must be set: config.features is not 0", Value::Null))
 }
 
 /// Returns the rows of a checked request.
@@ -98,17 +98,18 @@ impl ByRequest for Linear {
         }
     }
 
+    fn predictions(&self, request: &Request) -> Result<usize> {
+        required(request)?;
+        Ok(request.eligible.map_or(self.live.len(), <[u32]>::len))
+    }
+
     /// Calls `each` with the estimated mean reward of each of these arms, in the request's order, and its standard
     /// deviation. Both are functions of releases. Without a list, they are NaN for retired arms.
     ///
     /// # Errors
-    /// `InvalidRequest`: "eligible", "features", "sparse_ends", "index".
+    /// `InvalidRequest`: "eligible", and as [`check_rows`](Linear::check_rows).
     fn predict(&mut self, request: &Request, each: &mut dyn FnMut(f64, f64)) -> Result<()> {
         let (eligible, rows) = (request.eligible, required(request)?);
-        let is_live = |&arm: &u32| self.live.get(arm as usize) == Some(&true);
-        if let Some(arms) = eligible.filter(|arms| arms.is_empty() || !arms.iter().all(is_live)) {
-            return Err(Error::request("eligible", "must be live arms, one at least", arms.len()));
-        }
         self.check_rows(eligible, rows)?;
         for place in 0..eligible.map_or(self.live.len(), <[u32]>::len) {
             let arm = eligible.map_or(place as u32, |arms| arms[place]);
@@ -261,7 +262,9 @@ impl Policy for Linear {
     /// feature of its own instead.
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
         if !self.shape.per_arm {
-            return Err(Error::Unsupported("a prior of one arm where all share a model"));
+            return Err(Error::unconfigured(
+                "a prior of one arm: all arms share a model, because config.feature_model is DPB_MODEL_SHARED",
+            ));
         }
         self.time.learn();
         self.fade(arm as usize);

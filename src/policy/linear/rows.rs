@@ -32,18 +32,28 @@ impl<'a> Rows<'a> {
     pub fn check(&self, rows: usize, is_read: impl Fn(usize) -> bool, scale: &Scale) -> Result<()> {
         match *self {
             Rows::Dense(values) => {
-                if values.len() != rows * scale.features {
-                    return Err(Error::request("features", "must be a row for each arm", values.len()));
+                let needed = rows * scale.features;
+                if values.len() != needed {
+                    return Err(wrong_length("features_len", needed, values.len()));
                 }
-                values
-                    .chunks_exact(scale.features)
-                    .enumerate()
-                    .try_for_each(|(row, values)| if is_read(row) { finite(values.iter().copied()) } else { Ok(()) })
+                values.chunks_exact(scale.features).enumerate().try_for_each(|(row, values)| {
+                    if is_read(row) { finite("features", values.iter().copied()) } else { Ok(()) }
+                })
             }
             Rows::Sparse(entries, ends) => {
-                let ascends = ends.windows(2).all(|pair| pair[0] <= pair[1]);
-                if ends.len() != rows || !ascends || ends.last().is_none_or(|&end| end as usize != entries.len()) {
-                    return Err(Error::request("sparse_ends", "must be the end of each row", ends.len()));
+                if ends.len() != rows {
+                    return Err(wrong_length("sparse_ends_len", rows, ends.len()));
+                }
+                let needed = ends.last().copied().unwrap_or_default();
+                if entries.len() != needed as usize {
+                    return Err(wrong_length("features_len", needed as usize, entries.len()));
+                }
+                if let Some(pair) = ends.windows(2).find(|pair| pair[0] > pair[1]) {
+                    return Err(Error::request(
+                        "sparse_ends",
+                        &format!("must not be below the {} before", pair[0]),
+                        pair[1],
+                    ));
                 }
                 (0..rows).filter(|&row| is_read(row)).try_for_each(|row| check_entries(&entries[self.ends(row)], scale))
             }
@@ -68,18 +78,24 @@ impl<'a> Rows<'a> {
 
 fn check_entries(entries: &[Feature], scale: &Scale) -> Result<()> {
     if let Some(entry) = entries.iter().find(|entry| entry.index as usize >= scale.features) {
-        return Err(Error::request("index", "must be below features", entry.index));
+        let rule = format!("must have an index below config.features = {}", scale.features);
+        return Err(Error::request("sparse", &rule, entry.index));
     }
-    finite(entries.iter().map(|entry| entry.value))
+    finite("sparse", entries.iter().map(|entry| entry.value))
 }
 
-fn finite(values: impl Iterator<Item = f32> + Clone) -> Result<()> {
+#[cold]
+fn wrong_length(field: &'static str, needed: usize, given: usize) -> Error {
+    Error::request(field, &format!("must be {needed} for this request"), given)
+}
+
+fn finite(field: &'static str, values: impl Iterator<Item = f32> + Clone) -> Result<()> {
     // This loop has no early exit, so that it uses vector instructions.
     if values.clone().fold(true, |all, value| all & value.is_finite()) {
         return Ok(());
     }
     let value = values.into_iter().find(|value| !value.is_finite()).unwrap_or_default();
-    Err(Error::request("features", "must be finite", f64::from(value)))
+    Err(Error::request(field, "must be finite", f64::from(value)))
 }
 
 impl Row<'_> {

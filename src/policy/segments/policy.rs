@@ -32,14 +32,21 @@ impl Segments {
     }
 }
 
+impl Segments {
+    #[cold]
+    fn full(&self, number: u64) -> Error {
+        Error::Full { what: "segment", number, limit: "all of config.max_segments", most: self.max_segments.into() }
+    }
+}
+
 impl ByRequest for Segments {
     #[inline]
     fn check(&mut self, request: &Request) -> Result<()> {
         if request.features.is_some() {
-            return Err(Error::Unsupported("features: config.features is 0"));
+            return Err(Error::unconfigured("features: config.features is 0"));
         }
         self.found = self.index.find(request.segment).map(|segment| segment as u32);
-        if self.found.is_none() && self.is_full() { Err(Error::Full) } else { Ok(()) }
+        if self.found.is_none() && self.is_full() { Err(self.full(request.segment)) } else { Ok(()) }
     }
 
     #[inline]
@@ -191,7 +198,7 @@ impl Policy for Segments {
     /// says what mean they estimate. Merging widens the interval, by the number of merges.
     fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
         if self.half_life.is_finite() {
-            return Err(Error::Unsupported(
+            return Err(Error::unsupported(
                 "comparing with forget_after: what moves has no mean that holds at all times",
             ));
         }
