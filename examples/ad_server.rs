@@ -29,7 +29,7 @@ use day::{
     ARMS, CREATIVES, DAYS, Day, FORGET_AFTER, NOON, Outcome, REWARD_WINDOW, VISITORS, best, config, config_of_tastes,
     rate,
 };
-use dpb::{Algorithm, Bandit, Clock, Config, Error};
+use dpb::{Algorithm, Bandit, Clock, Config, Error, Report};
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
@@ -214,8 +214,8 @@ impl Options {
         let report_every = Duration::from_millis(self.report_every.into());
         let fresh = |memory| {
             let bandit = self.bandit(self.policy, memory)?;
-            let refused = Mutex::new(None);
-            Ok(Shop { bandit, window: self.window, memory, refused, report_every, reported: Mutex::new(None) })
+            let (refused, leaps, reported) = Default::default();
+            Ok(Shop { bandit, window: self.window, memory, refused, leaps, report_every, reported })
         };
         let mut shop = match self.memory {
             Some(memory) => fresh(memory.ticks),
@@ -376,6 +376,8 @@ struct Shop {
     memory: u64,
     /// Why the bandit refused the last time; None if it did not.
     refused: Mutex<Option<String>>,
+    /// Leaps of the clock that stderr has.
+    leaps: AtomicU64,
     /// The last report and its time. `/report` is public and takes longer than `/ad`, so it is cached.
     report_every: Duration,
     reported: Mutex<Option<(Instant, Bytes)>>,
@@ -405,10 +407,21 @@ impl Shop {
     }
 }
 
+impl Shop {
+    /// Writes it to stderr if the clock has leapt: the machine's clock may be wrong.
+    fn log_leaps(&self) {
+        let Ok(Report { clock_leaps, .. }) = self.bandit.report() else { return };
+        if self.leaps.swap(clock_leaps, Ordering::Relaxed) < clock_leaps {
+            eprintln!("the clock leapt, and the time goes on from there");
+        }
+    }
+}
+
 /// Sets the clock regularly, so that windows also end without traffic.
 async fn set_clock(shop: Arc<Shop>) {
     loop {
         shop.tick();
+        shop.log_leaps();
         tokio::time::sleep(TICK).await;
     }
 }

@@ -295,6 +295,7 @@ fn a_clock_that_was_wrong_stops_nothing() {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+    assert_eq!(metrics(&operator)["dpb_clock_leaps_total{bandit=\"creatives\"}"], 2.0); // two steps back
 }
 
 /// Reads until the other side closes.

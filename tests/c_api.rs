@@ -1,13 +1,13 @@
 //! The C interface, from C: statuses, struct sizes, static and shared, as C and as C++.
 
-use crate::support::{self, Link, build, have, library_dir, root, run};
+use crate::support::{self, Link, build, have, library_dir, root, run, run_program};
 use std::path::PathBuf;
 use std::process::Command;
 
 /// Builds a test program with one compiler and standard, and runs it.
 fn passes(compiler: &str, arguments: &[&str], source: &str, link: Link) {
     if have(compiler) {
-        run(&mut Command::new(build(compiler, source, arguments, link)));
+        run_program(&build(compiler, source, arguments, link));
     }
 }
 
@@ -103,6 +103,12 @@ fn arms_come_and_go() {
 fn a_forked_child_is_refused() {
     passes("cc", &["-std=gnu11"], "tests/c/fork.c", Link::Static);
     passes("cc", &["-std=gnu11"], "tests/c/fork.c", Link::Shared);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_small_stack_suffices() {
+    passes("cc", &["-std=gnu11", "-pthread"], "tests/c/stack.c", Link::Static);
 }
 
 #[test]

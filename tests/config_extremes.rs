@@ -117,13 +117,13 @@ fn play(
     assert!(report.epsilon_spent >= 0.0 && report.delta_spent >= 0.0, "{report:?}");
 }
 
-/// Runs code that reports its progress. Fails if it reports nothing for a minute.
+/// Runs code that reports its progress. Fails if it reports nothing for five minutes.
 fn watched(run: impl FnOnce(Sender<String>) + Send + 'static) {
     let (beat, heard) = channel();
     let running = std::thread::spawn(|| run(beat));
     let mut last = String::new();
     loop {
-        match heard.recv_timeout(Duration::from_secs(60)) {
+        match heard.recv_timeout(Duration::from_secs(300)) {
             Ok(now) => last = now,
             Err(RecvTimeoutError::Disconnected) => break running.join().unwrap(),
             Err(RecvTimeoutError::Timeout) => panic!("it hangs: {last}"),

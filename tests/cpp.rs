@@ -1,6 +1,6 @@
 //! The C++ wrapper, from C++ programs.
 
-use crate::support::{self, Link, build, have, run};
+use crate::support::{self, Link, build, have, run_program};
 use std::process::Command;
 
 #[test]
@@ -40,7 +40,7 @@ fn wrapper_passes(compiler: &str, standard: &str, link: Link) {
         return;
     }
     let program = build(compiler, "tests/cpp/test_wrapper.cpp", &[standard, "-pthread", "-Wshadow"], link);
-    let printed = run(&mut Command::new(&program));
+    let printed = run_program(&program);
     assert!(printed.ends_with("checks held\n"), "{printed}");
 }
 
@@ -52,7 +52,7 @@ fn works_without_exceptions(compiler: &str, standard: &str, link: Link) {
     }
     let flags = [standard, "-fno-exceptions", "-fno-rtti", "-Wshadow"];
     let program = build(compiler, "tests/cpp/no_exceptions.cpp", &flags, link);
-    run(&mut Command::new(&program));
+    run_program(&program);
     let aborted = Command::new(&program).arg("abort").output().unwrap();
     let said = String::from_utf8(aborted.stderr).unwrap();
     assert_eq!(said, "dpb: dpb_cancel(ticket = 7): DPB_UNKNOWN_TICKET\n");

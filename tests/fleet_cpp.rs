@@ -767,8 +767,8 @@ fn nodes_share_placements(programs: [&LazyLock<Option<Program>>; 2], more: &[&st
         }
         eventually("the clicks are there", || clicks(node) == [before + clicked, 0.0]);
     };
-    sees(&one, &two, [0, 1], 0..800);
-    sees(&two, &one, [1, 2], 1000..1800);
+    sees(&one, &two, [0, 1], 0..2500);
+    sees(&two, &one, [1, 2], 3000..5500);
 
     let read = |node: &Node, place: u64| -> Value {
         serde_json::from_str(&node.get(&format!("/report?placement={place}")).1).unwrap()

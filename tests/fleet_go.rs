@@ -1,7 +1,7 @@
 //! Nodes that learn together through Redis: runs the tests of the Go package with a real redis-server.
 #![cfg(unix)]
 
-use crate::support::http::send;
+use crate::support::http::{PATIENCE, send};
 use crate::support::{empty_directory, go_with_modules, have, root, run, snippets};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ fn fleet(directory: &str, arguments: &[&str]) -> Option<Command> {
 #[test]
 fn nodes_agree_after_faults() {
     // The tests wait more than they compute, so run eight at a time.
-    let arguments = ["test", "-short", "-count=1", "-parallel=8", "-timeout=2m", "."];
+    let arguments = ["test", "-short", "-count=1", "-parallel=8", "-timeout=30m", "."];
     let Some(mut test) = fleet(MODULE, &arguments) else { return };
     run(test.env("GODEBUG", "cgocheck=1"));
 }
@@ -30,7 +30,7 @@ fn nodes_agree_after_faults() {
 #[test]
 #[ignore = "long: more faults, many times, under the race detector"]
 fn nodes_agree_after_many_faults() {
-    let arguments = ["test", "-race", "-count=3", "-timeout=15m", "."];
+    let arguments = ["test", "-race", "-count=3", "-timeout=30m", "."];
     let Some(mut test) = fleet(MODULE, &arguments) else { return };
     run(test.env("GODEBUG", "cgocheck=1"));
 }
@@ -106,7 +106,7 @@ fn the_example_shows_a_fleet() {
         let is_rate = |cell: &str| cell.contains(" %<small>of ");
         (1..=3).all(|column| rows.iter().any(|row| row.split("<td>").nth(column).is_some_and(is_rate)))
     };
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + PATIENCE;
     for url in &urls {
         while !shows(&get(url)) {
             assert!(Instant::now() < end, "{}", get(url));

@@ -1,6 +1,7 @@
 //! Runs the tests of the Go module.
 
-use crate::support::{self, go, go_with_modules, run};
+use crate::support::{self, empty_directory, go, go_with_modules, repeats, root, run, snippets};
+use std::process::Command;
 
 const MODULE: &str = "bindings/go";
 
@@ -33,7 +34,8 @@ fn every_field_of_the_configuration_is_set() {
 /// Builds as users do, because allocations may depend on -race.
 #[test]
 fn the_module_passes_its_tests() {
-    let Some(mut test) = go(MODULE, &["test", "-count=1", "-timeout=2m", "./..."]) else { return };
+    let count = format!("-count={}", repeats());
+    let Some(mut test) = go(MODULE, &["test", &count, "-timeout=60m", "./..."]) else { return };
     run(&mut test);
 }
 
@@ -41,7 +43,7 @@ fn the_module_passes_its_tests() {
 #[test]
 #[ignore = "builds Go's libraries for the race detector"]
 fn the_module_has_no_races() {
-    let Some(mut test) = go(MODULE, &["test", "-race", "-count=1", "-timeout=2m", "./..."]) else { return };
+    let Some(mut test) = go(MODULE, &["test", "-race", "-count=1", "-timeout=30m", "./..."]) else { return };
     run(test.env("GODEBUG", "cgocheck=1").env("GOGC", "1"));
 }
 
@@ -52,7 +54,7 @@ fn the_examples_pass_their_tests() {
     let Some(mut vet) = go_with_modules(EXAMPLES, &["vet", "./..."]) else { return };
     run(&mut vet);
     run(&mut go(EXAMPLES, &["mod", "tidy", "-diff"]).unwrap());
-    if let Some(mut test) = go(EXAMPLES, &["test", "-count=1", "-timeout=2m", "./..."]) {
+    if let Some(mut test) = go(EXAMPLES, &["test", "-count=1", "-timeout=30m", "./..."]) {
         run(&mut test);
     }
 }
@@ -61,7 +63,7 @@ fn the_examples_pass_their_tests() {
 #[test]
 #[ignore = "half a minute, to compile net/http for it"]
 fn the_examples_pass_their_tests_under_the_race_detector() {
-    if let Some(mut test) = go_with_modules(EXAMPLES, &["test", "-race", "-count=5", "-timeout=5m", "./..."]) {
+    if let Some(mut test) = go_with_modules(EXAMPLES, &["test", "-race", "-count=5", "-timeout=30m", "./..."]) {
         run(test.env("GODEBUG", "cgocheck=1"));
     }
 }
@@ -74,7 +76,16 @@ fn the_collector_passes_its_tests() {
     let Some(mut vet) = go_with_modules(COLLECTOR, &["vet", "./..."]) else { return };
     run(&mut vet);
     run(&mut go(COLLECTOR, &["mod", "tidy", "-diff"]).unwrap());
-    run(&mut go(COLLECTOR, &["test", "-race", "-count=1", "-timeout=2m", "./..."]).unwrap());
+    run(&mut go(COLLECTOR, &["test", "-race", "-count=1", "-timeout=30m", "./..."]).unwrap());
+
+    // The program and the commands on its page, with this checkout.
+    let place = empty_directory("go", "collector");
+    const PAGE: &str = "bindings/go/prometheus/README.md";
+    let [program, commands] = ["go", "sh"].map(|language| snippets(PAGE, language).remove(0));
+    std::fs::write(place.join("main.go"), program).unwrap();
+    let checkout = root().canonicalize().unwrap();
+    let commands = commands.replace("$HOME/libdpb", checkout.to_str().unwrap()) + "go vet -tags dpb_system .";
+    run(Command::new("sh").args(["-e", "-c", &commands]).current_dir(&place).env("GOTOOLCHAIN", "local"));
 }
 
 /// Builds from another module with only the files that `go mod vendor` copies, which include the header.

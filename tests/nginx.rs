@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const PAGE: &str = "examples/nginx/README.md";
 const WORKERS: usize = 4;
 /// The timeout of every wait. Nothing takes nearly as long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Longer than workers take to publish what they have learned.
 const TICKS: Duration = Duration::from_millis(400);
 

@@ -35,6 +35,7 @@ const TRIED_ELSEWHERE: &[(&str, &str, &str)] = &[
     (NGINX, "nginx", "nginx.rs"),
     (NGINX, "bash", "nginx.rs"),
     ("bindings/go/fleet/README.md", "go", "fleet_go.rs"),
+    ("bindings/go/prometheus/README.md", "go", "go.rs"),
 ];
 
 /// The programs in this language: a name from the page, the text, and the expected output.

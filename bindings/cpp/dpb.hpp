@@ -854,6 +854,7 @@ public:
     of_report("contributions_total", "counter", "Contributions of other handles that were added.", &Report::contributions);
     of_report("contributions_lost_total", "counter", "Contributions that were missed, or not used in full.",
               &Report::contributions_lost);
+    of_report("clock_leaps_total", "counter", "Leaps of the caller's clock.", &Report::clock_leaps);
     of_warnings("warning", "1 for a sign that the handle cannot learn, or 0.", &Measured::report,
                 {{"clock_stopped", DPB_WARN_CLOCK_STOPPED},
                  {"expiring", DPB_WARN_EXPIRING},

@@ -72,7 +72,8 @@ func (counter *Counter) Add(value float64) error {
 	return check(C.dpb_counter_add(c, C.double(value)))
 }
 
-// Read returns the released sum, or 0 before the first release. The number changes only by Add. Reading costs no privacy.
+// Read returns the released sum, or 0 before the first release. It has noise, so it can be negative. The number changes only
+// by Add. Reading costs no privacy.
 func (counter *Counter) Read() (float64, error) {
 	c, err := counter.enter()
 	if err != nil {

@@ -106,24 +106,25 @@ func (a *Arm) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// MarshalJSON writes the policy's name, the key's id as a string, and null for an infinite privacy loss.
+// MarshalJSON writes names for the policy, the duty and the warnings, strings for the key's id and the generation, and null
+// for an infinite privacy loss.
 func (r Report) MarshalJSON() ([]byte, error) {
 	type plain Report
 	return json.Marshal(struct {
 		plain
-		EpsilonSpent finite
-		FleetKeyID   exact
-	}{plain(r), finite(r.EpsilonSpent), exact(r.FleetKeyID)})
+		EpsilonSpent           finite
+		FleetKeyID, Generation exact
+	}{plain(r), finite(r.EpsilonSpent), exact(r.FleetKeyID), exact(r.Generation)})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, and an id that is a number.
+// UnmarshalJSON reads what MarshalJSON writes, and an id and a generation that are numbers.
 func (r *Report) UnmarshalJSON(text []byte) error {
 	type plain Report
 	read := struct {
 		*plain
-		EpsilonSpent *float64
-		FleetKeyID   *exact
-	}{(*plain)(r), &r.EpsilonSpent, (*exact)(&r.FleetKeyID)}
+		EpsilonSpent           *float64
+		FleetKeyID, Generation *exact
+	}{(*plain)(r), &r.EpsilonSpent, (*exact)(&r.FleetKeyID), (*exact)(&r.Generation)}
 	err := json.Unmarshal(text, &read)
 	if read.EpsilonSpent == nil {
 		r.EpsilonSpent = math.Inf(1)
@@ -177,6 +178,7 @@ func (r Report) LogValue() slog.Value {
 		slog.String("fleet_key_id", exact(r.FleetKeyID).String()),
 		slog.String("duty", r.Duty.String()),
 		slog.String("warnings", r.Warnings.String()),
-		slog.Uint64("generation", r.Generation),
+		slog.String("generation", exact(r.Generation).String()),
+		slog.Uint64("clock_leaps", r.ClockLeaps),
 	)
 }

@@ -27,6 +27,7 @@ import "C"
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unsafe"
 )
@@ -67,7 +68,9 @@ type Report struct {
 	// Warnings are signs that the bandit cannot learn, from public facts.
 	Warnings Warnings
 	// Generation is the one that the bandit leads or contributes to; 0 if it is alone.
-	Generation uint64 `json:",string"`
+	Generation uint64
+	// ClockLeaps counts how often the clock leapt, with [ClockCaller]: see [Bandit.Advance].
+	ClockLeaps uint64
 }
 
 // Duty is what a bandit does with the rewards that it collects.
@@ -79,21 +82,28 @@ const (
 	DutyLeads       Duty = C.DPB_DUTY_LEADS       // releases full batches with what others contribute
 )
 
+var dutyNames = [...]string{DutyAlone: "alone", DutyContributes: "contributes", DutyLeads: "leads"}
+
 // String returns "alone", "contributes" or "leads".
 func (d Duty) String() string {
-	switch d {
-	case DutyAlone:
-		return "alone"
-	case DutyContributes:
-		return "contributes"
-	case DutyLeads:
-		return "leads"
+	if int(d) < len(dutyNames) {
+		return dutyNames[d]
 	}
 	return fmt.Sprintf("duty %d", uint32(d))
 }
 
 // MarshalText returns the name.
 func (d Duty) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads the name.
+func (d *Duty) UnmarshalText(name []byte) error {
+	found := slices.Index(dutyNames[:], string(name))
+	if found < 0 {
+		return fmt.Errorf("dpb: no duty is called %q", name)
+	}
+	*d = Duty(found)
+	return nil
+}
 
 // Warnings are signs that a bandit cannot learn because of how it is called, as bits. docs/operating.md says what to do.
 type Warnings uint32
@@ -137,6 +147,20 @@ func (w Warnings) String() string {
 
 // MarshalText returns the names.
 func (w Warnings) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
+
+// UnmarshalText reads the names.
+func (w *Warnings) UnmarshalText(names []byte) error {
+	var found Warnings
+	for _, name := range strings.Fields(string(names)) {
+		bit := slices.Index(warningNames[:], name)
+		if bit < 0 {
+			return fmt.Errorf("dpb: no warning is called %q", name)
+		}
+		found |= 1 << bit
+	}
+	*w = found
+	return nil
+}
 
 // Arm holds the public state of one arm. You may publish it.
 type Arm struct {
@@ -199,6 +223,7 @@ func (b *Bandit) Report() (Report, error) {
 		Duty:       Duty(r.duty),
 		Warnings:   Warnings(r.warnings),
 		Generation: uint64(r.generation),
+		ClockLeaps: uint64(r.clock_leaps),
 	}, nil
 }
 

@@ -103,9 +103,11 @@ struct Shop {
   void tick() {
     for (dpb::Bandit &bandit : bandits) {
       tick(bandit);
+      serve::log_leaps(bandit);
     }
     if (segmented) {
       tick(*segmented);
+      serve::log_leaps(*segmented);
     }
   }
 

@@ -145,6 +145,7 @@ public:
   void tick() {
     const std::lock_guard alone(lock_);
     advance();
+    serve::log_leaps(bandit_);
   }
 
   // Cancels the bid whose time for an impression ends with this one, by the number of bids or by the clock.

@@ -144,6 +144,16 @@ inline void set_clock(dpb::Bandit &bandit, std::uint64_t now) {
   any = !refused.empty();
 }
 
+// Writes it to stderr if a bandit's clock has leapt since the last call: the machine's clock may be wrong. One thread
+// calls this at each tick.
+inline void log_leaps(const dpb::Bandit &bandit) {
+  static std::unordered_map<const dpb_bandit *, std::uint64_t> logged;
+  dpb::Report report;
+  if (bandit.try_report(report) == DPB_OK && std::exchange(logged[bandit.get()], report.clock_leaps) < report.clock_leaps) {
+    std::fputs("the clock leapt, and the time goes on from there\n", stderr);
+  }
+}
+
 // pending_capacity for a window of time: 580 decisions a second for half an hour.
 inline constexpr std::uint32_t PENDING = 1 << 20;
 

@@ -218,8 +218,13 @@ static void publish(split_t *split, int has_learned) {
   place_t *own = split->own;
   uint64_t before = own->report.decisions + own->report.answered; /* a window of time can end without a decision */
   size_t i, n;
+  uint64_t leaps = own->report.clock_leaps;
   own->report.struct_size = sizeof own->report;
   if (dpb_report_read(split->bandit, &own->report) != DPB_OK) return;
+  if (own->report.clock_leaps > leaps) {
+    ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0, "dpb_split $%V: the clock leapt, and the time goes on from there",
+                  &split->name);
+  }
   int is_news = own->report.decisions + own->report.answered != before || own->released == 0;
   if (!is_news && !has_learned) return;
   if (dpb_arms_read(split->bandit, own->arms, split->config.arms, &n) != DPB_OK) return;

@@ -47,7 +47,8 @@ fn rounded(call: &dyn Fn() -> dpb_status) -> dpb_status {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_decision {
-    /// The name of this decision in dpb_update and dpb_cancel.
+    /// The name of this decision in dpb_update and dpb_cancel. It uses all 64 bits: JSON needs a string, because
+    /// JavaScript rounds numbers above 2^53.
     pub ticket: u64,
     /// The arm's probability given everything released so far, for off-policy evaluation. NaN for dpb_new_exp3_tau,
     /// and for dpb_new_lap with that base, because it would reveal raw rewards; and, after its pilot, for

@@ -134,7 +134,8 @@ pub unsafe extern "C" fn dpb_counter_add(counter: *mut dpb_counter, value: f64) 
     call(counter, |c: &dpb_counter| c.counter.lock().map_err(|_| Error::Poisoned)?.add(value))
 }
 
-/// Reads the released sum, 0 before the first release. Reading costs no privacy and draws no noise: it gives the
+/// Reads the released sum, 0 before the first release. It has noise, so it can be negative, not whole, and smaller than
+/// before: do not clamp it before you add or subtract sums, because that biases them. Reading costs no privacy and draws no noise: it gives the
 /// same number until the next dpb_counter_add. O(1).
 /// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]

@@ -71,6 +71,8 @@ pub struct dpb_report {
     pub warnings: u32,
     /// The generation that the handle leads or contributes to; 0 if it is alone.
     pub generation: u64,
+    /// With DPB_CLOCK_CALLER: how often the clock leapt (dpb_advance).
+    pub clock_leaps: u64,
 }
 
 /// dpb_report.duty: the handle releases its own full batches.
@@ -152,7 +154,7 @@ pub struct dpb_arm {
     pub spare: [f64; 3],
 }
 
-const _: () = assert!(size_of::<dpb_report>() == 144);
+const _: () = assert!(size_of::<dpb_report>() == 152);
 const _: () = assert!(size_of::<dpb_diagnostics>() == 48);
 const _: () = assert!(size_of::<dpb_arm>() == 64);
 
@@ -203,6 +205,7 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
             duty,
             warnings: r.warnings.bits(),
             generation,
+            clock_leaps: r.clock_leaps,
         };
         // SAFETY: not NULL, so valid for the size that it states, by contract.
         unsafe { sized::write(out, report) }

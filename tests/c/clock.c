@@ -38,8 +38,8 @@ static void ends_at_night(uint32_t max_segments) {
   STATUS(dpb_cancel(bandit, d[2].ticket), DPB_OK);
   STATUS(dpb_advance(bandit, EPOCH + HALF_AN_HOUR - 1), DPB_OK);
   CHECK(read_report(bandit).pending == 2 && read_report(bandit).answered == 0);
-  STATUS(dpb_advance(bandit, 0), DPB_OK); /* an earlier time changes nothing */
-  CHECK(read_report(bandit).pending == 2);
+  STATUS(dpb_advance(bandit, EPOCH), DPB_OK); /* a slightly earlier time changes nothing */
+  CHECK(read_report(bandit).pending == 2 && read_report(bandit).clock_leaps == 0);
   STATUS(dpb_advance(bandit, EPOCH + HALF_AN_HOUR), DPB_OK);
   CHECK(read_report(bandit).pending == 0 && read_report(bandit).answered == 2 && read_report(bandit).cancelled == 1);
   for (i = 0; i < 3; i++) {
@@ -77,6 +77,22 @@ static void is_pushed_out(void) {
   dpb_free(bandit);
 }
 
+/* A clock that was a year behind, and is set right. */
+static void leaps(void) {
+  const uint64_t year = 365 * 48 * (uint64_t)HALF_AN_HOUR;
+  dpb_config config = of_time();
+  dpb_bandit *bandit = NULL;
+  dpb_decision d;
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_advance(bandit, EPOCH), DPB_OK);
+  STATUS(dpb_select(bandit, &d), DPB_OK);
+  STATUS(dpb_advance(bandit, EPOCH - year), DPB_OK);
+  CHECK(read_report(bandit).clock_leaps == 1 && read_report(bandit).pending == 1);
+  STATUS(dpb_advance(bandit, EPOCH - year + HALF_AN_HOUR), DPB_OK);
+  CHECK(read_report(bandit).clock_leaps == 1 && read_report(bandit).pending == 0);
+  dpb_free(bandit);
+}
+
 static void is_refused(void) {
   dpb_config config = of_time();
   dpb_bandit *bandit = NULL;
@@ -99,6 +115,7 @@ int main(void) {
   ends_at_night(0);
   ends_at_night(5);
   is_pushed_out();
+  leaps();
   is_refused();
   return failures != 0;
 }

@@ -13,7 +13,7 @@ pub struct Server {
 }
 
 /// The timeout of every wait. Nothing takes nearly as long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 impl Server {
     /// Starts a program whose first line of output names http://127.0.0.1:PORT.

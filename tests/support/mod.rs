@@ -96,6 +96,17 @@ pub fn run(command: &mut Command) -> String {
     text(&output)
 }
 
+/// Runs a test program that must succeed; several times for `.ci/repeat`, which sets DPB_REPEAT. Returns its last output.
+pub fn run_program(program: &Path) -> String {
+    (1..repeats()).for_each(|_| drop(run(&mut Command::new(program))));
+    run(&mut Command::new(program))
+}
+
+/// How often tests without a test seed are to be repeated.
+pub fn repeats() -> u32 {
+    std::env::var("DPB_REPEAT").map_or(1, |times| times.parse().expect("DPB_REPEAT is a number"))
+}
+
 /// `make` with a build directory that no other test uses.
 pub fn make(build: &str) -> Command {
     let mut make = Command::new("make");

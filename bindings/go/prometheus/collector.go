@@ -58,6 +58,7 @@ var (
 		metric.Gauge("duty", "0: releases its own batches; 1: contributes and releases nothing; 2: leads.", func(r *dpb.Report) float64 { return float64(r.Duty) }),
 		metric.Count("contributions", "Contributions of other handles that were added.", func(r *dpb.Report) uint64 { return r.Contributions }),
 		metric.Count("contributions_lost", "Contributions that were missed, or not used in full.", func(r *dpb.Report) uint64 { return r.ContributionsLost }),
+		metric.Count("clock_leaps", "Leaps of the caller's clock.", func(r *dpb.Report) uint64 { return r.ClockLeaps }),
 	}
 	arms = []metric.Metric[dpb.Arm]{
 		metric.Gauge("arm_mean", "Released mean reward; NaN before the first release.", func(a *dpb.Arm) float64 { return a.Mean }, "arm"),

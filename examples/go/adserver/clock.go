@@ -66,6 +66,17 @@ func (s adServer) tick(m member) {
 func (s adServer) tickAll() {
 	for _, m := range s.members() {
 		s.tick(m)
+		m.logLeaps()
+	}
+}
+
+// logLeaps logs it if the clock has leapt: the machine's clock may be wrong.
+func (m member) logLeaps() {
+	if m.Bandit == nil {
+		return
+	}
+	if report, err := m.Report(); err == nil && m.leaps.Swap(report.ClockLeaps) < report.ClockLeaps {
+		slog.Warn("the clock leapt, and the time goes on from there", "bandit", m.name, "leaps", report.ClockLeaps)
 	}
 }
 

@@ -129,12 +129,13 @@ type member struct {
 	name    string      // on pages of metrics, and in Redis
 	node    *fleet.Node // nil without a fleet
 	store   *fleet.Redis
-	refused *atomic.Value // why the bandit refused the last time, a string; "": it did not
+	refused *atomic.Value  // why the bandit refused the last time, a string; "": it did not
+	leaps   *atomic.Uint64 // of the clock that the log has
 }
 
 // join adds a bandit, which may come from a file, to a fleet. It takes ownership of the bandit, also on failure.
 func (o fleetOptions) join(bandit *dpb.Bandit, name string, config dpb.Config) (_ member, err error) {
-	m := member{Bandit: bandit, name: name, refused: new(atomic.Value)}
+	m := member{Bandit: bandit, name: name, refused: new(atomic.Value), leaps: new(atomic.Uint64)}
 	m.refused.Store("")
 	defer func() {
 		if err != nil {

@@ -319,7 +319,7 @@ func TestPasswordFile(t *testing.T) {
 	}
 }
 
-// If a bandit refuses the time, the server goes on, and the log has each change once.
+// If a bandit refuses the time, the server goes on, and the log has each change once. So it has each leap of the clock.
 func TestRefusedTime(t *testing.T) {
 	ads, err := newShop(options{window: span{1000, true}})
 	if err != nil {
@@ -353,6 +353,12 @@ func TestRefusedTime(t *testing.T) {
 	ads.bandit = accepts
 	decides(3)
 	if lines := strings.Split(log.String(), "\n"); len(lines) != 3 || !strings.Contains(lines[1], "the clock goes on") {
+		t.Error(log.String())
+	}
+	const year = 365 * 24 * 3600 * 1000
+	ads.bandit.advance(uint64(time.Now().UnixMilli() + year))
+	decides(3) // at the right time again
+	if lines := strings.Split(log.String(), "\n"); len(lines) != 4 || !strings.Contains(lines[2], "the clock leapt") {
 		t.Error(log.String())
 	}
 }
