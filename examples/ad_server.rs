@@ -412,7 +412,7 @@ impl Shop {
     fn log_leaps(&self) {
         let Ok(Report { clock_leaps, .. }) = self.bandit.report() else { return };
         if self.leaps.swap(clock_leaps, Ordering::Relaxed) < clock_leaps {
-            eprintln!("the clock leapt, and the time goes on from there");
+            eprintln!("the clock leapt: the time continues from what it shows");
         }
     }
 }

@@ -150,7 +150,7 @@ inline void log_leaps(const dpb::Bandit &bandit) {
   static std::unordered_map<const dpb_bandit *, std::uint64_t> logged;
   dpb::Report report;
   if (bandit.try_report(report) == DPB_OK && std::exchange(logged[bandit.get()], report.clock_leaps) < report.clock_leaps) {
-    std::fputs("the clock leapt, and the time goes on from there\n", stderr);
+    std::fputs("the clock leapt: the time continues from what it shows\n", stderr);
   }
 }
 

@@ -222,7 +222,7 @@ static void publish(split_t *split, int has_learned) {
   own->report.struct_size = sizeof own->report;
   if (dpb_report_read(split->bandit, &own->report) != DPB_OK) return;
   if (own->report.clock_leaps > leaps) {
-    ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0, "dpb_split $%V: the clock leapt, and the time goes on from there",
+    ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0, "dpb_split $%V: the clock leapt: the time continues from what it shows",
                   &split->name);
   }
   int is_news = own->report.decisions + own->report.answered != before || own->released == 0;

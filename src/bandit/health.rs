@@ -55,16 +55,16 @@ pub(super) struct Health {
     due: u64,
     began: u64,
     expired: u64,
-    /// Decisions of the span that the policy learns from.
-    learned: u64,
+    /// Decisions of the span that the policy does not learn from.
+    unlearned: u64,
     /// Warnings of the span before.
     of_span: Warnings,
     /// The numbers of decisions when the time last moved, and when the handle last merged.
     advanced: u64,
     merged: u64,
     /// The numbers of smallest and of largest rewards that took effect last, in a row.
-    smallest: Zeroizing<u32>,
-    largest: Zeroizing<u32>,
+    smallest: Zeroizing<u64>,
+    largest: Zeroizing<u64>,
 }
 
 impl Health {
@@ -83,7 +83,7 @@ impl Health {
 
     fn begin_span(&mut self, counts: Counts) {
         (self.began, self.due) = (counts.decisions, counts.decisions + Self::SPAN);
-        (self.expired, self.learned) = (counts.expired, 0);
+        (self.expired, self.unlearned) = (counts.expired, 0);
     }
 
     /// Whether the span ends before the next decision.
@@ -99,20 +99,19 @@ impl Health {
         let decisions = counts.decisions - self.began;
         self.of_span = Warnings::NONE
             .with(Warnings::EXPIRING, 2 * (counts.expired - self.expired) > decisions)
-            .with(Warnings::UNLEARNED, users && 100 * self.learned < decisions);
+            .with(Warnings::UNLEARNED, users && 100 * (decisions - self.unlearned) < decisions);
         self.begin_span(counts);
     }
 
-    /// Counts a decision that the policy learns from, or not.
-    #[inline(always)]
-    pub fn count(&mut self, learned: bool) {
-        self.learned += u64::from(learned);
+    /// Counts a decision that the policy does not learn from.
+    pub fn count_unlearned(&mut self) {
+        self.unlearned += 1;
     }
 
     /// Notes a reward that takes effect.
     #[inline(always)]
     pub fn note(&mut self, reward: Reward) {
-        let counted = |run: u32, goes_on| if goes_on { run.saturating_add(1) } else { 0 };
+        let counted = |run: u64, goes_on| if goes_on { run + 1 } else { 0 };
         *self.smallest = counted(*self.smallest, reward == Reward::MIN);
         *self.largest = counted(*self.largest, reward.units() == Reward::ONE);
     }
@@ -139,7 +138,7 @@ impl Health {
     /// Warnings that depend on rewards.
     pub fn of_rewards(&self) -> Warnings {
         Warnings::NONE
-            .with(Warnings::ALL_SMALLEST, u64::from(*self.smallest) >= Self::LONG)
-            .with(Warnings::ALL_LARGEST, u64::from(*self.largest) >= Self::SPAN)
+            .with(Warnings::ALL_SMALLEST, *self.smallest >= Self::LONG)
+            .with(Warnings::ALL_LARGEST, *self.largest >= Self::SPAN)
     }
 }

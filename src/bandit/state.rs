@@ -241,8 +241,8 @@ impl State {
     #[inline(always)]
     fn issue(&mut self, pull: Pull, arm: u32, follows: bool, learned: bool) -> Decision {
         let decision = enter(&mut self.engine, &mut self.pulls, pull, arm, follows);
-        self.health.count(learned);
         if !learned {
+            self.health.count_unlearned();
             self.engine.idle();
             self.policy.cancel(pull);
         }

@@ -93,7 +93,7 @@ pub trait Policy: Send {
     }
 
     /// Whether [`choose`](Self::choose), [`observe`](Self::observe) and [`cancel`](Self::cancel) set the rounding of
-    /// numbers by themselves ([`DefaultRounding`](crate::os::DefaultRounding)). If a policy computes rarely, that takes
+    /// numbers by themselves (`DefaultRounding` in `os.rs`). If a policy computes rarely, that takes
     /// less time than setting it at each call.
     fn sets_rounding(&self) -> bool {
         false

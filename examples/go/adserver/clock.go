@@ -76,7 +76,7 @@ func (m member) logLeaps() {
 		return
 	}
 	if report, err := m.Report(); err == nil && m.leaps.Swap(report.ClockLeaps) < report.ClockLeaps {
-		slog.Warn("the clock leapt, and the time goes on from there", "bandit", m.name, "leaps", report.ClockLeaps)
+		slog.Warn("the clock leapt: the time continues from what it shows", "bandit", m.name, "leaps", report.ClockLeaps)
 	}
 }
 
