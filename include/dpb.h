@@ -90,8 +90,24 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+typedef struct dpb_bandit dpb_bandit;
+typedef struct dpb_decision dpb_decision;
+typedef struct dpb_error dpb_error;
+typedef struct dpb_config dpb_config;
+typedef struct dpb_feature dpb_feature;
+typedef struct dpb_request dpb_request;
+typedef struct dpb_report dpb_report;
+typedef struct dpb_diagnostics dpb_diagnostics;
+typedef struct dpb_arm dpb_arm;
+typedef struct dpb_budget dpb_budget;
+typedef struct dpb_counter dpb_counter;
+typedef struct dpb_counter_config dpb_counter_config;
+typedef struct dpb_stopping dpb_stopping;
+typedef struct dpb_stopping_config dpb_stopping_config;
+typedef struct dpb_shuffler dpb_shuffler;
+typedef struct dpb_shuffle_params dpb_shuffle_params;
 
-/* The core: bandits. ----------------------------------------------------------------------------------- */
+/* A bandit: its handle, decisions, rewards, snapshots. ------------------------------------------------- */
 
 /**
  * The result of a call: DPB_OK (0), or the reason why the call was refused. A refused call changes nothing, unless
@@ -216,423 +232,15 @@ DPB_API uint32_t dpb_abi_version(void);
 DPB_API const char *dpb_version(void);
 
 /**
- * dpb_config.feature_model: one model for all arms, whose rows of features differ. A request has a row for each
- * eligible arm. A new arm starts with what is known of its features.
- */
-#define DPB_MODEL_SHARED 0
-
-/**
- * dpb_config.feature_model: a model for each arm. A request has one row, for example of the visitor or the page.
- */
-#define DPB_MODEL_PER_ARM 1
-
-/**
- * dpb_config.clock: a tick is a decision.
- */
-#define DPB_CLOCK_DECISIONS 0
-
-/**
- * dpb_config.clock: dpb_advance sets the time.
- */
-#define DPB_CLOCK_CALLER 1
-
-/**
- * dpb_config.flags: a reward outside the declared range is moved to the nearer end, and not refused. NaN and
- * infinities are refused.
- */
-#define DPB_CLAMP_REWARDS 1
-
-/**
- * dpb_config.flags, DP-UCB-INT: adds the width of the noise to the index, as a proof requires. The paper's index
- * omits it.
- */
-#define DPB_RIGOROUS_INDEX 2
-
-/**
- * dpb_shuffle_plan and dpb_config.flags: the noise of the paper's formula. The default is the exact calibration,
- * which needs 13 times less noise or better. For reproducing the paper; epsilon at most 1.
- */
-#define DPB_SHUFFLE_PRINTED 4
-
-/**
- * A privacy budget that handles share: the most that they may together cost one user. Made by dpb_new_budget,
- * destroyed by dpb_budget_free. Any number of threads may use it at once: two constructors never spend the same
- * part of it. After fork() the child's copy is DPB_POISONED.
- */
-typedef struct dpb_budget dpb_budget;
-
-/**
- * The configuration of a bandit. Fill it with dpb_config_init, then change what you need.
- */
-typedef struct dpb_config {
-  /**
-   * sizeof(dpb_config). dpb_config_init sets it, so that the struct can grow.
-   */
-  uint32_t struct_size;
-  /**
-   * K, the number of arms: 2 .. 2^24, or fewer as the policy's constructor says.
-   */
-  uint32_t arms;
-  /**
-   * The privacy loss of one reward, above 0. With contributions_per_user, max_slots or expected_users: of one
-   * user or one request. Baselines ignore it.
-   */
-  double epsilon;
-  /**
-   * In [0, 1); 0 for a pure policy.
-   */
-  double delta;
-  /**
-   * Failure probability of the policy's confidence intervals, in [0, 1); 0 = 1/horizon.
-   */
-  double beta;
-  /**
-   * T, the number of decisions; 0 = unknown. Policies that need it refuse 0 with DPB_INVALID_CONFIG.
-   */
-  uint64_t horizon;
-  /**
-   * Lower end of the declared range of rewards, default 0; at least -1e290.
-   */
-  double reward_min;
-  /**
-   * Upper end of the declared range of rewards, default 1; at most 1e290.
-   */
-  double reward_max;
-  /**
-   * Rewards are rounded to multiples of 2^-reward_bits of the range: 0 .. 24, default 20. 0 = each reward is
-   * exactly reward_min or reward_max.
-   */
-  uint32_t reward_bits;
-  /**
-   * m >= 1, default 1: the maximum number of rewards (with max_slots, of requests) of one user. Epsilon is
-   * divided by it. Your program keeps to it: it cancels each further decision of the user at once (decisions, because
-   * silence is a reward too). Or set expected_users, and the library does for each period.
-   */
-  uint32_t contributions_per_user;
-  /**
-   * The maximum number of open decisions: 1 .. 2^24, default 4096. It is rounded up to a power of two, and to a
-   * reward_window in decisions. Without a window, the oldest open decision expires when a new one needs its
-   * place. With a window on the caller's clock the oldest decision expires too, whether it has a reward or not:
-   * choose the most decisions in one window.
-   */
-  uint32_t pending_capacity;
-  /**
-   * 0 = report or cancel every decision, at a time that does not depend on its reward. W > 0 = silence means
-   * reward_min (no click). Every reward then takes effect exactly W ticks after its decision, in ticket order,
-   * whenever it arrives, so the timing of a click reveals nothing. Later rewards are DPB_EXPIRED. A tick is a
-   * decision, and W at most 2^24; or with DPB_CLOCK_CALLER your unit of time: 1800000 milliseconds are half an
-   * hour.
-   */
-  uint32_t reward_window;
-  /**
-   * 0, or any of DPB_CLAMP_REWARDS, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
-   */
-  uint32_t flags;
-  /**
-   * NULL = entropy of the operating system. 32 bytes = reproducible (but for the tickets) and NOT private;
-   * reports say so. Read during construction only.
-   */
-  const uint8_t *test_seed;
-  /**
-   * DP-UCB-INT: v in (1, 1.5], default 1.1.
-   */
-  double interval_exponent;
-  /**
-   * SDP-AE: m. DP-Lap, Tsallis: tau. DP-UCB-INT: least interval. 0 = the policy chooses.
-   */
-  uint32_t batch;
-  /**
-   * dpb_new_lap: the number of the base policy, DPB_POLICY_...
-   */
-  uint32_t base;
-  /**
-   * The number of this handle in a fleet. 1 .. 65535 = the node of its tickets (dpb_ticket_node), for a router.
-   * A larger number is hashed to 16 bits. 0 = random.
-   */
-  uint64_t node;
-  /**
-   * M, in ticks of the clock: 1024 .. 2^40. Releases older than M ticks no longer count, half of them earlier,
-   * and a release that contradicts an arm's past ends that past at once. Choose about half the time between
-   * changes. 0, the default = never forget: then one change of the best arm can cost for ever. For dpb_new_imed,
-   * dpb_new_med and dpb_new_linear.
-   */
-  uint64_t forget_after;
-  /**
-   * f in [0, 1], default 0: each of K eligible arms has a probability of at least f/K in every decision, for
-   * off-policy evaluation. It costs f times the mean gap in each decision. For dpb_new_imed, dpb_new_klucb,
-   * dpb_new_med and dpb_new_linear.
-   */
-  double exploration;
-  /**
-   * The unit of epsilon for requests with several slots. 0, the default = one reward; a request of m slots loses
-   * up to m epsilon. S > 0, up to 2^24 = one request of at most S slots, with all its rewards; the noise is that
-   * of epsilon/S.
-   */
-  uint32_t max_slots;
-  /**
-   * 0, the default = all rewards of a request count. c, 1 .. max_slots = at most c rewards that are not
-   * reward_min count. If a request has more, c of them are drawn evenly when the reward_window of its first
-   * decision is over; so it needs a window. The noise is that of epsilon/min(2c, max_slots): with c = 1 that of
-   * epsilon/2, for any number of slots.
-   */
-  uint32_t max_clicks;
-  /**
-   * The number of users that you expect in a period (dpb_next_period), up to 2^28. The library then learns from
-   * at most contributions_per_user decisions of a user in a period. The counters are made at construction: 1.5
-   * bytes a user at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0, the
-   * default = your program limits the rewards of a user. A restored handle decides nothing until a snapshot of
-   * it was written: see dpb_restore. With a budget it needs budget_periods. Not for dpb_new_sdp_ae,
-   * dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb, where the users' devices must count.
-   */
-  uint64_t expected_users;
-  /**
-   * NULL, the default; or the budget that is charged when the handle is made: see dpb_new_budget.
-   * DPB_OVER_BUDGET if too little is left, and with a test_seed. With expected_users it needs budget_periods.
-   * Read during construction only, and no part of a snapshot.
-   */
-  const struct dpb_budget *budget;
-  /**
-   * NULL, the default; or 32 secret random bytes, the same for all handles of a fleet. Then one handle can release
-   * what all collect, with one noise: see dpb_lead. Read during construction only, and no part of a snapshot. For
-   * dpb_new, dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear.
-   */
-  const uint8_t *fleet_key;
-  /**
-   * P, with expected_users: the most periods of this handle, all restarts included. After P periods
-   * dpb_next_period is DPB_OVER_BUDGET, and so is a restore, which begins a period. The budget is charged when
-   * the handle is made, with the loss of a person with requests in all P periods (P epsilon for a pure policy). A
-   * restart may change P: dpb_restore_as charges its config.budget for all of the new P. 0, the default = any
-   * number. P is needed if expected_users and budget are both set, and must be 0 without expected_users.
-   */
-  uint32_t budget_periods;
-  /**
-   * What reward_window and forget_after count. DPB_CLOCK_DECISIONS (0, the default): a tick is a decision.
-   * DPB_CLOCK_CALLER: dpb_advance sets the time, in a unit of your own, so that a window of half an hour is
-   * half an hour at any traffic. Time must not depend on rewards.
-   */
-  uint32_t clock;
-  /**
-   * 0, the default = no segments. S > 0 = one handle learns for each of at most S segments (placements,
-   * countries, hours), and segments learn from each other (dpb_request.segment). arms times (S + 1) is at most
-   * 2^27. Epsilon is for all segments together, however many: each reward is in one batch, of its segment's arm
-   * or of that arm in all segments (Theorem P). pending_capacity counts the decisions of all segments, and so do
-   * reward_window and forget_after with DPB_CLOCK_DECISIONS. horizon, beta, batch, base and interval_exponent
-   * are not used. For dpb_new and dpb_new_imed, with everything that these support.
-   */
-  uint32_t max_segments;
-  /**
-   * d, 1 .. 256: decisions depend on d features of each request (dpb_request.features, .sparse). For
-   * dpb_new and dpb_new_linear. The library adds the intercept, which is no feature. 0, the default = no
-   * features. Not with max_segments.
-   */
-  uint32_t features;
-  /**
-   * With features: DPB_MODEL_SHARED, the default, or DPB_MODEL_PER_ARM.
-   */
-  uint32_t feature_model;
-  /**
-   * 0.
-   */
-  uint32_t reserved;
-  /**
-   * With features: C in 1e-30 .. 1e30, default 1, the largest |x|_1 of a row x (with delta > 0 the largest
-   * |x|_2) that counts in full. Larger rows are scaled down to it, and counted in dpb_diagnostics.oversized. For
-   * three one-hot fields it is 3. Choose it from the features alone.
-   */
-  double feature_norm;
-} dpb_config;
-
-/**
- * Why a call failed. The message always ends with NUL, and names the field and the value: "epsilon must be finite
- * and > 0, got -1".
- */
-typedef struct dpb_error {
-  /**
-   * The status that the function returned.
-   */
-  dpb_status status;
-  /**
-   * A text for people.
-   */
-  char message[252];
-} dpb_error;
-
-/**
- * Fills a configuration with the defaults for this number of arms and this privacy loss. Checks nothing:
- * constructors check. NULL is a no-op. Any thread.
- *
- * In C and C++ the name is a macro for dpb_config_init_sized with the size of the header. The function of this
- * name fills what dpb_config had in version 0.1.
- */
-DPB_API
-void dpb_config_init(struct dpb_config *config,
-                     uint32_t arms,
-                     double epsilon);
-
-/**
- * As dpb_config_init, for a dpb_config of struct_size bytes: the size in the header of the program, which may be
- * older than the library.
- */
-DPB_API
-void dpb_config_init_sized(struct dpb_config *config,
-                           uint32_t struct_size,
-                           uint32_t arms,
-                           double epsilon);
-
-/**
- * Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
- *
- * A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy
- * its epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med and dpb_new_linear with delta > 0
- * the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their
- * epsilon and delta. Epsilon is the loss of one user, so contributions_per_user is included. Epsilons add up, and
- * rhos add up. Rhos are turned into an epsilon at the part of the budget's delta that the handles' deltas leave;
- * so are pure handles, by advanced composition or zCDP, if that is less. With dpb_config.expected_users a handle
- * is charged for dpb_config.budget_periods periods, P epsilon or P^2 rho, and begins no more, over all restarts. A
- * baseline never fits, nor does a handle with a test_seed, or one restored from such a handle. A sum may exceed
- * the budget by a factor of 1 + 2^-40, so that ten times 0.1 fit into 1.
- *
- * With delta = 0 you may choose handles by what earlier ones have published. With delta > 0 you must not, because
- * no such theorem exists for a mixture.
- *
- * Charges are final: dpb_free returns nothing, because what was published stays. dpb_budget_free may come before
- * or after it. dpb_restore charges nothing; dpb_restore_as charges the budget of its configuration, as much as for
- * a new handle, because one guarantee holds for all restarts of a handle. That is right in a new process. In the
- * same process a restored handle is charged twice, which is safe. Handles of a fleet that dpb_merge need no common
- * budget, because no reward is in two of them.
- *
- * epsilon: above 0. delta: in [0, 1); 0 = pure handles only. out: receives the budget, which the caller frees with
- * dpb_budget_free. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_budget(double epsilon,
-                          double delta,
-                          dpb_budget **out,
-                          dpb_error *error);
-
-/**
- * Reads what the handles charged so far may cost one user together, at this delta in [0, 1): an upper bound,
- * infinite if delta is too small for them.
- * epsilon: receives it.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
- */
-DPB_API DPB_MUST_USE dpb_status dpb_budget_spent(const dpb_budget *budget, double delta, double *epsilon);
-
-/**
- * Reads the largest epsilon of a pure handle that still fits, 0 if none does.
- * epsilon: receives it.
- * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
- */
-DPB_API DPB_MUST_USE dpb_status dpb_budget_remaining(const dpb_budget *budget, double *epsilon);
-
-/**
- * Destroys a budget. NULL is a no-op. Handles that were charged to it stay valid. No other call on it, nor a
- * constructor whose configuration names it, may be running or follow.
- */
-DPB_API void dpb_budget_free(dpb_budget *budget);
-
-/**
- * dpb_report.policy and dpb_config.base: dpb_new_se.
- */
-#define DPB_POLICY_SE 1
-
-/**
- * dpb_new_nonprivate_ucb1.
- */
-#define DPB_POLICY_NONPRIVATE_UCB1 2
-
-/**
- * dpb_new_nonprivate_klucb.
- */
-#define DPB_POLICY_NONPRIVATE_KLUCB 3
-
-/**
- * dpb_new_nonprivate_imed.
- */
-#define DPB_POLICY_NONPRIVATE_IMED 4
-
-/**
- * dpb_new_nonprivate_se.
- */
-#define DPB_POLICY_NONPRIVATE_SE 5
-
-/**
- * dpb_new_ucb_bound.
- */
-#define DPB_POLICY_UCB_BOUND 6
-
-/**
- * dpb_new_ucb.
- */
-#define DPB_POLICY_UCB 7
-
-/**
- * dpb_new_ucb_int.
- */
-#define DPB_POLICY_UCB_INT 8
-
-/**
- * dpb_new_private_ucb.
- */
-#define DPB_POLICY_PRIVATE_UCB 9
-
-/**
- * dpb_new_nonprivate_exp3.
- */
-#define DPB_POLICY_NONPRIVATE_EXP3 10
-
-/**
- * dpb_new_lap.
- */
-#define DPB_POLICY_LAP 11
-
-/**
- * dpb_new_exp3_lap.
- */
-#define DPB_POLICY_EXP3_LAP 12
-
-/**
- * dpb_new_exp3_tau.
- */
-#define DPB_POLICY_EXP3_TAU 13
-
-/**
- * dpb_new_tsallis.
- */
-#define DPB_POLICY_TSALLIS 14
-
-/**
- * dpb_new_imed.
- */
-#define DPB_POLICY_IMED 20
-
-/**
- * dpb_new_klucb.
- */
-#define DPB_POLICY_KLUCB 21
-
-/**
- * dpb_new_med.
- */
-#define DPB_POLICY_MED 23
-
-/**
- * dpb_new_linear.
- */
-#define DPB_POLICY_LINEAR 24
-
-/**
  * A bandit. Made by dpb_new or another constructor dpb_new_..., destroyed by dpb_free. Any number of threads may
  * use it at once. After fork() the child's copy is DPB_POISONED.
  */
-typedef struct dpb_bandit dpb_bandit;
+struct dpb_bandit;
 
 /**
  * A decision: which arm to play. 24 bytes.
  */
-typedef struct dpb_decision {
+struct dpb_decision {
   /**
    * The name of this decision in dpb_update and dpb_cancel. It uses all 64 bits: JSON needs a string, because
    * JavaScript rounds numbers above 2^53.
@@ -652,7 +260,7 @@ typedef struct dpb_decision {
    * The policy's number of its epoch, phase or interval.
    */
   uint32_t phase;
-} dpb_decision;
+};
 
 /**
  * Makes a bandit with the recommended policy: dpb_new_imed, or dpb_new_linear if config.features > 0.
@@ -671,267 +279,13 @@ typedef struct dpb_decision {
 DPB_API
 DPB_MUST_USE
 dpb_status dpb_new(const dpb_config *config,
-                   struct dpb_bandit **out,
+                   dpb_bandit **out,
                    dpb_error *error);
-
-/**
- * Makes a bandit with the policy of this name, such as "dp-imed", for services that read the name from their
- * configuration. dpb_policy_at lists the names.
- *
- * name: ends with NUL. Other parameters, statuses and threads as dpb_new; DPB_INVALID_CONFIG also if no policy has
- * this name.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_policy(const char *name,
-                          const dpb_config *config,
-                          struct dpb_bandit **out,
-                          dpb_error *error);
-
-/**
- * The name of this library's i-th policy, from 0; NULL past the last. A static string, never freed. Any
- * thread.
- */
-DPB_API const char *dpb_policy_at(size_t i);
-
-/**
- * The number of the policy of this name, as dpb_config.base and dpb_report.policy contain it; 0 if there is
- * none, and for NULL. Any thread.
- */
-DPB_API uint32_t dpb_policy_number(const char *name);
-
-/**
- * DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 3,
- * Theorem 4.1). With a horizon, beta is 1/horizon. Without horizon and beta, the policy guesses a horizon and
- * squares the guess. With beta it identifies the best arm at that confidence (dpb_best_arm).
- * At most 2^18 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_se(const dpb_config *config,
-                      struct dpb_bandit **out,
-                      dpb_error *error);
-
-/**
- * UCB1 (Auer, Cesa-Bianchi, Fischer 2002): a baseline WITHOUT privacy.
- * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_nonprivate_ucb1(const dpb_config *config,
-                                   struct dpb_bandit **out,
-                                   dpb_error *error);
-
-/**
- * KL-UCB (Garivier and Cappe 2011): a baseline WITHOUT privacy.
- * At most 2^15 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_nonprivate_klucb(const dpb_config *config,
-                                    struct dpb_bandit **out,
-                                    dpb_error *error);
-
-/**
- * IMED (Honda and Takemura 2015): a baseline WITHOUT privacy.
- * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_nonprivate_imed(const dpb_config *config,
-                                   struct dpb_bandit **out,
-                                   dpb_error *error);
-
-/**
- * Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy. Needs horizon or
- * beta; with one arm left it is the best arm at that confidence (dpb_best_arm).
- * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_nonprivate_se(const dpb_config *config,
-                                 struct dpb_bandit **out,
-                                 dpb_error *error);
-
-/**
- * DP-UCB-BOUND, UCB on hybrid sums with an index widened by the noise: pure epsilon-DP (Tossou and
- * Dimitrakakis 2016, Algorithm 1, Theorem 3.1, with the hybrid's budget corrected). Needs no horizon.
- * At most 2^18 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_ucb_bound(const dpb_config *config,
-                             struct dpb_bandit **out,
-                             dpb_error *error);
-
-/**
- * DP-UCB, UCB on hybrid sums of equal noise: pure epsilon-DP (Tossou and Dimitrakakis 2016, Algorithm 2,
- * Theorem 3.1, with the hybrid's budget corrected). An update draws one noise an arm. Needs no horizon.
- * The regret of its Theorem 3.3 is not proved: a worse arm gets of the order of ln^3 t/epsilon^2 pulls.
- * At most 2^15 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_ucb(const dpb_config *config,
-                       struct dpb_bandit **out,
-                       dpb_error *error);
-
-/**
- * DP-UCB-INT, UCB on means released at intervals: (epsilon, delta)-DP, delta > 0 (Tossou and Dimitrakakis 2016,
- * Algorithm 3, corrected). The library computes the loss of all releases together, and takes the least noise that
- * keeps it. interval_exponent: v. batch: 0 = the series of their Lemma B.1; b > 0 = every max(b, f) rewards, as
- * printed with b = 1. Needs no horizon. Their Theorem 3.5, a regret of that of UCB plus a constant, does not hold:
- * with the printed index rare runs play a worse arm for a very long time; with DPB_RIGOROUS_INDEX none do, but
- * worse arms get of the order of ln^(2/(2-v)) t decisions.
- * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_ucb_int(const dpb_config *config,
-                           struct dpb_bandit **out,
-                           dpb_error *error);
-
-/**
- * Private-UCB, UCB on binary-tree sums: pure epsilon-DP (Mishra and Thakurta 2015; the baseline that Sajed
- * and Sheffet 2019 call DP-UCB). Needs horizon.
- * At most 2^18 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_private_ucb(const dpb_config *config,
-                               struct dpb_bandit **out,
-                               dpb_error *error);
-
-/**
- * EXP3 (Auer, Cesa-Bianchi, Freund, Schapire 2003): a baseline for adversarial rewards, WITHOUT
- * privacy. Needs the horizon.
- * Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_nonprivate_exp3(const dpb_config *config,
-                                   struct dpb_bandit **out,
-                                   dpb_error *error);
-
-/**
- * DP-Lambda-Lap (Tossou and Dimitrakakis 2017, Theorem 3.2): the policy with the number config.base
- * (not this one), made private by noise on its gains. Pure epsilon-DP. Needs the horizon.
- * config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
- * better, 2 ln(horizon)/epsilon best. Propensities are the base's: over EXP3_tau NaN.
- * Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_lap(const dpb_config *config,
-                       struct dpb_bandit **out,
-                       dpb_error *error);
-
-/**
- * DP-EXP3-Lap (Tossou and Dimitrakakis 2017, Algorithm 1), for adversarial rewards: DP-Lambda-Lap
- * over EXP3. Pure epsilon-DP. Needs the horizon.
- * config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
- * better, 2 ln(horizon)/epsilon best.
- * Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_exp3_lap(const dpb_config *config,
-                            struct dpb_bandit **out,
-                            dpb_error *error);
-
-/**
- * EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs: EXP3 in
- * intervals of tau decisions, (epsilon, delta)-DP by its own randomness. tau is the smallest that suffices. Needs
- * the horizon and delta > 0. Propensities are NaN, because they would reveal raw rewards.
- * Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_exp3_tau(const dpb_config *config,
-                            struct dpb_bandit **out,
-                            dpb_error *error);
-
-/**
- * Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the recommended policy for adversarial rewards.
- * Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon.
- * config.batch = decisions for one arm in one release: 0 = ceil(1/epsilon).
- * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_tsallis(const dpb_config *config,
-                           struct dpb_bandit **out,
-                           dpb_error *error);
-
-/**
- * DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch, released once);
- * with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. It needs no horizon and no tuning. Select and
- * update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm, dpb_config.forget_after and
- * dpb_config.exploration.
- * Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_imed(const dpb_config *config,
-                        struct dpb_bandit **out,
-                        dpb_error *error);
-
-/**
- * DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta must be 0.
- * Select and update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm.
- * Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_klucb(const dpb_config *config,
-                         struct dpb_bandit **out,
-                         dpb_error *error);
-
-/**
- * DP-MED: learns as dpb_new_imed does, and draws each arm with an exact propensity. Pure epsilon-DP (Theorem P);
- * with delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms,
- * dpb_add_arm and dpb_retire_arm, dpb_config.forget_after and dpb_config.exploration.
- * At most 2^12 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_med(const dpb_config *config,
-                       struct dpb_bandit **out,
-                       dpb_error *error);
-
-/**
- * dp-linear, the contextual bandit: decisions depend on the features of a request (dpb_config.features,
- * dpb_request.features).
- *
- * **A feature must not be made of rewards.** The visitor's clicks so far, an ad's click rate from the log, a score
- * learned from clicks: each releases rewards without noise, and no theorem covers it. Features are known to the
- * server and not protected; rewards are.
- *
- * Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses
- * the features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
- * learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything
- * else is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
- * 9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws of
- * the model; with exploration > 0 propensities are exact, otherwise NaN from then on. Supports eligible arms, several
- * slots, dpb_add_arm and dpb_retire_arm, forget_after, expected_users, dpb_merge, dpb_snapshot; dpb_set_prior with a
- * model for each arm (a rate for its intercept).
- *
- * The handle takes about 2700 + 60 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms,
- * M that of models (1, or K with DPB_MODEL_PER_ARM), D = features + 1, P as at dpb_new. Select takes O(arms d),
- * update O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with
- * DPB_MODEL_PER_ARM at most 2^23/(D (D + 8)).
- * Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_linear(const dpb_config *config,
-                          struct dpb_bandit **out,
-                          dpb_error *error);
 
 /**
  * Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.
  */
-DPB_API void dpb_free(struct dpb_bandit *bandit);
+DPB_API void dpb_free(dpb_bandit *bandit);
 
 /**
  * Chooses an arm. Writes one decision. Never allocates; O(1) or O(arms), depending on the policy.
@@ -941,8 +295,8 @@ DPB_API void dpb_free(struct dpb_bandit *bandit);
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_select(struct dpb_bandit *bandit,
-                      struct dpb_decision *out);
+dpb_status dpb_select(dpb_bandit *bandit,
+                      dpb_decision *out);
 
 /**
  * Reports the reward of a decision, once for each ticket. Never allocates.
@@ -958,7 +312,7 @@ dpb_status dpb_select(struct dpb_bandit *bandit,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_update(struct dpb_bandit *bandit,
+dpb_status dpb_update(dpb_bandit *bandit,
                       uint64_t ticket,
                       double reward);
 
@@ -971,7 +325,7 @@ dpb_status dpb_update(struct dpb_bandit *bandit,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_cancel(struct dpb_bandit *bandit,
+dpb_status dpb_cancel(dpb_bandit *bandit,
                       uint64_t ticket);
 
 /**
@@ -1002,7 +356,7 @@ dpb_status dpb_cancel(struct dpb_bandit *bandit,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_advance(struct dpb_bandit *bandit,
+dpb_status dpb_advance(dpb_bandit *bandit,
                        uint64_t now);
 
 /**
@@ -1018,7 +372,7 @@ dpb_status dpb_advance(struct dpb_bandit *bandit,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_cancel_all(struct dpb_bandit *bandit);
+dpb_status dpb_cancel_all(dpb_bandit *bandit);
 
 /**
  * dpb_update for n tickets under one lock. Every reward is tried, even if earlier ones are refused. tickets,
@@ -1029,7 +383,7 @@ dpb_status dpb_cancel_all(struct dpb_bandit *bandit);
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_update_many(struct dpb_bandit *bandit,
+dpb_status dpb_update_many(dpb_bandit *bandit,
                            const uint64_t *tickets,
                            const double *rewards,
                            size_t n,
@@ -1037,84 +391,364 @@ dpb_status dpb_update_many(struct dpb_bandit *bandit,
                            size_t *done);
 
 /**
- * Adds an arm, which gets the next number. Numbers are never used again. May allocate.
+ * Writes a snapshot: what the handle has released, and what is public. You may publish it if all of that may be
+ * public: the configuration, segments' keys and the second moments of features are in it. It contains no
+ * raw sum and no reward; a restored handle starts without the open decisions and batches.
  *
- * id: 0 = no other handle of a fleet has this arm. Otherwise the id that names the arm in all handles of a fleet
- * (dpb_merge), such as the ad's number in a catalogue or a hash of its name; at least dpb_config.arms, because the
- * first arms have their numbers as ids. If this handle has a live arm with this id, nothing changes, and arm
- * receives its number.
+ * With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_linear, dpb_new_se,
+ * dpb_new_sdp_ae, dpb_new_vb_sdp_ae (complete batches; the others are requested again), dpb_new_tsallis,
+ * dpb_new_exp3_lap, dpb_new_lap (if its base has one, or is a baseline: the base learns noisy gains),
+ * dpb_new_ldp_ucb, dpb_new_ldp_klucb. Without: dpb_new_ucb, dpb_new_ucb_bound, dpb_new_private_ucb (their next
+ * releases need raw partial sums), dpb_new_ucb_int (its next release is of all of an arm's rewards, whose sum is
+ * raw), dpb_new_exp3_tau (its weights are functions of raw rewards), baselines (their sums are raw).
  *
- * arm: receives the number. error: NULL, or filled on failure. With max_segments the arm is new in every segment,
- * and the call is O(segments). With features it is a new row, or a new model.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (more than 2^24 arms, or than the policy takes; with max_segments,
- * arms times (max_segments + 1) above 2^27; an id below dpb_config.arms); DPB_INVALID_REQUEST (the id of a retired
- * arm); DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_NO_MEMORY; DPB_POISONED. Any thread.
+ * With dpb_config.max_segments a snapshot has about 320 + 66 K + (40 K + 16) S bytes, K the number of arms and S
+ * that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
+ *
+ * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
+ * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 20 more with a prior, 8 more for an
+ * added one), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
+ * grow between two calls. A call whose cap is too small takes no memory, and does not count as a snapshot
+ * (dpb_config.expected_users). May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the
+ * state that is not released.
+ * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state is not
+ * all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_add_arm(struct dpb_bandit *bandit,
-                       uint64_t id,
-                       uint32_t *arm,
+dpb_status dpb_snapshot(const dpb_bandit *bandit,
+                        uint8_t *buf,
+                        size_t cap,
+                        size_t *len,
+                        dpb_error *error);
+
+/**
+ * Makes a handle from a snapshot, with the configuration in it and fresh entropy. The decisions that were open
+ * have expired, and their tickets are DPB_UNKNOWN_TICKET.
+ *
+ * The guarantee holds for all restarts together, however old the snapshot is: no reward of an earlier process
+ * enters a release of a later one. dpb_epsilon_spent is at least the cost of one release, because there may have
+ * been one after the snapshot. A handle that ever had a test_seed is not private.
+ *
+ * With dpb_config.expected_users a new period begins (dpb_next_period), because a snapshot does not contain the users.
+ * The handle refuses decisions with DPB_NOT_READY until a dpb_snapshot of it was taken. Restore the newest
+ * snapshot, write the new handle's snapshot to the file that a restart reads, and only then serve. Then a program
+ * that is killed, at any time and any number of times, counts every period, and dpb_epsilon_spent is at least the
+ * loss. A snapshot that is kept in memory only, or sent elsewhere, does not achieve that.
+ *
+ * buf: len bytes of any origin (NULL with len = 0, which is no snapshot). out: receives the handle, which the
+ * caller frees with dpb_free. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_INVALID_CONFIG; DPB_UNSUPPORTED (bytes that claim
+ * to be of a policy without snapshots); DPB_OVER_BUDGET (all dpb_config.budget_periods have begun); DPB_ENTROPY;
+ * DPB_NO_MEMORY. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_restore(const uint8_t *buf,
+                       size_t len,
+                       dpb_bandit **out,
                        dpb_error *error);
 
 /**
- * States what public data say of an arm, such as last season's rates: strength rewards with this mean. Learning
- * starts from it. A prior made from public data costs no privacy; one made from private sums would reveal them
- * without noise.
+ * dpb_restore with another configuration: you can change parameters by a restart, and keep what was learned.
  *
- * A wrong prior costs little, whatever its strength: it counts against an arm for at most a quarter of the
- * evidence that the policy requires, and it ends when the arm's releases contradict it. It makes no batch larger,
- * ages by dpb_config.forget_after, and is kept by snapshots. dpb_arms_read, dpb_compare and dpb_merge use releases
- * only, so they do not contain it. A second call for the same arm replaces the first, before decisions or after.
+ * These must be as in the snapshot, because they say how released numbers are read: the policy (name), arms,
+ * epsilon, delta, reward_min, reward_max, reward_bits, contributions_per_user, max_slots, max_clicks, features,
+ * feature_model, feature_norm, batch, base and DPB_SHUFFLE_PRINTED; and with dpb_new_vb_sdp_ae horizon, which plans
+ * its batches. Otherwise the call is DPB_INVALID_CONFIG, and error names the field. These are taken from config:
+ * beta, horizon, DPB_CLAMP_REWARDS, pending_capacity, reward_window, node, forget_after, exploration,
+ * expected_users, budget_periods, a max_segments that the snapshot's segments fit into, clock, fleet_key, budget,
+ * interval_exponent and DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after before, releases
+ * begin to age now.
+ * If only one of the two configurations has
+ * expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
  *
- * For dpb_new_imed, dpb_new_klucb, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it states the
- * arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
- * dpb_segment_read then return predictions, which it influences.
- *
- * mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
- * informative. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (mean, strength); DPB_INVALID_REQUEST (no such arm, or retired);
- * DPB_UNSUPPORTED (other policies; DPB_MODEL_SHARED); DPB_POISONED. Any thread.
+ * config.budget is charged as for a new handle, with the loss of all restarts together (dpb_restore charges none).
+ * It is DPB_OVER_BUDGET also if an earlier process had a test_seed. name, config: as in dpb_new_policy; name is NULL
+ * for the policy that dpb_new takes. Others as in dpb_restore.
+ * Returns as dpb_restore; DPB_POISONED (a budget from before a fork). Any thread.
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_set_prior(struct dpb_bandit *bandit,
-                         uint32_t arm,
-                         double mean,
-                         double strength,
-                         dpb_error *error);
+dpb_status dpb_restore_as(const char *name,
+                          const dpb_config *config,
+                          const uint8_t *buf,
+                          size_t len,
+                          dpb_bandit **out,
+                          dpb_error *error);
 
 /**
- * Retires an arm: it is never played again. Rewards of its open decisions are accepted as before, and
- * dpb_arms_read shows it as not active.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (no such arm, retired already, or the last one); DPB_UNSUPPORTED
- * (this policy's set of arms is fixed); DPB_POISONED. Any thread.
+ * dpb_config.feature_model: one model for all arms, whose rows of features differ. A request has a row for each
+ * eligible arm. A new arm starts with what is known of its features.
  */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_retire_arm(struct dpb_bandit *bandit,
-                          uint32_t arm);
+#define DPB_MODEL_SHARED 0
 
 /**
- * Begins a new period, such as a day. The library may again learn from contributions_per_user decisions of every
- * user, and epsilon_spent and dpb_epsilon_spent grow by one period. A reward counts for the period of its
- * decision. The counters are cleared, under the lock (a millisecond for ten megabytes), and their hash has a new
- * key. A restored handle begins a new period by itself, because no snapshot contains the users.
+ * dpb_config.feature_model: a model for each arm. A request has one row, for example of the visitor or the page.
+ */
+#define DPB_MODEL_PER_ARM 1
+
+/**
+ * dpb_config.clock: a tick is a decision.
+ */
+#define DPB_CLOCK_DECISIONS 0
+
+/**
+ * dpb_config.clock: dpb_advance sets the time.
+ */
+#define DPB_CLOCK_CALLER 1
+
+/**
+ * Why a call failed. The message always ends with NUL, and names the field and the value: "epsilon must be finite
+ * and > 0, got -1".
+ */
+struct dpb_error {
+  /**
+   * The status that the function returned.
+   */
+  dpb_status status;
+  /**
+   * A text for people.
+   */
+  char message[252];
+};
+
+/**
+ * Fills a configuration with the defaults for this number of arms and this privacy loss. Checks nothing:
+ * constructors check. NULL is a no-op. Any thread.
  *
- * Write a dpb_snapshot right after this call, to the file that a restart reads. If a snapshot was taken before,
- * the library learns from nobody until then, because a program that is killed would restore the earlier snapshot
- * and lose count of this period. A handle of which no snapshot was ever taken needs none.
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.expected_users is 0); DPB_OVER_BUDGET (all
- * dpb_config.budget_periods have begun; the last one continues); DPB_POISONED. Any thread.
+ * In C and C++ the name is a macro for dpb_config_init_sized with the size of the header. The function of this
+ * name fills what dpb_config had in version 0.1.
  */
 DPB_API
-DPB_MUST_USE
-dpb_status dpb_next_period(struct dpb_bandit *bandit);
+void dpb_config_init(dpb_config *config,
+                     uint32_t arms,
+                     double epsilon);
+
+/**
+ * As dpb_config_init, for a dpb_config of struct_size bytes: the size in the header of the program, which may be
+ * older than the library.
+ */
+DPB_API
+void dpb_config_init_sized(dpb_config *config,
+                           uint32_t struct_size,
+                           uint32_t arms,
+                           double epsilon);
+
+/**
+ * dpb_config.flags: A reward outside the declared range is moved to the nearer end, and not refused. NaN and
+ * infinities are refused. Not for dpb_new_ldp_ucb and dpb_new_ldp_klucb.
+ */
+#define DPB_CLAMP_REWARDS 1
+
+/**
+ * dpb_config.flags: Adds the width of the noise to the index, as a proof requires. The paper's index omits it. For
+ * dpb_new_ucb_int and dpb_new_lap.
+ */
+#define DPB_RIGOROUS_INDEX 2
+
+/**
+ * dpb_config.flags: The noise of the paper's formula. The default is the exact calibration, which needs 13 times
+ * less noise or better. For reproducing the paper; epsilon at most 1. For dpb_new_lap, dpb_new_sdp_ae and
+ * dpb_new_vb_sdp_ae.
+ */
+#define DPB_SHUFFLE_PRINTED 4
+
+/**
+ * The configuration of a bandit. Fill it with dpb_config_init, then change what you need. A field that the policy does
+ * not use must have its default, so that no setting is without effect: DPB_INVALID_CONFIG names the field.
+ */
+struct dpb_config {
+  /**
+   * sizeof(dpb_config). dpb_config_init sets it, so that the struct can grow.
+   */
+  uint32_t struct_size;
+  /**
+   * K, the number of arms. Some policies have a smaller limit. It must be in 2 .. 2^24.
+   */
+  uint32_t arms;
+  /**
+   * The privacy loss of one reward, above 0. With contributions_per_user, max_slots or expected_users: of one user
+   * or one request. Baselines without privacy ignore it.
+   */
+  double epsilon;
+  /**
+   * The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For dpb_new_imed, dpb_new_med,
+   * dpb_new_linear, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae.
+   */
+  double delta;
+  /**
+   * The failure probability of the policy's confidence intervals; 0 = 1/horizon. It must be in [0, 1). Not for
+   * dpb_new_linear, dpb_new_exp3_tau, dpb_new_tsallis, dpb_new_nonprivate_exp3, dpb_new_ldp_ucb and
+   * dpb_new_ldp_klucb.
+   */
+  double beta;
+  /**
+   * T, the number of decisions that you expect; 0 = unknown, which policies that need it refuse. It states a fact,
+   * so all policies accept it.
+   */
+  uint64_t horizon;
+  /**
+   * The lower end of the declared range of rewards, at least -1e290.
+   */
+  double reward_min;
+  /**
+   * The upper end of the declared range of rewards, at most 1e290. Default 1.
+   */
+  double reward_max;
+  /**
+   * Rewards are rounded to multiples of 2^-reward_bits of the range: 0 .. 24. 0 = each reward is exactly
+   * reward_min or reward_max. Default 20.
+   */
+  uint32_t reward_bits;
+  /**
+   * m, the maximum number of rewards (with max_slots, of requests) of one user. Epsilon is divided by it. Your
+   * program keeps to it: it cancels each further decision of the user at once (decisions, because silence is a
+   * reward too). Or set expected_users, and the library does for each period. It must be at least 1. Default 1.
+   */
+  uint32_t contributions_per_user;
+  /**
+   * The maximum number of open decisions. It is rounded up to a power of two, and to a reward_window in decisions.
+   * Without a window, the oldest open decision expires when a new one needs its place. With a window on the
+   * caller's clock the oldest decision expires too, whether it has a reward or not: choose the most decisions in
+   * one window. It must be in 1 .. 2^24. Default 4096.
+   */
+  uint32_t pending_capacity;
+  /**
+   * 0 = report or cancel every decision, at a time that does not depend on its reward. W > 0 = silence means
+   * reward_min (no click). Every reward then takes effect exactly W ticks after its decision, in ticket order,
+   * whenever it arrives, so the timing of a click reveals nothing. Later rewards are DPB_EXPIRED. A tick is a
+   * decision, and W at most 2^24; or with DPB_CLOCK_CALLER your unit of time: 1800000 milliseconds are half an
+   * hour. Not for dpb_new_ldp_ucb and dpb_new_ldp_klucb.
+   */
+  uint32_t reward_window;
+  /**
+   * The number of this handle in a fleet. 1 .. 65535 = the node of its tickets (dpb_ticket_node), for a router. A
+   * larger number is hashed to 16 bits. 0 = random.
+   */
+  uint64_t node;
+  /**
+   * M, in ticks of the clock. Releases older than M ticks no longer count, half of them earlier, and a release
+   * that contradicts an arm's past ends that past at once. Choose about half the time between changes. 0 = never
+   * forget: then one change of the best arm can cost for ever. It must be 0 or in 1024 .. 2^40. For dpb_new_imed,
+   * dpb_new_med and dpb_new_linear.
+   */
+  uint64_t forget_after;
+  /**
+   * f: each of K eligible arms has a probability of at least f/K in every decision, for off-policy evaluation. It
+   * costs f times the mean gap in each decision. It must be in [0, 1]. For dpb_new_imed, dpb_new_klucb,
+   * dpb_new_med and dpb_new_linear.
+   */
+  double exploration;
+  /**
+   * The unit of epsilon for requests with several slots. 0 = one reward; a request of m slots loses up to m
+   * epsilon. S > 0 = one request of at most S slots, with all its rewards; the noise is that of epsilon/S. It must
+   * be at most 2^24. For dpb_new_imed, dpb_new_klucb and dpb_new_linear.
+   */
+  uint32_t max_slots;
+  /**
+   * 0 = all rewards of a request count. c, 1 .. max_slots = at most c rewards that are not reward_min count. If a
+   * request has more, c of them are drawn evenly when the reward_window of its first decision is over; so it needs
+   * a window. The noise is that of epsilon/min(2c, max_slots): with c = 1 that of epsilon/2, for any number of
+   * slots.
+   */
+  uint32_t max_clicks;
+  /**
+   * The number of users that you expect in a period (dpb_next_period). The library then learns from at most
+   * contributions_per_user decisions of a user in a period. The counters are made at construction: 1.5 bytes a
+   * user at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0 = your program
+   * limits the rewards of a user. A restored handle decides nothing until a snapshot of it was written: see
+   * dpb_restore. With a budget it needs budget_periods. In the shuffle and local models the users' devices must
+   * count. It must be at most 2^28. Not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and
+   * dpb_new_ldp_klucb.
+   */
+  uint64_t expected_users;
+  /**
+   * P, with expected_users: the most periods of this handle, all restarts included. After P periods
+   * dpb_next_period is DPB_OVER_BUDGET, and so is a restore, which begins a period. The budget is charged when the
+   * handle is made, with the loss of a person with requests in all P periods (P epsilon for a pure policy). A
+   * restart may change P: dpb_restore_as charges its own budget for all of the new P. 0 = any number. P is needed
+   * if expected_users and budget are both set, and must be 0 without expected_users.
+   */
+  uint32_t budget_periods;
+  /**
+   * 0 = no segments. S > 0 = one handle learns for each of at most S segments (placements, countries, hours), and
+   * segments learn from each other (dpb_request.segment). arms times (S + 1) is at most 2^27. Epsilon is for all
+   * segments together, however many: each reward is in one batch, of its segment's arm or of that arm in all
+   * segments (Theorem P). pending_capacity counts the decisions of all segments, and so do reward_window and
+   * forget_after where ticks are decisions. A restart may change S to any number that its segments fit into. For
+   * dpb_new_imed.
+   */
+  uint32_t max_segments;
+  /**
+   * d: decisions depend on d features of each request (dpb_request.features). The library adds the intercept,
+   * which is no feature. 0 = no features. Not with max_segments. It must be at most 256. For dpb_new_linear.
+   */
+  uint32_t features;
+  /**
+   * DPB_MODEL_SHARED (the default) or DPB_MODEL_PER_ARM. With features: a model for each arm, and one row of
+   * features for each request. Otherwise one model for all arms, and a row for each arm. For dpb_new_linear.
+   */
+  uint32_t feature_model;
+  /**
+   * With features: C, the largest |x|_1 of a row x (with delta > 0 the largest |x|_2) that counts in full. Larger
+   * rows are scaled down to it, and counted in dpb_diagnostics. For three one-hot fields it is 3. Choose it from
+   * the features alone. It must be in 1e-30 .. 1e30. Default 1. For dpb_new_linear.
+   */
+  double feature_norm;
+  /**
+   * DPB_CLOCK_DECISIONS (the default) or DPB_CLOCK_CALLER. What reward_window and forget_after count: decisions,
+   * or your unit of time, which dpb_advance sets, so that a window of half an hour is half an hour at any traffic.
+   * Time must not depend on rewards. If a restart changes it, what was learned keeps its age as a part of
+   * forget_after.
+   */
+  uint32_t clock;
+  /**
+   * 0, or any of DPB_CLAMP_REWARDS, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
+   */
+  uint32_t flags;
+  /**
+   * 0.
+   */
+  uint64_t reserved;
+  /**
+   * NULL = entropy of the operating system. 32 bytes = reproducible (but for the tickets) and NOT private; reports
+   * say so. Read during construction only, and no part of a snapshot.
+   */
+  const uint8_t *test_seed;
+  /**
+   * 32 secret random bytes, the same for all handles of a fleet. Then one handle can release what all collect,
+   * with one noise: see dpb_lead. Read during construction only, and no part of a snapshot. NULL = no key. For
+   * dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear.
+   */
+  const uint8_t *fleet_key;
+  /**
+   * The budget that is charged when the handle is made, with all that it may lose through all restarts.
+   * DPB_OVER_BUDGET if too little is left, and for a baseline or with a test_seed. With expected_users it needs
+   * budget_periods. Read during construction only, and no part of a snapshot. NULL = no budget.
+   */
+  const dpb_budget *budget;
+  /**
+   * v in (1, 1.5]. Default 1.1. For dpb_new_ucb_int and dpb_new_lap.
+   */
+  double interval_exponent;
+  /**
+   * sdp-ae: m. dp-lap, dp-exp3-lap and tsallis: tau. dp-ucb-int: the least interval. 0 = the policy chooses. For
+   * dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_lap, dpb_new_tsallis and dpb_new_sdp_ae.
+   */
+  uint32_t batch;
+  /**
+   * The number of the base policy. For dpb_new_lap.
+   */
+  uint32_t base;
+};
+
+/* Requests, arms, users. ------------------------------------------------------------------------------- */
 
 /**
  * One entry of a sparse row.
  */
-typedef struct dpb_feature {
+struct dpb_feature {
   /**
    * The number of the feature, below dpb_config.features.
    */
@@ -1123,13 +757,13 @@ typedef struct dpb_feature {
    * Its value, finite.
    */
   float value;
-} dpb_feature;
+};
 
 /**
  * One request for a decision. Fill it with dpb_request_init, then set its other fields. All of it is public:
  * compute nothing in it from rewards.
  */
-typedef struct dpb_request {
+struct dpb_request {
   /**
    * sizeof(dpb_request). dpb_request_init sets it, so that the struct can grow.
    */
@@ -1168,7 +802,7 @@ typedef struct dpb_request {
    * The same rows, in place of features: only those features that are not 0. A feature that occurs twice counts
    * as the sum. NULL if no row has an entry.
    */
-  const struct dpb_feature *sparse;
+  const dpb_feature *sparse;
   /**
    * With sparse: where each row ends, as the number of entries in all rows up to it.
    */
@@ -1182,7 +816,7 @@ typedef struct dpb_request {
    * Likewise the length of sparse_ends; 0 if that is NULL.
    */
   size_t sparse_ends_len;
-} dpb_request;
+};
 
 /**
  * Fills a request with the defaults: one slot, all live arms. NULL is a no-op. Any thread.
@@ -1191,14 +825,14 @@ typedef struct dpb_request {
  * name fills what dpb_request had in version 0.1.
  */
 DPB_API
-void dpb_request_init(struct dpb_request *request);
+void dpb_request_init(dpb_request *request);
 
 /**
  * As dpb_request_init, for a dpb_request of struct_size bytes: the size in the header of the program, which may be
  * older than the library.
  */
 DPB_API
-void dpb_request_init_sized(struct dpb_request *request,
+void dpb_request_init_sized(dpb_request *request,
                             uint32_t struct_size);
 
 /**
@@ -1254,7 +888,7 @@ void dpb_request_init_sized(struct dpb_request *request,
 DPB_API
 DPB_MUST_USE
 dpb_status dpb_select_for(dpb_bandit *bandit,
-                          const struct dpb_request *request,
+                          const dpb_request *request,
                           dpb_decision *out);
 
 /**
@@ -1268,7 +902,7 @@ dpb_status dpb_select_for(dpb_bandit *bandit,
 DPB_API
 DPB_MUST_USE
 dpb_status dpb_select_many(dpb_bandit *bandit,
-                           const struct dpb_request *requests,
+                           const dpb_request *requests,
                            size_t n,
                            dpb_decision *out,
                            size_t *done);
@@ -1283,7 +917,7 @@ dpb_status dpb_select_many(dpb_bandit *bandit,
 DPB_API
 DPB_MUST_USE
 dpb_status dpb_request_check(const dpb_bandit *bandit,
-                             const struct dpb_request *request,
+                             const dpb_request *request,
                              dpb_error *error);
 
 /**
@@ -1300,7 +934,7 @@ dpb_status dpb_request_check(const dpb_bandit *bandit,
 DPB_API
 DPB_MUST_USE
 dpb_status dpb_predict(const dpb_bandit *bandit,
-                       const struct dpb_request *request,
+                       const dpb_request *request,
                        double *mean,
                        double *deviation,
                        size_t cap,
@@ -1325,6 +959,109 @@ DPB_API
 uint32_t dpb_feature_cross(uint32_t a,
                            uint32_t b,
                            uint32_t d);
+
+/**
+ * Adds an arm, which gets the next number. Numbers are never used again. May allocate.
+ *
+ * id: 0 = no other handle of a fleet has this arm. Otherwise the id that names the arm in all handles of a fleet
+ * (dpb_merge), such as the ad's number in a catalogue or a hash of its name; at least dpb_config.arms, because the
+ * first arms have their numbers as ids. If this handle has a live arm with this id, nothing changes, and arm
+ * receives its number.
+ *
+ * arm: receives the number. error: NULL, or filled on failure. With max_segments the arm is new in every segment,
+ * and the call is O(segments). With features it is a new row, or a new model.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (more than 2^24 arms, or than the policy takes; with max_segments,
+ * arms times (max_segments + 1) above 2^27; an id below dpb_config.arms); DPB_INVALID_REQUEST (the id of a retired
+ * arm); DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_NO_MEMORY; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_add_arm(dpb_bandit *bandit,
+                       uint64_t id,
+                       uint32_t *arm,
+                       dpb_error *error);
+
+/**
+ * Retires an arm: it is never played again. Rewards of its open decisions are accepted as before, and
+ * dpb_arms_read shows it as not active.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (no such arm, retired already, or the last one); DPB_UNSUPPORTED
+ * (this policy's set of arms is fixed); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_retire_arm(dpb_bandit *bandit,
+                          uint32_t arm);
+
+/**
+ * States what public data say of an arm, such as last season's rates: strength rewards with this mean. Learning
+ * starts from it. A prior made from public data costs no privacy; one made from private sums would reveal them
+ * without noise.
+ *
+ * A wrong prior costs little, whatever its strength: it counts against an arm for at most a quarter of the
+ * evidence that the policy requires, and it ends when the arm's releases contradict it. It makes no batch larger,
+ * ages by dpb_config.forget_after, and is kept by snapshots. dpb_arms_read, dpb_compare and dpb_merge use releases
+ * only, so they do not contain it. A second call for the same arm replaces the first, before decisions or after.
+ *
+ * For dpb_new_imed, dpb_new_klucb, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it states the
+ * arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
+ * dpb_segment_read then return predictions, which it influences.
+ *
+ * mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
+ * informative. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (mean, strength); DPB_INVALID_REQUEST (no such arm, or retired);
+ * DPB_UNSUPPORTED (other policies; DPB_MODEL_SHARED); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_set_prior(dpb_bandit *bandit,
+                         uint32_t arm,
+                         double mean,
+                         double strength,
+                         dpb_error *error);
+
+/**
+ * Begins a new period, such as a day. The library may again learn from contributions_per_user decisions of every
+ * user, and epsilon_spent and dpb_epsilon_spent grow by one period. A reward counts for the period of its
+ * decision. The counters are cleared, under the lock (a millisecond for ten megabytes), and their hash has a new
+ * key. A restored handle begins a new period by itself, because no snapshot contains the users.
+ *
+ * Write a dpb_snapshot right after this call, to the file that a restart reads. If a snapshot was taken before,
+ * the library learns from nobody until then, because a program that is killed would restore the earlier snapshot
+ * and lose count of this period. A handle of which no snapshot was ever taken needs none.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.expected_users is 0); DPB_OVER_BUDGET (all
+ * dpb_config.budget_periods have begun; the last one continues); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_next_period(dpb_bandit *bandit);
+
+/**
+ * Makes a bandit with the policy of this name, such as "dp-imed", for services that read the name from their
+ * configuration. dpb_policy_at lists the names.
+ *
+ * name: ends with NUL. Other parameters, statuses and threads as dpb_new; DPB_INVALID_CONFIG also if no policy has
+ * this name.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_policy(const char *name,
+                          const dpb_config *config,
+                          dpb_bandit **out,
+                          dpb_error *error);
+
+/**
+ * The name of this library's i-th policy, from 0; NULL past the last. A static string, never freed. Any
+ * thread.
+ */
+DPB_API const char *dpb_policy_at(size_t i);
+
+/**
+ * The number of the policy of this name, as dpb_config.base and dpb_report.policy contain it; 0 if there is
+ * none, and for NULL. Any thread.
+ */
+DPB_API uint32_t dpb_policy_number(const char *name);
+
+/* What a bandit has learned and spent. ----------------------------------------------------------------- */
 
 /**
  * dpb_report.duty: the handle releases its own full batches.
@@ -1383,7 +1120,7 @@ uint32_t dpb_feature_cross(uint32_t a,
  * With a reward_window a reward is a click, so a count of rewards would be a raw sum. There `answered` counts
  * decisions whose window is over, and `pending` those whose window is not, with a reward or without.
  */
-typedef struct dpb_report {
+struct dpb_report {
   /**
    * sizeof(dpb_report). You set it, so that the struct can grow.
    */
@@ -1491,12 +1228,12 @@ typedef struct dpb_report {
    * With DPB_CLOCK_CALLER: how often the clock leapt (dpb_advance).
    */
   uint64_t clock_leaps;
-} dpb_report;
+};
 
 /**
  * Counts of refused calls and signs from rewards, for the operator only. NOT private: a duplicate reveals a click.
  */
-typedef struct dpb_diagnostics {
+struct dpb_diagnostics {
   /**
    * sizeof(dpb_diagnostics). You set it, so that the struct can grow.
    */
@@ -1525,13 +1262,13 @@ typedef struct dpb_diagnostics {
    * Decisions whose row of features was larger than dpb_config.feature_norm, and so was scaled down.
    */
   uint64_t oversized;
-} dpb_diagnostics;
+};
 
 /**
  * The state of one arm that may be published. 64 bytes in every version: an array of them has no struct_size, so
  * there are spare fields.
  */
-typedef struct dpb_arm {
+struct dpb_arm {
   /**
    * The released mean in the caller's units, NaN before the first release.
    */
@@ -1563,21 +1300,21 @@ typedef struct dpb_arm {
    * 0, for later versions.
    */
   double spare[3];
-} dpb_arm;
+};
 
 /**
  * Reads the report. All of it is released already, so reading costs no privacy.
  * out: with struct_size set to sizeof(dpb_report).
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
  */
-DPB_API DPB_MUST_USE dpb_status dpb_report_read(const dpb_bandit *bandit, struct dpb_report *out);
+DPB_API DPB_MUST_USE dpb_status dpb_report_read(const dpb_bandit *bandit, dpb_report *out);
 
 /**
  * Reads the counts of refused calls, for the operator only. This is the only read that is NOT private.
  * out: with struct_size set to sizeof(dpb_diagnostics).
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
  */
-DPB_API DPB_MUST_USE dpb_status dpb_diagnostics_read(const dpb_bandit *bandit, struct dpb_diagnostics *out);
+DPB_API DPB_MUST_USE dpb_status dpb_diagnostics_read(const dpb_bandit *bandit, dpb_diagnostics *out);
 
 /**
  * Reads all arms: arm i is element i of out. Released values only.
@@ -1592,7 +1329,7 @@ DPB_API DPB_MUST_USE dpb_status dpb_diagnostics_read(const dpb_bandit *bandit, s
 DPB_API
 DPB_MUST_USE
 dpb_status dpb_arms_read(const dpb_bandit *bandit,
-                         struct dpb_arm *out,
+                         dpb_arm *out,
                          size_t cap,
                          size_t *n);
 
@@ -1612,7 +1349,7 @@ DPB_API
 DPB_MUST_USE
 dpb_status dpb_segment_read(const dpb_bandit *bandit,
                             uint64_t segment,
-                            struct dpb_arm *out,
+                            dpb_arm *out,
                             size_t cap,
                             size_t *n);
 
@@ -1686,91 +1423,12 @@ DPB_API const char *dpb_policy_name(const dpb_bandit *bandit);
 DPB_API
 uint16_t dpb_ticket_node(uint64_t ticket);
 
-/**
- * Writes a snapshot: what the handle has released, and what is public. You may publish it if all of that may be
- * public: the configuration, segments' keys and the second moments of features are in it. It contains no
- * raw sum and no reward; a restored handle starts without the open decisions and batches.
- *
- * With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_linear, dpb_new_se,
- * dpb_new_sdp_ae, dpb_new_vb_sdp_ae (complete batches; the others are requested again), dpb_new_tsallis,
- * dpb_new_exp3_lap, dpb_new_lap (if its base has one, or is a baseline: the base learns noisy gains),
- * dpb_new_ldp_ucb, dpb_new_ldp_klucb. Without: dpb_new_ucb, dpb_new_ucb_bound, dpb_new_private_ucb (their next
- * releases need raw partial sums), dpb_new_ucb_int (its next release is of all of an arm's rewards, whose sum is
- * raw), dpb_new_exp3_tau (its weights are functions of raw rewards), baselines (their sums are raw).
- *
- * With dpb_config.max_segments a snapshot has about 320 + 66 K + (40 K + 16) S bytes, K the number of arms and S
- * that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
- *
- * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
- * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 20 more with a prior, 8 more for an
- * added one), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
- * grow between two calls. A call whose cap is too small takes no memory, and does not count as a snapshot
- * (dpb_config.expected_users). May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the
- * state that is not released.
- * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state is not
- * all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_snapshot(const dpb_bandit *bandit,
-                        uint8_t *buf,
-                        size_t cap,
-                        size_t *len,
-                        dpb_error *error);
+/* Several bandits: fleets, one noise, a budget. -------------------------------------------------------- */
 
 /**
- * Makes a handle from a snapshot, with the configuration in it and fresh entropy. The decisions that were open
- * have expired, and their tickets are DPB_UNKNOWN_TICKET.
- *
- * The guarantee holds for all restarts together, however old the snapshot is: no reward of an earlier process
- * enters a release of a later one. dpb_epsilon_spent is at least the cost of one release, because there may have
- * been one after the snapshot. A handle that ever had a test_seed is not private.
- *
- * With dpb_config.expected_users a new period begins (dpb_next_period), because a snapshot does not contain the users.
- * The handle refuses decisions with DPB_NOT_READY until a dpb_snapshot of it was taken. Restore the newest
- * snapshot, write the new handle's snapshot to the file that a restart reads, and only then serve. Then a program
- * that is killed, at any time and any number of times, counts every period, and dpb_epsilon_spent is at least the
- * loss. A snapshot that is kept in memory only, or sent elsewhere, does not achieve that.
- *
- * buf: len bytes of any origin (NULL with len = 0, which is no snapshot). out: receives the handle, which the
- * caller frees with dpb_free. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_INVALID_CONFIG; DPB_UNSUPPORTED (bytes that claim
- * to be of a policy without snapshots); DPB_OVER_BUDGET (all dpb_config.budget_periods have begun); DPB_ENTROPY;
- * DPB_NO_MEMORY. Any thread.
+ * The number of bytes by which dpb_seal makes a message longer.
  */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_restore(const uint8_t *buf,
-                       size_t len,
-                       dpb_bandit **out,
-                       dpb_error *error);
-
-/**
- * dpb_restore with another configuration: you can change parameters by a restart, and keep what was learned.
- *
- * These must be as in the snapshot, because they say how released numbers are read: the policy (name), arms,
- * epsilon, delta, reward_min, reward_max, reward_bits, contributions_per_user, max_slots, max_clicks, batch, base,
- * DPB_SHUFFLE_PRINTED, features, feature_model, feature_norm, and with dpb_new_vb_sdp_ae horizon, which plans its
- * batches. Otherwise the call is DPB_INVALID_CONFIG, and error names the field.
- * These are taken from config: reward_window, clock, pending_capacity, node, horizon, beta, exploration,
- * forget_after (if there was none before, releases begin to age now), expected_users, budget_periods, a
- * max_segments that the snapshot's segments fit into (so a full handle can grow), DPB_CLAMP_REWARDS,
- * interval_exponent, DPB_RIGOROUS_INDEX, and fleet_key (which no snapshot contains). A test_seed is not used. If only one of the two configurations has
- * expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
- *
- * config.budget is charged as for a new handle, with the loss of all restarts together (dpb_restore charges none).
- * It is DPB_OVER_BUDGET also if an earlier process had a test_seed. name, config: as in dpb_new_policy; others as in
- * dpb_restore.
- * Returns as dpb_restore; DPB_POISONED (a budget from before a fork). Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_restore_as(const char *name,
-                          const dpb_config *config,
-                          const uint8_t *buf,
-                          size_t len,
-                          dpb_bandit **out,
-                          dpb_error *error);
+#define DPB_SEAL_BYTES 53
 
 /**
  * Learns from what another handle has released: from its dpb_snapshot, made here or on another machine. Each
@@ -1806,11 +1464,6 @@ dpb_status dpb_merge(dpb_bandit *bandit,
                      const uint8_t *snapshot,
                      size_t len,
                      dpb_error *error);
-
-/**
- * The number of bytes by which dpb_seal makes a message longer.
- */
-#define DPB_SEAL_BYTES 53
 
 /**
  * Makes this handle the leader of its fleet: the handle that releases what the others contribute. A fleet with one
@@ -1927,6 +1580,167 @@ dpb_status dpb_open(const dpb_bandit *bandit,
                     size_t *len,
                     dpb_error *error);
 
+/**
+ * A privacy budget that handles share: the most that they may together cost one user. Made by dpb_new_budget,
+ * destroyed by dpb_budget_free. Any number of threads may use it at once: two constructors never spend the same
+ * part of it. After fork() the child's copy is DPB_POISONED.
+ */
+struct dpb_budget;
+
+/**
+ * Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
+ *
+ * A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy
+ * its epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med and dpb_new_linear with delta > 0
+ * the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their
+ * epsilon and delta. Epsilon is the loss of one user, so contributions_per_user is included. Epsilons add up, and
+ * rhos add up. Rhos are turned into an epsilon at the part of the budget's delta that the handles' deltas leave;
+ * so are pure handles, by advanced composition or zCDP, if that is less. With dpb_config.expected_users a handle
+ * is charged for dpb_config.budget_periods periods, P epsilon or P^2 rho, and begins no more, over all restarts. A
+ * baseline never fits, nor does a handle with a test_seed, or one restored from such a handle. A sum may exceed
+ * the budget by a factor of 1 + 2^-40, so that ten times 0.1 fit into 1.
+ *
+ * With delta = 0 you may choose handles by what earlier ones have published. With delta > 0 you must not, because
+ * no such theorem exists for a mixture.
+ *
+ * Charges are final: dpb_free returns nothing, because what was published stays. dpb_budget_free may come before
+ * or after it. dpb_restore charges nothing; dpb_restore_as charges the budget of its configuration, as much as for
+ * a new handle, because one guarantee holds for all restarts of a handle. That is right in a new process. In the
+ * same process a restored handle is charged twice, which is safe. Handles of a fleet that dpb_merge need no common
+ * budget, because no reward is in two of them.
+ *
+ * epsilon: above 0. delta: in [0, 1); 0 = pure handles only. out: receives the budget, which the caller frees with
+ * dpb_budget_free. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_budget(double epsilon,
+                          double delta,
+                          dpb_budget **out,
+                          dpb_error *error);
+
+/**
+ * Reads what the handles charged so far may cost one user together, at this delta in [0, 1): an upper bound,
+ * infinite if delta is too small for them.
+ * epsilon: receives it.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_budget_spent(const dpb_budget *budget,
+                            double delta,
+                            double *epsilon);
+
+/**
+ * Reads the largest epsilon of a pure handle that still fits, 0 if none does.
+ * epsilon: receives it.
+ * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_budget_remaining(const dpb_budget *budget, double *epsilon);
+
+/**
+ * Destroys a budget. NULL is a no-op. Handles that were charged to it stay valid. No other call on it, nor a
+ * constructor whose configuration names it, may be running or follow.
+ */
+DPB_API void dpb_budget_free(dpb_budget *budget);
+
+/* The library's own policies. -------------------------------------------------------------------------- */
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_imed.
+ */
+#define DPB_POLICY_IMED 20
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_klucb.
+ */
+#define DPB_POLICY_KLUCB 21
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_med.
+ */
+#define DPB_POLICY_MED 23
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_linear.
+ */
+#define DPB_POLICY_LINEAR 24
+
+/**
+ * DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch, released once);
+ * with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. It needs no horizon and no tuning. Select and
+ * update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm, forget_after and exploration.
+ *
+ * Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration, max_slots,
+ * max_segments and fleet_key.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_imed(const dpb_config *config,
+                        dpb_bandit **out,
+                        dpb_error *error);
+
+/**
+ * DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta must be 0. Select
+ * and update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm.
+ *
+ * Of the fields that not all policies use it uses beta, horizon, exploration, max_slots and fleet_key.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_klucb(const dpb_config *config,
+                         dpb_bandit **out,
+                         dpb_error *error);
+
+/**
+ * DP-MED: learns as dpb_new_imed does, and draws each arm with an exact propensity. Pure epsilon-DP (Theorem P);
+ * with delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms, dpb_add_arm
+ * and dpb_retire_arm, forget_after and exploration.
+ *
+ * Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration and fleet_key. At
+ * most 2^12 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_med(const dpb_config *config,
+                       dpb_bandit **out,
+                       dpb_error *error);
+
+/**
+ * dp-linear, the contextual bandit: decisions depend on the features of a request (features, dpb_request.features).
+ *
+ * **A feature must not be made of rewards.** The visitor's clicks so far, an ad's click rate from the log, a score
+ * learned from clicks: each releases rewards without noise, and no theorem covers it. Features are known to the
+ * server and not protected; rewards are.
+ *
+ * Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses
+ * the features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
+ * learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything else
+ * is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
+ * 9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws
+ * of the model; with exploration > 0 propensities are exact, otherwise NaN from then on. Supports eligible arms,
+ * several slots, dpb_add_arm and dpb_retire_arm, forget_after, expected_users, dpb_merge, dpb_snapshot;
+ * dpb_set_prior with a model for each arm (a rate for its intercept).
+ *
+ * The handle takes about 2700 + 60 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms, M
+ * that of models (1, or K with DPB_MODEL_PER_ARM), D = features + 1, P as at dpb_new. Select takes O(arms d), update
+ * O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with DPB_MODEL_PER_ARM at most
+ * 2^23/(D (D + 8)).
+ *
+ * Of the fields that not all policies use it uses delta, forget_after, exploration, max_slots, features,
+ * DPB_MODEL_PER_ARM, feature_norm and fleet_key.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_linear(const dpb_config *config,
+                          dpb_bandit **out,
+                          dpb_error *error);
+
 /* Beside the bandits: private sums, stopping rules. ---------------------------------------------------- */
 
 /**
@@ -1936,7 +1750,7 @@ dpb_status dpb_open(const dpb_bandit *bandit,
  * It has no snapshot and needs none: after a restart, add the last sum that you read, which is released, to the
  * sums of a new counter. Each value is then in one counter, so the loss does not grow; the widths add up.
  */
-typedef struct dpb_counter dpb_counter;
+struct dpb_counter;
 
 /**
  * A DPB_COUNTER_ number.
@@ -1946,7 +1760,7 @@ typedef uint32_t dpb_counter_kind;
 /**
  * The configuration of a counter. Fill it with dpb_counter_config_init, then change what you need.
  */
-typedef struct dpb_counter_config {
+struct dpb_counter_config {
   /**
    * sizeof(dpb_counter_config). dpb_counter_config_init sets it, so that the struct can grow.
    */
@@ -1968,7 +1782,7 @@ typedef struct dpb_counter_config {
    * only.
    */
   const uint8_t *test_seed;
-} dpb_counter_config;
+};
 
 /**
  * Releases when the number of values is a power of two: the least noise, the fewest releases.
@@ -1993,7 +1807,7 @@ typedef struct dpb_counter_config {
  * this name fills what dpb_counter_config had in version 0.1.
  */
 DPB_API
-void dpb_counter_config_init(struct dpb_counter_config *config,
+void dpb_counter_config_init(dpb_counter_config *config,
                              dpb_counter_kind kind,
                              double epsilon);
 
@@ -2001,7 +1815,7 @@ void dpb_counter_config_init(struct dpb_counter_config *config,
  * As dpb_counter_config_init, for a dpb_counter_config of struct_size bytes.
  */
 DPB_API
-void dpb_counter_config_init_sized(struct dpb_counter_config *config,
+void dpb_counter_config_init_sized(dpb_counter_config *config,
                                    uint32_t struct_size,
                                    dpb_counter_kind kind,
                                    double epsilon);
@@ -2018,8 +1832,8 @@ void dpb_counter_config_init_sized(struct dpb_counter_config *config,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_new_counter(const struct dpb_counter_config *config,
-                           struct dpb_counter **out,
+dpb_status dpb_new_counter(const dpb_counter_config *config,
+                           dpb_counter **out,
                            dpb_error *error);
 
 /**
@@ -2027,7 +1841,7 @@ dpb_status dpb_new_counter(const struct dpb_counter_config *config,
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [0, 1]); DPB_HALTED (a binary counter has its
  * horizon of values, another kind 2^37); DPB_POISONED. A refused value changes nothing. Any thread.
  */
-DPB_API DPB_MUST_USE dpb_status dpb_counter_add(struct dpb_counter *counter, double value);
+DPB_API DPB_MUST_USE dpb_status dpb_counter_add(dpb_counter *counter, double value);
 
 /**
  * Reads the released sum, 0 before the first release. It has noise, so it can be negative, not whole, and smaller than
@@ -2037,7 +1851,7 @@ DPB_API DPB_MUST_USE dpb_status dpb_counter_add(struct dpb_counter *counter, dou
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_counter_read(const struct dpb_counter *counter,
+dpb_status dpb_counter_read(const dpb_counter *counter,
                             double *sum);
 
 /**
@@ -2046,13 +1860,13 @@ dpb_status dpb_counter_read(const struct dpb_counter *counter,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_counter_is_private(const struct dpb_counter *counter,
+dpb_status dpb_counter_is_private(const dpb_counter *counter,
                                   uint32_t *is_private);
 
 /**
  * Destroys a counter. NULL is a no-op. No other call on the handle may be running or follow.
  */
-DPB_API void dpb_counter_free(struct dpb_counter *counter);
+DPB_API void dpb_counter_free(dpb_counter *counter);
 
 /**
  * A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by dpb_new_nas,
@@ -2061,12 +1875,12 @@ DPB_API void dpb_counter_free(struct dpb_counter *counter);
  * It has no snapshot: before the halt nothing is released, and sum and threshold are secret; after it the mean is
  * all that is left. After a crash start a new rule with new samples; the loss does not grow.
  */
-typedef struct dpb_stopping dpb_stopping;
+struct dpb_stopping;
 
 /**
  * The configuration of a stopping rule. Fill it with dpb_stopping_config_init, then set alpha and beta.
  */
-typedef struct dpb_stopping_config {
+struct dpb_stopping_config {
   /**
    * sizeof(dpb_stopping_config). dpb_stopping_config_init sets it, so that the struct can grow.
    */
@@ -2092,7 +1906,7 @@ typedef struct dpb_stopping_config {
    * only.
    */
   const uint8_t *test_seed;
-} dpb_stopping_config;
+};
 
 /**
  * Fills a configuration for samples in [-range, range] and this privacy loss of one sample. alpha and beta are 0,
@@ -2102,7 +1916,7 @@ typedef struct dpb_stopping_config {
  * this name fills what dpb_stopping_config had in version 0.1.
  */
 DPB_API
-void dpb_stopping_config_init(struct dpb_stopping_config *config,
+void dpb_stopping_config_init(dpb_stopping_config *config,
                               double range,
                               double epsilon);
 
@@ -2110,7 +1924,7 @@ void dpb_stopping_config_init(struct dpb_stopping_config *config,
  * As dpb_stopping_config_init, for a dpb_stopping_config of struct_size bytes.
  */
 DPB_API
-void dpb_stopping_config_init_sized(struct dpb_stopping_config *config,
+void dpb_stopping_config_init_sized(dpb_stopping_config *config,
                                     uint32_t struct_size,
                                     double range,
                                     double epsilon);
@@ -2125,8 +1939,8 @@ void dpb_stopping_config_init_sized(struct dpb_stopping_config *config,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_new_nas(const struct dpb_stopping_config *config,
-                       struct dpb_stopping **out,
+dpb_status dpb_new_nas(const dpb_stopping_config *config,
+                       dpb_stopping **out,
                        dpb_error *error);
 
 /**
@@ -2135,8 +1949,8 @@ dpb_status dpb_new_nas(const struct dpb_stopping_config *config,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_new_dp_nas(const struct dpb_stopping_config *config,
-                          struct dpb_stopping **out,
+dpb_status dpb_new_dp_nas(const dpb_stopping_config *config,
+                          dpb_stopping **out,
                           dpb_error *error);
 
 /**
@@ -2146,8 +1960,8 @@ dpb_status dpb_new_dp_nas(const struct dpb_stopping_config *config,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_new_dp_exp_nas(const struct dpb_stopping_config *config,
-                              struct dpb_stopping **out,
+dpb_status dpb_new_dp_exp_nas(const dpb_stopping_config *config,
+                              dpb_stopping **out,
                               dpb_error *error);
 
 /**
@@ -2157,7 +1971,7 @@ dpb_status dpb_new_dp_exp_nas(const struct dpb_stopping_config *config,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_stopping_push(struct dpb_stopping *stopping,
+dpb_status dpb_stopping_push(dpb_stopping *stopping,
                              double sample,
                              uint32_t *halted);
 
@@ -2165,7 +1979,7 @@ dpb_status dpb_stopping_push(struct dpb_stopping *stopping,
  * Reads the released mean, in the samples' unit. Reading it costs no privacy.
  * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (it has not halted); DPB_POISONED. Any thread.
  */
-DPB_API DPB_MUST_USE dpb_status dpb_stopping_mean(const struct dpb_stopping *stopping, double *mean);
+DPB_API DPB_MUST_USE dpb_status dpb_stopping_mean(const dpb_stopping *stopping, double *mean);
 
 /**
  * Reads whether the rule is private. is_private: receives 1, or 0 for dpb_new_nas and with a test_seed.
@@ -2173,32 +1987,22 @@ DPB_API DPB_MUST_USE dpb_status dpb_stopping_mean(const struct dpb_stopping *sto
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_stopping_is_private(const struct dpb_stopping *stopping,
+dpb_status dpb_stopping_is_private(const dpb_stopping *stopping,
                                    uint32_t *is_private);
 
 /**
  * Destroys a stopping rule. NULL is a no-op. No other call on the handle may be running or follow.
  */
-DPB_API void dpb_stopping_free(struct dpb_stopping *stopping);
+DPB_API void dpb_stopping_free(dpb_stopping *stopping);
 
 /* Experimental, may change in any version: the shuffle model, the local model. ------------------------- */
-
-/**
- * dpb_report.policy: dpb_new_sdp_ae.
- */
-#define DPB_POLICY_SDP_AE 15
-
-/**
- * dpb_new_vb_sdp_ae.
- */
-#define DPB_POLICY_VB_SDP_AE 16
 
 /**
  * Keeps the messages of one batch until all have arrived, then hands out their bits in uniformly random order,
  * once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free. Any number of threads may use
  * it at once. After fork() the child's copy is DPB_POISONED.
  */
-typedef struct dpb_shuffler dpb_shuffler;
+struct dpb_shuffler;
 
 /**
  * The plan of a batch, on which its encoders, shuffler and server agree. It is public: make it by dpb_shuffle_plan
@@ -2209,7 +2013,7 @@ typedef struct dpb_shuffler dpb_shuffler;
  * claim is enough: compare epsilon and delta with what was promised. 32 bytes in every version, because
  * dpb_shuffle_plan cannot know the size in the caller's header.
  */
-typedef struct dpb_shuffle_params {
+struct dpb_shuffle_params {
   /**
    * sizeof(dpb_shuffle_params), set by dpb_shuffle_plan.
    */
@@ -2234,7 +2038,7 @@ typedef struct dpb_shuffle_params {
    * The delta of the claim, in (0, 1).
    */
   double delta;
-} dpb_shuffle_params;
+};
 
 /**
  * Plans a batch of M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): the number of coins that its
@@ -2253,7 +2057,7 @@ dpb_status dpb_shuffle_plan(double epsilon,
                             double delta,
                             uint32_t users,
                             uint32_t flags,
-                            struct dpb_shuffle_params *out,
+                            dpb_shuffle_params *out,
                             dpb_error *error);
 
 /**
@@ -2274,7 +2078,7 @@ dpb_status dpb_shuffle_plan(double epsilon,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_shuffle_encode(const struct dpb_shuffle_params *params,
+dpb_status dpb_shuffle_encode(const dpb_shuffle_params *params,
                               double reward,
                               uint8_t *bits,
                               size_t cap,
@@ -2290,8 +2094,8 @@ dpb_status dpb_shuffle_encode(const struct dpb_shuffle_params *params,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_new_shuffler(const struct dpb_shuffle_params *params,
-                            struct dpb_shuffler **out,
+dpb_status dpb_new_shuffler(const dpb_shuffle_params *params,
+                            dpb_shuffler **out,
                             dpb_error *error);
 
 /**
@@ -2302,7 +2106,7 @@ dpb_status dpb_new_shuffler(const struct dpb_shuffle_params *params,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_shuffler_push(struct dpb_shuffler *shuffler,
+dpb_status dpb_shuffler_push(dpb_shuffler *shuffler,
                              const uint8_t *bits,
                              size_t len);
 
@@ -2315,7 +2119,7 @@ dpb_status dpb_shuffler_push(struct dpb_shuffler *shuffler,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_shuffler_take(struct dpb_shuffler *shuffler,
+dpb_status dpb_shuffler_take(dpb_shuffler *shuffler,
                              uint8_t *out,
                              size_t cap,
                              size_t *len);
@@ -2324,33 +2128,7 @@ dpb_status dpb_shuffler_take(struct dpb_shuffler *shuffler,
  * Destroys a shuffler and its messages. NULL is a no-op. No other call on the handle may be running or follow.
  */
 DPB_API
-void dpb_shuffler_free(struct dpb_shuffler *shuffler);
-
-/**
- * SDP-AE, arm elimination on shuffled batches: (epsilon, delta)-DP in the shuffle model (Tenenbaum, Kaplan,
- * Mansour, Stemmer 2021, Algorithm 1, Theorem 3.1). Needs delta and horizon. batch is m, 0 for four times the
- * noise's variance. flags may contain DPB_SHUFFLE_PRINTED.
- *
- * In production devices encode, a shuffler permutes, and the server calls dpb_submit_shuffled. In a simulation
- * dpb_update encodes and shuffles in the process. The first of these calls decides which of the two a handle takes
- * for good.
- * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_sdp_ae(const dpb_config *config,
-                          dpb_bandit **out,
-                          dpb_error *error);
-
-/**
- * VB-SDP-AE: SDP-AE with 2^t users for each batch of phase t (Algorithm 2). (epsilon, delta)-DP in the shuffle
- * model, at nearly the central model's regret. Otherwise as dpb_new_sdp_ae. At most 2^20 arms.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_vb_sdp_ae(const dpb_config *config,
-                             dpb_bandit **out,
-                             dpb_error *error);
+void dpb_shuffler_free(dpb_shuffler *shuffler);
 
 /**
  * Reads the plan of a phase's batches, for the users' devices and the shufflers. It is public, and the same at any
@@ -2362,7 +2140,7 @@ DPB_API
 DPB_MUST_USE
 dpb_status dpb_shuffle_params_read(const dpb_bandit *bandit,
                                    uint32_t phase,
-                                   struct dpb_shuffle_params *out);
+                                   dpb_shuffle_params *out);
 
 /**
  * Gives the server one arm's shuffled batch of the open phase, once. Until then dpb_select continues to choose
@@ -2387,16 +2165,6 @@ dpb_status dpb_submit_shuffled(dpb_bandit *bandit,
                                size_t len);
 
 /**
- * dpb_report.policy: dpb_new_ldp_ucb.
- */
-#define DPB_POLICY_LDP_UCB 17
-
-/**
- * dpb_new_ldp_klucb.
- */
-#define DPB_POLICY_LDP_KLUCB 18
-
-/**
  * Encodes a reward into one bit on the user's device, in the local model: the bit is epsilon-DP for whoever reads
  * it. Randomised response (Warner 1965): the reward's bit with probability e^epsilon/(1 + e^epsilon), rounded
  * towards privacy, else the opposite. A reward between 0 and 1 is first rounded to a bit at random, without bias
@@ -2415,13 +2183,326 @@ dpb_status dpb_ldp_encode(double epsilon,
                           double reward,
                           uint8_t *bit);
 
+/* The papers' policies, and baselines without privacy. ------------------------------------------------- */
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_se.
+ */
+#define DPB_POLICY_SE 1
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_ucb_bound.
+ */
+#define DPB_POLICY_UCB_BOUND 6
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_ucb.
+ */
+#define DPB_POLICY_UCB 7
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_ucb_int.
+ */
+#define DPB_POLICY_UCB_INT 8
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_private_ucb.
+ */
+#define DPB_POLICY_PRIVATE_UCB 9
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_lap.
+ */
+#define DPB_POLICY_LAP 11
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_exp3_lap.
+ */
+#define DPB_POLICY_EXP3_LAP 12
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_exp3_tau.
+ */
+#define DPB_POLICY_EXP3_TAU 13
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_tsallis.
+ */
+#define DPB_POLICY_TSALLIS 14
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_nonprivate_ucb1.
+ */
+#define DPB_POLICY_NONPRIVATE_UCB1 2
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_nonprivate_klucb.
+ */
+#define DPB_POLICY_NONPRIVATE_KLUCB 3
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_nonprivate_imed.
+ */
+#define DPB_POLICY_NONPRIVATE_IMED 4
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_nonprivate_se.
+ */
+#define DPB_POLICY_NONPRIVATE_SE 5
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_nonprivate_exp3.
+ */
+#define DPB_POLICY_NONPRIVATE_EXP3 10
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_sdp_ae.
+ */
+#define DPB_POLICY_SDP_AE 15
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_vb_sdp_ae.
+ */
+#define DPB_POLICY_VB_SDP_AE 16
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_ldp_ucb.
+ */
+#define DPB_POLICY_LDP_UCB 17
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_ldp_klucb.
+ */
+#define DPB_POLICY_LDP_KLUCB 18
+
+/**
+ * DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 3,
+ * Theorem 4.1). With a horizon, beta is 1/horizon. Without horizon and beta, the policy guesses a horizon and
+ * squares the guess. With beta it identifies the best arm at that confidence (dpb_best_arm).
+ *
+ * Of the fields that not all policies use it uses beta and horizon. At most 2^18 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_new_se(const dpb_config *config, dpb_bandit **out, dpb_error *error);
+
+/**
+ * DP-UCB-BOUND, UCB on hybrid sums with an index widened by the noise: pure epsilon-DP (Tossou and Dimitrakakis
+ * 2016, Algorithm 1, Theorem 3.1, with the hybrid's budget corrected). Needs no horizon.
+ *
+ * Of the fields that not all policies use it uses beta and horizon. At most 2^18 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_ucb_bound(const dpb_config *config,
+                             dpb_bandit **out,
+                             dpb_error *error);
+
+/**
+ * DP-UCB, UCB on hybrid sums of equal noise: pure epsilon-DP (Tossou and Dimitrakakis 2016, Algorithm 2, Theorem
+ * 3.1, with the hybrid's budget corrected). An update draws one noise an arm. Needs no horizon. The regret of its
+ * Theorem 3.3 is not proved: a worse arm gets of the order of ln^3 t/epsilon^2 pulls.
+ *
+ * Of the fields that not all policies use it uses beta and horizon. At most 2^15 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_ucb(const dpb_config *config,
+                       dpb_bandit **out,
+                       dpb_error *error);
+
+/**
+ * DP-UCB-INT, UCB on means released at intervals: (epsilon, delta)-DP, delta > 0 (Tossou and Dimitrakakis 2016,
+ * Algorithm 3, corrected). The library computes the loss of all releases together, and takes the least noise that
+ * keeps it. interval_exponent: v. batch: 0 = the series of their Lemma B.1; b > 0 = every max(b, f) rewards, as
+ * printed with b = 1. Needs no horizon. Their Theorem 3.5, a regret of that of UCB plus a constant, does not hold:
+ * with the printed index rare runs play a worse arm for a very long time; with DPB_RIGOROUS_INDEX none do, but worse
+ * arms get of the order of ln^(2/(2-v)) t decisions.
+ *
+ * Of the fields that not all policies use it uses delta, beta, horizon, interval_exponent, DPB_RIGOROUS_INDEX and
+ * batch. At most 2^20 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_ucb_int(const dpb_config *config,
+                           dpb_bandit **out,
+                           dpb_error *error);
+
+/**
+ * Private-UCB, UCB on binary-tree sums: pure epsilon-DP (Mishra and Thakurta 2015; the baseline that Sajed and
+ * Sheffet 2019 call DP-UCB). Needs horizon.
+ *
+ * Of the fields that not all policies use it uses beta and horizon. At most 2^18 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_private_ucb(const dpb_config *config,
+                               dpb_bandit **out,
+                               dpb_error *error);
+
+/**
+ * DP-Lambda-Lap (Tossou and Dimitrakakis 2017, Theorem 3.2): the policy with the number base (not this one), made
+ * private by noise on its gains. Pure epsilon-DP. Needs the horizon. batch = tau plays of one arm make one gain: 0 =
+ * the paper's 1; ceil(1/epsilon) is better, 2 ln(horizon)/epsilon best. Propensities are the base's: over EXP3_tau
+ * NaN.
+ *
+ * Of the fields that not all policies use it uses delta, beta, horizon, interval_exponent, DPB_RIGOROUS_INDEX,
+ * batch, base and DPB_SHUFFLE_PRINTED.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_lap(const dpb_config *config,
+                       dpb_bandit **out,
+                       dpb_error *error);
+
+/**
+ * DP-EXP3-Lap (Tossou and Dimitrakakis 2017, Algorithm 1), for adversarial rewards: DP-Lambda-Lap over EXP3. Pure
+ * epsilon-DP. Needs the horizon. batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+ * better, 2 ln(horizon)/epsilon best.
+ *
+ * Of the fields that not all policies use it uses beta, horizon and batch.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_exp3_lap(const dpb_config *config,
+                            dpb_bandit **out,
+                            dpb_error *error);
+
+/**
+ * EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs: EXP3 in
+ * intervals of tau decisions, (epsilon, delta)-DP by its own randomness. tau is the smallest that suffices. Needs
+ * the horizon and delta > 0. Propensities are NaN, because they would reveal raw rewards.
+ *
+ * Of the fields that not all policies use it uses delta and horizon.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_exp3_tau(const dpb_config *config,
+                            dpb_bandit **out,
+                            dpb_error *error);
+
+/**
+ * Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the recommended policy for adversarial rewards.
+ * Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon. batch = decisions for one arm in one release: 0 =
+ * ceil(1/epsilon).
+ *
+ * Of the fields that not all policies use it uses batch. At most 2^20 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_tsallis(const dpb_config *config,
+                           dpb_bandit **out,
+                           dpb_error *error);
+
+/**
+ * UCB1 (Auer, Cesa-Bianchi, Fischer 2002): a baseline WITHOUT privacy.
+ *
+ * Of the fields that not all policies use it uses beta and horizon. At most 2^20 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_ucb1(const dpb_config *config,
+                                   dpb_bandit **out,
+                                   dpb_error *error);
+
+/**
+ * KL-UCB (Garivier and Cappe 2011): a baseline WITHOUT privacy.
+ *
+ * Of the fields that not all policies use it uses beta and horizon. At most 2^15 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_klucb(const dpb_config *config,
+                                    dpb_bandit **out,
+                                    dpb_error *error);
+
+/**
+ * IMED (Honda and Takemura 2015): a baseline WITHOUT privacy.
+ *
+ * Of the fields that not all policies use it uses beta and horizon. At most 2^20 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_imed(const dpb_config *config,
+                                   dpb_bandit **out,
+                                   dpb_error *error);
+
+/**
+ * Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy. Needs horizon or beta; with
+ * one arm left it is the best arm at that confidence (dpb_best_arm).
+ *
+ * Of the fields that not all policies use it uses beta and horizon. At most 2^20 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_se(const dpb_config *config,
+                                 dpb_bandit **out,
+                                 dpb_error *error);
+
+/**
+ * EXP3 (Auer, Cesa-Bianchi, Freund, Schapire 2003): a baseline for adversarial rewards, WITHOUT privacy. Needs the
+ * horizon.
+ *
+ * Of the fields that not all policies use it uses horizon.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_exp3(const dpb_config *config,
+                                   dpb_bandit **out,
+                                   dpb_error *error);
+
+/**
+ * SDP-AE, arm elimination on shuffled batches: (epsilon, delta)-DP in the shuffle model (Tenenbaum, Kaplan, Mansour,
+ * Stemmer 2021, Algorithm 1, Theorem 3.1). Needs delta and horizon. batch is m, 0 for four times the noise's
+ * variance. DPB_SHUFFLE_PRINTED is possible.
+ *
+ * In production devices encode, a shuffler permutes, and the server calls dpb_submit_shuffled. In a simulation
+ * dpb_update encodes and shuffles in the process. The first of these calls decides which of the two a handle takes
+ * for good.
+ *
+ * Of the fields that not all policies use it uses delta, beta, horizon, batch and DPB_SHUFFLE_PRINTED. At most 2^20
+ * arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_sdp_ae(const dpb_config *config,
+                          dpb_bandit **out,
+                          dpb_error *error);
+
+/**
+ * VB-SDP-AE: SDP-AE with 2^t users for each batch of phase t (Algorithm 2). (epsilon, delta)-DP in the shuffle
+ * model, at nearly the central model's regret. Otherwise as dpb_new_sdp_ae.
+ *
+ * Of the fields that not all policies use it uses delta, beta, horizon and DPB_SHUFFLE_PRINTED. At most 2^20 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_vb_sdp_ae(const dpb_config *config,
+                             dpb_bandit **out,
+                             dpb_error *error);
+
 /**
  * LDP-UCB: UCB on rewards that the users' devices made private, epsilon-DP in the local model (Ren, Zhou, Liu,
  * Shroff 2020). dpb_update takes the bit of dpb_ldp_encode, 1 as reward_max and 0 as reward_min; anything else is
  * DPB_INVALID_REWARD. This handle makes nothing private, so it must never get a raw reward. epsilon: 1e-6 .. 40.
- * reward_window must be 0, because silence would be a bit that no device made private. reward_bits and
- * DPB_CLAMP_REWARDS are ignored.
- * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
+ * reward_window must be 0, because silence would be a bit that no device made private.
+ *
+ * It uses no field that not all policies use. At most 2^20 arms.
+ * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
 DPB_MUST_USE
@@ -2431,7 +2512,10 @@ dpb_status dpb_new_ldp_ucb(const dpb_config *config,
 
 /**
  * LDP KL-UCB: LDP-UCB with the Kullback-Leibler index of the bits, which are Bernoulli whatever the rewards are.
- * Otherwise as dpb_new_ldp_ucb. At most 2^15 arms.
+ * Otherwise as dpb_new_ldp_ucb.
+ *
+ * It uses no field that not all policies use. At most 2^15 arms.
+ * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
 DPB_MUST_USE

@@ -76,6 +76,12 @@ impl TryFrom<u32> for Clock {
     }
 }
 
+impl From<Clock> for Value {
+    fn from(clock: Clock) -> Value {
+        Value::from(clock as u32)
+    }
+}
+
 impl Packed for Clock {
     fn pack(self, to: &mut &mut [u8]) {
         (self as u32).pack(to);
@@ -90,51 +96,91 @@ impl Packed for Clock {
     }
 }
 
-/// The description of a field of [`Config`], for comparing packed configurations.
-struct Field {
-    name: &'static str,
-    scope: Scope,
-    bytes: usize,
-    show: fn(&[u8]) -> Value,
+/// Which policies use a field.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum UsedBy {
+    /// Every policy, except for those whose rows refuse it.
+    Every,
+    /// The policies whose rows list it.
+    Listed,
 }
 
-/// Declares all fields that a snapshot keeps. Each has a name, a type, a default, and a [`Scope`]. If a field has a
-/// valid range that is the same for every policy, a rule (the text of the error) and a check follow.
+/// A field of [`Config`].
+pub(crate) struct Field {
+    pub name: &'static str,
+    pub users: UsedBy,
+    scope: Scope,
+    bytes: usize,
+    /// What C calls it, if that differs: the name, and the names of its values or the flag.
+    in_c: Option<InC>,
+    show: fn(&[u8]) -> Value,
+    /// The value in a configuration, and the default; `None` if they are equal.
+    set: fn(&Config) -> Option<(Value, Value)>,
+    /// Gives it its default.
+    pub reset: fn(&mut Config),
+}
+
+/// The form of a field in C.
+#[derive(Clone, Copy)]
+pub(crate) enum InC {
+    /// A bit of `flags`.
+    Flag(&'static str),
+    /// Another name, and a name for each value.
+    Named(&'static str, &'static [&'static str]),
+}
+
+macro_rules! in_c {
+    () => {
+        None
+    };
+    (flag $flag:ident $bit:literal) => {
+        Some(InC::Flag(stringify!($flag)))
+    };
+    ($name:ident $($value:ident)*) => {
+        Some(InC::Named(stringify!($name), &[$(stringify!($value)),*]))
+    };
+}
+
+/// Declares the fields of [`Config`]: see the file `fields.rs`, which is the table.
 macro_rules! fields {
-    ($($(#[$doc:meta])* $name:ident: $type:ident = $default:expr, $scope:ident $(, $rule:literal => $valid:expr)?;)*) => {
-        /// The configuration of a bandit, for every policy. Fields that a policy does not use are ignored.
+    (
+        $($(#[$doc:meta])* $name:ident: $type:ident = $default:expr, $scope:ident, $users:ident, $since:literal
+            $(, [$($in_c:tt)*])? $(, $rule:literal => $valid:expr)?;)*
+        @not_kept
+        $($(#[$with_doc:meta])* $with:ident: $with_type:ty, $with_users:ident, $with_since:literal;)*
+    ) => {
+        /// The configuration of a bandit, for every policy. A field that the policy does not use must have its default;
+        /// [`Algorithm`](crate::Algorithm) says which fields a policy uses.
         #[derive(Clone, Debug)]
         pub struct Config {
-            $($(#[$doc])* pub $name: $type,)*
-            /// `None`: entropy from the operating system. `Some`: reproducible and NOT private.
-            pub test_seed: Option<[u8; 32]>,
-            /// The key of the fleet: handles with the same key can contribute their open sums to one of them, which
-            /// releases them with one noise. For DP-IMED, DP-KLUCB, DP-MED and dp-linear. Like the seed, it is not in
-            /// snapshots. `None` = none. See [`crate::contribution`].
-            pub fleet_key: Option<FleetKey>,
-            /// The budget that the handle is charged to when it is created, with everything that it may lose in all
-            /// its generations (through all restarts). The handle is refused if too little remains; a baseline and a
-            /// handle with a `test_seed` are always refused. With `expected_users` the charge is for `budget_periods`
-            /// periods. Like the seed, it is not in snapshots. `None` = no budget.
-            pub budget: Option<Budget>,
+            $(
+                $(#[$doc])*
+                $(#[doc = concat!("\n\nIt ", $rule, ".")])?
+                #[doc = concat!("\n\nDefault: `", stringify!($default), "`.")]
+                pub $name: $type,
+            )*
+            $($(#[$with_doc])* pub $with: $with_type,)*
         }
 
         impl Config {
-            const DEFAULT: Config = Config {
-                $($name: $default,)*
-                test_seed: None,
-                fleet_key: None,
-                budget: None,
-            };
+            const DEFAULT: Config = Config { $($name: $default,)* $($with: None,)* };
 
+            /// The fields that a snapshot keeps, in its order.
             const FIELDS: &[Field] = &[$(Field {
                 name: stringify!($name),
+                users: UsedBy::$users,
                 scope: Scope::$scope,
                 bytes: size_of::<$type>(),
+                in_c: in_c!($($($in_c)*)?),
                 show: <$type as Packed>::show,
+                set: |config| {
+                    let default = Self::DEFAULT.$name;
+                    (config.$name != default).then(|| (Value::from(config.$name), Value::from(default)))
+                },
+                reset: |config| config.$name = Self::DEFAULT.$name,
             },)*];
 
-            /// Packs all fields that a snapshot keeps: everything but the test seed and the budget.
+            /// Packs all fields that a snapshot keeps.
             fn pack(&self) -> [u8; PackedConfig::BYTES] {
                 let mut packed = [0; PackedConfig::BYTES];
                 let rest = &mut &mut packed[..];
@@ -161,108 +207,7 @@ macro_rules! fields {
     };
 }
 
-fields! {
-    /// K, the number of arms: `2 ..= 2^24`. Some policies have a smaller limit; their pages say which.
-    arms: u32 = 2, Releases,
-        "must be in 2 .. 2^24" => |arms| (2..=Self::MAX_ARMS).contains(&arms);
-    /// Privacy loss of one user, > 0: the loss of `contributions_per_user` rewards. Ignored by the non-private
-    /// baselines.
-    epsilon: f64 = 1.0, Releases;
-    /// The delta of (epsilon, delta)-DP, in `[0, 1)`. 0 = pure DP.
-    delta: f64 = 0.0, Releases,
-        "must be in [0, 1)" => |delta| (0.0..1.0).contains(&delta);
-    /// Failure probability of the policy's confidence bounds, in `[0, 1)`; 0 = 1/horizon.
-    beta: f64 = 0.0, Handle,
-        "must be in [0, 1)" => |beta| (0.0..1.0).contains(&beta);
-    /// T, the number of decisions that are expected; 0 = unknown.
-    horizon: u64 = 0, Handle;
-    /// Lower end of the declared range of rewards, at least -1e290.
-    reward_min: f64 = 0.0, Releases;
-    /// Upper end of the declared range of rewards, at most 1e290.
-    reward_max: f64 = 1.0, Releases;
-    /// Rewards are rounded to 2^-bits of the range, `0 ..= 24`; 0 = exactly min or max.
-    reward_bits: u32 = 20, Releases;
-    /// Whether rewards outside the range are clamped instead of refused. NaN and infinities are always refused.
-    clamp_rewards: bool = false, Handle;
-    /// m, the maximum number of rewards that one user may contribute (with `max_slots`: of requests), at least 1.
-    /// Epsilon is divided by it before use.
-    contributions_per_user: u32 = 1, Releases,
-        "must be at least 1" => |m| m > 0;
-    /// Maximum number of pending decisions, `1 ..= 2^24`. It is rounded up to a power of two, and with
-    /// [`Clock::Decisions`] to at least the reward window. When the table is full, a new decision evicts an old one,
-    /// which expires. With the caller's clock that can happen within a window, so set the largest number of decisions
-    /// that a window ever has.
-    pending_capacity: u32 = 4096, Handle,
-        "must be in 1 .. 2^24" => |most| (1..=Self::MAX_PENDING).contains(&most);
-    /// W, the ticks of the [`clock`](Self::clock) for which the library waits for a reward; at most 2^24 if ticks are
-    /// decisions. W > 0: every reward takes effect exactly W ticks after its decision, and a decision without a
-    /// reward counts as `reward_min`. 0 = the caller reports a reward for every decision or cancels it, at a time
-    /// that does not depend on the reward.
-    reward_window: u32 = 0, Handle;
-    /// DP-UCB-INT: v, in `(1, 1.5]`.
-    interval_exponent: f64 = 1.1, Handle;
-    /// DP-UCB-INT: whether the index includes the width of the noise, as a rigorous bound requires. false = as
-    /// printed in the paper.
-    rigorous_index: bool = false, Handle;
-    /// SDP-AE: m. DP-Lap and Tsallis: tau. DP-UCB-INT: smallest interval. 0 = the policy's default.
-    batch: u32 = 0, Releases;
-    /// DP-Lambda-Lap: the number of the base policy.
-    base: u32 = 0, Releases;
-    /// SDP-AE and VB-SDP-AE: whether the noise is the paper's instead of the exactly calibrated one.
-    shuffle_printed: bool = false, Releases;
-    /// The name of this process in a fleet. A name below 2^16 is the node number in its tickets; a larger one is
-    /// hashed to a node number. 0 = random.
-    node: u64 = 0, Handle;
-    /// M, in ticks of the [`clock`](Self::clock), `1024 ..= 2^40`: DP-IMED, DP-MED and dp-linear forget what they
-    /// learned more than M ticks ago, and half of it earlier. Set about half the time between changes. 0 = never
-    /// forget.
-    forget_after: u64 = 0, Fleet,
-        "must be 0 or in 1024 .. 2^40" => |memory| memory == 0 || (Self::LEAST_MEMORY..=Self::MOST_MEMORY).contains(&memory);
-    /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED and dp-linear choose each arm with probability at least
-    /// f/K, where K is the number of eligible arms. It costs f times the mean gap for each decision.
-    exploration: f64 = 0.0, Handle,
-        "must be in [0, 1]" => |share| (0.0..=1.0).contains(&share);
-    /// The unit of privacy. 0 = one reward: a request of n slots may lose n times as much. S > 0 = one request with
-    /// all its rewards, at most S slots: DP-IMED, DP-KLUCB and dp-linear. See [`crate::privacy::slates`].
-    max_slots: u32 = 0, Releases,
-        "must be at most 2^24" => |slots| slots <= Self::MAX_ARMS;
-    /// c, the maximum number of rewards of a request other than `reward_min` that count, in `1 ..= max_slots`. If
-    /// there are more, c of them are drawn uniformly. It needs a `reward_window`. 0 = all rewards of a request count.
-    max_clicks: u32 = 0, Releases;
-    /// Number of users expected in a period, at most 2^28. Then every decision names its user
-    /// ([`select_for`](crate::Bandit::select_for)), and the library learns from at most `contributions_per_user`
-    /// decisions of a user in a period. The counters take 1.5 bytes for each user at `contributions_per_user` = 1, up
-    /// to 12 at 255. 0 = the library counts no users, and the caller must limit what each one contributes.
-    expected_users: u64 = 0, Handle,
-        "must be at most 2^28" => |users| users <= Self::MOST_USERS;
-    /// P, with `expected_users`: the maximum number of periods, over all restarts. When the handle is created, the
-    /// [budget](Self::budget) is charged with what a person may lose who comes in all of them. After P periods,
-    /// [`next_period`](crate::Bandit::next_period) and a restore, which begins a period, return `OverBudget`. It is
-    /// required with a budget, because the budget is charged only once. A restart may change it:
-    /// [`restore_as`](crate::Bandit::restore_as) charges its own budget for all of the new P. 0 = unlimited.
-    budget_periods: u32 = 0, Handle;
-    /// S, the maximum number of segments (placements, countries, hours). S > 0 = DP-IMED in each segment, where
-    /// segments learn from each other; every request names its [segment](crate::Request::segment). Epsilon is for all
-    /// segments together. All segments together have at most 2^27 arms. A restart may change it to any number that
-    /// its segments fit into. 0 = no segments.
-    max_segments: u32 = 0, Handle;
-    /// d, the number of features of each [request](crate::Request::features) that dp-linear decides by, 1 ..= 256.
-    /// The library adds the intercept. 0 = no features.
-    features: u32 = 0, Releases,
-        "must be at most 256" => |d| d <= Self::MOST_FEATURES;
-    /// dp-linear: true = a model for each arm, and one row of features for each request. false = one model for all
-    /// arms, and a row for each arm.
-    model_per_arm: bool = false, Releases;
-    /// C, `1e-30 ..= 1e30`: the largest |x|_1 of a row x (|x|_2 with delta > 0) that is used unscaled. Larger rows
-    /// are scaled down to it, and counted in [`Diagnostics`](crate::Diagnostics). That count is public, because it
-    /// depends on features alone.
-    feature_norm: f64 = 1.0, Releases,
-        "must be in 1e-30 .. 1e30" => |norm| (1e-30..=1e30).contains(&norm);
-    /// The unit of `reward_window` and `forget_after`: decisions, or the time passed to
-    /// [`advance`](crate::Bandit::advance). A restart may change it. Then what was learned before keeps its age as a
-    /// fraction of `forget_after`.
-    clock: Clock = Clock::Decisions, Handle;
-}
+include!("fields.rs");
 
 impl Config {
     /// The defaults: rewards in `[0, 1]` on a 2^-20 grid, at most 4096 pending decisions, no reward window, entropy
@@ -307,6 +252,16 @@ impl Config {
             _ => return Ok(()),
         };
         Err(Error::config("max_segments", rule, self.max_segments))
+    }
+
+    /// The fields that do not have their defaults, with value and default.
+    pub(crate) fn set(&self) -> impl Iterator<Item = (&'static Field, Value, Value)> {
+        Self::FIELDS.iter().filter_map(|field| (field.set)(self).map(|(value, default)| (field, value, default)))
+    }
+
+    /// The fields that have another name or form in C.
+    pub(crate) fn renamed() -> impl Iterator<Item = (&'static str, InC)> {
+        Self::FIELDS.iter().filter_map(|field| Some((field.name, field.in_c?)))
     }
 
     /// Length of a packed configuration.

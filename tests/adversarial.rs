@@ -69,7 +69,7 @@ fn rewards_in_any_order_do_not_stop_learning() {
             (config.horizon, config.delta, config.batch) = (400_000, 1e-3, 4);
             (config.pending_capacity, config.reward_window) = (64, window);
             config.test_seed = Some(seed(77));
-            let bandit = Bandit::new(algorithm, &config).unwrap();
+            let bandit = Bandit::new(algorithm, &algorithm.fit(&config)).unwrap();
             let mut random = adversaries::stream(78);
             let (mut open, mut best) = (Vec::new(), 0);
             for round in 0..400_000 {

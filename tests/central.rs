@@ -80,8 +80,10 @@ fn dp_ucb_int_reports_the_most_that_its_schedule_allows() {
         let config = Config { batch, interval_exponent: v, ..config(2, 1.0, 5) };
         let (first, loss) = first_release(&config);
         let c = loss * (first as f64).powf(v / 2.0);
-        let (bandit, other) =
-            (Bandit::new(Algorithm::UcbInt, &config).unwrap(), Bandit::new(Algorithm::UcbInt, &config).unwrap());
+        let (bandit, other) = (
+            Bandit::new(Algorithm::UcbInt, &Algorithm::UcbInt.fit(&config)).unwrap(),
+            Bandit::new(Algorithm::UcbInt, &Algorithm::UcbInt.fit(&config)).unwrap(),
+        );
         assert_eq!(bandit.epsilon_spent(0.0), Ok(0.0));
         let (mut counts, mut means, mut losses) = ([0u64; 2], [f64::NAN; 2], [0.0, 0.0]);
         let (mut renoised, mut apart) = (0, 0);
@@ -117,7 +119,7 @@ fn dp_ucb_int_reports_the_most_that_its_schedule_allows() {
 #[test]
 fn the_index_is_what_the_docs_say() {
     for algorithm in [Algorithm::UcbInt, Algorithm::Ucb, Algorithm::NonprivateUcb1] {
-        let bandit = Bandit::new(algorithm, &config(3, 1.0, 4)).unwrap();
+        let bandit = Bandit::new(algorithm, &algorithm.fit(&config(3, 1.0, 4))).unwrap();
         let (mut checked, mut released) = (0, [(f64::NAN, 0u64); 3]);
         for t in 1..20_000u64 {
             let arms = bandit.arm_reports().unwrap();
@@ -243,7 +245,7 @@ proptest! {
     fn any_order_of_rewards_is_safe(steps in prop::collection::vec((0u8..10, 0.0..=1.0f64, any::<prop::sample::Index>()), 1..400), number: u64) {
         for algorithm in CENTRAL {
             let config = Config { pending_capacity: 16, ..config(3, 1.0, number) };
-            let bandit = Bandit::new(algorithm, &config).unwrap();
+            let bandit = Bandit::new(algorithm, &algorithm.fit(&config)).unwrap();
             let mut open: Vec<u64> = Vec::new();
             let mut answered = [false; 3];
             let mut arms = std::collections::HashMap::new();
@@ -271,7 +273,7 @@ proptest! {
 #[test]
 fn a_burst_without_rewards_plays_all_arms() {
     for algorithm in CENTRAL {
-        let bandit = Bandit::new(algorithm, &config(4, 1.0, 1)).unwrap();
+        let bandit = Bandit::new(algorithm, &algorithm.fit(&config(4, 1.0, 1))).unwrap();
         let mut pulls = [0; 4];
         (0..400).for_each(|_| pulls[bandit.select().unwrap().arm as usize] += 1);
         assert!(pulls.iter().all(|&n| n >= 90), "{}: {pulls:?}", algorithm.name());
@@ -282,7 +284,7 @@ fn a_burst_without_rewards_plays_all_arms() {
 fn dp_se_restarts_with_all_arms_when_its_guess_is_reached() {
     // Without a horizon the guess is 4096 K = 8192; arm 1 is eliminated after some 3000 decisions.
     let config = Config { horizon: 0, ..config(2, 1.0, 1) };
-    let bandit = Bandit::new(Algorithm::Se, &config).unwrap();
+    let bandit = Bandit::new(Algorithm::Se, &Algorithm::Se.fit(&config)).unwrap();
     let mut better = 0;
     let play = |until: u64, better: u32| {
         while bandit.report().unwrap().counts.decisions < until {
@@ -312,7 +314,7 @@ fn dp_se_restarts_with_all_arms_when_its_guess_is_reached() {
 fn successive_elimination_drops_by_its_radius() {
     for beta in [0.5, 0.01] {
         let config = Config { beta, horizon: 0, ..config(2, 1.0, 1) };
-        let bandit = Bandit::new(Algorithm::NonprivateSe, &config).unwrap();
+        let bandit = Bandit::new(Algorithm::NonprivateSe, &Algorithm::NonprivateSe.fit(&config)).unwrap();
         let mut rounds = 0u64;
         while bandit.best_arm().is_err() {
             for _ in 0..2 {
@@ -334,7 +336,7 @@ fn the_best_arm_at_fixed_confidence() {
     for algorithm in [Algorithm::Se, Algorithm::NonprivateSe] {
         let wrong = |&number: &u64| {
             let config = Config { beta: 0.1, horizon: 0, ..config(3, 1.0, number) };
-            let bandit = Bandit::new(algorithm, &config).unwrap();
+            let bandit = Bandit::new(algorithm, &algorithm.fit(&config)).unwrap();
             let mut coins = Seed::new(Some(seed(77 + number))).unwrap().stream();
             assert_eq!(bandit.best_arm(), Err(Error::NotReady));
             while bandit.best_arm().is_err() {

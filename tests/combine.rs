@@ -609,10 +609,7 @@ fn what_cannot_combine_says_so() {
             ..config(1, 0.5)
         };
         let merges = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med, Algorithm::Linear].contains(&algorithm);
-        match Bandit::new(
-            algorithm,
-            &Config { delta: if algorithm == Algorithm::KlUcb { 0.0 } else { 1e-6 }, ..config },
-        ) {
+        match Bandit::new(algorithm, &Config { delta: algorithm.fit(&config).delta, ..config }) {
             Ok(_) => assert!(merges, "{algorithm:?}"),
             Err(error) => assert!(!merges && error.to_string().starts_with("fleet_key "), "{algorithm:?}: {error}"),
         }

@@ -1,6 +1,6 @@
 //! Valid configurations at their extremes: no call hangs, and no result is infinite.
 
-use crate::support::requests::{Ask, among, fitted, of_slots};
+use crate::support::requests::{Ask, among, fitted, numbers, of_slots};
 use dpb::{Algorithm, Bandit, Config, Error, Random, Seed};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -137,7 +137,7 @@ fn nothing_infinite_is_read() {
         for &algorithm in Algorithm::ALL {
             let (mut random, mut made) = (random(algorithm as u64), 0);
             for _ in 0..300 {
-                let config = extreme(&mut random, algorithm, 20);
+                let config = numbers(algorithm, extreme(&mut random, algorithm, 20));
                 beat.send(format!("{}: {config:?}", algorithm.name())).unwrap();
                 match Bandit::new(algorithm, &config) {
                     Ok(bandit) => {

@@ -66,15 +66,6 @@ fn header_stands_alone(compiler: &str, standard: &str) {
     }
 }
 
-#[test]
-fn every_policy_has_its_line() {
-    let source = std::fs::read_to_string(support::root().join("bindings/cpp/dpb.hpp")).unwrap();
-    for name in support::policies() {
-        let line = format!("static Bandit {name}(const Config &c) {{ return Bandit(dpb_new_{name}, c); }}");
-        assert!(source.contains(&line), "bindings/cpp/dpb.hpp lacks: {line}");
-    }
-}
-
 /// Each C function that returns a status is called by a C++ function that is noexcept, such as try_select.
 #[test]
 fn every_function_has_a_variant_that_does_not_throw() {

@@ -15,22 +15,6 @@ fn the_module_is_tidy() {
     }
 }
 
-/// A field of dpb_config that Go does not set would be ignored without an error.
-#[test]
-fn every_field_of_the_configuration_is_set() {
-    let header = std::fs::read_to_string(support::root().join("include/dpb.h")).unwrap();
-    let fields = header.split("typedef struct dpb_config {").nth(1).unwrap().split("} dpb_config;").next().unwrap();
-    let fields = support::without_comments(fields);
-    let names = fields.split(';').filter_map(|field| field.split_whitespace().next_back());
-    let names: Vec<_> = names.map(|name| name.trim_start_matches('*')).collect();
-    assert!(names.len() > 30 && names.contains(&"forget_after"), "{names:?}");
-    let go = std::fs::read_to_string(support::root().join(MODULE).join("config.go")).unwrap();
-    let by_init = ["struct_size", "arms", "epsilon", "reserved"];
-    let is_set = |name| by_init.contains(name) || [' ', ','].iter().any(|end| go.contains(&format!("\tc.{name}{end}")));
-    let missing: Vec<_> = names.iter().filter(|name| !is_set(name)).collect();
-    assert!(missing.is_empty(), "bindings/go/config.go does not set {missing:?}");
-}
-
 /// Builds as users do, because allocations may depend on -race.
 #[test]
 fn the_module_passes_its_tests() {
@@ -176,13 +160,4 @@ fn everything_is_wrapped() {
     assert!(numbers.iter().any(|name| name == "DPB_COUNTER_HYBRID"), "{numbers:?}");
     names.extend(numbers.into_iter().filter(|name| !support::uses(&code, &format!("C.{name}"))));
     assert!(names.is_empty(), "bindings/go does not use {names:?}");
-}
-
-#[test]
-fn every_policy_has_its_line() {
-    let source = std::fs::read_to_string(support::root().join(MODULE).join("bandit.go")).unwrap();
-    for name in support::policies() {
-        let line = format!("return newBandit(C.constructor(C.dpb_new_{name}), c)");
-        assert!(source.contains(&line), "bindings/go/bandit.go lacks: {line}");
-    }
 }

@@ -68,7 +68,7 @@ fn regret_is_far_below_uniform_play() {
 #[test]
 fn the_server_takes_bits_only() {
     for policy in POLICIES {
-        let config = Config { reward_min: -1.0, reward_max: 3.0, clamp_rewards: true, ..Config::new(2, 1.0) };
+        let config = Config { reward_min: -1.0, reward_max: 3.0, ..Config::new(2, 1.0) };
         let bandit = Bandit::new(policy, &config).unwrap();
         let ticket = bandit.select().unwrap().ticket;
         for raw in [0.0, 1.0, 2.999, -1.5, 4.0, f64::NAN, f64::INFINITY] {
@@ -76,6 +76,8 @@ fn the_server_takes_bits_only() {
         }
         assert_eq!(bandit.report().unwrap().epsilon_spent, 0.0);
         bandit.update(ticket, 3.0).unwrap();
+        let clamped = Config { clamp_rewards: true, ..config.clone() };
+        assert!(matches!(Bandit::new(policy, &clamped), Err(Error::InvalidConfig { field: "clamp_rewards", .. })));
         let windowed = Config { reward_window: 8, ..config };
         assert!(matches!(Bandit::new(policy, &windowed), Err(Error::InvalidConfig { field: "reward_window", .. })));
         let loose = Config { epsilon: 1e-9, ..Config::new(2, 1.0) };

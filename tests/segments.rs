@@ -212,10 +212,10 @@ fn bad_input_is_refused_and_changes_nothing() {
             refused(Algorithm::Imed, Config { arms: 1 << 20, ..config(1 << 20) }),
             "max_segments must be 2^27 arms in all segments at most, got 1048576",
         ),
-        (refused(Algorithm::Med, config(2)), "max_segments must be 0: only dp-imed has segments, got 2"),
+        (refused(Algorithm::Med, config(2)), "max_segments must be 0: dp-med does not use it, got 2"),
         (
             refused(Algorithm::Imed, Config { features: 2, ..config(2) }),
-            "features must be 0: only dp-linear has features, got 2",
+            "features must be 0: dp-imed does not use it, got 2",
         ),
     ] {
         assert_eq!(error.to_string(), why);

@@ -269,15 +269,8 @@ fn snapshots_of_other_configurations_are_refused() {
     assert!(
         before == (says(&node.bandit, &KEYS, false), says(&node.bandit, &KEYS, true), node.bandit.report().unwrap())
     );
-    let traffic = Config {
-        node: 9,
-        reward_window: 5,
-        clamp_rewards: true,
-        expected_users: 5,
-        beta: 0.1,
-        horizon: 99,
-        ..config(2)
-    };
+    let traffic =
+        Config { node: 9, reward_window: 5, clamp_rewards: true, expected_users: 5, horizon: 99, ..config(2) };
     assert_eq!(node.bandit.merge(&of(traffic)), Ok(()));
 }
 

@@ -811,7 +811,7 @@ fn it_forgets_as_its_options_and_policy_say(program: &Program) {
         assert_eq!(number_field(&server.get("/report").1, "memory"), Some(memory), "{options:?}");
     }
     for (options, error) in [
-        (&["--policy", "dp-klucb", "--memory", "5000"][..], " must be 0: this policy does not forget, got 5000"),
+        (&["--policy", "dp-klucb", "--memory", "5000"][..], " must be 0: dp-klucb does not use it, got 5000"),
         (&["--memory", "5"], " must be 0 or in 1024 .. 2^40, got 5"),
     ] {
         // Each language has its own name of the field.

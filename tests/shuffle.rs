@@ -95,7 +95,7 @@ fn the_server_refuses_batches_that_are_not_open_and_nothing_changes() {
             break;
         }
     }
-    let central = Bandit::new(Algorithm::Se, &config(2, 1000)).unwrap();
+    let central = Bandit::new(Algorithm::Se, &Algorithm::Se.fit(&config(2, 1000))).unwrap();
     assert!(matches!(central.submit_shuffled(1, 0, &bits), Err(Error::Unsupported(_))));
     assert!(matches!(central.shuffle_params(1), Err(Error::Unsupported(_))));
 }

@@ -138,15 +138,16 @@ fn bad_input_is_refused_and_changes_nothing() {
 fn unsupported_combinations_are_refused() {
     let able = |algorithm: &&Algorithm| ABLE.contains(algorithm) || **algorithm == Algorithm::Linear;
     for &algorithm in Algorithm::ALL.iter().filter(|algorithm| !able(algorithm)) {
-        let config = |slate| Config { max_slots: slate, horizon: 1000, base: 2, ..Config::new(5, 1.0) };
-        let with = |slate, delta| Bandit::new(algorithm, &Config { delta, ..config(slate) });
+        let config = |delta| algorithm.fit(&Config { delta, horizon: 1000, base: 2, ..Config::new(5, 1.0) });
+        let with = |max_slots, delta| Bandit::new(algorithm, &Config { max_slots, ..config(delta) });
         let bandit = with(0, 0.0).or_else(|_| with(0, 1e-6)).unwrap();
         let refused = slate(&bandit, None, 2).unwrap_err().to_string();
         assert_eq!(refused, "this policy does not support slots 2: it has one slot for each request");
         assert!(matches!(slate(&bandit, None, 0), Err(Error::InvalidRequest { .. })));
         assert_eq!(bandit.report().unwrap().counts.decisions, 0);
         let refused = with(2, 0.0).err().unwrap().to_string();
-        assert_eq!(refused, "max_slots must be 0: this policy has one slot a request, got 2", "{algorithm:?}");
+        let why = format!("max_slots must be 0: {} does not use it, got 2", algorithm.name());
+        assert_eq!(refused, why);
     }
     let refused = |config: &Config| Bandit::new(Algorithm::Imed, config).err().unwrap().to_string();
     let plain = Config { reward_window: 9, ..Config::new(5, 1.0) };

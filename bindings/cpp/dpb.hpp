@@ -423,6 +423,12 @@ public:
     return Bandit(
         detail::construct<Handle>(dpb_restore_as, policy.c_str(), &c, snapshot.data(), snapshot.size()));
   }
+  /// The same with the policy that dpb_new takes.
+  [[nodiscard]] static Bandit restore(const Config &c, Bytes snapshot) {
+    return Bandit(
+        detail::construct<Handle>(dpb_restore_as, static_cast<const char *>(nullptr), &c, snapshot.data(), snapshot.size()));
+  }
+  /// With nullptr the policy is that of dpb_new.
   [[nodiscard]] static std::optional<Bandit> try_restore(const char *policy, const Config &c,
                                                          const std::uint8_t *snapshot, std::size_t len,
                                                          dpb_error *error = nullptr) noexcept {
@@ -430,28 +436,30 @@ public:
   }
 
   // One constructor for each dpb_new_<policy>; dpb.h states the guarantee and the limits of each.
-  [[nodiscard]] static Bandit se(const Config &c) { return Bandit(dpb_new_se, c); }
+  // begin generated constructors
   [[nodiscard]] static Bandit imed(const Config &c) { return Bandit(dpb_new_imed, c); }
   [[nodiscard]] static Bandit klucb(const Config &c) { return Bandit(dpb_new_klucb, c); }
-  [[nodiscard]] static Bandit linear(const Config &c) { return Bandit(dpb_new_linear, c); }
   [[nodiscard]] static Bandit med(const Config &c) { return Bandit(dpb_new_med, c); }
-  [[nodiscard]] static Bandit ucb(const Config &c) { return Bandit(dpb_new_ucb, c); }
+  [[nodiscard]] static Bandit linear(const Config &c) { return Bandit(dpb_new_linear, c); }
+  [[nodiscard]] static Bandit se(const Config &c) { return Bandit(dpb_new_se, c); }
   [[nodiscard]] static Bandit ucb_bound(const Config &c) { return Bandit(dpb_new_ucb_bound, c); }
+  [[nodiscard]] static Bandit ucb(const Config &c) { return Bandit(dpb_new_ucb, c); }
   [[nodiscard]] static Bandit ucb_int(const Config &c) { return Bandit(dpb_new_ucb_int, c); }
   [[nodiscard]] static Bandit private_ucb(const Config &c) { return Bandit(dpb_new_private_ucb, c); }
   [[nodiscard]] static Bandit lap(const Config &c) { return Bandit(dpb_new_lap, c); }
   [[nodiscard]] static Bandit exp3_lap(const Config &c) { return Bandit(dpb_new_exp3_lap, c); }
   [[nodiscard]] static Bandit exp3_tau(const Config &c) { return Bandit(dpb_new_exp3_tau, c); }
   [[nodiscard]] static Bandit tsallis(const Config &c) { return Bandit(dpb_new_tsallis, c); }
-  [[nodiscard]] static Bandit sdp_ae(const Config &c) { return Bandit(dpb_new_sdp_ae, c); }
-  [[nodiscard]] static Bandit vb_sdp_ae(const Config &c) { return Bandit(dpb_new_vb_sdp_ae, c); }
-  [[nodiscard]] static Bandit ldp_ucb(const Config &c) { return Bandit(dpb_new_ldp_ucb, c); }
-  [[nodiscard]] static Bandit ldp_klucb(const Config &c) { return Bandit(dpb_new_ldp_klucb, c); }
   [[nodiscard]] static Bandit nonprivate_ucb1(const Config &c) { return Bandit(dpb_new_nonprivate_ucb1, c); }
   [[nodiscard]] static Bandit nonprivate_klucb(const Config &c) { return Bandit(dpb_new_nonprivate_klucb, c); }
   [[nodiscard]] static Bandit nonprivate_imed(const Config &c) { return Bandit(dpb_new_nonprivate_imed, c); }
   [[nodiscard]] static Bandit nonprivate_se(const Config &c) { return Bandit(dpb_new_nonprivate_se, c); }
   [[nodiscard]] static Bandit nonprivate_exp3(const Config &c) { return Bandit(dpb_new_nonprivate_exp3, c); }
+  [[nodiscard]] static Bandit sdp_ae(const Config &c) { return Bandit(dpb_new_sdp_ae, c); }
+  [[nodiscard]] static Bandit vb_sdp_ae(const Config &c) { return Bandit(dpb_new_vb_sdp_ae, c); }
+  [[nodiscard]] static Bandit ldp_ucb(const Config &c) { return Bandit(dpb_new_ldp_ucb, c); }
+  [[nodiscard]] static Bandit ldp_klucb(const Config &c) { return Bandit(dpb_new_ldp_klucb, c); }
+  // end generated constructors
 
   // Functions that throw dpb::Error.
   /// Chooses an arm (dpb_select).

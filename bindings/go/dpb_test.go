@@ -74,9 +74,12 @@ func TestConstructors(t *testing.T) {
 		"nonprivate-se":    {NewNonprivateSE, false},
 	} {
 		config := NewConfig(3, 1)
-		config.Horizon, config.Delta, config.Base = 1000, 1e-6, PolicyNonprivateUCB1
-		if name == "dp-klucb" {
-			config.Delta = 0 // pure and nothing else
+		config.Horizon = 1000
+		switch name {
+		case "dp-imed", "dp-med", "dp-ucb-int", "exp3-tau", "sdp-ae", "vb-sdp-ae":
+			config.Delta = 1e-6 // all others are pure
+		case "dp-lap":
+			config.Base = PolicyNonprivateUCB1
 		}
 		b := must[*Bandit](t)(c.make(config))
 		if b.PolicyName() != name {

@@ -125,20 +125,28 @@ func inGo(message string) string {
 // names matches what may be a field's name: a field of a configuration, words joined by _, and the first word.
 var names = regexp.MustCompile(`config\.\w+|\b[a-z]+(?:_[a-z]+)+\b|^[a-z]+\b`)
 
-// values replaces the values of C that are others in Go.
-var values = strings.NewReplacer(
-	"flags must have DPB_SHUFFLE_PRINTED", "ShufflePrinted must be true",
-	"flags must not have DPB_SHUFFLE_PRINTED", "ShufflePrinted must be false",
-	"no DPB_SHUFFLE_PRINTED", "false", "DPB_SHUFFLE_PRINTED", "true",
-	"DPB_MODEL_SHARED", "false", "DPB_MODEL_PER_ARM", "true",
-	"NULL", "nil",
-)
+// values replaces the values of C that are others in Go, and the bits of C's flags by the fields that they are in Go.
+var values = func() *strings.Replacer {
+	pairs := []string{"NULL", "nil"}
+	for name, field := range renamed {
+		if strings.HasPrefix(name, "DPB_") {
+			pairs = append(pairs, "flags must have "+name, field+" must be true", "flags must not have "+name, field+" must be false",
+				"no "+name, "false", "got "+name, "got true", name, field)
+		}
+	}
+	for value, inGo := range revalued {
+		pairs = append(pairs, value, inGo)
+	}
+	return strings.NewReplacer(pairs...)
+}()
 
 // fields has Go's name of each field of C that a message may name.
 var fields = sync.OnceValue(func() map[string]string {
 	all := map[string]string{
-		"feature_model": "ModelPerArm", "eligible_len": "len(Eligible)", "features_len": "len(Features)",
-		"sparse_ends_len": "len(SparseEnds)",
+		"eligible_len": "len(Eligible)", "features_len": "len(Features)", "sparse_ends_len": "len(SparseEnds)",
+	}
+	for name, field := range renamed {
+		all[name] = field
 	}
 	for _, of := range []reflect.Type{
 		reflect.TypeFor[Config](), reflect.TypeFor[Request](), reflect.TypeFor[CounterConfig](),

@@ -177,7 +177,7 @@ func TestMessagesNameFields(t *testing.T) {
 	c.ModelPerArm, c.MaxSegments = true, 5
 	_, both := New(c)
 	c.MaxSegments, c.FleetKey = 0, &[32]byte{1}
-	c.Features = 0
+	c.Features, c.ModelPerArm, c.FeatureNorm = 0, false, 1
 	_, keyed := NewSE(c)
 	rows := []float32{1, 0}
 	for _, that := range []struct {
@@ -185,7 +185,7 @@ func TestMessagesNameFields(t *testing.T) {
 		want string
 	}{
 		{shared, "dpb: invalid configuration: ModelPerArm must be true, as in the snapshot, got false"},
-		{both, "dpb: invalid configuration: MaxSegments must be 0: only dp-imed has segments, got 5"},
+		{both, "dpb: invalid configuration: MaxSegments must be 0: dp-linear does not use it, got 5"},
 		{keyed, "dpb: invalid configuration: FleetKey must be nil: dp-se does not learn from others"},
 		{b.CheckRequest(Request{}), "dpb: invalid request: Features must be set: Config.Features is not 0, got nil"},
 		{b.CheckRequest(Request{Features: rows[:1]}), "dpb: invalid request: len(Features) must be 2 for this request, got 1"},

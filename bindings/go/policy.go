@@ -22,32 +22,6 @@ import (
 // and in other text it is the policy's name. The library may have policies without a constant here.
 type Policy uint32
 
-// These policies have their own constructors.
-const (
-	PolicySE              Policy = C.DPB_POLICY_SE
-	PolicyNonprivateUCB1  Policy = C.DPB_POLICY_NONPRIVATE_UCB1
-	PolicyNonprivateKLUCB Policy = C.DPB_POLICY_NONPRIVATE_KLUCB
-	PolicyNonprivateIMED  Policy = C.DPB_POLICY_NONPRIVATE_IMED
-	PolicyNonprivateSE    Policy = C.DPB_POLICY_NONPRIVATE_SE
-	PolicyUCBBound        Policy = C.DPB_POLICY_UCB_BOUND
-	PolicyUCB             Policy = C.DPB_POLICY_UCB
-	PolicyUCBInt          Policy = C.DPB_POLICY_UCB_INT
-	PolicyPrivateUCB      Policy = C.DPB_POLICY_PRIVATE_UCB
-	PolicyNonprivateEXP3  Policy = C.DPB_POLICY_NONPRIVATE_EXP3
-	PolicyLap             Policy = C.DPB_POLICY_LAP
-	PolicyEXP3Lap         Policy = C.DPB_POLICY_EXP3_LAP
-	PolicyEXP3Tau         Policy = C.DPB_POLICY_EXP3_TAU
-	PolicyTsallis         Policy = C.DPB_POLICY_TSALLIS
-	PolicySDPAE           Policy = C.DPB_POLICY_SDP_AE
-	PolicyVBSDPAE         Policy = C.DPB_POLICY_VB_SDP_AE
-	PolicyLDPUCB          Policy = C.DPB_POLICY_LDP_UCB
-	PolicyLDPKLUCB        Policy = C.DPB_POLICY_LDP_KLUCB
-	PolicyIMED            Policy = C.DPB_POLICY_IMED
-	PolicyKLUCB           Policy = C.DPB_POLICY_KLUCB
-	PolicyMED             Policy = C.DPB_POLICY_MED
-	PolicyLinear          Policy = C.DPB_POLICY_LINEAR
-)
-
 // policies reads the library's table once.
 var policies = sync.OnceValue(func() []Policy {
 	var all []Policy

@@ -16,7 +16,10 @@ import (
 // Every policy accepts this configuration, except for Delta, which some need and some refuse.
 func anyPolicy(t *testing.T, policy Policy) *Bandit {
 	config := NewConfig(3, 1)
-	config.Horizon, config.Base = 1000, PolicyNonprivateEXP3
+	config.Horizon = 1000
+	if policy == PolicyLap {
+		config.Base = PolicyNonprivateEXP3
+	}
 	if policy == PolicyLinear {
 		config.Features = 2
 	}

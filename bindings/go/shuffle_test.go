@@ -187,6 +187,7 @@ func TestSubmitShuffled(t *testing.T) {
 		t.Errorf("best arm %d", best)
 	}
 
+	config.Batch = 0
 	simulation := must[*Bandit](t)(NewVBSDPAE(config))
 	defer simulation.Close()
 	plan := must[ShuffleParams](t)(simulation.ShuffleParams(1))

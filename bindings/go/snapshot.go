@@ -91,7 +91,7 @@ func Restore(snapshot []byte) (*Bandit, error) {
 	return ownBandit(c, status, &failure, restoredBytes(snapshot))
 }
 
-// RestorePolicy is [Restore] with another configuration. The policy and the fields that determine the meaning of releases,
+// RestorePolicy is [Restore] with another configuration. Policy 0 is the one that [New] takes for it. The policy and the fields that determine the meaning of releases,
 // such as Arms and Epsilon, must be those of the snapshot: otherwise it returns ErrInvalidConfig, which names the field.
 // All other fields, such as RewardWindow, are taken from config. dpb_restore_as in dpb.h lists both kinds. It does not use
 // TestSeed, and charges [Config.Budget] as for a new bandit.
@@ -103,10 +103,13 @@ func RestorePolicy(policy Policy, config Config, snapshot []byte) (*Bandit, erro
 		return nil, err
 	}
 	defer done()
-	name := append([]byte(policy.String()), 0)
+	var name *C.char
+	if policy != 0 {
+		name = (*C.char)(unsafe.Pointer(unsafe.SliceData(append([]byte(policy.String()), 0))))
+	}
 	var c *C.dpb_bandit
 	var failure C.dpb_error
 	buf, n := (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot))
-	status := C.dpb_restore_as((*C.char)(unsafe.Pointer(&name[0])), given, buf, n, &c, &failure)
+	status := C.dpb_restore_as(name, given, buf, n, &c, &failure)
 	return ownBandit(c, status, &failure, config.bytes())
 }

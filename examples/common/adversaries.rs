@@ -109,7 +109,7 @@ impl Game {
 
     /// The regret after each of these numbers of rounds, which are ascending.
     pub fn regrets(&self, algorithm: Algorithm, config: &Config, at: &[u64]) -> Vec<f64> {
-        let bandit = Bandit::new(algorithm, config).expect("a valid configuration");
+        let bandit = Bandit::new(algorithm, &algorithm.fit(config)).expect("a valid configuration");
         let mut fixed = vec![0.0; self.arms];
         let (mut earned, mut last, mut regrets) = (0.0, None, Vec::with_capacity(at.len()));
         for (round, gains) in (1u64..).zip(self.gains.chunks(self.arms)) {

@@ -77,9 +77,11 @@ impl Bandit {
 
     /// Like [`restore`](Self::restore), with another configuration for the fields on the right.
     ///
+    // begin generated restart
     /// | the same as in the snapshot | taken from `config` |
     /// |---|---|
-    /// | policy, `arms`, `epsilon`, `delta`, `reward_min`, `reward_max`, `reward_bits`, `contributions_per_user`, `max_slots`, `max_clicks`, `batch`, `base`, `shuffle_printed`, `features`, `model_per_arm`, `feature_norm`, whether there are segments; of VB-SDP-AE `horizon`, which plans its batches | `reward_window`, `clock`, `pending_capacity`, `node`, `horizon`, `beta`, `exploration`, `forget_after`, `expected_users`, `budget_periods`, `clamp_rewards`, `interval_exponent`, `rigorous_index`, `max_segments` if its segments fit |
+    /// | policy, `arms`, `epsilon`, `delta`, `reward_min`, `reward_max`, `reward_bits`, `contributions_per_user`, `max_slots`, `max_clicks`, `features`, `model_per_arm`, `feature_norm`, `batch`, `base`, `shuffle_printed`, whether there are segments; of VB-SDP-AE `horizon`, which plans its batches | `beta`, `horizon`, `clamp_rewards`, `pending_capacity`, `reward_window`, `node`, `forget_after`, `exploration`, `expected_users`, `budget_periods`, `max_segments` if its segments fit, `clock`, `interval_exponent`, `rigorous_index` |
+    // end generated restart
     ///
     /// Releases made without `forget_after` have age 0 when it is set. If the `clock` changes, all releases keep their
     /// age as a part of `forget_after`, and the time begins at 0. If the clock is the caller's in both generations, the

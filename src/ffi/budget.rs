@@ -1,9 +1,29 @@
-//! dpb_budget: creating, reading, freeing. (The type is in `config`, whose struct refers to it.)
+//! dpb_budget: creating, reading, freeing.
 
-use super::config::{dpb_budget, dpb_error, produce};
-use super::guard::{self, call_with_output};
+use super::config::{dpb_error, produce};
+use super::guard::{self, Guard, Handle, call_with_output};
 use super::status::dpb_status;
 use crate::budget::Budget;
+
+/// A privacy budget that handles share: the most that they may together cost one user. Made by dpb_new_budget,
+/// destroyed by dpb_budget_free. Any number of threads may use it at once: two constructors never spend the same
+/// part of it. After fork() the child's copy is DPB_POISONED.
+pub struct dpb_budget {
+    guard: Guard,
+    pub(super) budget: Budget,
+}
+
+impl dpb_budget {
+    pub(super) fn of(budget: Budget) -> dpb_budget {
+        dpb_budget { guard: Guard::default(), budget }
+    }
+}
+
+impl Handle for dpb_budget {
+    fn guard(&self) -> &Guard {
+        &self.guard
+    }
+}
 
 /// Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
 ///

@@ -1,20 +1,9 @@
 //! The local model: the device's privatiser, and the policies on its bits.
 
-use super::bandit::{dpb_bandit, new};
-use super::config::{dpb_config, dpb_error};
 use super::guard;
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::local::RandomizedResponse;
-use crate::policy::Algorithm;
 use crate::random::Seed;
-
-/// dpb_report.policy: dpb_new_ldp_ucb.
-pub const DPB_POLICY_LDP_UCB: u32 = 17;
-/// dpb_new_ldp_klucb.
-pub const DPB_POLICY_LDP_KLUCB: u32 = 18;
-
-const _: () = assert!(DPB_POLICY_LDP_UCB == Algorithm::LdpUcb as u32);
-const _: () = assert!(DPB_POLICY_LDP_KLUCB == Algorithm::LdpKlUcb as u32);
 
 /// Encodes a reward into one bit on the user's device, in the local model: the bit is epsilon-DP for whoever reads
 /// it. Randomised response (Warner 1965): the reward's bit with probability e^epsilon/(1 + e^epsilon), rounded
@@ -45,34 +34,4 @@ pub unsafe extern "C" fn dpb_ldp_encode(epsilon: f64, reward: f64, bit: *mut u8)
         }
         Err(error) => error.status(),
     }
-}
-
-/// LDP-UCB: UCB on rewards that the users' devices made private, epsilon-DP in the local model (Ren, Zhou, Liu,
-/// Shroff 2020). dpb_update takes the bit of dpb_ldp_encode, 1 as reward_max and 0 as reward_min; anything else is
-/// DPB_INVALID_REWARD. This handle makes nothing private, so it must never get a raw reward. epsilon: 1e-6 .. 40.
-/// reward_window must be 0, because silence would be a bit that no device made private. reward_bits and
-/// DPB_CLAMP_REWARDS are ignored.
-/// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_new_ldp_ucb(
-    config: *const dpb_config,
-    out: *mut *mut dpb_bandit,
-    error: *mut dpb_error,
-) -> dpb_status {
-    // SAFETY: passed on.
-    unsafe { new(Algorithm::LdpUcb, config, out, error) }
-}
-
-/// LDP KL-UCB: LDP-UCB with the Kullback-Leibler index of the bits, which are Bernoulli whatever the rewards are.
-/// Otherwise as dpb_new_ldp_ucb. At most 2^15 arms.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_new_ldp_klucb(
-    config: *const dpb_config,
-    out: *mut *mut dpb_bandit,
-    error: *mut dpb_error,
-) -> dpb_status {
-    // SAFETY: passed on.
-    unsafe { new(Algorithm::LdpKlUcb, config, out, error) }
 }

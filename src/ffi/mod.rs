@@ -8,13 +8,17 @@
 // All functions have the same safety contract: pointers are NULL or valid. The header states it once, at its top.
 #![allow(clippy::missing_safety_doc)]
 
+mod arms;
 mod bandit;
 mod budget;
 mod config;
 mod counter;
+mod fields;
 mod fleet;
 mod guard;
 mod local;
+mod papers;
+mod policies;
 mod report;
 mod request;
 mod shuffle;
@@ -23,12 +27,16 @@ mod snapshot;
 mod status;
 mod stopping;
 
+pub use arms::*;
 pub use bandit::*;
 pub use budget::*;
 pub use config::*;
 pub use counter::*;
+pub use fields::*;
 pub use fleet::*;
 pub use local::*;
+pub use papers::*;
+pub use policies::*;
 pub use report::*;
 pub use request::*;
 pub use shuffle::*;

@@ -1,12 +1,12 @@
 //! The three roles of the shuffle model, and the policies on shuffled batches.
 
-use super::bandit::{dpb_bandit, new};
-use super::config::{DPB_SHUFFLE_PRINTED, construct, dpb_config, dpb_error, produce};
+use super::bandit::dpb_bandit;
+use super::config::{construct, dpb_error, produce};
+use super::fields::DPB_SHUFFLE_PRINTED;
 use super::guard::{self, Guard, Handle, call, call_with_output, slice, write_length};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::error::{Error, Result};
-use crate::policy::Algorithm;
 use crate::privacy::calibration::ShuffleNoise;
 use crate::random::Seed;
 use crate::shuffle::{Params, Shuffler, encode};
@@ -40,14 +40,6 @@ const _: () = assert!(size_of::<dpb_shuffle_params>() == 32);
 
 // SAFETY: repr(C), begins with its size, ends with a f64; all its fields are numbers.
 unsafe impl Growing for dpb_shuffle_params {}
-
-/// dpb_report.policy: dpb_new_sdp_ae.
-pub const DPB_POLICY_SDP_AE: u32 = 15;
-/// dpb_new_vb_sdp_ae.
-pub const DPB_POLICY_VB_SDP_AE: u32 = 16;
-
-const _: () = assert!(DPB_POLICY_SDP_AE == Algorithm::SdpAe as u32);
-const _: () = assert!(DPB_POLICY_VB_SDP_AE == Algorithm::VbSdpAe as u32);
 
 /// Keeps the messages of one batch until all have arrived, then hands out their bits in uniformly random order,
 /// once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free. Any number of threads may use
@@ -237,38 +229,6 @@ pub unsafe extern "C" fn dpb_shuffler_take(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_shuffler_free(shuffler: *mut dpb_shuffler) {
     guard::free(shuffler);
-}
-
-/// SDP-AE, arm elimination on shuffled batches: (epsilon, delta)-DP in the shuffle model (Tenenbaum, Kaplan,
-/// Mansour, Stemmer 2021, Algorithm 1, Theorem 3.1). Needs delta and horizon. batch is m, 0 for four times the
-/// noise's variance. flags may contain DPB_SHUFFLE_PRINTED.
-///
-/// In production devices encode, a shuffler permutes, and the server calls dpb_submit_shuffled. In a simulation
-/// dpb_update encodes and shuffles in the process. The first of these calls decides which of the two a handle takes
-/// for good.
-/// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_new_sdp_ae(
-    config: *const dpb_config,
-    out: *mut *mut dpb_bandit,
-    error: *mut dpb_error,
-) -> dpb_status {
-    // SAFETY: passed on.
-    unsafe { new(Algorithm::SdpAe, config, out, error) }
-}
-
-/// VB-SDP-AE: SDP-AE with 2^t users for each batch of phase t (Algorithm 2). (epsilon, delta)-DP in the shuffle
-/// model, at nearly the central model's regret. Otherwise as dpb_new_sdp_ae. At most 2^20 arms.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_new_vb_sdp_ae(
-    config: *const dpb_config,
-    out: *mut *mut dpb_bandit,
-    error: *mut dpb_error,
-) -> dpb_status {
-    // SAFETY: passed on.
-    unsafe { new(Algorithm::VbSdpAe, config, out, error) }
 }
 
 /// Reads the plan of a phase's batches, for the users' devices and the shufflers. It is public, and the same at any

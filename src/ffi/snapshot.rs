@@ -1,11 +1,13 @@
 //! Snapshots of handles.
 
 use super::bandit::{dpb_bandit, explained};
-use super::config::{dpb_config, dpb_error, explain, produce};
+use super::config::{dpb_error, explain, produce};
+use super::fields::dpb_config;
 use super::guard::{slice, write_length};
 use super::status::{DPB_NULL, dpb_status};
 use crate::bandit::Bandit;
 use crate::error::Result;
+use crate::policy::Algorithm;
 use std::ffi::{CStr, c_char};
 
 /// Writes a snapshot: what the handle has released, and what is public. You may publish it if all of that may be
@@ -95,19 +97,22 @@ pub unsafe extern "C" fn dpb_restore(
 
 /// dpb_restore with another configuration: you can change parameters by a restart, and keep what was learned.
 ///
+// begin generated restart
 /// These must be as in the snapshot, because they say how released numbers are read: the policy (name), arms,
-/// epsilon, delta, reward_min, reward_max, reward_bits, contributions_per_user, max_slots, max_clicks, batch, base,
-/// DPB_SHUFFLE_PRINTED, features, feature_model, feature_norm, and with dpb_new_vb_sdp_ae horizon, which plans its
-/// batches. Otherwise the call is DPB_INVALID_CONFIG, and error names the field.
-/// These are taken from config: reward_window, clock, pending_capacity, node, horizon, beta, exploration,
-/// forget_after (if there was none before, releases begin to age now), expected_users, budget_periods, a
-/// max_segments that the snapshot's segments fit into (so a full handle can grow), DPB_CLAMP_REWARDS,
-/// interval_exponent, DPB_RIGOROUS_INDEX, and fleet_key (which no snapshot contains). A test_seed is not used. If only one of the two configurations has
+/// epsilon, delta, reward_min, reward_max, reward_bits, contributions_per_user, max_slots, max_clicks, features,
+/// feature_model, feature_norm, batch, base and DPB_SHUFFLE_PRINTED; and with dpb_new_vb_sdp_ae horizon, which plans
+/// its batches. Otherwise the call is DPB_INVALID_CONFIG, and error names the field. These are taken from config:
+/// beta, horizon, DPB_CLAMP_REWARDS, pending_capacity, reward_window, node, forget_after, exploration,
+/// expected_users, budget_periods, a max_segments that the snapshot's segments fit into, clock, fleet_key, budget,
+/// interval_exponent and DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after before, releases
+/// begin to age now.
+// end generated restart
+/// If only one of the two configurations has
 /// expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
 ///
 /// config.budget is charged as for a new handle, with the loss of all restarts together (dpb_restore charges none).
-/// It is DPB_OVER_BUDGET also if an earlier process had a test_seed. name, config: as in dpb_new_policy; others as in
-/// dpb_restore.
+/// It is DPB_OVER_BUDGET also if an earlier process had a test_seed. name, config: as in dpb_new_policy; name is NULL
+/// for the policy that dpb_new takes. Others as in dpb_restore.
 /// Returns as dpb_restore; DPB_POISONED (a budget from before a fork). Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -119,61 +124,22 @@ pub unsafe extern "C" fn dpb_restore_as(
     out: *mut *mut dpb_bandit,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if name.is_null() || config.is_null() {
+    if config.is_null() {
         // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, "name or config is NULL") };
+        unsafe { explain(error, DPB_NULL, "config is NULL") };
         return DPB_NULL;
     }
-    // SAFETY: NULL or valid, by contract; name and config are not NULL.
+    // SAFETY: NULL or valid, by contract; config is not NULL, nor is name where it is read.
     unsafe {
         restored(buf, len, out, error, |bytes| {
-            let name = CStr::from_ptr(name).to_string_lossy();
-            Bandit::restore_as(name.parse()?, &dpb_config::read(config)?, bytes).map(dpb_bandit::of)
+            let config = dpb_config::read(config)?;
+            let policy = match name.is_null() {
+                true => Algorithm::recommended(&config),
+                false => CStr::from_ptr(name).to_string_lossy().parse()?,
+            };
+            Bandit::restore_as(policy, &config, bytes).map(dpb_bandit::of)
         })
     }
-}
-
-/// Learns from what another handle has released: from its dpb_snapshot, made here or on another machine. Each
-/// handle of a fleet merges the newest snapshots of all others every few seconds, in any order. A repeated or older
-/// snapshot changes nothing. Every reward is in one batch of one handle, so one guarantee holds for all handles
-/// together. Only noisy sums leave a handle: anybody may read what is sent. Whoever alters it can spoil what is
-/// learned, but not the guarantee.
-///
-/// The batches of an arm are sized by the whole fleet's releases of it, divided by the number of handles (and are
-/// at least four first batches, because every handle adds its own noise). Handles that know the same releases read
-/// the same, to the last bit, whatever the order of merges: dpb_arms_read, and dpb_compare if they have merged as
-/// often. (With dpb_config.forget_after, while none of them decides.) Each other handle takes some 230 bytes for
-/// each of its arms, and the first one 420 more. A snapshot contains what its own handle has released, not what
-/// that handle has merged: after dpb_restore merge the others' again. Arms are joined by their ids (dpb_add_arm).
-/// Two handles restored from one snapshot count as one.
-///
-/// **Segments** are joined by their keys. A segment that only others know does not count towards max_segments: its
-/// releases wait for the first request with its key, and the segment starts from them. So a new handle that merges
-/// knows what the fleet knows. A segment is as old as its decisions in all handles together. With forget_after, the
-/// releases of others age by this handle's decisions since the merge. Each other handle takes (12 K + 42) (S + 1)
-/// bytes, K the number of arms and S that of its segments, and the first one (32 K + 40) (M + 1) more, M this
-/// handle's max_segments. A merge takes some 10 ms for 10,000 segments of 20 arms.
-///
-/// For dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear. snapshot: len bytes of any origin. error: NULL,
-/// or filled on failure. The time is proportional to the arms with new releases; other threads wait.
-/// Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG
-/// (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after; or more than
-/// 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_merge(
-    bandit: *mut dpb_bandit,
-    snapshot: *const u8,
-    len: usize,
-    error: *mut dpb_error,
-) -> dpb_status {
-    if snapshot.is_null() && len > 0 {
-        // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, "snapshot is NULL") };
-        return DPB_NULL;
-    }
-    // SAFETY: NULL or valid, by contract; not NULL if there are bytes.
-    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.merge(slice(snapshot, len))) }
 }
 
 /// # Safety

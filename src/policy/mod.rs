@@ -1,6 +1,6 @@
 //! The policies, in families, one file for each, and the list of all of them.
 
-use crate::config::Config;
+use crate::config::{Config, Field, UsedBy};
 use crate::error::{Error, Result};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
@@ -28,15 +28,45 @@ pub(crate) use contract::{ByRequest, Combining, PeerId};
 pub use kl::private_divergence;
 pub(crate) use prior::Prior;
 
-/// Defines the list of algorithms: number (stable, in reports and `Config::base`), name, type.
+/// What the table says of a policy.
+struct TableRow {
+    /// The fields that must not have their defaults, of those in a group at least one.
+    needs: &'static str,
+    /// The fields that it uses, of those that only some policies use.
+    uses: &'static str,
+    /// Other fields that it does not use, and why.
+    refuses: &'static [(&'static str, &'static str)],
+    loss: fn(&Config) -> Result<PrivacyLoss>,
+}
+
+/// Declares the policies: see the file `policies.rs`, which is the table.
 macro_rules! algorithms {
-    ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal, $policy:path;)*) => {
-        /// The algorithms, by the number that reports contain.
+    ($(
+        $(#[$doc:meta])*
+        $name:ident = $number:literal, $label:literal, $go:literal, $group:ident, $policy:path {
+            from: $from:literal;
+            loss: $loss:path;
+            can: $can:literal;
+            needs: $needs:literal;
+            uses: $uses:literal;
+            $(refuses: $refused:ident $why:literal;)*
+            select: $select:literal;
+            update: $update:literal;
+            bytes: $bytes:literal;
+            arms: $arms:literal;
+        }
+    )*) => {
+        /// The policies, by the number that reports contain. A configuration for one must have the defaults in all fields
+        /// that it does not use.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[non_exhaustive]
         pub enum Algorithm {
-            $($(#[$doc])* $name = $number,)*
+            $(
+                $(#[$doc])*
+                #[doc = concat!("\n\nOf the fields that not all policies use it uses: ", $uses, ".")]
+                $name = $number,
+            )*
         }
 
         impl Algorithm {
@@ -55,6 +85,17 @@ macro_rules! algorithms {
                 }
             }
 
+            fn row(self) -> &'static TableRow {
+                match self {
+                    $(Algorithm::$name => &TableRow {
+                        needs: $needs,
+                        uses: $uses,
+                        refuses: &[$((stringify!($refused), $why),)*],
+                        loss: $loss,
+                    },)*
+                }
+            }
+
             /// A fresh policy for a checked configuration.
             pub(crate) fn build(self, config: &Config, seed: &mut Seed) -> Result<Box<dyn Policy>> {
                 self.check(config)?;
@@ -69,51 +110,26 @@ macro_rules! algorithms {
     };
 }
 
-algorithms! {
-    /// DP-SE: differentially private successive elimination (Sajed and Sheffet 2019).
-    Se = 1, c"dp-se", elimination::se::DpSe;
-    /// UCB1 (Auer et al. 2002): a baseline without privacy.
-    NonprivateUcb1 = 2, c"nonprivate-ucb1", baselines::ucb1::Ucb1;
-    /// KL-UCB (Garivier and Cappe 2011): a baseline without privacy.
-    NonprivateKlUcb = 3, c"nonprivate-klucb", baselines::klucb::KlUcb;
-    /// IMED (Honda and Takemura 2015): a baseline without privacy.
-    NonprivateImed = 4, c"nonprivate-imed", baselines::imed::Imed;
-    /// Successive elimination (Even-Dar et al. 2006): a baseline without privacy.
-    NonprivateSe = 5, c"nonprivate-se", baselines::se::Se;
-    /// DP-UCB-BOUND (Tossou and Dimitrakakis 2016, Algorithm 1).
-    UcbBound = 6, c"dp-ucb-bound", continual::ucb_bound::DpUcbBound;
-    /// DP-UCB (Tossou and Dimitrakakis 2016, Algorithm 2).
-    Ucb = 7, c"dp-ucb", continual::ucb::DpUcb;
-    /// DP-UCB-INT (Tossou and Dimitrakakis 2016, Algorithm 3).
-    UcbInt = 8, c"dp-ucb-int", continual::ucb_int::DpUcbInt;
-    /// Private-UCB (Mishra and Thakurta 2015): needs its horizon in advance.
-    PrivateUcb = 9, c"private-ucb", continual::private_ucb::PrivateUcb;
-    /// EXP3 (Auer et al. 2003): the baseline for adversarial rewards, without privacy.
-    NonprivateExp3 = 10, c"nonprivate-exp3", adversarial::exp3::Exp3;
-    /// DP-Lambda-Lap over any base policy (Tossou and Dimitrakakis 2017).
-    Lap = 11, c"dp-lap", adversarial::lap::Lap;
-    /// DP-EXP3-Lap: the same over EXP3.
-    Exp3Lap = 12, c"dp-exp3-lap", adversarial::exp3_lap::Exp3Lap;
-    /// EXP3 in intervals, private by its own randomness (Tossou and Dimitrakakis 2017).
-    Exp3Tau = 13, c"exp3-tau", adversarial::exp3_tau::Exp3Tau;
-    /// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): adversarial rewards.
-    Tsallis = 14, c"tsallis", adversarial::tsallis::Tsallis;
-    /// SDP-AE: arm elimination on shuffled batches (Tenenbaum et al. 2021).
-    SdpAe = 15, c"sdp-ae", elimination::sdp_ae::SdpAe;
-    /// VB-SDP-AE: the same with batches that double.
-    VbSdpAe = 16, c"vb-sdp-ae", elimination::vb_sdp_ae::VbSdpAe;
-    /// LDP-UCB: UCB on rewards privatised on the user's device (Ren et al. 2020).
-    LdpUcb = 17, c"ldp-ucb", local::ldp_ucb::LdpUcb;
-    /// LDP KL-UCB: the same with the Kullback-Leibler index.
-    LdpKlUcb = 18, c"ldp-klucb", local::ldp_klucb::LdpKlUcb;
-    /// DP-IMED with the exact Chernoff index: the recommended policy.
-    Imed = 20, c"dp-imed", batched::imed::DpImed;
-    /// DP-KLUCB: the optimistic index of the divergence d_eps (Azize et al. 2025).
-    KlUcb = 21, c"dp-klucb", batched::klucb::DpKlUcb;
-    /// DP-MED: uses the same evidence as DP-IMED, and reports propensities.
-    Med = 23, c"dp-med", batched::med::DpMed;
-    /// dp-linear: decides by features, and learns from private sums.
-    Linear = 24, c"dp-linear", linear::Linear;
+include!("policies.rs");
+
+/// The loss of a baseline.
+fn unbounded(_: &Config) -> Result<PrivacyLoss> {
+    Ok(PrivacyLoss::Unbounded)
+}
+
+/// The loss of a policy that is (epsilon, delta)-DP by its own proof.
+fn approximate(config: &Config) -> Result<PrivacyLoss> {
+    Ok(PrivacyLoss::Approximate { epsilon: config.epsilon, delta: config.delta })
+}
+
+/// The loss of a pure policy.
+fn pure(config: &Config) -> Result<PrivacyLoss> {
+    Ok(PrivacyLoss::Pure(config.epsilon))
+}
+
+/// The loss of a policy that releases each reward once, with the noise of [`Config::noise`].
+fn released(config: &Config) -> Result<PrivacyLoss> {
+    config.loss()
 }
 
 impl Algorithm {
@@ -126,68 +142,69 @@ impl Algorithm {
         Ok(())
     }
 
-    /// Refuses configurations that this policy does not support.
+    /// Whether this policy uses a field that only some policies use.
+    pub(crate) fn uses(self, field: &str) -> bool {
+        self.row().uses.split(' ').any(|used| used == field)
+    }
+
+    /// Whether this policy uses a field in this configuration: dp-lap has some for its base.
+    fn uses_in(self, field: &str, config: &Config) -> bool {
+        let own = self != Algorithm::Lap || ["beta", "batch", "base"].contains(&field);
+        self.uses(field) && (own || Self::from_number(config.base).is_ok_and(|base| base.uses(field)))
+    }
+
+    /// The reason why this policy does not use a field, for a message; `None` if it does.
+    fn unused(self, field: &Field, config: &Config) -> Option<String> {
+        let name = self.name();
+        let refused = self.row().refuses.iter().find(|(refused, _)| *refused == field.name);
+        match refused {
+            Some((_, why)) => Some(format!(": {why}")),
+            None if field.users == UsedBy::Listed && !self.uses_in(field.name, config) => {
+                Some(format!(": {name} does not use it"))
+            }
+            None if config.max_segments > 0 && field.name == "beta" => {
+                Some(" with max_segments, where it has no use".into())
+            }
+            None => None,
+        }
+    }
+
+    /// The configuration with the defaults in all fields that this policy does not use: for programs that run several
+    /// policies with one configuration.
+    pub fn fit(self, config: &Config) -> Config {
+        let mut fit = config.clone();
+        for (field, ..) in config.set().filter(|(field, ..)| self.unused(field, config).is_some()) {
+            (field.reset)(&mut fit);
+        }
+        fit.fleet_key = fit.fleet_key.filter(|_| self.uses("fleet_key"));
+        fit
+    }
+
+    /// Refuses a field that this policy does not use, unless the field has its default, and one with its default that
+    /// the policy needs.
     fn check(self, config: &Config) -> Result<()> {
-        if config.forget_after > 0 && !matches!(self, Algorithm::Imed | Algorithm::Med | Algorithm::Linear) {
-            return Err(Error::config("forget_after", "must be 0: this policy does not forget", config.forget_after));
+        let (row, name) = (self.row(), self.name());
+        for (field, got, default) in config.set() {
+            if let Some(why) = self.unused(field, config) {
+                return Err(Error::config(field.name, &format!("must be {default}{why}"), got));
+            }
         }
-        let explores = matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med | Algorithm::Linear);
-        if config.exploration > 0.0 && !explores {
-            let rule = "must be 0: this policy has no exploration";
-            return Err(Error::config("exploration", rule, config.exploration));
-        }
-        let devices = matches!(self, Algorithm::SdpAe | Algorithm::VbSdpAe | Algorithm::LdpUcb | Algorithm::LdpKlUcb);
-        if config.expected_users > 0 && devices {
-            let rule = "must be 0: the device must limit its user's contributions before it sends them";
-            return Err(Error::config("expected_users", rule, config.expected_users));
-        }
-        if config.max_slots > 0 && !matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Linear) {
-            return Err(Error::config("max_slots", "must be 0: this policy has one slot a request", config.max_slots));
-        }
-        if config.features > 0 && self != Algorithm::Linear {
-            let rule = "must be 0: only dp-linear has features";
-            return Err(Error::config("features", rule, config.features));
-        }
-        if config.features == 0 && self == Algorithm::Linear {
-            return Err(Error::config("features", "must be at least 1 for dp-linear", 0u32));
-        }
-        let merges = matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med | Algorithm::Linear);
-        if config.fleet_key.is_some() && !merges {
-            let name = self.name();
+        if config.fleet_key.is_some() && !self.uses("fleet_key") {
             return Err(Error::refused("fleet_key", format_args!("must be NULL: {name} does not learn from others")));
         }
-        if config.max_segments > 0 && self != Algorithm::Imed {
-            let rule = "must be 0: only dp-imed has segments";
-            return Err(Error::config("max_segments", rule, config.max_segments));
+        let is_set = |needed: &str| config.set().any(|(field, ..)| field.name == needed);
+        for group in row.needs.split(' ').filter(|group| !group.is_empty()) {
+            if !group.split('|').any(is_set) {
+                let rule = format!("must not be 0: {name} needs {}", group.replace('|', " or "));
+                return Err(Error::config(group.split('|').next().unwrap_or_default(), &rule, 0u32));
+            }
         }
         Ok(())
     }
 
     /// The loss of one user through a handle and everything that is restored from its snapshots.
     pub(crate) fn lifetime_loss(self, config: &Config) -> Result<PrivacyLoss> {
-        let Config { epsilon, delta, .. } = *config;
-        Ok(match self {
-            Algorithm::NonprivateUcb1
-            | Algorithm::NonprivateKlUcb
-            | Algorithm::NonprivateImed
-            | Algorithm::NonprivateSe
-            | Algorithm::NonprivateExp3 => PrivacyLoss::Unbounded,
-            Algorithm::Imed | Algorithm::Med => config.loss()?,
-            Algorithm::Linear => linear::lifetime_loss(config)?,
-            Algorithm::UcbInt | Algorithm::Exp3Tau | Algorithm::SdpAe | Algorithm::VbSdpAe => {
-                PrivacyLoss::Approximate { epsilon, delta }
-            }
-            Algorithm::Se
-            | Algorithm::UcbBound
-            | Algorithm::Ucb
-            | Algorithm::PrivateUcb
-            | Algorithm::Lap
-            | Algorithm::Exp3Lap
-            | Algorithm::Tsallis
-            | Algorithm::LdpUcb
-            | Algorithm::LdpKlUcb
-            | Algorithm::KlUcb => PrivacyLoss::Pure(epsilon),
-        })
+        (self.row().loss)(config)
     }
 
     /// The recommended policy for a plain bandit.

@@ -10,7 +10,7 @@ use super::engine::{Audit, Seen, Verdict, pattern, seed};
 use super::sabotage::Sabotage;
 use dpb::ffi::*;
 use dpb::local::RandomizedResponse;
-use dpb::{Algorithm, Fault, Seed};
+use dpb::{Algorithm, Config, Fault, Seed};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::ops::Range;
@@ -262,10 +262,11 @@ impl Case {
 
     fn config(&self, seed: &[u8; 32]) -> dpb_config {
         let mut config = dpb_config::defaults(self.arms, self.epsilon);
-        config.delta = self.delta;
-        config.beta = 0.9; // short epochs; privacy does not depend on beta
+        let base = Algorithm::NonprivateExp3 as u32;
+        let beta = 0.9; // short epochs; privacy does not depend on beta
+        let used = self.policy.fit(&Config { delta: self.delta, beta, base, ..Config::new(self.arms, self.epsilon) });
+        (config.delta, config.beta, config.base) = (used.delta, used.beta, used.base);
         config.horizon = self.horizon();
-        config.base = Algorithm::NonprivateExp3 as u32;
         config.contributions_per_user = self.contributions;
         if self.policy == Algorithm::SdpAe {
             // large enough that an arm can be dropped after the first batch

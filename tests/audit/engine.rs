@@ -244,7 +244,7 @@ pub fn pattern(seen: impl Hash) -> u64 {
 
 /// Plays a bandit on a reward table (arm, pull of that arm) and returns the arms it played.
 pub fn play(algorithm: Algorithm, config: &Config, decisions: usize, table: impl Fn(u32, u64) -> f64) -> Vec<u32> {
-    let bandit = Bandit::new(algorithm, config).expect("a valid configuration");
+    let bandit = Bandit::new(algorithm, &algorithm.fit(config)).expect("a valid configuration");
     let mut pulls = vec![0; config.arms as usize];
     (0..decisions)
         .map(|_| {

@@ -35,6 +35,38 @@ static void refused(constructor *make, const char *field, dpb_config config, dpb
   STATUS(make(&config, &bandit, NULL), expected); /* NULL error is allowed */
 }
 
+/* A field that the policy does not use must have its default, so that no setting is without effect. */
+static void unused_fields(void) {
+  dpb_config c;
+  dpb_bandit *bandit = NULL;
+  dpb_error error;
+#define UNUSED(make, field, value, why)                                       \
+  c = seeded(5, 1);                                                           \
+  c.field = value;                                                            \
+  STATUS(make(&c, &bandit, &error), DPB_INVALID_CONFIG);                      \
+  CHECK(strcmp(error.message, why) == 0)
+  UNUSED(dpb_new_imed, interval_exponent, -3, "interval_exponent must be 1.1: dp-imed does not use it, got -3");
+  UNUSED(dpb_new_imed, batch, 7, "batch must be 0: dp-imed does not use it, got 7");
+  UNUSED(dpb_new_se, delta, .1, "delta must be 0: dp-se does not use it, got 0.1");
+  UNUSED(dpb_new_tsallis, beta, .1, "beta must be 0: tsallis does not use it, got 0.1");
+  UNUSED(dpb_new_imed, feature_norm, 2, "feature_norm must be 1: dp-imed does not use it, got 2");
+  UNUSED(dpb_new_imed, feature_model, DPB_MODEL_PER_ARM,
+         "feature_model must be DPB_MODEL_SHARED: dp-imed does not use it, got DPB_MODEL_PER_ARM");
+  UNUSED(dpb_new_imed, flags, DPB_RIGOROUS_INDEX,
+         "flags must not have DPB_RIGOROUS_INDEX: dp-imed does not use it, got DPB_RIGOROUS_INDEX");
+  UNUSED(dpb_new_ldp_ucb, flags, DPB_CLAMP_REWARDS,
+         "flags must not have DPB_CLAMP_REWARDS: a reward is a bit that a device made private, got DPB_CLAMP_REWARDS");
+  UNUSED(dpb_new_se, fleet_key, SEED, "fleet_key must be NULL: dp-se does not learn from others");
+  UNUSED(dpb_new, reserved, 1, "reserved must be 0, got 1");
+  c = seeded(5, 1);
+  c.max_segments = 3;
+  c.beta = .1;
+  STATUS(dpb_new(&c, &bandit, &error), DPB_INVALID_CONFIG);
+  CHECK(strcmp(error.message, "beta must be 0 with max_segments, where it has no use, got 0.1") == 0);
+  CHECK(bandit == NULL);
+#undef UNUSED
+}
+
 static void configs(constructor *make, int is_private) {
   static const double bad_epsilon[] = {0, -1, NAN, INFINITY, -INFINITY, 1e300, 1e-300};
   dpb_config c;
@@ -308,6 +340,7 @@ int main(void) {
   CHECK(strcmp(dpb_status_name(DPB_POISONED), "DPB_POISONED") == 0);
   CHECK(strcmp(dpb_status_name(-7), "unknown status") == 0);
   nodes();
+  unused_fields();
   table(dpb_new, 1);
   table(dpb_new_se, 1);
   table(dpb_new_nonprivate_ucb1, 0);

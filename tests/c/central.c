@@ -11,7 +11,7 @@ static void plays(constructor *make, const char *name, uint32_t number, double l
   double epsilon = -1;
   size_t n, t;
   report.struct_size = sizeof report;
-  config.delta = 1e-5;
+  if (make == dpb_new_ucb_int) config.delta = 1e-5;
   STATUS(make(&config, &bandit, NULL), DPB_OK);
   CHECK(strcmp(dpb_policy_name(bandit), name) == 0);
   for (t = 0; t < 20000; t++) {
@@ -37,7 +37,7 @@ static void plays(constructor *make, const char *name, uint32_t number, double l
     dpb_config config = seeded(3, 1);                                         \
     dpb_bandit *bandit = NULL;                                                \
     dpb_error error;                                                          \
-    config.delta = 1e-5;                                                      \
+    if (make == dpb_new_ucb_int) config.delta = 1e-5;                         \
     config.field = (value);                                                   \
     STATUS(make(&config, &bandit, &error), DPB_INVALID_CONFIG);               \
     CHECK(bandit == NULL && strstr(error.message, #field) == error.message);  \

@@ -39,6 +39,18 @@ static inline dpb_config seeded(uint32_t arms, double epsilon) {
   return config;
 }
 
+/* After a constructor refused this: gives a number that the policy does not use its default, or the delta that it needs.
+   Returns whether it did. */
+static inline int fits(dpb_config *config, const dpb_error *error) {
+  if (strncmp(error->message, "delta must not be 0", 19) == 0) config->delta = 1e-6;
+  else if (strstr(error->message, " does not use it") == NULL) return 0;
+  else if (strncmp(error->message, "delta ", 6) == 0) config->delta = 0;
+  else if (strncmp(error->message, "base ", 5) == 0) config->base = 0;
+  else if (strncmp(error->message, "batch ", 6) == 0) config->batch = 0;
+  else return 0;
+  return 1;
+}
+
 /* A request with these values; valid until the next call. */
 static inline const dpb_request *request(uint32_t slots, uint64_t segment, uint64_t user, const uint32_t *eligible,
                                          size_t eligible_len) {

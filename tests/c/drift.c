@@ -54,7 +54,7 @@ int main(void) {
   CHECK(strcmp(error.message, "forget_after must be 0 or in 1024 .. 2^40, got 1023") == 0);
   config.forget_after = 10000;
   STATUS(dpb_new_se(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strcmp(error.message, "forget_after must be 0: this policy does not forget, got 10000") == 0);
+  CHECK(strcmp(error.message, "forget_after must be 0: dp-se does not use it, got 10000") == 0);
   config.forget_after = 0;
   config.exploration = (double)NAN;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);

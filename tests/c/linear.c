@@ -211,7 +211,7 @@ static void bad_input(void) {
   STATUS(dpb_new_linear(&config, &bandit, &error), DPB_INVALID_CONFIG);
   config.features = D;
   STATUS(dpb_new_imed(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strcmp(error.message, "features must be 0: only dp-linear has features, got 4") == 0);
+  CHECK(strcmp(error.message, "features must be 0: dp-imed does not use it, got 4") == 0);
   config.max_segments = 2;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
   config.max_segments = 0;

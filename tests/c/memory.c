@@ -46,12 +46,9 @@ int main(void) {
       dpb_bandit *bandit = NULL;
       dpb_error error;
       room(more);
-      config.delta = 0;
-      status = CONSTRUCTORS[i](&config, &bandit, &error);
-      if (status == DPB_INVALID_CONFIG) {
-        config.delta = 1e-6; /* some policies need one */
+      do {
         status = CONSTRUCTORS[i](&config, &bandit, &error);
-      }
+      } while (status == DPB_INVALID_CONFIG && fits(&config, &error));
       if (status == DPB_NO_MEMORY) {
         CHECK(bandit == NULL && error.status == DPB_NO_MEMORY && strstr(error.message, "memory") != NULL);
         refused++;
@@ -66,6 +63,7 @@ int main(void) {
 
   { /* the largest sizes of everything: a handle or a status, with little memory and with more */
     dpb_bandit *bandit = NULL;
+    dpb_error refusal;
     size_t what, some = 0;
     for (more = 24; more <= 96; more *= 4) {
       for (i = 0; i < sizeof CONSTRUCTORS / sizeof *CONSTRUCTORS; i++) {
@@ -77,11 +75,9 @@ int main(void) {
           if (what == 3) config.horizon = (uint64_t)1 << 62;
           if (what == 4) config.batch = UINT32_MAX;
           room(more);
-          status = CONSTRUCTORS[i](&config, &bandit, NULL);
-          if (status == DPB_INVALID_CONFIG) {
-            config.delta = 1e-6;
-            status = CONSTRUCTORS[i](&config, &bandit, NULL);
-          }
+          do {
+            status = CONSTRUCTORS[i](&config, &bandit, &refusal);
+          } while (status == DPB_INVALID_CONFIG && fits(&config, &refusal));
           CHECK(status == DPB_OK || status == DPB_NO_MEMORY || status == DPB_INVALID_CONFIG);
           CHECK(what == 0 || what > 2 || status != DPB_OK); /* a ring of 2^24 */
           if (status == DPB_OK) {

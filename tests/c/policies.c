@@ -32,19 +32,17 @@ static void give_features(dpb_config *config, const char *name, constructor *mak
   if (make == dpb_new_linear || (make == NULL && strcmp(name, "dp-linear") == 0)) config->features = 2;
 }
 
-/* Makes the handle with a delta if the policy requires one, and without if it refuses one. */
+/* Makes the handle, with the numbers that the policy uses. */
 static dpb_bandit *made(const char *name, constructor *make) {
   dpb_config config = enough();
   dpb_bandit *bandit = NULL;
   dpb_error error;
   dpb_status status;
   give_features(&config, name, make);
-  status = make ? make(&config, &bandit, &error) : dpb_new_policy(name, &config, &bandit, &error);
-  if (status != DPB_OK) {
-    CHECK(status == DPB_INVALID_CONFIG && strstr(error.message, "delta ") == error.message);
-    config.delta = 1e-5;
-    STATUS(make ? make(&config, &bandit, NULL) : dpb_new_policy(name, &config, &bandit, NULL), DPB_OK);
-  }
+  do {
+    status = make ? make(&config, &bandit, &error) : dpb_new_policy(name, &config, &bandit, &error);
+  } while (status == DPB_INVALID_CONFIG && fits(&config, &error));
+  STATUS(status, DPB_OK);
   return bandit;
 }
 
@@ -101,6 +99,7 @@ int main(void) {
   CHECK(error.status == DPB_NULL && strcmp(error.message, "config is NULL") == 0);
   STATUS(dpb_new_policy("dp-imed", &config, NULL, &error), DPB_NULL);
   CHECK(error.status == DPB_NULL && strcmp(error.message, "out is NULL") == 0);
+  config.base = 0;
   config.epsilon = -1;
   STATUS(dpb_new_policy("dp-imed", &config, &bandit, &error), DPB_INVALID_CONFIG);
   CHECK(bandit == NULL && strcmp(error.message, "epsilon must be finite and > 0, got -1") == 0);

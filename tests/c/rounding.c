@@ -16,15 +16,15 @@ static void see(const char *name, seen *all) {
   dpb_bandit *bandit = NULL;
   dpb_shuffle_params params;
   dpb_status status;
+  dpb_error error;
   int i;
   memset(all, 0, sizeof *all);
   config.horizon = 1000000;
   config.base = DPB_POLICY_NONPRIVATE_EXP3;
-  status = dpb_new_policy(name, &config, &bandit, NULL);
-  if (status != DPB_OK) {
-    config.delta = 1e-6;
-    STATUS(dpb_new_policy(name, &config, &bandit, NULL), DPB_OK);
-  }
+  do {
+    status = dpb_new_policy(name, &config, &bandit, &error);
+  } while (status == DPB_INVALID_CONFIG && fits(&config, &error));
+  STATUS(status, DPB_OK);
   for (i = 0; i < DECISIONS; i++) {
     dpb_decision decision;
     status = dpb_select(bandit, &decision);

@@ -54,7 +54,7 @@ static void bad_input(void) {
   CHECK(strncmp(error.message, "max_segments must be 2^27 arms in all segments at most, got ", 60) == 0);
   config.max_segments = MOST;
   STATUS(dpb_new_med(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strcmp(error.message, "max_segments must be 0: only dp-imed has segments, got 3") == 0);
+  CHECK(strcmp(error.message, "max_segments must be 0: dp-med does not use it, got 3") == 0);
   config.epsilon = -1;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
   CHECK(strcmp(error.message, "epsilon must be finite and > 0, got -1") == 0);

@@ -181,7 +181,9 @@ static void server(void) {
   CHECK(params.users == 32);
   dpb_free(bandit);
   STATUS(dpb_new_sdp_ae(&config, &bandit, NULL), DPB_OK);
+  config.delta = 0;
   STATUS(dpb_new_se(&config, &central, NULL), DPB_OK);
+  config.delta = DELTA;
   STATUS(dpb_shuffle_params_read(NULL, 1, &params), DPB_NULL);
   STATUS(dpb_shuffle_params_read(bandit, 1, NULL), DPB_NULL);
   STATUS(dpb_shuffle_params_read(central, 1, &params), DPB_UNSUPPORTED);

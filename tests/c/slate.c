@@ -73,7 +73,7 @@ int main(void) {
 
   config.max_slots = 4;
   STATUS(dpb_new_med(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strcmp(error.message, "max_slots must be 0: this policy has one slot a request, got 4") == 0);
+  CHECK(strcmp(error.message, "max_slots must be 0: dp-med does not use it, got 4") == 0);
   config.max_clicks = 5;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
   CHECK(strcmp(error.message, "max_clicks must be at most max_slots, got 5") == 0);

@@ -30,6 +30,9 @@ int main(void) {
   CHECK(bytes != NULL);
   STATUS(dpb_snapshot(bandit, bytes, len, &again, NULL), DPB_OK);
   CHECK(len == again);
+  STATUS(dpb_restore_as(NULL, &config, bytes, len, &other, &error), DPB_OK); /* the policy that dpb_new takes */
+  dpb_free(other);
+  other = NULL;
   STATUS(dpb_restore(bytes, len, &next, &error), DPB_OK);
   STATUS(dpb_update(next, open.ticket, 1), DPB_UNKNOWN_TICKET);
   STATUS(dpb_report_read(next, &report), DPB_OK);
@@ -61,12 +64,13 @@ int main(void) {
   dpb_free(next);
   STATUS(dpb_restore_as("dp-imed", &config, bytes, again, &other, &error), DPB_INVALID_CONFIG);
   CHECK(strcmp(error.message, "policy must be tsallis, as in the snapshot, got dp-imed") == 0);
+  STATUS(dpb_restore_as(NULL, &config, bytes, again, &other, &error), DPB_INVALID_CONFIG);
+  CHECK(strcmp(error.message, "policy must be tsallis, as in the snapshot, got dp-imed") == 0);
   config.epsilon = 2;
   STATUS(dpb_restore_as("tsallis", &config, bytes, again, &other, &error), DPB_INVALID_CONFIG);
   CHECK(strcmp(error.message, "epsilon must be 1, as in the snapshot, got 2") == 0);
   STATUS(dpb_restore_as("tsallis", &config, bytes, again - 1, &other, &error), DPB_CORRUPT);
   STATUS(dpb_restore_as("none", &config, bytes, again, &other, &error), DPB_INVALID_CONFIG);
-  STATUS(dpb_restore_as(NULL, &config, bytes, again, &other, &error), DPB_NULL);
   STATUS(dpb_restore_as("tsallis", NULL, bytes, again, &other, &error), DPB_NULL);
   STATUS(dpb_restore_as("tsallis", &config, NULL, again, &other, &error), DPB_NULL);
   STATUS(dpb_restore_as("tsallis", &config, bytes, again, NULL, &error), DPB_NULL);

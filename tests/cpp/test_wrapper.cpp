@@ -780,6 +780,7 @@ static void shuffled_batches() {
   CHECK(bandit.best_arm() == 1u);
   CHECK(refused(1, 0, bits) == DPB_EXPIRED);
 
+  config.batch = 0;
   dpb::Bandit simulation = dpb::Bandit::vb_sdp_ae(config);
   simulation.update(simulation.select().ticket, 1.0); // rewards reported by update, not in shuffled batches
   const std::size_t size = std::size_t{simulation.shuffle_params(1).users} * (simulation.shuffle_params(1).coins_per_user + 1);

@@ -77,13 +77,37 @@ impl Bytes<'_> {
     }
 }
 
+/// After a refusal: gives a number that the policy does not use its default, or the delta that it needs. Returns whether
+/// it did.
+pub fn fits(config: &mut dpb_config, error: &dpb_error) -> bool {
+    let defaults = dpb_config::defaults(2, 1.0);
+    let message: String = error.message.iter().take_while(|c| **c != 0).map(|c| *c as u8 as char).collect();
+    let field =
+        message.split(' ').next().filter(|_| message.contains(" does not use it") || message.contains("no use"));
+    if message.starts_with("delta must not be 0: ") {
+        config.delta = 1e-6;
+        return true;
+    }
+    match field {
+        Some("delta") => config.delta = defaults.delta,
+        Some("beta") => config.beta = defaults.beta,
+        Some("base") => config.base = defaults.base,
+        Some("batch") => config.batch = defaults.batch,
+        Some("interval_exponent") => config.interval_exponent = defaults.interval_exponent,
+        _ => return false,
+    }
+    true
+}
+
 pub type Constructor = unsafe fn(*const dpb_config, *mut *mut dpb_bandit, *mut dpb_error) -> dpb_status;
 
 pub const CONSTRUCTORS: &[Constructor] = &[
     dpb_new,
+    // begin generated constructors
     dpb_new_imed,
     dpb_new_klucb,
     dpb_new_med,
+    dpb_new_linear,
     dpb_new_se,
     dpb_new_ucb_bound,
     dpb_new_ucb,
@@ -93,15 +117,16 @@ pub const CONSTRUCTORS: &[Constructor] = &[
     dpb_new_exp3_lap,
     dpb_new_exp3_tau,
     dpb_new_tsallis,
-    dpb_new_sdp_ae,
-    dpb_new_vb_sdp_ae,
-    dpb_new_ldp_ucb,
-    dpb_new_ldp_klucb,
     dpb_new_nonprivate_ucb1,
     dpb_new_nonprivate_klucb,
     dpb_new_nonprivate_imed,
     dpb_new_nonprivate_se,
     dpb_new_nonprivate_exp3,
+    dpb_new_sdp_ae,
+    dpb_new_vb_sdp_ae,
+    dpb_new_ldp_ucb,
+    dpb_new_ldp_klucb,
+    // end generated constructors
 ];
 
 const SEED: [u8; 32] = [7; 32];
@@ -900,11 +925,14 @@ impl World<'_> {
 
     unsafe fn constructed(
         &mut self,
-        config: dpb_config,
+        mut config: dpb_config,
         constructor: impl Fn(*const dpb_config, *mut *mut dpb_bandit, *mut dpb_error) -> dpb_status,
     ) {
         let (mut handle, mut error, before) = (null_mut(), no_error(), spent(self.budget));
-        let status = constructor(&raw const config, &raw mut handle, &raw mut error);
+        let mut status = constructor(&raw const config, &raw mut handle, &raw mut error);
+        while status == DPB_INVALID_CONFIG && fits(&mut config, &error) {
+            status = constructor(&raw const config, &raw mut handle, &raw mut error);
+        }
         let charged = !config.budget.is_null();
         let refusal = if charged { DPB_OVER_BUDGET } else { DPB_NULL };
         one_of(status, &[DPB_OK, DPB_NULL, DPB_INVALID_CONFIG, DPB_NEWER_VERSION, refusal]);
@@ -1651,10 +1679,7 @@ impl World<'_> {
             is_null("no low", dpb_compare(bandit, 0, 1, 0.5, null_mut(), &raw mut real));
             is_null("no high", dpb_compare(bandit, 0, 1, 0.5, &raw mut real, null_mut()));
             is_null("no length", dpb_snapshot(bandit, null_mut(), 0, null_mut(), null_mut()));
-            is_null(
-                "no name",
-                dpb_restore_as(null(), &raw const player.config, null(), 0, &raw mut handle, null_mut()),
-            );
+            is_null("no new configuration", dpb_restore_as(null(), null(), null(), 0, &raw mut handle, null_mut()));
             is_null("no plan", dpb_shuffle_params_read(bandit, 1, null_mut()));
             player.after(false, [0; 4]);
         }

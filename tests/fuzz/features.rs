@@ -38,7 +38,11 @@ impl Player {
         config.feature_model = bytes.pick(&[DPB_MODEL_SHARED, DPB_MODEL_PER_ARM, DPB_MODEL_PER_ARM, 2]);
         config.feature_norm = bytes.pick(&[1.0, 3.0, 1e-30, 1e30, 0.0, f64::NAN]);
         let new: [Constructor; 2] = [dpb_new_linear, dpb_new];
-        let status = bytes.pick(&new)(&raw const config, &raw mut handle, &raw mut error);
+        let new = bytes.pick(&new);
+        let mut status = new(&raw const config, &raw mut handle, &raw mut error);
+        while status == DPB_INVALID_CONFIG && fits(&mut config, &error) {
+            status = new(&raw const config, &raw mut handle, &raw mut error);
+        }
         one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_UNSUPPORTED, DPB_NEWER_VERSION, DPB_OVER_BUDGET]);
         let handle = made(status, handle, &error)?;
         if report(handle).features != D || config.expected_users > 0 {

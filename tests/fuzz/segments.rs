@@ -104,10 +104,15 @@ impl Player {
         config.max_segments = bytes.pick(&[3, 3, 1, 8, 3, u32::MAX]);
         let imed: [Constructor; 2] = [dpb_new, dpb_new_imed];
         let new = if bytes.once_in(12) { bytes.pick(CONSTRUCTORS) } else { bytes.pick(&imed) };
-        let status = match bytes.once_in(3) {
-            true => dpb_new_policy(c"dp-imed".as_ptr(), &raw const config, &raw mut handle, &raw mut error),
-            false => new(&raw const config, &raw mut handle, &raw mut error),
+        let by_name = bytes.once_in(3);
+        let mut make = |config: &dpb_config, error: &mut dpb_error| match by_name {
+            true => dpb_new_policy(c"dp-imed".as_ptr(), config, &raw mut handle, error),
+            false => new(config, &raw mut handle, error),
         };
+        let mut status = make(&config, &mut error);
+        while status == DPB_INVALID_CONFIG && fits(&mut config, &error) {
+            status = make(&config, &mut error);
+        }
         one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_UNSUPPORTED, DPB_NEWER_VERSION, DPB_OVER_BUDGET]);
         let handle = made(status, handle, &error)?;
         assert!(config.max_segments <= 8 && report(handle).max_segments == config.max_segments);

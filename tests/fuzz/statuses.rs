@@ -122,11 +122,32 @@ checked! {
     dpb_new_budget: (epsilon: f64, delta: f64, out: *mut *mut dpb_budget, error: *mut dpb_error);
     dpb_budget_spent: (budget: *const dpb_budget, delta: f64, epsilon: *mut f64);
     dpb_budget_remaining: (budget: *const dpb_budget, epsilon: *mut f64);
-    dpb_new dpb_new_se dpb_new_nonprivate_ucb1 dpb_new_nonprivate_klucb dpb_new_nonprivate_imed
-    dpb_new_nonprivate_se dpb_new_ucb_bound dpb_new_ucb dpb_new_ucb_int dpb_new_private_ucb
-    dpb_new_nonprivate_exp3 dpb_new_lap dpb_new_exp3_lap dpb_new_exp3_tau dpb_new_tsallis dpb_new_imed
-    dpb_new_klucb dpb_new_med dpb_new_linear dpb_new_sdp_ae dpb_new_vb_sdp_ae dpb_new_ldp_ucb
-    dpb_new_ldp_klucb: (config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new
+    // begin generated constructors
+    dpb_new_imed
+    dpb_new_klucb
+    dpb_new_med
+    dpb_new_linear
+    dpb_new_se
+    dpb_new_ucb_bound
+    dpb_new_ucb
+    dpb_new_ucb_int
+    dpb_new_private_ucb
+    dpb_new_lap
+    dpb_new_exp3_lap
+    dpb_new_exp3_tau
+    dpb_new_tsallis
+    dpb_new_nonprivate_ucb1
+    dpb_new_nonprivate_klucb
+    dpb_new_nonprivate_imed
+    dpb_new_nonprivate_se
+    dpb_new_nonprivate_exp3
+    dpb_new_sdp_ae
+    dpb_new_vb_sdp_ae
+    dpb_new_ldp_ucb
+    dpb_new_ldp_klucb
+    // end generated constructors
+    : (config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
     dpb_new_policy: (name: *const c_char, config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
     dpb_select: (bandit: *mut dpb_bandit, out: *mut dpb_decision);
     dpb_update: (bandit: *mut dpb_bandit, ticket: u64, reward: f64);
@@ -215,9 +236,10 @@ pub fn rare(constructors: &[super::Constructor]) {
         for (constructor, delta) in
             constructors.iter().flat_map(|constructor| [(constructor, 0.0), (constructor, 1e-6)])
         {
-            let config =
-                dpb_config { budget, delta, horizon: 1000, base: DPB_POLICY_SE, ..dpb_config::defaults(2, 0.5) };
-            let _ = constructor(&raw const config, &raw mut handle, null_mut());
+            for base in [0, DPB_POLICY_SE] {
+                let config = dpb_config { budget, delta, horizon: 1000, base, ..dpb_config::defaults(2, 0.5) };
+                let _ = constructor(&raw const config, &raw mut handle, null_mut());
+            }
         }
         let config = dpb_config { features: 2, budget, ..dpb_config::defaults(2, 0.5) };
         expect(dpb_new_linear(&raw const config, &raw mut handle, null_mut()), DPB_OVER_BUDGET);

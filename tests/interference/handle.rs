@@ -1,5 +1,6 @@
 //! The handle that the test examines, a policy with or without segments, and how a history calls it.
 
+use crate::support::requests::numbers;
 use dpb::{Algorithm, Bandit, Config, Feature, Request, Result, Rows};
 
 /// The kinds of handles.
@@ -20,12 +21,13 @@ impl Subject {
     fn with(self, config: &Config) -> (Algorithm, Config) {
         let config = config.clone();
         let features = FEATURES as u32;
-        match self {
+        let (algorithm, config) = match self {
             Subject::Policy(Algorithm::Linear) => (Algorithm::Linear, Config { features, ..config }),
             Subject::Models => (Algorithm::Linear, Config { features, model_per_arm: true, ..config }),
             Subject::Policy(algorithm) => (algorithm, config),
             Subject::Segments => (Algorithm::Imed, Config { max_segments: Self::KEYS.len() as u32, ..config }),
-        }
+        };
+        (algorithm, numbers(algorithm, config))
     }
 
     pub fn make(self, config: &Config) -> Result<Bandit> {

@@ -228,7 +228,7 @@ pub fn policies() -> Vec<String> {
     let constructors = header.split("dpb_status dpb_new_").skip(1).filter_map(|rest| rest.split_once('('));
     let words = |rest: &str| rest.split_whitespace().collect::<Vec<_>>().join(" ");
     let bandits =
-        constructors.filter(|(_, rest)| words(rest).starts_with("const dpb_config *config, struct dpb_bandit **out,"));
+        constructors.filter(|(_, rest)| words(rest).starts_with("const dpb_config *config, dpb_bandit **out,"));
     bandits.map(|(name, _)| name.to_owned()).collect()
 }
 

@@ -19,9 +19,18 @@ pub fn of_slots(slots: u32) -> Request<'static> {
     Request { slots, ..Request::default() }
 }
 
-/// The configuration with what this policy requires besides a delta and a horizon: features. With one model for each
-/// arm dp-linear does all that other policies do.
+/// The configuration without the numbers that this policy does not use.
+pub fn numbers(algorithm: Algorithm, config: Config) -> Config {
+    let Config { delta, beta, batch, base, interval_exponent, rigorous_index, shuffle_printed, clamp_rewards, .. } =
+        algorithm.fit(&config);
+    let config = Config { delta, beta, batch, base, interval_exponent, ..config };
+    Config { rigorous_index, shuffle_printed, clamp_rewards, ..config }
+}
+
+/// The same with what this policy requires besides a delta and a horizon: features. With one model for each arm
+/// dp-linear does all that other policies do.
 pub fn fitted(algorithm: Algorithm, config: Config) -> Config {
+    let config = numbers(algorithm, config);
     if algorithm == Algorithm::Linear { Config { features: 2, model_per_arm: true, ..config } } else { config }
 }
 

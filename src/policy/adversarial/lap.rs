@@ -73,8 +73,9 @@ impl Lap {
         let plays = u64::from(config.batch.max(1)); // tau
         let draws = horizon.div_ceil(plays);
         let noise = LaplaceSource::new(distribution, seed.stream());
+        let beta = if base.uses("beta") { config.beta } else { 0.0 };
         let base_config =
-            Config { horizon: draws, batch: 0, base: 0, expected_users: 0, budget_periods: 0, ..config.clone() };
+            Config { horizon: draws, beta, batch: 0, base: 0, expected_users: 0, budget_periods: 0, ..config.clone() };
         let built = base.build(&base_config, seed)?;
         if built.takes_bits() {
             return Err(Error::config("base", "must be a policy that takes gains, not privatised bits", config.base));

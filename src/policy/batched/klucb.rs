@@ -19,7 +19,7 @@
 use super::min_index::{Index, MinIndexPolicy};
 use super::released::Evidence;
 use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::policy::kl::kl;
 use crate::random::Seed;
 use crate::tournament::Line;
@@ -37,9 +37,6 @@ pub struct KlUcbIndex {
 
 impl DpKlUcb {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpKlUcb> {
-        if config.delta > 0.0 {
-            return Err(Error::config("delta", "must be 0: this policy is pure", config.delta));
-        }
         MinIndexPolicy::with_index(KlUcbIndex::new(config.epsilon_per_reward()?), config, seed)
     }
 }

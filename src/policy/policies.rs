@@ -1,0 +1,353 @@
+// The table of the policies: the only place for a policy, besides its own file. `mod.rs` includes it, and makes `Algorithm`
+// with its checks. The test `header` includes it too, and writes from it the constructors and constants of C, C++ and Go,
+// and the tables of the pages.
+//
+// /// The documentation, in all languages; links and names in backticks become those of C and of Go.
+// Name = number, name, "name in Go", group, type {
+//     from:   whose algorithm it is.
+//     loss:   its guarantee: a function of the configuration.
+//     can:    what it supports beyond selecting, updating and cancelling: see `docs/reference/policies.md`.
+//     needs:  the fields that must not have their defaults.
+//     uses:   the fields that it uses, of those that are `Listed` in `fields.rs`.
+//     refuses: another field that it does not use, and why.
+//     select, update, bytes, arms: what a call costs with K arms, the memory of a handle, and the most arms.
+// }
+//
+// group:  Ours, Papers, Baselines, Shuffle or Local. The header has them in this order.
+algorithms! {
+    /// DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch, released once);
+    /// with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. It needs no horizon and no tuning. Select and
+    /// update are O(1). Supports eligible arms, [`add_arm`](crate::Bandit::add_arm) and
+    /// [`retire_arm`](crate::Bandit::retire_arm), `forget_after` and `exploration`.
+    Imed = 20, c"dp-imed", "IMED", Ours, batched::imed::DpImed {
+        from: "this library, after Honda and Takemura 2015: see its file";
+        loss: released;
+        can: "among, change, slate, snapshot, merge, prior";
+        needs: "";
+        uses: "delta beta horizon forget_after exploration max_slots max_segments fleet_key";
+        select: "O(1); among tens of thousands of arms at most 16 indices";
+        update: "O(1); at a batch's end a few microseconds for each of a few indices, and O(log K)";
+        bytes: "1800 + 576 K";
+        arms: "2^24";
+    }
+    /// DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta must be 0.
+    /// Select and update are O(1). Supports eligible arms, [`add_arm`](crate::Bandit::add_arm) and
+    /// [`retire_arm`](crate::Bandit::retire_arm).
+    KlUcb = 21, c"dp-klucb", "KLUCB", Ours, batched::klucb::DpKlUcb {
+        from: "Azize and others 2025";
+        loss: pure;
+        can: "among, change, slate, snapshot, merge, prior";
+        needs: "";
+        uses: "beta horizon exploration max_slots fleet_key";
+        select: "O(1); among tens of thousands of arms at most 16 indices";
+        update: "O(1); at a batch's end a few microseconds for each of a few indices, and O(log K)";
+        bytes: "1800 + 576 K";
+        arms: "2^24";
+    }
+    /// DP-MED: learns as `dp-imed` does, and draws each arm with an exact propensity. Pure epsilon-DP (Theorem P); with
+    /// delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms,
+    /// [`add_arm`](crate::Bandit::add_arm) and [`retire_arm`](crate::Bandit::retire_arm), `forget_after` and
+    /// `exploration`.
+    Med = 23, c"dp-med", "MED", Ours, batched::med::DpMed {
+        from: "this library, after Honda and Takemura 2011: see its file";
+        loss: released;
+        can: "among, change, snapshot, merge, prior";
+        needs: "";
+        uses: "delta beta horizon forget_after exploration fleet_key";
+        select: "O(log K)";
+        update: "O(1); at a batch's end some 10 microseconds, and K times that where the leading mean has moved";
+        bytes: "1300 + 372 K";
+        arms: "2^12";
+    }
+    /// dp-linear, the contextual bandit: decisions depend on the features of a request (`features`,
+    /// [`features`](crate::Request::features)).
+    ///
+    /// **A feature must not be made of rewards.** The visitor's clicks so far, an ad's click rate from the log, a score
+    /// learned from clicks: each releases rewards without noise, and no theorem covers it. Features are known to the
+    /// server and not protected; rewards are.
+    ///
+    /// Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses
+    /// the features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
+    /// learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything
+    /// else is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
+    /// 9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws
+    /// of the model; with exploration > 0 propensities are exact, otherwise NaN from then on. Supports eligible arms,
+    /// several slots, [`add_arm`](crate::Bandit::add_arm) and [`retire_arm`](crate::Bandit::retire_arm),
+    /// `forget_after`, `expected_users`, [`merge`](crate::Bandit::merge), [`snapshot`](crate::Bandit::snapshot);
+    /// [`set_prior`](crate::Bandit::set_prior) with a model for each arm (a rate for its intercept).
+    ///
+    /// The handle takes about 2700 + 60 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms,
+    /// M that of models (1, or K with `model_per_arm`), D = features + 1, P as at [`dpb_new`](crate::ffi::dpb_new). Select takes O(arms d),
+    /// update O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with `model_per_arm`
+    /// at most 2^23/(D (D + 8)).
+    Linear = 24, c"dp-linear", "Linear", Ours, linear::Linear {
+        from: "this library: see its file";
+        loss: linear::lifetime_loss;
+        can: "among, change, slate, snapshot, merge, prior";
+        needs: "features";
+        uses: "delta forget_after exploration max_slots features model_per_arm feature_norm fleet_key";
+        select: "O(K D), and with propensities 32 times that; one row for all arms O(K + D) more";
+        update: "O(D), dense rows O(D^2); at a batch's end O(D^3)";
+        bytes: "see `dpb_new_linear`";
+        arms: "2^21/D; 2^23/(D (D + 8)) with a model for each";
+    }
+    /// DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 3,
+    /// Theorem 4.1). With a horizon, beta is 1/horizon. Without horizon and beta, the policy guesses a horizon and
+    /// squares the guess. With beta it identifies the best arm at that confidence
+    /// ([`best_arm`](crate::Bandit::best_arm)).
+    Se = 1, c"dp-se", "SE", Papers, elimination::se::DpSe {
+        from: "Sajed and Sheffet 2019, Algorithm 3";
+        loss: pure;
+        can: "snapshot";
+        needs: "";
+        uses: "beta horizon";
+        select: "O(1) amortised";
+        update: "O(1); at an epoch's end O(K)";
+        bytes: "800 + 72 K";
+        arms: "2^18";
+    }
+    /// DP-UCB-BOUND, UCB on hybrid sums with an index widened by the noise: pure epsilon-DP (Tossou and Dimitrakakis
+    /// 2016, Algorithm 1, Theorem 3.1, with the hybrid's budget corrected). Needs no horizon.
+    UcbBound = 6, c"dp-ucb-bound", "UCBBound", Papers, continual::ucb_bound::DpUcbBound {
+        from: "Tossou and Dimitrakakis 2016, Algorithm 1";
+        loss: pure;
+        can: "";
+        needs: "";
+        uses: "beta horizon";
+        select: "O(K)";
+        update: "O(1), with a noise";
+        bytes: "2200 + 408 K";
+        arms: "2^18";
+    }
+    /// DP-UCB, UCB on hybrid sums of equal noise: pure epsilon-DP (Tossou and Dimitrakakis 2016, Algorithm 2, Theorem
+    /// 3.1, with the hybrid's budget corrected). An update draws one noise an arm. Needs no horizon. The regret of its
+    /// Theorem 3.3 is not proved: a worse arm gets of the order of ln^3 t/epsilon^2 pulls.
+    Ucb = 7, c"dp-ucb", "UCB", Papers, continual::ucb::DpUcb {
+        from: "Tossou and Dimitrakakis 2016, Algorithm 2";
+        loss: pure;
+        can: "";
+        needs: "";
+        uses: "beta horizon";
+        select: "O(K)";
+        update: "O(K), with K noises";
+        bytes: "2200 + 408 K";
+        arms: "2^15";
+    }
+    /// DP-UCB-INT, UCB on means released at intervals: (epsilon, delta)-DP, delta > 0 (Tossou and Dimitrakakis 2016,
+    /// Algorithm 3, corrected). The library computes the loss of all releases together, and takes the least noise that
+    /// keeps it. `interval_exponent`: v. `batch`: 0 = the series of their Lemma B.1; b > 0 = every max(b, f) rewards,
+    /// as printed with b = 1. Needs no horizon. Their Theorem 3.5, a regret of that of UCB plus a constant, does not
+    /// hold: with the printed index rare runs play a worse arm for a very long time; with `rigorous_index` none do, but
+    /// worse arms get of the order of ln^(2/(2-v)) t decisions.
+    UcbInt = 8, c"dp-ucb-int", "UCBInt", Papers, continual::ucb_int::DpUcbInt {
+        from: "Tossou and Dimitrakakis 2016, Algorithm 3";
+        loss: approximate;
+        can: "";
+        needs: "delta";
+        uses: "delta beta horizon interval_exponent rigorous_index batch";
+        select: "O(K)";
+        update: "O(1)";
+        bytes: "1200 + 96 K";
+        arms: "2^20";
+    }
+    /// Private-UCB, UCB on binary-tree sums: pure epsilon-DP (Mishra and Thakurta 2015; the baseline that Sajed and
+    /// Sheffet 2019 call DP-UCB). Needs horizon.
+    PrivateUcb = 9, c"private-ucb", "PrivateUCB", Papers, continual::private_ucb::PrivateUcb {
+        from: "Mishra and Thakurta 2015";
+        loss: pure;
+        can: "";
+        needs: "horizon";
+        uses: "beta horizon";
+        select: "O(K)";
+        update: "O(1), with a noise";
+        bytes: "1000 + 400 K";
+        arms: "2^18";
+    }
+    /// DP-Lambda-Lap (Tossou and Dimitrakakis 2017, Theorem 3.2): the policy with the number `base` (not this one),
+    /// made private by noise on its gains. Pure epsilon-DP. Needs the horizon. `batch` = tau plays of one arm make one
+    /// gain: 0 = the paper's 1; ceil(1/epsilon) is better, 2 ln(horizon)/epsilon best. Propensities are the base's:
+    /// over EXP3_tau NaN.
+    Lap = 11, c"dp-lap", "Lap", Papers, adversarial::lap::Lap {
+        from: "Tossou and Dimitrakakis 2017, Algorithm 1, over any policy";
+        loss: pure;
+        can: "snapshot";
+        needs: "horizon base";
+        uses: "delta beta horizon interval_exponent rigorous_index batch base shuffle_printed";
+        select: "the base's, once in `batch` decisions";
+        update: "the base's, likewise";
+        bytes: "450 + 24 K + 120 P, and the base's";
+        arms: "the base's";
+    }
+    /// DP-EXP3-Lap (Tossou and Dimitrakakis 2017, Algorithm 1), for adversarial rewards: DP-Lambda-Lap over EXP3. Pure
+    /// epsilon-DP. Needs the horizon. `batch` = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon)
+    /// is better, 2 ln(horizon)/epsilon best.
+    Exp3Lap = 12, c"dp-exp3-lap", "EXP3Lap", Papers, adversarial::exp3_lap::Exp3Lap {
+        from: "the same over EXP3";
+        loss: pure;
+        can: "snapshot";
+        needs: "horizon";
+        uses: "beta horizon batch";
+        select: "O(log K)";
+        update: "O(log K)";
+        bytes: "1300 + 72 K + 120 P";
+        arms: "2^24";
+    }
+    /// EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs: EXP3 in
+    /// intervals of tau decisions, (epsilon, delta)-DP by its own randomness. tau is the smallest that suffices. Needs
+    /// the horizon and delta > 0. Propensities are NaN, because they would reveal raw rewards.
+    Exp3Tau = 13, c"exp3-tau", "EXP3Tau", Papers, adversarial::exp3_tau::Exp3Tau {
+        from: "Tossou and Dimitrakakis 2017, section 3.2";
+        loss: approximate;
+        can: "";
+        needs: "horizon delta";
+        uses: "delta horizon";
+        select: "O(1); at an interval's start O(log K)";
+        update: "O(1); at its end O(log K)";
+        bytes: "900 + 56 K + 16 P";
+        arms: "2^24";
+    }
+    /// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the recommended policy for adversarial rewards.
+    /// Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon. `batch` = decisions for one arm in one release: 0 =
+    /// ceil(1/epsilon).
+    Tsallis = 14, c"tsallis", "Tsallis", Papers, adversarial::tsallis::Tsallis {
+        from: "Asi, Raman and Talwar 2025";
+        loss: pure;
+        can: "snapshot";
+        needs: "";
+        uses: "batch";
+        select: "O(1); at an interval's start O(log K), and seldom O(K)";
+        update: "O(1); at its end O(log K)";
+        bytes: "1300 + 72 K + 120 P";
+        arms: "2^20";
+    }
+    /// UCB1 (Auer, Cesa-Bianchi, Fischer 2002): a baseline WITHOUT privacy.
+    NonprivateUcb1 = 2, c"nonprivate-ucb1", "NonprivateUCB1", Baselines, baselines::ucb1::Ucb1 {
+        from: "Auer, Cesa-Bianchi and Fischer 2002";
+        loss: unbounded;
+        can: "";
+        needs: "";
+        uses: "beta horizon";
+        select: "O(K)";
+        update: "O(1)";
+        bytes: "700 + 56 K";
+        arms: "2^20";
+    }
+    /// KL-UCB (Garivier and Cappe 2011): a baseline WITHOUT privacy.
+    NonprivateKlUcb = 3, c"nonprivate-klucb", "NonprivateKLUCB", Baselines, baselines::klucb::KlUcb {
+        from: "Garivier and Cappe 2011";
+        loss: unbounded;
+        can: "";
+        needs: "";
+        uses: "beta horizon";
+        select: "O(K)";
+        update: "O(1)";
+        bytes: "500 + 32 K";
+        arms: "2^15";
+    }
+    /// IMED (Honda and Takemura 2015): a baseline WITHOUT privacy.
+    NonprivateImed = 4, c"nonprivate-imed", "NonprivateIMED", Baselines, baselines::imed::Imed {
+        from: "Honda and Takemura 2015";
+        loss: unbounded;
+        can: "";
+        needs: "";
+        uses: "beta horizon";
+        select: "O(K)";
+        update: "O(1)";
+        bytes: "500 + 32 K";
+        arms: "2^20";
+    }
+    /// Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy. Needs horizon or beta; with
+    /// one arm left it is the best arm at that confidence ([`best_arm`](crate::Bandit::best_arm)).
+    NonprivateSe = 5, c"nonprivate-se", "NonprivateSE", Baselines, baselines::se::Se {
+        from: "Even-Dar, Mannor and Mansour 2006";
+        loss: unbounded;
+        can: "";
+        needs: "horizon|beta";
+        uses: "beta horizon";
+        select: "O(1) amortised";
+        update: "O(1) amortised";
+        bytes: "550 + 36 K";
+        arms: "2^20";
+    }
+    /// EXP3 (Auer, Cesa-Bianchi, Freund, Schapire 2003): a baseline for adversarial rewards, WITHOUT privacy. Needs the
+    /// horizon.
+    NonprivateExp3 = 10, c"nonprivate-exp3", "NonprivateEXP3", Baselines, adversarial::exp3::Exp3 {
+        from: "Auer and others 2003";
+        loss: unbounded;
+        can: "";
+        needs: "horizon";
+        uses: "horizon";
+        select: "O(log K)";
+        update: "O(log K)";
+        bytes: "850 + 48 K + 16 P";
+        arms: "2^24";
+    }
+    /// SDP-AE, arm elimination on shuffled batches: (epsilon, delta)-DP in the shuffle model (Tenenbaum, Kaplan,
+    /// Mansour, Stemmer 2021, Algorithm 1, Theorem 3.1). Needs delta and horizon. `batch` is m, 0 for four times the
+    /// noise's variance. `shuffle_printed` is possible.
+    ///
+    /// In production devices encode, a shuffler permutes, and the server calls
+    /// [`submit_shuffled`](crate::Bandit::submit_shuffled). In a simulation [`update`](crate::Bandit::update) encodes
+    /// and shuffles in the process. The first of these calls decides which of the two a handle takes for good.
+    SdpAe = 15, c"sdp-ae", "SDPAE", Shuffle, elimination::sdp_ae::SdpAe {
+        from: "Tenenbaum and others 2021, Algorithm 1";
+        loss: approximate;
+        can: "snapshot";
+        needs: "horizon delta";
+        uses: "delta beta horizon batch shuffle_printed";
+        refuses: expected_users "the device must limit its user's contributions before it sends them";
+        select: "O(1)";
+        update: "O(coins of a user); a batch O(its bits); at a phase's end O(K)";
+        bytes: "1300 + 80 K";
+        arms: "2^20";
+    }
+    /// VB-SDP-AE: SDP-AE with 2^t users for each batch of phase t (Algorithm 2). (epsilon, delta)-DP in the shuffle
+    /// model, at nearly the central model's regret. Otherwise as `sdp-ae`.
+    VbSdpAe = 16, c"vb-sdp-ae", "VBSDPAE", Shuffle, elimination::vb_sdp_ae::VbSdpAe {
+        from: "Tenenbaum and others 2021, Algorithm 2";
+        loss: approximate;
+        can: "snapshot";
+        needs: "horizon delta";
+        uses: "delta beta horizon shuffle_printed";
+        refuses: expected_users "the device must limit its user's contributions before it sends them";
+        select: "O(1)";
+        update: "O(coins of a user); a batch O(its bits); at a phase's end O(K)";
+        bytes: "1300 + 80 K";
+        arms: "2^20";
+    }
+    /// LDP-UCB: UCB on rewards that the users' devices made private, epsilon-DP in the local model (Ren, Zhou, Liu,
+    /// Shroff 2020). [`update`](crate::Bandit::update) takes the bit of [`dpb_ldp_encode`](crate::ffi::dpb_ldp_encode),
+    /// 1 as `reward_max` and 0 as `reward_min`; anything else is [`InvalidReward`](crate::Error::InvalidReward). This
+    /// handle makes nothing private, so it must never get a raw reward. epsilon: 1e-6 .. 40. `reward_window` must be 0,
+    /// because silence would be a bit that no device made private.
+    LdpUcb = 17, c"ldp-ucb", "LDPUCB", Local, local::ldp_ucb::LdpUcb {
+        from: "Ren and others 2020";
+        loss: pure;
+        can: "snapshot";
+        needs: "";
+        uses: "";
+        refuses: expected_users "the device must limit its user's contributions before it sends them";
+        refuses: reward_window "silence would be a bit that no device made private";
+        refuses: clamp_rewards "a reward is a bit that a device made private";
+        select: "O(K)";
+        update: "O(1)";
+        bytes: "700 + 56 K";
+        arms: "2^20";
+    }
+    /// LDP KL-UCB: LDP-UCB with the Kullback-Leibler index of the bits, which are Bernoulli whatever the rewards are.
+    /// Otherwise as `ldp-ucb`.
+    LdpKlUcb = 18, c"ldp-klucb", "LDPKLUCB", Local, local::ldp_klucb::LdpKlUcb {
+        from: "the same with the index of KL-UCB";
+        loss: pure;
+        can: "snapshot";
+        needs: "";
+        uses: "";
+        refuses: expected_users "the device must limit its user's contributions before it sends them";
+        refuses: reward_window "silence would be a bit that no device made private";
+        refuses: clamp_rewards "a reward is a bit that a device made private";
+        select: "O(K)";
+        update: "O(1)";
+        bytes: "500 + 32 K";
+        arms: "2^15";
+    }
+}

@@ -1,0 +1,829 @@
+//! Writes what follows from the two tables, src/fields.rs and src/policy/policies.rs: whole files, and the parts of other
+//! files between a line with `begin generated NAME` and one with `end generated NAME`. The test `header` compares what is
+//! committed with it. As a program (`cargo run -p dpb-tests`) it writes the files without a build of the library, which
+//! may not compile before: after a row was renamed or removed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A row of fields.rs.
+struct Field {
+    docs: Vec<&'static str>,
+    name: &'static str,
+    rust: &'static str,
+    /// `None` for a field that a snapshot does not keep.
+    kept: Option<Kept>,
+    users: &'static str,
+    since: &'static str,
+}
+
+struct Kept {
+    default: &'static str,
+    scope: &'static str,
+    in_c: &'static str,
+    rule: &'static str,
+}
+
+macro_rules! fields {
+    (
+        $($(#[doc = $doc:literal])* $name:ident: $type:ident = $default:expr, $scope:ident, $users:ident, $since:literal
+            $(, [$($in_c:tt)*])? $(, $rule:literal => $valid:expr)?;)*
+        @not_kept
+        $($(#[doc = $with_doc:literal])* $with:ident: $with_type:ty, $with_users:ident, $with_since:literal;)*
+    ) => {
+        fn fields() -> Vec<Field> {
+            vec![
+                $(Field {
+                    docs: vec![$($doc),*],
+                    name: stringify!($name),
+                    rust: stringify!($type),
+                    kept: Some(Kept {
+                        default: stringify!($default),
+                        scope: stringify!($scope),
+                        in_c: stringify!($($($in_c)*)?),
+                        rule: concat!($($rule)?),
+                    }),
+                    users: stringify!($users),
+                    since: $since,
+                },)*
+                $(Field {
+                    docs: vec![$($with_doc),*],
+                    name: stringify!($with),
+                    rust: stringify!($with_type),
+                    kept: None,
+                    users: stringify!($with_users),
+                    since: $with_since,
+                },)*
+            ]
+        }
+    };
+}
+
+include!("../src/fields.rs");
+
+/// A row of policies.rs.
+struct Policy {
+    docs: Vec<&'static str>,
+    rust: &'static str,
+    number: u32,
+    label: &'static str,
+    go: &'static str,
+    group: &'static str,
+    from: &'static str,
+    loss: &'static str,
+    can: &'static str,
+    needs: &'static str,
+    uses: &'static str,
+    refuses: Vec<&'static str>,
+    select: &'static str,
+    update: &'static str,
+    bytes: &'static str,
+    arms: &'static str,
+}
+
+macro_rules! algorithms {
+    ($(
+        $(#[doc = $doc:literal])*
+        $name:ident = $number:literal, $label:literal, $go:literal, $group:ident, $policy:path {
+            from: $from:literal;
+            loss: $loss:path;
+            can: $can:literal;
+            needs: $needs:literal;
+            uses: $uses:literal;
+            $(refuses: $refused:ident $why:literal;)*
+            select: $select:literal;
+            update: $update:literal;
+            bytes: $bytes:literal;
+            arms: $arms:literal;
+        }
+    )*) => {
+        fn policies() -> Vec<Policy> {
+            vec![$(Policy {
+                docs: vec![$($doc),*],
+                rust: stringify!($name),
+                number: $number,
+                label: std::ffi::CStr::to_str($label).unwrap(),
+                go: $go,
+                group: stringify!($group),
+                from: $from,
+                loss: stringify!($loss),
+                can: $can,
+                needs: $needs,
+                uses: $uses,
+                refuses: vec![$(stringify!($refused)),*],
+                select: $select,
+                update: $update,
+                bytes: $bytes,
+                arms: $arms,
+            },)*]
+        }
+    };
+}
+
+include!("../src/policy/policies.rs");
+
+/// reward_window -> RewardWindow.
+fn camel(snake: &str) -> String {
+    let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
+    snake.split('_').map(capital).collect()
+}
+
+/// OverBudget -> OVER_BUDGET.
+fn upper(camel: &str) -> String {
+    let mut upper = String::new();
+    for letter in camel.chars() {
+        if letter.is_uppercase() && !upper.is_empty() {
+            upper.push('_');
+        }
+        upper.extend(letter.to_uppercase());
+    }
+    upper
+}
+
+/// Lines of at most `width` characters, each with `prefix` before it. An empty line of the text stays one.
+fn wrap(text: &str, prefix: &str, width: usize) -> String {
+    let mut out = String::new();
+    for paragraph in text.split("\n\n") {
+        if !out.is_empty() {
+            out += &format!("{}\n", prefix.trim_end());
+        }
+        let mut line = prefix.to_owned();
+        for word in paragraph.split_whitespace() {
+            if line.len() + word.len() + usize::from(line != prefix) > width {
+                out += &format!("{}\n", std::mem::replace(&mut line, prefix.to_owned()));
+            }
+            if line != prefix {
+                line.push(' ');
+            }
+            line += word;
+        }
+        out += &format!("{line}\n");
+    }
+    out
+}
+
+/// a, b and c.
+fn list(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Language {
+    C,
+    Go,
+}
+
+/// The name of a field, a bit of `flags`, or a value of it.
+fn flag(field: &Field) -> Option<(&'static str, &'static str)> {
+    field.kept.as_ref()?.in_c.strip_prefix("flag ")?.split_once(' ')
+}
+
+/// The name in C, and the names of its values.
+fn named(field: &Field) -> Option<(&'static str, Vec<&'static str>)> {
+    let (name, values) = field.kept.as_ref().filter(|kept| !kept.in_c.starts_with("flag "))?.in_c.split_once(' ')?;
+    Some((name, values.split(' ').collect()))
+}
+
+fn c_name(field: &Field) -> &'static str {
+    named(field).map_or(field.name, |(name, _)| name)
+}
+
+fn c_type(field: &Field) -> &'static str {
+    match field.rust {
+        "u32" | "bool" | "Clock" => "u32",
+        "u64" => "u64",
+        "f64" => "f64",
+        "Option<Budget>" => "*const dpb_budget",
+        "Option<[u8; 32]>" | "Option<FleetKey>" => "*const u8",
+        other => panic!("a type for C of {other}: c_type, from_c and go_type in tests/table.rs"),
+    }
+}
+
+fn go_type(field: &Field) -> &'static str {
+    match (field.rust, field.name) {
+        (_, "base") => "Policy",
+        ("u32", _) => "uint32",
+        ("u64", _) => "uint64",
+        ("f64", _) => "float64",
+        ("bool", _) => "bool",
+        ("Clock", _) => "Clock",
+        ("Option<Budget>", _) => "*Budget",
+        _ => "*[32]byte",
+    }
+}
+
+struct Tables {
+    /// In the order of C: the papers' fields follow the others, and newer ones all older ones.
+    fields: Vec<Field>,
+    policies: Vec<Policy>,
+}
+
+impl Tables {
+    fn new() -> Tables {
+        let (mut fields, policies) = (fields(), policies());
+        let ours = |field: &Field| {
+            field.users == "Every" || policies.iter().any(|p| p.group == "Ours" && words(p.uses).contains(&field.name))
+        };
+        for policy in &policies {
+            let named = words(policy.uses).into_iter().chain(words(policy.needs)).chain(policy.refuses.clone());
+            for name in named.flat_map(|group| group.split('|')) {
+                assert!(fields.iter().any(|field| field.name == name), "{}: {name} is no field", policy.label);
+            }
+        }
+        fields.sort_by_key(|field| (field.since, !ours(field)));
+        Tables { fields, policies }
+    }
+
+    fn constructor(&self, policy: &Policy, language: Language) -> String {
+        match language {
+            Language::C => format!("dpb_new_{}", short(policy)),
+            Language::Go => format!("[New{}]", policy.go),
+        }
+    }
+
+    /// The name of a Rust path, such as crate::Bandit::advance.
+    fn path(&self, path: &str, language: Language) -> String {
+        let parts: Vec<&str> = path.trim_start_matches("crate::").split("::").collect();
+        match (&parts[..], language) {
+            (["Bandit", name], Language::C) => format!("dpb_{name}"),
+            (["Bandit", "restore"], Language::Go) => "[Restore]".to_owned(),
+            (["Bandit", "restore_as"], Language::Go) => "[RestorePolicy]".to_owned(),
+            (["Bandit", name], Language::Go) => format!("[Bandit.{}]", camel(name)),
+            (["Request", name], Language::C) => format!("dpb_request.{name}"),
+            (["Request", name], Language::Go) => format!("[Request.{}]", camel(name)),
+            (["Error", name], Language::C) => format!("DPB_{}", upper(name)),
+            (["Error", name], Language::Go) => format!("[Err{name}]"),
+            (["Clock", name], Language::C) => format!("DPB_CLOCK_{}", upper(name)),
+            (["Clock", name], Language::Go) => format!("[Clock{name}]"),
+            (["ffi", name], Language::C) => (*name).to_owned(),
+            (["ffi", "dpb_ldp_encode"], Language::Go) => "[LDPEncode]".to_owned(),
+            (["ffi", name], Language::Go) => format!("[{}]", camel(name.trim_start_matches("dpb_"))),
+            ([name], Language::C) => format!("dpb_{}", upper(name).to_lowercase()),
+            ([name], Language::Go) => format!("[{name}]"),
+            _ => panic!("{path}: a name in other languages"),
+        }
+    }
+
+    /// The name of what is in backticks: a policy, a field, or other code.
+    fn code(&self, code: &str, language: Language) -> String {
+        if let Some(policy) = self.policies.iter().find(|policy| policy.label == code) {
+            return self.constructor(policy, language);
+        }
+        let field = self.fields.iter().find(|field| field.name == code);
+        match (field, language) {
+            (Some(field), Language::Go) => camel(field.name),
+            (Some(field), Language::C) => match (flag(field), named(field)) {
+                (Some((flag, _)), _) => flag.to_owned(),
+                (_, Some((_, values))) if field.rust == "bool" => values[1].to_owned(),
+                _ => code.to_owned(),
+            },
+            (None, Language::C) => code.replace("None", "NULL"),
+            (None, Language::Go) => code.replace("None", "nil"),
+        }
+    }
+
+    /// A text of a table in the words of a language.
+    fn translate(&self, text: &str, language: Language) -> String {
+        let (mut out, mut rest) = (String::new(), text);
+        while let Some(at) = rest.find('`') {
+            let (before, code) = rest.split_at(at);
+            let (code, after) = code[1..].split_once('`').unwrap();
+            let link = after.strip_prefix("](").and_then(|after| after.split_once(')'));
+            match (before.strip_suffix('['), link) {
+                (Some(before), Some((path, after))) => {
+                    out += before;
+                    out += &self.path(path, language);
+                    rest = after;
+                }
+                _ => {
+                    out += before;
+                    out += &self.code(code, language);
+                    rest = after;
+                }
+            }
+        }
+        out + rest
+    }
+
+    /// The text of a row, of which each element is a line.
+    fn text(&self, docs: &[&str], language: Language) -> String {
+        let lines: Vec<&str> = docs.iter().map(|line| line.trim()).collect();
+        let paragraphs = lines.split(|line| line.is_empty()).map(|lines| lines.join(" "));
+        self.translate(&paragraphs.collect::<Vec<_>>().join("\n\n"), language)
+    }
+
+    /// The documentation of a field: its text, range, default, and policies.
+    fn describe(&self, field: &Field, language: Language) -> String {
+        let mut text = self.text(&field.docs, language);
+        if let Some(kept) = &field.kept {
+            if !kept.rule.is_empty() {
+                text += &format!(" It {}.", self.translate(kept.rule, language));
+            }
+            let default = kept.default.trim_end_matches(".0");
+            if !["0", "false", "Clock::Decisions"].contains(&default) && !["arms", "epsilon"].contains(&field.name) {
+                text += &format!(" Default {default}.");
+            }
+        }
+        let these = |is: &dyn Fn(&&Policy) -> bool| {
+            list(&self.policies.iter().filter(is).map(|p| self.constructor(p, language)).collect::<Vec<_>>())
+        };
+        let users = self.policies.iter().filter(|policy| words(policy.uses).contains(&field.name)).count();
+        if field.users == "Listed" && users <= self.policies.len() / 2 {
+            text += &format!(" For {}.", these(&|policy| words(policy.uses).contains(&field.name)));
+        } else if field.users == "Listed" {
+            text += &format!(" Not for {}.", these(&|policy| !words(policy.uses).contains(&field.name)));
+        }
+        let refused = these(&|policy| policy.refuses.contains(&field.name));
+        if !refused.is_empty() {
+            text += &format!(" Not for {refused}.");
+        }
+        text
+    }
+
+    /// The members of dpb_config: documentation, name, type, version. Where a number of 32 bits would leave a hole,
+    /// `reserved_2` fills it. What is added later takes its place, because it must be 0.
+    fn members(&self) -> Vec<(String, String, &'static str, &'static str)> {
+        let size = "sizeof(dpb_config). dpb_config_init sets it, so that the struct can grow.";
+        let mut all = vec![(size.to_owned(), "struct_size".to_owned(), "u32", "0.1")];
+        let is_whole = |all: &[(_, _, &str, _)]| all.iter().filter(|(.., of, _)| *of == "u32").count() % 2 == 0;
+        let mut holes = 1;
+        let mut fill = |all: &mut Vec<_>, since| {
+            holes += 1;
+            all.push(("0.".to_owned(), format!("reserved_{holes}"), "u32", since));
+        };
+        let mut flags = false;
+        for field in &self.fields {
+            if field.kept.is_none() && !flags {
+                let names = self.fields.iter().filter_map(flag).map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+                all.push((format!("0, or any of {}, joined by |.", list(&names)), "flags".to_owned(), "u32", "0.1"));
+                all.push(("0.".to_owned(), "reserved".to_owned(), "u64", "0.1"));
+                flags = true;
+            }
+            if flag(field).is_some() {
+                continue;
+            }
+            if c_type(field) != "u32" && !is_whole(&all) {
+                fill(&mut all, field.since);
+            }
+            let mut text = self.describe(field, Language::C);
+            if let Some((_, values)) = named(field) {
+                let values: Vec<_> = values.iter().map(|value| (*value).to_owned()).collect();
+                text = format!("{} (the default) or {}. {text}", values[0], values[1..].join(" or "));
+            }
+            all.push((text, c_name(field).to_owned(), c_type(field), field.since));
+        }
+        if !is_whole(&all) {
+            let since = all.last().unwrap().3;
+            fill(&mut all, since);
+        }
+        all
+    }
+
+    /// The size of dpb_config with 64-bit addresses.
+    fn size(&self) -> usize {
+        self.members().iter().map(|(.., of, _)| if *of == "u32" { 4 } else { 8 }).sum()
+    }
+
+    /// src/ffi/fields.rs.
+    fn struct_of_c(&self) -> String {
+        let members = self.members();
+        let mut structure = String::new();
+        for (text, name, of, _) in &members {
+            structure += &format!("{}    pub {name}: {of},\n", wrap(text, "    /// ", 118));
+        }
+        let mut constants = String::new();
+        let mut bits = Vec::new();
+        for field in &self.fields {
+            if let Some((name, bit)) = flag(field) {
+                let text = format!("dpb_config.flags: {}", self.describe(field, Language::C));
+                constants += &format!("{}pub const {name}: u32 = {bit};\n", wrap(&text, "/// ", 118));
+                bits.push(name);
+            }
+        }
+        let (mut to_c, mut from_c, mut checks) = (String::new(), String::new(), String::new());
+        for field in &self.fields {
+            let (name, c) = (field.name, c_name(field));
+            let read = match (flag(field), named(field), field.rust) {
+                (Some((flag, _)), ..) => format!("given.flags & {flag} != 0"),
+                (_, Some((_, values)), "bool") => {
+                    let last = values.last().unwrap();
+                    checks += &format!(
+                        "        if given.{c} > {last} {{\n            let rule = \"must be {}\";\n            \
+                         return Err(Error::config(\"{c}\", rule, given.{c}));\n        }}\n",
+                        values.join(" or ")
+                    );
+                    format!("given.{c} == {last}")
+                }
+                (.., "Clock") => format!("Clock::try_from(given.{c})?"),
+                (.., "Option<[u8; 32]>") => format!("read_seed(given.{c})"),
+                (.., "Option<FleetKey>") => format!("read_seed(given.{c}).map(FleetKey::from)"),
+                (.., "Option<Budget>") => {
+                    format!("unsafe {{ given.{c}.as_ref() }}.map(|{c}| {c}.budget.clone())")
+                }
+                _ => format!("given.{c}"),
+            };
+            if field.rust == "Option<Budget>" {
+                from_c += "            // SAFETY: NULL or live, by contract.\n";
+            }
+            from_c += &format!("            {name}: {read},\n");
+            if field.kept.is_some() && flag(field).is_none() {
+                let into = if ["bool", "Clock"].contains(&field.rust) { " as u32" } else { "" };
+                to_c += &format!("        self.{c} = config.{name}{into};\n");
+            }
+        }
+        for (_, name, ..) in members.iter().filter(|(_, name, ..)| name.starts_with("reserved")) {
+            checks += &format!(
+                "        if given.{name} != 0 {{\n            \
+                 return Err(Error::config(\"{name}\", \"must be 0\", given.{name}));\n        }}\n"
+            );
+        }
+        let newer = members.iter().find(|(.., since)| *since != "0.1");
+        let first = newer.map_or(String::new(), |(_, name, ..)| {
+            format!("\n    const FIRST: usize = std::mem::offset_of!(dpb_config, {name});\n")
+        });
+        let (size, bits) = (self.size(), bits.join(" | "));
+        format!(
+            r#"//! dpb_config, and its copies from and to [`Config`].
+//!
+{RUST_HEAD}
+use super::budget::dpb_budget;
+use super::config::{{DPB_MODEL_PER_ARM, read_seed}};
+use super::sized::Growing;
+use crate::config::{{Clock, Config}};
+use crate::contribution::FleetKey;
+use crate::error::{{Error, Result}};
+
+/// The configuration of a bandit. Fill it with dpb_config_init, then change what you need. A field that the policy does
+/// not use must have its default, so that no setting is without effect: DPB_INVALID_CONFIG names the field.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dpb_config {{
+{structure}}}
+
+{constants}
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == {size});
+
+// SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers and addresses.
+unsafe impl Growing for dpb_config {{{first}}}
+
+impl dpb_config {{
+    /// Copies all that a snapshot keeps but the flags, which are 0 by default.
+    pub(super) fn copy(&mut self, config: &Config) {{
+{to_c}    }}
+
+    /// The configuration that this states.
+    ///
+    /// # Safety
+    /// The pointers are NULL or valid.
+    pub(super) unsafe fn convert(&self) -> Result<Config> {{
+        let given = self;
+        if given.flags & !({bits}) != 0 {{
+            return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", given.flags));
+        }}
+{checks}        Ok(Config {{
+{from_c}        }})
+    }}
+}}
+"#
+        )
+    }
+
+    /// src/ffi/policies.rs and papers.rs.
+    fn constructors(&self, title: &str, groups: &[&str]) -> String {
+        let mut constants = String::new();
+        let mut functions = String::new();
+        for policy in groups.iter().flat_map(|group| self.policies.iter().filter(move |p| p.group == *group)) {
+            let (name, rust, number) = (short(policy), policy.rust, policy.number);
+            let constant = format!("DPB_POLICY_{}", name.to_uppercase());
+            constants += &format!(
+                "/// dpb_report.policy and dpb_config.base: dpb_new_{name}.\npub const {constant}: u32 = {number};\n"
+            );
+            let mut text = self.text(&policy.docs, Language::C);
+            if !words(policy.uses).is_empty() {
+                let uses: Vec<_> = words(policy.uses).iter().map(|field| self.code(field, Language::C)).collect();
+                text += &format!("\n\nOf the fields that not all policies use it uses {}.", list(&uses));
+            } else {
+                text += "\n\nIt uses no field that not all policies use.";
+            }
+            if policy.arms.strip_prefix("2^").is_some_and(|power| power.parse::<u32>().is_ok_and(|n| n < 24)) {
+                text += &format!(" At most {} arms.", policy.arms);
+            }
+            functions += &format!(
+                r#"
+{}/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_{name}(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {{
+    // SAFETY: passed on.
+    unsafe {{ new(Algorithm::{rust}, config, out, error) }}
+}}
+"#,
+                wrap(&text, "/// ", 118)
+            );
+        }
+        format!(
+            "//! {title}\n//!\n{RUST_HEAD}\nuse super::bandit::{{dpb_bandit, new}};\nuse super::config::dpb_error;\n\
+             use super::fields::dpb_config;\nuse super::status::dpb_status;\nuse crate::policy::Algorithm;\n\n\
+             {constants}{functions}"
+        )
+    }
+
+    /// bindings/go/table.go.
+    fn go(&self) -> String {
+        let (mut structure, mut new, mut copy) = (String::new(), String::new(), String::new());
+        let kept = || self.fields.iter().filter(|field| field.kept.is_some() && flag(field).is_none());
+        let longest = kept().map(|field| field.name.split('_').map(str::len).sum::<usize>()).max().unwrap();
+        for field in &self.fields {
+            let (name, c, of) = (camel(field.name), c_name(field), go_type(field));
+            let tag = if ["fleet_key", "budget"].contains(&field.name) { " `json:\"-\"`" } else { "" };
+            structure += &format!("{}\t{name} {of}{tag}\n", wrap(&self.describe(field, Language::Go), "\t// ", 118));
+            let c_type = match c_type(field) {
+                "f64" => "double",
+                "u64" => "uint64_t",
+                _ => "uint32_t",
+            };
+            copy += &match (flag(field), named(field), field.rust) {
+                (Some((flag, _)), ..) => format!("\tif config.{name} {{\n\t\tc.flags |= C.{flag}\n\t}}\n"),
+                (_, Some((_, values)), "bool") => {
+                    format!("\tc.{c} = C.{}\n\tif config.{name} {{\n\t\tc.{c} = C.{}\n\t}}\n", values[0], values[1])
+                }
+                (.., "Option<Budget>") => {
+                    format!(
+                        "\tif config.{name} != nil {{\n\t\tdone = config.{name}.leave\n\t\tc.{c}, err = config.{name}.enter()\n\t}}\n"
+                    )
+                }
+                (.., other) if other.starts_with("Option") => format!("\tc.{c} = pinBytes(pinner, config.{name})\n"),
+                _ => format!("\tc.{c} = C.{c_type}(config.{name})\n"),
+            };
+            if field.kept.is_some() && flag(field).is_none() {
+                let value = match field.rust {
+                    "bool" => format!("c.{c} != 0"),
+                    _ => format!("{of}(c.{c})"),
+                };
+                let colon = format!("{name}:");
+                new += &format!("\t\t{colon:<width$} {value},\n", width = longest + 1);
+            }
+        }
+        let longest = self.policies.iter().map(|policy| policy.go.len()).max().unwrap() + "Policy".len();
+        let (mut constants, mut constructors) = (String::new(), String::new());
+        for policy in &self.policies {
+            let (go, name) = (policy.go, short(policy));
+            let constant = format!("Policy{go}");
+            constants += &format!("\t{constant:<longest$} Policy = C.DPB_POLICY_{}\n", name.to_uppercase());
+            let mut text = format!("New{go} makes this: {}", self.text(&policy.docs, Language::Go));
+            let uses: Vec<_> = words(policy.uses).iter().map(|field| camel(field)).collect();
+            if !uses.is_empty() {
+                text += &format!("\n\nOf the fields that not all policies use it uses {}.", list(&uses));
+            }
+            constructors += &format!(
+                "\n{}func New{go}(c Config) (*Bandit, error) {{\n\treturn newBandit(C.constructor(C.dpb_new_{name}), c)\n}}\n",
+                wrap(&text, "// ", 118)
+            );
+        }
+        let mut renamed = BTreeMap::new();
+        let mut values = BTreeMap::new();
+        for field in &self.fields {
+            let name = camel(field.name);
+            if let Some((flag, _)) = flag(field) {
+                renamed.insert(flag, name);
+            } else if let Some((c, of_c)) = named(field) {
+                renamed.insert(c, name);
+                for (value, go) in of_c.iter().zip(["false", "true"]).filter(|_| field.rust == "bool") {
+                    values.insert(*value, go.to_owned());
+                }
+            }
+        }
+        let map = |name: &str, text: &str, map: &BTreeMap<&str, String>| {
+            let longest = map.keys().map(|key| key.len() + 3).max().unwrap_or(0);
+            let rows = map.iter().map(|(key, value)| format!("\t{:<longest$} \"{value}\",\n", format!("\"{key}\":")));
+            format!("\n// {text}\nvar {name} = map[string]string{{\n{}}}\n", rows.collect::<String>())
+        };
+        format!(
+            r#"// Code generated by tests/table.rs from src/fields.rs and src/policy/policies.rs. DO NOT EDIT.
+
+package dpb
+
+/*
+#cgo noescape dpb_config_init_sized
+#cgo nocallback dpb_config_init_sized
+#include <dpb.h>
+
+typedef dpb_status (*constructor)(const dpb_config *, dpb_bandit **, dpb_error *);
+*/
+import "C"
+
+import "runtime"
+
+// Config configures a bandit. Start from [NewConfig]: the zero value is not valid. A field that the policy does not use
+// must have its default: [ErrInvalidConfig] names it.
+type Config struct {{
+{structure}}}
+
+// NewConfig returns the library's defaults for this number of arms and this epsilon. It checks nothing: constructors do.
+func NewConfig(arms uint32, epsilon float64) Config {{
+	var c C.dpb_config
+	C.dpb_config_init_sized(&c, C.sizeof_dpb_config, C.uint32_t(arms), C.double(epsilon))
+	return Config{{
+{new}	}}
+}}
+
+// c fills the C struct. The pinner keeps the seed and the key in place until the constructor has read them. The budget
+// stays open until done is called.
+func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), err error) {{
+	c, done = new(C.dpb_config), func() {{}}
+	C.dpb_config_init_sized(c, C.sizeof_dpb_config, C.uint32_t(config.Arms), C.double(config.Epsilon))
+{copy}	return c, done, err
+}}
+
+// These policies have their own constructors.
+const (
+{constants})
+
+// There is one constructor for each dpb_new_<policy>.
+//
+// A constructor returns [ErrInvalidConfig] with a message that names the field and the value, [ErrEntropy],
+// [ErrNoMemory], or [ErrOverBudget] if [Config.Budget] has too little left.
+{constructors}{}{}"#,
+            map("renamed", "renamed has the fields of Config that have another name in C.", &renamed),
+            map("revalued", "revalued has the values that are others in C.", &values),
+        )
+    }
+
+    /// The lines of C++'s constructors.
+    fn cpp(&self) -> String {
+        let line = |policy: &Policy| {
+            let name = short(policy);
+            format!("  [[nodiscard]] static Bandit {name}(const Config &c) {{ return Bandit(dpb_new_{name}, c); }}\n")
+        };
+        self.policies.iter().map(line).collect()
+    }
+
+    /// The tables of docs/reference/policies.md.
+    fn page(&self) -> [String; 2] {
+        let mut all =
+            "| policy | Rust | C | from | guarantee | can | needs |\n|---|---|---|---|---|---|---|\n".to_owned();
+        let mut costs = "| policy | select | update | bytes | most arms |\n|---|---|---|---|---|\n".to_owned();
+        for policy in &self.policies {
+            let Policy { label, rust, from, can, needs, select, update, bytes, arms, .. } = policy;
+            let guarantee = match policy.loss {
+                "unbounded" => "none: a baseline",
+                "approximate" => "(epsilon, delta)",
+                "pure" => "epsilon, pure",
+                _ => "epsilon, pure; zCDP with a delta",
+            };
+            let model = match policy.group {
+                "Shuffle" => ", shuffle model",
+                "Local" => ", local model",
+                _ => "",
+            };
+            let cell = |text: &str| if text.is_empty() { " ".to_owned() } else { format!(" {text} ") };
+            let needs = needs.replace(' ', ", ").replace('|', " or ");
+            all += &format!(
+                "| `{label}` | `Algorithm::{rust}` | `dpb_new_{}` | {from} | {guarantee}{model} |{}|{}|\n",
+                short(policy),
+                cell(can),
+                cell(&needs),
+            );
+            costs += &format!("| `{label}` | {select} | {update} | {bytes} | {arms} |\n");
+        }
+        [all, costs]
+    }
+
+    /// What a restart may change (`true`), and what it may not, as C names it.
+    fn restart(&self, may: bool, quoted: bool) -> Vec<String> {
+        let is = |field: &&Field| match &field.kept {
+            Some(kept) => (kept.scope != "Releases") == may,
+            None => may && field.name != "test_seed",
+        };
+        let name = |field: &Field| match flag(field) {
+            Some((flag, _)) => flag,
+            None => c_name(field),
+        };
+        let quote = |name: &str| if quoted { format!("`{name}`") } else { name.to_owned() };
+        let fits = |field: &Field| match field.name {
+            "max_segments" => format!("a {} that the snapshot's segments fit into", quote(name(field))),
+            _ => quote(name(field)),
+        };
+        self.fields.iter().filter(is).map(fits).collect()
+    }
+
+    /// All files: their paths and contents. `read` reads what is there.
+    fn files(&self, read: &dyn Fn(&str) -> String) -> Vec<(&'static str, String)> {
+        let part = |path: &'static str, parts: &[(&str, &str)]| {
+            let text = read(path);
+            (path, parts.iter().fold(text, |text, (name, part)| splice(path, &text, name, part)))
+        };
+        let [all, costs] = self.page();
+        let names = |before: &str, after: &str| -> String {
+            self.policies.iter().map(|policy| format!("{before}{}{after}\n", short(policy))).collect()
+        };
+        let (kept, taken) = (list(&self.restart(false, false)), list(&self.restart(true, false)));
+        let restart = wrap(
+            &format!(
+                "These must be as in the snapshot, because they say how released numbers are read: the policy (name), \
+                 {kept}; and with dpb_new_vb_sdp_ae horizon, which plans its batches. Otherwise the call is \
+                 DPB_INVALID_CONFIG, and error names the field. These are taken from config: {taken}. A test_seed is \
+                 not used. If there was no forget_after before, releases begin to age now."
+            ),
+            "/// ",
+            118,
+        );
+        let retuning = format!(
+            "| taken from the new configuration | must be as in the snapshot (`DPB_INVALID_CONFIG` names the field) |\n\
+             |---|---|\n| {} | policy, {}; with `vb-sdp-ae` also `horizon` |\n",
+            self.restart(true, true).join(", "),
+            self.restart(false, true).join(", "),
+        );
+        let rust: Vec<String> = [false, true]
+            .iter()
+            .map(|may| {
+                let is = |field: &&Field| field.kept.as_ref().is_some_and(|kept| (kept.scope != "Releases") == *may);
+                let fits = |field: &Field| if field.name == "max_segments" { " if its segments fit" } else { "" };
+                let name = |field: &Field| format!("`{}`{}", field.name, fits(field));
+                self.fields.iter().filter(is).map(name).collect::<Vec<_>>().join(", ")
+            })
+            .collect();
+        let doc = format!(
+            "    /// | the same as in the snapshot | taken from `config` |\n    /// |---|---|\n    /// | policy, {}, whether \
+             there are segments; of VB-SDP-AE `horizon`, which plans its batches | {} |\n",
+            rust[0], rust[1]
+        );
+        let private = ["Ours", "Papers", "Baselines", "Shuffle", "Local"];
+        vec![
+            ("src/ffi/fields.rs", self.struct_of_c()),
+            (
+                "src/ffi/policies.rs",
+                self.constructors("The constructors of the library's own policies.", &private[..1]),
+            ),
+            (
+                "src/ffi/papers.rs",
+                self.constructors("The constructors of the papers' policies and of the baselines.", &private[1..]),
+            ),
+            ("bindings/go/table.go", self.go()),
+            part("bindings/cpp/dpb.hpp", &[("constructors", &self.cpp())]),
+            part("docs/reference/policies.md", &[("policies", &all), ("costs", &costs)]),
+            part("docs/operating.md", &[("retuning", &retuning)]),
+            part("src/ffi/snapshot.rs", &[("restart", &restart)]),
+            part("src/bandit/persist.rs", &[("restart", &doc)]),
+            part("tests/fuzz/calls.rs", &[("constructors", &names("    dpb_new_", ","))]),
+            part("tests/fuzz/statuses.rs", &[("constructors", &names("    dpb_new_", ""))]),
+        ]
+    }
+}
+
+const RUST_HEAD: &str = "//! Generated by tests/table.rs from src/fields.rs and src/policy/policies.rs: change these, then run\n\
+                         //! `DPB_BLESS=1 cargo test -p dpb-tests --test header`.\n";
+
+/// dp-ucb-bound -> ucb_bound.
+fn short(policy: &Policy) -> String {
+    policy.label.trim_start_matches("dp-").replace('-', "_")
+}
+
+fn words(text: &'static str) -> Vec<&'static str> {
+    text.split_whitespace().collect()
+}
+
+/// The text with another part between its two lines that contain `begin generated NAME` and `end generated NAME`.
+fn splice(path: &str, text: &str, name: &str, part: &str) -> String {
+    let line = |what: &str| {
+        let mark = format!("{what} generated {name}");
+        text.find(&mark).unwrap_or_else(|| panic!("{path} has no line with: {mark}"))
+    };
+    let begin = line("begin") + text[line("begin")..].find('\n').unwrap() + 1;
+    let end = text[..line("end")].rfind('\n').unwrap() + 1;
+    [&text[..begin], part, &text[end..]].concat()
+}
+
+/// Compares all files with what the tables say, or writes them. Returns those that have drifted.
+pub fn drifted(root: &Path, write: bool) -> Vec<&'static str> {
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
+    let mut drifted = Vec::new();
+    for (path, fresh) in Tables::new().files(&read) {
+        if read(path) == fresh {
+            continue;
+        }
+        match write {
+            true => std::fs::write(root.join(path), fresh).unwrap(),
+            false => drifted.push(path),
+        }
+    }
+    drifted
+}
+
+/// The size of dpb_config, for the header's own check.
+pub fn size_of_config() -> usize {
+    Tables::new().size()
+}
+
+#[allow(dead_code, reason = "the test uses the functions above")]
+fn main() {
+    drifted(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")), true);
+}
