@@ -97,7 +97,7 @@ fn nothing_allocates_after_construction() {
                     test_seed: Some([3; 32]),
                     ..Config::new(5, 1.0)
                 };
-                Bandit::new(algorithm, &config)
+                Bandit::new(algorithm, &algorithm.fit(&config))
             });
             assert!(made.iter().any(|bandit| bandit.is_ok()), "{algorithm:?}: {:?}", made[1].as_ref().err());
             for bandit in made.iter().flatten() {
