@@ -61,7 +61,8 @@ pub struct Player {
 
 impl Player {
     pub fn new(label: &str, algorithm: Algorithm, arms: usize, epsilon: f64, delta: f64) -> Player {
-        Player { label: label.into(), algorithm, config: Config { delta, ..Config::new(arms as u32, epsilon) } }
+        let config = algorithm.fit(&Config { delta, ..Config::new(arms as u32, epsilon) });
+        Player { label: label.into(), algorithm, config }
     }
 
     /// For a policy of the local model, the encoder of the device.
