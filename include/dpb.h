@@ -1385,7 +1385,7 @@ uint32_t dpb_feature_cross(uint32_t a,
 #define DPB_WARN_UNMERGED 8
 
 /**
- * dpb_diagnostics.warnings: all of the last 65,536 rewards that took effect are reward_min. No reward arrives.
+ * dpb_diagnostics.warnings: all of the last 65,535 rewards that took effect are reward_min. No reward arrives.
  */
 #define DPB_WARN_ALL_SMALLEST 16
 
