@@ -19,7 +19,6 @@ const POLICIES: &[Row] = &[
     ("Private-UCB", Algorithm::PrivateUcb, |_| ()),
     ("DP-IMED", Algorithm::Imed, |config| config.delta = 0.0),
     ("DP-KLUCB", Algorithm::KlUcb, |config| config.delta = 0.0),
-    ("Lazy-DP-TS", Algorithm::Ts, |config| config.delta = 0.0),
     ("UCB1 (not private)", Algorithm::NonprivateUcb1, |_| ()),
     ("SE (not private)", Algorithm::NonprivateSe, |_| ()),
     ("KL-UCB (not private)", Algorithm::NonprivateKlUcb, |_| ()),

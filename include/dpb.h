@@ -360,7 +360,7 @@ typedef struct dpb_config {
   /**
    * f in [0, 1], default 0: each of K eligible arms has a probability of at least f/K in every decision, for
    * off-policy evaluation. It costs f times the mean gap in each decision. For dpb_new_imed, dpb_new_klucb,
-   * dpb_new_med, dpb_new_ts and dpb_new_linear.
+   * dpb_new_med and dpb_new_linear.
    */
   double exploration;
   /**
@@ -483,8 +483,8 @@ void dpb_config_init_sized(struct dpb_config *config,
  * Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
  *
  * A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy
- * its epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med, dpb_new_linear and dpb_new_ts with delta >
- * 0 the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their
+ * its epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med and dpb_new_linear with delta > 0
+ * the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their
  * epsilon and delta. Epsilon is the loss of one user, so contributions_per_user is included. Epsilons add up, and
  * rhos add up. Rhos are turned into an epsilon at the part of the budget's delta that the handles' deltas leave;
  * so are pure handles, by advanced composition or zCDP, if that is less. With dpb_config.expected_users a handle
@@ -612,11 +612,6 @@ DPB_API void dpb_budget_free(dpb_budget *budget);
  * dpb_new_klucb.
  */
 #define DPB_POLICY_KLUCB 21
-
-/**
- * dpb_new_ts.
- */
-#define DPB_POLICY_TS 22
 
 /**
  * dpb_new_med.
@@ -905,18 +900,6 @@ dpb_status dpb_new_med(const dpb_config *config,
                        dpb_error *error);
 
 /**
- * Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0 (epsilon,
- * delta)-DP by zCDP. Each decision is drawn, with an exact propensity. The paper's algorithm, for comparison:
- * dpb_new_med has a quarter of its regret. Supports eligible arms, dpb_add_arm and dpb_retire_arm.
- * At most 2^10 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_ts(const dpb_config *config,
-                      struct dpb_bandit **out,
-                      dpb_error *error);
-
-/**
  * dp-linear, the contextual bandit: decisions depend on the features of a request (dpb_config.features,
  * dpb_request.features).
  *
@@ -1085,9 +1068,8 @@ dpb_status dpb_add_arm(struct dpb_bandit *bandit,
  * only, so they do not contain it. A second call for the same arm replaces the first, before decisions or after.
  *
  * For dpb_new_imed, dpb_new_klucb, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it states the
- * arm's rate over all requests. Not for dpb_new_ts, which uses an arm's last release alone. With max_segments the
- * prior is of the arm in all segments; dpb_arms_read and dpb_segment_read then return predictions, which it
- * influences.
+ * arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
+ * dpb_segment_read then return predictions, which it influences.
  *
  * mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
  * informative. error: NULL, or filled on failure.
@@ -1227,7 +1209,7 @@ void dpb_request_init_sized(struct dpb_request *request,
  * eligible arms, at most dpb_config.max_slots if that is set, and at most reward_window, or without one
  * pending_capacity rounded up. A propensity is the exact probability of that arm in its draw, given the draws
  * before it; with exploration = f it is at least f divided by the number of arms left. O(slots eligible_len). For
- * dpb_new_imed, dpb_new_klucb, dpb_new_ts and dpb_new_linear. The unit of epsilon (Theorem S,
+ * dpb_new_imed, dpb_new_klucb and dpb_new_linear. The unit of epsilon (Theorem S,
  * src/privacy/slates.rs: the rewards of a request are in different batches, so m rewards lose m epsilon, or m rho,
  * and never m^2 rho):
  *   dpb_config.max_slots = 0                    one reward
@@ -1652,7 +1634,7 @@ DPB_API DPB_MUST_USE dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t 
  * An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is
  * the average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
  * dpb_new_klucb and dpb_new_med use all releases, merged ones too; each merge with new releases makes the interval
- * a little wider. dpb_new_ts and dpb_new_se use an arm's last release only.
+ * a little wider. dpb_new_se uses an arm's last release only.
  *
  * A policy of least regret plays a worse arm only about ln T times, and cannot tell two arms apart for 10^5
  * decisions: set dpb_config.exploration for sooner results. With two arms of 5% and 4.5%, confidence 0.95 and
@@ -1709,7 +1691,7 @@ uint16_t dpb_ticket_node(uint64_t ticket);
  * public: the configuration, segments' keys and the second moments of features are in it. It contains no
  * raw sum and no reward; a restored handle starts without the open decisions and batches.
  *
- * With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_linear, dpb_new_ts, dpb_new_se,
+ * With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_linear, dpb_new_se,
  * dpb_new_sdp_ae, dpb_new_vb_sdp_ae (complete batches; the others are requested again), dpb_new_tsallis,
  * dpb_new_exp3_lap, dpb_new_lap (if its base has one, or is a baseline: the base learns noisy gains),
  * dpb_new_ldp_ucb, dpb_new_ldp_klucb. Without: dpb_new_ucb, dpb_new_ucb_bound, dpb_new_private_ucb (their next

@@ -218,12 +218,12 @@ fields! {
     /// forget.
     forget_after: u64 = 0, Fleet,
         "must be 0 or in 1024 .. 2^40" => |memory| memory == 0 || (Self::LEAST_MEMORY..=Self::MOST_MEMORY).contains(&memory);
-    /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED, Lazy-DP-TS and dp-linear choose each arm with probability at least
+    /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED and dp-linear choose each arm with probability at least
     /// f/K, where K is the number of eligible arms. It costs f times the mean gap for each decision.
     exploration: f64 = 0.0, Handle,
         "must be in [0, 1]" => |share| (0.0..=1.0).contains(&share);
     /// The unit of privacy. 0 = one reward: a request of n slots may lose n times as much. S > 0 = one request with
-    /// all its rewards, at most S slots: DP-IMED, DP-KLUCB, Lazy-DP-TS and dp-linear. See [`crate::privacy::slates`].
+    /// all its rewards, at most S slots: DP-IMED, DP-KLUCB and dp-linear. See [`crate::privacy::slates`].
     max_slots: u32 = 0, Releases,
         "must be at most 2^24" => |slots| slots <= Self::MAX_ARMS;
     /// c, the maximum number of rewards of a request other than `reward_min` that count, in `1 ..= max_slots`. If

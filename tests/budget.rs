@@ -81,7 +81,7 @@ fn losses_add_up() {
     let both = zcdp_to_approximate(2.0 * rho, 1e-6);
     let two = budget(both * 1.001, 1e-6);
     Bandit::new(Algorithm::Med, &config(1.0, 1e-6, &two)).unwrap();
-    Bandit::new(Algorithm::Ts, &config(1.0, 1e-6, &two)).unwrap();
+    Bandit::new(Algorithm::Imed, &config(1.0, 1e-6, &two)).unwrap();
     assert!(near(two.spent(1e-6).unwrap(), both) && both < 1.5);
     assert!(full(Bandit::new(imed, &config(0.1, 1e-6, &two))));
 

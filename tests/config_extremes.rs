@@ -170,14 +170,13 @@ fn more_arms_than_a_policy_can_serve_in_time_are_refused() {
         assert!(refused.is_some_and(|error| error.starts_with("arms must be")), "{}", algorithm.name());
     }
     // Adding arms one by one is refused too.
-    let bandit = Bandit::new(Algorithm::Ts, &Config::new(most_arms(Algorithm::Ts), 1.0)).unwrap();
-    assert!(bandit.add_arm().is_err_and(|error| error.to_string().starts_with("arms must be at most 1024")));
-    assert_eq!(bandit.arms(), Ok(1024));
+    let bandit = Bandit::new(Algorithm::Med, &Config::new(most_arms(Algorithm::Med), 1.0)).unwrap();
+    assert!(bandit.add_arm().is_err_and(|error| error.to_string().starts_with("arms must be at most 4096")));
+    assert_eq!(bandit.arms(), Ok(4096));
 }
 
 fn most_arms(algorithm: Algorithm) -> u32 {
     match algorithm {
-        Algorithm::Ts => 1 << 10,
         Algorithm::Linear => (1 << 23) / (3 * 11), // with two features and a model for each arm
         Algorithm::Med => 1 << 12,
         Algorithm::NonprivateKlUcb | Algorithm::LdpKlUcb | Algorithm::Ucb => 1 << 15,

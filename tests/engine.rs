@@ -390,7 +390,7 @@ fn a_cancellation_does_not_reveal_a_click() {
 fn an_outage_does_not_reveal_a_click() {
     let mut windowed = 0;
     for &algorithm in Algorithm::ALL {
-        let slates = matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts | Algorithm::Linear);
+        let slates = matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Linear);
         let config = |delta, slate, users| Config {
             horizon: 10_000,
             beta: 0.9,
@@ -445,7 +445,7 @@ fn an_outage_does_not_reveal_a_click() {
             assert!(worlds[0] == worlds[1], "{} {slate} {users}", algorithm.name());
         }
     }
-    assert!(windowed >= 2 * 20 + 2 * 4, "{windowed}");
+    assert!(windowed >= 2 * 19 + 2 * 3, "{windowed}");
 }
 
 /// A reward out of range leaves its decision open. Without another reward it expires, which public counts show. With a

@@ -79,7 +79,7 @@ fn config(algorithm: Algorithm, arms: u32, pending_capacity: u32) -> Config {
 #[test]
 fn every_refused_allocation_is_a_status() {
     for &algorithm in Algorithm::ALL {
-        let arms = if algorithm == Algorithm::Ts { 1016 } else { 4000 };
+        let arms = 4000;
         let (config, held) = (config(algorithm, arms, 4096), HELD.get());
         let (bandit, refused) = starved(|| Bandit::new(algorithm, &config));
         assert!(refused >= 2, "{algorithm:?}: {refused}");

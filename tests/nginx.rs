@@ -464,7 +464,7 @@ fn workers_merge_each_others_releases() {
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn workers_with_a_policy_that_cannot_merge_learn_alone() {
-    let Some(nginx) = Nginx::start("alone", &PRIVATE.replace("window", "policy=dp-ts window")) else {
+    let Some(nginx) = Nginx::start("alone", &PRIVATE.replace("window", "policy=tsallis window")) else {
         return;
     };
     let mut visitors = nginx.visitors();

@@ -8,11 +8,10 @@ use dpb::{Algorithm, ArmReport, Bandit, Clock, Config, Decision, Error, Fault, R
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-const ABLE: [Algorithm; 13] = [
+const ABLE: [Algorithm; 12] = [
     Algorithm::Imed,
     Algorithm::KlUcb,
     Algorithm::Med,
-    Algorithm::Ts,
     Algorithm::Se,
     Algorithm::SdpAe,
     Algorithm::VbSdpAe,

@@ -435,7 +435,6 @@ public:
   [[nodiscard]] static Bandit klucb(const Config &c) { return Bandit(dpb_new_klucb, c); }
   [[nodiscard]] static Bandit linear(const Config &c) { return Bandit(dpb_new_linear, c); }
   [[nodiscard]] static Bandit med(const Config &c) { return Bandit(dpb_new_med, c); }
-  [[nodiscard]] static Bandit ts(const Config &c) { return Bandit(dpb_new_ts, c); }
   [[nodiscard]] static Bandit ucb(const Config &c) { return Bandit(dpb_new_ucb, c); }
   [[nodiscard]] static Bandit ucb_bound(const Config &c) { return Bandit(dpb_new_ucb_bound, c); }
   [[nodiscard]] static Bandit ucb_int(const Config &c) { return Bandit(dpb_new_ucb_int, c); }

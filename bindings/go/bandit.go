@@ -87,9 +87,6 @@ func NewKLUCB(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_
 // with Delta > 0.
 func NewMED(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_med), c) }
 
-// NewTS makes Lazy-DP-TS, Thompson sampling: pure epsilon-DP, or (epsilon, delta)-DP with Delta > 0.
-func NewTS(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ts), c) }
-
 // NewLinear makes dp-linear, a contextual bandit, which decides by features ([Config.Features]): pure epsilon-DP, or
 // (epsilon, delta)-DP with Delta > 0. Do not compute a feature from rewards.
 func NewLinear(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_linear), c) }

@@ -69,7 +69,7 @@ type Config struct {
 	// ForgetAfter is the age in ticks of Clock, 1024 to 2^40, at which DP-IMED, DP-MED and dp-linear drop a release. Set it
 	// to about half the time between changes of the best arm. 0 means never.
 	ForgetAfter uint64
-	// Exploration is f in [0, 1]: DP-IMED, DP-KLUCB, DP-MED, DP-TS and dp-linear choose each of K eligible arms with a
+	// Exploration is f in [0, 1]: DP-IMED, DP-KLUCB, DP-MED and dp-linear choose each of K eligible arms with a
 	// probability of at least f/K, for off-policy evaluation. It costs f times the mean gap for each decision.
 	Exploration float64
 	// MaxSlots sets the unit that Epsilon protects, for requests of several slots. 0: one reward, so a request of m slots

@@ -55,7 +55,6 @@ func TestConstructors(t *testing.T) {
 		"dp-imed":          {NewIMED, true},
 		"dp-klucb":         {NewKLUCB, true},
 		"dp-med":           {NewMED, true},
-		"dp-ts":            {NewTS, true},
 		"dp-ucb":           {NewUCB, true},
 		"dp-ucb-bound":     {NewUCBBound, true},
 		"dp-ucb-int":       {NewUCBInt, true},

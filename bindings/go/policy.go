@@ -45,7 +45,6 @@ const (
 	PolicyIMED            Policy = C.DPB_POLICY_IMED
 	PolicyKLUCB           Policy = C.DPB_POLICY_KLUCB
 	PolicyMED             Policy = C.DPB_POLICY_MED
-	PolicyTS              Policy = C.DPB_POLICY_TS
 	PolicyLinear          Policy = C.DPB_POLICY_LINEAR
 )
 

@@ -71,10 +71,10 @@ func TestPolicyAsText(t *testing.T) {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.TextVar(&service.Policy, "policy", PolicyIMED, "")
-	if err := flags.Parse([]string{"-policy", "dp-ts"}); err != nil || service.Policy != PolicyTS {
+	if err := flags.Parse([]string{"-policy", "dp-med"}); err != nil || service.Policy != PolicyMED {
 		t.Error(err, service)
 	}
-	if err := flags.Parse([]string{"-policy", "dp-none"}); err == nil || service.Policy != PolicyTS {
+	if err := flags.Parse([]string{"-policy", "dp-none"}); err == nil || service.Policy != PolicyMED {
 		t.Error(err, service)
 	}
 }

@@ -24,7 +24,7 @@ func TestPriors(t *testing.T) {
 	if !math.IsNaN(must[[]Arm](t)(b.Arms())[1].Mean) {
 		t.Error("it is read")
 	}
-	ts := must[*Bandit](t)(NewTS(NewConfig(3, 1)))
-	defer ts.Close()
-	refused(t, ts.SetPrior(1, 0.5, 10), ErrUnsupported)
+	tsallis := must[*Bandit](t)(NewTsallis(NewConfig(3, 1)))
+	defer tsallis.Close()
+	refused(t, tsallis.SetPrior(1, 0.5, 10), ErrUnsupported)
 }

@@ -41,7 +41,7 @@ plan --log FILE [options] replays a log, and estimates what each policy and epsi
 both
   --reward-max R          largest reward (1)
   --epsilon E,E,...       epsilons to compare (0.1,0.25,0.5,1,2)
-  --policy NAME,NAME,...  policies to compare (dp-imed,dp-klucb,dp-med,dp-ts; with features also dp-linear; and
+  --policy NAME,NAME,...  policies to compare (dp-imed,dp-klucb,dp-med; with features also dp-linear; and
                           nonprivate-imed)
   --users-limit M         epsilon holds for M rewards of a person (1)
   --runs N                complete runs of each policy (what the time allows; for a log 5)
@@ -220,7 +220,7 @@ impl Options {
         if !self.policies.is_empty() {
             return self.policies.clone();
         }
-        let mut policies = vec![Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med, Algorithm::Ts];
+        let mut policies = vec![Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med];
         policies.extend(features.then_some(Algorithm::Linear));
         policies.push(Algorithm::NonprivateImed);
         policies

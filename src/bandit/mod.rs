@@ -655,7 +655,7 @@ impl Bandit {
     ///
     /// An arm's mean is the average expected reward over the rewards in its releases. If the arm's rate changes, it is
     /// the average over these rewards, in which batches with much noise count for less. DP-IMED, DP-KLUCB and DP-MED
-    /// learn from all releases, including merged ones; Lazy-DP-TS and DP-SE keep the last one of each arm. The theorem
+    /// learn from all releases, including merged ones; DP-SE keeps the last one of each arm. The theorem
     /// is in the source of the policies, in `compare`. A restored handle gives the guarantee for its own generation.
     /// When you merge, save or restore a handle must not depend on what was released.
     ///

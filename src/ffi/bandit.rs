@@ -100,8 +100,6 @@ pub const DPB_POLICY_TSALLIS: u32 = 14;
 pub const DPB_POLICY_IMED: u32 = 20;
 /// dpb_new_klucb.
 pub const DPB_POLICY_KLUCB: u32 = 21;
-/// dpb_new_ts.
-pub const DPB_POLICY_TS: u32 = 22;
 /// dpb_new_med.
 pub const DPB_POLICY_MED: u32 = 23;
 /// dpb_new_linear.
@@ -123,7 +121,6 @@ const _: () = assert!(DPB_POLICY_EXP3_TAU == Algorithm::Exp3Tau as u32);
 const _: () = assert!(DPB_POLICY_TSALLIS == Algorithm::Tsallis as u32);
 const _: () = assert!(DPB_POLICY_IMED == Algorithm::Imed as u32);
 const _: () = assert!(DPB_POLICY_KLUCB == Algorithm::KlUcb as u32);
-const _: () = assert!(DPB_POLICY_TS == Algorithm::Ts as u32);
 const _: () = assert!(DPB_POLICY_MED == Algorithm::Med as u32);
 const _: () = assert!(DPB_POLICY_LINEAR == Algorithm::Linear as u32);
 
@@ -471,21 +468,6 @@ pub unsafe extern "C" fn dpb_new_med(
     unsafe { new(Algorithm::Med, config, out, error) }
 }
 
-/// Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0 (epsilon,
-/// delta)-DP by zCDP. Each decision is drawn, with an exact propensity. The paper's algorithm, for comparison:
-/// dpb_new_med has a quarter of its regret. Supports eligible arms, dpb_add_arm and dpb_retire_arm.
-/// At most 2^10 arms. Parameters, statuses and threads as dpb_new.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_new_ts(
-    config: *const dpb_config,
-    out: *mut *mut dpb_bandit,
-    error: *mut dpb_error,
-) -> dpb_status {
-    // SAFETY: passed on.
-    unsafe { new(Algorithm::Ts, config, out, error) }
-}
-
 /// dp-linear, the contextual bandit: decisions depend on the features of a request (dpb_config.features,
 /// dpb_request.features).
 ///
@@ -730,9 +712,8 @@ pub(super) unsafe fn explained<H: Handle>(
 /// only, so they do not contain it. A second call for the same arm replaces the first, before decisions or after.
 ///
 /// For dpb_new_imed, dpb_new_klucb, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it states the
-/// arm's rate over all requests. Not for dpb_new_ts, which uses an arm's last release alone. With max_segments the
-/// prior is of the arm in all segments; dpb_arms_read and dpb_segment_read then return predictions, which it
-/// influences.
+/// arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
+/// dpb_segment_read then return predictions, which it influences.
 ///
 /// mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
 /// informative. error: NULL, or filled on failure.

@@ -89,7 +89,7 @@ pub struct dpb_config {
     pub forget_after: u64,
     /// f in [0, 1], default 0: each of K eligible arms has a probability of at least f/K in every decision, for
     /// off-policy evaluation. It costs f times the mean gap in each decision. For dpb_new_imed, dpb_new_klucb,
-    /// dpb_new_med, dpb_new_ts and dpb_new_linear.
+    /// dpb_new_med and dpb_new_linear.
     pub exploration: f64,
     /// The unit of epsilon for requests with several slots. 0, the default = one reward; a request of m slots loses
     /// up to m epsilon. S > 0, up to 2^24 = one request of at most S slots, with all its rewards; the noise is that

@@ -333,7 +333,7 @@ pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) 
 /// An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is
 /// the average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
 /// dpb_new_klucb and dpb_new_med use all releases, merged ones too; each merge with new releases makes the interval
-/// a little wider. dpb_new_ts and dpb_new_se use an arm's last release only.
+/// a little wider. dpb_new_se uses an arm's last release only.
 ///
 /// A policy of least regret plays a worse arm only about ln T times, and cannot tell two arms apart for 10^5
 /// decisions: set dpb_config.exploration for sooner results. With two arms of 5% and 4.5%, confidence 0.95 and

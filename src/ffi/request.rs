@@ -168,7 +168,7 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// eligible arms, at most dpb_config.max_slots if that is set, and at most reward_window, or without one
 /// pending_capacity rounded up. A propensity is the exact probability of that arm in its draw, given the draws
 /// before it; with exploration = f it is at least f divided by the number of arms left. O(slots eligible_len). For
-/// dpb_new_imed, dpb_new_klucb, dpb_new_ts and dpb_new_linear. The unit of epsilon (Theorem S,
+/// dpb_new_imed, dpb_new_klucb and dpb_new_linear. The unit of epsilon (Theorem S,
 /// src/privacy/slates.rs: the rewards of a request are in different batches, so m rewards lose m epsilon, or m rho,
 /// and never m^2 rho):
 ///   dpb_config.max_slots = 0                    one reward

@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_char};
 /// public: the configuration, segments' keys and the second moments of features are in it. It contains no
 /// raw sum and no reward; a restored handle starts without the open decisions and batches.
 ///
-/// With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_linear, dpb_new_ts, dpb_new_se,
+/// With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_linear, dpb_new_se,
 /// dpb_new_sdp_ae, dpb_new_vb_sdp_ae (complete batches; the others are requested again), dpb_new_tsallis,
 /// dpb_new_exp3_lap, dpb_new_lap (if its base has one, or is a baseline: the base learns noisy gains),
 /// dpb_new_ldp_ucb, dpb_new_ldp_klucb. Without: dpb_new_ucb, dpb_new_ucb_bound, dpb_new_private_ucb (their next

@@ -110,8 +110,6 @@ algorithms! {
     Imed = 20, c"dp-imed", batched::imed::DpImed;
     /// DP-KLUCB: the optimistic index of the divergence d_eps (Azize et al. 2025).
     KlUcb = 21, c"dp-klucb", batched::klucb::DpKlUcb;
-    /// Lazy-DP-TS: Thompson sampling (Hu and Hegde 2022). DP-MED has a quarter of its regret.
-    Ts = 22, c"dp-ts", batched::ts::LazyTs;
     /// DP-MED: uses the same evidence as DP-IMED, and reports propensities.
     Med = 23, c"dp-med", batched::med::DpMed;
     /// dp-linear: decides by features, and learns from private sums.
@@ -133,8 +131,7 @@ impl Algorithm {
         if config.forget_after > 0 && !matches!(self, Algorithm::Imed | Algorithm::Med | Algorithm::Linear) {
             return Err(Error::config("forget_after", "must be 0: this policy does not forget", config.forget_after));
         }
-        let explores =
-            matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med | Algorithm::Ts | Algorithm::Linear);
+        let explores = matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med | Algorithm::Linear);
         if config.exploration > 0.0 && !explores {
             let rule = "must be 0: this policy has no exploration";
             return Err(Error::config("exploration", rule, config.exploration));
@@ -144,9 +141,7 @@ impl Algorithm {
             let rule = "must be 0: the device must limit its user's contributions before it sends them";
             return Err(Error::config("expected_users", rule, config.expected_users));
         }
-        if config.max_slots > 0
-            && !matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts | Algorithm::Linear)
-        {
+        if config.max_slots > 0 && !matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Linear) {
             return Err(Error::config("max_slots", "must be 0: this policy has one slot a request", config.max_slots));
         }
         if config.features > 0 && self != Algorithm::Linear {
@@ -177,7 +172,7 @@ impl Algorithm {
             | Algorithm::NonprivateImed
             | Algorithm::NonprivateSe
             | Algorithm::NonprivateExp3 => PrivacyLoss::Unbounded,
-            Algorithm::Imed | Algorithm::Med | Algorithm::Ts => config.loss()?,
+            Algorithm::Imed | Algorithm::Med => config.loss()?,
             Algorithm::Linear => linear::lifetime_loss(config)?,
             Algorithm::UcbInt | Algorithm::Exp3Tau | Algorithm::SdpAe | Algorithm::VbSdpAe => {
                 PrivacyLoss::Approximate { epsilon, delta }

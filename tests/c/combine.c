@@ -284,7 +284,6 @@ static void refusals(void) {
   config.fleet_key = KEY;
   STATUS(dpb_new_se(&config, &none, &error), DPB_INVALID_CONFIG);
   CHECK(strstr(error.message, "fleet_key") == error.message && none == NULL);
-  STATUS(dpb_new_ts(&config, &none, NULL), DPB_INVALID_CONFIG);
   dpb_free(keyed);
   dpb_free(plain);
 

@@ -74,7 +74,7 @@ static long known(constructor *construct, double exploration) {
 int main(void) {
   refusals();
   CHECK(known(dpb_new_imed, 0.2) < 10000);
-  CHECK(known(dpb_new_ts, 0) < 20000);
+  CHECK(known(dpb_new_med, 0.2) < 20000);
   CHECK(known(dpb_new_se, 0) < 40000);
   return failures != 0;
 }

@@ -118,6 +118,6 @@ static void exactly_once(constructor *make) {
 int main(void) {
   exactly_once(dpb_new_se);
   exactly_once(dpb_new_imed);
-  exactly_once(dpb_new_ts);
+  exactly_once(dpb_new_med);
   return failures != 0;
 }

@@ -84,7 +84,6 @@ pub const CONSTRUCTORS: &[Constructor] = &[
     dpb_new_imed,
     dpb_new_klucb,
     dpb_new_med,
-    dpb_new_ts,
     dpb_new_se,
     dpb_new_ucb_bound,
     dpb_new_ucb,
@@ -469,7 +468,7 @@ impl Player {
     fn expected_status(&self, model: &Model, spec: &Spec, number: usize) -> dpb_status {
         let policy = self.seen.report[9] as u32;
         let (users, slate) = (self.config.expected_users > 0, u64::from(self.config.max_slots));
-        let slates = [DPB_POLICY_IMED, DPB_POLICY_KLUCB, DPB_POLICY_TS].contains(&policy);
+        let slates = [DPB_POLICY_IMED, DPB_POLICY_KLUCB].contains(&policy);
         let among = slates || policy == DPB_POLICY_MED;
         let playable = |&arm: &u32| self.seen.arms.get(arm as usize).is_some_and(|arm| arm[3] == 1);
         let known = spec.eligible.iter().flatten().all(playable);
@@ -882,7 +881,7 @@ impl World<'_> {
     unsafe fn construct_on(&mut self, clock: u32) {
         let config = dpb_config { clock, ..self.config() };
         if self.bytes.once_in(3) {
-            let name = dpb_policy_at(self.bytes.below(24));
+            let name = dpb_policy_at(self.bytes.below(23));
             self.constructed(config, |c, out, error| dpb_new_policy(name, c, out, error));
         } else {
             let constructor = self.bytes.pick(CONSTRUCTORS);

@@ -125,7 +125,7 @@ checked! {
     dpb_new dpb_new_se dpb_new_nonprivate_ucb1 dpb_new_nonprivate_klucb dpb_new_nonprivate_imed
     dpb_new_nonprivate_se dpb_new_ucb_bound dpb_new_ucb dpb_new_ucb_int dpb_new_private_ucb
     dpb_new_nonprivate_exp3 dpb_new_lap dpb_new_exp3_lap dpb_new_exp3_tau dpb_new_tsallis dpb_new_imed
-    dpb_new_klucb dpb_new_med dpb_new_ts dpb_new_linear dpb_new_sdp_ae dpb_new_vb_sdp_ae dpb_new_ldp_ucb
+    dpb_new_klucb dpb_new_med dpb_new_linear dpb_new_sdp_ae dpb_new_vb_sdp_ae dpb_new_ldp_ucb
     dpb_new_ldp_klucb: (config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
     dpb_new_policy: (name: *const c_char, config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
     dpb_select: (bandit: *mut dpb_bandit, out: *mut dpb_decision);

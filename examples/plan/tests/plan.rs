@@ -396,8 +396,8 @@ fn a_service_is_simulated() {
     let (delayed, limited) = (simulated(&["--delay", "6h"]), simulated(&["--users-limit", "20"]));
     assert!(delayed.contains("rewards after 5000 decisions") && lost(&delayed, "2") > loose + 300.0, "{delayed}");
     assert!(lost(&limited, "0.5") > 3.0 * lost(&said, "0.5"), "{limited}");
-    let fleet = simulated(&["--processes", "3"]);
-    assert!(fleet.contains("\ndp-ts: this policy does not support") && lost(&fleet, "1") > 0.0, "{fleet}");
+    let fleet = simulated(&["--processes", "3", "--policy", "dp-imed,tsallis,nonprivate-imed"]);
+    assert!(fleet.contains("\ntsallis: this policy does not support") && lost(&fleet, "1") > 0.0, "{fleet}");
     let svg = std::fs::read_to_string(out.join("plan.svg")).unwrap();
     assert!(svg.contains("dp-imed") && svg.contains("nonprivate-imed") && svg.ends_with("</svg>\n"), "{svg}");
     // A tenth of a second is enough for a part.
@@ -566,7 +566,7 @@ fn a_simulation_agrees_with_loops_through_the_library() {
 fn policies_do_not_limit_each_other(world: &World, seconds: f64) {
     let player = |algorithm, epsilon| Player { algorithm, config: Config::new(200, epsilon) };
     let mut players: Vec<_> = [0.25, 1.0].map(|epsilon| player(Algorithm::Imed, epsilon)).to_vec();
-    players.extend([Algorithm::Ts, Algorithm::NonprivateImed].map(|slow| player(slow, 1.0)));
+    players.extend([Algorithm::Med, Algorithm::NonprivateImed].map(|slow| player(slow, 1.0)));
     let limits = Limits { first_runs: RUNS, most_runs: RUNS, seconds, threads: 2 };
     let losses = simulate(world, &players, 1, limits, |_| ()).unwrap();
     for (player, loss) in players.iter().zip(&losses).take(2) {
@@ -615,8 +615,8 @@ fn options_are_checked() {
     }
     let late: &[(&[&str], &str)] = &[
         (&["--delay", "9999h"], "--delay: "),
-        (&["--arms", "1000000", "--threads", "2"], "--arms: 84 runs at a time take up to 45 GB"),
-        (&["--policy", "dp-ts", "--processes", "2"], "--policy: none can be simulated\ndp-ts: "),
+        (&["--arms", "1000000", "--threads", "2"], "--arms: 64 runs at a time take up to 34 GB"),
+        (&["--policy", "tsallis", "--processes", "2"], "--policy: none can be simulated\ntsallis: "),
         (&["--log", "no/such/log"], "no/such/log: "),
     ];
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("refused");

@@ -606,6 +606,8 @@ impl BatchedArms {
             true => (f64::NAN, f64::NAN),
             false => (evidence.mean(), evidence.width(self.ln_inverse_beta)),
         };
+        #[cfg(dpb_faults)]
+        let width = if Fault::RawWidth.is_built_in() { width + 1e-6 * self.arms[arm].batch.bare_sum() } else { width };
         ArmState { mean, width, effective_pulls: evidence.count, active: self.arms[arm].live }
     }
 

@@ -71,10 +71,7 @@ macro_rules! batched_arms_methods {
 }
 
 mod arms;
-mod chances;
 mod divergence;
-#[cfg(test)]
-pub mod draw;
 mod explore;
 pub mod imed;
 pub mod klucb;
@@ -82,7 +79,6 @@ pub mod med;
 mod min_index;
 mod peers;
 mod released;
-pub mod ts;
 
 pub use arms::loss;
 pub use explore::{Explore, Live, even_chance};
