@@ -104,8 +104,7 @@ fn all_sabotage_is_caught() {
         AloneForgets, CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, CombinedByOthers, CombinedTwice,
         ContributedKept, DuplicateBelieved, EntropyRepeats, HeldCounted, LateInstrument, NormNotEnforced, OpenKept,
         PushedOutTells, RawLeader, RawLeast, RawMerge, RawPrediction, RawPrior, RawPriorSlightly, RawRetired, RawSize,
-        RawSnapshot, RawWidth, RetiredKept, SenderKept, SendersForgotten, SharedNoise, UnnoisedMaximum, UserUnbounded,
-        ZerosUnsent,
+        RawSnapshot, RawWidth, RetiredKept, SendersForgotten, SharedNoise, UnnoisedMaximum, UserUnbounded, ZerosUnsent,
     };
     use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
     let caught = [
@@ -146,7 +145,6 @@ fn all_sabotage_is_caught() {
         SendersForgotten,
         RawLeast,
         ZerosUnsent,
-        SenderKept,
         AloneForgets,
         LateInstrument,
         RawPrediction,

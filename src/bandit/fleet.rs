@@ -65,7 +65,7 @@ impl Sharing {
     /// Becomes a new sender, whose contributions are numbered from 1.
     pub fn renew_sender(&mut self) {
         let [high, low] = [(); 2].map(|()| u128::from(self.random.next_u64()));
-        self.sender = if self.sender > 0 && faulty!(SenderKept) { self.sender } else { high << 64 | low };
+        self.sender = high << 64 | low;
         self.sequence = 0;
     }
 

@@ -83,8 +83,6 @@ faults! {
     ZerosUnsent,
     /// A leader remembers only the newest of its contributors.
     SendersForgotten,
-    /// A handle that contributes to another leader numbers its contributions anew, and stays the same sender.
-    SenderKept,
     /// The operating system gives the same entropy again and again.
     EntropyRepeats,
     /// A leader that is to be alone leads on, and forgets which contributions it has accepted.

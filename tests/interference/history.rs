@@ -281,11 +281,11 @@ fn prior(arm: Which, draw: &mut impl FnMut(usize) -> usize) -> Event {
 /// What a fleet with one noise does before a decision. Most contributions are to the last leader, and most are combined.
 fn combines(draw: &mut impl FnMut(usize) -> usize) -> Option<Event> {
     match draw(300) {
-        0..6 => Some(Event::Lead),
-        6..60 => Some(Event::Contribute(draw(12).saturating_sub(9))),
+        0..4 => Some(Event::Lead),
+        4..60 => Some(Event::Contribute(draw(12).saturating_sub(9))),
         60..180 => Some(Event::Combine(draw(16).saturating_sub(10))),
         180..190 => Some(Event::Seal),
-        190..202 => Some(Event::Alone),
+        190..194 => Some(Event::Alone),
         _ => None,
     }
 }
