@@ -89,6 +89,12 @@ faults! {
     EntropyRepeats,
     /// A leader that is to be alone leads on, and forgets which contributions it has accepted.
     AloneForgets,
+    /// The reward determines the instrument of its row.
+    LateInstrument,
+    /// A prediction depends on an open sum.
+    RawPrediction,
+    /// A row of features that is larger than C counts in full.
+    NormNotEnforced,
 }
 
 impl Fault {

@@ -202,8 +202,6 @@ pub(crate) struct Linear {
     roster: Roster,
     /// Newest snapshot of each peer, in the order of `roster`.
     peers: Vec<SavedPeer>,
-    #[cfg(test)]
-    tape: tests::Tape,
 }
 
 #[derive(Clone, Copy)]
@@ -348,8 +346,6 @@ impl Linear {
             oversized: 0,
             roster: Roster::default(),
             peers: Vec::new(),
-            #[cfg(test)]
-            tape: tests::Tape::default(),
         };
         for _ in 0..models {
             policy.add_model()?;
@@ -534,8 +530,6 @@ impl Linear {
         let Some(pilot) = &mut self.pilot else { return };
         self.releases = self.releases.saturating_add(1);
         pilot.batch.release(self.pilot_noise.as_mut().unwrap_or(&mut self.noise), &mut self.scratch.y);
-        #[cfg(test)]
-        self.tape.pass(&mut self.scratch.y);
         pilot.learn(&self.scratch.y, self.pilot_variance, &mut self.own_pilot);
         if self.own_pilot.is_known() {
             self.believe();
@@ -570,10 +564,6 @@ impl Linear {
             let (model, spread) = (&self.models[0], self.common.spread);
             self.common.first = model.next(&pilot.batch, spread, &self.common, &mut self.scratch).0;
         }
-        #[cfg(test)]
-        if pilot.batch.tells_instrument() {
-            self.common.first = Instrument::Rate;
-        }
         let Common { first, .. } = self.common;
         for (model, batch) in self.models.iter().zip(&mut *self.batches) {
             batch.open(first, model.quota(first, &self.common));
@@ -588,8 +578,6 @@ impl Linear {
         self.limit();
         let (model, batch) = (&mut self.models[model], &mut self.batches[model]);
         batch.release(&mut self.noise, &mut self.scratch.y);
-        #[cfg(test)]
-        self.tape.pass(&mut self.scratch.y);
         self.releases = self.releases.saturating_add(1);
         batch.residuals(&mut self.scratch.y);
         let learned = model.learn(batch, &self.common, &mut self.scratch, &mut self.coins);

@@ -125,8 +125,8 @@ impl ByRequest for Linear {
             self.scratch.y.copy_from_slice(&self.x);
             let (m, deviation) = self.models[model].predict(&mut self.scratch.y);
             let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
-            #[cfg(test)]
-            let p = p + self.batches[model].leak();
+            #[cfg(dpb_faults)]
+            let p = if faulty!(RawPrediction) { p + 1e-9 * self.batches[model].bare_sum() } else { p };
             each(p, p * (1.0 - p) * deviation);
         }
         Ok(())
@@ -168,10 +168,6 @@ impl Policy for Linear {
         if self.batches[model].is_full() && !self.duty.contributes() {
             self.release(model);
             if faulty!(CollectedTwice) {
-                self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
-            }
-            #[cfg(test)]
-            if super::tests::LinearFault::RewardTwice.is_on() {
                 self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
             }
         }
