@@ -50,7 +50,6 @@ macro_rules! faulty {
 }
 
 mod bandit;
-mod batch;
 mod budget;
 mod config;
 pub mod contribution;
@@ -58,8 +57,8 @@ pub mod counter;
 mod engine;
 mod error;
 pub mod ffi;
-pub mod fleet;
 mod key_index;
+pub mod ledger;
 pub mod local;
 mod memory;
 pub mod noise;
@@ -81,9 +80,10 @@ pub use config::{Clock, Config};
 pub use contribution::FleetKey;
 pub use engine::Counts;
 pub use error::{Error, Result, Unsupported};
+pub use ledger::facts::Duty;
 #[cfg(dpb_faults)]
 #[doc(hidden)]
 pub use noise::probe::Fault;
-pub use policy::{Algorithm, Duty};
+pub use policy::Algorithm;
 pub use random::{Random, Seed};
 pub use request::{Feature, Request, Rows, feature_cross, feature_hash};

@@ -7,7 +7,8 @@ use super::state::State;
 use crate::config::{Config, Scope};
 use crate::contribution::{Address, FleetKey, Nonce};
 use crate::error::{Error, Result};
-use crate::policy::{Algorithm, Combining, Duty, Policy};
+use crate::ledger::facts::Duty;
+use crate::policy::{Algorithm, Combining, Policy};
 use crate::snapshot::{self, Reader};
 use zeroize::Zeroizing;
 

@@ -15,10 +15,9 @@ mod linear;
 mod papers;
 mod prior;
 mod segments;
-mod time;
 
 pub use crate::engine::Pull;
-pub use contract::{ArmState, Duty, DynamicArms, Policy, ShuffledPolicy, Slates};
+pub use contract::{ArmState, DynamicArms, Policy, ShuffledPolicy, Slates};
 pub(crate) use contract::{ByRequest, Combining, PeerId};
 pub use kl::private_divergence;
 pub(crate) use prior::Prior;

@@ -26,9 +26,9 @@
 use super::arms::loss;
 use super::chances::{Beta, Chances};
 use super::explore::{Explore, Live};
-use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::ledger::open::Batch;
 use crate::memory::{WipedVec, queue_room};
 use crate::noise::{Noise, NoiseSource};
 use crate::policy::compare::ReleaseTotals;
