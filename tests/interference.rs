@@ -20,6 +20,7 @@
 
 mod handle;
 mod history;
+mod record;
 mod world;
 
 use crate::audit::sabotage::Sabotage;

@@ -3,8 +3,8 @@
 use crate::config::Config;
 use crate::contribution::{Address, FleetKey};
 use crate::error::{Error, Result};
-use crate::fleet::ArmIds;
-use crate::policy::Duty;
+use crate::ledger::facts::Duty;
+use crate::ledger::peers::ArmIds;
 use crate::random::Random;
 
 /// A handle's place in its fleet.

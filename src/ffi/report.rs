@@ -6,7 +6,7 @@ use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
 use crate::bandit::{ArmReport, Bandit, Warnings};
 use crate::error::Result;
-use crate::policy::Duty;
+use crate::ledger::facts::Duty;
 use std::ffi::{CStr, c_char};
 
 /// The state of a handle that may be published: released values and public counts.

@@ -6,24 +6,18 @@ use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use std::ffi::CStr;
 
-mod adversarial;
-mod baselines;
 mod batched;
 mod compare;
-mod continual;
 mod contract;
 mod cumulant;
-mod elimination;
 mod kl;
 mod linear;
-mod local;
+mod papers;
 mod prior;
-mod scores;
 mod segments;
-mod time;
 
 pub use crate::engine::Pull;
-pub use contract::{ArmState, Duty, DynamicArms, Policy, ShuffledPolicy, Slates};
+pub use contract::{ArmState, DynamicArms, Policy, ShuffledPolicy, Slates};
 pub(crate) use contract::{ByRequest, Combining, PeerId};
 pub use kl::private_divergence;
 pub(crate) use prior::Prior;
@@ -71,41 +65,41 @@ macro_rules! algorithms {
 
 algorithms! {
     /// DP-SE: differentially private successive elimination (Sajed and Sheffet 2019).
-    Se = 1, c"dp-se", elimination::se::DpSe;
+    Se = 1, c"dp-se", papers::elimination::se::DpSe;
     /// UCB1 (Auer et al. 2002): a baseline without privacy.
-    NonprivateUcb1 = 2, c"nonprivate-ucb1", baselines::ucb1::Ucb1;
+    NonprivateUcb1 = 2, c"nonprivate-ucb1", papers::baselines::ucb1::Ucb1;
     /// KL-UCB (Garivier and Cappe 2011): a baseline without privacy.
-    NonprivateKlUcb = 3, c"nonprivate-klucb", baselines::klucb::KlUcb;
+    NonprivateKlUcb = 3, c"nonprivate-klucb", papers::baselines::klucb::KlUcb;
     /// IMED (Honda and Takemura 2015): a baseline without privacy.
-    NonprivateImed = 4, c"nonprivate-imed", baselines::imed::Imed;
+    NonprivateImed = 4, c"nonprivate-imed", papers::baselines::imed::Imed;
     /// Successive elimination (Even-Dar et al. 2006): a baseline without privacy.
-    NonprivateSe = 5, c"nonprivate-se", baselines::se::Se;
+    NonprivateSe = 5, c"nonprivate-se", papers::baselines::se::Se;
     /// DP-UCB-BOUND (Tossou and Dimitrakakis 2016, Algorithm 1).
-    UcbBound = 6, c"dp-ucb-bound", continual::ucb_bound::DpUcbBound;
+    UcbBound = 6, c"dp-ucb-bound", papers::continual::ucb_bound::DpUcbBound;
     /// DP-UCB (Tossou and Dimitrakakis 2016, Algorithm 2).
-    Ucb = 7, c"dp-ucb", continual::ucb::DpUcb;
+    Ucb = 7, c"dp-ucb", papers::continual::ucb::DpUcb;
     /// DP-UCB-INT (Tossou and Dimitrakakis 2016, Algorithm 3).
-    UcbInt = 8, c"dp-ucb-int", continual::ucb_int::DpUcbInt;
+    UcbInt = 8, c"dp-ucb-int", papers::continual::ucb_int::DpUcbInt;
     /// Private-UCB (Mishra and Thakurta 2015): needs its horizon in advance.
-    PrivateUcb = 9, c"private-ucb", continual::private_ucb::PrivateUcb;
+    PrivateUcb = 9, c"private-ucb", papers::continual::private_ucb::PrivateUcb;
     /// EXP3 (Auer et al. 2003): the baseline for adversarial rewards, without privacy.
-    NonprivateExp3 = 10, c"nonprivate-exp3", adversarial::exp3::Exp3;
+    NonprivateExp3 = 10, c"nonprivate-exp3", papers::adversarial::exp3::Exp3;
     /// DP-Lambda-Lap over any base policy (Tossou and Dimitrakakis 2017).
-    Lap = 11, c"dp-lap", adversarial::lap::Lap;
+    Lap = 11, c"dp-lap", papers::adversarial::lap::Lap;
     /// DP-EXP3-Lap: the same over EXP3.
-    Exp3Lap = 12, c"dp-exp3-lap", adversarial::exp3_lap::Exp3Lap;
+    Exp3Lap = 12, c"dp-exp3-lap", papers::adversarial::exp3_lap::Exp3Lap;
     /// EXP3 in intervals, private by its own randomness (Tossou and Dimitrakakis 2017).
-    Exp3Tau = 13, c"exp3-tau", adversarial::exp3_tau::Exp3Tau;
+    Exp3Tau = 13, c"exp3-tau", papers::adversarial::exp3_tau::Exp3Tau;
     /// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): adversarial rewards.
-    Tsallis = 14, c"tsallis", adversarial::tsallis::Tsallis;
+    Tsallis = 14, c"tsallis", papers::adversarial::tsallis::Tsallis;
     /// SDP-AE: arm elimination on shuffled batches (Tenenbaum et al. 2021).
-    SdpAe = 15, c"sdp-ae", elimination::sdp_ae::SdpAe;
+    SdpAe = 15, c"sdp-ae", papers::elimination::sdp_ae::SdpAe;
     /// VB-SDP-AE: the same with batches that double.
-    VbSdpAe = 16, c"vb-sdp-ae", elimination::vb_sdp_ae::VbSdpAe;
+    VbSdpAe = 16, c"vb-sdp-ae", papers::elimination::vb_sdp_ae::VbSdpAe;
     /// LDP-UCB: UCB on rewards privatised on the user's device (Ren et al. 2020).
-    LdpUcb = 17, c"ldp-ucb", local::ldp_ucb::LdpUcb;
+    LdpUcb = 17, c"ldp-ucb", papers::local::ldp_ucb::LdpUcb;
     /// LDP KL-UCB: the same with the Kullback-Leibler index.
-    LdpKlUcb = 18, c"ldp-klucb", local::ldp_klucb::LdpKlUcb;
+    LdpKlUcb = 18, c"ldp-klucb", papers::local::ldp_klucb::LdpKlUcb;
     /// DP-IMED with the exact Chernoff index: the recommended policy.
     Imed = 20, c"dp-imed", batched::imed::DpImed;
     /// DP-KLUCB: the optimistic index of the divergence d_eps (Azize et al. 2025).

@@ -109,12 +109,12 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use super::contract::{Duty, Pull};
-use super::time::Time;
+use super::contract::Pull;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::fleet::Roster;
+use crate::ledger::facts::{Duty, Time};
+use crate::ledger::peers::Peers;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::noise::{Laplace, Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
@@ -199,9 +199,7 @@ pub(crate) struct Linear {
     handles: f64,
     failures: u64,
     oversized: u64,
-    roster: Roster,
-    /// Newest snapshot of each peer, in the order of `roster`.
-    peers: Vec<SavedPeer>,
+    peers: Peers<SavedPeer>,
 }
 
 #[derive(Clone, Copy)]
@@ -344,8 +342,7 @@ impl Linear {
             handles: 1.0,
             failures: 0,
             oversized: 0,
-            roster: Roster::default(),
-            peers: Vec::new(),
+            peers: Peers::NONE,
         };
         for _ in 0..models {
             policy.add_model()?;
