@@ -116,7 +116,7 @@ FILL = sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@SHARED
 TO = $(DESTDIR)$(PREFIX)
 install: all
 	$(INSTALL) -d $(TO)/include $(TO)/$(LIBDIR)/pkgconfig $(TO)/$(LIBDIR)/cmake/dpb $(dir $(TO)/$(SHARED))
-	$(INSTALL) -m 644 include/dpb.h bindings/cpp/dpb.hpp $(TO)/include
+	$(INSTALL) -m 644 include/dpb.h bindings/cpp/dpb.hpp bindings/cpp/dpb_metrics.hpp $(TO)/include
 	$(INSTALL) -m 644 $(BUILD)/libdpb.a $(TO)/$(LIBDIR)
 	$(INSTALL) -m 755 $(BUILD)/$(notdir $(SHARED)) $(TO)/$(SHARED)
 	for link in $(LINKS); do ln -sf $${link#*=} $(TO)/$(LIBDIR)/$${link%=*}; done
@@ -131,8 +131,8 @@ install: all
 	done
 
 uninstall:
-	cd $(TO) && rm -rf $(LIBDIR)/cmake/dpb && rm -f include/dpb.h include/dpb.hpp $(LIBDIR)/libdpb.a $(SHARED) \
-	  $(IMPORT) $(foreach link,$(LINKS),$(LIBDIR)/$(firstword $(subst =, ,$(link)))) \
+	cd $(TO) && rm -rf $(LIBDIR)/cmake/dpb && rm -f include/dpb.h include/dpb.hpp include/dpb_metrics.hpp \
+	  $(LIBDIR)/libdpb.a $(SHARED) $(IMPORT) $(foreach link,$(LINKS),$(LIBDIR)/$(firstword $(subst =, ,$(link)))) \
 	  $(LIBDIR)/pkgconfig/dpb.pc $(LIBDIR)/pkgconfig/dpb-static.pc
 
 # Builds and runs C programs of the tests with both installed libraries.

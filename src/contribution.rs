@@ -1,6 +1,6 @@
 //! A fleet with one noise: handles that contribute their open sums to one handle, the *leader*, which releases them.
 //!
-//! Without a fleet key every handle of a fleet adds its own noise ([`crate::fleet`]). With one, a handle that
+//! Without a fleet key every handle of a fleet adds its own noise ([`crate::ledger::peers`]). With one, a handle that
 //! contributes releases nothing itself: it hands the sums of its open batches to the leader, sealed. The leader adds
 //! them to its own open batches, and releases a batch once, with one noise, when it has as many rewards as the batch of
 //! one handle would have. Releases spread by snapshots and merges as before.
@@ -42,7 +42,7 @@
 
 use crate::error::{Error, Result};
 use crate::random::Random;
-use crate::snapshot::{Reader, Writer};
+use crate::snapshot::{Reader, VERSION, Writer};
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce};
 use zeroize::{Zeroize, Zeroizing};
@@ -67,7 +67,6 @@ impl std::fmt::Debug for FleetKey {
 }
 
 const MAGIC: [u8; 3] = *b"dpb";
-const VERSION: u8 = 1;
 /// Bytes of a nonce, and of the tag that authenticates a message.
 const NONCE: usize = 24;
 const TAG: usize = 16;
@@ -151,11 +150,11 @@ impl FleetKey {
         self.seal(Purpose::Contribution, generation, nonce, content)
     }
 
-    /// Opens a contribution. Returns the generation, and what was sealed.
+    /// Opens a contribution. Returns the generation, the version of the format, and what was sealed.
     ///
     /// # Errors
     /// `Corrupt` for anything that was not sealed by this key as a contribution; `NewerVersion`; `NoMemory`.
-    pub(crate) fn open_contribution(&self, sealed: &[u8]) -> Result<(u64, Zeroizing<Vec<u8>>)> {
+    pub(crate) fn open_contribution(&self, sealed: &[u8]) -> Result<(u64, u8, Zeroizing<Vec<u8>>)> {
         self.open(Purpose::Contribution, sealed)
     }
 
@@ -172,7 +171,7 @@ impl FleetKey {
     /// # Errors
     /// As [`open_contribution`](Self::open_contribution).
     pub(crate) fn open_message(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
-        Ok(self.open(Purpose::Message, sealed)?.1)
+        Ok(self.open(Purpose::Message, sealed)?.2)
     }
 
     /// A number by which different keys differ, never 0. It tells nothing else of the key: it is part of the tag of an
@@ -207,7 +206,7 @@ impl FleetKey {
         Ok(std::mem::take(&mut *bytes))
     }
 
-    fn open(&self, purpose: Purpose, sealed: &[u8]) -> Result<(u64, Zeroizing<Vec<u8>>)> {
+    fn open(&self, purpose: Purpose, sealed: &[u8]) -> Result<(u64, u8, Zeroizing<Vec<u8>>)> {
         let (rest, tag) = sealed.split_last_chunk::<TAG>().ok_or(Error::Corrupt)?;
         let (head, rest) = rest.split_at_checked(HEAD).ok_or(Error::Corrupt)?;
         if head[..3] != MAGIC || head[3] == 0 {
@@ -230,7 +229,7 @@ impl FleetKey {
             &Tag::from(*tag),
         );
         opened.map_err(|_| Error::Corrupt)?;
-        Ok((generation, content))
+        Ok((generation, head[3], content))
     }
 }
 
@@ -252,8 +251,8 @@ mod tests {
         };
         let sealed = contribution(b"raw sums");
         assert_eq!(sealed.len(), SEAL + 8);
-        let (generation, content) = key.open_contribution(&sealed).unwrap();
-        assert_eq!((generation, &content[..]), (7, &b"raw sums"[..]));
+        let (generation, version, content) = key.open_contribution(&sealed).unwrap();
+        assert_eq!((generation, version, &content[..]), (7, VERSION, &b"raw sums"[..]));
         assert!(!sealed.windows(4).any(|window| window == b"sums"));
         assert_eq!(FleetKey::from([2; 32]).open_contribution(&sealed).unwrap_err(), Error::Corrupt);
         for bit in 0..8 * sealed.len() {

@@ -26,7 +26,7 @@
 //! | eligible arms, several slots, users, segments, features | [`Bandit::select_for`], [`Request`] |
 //! | learning for each of thousands of segments | [`Config::max_segments`] |
 //! | restarts | [`Bandit::snapshot`], [`Bandit::restore_as`] |
-//! | several processes that learn together | [`Bandit::merge`], [`fleet`] |
+//! | several processes that learn together | [`Bandit::merge`], [`ledger::peers`] |
 //! | the same with one noise for all of them | [`Bandit::lead`], [`contribution`] |
 //! | several handles that see the same person | [`Budget`] |
 //! | private running sums, stopping rules | [`counter`], [`stopping`] |
@@ -50,7 +50,6 @@ macro_rules! faulty {
 }
 
 mod bandit;
-mod batch;
 mod budget;
 mod config;
 pub mod contribution;
@@ -58,8 +57,8 @@ pub mod counter;
 mod engine;
 mod error;
 pub mod ffi;
-pub mod fleet;
 mod key_index;
+pub mod ledger;
 pub mod local;
 mod memory;
 pub mod noise;
@@ -81,9 +80,10 @@ pub use config::{Clock, Config};
 pub use contribution::FleetKey;
 pub use engine::Counts;
 pub use error::{Error, Result, Unsupported};
+pub use ledger::facts::Duty;
 #[cfg(dpb_faults)]
 #[doc(hidden)]
 pub use noise::probe::Fault;
-pub use policy::{Algorithm, Duty};
+pub use policy::Algorithm;
 pub use random::{Random, Seed};
 pub use request::{Feature, Request, Rows, feature_cross, feature_hash};

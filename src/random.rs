@@ -71,14 +71,14 @@ pub struct Random {
 struct Block {
     /// The next block's key, then the unused words of this block. Wiped when dropped.
     words: Zeroizing<[u32; WORDS]>,
-    used: usize,
+    used: u32,
     /// Whether the stream comes from the operating system, and not from a test seed.
     renews: bool,
 }
 
 impl Random {
     fn keyed(key: impl Iterator<Item = u32>, renews: bool) -> Random {
-        let mut block = Box::new(Block { words: [0; WORDS].into(), used: WORDS, renews });
+        let mut block = Box::new(Block { words: [0; WORDS].into(), used: WORDS as u32, renews });
         block.words[..KEY].iter_mut().zip(key).for_each(|(place, word)| *place = word);
         Random { block }
     }
@@ -103,17 +103,17 @@ impl Random {
             let (key, unused) = self.block.words.split_at_mut(KEY);
             key.iter_mut().zip(words(&fresh)).for_each(|(key, word)| *key ^= word);
             unused.fill(0);
-            self.block.used = WORDS;
+            self.block.used = WORDS as u32;
         }
     }
 
     /// 32 uniform bits.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
-        if self.block.used == WORDS {
+        if self.block.used == WORDS as u32 {
             self.block.refill();
         }
-        let word = std::mem::take(&mut self.block.words[self.block.used]);
+        let word = std::mem::take(&mut self.block.words[self.block.used as usize]);
         self.block.used += 1;
         word
     }
@@ -180,7 +180,7 @@ impl Block {
         key.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
         // The generator wipes itself when it is dropped, as `key` does.
         ChaChaCore::<R20, Legacy>::from_seed(*key).generate(&mut self.words);
-        self.used = KEY;
+        self.used = KEY as u32;
     }
 }
 

@@ -3,8 +3,9 @@
 //!
 //! All numbers are little-endian. The bytes are "dpb", the version in one byte, the kind of object in one byte, the
 //! object's fields, and a CRC-32 of everything before. A reader refuses versions newer than its own with
-//! `NewerVersion`. From the first public version on, a reader accepts every version up to its own. A snapshot counts
-//! the periods of users, and does not say which users came in them.
+//! `NewerVersion`. From the first public version on, a reader accepts every version up to its own: a field that is added
+//! raises `VERSION`, and is read by [`Reader::since`], anywhere among the others. A snapshot counts the periods of users,
+//! and does not say which users came in them.
 //!
 //! # What restoring guarantees
 //!
@@ -56,7 +57,8 @@ use crate::error::{Error, Result};
 use crate::memory;
 
 const MAGIC: &[u8; 3] = b"dpb";
-const VERSION: u8 = 1;
+/// The version of snapshots and of contributions.
+pub const VERSION: u8 = 1;
 /// Magic, version, kind.
 const HEAD: usize = 5;
 const CHECKSUM: usize = 4;
@@ -195,6 +197,7 @@ impl Writer {
 #[derive(Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
+    version: u8,
     checksum: u32,
 }
 
@@ -207,20 +210,31 @@ impl<'a> Reader<'a> {
         if all.len() < HEAD || !all.starts_with(MAGIC) {
             return Err(Error::Corrupt);
         }
-        if all[MAGIC.len()] > VERSION {
+        let version = all[MAGIC.len()];
+        if version > VERSION {
             return Err(Error::NewerVersion);
         }
         let sum = crc32fast::hash(all);
         let intact = sum.to_le_bytes() == checksum;
-        if !intact || all[MAGIC.len()] == 0 || all[HEAD - 1] != kind as u8 {
+        if !intact || version == 0 || all[HEAD - 1] != kind as u8 {
             return Err(Error::Corrupt);
         }
-        Ok(Reader { rest: &all[HEAD..], checksum: sum })
+        Ok(Reader { rest: &all[HEAD..], version, checksum: sum })
     }
 
     /// Reads the output of a [`Writer`] that has no head and no checksum.
     pub fn of_fields(fields: &'a [u8]) -> Reader<'a> {
-        Reader { rest: fields, checksum: 0 }
+        Reader { rest: fields, version: VERSION, checksum: 0 }
+    }
+
+    /// The same, written in this version.
+    pub fn of_version(self, version: u8) -> Reader<'a> {
+        Reader { version, ..self }
+    }
+
+    /// Reads a field that there is since this version. Before it, its value was always `before`.
+    pub fn since<T>(&mut self, version: u8, before: T, read: impl FnOnce(&mut Reader<'a>) -> Result<T>) -> Result<T> {
+        if self.version < version { Ok(before) } else { read(self) }
     }
 
     pub fn checksum(&self) -> u32 {
@@ -342,5 +356,27 @@ mod tests {
         let mut reader = Reader::new(&bytes, Kind::Bandit).unwrap();
         assert_eq!(reader.length(0), Ok(u32::MAX as usize));
         assert_eq!(reader.finish(), Err(Error::Corrupt));
+    }
+
+    /// A field is added in the middle of a format. Its reader reads what was written before, with the value that was
+    /// implied then; a reader of today refuses the new format by its name.
+    #[test]
+    fn a_format_can_get_a_field() {
+        const NEXT: u8 = VERSION + 1;
+        let read = |from: &mut Reader| Result::Ok((from.u32()?, from.since(NEXT, 7, Reader::u64)?, from.u8()?));
+        let today = write(Kind::Bandit, usize::MAX, |to| {
+            to.u32(1);
+            to.u8(3);
+            Ok(())
+        });
+        let today = today.unwrap().seal();
+        let from = &mut Reader::new(&today, Kind::Bandit).unwrap();
+        assert_eq!((read(from), from.finish()), (Ok((1, 7, 3)), Ok(())));
+
+        let mut next = [MAGIC, &[NEXT, Kind::Bandit as u8][..], &[1, 0, 0, 0], &2u64.to_le_bytes(), &[3]].concat();
+        let from = &mut Reader::of_fields(&next[HEAD..]).of_version(NEXT);
+        assert_eq!((read(from), from.finish()), (Ok((1, 2, 3)), Ok(())));
+        next.extend(crc32fast::hash(&next).to_le_bytes());
+        assert_eq!(Reader::new(&next, Kind::Bandit).err(), Some(Error::NewerVersion));
     }
 }

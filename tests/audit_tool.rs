@@ -95,16 +95,16 @@ fn missing_noise_is_caught_in_every_policy() {
 }
 
 /// The auditor detects all sabotage, except a leader found by raw sums, where one reward changes few choices, and
-/// faults of snapshots, priors, sizes, slots, clocks and contributions (tests/interference.rs detects these) and of users
+/// faults of snapshots, priors, sizes, slots, clocks, contributions and features (tests/interference.rs detects these) and of users
 /// (tests/users.rs).
 #[test]
 fn all_sabotage_is_caught() {
     use Algorithm::{Imed, Linear, Se, Tsallis};
     use Fault::{
         AloneForgets, CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, CombinedByOthers, CombinedTwice,
-        ContributedKept, DuplicateBelieved, EntropyRepeats, HeldCounted, OpenKept, PushedOutTells, RawLeader, RawLeast,
-        RawMerge, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawWidth, RetiredKept, SenderKept,
-        SendersForgotten, SharedNoise, UnnoisedMaximum, UserUnbounded, ZerosUnsent,
+        ContributedKept, DuplicateBelieved, EntropyRepeats, HeldCounted, LateInstrument, NormNotEnforced, OpenKept,
+        PushedOutTells, RawLeader, RawLeast, RawMerge, RawPrediction, RawPrior, RawPriorSlightly, RawRetired, RawSize,
+        RawSnapshot, RawWidth, RetiredKept, SendersForgotten, SharedNoise, UnnoisedMaximum, UserUnbounded, ZerosUnsent,
     };
     use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
     let caught = [
@@ -145,8 +145,10 @@ fn all_sabotage_is_caught() {
         SendersForgotten,
         RawLeast,
         ZerosUnsent,
-        SenderKept,
         AloneForgets,
+        LateInstrument,
+        RawPrediction,
+        NormNotEnforced,
     ];
     let known = |sabotage: &Sabotage| {
         elsewhere.contains(sabotage)

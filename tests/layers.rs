@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 const LAYERS: [&[&str]; 6] = [
     &["error", "key_index", "memory", "noise", "os", "random", "reward", "snapshot"],
     &[
-        "batch",
         "budget",
         "config",
         "contribution",
         "counter",
-        "fleet",
+        "ledger",
         "local",
         "privacy",
         "request",

@@ -369,7 +369,7 @@ fn a_reward_counts_once_at_any_worker() {
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn a_window_of_time_ends_without_traffic() {
-    let Some(nginx) = Nginx::start("night", &EXACT.replace("window=50", "window=1s pending=64")) else { return };
+    let Some(nginx) = Nginx::start("night", &EXACT.replace("window=50", "window=5s pending=64")) else { return };
     let mut visitors = nginx.visitors();
     let late: Vec<_> = visitors
         .iter_mut()

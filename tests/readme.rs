@@ -290,7 +290,7 @@ fn the_readme_is_short() {
 #[test]
 fn the_table_of_functions_names_existing_ones() {
     let go = sources("bindings/go", ".go");
-    let code = [page("include/dpb.h"), page("bindings/cpp/dpb.hpp"), go, sources("src", ".rs")];
+    let code = [page("include/dpb.h"), sources("bindings/cpp", ".hpp"), go, sources("src", ".rs")];
     let code = code.map(|code| without_comments(&code));
     let using = page("docs/reference/interface.md");
     let rows = using.lines().skip_while(|line| !line.starts_with("| what | C | C++ | Go | Rust |")).skip(2);
@@ -363,11 +363,12 @@ fn the_table_has_every_policy() {
 #[test]
 fn pages_name_the_present_interface_only() {
     let header = without_comments(&page("include/dpb.h"));
-    let cpp = page("bindings/cpp/dpb.hpp");
+    let cpp = sources("bindings/cpp", ".hpp");
     // Names that look like the interface's and are not: nginx's directives, a build tag, a symbol version, an include
-    // guard, metrics.
+    // guard, a header, metrics.
     let others =
-        ["examples/nginx/ngx_http_dpb_module.c", "bindings/go/link_system.go", "bindings/c/libdpb.map"].map(page);
+        ["examples/nginx/ngx_http_dpb_module.c", "bindings/go/link_system.go", "bindings/c/libdpb.map", "Makefile"]
+            .map(page);
     let variables = ["tests/header.rs", "tests/dist.rs"].map(page); // of the environment, for tests
     let others = others.join("") + &without_comments(&cpp) + &variables.join("");
     let metrics =
@@ -459,8 +460,8 @@ fn combined(what: &str, with: With) -> dpb_status {
     // SAFETY: plain structs, filled by their functions; every pointer is to what lives here.
     unsafe {
         let (mut config, mut request) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        dpb_config_init(config.as_mut_ptr(), 3, 1.0);
-        dpb_request_init(request.as_mut_ptr());
+        dpb_config_init_sized(config.as_mut_ptr(), size_of::<dpb_config>() as u32, 3, 1.0);
+        dpb_request_init_sized(request.as_mut_ptr(), size_of::<dpb_request>() as u32);
         let (mut config, mut request) = (config.assume_init(), request.assume_init());
         (config.max_segments, config.expected_users) = (max_segments, users);
         if let With::Features(model) = with {

@@ -517,17 +517,8 @@ struct dpb_error {
  * Fills a configuration with the defaults for this number of arms and this privacy loss. Checks nothing:
  * constructors check. NULL is a no-op. Any thread.
  *
- * In C and C++ the name is a macro for dpb_config_init_sized with the size of the header. The function of this
- * name fills what dpb_config had in version 0.1.
- */
-DPB_API
-void dpb_config_init(dpb_config *config,
-                     uint32_t arms,
-                     double epsilon);
-
-/**
- * As dpb_config_init, for a dpb_config of struct_size bytes: the size in the header of the program, which may be
- * older than the library.
+ * struct_size: the size of the struct in the program's header, which may be older than the library. In C and C++
+ * dpb_config_init(&config, arms, epsilon) passes it.
  */
 DPB_API
 void dpb_config_init_sized(dpb_config *config,
@@ -821,15 +812,8 @@ struct dpb_request {
 /**
  * Fills a request with the defaults: one slot, all live arms. NULL is a no-op. Any thread.
  *
- * In C and C++ the name is a macro for dpb_request_init_sized with the size of the header. The function of this
- * name fills what dpb_request had in version 0.1.
- */
-DPB_API
-void dpb_request_init(dpb_request *request);
-
-/**
- * As dpb_request_init, for a dpb_request of struct_size bytes: the size in the header of the program, which may be
- * older than the library.
+ * struct_size: the size of the struct in the program's header, which may be older than the library. In C and C++
+ * dpb_request_init(&request) passes it.
  */
 DPB_API
 void dpb_request_init_sized(dpb_request *request,
@@ -1104,7 +1088,7 @@ DPB_API uint32_t dpb_policy_number(const char *name);
 #define DPB_WARN_UNMERGED 8
 
 /**
- * dpb_diagnostics.warnings: all of the last 65,536 rewards that took effect are reward_min. No reward arrives.
+ * dpb_diagnostics.warnings: all of the last 65,535 rewards that took effect are reward_min. No reward arrives.
  */
 #define DPB_WARN_ALL_SMALLEST 16
 
@@ -1803,16 +1787,8 @@ struct dpb_counter_config {
  * Fills a configuration for a counter of this kind with this privacy loss of one value. Checks nothing:
  * dpb_new_counter checks. NULL is a no-op. Any thread.
  *
- * In C and C++ the name is a macro for dpb_counter_config_init_sized with the size of the header. The function of
- * this name fills what dpb_counter_config had in version 0.1.
- */
-DPB_API
-void dpb_counter_config_init(dpb_counter_config *config,
-                             dpb_counter_kind kind,
-                             double epsilon);
-
-/**
- * As dpb_counter_config_init, for a dpb_counter_config of struct_size bytes.
+ * struct_size: the size of the struct in the program's header, which may be older than the library. In C and C++
+ * dpb_counter_config_init(&config, kind, epsilon) passes it.
  */
 DPB_API
 void dpb_counter_config_init_sized(dpb_counter_config *config,
@@ -1912,16 +1888,8 @@ struct dpb_stopping_config {
  * Fills a configuration for samples in [-range, range] and this privacy loss of one sample. alpha and beta are 0,
  * which constructors refuse: set them. Checks nothing. NULL is a no-op. Any thread.
  *
- * In C and C++ the name is a macro for dpb_stopping_config_init_sized with the size of the header. The function of
- * this name fills what dpb_stopping_config had in version 0.1.
- */
-DPB_API
-void dpb_stopping_config_init(dpb_stopping_config *config,
-                              double range,
-                              double epsilon);
-
-/**
- * As dpb_stopping_config_init, for a dpb_stopping_config of struct_size bytes.
+ * struct_size: the size of the struct in the program's header, which may be older than the library. In C and C++
+ * dpb_stopping_config_init(&config, range, epsilon) passes it.
  */
 DPB_API
 void dpb_stopping_config_init_sized(dpb_stopping_config *config,
@@ -2523,6 +2491,28 @@ dpb_status dpb_new_ldp_klucb(const dpb_config *config,
                              dpb_bandit **out,
                              dpb_error *error);
 
+/* Filling structs. The size of a struct is that of the program's header: a newer library may have a larger one. ---- */
+
+/** dpb_config_init_sized for the dpb_config of this header. */
+static inline void dpb_config_init(dpb_config *config, uint32_t arms, double epsilon) {
+  dpb_config_init_sized(config, sizeof(dpb_config), arms, epsilon);
+}
+
+/** dpb_request_init_sized for the dpb_request of this header. */
+static inline void dpb_request_init(dpb_request *request) {
+  dpb_request_init_sized(request, sizeof(dpb_request));
+}
+
+/** dpb_counter_config_init_sized for the dpb_counter_config of this header. */
+static inline void dpb_counter_config_init(dpb_counter_config *config, dpb_counter_kind kind, double epsilon) {
+  dpb_counter_config_init_sized(config, sizeof(dpb_counter_config), kind, epsilon);
+}
+
+/** dpb_stopping_config_init_sized for the dpb_stopping_config of this header. */
+static inline void dpb_stopping_config_init(dpb_stopping_config *config, double range, double epsilon) {
+  dpb_stopping_config_init_sized(config, sizeof(dpb_stopping_config), range, epsilon);
+}
+
 #ifdef __cplusplus
 }
 #endif
@@ -2550,14 +2540,6 @@ DPB_ASSERT_SIZE(dpb_stopping_config, 48);
 DPB_ASSERT_SIZE(dpb_counter_config, 32);
 #endif
 #undef DPB_ASSERT_SIZE
-
-/* The size of a struct is that of the program's header: a newer library may have a larger one. */
-#define dpb_config_init(config, arms, epsilon) dpb_config_init_sized(config, sizeof(dpb_config), arms, epsilon)
-#define dpb_request_init(request) dpb_request_init_sized(request, sizeof(dpb_request))
-#define dpb_stopping_config_init(config, range, epsilon) \
-  dpb_stopping_config_init_sized(config, sizeof(dpb_stopping_config), range, epsilon)
-#define dpb_counter_config_init(config, kind, epsilon) \
-  dpb_counter_config_init_sized(config, sizeof(dpb_counter_config), kind, epsilon)
 /** @endcond */
 
 #endif /* DPB_H */

@@ -32,6 +32,9 @@ func (h *handle[P]) own(c P, free func(P), bytes int64) {
 // foreign is the memory of the C objects of all handles. The garbage collector sees only a few bytes of each, so a
 // program that does not close them could hold a gigabyte before a collection. Therefore take starts one when they hold
 // more than twice what they held when one was last freed, plus leastLimit.
+//
+// The alternative, a Go slice of the same size in each handle, makes the collector run seventeen times as often, counts
+// twice in a memory limit, and is written to when memory is used again: 28% more is resident.
 var foreign memory
 
 type memory struct {

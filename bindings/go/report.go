@@ -125,7 +125,7 @@ const (
 
 // These are in [Diagnostics.Warnings], because they depend on rewards.
 const (
-	// WarnAllSmallest: all of the last 65,536 rewards that took effect are RewardMin. No reward arrives.
+	// WarnAllSmallest: all of the last 65,535 rewards that took effect are RewardMin. No reward arrives.
 	WarnAllSmallest Warnings = C.DPB_WARN_ALL_SMALLEST
 	// WarnAllLargest: all of the last 1024 rewards that took effect are RewardMax. Only clicks are updated, or something
 	// else than clicks.

@@ -3,7 +3,7 @@
 #ifndef SERVE_HPP
 #define SERVE_HPP
 
-#include <dpb.hpp>
+#include <dpb_metrics.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -192,7 +192,9 @@ impl Panel {
                 Strength::Faint => colour(line.colour).mix(0.4).stroke_width(1),
             };
             let visible = |p: &&Point| p.y >= bottom && (!self.x.log || p.x > 0.0);
-            let path = line.points.iter().filter(visible).map(|p| (p.x, p.y));
+            let mut path: Vec<(f64, f64)> = line.points.iter().filter(visible).map(|p| (p.x, p.y)).collect();
+            path.dedup_by_key(|point| chart.backend_coord(point));
+            let path = thinned(path, self.x.log);
             match line.strength {
                 Strength::Dashed => chart.draw_series(DashedLineSeries::new(path, 6, 4, style)).map(|_| ())?,
                 _ => chart.draw_series(LineSeries::new(path, style)).map(|_| ())?,
@@ -206,13 +208,36 @@ impl Panel {
                 legend.draw(&Text::new(line.label.as_str(), (26, row), ("sans-serif", 12)))?;
                 row += 18;
             }
-            let bars = line.points.iter().filter(|p| p.low < p.high);
-            chart.draw_series(
-                bars.map(|p| ErrorBar::new_vertical(p.x, p.low.max(bottom), p.y.max(bottom), p.high, style, 4)),
-            )?;
+            let (left, top) = (area.get_pixel_range().0.start, area.get_pixel_range().1.start);
+            for p in line.points.iter().filter(|p| p.low < p.high) {
+                let ((x, low), (_, high)) =
+                    (chart.backend_coord(&(p.x, p.low.max(bottom))), chart.backend_coord(&(p.x, p.high)));
+                let (x, low, high) = (x - left, low - top, high - top);
+                let bar = [(x - 2, low), (x + 2, low), (x, low), (x, high), (x - 2, high), (x + 2, high)];
+                area.draw(&PathElement::new(bar, style))?;
+            }
         }
         Ok(())
     }
+}
+
+/// The maximum number of points of a curve. A panel has fewer than 500 pixels in a row.
+pub const MOST_POINTS: usize = 200;
+
+/// At most [`MOST_POINTS`] of these points, with the first and the last: one in each of as many equal parts of the axis.
+pub fn thinned(points: Vec<(f64, f64)>, log: bool) -> Vec<(f64, f64)> {
+    let ([(first, _), ..], [.., last]) = (&points[..], &points[..]) else { return points };
+    if points.len() <= MOST_POINTS {
+        return points;
+    }
+    let place = |x: f64| if log { x.ln() } else { x };
+    let (from, length) = (place(*first), place(last.0) - place(*first));
+    let part = |x: f64| ((place(x) - from) / length * (MOST_POINTS - 2) as f64) as usize;
+    let mut kept = points.clone();
+    kept.dedup_by_key(|point| part(point.0));
+    kept.push(*last);
+    kept.dedup();
+    kept
 }
 
 /// A logarithmic axis with ticks at 1, 2 and 5 times the powers of ten; where there are many, at these.

@@ -216,8 +216,9 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
                 // The fraction of runs above each value.
                 let above = |i: usize| Point::new(values[i], (values.len() - i) as f64 / values.len() as f64);
                 let steps = (0..200).map(|i| (values.len() as f64 * (1.0 - (-0.06 * f64::from(i)).exp())) as usize);
-                let mut points: Vec<Point> = steps.filter(|&i| i < values.len()).map(above).collect();
-                points.push(above(values.len() - 1));
+                let mut steps: Vec<usize> = steps.chain([values.len() - 1]).collect();
+                steps.dedup();
+                let points: Vec<Point> = steps.into_iter().map(above).collect();
                 if number == 0 {
                     let (x, y) = (Axis { label: "pseudo-regret", log: true }, Axis { label: "share above", log: true });
                     let title = format!("instance {}, eps = {}", settings[place / EPSILONS.len()].0, EPSILONS[0]);

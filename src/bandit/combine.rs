@@ -7,7 +7,8 @@ use super::state::State;
 use crate::config::{Config, Scope};
 use crate::contribution::{Address, FleetKey, Nonce};
 use crate::error::{Error, Result};
-use crate::policy::{Algorithm, Combining, Duty, Policy};
+use crate::ledger::facts::Duty;
+use crate::policy::{Algorithm, Combining, Policy};
 use crate::snapshot::{self, Reader};
 use zeroize::Zeroizing;
 
@@ -137,8 +138,8 @@ impl Bandit {
     /// internal failure. Nothing has changed.
     pub fn combine(&self, contribution: &[u8]) -> Result<()> {
         let key = self.lock.lock()?.sharing()?.key.clone();
-        let (generation, content) = key.open_contribution(contribution)?;
-        let from = &mut Reader::of_fields(&content);
+        let (generation, version, content) = key.open_contribution(contribution)?;
+        let from = &mut Reader::of_fields(&content).of_version(version);
         let address = Address::read(generation, from)?;
         let algorithm = Algorithm::from_number(from.u32()?).map_err(|_| Error::Corrupt)?;
         let (theirs, seeded) = (Config::load(from)?, from.bool()?);

@@ -3,8 +3,8 @@
 use crate::config::Config;
 use crate::contribution::{Address, FleetKey};
 use crate::error::{Error, Result};
-use crate::fleet::ArmIds;
-use crate::policy::Duty;
+use crate::ledger::facts::Duty;
+use crate::ledger::peers::ArmIds;
 use crate::random::Random;
 
 /// A handle's place in its fleet.
@@ -65,7 +65,7 @@ impl Sharing {
     /// Becomes a new sender, whose contributions are numbered from 1.
     pub fn renew_sender(&mut self) {
         let [high, low] = [(); 2].map(|()| u128::from(self.random.next_u64()));
-        self.sender = if self.sender > 0 && faulty!(SenderKept) { self.sender } else { high << 64 | low };
+        self.sender = high << 64 | low;
         self.sequence = 0;
     }
 

@@ -24,7 +24,7 @@ impl Warnings {
     /// The handle contributes, and in its last 65,536 decisions has merged no snapshot of another handle: what it
     /// contributes does not come back.
     pub const UNMERGED: Warnings = Warnings(8);
-    /// All of the last 65,536 rewards that took effect, or more, are the smallest one: no reward arrives. Depends on
+    /// All of the last 65,535 rewards that took effect, or more, are the smallest one: no reward arrives. Depends on
     /// rewards, so it is in [`Diagnostics`](crate::Diagnostics) only.
     pub const ALL_SMALLEST: Warnings = Warnings(16);
     /// All of the last 1024 rewards that took effect, or more, are the largest one: only clicks are reported, or
@@ -48,97 +48,103 @@ impl Warnings {
     }
 }
 
-/// What a handle remembers for its warnings. No snapshot contains it.
+/// What a handle remembers for its warnings. No snapshot contains it. Numbers of decisions are modulo 2^32.
 #[derive(Default)]
 pub(super) struct Health {
-    /// The decision at which the span ends, and the numbers of decisions and of expired ones when it began.
-    due: u64,
-    began: u64,
-    expired: u64,
-    /// Decisions of the span that the policy does not learn from.
-    unlearned: u64,
-    /// Warnings of the span before.
-    of_span: Warnings,
+    /// The numbers of decisions and of expired ones when the span began.
+    began: u32,
+    expired: u32,
     /// The numbers of decisions when the time last moved, and when the handle last merged.
-    advanced: u64,
-    merged: u64,
+    advanced: u32,
+    merged: u32,
     /// The numbers of smallest and of largest rewards that took effect last, in a row.
-    smallest: Zeroizing<u64>,
-    largest: Zeroizing<u64>,
+    smallest: Zeroizing<u16>,
+    largest: Zeroizing<u16>,
+    /// Decisions of the span that the policy does not learn from.
+    unlearned: u16,
+    /// Whether the warnings of a span applied to the one before.
+    was_expiring: bool,
+    was_unlearned: bool,
+}
+
+/// The decisions since another one.
+#[inline(always)]
+fn since(then: u32, decisions: u64) -> u64 {
+    (decisions as u32).wrapping_sub(then).into()
 }
 
 impl Health {
     /// Decisions of a span.
     const SPAN: u64 = 1 << 10;
-    /// Decisions without a merge after which a contributor is warned of. Also the number of smallest rewards in a row: at
-    /// a rate of 1 in 5000, all of so many are with a probability of 2e-6.
+    /// Decisions without a merge after which a contributor is warned of.
     const LONG: u64 = 1 << 16;
 
     /// Begins with these counts, for example after a restart.
     pub fn begin(&mut self, counts: Counts) {
-        let now = counts.decisions;
+        let now = counts.decisions as u32;
         *self = Health { advanced: now, merged: now, ..Health::default() };
         self.begin_span(counts);
     }
 
     fn begin_span(&mut self, counts: Counts) {
-        (self.began, self.due) = (counts.decisions, counts.decisions + Self::SPAN);
-        (self.expired, self.unlearned) = (counts.expired, 0);
+        (self.began, self.expired, self.unlearned) = (counts.decisions as u32, counts.expired as u32, 0);
     }
 
     /// Whether the span ends before the next decision.
     #[inline(always)]
     pub fn is_due(&self, decisions: u64) -> bool {
-        decisions >= self.due
+        since(self.began, decisions) >= Self::SPAN
     }
 
     /// Ends the span. `users`: whether users are counted.
     #[cold]
     #[inline(never)]
     pub fn look(&mut self, counts: Counts, users: bool) {
-        let decisions = counts.decisions - self.began;
-        self.of_span = Warnings::NONE
-            .with(Warnings::EXPIRING, 2 * (counts.expired - self.expired) > decisions)
-            .with(Warnings::UNLEARNED, users && 100 * (decisions - self.unlearned) < decisions);
+        let decisions = since(self.began, counts.decisions);
+        self.was_expiring = 2 * since(self.expired, counts.expired) > decisions;
+        self.was_unlearned = users && 100 * decisions.saturating_sub(self.unlearned.into()) < decisions;
         self.begin_span(counts);
     }
 
     /// Counts a decision that the policy does not learn from.
     pub fn count_unlearned(&mut self) {
-        self.unlearned += 1;
+        self.unlearned = self.unlearned.saturating_add(1);
     }
 
     /// Notes a reward that takes effect.
     #[inline(always)]
     pub fn note(&mut self, reward: Reward) {
-        let counted = |run: u64, goes_on| if goes_on { run + 1 } else { 0 };
+        let counted = |run: u16, goes_on| if goes_on { run.saturating_add(1) } else { 0 };
         *self.smallest = counted(*self.smallest, reward == Reward::MIN);
         *self.largest = counted(*self.largest, reward.units() == Reward::ONE);
     }
 
     /// The caller's clock moved.
     pub fn advance(&mut self, decisions: u64) {
-        self.advanced = decisions;
+        self.advanced = decisions as u32;
     }
 
     /// The handle merged a snapshot of another handle, or began to contribute.
     pub fn merge(&mut self, decisions: u64) {
-        self.merged = decisions;
+        self.merged = decisions as u32;
     }
 
     /// Warnings that depend on public facts alone. `pending`: as many decisions as may be pending on the caller's clock;
     /// `None` on the other one.
     pub fn warnings(&self, decisions: u64, pending: Option<u64>, contributes: bool) -> Warnings {
-        let stopped = pending.is_some_and(|pending| decisions - self.advanced >= pending.max(Self::SPAN));
-        self.of_span
+        let stopped = pending.is_some_and(|pending| since(self.advanced, decisions) >= pending.max(Self::SPAN));
+        Warnings::NONE
+            .with(Warnings::EXPIRING, self.was_expiring)
+            .with(Warnings::UNLEARNED, self.was_unlearned)
             .with(Warnings::CLOCK_STOPPED, stopped)
-            .with(Warnings::UNMERGED, contributes && decisions - self.merged >= Self::LONG)
+            .with(Warnings::UNMERGED, contributes && since(self.merged, decisions) >= Self::LONG)
     }
 
-    /// Warnings that depend on rewards.
+    /// Warnings that depend on rewards. At a rate of 1 in 5000, 65,535 in a row are the smallest with a probability of
+    /// 2e-6.
     pub fn of_rewards(&self) -> Warnings {
         Warnings::NONE
-            .with(Warnings::ALL_SMALLEST, *self.smallest >= Self::LONG)
-            .with(Warnings::ALL_LARGEST, *self.largest >= Self::SPAN)
+            .with(Warnings::ALL_SMALLEST, *self.smallest == u16::MAX)
+            .with(Warnings::ALL_LARGEST, u64::from(*self.largest) >= Self::SPAN)
     }
 }

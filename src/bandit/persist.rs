@@ -130,7 +130,7 @@ impl Bandit {
 
     /// Merges the releases of another handle from its [`snapshot`](Self::snapshot), made here or on another machine.
     /// Each handle of a fleet merges the newest snapshots of all others every few seconds, in any order. A repeated or
-    /// older snapshot changes nothing. [`crate::fleet`] states the guarantee.
+    /// older snapshot changes nothing. [`crate::ledger::peers`] states the guarantee.
     ///
     /// Arms are joined by their ids: see [`add_arm_as`](Self::add_arm_as). A snapshot contains what its own handle has
     /// released, not what that handle has merged. After [`restore`](Self::restore), merge the others' snapshots again.

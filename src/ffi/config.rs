@@ -2,7 +2,7 @@
 
 use super::fields::dpb_config;
 use super::guard;
-use super::sized::{self, Growing};
+use super::sized;
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::config::{Clock, Config, InC};
 use crate::error::{Error, Result};
@@ -36,16 +36,8 @@ const _: () = assert!(size_of::<dpb_error>() == 256);
 /// Fills a configuration with the defaults for this number of arms and this privacy loss. Checks nothing:
 /// constructors check. NULL is a no-op. Any thread.
 ///
-/// In C and C++ the name is a macro for dpb_config_init_sized with the size of the header. The function of this
-/// name fills what dpb_config had in version 0.1.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dpb_config_init(config: *mut dpb_config, arms: u32, epsilon: f64) {
-    // SAFETY: passed on.
-    unsafe { dpb_config_init_sized(config, dpb_config::FIRST as u32, arms, epsilon) };
-}
-
-/// As dpb_config_init, for a dpb_config of struct_size bytes: the size in the header of the program, which may be
-/// older than the library.
+/// struct_size: the size of the struct in the program's header, which may be older than the library. In C and C++
+/// dpb_config_init(&config, arms, epsilon) passes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_config_init_sized(config: *mut dpb_config, struct_size: u32, arms: u32, epsilon: f64) {
     // SAFETY: NULL or valid for that many bytes, by contract.

@@ -70,19 +70,8 @@ impl dpb_counter_config {
 /// Fills a configuration for a counter of this kind with this privacy loss of one value. Checks nothing:
 /// dpb_new_counter checks. NULL is a no-op. Any thread.
 ///
-/// In C and C++ the name is a macro for dpb_counter_config_init_sized with the size of the header. The function of
-/// this name fills what dpb_counter_config had in version 0.1.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dpb_counter_config_init(
-    config: *mut dpb_counter_config,
-    kind: dpb_counter_kind,
-    epsilon: f64,
-) {
-    // SAFETY: passed on.
-    unsafe { dpb_counter_config_init_sized(config, dpb_counter_config::FIRST as u32, kind, epsilon) };
-}
-
-/// As dpb_counter_config_init, for a dpb_counter_config of struct_size bytes.
+/// struct_size: the size of the struct in the program's header, which may be older than the library. In C and C++
+/// dpb_counter_config_init(&config, kind, epsilon) passes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_counter_config_init_sized(
     config: *mut dpb_counter_config,

@@ -6,7 +6,7 @@ use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
 use crate::bandit::{ArmReport, Bandit, Warnings};
 use crate::error::Result;
-use crate::policy::Duty;
+use crate::ledger::facts::Duty;
 use std::ffi::{CStr, c_char};
 
 /// The state of a handle that may be published: released values and public counts.
@@ -95,7 +95,7 @@ pub const DPB_WARN_UNLEARNED: u32 = 4;
 /// dpb_report.warnings: the handle contributes, and has merged no snapshot of another handle in its last 65,536
 /// decisions. What it contributes does not come back. See dpb_alone.
 pub const DPB_WARN_UNMERGED: u32 = 8;
-/// dpb_diagnostics.warnings: all of the last 65,536 rewards that took effect are reward_min. No reward arrives.
+/// dpb_diagnostics.warnings: all of the last 65,535 rewards that took effect are reward_min. No reward arrives.
 pub const DPB_WARN_ALL_SMALLEST: u32 = 16;
 /// dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max. Only clicks are reported, or
 /// something else than clicks.

@@ -145,16 +145,8 @@ impl dpb_request {
 
 /// Fills a request with the defaults: one slot, all live arms. NULL is a no-op. Any thread.
 ///
-/// In C and C++ the name is a macro for dpb_request_init_sized with the size of the header. The function of this
-/// name fills what dpb_request had in version 0.1.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dpb_request_init(request: *mut dpb_request) {
-    // SAFETY: passed on.
-    unsafe { dpb_request_init_sized(request, dpb_request::FIRST as u32) };
-}
-
-/// As dpb_request_init, for a dpb_request of struct_size bytes: the size in the header of the program, which may be
-/// older than the library.
+/// struct_size: the size of the struct in the program's header, which may be older than the library. In C and C++
+/// dpb_request_init(&request) passes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struct_size: u32) {
     // SAFETY: NULL or valid for that many bytes, by contract.

@@ -51,15 +51,8 @@ unsafe impl Growing for dpb_stopping_config {}
 /// Fills a configuration for samples in [-range, range] and this privacy loss of one sample. alpha and beta are 0,
 /// which constructors refuse: set them. Checks nothing. NULL is a no-op. Any thread.
 ///
-/// In C and C++ the name is a macro for dpb_stopping_config_init_sized with the size of the header. The function of
-/// this name fills what dpb_stopping_config had in version 0.1.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dpb_stopping_config_init(config: *mut dpb_stopping_config, range: f64, epsilon: f64) {
-    // SAFETY: passed on.
-    unsafe { dpb_stopping_config_init_sized(config, dpb_stopping_config::FIRST as u32, range, epsilon) };
-}
-
-/// As dpb_stopping_config_init, for a dpb_stopping_config of struct_size bytes.
+/// struct_size: the size of the struct in the program's header, which may be older than the library. In C and C++
+/// dpb_stopping_config_init(&config, range, epsilon) passes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_stopping_config_init_sized(
     config: *mut dpb_stopping_config,

@@ -83,12 +83,16 @@ faults! {
     ZerosUnsent,
     /// A leader remembers only the newest of its contributors.
     SendersForgotten,
-    /// A handle that contributes to another leader numbers its contributions anew, and stays the same sender.
-    SenderKept,
     /// The operating system gives the same entropy again and again.
     EntropyRepeats,
     /// A leader that is to be alone leads on, and forgets which contributions it has accepted.
     AloneForgets,
+    /// The reward determines the instrument of its row.
+    LateInstrument,
+    /// A prediction depends on an open sum.
+    RawPrediction,
+    /// A row of features that is larger than C counts in full.
+    NormNotEnforced,
 }
 
 impl Fault {

@@ -5,6 +5,7 @@ use super::prior::Prior;
 use crate::config::Config;
 pub use crate::engine::Pull;
 use crate::error::{Error, Result};
+use crate::ledger::facts::Duty;
 use crate::privacy::PrivacyLoss;
 use crate::request::Request;
 use crate::reward::Reward;
@@ -233,36 +234,6 @@ pub trait Slates {
     /// arms are removed from `left`, and passed to `each` in turn. A propensity is that of the arm among those that
     /// were left, given the draws before it.
     fn choose_slate(&mut self, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull));
-}
-
-/// What a handle does with the rewards that it collects: see [`crate::contribution`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
-    /// It releases its own full batches.
-    Alone,
-    /// It contributes open sums to the leader with this generation, and releases nothing.
-    Contributes(u64),
-    /// It releases full batches of its own and of contributed rewards, as the leader with this generation.
-    Leads(u64),
-}
-
-impl Duty {
-    pub(crate) fn contributes(self) -> bool {
-        matches!(self, Duty::Contributes(_))
-    }
-
-    /// The number of handles that share each batch, of a fleet of `handles`.
-    pub(crate) fn sharers(self, handles: f64) -> f64 {
-        if self == Duty::Alone { 1.0 } else { handles }
-    }
-
-    /// The maximum size of a batch. What is in open batches when a leader ends is lost. So the batches of a new leader
-    /// grow from small ones, by the rewards that it `released` since it leads: whenever it ends, it has released a part
-    /// of what was contributed to it.
-    pub(crate) fn limit(self, released: f64) -> f64 {
-        const GROWTH: f64 = 4.0;
-        if matches!(self, Duty::Leads(_)) { GROWTH * released } else { f64::INFINITY }
-    }
 }
 
 /// A policy whose open sums the leader of a fleet can release.

@@ -6,24 +6,18 @@ use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use std::ffi::CStr;
 
-mod adversarial;
-mod baselines;
 mod batched;
 mod compare;
-mod continual;
 mod contract;
 mod cumulant;
-mod elimination;
 mod kl;
 mod linear;
-mod local;
+mod papers;
 mod prior;
-mod scores;
 mod segments;
-mod time;
 
 pub use crate::engine::Pull;
-pub use contract::{ArmState, Duty, DynamicArms, Policy, ShuffledPolicy, Slates};
+pub use contract::{ArmState, DynamicArms, Policy, ShuffledPolicy, Slates};
 pub(crate) use contract::{ByRequest, Combining, PeerId};
 pub use kl::private_divergence;
 pub(crate) use prior::Prior;

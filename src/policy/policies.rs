@@ -95,7 +95,7 @@ algorithms! {
     /// Theorem 4.1). With a horizon, beta is 1/horizon. Without horizon and beta, the policy guesses a horizon and
     /// squares the guess. With beta it identifies the best arm at that confidence
     /// ([`best_arm`](crate::Bandit::best_arm)).
-    Se = 1, c"dp-se", "SE", Papers, elimination::se::DpSe {
+    Se = 1, c"dp-se", "SE", Papers, papers::elimination::se::DpSe {
         from: "Sajed and Sheffet 2019, Algorithm 3";
         loss: pure;
         can: "snapshot";
@@ -108,7 +108,7 @@ algorithms! {
     }
     /// DP-UCB-BOUND, UCB on hybrid sums with an index widened by the noise: pure epsilon-DP (Tossou and Dimitrakakis
     /// 2016, Algorithm 1, Theorem 3.1, with the hybrid's budget corrected). Needs no horizon.
-    UcbBound = 6, c"dp-ucb-bound", "UCBBound", Papers, continual::ucb_bound::DpUcbBound {
+    UcbBound = 6, c"dp-ucb-bound", "UCBBound", Papers, papers::continual::ucb_bound::DpUcbBound {
         from: "Tossou and Dimitrakakis 2016, Algorithm 1";
         loss: pure;
         can: "";
@@ -122,7 +122,7 @@ algorithms! {
     /// DP-UCB, UCB on hybrid sums of equal noise: pure epsilon-DP (Tossou and Dimitrakakis 2016, Algorithm 2, Theorem
     /// 3.1, with the hybrid's budget corrected). An update draws one noise an arm. Needs no horizon. The regret of its
     /// Theorem 3.3 is not proved: a worse arm gets of the order of ln^3 t/epsilon^2 pulls.
-    Ucb = 7, c"dp-ucb", "UCB", Papers, continual::ucb::DpUcb {
+    Ucb = 7, c"dp-ucb", "UCB", Papers, papers::continual::ucb::DpUcb {
         from: "Tossou and Dimitrakakis 2016, Algorithm 2";
         loss: pure;
         can: "";
@@ -139,7 +139,7 @@ algorithms! {
     /// as printed with b = 1. Needs no horizon. Their Theorem 3.5, a regret of that of UCB plus a constant, does not
     /// hold: with the printed index rare runs play a worse arm for a very long time; with `rigorous_index` none do, but
     /// worse arms get of the order of ln^(2/(2-v)) t decisions.
-    UcbInt = 8, c"dp-ucb-int", "UCBInt", Papers, continual::ucb_int::DpUcbInt {
+    UcbInt = 8, c"dp-ucb-int", "UCBInt", Papers, papers::continual::ucb_int::DpUcbInt {
         from: "Tossou and Dimitrakakis 2016, Algorithm 3";
         loss: approximate;
         can: "";
@@ -152,7 +152,7 @@ algorithms! {
     }
     /// Private-UCB, UCB on binary-tree sums: pure epsilon-DP (Mishra and Thakurta 2015; the baseline that Sajed and
     /// Sheffet 2019 call DP-UCB). Needs horizon.
-    PrivateUcb = 9, c"private-ucb", "PrivateUCB", Papers, continual::private_ucb::PrivateUcb {
+    PrivateUcb = 9, c"private-ucb", "PrivateUCB", Papers, papers::continual::private_ucb::PrivateUcb {
         from: "Mishra and Thakurta 2015";
         loss: pure;
         can: "";
@@ -167,7 +167,7 @@ algorithms! {
     /// made private by noise on its gains. Pure epsilon-DP. Needs the horizon. `batch` = tau plays of one arm make one
     /// gain: 0 = the paper's 1; ceil(1/epsilon) is better, 2 ln(horizon)/epsilon best. Propensities are the base's:
     /// over EXP3_tau NaN.
-    Lap = 11, c"dp-lap", "Lap", Papers, adversarial::lap::Lap {
+    Lap = 11, c"dp-lap", "Lap", Papers, papers::adversarial::lap::Lap {
         from: "Tossou and Dimitrakakis 2017, Algorithm 1, over any policy";
         loss: pure;
         can: "snapshot";
@@ -181,7 +181,7 @@ algorithms! {
     /// DP-EXP3-Lap (Tossou and Dimitrakakis 2017, Algorithm 1), for adversarial rewards: DP-Lambda-Lap over EXP3. Pure
     /// epsilon-DP. Needs the horizon. `batch` = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon)
     /// is better, 2 ln(horizon)/epsilon best.
-    Exp3Lap = 12, c"dp-exp3-lap", "EXP3Lap", Papers, adversarial::exp3_lap::Exp3Lap {
+    Exp3Lap = 12, c"dp-exp3-lap", "EXP3Lap", Papers, papers::adversarial::exp3_lap::Exp3Lap {
         from: "the same over EXP3";
         loss: pure;
         can: "snapshot";
@@ -195,7 +195,7 @@ algorithms! {
     /// EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs: EXP3 in
     /// intervals of tau decisions, (epsilon, delta)-DP by its own randomness. tau is the smallest that suffices. Needs
     /// the horizon and delta > 0. Propensities are NaN, because they would reveal raw rewards.
-    Exp3Tau = 13, c"exp3-tau", "EXP3Tau", Papers, adversarial::exp3_tau::Exp3Tau {
+    Exp3Tau = 13, c"exp3-tau", "EXP3Tau", Papers, papers::adversarial::exp3_tau::Exp3Tau {
         from: "Tossou and Dimitrakakis 2017, section 3.2";
         loss: approximate;
         can: "";
@@ -209,7 +209,7 @@ algorithms! {
     /// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the recommended policy for adversarial rewards.
     /// Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon. `batch` = decisions for one arm in one release: 0 =
     /// ceil(1/epsilon).
-    Tsallis = 14, c"tsallis", "Tsallis", Papers, adversarial::tsallis::Tsallis {
+    Tsallis = 14, c"tsallis", "Tsallis", Papers, papers::adversarial::tsallis::Tsallis {
         from: "Asi, Raman and Talwar 2025";
         loss: pure;
         can: "snapshot";
@@ -221,7 +221,7 @@ algorithms! {
         arms: "2^20";
     }
     /// UCB1 (Auer, Cesa-Bianchi, Fischer 2002): a baseline WITHOUT privacy.
-    NonprivateUcb1 = 2, c"nonprivate-ucb1", "NonprivateUCB1", Baselines, baselines::ucb1::Ucb1 {
+    NonprivateUcb1 = 2, c"nonprivate-ucb1", "NonprivateUCB1", Baselines, papers::baselines::ucb1::Ucb1 {
         from: "Auer, Cesa-Bianchi and Fischer 2002";
         loss: unbounded;
         can: "";
@@ -233,7 +233,7 @@ algorithms! {
         arms: "2^20";
     }
     /// KL-UCB (Garivier and Cappe 2011): a baseline WITHOUT privacy.
-    NonprivateKlUcb = 3, c"nonprivate-klucb", "NonprivateKLUCB", Baselines, baselines::klucb::KlUcb {
+    NonprivateKlUcb = 3, c"nonprivate-klucb", "NonprivateKLUCB", Baselines, papers::baselines::klucb::KlUcb {
         from: "Garivier and Cappe 2011";
         loss: unbounded;
         can: "";
@@ -245,7 +245,7 @@ algorithms! {
         arms: "2^15";
     }
     /// IMED (Honda and Takemura 2015): a baseline WITHOUT privacy.
-    NonprivateImed = 4, c"nonprivate-imed", "NonprivateIMED", Baselines, baselines::imed::Imed {
+    NonprivateImed = 4, c"nonprivate-imed", "NonprivateIMED", Baselines, papers::baselines::imed::Imed {
         from: "Honda and Takemura 2015";
         loss: unbounded;
         can: "";
@@ -258,7 +258,7 @@ algorithms! {
     }
     /// Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy. Needs horizon or beta; with
     /// one arm left it is the best arm at that confidence ([`best_arm`](crate::Bandit::best_arm)).
-    NonprivateSe = 5, c"nonprivate-se", "NonprivateSE", Baselines, baselines::se::Se {
+    NonprivateSe = 5, c"nonprivate-se", "NonprivateSE", Baselines, papers::baselines::se::Se {
         from: "Even-Dar, Mannor and Mansour 2006";
         loss: unbounded;
         can: "";
@@ -271,7 +271,7 @@ algorithms! {
     }
     /// EXP3 (Auer, Cesa-Bianchi, Freund, Schapire 2003): a baseline for adversarial rewards, WITHOUT privacy. Needs the
     /// horizon.
-    NonprivateExp3 = 10, c"nonprivate-exp3", "NonprivateEXP3", Baselines, adversarial::exp3::Exp3 {
+    NonprivateExp3 = 10, c"nonprivate-exp3", "NonprivateEXP3", Baselines, papers::adversarial::exp3::Exp3 {
         from: "Auer and others 2003";
         loss: unbounded;
         can: "";
@@ -289,7 +289,7 @@ algorithms! {
     /// In production devices encode, a shuffler permutes, and the server calls
     /// [`submit_shuffled`](crate::Bandit::submit_shuffled). In a simulation [`update`](crate::Bandit::update) encodes
     /// and shuffles in the process. The first of these calls decides which of the two a handle takes for good.
-    SdpAe = 15, c"sdp-ae", "SDPAE", Shuffle, elimination::sdp_ae::SdpAe {
+    SdpAe = 15, c"sdp-ae", "SDPAE", Shuffle, papers::elimination::sdp_ae::SdpAe {
         from: "Tenenbaum and others 2021, Algorithm 1";
         loss: approximate;
         can: "snapshot";
@@ -303,7 +303,7 @@ algorithms! {
     }
     /// VB-SDP-AE: SDP-AE with 2^t users for each batch of phase t (Algorithm 2). (epsilon, delta)-DP in the shuffle
     /// model, at nearly the central model's regret. Otherwise as `sdp-ae`.
-    VbSdpAe = 16, c"vb-sdp-ae", "VBSDPAE", Shuffle, elimination::vb_sdp_ae::VbSdpAe {
+    VbSdpAe = 16, c"vb-sdp-ae", "VBSDPAE", Shuffle, papers::elimination::vb_sdp_ae::VbSdpAe {
         from: "Tenenbaum and others 2021, Algorithm 2";
         loss: approximate;
         can: "snapshot";
@@ -320,7 +320,7 @@ algorithms! {
     /// 1 as `reward_max` and 0 as `reward_min`; anything else is [`InvalidReward`](crate::Error::InvalidReward). This
     /// handle makes nothing private, so it must never get a raw reward. epsilon: 1e-6 .. 40. `reward_window` must be 0,
     /// because silence would be a bit that no device made private.
-    LdpUcb = 17, c"ldp-ucb", "LDPUCB", Local, local::ldp_ucb::LdpUcb {
+    LdpUcb = 17, c"ldp-ucb", "LDPUCB", Local, papers::local::ldp_ucb::LdpUcb {
         from: "Ren and others 2020";
         loss: pure;
         can: "snapshot";
@@ -336,7 +336,7 @@ algorithms! {
     }
     /// LDP KL-UCB: LDP-UCB with the Kullback-Leibler index of the bits, which are Bernoulli whatever the rewards are.
     /// Otherwise as `ldp-ucb`.
-    LdpKlUcb = 18, c"ldp-klucb", "LDPKLUCB", Local, local::ldp_klucb::LdpKlUcb {
+    LdpKlUcb = 18, c"ldp-klucb", "LDPKLUCB", Local, papers::local::ldp_klucb::LdpKlUcb {
         from: "the same with the index of KL-UCB";
         loss: pure;
         can: "snapshot";

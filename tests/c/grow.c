@@ -79,26 +79,25 @@ static void sizes(filler *fill, call *use, size_t whole) {
   }
 }
 
-/* Programs that look functions up by name have no macros of the header. The functions write version 0.1's structs,
- * which are complete today. */
-static void without_a_header(void) {
+/* The header's own functions pass the size of its structs. */
+static void of_this_header(void) {
   dpb_config config;
   dpb_stopping_config stopping;
   dpb_counter_config counter;
   dpb_request asked;
   memset(&config, 0, sizeof config);
-  (dpb_config_init)(&config, 7, 2);
+  dpb_config_init(&config, 7, 2);
   CHECK(config.struct_size == sizeof config && config.arms == 7 && config.reward_max == 1);
-  (dpb_stopping_config_init)(&stopping, 2, 1);
+  dpb_stopping_config_init(&stopping, 2, 1);
   CHECK(stopping.struct_size == sizeof stopping && stopping.range == 2);
-  (dpb_request_init)(&asked);
+  dpb_request_init(&asked);
   CHECK(asked.struct_size == sizeof asked && asked.slots == 1 && asked.eligible == NULL);
-  (dpb_request_init)(NULL);
-  (dpb_counter_config_init)(&counter, DPB_COUNTER_BINARY, 1);
+  dpb_request_init(NULL);
+  dpb_counter_config_init(&counter, DPB_COUNTER_BINARY, 1);
   CHECK(counter.struct_size == sizeof counter && counter.horizon == 0);
-  (dpb_config_init)(NULL, 7, 2);
-  (dpb_stopping_config_init)(NULL, 2, 1);
-  (dpb_counter_config_init)(NULL, 0, 1);
+  dpb_config_init(NULL, 7, 2);
+  dpb_stopping_config_init(NULL, 2, 1);
+  dpb_counter_config_init(NULL, 0, 1);
   dpb_config_init_sized(NULL, 1000, 7, 2);
 }
 
@@ -114,7 +113,7 @@ int main(void) {
   sizes(fill_nothing, read_report, sizeof(dpb_report));
   sizes(fill_nothing, read_diagnostics, sizeof(dpb_diagnostics));
   sizes(fill_request, decide, sizeof(dpb_request));
-  without_a_header();
+  of_this_header();
 
   /* dpb_arm has a fixed size, and its unused fields are 0. */
   memset(arms, 0xa5, sizeof arms);

@@ -83,9 +83,9 @@ static void silence(void) {
   int i;
   config.reward_window = 100;
   bandit = made(&config);
-  for (i = 0; i < LONG + 99; i++) decide(bandit, 0, SILENCE);
+  for (i = 0; i < LONG + 98; i++) decide(bandit, 0, SILENCE);
   CHECK(operator_warnings(bandit) == 0);
-  for (; i < LONG + 101; i++) decide(bandit, 0, SILENCE);
+  for (; i < LONG + 100; i++) decide(bandit, 0, SILENCE);
   CHECK(operator_warnings(bandit) == DPB_WARN_ALL_SMALLEST && warnings(bandit) == 0);
   for (i = 0; i < 101; i++) decide(bandit, 0, CLICK);
   CHECK(operator_warnings(bandit) == 0);

@@ -1,4 +1,4 @@
-#include <dpb.hpp>
+#include <dpb_metrics.hpp>
 
 dpb::Bandit elsewhere();
 

@@ -1,4 +1,4 @@
-#include <dpb.hpp>
+#include <dpb_metrics.hpp>
 #include <dpb.hpp>
 
 dpb::Bandit elsewhere();

@@ -1,5 +1,5 @@
 // Writes the page of metrics.txt, in a locale whose numbers have commas, if there is one. With the argument "public" it writes the public page, and with "played" the operators' page after some decisions.
-#include <dpb.hpp>
+#include <dpb_metrics.hpp>
 
 #include <clocale>
 #include <cstdio>

@@ -700,13 +700,9 @@ impl Spec {
         }
     }
 
-    /// Builds the request at this index of an array.
-    unsafe fn request(&self, number: usize) -> dpb_request {
+    unsafe fn request(&self) -> dpb_request {
         let mut request: dpb_request = zeroed();
-        match number % 2 {
-            0 => dpb_request_init(&raw mut request),
-            _ => dpb_request_init_sized(&raw mut request, size_of::<dpb_request>() as u32),
-        }
+        dpb_request_init_sized(&raw mut request, size_of::<dpb_request>() as u32);
         assert_eq!((request.slots, request.segment, request.user), (1, 0, 0));
         assert!(request.eligible.is_null() && request.eligible_len == 0);
         (request.slots, request.segment, request.user) = (self.slots, self.segment, self.user);
@@ -750,7 +746,7 @@ unsafe fn advance(handle: *mut dpb_bandit, model: &mut Option<Model>, bytes: &mu
 /// before it.
 #[track_caller]
 unsafe fn decide(handle: *mut dpb_bandit, specs: &[Spec], many: bool) -> (dpb_status, usize, Vec<dpb_decision>) {
-    let requests: Vec<_> = specs.iter().enumerate().map(|(number, spec)| spec.request(number)).collect();
+    let requests: Vec<_> = specs.iter().map(|spec| spec.request()).collect();
     let length = specs.iter().map(|spec| spec.slots.min(9) as usize).sum::<usize>();
     let (mut decisions, mut done) = (vec![NO_DECISION; length + 1], usize::MAX);
     let status = match specs {
@@ -847,10 +843,8 @@ impl World<'_> {
         let (bytes, budget) = (&mut self.bytes, self.budget);
         let mut c: dpb_config = zeroed();
         let (arms, epsilon) = (bytes.pick(&[2, 3, 5, 8]), bytes.pick(&[1.0, 0.3, 4.0, 30.0]));
-        match bytes.below(3) {
-            0 => dpb_config_init(&raw mut c, arms, epsilon),
-            _ => dpb_config_init_sized(&raw mut c, size_of::<dpb_config>() as u32, arms, epsilon),
-        }
+        dpb_config_init_sized(&raw mut c, size_of::<dpb_config>() as u32, arms, epsilon);
+        bytes.byte(); // decides nothing, and keeps what the corpus means
         c.test_seed = SEED.as_ptr();
         c.pending_capacity = bytes.pick(&[8, 1, 3, 64]);
         c.reward_window = bytes.pick(&[0, 0, 5, 40]);
@@ -1313,7 +1307,7 @@ impl World<'_> {
         assert!(another.is_none_or(|another| another == DPB_OK));
         let mut early = NO_DECISION;
         if player.config.expected_users > 0 && player.model.is_some() {
-            let request = Spec { user: 1, ..Spec::PLAIN }.request(0);
+            let request = Spec { user: 1, ..Spec::PLAIN }.request();
             assert_eq!(dpb_select_for(second, &raw const request, &raw mut early), DPB_NOT_READY);
         }
         assert!(untouched(&early));
@@ -1400,7 +1394,6 @@ impl World<'_> {
             let (mut handle, mut error) = (null_mut(), no_error());
             let mut config: dpb_counter_config = zeroed();
             match bytes.below(4) {
-                0 => dpb_counter_config_init(&raw mut config, kind, epsilon),
                 1 => dpb_counter_config_init_sized(&raw mut config, bytes.pick(&[32, 24, 3]), kind, epsilon),
                 _ => dpb_counter_config_init_sized(&raw mut config, 32, kind, epsilon),
             }
@@ -1443,7 +1436,6 @@ impl World<'_> {
             let (range, epsilon) =
                 (bytes.pick(&[1.0, 1.0, 100.0, 0.0, f64::NAN]), bytes.pick(&[1.0, 10.0, 0.0, 1e300]));
             match bytes.below(4) {
-                0 => dpb_stopping_config_init(&raw mut config, range, epsilon),
                 1 => dpb_stopping_config_init_sized(&raw mut config, bytes.pick(&[48, 40, 3]), range, epsilon),
                 _ => dpb_stopping_config_init_sized(&raw mut config, 48, range, epsilon),
             }
@@ -1613,7 +1605,7 @@ impl World<'_> {
         is_null("restore", dpb_restore(null(), 5, &raw mut handle, null_mut()));
         is_null("restored", dpb_restore([1].as_ptr(), 1, null_mut(), null_mut()));
         is_null("select", dpb_select(null_mut(), &raw mut decision));
-        let request = Spec::PLAIN.request(0);
+        let request = Spec::PLAIN.request();
         is_null("select_many", dpb_select_many(null_mut(), null(), 1, &raw mut decision, &raw mut size));
         is_null("select_for", dpb_select_for(null_mut(), &raw const request, &raw mut decision));
         is_null("request_check", dpb_request_check(null(), &raw const request, null_mut()));
@@ -1683,8 +1675,8 @@ impl World<'_> {
             is_null("no plan", dpb_shuffle_params_read(bandit, 1, null_mut()));
             player.after(false, [0; 4]);
         }
-        dpb_request_init(null_mut());
-        dpb_config_init(null_mut(), 1, 1.0);
+        dpb_request_init_sized(null_mut(), size_of::<dpb_request>() as u32);
+        dpb_config_init_sized(null_mut(), size_of::<dpb_config>() as u32, 1, 1.0);
         dpb_free(null_mut());
         dpb_budget_free(null_mut());
         dpb_counter_free(null_mut());

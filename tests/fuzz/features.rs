@@ -95,7 +95,7 @@ impl Player {
             &[1.0, 0.0, -1.0, 0.5, 0.0, 1.0, 1e6, 1e-30, f32::MAX, f32::MIN_POSITIVE, f32::NAN, f32::INFINITY];
         let few = odd.len() - if bytes.once_in(8) { 0 } else { 2 };
         let mut request: dpb_request = zeroed();
-        dpb_request_init(&raw mut request);
+        dpb_request_init_sized(&raw mut request, size_of::<dpb_request>() as u32);
         request.slots = bytes.pick(&[1, 1, 1, 2, 3, 0, u32::MAX]);
         let (mut dense, mut entries, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         let sparse = bytes.once_in(2);

@@ -489,7 +489,7 @@ impl Player {
         assert!(another.is_none_or(|another| another == DPB_OK));
         let mut early = NO_DECISION;
         if self.config.expected_users > 0 && self.model.is_some() {
-            let request = Spec { segment: bytes.pick(&KEYS), user: 1, ..Spec::PLAIN }.request(0);
+            let request = Spec { segment: bytes.pick(&KEYS), user: 1, ..Spec::PLAIN }.request();
             assert_eq!(dpb_select_for(second, &raw const request, &raw mut early), DPB_NOT_READY);
             assert_eq!(report(second).segments, self.count());
         }

@@ -335,7 +335,7 @@ pub fn rare(constructors: &[super::Constructor]) {
             stopping.struct_size = newer;
             expect(new(&raw const stopping, &raw mut rule, null_mut()), DPB_NEWER_VERSION);
         }
-        dpb_stopping_config_init(&raw mut stopping, 1.0, 1.0);
+        dpb_stopping_config_init_sized(&raw mut stopping, size_of::<dpb_stopping_config>() as u32, 1.0, 1.0);
         (stopping.alpha, stopping.beta) = (0.9, 0.5);
         expect(dpb_new_nas(&raw const stopping, &raw mut rule, null_mut()), DPB_OK);
         while dpb_stopping_push(rule, 1.0, &raw mut number) != DPB_HALTED {}

@@ -235,7 +235,9 @@ pub fn policies() -> Vec<String> {
 /// The names of all functions that the header declares.
 pub fn functions() -> Vec<String> {
     let header = std::fs::read_to_string(root().join("include/dpb.h")).unwrap();
+    // The header's own (static inline) functions come last, and the library does not export them.
     let code = without_comments(&header);
+    let (code, _) = code.split_once("static inline").unwrap();
     let mut names = Vec::new();
     for (at, _) in code.match_indices('(') {
         let name = code[..at].rsplit(|c: char| !is_word(c)).next().unwrap();

@@ -8,6 +8,7 @@ use dpb::Algorithm;
 use figures::environment::{Player, Recorder, SS19, Setting, decide, log_times, play};
 use figures::fast;
 use figures::linear::{self, Kind};
+use figures::plot::{MOST_POINTS, thinned};
 use figures::runner::{Cell, Curve, Trial, run};
 use figures::{EXPERIMENTS, Options, perform};
 use figures::{tails, trace};
@@ -250,4 +251,30 @@ fn the_trace_is_the_file() {
     let views = |page: usize| days.iter().map(|views| views[page]).sum::<f64>();
     assert!((share - views(trace::MOST_READ) / all).abs() < 1e-4, "{share}");
     assert!((0..9).all(|page| views(page) <= views(trace::MOST_READ)));
+}
+
+/// A curve has at most 200 points, evenly spaced on its axis, in what is drawn and in what is committed.
+#[test]
+fn curves_have_few_points() {
+    for log in [false, true] {
+        let curve: Vec<(f64, f64)> = (1..=10_000).map(|x| (f64::from(x), 0.5)).collect();
+        let thin = thinned(curve.clone(), log);
+        assert!((100..=MOST_POINTS).contains(&thin.len()), "{}", thin.len());
+        assert!(thin[0] == curve[0] && thin[thin.len() - 1] == curve[curve.len() - 1]);
+        let steps = thin.windows(2).map(|pair| if log { (pair[1].0 / pair[0].0).ln() } else { pair[1].0 - pair[0].0 });
+        let most = if log { 2f64.ln() } else { 52.0 };
+        assert!(steps.fold(0.0, f64::max) <= most + 1e-9);
+        assert_eq!(thinned(curve[..MOST_POINTS].to_vec(), log), curve[..MOST_POINTS]);
+    }
+    let mut curves = 0;
+    for file in std::fs::read_dir(here("out")).unwrap().map(|file| file.unwrap().path()) {
+        if file.extension().is_some_and(|ending| ending == "svg") {
+            for line in std::fs::read_to_string(&file).unwrap().split("points=\"").skip(1) {
+                curves += 1;
+                let points: Vec<&str> = line.split('"').next().unwrap().split_whitespace().collect();
+                assert!(points.len() <= MOST_POINTS, "{}: {}", file.display(), points.len());
+            }
+        }
+    }
+    assert!(curves > 500, "{curves}");
 }

@@ -13,21 +13,22 @@
 //! Between these times the earlier share counts, which may be too small when the time has advanced.
 
 use super::explore::Live;
-use super::peers::{PeerReleases, Peers};
+use super::peers::PeerReleases;
 use super::released::{Evidence, JoinedReleases, Memory, NoisySum, ReleaseHistory};
-use crate::batch::{Batch, BatchPart};
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::ledger::facts::{Duty, Time};
+use crate::ledger::open::{Batch, BatchPart};
+use crate::ledger::peers::Peers;
 use crate::memory::{WipedVec, try_with_capacity};
 #[cfg(dpb_faults)]
 use crate::noise::probe::{self, Fault};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{ArmState, Duty, Peer};
+use crate::policy::contract::{ArmState, Peer};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
-use crate::policy::time::Time;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
@@ -40,7 +41,7 @@ pub struct BatchedArms {
     arms: WipedVec<BatchedArm>,
     /// Releases of other handles for each arm; empty if there are none.
     others: WipedVec<JoinedReleases>,
-    peers: Peers,
+    peers: Peers<PeerReleases>,
     /// Number of handles in the fleet, including this one.
     handles: u32,
     duty: Duty,
@@ -139,7 +140,7 @@ impl BatchedArms {
         Ok(BatchedArms {
             arms: WipedVec::new(arms, |_| BatchedArm::new())?,
             others: WipedVec::default(),
-            peers: Peers::default(),
+            peers: Peers::NONE,
             handles: 1,
             duty: Duty::Alone,
             led: 0,
@@ -226,7 +227,7 @@ impl BatchedArms {
     /// `NoMemory`; `InvalidConfig` for too many handles; `Corrupt`. Nothing has changed.
     pub fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<Option<Vec<usize>>> {
         let peer = *peer.downcast::<PeerReleases>().map_err(|_| Error::Corrupt)?;
-        if !self.peers.is_newer(&peer)? {
+        if !self.peers.is_newer(&peer.entry)? {
             return Ok(None);
         }
         let mut changed = try_with_capacity(self.arms.len())?;
@@ -235,8 +236,8 @@ impl BatchedArms {
             self.others = WipedVec::new(self.arms.len(), |_| JoinedReleases::nothing(now))?;
         }
         self.may_have_released = true;
-        let mut peers = std::mem::take(&mut self.peers);
-        let (place, before) = peers.insert(peer, self.memory, self.time());
+        let mut peers = std::mem::replace(&mut self.peers, Peers::NONE);
+        let (place, before) = peers.insert_at(peer, self.memory, self.time());
         changed.extend((0..self.arms.len()).filter(|&arm| peers.is_changed(place, before.as_ref(), arm, added)));
         changed.iter().for_each(|&arm| self.join(arm, &mut peers.released(arm, added)));
         self.handles = 1 + peers.active();
@@ -250,7 +251,7 @@ impl BatchedArms {
         if self.others.is_empty() {
             return None;
         }
-        let peers = std::mem::take(&mut self.peers);
+        let peers = std::mem::replace(&mut self.peers, Peers::NONE);
         self.join(arm, &mut peers.released(arm, added));
         self.peers = peers;
         Some(arm)

@@ -3,23 +3,15 @@
 use super::arms::Saved;
 use super::released::{Memory, ReleaseHistory};
 use crate::config::Config;
-use crate::error::{Error, Result};
-use crate::fleet::{ArmIds, Entry, Roster, put};
+use crate::error::Result;
+use crate::ledger::peers::{ArmIds, Entry, Peers};
 use crate::memory::try_with_capacity;
 use crate::policy::contract::PeerId;
 use crate::snapshot::{Reader, ensure};
 
-/// The other handles that were merged.
-#[derive(Default)]
-pub struct Peers {
-    roster: Roster,
-    /// Newest snapshot of each other handle, in the order of `roster`.
-    known: Vec<PeerReleases>,
-}
-
 /// Another handle, as of its newest snapshot.
 pub struct PeerReleases {
-    entry: Entry,
+    pub entry: Entry,
     arms: Vec<ReleaseHistory>,
     ids: ArmIds,
 }
@@ -44,45 +36,22 @@ impl PeerReleases {
     }
 }
 
-impl Peers {
-    /// Returns whether this snapshot is newer than the known one of its origin. Memory for [`insert`](Self::insert) is
-    /// then reserved.
-    ///
-    /// # Errors
-    /// As [`Roster::is_newer`].
-    pub fn is_newer(&mut self, peer: &PeerReleases) -> Result<bool> {
-        self.known.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        self.roster.is_newer(&peer.entry)
-    }
-
+impl Peers<PeerReleases> {
     /// Inserts a newer snapshot at `time` on this handle's clock. Returns its place, and what it replaces.
-    pub fn insert(&mut self, mut peer: PeerReleases, memory: Memory, time: u64) -> (usize, Option<PeerReleases>) {
+    pub fn insert_at(&mut self, mut peer: PeerReleases, memory: Memory, time: u64) -> (usize, Option<PeerReleases>) {
         let (then, now) = (memory.ticks(peer.entry.version.2), memory.ticks(time));
         peer.arms.iter_mut().for_each(|released| released.rebase(then, now));
-        let place = self.roster.insert(peer.entry);
-        let before = put(&mut self.known, place, peer);
-        let (Ok(place) | Err(place)) = place;
-        (place, before)
+        self.insert(peer.entry, peer)
     }
 
     /// Returns whether the handle at this place has new releases of our arm.
     pub fn is_changed(&self, place: usize, before: Option<&PeerReleases>, arm: usize, added: &[u64]) -> bool {
-        let [now, then] = [Some(&self.known[place]), before].map(|peer| peer?.arm(arm, added));
+        let [now, then] = [Some(&self[place]), before].map(|peer| peer?.arm(arm, added));
         now.is_some_and(|now| !now.pairs().is_empty()) && now != then
     }
 
     /// What each other handle has released of one of our arms.
     pub fn released(&self, arm: usize, added: &[u64]) -> impl Iterator<Item = &ReleaseHistory> {
-        self.known.iter().filter_map(move |peer| peer.arm(arm, added))
-    }
-
-    /// As [`Roster::active`].
-    pub fn active(&self) -> u32 {
-        self.roster.active()
-    }
-
-    /// Number of merged snapshots that were newer than the known one.
-    pub fn updates(&self) -> u64 {
-        self.roster.updates()
+        self.iter().filter_map(move |peer| peer.arm(arm, added))
     }
 }

@@ -2,8 +2,6 @@
 
 use super::algebra::{add, packed, solve, solve_rows, zeros};
 use super::rows::{SpreadRow, UNIT};
-#[cfg(test)]
-use super::tests::LinearFault;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::noise::{Distribution, NoiseSource};
@@ -156,25 +154,7 @@ impl VectorBatch {
         self.d
     }
 
-    #[cfg(test)]
-    pub fn leak(&self) -> f64 {
-        if LinearFault::RawPrediction.is_on() {
-            self.sums.iter().map(|sum| **sum as f64).sum::<f64>() * 1e-20
-        } else {
-            0.0
-        }
-    }
-
-    #[cfg(test)]
-    pub fn tells_instrument(&self) -> bool {
-        LinearFault::RawInstrument.is_on() && (*self.sums[0] / i64::from(BOUND) / Reward::ONE) % 2 == 1
-    }
-
     pub fn is_full(&self) -> bool {
-        #[cfg(test)]
-        if LinearFault::ClosedBySum.is_on() && self.sums.iter().any(|sum| **sum / i64::from(BOUND) > 9 * Reward::ONE) {
-            return true;
-        }
         self.count >= self.quota
     }
 
@@ -245,11 +225,8 @@ impl VectorBatch {
         self.count += 1;
         let (q, known) = (reward.units(), p - v * m);
         let (sums, expected) = (&mut self.sums, &mut self.expected);
-        #[cfg(test)]
-        let late = if q > 0 && LinearFault::LateInstrument.is_on() { Instrument::Bin } else { self.instrument };
-        #[cfg(not(test))]
-        let late = self.instrument;
-        late.each(row, self.intercept, |j, u| {
+        let instrument = if q > 0 && faulty!(LateInstrument) { Instrument::Rate } else { self.instrument };
+        instrument.each(row, self.intercept, |j, u| {
             *sums[j] += i64::from(u) * q;
             expected[j] += f64::from(u) * known;
         });

@@ -7,7 +7,8 @@
 use super::batch::VectorBatch;
 use super::{Linear, SavedLinear};
 use crate::error::Result;
-use crate::policy::contract::{Combining, Duty};
+use crate::ledger::facts::Duty;
+use crate::policy::contract::Combining;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
 /// A vector that another handle contributes: of a model, or of the pilot.

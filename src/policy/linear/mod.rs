@@ -109,12 +109,12 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use super::contract::{Duty, Pull};
-use super::time::Time;
+use super::contract::Pull;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::fleet::Roster;
+use crate::ledger::facts::{Duty, Time};
+use crate::ledger::peers::Peers;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::noise::{Laplace, Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
@@ -199,11 +199,7 @@ pub(crate) struct Linear {
     handles: f64,
     failures: u64,
     oversized: u64,
-    roster: Roster,
-    /// Newest snapshot of each peer, in the order of `roster`.
-    peers: Vec<SavedPeer>,
-    #[cfg(test)]
-    tape: tests::Tape,
+    peers: Peers<SavedPeer>,
 }
 
 #[derive(Clone, Copy)]
@@ -346,10 +342,7 @@ impl Linear {
             handles: 1.0,
             failures: 0,
             oversized: 0,
-            roster: Roster::default(),
-            peers: Vec::new(),
-            #[cfg(test)]
-            tape: tests::Tape::default(),
+            peers: Peers::NONE,
         };
         for _ in 0..models {
             policy.add_model()?;
@@ -534,8 +527,6 @@ impl Linear {
         let Some(pilot) = &mut self.pilot else { return };
         self.releases = self.releases.saturating_add(1);
         pilot.batch.release(self.pilot_noise.as_mut().unwrap_or(&mut self.noise), &mut self.scratch.y);
-        #[cfg(test)]
-        self.tape.pass(&mut self.scratch.y);
         pilot.learn(&self.scratch.y, self.pilot_variance, &mut self.own_pilot);
         if self.own_pilot.is_known() {
             self.believe();
@@ -570,10 +561,6 @@ impl Linear {
             let (model, spread) = (&self.models[0], self.common.spread);
             self.common.first = model.next(&pilot.batch, spread, &self.common, &mut self.scratch).0;
         }
-        #[cfg(test)]
-        if pilot.batch.tells_instrument() {
-            self.common.first = Instrument::Rate;
-        }
         let Common { first, .. } = self.common;
         for (model, batch) in self.models.iter().zip(&mut *self.batches) {
             batch.open(first, model.quota(first, &self.common));
@@ -588,8 +575,6 @@ impl Linear {
         self.limit();
         let (model, batch) = (&mut self.models[model], &mut self.batches[model]);
         batch.release(&mut self.noise, &mut self.scratch.y);
-        #[cfg(test)]
-        self.tape.pass(&mut self.scratch.y);
         self.releases = self.releases.saturating_add(1);
         batch.residuals(&mut self.scratch.y);
         let learned = model.learn(batch, &self.common, &mut self.scratch, &mut self.coins);

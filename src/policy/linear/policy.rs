@@ -4,7 +4,7 @@ use super::model::FadingPrior;
 use super::{FARTHEST, Linear, NOBODY, SavedLinear, Shape, discount, loss_of_request};
 use crate::config::Config;
 use crate::error::{Error, Result, Value};
-use crate::fleet::{ArmIds, Entry, put};
+use crate::ledger::peers::{ArmIds, Entry, Peers};
 use crate::policy::batched::loss;
 use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull, ReadPeer};
 use crate::policy::prior::Prior;
@@ -40,7 +40,7 @@ impl SavedPeer {
 
 impl Linear {
     /// Joins the peers' releases for a model.
-    fn join_peers(&mut self, model: usize, peers: &[SavedPeer], added: &[u64]) {
+    fn join_peers(&mut self, model: usize, peers: &Peers<SavedPeer>, added: &[u64]) {
         let (per_arm, now, memory) = (self.shape.per_arm, self.now(), self.memory);
         self.join(
             model,
@@ -125,8 +125,8 @@ impl ByRequest for Linear {
             self.scratch.y.copy_from_slice(&self.x);
             let (m, deviation) = self.models[model].predict(&mut self.scratch.y);
             let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
-            #[cfg(test)]
-            let p = p + self.batches[model].leak();
+            #[cfg(dpb_faults)]
+            let p = if faulty!(RawPrediction) { p + 1e-9 * self.batches[model].bare_sum() } else { p };
             each(p, p * (1.0 - p) * deviation);
         }
         Ok(())
@@ -168,10 +168,6 @@ impl Policy for Linear {
         if self.batches[model].is_full() && !self.duty.contributes() {
             self.release(model);
             if faulty!(CollectedTwice) {
-                self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
-            }
-            #[cfg(test)]
-            if super::tests::LinearFault::RewardTwice.is_on() {
                 self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
             }
         }
@@ -222,17 +218,14 @@ impl Policy for Linear {
 
     fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<bool> {
         let mut peer = peer.downcast::<SavedPeer>().map_err(|_| Error::Corrupt)?;
-        if !self.roster.is_newer(&peer.entry)? {
+        if !self.peers.is_newer(&peer.entry)? {
             return Ok(false);
         }
-        self.peers.try_reserve(1).map_err(|_| Error::NoMemory)?;
         self.reserve_others()?;
-        let mut peers = std::mem::take(&mut self.peers);
+        let mut peers = std::mem::replace(&mut self.peers, Peers::NONE);
         peer.merged = self.now();
-        let place = self.roster.insert(peer.entry);
-        put(&mut peers, place, *peer);
-        self.join_pilots(&mut peers.iter().map(|peer| &peer.saved.pilot), self.roster.active());
-        let (Ok(place) | Err(place)) = place;
+        let (place, _) = peers.insert(peer.entry, *peer);
+        self.join_pilots(&mut peers.iter().map(|peer| &peer.saved.pilot), peers.active());
         for model in 0..self.models.len() {
             self.join_peers(model, &peers, added);
             if let Some(theirs) = peers[place].model(model, self.shape.per_arm, added) {
@@ -244,8 +237,8 @@ impl Policy for Linear {
     }
 
     fn name_arm(&mut self, added: &[u64]) {
-        if self.shape.per_arm && !self.peers.is_empty() {
-            let peers = std::mem::take(&mut self.peers);
+        if self.shape.per_arm && self.peers.updates() > 0 {
+            let peers = std::mem::replace(&mut self.peers, Peers::NONE);
             self.join_peers(self.models.len() - 1, &peers, added);
             self.peers = peers;
         }

@@ -231,20 +231,15 @@ impl SpreadRow {
         let (size, shrink) = row.size(scale);
         self.weight = size.clamp(1.0, LARGEST);
         let mut unit = f64::from(UNIT) / self.weight * shrink;
-        #[cfg(test)]
-        if super::tests::LinearFault::NormNotEnforced.is_on() {
+        if faulty!(NormNotEnforced) {
             unit *= self.weight.min(3.0);
         }
         let most = if scale.euclidean { i64::from(UNIT) * i64::from(UNIT) } else { i64::from(UNIT) };
         loop {
             self.clear();
             row.each(|j, x| self.set(j, (x * unit) as i32));
-            #[cfg(test)]
-            if super::tests::LinearFault::NormNotEnforced.is_on() {
-                return size > 1.0;
-            }
             let found = self.size(scale);
-            if found <= most {
+            if found <= most || faulty!(NormNotEnforced) {
                 return size > 1.0;
             }
             // Rounding, or repeated entries in L2.

@@ -1,4 +1,4 @@
-//! An execution of the proof of Theorem L, numerical tests, and tests of learning.
+//! Numerical tests, and tests of learning. (tests/interference.rs executes the proof of Theorem L.)
 
 use super::rows::{LARGEST, Scale, SpreadRow, UNIT};
 use super::*;
@@ -6,53 +6,6 @@ use crate::policy::Prior;
 use crate::policy::contract::{ByRequest, DynamicArms, PeerId, Policy};
 use crate::request::{Feature, Request};
 use crate::snapshot::{Kind, write};
-use std::cell::Cell;
-use std::collections::VecDeque;
-
-/// The released vectors that an observer sees, and vectors to show instead, so that both worlds show the same.
-#[derive(Default)]
-pub struct Tape {
-    released: Vec<Vec<f64>>,
-    shown: Option<VecDeque<Vec<f64>>>,
-}
-
-impl Tape {
-    pub fn pass(&mut self, y: &mut [f64]) {
-        self.released.push(y.to_vec());
-        if let Some(next) = self.shown.as_mut().and_then(VecDeque::pop_front) {
-            y.copy_from_slice(&next);
-        }
-    }
-}
-
-/// Faults that the executed proof must detect.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum LinearFault {
-    #[default]
-    None,
-    /// The last reward of a batch also enters the next one.
-    RewardTwice,
-    /// A batch closes when its sum is large.
-    ClosedBySum,
-    /// The reward determines the instrument.
-    LateInstrument,
-    /// A prediction depends on the open sum.
-    RawPrediction,
-    /// A row larger than C counts in full.
-    NormNotEnforced,
-    /// The first instrument depends on the open sum of a pilot that a merge ends.
-    RawInstrument,
-}
-
-thread_local! {
-    static FAULT: Cell<LinearFault> = const { Cell::new(LinearFault::None) };
-}
-
-impl LinearFault {
-    pub fn is_on(self) -> bool {
-        FAULT.get() == self
-    }
-}
 
 fn stream(number: u64) -> Random {
     let mut key = [7; 32];
@@ -100,160 +53,6 @@ fn config(arms: u32, epsilon: f64) -> Config {
 fn saved(policy: &Linear) -> Vec<u8> {
     write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal()
 }
-
-// The executed proof: two worlds.
-
-/// Everything that an observer sees, in order, as bits.
-#[derive(Default)]
-struct View {
-    bits: Vec<u64>,
-    /// Hash of everything so far, on which the adversary's choices depend.
-    digest: u64,
-}
-
-impl View {
-    fn see(&mut self, bits: u64) {
-        self.bits.push(bits);
-        self.digest = (self.digest ^ bits).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    }
-}
-
-/// Runs a random history in which the decision `changed` has this reward, and the adversary sees everything. Returns
-/// what was seen, the released vectors, and whether their noise is Gaussian.
-fn world(number: u64, changed: usize, other: f64, shown: Option<Vec<Vec<f64>>>) -> (View, Vec<Vec<f64>>, bool) {
-    let mut coins = stream(number);
-    let mut draw = |n: u64| coins.below(n) as usize;
-    let (features, arms) = ([1, 3, 7][draw(3)], 2 + draw(3) as u32);
-    let sparse = draw(2) == 1;
-    let shape = Shape { features: features as u32, per_arm: draw(2) == 1, norm: [1.0, 3.0][draw(2)] };
-    let config = Config {
-        delta: [0.0, 1e-3][draw(2)],
-        exploration: [0.0, 0.3][draw(2)],
-        forget_after: [0, 1024][draw(2)],
-        ..config(arms, [40.0, 400.0][draw(2)])
-    };
-    let (window, even) = ([0, 1, 20][draw(3)], draw(2) == 1);
-    // In every second history a merge follows the changed decision, and ends the pilot.
-    let (rate, merges) = ([0.4, 0.05][draw(2)], (draw(2) == 1).then(|| changed + draw(40)));
-    let mut seed = Seed::new(Some([number as u8; 32])).unwrap();
-    let ring = 128;
-    let config = Config { pending_capacity: ring as u32, ..shaped(&config, shape) };
-    let mut policy = Linear::new(&config, &mut seed).unwrap();
-    policy.tape.shown = shown.map(VecDeque::from);
-    let mut peer = merges.map(|_| {
-        let mut peer = Linear::new(&config, &mut Seed::new(Some([!number as u8; 32])).unwrap()).unwrap();
-        play(&mut peer, 400, shape.norm, &THETA, &mut stream(number));
-        saved(&peer)
-    });
-    let (mut view, mut waiting, mut next) = (View::default(), VecDeque::new(), 0);
-    let mut rewards = stream(!number);
-    for time in 0..400 {
-        let mut adversary = stream(view.digest);
-        let first = adversary.below(arms.into()) as u32;
-        let eligible: Vec<u32> = (first..arms).collect();
-        let eligible = if first == 0 && adversary.bit() { None } else { Some(&eligible[..]) };
-        let rows = if shape.per_arm { 1 } else { eligible.map_or(arms as usize, <[u32]>::len) };
-        let slots = 1 + adversary.below((arms - first).into()) as usize;
-        let mut value = || match adversary.below(8) {
-            other if even => {
-                if other < 4 {
-                    shape.norm as f32
-                } else {
-                    0.0
-                }
-            }
-            0 => 0.0,
-            1 => 1e9,
-            2 => -(2.5 * shape.norm) as f32,
-            _ => (adversary.unit() * 2.0 - 1.0) as f32,
-        };
-        let dense: Vec<f32> = (0..rows * features).map(|_| value()).collect();
-        let entries: Vec<Feature> =
-            (0..2 * rows).map(|i| Feature { index: (time + i * i) as u32 % features as u32, value: value() }).collect();
-        let ends: Vec<u32> = (1..=rows as u32).map(|row| 2 * row).collect();
-        let rows = if sparse { Rows::Sparse(&entries, &ends) } else { Rows::Dense(&dense) };
-        let request = request(eligible, rows);
-        policy
-            .predict(&request, &mut |mean, deviation| {
-                view.see(mean.to_bits());
-                view.see(deviation.to_bits());
-            })
-            .unwrap();
-        policy.check(&request).unwrap();
-        let mut places = (next..next + slots).map(|slot| slot % ring);
-        policy.choose_slots(&request, &mut Vec::new(), &mut places, &mut |pull, arm| {
-            view.see(u64::from(arm));
-            view.see(pull.propensity.to_bits());
-            waiting.push_back((time, next, view.digest.is_multiple_of(16)));
-            next += 1;
-        });
-        while let Some((_, number, cancelled)) = waiting.pop_front_if(|(then, ..)| *then + window <= time) {
-            let random = f64::from(u8::from(rewards.unit() < rate));
-            view.see(policy.kept.arm(number % ring).into());
-            if !cancelled {
-                observe(&mut policy, number % ring, if number == changed { other } else { random });
-            }
-        }
-        if let Some(bytes) = peer.take_if(|_| merges < Some(next)) {
-            assert!(merge_saved(&mut policy, &config, &bytes, &[], &[]));
-        }
-        view.see(policy.releases.into());
-        view.see(policy.failures());
-        view.see(policy.common.first as u64);
-        if time % 100 == 0 {
-            saved(&policy)
-                .chunks(8)
-                .for_each(|bytes| view.see(bytes.iter().fold(0, |bits, &b| bits << 8 | u64::from(b))));
-        }
-    }
-    let released = std::mem::take(&mut policy.tape.released);
-    (view, released, config.delta > 0.0)
-}
-
-/// Executes the proof. The worlds may differ in one released vector, by at most the sensitivity.
-fn prove(number: u64) -> std::result::Result<bool, String> {
-    let changed = stream(number ^ 1 << 40).below([500, 60][number as usize % 2]) as usize;
-    let (zero, shown, is_gaussian) = world(number, changed, 0.0, None);
-    let (one, other, _) = world(number, changed, 1.0, Some(shown.clone()));
-    if zero.bits != one.bits || shown.len() != other.len() {
-        return Err("something differs that no noise covers".into());
-    }
-    let mut moved = 0;
-    for (a, b) in shown.iter().zip(&other) {
-        let differences = || a.iter().zip(b).map(|(a, b)| (a - b).abs() / Reward::ONE as f64);
-        let (sum, squares): (f64, f64) = (differences().sum(), differences().map(|x| x * x).sum());
-        let size = if is_gaussian { squares.sqrt() } else { sum };
-        if size > f64::from(BOUND) * (1.0 + 1e-9) {
-            return Err(format!("a vector moved by {} of its sensitivity", size / f64::from(BOUND)));
-        }
-        moved += u32::from(size > 0.0);
-    }
-    if moved > 1 { Err(format!("{moved} vectors moved")) } else { Ok(moved == 1) }
-}
-
-const HISTORIES: u64 = 24;
-
-#[test]
-fn a_reward_is_in_one_vector_and_nothing_else() {
-    let moved = (0..HISTORIES).map(|number| prove(number).unwrap()).filter(|&moved| moved).count();
-    println!("{moved}");
-    assert!(moved > HISTORIES as usize / 2, "{moved}: in the others it was cancelled or in an open batch");
-}
-
-/// Each fault is detected in at least one of ten times as many histories.
-#[test]
-fn sabotage_is_noticed() {
-    use LinearFault::{ClosedBySum, LateInstrument, NormNotEnforced, RawInstrument, RawPrediction, RewardTwice};
-    for fault in [RewardTwice, ClosedBySum, LateInstrument, RawPrediction, NormNotEnforced, RawInstrument] {
-        FAULT.set(fault);
-        let found = (0..10 * HISTORIES).find_map(|number| Some((number, prove(number).err()?)));
-        FAULT.set(LinearFault::None);
-        println!("{fault:?}: {found:?}");
-        assert!(found.is_some(), "{fault:?}");
-    }
-}
-
-// Numerical tests.
 
 /// |u| <= UNIT exactly, for rows of every size, and x is within a unit of what it was.
 #[test]
@@ -579,6 +378,30 @@ fn a_snapshot_has_what_was_released() {
             }
         }
     }
+}
+
+/// A merge that ends the pilot drops its open rewards: whatever they are, the handle is the same afterwards, with the
+/// instruments of its first batches.
+#[test]
+fn a_merge_that_ends_the_pilot_reads_no_open_reward() {
+    let shape = Shape { per_arm: true, ..SHAPE };
+    let config = shaped(&config(3, 1.0), shape);
+    let mut peer = policy(&config, shape, 9);
+    play(&mut peer, 3000, 1.0, &THETA, &mut stream(8));
+    let bytes = saved(&peer);
+    let merged = |rewards: u32| {
+        let (mut policy, mut coins) = (policy(&config, shape, 1), stream(2));
+        for number in 0..7 {
+            let row: Vec<f32> = (0..shape.features).map(|_| coins.unit() as f32).collect();
+            choose(&mut policy, None, Rows::Dense(&row));
+            observe(&mut policy, 0, f64::from(rewards >> number & 1));
+        }
+        assert!(policy.pilot.as_ref().is_some_and(|pilot| pilot.batch.count == 7));
+        assert!(merge_saved(&mut policy, &config, &bytes, &[], &[]) && policy.pilot.is_none());
+        let instruments: Vec<_> = policy.batches.iter().map(|batch| (batch.instrument, batch.quota)).collect();
+        (saved(&policy), instruments)
+    };
+    assert!([1, 6, 0x55, 0x7f].into_iter().all(|rewards| merged(rewards) == merged(0)));
 }
 
 /// Merges a snapshot of a handle that has added these arms. Returns whether it was new.

@@ -1,9 +1,10 @@
 //! Contributing the open sums of all cells to a leader: see [`crate::contribution`].
 
 use super::Segments;
-use crate::batch::{Batch, BatchPart};
 use crate::error::Result;
-use crate::policy::contract::{Combining, Duty};
+use crate::ledger::facts::Duty;
+use crate::ledger::open::{Batch, BatchPart};
+use crate::policy::contract::Combining;
 use crate::snapshot::{Reader, Writer};
 
 impl Segments {

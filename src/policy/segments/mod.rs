@@ -90,19 +90,19 @@ pub mod policy;
 #[cfg(test)]
 mod tests;
 
-use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
+use crate::ledger::facts::{Duty, Time};
+use crate::ledger::open::Batch;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::noise::NoiseSource;
 #[cfg(dpb_faults)]
 use crate::noise::probe::Fault;
 use crate::policy::batched::{Explore, Live, even_chance};
-use crate::policy::contract::{Duty, Pull};
+use crate::policy::contract::Pull;
 use crate::policy::cumulant::Cumulant;
 use crate::policy::kl::kl;
-use crate::policy::time::Time;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use grid::Grid;

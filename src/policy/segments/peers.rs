@@ -1,6 +1,6 @@
 //! Releases of other handles.
 //!
-//! As in [`crate::fleet`], a handle is known by its newest snapshot, and [`Roster`] decides which one is newer. So
+//! As in [`crate::ledger::peers`], a handle is known by its newest snapshot, and [`Peers`] decides which one is newer. So
 //! merging is idempotent, commutative and associative. Segments are joined by their keys, arms by their ids. Releases
 //! of a segment or an arm that this handle does not have wait for its key or id, and count once it is added here. So
 //! the capacity for segments is this handle's own, and no merge is refused, or depends on the order of merges, because
@@ -32,18 +32,16 @@ use super::model::{WeightedEvidence, half_life};
 use super::persist::SavedArm;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::fleet::{ArmIds, Entry, Roster, put};
 use crate::key_index::KeyIndex;
+use crate::ledger::facts::Time;
+use crate::ledger::peers::{ArmIds, Entry, Peers};
 use crate::memory::try_with_capacity;
 use crate::policy::compare::Totals;
 use crate::policy::contract::PeerId;
-use crate::policy::time::Time;
 use crate::snapshot::{Reader, ensure};
 
 pub struct SegmentPeers {
-    roster: Roster,
-    /// Newest snapshot of each peer, in the order of `roster`.
-    known: Vec<PeerBandit>,
+    known: Peers<PeerBandit>,
     /// Sum of the peers' releases: of each cell of this handle, of the trials of each arm, and of everything.
     cells: Grid<WeightedEvidence>,
     trials: Vec<Totals>,
@@ -160,8 +158,7 @@ impl WeightedEvidence {
 impl SegmentPeers {
     pub fn new() -> SegmentPeers {
         SegmentPeers {
-            roster: Roster::default(),
-            known: Vec::new(),
+            known: Peers::NONE,
             cells: Grid::none(),
             trials: Vec::new(),
             all: WeightedEvidence::default(),
@@ -196,7 +193,7 @@ impl SegmentPeers {
 
     /// Returns the number of merged snapshots that were newer than the known one.
     pub fn updates(&self) -> u64 {
-        self.roster.updates()
+        self.known.updates()
     }
 
     /// Adds an arm without releases.
@@ -217,14 +214,14 @@ impl SegmentPeers {
     /// Recomputes what is stored of all peers together.
     fn count(&mut self, now: u64, half_life: f64) {
         let mut all = WeightedEvidence { time: now, ..WeightedEvidence::default() };
-        for peer in &self.known {
+        for peer in self.known.iter() {
             let discount = peer.discount(now, half_life);
             all.sum += discount * peer.all.sum;
             all.count += discount * peer.all.count;
         }
         self.all = all;
         self.segments = self.known.iter().map(|peer| peer.decisions.len() - 1).max().unwrap_or(0);
-        self.active_handles = 1.0 + f64::from(self.roster.active());
+        self.active_handles = 1.0 + f64::from(self.known.active());
     }
 }
 
@@ -239,10 +236,9 @@ impl Segments {
         let most = self.max_segments as usize;
         self.by_key.try_reserve_exact(most - self.by_key.len()).map_err(no_memory)?;
         let peers = &mut self.peers;
-        peers.known.try_reserve(1).map_err(no_memory)?;
         peers.places.clear();
         peers.places.try_reserve(arms).map_err(no_memory)?;
-        if !peers.roster.is_newer(&peer.entry)? {
+        if !peers.known.is_newer(&peer.entry)? {
             return Ok(false);
         }
         if peers.decisions.is_empty() {
@@ -266,9 +262,7 @@ impl Segments {
         self.time.learn();
         let (now, half_life) = (self.now(), self.half_life);
         (peer.merged, peer.all.time) = (now, now);
-        let place = self.peers.roster.insert(peer.entry);
-        let before = put(&mut self.peers.known, place, peer);
-        let (Ok(place) | Err(place)) = place;
+        let (place, before) = self.peers.known.insert(peer.entry, peer);
         self.may_have_released = true;
         self.peers.count(now, half_life);
         self.least_batch = self.size_of_least_batch();
@@ -325,7 +319,7 @@ impl Segments {
         for arm in 0..cells.arms() {
             let cell = &mut cells[(row, arm)];
             cell.time = now;
-            for peer in &*known {
+            for peer in known.iter() {
                 let released = of_arm(peer.row(Some(key)).1, peer.ids.same(arm, &self.added));
                 cell.add(released, peer.discount(now, half_life));
             }
@@ -340,7 +334,7 @@ impl Segments {
         let (arm, now, half_life) = (self.rates.len() - 1, self.now(), self.half_life);
         let SegmentPeers { known, cells, trials, .. } = &mut self.peers;
         let mut changed = false;
-        for peer in &*known {
+        for peer in known.iter() {
             let Some(place) = peer.ids.same(arm, &self.added) else { continue };
             changed = true;
             trials[arm].add(&peer.trials[place as usize]);

@@ -3,11 +3,11 @@
 use super::Segments;
 use super::model::{WeightedEvidence, half_life};
 use crate::error::{Error, Result};
+use crate::ledger::facts::Time;
 #[cfg(dpb_faults)]
 use crate::noise::probe::{self, Fault};
 use crate::policy::compare::Totals;
 use crate::policy::prior::Prior;
-use crate::policy::time::Time;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
 /// What a snapshot contains of an arm in all segments. The prior comes with the time when it was set.

@@ -11,10 +11,10 @@
 //!
 //! Cost: O(1) a call; 96 bytes for each interval that can be open at a time, about `pending_capacity / plays` of them.
 
-use crate::batch::{Batch, Release};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::ledger::open::{Batch, Release};
 use crate::memory::{WipedVec, queue_room};
 use crate::noise::LaplaceSource;
 use crate::policy::contract::Pull;

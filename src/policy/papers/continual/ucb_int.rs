@@ -45,7 +45,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::policy::contract::{ArmState, Policy, Pull};
-use crate::policy::scores::Scores;
+use crate::policy::papers::scores::Scores;
 use crate::privacy::composition::zcdp_to_approximate;
 use crate::privacy::{Heterogeneous, PrivacyLoss, Responses, least_near};
 use crate::random::{Random, Seed};

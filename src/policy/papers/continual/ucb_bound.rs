@@ -2,7 +2,7 @@
 //!
 //! Tossou and Dimitrakakis (2016), Algorithm 1. Pulls argmax of s_a/n_a + sqrt(2 ln t/n_a) + width_a(t^-4)/n_a, s_a
 //! the hybrid mechanism's released sum. **Pure eps-DP** (their Theorem 3.1, with the corrected budget of [`Hybrid`];
-//! the proof is in `policy/continual/mod.rs`). Regret O(sum_a Delta_a max(B(ln B + 7), ln t/Delta_a^2)) with B of
+//! the proof is in `policy/papers/continual/mod.rs`). Regret O(sum_a Delta_a max(B(ln B + 7), ln t/Delta_a^2)) with B of
 //! order ln t/(eps Delta_a) (their Theorem 3.2, up to the constant of the correction).
 //!
 //! Corrections: the printed hybrid loses 2 eps (their Lemma B.2). The printed width (equation 2.2) omits that k + 1

@@ -6,7 +6,7 @@
 use super::{Baseline, BaselineRule, Tally};
 use crate::config::Config;
 use crate::error::Result;
-use crate::policy::scores::Scores;
+use crate::policy::papers::scores::Scores;
 use crate::random::Seed;
 
 /// UCB1.

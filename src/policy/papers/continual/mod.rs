@@ -16,7 +16,7 @@ use crate::counter::RunningSum;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::policy::contract::{ArmState, Policy, Pull};
-use crate::policy::scores::Scores;
+use crate::policy::papers::scores::Scores;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;

@@ -2,7 +2,7 @@
 //!
 //! Mishra and Thakurta (2015). It needs T: each arm has a binary tree over T whose nodes have noise Laplace(L/eps),
 //! L = floor(log2 T) + 1 levels. Pulls argmax of s_a/n_a + sqrt(2 ln t/n_a) + width_a(t^-4)/n_a. **Pure eps-DP** (the
-//! proof is in `policy/continual/mod.rs`). Regret O(sum_a ln T/Delta_a + K ln^2.5 T/eps), as Sajed and Sheffet (2019)
+//! proof is in `policy/papers/continual/mod.rs`). Regret O(sum_a ln T/Delta_a + K ln^2.5 T/eps), as Sajed and Sheffet (2019)
 //! remark.
 //!
 //! Correction: the original gives each of the K trees eps/K, but a reward is in one tree only, so each may have the

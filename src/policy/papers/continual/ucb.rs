@@ -3,7 +3,7 @@
 //! Tossou and Dimitrakakis (2016), Algorithm 2. Pulls argmax of s_a/n_a + sqrt(2 ln t/n_a). Every reward is inserted
 //! into the pulled arm's hybrid sum, and 0 into every other one (n_a counts real pulls only). So all sums have noise
 //! of one scale, and the index has no width. **Pure eps-DP** (their Theorem 3.1, with the corrected budget of
-//! [`Hybrid`]; the proof is in `policy/continual/mod.rs`: inserted zeros are the same in both worlds).
+//! [`Hybrid`]; the proof is in `policy/papers/continual/mod.rs`: inserted zeros are the same in both worlds).
 //!
 //! **Erratum, Theorem 3.3.** It claims a regret of O(sum_a Delta_a max(C^2 (ln C + 7)^2, ln t/Delta_a^2)), C of order
 //! sqrt(ln t)/eps, from a noise that grows with ln n_a. But zeros are inserted at every step, so the noise grows with

@@ -1,9 +1,39 @@
-//! The time that a policy measures ages in: ticks of the configuration's clock.
+//! Public facts: a handle's duty, and the time that a policy measures ages in, ticks of the configuration's clock.
 
 use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use std::f64::consts::LN_2;
+
+/// What a handle does with the rewards that it collects: see [`crate::contribution`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// It releases its own full batches.
+    Alone,
+    /// It contributes open sums to the leader with this generation, and releases nothing.
+    Contributes(u64),
+    /// It releases full batches of its own and of contributed rewards, as the leader with this generation.
+    Leads(u64),
+}
+
+impl Duty {
+    pub(crate) fn contributes(self) -> bool {
+        matches!(self, Duty::Contributes(_))
+    }
+
+    /// The number of handles that share each batch, of a fleet of `handles`.
+    pub(crate) fn sharers(self, handles: f64) -> f64 {
+        if self == Duty::Alone { 1.0 } else { handles }
+    }
+
+    /// The maximum size of a batch. What is in open batches when a leader ends is lost. So the batches of a new leader
+    /// grow from small ones, by the rewards that it `released` since it leads: whenever it ends, it has released a part
+    /// of what was contributed to it.
+    pub(crate) fn limit(self, released: f64) -> f64 {
+        const GROWTH: f64 = 4.0;
+        if matches!(self, Duty::Leads(_)) { GROWTH * released } else { f64::INFINITY }
+    }
+}
 
 /// The time of a policy that forgets: the number of its decisions, or the time of the caller's clock.
 ///

@@ -14,9 +14,9 @@
 //! Cost: select O(1) amortised, update O(1), the end of an epoch O(K) and |S| noises. 64 bytes an arm, at most 2^18
 //! arms, and 2^32 rewards of an arm in an epoch.
 
-use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::ledger::open::Batch;
 use crate::memory::WipedVec;
 use crate::noise::{LaplaceSource, Noise};
 use crate::policy::compare::ReleaseTotals;

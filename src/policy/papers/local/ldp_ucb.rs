@@ -18,8 +18,8 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::local::RandomizedResponse;
-use crate::policy::baselines::ucb1::Ucb1;
 use crate::policy::contract::{ArmState, DynamicArms, Policy, Pull};
+use crate::policy::papers::baselines::ucb1::Ucb1;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;

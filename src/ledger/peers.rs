@@ -2,8 +2,8 @@
 //!
 //! A policy of the batch engine learns from a *set* of releases. A handle's snapshot contains the handle's own
 //! releases, and a handle that merges the snapshots of others learns from all. Only noised sums of complete batches
-//! ever leave a handle. Each family keeps its peers by the same roster: see `policy/batched/peers.rs`,
-//! `policy/segments/peers.rs` and `policy/linear/policy.rs`.
+//! ever leave a handle. `Peers` keeps what is known of the others; what that is, and how it is joined, belongs to a
+//! policy's evidence.
 //!
 //! # Privacy
 //!
@@ -44,11 +44,9 @@
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 
-/// The other handles, with the versions of their newest snapshots.
-#[derive(Default)]
-pub(crate) struct Roster {
-    /// Entries, sorted by origin.
-    others: Vec<Entry>,
+/// The other handles, each known by its newest snapshot, in the order of their origins.
+pub(crate) struct Peers<P> {
+    others: Vec<(Entry, P)>,
     /// Number of merged snapshots that were newer than the known one.
     updates: u64,
 }
@@ -59,12 +57,9 @@ pub(crate) struct Entry {
     pub origin: u64,
     /// Generation, decisions, time, releases, checksum.
     pub version: (u32, u64, u64, u32, u32),
-    /// Value of the roster's `updates` when this entry was merged.
+    /// Value of the peers' `updates` when this entry was merged.
     updates: u64,
 }
-
-/// The position of a handle in the order of origins: `Ok` if it is known, `Err` if it is new.
-pub(crate) type RosterPosition = std::result::Result<usize, usize>;
 
 impl Entry {
     pub fn new(origin: u64, version: (u32, u64, u64, u32, u32)) -> Entry {
@@ -72,12 +67,15 @@ impl Entry {
     }
 }
 
-impl Roster {
+impl<P> Peers<P> {
+    /// No others.
+    pub const NONE: Peers<P> = Peers { others: Vec::new(), updates: 0 };
     /// Maximum number of other handles.
     pub const MAX_HANDLES: usize = 1024;
 
-    fn find(&self, origin: u64) -> RosterPosition {
-        self.others.binary_search_by_key(&origin, |known| known.origin)
+    /// The place of a handle if it is known, or else the one where it belongs.
+    fn find(&self, origin: u64) -> std::result::Result<usize, usize> {
+        self.others.binary_search_by_key(&origin, |(known, _)| known.origin)
     }
 
     /// Returns whether this snapshot is newer than the known one of its origin. Memory for [`insert`](Self::insert) is
@@ -91,19 +89,25 @@ impl Roster {
             return Err(Error::config("handles", "must be at most 1024 beside this one", Self::MAX_HANDLES + 1));
         }
         self.others.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        Ok(known.map_or(true, |place| entry.version > self.others[place].version))
+        Ok(known.map_or(true, |place| entry.version > self.others[place].0.version))
     }
 
-    /// Inserts a newer snapshot, for which memory is reserved.
-    pub fn insert(&mut self, mut entry: Entry) -> RosterPosition {
+    /// Inserts a newer snapshot, for which memory is reserved. Returns its place, and what it replaces.
+    pub fn insert(&mut self, mut entry: Entry, peer: P) -> (usize, Option<P>) {
         self.updates += 1;
         entry.updates = self.updates;
-        let place = self.find(entry.origin);
-        match place {
-            Ok(place) => self.others[place] = entry,
-            Err(place) => self.others.insert(place, entry),
+        match self.find(entry.origin) {
+            Ok(place) => (place, Some(std::mem::replace(&mut self.others[place], (entry, peer)).1)),
+            Err(place) => {
+                self.others.insert(place, (entry, peer));
+                (place, None)
+            }
         }
-        place
+    }
+
+    /// What is known of the others, in the order of their origins.
+    pub fn iter(&self) -> impl Iterator<Item = &P> {
+        self.others.iter().map(|(_, peer)| peer)
     }
 
     /// Returns the number of merged snapshots that were newer than the known one.
@@ -115,18 +119,15 @@ impl Roster {
     /// others.
     pub fn active(&self) -> u32 {
         let least = self.updates.saturating_sub(3 * self.others.len() as u64);
-        self.others.iter().filter(|other| other.updates > least).count() as u32
+        self.others.iter().filter(|(other, _)| other.updates > least).count() as u32
     }
 }
 
-/// Stores what is known of another handle at its position, and returns what was stored there before.
-pub(crate) fn put<T>(others: &mut Vec<T>, place: RosterPosition, other: T) -> Option<T> {
-    match place {
-        Ok(place) => Some(std::mem::replace(&mut others[place], other)),
-        Err(place) => {
-            others.insert(place, other);
-            None
-        }
+impl<P> std::ops::Index<usize> for Peers<P> {
+    type Output = P;
+
+    fn index(&self, place: usize) -> &P {
+        &self.others[place].1
     }
 }
 

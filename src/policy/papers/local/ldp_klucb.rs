@@ -10,7 +10,7 @@
 use super::ldp_ucb::{IndexPolicy, OnBits};
 use crate::config::Config;
 use crate::error::Result;
-use crate::policy::baselines::klucb::KlUcb;
+use crate::policy::papers::baselines::klucb::KlUcb;
 use crate::random::Seed;
 
 /// KL-UCB on privatised bits.

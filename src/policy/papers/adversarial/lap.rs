@@ -20,10 +20,10 @@
 
 use super::exp3::known_horizon;
 use super::intervals::Intervals;
-use crate::batch::Release;
 use crate::config::Config;
 use crate::counter::Tail;
 use crate::error::{Error, Result};
+use crate::ledger::open::Release;
 use crate::memory::WipedVec;
 use crate::noise::LaplaceSource;
 use crate::policy::Algorithm;
