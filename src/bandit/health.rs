@@ -62,7 +62,7 @@ pub(super) struct Health {
     largest: Zeroizing<u16>,
     /// Decisions of the span that the policy does not learn from.
     unlearned: u16,
-    /// Whether the warnings of a span applied to the one before.
+    /// Whether the span before had the warnings EXPIRING and UNLEARNED.
     was_expiring: bool,
     was_unlearned: bool,
 }

@@ -46,36 +46,36 @@ use crate::key_index::KeyIndex;
 
 /// The other handles, each known by its newest snapshot, in the order of their origins.
 pub(crate) struct Peers<P> {
-    others: Vec<(Entry, P)>,
+    /// Each with the value of `updates` when it was merged.
+    others: Vec<(u64, P)>,
     /// Number of merged snapshots that were newer than the known one.
     updates: u64,
 }
 
 /// The origin and version of a snapshot.
-#[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub origin: u64,
     /// Generation, decisions, time, releases, checksum.
     pub version: (u32, u64, u64, u32, u32),
-    /// Value of the peers' `updates` when this entry was merged.
-    updates: u64,
 }
 
-impl Entry {
-    pub fn new(origin: u64, version: (u32, u64, u64, u32, u32)) -> Entry {
-        Entry { origin, version, updates: 0 }
-    }
+/// What a snapshot of another handle says.
+pub(crate) trait PeerSnapshot {
+    fn entry(&self) -> &Entry;
 }
 
 impl<P> Peers<P> {
     /// No others.
     pub const NONE: Peers<P> = Peers { others: Vec::new(), updates: 0 };
+}
+
+impl<P: PeerSnapshot> Peers<P> {
     /// Maximum number of other handles.
     pub const MAX_HANDLES: usize = 1024;
 
     /// The place of a handle if it is known, or else the one where it belongs.
     fn find(&self, origin: u64) -> std::result::Result<usize, usize> {
-        self.others.binary_search_by_key(&origin, |(known, _)| known.origin)
+        self.others.binary_search_by_key(&origin, |(_, known)| known.entry().origin)
     }
 
     /// Returns whether this snapshot is newer than the known one of its origin. Memory for [`insert`](Self::insert) is
@@ -83,23 +83,22 @@ impl<P> Peers<P> {
     ///
     /// # Errors
     /// `NoMemory`; `InvalidConfig` for too many handles. On an error nothing has changed.
-    pub fn is_newer(&mut self, entry: &Entry) -> Result<bool> {
-        let known = self.find(entry.origin);
+    pub fn is_newer(&mut self, peer: &P) -> Result<bool> {
+        let known = self.find(peer.entry().origin);
         if known.is_err() && self.others.len() == Self::MAX_HANDLES {
             return Err(Error::config("handles", "must be at most 1024 beside this one", Self::MAX_HANDLES + 1));
         }
         self.others.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        Ok(known.map_or(true, |place| entry.version > self.others[place].0.version))
+        Ok(known.map_or(true, |place| peer.entry().version > self.others[place].1.entry().version))
     }
 
     /// Inserts a newer snapshot, for which memory is reserved. Returns its place, and what it replaces.
-    pub fn insert(&mut self, mut entry: Entry, peer: P) -> (usize, Option<P>) {
+    pub fn insert(&mut self, peer: P) -> (usize, Option<P>) {
         self.updates += 1;
-        entry.updates = self.updates;
-        match self.find(entry.origin) {
-            Ok(place) => (place, Some(std::mem::replace(&mut self.others[place], (entry, peer)).1)),
+        match self.find(peer.entry().origin) {
+            Ok(place) => (place, Some(std::mem::replace(&mut self.others[place], (self.updates, peer)).1)),
             Err(place) => {
-                self.others.insert(place, (entry, peer));
+                self.others.insert(place, (self.updates, peer));
                 (place, None)
             }
         }
@@ -119,7 +118,7 @@ impl<P> Peers<P> {
     /// others.
     pub fn active(&self) -> u32 {
         let least = self.updates.saturating_sub(3 * self.others.len() as u64);
-        self.others.iter().filter(|(other, _)| other.updates > least).count() as u32
+        self.others.iter().filter(|(updates, _)| *updates > least).count() as u32
     }
 }
 

@@ -59,7 +59,7 @@ static void use(const char *name, dpb_config config) {
     uint64_t generation;
     STATUS(dpb_lead(other, &generation, &error), DPB_OK);
     STATUS(dpb_contribution(bandit, generation, bytes, sizeof bytes, &len, &error), DPB_OK);
-    STATUS(dpb_combine(other, bytes, len, &error), DPB_OK);
+    if (len > 0) STATUS(dpb_combine(other, bytes, len, &error), DPB_OK); /* empty if all batches have just closed */
   }
   dpb_free(bandit);
   dpb_free(other);

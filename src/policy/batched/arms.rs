@@ -227,7 +227,7 @@ impl BatchedArms {
     /// `NoMemory`; `InvalidConfig` for too many handles; `Corrupt`. Nothing has changed.
     pub fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<Option<Vec<usize>>> {
         let peer = *peer.downcast::<PeerReleases>().map_err(|_| Error::Corrupt)?;
-        if !self.peers.is_newer(&peer.entry)? {
+        if !self.peers.is_newer(&peer)? {
             return Ok(None);
         }
         let mut changed = try_with_capacity(self.arms.len())?;

@@ -4,16 +4,22 @@ use super::arms::Saved;
 use super::released::{Memory, ReleaseHistory};
 use crate::config::Config;
 use crate::error::Result;
-use crate::ledger::peers::{ArmIds, Entry, Peers};
+use crate::ledger::peers::{ArmIds, Entry, PeerSnapshot, Peers};
 use crate::memory::try_with_capacity;
 use crate::policy::contract::PeerId;
 use crate::snapshot::{Reader, ensure};
 
 /// Another handle, as of its newest snapshot.
 pub struct PeerReleases {
-    pub entry: Entry,
+    entry: Entry,
     arms: Vec<ReleaseHistory>,
     ids: ArmIds,
+}
+
+impl PeerSnapshot for PeerReleases {
+    fn entry(&self) -> &Entry {
+        &self.entry
+    }
 }
 
 impl PeerReleases {
@@ -27,7 +33,7 @@ impl PeerReleases {
         let version = (id.generation, saved.decisions, saved.time(), saved.releases, from.checksum());
         let mut arms = try_with_capacity(saved.arms.len())?;
         arms.extend(saved.arms.into_iter().map(|(_, _, released, _)| released));
-        Ok(PeerReleases { entry: Entry::new(id.origin, version), arms, ids: ArmIds::of(config.arms, id.added)? })
+        Ok(PeerReleases { entry: Entry { origin: id.origin, version }, arms, ids: ArmIds::of(config.arms, id.added)? })
     }
 
     /// Returns the releases of our arm; `added` are the ids of our added arms.
@@ -41,7 +47,7 @@ impl Peers<PeerReleases> {
     pub fn insert_at(&mut self, mut peer: PeerReleases, memory: Memory, time: u64) -> (usize, Option<PeerReleases>) {
         let (then, now) = (memory.ticks(peer.entry.version.2), memory.ticks(time));
         peer.arms.iter_mut().for_each(|released| released.rebase(then, now));
-        self.insert(peer.entry, peer)
+        self.insert(peer)
     }
 
     /// Returns whether the handle at this place has new releases of our arm.

@@ -4,7 +4,7 @@ use super::model::FadingPrior;
 use super::{FARTHEST, Linear, NOBODY, SavedLinear, Shape, discount, loss_of_request};
 use crate::config::Config;
 use crate::error::{Error, Result, Value};
-use crate::ledger::peers::{ArmIds, Entry, Peers};
+use crate::ledger::peers::{ArmIds, Entry, PeerSnapshot, Peers};
 use crate::policy::batched::loss;
 use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull, ReadPeer};
 use crate::policy::prior::Prior;
@@ -22,13 +22,19 @@ pub(crate) struct SavedPeer {
     merged: u64,
 }
 
+impl PeerSnapshot for SavedPeer {
+    fn entry(&self) -> &Entry {
+        &self.entry
+    }
+}
+
 impl SavedPeer {
     /// # Errors
     /// `Corrupt`; `NoMemory`.
     pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<SavedPeer> {
         let saved = SavedLinear::read(from, &Shape::of(config), config.arms as usize + id.added.len())?;
-        let entry =
-            Entry::new(id.origin, (id.generation, saved.decisions, saved.now(), saved.releases, from.checksum()));
+        let version = (id.generation, saved.decisions, saved.now(), saved.releases, from.checksum());
+        let entry = Entry { origin: id.origin, version };
         Ok(SavedPeer { entry, saved, ids: ArmIds::of(config.arms, id.added)?, merged: 0 })
     }
 
@@ -218,13 +224,13 @@ impl Policy for Linear {
 
     fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<bool> {
         let mut peer = peer.downcast::<SavedPeer>().map_err(|_| Error::Corrupt)?;
-        if !self.peers.is_newer(&peer.entry)? {
+        if !self.peers.is_newer(&peer)? {
             return Ok(false);
         }
         self.reserve_others()?;
         let mut peers = std::mem::replace(&mut self.peers, Peers::NONE);
         peer.merged = self.now();
-        let (place, _) = peers.insert(peer.entry, *peer);
+        let (place, _) = peers.insert(*peer);
         self.join_pilots(&mut peers.iter().map(|peer| &peer.saved.pilot), peers.active());
         for model in 0..self.models.len() {
             self.join_peers(model, &peers, added);

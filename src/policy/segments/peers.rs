@@ -34,7 +34,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 use crate::ledger::facts::Time;
-use crate::ledger::peers::{ArmIds, Entry, Peers};
+use crate::ledger::peers::{ArmIds, Entry, PeerSnapshot, Peers};
 use crate::memory::try_with_capacity;
 use crate::policy::compare::Totals;
 use crate::policy::contract::PeerId;
@@ -91,6 +91,12 @@ pub(super) fn read_keys(from: &mut Reader) -> Result<Vec<u64>> {
     Ok(keys)
 }
 
+impl PeerSnapshot for PeerBandit {
+    fn entry(&self) -> &Entry {
+        &self.entry
+    }
+}
+
 impl PeerBandit {
     /// Reads a snapshot. `config` may be this handle's: all handles of a fleet have the same arms in it.
     ///
@@ -121,7 +127,8 @@ impl PeerBandit {
             released.fade(now, half_life);
             cells.push(rounded(released));
         }
-        let entry = Entry::new(id.origin, (id.generation, made, now, releases, from.checksum()));
+        let version = (id.generation, made, now, releases, from.checksum());
+        let entry = Entry { origin: id.origin, version };
         let (keys, ids) = (KeyIndex::of(keys, 0)?, ArmIds::of(config.arms, id.added)?);
         Ok(PeerBandit { entry, keys, ids, decisions, cells, trials, all, merged: 0 })
     }
@@ -238,7 +245,7 @@ impl Segments {
         let peers = &mut self.peers;
         peers.places.clear();
         peers.places.try_reserve(arms).map_err(no_memory)?;
-        if !peers.known.is_newer(&peer.entry)? {
+        if !peers.known.is_newer(peer)? {
             return Ok(false);
         }
         if peers.decisions.is_empty() {
@@ -262,7 +269,7 @@ impl Segments {
         self.time.learn();
         let (now, half_life) = (self.now(), self.half_life);
         (peer.merged, peer.all.time) = (now, now);
-        let (place, before) = self.peers.known.insert(peer.entry, peer);
+        let (place, before) = self.peers.known.insert(peer);
         self.may_have_released = true;
         self.peers.count(now, half_life);
         self.least_batch = self.size_of_least_batch();
