@@ -1,5 +1,8 @@
 //! What a caller says about one decision.
 
+use crate::error::{Error, Result};
+use crate::memory::WipedVec;
+
 /// One request for a decision. All of it is public: compute nothing in it from rewards.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -12,6 +15,10 @@ pub struct Request<'a> {
     /// Arms that may be chosen, in any order; duplicates are harmless. `None` = all live arms. Choose them by
     /// public information only.
     pub eligible: Option<&'a [u32]>,
+    /// What a reward of each eligible arm is worth in this request, in that order; without a list, of every arm by its
+    /// number, where those of retired arms are not read. Finite and at least 0. The policy then maximises the value times
+    /// the mean. Compute values from public facts, such as bids and prices, and never from rewards. `None` = all alike.
+    pub values: Option<&'a [f64]>,
     /// With [`Config::features`](crate::Config::features): one row if each arm has a model; else a row for each
     /// eligible arm, in that order, or for every arm by its number.
     pub features: Option<Rows<'a>>,
@@ -19,7 +26,7 @@ pub struct Request<'a> {
 
 impl Default for Request<'_> {
     fn default() -> Self {
-        Request { slots: 1, segment: 0, user: 0, eligible: None, features: None }
+        Request { slots: 1, segment: 0, user: 0, eligible: None, values: None, features: None }
     }
 }
 
@@ -55,4 +62,83 @@ pub enum Rows<'a> {
     Dense(&'a [f32]),
     /// The features of all rows, one row after another, and the end of each row.
     Sparse(&'a [Feature], &'a [u32]),
+}
+
+/// What a reward of each arm is worth in the current request, as a part of the largest value.
+pub struct Values {
+    /// For each arm: the number of the last request that listed it, and its value there; 0 if that was too small.
+    listed: WipedVec<(u32, f32)>,
+    request: u32,
+}
+
+impl Values {
+    /// An arm that is worth less than this part of the largest value is not eligible in the request.
+    const LEAST: f64 = 1.0 / (1 << 20) as f64;
+
+    /// # Errors
+    /// `NoMemory`.
+    pub fn new(arms: u32) -> Result<Values> {
+        Ok(Values { listed: WipedVec::new(arms as usize, |_| (0, 0.0))?, request: 0 })
+    }
+
+    /// Reserves memory for one more arm.
+    ///
+    /// # Errors
+    /// `NoMemory`: nothing has changed.
+    pub fn reserve(&mut self) -> Result<()> {
+        self.listed.reserve()
+    }
+
+    /// Adds an arm, after [`reserve`](Self::reserve).
+    pub fn push(&mut self) {
+        self.listed.push((0, 0.0));
+    }
+
+    /// The value of an arm that the current request lists.
+    #[inline]
+    pub fn of(&self, arm: u32) -> f64 {
+        self.listed[arm as usize].1.into()
+    }
+
+    /// Reads the values of a request, whose eligible arms are live, and lists the arms that it may get.
+    ///
+    /// # Errors
+    /// `InvalidRequest`: "values", "values_len", "eligible".
+    pub fn list(&mut self, request: &Request, is_live: impl Fn(u32) -> bool, left: &mut Vec<u32>) -> Result<()> {
+        let (values, eligible) = (request.values.unwrap_or(&[]), request.eligible);
+        let length = eligible.map_or(self.listed.len(), <[u32]>::len);
+        if values.len() != length {
+            let rule = format!(
+                "must be {length}, the number of {}",
+                if eligible.is_some() { "eligible arms" } else { "arms" }
+            );
+            return Err(Error::request("values_len", &rule, values.len()));
+        }
+        self.request = self.request.wrapping_add(1);
+        if self.request == 0 {
+            self.listed.iter_mut().for_each(|(request, _)| *request = 0);
+            self.request = 1;
+        }
+        let arms = || {
+            values.iter().enumerate().map(|(place, &value)| (eligible.map_or(place as u32, |arms| arms[place]), value))
+        };
+        let mut largest = 0.0;
+        for (arm, value) in arms().filter(|&(arm, _)| eligible.is_some() || is_live(arm)) {
+            if !(value >= 0.0 && value < f64::INFINITY) {
+                return Err(Error::request("values", "must be finite and at least 0", value));
+            }
+            if std::mem::replace(&mut self.listed[arm as usize].0, self.request) == self.request {
+                return Err(Error::request("eligible", "must not name an arm twice in a request with values", arm));
+            }
+            largest = f64::max(largest, value);
+        }
+        left.clear();
+        for (arm, value) in arms() {
+            let listed = &mut self.listed[arm as usize];
+            let part = if listed.0 == self.request { value / largest } else { 0.0 };
+            listed.1 = if part >= Self::LEAST { part as f32 } else { 0.0 }; // NaN if all are 0
+            left.extend((listed.1 > 0.0).then_some(arm));
+        }
+        Ok(())
+    }
 }

@@ -55,6 +55,14 @@ fn play(bandit: &Bandit, rounds: u64) -> u32 {
                 slate.iter().for_each(|&ticket| bandit.update(ticket, (t / 8 % 2) as f64).unwrap());
             }
         }
+        if t % 8 == 4 {
+            let values: &[f64] = if t % 16 == 4 { &[1.0, 2.0, 0.0, 1.0, 0.5] } else { &[0.5, 1.0] };
+            let request = Request { values: Some(values), ..Request::default() };
+            let eligible: Option<&[u32]> = if values.len() == 5 { None } else { Some(&[4, 2]) };
+            if let Ok(decision) = bandit.select_for(&Request { eligible, ..request }) {
+                bandit.update(decision.ticket, (t / 8 % 2) as f64).unwrap();
+            }
+        }
         if t % 512 == 5 {
             let _ = bandit.set_prior((t / 512 % 5) as u32, 0.25, 30.0);
         }

@@ -22,6 +22,20 @@ const NGINX: &str = "examples/nginx/README.md";
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (README, "c", &["thank you"]),
     ("docs/reference/interface.md", "c", &["was shown to a phone in Germany"]),
+    (
+        "docs/recipes.md",
+        "c",
+        &[
+            "clicks before noon",
+            "no visitor saw an ad more than 3 times",
+            "lost ",
+            "lost without history: ",
+            "the other ranker ",
+            "at most 500 euros count: ",
+            "lost with a segment for each hour: ",
+            "shown: ",
+        ],
+    ),
     (GUIDE, "cpp", &[": showed ad ", "desktop: ", "always arm 1: 0.0"]),
     (GUIDE, "go", &["500 decisions in 500 placements"]),
     ("bindings/cpp/README.md", "cpp", &["a click counts once", " bought, for about "]),
@@ -340,6 +354,7 @@ fn the_table_has_every_policy() {
             ("among", bandit.ask_for(&among(&[1])).is_ok()),
             ("change", bandit.add_arm().is_ok()),
             ("slate", bandit.ask_slots(&of_slots(2), |_, _| ()).is_ok()),
+            ("values", bandit.ask_for(&dpb::Request { values: Some(&[1.0]), ..among(&[1]) }).is_ok()),
             ("snapshot", bandit.snapshot().is_ok()),
             ("merge", bandit.snapshot().is_ok_and(|snapshot| bandit.merge(&snapshot).is_ok())),
             ("prior", bandit.set_prior(1, 0.5, 10.0).is_ok()),
@@ -418,7 +433,7 @@ fn the_table_of_combinations() {
     let head = "| | alone | with `max_segments` | with `features` | with `expected_users` |";
     let table = using.split_once(head).unwrap().1;
     let rows: Vec<_> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
-    assert_eq!(rows.len(), 12);
+    assert_eq!(rows.len(), 13);
     for row in rows {
         let cells: Vec<_> = row.split('|').map(str::trim).collect();
         let able = |what: With| match combined(cells[1], what) {
@@ -478,6 +493,7 @@ fn combined(what: &str, with: With) -> dpb_status {
             }
             // (With users, max_slots makes the request the unit.)
             "several `slots` of a request" => (request.slots, config.max_slots) = (2, if users > 0 { 2 } else { 0 }),
+            "`values` of a request" => (request.values, request.values_len) = ([1.0, 3.0, 2.0].as_ptr(), 3),
             "`eligible` arms of a request" => (request.eligible, request.eligible_len) = ([1, 2].as_ptr(), 2),
             _ => (),
         }

@@ -156,6 +156,20 @@ struct Request : dpb_request {
     eligible_len = n;
     return *this;
   }
+  /// Sets what a reward of each eligible arm is worth in this request, such as a bid: doubles, in the order of the arms; without
+  /// eligible arms, of every arm by its number. Do not compute a value from rewards. The request refers to `numbers`, which
+  /// must outlive it.
+  template <class Doubles> Request &worth(const Doubles &numbers) noexcept {
+    return worth(std::data(numbers), std::size(numbers));
+  }
+  /// The same for a request that lives within one expression.
+  Request &worth(std::initializer_list<double> numbers) noexcept { return worth(numbers.begin(), numbers.size()); }
+  Request &worth(const double *numbers, std::size_t n) noexcept {
+    static const double none = 0;
+    values = numbers == nullptr ? &none : numbers; // NULL would mean that all are alike
+    values_len = n;
+    return *this;
+  }
   /// Sets rows of features: floats, one row after the other. The request refers to `rows`, which must outlive it.
   template <class Floats> Request &with_features(const Floats &rows) noexcept {
     features = std::data(rows);

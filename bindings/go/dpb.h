@@ -265,7 +265,7 @@ struct dpb_decision {
 /**
  * Makes a bandit with the recommended policy: dpb_new_imed, or dpb_new_linear if config.features > 0.
  *
- * Memory is fixed here, but for dpb_add_arm. The handle takes about 1800 + 576 K + 8 P bytes, 4 P more with a
+ * Memory is fixed here, but for dpb_add_arm. The handle takes about 1800 + 648 K + 8 P bytes, 4 P more with a
  * reward_window, and 8 P more with one on the caller's clock; and the counters of expected_users. K is the number
  * of arms, and P the larger of pending_capacity and a reward_window in decisions, rounded up to a power of two.
  * With max_segments = S it takes about 1400 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes
@@ -783,6 +783,21 @@ struct dpb_request {
    */
   size_t eligible_len;
   /**
+   * NULL, the default = a reward is worth the same for all arms. Otherwise what a reward of each eligible arm is worth
+   * in this request, in that order: a bid, a price, a margin; if eligible is NULL, for every arm by its number (those
+   * of retired arms are not read). Finite, at least 0. The handle then maximises value times mean, and still learns
+   * means: reports, dpb_predict and rewards stay in their own units. An arm whose value is below 2^-20 of the largest
+   * is not eligible. eligible must name no arm twice, and dpb_config.reward_min must be 0. Log the values with the
+   * decision: its propensity is exact given them. Do not compute a value from rewards: spend, real clicks and a model
+   * of your clicks are made of them. A high value buys pulls: an arm with K times the value of the best one is pulled
+   * until its mean is known to be below 1/K of that one's, rewards or not, so limit ratios to about 100.
+   */
+  const double *values;
+  /**
+   * The number of values: that of eligible arms, or of all arms.
+   */
+  size_t values_len;
+  /**
    * With dpb_config.features = d: rows of d finite numbers, one after the other; otherwise NULL. With
    * DPB_MODEL_PER_ARM one row. With DPB_MODEL_SHARED a row for each eligible arm, in that order; if eligible is
    * NULL, for every arm by its number (rows of retired arms are not read). Do not compute a feature from
@@ -863,8 +878,9 @@ void dpb_request_init_sized(dpb_request *request,
  * request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
  * only. Never allocates on success.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a
- * feature that is missing, not finite, or beyond d, a wrong length, struct_size); DPB_UNSUPPORTED (eligible arms,
- * several slots, a segment, a user or features that this policy or configuration does not support); DPB_FULL (a new
+ * feature that is missing, not finite, or beyond d, a value that is negative or not finite, fewer positive values than
+ * slots, a wrong length, struct_size); DPB_UNSUPPORTED (eligible arms, several slots, values, a segment, a user or
+ * features that this policy or configuration does not support); DPB_FULL (a new
  * segment, and there are max_segments); DPB_NOT_READY (a restored handle with expected_users of which no snapshot was
  * taken yet); DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or
  * been counted, and dpb_request_check says why. Any thread.
@@ -2535,7 +2551,7 @@ DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
 DPB_ASSERT_SIZE(dpb_config, 192);
-DPB_ASSERT_SIZE(dpb_request, 80);
+DPB_ASSERT_SIZE(dpb_request, 96);
 DPB_ASSERT_SIZE(dpb_stopping_config, 48);
 DPB_ASSERT_SIZE(dpb_counter_config, 32);
 #endif

@@ -298,6 +298,54 @@ func TestArmsComeAndGo(t *testing.T) {
 	refused(t, err, ErrUnsupported)
 }
 
+func TestValues(t *testing.T) {
+	b := must[*Bandit](t)(NewIMED(NewConfig(4, 1)))
+	defer b.Close()
+	bids := []float64{1, 10, 1, 0}
+	played := make([]int, 4)
+	for i := range 5000 { // the second arm has a third of the others' rate, and is worth ten times as much
+		d := must[Decision](t)(b.SelectFor(Request{Values: bids}))
+		played[d.Arm]++
+		every := map[bool]int{true: 30, false: 10}[d.Arm == 1]
+		if err := b.Update(d.Ticket, map[bool]float64{true: 1}[i%every == 0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if played[1] < 3000 || played[3] != 0 {
+		t.Error(played)
+	}
+	pair := Request{Eligible: []uint32{2, 3}, Values: []float64{0, 5}}
+	if d := must[Decision](t)(b.SelectFor(pair)); d.Arm != 3 {
+		t.Errorf("%+v", d)
+	}
+	if n := testing.AllocsPerRun(100, func() { _, _ = b.SelectFor(pair) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	decisions := make([]Decision, 3)
+	if done := must[int](t)(b.SelectMany([]Request{pair, {Slots: 2, Values: bids}}, decisions)); done != 2 || decisions[0].Arm != 3 {
+		t.Errorf("%d: %+v", done, decisions)
+	}
+	for _, wrong := range []struct {
+		request Request
+		why     string
+	}{
+		{Request{Values: []float64{}}, "dpb: invalid request: len(Values) must be 4, the number of arms, got 0"},
+		{Request{Values: bids[:2]}, "dpb: invalid request: len(Values) must be 4, the number of arms, got 2"},
+		{Request{Values: []float64{1, math.NaN(), 1, 1}}, "dpb: invalid request: Values must be finite and at least 0, got NaN"},
+		{Request{Eligible: []uint32{1, 1}, Values: bids[:2]}, "dpb: invalid request: Eligible must not name an arm twice in a request with values, got 1"},
+	} {
+		_, err := b.SelectFor(wrong.request)
+		refused(t, err, ErrInvalidRequest)
+		if err := b.CheckRequest(wrong.request); err == nil || err.Error() != wrong.why {
+			t.Errorf("%v", err)
+		}
+	}
+	klucb := must[*Bandit](t)(NewKLUCB(NewConfig(4, 1)))
+	defer klucb.Close()
+	_, err := klucb.SelectFor(Request{Values: bids})
+	refused(t, err, ErrUnsupported)
+}
+
 func TestSlots(t *testing.T) {
 	c := NewConfig(5, 1)
 	c.RewardWindow, c.MaxSlots, c.MaxClicks = 6, 3, 1

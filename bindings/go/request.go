@@ -19,7 +19,8 @@ package dpb
 
 // Go memory that C sees may hold no Go pointer, so the dpb_request is made here.
 static inline void fill(dpb_request *request, uint32_t slots, uint64_t segment, uint64_t user,
-                        const uint32_t *eligible, size_t eligible_len, const float *features,
+                        const uint32_t *eligible, size_t eligible_len, const double *values,
+                        size_t values_len, const float *features,
                         const dpb_feature *sparse, size_t features_len, const uint32_t *ends, size_t ends_len) {
   dpb_request_init(request);
   request->slots = slots;
@@ -27,6 +28,8 @@ static inline void fill(dpb_request *request, uint32_t slots, uint64_t segment, 
   request->user = user;
   request->eligible = eligible;
   request->eligible_len = eligible_len;
+  request->values = values;
+  request->values_len = values_len;
   request->features = features;
   request->sparse = sparse;
   request->features_len = features_len;
@@ -34,19 +37,21 @@ static inline void fill(dpb_request *request, uint32_t slots, uint64_t segment, 
   request->sparse_ends_len = ends_len;
 }
 static inline dpb_status decide(dpb_bandit *bandit, uint32_t slots, uint64_t segment, uint64_t user,
-                                const uint32_t *eligible, size_t eligible_len, const float *features,
-                                const dpb_feature *sparse, size_t features_len, const uint32_t *ends, size_t ends_len,
-                                dpb_decision *out) {
+                                const uint32_t *eligible, size_t eligible_len, const double *values,
+                                size_t values_len, const float *features, const dpb_feature *sparse,
+                                size_t features_len, const uint32_t *ends, size_t ends_len, dpb_decision *out) {
   dpb_request request;
-  fill(&request, slots, segment, user, eligible, eligible_len, features, sparse, features_len, ends, ends_len);
+  fill(&request, slots, segment, user, eligible, eligible_len, values, values_len, features, sparse, features_len, ends,
+       ends_len);
   return dpb_select_for(bandit, &request, out);
 }
 static inline dpb_status request_check(dpb_bandit *bandit, uint32_t slots, uint64_t segment, uint64_t user,
-                                       const uint32_t *eligible, size_t eligible_len, const float *features,
-                                       const dpb_feature *sparse, size_t features_len, const uint32_t *ends,
-                                       size_t ends_len, dpb_error *error) {
+                                       const uint32_t *eligible, size_t eligible_len, const double *values,
+                                       size_t values_len, const float *features, const dpb_feature *sparse,
+                                       size_t features_len, const uint32_t *ends, size_t ends_len, dpb_error *error) {
   dpb_request request;
-  fill(&request, slots, segment, user, eligible, eligible_len, features, sparse, features_len, ends, ends_len);
+  fill(&request, slots, segment, user, eligible, eligible_len, values, values_len, features, sparse, features_len, ends,
+       ends_len);
   return dpb_request_check(bandit, &request, error);
 }
 static inline dpb_status predict(dpb_bandit *bandit, uint64_t segment, const uint32_t *eligible, size_t eligible_len,
@@ -54,12 +59,15 @@ static inline dpb_status predict(dpb_bandit *bandit, uint64_t segment, const uin
                                  const uint32_t *ends, size_t ends_len, double *mean, double *deviation, size_t cap,
                                  size_t *n) {
   dpb_request request;
-  fill(&request, 1, segment, 0, eligible, eligible_len, features, sparse, features_len, ends, ends_len);
+  fill(&request, 1, segment, 0, eligible, eligible_len, NULL, 0, features, sparse, features_len, ends, ends_len);
   return dpb_predict(bandit, &request, mean, deviation, cap, n);
 }
 
 // The fields of a Request as numbers, in the order of this array. Addresses are pinned.
-enum { slots_, segment_, user_, eligible_, eligible_len_, features_, sparse_, features_len_, ends_, ends_len_, said_ };
+enum {
+  slots_, segment_, user_, eligible_, eligible_len_, values_, values_len_, features_, sparse_, features_len_, ends_,
+  ends_len_, said_
+};
 typedef uint64_t said_of[said_];
 enum { piece = 64 };
 static inline dpb_status decide_many(dpb_bandit *bandit, const said_of *said, size_t n, dpb_decision *out, size_t *done) {
@@ -68,8 +76,9 @@ static inline dpb_status decide_many(dpb_bandit *bandit, const said_of *said, si
   for (i = 0; i < n; i++) {
     const uint64_t *s = said[i];
     fill(&requests[i], (uint32_t)s[slots_], s[segment_], s[user_], (const uint32_t *)(uintptr_t)s[eligible_],
-         (size_t)s[eligible_len_], (const float *)(uintptr_t)s[features_], (const dpb_feature *)(uintptr_t)s[sparse_],
-         (size_t)s[features_len_], (const uint32_t *)(uintptr_t)s[ends_], (size_t)s[ends_len_]);
+         (size_t)s[eligible_len_], (const double *)(uintptr_t)s[values_], (size_t)s[values_len_],
+         (const float *)(uintptr_t)s[features_], (const dpb_feature *)(uintptr_t)s[sparse_], (size_t)s[features_len_],
+         (const uint32_t *)(uintptr_t)s[ends_], (size_t)s[ends_len_]);
   }
   return dpb_select_many(bandit, requests, n, out, done);
 }
@@ -95,6 +104,13 @@ type Request struct {
 	User uint64
 	// Eligible lists the live arms that the bandit may choose. nil means all. Choose them by public information only.
 	Eligible []uint32
+	// Values holds what a reward of each arm of Eligible is worth in this request, in that order, such as a bid; if Eligible
+	// is nil, of every arm by its number. nil means that all are alike. The bandit then maximises value times mean, and still
+	// learns means. Values are finite and at least 0; an arm below 2^-20 of the largest is not eligible. Eligible must not
+	// name an arm twice, and [Config.RewardMin] must be 0. Log the values with the decision: its propensity is exact given
+	// them. Do not compute a value from rewards, such as spend or a model of your clicks. A high value buys pulls, so limit
+	// the ratio of values to about 100.
+	Values []float64
 	// Features holds rows of [Config.Features] finite numbers, one after the other. With [Config.ModelPerArm] it is one row.
 	// Otherwise it is one row for each arm of Eligible, in that order; if Eligible is nil, for every arm by its number.
 	// Do not compute a feature from rewards.
@@ -170,8 +186,9 @@ func (b *Bandit) SelectSlots(request Request, decisions []Decision) error {
 	}
 	features, sparse, featuresLen, ends, endsLen := request.rows()
 	eligible, n := (*C.uint32_t)(unsafe.SliceData(request.Eligible)), C.size_t(len(request.Eligible))
+	values, valuesLen := (*C.double)(unsafe.SliceData(request.Values)), C.size_t(len(request.Values))
 	out := (*C.dpb_decision)(unsafe.Pointer(unsafe.SliceData(decisions)))
-	return check(C.decide(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, features, sparse, featuresLen, ends, endsLen, out))
+	return check(C.decide(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, values, valuesLen, features, sparse, featuresLen, ends, endsLen, out))
 }
 
 // CheckRequest returns the error with which [Bandit.SelectFor] or [Bandit.SelectSlots] would refuse a request now, with
@@ -187,8 +204,9 @@ func (b *Bandit) CheckRequest(request Request) error {
 	}
 	features, sparse, featuresLen, ends, endsLen := request.rows()
 	eligible, n := (*C.uint32_t)(unsafe.SliceData(request.Eligible)), C.size_t(len(request.Eligible))
+	values, valuesLen := (*C.double)(unsafe.SliceData(request.Values)), C.size_t(len(request.Values))
 	var failure C.dpb_error
-	status := C.request_check(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, features, sparse, featuresLen, ends, endsLen, &failure)
+	status := C.request_check(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, values, valuesLen, features, sparse, featuresLen, ends, endsLen, &failure)
 	if status != C.DPB_OK {
 		return explain(status, &failure)
 	}
@@ -199,7 +217,7 @@ func (b *Bandit) CheckRequest(request Request) error {
 // slots, request by request. If requests is nil, it makes one decision for each element of decisions, from all live arms.
 //
 // It returns the number of requests that it decided, and the error of the next one. It allocates nothing unless a request
-// has eligible arms or features.
+// has eligible arms, values or features.
 func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -237,7 +255,8 @@ func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, erro
 			features, sparse, featuresLen, ends, endsLen := r.rows()
 			piece[i] = [C.said_]C.uint64_t{
 				C.slots_: C.uint64_t(r.slots()), C.segment_: C.uint64_t(r.Segment), C.user_: C.uint64_t(r.User),
-				C.eligible_len_: C.uint64_t(len(r.Eligible)), C.features_len_: C.uint64_t(featuresLen), C.ends_len_: C.uint64_t(endsLen),
+				C.eligible_len_: C.uint64_t(len(r.Eligible)), C.values_len_: C.uint64_t(len(r.Values)),
+				C.features_len_: C.uint64_t(featuresLen), C.ends_len_: C.uint64_t(endsLen),
 			}
 			pin := func(place int, first unsafe.Pointer, n int) {
 				if n > 0 {
@@ -249,6 +268,7 @@ func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, erro
 				piece[i][place] = C.uint64_t(uintptr(first))
 			}
 			pin(C.eligible_, unsafe.Pointer(unsafe.SliceData(r.Eligible)), len(r.Eligible))
+			pin(C.values_, unsafe.Pointer(unsafe.SliceData(r.Values)), len(r.Values))
 			pin(C.features_, unsafe.Pointer(features), len(r.Features))
 			pin(C.sparse_, unsafe.Pointer(sparse), len(r.Sparse))
 			pin(C.ends_, unsafe.Pointer(ends), len(r.SparseEnds))

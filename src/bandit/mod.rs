@@ -169,7 +169,7 @@ impl Bandit {
         }
         let by_request = policy.by_request().is_some();
         let mut scratch = None;
-        if by_request || policy.slates().is_some() {
+        if by_request || policy.slates().is_some() || policy.valued().is_some() {
             scratch = Some(Box::new(Scratch::new(config, seed.stream())?));
         }
         // Created last, so that a test seed gives everything else the same coins with users and without.

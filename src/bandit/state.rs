@@ -10,7 +10,7 @@ use crate::os::Origin;
 use crate::policy::{ByRequest, Policy, Pull, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::random::Random;
-use crate::request::Request;
+use crate::request::{Request, Values};
 use crate::reward::Reward;
 use crate::users::{Periods, Users};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -41,7 +41,7 @@ pub(super) struct State {
     /// For each arm, the number of decisions that were neither cancelled nor expired.
     pub pulls: WipedVec<u64>,
     pub fleet: Fleet,
-    /// Memory for requests of several slots, with a segment or with features.
+    /// Memory for requests of several slots or with values, with a segment or with features.
     pub scratch: Option<Box<Scratch>>,
     /// Whether a test seed was used here, before a restart, or in a merged handle: what was learned then is not
     /// private.
@@ -62,6 +62,10 @@ pub(super) struct Scratch {
     free: Vec<u32>,
     /// Chosen pulls and their arms.
     chosen: Vec<(Pull, u32)>,
+    /// The values of the current request.
+    values: Values,
+    /// Whether the smallest reward is 0, so that a reward has a value in proportion to it.
+    from_zero: bool,
     /// Coins that shuffle the slots.
     coins: Random,
     /// Maximum number of slots; 0 = as many as arms.
@@ -73,11 +77,13 @@ impl Scratch {
         let arms = config.arms as usize;
         let (left, free, chosen) =
             (memory::try_with_capacity(arms)?, memory::try_with_capacity(arms)?, memory::try_with_capacity(arms)?);
-        Ok(Scratch { left, free, chosen, coins, most: config.max_slots })
+        let (values, from_zero) = (Values::new(config.arms)?, config.reward_min == 0.0);
+        Ok(Scratch { left, free, chosen, values, from_zero, coins, most: config.max_slots })
     }
 
-    /// Reserves capacity for `arms` arms.
+    /// Reserves capacity for `arms` arms, one more than before.
     fn reserve(&mut self, arms: usize) -> Result<()> {
+        self.values.reserve()?;
         self.left.clear();
         self.free.clear();
         self.chosen.clear();
@@ -205,7 +211,7 @@ impl State {
     pub fn decide(&mut self, request: &Request, each: &mut impl FnMut(usize, Decision)) -> Result<()> {
         self.check(request)?;
         let learned = self.count(request.user);
-        if request.slots > 1 {
+        if request.slots > 1 || request.values.is_some() {
             self.decide_slots(request, learned, each);
             return Ok(());
         }
@@ -249,18 +255,24 @@ impl State {
         decision
     }
 
-    /// Decides all slots of a checked request of several.
+    /// Decides all slots of a checked request of several, or with values.
     #[inline(never)]
     fn decide_slots(&mut self, request: &Request, learned: bool, each: &mut dyn FnMut(usize, Decision)) {
         (0..request.slots.into()).for_each(|ahead| self.make_room(ahead));
         let Some(mut scratch) = self.scratch.take() else { return };
-        let Scratch { left, free, chosen, coins, .. } = &mut *scratch;
+        let Scratch { left, free, chosen, values, coins, .. } = &mut *scratch;
+        let values = request.values.map(|_| &*values);
+        let slots = request.slots as usize;
         chosen.clear();
         if let Some(policy) = self.policy.by_request() {
             let mut places = (0..request.slots.into()).map(|ahead| self.engine.next_place(ahead));
-            policy.choose_slots(request, left, &mut places, &mut |pull, arm| chosen.push((pull, arm)));
+            policy.choose_slots(request, left, values, &mut places, &mut |pull, arm| chosen.push((pull, arm)));
+        } else if let Some(values) = values {
+            if let Some(policy) = self.policy.valued() {
+                policy.choose_valued(left, values, slots, &mut |pull| chosen.push((pull, pull.arm())));
+            }
         } else if let Some(policy) = self.policy.slates() {
-            policy.choose_slate(left, request.slots as usize, &mut |pull| chosen.push((pull, pull.arm())));
+            policy.choose_slate(left, slots, &mut |pull| chosen.push((pull, pull.arm())));
         }
         free.clear();
         free.extend(0..request.slots);
@@ -286,7 +298,7 @@ impl State {
             None if request.features.is_some() => return Err(Error::unconfigured("features: config.features is 0")),
             None => (),
         }
-        if request.slots > 1 { self.check_slots(request) } else { Ok(()) }
+        if request.slots > 1 || request.values.is_some() { self.check_slots(request) } else { Ok(()) }
     }
 
     /// Checks the eligible arms of a request.
@@ -299,19 +311,32 @@ impl State {
     fn check_slots(&mut self, request: &Request) -> Result<()> {
         let slots = u64::from(request.slots);
         let unsupported = || Error::unsupported_number("slots", slots, "it has one slot for each request");
-        let can = self.policy.slates().is_some() || self.by_request;
-        let (Some(scratch), true) = (&mut self.scratch, can) else { return Err(unsupported()) };
+        let can_slots = slots == 1 || self.policy.slates().is_some() || self.by_request;
+        let can_values = request.values.is_none() || self.policy.valued().is_some() || self.by_request;
+        if !can_values {
+            return Err(Error::unsupported("values: it maximises rewards"));
+        }
+        let (Some(scratch), true) = (&mut self.scratch, can_slots) else { return Err(unsupported()) };
         let policy = self.policy.dynamic_arms().ok_or_else(unsupported)?;
-        scratch.list(request.eligible, self.pulls.len() as u32, |arm| policy.is_live(arm));
+        let mut what = "the number of eligible arms";
+        if request.values.is_some() {
+            if !scratch.from_zero {
+                return Err(Error::unconfigured("values: config.reward_min is not 0"));
+            }
+            scratch.values.list(request, |arm| policy.is_live(arm), &mut scratch.left)?;
+            what = "the number of eligible arms of positive value";
+        } else {
+            scratch.list(request.eligible, self.pulls.len() as u32, |arm| policy.is_live(arm));
+        }
         let (arms, most, reach) = (scratch.left.len() as u64, u64::from(scratch.most), self.engine.reach());
         let at_most = |most: u64, what| Err(Error::request("slots", &format!("must be at most {most}, {what}"), slots));
         if slots > arms {
-            return at_most(arms, "the number of eligible arms");
+            return at_most(arms, what);
         }
         if most > 0 && slots > most {
             return at_most(most, "which is config.max_slots");
         }
-        if most == 0 && self.users.is_some() {
+        if most == 0 && slots > 1 && self.users.is_some() {
             return at_most(1, "because config.expected_users is set and config.max_slots is 0");
         }
         if slots > reach {
@@ -466,6 +491,7 @@ impl State {
         }
         policy.add_arm()?;
         self.pulls.push(0);
+        self.scratch.iter_mut().for_each(|scratch| scratch.values.push());
         Ok(())
     }
 }

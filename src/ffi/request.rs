@@ -31,6 +31,17 @@ pub struct dpb_request {
     pub eligible: *const u32,
     /// The number of eligible arms: at least 1 if eligible is not NULL, otherwise 0.
     pub eligible_len: usize,
+    /// NULL, the default = a reward is worth the same for all arms. Otherwise what a reward of each eligible arm is worth
+    /// in this request, in that order: a bid, a price, a margin; if eligible is NULL, for every arm by its number (those
+    /// of retired arms are not read). Finite, at least 0. The handle then maximises value times mean, and still learns
+    /// means: reports, dpb_predict and rewards stay in their own units. An arm whose value is below 2^-20 of the largest
+    /// is not eligible. eligible must name no arm twice, and dpb_config.reward_min must be 0. Log the values with the
+    /// decision: its propensity is exact given them. Do not compute a value from rewards: spend, real clicks and a model
+    /// of your clicks are made of them. A high value buys pulls: an arm with K times the value of the best one is pulled
+    /// until its mean is known to be below 1/K of that one's, rewards or not, so limit ratios to about 100.
+    pub values: *const f64,
+    /// The number of values: that of eligible arms, or of all arms.
+    pub values_len: usize,
     /// With dpb_config.features = d: rows of d finite numbers, one after the other; otherwise NULL. With
     /// DPB_MODEL_PER_ARM one row. With DPB_MODEL_SHARED a row for each eligible arm, in that order; if eligible is
     /// NULL, for every arm by its number (rows of retired arms are not read). Do not compute a feature from
@@ -60,7 +71,7 @@ pub struct dpb_feature {
 
 const _: () = assert!(size_of::<dpb_feature>() == size_of::<Feature>() && size_of::<Feature>() == 8);
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_request>() == 80);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_request>() == 96);
 
 // SAFETY: repr(C), begins with its size, ends with a size_t; all its fields are numbers and addresses.
 unsafe impl Growing for dpb_request {}
@@ -76,6 +87,8 @@ impl dpb_request {
             user: 0,
             eligible: null(),
             eligible_len: 0,
+            values: null(),
+            values_len: 0,
             features: null(),
             sparse: null(),
             sparse_ends: null(),
@@ -100,9 +113,14 @@ impl dpb_request {
         }
         // SAFETY: valid for that many arms, by contract.
         let eligible = (!r.eligible.is_null()).then(|| unsafe { slice(r.eligible, r.eligible_len) });
+        if r.values.is_null() && r.values_len > 0 {
+            return Err(Error::request("values_len", "must be 0 where values is NULL", r.values_len));
+        }
+        // SAFETY: as above.
+        let values = (!r.values.is_null()).then(|| unsafe { slice(r.values, r.values_len) });
         // SAFETY: as above.
         let features = unsafe { r.rows() }?;
-        Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible, features })
+        Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible, values, features })
     }
 
     /// Returns the rows of features, if there are any. The handle checks their number.
@@ -196,8 +214,9 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
 /// only. Never allocates on success.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a
-/// feature that is missing, not finite, or beyond d, a wrong length, struct_size); DPB_UNSUPPORTED (eligible arms,
-/// several slots, a segment, a user or features that this policy or configuration does not support); DPB_FULL (a new
+/// feature that is missing, not finite, or beyond d, a value that is negative or not finite, fewer positive values than
+/// slots, a wrong length, struct_size); DPB_UNSUPPORTED (eligible arms, several slots, values, a segment, a user or
+/// features that this policy or configuration does not support); DPB_FULL (a new
 /// segment, and there are max_segments); DPB_NOT_READY (a restored handle with expected_users of which no snapshot was
 /// taken yet); DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or
 /// been counted, and dpb_request_check says why. Any thread.

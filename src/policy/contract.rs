@@ -7,7 +7,7 @@ pub use crate::engine::Pull;
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::privacy::PrivacyLoss;
-use crate::request::Request;
+use crate::request::{Request, Values};
 use crate::reward::Reward;
 use crate::shuffle::Params;
 use crate::snapshot::{Reader, Writer};
@@ -135,6 +135,12 @@ pub trait Policy: Send {
         None
     }
 
+    /// The policy as one that maximises the value of rewards, if it can.
+    #[allow(private_interfaces)] // Values are private to the crate
+    fn valued(&mut self) -> Option<&mut dyn Valued> {
+        None
+    }
+
     /// Sets the prior of an arm from public data, and replaces an earlier one.
     ///
     /// # Errors
@@ -236,6 +242,13 @@ pub trait Slates {
     fn choose_slate(&mut self, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull));
 }
 
+/// A policy that maximises the value of rewards, which differs from request to request.
+pub(crate) trait Valued {
+    /// As [`Slates::choose_slate`], for a request with these values, all of them positive for the arms in `left`. Only
+    /// policies with [`Slates`] are asked for several slots.
+    fn choose_valued(&mut self, left: &mut Vec<u32>, values: &Values, slots: usize, each: &mut dyn FnMut(Pull));
+}
+
 /// A policy whose open sums the leader of a fleet can release.
 pub(crate) trait Combining {
     /// Takes up a duty. Open sums stay.
@@ -270,12 +283,14 @@ pub(crate) trait ByRequest {
     /// Returns the pull, and the arm that it pulls.
     fn choose(&mut self, request: &Request, place: usize) -> (Pull, u32);
 
-    /// The same for several slots, with different arms. Passes each decision to `each`. `left` has the eligible arms,
-    /// each once. The decisions are stored at `places`. A propensity is that of the arm given the draws before it.
+    /// The same for several slots, with different arms, and for a request with values. Passes each decision to `each`.
+    /// `left` has the eligible arms, each once, with values those of positive value. The decisions are stored at
+    /// `places`. A propensity is that of the arm given the draws before it.
     fn choose_slots(
         &mut self,
         request: &Request,
         left: &mut Vec<u32>,
+        values: Option<&Values>,
         places: &mut dyn Iterator<Item = usize>,
         each: &mut dyn FnMut(Pull, u32),
     );

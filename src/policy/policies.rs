@@ -22,12 +22,12 @@ algorithms! {
     Imed = 20, c"dp-imed", "IMED", Ours, batched::imed::DpImed {
         from: "this library, after Honda and Takemura 2015: see its file";
         loss: released;
-        can: "among, change, slate, snapshot, merge, prior";
+        can: "among, change, slate, values, snapshot, merge, prior";
         needs: "";
         uses: "delta beta horizon forget_after exploration max_slots max_segments fleet_key";
         select: "O(1); among tens of thousands of arms at most 16 indices";
         update: "O(1); at a batch's end a few microseconds for each of a few indices, and O(log K)";
-        bytes: "1800 + 576 K";
+        bytes: "1800 + 648 K";
         arms: "2^24";
     }
     /// DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta must be 0.
@@ -41,7 +41,7 @@ algorithms! {
         uses: "beta horizon exploration max_slots fleet_key";
         select: "O(1); among tens of thousands of arms at most 16 indices";
         update: "O(1); at a batch's end a few microseconds for each of a few indices, and O(log K)";
-        bytes: "1800 + 576 K";
+        bytes: "1800 + 648 K";
         arms: "2^24";
     }
     /// DP-MED: learns as `dp-imed` does, and draws each arm with an exact propensity. Pure epsilon-DP (Theorem P); with
@@ -51,12 +51,12 @@ algorithms! {
     Med = 23, c"dp-med", "MED", Ours, batched::med::DpMed {
         from: "this library, after Honda and Takemura 2011: see its file";
         loss: released;
-        can: "among, change, snapshot, merge, prior";
+        can: "among, change, values, snapshot, merge, prior";
         needs: "";
         uses: "delta beta horizon forget_after exploration fleet_key";
         select: "O(log K)";
         update: "O(1); at a batch's end some 10 microseconds, and K times that where the leading mean has moved";
-        bytes: "1300 + 372 K";
+        bytes: "1500 + 476 K";
         arms: "2^12";
     }
     /// dp-linear, the contextual bandit: decisions depend on the features of a request (`features`,
@@ -83,7 +83,7 @@ algorithms! {
     Linear = 24, c"dp-linear", "Linear", Ours, linear::Linear {
         from: "this library: see its file";
         loss: linear::lifetime_loss;
-        can: "among, change, slate, snapshot, merge, prior";
+        can: "among, change, slate, values, snapshot, merge, prior";
         needs: "features";
         uses: "delta forget_after exploration max_slots features model_per_arm feature_norm fleet_key";
         select: "O(K D), and with propensities 32 times that; one row for all arms O(K + D) more";

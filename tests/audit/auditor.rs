@@ -46,7 +46,7 @@ pub enum Delivery {
     Cancelled,
     /// Each reward late, and every third never, so that its decision expires.
     Expiring,
-    /// Each reward immediately; requests offer only some arms, and one arm is retired.
+    /// Each reward immediately; requests offer only some arms, some with values, and one arm is retired.
     Sets,
 }
 
@@ -466,7 +466,7 @@ impl Case {
         let (mut decisions, mut end) = (0, tables.longest);
         while decisions < end {
             let decision = match self.delivery {
-                Delivery::Sets => handle.select_among(&self.eligible(decisions, retired)),
+                Delivery::Sets => handle.select_among(&self.eligible(decisions, retired), decisions % 3 == 2),
                 _ => handle.select(),
             };
             // A step is a phase, or a decision if the policy has no phases.
@@ -654,6 +654,7 @@ const ROW: [f32; 1] = [1.0];
 struct Handle {
     bandit: *mut dpb_bandit,
     has_features: bool,
+    has_values: bool,
 }
 
 impl Handle {
@@ -667,7 +668,8 @@ impl Handle {
             // SAFETY: always NUL-terminated.
             return Err(unsafe { CStr::from_ptr(error.message.as_ptr()) }.to_string_lossy().into_owned());
         }
-        Ok(Handle { bandit, has_features: policy == Algorithm::Linear })
+        let has_values = [Algorithm::Imed, Algorithm::Med, Algorithm::Linear].contains(&policy);
+        Ok(Handle { bandit, has_features: policy == Algorithm::Linear, has_values })
     }
 
     /// A request among these arms, or among all arms. It has a row of features if the policy needs one.
@@ -682,7 +684,7 @@ impl Handle {
 
     fn select(&self) -> dpb_decision {
         if self.has_features {
-            return self.select_among(&[]);
+            return self.select_among(&[], false);
         }
         let mut decision = dpb_decision { ticket: 0, propensity: 0.0, arm: 0, phase: 0 };
         // SAFETY: a live handle and a valid place.
@@ -691,11 +693,17 @@ impl Handle {
         decision
     }
 
-    fn select_among(&self, arms: &[u32]) -> dpb_decision {
+    /// Decides among these arms; `valued`: with values, if the policy supports them.
+    fn select_among(&self, arms: &[u32], valued: bool) -> dpb_decision {
+        let values: Vec<f64> = arms.iter().map(|arm| [1.0, 2.0, 0.75, 1.5][*arm as usize % 4]).collect();
+        let mut request = self.request(arms);
+        if valued && self.has_values {
+            (request.values, request.values_len) = (values.as_ptr(), values.len());
+        }
         let mut decision = dpb_decision { ticket: 0, propensity: 0.0, arm: 0, phase: 0 };
         // SAFETY: a live handle, a slice of that many arms and a valid place.
-        let status = unsafe { dpb_select_for(self.bandit, &self.request(arms), &mut decision) };
-        assert_eq!(status, DPB_OK, "dpb_select_among");
+        let status = unsafe { dpb_select_for(self.bandit, &request, &mut decision) };
+        assert_eq!(status, DPB_OK, "dpb_select_for");
         decision
     }
 

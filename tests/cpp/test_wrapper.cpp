@@ -245,6 +245,24 @@ static void arms_come_and_go() {
   CHECK(refusal([&] { (void)fixed.add_arm(); }).status() == DPB_UNSUPPORTED);
 }
 
+// What a reward is worth differs from request to request.
+static void values() {
+  dpb::Bandit bandit(dpb::Config(3, 1.0));
+  const std::vector<double> bids = {1.0, 0.0, 0.0}, none;
+  for (int i = 0; i < 50; ++i) {
+    CHECK(bandit.select(dpb::Request().worth(bids)).arm == 0);
+    CHECK(bandit.select(dpb::Request().among({2, 1}).worth({0.0, 0.5})).arm == 1);
+  }
+  CHECK(refusal([&] { (void)bandit.select(dpb::Request().worth(none)); }).what() ==
+        std::string("dpb_select_for(slots = 1, segment = 0, eligible = {}): DPB_INVALID_REQUEST: "
+                    "values_len must be 3, the number of arms, got 0"));
+  CHECK(refusal([&] { (void)bandit.select(dpb::Request().among({1}).worth({-1.0})); }).what() ==
+        std::string("dpb_select_for(slots = 1, segment = 0, eligible = {1}): DPB_INVALID_REQUEST: "
+                    "values must be finite and at least 0, got -1"));
+  CHECK(refusal([&] { (void)dpb::Bandit::klucb(dpb::Config(3, 1.0)).select(dpb::Request().worth(bids)); }).status() ==
+        DPB_UNSUPPORTED);
+}
+
 // Each user counts once a period. Other requests get decisions that the library does not learn from.
 static void users() {
   dpb::Config config(3, 1.0);
@@ -944,6 +962,7 @@ int main() {
   batches();
   arrays();
   arms_come_and_go();
+  values();
   users();
   priors();
   handles_learn_from_each_other();

@@ -135,6 +135,9 @@ const KEY: [u8; 32] = [9; 32];
 /// Numbers at the limits of some valid range.
 const ODD: &[f64] = &[0.0, 1.0, -1.0, f64::NAN, f64::INFINITY, 1e-300, 1e300, 0.5, 5e-324, -0.0];
 
+/// Values of arms.
+const VALUES: &[f64] = &[1.0, 1.0, 2.0, 0.5, 0.0, 1e-3, 1e-7, 40.0];
+
 /// Returns the status, which must be one of `allowed`.
 #[track_caller]
 fn one_of(status: dpb_status, allowed: &[dpb_status]) -> dpb_status {
@@ -506,12 +509,22 @@ impl Player {
             Some(_) if !among => return DPB_UNSUPPORTED,
             Some(arms) if arms.is_empty() || !known => return DPB_INVALID_REQUEST,
             _ if spec.segment != 0 => return DPB_UNSUPPORTED,
-            _ if spec.slots == 1 => return DPB_OK,
+            _ if spec.values.is_some() && ![DPB_POLICY_IMED, DPB_POLICY_MED].contains(&policy) => {
+                return DPB_UNSUPPORTED;
+            }
+            _ if spec.slots == 1 && spec.values.is_none() => return DPB_OK,
+            _ if spec.slots == 1 => {}
             _ if !slates => return DPB_UNSUPPORTED,
             _ if users && slate == 0 => return DPB_INVALID_REQUEST, // each reward would be a contribution
             _ => {}
         }
         let mut arms = spec.eligible.clone().unwrap_or_else(|| (0..self.seen.arms.len() as u32).collect());
+        if spec.values.is_some() {
+            match spec.valued(self.seen.arms.len(), self.config.reward_min == 0.0, |arm| playable(&arm)) {
+                Ok(valued) => arms = valued,
+                Err(status) => return status,
+            }
+        }
         arms.retain(playable);
         arms.sort_unstable();
         arms.dedup();
@@ -661,6 +674,7 @@ struct Spec {
     segment: u64,
     user: u64,
     eligible: Option<Vec<u32>>,
+    values: Option<Vec<f64>>,
     flaw: Option<Flaw>,
 }
 
@@ -673,7 +687,7 @@ enum Flaw {
 }
 
 impl Spec {
-    const PLAIN: Spec = Spec { slots: 1, segment: 0, user: 0, eligible: None, flaw: None };
+    const PLAIN: Spec = Spec { slots: 1, segment: 0, user: 0, eligible: None, values: None, flaw: None };
 
     /// A request among arms below `arms`, and sometimes one that does not exist.
     fn new(bytes: &mut Bytes, arms: usize, users: bool, segment: u64) -> Spec {
@@ -685,12 +699,40 @@ impl Spec {
                 true => None,
                 false => Some((0..bytes.below(9)).map(|_| Self::arm(bytes, arms)).collect()),
             },
+            values: None,
             flaw: match bytes.below(32) {
                 0 => Some(Flaw::Size(bytes.pick(&[0, 4, 32, 39, 41, 48, u32::MAX]))),
                 1 => Some(Flaw::Length(bytes.pick(&[1, usize::MAX]))),
                 _ => None,
             },
         }
+    }
+
+    /// The same with values, for a handle of so many arms.
+    fn with_values(self, bytes: &mut Bytes, arms: usize) -> Spec {
+        let length = self.eligible.as_ref().map_or(arms, Vec::len);
+        let length = if bytes.once_in(16) { bytes.below(12) } else { length };
+        let value = |bytes: &mut Bytes| if bytes.once_in(32) { bytes.pick(ODD) } else { bytes.pick(VALUES) };
+        Spec { values: Some((0..length).map(|_| value(bytes)).collect()), ..self }
+    }
+
+    /// The arms that a request with values may get, of so many arms; or its status.
+    fn valued(&self, arms: usize, from_zero: bool, is_live: impl Fn(u32) -> bool) -> Result<Vec<u32>, dpb_status> {
+        let (values, listed) =
+            (self.values.as_ref().unwrap(), self.eligible.clone().unwrap_or((0..arms as u32).collect()));
+        if !from_zero {
+            return Err(DPB_UNSUPPORTED);
+        }
+        let read: Vec<_> =
+            listed.iter().copied().zip(values.iter().copied()).filter(|&(arm, _)| is_live(arm)).collect();
+        let twice = (1..listed.len()).any(|place| listed[..place].contains(&listed[place]));
+        if values.len() != listed.len() || twice || read.iter().any(|(_, value)| !(0.0..f64::INFINITY).contains(value))
+        {
+            return Err(DPB_INVALID_REQUEST);
+        }
+        let largest = read.iter().map(|&(_, value)| value).fold(0.0, f64::max);
+        let is_worth = |value: f64| value / largest >= 0.5f64.powi(20);
+        Ok(read.into_iter().filter(|&(_, value)| is_worth(value)).map(|(arm, _)| arm).collect())
     }
 
     fn arm(bytes: &mut Bytes, arms: usize) -> u32 {
@@ -708,6 +750,9 @@ impl Spec {
         (request.slots, request.segment, request.user) = (self.slots, self.segment, self.user);
         if let Some(arms) = &self.eligible {
             (request.eligible, request.eligible_len) = (arms.as_ptr(), arms.len());
+        }
+        if let Some(values) = &self.values {
+            (request.values, request.values_len) = (values.as_ptr(), values.len());
         }
         match self.flaw {
             Some(Flaw::Size(size)) => request.struct_size = size,
@@ -820,6 +865,7 @@ impl World<'_> {
             0..=74 => self.select(&mut player),
             80..=146 => self.answer(&mut player),
             150..=157 => self.answer_many(&mut player),
+            158 => self.valued(&mut player),
             160..=169 => self.request(&mut player),
             170..=174 => self.requests(&mut player),
             175..=183 => self.change_arms(&mut player),
@@ -973,6 +1019,12 @@ impl World<'_> {
                 (0..n).map(|_| Spec { user: self.bytes.pick(&[1, 1, 2, 3, u64::MAX]), ..Spec::PLAIN }).collect();
             player.check_decisions(&specs, decide(player.handle, &specs, n != 1));
         }
+    }
+
+    /// Makes one request with values.
+    unsafe fn valued(&mut self, player: &mut Player) {
+        let specs = [player.spec(&mut self.bytes).with_values(&mut self.bytes, player.seen.arms.len())];
+        player.check_decisions(&specs, decide(player.handle, &specs, false));
     }
 
     /// Makes one request.

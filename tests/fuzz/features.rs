@@ -57,7 +57,8 @@ impl Player {
         for _ in 0..=bytes.below(64) {
             // The byte values must not change: see World::step.
             match bytes.byte() {
-                0..=120 => self.request(bytes),
+                0..=120 => self.request(bytes, false),
+                251..=253 => self.request(bytes, true),
                 121..=220 => self.answer(bytes),
                 221..=226 => self.change_arms(bytes),
                 227..=230 => _ = dpb_advance(self.handle, bytes.number()),
@@ -79,7 +80,7 @@ impl Player {
         Some(self)
     }
 
-    unsafe fn request(&mut self, bytes: &mut Bytes) {
+    unsafe fn request(&mut self, bytes: &mut Bytes, valued: bool) {
         let before = seen(self.handle);
         let live: Vec<bool> = arms(self.handle).iter().map(|arm| arm.active == 1).collect();
         let eligible: Option<Vec<u32>> = match bytes.once_in(2) {
@@ -127,8 +128,12 @@ impl Player {
         if let Some(arms) = &eligible {
             (request.eligible, request.eligible_len) = (arms.as_ptr(), arms.len());
         }
-        let refused = [DPB_OK, DPB_INVALID_REQUEST, DPB_UNSUPPORTED];
         let all = eligible.as_ref().map_or(live.len(), Vec::len);
+        let values: Vec<f64> = if valued { (0..all).map(|_| bytes.pick(VALUES)).collect() } else { Vec::new() };
+        if valued && !values.is_empty() {
+            (request.values, request.values_len) = (values.as_ptr(), all - usize::from(bytes.once_in(32)));
+        }
+        let refused = [DPB_OK, DPB_INVALID_REQUEST, DPB_UNSUPPORTED];
         let (mut means, mut deviations, mut n) = (vec![-7.0; all + 1], vec![-7.0; all + 1], 77);
         let mut predict = |cap, n| {
             let (means, deviations) = (means.as_mut_ptr(), deviations.as_mut_ptr());
@@ -166,6 +171,8 @@ impl Player {
         assert_eq!(predicted, DPB_OK, "what can be decided can be predicted");
         for decision in &decisions[..request.slots as usize] {
             assert!(live[decision.arm as usize] && eligible.as_ref().is_none_or(|arms| arms.contains(&decision.arm)));
+            let place = eligible.as_ref().map(|arms| arms.iter().position(|&arm| arm == decision.arm).unwrap());
+            assert!(values.get(place.unwrap_or(decision.arm as usize)).is_none_or(|&value| value > 0.0));
             assert!(decision.propensity.is_nan() || (decision.propensity > 0.0 && decision.propensity <= 1.0 + 1e-9));
             self.tickets.push(decision.ticket);
         }

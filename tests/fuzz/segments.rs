@@ -153,6 +153,7 @@ impl Player {
             // The byte values must not change: see World::step.
             match bytes.byte() {
                 0..=75 => self.request(bytes),
+                76..=83 => self.valued(bytes),
                 84..=110 => self.requests(bytes),
                 120..=180 => self.answer(bytes),
                 190..=203 => self.answer_many(bytes),
@@ -254,11 +255,22 @@ impl Player {
             0 => DPB_INVALID_REQUEST,
             _ if spec.eligible.as_ref().is_some_and(refused) => DPB_INVALID_REQUEST,
             _ if !begun.contains(&spec.segment) && begun.len() as u64 == self.seen.report[7] => DPB_FULL,
-            1 => DPB_OK,
+            1 if spec.values.is_none() => DPB_OK,
             // Each reward would be a contribution of its own.
-            _ if self.config.expected_users > 0 && self.config.max_slots == 0 => DPB_INVALID_REQUEST,
+            2.. if self.config.expected_users > 0 && self.config.max_slots == 0 && spec.values.is_none() => {
+                DPB_INVALID_REQUEST
+            }
             slots => {
                 let mut different = spec.eligible.clone().unwrap_or_else(|| (0..arms).collect());
+                if spec.values.is_some() {
+                    match spec.valued(arms as usize, self.config.reward_min == 0.0, |_| true) {
+                        Ok(valued) => different = valued,
+                        Err(status) => return status,
+                    }
+                    if slots > 1 && self.config.expected_users > 0 && self.config.max_slots == 0 {
+                        return DPB_INVALID_REQUEST;
+                    }
+                }
                 different.sort_unstable();
                 different.dedup();
                 let most = if self.config.max_slots > 0 { self.config.max_slots } else { u32::MAX };
@@ -304,6 +316,11 @@ impl Player {
             self.take_all(key, &decisions);
         }
         self.after(done > 0, [0; 4]);
+    }
+
+    unsafe fn valued(&mut self, bytes: &mut Bytes) {
+        let specs = [self.spec(bytes).with_values(bytes, self.seen.overall.len())];
+        self.check_decisions(&specs, decide(self.handle, &specs, false));
     }
 
     unsafe fn request(&mut self, bytes: &mut Bytes) {

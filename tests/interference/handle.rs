@@ -57,6 +57,11 @@ impl Subject {
         matches!(self, Subject::Models | Subject::Policy(Algorithm::Linear))
     }
 
+    /// Whether requests may have values.
+    pub fn has_values(self) -> bool {
+        !matches!(self, Subject::Policy(algorithm) if ![Algorithm::Imed, Algorithm::Med, Algorithm::Linear].contains(&algorithm))
+    }
+
     /// A request, in this segment if the handle has segments.
     pub fn request(self, key: u64) -> Request<'static> {
         Request { segment: if self == Subject::Segments { key } else { 0 }, ..Request::default() }
@@ -95,6 +100,14 @@ impl Features {
     pub fn rows(&self) -> Rows<'_> {
         self.sparse.as_ref().map_or(Rows::Dense(&self.dense), |(entries, ends)| Rows::Sparse(entries, ends))
     }
+}
+
+/// What an adversary who knows this number says that a reward of each of so many arms is worth.
+pub fn values(arms: usize, known: u64) -> Vec<f64> {
+    let value = |arm: usize| [1.0, 1.0, 0.5, 3.0, 0.9, 0.0, 1e-4, 30.0][(known >> (3 * (arm % 20))) as usize & 7];
+    let mut values: Vec<f64> = (0..arms).map(value).collect();
+    values[known as usize % arms] = 1.0;
+    values
 }
 
 /// All readable state of an arm: its real numbers, among them the mean, and its counts.

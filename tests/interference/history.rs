@@ -49,6 +49,8 @@ pub struct Step {
     pub key: u64,
     /// The request offers only this many active arms, starting from this index.
     pub shows: Option<(usize, usize)>,
+    /// The request has values, if the policy supports them.
+    pub valued: bool,
     /// Whether it belongs to the same request as the decision before.
     pub follows: bool,
     pub calls: Vec<Call>,
@@ -141,6 +143,7 @@ impl History {
             at: draw(handles),
             key: Subject::KEYS[draw(Subject::KEYS.len())],
             shows: (draw(4) == 0).then(|| (draw(64), 1 + draw(3))),
+            valued: false,
             follows: false,
             calls: Vec::new(),
         };
@@ -226,6 +229,7 @@ impl History {
         let mut reward = || if rare { f64::from(u8::from(draw(10) == 0)) } else { draw(9) as f64 / 8.0 };
         let rewards = (0..decisions).map(|_| Some(reward())).collect::<Vec<_>>();
         let rewards = rewards.into_iter().map(|reward| reward.filter(|_| !windowed || draw(2) == 0)).collect();
+        steps.iter_mut().for_each(|step| step.valued = draw(3) == 0);
         let none = if windowed { None } else { Some(0.0) };
         let worlds = if draw(2) == 0 { [none, Some(1.0)] } else { [Some(1.0), none] };
         History { config, sabotage, number, handles, steps, rewards, who, changed, worlds, differs }

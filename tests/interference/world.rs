@@ -1,6 +1,6 @@
 //! One world: it executes a history and records all public outputs.
 
-use super::handle::{Features, Subject, arms, live, rest};
+use super::handle::{Features, Subject, arms, live, rest, values};
 use super::history::{Call, Event, History, Step, WINDOW, Which};
 use crate::audit::engine::{pattern, seed};
 use crate::support::sealed::{head, nonce};
@@ -229,8 +229,15 @@ impl World<'_> {
             };
             let features = self.subject.has_features().then(|| Features::new(rows, self.known));
             let features = features.as_ref().map(Features::rows);
-            let each = |slot, decision| chosen.push((slot, decision));
-            bandit.select_slots(&Request { eligible, features, ..request }, each)?;
+            let arms = eligible.map_or_else(|| bandit.arms().unwrap() as usize, <[u32]>::len);
+            let values = (steps[0].valued && self.subject.has_values()).then(|| values(arms, self.known));
+            let mut each = |slot, decision| chosen.push((slot, decision));
+            let request = Request { eligible, features, ..request };
+            // Too few arms may have a value for all slots.
+            let valued = Request { values: values.as_deref(), ..request };
+            if valued.values.is_none() || bandit.select_slots(&valued, &mut each).is_err() {
+                bandit.select_slots(&request, each)?;
+            }
             chosen.sort_unstable_by_key(|&(slot, _)| slot);
             dpb::Result::Ok(chosen.into_iter().map(|(_, decision)| decision).collect::<Vec<_>>())
         };

@@ -329,13 +329,14 @@ impl BatchedArms {
         best
     }
 
-    /// The arm with the m-th largest released mean of these, which are all different, and that mean.
-    pub fn leader_at(&self, arms: &[u32], m: usize) -> (usize, f64) {
+    /// The arm whose released mean times its value is the m-th largest of these, which are all different, and that product;
+    /// 0 if there is none.
+    pub fn leader_at(&self, arms: &[u32], m: usize, value: impl Fn(u32) -> f64) -> (usize, f64) {
         let mut last = (f64::INFINITY, 0);
         for _ in 0..m {
             let mut best = (0.0, u32::MAX);
             for &arm in arms {
-                let mean = self.mean(arm as usize);
+                let mean = value(arm) * self.mean(arm as usize);
                 let comes_later = mean < last.0 || (mean == last.0 && arm > last.1);
                 if comes_later && (mean > best.0 || (mean == best.0 && arm < best.1)) {
                     best = (mean, arm);
@@ -447,6 +448,17 @@ impl BatchedArms {
         #[cfg(dpb_faults)]
         let size = self.raw_size(size);
         self.arms[arm].batch.set_quota(size);
+    }
+
+    /// Lowers the size of an arm's open batch, but not below what it has collected and one. Returns the size.
+    pub fn lower(&mut self, arm: usize, size: u64) -> u64 {
+        #[cfg(dpb_faults)]
+        let size = self.raw_size(size);
+        let batch = &mut self.arms[arm].batch;
+        if !self.duty.contributes() && batch.free() > 0 {
+            batch.lower(size);
+        }
+        batch.quota()
     }
 
     /// The rewards in all open batches and in all releases of this handle.

@@ -66,6 +66,24 @@ impl Evidence {
         if value > 0.0 { (value, slope) } else { (0.0, 0.0) }
     }
 
+    /// A distance from the mean at which D is about this many nats, within a factor of 2; that of a mean of 1 if D is less
+    /// there.
+    pub fn reach(&self, nats: f64) -> f64 {
+        let (mean, total) = (self.mean(), |each: fn(&Term) -> f64| self.terms().iter().map(each).sum::<f64>());
+        let noise = self.distribution.variance() * total(|t| t.discount * t.noises * t.weight * t.weight);
+        let spread = total(|t| t.discount * t.count * t.weight * t.weight);
+        let most = 1.0 - mean;
+        let mut reach = f64::min((2.0 * nats * (mean * most * spread + noise)).sqrt() / self.weight, most);
+        for _ in 0..8 {
+            let ratio = nats / self.exponent(mean + reach).0;
+            if (0.5..2.0).contains(&ratio) || (ratio > 1.0 && reach == most) {
+                break;
+            }
+            reach = f64::min(reach * ratio.sqrt().clamp(0.25, 4.0), most);
+        }
+        reach
+    }
+
     /// D'(q) = D + clamp(L - D, 0, [`BAND`]), L the log-likelihood of the arm's own mean against q.
     pub fn banded(&self, q: f64, exponent: f64) -> f64 {
         if exponent <= 0.0 {

@@ -34,6 +34,10 @@
 //! Then its sum is about two deviations. At rates below 1% that saves an eighth to a quarter of the regret
 //! (`examples/figures`, `clicks`).
 //!
+//! **Values.** With values v_a the leader is the arm of the largest v_a mu_a, V, and arm a is compared at q_a = V/v_a
+//! ([`min_index`](super::min_index)). An arm of a high value is pulled until D(q_a) is about ln N, so about (ln N +
+//! 1.4/eps)/q_a times if it has no rewards.
+//!
 //! **Tails.** Every policy of logarithmic regret loses the best arm permanently in some runs, of order N/T (Fan and
 //! Glynn 2021). c = 1 - s/3, where s = 4V/(4V + N) is the share of the noise in what is known: early, when one noise
 //! can mislead, evidence counts less. `examples/figures` (`tails`) shows what this costs.
@@ -50,7 +54,7 @@
 //! the estimate contains several. Then rare runs abandon the best arm permanently. D accounts for all noises.
 //!
 //! Cost: select and update O(1). The end of a batch costs a few evaluations of D, each some Newton steps over at most
-//! 12 terms (24 in a fleet), and O(log K). About 570 bytes an arm. See [`min_index`](super::min_index) for delays,
+//! 12 terms (24 in a fleet), and O(log K). About 640 bytes an arm. See [`min_index`](super::min_index) for delays,
 //! several slots and many arms.
 
 use super::min_index::{Index, MinIndexPolicy};
@@ -120,5 +124,9 @@ impl Index for Chernoff {
 
     fn leaders_batch(&self, leader: &Evidence) -> f64 {
         3.0 * leader.covered
+    }
+
+    fn is_valued(&self) -> bool {
+        true
     }
 }

@@ -7,24 +7,29 @@
 //! everything released before, and a log of decisions and rewards can evaluate other policies (inverse propensity).
 //! Batches multiply an arm's total by 1.5, the leader's by 2.
 //!
+//! For a request with values v_a, arm i has the evidence D'_i(V/v_i), where V is the largest product of value and mean
+//! ([`Curve`] interpolates it), and an arm whose value is not above V the probability 0, unless it has that product.
+//!
 //! The policy follows Honda and Takemura (2011, MED: minimum empirical divergence), with divergences that account for
 //! the noise. `forget_after` and `exploration` work as in [`imed`](super::imed).
 //!
 //! Cost: select O(log K), update O(1). The end of a batch computes D' of the released arm, or of all arms if the
 //! leading mean has changed: at most 2^12 arms. `select_among` computes D' of its arms if the leading mean differs
-//! from the last call's. About 370 bytes an arm.
+//! from the last call's. About 470 bytes an arm.
 
 use super::arms::BatchedArms;
+use super::curve::{Curve, NATS};
 use super::explore::{Explore, even_chance};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::memory::WipedVec;
 use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer};
+use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer, Valued};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
+use crate::request::Values;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
@@ -47,10 +52,12 @@ struct Weight {
     /// exp(-D').
     weight: f64,
     mark: u64,
+    /// D' at the points of requests with values.
+    curve: Curve,
 }
 
 impl Weight {
-    const NEW: Weight = Weight { at: f64::NAN, weight: 0.0, mark: 0 };
+    const NEW: Weight = Weight { at: f64::NAN, weight: 0.0, mark: 0, curve: Curve::UNKNOWN };
 }
 
 impl DpMed {
@@ -94,6 +101,28 @@ impl DpMed {
             (true, unknown) => f64::from(u8::from(unknown)),
             (false, _) => self.weight(arm as usize, leading),
         }
+    }
+
+    /// The weight of an arm that is compared at V/v, in a request with values: 0 if it cannot be the best one.
+    fn valued_weight(&mut self, starts: bool, arm: u32, best: f64, value: f64) -> f64 {
+        let mean = self.batched.mean(arm as usize);
+        let leads = value * mean >= best; // not if the mean is NaN
+        if best >= value && !leads {
+            return 0.0;
+        }
+        if starts {
+            return f64::from(u8::from(mean.is_nan()));
+        }
+        let distance = f64::min(best / value, 1.0) - mean;
+        let exponent = self.arms[arm as usize].curve.at(distance).unwrap_or_else(|| {
+            let evidence = self.batched.evidence(arm as usize);
+            let at = |distance: f64| {
+                let leading = f64::min(mean + distance, 1.0);
+                evidence.banded(leading, evidence.exponent(leading).0)
+            };
+            self.arms[arm as usize].curve.compute(distance, || evidence.reach(NATS), at)
+        });
+        (-exponent).exp()
     }
 
     fn settle(&mut self) {
@@ -140,7 +169,7 @@ impl DpMed {
 
     /// Computes an arm's weight again before the next decision.
     fn unsettle(&mut self, arm: usize) {
-        self.arms[arm].at = f64::NAN;
+        (self.arms[arm].at, self.arms[arm].curve) = (f64::NAN, Curve::UNKNOWN);
         self.settled = false;
     }
 
@@ -177,6 +206,10 @@ impl Policy for DpMed {
     fn cancel(&mut self, _pull: Pull) {}
 
     batched_arms_methods!();
+
+    fn valued(&mut self) -> Option<&mut dyn Valued> {
+        Some(self)
+    }
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
         self.batched.set_prior(arm as usize, prior);
@@ -217,6 +250,31 @@ impl Combining for DpMed {
                 self.released(arm);
             }
         })
+    }
+}
+
+impl Valued for DpMed {
+    fn choose_valued(&mut self, left: &mut Vec<u32>, values: &Values, _slots: usize, each: &mut dyn FnMut(Pull)) {
+        let (_, best) = self.batched.leader_at(left, 1, |arm| values.of(arm));
+        let starts = left.iter().any(|&arm| self.batched.mean(arm as usize).is_nan() && values.of(arm) > best);
+        // The sums of the weights up to each arm. Their memory is for all arms, so the next plain decision settles anew.
+        self.settled = false;
+        self.sums.clear();
+        for &arm in &**left {
+            let weight = self.valued_weight(starts, arm, best, values.of(arm));
+            self.sums.push(self.sums.last().unwrap_or(&0.0) + weight);
+        }
+        let all = self.sums[left.len() - 1];
+        let place = match self.explore.tosses(&mut self.coins) {
+            true => self.coins.below(left.len() as u64) as usize,
+            false => {
+                let point = self.coins.unit() * all;
+                self.sums.partition_point(|&sum| sum <= point).min(left.len() - 1)
+            }
+        };
+        let own = (self.sums[place] - if place > 0 { self.sums[place - 1] } else { 0.0 }) / all;
+        let propensity = self.explore.mix(1.0 / left.len() as f64, own);
+        each(self.play(left[place], propensity));
     }
 }
 

@@ -11,8 +11,16 @@
 //! **Eligible arms.** The leader is the best of them, so x differs from request to request. Each arm keeps its indices
 //! at eight points until its evidence changes, and few requests compute one.
 //!
+//! **Values.** For a request with values v_a the leader is the arm with the largest value v_a mean_a, V, and arm a is
+//! compared at the mean with which it would be as good: at min(V/v_a, 1). Where that is 1 the arm cannot be the best one,
+//! and is left out. Points differ from request to request, so an arm's index is interpolated ([`Curve`]). Ties are broken
+//! by a number that depends on the number of decisions alone, so that no arm is preferred and propensities stay exact.
+//! P, S and L of [`crate::privacy`] hold as before: leader, points and sizes are functions of releases and public facts.
+//!
 //! **Batches.** The arm with the smallest index is pulled until its `goal`, the end of the batch that was computed
-//! from its index.
+//! from its index. The large batch of a leader would stay open for long if other requests have other leaders. So it is
+//! lowered to an arm's usual batch at the next request in which the arm does not lead. An arm that is alone in its request
+//! has the usual batch.
 //!
 //! **Delays.** Pending decisions may cover an arm's batch before its rewards arrive. Then the arm is compared as if
 //! they had arrived: with the pulls that it will have at the end of the covered batches, and evidence that grows at
@@ -25,6 +33,7 @@
 //! index that is not yet in the request is chosen, m times.
 
 use super::arms::BatchedArms;
+use super::curve::{Curve, NATS};
 use super::explore::{Explore, even_chance};
 use super::released::Evidence;
 use crate::config::Config;
@@ -33,10 +42,11 @@ use crate::ledger::facts::Duty;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::os::DefaultRounding;
 use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer, Slates};
+use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer, Slates, Valued};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
+use crate::request::Values;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 use crate::tournament::{Line, Tournament};
@@ -55,6 +65,11 @@ pub trait Index: Send {
 
     /// Rewards in the next batch of the arm with the leading mean.
     fn leaders_batch(&self, leader: &Evidence) -> f64;
+
+    /// Whether the index depends on the leading mean, so that requests with values have points of their own.
+    fn is_valued(&self) -> bool {
+        false
+    }
 }
 
 /// A policy that pulls the arm with the smallest index.
@@ -91,11 +106,54 @@ struct Plan {
     line: Line,
     /// Position in `computed`, if the arm is there.
     place: Option<u32>,
+    /// Whether a batch was requested because the arm led in a request of its kind.
+    leads: bool,
+    /// The index at the points of requests with values.
+    curve: Curve,
+}
+
+/// What the arms of a request are compared by.
+#[derive(Clone, Copy)]
+struct Contest<'a> {
+    /// The best arm, or the m-th best one for m slots.
+    leader: usize,
+    /// The point of all arms; with values V, the leader's value times its mean.
+    point: f64,
+    values: Option<&'a Values>,
+    /// Whether other requests may have other leaders: this one has eligible arms, slots or values.
+    is_special: bool,
+    /// Whether there is only one arm, so that there is nothing to lead.
+    is_alone: bool,
+}
+
+impl Contest<'_> {
+    fn plain(leader: usize, point: f64) -> Contest<'static> {
+        Contest { leader, point, values: None, is_special: false, is_alone: false }
+    }
+
+    fn special(leader: usize, point: f64, values: Option<&Values>, arms: usize) -> Contest<'_> {
+        Contest { leader, point, values, is_special: true, is_alone: arms == 1 }
+    }
+
+    /// What a reward of this arm is worth.
+    #[inline]
+    fn value(&self, arm: usize) -> f64 {
+        self.values.map_or(1.0, |values| values.of(arm as u32))
+    }
 }
 
 impl Plan {
-    const NEW: Plan =
-        Plan { pulls: 0, covered: 0, goal: 0, known: [UNKNOWN; POINTS], next: 0, line: FIRST, place: None };
+    const NEW: Plan = Plan {
+        pulls: 0,
+        covered: 0,
+        goal: 0,
+        known: [UNKNOWN; POINTS],
+        next: 0,
+        line: FIRST,
+        place: None,
+        leads: false,
+        curve: Curve::UNKNOWN,
+    };
 
     /// The index at this point, if it is among the last computed ones.
     #[inline]
@@ -114,6 +172,8 @@ impl Plan {
 /// so an index is needed at several points in turn. (With 25 eligible arms at random of 50, a decision takes 12 us with
 /// one, 5 with four, 1.6 with eight and 1.4 with sixteen.)
 const POINTS: usize = 8;
+/// 2^64 over the golden ratio: its multiples are evenly spread.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 const UNKNOWN: (f64, f64) = (f64::NAN, 0.0);
 
 /// Arms without evidence come before all others. Once pending decisions cover their first batch, they come after all
@@ -174,13 +234,46 @@ impl<I: Index> MinIndexPolicy<I> {
         let (index, line) = if !evidence.is_empty() {
             self.index.at(&evidence, point)
         } else {
-            let line = if self.is_awaited(arm) { last(evidence.covered) } else { FIRST };
+            let line = self.line_without_evidence(arm, &evidence);
             (line.base, line)
         };
         let plan = &mut self.plans[arm];
         plan.known[plan.next as usize] = (point, index);
         (plan.next, plan.line) = ((plan.next + 1) % POINTS as u8, line);
         index
+    }
+
+    fn line_without_evidence(&self, arm: usize, evidence: &Evidence) -> Line {
+        if self.is_awaited(arm) { last(evidence.covered) } else { FIRST }
+    }
+
+    /// An arm's index in a request with values, at this mean.
+    #[inline]
+    fn valued_index_of(&mut self, arm: usize, mean: f64) -> f64 {
+        let distance = mean - self.batched.mean(arm);
+        match self.plans[arm].curve.at(distance) {
+            Some(index) => index,
+            None => self.compute_curve(arm, distance),
+        }
+    }
+
+    #[inline(never)]
+    fn compute_curve(&mut self, arm: usize, distance: f64) -> f64 {
+        let evidence = self.evidence(arm);
+        if evidence.is_empty() {
+            return self.line_without_evidence(arm, &evidence).base;
+        }
+        let (mean, index) = (self.batched.mean(arm), &self.index);
+        let at = |distance: f64| index.at(&evidence, f64::min(mean + distance, 1.0)).0;
+        self.plans[arm].curve.compute(distance, || evidence.reach(NATS), at)
+    }
+
+    /// An arm's index in a request.
+    fn index_in(&mut self, arm: usize, contest: &Contest) -> f64 {
+        match contest.values {
+            None => self.index_of(arm, contest.point),
+            Some(_) => self.valued_index_of(arm, f64::min(contest.point / contest.value(arm), 1.0)),
+        }
     }
 
     /// The arm with the smallest index, exactly; or the leader while that arm is not known yet.
@@ -214,6 +307,8 @@ impl<I: Index> MinIndexPolicy<I> {
         for _ in 0..effort / 8 {
             let arm = self.order.winner();
             if self.plans[arm].place.is_some() {
+                let contest = Contest::plain(self.batched.leader(), point);
+                self.lower_unless_leading(arm, &contest);
                 self.settled = true;
                 return;
             }
@@ -240,7 +335,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// Discards an arm's indices after a change. The arm comes first until one is computed again.
     fn unsettle(&mut self, arm: usize) {
         let plan = &mut self.plans[arm];
-        (plan.known, plan.line) = ([UNKNOWN; POINTS], FIRST);
+        (plan.known, plan.line, plan.curve) = ([UNKNOWN; POINTS], FIRST, Curve::UNKNOWN);
         self.forget(arm);
         self.settled = false;
     }
@@ -281,6 +376,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// Updates an arm whose open sum was released or contributed. The arm's next batch has `size` rewards of this handle.
     fn settled(&mut self, arm: usize, size: u64) {
         let (plan, settled) = (&mut self.plans[arm], self.batched.settled(arm));
+        plan.leads = false;
         // A batch that the pending decisions do not fill is not covered.
         plan.covered = if plan.pulls < settled + size { settled } else { plan.covered.max(settled) };
         self.unsettle(arm);
@@ -289,14 +385,26 @@ impl<I: Index> MinIndexPolicy<I> {
     /// Whether this arm, which has the smallest index, is to be pulled. If pending decisions cover its requested
     /// batch, its index changes, and the comparison must be repeated.
     #[inline]
-    fn has_pulls_left(&mut self, arm: usize, leader: usize, point: f64) -> bool {
+    fn has_pulls_left(&mut self, arm: usize, contest: &Contest) -> bool {
         let plan = &self.plans[arm];
-        plan.pulls < plan.goal || self.has_pulls_left_after(arm, leader, point)
+        plan.pulls < plan.goal || self.has_pulls_left_after(arm, contest)
+    }
+
+    /// The same for a plain request, of which most calls need only the arm.
+    #[inline]
+    fn has_plain_pulls_left(&mut self, arm: usize, leader: usize) -> bool {
+        let plan = &self.plans[arm];
+        plan.pulls < plan.goal || self.has_plain_pulls_left_after(arm, leader)
+    }
+
+    #[inline(never)]
+    fn has_plain_pulls_left_after(&mut self, arm: usize, leader: usize) -> bool {
+        self.has_pulls_left_after(arm, &Contest::plain(leader, self.point))
     }
 
     /// The same for an arm that has had all its requested pulls.
     #[inline(never)]
-    fn has_pulls_left_after(&mut self, arm: usize, leader: usize, point: f64) -> bool {
+    fn has_pulls_left_after(&mut self, arm: usize, contest: &Contest) -> bool {
         let _rounding = DefaultRounding::set();
         let plan = &mut self.plans[arm];
         if plan.covered < plan.goal {
@@ -304,22 +412,57 @@ impl<I: Index> MinIndexPolicy<I> {
             self.unsettle(arm);
             return false;
         }
-        self.request_batch(arm, leader, point);
+        self.request_batch(arm, contest);
         true
     }
 
-    /// Requests one more batch for an arm.
-    fn request_batch(&mut self, arm: usize, leader: usize, point: f64) {
-        let index = self.index_of(arm, point);
+    /// Whether an arm is the leader of others, or better: with several slots some arms are. Before the first release no arm
+    /// leads.
+    #[inline]
+    fn leads(&self, arm: usize, contest: &Contest) -> bool {
+        let score = |arm: usize| contest.value(arm) * self.batched.mean(arm);
+        if contest.is_alone {
+            return false;
+        }
+        if arm == contest.leader { !score(arm).is_nan() } else { score(arm) > score(contest.leader) }
+    }
+
+    /// The number of rewards in the usual batch of an arm that does not lead.
+    fn usual_batch(&mut self, arm: usize, contest: &Contest) -> u64 {
+        let index = self.index_in(arm, contest);
         let evidence = self.evidence(arm);
-        // For a request of several slots, some arms have a larger mean than the leader. Before the first release no arm
-        // leads.
-        let leads = arm == leader && !evidence.is_empty();
-        let rewards = match leads || self.batched.mean(arm) > self.batched.mean(leader) {
-            true => self.index.leaders_batch(&evidence),
-            false => self.index.batch(&evidence, &self.evidence(leader), index),
+        self.batched.size(&evidence, self.index.batch(&evidence, &self.evidence(contest.leader), index))
+    }
+
+    /// Lowers the batch that an arm has as a leader, if it does not lead in this request.
+    #[inline]
+    fn lower_unless_leading(&mut self, arm: usize, contest: &Contest) {
+        if self.plans[arm].leads && !self.leads(arm, contest) {
+            self.lower(arm, contest);
+        }
+    }
+
+    #[inline(never)]
+    fn lower(&mut self, arm: usize, contest: &Contest) {
+        let size = self.usual_batch(arm, contest);
+        let size = self.batched.lower(arm, size);
+        let goal = self.batched.settled(arm).saturating_add(self.batched.part(size));
+        let plan = &mut self.plans[arm];
+        (plan.leads, plan.goal) = (false, plan.goal.min(goal.max(plan.pulls)));
+    }
+
+    /// Requests one more batch for an arm.
+    fn request_batch(&mut self, arm: usize, contest: &Contest) {
+        let leads = self.leads(arm, contest);
+        let size = if leads {
+            let evidence = self.evidence(arm);
+            self.batched.size(&evidence, self.index.leaders_batch(&evidence))
+        } else {
+            self.usual_batch(arm, contest)
         };
-        let size = self.batched.size(&evidence, rewards);
+        if leads && contest.is_special {
+            (self.plans[arm].leads, self.settled) = (true, false);
+        }
         if self.plans[arm].goal == self.batched.settled(arm) {
             self.batched.open(arm, size);
         }
@@ -327,46 +470,87 @@ impl<I: Index> MinIndexPolicy<I> {
     }
 
     /// Pulls the policy's choice `best`, or explores another of these arms.
-    #[inline]
-    fn play(&mut self, best: usize, leader: usize, point: f64, among: Option<&[u32]>) -> Pull {
+    fn play(&mut self, best: usize, contest: &Contest, among: Option<&[u32]>) -> Pull {
         let (arm, propensity) = match self.explore.share > 0.0 {
-            true => self.explore(best, leader, point, among),
+            true => self.explore(best, contest, among),
             false => (best, 1.0),
         };
+        self.pull(arm, propensity)
+    }
+
+    #[inline]
+    fn pull(&mut self, arm: usize, propensity: f64) -> Pull {
         self.plans[arm].pulls += 1;
         self.batched.decisions += 1;
         Pull::new(arm as u32, self.batched.releases, propensity)
     }
 
     /// Pulls the arm with the smallest index of these, or explores another of them.
-    fn play_among(&mut self, arms: &[u32], leader: usize, point: f64) -> Pull {
+    fn play_among(&mut self, arms: &[u32], contest: &Contest) -> Pull {
+        arms.iter().for_each(|&arm| self.lower_unless_leading(arm as usize, contest));
         loop {
-            // The arm with the lowest line comes first, so that few others need their index computed.
-            let (mut best, mut least) = (arms[0], f64::INFINITY);
-            for &arm in arms {
-                let bound = self.plans[arm as usize].bound(point);
-                if bound < least {
-                    (best, least) = (arm, bound);
+            let best = match contest.values {
+                None => self.least_of(arms, contest.point),
+                Some(_) => self.least_valued(arms, contest),
+            };
+            if self.has_pulls_left(best, contest) {
+                return self.play(best, contest, Some(arms));
+            }
+        }
+    }
+
+    /// The arm with the smallest index of these.
+    fn least_of(&mut self, arms: &[u32], point: f64) -> usize {
+        // The arm with the lowest line comes first, so that few others need their index computed.
+        let (mut best, mut least) = (arms[0], f64::INFINITY);
+        for &arm in arms {
+            let bound = self.plans[arm as usize].bound(point);
+            if bound < least {
+                (best, least) = (arm, bound);
+            }
+        }
+        least = self.index_of(best as usize, point);
+        for &arm in arms {
+            if self.plans[arm as usize].bound(point) < least {
+                let index = self.index_of(arm as usize, point);
+                if index < least {
+                    (best, least) = (arm, index);
                 }
             }
-            least = self.index_of(best as usize, point);
-            for &arm in arms {
-                if self.plans[arm as usize].bound(point) < least {
-                    let index = self.index_of(arm as usize, point);
-                    if index < least {
-                        (best, least) = (arm, index);
-                    }
+        }
+        best as usize
+    }
+
+    /// The same with values, among the arms that may be the best one: as many as there are slots lead.
+    fn least_valued(&mut self, arms: &[u32], contest: &Contest) -> usize {
+        let first = self.batched.decisions.wrapping_mul(GOLDEN) >> 32;
+        let (later, sooner) = arms.split_at((first * arms.len() as u64 >> 32) as usize);
+        let (mut best, mut least) = (arms[0] as usize, f64::INFINITY);
+        for arm in sooner.iter().chain(later).map(|&arm| arm as usize) {
+            let (value, own) = (contest.value(arm), self.batched.mean(arm));
+            let mean = contest.point / value;
+            if mean < 1.0 || value * own >= contest.point {
+                let index = self.valued_index_of(arm, f64::min(mean, 1.0));
+                if index < least {
+                    (best, least) = (arm, index);
                 }
             }
-            if self.has_pulls_left(best as usize, leader, point) {
-                return self.play(best as usize, leader, point, Some(arms));
-            }
+        }
+        best
+    }
+
+    /// Pulls this many arms, all different, and removes them from `left`.
+    fn play_slots(&mut self, left: &mut Vec<u32>, slots: usize, contest: &Contest, each: &mut dyn FnMut(Pull)) {
+        for _ in 0..slots {
+            let pull = self.play_among(left, contest);
+            left.retain(|&arm| arm != pull.arm());
+            each(pull);
         }
     }
 
     /// The arm to pull with exploration, and its probability.
     #[inline(never)]
-    fn explore(&mut self, best: usize, leader: usize, point: f64, among: Option<&[u32]>) -> (usize, f64) {
+    fn explore(&mut self, best: usize, contest: &Contest, among: Option<&[u32]>) -> (usize, f64) {
         let arms = among.unwrap_or(self.batched.live.arms());
         let mut arm = best;
         if self.explore.tosses(&mut self.coins) {
@@ -374,7 +558,7 @@ impl<I: Index> MinIndexPolicy<I> {
         }
         let even = if among.is_some() { even_chance(arms, arm as u32) } else { 1.0 / arms.len() as f64 };
         let propensity = self.explore.mix(even, f64::from(u8::from(arm == best)));
-        while !self.has_pulls_left(arm, leader, point) {}
+        while !self.has_pulls_left(arm, contest) {}
         (arm, propensity)
     }
 }
@@ -384,10 +568,13 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     fn choose(&mut self) -> Pull {
         let leader = self.batched.leader(); // only a release changes it
         let mut arm = self.least(leader);
-        while !self.has_pulls_left(arm, leader, self.point) {
+        while !self.has_plain_pulls_left(arm, leader) {
             arm = self.least(leader);
         }
-        self.play(arm, leader, self.point, None)
+        if self.explore.share > 0.0 {
+            return self.play(arm, &Contest::plain(leader, self.point), None);
+        }
+        self.pull(arm, 1.0)
     }
 
     #[inline]
@@ -416,6 +603,10 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
 
     fn slates(&mut self) -> Option<&mut dyn Slates> {
         Some(self)
+    }
+
+    fn valued(&mut self) -> Option<&mut dyn Valued> {
+        if self.index.is_valued() { Some(self) } else { None }
     }
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
@@ -476,13 +667,18 @@ impl<I: Index> Combining for MinIndexPolicy<I> {
 
 impl<I: Index> Slates for MinIndexPolicy<I> {
     fn choose_slate(&mut self, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull)) {
-        let (leader, mean) = self.batched.leader_at(left, slots);
+        let (leader, mean) = self.batched.leader_at(left, slots, |_| 1.0);
         let point = self.index.point(mean, self.batched.decisions);
-        for _ in 0..slots {
-            let pull = self.play_among(left, leader, point);
-            left.retain(|&arm| arm != pull.arm());
-            each(pull);
-        }
+        self.play_slots(left, slots, &Contest::special(leader, point, None, left.len()), each);
+    }
+}
+
+impl<I: Index> Valued for MinIndexPolicy<I> {
+    fn choose_valued(&mut self, left: &mut Vec<u32>, values: &Values, slots: usize, each: &mut dyn FnMut(Pull)) {
+        let (leader, point) = self.batched.leader_at(left, slots, |arm| values.of(arm));
+        #[cfg(dpb_faults)]
+        let point = if crate::Fault::RawLeader.is_built_in() { self.batched.bare_leader(left) } else { point };
+        self.play_slots(left, slots, &Contest::special(leader, point, Some(values), left.len()), each);
     }
 }
 
@@ -492,7 +688,7 @@ impl<I: Index> DynamicArms for MinIndexPolicy<I> {
         #[cfg(dpb_faults)]
         let mean = if crate::Fault::RawLeader.is_built_in() { self.batched.bare_leader(arms) } else { mean };
         let point = self.index.point(mean, self.batched.decisions);
-        self.play_among(arms, leader, point)
+        self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
     }
 
     fn is_live(&self, arm: u32) -> bool {

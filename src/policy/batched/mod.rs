@@ -1,8 +1,8 @@
 //! Policies whose arms collect batches of rewards, each released once. The recommended policies are among them.
 //!
 //! [`arms`] collects and releases; [`released`] holds the releases of an arm; [`divergence`] computes their evidence
-//! against a mean; [`min_index`] pulls the arm with the smallest index; [`peers`] holds the releases of other handles;
-//! [`explore`] guarantees minimum probabilities.
+//! against a mean, and [`curve`] interpolates it; [`min_index`] pulls the arm with the smallest index; [`peers`] holds the
+//! releases of other handles; [`explore`] guarantees minimum probabilities.
 
 /// Methods of [`Policy`](super::contract::Policy) that are the same for all policies with batched arms.
 macro_rules! batched_arms_methods {
@@ -71,6 +71,7 @@ macro_rules! batched_arms_methods {
 }
 
 mod arms;
+mod curve;
 mod divergence;
 mod explore;
 pub mod imed;

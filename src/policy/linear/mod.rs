@@ -73,6 +73,7 @@
 //!            intercept and of all features together
 //! choose     one of 32 kept draws of theta + L^-1/2 z/2; the arm with the largest x theta
 //!            at each fourth decision one draw is drawn anew, at a release all of them
+//!            With values: the arm with the largest value times sigma(x theta)
 //! reward     p = sigma(m), v = p (1 - p), m = x theta, within 3 of theta_0 c
 //!            H += v x x'/w, e += (p - v m) u, G += q u
 //! batch full at n = max(B1, half of all rewards released before): y = G + Z,
@@ -121,7 +122,7 @@ use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, mul_up};
 use crate::privacy::slates;
 use crate::random::{Random, Seed};
-use crate::request::Rows;
+use crate::request::{Rows, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, ensure};
 use batch::{BOUND, Instrument, VectorBatch};
@@ -398,22 +399,34 @@ impl Linear {
         }
     }
 
+    /// Keeps these of the candidates, in their order.
+    fn keep(&mut self, kept: impl Fn(u32) -> bool) {
+        let all = std::mem::take(&mut self.left);
+        for number in 0..all {
+            let candidate = self.candidates[number];
+            if kept(candidate.arm) {
+                self.candidates[self.left] = candidate;
+                self.left += 1;
+            }
+        }
+    }
+
     fn plays_evenly(&self) -> bool {
         self.pilot.is_some() || self.ready < self.models.len()
     }
 
     /// Draws one of the candidates. The row is kept in `slot` until the decision's reward takes effect or the decision
     /// is cancelled.
-    fn draw(&mut self, slot: usize, rows: Rows) -> (Pull, u32) {
+    fn draw(&mut self, slot: usize, rows: Rows, values: Option<&Values>) -> (Pull, u32) {
         let explores = self.plays_evenly() || (self.exploration > 0.0 && self.coins.unit() < self.exploration);
         let number = match explores {
             true => self.coins.below(self.left as u64) as usize,
             false => {
                 let draw = self.coins.below(DRAWS as u64) as usize;
-                self.best(draw, rows)
+                self.best(draw, rows, values)
             }
         };
-        let propensity = self.propensity(number, rows);
+        let propensity = self.propensity(number, rows, values);
         let Candidate { arm, place } = self.candidates[number];
         let place = place as usize;
         if !self.shape.per_arm {
@@ -460,8 +473,9 @@ impl Linear {
         }
     }
 
-    /// Returns the candidate with the largest x theta in this draw.
-    fn best(&self, draw: usize, rows: Rows) -> usize {
+    /// Returns the candidate with the largest x theta in this draw; with values, with the largest value times the rate that
+    /// this is the logit of.
+    fn best(&self, draw: usize, rows: Rows, values: Option<&Values>) -> usize {
         let (mut best, mut largest) = (0, f64::NEG_INFINITY);
         for (number, candidate) in self.candidates[..self.left].iter().enumerate() {
             let theta = self.models[self.model(candidate.arm)].draw(draw);
@@ -469,6 +483,10 @@ impl Linear {
                 true => self.x_dot(theta),
                 false => rows.get(candidate.place as usize, &self.scale).score(&theta[1..], &self.scale),
             };
+            let score = values.map_or(score, |values| {
+                let rest = if self.shape.per_arm { 0.0 } else { self.constant * theta[0] };
+                values.of(candidate.arm) / (1.0 + libm::exp(-(score + rest)))
+            });
             if score > largest {
                 (best, largest) = (number, score);
             }
@@ -487,7 +505,7 @@ impl Linear {
     }
 
     /// Returns the propensity of this candidate among those that are left.
-    fn propensity(&self, number: usize, rows: Rows) -> f64 {
+    fn propensity(&self, number: usize, rows: Rows, values: Option<&Values>) -> f64 {
         let even = 1.0 / self.left as f64;
         if self.plays_evenly() {
             return even;
@@ -495,7 +513,7 @@ impl Linear {
         if self.exploration == 0.0 {
             return f64::NAN;
         }
-        let share = (0..DRAWS).filter(|&draw| self.best(draw, rows) == number).count() as f64 / DRAWS as f64;
+        let share = (0..DRAWS).filter(|&draw| self.best(draw, rows, values) == number).count() as f64 / DRAWS as f64;
         (1.0 - self.exploration) * share + self.exploration * even
     }
 

@@ -9,7 +9,7 @@ use crate::policy::batched::loss;
 use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull, ReadPeer};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
-use crate::request::{Request, Rows};
+use crate::request::{Request, Rows, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 
@@ -80,7 +80,7 @@ impl ByRequest for Linear {
     fn choose(&mut self, request: &Request, place: usize) -> (Pull, u32) {
         let rows = rows(request);
         self.begin(request.eligible, rows);
-        self.draw(place, rows)
+        self.draw(place, rows, None)
     }
 
     /// Draws one arm after the other, each among those that are left.
@@ -88,18 +88,20 @@ impl ByRequest for Linear {
         &mut self,
         request: &Request,
         _left: &mut Vec<u32>,
+        values: Option<&Values>,
         places: &mut dyn Iterator<Item = usize>,
         each: &mut dyn FnMut(Pull, u32),
     ) {
         let rows = rows(request);
         self.begin(request.eligible, rows);
+        if let Some(values) = values {
+            self.keep(|arm| values.of(arm) > 0.0);
+        }
         while self.left > 0
             && let Some(place) = places.next()
         {
-            let (pull, arm) = self.draw(place, rows);
-            let after = 1 + self.candidates[..self.left].iter().take_while(|other| other.arm != arm).count();
-            self.candidates.copy_within(after..self.left, after - 1);
-            self.left -= 1;
+            let (pull, arm) = self.draw(place, rows, values);
+            self.keep(|other| other != arm);
             each(pull, arm);
         }
     }

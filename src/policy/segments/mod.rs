@@ -53,6 +53,11 @@
 //! trial's arm. Different arms have different batches, so each reward of a request is in a batch of its own, as Theorem
 //! S of [`crate::privacy::slates`] requires.
 //!
+//! **Values.** For a request with values v_a, the segment's largest product V of value and mean takes the role of q, and
+//! arm a is compared at min(V/v_a, 1); where that is 1, the arm cannot be the best one. The request takes part only in the
+//! trial of an arm that can, the one with the smallest index, where R/r_a is a ratio of values times rates. So nobody can
+//! hold trials by bids of 0.
+//!
 //! **Exploration.** With `exploration` f, each slot shows, with probability f, an arm drawn evenly from the arms that
 //! may be shown, instead of the policy's arm. The policy's arm is a function of releases and public counts. Conditional
 //! on these, the propensity is exact: f/n + (1 - f)[the policy plays it] for n arms; in a slot it is also conditional
@@ -104,6 +109,7 @@ use crate::policy::contract::Pull;
 use crate::policy::cumulant::Cumulant;
 use crate::policy::kl::kl;
 use crate::random::{Random, Seed};
+use crate::request::Values;
 use crate::reward::Reward;
 use grid::Grid;
 use model::{Cell, Moments, RATE, Rate, SegmentRow, WeightedEvidence, half_life, rate};
@@ -180,9 +186,9 @@ struct TrialRule {
 }
 
 impl TrialRule {
-    /// Returns an arm's index if it is to be tried.
-    fn index(&self, rate: &Rate) -> Option<f64> {
-        let ratio = self.largest / rate.mean;
+    /// Returns an arm's index if it is to be tried. `ratio` is the largest rate as a multiple of this one; with values, the
+    /// same for values times rates.
+    fn index(&self, rate: &Rate, ratio: f64) -> Option<f64> {
         let against = TRIAL_CAUTION * (rate.evidence.weight.max(0.0) + 1.0) * (ratio - 1.0 - ratio.ln());
         let index = against + rate.clicks().ln();
         (rate.clicks() < self.enough && index <= self.most).then_some(index)
@@ -388,11 +394,24 @@ impl Segments {
 
     /// Chooses `slots` different arms for one request, as [`Slates::choose_slate`](crate::policy::Slates::choose_slate)
     /// does. Each slot counts as one decision.
-    fn choose_slate(&mut self, segment: u32, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull, u32)) {
+    /// Values are those of these arms.
+    fn choose_slate(
+        &mut self,
+        segment: u32,
+        left: &mut Vec<u32>,
+        values: Option<&Values>,
+        slots: usize,
+        each: &mut dyn FnMut(Pull, u32),
+    ) {
         let own = segment as usize + 1;
         self.count(own, slots as u64);
-        let trial = self.trial_among(left);
-        self.rank(own, left, slots, trial);
+        let value = |arm: u32| values.map_or(1.0, |values| values.of(arm));
+        let leading = self.leading(own, left, value, slots);
+        let trial = match values {
+            None => self.trial_among(left),
+            Some(_) => self.trial_for(left, value, leading),
+        };
+        self.rank(own, value, leading, slots, trial);
         for slot in 0..slots {
             let (best, rest) = (self.ranks[slot].1, self.ranks.len() - slot);
             if self.explore.tosses(&mut self.coins) {
@@ -417,16 +436,24 @@ impl Segments {
         left.extend(self.ranks[slots..].iter().map(|&(_, arm)| arm));
     }
 
-    /// Ranks these arms, all different: the trial's arm comes first, then those with the smallest indices, up to
-    /// `slots`.
-    fn rank(&mut self, row: usize, arms: &[u32], slots: usize, trial: Option<u32>) {
+    /// Returns the `slots`-th largest mean times value of these arms, all different. Keeps the arms to be ranked.
+    fn leading(&mut self, row: usize, arms: &[u32], value: impl Fn(u32) -> f64, slots: usize) -> f64 {
         let mut ranks = std::mem::take(&mut self.ranks);
         ranks.clear();
-        ranks.extend(arms.iter().map(|&arm| (self.distribution(row, arm as usize).0, arm)));
+        ranks.extend(arms.iter().map(|&arm| (value(arm) * self.distribution(row, arm as usize).0, arm)));
         let leading = ranks.select_nth_unstable_by(slots - 1, |a, b| b.0.total_cmp(&a.0)).1.0;
+        self.ranks = ranks;
+        leading
+    }
+
+    /// Ranks these arms: the trial's arm comes first, then those with the smallest indices, up to `slots`. An arm whose
+    /// value is not above `leading` has an infinite index unless it leads.
+    fn rank(&mut self, row: usize, value: impl Fn(u32) -> f64, leading: f64, slots: usize, trial: Option<u32>) {
+        let mut ranks = std::mem::take(&mut self.ranks);
         let caution = self.caution(row);
         for (index, arm) in &mut ranks {
-            *index = if Some(*arm) == trial { f64::NEG_INFINITY } else { self.index(row, *arm, leading, caution) };
+            let mean = f64::min(leading / value(*arm), 1.0);
+            *index = if Some(*arm) == trial { f64::NEG_INFINITY } else { self.index(row, *arm, mean, caution) };
         }
         let order = |a: &(f64, u32), b: &(f64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
         ranks.select_nth_unstable_by(slots - 1, order);
@@ -462,10 +489,24 @@ impl Segments {
         }
         let mut arm = self.turns[0].best;
         if !arms.contains(&arm) {
-            let tried = arms.iter().filter_map(|&arm| Some((self.rule.index(&self.rates[arm as usize])?, arm)));
+            let index = |rate: &Rate| self.rule.index(rate, self.rule.largest / rate.mean);
+            let tried = arms.iter().filter_map(|&arm| Some((index(&self.rates[arm as usize])?, arm)));
             arm = tried.min_by(|a, b| a.0.total_cmp(&b.0))?.1;
             self.ensure_open(0, arm as usize);
         }
+        self.takes_part(arm).then_some(arm)
+    }
+
+    /// The same for a request with values. It takes part only in the trial of an arm that may be its best one, so a trial
+    /// waits for no arm whose values are too low. Arms are compared by their values times rates, whatever the largest rate.
+    fn trial_for(&mut self, arms: &[u32], value: impl Fn(u32) -> f64, leading: f64) -> Option<u32> {
+        let worth = |arm: u32| value(arm) * self.rates[arm as usize].mean;
+        let largest = arms.iter().map(|&arm| worth(arm)).fold(0.0, f64::max);
+        let able = arms.iter().filter(|&&arm| value(arm) > leading);
+        let tried =
+            able.filter_map(|&arm| Some((self.rule.index(&self.rates[arm as usize], largest / worth(arm))?, arm)));
+        let arm = tried.min_by(|a, b| a.0.total_cmp(&b.0))?.1;
+        self.ensure_open(0, arm as usize);
         self.takes_part(arm).then_some(arm)
     }
 
@@ -607,7 +648,7 @@ impl Segments {
         let most = leader.clicks().max(clicks).ln();
         let enough = 1.0 / (self.spread() * (1.0 / KNOWN + 1.0 / self.together()));
         let rule = TrialRule { largest, most, enough };
-        let tried = rates().filter_map(|(arm, rate)| Some((rule.index(rate)?, arm)));
+        let tried = rates().filter_map(|(arm, rate)| Some((rule.index(rate, largest / rate.mean)?, arm)));
         let least = tried.min_by(|a, b| a.0.total_cmp(&b.0));
         self.rule = rule;
         let Some((_, arm)) = least else {

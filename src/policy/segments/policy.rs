@@ -14,7 +14,7 @@ use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer,
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
-use crate::request::Request;
+use crate::request::{Request, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
@@ -63,11 +63,12 @@ impl ByRequest for Segments {
         &mut self,
         request: &Request,
         left: &mut Vec<u32>,
+        values: Option<&Values>,
         _places: &mut dyn Iterator<Item = usize>,
         each: &mut dyn FnMut(Pull, u32),
     ) {
         let segment = self.segment(request.segment);
-        self.choose_slate(segment, left, request.slots as usize, each);
+        self.choose_slate(segment, left, values, request.slots as usize, each);
     }
 
     fn unplay(&mut self, pull: Pull) {
