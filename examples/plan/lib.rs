@@ -92,7 +92,8 @@ fn simulated(options: &Options) -> Result<String, Box<dyn Error>> {
 
 /// The table of losses, and what its numbers mean.
 fn lost(world: &World, named: &[(Algorithm, f64)], epsilons: &[f64], losses: &[Loss]) -> String {
-    let percent = |loss: f64| 100.0 * loss / (world.rotation() * world.horizon as f64);
+    let whole = world.rotation() * world.horizon as f64;
+    let percent = |loss: f64| 100.0 * loss / whole;
     let in_part = |loss: &Loss| loss.simulated < world.horizon;
     let cell = |at: usize| match (losses[at].part.0, losses[at].whole) {
         (part, None) => format!("at least {} ({:.1}%)", grouped(part), percent(part)),
@@ -137,6 +138,9 @@ fn described(options: &Options, world: &World) -> String {
         None => {}
     }
     text += &format!(" in {} of decisions for the best down to {} for the worst; ", options.rate, options.worst());
+    if world.payouts > 0.0 {
+        text += &format!("each worth exp({} N) for an arm times the same in a request; ", world.payouts);
+    }
     if world.slots > 1 {
         text += &format!("{} slots in a decision; ", world.slots);
     }
@@ -162,7 +166,8 @@ fn described(options: &Options, world: &World) -> String {
         format!("{} of a person", plural(limit, "reward", "rewards"))
     };
     text += &format!("{}; epsilon is for {unit}.\n", plural(u64::from(options.processes), "process", "processes"));
-    let [most, rotation] = [world.best(), world.rotation()].map(|each| grouped(each * world.horizon as f64));
+    let (best, rotation) = world.best_and_rotation();
+    let [most, rotation] = [best, rotation].map(|each| grouped(each * world.horizon as f64));
     text + &format!(
         "The best arms win {most}; an even rotation of all loses {rotation} of these. The policies lose:\n\n"
     )

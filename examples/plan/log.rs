@@ -30,11 +30,13 @@ const OTHER_FILES: [(&[u8], &str); 6] = [
     (b"\xfe\xff", "UTF-16"),
 ];
 
-/// Consecutive decisions of the log. The eligible arms of all are in one list, and the features of all in another.
+/// Consecutive decisions of the log. The eligible arms of all are in one list, their values in another, and the features
+/// of all in a third.
 #[derive(Default)]
 pub struct Batch {
     entries: Vec<Entry>,
     eligible: Vec<u32>,
+    values: Vec<f64>,
     features: Vec<f32>,
 }
 
@@ -44,6 +46,7 @@ struct Entry {
     propensity: f64,
     reward: f64,
     eligible_end: usize,
+    values_end: usize,
     features_end: usize,
 }
 
@@ -58,8 +61,18 @@ pub struct Logged<'a> {
     pub reward: f64,
     /// The eligible arms. Empty: all arms.
     pub eligible: &'a [u32],
+    /// What a reward of each eligible arm is worth. Empty: all are worth 1.
+    pub values: &'a [f64],
     /// The features. Empty: none.
     pub features: &'a [f32],
+}
+
+impl Logged<'_> {
+    /// What a reward of this arm, an eligible one, is worth.
+    pub fn value(&self, arm: u32) -> f64 {
+        let place = self.eligible.binary_search(&arm).unwrap_or(usize::MAX);
+        self.values.get(place).copied().unwrap_or(1.0)
+    }
 }
 
 impl Batch {
@@ -72,7 +85,7 @@ impl Batch {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = Logged<'_>> {
-        let (mut eligible, mut features) = (0, 0);
+        let (mut eligible, mut values, mut features) = (0, 0, 0);
         self.entries.iter().map(move |entry| {
             let logged = Logged {
                 line: entry.line,
@@ -80,9 +93,10 @@ impl Batch {
                 propensity: entry.propensity,
                 reward: entry.reward,
                 eligible: &self.eligible[eligible..entry.eligible_end],
+                values: &self.values[values..entry.values_end],
                 features: &self.features[features..entry.features_end],
             };
-            (eligible, features) = (entry.eligible_end, entry.features_end);
+            (eligible, values, features) = (entry.eligible_end, entry.values_end, entry.features_end);
             logged
         })
     }
@@ -142,6 +156,8 @@ struct Line {
     #[serde(default)]
     eligible: Option<Vec<Name>>,
     #[serde(default)]
+    values: Option<Vec<f64>>,
+    #[serde(default)]
     features: Option<Vec<f32>>,
 }
 
@@ -187,12 +203,12 @@ enum Format {
     Json,
 }
 
-const FIELDS: [&str; 5] = ["arm", "propensity", "reward", "eligible", "features"];
+const FIELDS: [&str; 6] = ["arm", "propensity", "reward", "eligible", "features", "values"];
 
 /// The header of a CSV file.
 struct Header {
     /// The column of each field, or `None` if there is none.
-    columns: [Option<usize>; 5],
+    columns: [Option<usize>; 6],
     /// The number of columns.
     count: usize,
 }
@@ -334,14 +350,29 @@ impl Reader {
             return Err(format!("reward: {reward} is not in {low}..={high} (--reward-min, --reward-max)"));
         }
         if let Some(names) = line.eligible {
-            let mut eligible =
-                names.iter().map(|name| number("eligible", name)).collect::<Result<Vec<u32>, String>>()?;
-            eligible.sort_unstable();
-            eligible.dedup();
-            if eligible.binary_search(&arm).is_err() {
+            let eligible = names.iter().map(|name| number("eligible", name)).collect::<Result<Vec<u32>, String>>()?;
+            let values = line.values.as_deref().unwrap_or(&[]);
+            if !values.is_empty() && values.len() != eligible.len() {
+                return Err(format!("values: {} numbers for {} eligible arms", values.len(), eligible.len()));
+            }
+            if let Some(wrong) = values.iter().find(|&&value| !(value >= 0.0 && value < f64::INFINITY)) {
+                return Err(format!("values: {wrong} is not a finite number of at least 0"));
+            }
+            let value = |place: usize| values.get(place).copied().unwrap_or(1.0);
+            let mut arms: Vec<(u32, f64)> = eligible.into_iter().enumerate().map(|(i, arm)| (arm, value(i))).collect();
+            arms.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+            let listed = arms.len();
+            arms.dedup_by_key(|&mut (arm, _)| arm);
+            if !values.is_empty() && arms.len() < listed {
+                return Err("eligible: names an arm twice, and values would be two".into());
+            }
+            if arms.binary_search_by(|&(other, _)| other.cmp(&arm)).is_err() {
                 return Err(format!("eligible: lacks the arm that was chosen, {:?}", line.arm.0));
             }
-            batch.eligible.append(&mut eligible);
+            batch.eligible.extend(arms.iter().map(|&(arm, _)| arm));
+            batch.values.extend(arms.iter().map(|&(_, value)| value).take(values.len()));
+        } else if line.values.is_some_and(|values| !values.is_empty()) {
+            return Err("values: need the eligible arms that they are of".into());
         }
         let features = line.features.unwrap_or_default();
         let before = *self.features.get_or_insert(features.len());
@@ -355,8 +386,9 @@ impl Reader {
             return Err(format!("features: {wrong} is not a finite number"));
         }
         batch.features.extend(features);
-        let (eligible_end, features_end) = (batch.eligible.len(), batch.features.len());
-        batch.entries.push(Entry { line: self.number, arm, propensity, reward, eligible_end, features_end });
+        let (eligible_end, values_end, features_end) = (batch.eligible.len(), batch.values.len(), batch.features.len());
+        let line = self.number;
+        batch.entries.push(Entry { line, arm, propensity, reward, eligible_end, values_end, features_end });
         Ok(())
     }
 }
@@ -394,6 +426,7 @@ impl Header {
             features: list(4)
                 .map(|items| items.into_iter().map(|item| number(FIELDS[4], item)).collect())
                 .transpose()?,
+            values: list(5).map(|items| items.into_iter().map(|item| number(FIELDS[5], item)).collect()).transpose()?,
         })
     }
 }

@@ -17,6 +17,9 @@ plan [options]            simulates a service, and estimates what each policy an
   --worst R               probability of a reward for the worst arm; the others are evenly spaced (a fifth of --rate)
   --amount A              mean of a reward, before --reward-max limits it; rewards are exponentially distributed (every
                           reward is --reward-max)
+  --payouts S             a reward of an arm is worth exp(S N) times exp(S N') in a request, at most 12; N and N' are
+                          normal, for each arm and for each arm in each request. Policies that do not play for values are
+                          left out (0: all rewards are worth the same)
   --slots N               different arms that each decision chooses (1)
   --max-clicks C          epsilon is for a decision with all its slots, and at most C of its rewards count (epsilon is for
                           one reward)
@@ -30,7 +33,7 @@ plan [options]            simulates a service, and estimates what each policy an
 
 plan --log FILE [options] replays a log, and estimates what each policy and epsilon would have won
   FILE is CSV with a header, or JSON lines. The fields are arm, propensity, reward and, if they vary, eligible (the arms
-  that the policy could choose) and features (numbers). In CSV, spaces separate the items of a list. The log is read
+  that the policy could choose), values (what a reward of each of these was worth) and features (numbers). In CSV, spaces separate the items of a list. The log is read
   twice, so it cannot be a pipe.
   --reward-min R          smallest reward (0)
   --feature-norm C        bound for dp-linear (the largest sum of a decision's absolute features)
@@ -55,6 +58,7 @@ const SIMULATION: &[&str] = &[
     "rate",
     "worst",
     "amount",
+    "payouts",
     "slots",
     "max-clicks",
     "decisions",
@@ -78,6 +82,7 @@ pub struct Options {
     pub rate: f64,
     pub worst: Option<f64>,
     pub amount: Option<f64>,
+    pub payouts: f64,
     pub slots: u32,
     pub max_clicks: u32,
     /// Decisions in a day.
@@ -108,6 +113,7 @@ impl Default for Options {
             rate: 0.05,
             worst: None,
             amount: None,
+            payouts: 0.0,
             slots: 1,
             max_clicks: 0,
             daily: 1_000_000,
@@ -146,6 +152,7 @@ impl Options {
                 "rate" => options.rate = between(&name, &value()?, 1e-9, 1.0)?,
                 "worst" => options.worst = Some(between(&name, &value()?, 0.0, 1.0)?),
                 "amount" => options.amount = Some(between(&name, &value()?, 1e-30, 1e30)?),
+                "payouts" => options.payouts = between(&name, &value()?, 0.0, 3.0)?,
                 "slots" => options.slots = between(&name, &value()?, 1, 1 << 10)?,
                 "max-clicks" => options.max_clicks = between(&name, &value()?, 1, 1 << 10)?,
                 "decisions" => options.daily = between(&name, &value()?, 1, 1 << 40)?,
@@ -240,6 +247,7 @@ impl Options {
             rates: (0..self.arms).map(|arm| self.rate - step * f64::from(arm)).collect(),
             amount: self.amount,
             most: self.range.1,
+            payouts: self.payouts,
             slots: self.slots,
             change_every: self.decisions(self.change_every),
             daily: self.daily,
@@ -272,7 +280,7 @@ impl Options {
         };
         // With limited time, the first runs of all players are in memory. dp-imed takes most for each arm.
         let runs = self.runs.map_or(limits.first_runs * players as u64, |_| threads as u64);
-        let memory = runs * u64::from(self.processes) * (2000 + 576 * u64::from(self.arms));
+        let memory = runs * u64::from(self.processes) * (2000 + 648 * u64::from(self.arms));
         if memory > MEMORY {
             let gigabytes = memory >> 30;
             let fewer = "fewer arms, processes, policies or epsilons, or set --runs";

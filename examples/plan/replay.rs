@@ -1,7 +1,7 @@
 //! Estimates what policies would have won on the decisions of a log.
 //!
-//! Entry t of the log has a request x_t (eligible arms, features), the chosen arm a_t, its propensity p_t, and its
-//! reward r_t. The method is that of Dudik, Erhan, Langford and Li (2012). At each entry, the policy chooses an arm
+//! Entry t of the log has a request x_t (eligible arms, their values, features), the chosen arm a_t, its propensity p_t,
+//! and its reward r_t. With values, what is estimated is the value of rewards: v(b) r in place of r. The method is that of Dudik, Erhan, Langford and Li (2012). At each entry, the policy chooses an arm
 //! b_t. If b_t = a_t, the policy plays the entry with probability c/p_t and learns its reward, where c is the smallest
 //! propensity of the log. Otherwise the decision is cancelled, which leaves the policy unchanged. Given the past, each
 //! entry is then played with probability c, for any request and arm. So the state of the policy after t entries has the
@@ -11,7 +11,7 @@
 //!
 //! - Inverse propensity: w_t r_t, where w_t = [b_t = a_t]/p_t.
 //! - Self-normalised: the mean of the w_t r_t divided by the mean of the w_t. Its bias decreases as 1/n.
-//! - Doubly robust: m(b_t) + w_t (r_t - m(a_t)), where m is the arm's mean reward in the entries before.
+//! - Doubly robust: v(b_t) m(b_t) + w_t v(a_t) (r_t - m(a_t)), where m is the arm's mean reward in the entries before.
 //!
 //! The errors are martingale differences, so the central limit theorem gives an interval. This interval does not
 //! contain the effect of the policy's random choices and noise, so the variance between runs is added.
@@ -236,6 +236,7 @@ impl Replay {
     pub fn add(&mut self, entry: Logged) -> dpb::Result<()> {
         let request = Request {
             eligible: (!entry.eligible.is_empty()).then_some(entry.eligible),
+            values: (!entry.values.is_empty()).then_some(entry.values),
             features: self.by_features.then_some(Rows::Dense(entry.features)),
             ..Request::default()
         };
@@ -244,8 +245,9 @@ impl Replay {
             let decision = run.bandit.select_for(&request)?;
             let same = decision.arm == entry.arm;
             let weight = if same { 1.0 / entry.propensity } else { 0.0 };
+            let value = entry.value(decision.arm);
             let rest = weight * (entry.reward - self.means.of(entry.arm));
-            let terms = (weight * entry.reward, weight, self.means.of(decision.arm) + rest);
+            let terms = (weight * value * entry.reward, weight, value * (self.means.of(decision.arm) + rest));
             run.evidence.add(terms.0, terms.1, terms.2);
             (weighted, weights, robust) = (weighted + terms.0, weights + terms.1, robust + terms.2);
             if same && run.coins.unit() * entry.propensity < self.plan.least {
@@ -299,14 +301,17 @@ impl Fixed {
     }
 
     pub fn add(&mut self, entry: Logged) {
-        self.logged.add(entry.reward);
+        let value = entry.value(entry.arm);
+        self.logged.add(value * entry.reward);
         self.entries += 1.0;
         let all = self.means.arms.len();
         let arms = if entry.eligible.is_empty() { all } else { entry.eligible.len() } as f64;
         let weight = 1.0 / arms / entry.propensity;
         // Uses one mean for all arms, because the mean of each arm would take O(arms) for each entry.
         let mean = self.means.all.0 / self.means.all.1.max(1.0);
-        self.rotation.add(weight * entry.reward, weight, mean + weight * (entry.reward - mean));
+        let all_values = if entry.values.is_empty() { 1.0 } else { entry.values.iter().sum::<f64>() / arms };
+        let robust = all_values * mean + weight * value * (entry.reward - mean);
+        self.rotation.add(weight * value * entry.reward, weight, robust);
         self.means.add(entry.arm, entry.reward);
     }
 

@@ -13,6 +13,9 @@ pub struct World {
     pub amount: Option<f64>,
     /// The largest reward.
     pub most: f64,
+    /// S: a reward of an arm is worth exp(S N) times exp(S N') in a request, at most 12. N is normal for each arm, N' for each
+    /// arm in each request. 0 = all are worth 1.
+    pub payouts: f64,
     /// The number of different arms in a request.
     pub slots: u32,
     /// The number of requests between two changes, at which the rates are dealt to the arms anew. 0 = no change.
@@ -37,23 +40,52 @@ impl World {
         self.amount.map_or(self.most, |mean| (-mean * (1.0 - coins.unit()).ln()).min(self.most))
     }
 
-    /// The mean reward of a request with the best arms.
-    pub fn best(&self) -> f64 {
-        let mut rates = self.rates.clone();
-        rates.sort_by(|a, b| b.total_cmp(a));
-        rates[..self.slots as usize].iter().sum::<f64>() * self.mean_amount()
+    /// The mean of what a request with the best arms wins, in value, and the mean loss of an even rotation. With payouts
+    /// both are means over some requests.
+    pub fn best_and_rotation(&self) -> (f64, f64) {
+        /// The number of draws of a payout.
+        const DRAWS: usize = 1 << 20;
+        let requests = if self.payouts > 0.0 { DRAWS.div_ceil(self.rates.len()).max(64) } else { 1 };
+        let mut coins = Seed::new(Some([77; 32])).expect("a seed").stream();
+        let (mut best, mut mean, mut worth) = (0.0, 0.0, vec![0.0; self.rates.len()]);
+        for _ in 0..requests {
+            let value =
+                |rate: &f64| rate * payout(payout(1.0, self.payouts, &mut coins), self.payouts, &mut coins).min(12.0);
+            worth.iter_mut().zip(self.rates.iter().map(value)).for_each(|(to, value)| *to = value);
+            mean += worth.iter().sum::<f64>() / worth.len() as f64;
+            best += self.largest(&mut worth);
+        }
+        let each = self.mean_amount() / requests as f64;
+        (best * each, (best - f64::from(self.slots) * mean) * each)
     }
 
-    /// The mean loss of an even rotation in one request.
+    pub fn best(&self) -> f64 {
+        self.best_and_rotation().0
+    }
+
     pub fn rotation(&self) -> f64 {
-        let mean = self.rates.iter().sum::<f64>() / self.rates.len() as f64;
-        self.best() - f64::from(self.slots) * mean * self.mean_amount()
+        self.best_and_rotation().1
+    }
+
+    /// The sum of the largest of these numbers, one for each slot. Sorts them.
+    fn largest(&self, worth: &mut [f64]) -> f64 {
+        worth.sort_unstable_by(|a, b| b.total_cmp(a));
+        worth[..self.slots as usize].iter().sum()
     }
 
     /// The number of requests between two merges: those of a minute, but at least a 2000th of all.
     fn merge_every(&self) -> u64 {
         (self.daily / 1440).max(self.horizon / 2000).max(1)
     }
+}
+
+/// A payout times exp(S N), where N is normal.
+fn payout(before: f64, spread: f64, coins: &mut Random) -> f64 {
+    if spread == 0.0 {
+        return before;
+    }
+    let (radius, angle) = ((-2.0 * (1.0 - coins.unit()).ln()).sqrt(), std::f64::consts::TAU * coins.unit());
+    before * (spread * radius * angle.cos()).exp()
 }
 
 /// One policy at one epsilon.
@@ -106,11 +138,14 @@ struct Run<'a> {
     coins: Random,
     /// The random bits that deal the rates to the arms. They do not depend on what the policy chose before.
     deals: Random,
-    /// The present rates of the arms.
+    /// The present rates of the arms, their payouts, the values of the request, and memory to sort in.
     rates: Vec<f64>,
+    payouts: Vec<f64>,
+    values: Vec<f64>,
+    worth: Vec<f64>,
     /// The tickets and arms of the request.
     chosen: Vec<(u64, u32)>,
-    /// The loss of a request is `best` minus `mean_amount` times the rates of the chosen arms.
+    /// The loss of a request is `best` minus `mean_amount` times the rates and values of the chosen arms.
     best: f64,
     mean_amount: f64,
     now: u64,
@@ -126,16 +161,21 @@ impl<'a> Run<'a> {
             Bandit::new(player.algorithm, &Config { node: process + 1, test_seed, ..config.clone() })
         };
         let handles = (0..player.processes(world)).map(handle).collect::<dpb::Result<Vec<_>>>()?;
+        let (mut deals, arms) = (Seed::new(Some(trial.key(3)))?.stream(), world.rates.len());
+        let payouts: Vec<f64> = (0..arms).map(|_| payout(1.0, world.payouts, &mut deals)).collect();
         Ok(Run {
             world,
             by_time: config.clock == Clock::Caller,
             merge_every: if handles.len() > 1 { world.merge_every() } else { u64::MAX },
             handles,
             coins: trial.coins(),
-            deals: Seed::new(Some(trial.key(3)))?.stream(),
+            deals,
             rates: world.rates.clone(),
+            values: if world.payouts > 0.0 { payouts.clone() } else { Vec::new() },
+            worth: payouts.clone(),
+            payouts,
             chosen: Vec::new(),
-            best: world.best(),
+            best: if world.payouts > 0.0 { 0.0 } else { world.best() },
             mean_amount: world.mean_amount(),
             now: 0,
             lost: 0.0,
@@ -156,17 +196,26 @@ impl<'a> Run<'a> {
             bandit.advance(now)?;
         }
         self.chosen.clear();
-        if world.slots == 1 {
+        if world.payouts > 0.0 {
+            for (value, &own) in self.values.iter_mut().zip(&self.payouts) {
+                *value = payout(own, world.payouts, &mut self.deals).min(12.0);
+            }
+            let worth = self.worth.iter_mut().zip(self.values.iter().zip(&self.rates));
+            worth.for_each(|(worth, (value, rate))| *worth = value * rate);
+            self.best = world.largest(&mut self.worth) * self.mean_amount;
+        }
+        if world.slots == 1 && world.payouts == 0.0 {
             let decision = bandit.select()?;
             self.chosen.push((decision.ticket, decision.arm));
         } else {
-            let request = Request { slots: world.slots, ..Request::default() };
+            let values = (world.payouts > 0.0).then_some(&self.values[..]);
+            let request = Request { slots: world.slots, values, ..Request::default() };
             bandit.select_slots(&request, |_, decision| self.chosen.push((decision.ticket, decision.arm)))?;
         }
         self.lost += self.best;
         for &(ticket, arm) in &self.chosen {
             let rate = self.rates[arm as usize];
-            self.lost -= rate * self.mean_amount;
+            self.lost -= rate * self.mean_amount * self.values.get(arm as usize).unwrap_or(&1.0);
             let reward = if self.coins.unit() < rate { world.draw_amount(&mut self.coins) } else { 0.0 };
             bandit.update(ticket, reward)?;
         }

@@ -96,7 +96,8 @@ fn estimates(fault: Fault) -> Vec<[[Estimate; 3]; 2]> {
                 Fault::RewardsLost if random.below(10) == 0 => reward = 0.0,
                 _ => {}
             }
-            let logged = Logged { line: 0, arm: arms[which], propensity, reward, eligible: arms, features: &[] };
+            let logged =
+                Logged { line: 0, arm: arms[which], propensity, reward, eligible: arms, values: &[], features: &[] };
             replay.add(logged).unwrap();
             fixed.add(logged);
         }
@@ -168,6 +169,7 @@ fn refusal(path: &Path) -> String {
 fn what_is_wrong_with_a_log_is_named() {
     let long = "x".repeat(2 * MOST_LINE);
     let row = |text: &str| format!("arm,propensity,reward,eligible,features\n{text}\n");
+    let valued = |text: &str| format!("arm,propensity,reward,eligible,values\n{text}\n");
     let json = |text: &str| format!("{{\"arm\":1,\"propensity\":0.5,\"reward\":0}}\n{text}\n");
     let wrong: Vec<(String, &str)> = vec![
         (String::new(), "no decision in 0 lines"),
@@ -207,6 +209,11 @@ fn what_is_wrong_with_a_log_is_named() {
             "line 3: arm: \"\\u{feff}a\" contains a control character or a byte order",
         ),
         (row("a,0.5,1,b c,"), "line 2: eligible: lacks the arm that was chosen, \"a\""),
+        (valued("a,0.5,1,a b,1"), "line 2: values: 1 numbers for 2 eligible arms"),
+        (valued("a,0.5,1,a b,1 -1"), "line 2: values: -1 is not a finite number of at least 0"),
+        (valued("a,0.5,1,a b,1 nan"), "line 2: values: NaN is not a finite number of at least 0"),
+        (valued("a,0.5,1,a a,1 2"), "line 2: eligible: names an arm twice, and values would be two"),
+        (valued("a,0.5,1,,1"), "line 2: values: need the eligible arms that they are of"),
         (row("a,0.5,1,,1 2\nb,0.5,1,,1"), "line 3: features: 1 numbers, where the lines before have 2"),
         (row("a,0.5,1,,1 2\nb,0.5,1,,"), "line 3: features: 0 numbers, where the lines before have 2"),
         (row("a,0.5,1,,1 inf"), "line 2: features: inf is not a finite number"),
@@ -364,6 +371,38 @@ fn formats_say_the_same() {
 }
 
 /// Where propensities are wrong, the weights say so.
+/// One arm has half the rewards, the other one a fifth, worth five times as much: the estimates are of value.
+#[test]
+fn a_log_with_values_is_replayed_for_value() {
+    let mut random = stream(5, 9);
+    let mut log = String::from("arm,propensity,reward,eligible,values\n");
+    for _ in 0..20_000 {
+        let cheap = random.below(2) == 0;
+        let reward = u8::from(random.unit() < if cheap { 0.5 } else { 0.2 });
+        log += &format!("{},0.5,{reward},dear cheap,5 1\n", if cheap { "cheap" } else { "dear" });
+    }
+    let path = file("values.csv", log.as_bytes());
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("values");
+    let arguments = [
+        "--log",
+        path.to_str().unwrap(),
+        "--epsilon",
+        "2",
+        "--policy",
+        "dp-imed,dp-klucb",
+        "--out",
+        out.to_str().unwrap(),
+    ];
+    let said = run(&options(&arguments)).unwrap();
+    let mean = |row: &str| -> f64 { said.split_once(row).unwrap().1.split_once(" ±").unwrap().0.parse().unwrap() };
+    assert!(
+        (mean("| the log's own | - | ") - 0.75).abs() < 0.06 && (mean("| even rotation | - | ") - 0.75).abs() < 0.06,
+        "{said}"
+    );
+    assert!((mean("| dp-imed | 2 | ") - 1.0).abs() < 0.09, "{said}");
+    assert!(said.contains("dp-klucb: this policy does not support values"), "{said}");
+}
+
 #[test]
 fn wrong_propensities_are_doubted() {
     let mut random = stream(2, 3);
@@ -398,6 +437,12 @@ fn a_service_is_simulated() {
     assert!(lost(&limited, "0.5") > 3.0 * lost(&said, "0.5"), "{limited}");
     let fleet = simulated(&["--processes", "3", "--policy", "dp-imed,tsallis,nonprivate-imed"]);
     assert!(fleet.contains("\ntsallis: this policy does not support") && lost(&fleet, "1") > 0.0, "{fleet}");
+    // Four arms of 0.5 to 0.1 whose payouts differ: the best one of a request is worth more than 0.5.
+    let valued = simulated(&["--payouts", "0.5"]);
+    assert!(valued.contains("\ndp-klucb: this policy does not support values"), "{valued}");
+    let most: f64 =
+        valued.split_once("The best arms win ").unwrap().1.split_once(';').unwrap().0.replace(',', "").parse().unwrap();
+    assert!(most > 11_000.0 && most < 20_000.0 && lost(&valued, "2") < 0.15 * most, "{valued}");
     let svg = std::fs::read_to_string(out.join("plan.svg")).unwrap();
     assert!(svg.contains("dp-imed") && svg.contains("nonprivate-imed") && svg.ends_with("</svg>\n"), "{svg}");
     // A tenth of a second is enough for a part.
@@ -456,6 +501,7 @@ fn world(arms: u32, best: f64, worst: f64, horizon: u64) -> World {
         rates: (0..arms).map(|arm| best - (best - worst) * f64::from(arm) / f64::from(arms - 1)).collect(),
         amount: None,
         most: 1.0,
+        payouts: 0.0,
         slots: 1,
         change_every: 0,
         daily: horizon,
