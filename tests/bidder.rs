@@ -596,6 +596,36 @@ fn context_wins_clicks_where_devices_differ() {
     assert!(with[1] > 1500 && without[1] < 1100 && with[0] + with[1] > without[0] + without[1]);
 }
 
+/// The creative that is clicked most is worth the least. With `--values` clicks are fewer, and worth more.
+#[test]
+#[ignore = "half a minute, to compile the bidder"]
+fn values_win_what_clicks_are_worth() {
+    const BIDS: usize = 4000;
+    let worth = |options: &[&str]| -> Option<f64> {
+        let windows = ["--epsilon", "4", "--shown-within", "20", "--clicked-within", "50"];
+        let (server, _) = start(&[&windows[..], options].concat())?;
+        let mut random = Seed::new(Some([12; 32])).unwrap().stream();
+        let mut connection = BufReader::new(server.connect());
+        let mut worth = 0.0;
+        for _ in 0..BIDS {
+            let (_, _, answer) = ask(&mut connection, "POST", "/bid", &request(300, 250).to_string()).unwrap();
+            let (creative, paths) = bids(&answer).remove(0);
+            assert_eq!(ask(&mut connection, "GET", &paths[IMPRESSION], "").unwrap().0, 204);
+            if random.unit() < [0.4, 0.1, 0.1, 0.1][creative] {
+                assert_eq!(ask(&mut connection, "GET", &paths[CLICK], "").unwrap().0, 204);
+                worth += [0.2, 0.6, 0.3, 2.0][creative];
+            }
+        }
+        Some(worth)
+    };
+    let (Some(with), Some(without)) = (worth(&["--values"]), worth(&[])) else { return };
+    println!("{with:.0} with values, {without:.0} without");
+    // The dearest creative is worth 0.2 a bid, the one with the most clicks 0.08.
+    assert!(with > 500.0 && without < 450.0, "{with} {without}");
+    let Some((code, said)) = refused(&["--values", "--policy", "dp-klucb"]) else { return };
+    assert!(code == Some(1) && said.contains("dp-klucb cannot play for what clicks are worth"), "{code:?} {said}");
+}
+
 /// Features come from the request. A field of a wrong type is refused. A missing field is a value like any other.
 #[test]
 #[ignore = "half a minute, to compile the bidder"]

@@ -13,6 +13,9 @@
 // With --context the bidder decides by features of the request (device, country, hour, site category, placement) and of
 // the creative. One model learns for all creatives: see find_features.
 //
+// With --values the bidder does not maximise clicks but what they are worth: a creative's value for a click, times its
+// rate. These values come from the catalogue, so they are public.
+//
 // A notice always gets the same empty response, whether it is in time, duplicate, late or forged, because the status
 // reveals clicks. With --operator-port, GET /metrics at that port has the counts of notices, for the same machine only.
 // /metrics of the other port has values that you may publish.
@@ -55,19 +58,20 @@ struct Creative {
   int width, height;
   const char *category, *advertiser;
   double price; // for a thousand impressions, in USD
+  double click; // what a click is worth to the advertiser, in USD
 };
 
 static constexpr std::array<Creative, 10> CREATIVES = {{
-    {"mountain bike", 300, 250, "IAB17", "bikes.example", 1.20},
-    {"espresso machine", 300, 250, "IAB8", "coffee.example", 0.90},
-    {"rain jacket", 300, 250, "IAB18", "outdoors.example", 0.80},
-    {"chess lessons", 300, 250, "IAB9", "chess.example", 0.40},
-    {"garden hose", 728, 90, "IAB10", "garden.example", 0.70},
-    {"night train", 728, 90, "IAB20", "trains.example", 1.10},
-    {"reading lamp", 728, 90, "IAB10", "lamps.example", 0.60},
-    {"bread knife", 320, 50, "IAB8", "kitchen.example", 0.30},
-    {"wool socks", 320, 50, "IAB18", "outdoors.example", 0.50},
-    {"folding kayak", 320, 50, "IAB17", "outdoors.example", 0.75},
+    {"mountain bike", 300, 250, "IAB17", "bikes.example", 1.20, 0.20},
+    {"espresso machine", 300, 250, "IAB8", "coffee.example", 0.90, 0.60},
+    {"rain jacket", 300, 250, "IAB18", "outdoors.example", 0.80, 0.30},
+    {"chess lessons", 300, 250, "IAB9", "chess.example", 0.40, 2.00},
+    {"garden hose", 728, 90, "IAB10", "garden.example", 0.70, 0.50},
+    {"night train", 728, 90, "IAB20", "trains.example", 1.10, 1.50},
+    {"reading lamp", 728, 90, "IAB10", "lamps.example", 0.60, 0.40},
+    {"bread knife", 320, 50, "IAB8", "kitchen.example", 0.30, 0.20},
+    {"wool socks", 320, 50, "IAB18", "outdoors.example", 0.50, 0.25},
+    {"folding kayak", 320, 50, "IAB17", "outdoors.example", 0.75, 1.20},
 }};
 
 // The maximum size of a bid request in bytes, and the maximum number of bids in a response.
@@ -260,12 +264,16 @@ static bool fits(const Creative &creative, const json &banner) {
 struct Slot {
   std::string id;
   std::vector<std::uint32_t> eligible; // creatives
+  std::vector<double> values;          // with --values: what a click on each is worth
   // With --context: the features of all these creatives, one row after the other, and the index at which each row ends.
   std::vector<dpb::Feature> features;
   std::vector<std::uint32_t> ends;
 
   dpb::Request request() const {
     dpb::Request request = dpb::Request().among(eligible);
+    if (!values.empty()) {
+      request.worth(values);
+    }
     return ends.empty() ? request : request.with_sparse(features, ends);
   }
 };
@@ -321,11 +329,11 @@ static void find_features(Slot &slot, const json &request, const json &imp) {
 }
 
 // The slots that some creative fits. The choice depends on the request only, which does not depend on clicks.
-static std::vector<Slot> find_slots(const json &request, bool has_features) {
+static std::vector<Slot> find_slots(const json &request, bool has_features, bool has_values) {
   const std::vector<std::uint32_t> creatives = allowed(request);
   std::vector<Slot> slots;
   for (const json &imp : request.at("imp")) {
-    Slot slot{imp.at("id").get<std::string>(), {}, {}, {}};
+    Slot slot{imp.at("id").get<std::string>(), {}, {}, {}, {}};
     const double floor = imp.value("bidfloor", 0.0);
     if (imp.contains("banner") && imp.value("bidfloorcur", "USD") == "USD") {
       std::copy_if(creatives.begin(), creatives.end(), std::back_inserter(slot.eligible), [&](std::uint32_t i) {
@@ -333,6 +341,9 @@ static std::vector<Slot> find_slots(const json &request, bool has_features) {
       });
     }
     if (!slot.eligible.empty() && slots.size() < MAX_BIDS) {
+      for (std::size_t i = 0; has_values && i < slot.eligible.size(); ++i) {
+        slot.values.push_back(CREATIVES[slot.eligible[i]].click);
+      }
       if (has_features) {
         find_features(slot, request, imp);
       }
@@ -346,8 +357,8 @@ static std::vector<Slot> find_slots(const json &request, bool has_features) {
 
 class Bidder {
 public:
-  Bidder(dpb::Bandit bandit, serve::Span shown_within, std::string url)
-      : has_features_(bandit.report().features > 0), bids_(std::move(bandit), shown_within), url_(std::move(url)) {}
+  Bidder(dpb::Bandit bandit, serve::Span shown_within, bool has_values, std::string url)
+      : has_features_(bandit.report().features > 0), has_values_(has_values), bids_(std::move(bandit), shown_within), url_(std::move(url)) {}
 
   const dpb::Bandit &bandit() const { return bids_.bandit(); }
   void tick() { bids_.tick(); }
@@ -381,7 +392,7 @@ private:
     const json request = json::parse(http_request.body);
     const std::string &id = request.at("id").get_ref<const std::string &>();
     const double limit = request.value("tmax", 0.0); // milliseconds; 0: none
-    const std::vector<Slot> slots = find_slots(request, has_features_);
+    const std::vector<Slot> slots = find_slots(request, has_features_, has_values_);
     if (slots.empty()) {
       return no_bid(NO_FIT);
     }
@@ -475,7 +486,7 @@ private:
     return page;
   }
 
-  const bool has_features_;
+  const bool has_features_, has_values_;
   Bids bids_;
   const Tokens tokens_;
   const std::string url_; // of this server, as exchanges and visitors reach it
@@ -487,14 +498,15 @@ private:
 struct Options : serve::Options {
   std::string url; // empty: the address of this server's port
   double epsilon = 1.0;
-  bool context = false;
+  bool context = false, values = false;
   serve::Span shown_within = {10'000, false}, clicked_within = {100'000, false};
 };
 
 static Options parse_options(int argc, char **argv) {
   Options options;
   std::vector<char *> arguments(argv, argv + argc);
-  options.context = std::erase(arguments, std::string_view("--context")) > 0; // all others have a value
+  options.context = std::erase(arguments, std::string_view("--context")) > 0; // all others have an argument
+  options.values = std::erase(arguments, std::string_view("--values")) > 0;
   const auto take = [&](std::string_view name, std::string_view value) {
     if (name == "--url") {
       options.url = value;
@@ -537,6 +549,10 @@ static dpb::Bandit make(const Options &options) {
   if (bandit.try_select(dpb::Request().among({}), &none) == DPB_UNSUPPORTED) { // otherwise DPB_INVALID_REQUEST
     throw std::runtime_error(std::string(bandit.policy_name()) + " cannot choose among the creatives that fit");
   }
+  const double none_worth = 0; // no creative with a value is DPB_INVALID_REQUEST, unless features are missing too
+  if (options.values && bandit.try_select(dpb::Request().among({0}).worth(&none_worth, 1), &none) == DPB_UNSUPPORTED) {
+    throw std::runtime_error(std::string(bandit.policy_name()) + " cannot play for what clicks are worth");
+  }
   return serve::resume(std::move(bandit), config, options.snapshot);
 }
 
@@ -546,7 +562,7 @@ int main(int argc, char **argv) try {
     throw std::runtime_error("libsodium: no randomness");
   }
   serve::Server server(options);
-  Bidder bidder(make(options), options.shown_within, options.url.empty() ? server.address() : options.url);
+  Bidder bidder(make(options), options.shown_within, options.values, options.url.empty() ? server.address() : options.url);
   server.run(bidder.visitors(), bidder.operators(), "/metrics",
              [&] { serve::save(bidder.bandit(), options.snapshot); }, {{serve::TICK, [&] { bidder.tick(); }}});
   return 0;
@@ -556,6 +572,7 @@ int main(int argc, char **argv) try {
       "  --url URL          URL at which exchanges and visitors reach this server\n"
       "  --epsilon E        privacy parameter for one click; default 1\n"
       "  --context          decide by device, country, hour, site and placement\n"
+      "  --values           play for what clicks are worth, not for clicks\n"
       "  --shown-within SPAN    cancel a bid that is not shown within this time; default 10000.\n"
       "                     A SPAN is a number of bids, or a time: 500ms, 30s, 30m, 2h\n"
       "  --clicked-within SPAN  a click counts within this time; default 100000. It must be\n"

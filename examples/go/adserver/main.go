@@ -18,6 +18,8 @@
 //
 // With --context GET /ad chooses by the visitor's device, language and part of the day: see context.go.
 //
+// With --budget 20 each ad pays for clicks until its 20 euros are spent, and the server plays for money: see payouts.go.
+//
 // With --window 30m a click counts if it comes within half an hour after its ad: see tick.
 //
 // With --snapshot FILE the server continues after a restart with what it has learned, also after kill -9: see save.
@@ -55,6 +57,7 @@ type options struct {
 	operatorPort  int        // none if negative
 	policy        dpb.Policy // 0: the recommended one
 	context       bool       // see contextOf
+	budget        float64    // see payouts; 0: none
 	window        span
 	memory        *span  // nil: the default, if the policy supports it
 	snapshot      string // a file; "": none
@@ -94,6 +97,8 @@ func main() {
 	})
 	flag.BoolVar(&o.context, "context", false, "choose ads by the visitor's device, language and part of the day "+
 		"(dp-linear); without -memory, never forget")
+	flag.Float64Var(&o.budget, "budget", 0, "each ad pays for clicks, and has this budget in `EUROS`; without -memory, "+
+		"never forget (default 0: no payouts)")
 	flag.Var(&o.window, "window", "a click counts within this `SPAN` after its ad: a number of decisions, or a time "+
 		"such as 500ms, 30s, 30m, 2h")
 	usage = fmt.Sprintf("forget releases of the age `SPAN`; 0: never (default %d, or 12h if -window is a time, if "+
@@ -162,6 +167,12 @@ func (o options) check(rest []string) error {
 		return fmt.Errorf("there is no option %s", rest[0])
 	case o.window.ticks == 0 || o.window.ticks > math.MaxUint32:
 		return errors.New("-window must be at least 1, and 1193h or 4294967295 decisions at most")
+	case !(o.budget >= 0) || math.IsInf(o.budget, 0):
+		return errors.New("-budget must be a number of euros")
+	case o.budget > 0 && o.context:
+		return errors.New("-budget needs the click rate of each ad, which there is not with -context")
+	case o.budget > 0 && o.memory != nil && o.memory.ticks > 0:
+		return errors.New("-budget counts all clicks, so it does not combine with -memory")
 	case o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime:
 		return errors.New("-window and -memory must both be times, or both be numbers of decisions")
 	}

@@ -94,6 +94,66 @@ type shown struct {
 	Arm      uint32
 }
 
+// Budgets run out, and then other ads are shown; in the end there are ads of the server's own. A budget is known as well as
+// the released click rate of its ad, which is that of a quarter of 667 clicks or more: it is off by a factor of 2 with
+// probability below 1e-8.
+func TestBudgets(t *testing.T) {
+	const euros = 400
+	if _, err := newShop(options{budget: euros, policy: dpb.PolicyKLUCB}); err == nil {
+		t.Error("a policy that does not play for values")
+	}
+	shop, err := newShop(options{budget: euros, window: span{ticks: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shop.close()
+	pages, random := shop.visitors(), rand.New(rand.NewPCG(3, 4))
+	get := func(url string, into any) {
+		w := httptest.NewRecorder()
+		pages.ServeHTTP(w, httptest.NewRequest(http.MethodGet, url, nil))
+		if into != nil {
+			if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
+				t.Fatal(w.Body.String(), err)
+			}
+		}
+	}
+	earned, own := make([]float64, len(pays)), 0
+	for range 50_000 {
+		var ad struct {
+			ClickURL string `json:"click_url"`
+			Arm      *uint32
+		}
+		get("/ad", &ad)
+		if ad.Arm == nil {
+			own++
+		} else if random.Float64() < 0.5 {
+			earned[*ad.Arm] += pays[*ad.Arm]
+			get(ad.ClickURL, nil)
+		}
+	}
+	var report struct {
+		Arms []struct{ Pays, Left float64 }
+	}
+	get("/report", &report)
+	for arm, ad := range report.Arms {
+		if ad.Pays != pays[arm] || ad.Left < 0 || ad.Left > euros {
+			t.Errorf("%d: %+v", arm, ad)
+		}
+		if ad.Left == 0 && (earned[arm] < euros/2 || earned[arm] > euros*2) {
+			t.Errorf("%d earned %.2f", arm, earned[arm])
+		}
+	}
+	if own == 0 || report.Arms[2].Left > 0 || report.Arms[9].Left > 0 {
+		t.Errorf("%d ads of our own: %+v", own, report.Arms)
+	}
+	for _, o := range []options{{budget: -1}, {budget: 1, context: true}, {budget: 1, memory: &span{ticks: 9}}} {
+		o.window = span{ticks: 10}
+		if o.check(nil) == nil {
+			t.Errorf("%+v", o)
+		}
+	}
+}
+
 // Many requests at once: ads, slots of placements, clicks, duplicate clicks, forged clicks, reports, metrics, and
 // snapshots every millisecond. There are fewer decisions than the reward window, so each refused click has one
 // possible reason. Then the server is stopped under load. The snapshots contain every request that got a response.

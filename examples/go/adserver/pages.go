@@ -66,6 +66,17 @@ func (s adServer) show(w http.ResponseWriter, r *http.Request) {
 	if s.context {
 		request = contextOf(r, time.Now())
 	}
+	if s.payouts.budget > 0 {
+		now, err := s.payouts.offers(s.bandit.Bandit)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		if request = now.request; len(request.Eligible) == 0 {
+			reply(w, http.StatusOK, map[string]any{"arm": nil, "creative": "an ad of our own", "click_url": "/", "propensity": 1})
+			return
+		}
+	}
 	decision, err := s.bandit.SelectFor(request)
 	if err != nil {
 		fail(w, err)
@@ -132,11 +143,22 @@ func (s adServer) reportAll() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	var left []float64
+	if s.payouts.budget > 0 {
+		now, err := s.payouts.offers(s.bandit.Bandit)
+		if err != nil {
+			return nil, err
+		}
+		left = now.left
+	}
 	arms := make([]map[string]any, len(read))
 	for i, arm := range read {
 		arms[i] = map[string]any{
 			"creative": creatives[i], "mean": number(arm.Mean), "width": number(arm.Width),
 			"effective_pulls": arm.EffectivePulls, "pulls": arm.Pulls, "active": arm.Active,
+		}
+		if left != nil {
+			arms[i]["pays"], arms[i]["left"] = pays[i], left[i]
 		}
 	}
 	return map[string]any{

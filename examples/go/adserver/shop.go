@@ -31,6 +31,7 @@ type adServer struct {
 	memory     uint64 // their ForgetAfter
 	window     span   // their RewardWindow
 	context    bool   // the bandit decides by features
+	payouts    *payouts
 	segmented  member // has a segment for each placement; without placements it has no bandit
 	placements uint32
 	rotation   *rotation // of the ads of the placements
@@ -65,6 +66,9 @@ func newShop(o options) (adServer, error) {
 	if o.context {
 		configureContext(&config)
 	}
+	if o.budget > 0 {
+		config.ForgetAfter = 0
+	}
 	if o.memory != nil {
 		config.ForgetAfter = o.memory.ticks
 	}
@@ -89,10 +93,16 @@ func newShop(o options) (adServer, error) {
 	}
 	ads := adServer{
 		memory: config.ForgetAfter, window: o.window, context: o.context, placements: o.placements,
-		reports: newCopies(o.reportEvery),
+		reports: newCopies(o.reportEvery), payouts: &payouts{budget: o.budget},
 	}
 	if ads.bandit, err = o.fleet.join(bandit, o.fleet.name(), config); err != nil {
 		return adServer{}, err
+	}
+	if o.budget > 0 {
+		if err = ads.bandit.CheckRequest(dpb.Request{Values: pays}); err != nil {
+			ads.close()
+			return adServer{}, fmt.Errorf("-budget: %w", err)
+		}
 	}
 	if o.placements > 0 {
 		ads.segmented, err = newSegmented(o, config)

@@ -2,11 +2,12 @@
 // what each visitor saw.
 //
 // At the stage processed-auction-request it chooses one of the configured floors for the request. Floors below the
-// publisher's own are not eligible. The reward is the income that the floor guarantees: the floor if the winner's ad
-// was seen (event imp), and otherwise 0. High floors earn much and rarely, low ones little and often.
+// publisher's own are not eligible. The reward is 1 if the winner's ad was seen (event imp), and otherwise 0. The value of
+// a reward is the income that the floor guarantees: the floor. High floors earn much and rarely, low ones little and often.
+// So the noise does not grow with the highest floor, and floors that differ by request would be other values.
 //
 // An ad that was not seen causes no event. So the reward is 0 after RewardWindow later decisions without an event.
-// The floor and the ticket of a decision are in ext.prebid.integration, with a seal. The server writes that field
+// The ticket of a decision is in ext.prebid.integration, with a seal. The server writes that field
 // into the URL of every event, so the module needs no table.
 //
 // Prebid Server compiles its modules into the server:
@@ -75,13 +76,16 @@ func New(c Config) (*Module, error) {
 		return nil, errors.New("floors: two at least, rising, above 0")
 	}
 	config := dpb.NewConfig(uint32(len(c.Floors)), c.Epsilon)
-	config.RewardMax = c.Floors[len(c.Floors)-1]
-	config.ClampRewards = true // no event may leave its ticket open
+	config.RewardBits = 0 // seen or not
 	config.RewardWindow = c.RewardWindow
 	config.ForgetAfter = c.Memory
 	bandit, err := dpb.NewPolicy(c.Policy, config)
 	if err != nil {
 		return nil, err
+	}
+	if err := bandit.CheckRequest(dpb.Request{Values: c.Floors}); err != nil {
+		bandit.Close()
+		return nil, fmt.Errorf("policy: %w", err)
 	}
 	m := &Module{bandit: bandit, floors: c.Floors, currency: c.Currency}
 	rand.Read(m.key[:])
@@ -121,7 +125,11 @@ func (m *Module) setFloor(payload hookstage.ProcessedAuctionRequestPayload) (hoo
 	if len(prebid.Integration)+tokenLength > integrationLength {
 		return payload, fmt.Errorf("integration %q is too long: a ticket does not fit", prebid.Integration)
 	}
-	decision, err := m.bandit.SelectFor(dpb.Request{Eligible: eligible})
+	values := make([]float64, len(eligible))
+	for i, arm := range eligible {
+		values[i] = m.floors[arm]
+	}
+	decision, err := m.bandit.SelectFor(dpb.Request{Eligible: eligible, Values: values})
 	if err != nil {
 		return payload, err
 	}
@@ -161,22 +169,21 @@ func (m *Module) LogNotificationEventObject(event *analytics.NotificationEvent) 
 	if event == nil || event.Request == nil || event.Request.Type != analytics.Imp {
 		return
 	}
-	if arm, ticket, ok := m.open(event.Request.Integration); ok {
-		_ = m.bandit.Update(ticket, m.floors[arm]) // the operator's counts have refused rewards
+	if ticket, ok := m.open(event.Request.Integration); ok {
+		_ = m.bandit.Update(ticket, 1) // the operator's counts have refused rewards
 	}
 }
 
-// A token follows the publisher's own integration. It has the arm, the ticket and a seal, so that a sender of events
-// cannot claim a higher floor than the module set.
+// A token follows the publisher's own integration. It has the ticket and a seal, so that a sender of events cannot invent
+// tickets, which the operator's counts would show.
 const (
-	sealed            = 4 + 8 // bytes under the seal
+	sealed            = 8 // bytes under the seal
 	tokenLength       = 1 + (sealed+8)*8/6 + 1
 	integrationLength = 64
 )
 
 func (m *Module) seal(decision dpb.Decision) string {
-	token := binary.BigEndian.AppendUint32(nil, decision.Arm)
-	token = binary.BigEndian.AppendUint64(token, decision.Ticket)
+	token := binary.BigEndian.AppendUint64(nil, decision.Ticket)
 	return "_" + base64.RawURLEncoding.EncodeToString(append(token, m.sealOf(token)...))
 }
 
@@ -186,13 +193,13 @@ func (m *Module) sealOf(token []byte) []byte {
 	return mac.Sum(nil)[:8]
 }
 
-func (m *Module) open(integration string) (arm uint32, ticket uint64, ok bool) {
+func (m *Module) open(integration string) (ticket uint64, ok bool) {
 	if len(integration) < tokenLength {
-		return 0, 0, false
+		return 0, false
 	}
 	token, err := base64.RawURLEncoding.DecodeString(integration[len(integration)-tokenLength+1:])
 	if err != nil || !hmac.Equal(token[sealed:], m.sealOf(token[:sealed])) {
-		return 0, 0, false
+		return 0, false
 	}
-	return binary.BigEndian.Uint32(token), binary.BigEndian.Uint64(token[4:]), true
+	return binary.BigEndian.Uint64(token), true
 }
