@@ -287,31 +287,35 @@ fn a_leaders_batch_does_not_stay_open() {
     assert!(most < 2.5, "{most}");
 }
 
-/// Ten arms in 20 segments, of which one always bids nothing, or is never eligible: no trial waits for it.
+/// Ten arms in 20 segments, of which one always bids nothing, or is never eligible: no trial waits for it. The losses in
+/// percent of what uniform play loses are means over some worlds.
 #[test]
 fn no_bid_holds_the_trials() {
-    let config = Config { max_segments: 20, ..Config::new(10, 1.0) };
     let means: Vec<f64> = (0..10).map(|ad| 0.2 - 0.015 * f64::from(ad)).collect();
     let mut values = vec![1.0; 10];
     values[9] = 0.0;
     let eligible: Vec<u32> = (0..9).collect();
-    let [all, without, never] = [0, 1, 2].map(|kind| {
-        let (bandit, mut coins, mut loss) = (imed(&config), Coins(4), 0.0);
-        for _ in 0..60_000 {
-            let request = Request { segment: coins.next() % 20, ..Request::default() };
-            let request = match kind {
-                0 => Request { eligible: Some(&eligible), values: Some(&values[..9]), ..request },
-                1 => Request { values: Some(&values), ..request },
-                _ => Request { eligible: Some(&eligible), ..request },
-            };
-            let decision = bandit.select_for(&request).unwrap();
-            bandit.update(decision.ticket, coins.toss(means[decision.arm as usize])).unwrap();
-            loss += means[0] - means[decision.arm as usize];
-        }
-        loss
+    let [valued, never] = [true, false].map(|valued| {
+        let world = |number: u64| {
+            let config = Config { max_segments: 20, test_seed: Some(seed(number)), ..Config::new(10, 1.0) };
+            let (bandit, mut coins, mut loss) =
+                (Bandit::new(Algorithm::Imed, &config).unwrap(), Coins(1 + number), 0.0);
+            for _ in 0..60_000 {
+                let request = Request { segment: coins.next() % 20, ..Request::default() };
+                let request = match valued {
+                    true => Request { values: Some(&values), ..request },
+                    false => Request { eligible: Some(&eligible), ..request },
+                };
+                let decision = bandit.select_for(&request).unwrap();
+                bandit.update(decision.ticket, coins.toss(means[decision.arm as usize])).unwrap();
+                loss += means[0] - means[decision.arm as usize];
+            }
+            100.0 * loss / (60_000.0 * 0.0675)
+        };
+        (0..8).map(world).sum::<f64>() / 8.0
     });
-    println!("{all} {without} {never}");
-    assert!(without < 1.3 * all && f64::max(all, never) < 0.15 * 60_000.0 * 0.0675, "{all} {without} {never}");
+    println!("{valued:.2} {never:.2}");
+    assert!(valued < 7.5 && never < 9.0, "{valued} {never}");
 }
 
 /// A propensity is the probability of the arm, given everything before: the number of decisions in which the arm was played,
@@ -330,7 +334,10 @@ fn propensities_are_exact() {
             assert!((0.06 - 1e-9..=1.0).contains(&propensity), "{turn}: {propensity}");
             sums[arm as usize] += 1.0 / propensity;
             variances[arm as usize] += (1.0 / propensity - 1.0) / propensity;
-            bandit.update(ticket, coins.toss(0.1 + 0.05 * f64::from(arm))).unwrap();
+            // DP-MED learns little, so that its propensities stay between 0 and 1.
+            if bandit.algorithm() != Algorithm::Med || turn < 300 {
+                bandit.update(ticket, coins.toss(0.1 + 0.05 * f64::from(arm))).unwrap();
+            }
         }
         for (sum, variance) in sums.iter().zip(variances) {
             let off = (sum - f64::from(decisions)) / f64::sqrt(variance);

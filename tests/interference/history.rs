@@ -229,9 +229,9 @@ impl History {
         let mut reward = || if rare { f64::from(u8::from(draw(10) == 0)) } else { draw(9) as f64 / 8.0 };
         let rewards = (0..decisions).map(|_| Some(reward())).collect::<Vec<_>>();
         let rewards = rewards.into_iter().map(|reward| reward.filter(|_| !windowed || draw(2) == 0)).collect();
-        steps.iter_mut().for_each(|step| step.valued = draw(3) == 0);
         let none = if windowed { None } else { Some(0.0) };
         let worlds = if draw(2) == 0 { [none, Some(1.0)] } else { [Some(1.0), none] };
+        steps.iter_mut().for_each(|step| step.valued = draw(3) == 0);
         History { config, sabotage, number, handles, steps, rewards, who, changed, worlds, differs }
     }
 
