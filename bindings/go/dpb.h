@@ -708,9 +708,9 @@ struct dpb_config {
    */
   const uint8_t *test_seed;
   /**
-   * 32 secret random bytes, the same for all handles of a fleet. Then one handle can release what all collect,
-   * with one noise: see dpb_lead. Read during construction only, and no part of a snapshot. NULL = no key. For
-   * dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear.
+   * 32 secret random bytes, the same for all handles of a fleet and for all their restarts. They seal states that
+   * move (dpb_suspend), and with them one handle can release what all collect, with one noise (dpb_lead). Read
+   * during construction only, and no part of a snapshot. NULL = no key.
    */
   const uint8_t *fleet_key;
   /**
@@ -1656,8 +1656,8 @@ DPB_API void dpb_budget_free(dpb_budget *budget);
  * with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. It needs no horizon and no tuning. Select and
  * update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm, forget_after and exploration.
  *
- * Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration, max_slots,
- * max_segments and fleet_key.
+ * Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration, max_slots and
+ * max_segments.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -1670,7 +1670,7 @@ dpb_status dpb_new_imed(const dpb_config *config,
  * DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta must be 0. Select
  * and update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm.
  *
- * Of the fields that not all policies use it uses beta, horizon, exploration, max_slots and fleet_key.
+ * Of the fields that not all policies use it uses beta, horizon, exploration and max_slots.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -1684,8 +1684,8 @@ dpb_status dpb_new_klucb(const dpb_config *config,
  * with delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms, dpb_add_arm
  * and dpb_retire_arm, forget_after and exploration.
  *
- * Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration and fleet_key. At
- * most 2^12 arms.
+ * Of the fields that not all policies use it uses delta, beta, horizon, forget_after and exploration. At most 2^12
+ * arms.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -1716,7 +1716,7 @@ dpb_status dpb_new_med(const dpb_config *config,
  * 2^23/(D (D + 8)).
  *
  * Of the fields that not all policies use it uses delta, forget_after, exploration, max_slots, features,
- * DPB_MODEL_PER_ARM, feature_norm and fleet_key.
+ * DPB_MODEL_PER_ARM and feature_norm.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API

@@ -111,9 +111,9 @@ type Config struct {
 	// nil = entropy of the operating system. 32 bytes = reproducible (but for the tickets) and NOT private; reports say
 	// so. Read during construction only, and no part of a snapshot.
 	TestSeed *[32]byte
-	// 32 secret random bytes, the same for all handles of a fleet. Then one handle can release what all collect, with
-	// one noise: see [Bandit.Lead]. Read during construction only, and no part of a snapshot. nil = no key. For
-	// [NewIMED], [NewKLUCB], [NewMED] and [NewLinear].
+	// 32 secret random bytes, the same for all handles of a fleet and for all their restarts. They seal states that move
+	// ([Bandit.Suspend]), and with them one handle can release what all collect, with one noise ([Bandit.Lead]). Read
+	// during construction only, and no part of a snapshot. nil = no key.
 	FleetKey *[32]byte `json:"-"`
 	// The budget that is charged when the handle is made, with all that it may lose through all restarts.
 	// [ErrOverBudget] if too little is left, and for a baseline or with a TestSeed. With ExpectedUsers it needs
@@ -256,8 +256,8 @@ const (
 // tuning. Select and update are O(1). Supports eligible arms, [Bandit.AddArm] and [Bandit.RetireArm], ForgetAfter and
 // Exploration.
 //
-// Of the fields that not all policies use it uses Delta, Beta, Horizon, ForgetAfter, Exploration, MaxSlots,
-// MaxSegments and FleetKey.
+// Of the fields that not all policies use it uses Delta, Beta, Horizon, ForgetAfter, Exploration, MaxSlots and
+// MaxSegments.
 func NewIMED(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_imed), c)
 }
@@ -265,7 +265,7 @@ func NewIMED(c Config) (*Bandit, error) {
 // NewKLUCB makes this: DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P);
 // delta must be 0. Select and update are O(1). Supports eligible arms, [Bandit.AddArm] and [Bandit.RetireArm].
 //
-// Of the fields that not all policies use it uses Beta, Horizon, Exploration, MaxSlots and FleetKey.
+// Of the fields that not all policies use it uses Beta, Horizon, Exploration and MaxSlots.
 func NewKLUCB(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_klucb), c)
 }
@@ -274,7 +274,7 @@ func NewKLUCB(c Config) (*Bandit, error) {
 // (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms,
 // [Bandit.AddArm] and [Bandit.RetireArm], ForgetAfter and Exploration.
 //
-// Of the fields that not all policies use it uses Delta, Beta, Horizon, ForgetAfter, Exploration and FleetKey.
+// Of the fields that not all policies use it uses Delta, Beta, Horizon, ForgetAfter and Exploration.
 func NewMED(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_med), c)
 }
@@ -300,8 +300,8 @@ func NewMED(c Config) (*Bandit, error) {
 // O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with ModelPerArm at most 2^23/(D (D +
 // 8)).
 //
-// Of the fields that not all policies use it uses Delta, ForgetAfter, Exploration, MaxSlots, Features, ModelPerArm,
-// FeatureNorm and FleetKey.
+// Of the fields that not all policies use it uses Delta, ForgetAfter, Exploration, MaxSlots, Features, ModelPerArm
+// and FeatureNorm.
 func NewLinear(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_linear), c)
 }

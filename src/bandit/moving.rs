@@ -127,7 +127,11 @@ impl Bandit {
                     };
                     to.u8(led);
                     to.u64(contributes);
-                    state.moved(&mut Moving::Out(to))
+                    state.moved(&mut Moving::Out(to))?;
+                    if faulty!(WaitingTells) {
+                        (0..state.engine.waiting()).for_each(|_| to.u8(0));
+                    }
+                    Ok(())
                 },
             );
             let content = Zeroizing::new(content?);
@@ -175,7 +179,9 @@ impl Bandit {
         let state = bandit.lock.get_mut()?;
         state.take_over(head.origin, head.added, &config)?;
         state.moved(&mut Moving::In(from))?;
-        from.finish()?;
+        if !faulty!(WaitingTells) {
+            from.finish()?;
+        }
         state.periods.check()?;
         if led || contributes > 0 {
             state.continue_duty(contributes)?;

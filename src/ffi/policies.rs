@@ -22,8 +22,8 @@ pub const DPB_POLICY_LINEAR: u32 = 24;
 /// with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. It needs no horizon and no tuning. Select and
 /// update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm, forget_after and exploration.
 ///
-/// Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration, max_slots,
-/// max_segments and fleet_key.
+/// Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration, max_slots and
+/// max_segments.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn dpb_new_imed(
 /// DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta must be 0. Select
 /// and update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm.
 ///
-/// Of the fields that not all policies use it uses beta, horizon, exploration, max_slots and fleet_key.
+/// Of the fields that not all policies use it uses beta, horizon, exploration and max_slots.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -56,8 +56,8 @@ pub unsafe extern "C" fn dpb_new_klucb(
 /// with delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms, dpb_add_arm
 /// and dpb_retire_arm, forget_after and exploration.
 ///
-/// Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration and fleet_key. At
-/// most 2^12 arms.
+/// Of the fields that not all policies use it uses delta, beta, horizon, forget_after and exploration. At most 2^12
+/// arms.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn dpb_new_med(
 /// 2^23/(D (D + 8)).
 ///
 /// Of the fields that not all policies use it uses delta, forget_after, exploration, max_slots, features,
-/// DPB_MODEL_PER_ARM, feature_norm and fleet_key.
+/// DPB_MODEL_PER_ARM and feature_norm.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]

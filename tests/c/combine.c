@@ -282,8 +282,11 @@ static void refusals(void) {
   CHECK(generation == 7 && len == 7);
 
   config.fleet_key = KEY;
-  STATUS(dpb_new_se(&config, &none, &error), DPB_INVALID_CONFIG);
-  CHECK(strstr(error.message, "fleet_key") == error.message && none == NULL);
+  STATUS(dpb_new_se(&config, &none, &error), DPB_OK); /* the key seals states that move */
+  STATUS(dpb_lead(none, &generation, &error), DPB_UNSUPPORTED);
+  STATUS(dpb_contribution(none, 9, bytes, sizeof bytes, &len, &error), DPB_UNSUPPORTED);
+  CHECK(generation == 7);
+  dpb_free(none);
   dpb_free(keyed);
   dpb_free(plain);
 

@@ -343,6 +343,31 @@ static void handles_learn_from_each_other() {
   CHECK(std::string(refusal([&] { other.merge(snapshot); }).what()).find("epsilon must be") != std::string::npos);
 }
 
+// A handle ends, and another one continues with its tickets.
+static void states_move() {
+  const std::vector<std::uint8_t> key(32, 7);
+  dpb::Config config(3, 1.0);
+  config.fleet_key = key.data();
+  dpb::Bandit old(config), keeper(config);
+  const dpb::Decision d = old.select();
+  const std::vector<std::uint8_t> state = old.suspend(keeper.receiver());
+  CHECK(refusal([&] { (void)old.select(); }).status() == DPB_HALTED);
+  dpb::Bandit next = dpb::Bandit::resume(config, state);
+  CHECK(refusal([&] { (void)dpb::Bandit::resume(config, state); }).status() == DPB_EXPIRED);
+  CHECK(!dpb::Bandit::try_resume(config, state.data(), 9));
+  next.update(d.ticket, 1);
+  dpb::Bandit last = dpb::Bandit::resume(config, next.suspend(0));
+  CHECK(refusal([&] { (void)last.select(); }).status() == DPB_NOT_READY);
+  last.claimed();
+  CHECK(refusal([&] { last.update(d.ticket, 1); }).status() == DPB_DUPLICATE && next.try_claimed() == DPB_HALTED);
+  std::vector<std::uint8_t> bytes;
+  std::uint64_t number = 0;
+  CHECK(last.try_receiver(number) == DPB_OK && last.try_suspend(number, bytes) == DPB_OK && !bytes.empty());
+  config.fleet_key = nullptr;
+  dpb::Bandit none(config);
+  CHECK(refusal([&] { (void)none.suspend(0); }).status() == DPB_UNSUPPORTED);
+}
+
 // One handle releases what two collect.
 static void handles_combine() {
   const std::vector<std::uint8_t> key(32, 7);
@@ -947,6 +972,7 @@ int main() {
   users();
   priors();
   handles_learn_from_each_other();
+  states_move();
   handles_combine();
   budgets();
   reading();
