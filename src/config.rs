@@ -35,7 +35,8 @@ macro_rules! packed {
         impl Packed for $type {
             fn pack(self, to: &mut &mut [u8]) {
                 let (here, rest) = std::mem::take(to).split_at_mut(size_of::<$type>());
-                here.copy_from_slice(&$number::from(self).to_le_bytes());
+                let number = $number::from(self) + $number::default(); // -0 is 0
+                here.copy_from_slice(&number.to_le_bytes());
                 *to = rest;
             }
 

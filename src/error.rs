@@ -193,7 +193,7 @@ impl From<u64> for Value {
 
 impl From<f64> for Value {
     fn from(value: f64) -> Value {
-        Value::Real((value + 0.0).to_bits()) // -0 is 0
+        Value::Real(value.to_bits())
     }
 }
 
