@@ -266,4 +266,5 @@ fn gaussian_noise_needs_a_delta() {
     let config = Config { delta: 1e-6, ..Config::new(5, 1.0) };
     let refused = Bandit::new(Algorithm::KlUcb, &config).err().unwrap().to_string();
     assert_eq!(refused, "delta must be 0: dp-klucb does not use it, got 1e-6");
+    assert!(Bandit::new(Algorithm::KlUcb, &Config { delta: -0.0, ..config }).is_ok(), "-0 is the default");
 }

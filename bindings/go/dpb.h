@@ -90,6 +90,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+/**
+ * A bandit. Made by dpb_new or another constructor dpb_new_..., destroyed by dpb_free. Any number of threads may
+ * use it at once. After fork() the child's copy is DPB_POISONED.
+ */
 typedef struct dpb_bandit dpb_bandit;
 typedef struct dpb_decision dpb_decision;
 typedef struct dpb_error dpb_error;
@@ -99,11 +103,35 @@ typedef struct dpb_request dpb_request;
 typedef struct dpb_report dpb_report;
 typedef struct dpb_diagnostics dpb_diagnostics;
 typedef struct dpb_arm dpb_arm;
+/**
+ * A privacy budget that handles share: the most that they may together cost one user. Made by dpb_new_budget,
+ * destroyed by dpb_budget_free. Any number of threads may use it at once: two constructors never spend the same
+ * part of it. After fork() the child's copy is DPB_POISONED.
+ */
 typedef struct dpb_budget dpb_budget;
+/**
+ * A differentially private running sum of values in [0, 1]. Made by dpb_new_counter, destroyed by
+ * dpb_counter_free. Any number of threads may use it at once.
+ *
+ * It has no snapshot and needs none: after a restart, add the last sum that you read, which is released, to the
+ * sums of a new counter. Each value is then in one counter, so the loss does not grow; the widths add up.
+ */
 typedef struct dpb_counter dpb_counter;
 typedef struct dpb_counter_config dpb_counter_config;
+/**
+ * A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by dpb_new_nas,
+ * dpb_new_dp_nas or dpb_new_dp_exp_nas, destroyed by dpb_stopping_free. Any number of threads may use it at once.
+ *
+ * It has no snapshot: before the halt nothing is released, and sum and threshold are secret; after it the mean is
+ * all that is left. After a crash start a new rule with new samples; the loss does not grow.
+ */
 typedef struct dpb_stopping dpb_stopping;
 typedef struct dpb_stopping_config dpb_stopping_config;
+/**
+ * Keeps the messages of one batch until all have arrived, then hands out their bits in uniformly random order,
+ * once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free. Any number of threads may use
+ * it at once. After fork() the child's copy is DPB_POISONED.
+ */
 typedef struct dpb_shuffler dpb_shuffler;
 typedef struct dpb_shuffle_params dpb_shuffle_params;
 
@@ -230,12 +258,6 @@ DPB_API uint32_t dpb_abi_version(void);
  * freed. Any thread.
  */
 DPB_API const char *dpb_version(void);
-
-/**
- * A bandit. Made by dpb_new or another constructor dpb_new_..., destroyed by dpb_free. Any number of threads may
- * use it at once. After fork() the child's copy is DPB_POISONED.
- */
-struct dpb_bandit;
 
 /**
  * A decision: which arm to play. 24 bytes.
@@ -1565,13 +1587,6 @@ dpb_status dpb_open(const dpb_bandit *bandit,
                     dpb_error *error);
 
 /**
- * A privacy budget that handles share: the most that they may together cost one user. Made by dpb_new_budget,
- * destroyed by dpb_budget_free. Any number of threads may use it at once: two constructors never spend the same
- * part of it. After fork() the child's copy is DPB_POISONED.
- */
-struct dpb_budget;
-
-/**
  * Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
  *
  * A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy
@@ -1728,15 +1743,6 @@ dpb_status dpb_new_linear(const dpb_config *config,
 /* Beside the bandits: private sums, stopping rules. ---------------------------------------------------- */
 
 /**
- * A differentially private running sum of values in [0, 1]. Made by dpb_new_counter, destroyed by
- * dpb_counter_free. Any number of threads may use it at once.
- *
- * It has no snapshot and needs none: after a restart, add the last sum that you read, which is released, to the
- * sums of a new counter. Each value is then in one counter, so the loss does not grow; the widths add up.
- */
-struct dpb_counter;
-
-/**
  * A DPB_COUNTER_ number.
  */
 typedef uint32_t dpb_counter_kind;
@@ -1843,15 +1849,6 @@ dpb_status dpb_counter_is_private(const dpb_counter *counter,
  * Destroys a counter. NULL is a no-op. No other call on the handle may be running or follow.
  */
 DPB_API void dpb_counter_free(dpb_counter *counter);
-
-/**
- * A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by dpb_new_nas,
- * dpb_new_dp_nas or dpb_new_dp_exp_nas, destroyed by dpb_stopping_free. Any number of threads may use it at once.
- *
- * It has no snapshot: before the halt nothing is released, and sum and threshold are secret; after it the mean is
- * all that is left. After a crash start a new rule with new samples; the loss does not grow.
- */
-struct dpb_stopping;
 
 /**
  * The configuration of a stopping rule. Fill it with dpb_stopping_config_init, then set alpha and beta.
@@ -1964,13 +1961,6 @@ dpb_status dpb_stopping_is_private(const dpb_stopping *stopping,
 DPB_API void dpb_stopping_free(dpb_stopping *stopping);
 
 /* Experimental, may change in any version: the shuffle model, the local model. ------------------------- */
-
-/**
- * Keeps the messages of one batch until all have arrived, then hands out their bits in uniformly random order,
- * once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free. Any number of threads may use
- * it at once. After fork() the child's copy is DPB_POISONED.
- */
-struct dpb_shuffler;
 
 /**
  * The plan of a batch, on which its encoders, shuffler and server agree. It is public: make it by dpb_shuffle_plan

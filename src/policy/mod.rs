@@ -168,7 +168,7 @@ impl Algorithm {
     pub fn fit(self, config: &Config) -> Config {
         let mut fit = config.clone();
         for (field, ..) in config.set().filter(|(field, ..)| self.unused(field, config).is_some()) {
-            (field.reset)(&mut fit);
+            fit.reset(field.name);
         }
         fit
     }
