@@ -91,11 +91,18 @@ Section Unit.
   Definition decided : history -> nat := along lim both (decided_by lim both counted).
   Definition copied : history -> nat := along lim both (copied_by counted).
 
+  Lemma counted_enters {V} l n b row (i : item V) : due lim l n i = true -> (counted (entered b row i) <= counted i)%nat.
+  Proof.
+    clear whole_requests. intros D. unfold counted. simpl. rewrite andb_false_r. simpl.
+    destruct lim eqn:L; [|rewrite !andb_false_l; simpl; lia].
+    unfold due in D. apply andb_prop in D as [_ D]. destruct (at_stage i); simpl in *; try discriminate; lia.
+  Qed.
+
   Lemma counted_is_limited {V} (ops : values V) l u r coin its : lim = true -> existsb (token l u r) its = true ->
     let rest := without (token l u r) its in
     (all counted (refill (in_request l u r) (limit ops coin (map value (filter (in_request l u r) rest))) rest) <= all counted its)%nat.
   Proof.
-    intros L _ rest. generalize (limit ops coin (map value (filter (in_request l u r) rest))). intros vs.
+    clear whole_requests. intros L _ rest. generalize (limit ops coin (map value (filter (in_request l u r) rest))). intros vs.
     assert (A : (all counted rest <= all counted its)%nat) by (rewrite (all_split counted (token l u r) its); unfold rest; lia).
     apply Nat.le_trans with (2 := A). clear A.
     assert (N : forall i, In i rest -> token l u r i = false).
@@ -123,11 +130,7 @@ Section Unit.
   Theorem changed_at_most_decided h : adjacent h -> (changed grid clicks arrange h <= decided h + copied h)%nat.
   Proof.
     intros P. pose proof (released_at_most_once lim both counted) as O.
-    assert (E : forall l n b row (i : item (option Z * option Z)), due lim l n i = true -> (counted (entered b row i) <= counted i)%nat).
-    { intros l n b row i D. unfold counted. simpl. rewrite andb_false_r. simpl.
-      destruct lim eqn:L; [|rewrite !andb_false_l; simpl; lia].
-      unfold due in D. apply andb_prop in D as [_ D]. destruct (at_stage i); simpl in *; try discriminate; lia. }
-    specialize (O (fun _ _ => eq_refl) (fun _ _ _ _ => Nat.le_refl _) E (counted_is_limited both) h).
+    specialize (O (fun _ _ => eq_refl) (fun _ _ _ _ => Nat.le_refl _) counted_enters (counted_is_limited both) h).
     assert (changed grid clicks arrange h <= along lim both (released_by counted) h)%nat; [|unfold decided, copied; lia].
     clear O. induction h as [|ev past IH]; simpl; [lia|]. destruct P as [P _]. specialize (IH P).
     pose proof (same_everywhere past P) as [S0 _]. apply Nat.add_le_mono; [exact IH|]. unfold released_by.
@@ -179,7 +182,7 @@ Section Unit.
 
   Lemma slots_of_fresh l u r k : all counted (fresh lim both l u r k) = length (filter (fun j => mine (Name u r j)) (seq 1 k)).
   Proof.
-    unfold fresh. rewrite all_app.
+    clear whole_requests. unfold fresh. rewrite all_app.
     assert (all counted (if lim then [Item l (Name u r 0) Waiting (blank both)] else []) = O) as ->.
     { unfold all, counted. destruct lim; simpl; [rewrite andb_false_r|]; reflexivity. }
     simpl. unfold all. rewrite map_map.
@@ -193,7 +196,7 @@ Section Unit.
     (forall d, mine d = true -> request d = r) ->
     (forall l u j, (all counted (fresh lim both l u r j) <= k)%nat) -> forall h, (decided h <= k)%nat.
   Proof.
-    intros M K h. assert (decided h <= if r <? requests (run lim both h) then k else O)%nat as A.
+    clear whole_requests. intros M K h. assert (decided h <= if r <? requests (run lim both h) then k else O)%nat as A.
     2: destruct (r <? _); lia.
     assert (Z0 : forall l u q j, q <> r -> all counted (fresh lim both l u q j) = O).
     { intros l u q j N. assert (forall l', (forall i, In i l' -> request (decision i) = q) -> all (V := option Z * option Z) counted l' = O) as Z1.
@@ -221,11 +224,11 @@ Section Unit.
 End Unit.
 
 (* A unit of one decision. *)
-Lemma one_decision_is_decided_once grid arrange d h : (decided grid None arrange (named d) h <= 1)%nat.
+Lemma one_decision_is_decided_once grid clicks arrange d h : (decided grid clicks arrange (named d) h <= 1)%nat.
 Proof.
-  apply decided_in_request with (r := request d); [discriminate| |].
+  apply decided_in_request with (r := request d).
   - intros c M. unfold named in M. destruct (name_dec d c); [subst; reflexivity|discriminate].
-  - intros l u j. rewrite slots_of_fresh by discriminate. set (js := filter _ _).
+  - intros l u j. rewrite slots_of_fresh. set (js := filter _ _).
     assert (D : NoDup js) by (apply NoDup_filter, seq_NoDup).
     assert (A : forall x, In x js -> x = slot d).
     { intros x I. apply filter_In in I as [_ I]. unfold named in I. destruct (name_dec d _) as [->|]; [reflexivity|discriminate]. }
