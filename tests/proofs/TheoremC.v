@@ -70,7 +70,7 @@ Section Fleet.
   Hypothesis states_are_opened_once : opened_once grid clicks arrange scheduler.
 
   (* The transcript of all lives together has the guarantee of one handle. *)
-  Theorem C n : private e (transcript scale bound grid dim clicks arrange scheduler true n)
+  Theorem theorem_C n : private e (transcript scale bound grid dim clicks arrange scheduler true n)
                           (transcript scale bound grid dim clicks arrange scheduler false n).
-  Proof. apply L with (decision := decision); auto. Qed.
+  Proof. apply theorem_L with (decision := decision); auto. Qed.
 End Fleet.

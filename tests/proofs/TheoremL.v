@@ -21,7 +21,7 @@ Section L.
   Hypothesis only_the_unit_differs : forall past l n a b, 0 < scheduler past (Arrive l n a b) -> mine n = true \/ a = b.
   Hypothesis states_are_opened_once : opened_once grid clicks arrange scheduler.
 
-  Theorem L n : private e (transcript scale bound grid dim clicks arrange scheduler true n)
+  Theorem theorem_L n : private e (transcript scale bound grid dim clicks arrange scheduler true n)
                           (transcript scale bound grid dim clicks arrange scheduler false n).
   Proof.
     replace e with (INR 1 * e) by (simpl; ring). apply loss_of_unit with (mine := mine); auto; try discriminate.

@@ -23,8 +23,8 @@ Section P.
   Hypothesis only_the_unit_differs : forall past l n a b, 0 < scheduler past (Arrive l n a b) -> mine n = true \/ a = b.
   Hypothesis states_are_opened_once : opened_once grid clicks arrange scheduler.
 
-  Theorem P n : private e (transcript true n) (transcript false n).
-  Proof. apply L with (decision := decision); auto; lia. Qed.
+  Theorem theorem_P n : private e (transcript true n) (transcript false n).
+  Proof. apply theorem_L with (decision := decision); auto; lia. Qed.
 
   (* In the words of the contract: D and D' are adjacent, S is any set of outcomes. *)
   Corollary contract n (S : history -> Prop) : exists p p',
@@ -32,6 +32,6 @@ Section P.
   Proof.
     assert (M : forall left, exists r, mass (transcript left n) S r /\ 0 <= r <= 1)
       by (intros left; apply transcripts_have_masses; assumption).
-    destruct (M true) as [p [A B]], (M false) as [p' [C D]]. exists p, p'. pose proof (P n S p p' A C). tauto.
+    destruct (M true) as [p [A B]], (M false) as [p' [C D]]. exists p, p'. pose proof (theorem_P n S p p' A C). tauto.
   Qed.
 End P.

@@ -188,7 +188,7 @@ Section S.
   (* How many rewards of a request may differ. *)
   Definition d := match clicks with Some c => Nat.min (2 * c) slots | None => slots end.
 
-  Theorem S n : private (INR (k * d) * e) (transcript scale bound grid dim clicks arrange scheduler true n)
+  Theorem theorem_S n : private (INR (k * d) * e) (transcript scale bound grid dim clicks arrange scheduler true n)
     (transcript scale bound grid dim clicks arrange scheduler false n).
   Proof.
     apply loss_of_changes; auto. intros h P.
