@@ -43,7 +43,7 @@ Inductive move :=
 | Arrive (l : nat) (n : name) (left right : option Z)  (* dpb_update, with the rewards of two worlds *)
 | Cancel (l : nat) (n : name)               (* dpb_cancel, or the decision expires *)
 | Fix (l u r coin : nat)                    (* max_clicks limits the rewards of a request *)
-| Due (l : nat) (n : name) (b : nat) (row : list Z)    (* the reward takes effect in batch b *)
+| Due (l : nat) (n : name) (b : nat) (row : list Z)    (* the reward takes effect in batch b, by its time alone *)
 | Release (l b : nat)
 | Drop (l b : nat)
 | Contribute (l g from seq : nat)           (* all open sums of l, in a message *)
@@ -192,7 +192,7 @@ Section Natural.
     (forall a b v, f (arrive ops a b v) = arrive ops' a b (f v)) /\
     (forall c l, map f (limit ops c l) = limit ops' c (map f l)).
 
-  Hypothesis commutes : natural.
+  Context (commutes : natural).
 
   Lemma filter_map {A B} (g : A -> B) p l : filter p (map g l) = map g (filter (fun x => p (g x)) l).
   Proof. induction l; simpl; [reflexivity|]. destruct (p (g a)); simpl; rewrite IHl; reflexivity. Qed.

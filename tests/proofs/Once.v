@@ -90,12 +90,12 @@ Section Once.
     unfold orderly, start. simpl. split; [discriminate|]. split; [discriminate|]. tauto.
   Qed.
 
-  Hypothesis weight_moves : forall l i, weight (moved_to l i) = weight i.
-  Hypothesis weight_arrives : forall a b i, waiting (at_stage i) = true -> (weight (received ops a b i) <= weight i)%nat.
-  Hypothesis weight_enters : forall l n b row i, due limited l n i = true -> (weight (entered b row i) <= weight i)%nat.
-  Hypothesis weight_is_limited : forall l u r coin its, limited = true -> existsb (token l u r) its = true ->
+  Context (weight_moves : forall l i, weight (moved_to l i) = weight i).
+  Context (weight_arrives : forall a b i, waiting (at_stage i) = true -> (weight (received ops a b i) <= weight i)%nat).
+  Context (weight_enters : forall l n b row i, due limited l n i = true -> (weight (entered b row i) <= weight i)%nat).
+  Context (weight_is_limited : forall l u r coin its, limited = true -> existsb (token l u r) its = true ->
     let rest := without (token l u r) its in
-    (all (refill (in_request l u r) (limit ops coin (map value (filter (in_request l u r) rest))) rest) <= all its)%nat.
+    (all (refill (in_request l u r) (limit ops coin (map value (filter (in_request l u r) rest))) rest) <= all its)%nat).
 
   Lemma all_app l m : all (l ++ m) = (all l + all m)%nat.
   Proof. unfold all. rewrite map_app. apply list_sum_app. Qed.
@@ -172,11 +172,11 @@ Section Everywhere.
     (forall m i, In m (net s) -> In i (content m) -> Q i) /\
     (forall t i, In t (stored s) -> In i (held t) -> Q i).
 
-  Hypothesis fresh_ones : forall l u r k i, In i (fresh limited ops l u r k) -> Q i.
-  Hypothesis moving : forall l i, Q i -> Q (moved_to l i).
-  Hypothesis entering : forall b row i, Q i -> Q (entered b row i).
-  Hypothesis limiting : forall l u r coin its, limited = true -> (forall i, In i its -> Q i) ->
-    forall i, In i (refill (in_request l u r) (limit ops coin (map value (filter (in_request l u r) its))) its) -> Q i.
+  Context (fresh_ones : forall l u r k i, In i (fresh limited ops l u r k) -> Q i).
+  Context (moving : forall l i, Q i -> Q (moved_to l i)).
+  Context (entering : forall b row i, Q i -> Q (entered b row i)).
+  Context (limiting : forall l u r coin its, limited = true -> (forall i, In i its -> Q i) ->
+    forall i, In i (refill (in_request l u r) (limit ops coin (map value (filter (in_request l u r) its))) its) -> Q i).
 
   Lemma everywhere_step s m :
     (forall l n a b i, m = Arrive l n a b -> decision i = n -> Q i -> Q (received ops a b i)) ->

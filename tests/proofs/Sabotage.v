@@ -83,7 +83,7 @@ Qed.
 
 (* The same machine with another step. *)
 Section Faulty.
-  Variable faulty : forall V, values V -> state V -> move -> state V.
+  Context (faulty : forall V, values V -> state V -> move -> state V).
   Fixpoint run_faulty {V} (ops : values V) (h : history) : state V :=
     match h with [] => start | ev :: past => faulty V ops (run_faulty ops past) (fst ev) end.
   Fixpoint answers_faulty (left : bool) (h : history) : R :=

@@ -156,9 +156,9 @@ Qed.
 (* Events one after the other, each with a distribution that depends on those before. The newest is first. *)
 Section Chain.
   Context {E : Type}.
-  Variable dec : forall x y : E, {x = y} + {x <> y}.
+  Context (dec : forall x y : E, {x = y} + {x <> y}).
   Variable kernel : list E -> E -> R.
-  Hypothesis kernel_is_a_distribution : forall past, subprobability (fun _ => True) (kernel past).
+  Context (kernel_is_a_distribution : forall past, subprobability (fun _ => True) (kernel past)).
 
   Fixpoint chain (h : list E) : R := match h with [] => 1 | e :: past => chain past * kernel past e end.
   Definition chain_of (n : nat) (h : list E) := if length h =? n then chain h else 0.

@@ -55,7 +55,7 @@ Section S.
   (* With max_clicks = c: 2c for a request whose rewards are not limited yet; afterwards, each reward that differs. *)
   Section Clicks.
     Variable c : nat.
-    Hypothesis clicks_is_c : clicks = Some c.
+    Context (clicks_is_c : clicks = Some c).
 
     Definition potential (i : item (option Z * option Z)) : nat :=
       if mine (decision i) then

@@ -53,7 +53,19 @@ Section U.
   Hypothesis at_most_slots : forall past l u j, 0 < scheduler past (Decide l u j) -> (j <= slots)%nat.
   Hypothesis learned_by_the_counters : forall past l u j,
     0 < scheduler past (Decide l u j) -> (lowest (counters past) (period past) u < m)%nat.
-  Hypothesis at_most_p_periods : forall h, possible h -> (period h <= p)%nat.
+
+  (* Periods in which anybody was learned from. Restarts.v bounds them over all restarts. *)
+  Fixpoint touched (h : history) : bool :=
+    match h with
+    | [] => false
+    | ev :: past => match fst ev with next_period => false | Decide _ _ _ => true | _ => touched past end
+    end.
+  Fixpoint periods (h : history) : nat :=
+    match h with
+    | [] => O
+    | ev :: past => (periods past + match fst ev with Decide _ _ _ => if touched past then 0 else 1 | _ => 0 end)%nat
+    end.
+  Hypothesis at_most_p_periods : forall h, possible h -> (periods h <= p)%nat.
 
   (* Decisions of the person in the current period that are learned from. *)
   Fixpoint learned (h : history) : nat :=
@@ -108,14 +120,19 @@ Section U.
 
   Lemma at_most_m_p h : possible h -> (requests_of_unit grid clicks arrange mine h <= m * p)%nat.
   Proof.
-    assert (A : forall h, possible h -> (requests_of_unit grid clicks arrange mine h + m <= m * period h + learned h)%nat).
-    { clear h. induction h as [|ev past IH]; intros P; [simpl; lia|]. pose proof P as P0. apply played_before in P as [P E]; [|assumption].
-      specialize (IH P). pose proof (at_most_m_in_a_period past P). simpl.
-      destruct (fst ev) as [n|l u j| | | | | | | | | | | | | ]; try lia.
-      - destruct n; [rewrite Nat.mul_succ_r|]; lia.
-      - simpl. destruct (u =? person); lia. }
-    intros P. pose proof (A h P). pose proof (at_most_m_in_a_period h P). pose proof (at_most_p_periods h P).
-    assert (m * period h <= m * p)%nat by (apply Nat.mul_le_mono_l; assumption). lia.
+    assert (A : forall h, possible h -> touched h = false -> learned h = O).
+    { clear h. induction h as [|ev past IH]; intros P T; [reflexivity|]. apply played_before in P as [P _]; [|assumption].
+      specialize (IH P). simpl in *. destruct (fst ev) as [[|n]|l u j| | | | | | | | | | | | | ]; auto. discriminate. }
+    assert (B : forall h, possible h -> (requests_of_unit grid clicks arrange mine h + (if touched h then m else 0) <= m * periods h + learned h)%nat).
+    { clear h. induction h as [|ev past IH]; intros P; [simpl; lia|]. apply played_before in P as [P E]; [|assumption].
+      specialize (IH P). specialize (A past P). pose proof (at_most_m_in_a_period past P). simpl.
+      destruct (fst ev) as [[|n]|l u j| | | | | | | | | | | | | ]; rewrite ?Nat.add_0_r; try lia.
+      - destruct (touched past); lia.
+      - destruct (touched past); [rewrite Nat.add_0_r|specialize (A eq_refl); rewrite Nat.mul_add_distr_l];
+          simpl; destruct (u =? person); lia. }
+    intros P. pose proof (B h P) as C. pose proof (at_most_m_in_a_period h P). pose proof (at_most_p_periods h P).
+    assert (m * periods h <= m * p)%nat by (apply Nat.mul_le_mono_l; assumption).
+    destruct (touched h) eqn:T; [lia|]. rewrite (A h P T) in C. lia.
   Qed.
 
   (* d is 1 for requests of one slot, and as in Theorem S for several. *)
