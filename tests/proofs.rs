@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The theorems that the contract names.
-const CONTRACT: [&str; 9] = [
+const CONTRACT: [&str; 10] = [
     "theorem_P",
     "theorem_U",
     "theorem_S",
     "theorem_L",
     "theorem_C",
     "theorem_M",
+    "theorem_zcdp",
     "losses_add_up",
     "no_period_is_forgotten",
     "signed_is_laplace",
@@ -175,7 +176,7 @@ fn a_machine_has_read_the_proofs() {
             listed.contains(*word)
                 || variables.contains(*word)
                 || word.ends_with("_scope")
-                || ["n", "S", "a", "b", "x", "events", "_"].contains(word)
+                || ["n", "l", "S", "a", "b", "x", "events", "_"].contains(word)
         };
         let unknown: Vec<_> = words(arguments).filter(|word| !known(word)).collect();
         assert!(unknown.is_empty(), "{name} assumes {unknown:?}");

@@ -13,9 +13,9 @@
 //! Then the whole transcript is eps-DP (rho-zCDP), with no factor for the number of arms or batches.
 //!
 //! *Idea.* For fixed coins and releases, both worlds have the same memberships, sizes and actions. So the density of
-//! the transcript is a product over batches, and one factor differs. For eps, Coq checks the proof
-//! (`tests/proofs/TheoremP.v`), for a transition system of which it proves that each reward is in at most one release.
-//! For zCDP, one Renyi divergence is at most rho * alpha, and the chain rule adds zeros. ∎
+//! the transcript is a product over batches, and one factor differs. For zCDP, one Renyi divergence is at most rho *
+//! alpha, and the chain rule adds zeros. Coq checks the proofs (`tests/proofs/TheoremP.v`, `Zcdp.v`), for a transition
+//! system of which it proves that each reward is in at most one release. ∎
 //!
 //! Two things would break it: closing a batch by *arrival* if the time of arrival depends on the reward (hence
 //! `reward_window`), and releasing a batch twice (retries, re-noising, old snapshots).
@@ -29,7 +29,7 @@
 //! rho0-zCDP).
 //!
 //! *Idea.* The same decisions are learned from in both worlds, and at most m p of their rewards differ: a chain of m p
-//! neighbours. Coq checks it for eps0, with the counters that limit a user (`tests/proofs/TheoremU.v`). ∎
+//! neighbours. Coq checks it, for eps0 with the counters that limit a user (`tests/proofs/TheoremU.v`, `Zcdp.v`). ∎
 //!
 //! So eps0 = epsilon/m gives a user epsilon in each period, and p epsilon in all. With zCDP, p periods cost p^2 rho
 //! and not p rho, because one release may hold rewards of several periods. A decision belongs to the period in which

@@ -21,12 +21,12 @@
 //! two worlds' densities is at most e^(eps sum k_b). Coq checks this for eps, with the draw of at most c clicks
 //! (`tests/proofs/TheoremS.v`).
 //!
-//! *Proof for zCDP.* A reward enters only a batch of its own arm, and the request's arms are distinct. So k_b is at most
-//! 1 for one request, and at most u for u. Let p_b and q_b be the distributions of release b given those before it, in both
-//! worlds, and alpha > 1. Then M_b = prod over j <= b of (p_j/q_j)^alpha e^(-alpha (alpha - 1) rho k_j^2) is a
-//! supermartingale under q, because E_q (p_b/q_b)^alpha <= e^(alpha (alpha - 1) rho k_b^2) given the past. It starts
-//! at 1, and sum k_b^2 is at most max k_b times sum k_b, which is d (u^2 d) on every path. So the divergence of order
-//! alpha is at most alpha d rho (alpha u^2 d rho), although the policy chooses its actions by what was released
+//! *Proof for zCDP.* A reward enters only a batch of its own arm, and the request's arms are distinct. So k_b is at
+//! most 1 for one request, and at most u for u. Let p_b and q_b be the distributions of release b given those before
+//! it, in both worlds, and alpha > 1. Then M_b = prod over j <= b of (p_j/q_j)^alpha e^(-alpha (alpha - 1) rho k_j^2)
+//! is a supermartingale under q, because E_q (p_b/q_b)^alpha <= e^(alpha (alpha - 1) rho k_b^2) given the past. It
+//! starts at 1, and sum k_b^2 is at most max k_b times sum k_b, which is d (u^2 d) on every path. So the divergence of
+//! order alpha is at most alpha d rho (alpha u^2 d rho), although the policy chooses its actions by what was released
 //! (Feldman and Zrnic 2021). Coins with the same distribution in both worlds change nothing: both bounds are
 //! quasi-convex. ∎
 //!

@@ -21,8 +21,8 @@
 //! requests: features, eligible arms, and which decisions are cancelled.
 //!
 //! *Idea.* Whoever chooses features responds to the same transcript in both worlds, so these factors cancel, and each
-//! decision's row, batch and u are equal. The changed reward is in at most one batch, where G moves by u (q - q'), of L1
-//! norm <= BOUND g. Coq checks the proof (`tests/proofs/TheoremL.v`). ∎
+//! decision's row, batch and u are equal. The changed reward is in at most one batch, where G moves by u (q - q'), of
+//! L1 norm <= BOUND g. Coq checks the proof (`tests/proofs/TheoremL.v`). ∎
 //!
 //! With Gaussian noise |u|_2 <= BOUND and sigma = BOUND g/sqrt(2 rho). The divergence of order alpha of one vector is
 //! at most alpha rho, that of all others is 0, and the chain rule adds them: rho-zCDP.
