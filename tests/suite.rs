@@ -36,6 +36,7 @@ mod nginx;
 mod noise;
 mod package;
 mod prior;
+mod proofs;
 mod readme;
 mod recommended;
 mod sanitizers;
