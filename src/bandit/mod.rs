@@ -11,7 +11,7 @@ use crate::engine::{Engine, Refusals};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::memory::WipedVec;
-use crate::policy::{Algorithm, ArmState, Prior};
+use crate::policy::{Algorithm, ArmState, Prior, price_of_merges};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::request::Request;
@@ -677,13 +677,8 @@ impl Bandit {
             state.check_arms(&[j], "j")?;
             (state.policy.sums(i)?, state.policy.sums(j)?, state.policy.merges())
         };
-        // A union bound over both sides, and over what may be known after the m-th merge: m = 0 gets nine tenths of the
-        // error probability, and the 2^g merges from m = 2^g on share 1/((g + 1)(g + 2)) of the other tenth.
-        let share = merges.checked_ilog2().map_or(0.9, |g| {
-            let g = f64::from(g);
-            0.1 / (g.exp2() * (g + 1.0) * (g + 2.0))
-        });
-        let nats = (2.0 / ((1.0 - confidence) * share)).ln();
+        // A union bound over both sides, and over what may be known after the m-th merge.
+        let nats = (2.0 / (1.0 - confidence)).ln() + price_of_merges(merges);
         let (low, high) = of_i.less(&of_j, nats);
         let rounding = 2.0 * self.range.rounding();
         let in_units = |difference: f64| self.range.width_from_unit(difference.clamp(-1.0, 1.0));

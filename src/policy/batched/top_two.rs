@@ -1,0 +1,431 @@
+//! DP-TT: finds the best arm at a confidence, and stops. A private A/B test.
+//!
+//! **Pure eps-DP** by Theorem P of [`crate::privacy`] (rho-zCDP with delta > 0): which arm is pulled, every batch's size,
+//! the verdicts and the moment of the end are functions of releases and public counts. It needs no horizon. It follows
+//! the top-two policies of best-arm identification (Russo 2016; with privacy Azize, Jourdan, Al Marjani, Basu 2023), whose
+//! lower bound on the number of decisions is T* ln(1/(2.4 beta)).
+//!
+//! ```text
+//! until one arm is left, in rounds:
+//!     pull every arm that is left until the end of its batch
+//!     at each release: the leader is the arm left with the largest released mean;
+//!         an arm that H refutes to be as good as the leader is out
+//!     plan the next batches
+//! then pull that arm, the winner, for ever
+//! ```
+//!
+//! # Theorem (correctness)
+//!
+//! Let the means of the K live arms be constant, and i the best of them. Then **the policy ever returns another winner
+//! with probability at most beta**, whenever it stops, however batches are chosen and delayed, and with all noises.
+//!
+//! *Proof.* If another arm wins, i is out, so at some release an arm l led and H refuted that i is as good as l: for all
+//! means p >= q of i and l, H(p, q) >= x with x = ln((K - 1)/beta). That includes the true ones. By the theorem of
+//! [`compare`](crate::policy::compare), for this pair P(H(p, q) >= x ever) <= e^(-x). There are K - 1 arms l. ∎
+//!
+//! So one moment of evidence is enough: an arm that is out stays out, although later releases would say less. (After
+//! merges x has the price of their choice in addition, as in `compare`. Two handles that stop by evidence of their own
+//! have a beta each.)
+//!
+//! *If arms are added or retired* the rewards so far stay, and a new test begins, with a beta of its own. An arm that is
+//! out because of a retired one takes part again. No later test may be chosen by what the earlier ones released.
+//!
+//! *The end.* If the best arm is better by any amount, the test ends: H grows linearly in the pulls. If two arms are
+//! equally good, it never ends, and pulls both for ever; each of the two is then as good as a winner.
+//!
+//! # The plan
+//!
+//! *First batches* have 40 times 1/eps rewards, as a release with so many is not nothing but noise: each noise takes up
+//! to a nat and a half from each pair. For rare rewards no batch has less than four times what
+//! [`size`](BatchedArms::size) requires.
+//! *Later ones* have just as many as H needs at the present rates: for each challenger the least growth at which one more
+//! release of it and of the leader, of the same means, would be [`MARGIN`] nats more than enough; the leader has the
+//! largest growth of these, and each challenger then what it needs beside that. No arm grows more than threefold.
+//! So an arm that is much worse is out after few batches, and the last ones are hardly longer than necessary.
+//! *While rewards are awaited* the same batches are requested again, so a delay changes no proportion.
+//!
+//! Cost: select O(K), update O(1). The end of a batch costs some 10 microseconds for each arm, and a plan ten times that;
+//! at most 2^8 arms. About 400 bytes an arm.
+
+use super::arms::BatchedArms;
+use super::peers::PeerReleases;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::ledger::facts::Duty;
+use crate::memory::{WipedVec, try_with_capacity};
+use crate::policy::compare::{Mixture, ReleaseTotals, price_of_merges};
+use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer};
+use crate::policy::cumulant::Cumulant;
+use crate::policy::prior::Prior;
+use crate::privacy::PrivacyLoss;
+use crate::random::Seed;
+use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer, ensure};
+
+pub struct DpTopTwo {
+    batched: BatchedArms,
+    mixture: Mixture,
+    ln_inverse_beta: f64,
+    plans: WipedVec<Plan>,
+    /// The arms that are left.
+    left: Vec<u32>,
+    /// The place in `left` of the last pull.
+    turn: usize,
+    /// The leader at the last verdicts.
+    leader: usize,
+    /// Whether the plan follows from all releases.
+    planned: bool,
+}
+
+/// The pulls planned for an arm, counted in this handle's decisions for it since the handle was made.
+struct Plan {
+    /// Decisions without the cancelled ones; at most the goal.
+    pulls: u64,
+    /// End of the last batch that was requested; at least what is settled.
+    goal: u64,
+    /// This handle's part of the next batch.
+    step: u64,
+    /// The arm that led when this one went out; [`NOBODY`] if it did not.
+    beaten_by: u32,
+}
+
+const NOBODY: u32 = u32::MAX;
+
+impl Plan {
+    const NEW: Plan = Plan { pulls: 0, goal: 0, step: 0, beaten_by: NOBODY };
+}
+
+/// First batches, as a multiple of the smallest.
+const FIRST: u64 = 40;
+
+/// Nats by which a plan exceeds what is needed.
+const MARGIN: f64 = 1.5;
+
+/// How much an arm grows from one batch to the next, at least and at most.
+const GROWTH: (f64, f64) = (1.15, 3.0);
+
+impl DpTopTwo {
+    /// Maximum number of arms; with more the end of a batch could take longer than 50 ms.
+    const MOST_ARMS: u32 = 1 << 8;
+
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<DpTopTwo> {
+        config.check_arms(Self::MOST_ARMS)?;
+        let mut policy = DpTopTwo {
+            batched: BatchedArms::new(config, seed)?,
+            mixture: Mixture::new(Cumulant::of(&config.noise()?)),
+            ln_inverse_beta: config.ln_inverse_beta(),
+            plans: WipedVec::new(config.arms as usize, |_| Plan::NEW)?,
+            left: try_with_capacity(config.arms as usize)?,
+            turn: 0,
+            leader: 0,
+            planned: false,
+        };
+        policy.find_left();
+        Ok(policy)
+    }
+
+    /// Finds the arms that are left: those live ones that no live arm has beaten.
+    fn find_left(&mut self) {
+        let DpTopTwo { batched, plans, left, .. } = self;
+        for plan in &mut **plans {
+            if plan.beaten_by != NOBODY && !batched.is_live(plan.beaten_by as usize) {
+                plan.beaten_by = NOBODY;
+            }
+        }
+        left.clear();
+        left.extend(batched.live.arms().iter().filter(|&&arm| plans[arm as usize].beaten_by == NOBODY));
+        (self.turn, self.planned) = (0, false);
+    }
+
+    /// Nats that refute that an arm is as good as another.
+    fn enough(&self) -> f64 {
+        let others = f64::from(self.batched.live.count().max(2) - 1);
+        others.ln() + self.ln_inverse_beta + price_of_merges(self.batched.merges())
+    }
+
+    /// Judges the arms after new releases of this one: those out of the race go out.
+    fn judge(&mut self, arm: usize) {
+        self.planned = false;
+        let (leader, _) = self.batched.leader_of(&self.left);
+        let Ok(best) = self.batched.sums(leader) else { return };
+        let all = arm == leader || leader != self.leader;
+        self.leader = leader;
+        let enough = self.enough();
+        let DpTopTwo { batched, mixture, plans, left, .. } = self;
+        left.retain(|&other| {
+            let other = other as usize;
+            if other == leader || !(all || other == arm) {
+                return true;
+            }
+            let beaten = batched.sums(other).is_ok_and(|sums| mixture.is_above(&best, &sums, enough));
+            if beaten {
+                plans[other].beaten_by = leader as u32;
+            }
+            !beaten
+        });
+    }
+
+    /// The number of rewards by which an arm is to grow, from the factor of its growth.
+    fn batch(&self, arm: usize, growth: f64) -> u64 {
+        let evidence = self.batched.evidence(arm);
+        self.batched.part(self.batched.size(&evidence, (growth - 1.0) * evidence.count))
+    }
+
+    /// Plans the next batch of each arm that is left.
+    fn plan(&mut self) {
+        self.planned = true;
+        let count = |arm: u32| self.batched.evidence(arm as usize).count;
+        if self.left.iter().any(|&arm| count(arm) == 0.0) {
+            // Arms without a release come first.
+            for &arm in &self.left {
+                let size = self.batched.size(&self.batched.evidence(arm as usize), 0.0).max(FIRST * self.batched.first());
+                self.plans[arm as usize].step = if count(arm) == 0.0 { self.batched.part(size) } else { 0 };
+            }
+            return;
+        }
+        let (leader, _) = self.batched.leader_of(&self.left);
+        if self.left.len() == 1 {
+            self.plans[leader].step = self.batch(leader, 2.0);
+            return;
+        }
+        let enough = self.enough() + MARGIN;
+        let grown = |arm: usize, growth: f64| {
+            self.batched.sums(arm).map(|sums| sums.and((growth - 1.0) * count(arm as u32)))
+        };
+        // The least growth of a challenger. The leader's is this, or the same.
+        let needed = |arm: usize, leaders: Option<f64>| {
+            let suffices = |growth: f64| match (grown(leader, leaders.unwrap_or(growth)), grown(arm, growth)) {
+                (Ok(best), Ok(other)) => self.mixture.is_above(&best, &other, enough),
+                _ => false,
+            };
+            let (mut low, mut high) = GROWTH;
+            if !suffices(high) || suffices(low) {
+                return if suffices(low) { low } else { high };
+            }
+            for _ in 0..4 {
+                let middle = (low * high).sqrt();
+                if suffices(middle) { high = middle } else { low = middle }
+            }
+            high
+        };
+        let challengers = || self.left.iter().map(|&arm| arm as usize).filter(|&arm| arm != leader);
+        let most = challengers().map(|arm| needed(arm, None)).fold(GROWTH.0, f64::max);
+        self.plans[leader].step = self.batch(leader, most);
+        for place in 0..self.left.len() {
+            let arm = self.left[place] as usize;
+            if arm != leader {
+                self.plans[arm].step = self.batch(arm, needed(arm, Some(most)));
+            }
+        }
+    }
+
+    /// Requests one more batch of each arm that is left.
+    fn request(&mut self) {
+        let planned = self.planned;
+        if !planned {
+            self.plan();
+        }
+        for place in 0..self.left.len() {
+            let arm = self.left[place] as usize;
+            let (plan, settled) = (&mut self.plans[arm], self.batched.settled(arm));
+            // Pulls that are planned already are part of a new plan.
+            plan.goal = if planned { plan.goal + plan.step } else { plan.goal.max(settled + plan.step) };
+            if !planned || !self.batched.is_open(arm) {
+                self.open_next(arm);
+            }
+        }
+    }
+
+    /// Opens an arm's batch for the planned pulls, or changes its size. A leader's batch is always open, because others
+    /// contribute to it.
+    fn open_next(&mut self, arm: usize) {
+        let (plan, leads) = (&self.plans[arm], self.batched.leads());
+        let left = plan.goal - self.batched.settled(arm);
+        let part = if leads { left.min(plan.step) } else { left };
+        if part > 0 {
+            self.batched.open(arm, self.batched.whole(part));
+        } else if leads {
+            self.batched.open(arm, self.batched.doubling(arm));
+        }
+    }
+
+    fn released(&mut self, arm: usize) {
+        self.open_next(arm);
+        self.judge(arm);
+        self.refresh_some();
+    }
+
+    /// Refreshes some arms in turn.
+    fn refresh_some(&mut self) {
+        for _ in 0..BatchedArms::LOOKS {
+            if let Some(faded) = self.batched.refresh_next() {
+                self.judge(faded);
+            }
+        }
+    }
+
+    /// Judges again after something changed that this arm's evidence or mean depends on.
+    fn unsettle(&mut self, arm: usize) {
+        self.judge(arm);
+    }
+
+    fn play(&mut self, arm: usize) -> Pull {
+        let plan = &mut self.plans[arm];
+        plan.pulls += 1;
+        plan.goal = plan.goal.max(plan.pulls);
+        self.batched.decisions += 1;
+        Pull::new(arm as u32, self.batched.releases, 1.0)
+    }
+}
+
+impl Policy for DpTopTwo {
+    fn choose(&mut self) -> Pull {
+        loop {
+            for _ in 0..self.left.len() {
+                self.turn = (self.turn + 1) % self.left.len();
+                let arm = self.left[self.turn] as usize;
+                if self.plans[arm].pulls < self.plans[arm].goal {
+                    return self.play(arm);
+                }
+            }
+            self.request();
+        }
+    }
+
+    #[inline]
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        let arm = pull.arm() as usize;
+        if self.batched.collect(arm, reward) {
+            self.released(arm);
+        }
+    }
+
+    fn cancel(&mut self, pull: Pull) {
+        self.plans[pull.arm() as usize].pulls -= 1;
+    }
+
+    batched_arms_methods!();
+
+    fn arm(&self, arm: u32) -> ArmState {
+        let state = self.batched.arm(arm as usize);
+        ArmState { active: state.active && self.plans[arm as usize].beaten_by == NOBODY, ..state }
+    }
+
+    fn active(&self) -> u32 {
+        self.left.len() as u32
+    }
+
+    fn best_arm(&self) -> Result<u32> {
+        if let [winner] = self.left[..] { Ok(winner) } else { Err(Error::NotReady) }
+    }
+
+    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
+        self.batched.set_prior(arm as usize, prior);
+        self.unsettle(arm as usize);
+        Ok(())
+    }
+
+    fn peer_reader(&self) -> Option<ReadPeer> {
+        Some(|config, id, from| {
+            let peer = PeerReleases::read(config, id, from)?;
+            // What another handle has decided for is its own: this one judges by the releases of both.
+            (0..config.arms as usize + id.added.len()).try_for_each(|_| from.u32().map(drop))?;
+            Ok(Box::new(peer))
+        })
+    }
+
+    fn save(&self, to: &mut Writer) -> Result<()> {
+        self.batched.save(to);
+        to.alike(self.plans.iter(), |to, plan| to.u32(plan.beaten_by));
+        Ok(())
+    }
+
+    /// After a restore no batch is requested, and no decision is pending.
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.batched.load(from)?;
+        let arms = self.plans.len() as u32;
+        for plan in &mut *self.plans {
+            *plan = Plan { beaten_by: from.u32()?, ..Plan::NEW };
+            ensure(plan.beaten_by < arms || plan.beaten_by == NOBODY)?;
+        }
+        self.find_left();
+        Ok(())
+    }
+}
+
+impl Combining for DpTopTwo {
+    fn set_duty(&mut self, duty: Duty) {
+        self.batched.set_duty(duty);
+        (0..self.plans.len()).for_each(|arm| self.open_next(arm));
+        self.planned = false;
+    }
+
+    fn has_open(&self) -> bool {
+        self.batched.has_open()
+    }
+
+    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
+        self.batched.save_open(to, id);
+    }
+
+    fn clear_open(&mut self) {
+        (0..self.plans.len()).for_each(|arm| _ = self.batched.clear_open(arm));
+        self.refresh_some();
+    }
+
+    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
+        BatchedArms::read_parts(&mut from.clone(), arm, |_, _| ())?;
+        BatchedArms::read_parts(from, arm, |arm, part| {
+            if !self.batched.is_open(arm) {
+                self.batched.open(arm, self.batched.doubling(arm));
+            }
+            if self.batched.add(arm, part) {
+                self.released(arm);
+            }
+        })
+    }
+}
+
+impl DynamicArms for DpTopTwo {
+    /// The next of these arms that still has planned pulls; if none has, the next that is left; if none is, the best.
+    fn choose_among(&mut self, arms: &[u32]) -> Pull {
+        for again in [false, true] {
+            let has_pulls = |arm: u32| self.plans[arm as usize].pulls < self.plans[arm as usize].goal;
+            for step in 1..=self.left.len() {
+                let place = (self.turn + step) % self.left.len();
+                let arm = self.left[place];
+                if arms.contains(&arm) && (again || has_pulls(arm)) {
+                    self.turn = place;
+                    return self.play(arm as usize);
+                }
+            }
+            if !again && !self.left.iter().any(|&arm| has_pulls(arm)) {
+                self.request();
+            }
+        }
+        let (best, _) = self.batched.leader_of(arms);
+        self.play(best)
+    }
+
+    fn is_live(&self, arm: u32) -> bool {
+        self.batched.is_live(arm as usize)
+    }
+
+    fn add_arm(&mut self) -> Result<()> {
+        if self.plans.len() >= Self::MOST_ARMS as usize {
+            let rule = format!("must be at most {} for this policy", Self::MOST_ARMS);
+            return Err(Error::config("arms", &rule, self.plans.len() + 1));
+        }
+        self.plans.reserve()?;
+        self.left.try_reserve(self.plans.len() + 1 - self.left.len()).map_err(|_| Error::NoMemory)?;
+        self.batched.add_arm()?;
+        self.plans.push(Plan::NEW);
+        self.find_left();
+        Ok(())
+    }
+
+    fn retire_arm(&mut self, arm: u32) {
+        self.batched.retire_arm(arm as usize);
+        self.find_left();
+    }
+}
