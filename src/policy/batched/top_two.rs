@@ -35,13 +35,14 @@
 //!
 //! # The plan
 //!
-//! *First batches* have 40 times 1/eps rewards, as a release with so many is not nothing but noise: each noise takes up
-//! to a nat and a half from each pair. For rare rewards no batch has less than four times what
-//! [`size`](BatchedArms::size) requires.
+//! *First batches* have 50 times 1/eps rewards: each noise takes up to a nat and a half from each pair, so a release
+//! must not be nothing but noise.
 //! *Later ones* have just as many as H needs at the present rates: for each challenger the least growth at which one more
-//! release of it and of the leader, of the same means, would be [`MARGIN`] nats more than enough; the leader has the
-//! largest growth of these, and each challenger then what it needs beside that. No arm grows more than threefold.
-//! So an arm that is much worse is out after few batches, and the last ones are hardly longer than necessary.
+//! release of it and of the leader, of the same means, would be 3 s nats more than enough; the leader has the largest
+//! growth of these, and each challenger then what it needs beside that. So an arm that is much worse is out after few
+//! batches, and the last ones are hardly longer than necessary. With s the share of noise in what is known of the
+//! leader, an arm grows by factors from 1.05 + s/2 to 1.5 + 4 s, and at most 4: few batches where noise dominates, and
+//! small ones where it does not.
 //! *While rewards are awaited* the same batches are requested again, so a delay changes no proportion.
 //!
 //! Cost: select O(K), update O(1). The end of a batch costs some 10 microseconds for each arm, and a plan ten times that;
@@ -96,13 +97,7 @@ impl Plan {
 }
 
 /// First batches, as a multiple of the smallest.
-const FIRST: u64 = 40;
-
-/// Nats by which a plan exceeds what is needed.
-const MARGIN: f64 = 1.5;
-
-/// How much an arm grows from one batch to the next, at least and at most.
-const GROWTH: (f64, f64) = (1.15, 3.0);
+const FIRST: u64 = 50;
 
 impl DpTopTwo {
     /// Maximum number of arms; with more the end of a batch could take longer than 50 ms.
@@ -165,6 +160,13 @@ impl DpTopTwo {
         });
     }
 
+    /// V/(V + N m (1 - m)): the share of one noise in the variance of what is known of an arm of mean m.
+    fn share_of_noise(&self, arm: usize) -> f64 {
+        let (evidence, mean) = (self.batched.evidence(arm), self.batched.mean(arm));
+        let noise = evidence.distribution.variance();
+        noise / (noise + evidence.count * mean * (1.0 - mean))
+    }
+
     /// The number of rewards by which an arm is to grow, from the factor of its growth.
     fn batch(&self, arm: usize, growth: f64) -> u64 {
         let evidence = self.batched.evidence(arm);
@@ -188,7 +190,9 @@ impl DpTopTwo {
             self.plans[leader].step = self.batch(leader, 2.0);
             return;
         }
-        let enough = self.enough() + MARGIN;
+        let noise = self.share_of_noise(leader);
+        let enough = self.enough() + 3.0 * noise;
+        let (least, greatest) = (1.05 + 0.5 * noise, 1.5 + 4.0 * noise);
         let grown = |arm: usize, growth: f64| {
             self.batched.sums(arm).map(|sums| sums.and((growth - 1.0) * count(arm as u32)))
         };
@@ -198,7 +202,7 @@ impl DpTopTwo {
                 (Ok(best), Ok(other)) => self.mixture.is_above(&best, &other, enough),
                 _ => false,
             };
-            let (mut low, mut high) = GROWTH;
+            let (mut low, mut high) = (least, greatest);
             if !suffices(high) || suffices(low) {
                 return if suffices(low) { low } else { high };
             }
@@ -209,7 +213,7 @@ impl DpTopTwo {
             high
         };
         let challengers = || self.left.iter().map(|&arm| arm as usize).filter(|&arm| arm != leader);
-        let most = challengers().map(|arm| needed(arm, None)).fold(GROWTH.0, f64::max);
+        let most = challengers().map(|arm| needed(arm, None)).fold(least, f64::max);
         self.plans[leader].step = self.batch(leader, most);
         for place in 0..self.left.len() {
             let arm = self.left[place] as usize;
