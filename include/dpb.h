@@ -565,7 +565,8 @@ struct dpb_config {
   double epsilon;
   /**
    * The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For dpb_new_imed, dpb_new_med,
-   * dpb_new_linear, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae.
+   * dpb_new_tt, dpb_new_linear, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and
+   * dpb_new_vb_sdp_ae.
    */
   double delta;
   /**
@@ -710,7 +711,7 @@ struct dpb_config {
   /**
    * 32 secret random bytes, the same for all handles of a fleet. Then one handle can release what all collect,
    * with one noise: see dpb_lead. Read during construction only, and no part of a snapshot. NULL = no key. For
-   * dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear.
+   * dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt and dpb_new_linear.
    */
   const uint8_t *fleet_key;
   /**
@@ -1212,6 +1213,14 @@ struct dpb_report {
    * With DPB_CLOCK_CALLER: how often the clock leapt (dpb_advance).
    */
   uint64_t clock_leaps;
+  /**
+   * 1 if the policy has decided for an arm (dpb_best_arm), else 0.
+   */
+  uint32_t stopped;
+  /**
+   * That arm; 0 if stopped is 0.
+   */
+  uint32_t best_arm;
 };
 
 /**
@@ -1338,12 +1347,15 @@ dpb_status dpb_segment_read(const dpb_bandit *bandit,
                             size_t *n);
 
 /**
- * Reads the arm that the policy decided for, if it is one that decides: dpb_new_se, dpb_new_nonprivate_se,
+ * Reads the arm that the policy decided for, if it is one that decides: dpb_new_tt, dpb_new_se, dpb_new_nonprivate_se,
  * dpb_new_sdp_ae and dpb_new_vb_sdp_ae when one arm is left, and dpb_new_lap if its base decides.
  * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_UNSUPPORTED (a policy that never decides);
  * DPB_POISONED. Any thread.
  */
-DPB_API DPB_MUST_USE dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t *arm);
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_best_arm(const dpb_bandit *bandit,
+                        uint32_t *arm);
 
 /**
  * Reads a confidence interval for arm i's mean minus arm j's, in the caller's units. If low is above 0, arm i is
@@ -1647,6 +1659,11 @@ DPB_API void dpb_budget_free(dpb_budget *budget);
 #define DPB_POLICY_MED 23
 
 /**
+ * dpb_report.policy and dpb_config.base: dpb_new_tt.
+ */
+#define DPB_POLICY_TT 25
+
+/**
  * dpb_report.policy and dpb_config.base: dpb_new_linear.
  */
 #define DPB_POLICY_LINEAR 24
@@ -1693,6 +1710,24 @@ DPB_MUST_USE
 dpb_status dpb_new_med(const dpb_config *config,
                        dpb_bandit **out,
                        dpb_error *error);
+
+/**
+ * DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - beta (95% by default), then
+ * pulls it for ever. dpb_best_arm returns it, and reports say stopped. With probability at most beta it ever returns
+ * an arm that is not the best, whenever it stops: its rule is valid at all times and accounts for all noises. Pure
+ * epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is not active. The
+ * means must not change, and if two arms are equally good it does not stop. After dpb_add_arm and dpb_retire_arm a
+ * new test begins with the same rewards and a beta of its own. Supports eligible arms; an arm that is not active is
+ * pulled only if no active one is eligible.
+ *
+ * Of the fields that not all policies use it uses delta, beta, horizon and fleet_key. At most 2^8 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_tt(const dpb_config *config,
+                      dpb_bandit **out,
+                      dpb_error *error);
 
 /**
  * dp-linear, the contextual bandit: decisions depend on the features of a request (features, dpb_request.features).

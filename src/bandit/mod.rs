@@ -69,6 +69,8 @@ pub struct Report {
     pub duty: Duty,
     /// Signs, from public facts, that the handle cannot learn.
     pub warnings: Warnings,
+    /// The arm that the policy has decided for; `None` before that, and for policies that never decide.
+    pub best_arm: Option<u32>,
 }
 
 /// What may be published about one arm.
@@ -527,6 +529,7 @@ impl Bandit {
             fleet_key_id: sharing.map_or(0, |sharing| sharing.id),
             duty,
             warnings: state.health.warnings(counts.decisions, pending, duty.contributes()),
+            best_arm: state.policy.best_arm().ok(),
         })
     }
 
@@ -655,8 +658,8 @@ impl Bandit {
     /// ever returns for these two arms contain the true difference. It lies within -(max - min) and max - min.
     ///
     /// An arm's mean is the average expected reward over the rewards in its releases. If the arm's rate changes, it is
-    /// the average over these rewards, in which batches with much noise count for less. DP-IMED, DP-KLUCB and DP-MED
-    /// learn from all releases, including merged ones; DP-SE keeps the last one of each arm. The theorem
+    /// the average over these rewards, in which batches with much noise count for less. DP-IMED, DP-KLUCB,
+    /// DP-MED and DP-TT learn from all releases, including merged ones; DP-SE keeps the last one of each arm. The theorem
     /// is in the source of the policies, in `compare`. A restored handle gives the guarantee for its own generation.
     /// When you merge, save or restore a handle must not depend on what was released.
     ///

@@ -216,9 +216,8 @@ impl ReleaseTotals {
     /// The evidence against means that are too high (sign -1), or too low (sign 1).
     fn side(&self, points: &[f64; POINTS], sign: f64) -> Side {
         let Totals { count, sum, noises } = self.totals;
-        let terms = points.map(|l| {
-            (sign * l * sum - noises * (self.distribution.at(l) + l * Totals::LEAST), (sign * l).exp_m1())
-        });
+        let terms = points
+            .map(|l| (sign * l * sum - noises * (self.distribution.at(l) + l * Totals::LEAST), (sign * l).exp_m1()));
         Side { count, terms }
     }
 }
@@ -394,7 +393,10 @@ mod tests {
     fn the_shares_are_shares() {
         for epsilon in [1e-4, 0.1, 1.0, 30.0] {
             let all = Mixture::new(Cumulant::Laplace { epsilon }).shares;
-            let (least, sum) = all.iter().flatten().fold((1.0, 0.0), |(least, sum): (f64, f64), &share| (least.min(share), sum + share));
+            let (least, sum) = all
+                .iter()
+                .flatten()
+                .fold((1.0, 0.0), |(least, sum): (f64, f64), &share| (least.min(share), sum + share));
             assert!(least > 0.0 && (0.999..=1.0).contains(&sum), "{epsilon}: {sum}");
         }
     }
