@@ -13,13 +13,14 @@ const RATES: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
 const NO_NOISE: f64 = 1000.0;
 
 /// What can contribute: the policies that merge, with segments, and with features.
-const KINDS: [Kind; 6] = [Kind::Imed, Kind::KlUcb, Kind::Med, Kind::Segments, Kind::Linear, Kind::Models];
+const KINDS: [Kind; 7] = [Kind::Imed, Kind::KlUcb, Kind::Med, Kind::TopTwo, Kind::Segments, Kind::Linear, Kind::Models];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     Imed,
     KlUcb,
     Med,
+    TopTwo,
     Segments,
     Linear,
     Models,
@@ -31,6 +32,7 @@ impl Kind {
             Kind::Imed => (Algorithm::Imed, config),
             Kind::KlUcb => (Algorithm::KlUcb, config),
             Kind::Med => (Algorithm::Med, config),
+            Kind::TopTwo => (Algorithm::TopTwo, config),
             Kind::Segments => (Algorithm::Imed, Config { max_segments: 3, ..config }),
             Kind::Linear => (Algorithm::Linear, Config { features: 2, ..config }),
             Kind::Models => (Algorithm::Linear, Config { features: 2, model_per_arm: true, ..config }),
@@ -608,7 +610,8 @@ fn what_cannot_combine_says_so() {
             features: u32::from(algorithm == Algorithm::Linear),
             ..config(1, 0.5)
         };
-        let merges = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med, Algorithm::Linear].contains(&algorithm);
+        let batched = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med, Algorithm::TopTwo].contains(&algorithm);
+        let merges = batched || algorithm == Algorithm::Linear;
         let bandit = Bandit::new(algorithm, &algorithm.fit(&config)).unwrap();
         match bandit.lead() {
             Ok(_) => assert!(merges, "{algorithm:?}"),

@@ -22,7 +22,7 @@ const NGINX: &str = "examples/nginx/README.md";
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (README, "c", &["thank you"]),
     ("docs/reference/interface.md", "c", &["was shown to a phone in Germany"]),
-    (GUIDE, "cpp", &[": showed ad ", "desktop: ", "always arm 1: 0.0"]),
+    (GUIDE, "cpp", &[": showed ad ", "desktop: ", "always arm 1: 0.0", " wins after "]),
     (GUIDE, "go", &["500 decisions in 500 placements"]),
     ("bindings/cpp/README.md", "cpp", &["a click counts once", " bought, for about "]),
     ("bindings/go/README.md", "go", &["a click counts once", "nobody has seen who clicked"]),

@@ -51,6 +51,7 @@ mod snapshot;
 mod stopping;
 mod support;
 mod users;
+mod winner;
 
 /// With `autotests = false`, cargo silently ignores a file that no target names.
 #[test]

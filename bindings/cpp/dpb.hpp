@@ -442,6 +442,7 @@ public:
   [[nodiscard]] static Bandit imed(const Config &c) { return Bandit(dpb_new_imed, c); }
   [[nodiscard]] static Bandit klucb(const Config &c) { return Bandit(dpb_new_klucb, c); }
   [[nodiscard]] static Bandit med(const Config &c) { return Bandit(dpb_new_med, c); }
+  [[nodiscard]] static Bandit tt(const Config &c) { return Bandit(dpb_new_tt, c); }
   [[nodiscard]] static Bandit linear(const Config &c) { return Bandit(dpb_new_linear, c); }
   [[nodiscard]] static Bandit se(const Config &c) { return Bandit(dpb_new_se, c); }
   [[nodiscard]] static Bandit ucb_bound(const Config &c) { return Bandit(dpb_new_ucb_bound, c); }

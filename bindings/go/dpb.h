@@ -417,7 +417,7 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * public: the configuration, segments' keys and the second moments of features are in it. It contains no
  * raw sum and no reward; a restored handle starts without the open decisions and batches.
  *
- * With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_linear, dpb_new_se,
+ * With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt, dpb_new_linear, dpb_new_se,
  * dpb_new_sdp_ae, dpb_new_vb_sdp_ae (complete batches; the others are requested again), dpb_new_tsallis,
  * dpb_new_exp3_lap, dpb_new_lap (if its base has one, or is a baseline: the base learns noisy gains),
  * dpb_new_ldp_ucb, dpb_new_ldp_klucb. Without: dpb_new_ucb, dpb_new_ucb_bound, dpb_new_private_ucb (their next
@@ -428,8 +428,8 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
  *
  * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
- * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 20 more with a prior, 8 more for an
- * added one), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
+ * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 4 more; 20 more with a
+ * prior, 8 more for an added one), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
  * grow between two calls. A call whose cap is too small takes no memory, and does not count as a snapshot
  * (dpb_config.expected_users). May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the
  * state that is not released.
@@ -587,7 +587,8 @@ struct dpb_config {
   double epsilon;
   /**
    * The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For dpb_new_imed, dpb_new_med,
-   * dpb_new_linear, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae.
+   * dpb_new_tt, dpb_new_linear, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and
+   * dpb_new_vb_sdp_ae.
    */
   double delta;
   /**
@@ -1008,8 +1009,8 @@ dpb_status dpb_retire_arm(dpb_bandit *bandit,
  * ages by dpb_config.forget_after, and is kept by snapshots. dpb_arms_read, dpb_compare and dpb_merge use releases
  * only, so they do not contain it. A second call for the same arm replaces the first, before decisions or after.
  *
- * For dpb_new_imed, dpb_new_klucb, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it states the
- * arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
+ * For dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt, and dpb_new_linear with DPB_MODEL_PER_ARM, where it
+ * states the arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
  * dpb_segment_read then return predictions, which it influences.
  *
  * mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
@@ -1234,6 +1235,14 @@ struct dpb_report {
    * With DPB_CLOCK_CALLER: how often the clock leapt (dpb_advance).
    */
   uint64_t clock_leaps;
+  /**
+   * 1 if the policy has decided for an arm (dpb_best_arm), else 0.
+   */
+  uint32_t stopped;
+  /**
+   * That arm; 0 if stopped is 0.
+   */
+  uint32_t best_arm;
 };
 
 /**
@@ -1360,12 +1369,15 @@ dpb_status dpb_segment_read(const dpb_bandit *bandit,
                             size_t *n);
 
 /**
- * Reads the arm that the policy decided for, if it is one that decides: dpb_new_se, dpb_new_nonprivate_se,
+ * Reads the arm that the policy decided for, if it is one that decides: dpb_new_tt, dpb_new_se, dpb_new_nonprivate_se,
  * dpb_new_sdp_ae and dpb_new_vb_sdp_ae when one arm is left, and dpb_new_lap if its base decides.
  * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_UNSUPPORTED (a policy that never decides);
  * DPB_POISONED. Any thread.
  */
-DPB_API DPB_MUST_USE dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t *arm);
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_best_arm(const dpb_bandit *bandit,
+                        uint32_t *arm);
 
 /**
  * Reads a confidence interval for arm i's mean minus arm j's, in the caller's units. If low is above 0, arm i is
@@ -1376,7 +1388,7 @@ DPB_API DPB_MUST_USE dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t 
  *
  * An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is
  * the average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
- * dpb_new_klucb and dpb_new_med use all releases, merged ones too; each merge with new releases makes the interval
+ * dpb_new_klucb, dpb_new_med and dpb_new_tt use all releases, merged ones too; each merge with new releases makes the interval
  * a little wider. dpb_new_se uses an arm's last release only.
  *
  * A policy of least regret plays a worse arm only about ln T times, and cannot tell two arms apart for 10^5
@@ -1458,8 +1470,8 @@ uint16_t dpb_ticket_node(uint64_t ticket);
  * bytes, K the number of arms and S that of its segments, and the first one (32 K + 40) (M + 1) more, M this
  * handle's max_segments. A merge takes some 10 ms for 10,000 segments of 20 arms.
  *
- * For dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear. snapshot: len bytes of any origin. error: NULL,
- * or filled on failure. The time is proportional to the arms with new releases; other threads wait.
+ * For dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt and dpb_new_linear. snapshot: len bytes of any origin.
+ * error: NULL, or filled on failure. The time is proportional to the arms with new releases; other threads wait.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG
  * (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after; or more than
  * 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
@@ -1590,8 +1602,8 @@ dpb_status dpb_open(const dpb_bandit *bandit,
  * Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
  *
  * A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy
- * its epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med and dpb_new_linear with delta > 0
- * the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their
+ * its epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med, dpb_new_tt and dpb_new_linear with
+ * delta > 0 the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their
  * epsilon and delta. Epsilon is the loss of one user, so contributions_per_user is included. Epsilons add up, and
  * rhos add up. Rhos are turned into an epsilon at the part of the budget's delta that the handles' deltas leave;
  * so are pure handles, by advanced composition or zCDP, if that is less. With dpb_config.expected_users a handle
@@ -1662,6 +1674,11 @@ DPB_API void dpb_budget_free(dpb_budget *budget);
 #define DPB_POLICY_MED 23
 
 /**
+ * dpb_report.policy and dpb_config.base: dpb_new_tt.
+ */
+#define DPB_POLICY_TT 25
+
+/**
  * dpb_report.policy and dpb_config.base: dpb_new_linear.
  */
 #define DPB_POLICY_LINEAR 24
@@ -1708,6 +1725,24 @@ DPB_MUST_USE
 dpb_status dpb_new_med(const dpb_config *config,
                        dpb_bandit **out,
                        dpb_error *error);
+
+/**
+ * DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - beta (95% by default), then
+ * pulls it for ever. dpb_best_arm returns it, and reports say stopped. With probability at most beta it ever returns
+ * an arm that is not the best, whenever it stops: its rule is valid at all times and accounts for all noises. Pure
+ * epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is not active. The
+ * means must not change, and if two arms are equally good it does not stop. After dpb_add_arm and dpb_retire_arm a
+ * new test begins with the same rewards and a beta of its own. Supports eligible arms; an arm that is not active is
+ * pulled only if no active one is eligible.
+ *
+ * Of the fields that not all policies use it uses delta, beta and horizon. At most 2^8 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_tt(const dpb_config *config,
+                      dpb_bandit **out,
+                      dpb_error *error);
 
 /**
  * dp-linear, the contextual bandit: decisions depend on the features of a request (features, dpb_request.features).

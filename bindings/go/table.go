@@ -21,8 +21,8 @@ type Config struct {
 	// The privacy loss of one reward, above 0. With ContributionsPerUser, MaxSlots or ExpectedUsers: of one user or one
 	// request. Baselines without privacy ignore it.
 	Epsilon float64
-	// The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For [NewIMED], [NewMED], [NewLinear],
-	// [NewUCBInt], [NewLap], [NewEXP3Tau], [NewSDPAE] and [NewVBSDPAE].
+	// The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For [NewIMED], [NewMED], [NewTT],
+	// [NewLinear], [NewUCBInt], [NewLap], [NewEXP3Tau], [NewSDPAE] and [NewVBSDPAE].
 	Delta float64
 	// The failure probability of the policy's confidence intervals; 0 = 1/Horizon. It must be in [0, 1). Not for
 	// [NewLinear], [NewEXP3Tau], [NewTsallis], [NewNonprivateEXP3], [NewLDPUCB] and [NewLDPKLUCB].
@@ -225,6 +225,7 @@ const (
 	PolicyIMED            Policy = C.DPB_POLICY_IMED
 	PolicyKLUCB           Policy = C.DPB_POLICY_KLUCB
 	PolicyMED             Policy = C.DPB_POLICY_MED
+	PolicyTT              Policy = C.DPB_POLICY_TT
 	PolicyLinear          Policy = C.DPB_POLICY_LINEAR
 	PolicySE              Policy = C.DPB_POLICY_SE
 	PolicyUCBBound        Policy = C.DPB_POLICY_UCB_BOUND
@@ -277,6 +278,19 @@ func NewKLUCB(c Config) (*Bandit, error) {
 // Of the fields that not all policies use it uses Delta, Beta, Horizon, ForgetAfter and Exploration.
 func NewMED(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_med), c)
+}
+
+// NewTT makes this: DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - Beta (95% by
+// default), then pulls it for ever. [Bandit.BestArm] returns it, and reports say stopped. With probability at most
+// beta it ever returns an arm that is not the best, whenever it stops: its rule is valid at all times and accounts
+// for all noises. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is
+// not active. The means must not change, and if two arms are equally good it does not stop. After [Bandit.AddArm] and
+// [Bandit.RetireArm] a new test begins with the same rewards and a beta of its own. Supports eligible arms; an arm
+// that is not active is pulled only if no active one is eligible.
+//
+// Of the fields that not all policies use it uses Delta, Beta and Horizon.
+func NewTT(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_tt), c)
 }
 
 // NewLinear makes this: dp-linear, the contextual bandit: decisions depend on the features of a request (Features,

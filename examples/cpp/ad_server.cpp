@@ -318,6 +318,7 @@ static Page report_all(Shop &shop) {
                  ",\"delta_spent\":" + number(report.delta_spent) + shop.clock() +
                  ",\"changes_detected\":" + std::to_string(report.changes_detected) +
                  ",\"phase\":" + std::to_string(report.phase) +
+                 ",\"winner\":" + (report.stopped == 1 ? std::to_string(report.best_arm) : "null") +
                  ",\"decisions\":" + std::to_string(report.decisions) +
                  ",\"pending\":" + std::to_string(report.pending) + ",\"arms\":[" + arms + "]}");
 }

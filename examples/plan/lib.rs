@@ -39,6 +39,7 @@ fn bar(action: &str) -> (ProgressBar, impl Fn(f64) + Sync) {
 pub fn plan(options: &Options) -> Result<String, Box<dyn Error>> {
     std::fs::create_dir_all(&options.out)?;
     match &options.log {
+        None if options.winner => tested(options),
         None => simulated(options),
         Some(log) => replayed(options, log),
     }
@@ -57,12 +58,18 @@ fn grouped(number: f64) -> String {
     text
 }
 
-fn simulated(options: &Options) -> Result<String, Box<dyn Error>> {
-    let (world, limits) = (options.world()?, options.limits()?);
+/// What is simulated, and why the others are left out.
+struct Field {
+    named: Vec<(Algorithm, f64)>,
+    players: Vec<Player>,
+    refusals: String,
+}
+
+fn field(options: &Options, world: &World) -> Result<Field, Box<dyn Error>> {
     let (mut named, mut players, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
     for (algorithm, epsilon) in options.players(false) {
         let player = Player { algorithm, config: options.config(options.arms, epsilon) };
-        match player.check(&world) {
+        match player.check(world) {
             Ok(()) => {
                 named.push((algorithm, epsilon));
                 players.push(player);
@@ -75,6 +82,12 @@ fn simulated(options: &Options) -> Result<String, Box<dyn Error>> {
     if players.is_empty() {
         return Err(format!("--policy: none can be simulated\n{refusals}").into());
     }
+    Ok(Field { named, players, refusals })
+}
+
+fn simulated(options: &Options) -> Result<String, Box<dyn Error>> {
+    let (world, limits) = (options.world()?, options.limits()?);
+    let Field { named, players, refusals } = field(options, &world)?;
     let (bar, progress) = bar("simulating");
     let losses = simulate::simulate(&world, &players, options.seed, limits, progress);
     bar.finish_and_clear();
@@ -87,7 +100,62 @@ fn simulated(options: &Options) -> Result<String, Box<dyn Error>> {
     draw(options, &named, title, "lost rewards", true, point, None)?;
     let lost = lost(&world, &named, &options.epsilons, &losses);
     let left_out = if refusals.is_empty() { refusals } else { format!("\nLeft out:\n{refusals}") };
-    Ok(described(options, &world) + &lost + &left_out + &written(options))
+    let [most, rotation] = [world.best(), world.rotation()].map(|each| grouped(each * world.horizon as f64));
+    let aim =
+        format!("The best arms win {most}; an even rotation of all loses {rotation} of these. The policies lose:\n\n");
+    Ok(described(options, &world) + &aim + &lost + &left_out + &written(options))
+}
+
+/// How long a test runs.
+fn tested(options: &Options) -> Result<String, Box<dyn Error>> {
+    let (world, limits) = (options.world()?, options.limits()?);
+    let Field { named, players, refusals } = field(options, &world)?;
+    let (bar, progress) = bar("testing");
+    let ended = simulate::test(&world, &players, options.seed, limits, progress);
+    bar.finish_and_clear();
+    let ended = ended.map_err(|error| format!("testing: {error}"))?;
+    let days = |decisions: f64| {
+        let days = decisions / world.daily as f64;
+        if days < 10.0 { format!("{days:.1}") } else { grouped(days) }
+    };
+    // The length of each test in order; one that did not end has that of the longest.
+    let lengths: Vec<Vec<f64>> = ended
+        .iter()
+        .map(|runs| {
+            let mut lengths: Vec<f64> =
+                runs.iter().map(|run| run.map_or(world.horizon, |(length, _)| length) as f64).collect();
+            lengths.sort_by(f64::total_cmp);
+            lengths
+        })
+        .collect();
+    let mean = |at: usize| runner::Sample(lengths[at].iter().map(|&length| vec![length]).collect()).last_mean();
+    let cell = |at: usize| {
+        let ((mean, error), late) = (mean(at), lengths[at][(lengths[at].len() * 9).div_ceil(10) - 1]);
+        if ended[at].iter().any(Option::is_none) {
+            let done = ended[at].iter().flatten().count();
+            return format!("{done} of {} ended", lengths[at].len());
+        }
+        format!("{} ± {} (days: {}, 90% within {})", grouped(mean), grouped(error), days(mean), days(late))
+    };
+    let table = by_policy(&named, &options.epsilons, cell);
+    let title = "How long a test runs, by epsilon".to_owned();
+    let point = |at: usize| {
+        let (mean, error) = mean(at);
+        ended[at].iter().all(Option::is_some).then_some((mean, mean - error, mean + error))
+    };
+    draw(options, &named, title, "decisions", true, point, None)?;
+    let (runs, wrong) =
+        (ended.iter().flatten().count(), ended.iter().flatten().flatten().filter(|(_, right)| !right).count());
+    let left_out = if refusals.is_empty() { refusals } else { format!("\nLeft out:\n{refusals}") };
+    Ok(format!(
+        "{}Decisions until the winner is known at confidence {}:\n\n{table}\n±: the standard error of {} simulated \
+         tests. {wrong} of all {runs} ended with another arm than the best. Tests are not longer than {} days.\n{left_out}{}",
+        described(options, &world),
+        options.confidence,
+        lengths.iter().map(Vec::len).max().unwrap_or(0),
+        days(world.horizon as f64),
+        written(options)
+    ))
 }
 
 /// The table of losses, and what its numbers mean.
@@ -140,13 +208,12 @@ fn described(options: &Options, world: &World) -> String {
     if world.slots > 1 {
         text += &format!("{} slots in a decision; ", world.slots);
     }
-    let days = options.days;
-    text += &format!(
-        "{} decisions a day for {days} {}; rewards after {} decisions; ",
-        grouped(world.daily as f64),
-        if days == 1.0 { "day" } else { "days" },
-        world.delay
-    );
+    let days = options.days();
+    text += &format!("{} decisions a day", grouped(world.daily as f64));
+    if !options.winner {
+        text += &format!(" for {days} {}", if days == 1.0 { "day" } else { "days" });
+    }
+    text += &format!("; rewards after {} decisions; ", world.delay);
     if world.change_every > 0 {
         text += &format!("the arms exchange their rates every {} decisions; ", grouped(world.change_every as f64));
     }
@@ -162,10 +229,7 @@ fn described(options: &Options, world: &World) -> String {
         format!("{} of a person", plural(limit, "reward", "rewards"))
     };
     text += &format!("{}; epsilon is for {unit}.\n", plural(u64::from(options.processes), "process", "processes"));
-    let [most, rotation] = [world.best(), world.rotation()].map(|each| grouped(each * world.horizon as f64));
-    text + &format!(
-        "The best arms win {most}; an even rotation of all loses {rotation} of these. The policies lose:\n\n"
-    )
+    text
 }
 
 fn plural(many: u64, one: &str, more: &str) -> String {

@@ -23,7 +23,8 @@ pub struct dpb_config {
     /// or one request. Baselines without privacy ignore it.
     pub epsilon: f64,
     /// The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For dpb_new_imed, dpb_new_med,
-    /// dpb_new_linear, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae.
+    /// dpb_new_tt, dpb_new_linear, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and
+    /// dpb_new_vb_sdp_ae.
     pub delta: f64,
     /// The failure probability of the policy's confidence intervals; 0 = 1/horizon. It must be in [0, 1). Not for
     /// dpb_new_linear, dpb_new_exp3_tau, dpb_new_tsallis, dpb_new_nonprivate_exp3, dpb_new_ldp_ucb and

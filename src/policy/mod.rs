@@ -17,6 +17,7 @@ mod prior;
 mod segments;
 
 pub use crate::engine::Pull;
+pub(crate) use compare::price_of_merges;
 pub use contract::{ArmState, DynamicArms, Policy, ShuffledPolicy, Slates};
 pub(crate) use contract::{ByRequest, Combining, PeerId};
 pub use kl::private_divergence;

@@ -451,6 +451,22 @@ static void budgets() {
   (void)first.select();
 }
 
+// An A/B test, deterministic because of its seed, that stops and says so.
+static void winner() {
+  const std::uint8_t seed[32] = {8};
+  dpb::Config config(3, 1.0);
+  config.beta = 0.01;
+  config.test_seed = seed;
+  dpb::Bandit bandit = dpb::Bandit::tt(config);
+  CHECK(!bandit.best_arm() && bandit.report().stopped == 0);
+  for (int i = 0; i < 20'000 && !bandit.best_arm(); ++i) {
+    const dpb::Decision d = bandit.select();
+    bandit.update(d.ticket, d.arm == 1 ? 1.0 : 0.0);
+  }
+  CHECK(bandit.best_arm() == 1u && bandit.report().stopped == 1 && bandit.report().best_arm == 1);
+  CHECK(bandit.select().arm == 1 && bandit.arms()[0].active == 0);
+}
+
 // An easy problem, deterministic because of its seed, until the policy has decided.
 static void reading() {
   const std::uint8_t seed[32] = {7};
@@ -975,6 +991,7 @@ int main() {
   states_move();
   handles_combine();
   budgets();
+  winner();
   reading();
   memory();
   slates();

@@ -107,6 +107,7 @@ pub const CONSTRUCTORS: &[Constructor] = &[
     dpb_new_imed,
     dpb_new_klucb,
     dpb_new_med,
+    dpb_new_tt,
     dpb_new_linear,
     dpb_new_se,
     dpb_new_ucb_bound,
@@ -494,7 +495,7 @@ impl Player {
         let policy = self.seen.report[9] as u32;
         let (users, slate) = (self.config.expected_users > 0, u64::from(self.config.max_slots));
         let slates = [DPB_POLICY_IMED, DPB_POLICY_KLUCB].contains(&policy);
-        let among = slates || policy == DPB_POLICY_MED;
+        let among = slates || [DPB_POLICY_MED, DPB_POLICY_TT].contains(&policy);
         let playable = |&arm: &u32| self.seen.arms.get(arm as usize).is_some_and(|arm| arm[3] == 1);
         let known = spec.eligible.iter().flatten().all(playable);
         if spec.flaw.is_some() {

@@ -127,6 +127,7 @@ checked! {
     dpb_new_imed
     dpb_new_klucb
     dpb_new_med
+    dpb_new_tt
     dpb_new_linear
     dpb_new_se
     dpb_new_ucb_bound

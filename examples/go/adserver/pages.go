@@ -139,8 +139,12 @@ func (s adServer) reportAll() (any, error) {
 			"effective_pulls": arm.EffectivePulls, "pulls": arm.Pulls, "active": arm.Active,
 		}
 	}
+	var winner any // null: the policy has not decided, or never does
+	if report.Stopped {
+		winner = report.BestArm
+	}
 	return map[string]any{
-		"policy": s.bandit.PolicyName(), "is_private": report.IsPrivate,
+		"policy": s.bandit.PolicyName(), "winner": winner, "is_private": report.IsPrivate,
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
 		"clock": s.window.clock(), "window": s.window.ticks, "memory": s.memory,
 		"changes_detected": report.ChangesDetected, "phase": report.Phase,

@@ -355,6 +355,11 @@ impl BatchedArms {
         self.arms[arm].mean
     }
 
+    /// The size of an arm's first batch, before anything is released.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
     /// The permitted size nearest to `rewards`, for the next batch of an arm. Handles that share a batch compute the
     /// size of the whole.
     pub fn size(&self, arm: &Evidence, rewards: f64) -> u64 {

@@ -178,6 +178,7 @@ impl Policy for DpMed {
     fn cancel(&mut self, _pull: Pull) {}
 
     batched_arms_methods!();
+    undecided_methods!();
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
         self.batched.set_prior(arm as usize, prior);

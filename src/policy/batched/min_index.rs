@@ -410,6 +410,7 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     }
 
     batched_arms_methods!();
+    undecided_methods!();
 
     fn sets_rounding(&self) -> bool {
         true
