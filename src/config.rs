@@ -16,6 +16,8 @@ use crate::snapshot::{Reader, Writer};
 pub(crate) enum Scope {
     /// One handle until its next restart.
     Handle,
+    /// A handle and the one that continues from its moved state: tickets and windows depend on the field.
+    Moved,
     /// All handles of a fleet while they merge. A restart may change the field in each of them.
     Fleet,
     /// The releases: all handles and all their restarts.
@@ -384,13 +386,14 @@ impl Config {
     /// where this one counts none.
     pub(crate) fn charge(
         &self,
+        origin: Option<u64>,
         seeded: bool,
         begun: u32,
         loss: impl FnOnce(&Config) -> Result<PrivacyLoss>,
     ) -> Result<()> {
         let Some(budget) = &self.budget else { return Ok(()) };
         let periods = if self.expected_users > 0 { self.budget_periods } else { begun };
-        budget.charge(if seeded { PrivacyLoss::Unbounded } else { loss(self)?.of_periods(periods.into()) })
+        budget.charge(origin, if seeded { PrivacyLoss::Unbounded } else { loss(self)?.of_periods(periods.into()) })
     }
 
     /// What one user loses, with all rewards, if each is released once with [`noise`](Self::noise).

@@ -84,6 +84,7 @@ enum Purpose {
     Contribution = 2,
     Message = 3,
     Id = 4,
+    State = 5,
 }
 
 /// Where a contribution comes from and goes to. Authenticated; the generation is public.
@@ -156,6 +157,20 @@ impl FleetKey {
     /// `Corrupt` for anything that was not sealed by this key as a contribution; `NewerVersion`; `NoMemory`.
     pub(crate) fn open_contribution(&self, sealed: &[u8]) -> Result<(u64, u8, Zeroizing<Vec<u8>>)> {
         self.open(Purpose::Contribution, sealed)
+    }
+
+    /// Seals the whole state of a handle, in [`unsealed`](Self::unsealed) memory. Its `receiver` is authenticated, and
+    /// public.
+    pub(crate) fn state(&self, receiver: u64, nonce: Nonce, content: Zeroizing<Vec<u8>>) -> Result<Vec<u8>> {
+        self.seal(Purpose::State, receiver, nonce, content)
+    }
+
+    /// Opens a state. Returns the receiver, the version of the format, and what was sealed.
+    ///
+    /// # Errors
+    /// As [`open_contribution`](Self::open_contribution).
+    pub(crate) fn open_state(&self, sealed: &[u8]) -> Result<(u64, u8, Zeroizing<Vec<u8>>)> {
+        self.open(Purpose::State, sealed)
     }
 
     /// Seals any message, with a random nonce.

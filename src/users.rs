@@ -58,6 +58,7 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
+use crate::moving::moves;
 use crate::random::{Random, Seed};
 use zeroize::Zeroize;
 
@@ -121,6 +122,17 @@ impl Periods {
         }
         self.begun = self.begun.saturating_add(1);
         Ok(())
+    }
+
+    /// Checks that no more periods have begun than are permitted.
+    ///
+    /// # Errors
+    /// `OverBudget`.
+    pub fn check(&self) -> Result<()> {
+        if self.begun <= self.most {
+            return Ok(());
+        }
+        Err(Error::OverBudget(format!("budget_periods is {}, and {} have begun", self.most, self.begun).into()))
     }
 
     /// Records a snapshot that counts `counted` periods.
@@ -255,6 +267,9 @@ fn sip_round(v: &mut [u64; 4]) {
     v[3] = v[3].rotate_left(21) ^ v[0];
     v[2] = v[2].rotate_left(32);
 }
+
+moves!(Users { words, keys } made { columns, bits, most, coins });
+moves!(Periods { begun, saved } made { most });
 
 #[cfg(test)]
 mod tests {

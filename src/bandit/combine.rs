@@ -14,20 +14,22 @@ use zeroize::Zeroizing;
 
 /// The policy as one whose open sums another handle can release.
 fn combining(policy: &mut dyn Policy) -> Result<&mut dyn Combining> {
-    policy.combining().ok_or_else(|| Error::unsupported("config.fleet_key: it does not learn from a set of releases"))
+    policy
+        .combining()
+        .ok_or_else(|| Error::unsupported("fleets with one noise: it does not learn from a set of releases"))
 }
 
 impl State {
-    fn sharing(&mut self) -> Result<&mut Sharing> {
+    pub(super) fn sharing(&mut self) -> Result<&mut Sharing> {
         self.fleet
             .sharing_mut()
             .ok_or_else(|| Error::unconfigured("fleets with one noise: config.fleet_key is not set"))
     }
 
-    fn set_duty(&mut self, duty: Duty) -> Result<()> {
+    pub(super) fn set_duty(&mut self, duty: Duty) -> Result<()> {
+        combining(&mut *self.policy)?.set_duty(duty);
         self.sharing()?.duty = duty;
         self.health.merge(self.engine.counts().decisions);
-        combining(&mut *self.policy)?.set_duty(duty);
         Ok(())
     }
 }
@@ -111,6 +113,7 @@ impl Bandit {
                     self.config.save(to);
                     to.u8(state.seeded.into());
                     policy.save_open(to, &|arm| fleet.id(arm));
+                    Ok(())
                 },
             );
             // Nothing fails from here on: what is taken out is sealed.

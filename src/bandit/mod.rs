@@ -3,6 +3,7 @@
 mod combine;
 mod fleet;
 mod health;
+mod moving;
 mod persist;
 mod state;
 
@@ -20,6 +21,7 @@ use crate::shuffle::Params;
 use crate::users::{Periods, Users};
 use fleet::{Fleet, Sharing};
 use health::Health;
+use moving::Life;
 use state::{Lock, Scratch, State};
 
 pub use crate::engine::Counts;
@@ -148,7 +150,8 @@ impl Bandit {
     /// `NoMemory`; `OverBudget` if the configuration's budget is too small.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let bandit = Self::made(algorithm, config)?;
-        config.charge(config.test_seed.is_some(), 1, |config| algorithm.lifetime_loss(config))?;
+        let origin = bandit.lock.lock()?.fleet.origin;
+        config.charge(Some(origin), config.test_seed.is_some(), 1, |config| algorithm.lifetime_loss(config))?;
         Ok(bandit)
     }
 
@@ -194,13 +197,15 @@ impl Bandit {
                 periods: Periods::first(config),
                 by_request,
                 health: Health::default(),
+                receivers: Vec::new(),
+                life: Life::Live,
             }),
         })
     }
 
     /// As [`Policy::sets_rounding`](crate::policy::Policy::sets_rounding).
     pub(crate) fn sets_rounding(&self) -> bool {
-        self.lock.lock().is_ok_and(|state| state.policy.sets_rounding())
+        self.lock.lock_held().is_ok_and(|state| state.policy.sets_rounding())
     }
 
     /// Chooses an arm for a default request. O(1) for phased policies, O(K) for index policies; never allocates.
@@ -499,7 +504,7 @@ impl Bandit {
     /// # Errors
     /// `Poisoned` after an internal failure.
     pub fn report(&self) -> Result<Report> {
-        let state = &mut *self.lock.lock()?;
+        let state = &mut *self.lock.lock_held()?;
         let config = self.config.config()?;
         let (loss, contributions) = state.loss(&config);
         let (epsilon_spent, delta_spent) = loss.spent(config.delta, contributions);

@@ -41,6 +41,7 @@ mod ticket;
 use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
+use crate::moving::moves;
 use crate::random::Random;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -639,3 +640,10 @@ impl Engine {
         }
     }
 }
+
+moves!(Engine { ring, extras, key, counts, refusals });
+moves!(Slot { tag, played });
+moves!(SlotExtras { clock, held, pulls, requests, times } made { window });
+moves!(Times { stamps, first } made { window });
+moves!(Counts { decisions, answered, cancelled, expired });
+moves!(Refusals { duplicates, late, rejected, unknown });

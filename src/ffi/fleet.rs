@@ -203,7 +203,7 @@ const _: () = assert!(DPB_SEAL_BYTES == crate::contribution::SEAL);
 /// # Safety
 /// Pointers are NULL or valid for the lengths beside them.
 #[allow(clippy::too_many_arguments)] // those of the functions above
-unsafe fn bytes<B: AsRef<[u8]>>(
+pub(super) unsafe fn bytes<B: AsRef<[u8]>>(
     bandit: *const dpb_bandit,
     given: *const u8,
     given_len: usize,

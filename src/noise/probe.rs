@@ -87,6 +87,10 @@ faults! {
     EntropyRepeats,
     /// A leader that is to be alone leads on, and forgets which contributions it has accepted.
     AloneForgets,
+    /// A handle that was suspended lives on.
+    SuspendedLives,
+    /// A receiver accepts any number of states.
+    ReceiverKept,
     /// The reward determines the instrument of its row.
     LateInstrument,
     /// A prediction depends on an open sum.

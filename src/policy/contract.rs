@@ -6,6 +6,7 @@ use crate::config::Config;
 pub use crate::engine::Pull;
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
+use crate::moving::Moved;
 use crate::privacy::PrivacyLoss;
 use crate::request::Request;
 use crate::reward::Reward;
@@ -38,8 +39,8 @@ impl ArmState {
 /// The engine guarantees that every reward is in range and on the grid, belongs to an earlier `choose` of this
 /// policy, and comes at most once. A pull ends in `observe` or in `cancel`, never in both. The policy guarantees that
 /// `choose` and everything readable depend only on released state, coins and the public order of events.
-#[allow(private_interfaces)] // requests and peers are private to the crate
-pub trait Policy: Send {
+#[allow(private_interfaces, private_bounds)] // requests, peers and states that move are private to the crate
+pub trait Policy: Send + Moved {
     /// The next arm to pull. Not called for policies [by request](Self::by_request).
     fn choose(&mut self) -> Pull;
 

@@ -24,7 +24,7 @@ algorithms! {
         loss: released;
         can: "among, change, slate, snapshot, merge, prior";
         needs: "";
-        uses: "delta beta horizon forget_after exploration max_slots max_segments fleet_key";
+        uses: "delta beta horizon forget_after exploration max_slots max_segments";
         select: "O(1); among tens of thousands of arms at most 16 indices";
         update: "O(1); at a batch's end a few microseconds for each of a few indices, and O(log K)";
         bytes: "1800 + 576 K";
@@ -38,7 +38,7 @@ algorithms! {
         loss: pure;
         can: "among, change, slate, snapshot, merge, prior";
         needs: "";
-        uses: "beta horizon exploration max_slots fleet_key";
+        uses: "beta horizon exploration max_slots";
         select: "O(1); among tens of thousands of arms at most 16 indices";
         update: "O(1); at a batch's end a few microseconds for each of a few indices, and O(log K)";
         bytes: "1800 + 576 K";
@@ -53,7 +53,7 @@ algorithms! {
         loss: released;
         can: "among, change, snapshot, merge, prior";
         needs: "";
-        uses: "delta beta horizon forget_after exploration fleet_key";
+        uses: "delta beta horizon forget_after exploration";
         select: "O(log K)";
         update: "O(1); at a batch's end some 10 microseconds, and K times that where the leading mean has moved";
         bytes: "1300 + 372 K";
@@ -85,7 +85,7 @@ algorithms! {
         loss: linear::lifetime_loss;
         can: "among, change, slate, snapshot, merge, prior";
         needs: "features";
-        uses: "delta forget_after exploration max_slots features model_per_arm feature_norm fleet_key";
+        uses: "delta forget_after exploration max_slots features model_per_arm feature_norm";
         select: "O(K D), and with propensities 32 times that; one row for all arms O(K + D) more";
         update: "O(D), dense rows O(D^2); at a batch's end O(D^3)";
         bytes: "see `dpb_new_linear`";

@@ -21,6 +21,7 @@ use crate::ledger::facts::{Duty, Time};
 use crate::ledger::open::{Batch, BatchPart};
 use crate::ledger::peers::Peers;
 use crate::memory::{WipedVec, try_with_capacity};
+use crate::moving::{Moved, Moving, moves};
 #[cfg(dpb_faults)]
 use crate::noise::probe::{self, Fault};
 use crate::noise::{Noise, NoiseSource};
@@ -835,6 +836,19 @@ pub fn loss(noise: &Noise, released: bool) -> PrivacyLoss {
     match noise {
         Noise::Laplace(distribution) => PrivacyLoss::Pure(if released { distribution.epsilon() } else { 0.0 }),
         Noise::Gaussian(distribution) => PrivacyLoss::Zcdp(if released { distribution.rho() } else { 0.0 }),
+    }
+}
+
+// The releases move as a snapshot has them.
+moves!(BatchedArm { batch, foreign, settled } made { released, prior, total, mean, tick, live });
+
+impl BatchedArms {
+    /// Moves what a snapshot leaves out: the open sums.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn move_open(&mut self, with: &mut Moving) -> Result<()> {
+        self.arms.moved(with)
     }
 }
 

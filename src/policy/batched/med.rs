@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::memory::WipedVec;
+use crate::moving::{Moved, Moving};
 use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer};
 use crate::policy::prior::Prior;
@@ -278,6 +279,13 @@ impl DynamicArms for DpMed {
     fn retire_arm(&mut self, arm: u32) {
         self.batched.retire_arm(arm as usize);
         self.settled = false;
+    }
+}
+
+impl Moved for DpMed {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        with.snapshot(self)?;
+        self.batched.move_open(with)
     }
 }
 

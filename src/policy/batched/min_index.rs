@@ -35,6 +35,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::memory::{WipedVec, try_with_capacity};
+use crate::moving::{Moved, Moving, moves};
 use crate::os::DefaultRounding;
 use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer, Slates};
@@ -546,6 +547,16 @@ impl<I: Index> DynamicArms for MinIndexPolicy<I> {
         self.batched.retire_arm(arm as usize);
         self.order.set(arm as usize, Line::NEVER);
         self.settled = false;
+    }
+}
+
+moves!(Plan { pulls, covered, goal } made { known, next, line, place });
+
+impl<I: Index> Moved for MinIndexPolicy<I> {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        with.snapshot(self)?;
+        self.batched.move_open(with)?;
+        self.plans.moved(with)
     }
 }
 

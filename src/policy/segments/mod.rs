@@ -96,6 +96,7 @@ use crate::key_index::KeyIndex;
 use crate::ledger::facts::{Duty, Time};
 use crate::ledger::open::Batch;
 use crate::memory::{WipedVec, try_with_capacity};
+use crate::moving::moves;
 use crate::noise::NoiseSource;
 #[cfg(dpb_faults)]
 use crate::noise::probe::Fault;
@@ -709,3 +710,7 @@ impl Segments {
         (self.distribution(row, arm).0, self.released(row, arm).count)
     }
 }
+
+moves!(Play { batch, pulls });
+// The rest moves as a snapshot has it.
+moves!(Turn { left, best } made { decisions });
