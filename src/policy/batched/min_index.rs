@@ -8,6 +8,10 @@
 //! many arms are close to each other, a change of the leading mean may require very many indices. No decision
 //! computes more than 16: the next decisions continue, and pull the leading arm meanwhile.
 //!
+//! **Margin.** A leading arm has no evidence against it, and it is pulled unless another index is below its own by more
+//! than a margin. So the policy is the published one with a smaller index for leading arms. These arms are known without
+//! an index, so the lines of the tournament need not bound the smaller ones.
+//!
 //! **Eligible arms.** The leader is the best of them, so x differs from request to request. Each arm keeps its indices
 //! at eight points until its evidence changes, and few requests compute one.
 //!
@@ -25,7 +29,7 @@
 //! index that is not yet in the request is chosen, m times.
 
 use super::arms::BatchedArms;
-use super::explore::{Explore, even_chance};
+use super::explore::{Explore, Live, even_chance};
 use super::released::Evidence;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -51,8 +55,11 @@ pub trait Index: Send {
     /// The arm's index at `point`, and a line that is nowhere above it. The arm with the smallest index is pulled.
     fn at(&self, arm: &Evidence, point: f64) -> (f64, Line);
 
+    /// How far an index must be below that of a leading arm for its arm to be pulled instead; 0 or more.
+    fn margin(&self, live: &Live) -> f64;
+
     /// Rewards in the next batch of an arm with this index.
-    fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64) -> f64;
+    fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64, margin: f64) -> f64;
 
     /// Rewards in the next batch of the arm with the leading mean.
     fn leaders_batch(&self, leader: &Evidence) -> f64;
@@ -74,6 +81,8 @@ pub struct MinIndexPolicy<I> {
     stale: bool,
     /// Whether the lowest entry of `order` is an index of the current point.
     settled: bool,
+    /// The arm to pull, if settled.
+    best: usize,
 }
 
 /// The pulls planned for an arm, all counted in this handle's decisions for it since the handle was made: settled <=
@@ -141,6 +150,7 @@ impl<I: Index> MinIndexPolicy<I> {
             point: f64::NAN,
             stale: false,
             settled: false,
+            best: 0,
         })
     }
 
@@ -190,7 +200,26 @@ impl<I: Index> MinIndexPolicy<I> {
         if !self.settled {
             self.settle();
         }
-        if self.settled { self.order.winner() } else { leader }
+        if self.settled { self.best } else { leader }
+    }
+
+    /// The arm to pull, where `best` has the smallest index of all: the leading arm of these with the smallest index,
+    /// unless `best` is below it by more than the [`margin`](Index::margin).
+    fn prefer_leading(&mut self, best: u32, arms: &[u32], leader: usize, point: f64) -> usize {
+        let (mut best, mean) = (best as usize, self.batched.mean(leader));
+        let margin = self.index.margin(&self.batched.live);
+        if margin > 0.0 && self.batched.mean(best) < mean {
+            let mut most = self.index_of(best, point) + margin;
+            for &arm in arms {
+                if self.batched.mean(arm as usize) >= mean {
+                    let index = self.index_of(arm as usize, point);
+                    if index < most {
+                        (best, most) = (arm as usize, index);
+                    }
+                }
+            }
+        }
+        best
     }
 
     /// Computes indices until the lowest entry is one. Computes at most [`AT_ONCE`](Self::AT_ONCE), so that no
@@ -215,7 +244,8 @@ impl<I: Index> MinIndexPolicy<I> {
         for _ in 0..effort / 8 {
             let arm = self.order.winner();
             if self.plans[arm].place.is_some() {
-                self.settled = true;
+                let leader = self.batched.leader();
+                (self.settled, self.best) = (true, self.prefer_leading(arm as u32, &[leader as u32], leader, point));
                 return;
             }
             let index = self.index_of(arm, point);
@@ -316,9 +346,10 @@ impl<I: Index> MinIndexPolicy<I> {
         // For a request of several slots, some arms have a larger mean than the leader. Before the first release no arm
         // leads.
         let leads = arm == leader && !evidence.is_empty();
+        let margin = || self.index.margin(&self.batched.live);
         let rewards = match leads || self.batched.mean(arm) > self.batched.mean(leader) {
             true => self.index.leaders_batch(&evidence),
-            false => self.index.batch(&evidence, &self.evidence(leader), index),
+            false => self.index.batch(&evidence, &self.evidence(leader), index, margin()),
         };
         let size = self.batched.size(&evidence, rewards);
         if self.plans[arm].goal == self.batched.settled(arm) {
@@ -359,8 +390,9 @@ impl<I: Index> MinIndexPolicy<I> {
                     }
                 }
             }
-            if self.has_pulls_left(best as usize, leader, point) {
-                return self.play(best as usize, leader, point, Some(arms));
+            let best = self.prefer_leading(best, arms, leader, point);
+            if self.has_pulls_left(best, leader, point) {
+                return self.play(best, leader, point, Some(arms));
             }
         }
     }
@@ -538,33 +570,64 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    /// Plays at random for a while. At the end of every batch, the arm that is pulled has the smallest index of all,
-    /// where every index is computed afresh. Each reward is in one open batch or in one release.
-    fn plays_the_least<I: Index>(mut policy: MinIndexPolicy<I>, random: &mut Random) {
+    /// Checks that the arm has the smallest index of these, where every index is computed afresh, and those of leading
+    /// arms are smaller by the margin. Returns whether the arm is known, and the margin changes the choice.
+    fn is_the_least<I: Index>(policy: &MinIndexPolicy<I>, arm: u32, arms: &[u32], leader: usize, point: f64) -> bool {
+        let known = |arm: u32| !policy.batched.evidence(arm as usize).is_empty();
+        if !known(arm) {
+            return false;
+        }
+        let margin = policy.index.margin(&policy.batched.live);
+        let leads = |arm: u32| policy.batched.mean(arm as usize) >= policy.batched.mean(leader);
+        let index = |arm: u32| policy.index.at(&policy.evidence(arm as usize), point).0;
+        let compared = |arm: u32| if leads(arm) { index(arm) - margin } else { index(arm) };
+        let least = compared(arm);
+        for &other in arms.iter().filter(|&&other| known(other)) {
+            assert!(compared(other) >= least - 1e-6 * least.abs(), "{} before {least}", compared(other));
+        }
+        arms.iter().any(|&other| known(other) && index(other) < index(arm) - 1e-6)
+    }
+
+    /// Plays at random for a while. At the end of every batch, and in every request of several slots or of eligible arms,
+    /// the arm that is pulled [`is_the_least`]. Each reward is in one open batch or in one release. Returns how often the
+    /// margin has changed the choice.
+    fn plays_the_least<I: Index>(mut policy: MinIndexPolicy<I>, random: &mut Random) -> [u32; 2] {
         let mut waiting: Vec<Pull> = Vec::new();
-        let (mut checks, mut answered) = (0, 0);
+        let (mut checks, mut answered, mut changed) = (0, 0, [0; 2]);
         for step in 0..20_000u32 {
             let in_flight = [0, 0, 300][step as usize / 1000 % 3];
             let settled = policy.settled;
             let pull = policy.choose();
             let (arm, point) = (pull.arm() as usize, policy.point);
-            let known = |policy: &MinIndexPolicy<I>, arm: usize| !policy.batched.evidence(arm).is_empty();
-            if !settled && policy.settled && pull.propensity > 0.5 && known(&policy, arm) {
+            if !settled && policy.settled && pull.propensity > 0.5 {
+                // Of several arms with the largest mean, only the leader is preferred.
+                let (leader, mean) = (policy.batched.leader(), |arm: u32| policy.batched.mean(arm as usize));
+                let mut arms = policy.batched.live.arms().to_vec();
+                arms.retain(|&arm| arm == leader as u32 || !(mean(arm) == mean(leader as u32)));
                 checks += 1;
-                let index = |arm: usize| policy.index.at(&policy.evidence(arm), point).0;
-                let least = index(arm);
-                for &other in policy.batched.live.arms() {
-                    if known(&policy, other as usize) {
-                        let other = index(other as usize);
-                        assert!(other >= least - 1e-6 * least.abs(), "{step}: {other} before {least}");
-                    }
-                }
+                changed[0] += u32::from(is_the_least(&policy, pull.arm(), &arms, leader, point));
             }
             let plan = &policy.plans[arm];
             assert!(
                 policy.batched.settled(arm) <= plan.covered && plan.covered <= plan.goal && plan.pulls <= plan.goal
             );
             waiting.push(pull);
+            if step % 10 == 0 {
+                // A request of three slots for the live arms of the first 25.
+                let mut left = policy.batched.live.arms().to_vec();
+                left.retain(|&arm| arm < 25);
+                let (leader, mean) = policy.batched.leader_at(&left, 3);
+                let point = policy.index.point(mean, policy.batched.decisions);
+                for _ in 0..3 {
+                    let pull = policy.play_among(&left, leader, point);
+                    if pull.propensity > 0.5 {
+                        changed[1] += u32::from(is_the_least(&policy, pull.arm(), &left, leader, point));
+                    }
+                    assert!(left.contains(&pull.arm()));
+                    left.retain(|&arm| arm != pull.arm());
+                    waiting.push(pull);
+                }
+            }
             while waiting.len() > in_flight {
                 let pull = waiting.swap_remove(random.below(waiting.len() as u64) as usize);
                 if random.below(20) == 0 {
@@ -584,6 +647,7 @@ mod tests {
             }
         }
         assert!(checks > 100, "{checks}");
+        changed
     }
 
     #[test]
@@ -592,14 +656,11 @@ mod tests {
             let mut seed = Seed::new(Some([9; 32])).unwrap();
             let config = Config { exploration, ..Config::new(40, epsilon) };
             let mut random = seed.stream();
-            plays_the_least(
-                MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut seed).unwrap(),
-                &mut random,
-            );
-            plays_the_least(
-                MinIndexPolicy::with_index(KlUcbIndex::new(epsilon), &config, &mut seed).unwrap(),
-                &mut random,
-            );
+            let imed = MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut seed).unwrap();
+            let changed = plays_the_least(imed, &mut random);
+            assert!(changed.iter().all(|&times| times > 10), "{changed:?}");
+            let klucb = MinIndexPolicy::with_index(KlUcbIndex::new(epsilon), &config, &mut seed).unwrap();
+            assert_eq!(plays_the_least(klucb, &mut random), [0, 0]);
         }
     }
 
@@ -616,12 +677,16 @@ mod tests {
             self.0.at(arm, point)
         }
 
-        fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64) -> f64 {
-            self.0.batch(arm, leader, index)
+        fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64, margin: f64) -> f64 {
+            self.0.batch(arm, leader, index, margin)
         }
 
         fn leaders_batch(&self, leader: &Evidence) -> f64 {
             self.0.leaders_batch(leader)
+        }
+
+        fn margin(&self, live: &Live) -> f64 {
+            self.0.margin(live)
         }
     }
 
