@@ -36,6 +36,7 @@ mod nginx;
 mod noise;
 mod package;
 mod prior;
+mod python;
 mod readme;
 mod recommended;
 mod sanitizers;

@@ -1,0 +1,2 @@
+//! The library of the Python package.
+pub use dpb::ffi;
