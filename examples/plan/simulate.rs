@@ -1,6 +1,6 @@
 //! Estimates what policies lose in a service, by simulating it.
 
-use super::runner::{Sample, Trial};
+use super::sample::{Sample, Trial};
 use super::schedule::{self, Limits, Step};
 use dpb::{Algorithm, Bandit, Clock, Config, Random, Request, Seed};
 use std::time::Instant;
@@ -235,16 +235,16 @@ impl Loss {
     }
 }
 
-/// Simulates all players. The limits must be those of [`schedule::play`].
+/// Simulates all players. `None`: `progress` returned false. The limits must be those of [`schedule::play`].
 pub fn simulate(
     world: &World,
     players: &[Player],
     seed: u64,
     limits: Limits,
-    progress: impl Fn(f64) + Sync,
-) -> dpb::Result<Vec<Loss>> {
+    progress: impl Fn(f64) -> bool + Sync,
+) -> dpb::Result<Option<Vec<Loss>>> {
     let start = |at: usize, run: u64| Run::new(&players[at], world, Trial { seed, run });
-    let runs = schedule::play(players.len(), limits, start, Run::step, progress)?;
+    let Some(runs) = schedule::play(players.len(), limits, start, Run::step, progress)? else { return Ok(None) };
     let loss = |runs: &Vec<Run>| Loss::new(world, &runs.iter().map(|run| &run.curve).collect::<Vec<_>>());
-    Ok(runs.iter().map(loss).collect())
+    Ok(Some(runs.iter().map(loss).collect()))
 }

@@ -24,6 +24,7 @@ typedef struct dpb_log {
 int32_t dpb_plan(const uint8_t *arguments, size_t len, const dpb_log *log, double *progress, uint32_t *stop,
                  uint8_t **out, size_t *out_len);
 void dpb_plan_free(uint8_t *out, size_t len);
+void dpb_plan_estimate(const double *weighted, const double *weights, const double *robust, size_t n, double *out);
 """)
 _NAME = {"win32": "_native.dll", "darwin": "_native.dylib"}.get(sys.platform, "_native.so")
 lib: Any = ffi.dlopen(str(Path(__file__).with_name(_NAME)))
