@@ -160,7 +160,7 @@ dist:
 	CARGO='$(CARGO)' RUSTC='$(RUSTC)' packaging/dist $(TARGETS)
 
 # The tags of the Go modules are at a commit that contains their libraries and is on no branch.
-TAGS = v$(VERSION) $(foreach module,go go/fleet go/prometheus,bindings/$(module)/v$(VERSION))
+TAGS = v$(VERSION) $(foreach module,go go/fleet go/prometheus go/openfeature,bindings/$(module)/v$(VERSION))
 release: dist
 	for tag in $(TAGS); do case $$tag in v*) git tag $$tag ;; *) git tag $$tag $$(cat target/dist/go-commit) ;; esac; done
 	@echo "git push origin $(TAGS)"

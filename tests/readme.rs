@@ -36,6 +36,12 @@ const TRIED_ELSEWHERE: &[(&str, &str, &str)] = &[
     (NGINX, "bash", "nginx.rs"),
     ("bindings/go/fleet/README.md", "go", "fleet_go.rs"),
     ("bindings/go/prometheus/README.md", "go", "go.rs"),
+    ("bindings/go/openfeature/README.md", "go", "go.rs"),
+    ("bindings/lua/README.md", "lua", "lua.rs"),
+    ("bindings/lua/README.md", "nginx", "lua.rs"),
+    (README, "python", "python.rs"),
+    ("docs/python.md", "python", "python.rs"),
+    ("bindings/python/README.md", "python", "python.rs"),
 ];
 
 /// The programs in this language: a name from the page, the text, and the expected output.

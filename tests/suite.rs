@@ -31,6 +31,7 @@ mod go;
 mod interference;
 mod layers;
 mod local;
+mod lua;
 mod metrics;
 mod nginx;
 mod noise;

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import threading
+import warnings
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -103,6 +104,9 @@ class Table(Sequence["dict[str, Any]"]):
                     label=name,
                 )
         ax.set_xscale("log")
+        epsilons = sorted({row["epsilon"] for row in self.rows} - {None})
+        ax.set_xticks(epsilons, labels=[f"{epsilon:g}" for epsilon in epsilons])
+        ax.minorticks_off()
         ax.set_xlabel("epsilon")
         ax.set_ylabel(self._label)
         ax.legend()
@@ -170,16 +174,18 @@ class _Bar:
     def __init__(self, what: str, show: bool) -> None:
         self._bar: Any = None
         if show and (sys.stderr.isatty() or "ipykernel" in sys.modules):
-            try:
-                from tqdm.auto import tqdm
-            except ImportError:
-                return
-            self._bar = tqdm(total=1000, desc=what, bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a notebook without ipywidgets
+                try:
+                    from tqdm.auto import tqdm
+                except ImportError:
+                    return
+            form = "{desc} {percentage:3.0f}%|{bar}| {elapsed}"
+            self._bar = tqdm(total=1000, desc=what, bar_format=form, mininterval=1.0, leave=False)
 
     def show(self, share: float) -> None:
         if self._bar is not None:
-            self._bar.n = min(1000, int(1000 * share))
-            self._bar.refresh()
+            self._bar.update(min(1000, int(1000 * share)) - self._bar.n)
 
     def close(self) -> None:
         if self._bar is not None:
