@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PACKAGE: &str = "bindings/python";
+/// The pages whose programs the package's tests run.
+const PAGES: [&str; 3] = ["README.md", "docs/python.md", "bindings/python/README.md"];
 
 /// What the tests need, and what the notebook and more tests need.
 const NEEDS: &str = "bindings/python/tests/requirements.txt";
@@ -71,6 +73,8 @@ fn module(environment: &Path, arguments: &[&str]) -> Command {
 
 #[test]
 fn the_package_passes_its_tests() {
+    let pages = std::fs::read_to_string(root().join(PACKAGE).join("tests/test_pages.py")).unwrap();
+    assert!(PAGES.iter().all(|page| pages.contains(&format!("\"{page}\""))));
     let Some(environment) = environment("python3", &[NEEDS]) else { return };
     install(&environment);
     run(&mut module(&environment, &["mypy", "src/dpb"]));
