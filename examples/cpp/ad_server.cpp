@@ -535,25 +535,37 @@ int main(int argc, char **argv) try {
   const Options options = parse_options(argc, argv);
   serve::Server server(options);
   std::optional<fleet::Store> store, segmented_store;
-  fleet::Start start, segmented_start;
-  if (!options.fleet.redis.empty()) {
-    start = fleet::begin(options.fleet, store.emplace(options.fleet));
-    if (start.member.node >= PLACEMENTS_FROM) {
-      throw std::runtime_error("redis: number " + std::to_string(start.member.node) + " is above 32767");
+  std::optional<Shop> made;
+  Nodes nodes;
+  for (int tries = 1; !made; ++tries) {
+    try {
+      fleet::Start start, segmented_start;
+      if (!options.fleet.redis.empty()) {
+        start = fleet::begin(options.fleet, store.emplace(options.fleet));
+        if (start.member.node >= PLACEMENTS_FROM) {
+          throw std::runtime_error("redis: number " + std::to_string(start.member.node) + " is above 32767");
+        }
+      }
+      const fleet::Options segmented = options.segmented_fleet(start.member.node);
+      if (store && options.placements > 0) {
+        segmented_start = fleet::begin(segmented, segmented_store.emplace(segmented));
+      }
+      made.emplace(make(options, start, segmented_start));
+      if (store) {
+        nodes.bandit.emplace(options.fleet, *store, made->bandits.front(), start, options.window);
+      }
+      if (segmented_store) {
+        nodes.segmented.emplace(segmented, *segmented_store, *made->segmented, segmented_start, options.window);
+      }
+    } catch (const fleet::Raced &) {
+      nodes.bandit.reset();
+      made.reset();
+      if (tries == 10) {
+        throw;
+      }
     }
   }
-  const fleet::Options segmented = options.segmented_fleet(start.member.node);
-  if (store && options.placements > 0) {
-    segmented_start = fleet::begin(segmented, segmented_store.emplace(segmented));
-  }
-  Shop shop = make(options, start, segmented_start); // for all threads
-  Nodes nodes;
-  if (store) {
-    nodes.bandit.emplace(options.fleet, *store, shop.bandits.front(), start, options.window);
-  }
-  if (segmented_store) {
-    nodes.segmented.emplace(segmented, *segmented_store, *shop.segmented, segmented_start, options.window);
-  }
+  Shop &shop = *made; // for all threads
   const auto save = [&] {
     serve::save(shop.bandits.front(), options.snapshot);
     if (shop.segmented) {

@@ -374,6 +374,11 @@ struct Replaced : std::runtime_error {
   Replaced() : std::runtime_error("redis: another process has this node's number") {}
 };
 
+// The last process with this node's number has put a snapshot since `begin` has read the last one: call `begin` again.
+struct Raced : std::runtime_error {
+  Raced() : std::runtime_error("redis: the last process with this node's number has just put a snapshot") {}
+};
+
 // What a node learns from a beat: counts, the nodes that are gone by it, and the late nodes, or all, with their beats.
 struct Pulse {
   std::uint64_t beats = 0, nodes = 0, numbers = 0, breaks = 0, puts = 0;
@@ -856,8 +861,8 @@ private:
 // This process's node of the fleet. It exchanges snapshots and rewards on a background thread until it is destroyed.
 class Node {
 public:
-  // Takes the number, and merges the snapshots of all other nodes before it returns. Throws if Redis does not reply, if the
-  // policy cannot merge, or if another process puts a snapshot or takes the same number at this moment. `start` is what
+  // Takes the number, and merges the snapshots of all other nodes before it returns. Throws Raced, or if Redis does not reply,
+  // if the policy cannot merge, or if another process takes the same number at this moment. `start` is what
   // `resume` may have restored the bandit from. `window` is the bandit's reward_window; if it is 0, decisions wait for
   // their rewards for ever, and the node does not check for outages. The store and the bandit must outlive the node.
   Node(const Options &options, Store &store, dpb::Bandit &bandit, const Start &start, serve::Span window)
@@ -869,7 +874,7 @@ public:
       member_ = store_.take(member_.node, lease_of_number(options_), deadline);
       const Fields now = store_.list({member_.node}, deadline);
       if ((now.empty() ? 0 : now.front().version) != start.version()) {
-        throw std::runtime_error("redis: the last process with this node's number has just put a snapshot: try again");
+        throw Raced(); // it has no access any more, so it does this once
       }
     }
     version_ = std::uint64_t(member_.incarnation) << 32;
@@ -1024,7 +1029,7 @@ private:
           }
           const bool is_replaced = dynamic_cast<const Replaced *>(&error) != nullptr;
           if (is_replaced) {
-            (void)dpb_cancel_all(bandit_.get()); // the clicks go to the new process
+            (void)bandit_.try_cancel_all(); // the clicks go to the new process
           }
           const std::lock_guard alone(lock_);
           is_replaced_ = is_replaced_ || is_replaced;
