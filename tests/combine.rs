@@ -90,16 +90,26 @@ fn rewards(bandit: &Bandit, kind: Kind) -> f64 {
     if kind == Kind::Linear { all[0] } else { all.iter().sum() }
 }
 
-/// What all handles know of each other's releases.
-fn merge_all(handles: &[Bandit]) {
-    for handle in handles {
+/// All handles merge the snapshots of some.
+fn merge(handles: &[Bandit], some: &[Bandit]) {
+    for handle in some {
         let snapshot = handle.snapshot().unwrap();
         handles.iter().for_each(|other| other.merge(&snapshot).unwrap());
     }
 }
 
+/// What all handles know of each other's releases.
+fn merge_all(handles: &[Bandit]) {
+    merge(handles, handles);
+}
+
 /// One exchange of a fleet whose first handle leads.
 pub fn exchange(handles: &[Bandit]) {
+    exchange_through(handles, handles);
+}
+
+/// One exchange of a fleet whose first handle leads. All merge the snapshots of some.
+fn exchange_through(handles: &[Bandit], merged: &[Bandit]) {
     let leader = handles[0].lead().unwrap();
     for handle in &handles[1..] {
         let contribution = handle.contribution(leader).unwrap();
@@ -107,7 +117,7 @@ pub fn exchange(handles: &[Bandit]) {
             handles[0].combine(&contribution).unwrap();
         }
     }
-    merge_all(handles);
+    merge(handles, merged);
 }
 
 /// A contributor releases nothing, and all learn what all have collected, up to what is in the leader's open batches.
@@ -131,6 +141,58 @@ fn one_handle_releases_what_all_collect() {
         assert!(report.contributions_lost * 10 < report.contributions, "{kind:?}: {report:?}");
         let spent = |handle: &Bandit| handle.report().unwrap().epsilon_spent;
         assert!(handles.iter().all(|handle| spent(handle) == 1.0), "{kind:?}");
+    }
+}
+
+/// The number of handles takes the place of the snapshots of those that release nothing: the fleet decides as if all had
+/// merged all.
+#[test]
+fn handles_need_only_their_number() {
+    for kind in KINDS {
+        let play = |number: Option<u32>| {
+            let handles: Vec<_> = (0..8).map(|seed| kind.make(config(seed, 1.0))).collect();
+            let (mut coins, mut arms) = (Coins(4), Vec::new());
+            for _ in 0..100 {
+                exchange_through(&handles, if number.is_some() { &handles[..1] } else { &handles });
+                for handle in &handles {
+                    number.into_iter().for_each(|number| handle.set_handles(number).unwrap());
+                    arms.extend(
+                        (0..10).map(|_| kind.decide(handle, &mut coins, |arm, coins| coins.toss(RATES[arm % 5]))),
+                    );
+                }
+            }
+            arms
+        };
+        let (merged, told, untold) = (play(None), play(Some(8)), play(Some(0)));
+        // Segments also learn from snapshots how often others have decided, which this number only estimates. A merge
+        // draws coins in DP-LINEAR.
+        let exact = matches!(kind, Kind::Imed | Kind::KlUcb | Kind::Med);
+        let best = |arms: &[u32]| arms.iter().filter(|&&arm| arm == 0).count();
+        assert!(told == merged || !exact && best(&told) * 10 > best(&merged) * 9, "{kind:?}");
+        // Otherwise each counts two handles. (DP-MED draws each decision, so it shares no batch.)
+        assert!(untold != merged || kind == Kind::Med, "{kind:?}");
+    }
+    assert!(matches!(Kind::Imed.make(Config::new(5, 1.0)).set_handles(2), Err(Error::Unsupported { .. })));
+}
+
+/// A handle knows 1024 others. A further one is refused, and newer snapshots of the others are not.
+#[test]
+fn a_fleet_that_is_too_large_is_refused() {
+    for kind in KINDS {
+        let (handle, known) = (kind.make(config(1, 1.0)), kind.make(config(2, 1.0)));
+        let merge = |other: &Bandit| handle.merge(&other.snapshot().unwrap());
+        merge(&known).unwrap();
+        let fresh = |number: u16| {
+            let mut seed = [3; 32];
+            seed[..2].copy_from_slice(&number.to_le_bytes());
+            kind.make(Config { test_seed: Some(seed), ..config(3, 1.0) })
+        };
+        (1..1024).for_each(|number| merge(&fresh(number)).unwrap());
+        let before = handle.snapshot().unwrap();
+        assert!(matches!(merge(&fresh(1024)), Err(Error::Full { most: 1024, .. })), "{kind:?}");
+        assert!(handle.snapshot().unwrap() == before, "{kind:?}");
+        kind.play(&known, 100, &mut Coins(1));
+        merge(&known).unwrap();
     }
 }
 

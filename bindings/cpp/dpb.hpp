@@ -713,6 +713,14 @@ public:
     detail::insist([&](dpb_error *error) { return try_alone(error); });
   }
   [[nodiscard]] dpb_status try_alone(dpb_error *error = nullptr) noexcept { return dpb_alone(get(), error); }
+  /// Sets how many handles share the work of this fleet, this one included (dpb_set_handles). 0: the handle counts those
+  /// whose snapshots it merged lately.
+  void set_handles(std::uint32_t handles) {
+    detail::insist([&](dpb_error *error) { return try_set_handles(handles, error); });
+  }
+  [[nodiscard]] dpb_status try_set_handles(std::uint32_t handles, dpb_error *error = nullptr) noexcept {
+    return dpb_set_handles(get(), handles, error);
+  }
   /// Takes the sums of all open batches out of this handle, sealed for the leader of this generation (dpb_contribution);
   /// empty if there are none. Send them once, and to that leader only.
   [[nodiscard]] std::vector<std::uint8_t> contribution(std::uint64_t generation) {

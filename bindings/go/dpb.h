@@ -1473,8 +1473,8 @@ uint16_t dpb_ticket_node(uint64_t ticket);
  * For dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt and dpb_new_linear. snapshot: len bytes of any origin.
  * error: NULL, or filled on failure. The time is proportional to the arms with new releases; other threads wait.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG
- * (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after; or more than
- * 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
+ * (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after); DPB_FULL
+ * (1024 others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1514,6 +1514,22 @@ DPB_API
 DPB_MUST_USE
 dpb_status dpb_alone(dpb_bandit *bandit,
                      dpb_error *error);
+
+/**
+ * Sets how many handles share the work of a fleet with one noise, this one included, from the next batch on. Each handle
+ * takes its part of a batch. With this number a handle need not merge the snapshots of handles that release nothing:
+ * those of leaders, of now and of before, suffice. Set it to the number of handles that are running, as you know it, when
+ * that changes. 0, as at first and after a restore: the handle counts those whose snapshots it merged lately. The number
+ * must not depend on rewards. A wrong one costs learning only.
+ *
+ * error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_set_handles(dpb_bandit *bandit,
+                           uint32_t handles,
+                           dpb_error *error);
 
 /**
  * Takes the sums of all open batches out of this handle for good, and writes them sealed, for the leader of this

@@ -131,6 +131,7 @@ static void other_generations_refuse(void) {
   CHECK(next != generation);
   STATUS(dpb_combine(restored, bytes, len, NULL), DPB_EXPIRED);
   CHECK(report(restored).contributions == 0 && report(second).contributions == 0);
+  STATUS(dpb_set_handles(second, 3, NULL), DPB_OK);
   STATUS(dpb_combine(leader, bytes, len, NULL), DPB_OK);
   /* A leader that contributes to another one leads no longer. */
   STATUS(dpb_contribution(leader, next, NULL, 0, &snapshot_len, NULL), DPB_OK);
@@ -142,6 +143,7 @@ static void other_generations_refuse(void) {
   snapshot = snapshot_of(leader, &snapshot_len);
   STATUS(dpb_restore(snapshot, snapshot_len, &restored, NULL), DPB_OK);
   STATUS(dpb_lead(restored, &next, NULL), DPB_UNSUPPORTED);
+  STATUS(dpb_set_handles(restored, 3, NULL), DPB_UNSUPPORTED);
   free(snapshot);
   dpb_free(restored);
   dpb_free(leader);

@@ -405,6 +405,9 @@ static void handles_combine() {
   CHECK(other.report().duty == DPB_DUTY_ALONE && other.report().generation == 0 && other.report().warnings == 0);
   CHECK(other.try_alone() == DPB_OK && none.try_alone() == DPB_UNSUPPORTED);
   CHECK(refusal([&] { none.alone(); }).status() == DPB_UNSUPPORTED);
+  other.set_handles(3);
+  CHECK(other.try_set_handles(0) == DPB_OK && none.try_set_handles(3) == DPB_UNSUPPORTED);
+  CHECK(refusal([&] { none.set_handles(3); }).status() == DPB_UNSUPPORTED);
 
   CHECK(refusal([&] { leader.combine(last); }).status() == DPB_DUPLICATE);
   CHECK(leader.try_combine(last.data(), last.size()) == DPB_DUPLICATE && leader.try_combine(nullptr, 0) == DPB_CORRUPT);

@@ -835,6 +835,7 @@ impl World<'_> {
             223 => self.advance(&mut player),
             79 | 147 | 149 => self.combining(&mut player),
             148 => self.alone(&mut player),
+            158 => self.set_handles(&mut player),
             _ => {}
         }
         self.bandits.push(player);
@@ -1195,6 +1196,15 @@ impl World<'_> {
         player.led = 0;
         player.after(changes, [0; 4]);
         assert_eq!(player.seen.report[11..13], [DPB_DUTY_ALONE.into(), 0]);
+    }
+
+    /// Sets the number of handles that share the work. Nothing that can be read changes.
+    unsafe fn set_handles(&mut self, player: &mut Player) {
+        let (keyed, mut error) = (!player.config.fleet_key.is_null(), no_error());
+        let handles = self.bytes.pick(&[1, 0, 2, 1000, u32::MAX]);
+        let status = dpb_set_handles(player.handle, handles, &raw mut error);
+        assert_eq!(status, if keyed { DPB_OK } else { DPB_UNSUPPORTED });
+        player.after(false, [0; 4]);
     }
 
     /// Leads, contributes, combines, seals and opens. A contribution is added at most once, by the handle that leads the

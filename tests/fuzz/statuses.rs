@@ -188,6 +188,7 @@ checked! {
     dpb_merge: (bandit: *mut dpb_bandit, snapshot: *const u8, len: usize, error: *mut dpb_error);
     dpb_lead: (bandit: *mut dpb_bandit, generation: *mut u64, error: *mut dpb_error);
     dpb_alone: (bandit: *mut dpb_bandit, error: *mut dpb_error);
+    dpb_set_handles: (bandit: *mut dpb_bandit, handles: u32, error: *mut dpb_error);
     dpb_contribution: (
         bandit: *mut dpb_bandit, generation: u64, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error
     );
@@ -296,6 +297,12 @@ pub fn rare(constructors: &[super::Constructor]) {
         let bytes = super::sealed(bytes);
         expect(restore_as(c"nonprivate-ucb1", &plain, &bytes, &raw mut none), DPB_UNSUPPORTED);
         expect(dpb_restore(bytes.as_ptr(), bytes.len(), &raw mut none, null_mut()), DPB_UNSUPPORTED);
+        // More handles than can be merged.
+        for number in 0..=1024 {
+            let other = made(&plain);
+            expect(merge(&saved(other)), if number < 1024 { DPB_OK } else { DPB_FULL });
+            dpb_free(other);
+        }
         dpb_free(handle);
 
         expect(dpb_new_nonprivate_se(&dpb_config { beta: 0.5, ..plain }, &raw mut handle, null_mut()), DPB_OK);
@@ -320,6 +327,7 @@ pub fn rare(constructors: &[super::Constructor]) {
         [leader, other].into_iter().for_each(|handle| dpb_free(handle));
         expect(dpb_lead(null_mut(), &raw mut generation, null_mut()), DPB_NULL);
         expect(dpb_alone(null_mut(), null_mut()), DPB_NULL);
+        expect(dpb_set_handles(null_mut(), 2, null_mut()), DPB_NULL);
         expect(dpb_contribution(null_mut(), 1, null_mut(), 0, &raw mut n, null_mut()), DPB_NULL);
         expect(dpb_combine(null_mut(), null(), 0, null_mut()), DPB_NULL);
         expect(dpb_seal(null(), null(), 0, null_mut(), 0, &raw mut n, null_mut()), DPB_NULL);

@@ -77,6 +77,8 @@ pub enum Event {
     Lead,
     /// Ends contributing and leading.
     Alone,
+    /// Sets the number of handles that share the work.
+    SetHandles(u32),
     /// Contributes to the last leader, or to the one this many before it.
     Contribute(usize),
     /// Combines the last contribution, or the one this many before it.
@@ -294,7 +296,8 @@ fn combines(draw: &mut impl FnMut(usize) -> usize) -> Option<Event> {
         60..180 => Some(Event::Combine(draw(16).saturating_sub(10))),
         180..190 => Some(Event::Seal),
         190..194 => Some(Event::Alone),
-        194..200 => Some(Event::Move { addressed: true }),
+        194..196 => Some(Event::SetHandles(draw(5) as u32)),
+        196..200 => Some(Event::Move { addressed: true }),
         _ => None,
     }
 }

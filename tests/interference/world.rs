@@ -185,6 +185,7 @@ impl World<'_> {
                 generation
             }
             Event::Alone => pattern(bandit.alone().is_ok()),
+            Event::SetHandles(handles) => pattern(bandit.set_handles(handles).is_ok()),
             Event::Contribute(last_but) => {
                 let leader = self.leaders.iter().rev().cycle().nth(last_but);
                 let contribution = leader.and_then(|&leader| bandit.contribution(leader).ok());

@@ -35,6 +35,13 @@ func (s adServer) visitors() http.Handler {
 	pages.HandleFunc("/click/", s.click)
 	pages.HandleFunc("/report", s.report)
 	pages.HandleFunc("/healthz", s.health)
+	pages.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		if !s.ready() {
+			http.Error(w, "clicks cannot be forwarded", http.StatusServiceUnavailable)
+			return
+		}
+		s.health(w, r)
+	})
 	pages.Handle("/metrics", metrics(dpbprometheus.NewCollector(s.bandits())))
 	pages.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -203,6 +203,10 @@ impl Combining for DpMed {
         (0..self.arms.len()).for_each(|arm| self.batched.open(arm, self.size(arm)));
     }
 
+    fn set_handles(&mut self, handles: u32) {
+        self.batched.set_handles(handles);
+    }
+
     fn has_open(&self) -> bool {
         self.batched.has_open()
     }

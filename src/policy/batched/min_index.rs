@@ -478,6 +478,10 @@ impl<I: Index> Combining for MinIndexPolicy<I> {
         }
     }
 
+    fn set_handles(&mut self, handles: u32) {
+        self.batched.set_handles(handles);
+    }
+
     fn has_open(&self) -> bool {
         self.batched.has_open()
     }

@@ -630,7 +630,8 @@ impl Segments {
     /// Returns c in a segment.
     fn caution(&self, row: usize) -> f64 {
         let arms = f64::from(self.live.count());
-        1.0 + CAUTION / (1.0 + self.turns[row].decisions as f64 / (PATIENCE * arms * self.least_batch))
+        let decisions = self.turns[row].decisions as f64 * self.peers.unmerged();
+        1.0 + CAUTION / (1.0 + decisions / (PATIENCE * arms * self.least_batch))
     }
 
     /// Returns an arm's index in a segment, with `leading` as the largest mean.
