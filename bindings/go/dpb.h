@@ -395,7 +395,7 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * public: the configuration, segments' keys and the second moments of features are in it. It contains no
  * raw sum and no reward; a restored handle starts without the open decisions and batches.
  *
- * With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_linear, dpb_new_se,
+ * With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt, dpb_new_linear, dpb_new_se,
  * dpb_new_sdp_ae, dpb_new_vb_sdp_ae (complete batches; the others are requested again), dpb_new_tsallis,
  * dpb_new_exp3_lap, dpb_new_lap (if its base has one, or is a baseline: the base learns noisy gains),
  * dpb_new_ldp_ucb, dpb_new_ldp_klucb. Without: dpb_new_ucb, dpb_new_ucb_bound, dpb_new_private_ucb (their next
@@ -406,8 +406,8 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
  *
  * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
- * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 20 more with a prior, 8 more for an
- * added one), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
+ * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 4 more; 20 more with a
+ * prior, 8 more for an added one), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
  * grow between two calls. A call whose cap is too small takes no memory, and does not count as a snapshot
  * (dpb_config.expected_users). May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the
  * state that is not released.
@@ -987,8 +987,8 @@ dpb_status dpb_retire_arm(dpb_bandit *bandit,
  * ages by dpb_config.forget_after, and is kept by snapshots. dpb_arms_read, dpb_compare and dpb_merge use releases
  * only, so they do not contain it. A second call for the same arm replaces the first, before decisions or after.
  *
- * For dpb_new_imed, dpb_new_klucb, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it states the
- * arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
+ * For dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt, and dpb_new_linear with DPB_MODEL_PER_ARM, where it
+ * states the arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
  * dpb_segment_read then return predictions, which it influences.
  *
  * mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
@@ -1366,7 +1366,7 @@ dpb_status dpb_best_arm(const dpb_bandit *bandit,
  *
  * An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is
  * the average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
- * dpb_new_klucb and dpb_new_med use all releases, merged ones too; each merge with new releases makes the interval
+ * dpb_new_klucb, dpb_new_med and dpb_new_tt use all releases, merged ones too; each merge with new releases makes the interval
  * a little wider. dpb_new_se uses an arm's last release only.
  *
  * A policy of least regret plays a worse arm only about ln T times, and cannot tell two arms apart for 10^5
@@ -1448,8 +1448,8 @@ uint16_t dpb_ticket_node(uint64_t ticket);
  * bytes, K the number of arms and S that of its segments, and the first one (32 K + 40) (M + 1) more, M this
  * handle's max_segments. A merge takes some 10 ms for 10,000 segments of 20 arms.
  *
- * For dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear. snapshot: len bytes of any origin. error: NULL,
- * or filled on failure. The time is proportional to the arms with new releases; other threads wait.
+ * For dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt and dpb_new_linear. snapshot: len bytes of any origin.
+ * error: NULL, or filled on failure. The time is proportional to the arms with new releases; other threads wait.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG
  * (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after; or more than
  * 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
@@ -1587,8 +1587,8 @@ struct dpb_budget;
  * Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
  *
  * A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy
- * its epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med and dpb_new_linear with delta > 0
- * the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their
+ * its epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med, dpb_new_tt and dpb_new_linear with
+ * delta > 0 the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their
  * epsilon and delta. Epsilon is the loss of one user, so contributions_per_user is included. Epsilons add up, and
  * rhos add up. Rhos are turned into an epsilon at the part of the budget's delta that the handles' deltas leave;
  * so are pure handles, by advanced composition or zCDP, if that is less. With dpb_config.expected_users a handle
@@ -2564,7 +2564,7 @@ static inline void dpb_stopping_config_init(dpb_stopping_config *config, double 
 DPB_ASSERT_SIZE(dpb_decision, 24);
 DPB_ASSERT_SIZE(dpb_feature, 8);
 DPB_ASSERT_SIZE(dpb_error, 256);
-DPB_ASSERT_SIZE(dpb_report, 152);
+DPB_ASSERT_SIZE(dpb_report, 160);
 DPB_ASSERT_SIZE(dpb_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
