@@ -2570,7 +2570,7 @@ static inline void dpb_stopping_config_init(dpb_stopping_config *config, double 
 DPB_ASSERT_SIZE(dpb_decision, 24);
 DPB_ASSERT_SIZE(dpb_feature, 8);
 DPB_ASSERT_SIZE(dpb_error, 256);
-DPB_ASSERT_SIZE(dpb_report, 152);
+DPB_ASSERT_SIZE(dpb_report, 160);
 DPB_ASSERT_SIZE(dpb_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);

@@ -8,7 +8,7 @@ use dpb::{Algorithm, ArmReport, Bandit, Clock, Config, Decision, Error, Fault, R
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-const ABLE: [Algorithm; 12] = [
+const ABLE: [Algorithm; 13] = [
     Algorithm::Imed,
     Algorithm::KlUcb,
     Algorithm::Med,

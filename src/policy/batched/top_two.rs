@@ -30,8 +30,8 @@
 //! *If arms are added or retired* the rewards so far stay, and a new test begins, with a beta of its own. An arm that is
 //! out because of a retired one takes part again. No later test may be chosen by what the earlier ones released.
 //!
-//! *The end.* If the best arm is better by any amount, the test ends: H grows linearly in the pulls. If two arms are
-//! equally good, it never ends, and pulls both for ever; each of the two is then as good as a winner.
+//! *The end.* If the best arm is better by any amount, the test ends: H grows linearly in the pulls. If the two best arms
+//! are equally good, it goes on with both of them, and ever ends with a probability of at most 2 beta.
 //!
 //! # The plan
 //!
@@ -68,7 +68,7 @@ pub struct DpTopTwo {
     batched: BatchedArms,
     mixture: Mixture,
     ln_inverse_beta: f64,
-    plans: WipedVec<Plan>,
+    contenders: WipedVec<Contender>,
     /// The arms that are left.
     left: Vec<u32>,
     /// The place in `left` of the last pull.
@@ -80,7 +80,7 @@ pub struct DpTopTwo {
 }
 
 /// The pulls planned for an arm, counted in this handle's decisions for it since the handle was made.
-struct Plan {
+struct Contender {
     /// Decisions without the cancelled ones; at most the goal.
     pulls: u64,
     /// End of the last batch that was requested; at least what is settled.
@@ -93,8 +93,8 @@ struct Plan {
 
 const NOBODY: u32 = u32::MAX;
 
-impl Plan {
-    const NEW: Plan = Plan { pulls: 0, goal: 0, step: 0, beaten_by: NOBODY };
+impl Contender {
+    const NEW: Contender = Contender { pulls: 0, goal: 0, step: 0, beaten_by: NOBODY };
 }
 
 /// First batches, as a multiple of the smallest.
@@ -110,7 +110,7 @@ impl DpTopTwo {
             batched: BatchedArms::new(config, seed)?,
             mixture: Mixture::new(Cumulant::of(&config.noise()?)),
             ln_inverse_beta: config.ln_inverse_beta(),
-            plans: WipedVec::new(config.arms as usize, |_| Plan::NEW)?,
+            contenders: WipedVec::new(config.arms as usize, |_| Contender::NEW)?,
             left: try_with_capacity(config.arms as usize)?,
             turn: 0,
             leader: 0,
@@ -122,17 +122,17 @@ impl DpTopTwo {
 
     /// Finds the arms that are left: those live ones that no live arm has beaten.
     fn find_left(&mut self) {
-        let DpTopTwo { batched, plans, left, .. } = self;
-        for plan in &mut **plans {
-            if plan.beaten_by != NOBODY && !batched.is_live(plan.beaten_by as usize) {
-                plan.beaten_by = NOBODY;
+        let DpTopTwo { batched, contenders, left, .. } = self;
+        for contender in &mut **contenders {
+            if contender.beaten_by != NOBODY && !batched.is_live(contender.beaten_by as usize) {
+                contender.beaten_by = NOBODY;
             }
         }
         left.clear();
-        left.extend(batched.live.arms().iter().filter(|&&arm| plans[arm as usize].beaten_by == NOBODY));
+        left.extend(batched.live.arms().iter().filter(|&&arm| contenders[arm as usize].beaten_by == NOBODY));
         if left.is_empty() {
             // Only a forged snapshot has arms that beat each other.
-            plans.iter_mut().for_each(|plan| plan.beaten_by = NOBODY);
+            contenders.iter_mut().for_each(|contender| contender.beaten_by = NOBODY);
             left.extend(batched.live.arms());
         }
         (self.turn, self.planned) = (0, false);
@@ -152,7 +152,7 @@ impl DpTopTwo {
         let all = arm == leader || leader != self.leader;
         self.leader = leader;
         let enough = self.enough();
-        let DpTopTwo { batched, mixture, plans, left, .. } = self;
+        let DpTopTwo { batched, mixture, contenders, left, .. } = self;
         left.retain(|&other| {
             let other = other as usize;
             if other == leader || !(all || other == arm) {
@@ -160,7 +160,7 @@ impl DpTopTwo {
             }
             let beaten = batched.sums(other).is_ok_and(|sums| mixture.is_above(&best, &sums, enough));
             if beaten {
-                plans[other].beaten_by = leader as u32;
+                contenders[other].beaten_by = leader as u32;
             }
             !beaten
         });
@@ -188,13 +188,13 @@ impl DpTopTwo {
             for &arm in &self.left {
                 let size =
                     self.batched.size(&self.batched.evidence(arm as usize), 0.0).max(FIRST * self.batched.first());
-                self.plans[arm as usize].step = if count(arm) == 0.0 { self.batched.part(size) } else { 0 };
+                self.contenders[arm as usize].step = if count(arm) == 0.0 { self.batched.part(size) } else { 0 };
             }
             return;
         }
         let (leader, _) = self.batched.leader_of(&self.left);
         if self.left.len() == 1 {
-            self.plans[leader].step = self.batch(leader, 2.0);
+            self.contenders[leader].step = self.batch(leader, 2.0);
             return;
         }
         let noise = self.share_of_noise(leader);
@@ -220,11 +220,11 @@ impl DpTopTwo {
         };
         let challengers = || self.left.iter().map(|&arm| arm as usize).filter(|&arm| arm != leader);
         let most = challengers().map(|arm| needed(arm, None)).fold(least, f64::max);
-        self.plans[leader].step = self.batch(leader, most);
+        self.contenders[leader].step = self.batch(leader, most);
         for place in 0..self.left.len() {
             let arm = self.left[place] as usize;
             if arm != leader {
-                self.plans[arm].step = self.batch(arm, needed(arm, Some(most)));
+                self.contenders[arm].step = self.batch(arm, needed(arm, Some(most)));
             }
         }
     }
@@ -237,9 +237,10 @@ impl DpTopTwo {
         }
         for place in 0..self.left.len() {
             let arm = self.left[place] as usize;
-            let (plan, settled) = (&mut self.plans[arm], self.batched.settled(arm));
+            let (contender, settled) = (&mut self.contenders[arm], self.batched.settled(arm));
             // Pulls that are planned already are part of a new plan.
-            plan.goal = if planned { plan.goal + plan.step } else { plan.goal.max(settled + plan.step) };
+            contender.goal =
+                if planned { contender.goal + contender.step } else { contender.goal.max(settled + contender.step) };
             if !planned || !self.batched.is_open(arm) {
                 self.open_next(arm);
             }
@@ -249,9 +250,9 @@ impl DpTopTwo {
     /// Opens an arm's batch for the planned pulls, or changes its size. A leader's batch is always open, because others
     /// contribute to it.
     fn open_next(&mut self, arm: usize) {
-        let (plan, leads) = (&self.plans[arm], self.batched.leads());
-        let left = plan.goal - self.batched.settled(arm);
-        let part = if leads { left.min(plan.step) } else { left };
+        let (contender, leads) = (&self.contenders[arm], self.batched.leads());
+        let left = contender.goal - self.batched.settled(arm);
+        let part = if leads { left.min(contender.step) } else { left };
         if part > 0 {
             self.batched.open(arm, self.batched.whole(part));
         } else if leads {
@@ -280,10 +281,10 @@ impl DpTopTwo {
     }
 
     fn play(&mut self, arm: usize) -> Pull {
-        let plan = &mut self.plans[arm];
-        plan.pulls += 1;
-        if plan.pulls > plan.goal {
-            plan.goal = plan.pulls;
+        let contender = &mut self.contenders[arm];
+        contender.pulls += 1;
+        if contender.pulls > contender.goal {
+            contender.goal = contender.pulls;
             self.open_next(arm);
         }
         self.batched.decisions += 1;
@@ -297,7 +298,7 @@ impl Policy for DpTopTwo {
             for _ in 0..self.left.len() {
                 self.turn = (self.turn + 1) % self.left.len();
                 let arm = self.left[self.turn] as usize;
-                if self.plans[arm].pulls < self.plans[arm].goal {
+                if self.contenders[arm].pulls < self.contenders[arm].goal {
                     return self.play(arm);
                 }
             }
@@ -314,14 +315,14 @@ impl Policy for DpTopTwo {
     }
 
     fn cancel(&mut self, pull: Pull) {
-        self.plans[pull.arm() as usize].pulls -= 1;
+        self.contenders[pull.arm() as usize].pulls -= 1;
     }
 
     batched_arms_methods!();
 
     fn arm(&self, arm: u32) -> ArmState {
         let state = self.batched.arm(arm as usize);
-        ArmState { active: state.active && self.plans[arm as usize].beaten_by == NOBODY, ..state }
+        ArmState { active: state.active && self.contenders[arm as usize].beaten_by == NOBODY, ..state }
     }
 
     fn active(&self) -> u32 {
@@ -349,17 +350,17 @@ impl Policy for DpTopTwo {
 
     fn save(&self, to: &mut Writer) -> Result<()> {
         self.batched.save(to);
-        to.alike(self.plans.iter(), |to, plan| to.u32(plan.beaten_by));
+        to.alike(self.contenders.iter(), |to, contender| to.u32(contender.beaten_by));
         Ok(())
     }
 
     /// After a restore no batch is requested, and no decision is pending.
     fn load(&mut self, from: &mut Reader) -> Result<()> {
         self.batched.load(from)?;
-        let arms = self.plans.len() as u32;
-        for plan in &mut *self.plans {
-            *plan = Plan { beaten_by: from.u32()?, ..Plan::NEW };
-            ensure(plan.beaten_by < arms || plan.beaten_by == NOBODY)?;
+        let arms = self.contenders.len() as u32;
+        for contender in &mut *self.contenders {
+            *contender = Contender { beaten_by: from.u32()?, ..Contender::NEW };
+            ensure(contender.beaten_by < arms || contender.beaten_by == NOBODY)?;
         }
         self.find_left();
         Ok(())
@@ -369,7 +370,7 @@ impl Policy for DpTopTwo {
 impl Combining for DpTopTwo {
     fn set_duty(&mut self, duty: Duty) {
         self.batched.set_duty(duty);
-        (0..self.plans.len()).for_each(|arm| self.open_next(arm));
+        (0..self.contenders.len()).for_each(|arm| self.open_next(arm));
         self.planned = false;
     }
 
@@ -382,7 +383,7 @@ impl Combining for DpTopTwo {
     }
 
     fn clear_open(&mut self) {
-        (0..self.plans.len()).for_each(|arm| _ = self.batched.clear_open(arm));
+        (0..self.contenders.len()).for_each(|arm| _ = self.batched.clear_open(arm));
         self.refresh_some();
     }
 
@@ -403,7 +404,7 @@ impl DynamicArms for DpTopTwo {
     /// The next of these arms that still has planned pulls; if none has, the next that is left; if none is, the best.
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         for again in [false, true] {
-            let has_pulls = |arm: u32| self.plans[arm as usize].pulls < self.plans[arm as usize].goal;
+            let has_pulls = |arm: u32| self.contenders[arm as usize].pulls < self.contenders[arm as usize].goal;
             for step in 1..=self.left.len() {
                 let place = (self.turn + step) % self.left.len();
                 let arm = self.left[place];
@@ -425,14 +426,14 @@ impl DynamicArms for DpTopTwo {
     }
 
     fn add_arm(&mut self) -> Result<()> {
-        if self.plans.len() >= Self::MOST_ARMS as usize {
+        if self.contenders.len() >= Self::MOST_ARMS as usize {
             let rule = format!("must be at most {} for this policy", Self::MOST_ARMS);
-            return Err(Error::config("arms", &rule, self.plans.len() + 1));
+            return Err(Error::config("arms", &rule, self.contenders.len() + 1));
         }
-        self.plans.reserve()?;
-        self.left.try_reserve(self.plans.len() + 1 - self.left.len()).map_err(|_| Error::NoMemory)?;
+        self.contenders.reserve()?;
+        self.left.try_reserve(self.contenders.len() + 1 - self.left.len()).map_err(|_| Error::NoMemory)?;
         self.batched.add_arm()?;
-        self.plans.push(Plan::NEW);
+        self.contenders.push(Contender::NEW);
         self.find_left();
         Ok(())
     }
@@ -533,9 +534,10 @@ mod tests {
                 }
             }
             assert_eq!(policy.batched.collected(), answered);
-            let settles = |arm: usize| policy.batched.settled(arm) <= policy.plans[arm].goal;
+            let settles = |arm: usize| policy.batched.settled(arm) <= policy.contenders[arm].goal;
             assert!(
-                (0..policy.plans.len()).all(|arm| settles(arm) && policy.plans[arm].pulls <= policy.plans[arm].goal)
+                (0..policy.contenders.len())
+                    .all(|arm| settles(arm) && policy.contenders[arm].pulls <= policy.contenders[arm].goal)
             );
             match step % 9000 {
                 1 => policy.add_arm().unwrap(),
@@ -575,7 +577,7 @@ mod tests {
     /// retires, the arms that it has beaten take part again.
     #[test]
     fn a_winner_wins_until_the_arms_change() {
-        let (config, means, mut random) = (Config::new(3, 1.0), [0.2, 0.8, 0.4, 0.6], coins(6));
+        let (config, means, mut random) = (Config::new(3, 1.0), [0.1, 0.9, 0.5, 0.7], coins(6));
         let mut policy = made(&config, 7);
         assert_eq!(play(&mut policy, &means, 100_000, &mut random), Some(1));
         let releases = policy.batched.releases;
@@ -605,7 +607,7 @@ mod tests {
     #[test]
     fn arms_that_beat_each_other_are_all_left() {
         let mut policy = made(&Config::new(3, 1.0), 9);
-        (policy.plans[0].beaten_by, policy.plans[1].beaten_by) = (1, 0);
+        (policy.contenders[0].beaten_by, policy.contenders[1].beaten_by) = (1, 0);
         policy.retire_arm(2);
         assert_eq!(policy.left[..], [0, 1]);
     }
