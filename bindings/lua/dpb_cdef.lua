@@ -128,6 +128,7 @@ uint16_t dpb_ticket_node(uint64_t ticket);
 dpb_status dpb_merge(dpb_bandit *bandit, const uint8_t *snapshot, size_t len, dpb_error *error);
 dpb_status dpb_lead(dpb_bandit *bandit, uint64_t *generation, dpb_error *error);
 dpb_status dpb_alone(dpb_bandit *bandit, dpb_error *error);
+dpb_status dpb_set_handles(dpb_bandit *bandit, uint32_t handles, dpb_error *error);
 dpb_status dpb_contribution(dpb_bandit *bandit, uint64_t generation, uint8_t *buf, size_t cap, size_t *len, dpb_error *error);
 dpb_status dpb_combine(dpb_bandit *bandit, const uint8_t *contribution, size_t len, dpb_error *error);
 dpb_status dpb_seal(const dpb_bandit *bandit, const uint8_t *message, size_t message_len, uint8_t *buf, size_t cap, size_t *len, dpb_error *error);

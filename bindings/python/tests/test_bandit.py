@@ -318,6 +318,27 @@ def test_fleets():
         b.open(b"nothing")
 
 
+def test_states_move():
+    config = dpb.Config(arms=3, epsilon=1.0, fleet_key=KEY)
+    old, keeper = dpb.Bandit(config), dpb.Bandit(config)
+    decision = old.select()
+    state = old.suspend(keeper.receiver())
+    with pytest.raises(dpb.HaltedError):
+        old.select()
+    new = dpb.Bandit.resume(state, config)
+    with pytest.raises(dpb.ExpiredError):
+        dpb.Bandit.resume(state, config)
+    new.update(decision.ticket, 1.0)
+    last = dpb.Bandit.resume(new.suspend(), config)
+    with pytest.raises(dpb.NotReadyError):
+        last.select()
+    last.claimed()
+    with pytest.raises(dpb.DuplicateError):
+        last.update(decision.ticket, 1.0)
+    last.lead()
+    last.set_handles(2)
+
+
 def test_sums_and_stopping_rules():
     with dpb.Counter("hybrid", 1.0) as counter:
         for _ in range(1000):

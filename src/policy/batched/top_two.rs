@@ -374,6 +374,10 @@ impl Combining for DpTopTwo {
         self.planned = false;
     }
 
+    fn set_handles(&mut self, handles: u32) {
+        self.batched.set_handles(handles);
+    }
+
     fn has_open(&self) -> bool {
         self.batched.has_open()
     }
@@ -445,13 +449,13 @@ impl DynamicArms for DpTopTwo {
 }
 
 // Whom an arm is beaten by moves as a snapshot has it.
-moves!(Plan { pulls, goal, step } made { beaten_by });
+moves!(Contender { pulls, goal, step } made { beaten_by });
 
 impl Moved for DpTopTwo {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         with.snapshot(self)?;
         self.batched.move_open(with)?;
-        self.plans.moved(with)?;
+        self.contenders.moved(with)?;
         self.turn.moved(with)?;
         self.leader.moved(with)
     }

@@ -268,6 +268,21 @@ class Bandit(Handle):
         bandit._own(out[0], lib.dpb_free, (1 << 16) + 16 * len(buf))
         return bandit
 
+    @classmethod
+    def resume(cls, state: bytes, config: Config) -> Bandit:
+        """Makes a bandit that continues from what another one's suspend returned, as if that one had never ended.
+
+        ``config`` needs the fleet_key. A state at rest is held: until claimed every call but report raises NotReadyError.
+        """
+        buf = ffi.from_buffer("uint8_t[]", state)
+        out, error = ffi.new("dpb_bandit **"), new_error()
+        c, kept = _config(config)
+        check(lib.dpb_resume(ffi.NULL, c, buf, len(buf), out, error), error)
+        del kept
+        bandit = cls.__new__(cls)
+        bandit._own(out[0], lib.dpb_free, (1 << 16) + 16 * len(buf))
+        return bandit
+
     def __enter__(self) -> Bandit:
         return self
 
@@ -655,6 +670,26 @@ class Bandit(Handle):
         """What the bandit has released, and what is public: no raw sum, no reward, no open decision."""
         return self._bytes(lib.dpb_snapshot)
 
+    def suspend(self, receiver: int = 0) -> bytes:
+        """Ends this bandit, and returns its whole state, sealed by fleet_key, for one other bandit to continue from.
+
+        ``receiver``: a number of a bandit's receiver in the process that resumes, or 0 for a state at rest. One bandit at
+        most may continue from a state: if two do, a reward that was open in it loses its epsilon twice.
+        """
+        if not 0 <= receiver < 1 << 64:
+            raise InvalidConfigError(f"receiver must be in 0 .. 2^64 - 1, got {receiver}")
+        return self._bytes(lib.dpb_suspend, receiver)
+
+    def claimed(self) -> None:
+        """Ends the hold of a bandit that continues from a state at rest, once no other bandit can."""
+        self._check(lib.dpb_claimed(self._c))
+
+    def receiver(self) -> int:
+        """Draws a number that one state may be addressed to, and be resumed in this process."""
+        number, error = ffi.new("uint64_t *"), new_error()
+        self._check(lib.dpb_receiver(self._c, number, error), error)
+        return int(number[0])
+
     def merge(self, snapshot: bytes) -> None:
         """Learns from what another bandit has released. A repeated or older snapshot changes nothing."""
         self._send(lib.dpb_merge, snapshot)
@@ -669,6 +704,13 @@ class Bandit(Handle):
         """Ends contributing and leading."""
         error = new_error()
         self._check(lib.dpb_alone(self._c, error), error)
+
+    def set_handles(self, handles: int) -> None:
+        """Tells the bandit how many bandits share the work of a fleet with one noise; 0: as many as it has merged."""
+        if not 0 <= handles < 1 << 32:
+            raise InvalidConfigError(f"handles must be in 0 .. 2^32 - 1, got {handles}")
+        error = new_error()
+        self._check(lib.dpb_set_handles(self._c, handles, error), error)
 
     def contribution(self, generation: int) -> bytes:
         """Takes all open sums out of this bandit, sealed for the leader of this generation; b"" for nothing."""
