@@ -42,7 +42,6 @@
 
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::policy::Policy;
 use crate::snapshot::{Reader, Writer, ensure};
 use std::collections::VecDeque;
 use zeroize::{Zeroize, Zeroizing};
@@ -70,11 +69,16 @@ impl Moving<'_, '_> {
         ensure(number == ours)
     }
 
-    /// Moves the releases and the public state of a policy, as its snapshot has them.
-    pub fn snapshot(&mut self, policy: &mut impl Policy) -> Result<()> {
+    /// Moves what `save` writes and `load` reads: the releases and the public state of a policy, as in a snapshot.
+    pub fn snapshot<P>(
+        &mut self,
+        policy: &mut P,
+        save: impl FnOnce(&P, &mut Writer) -> Result<()>,
+        load: impl FnOnce(&mut P, &mut Reader) -> Result<()>,
+    ) -> Result<()> {
         match self {
-            Moving::Out(to) => policy.save(to),
-            Moving::In(from) => policy.load(from),
+            Moving::Out(to) => save(policy, to),
+            Moving::In(from) => load(policy, from),
         }
     }
 

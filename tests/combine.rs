@@ -670,6 +670,7 @@ fn what_cannot_combine_says_so() {
             delta: 1e-6,
             horizon: 1000,
             features: u32::from(algorithm == Algorithm::Linear),
+            base: Algorithm::NonprivateExp3 as u32,
             ..config(1, 0.5)
         };
         let batched = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med, Algorithm::TopTwo].contains(&algorithm);

@@ -9,7 +9,7 @@ const SECTIONS: [(&str, &[&str]); 8] = [
     ("A bandit: its handle, decisions, rewards, snapshots", &["status", "bandit", "snapshot", "config", "fields"]),
     ("Requests, arms, users", &["request", "arms"]),
     ("What a bandit has learned and spent", &["report"]),
-    ("Several bandits: fleets, one noise, a budget", &["fleet", "budget"]),
+    ("Several bandits: states that move, fleets, one noise, a budget", &["moving", "fleet", "budget"]),
     ("The library's own policies", &["policies"]),
     ("Beside the bandits: private sums, stopping rules", &["counter", "stopping"]),
     ("Experimental, may change in any version: the shuffle model, the local model", &["shuffle", "local"]),

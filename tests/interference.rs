@@ -311,7 +311,7 @@ const OF_MOVES: [Fault; 5] =
 /// once, and contributions are lost, repeated, reordered and sent to the wrong leader.
 fn in_a_fleet(subject: Subject, reward_window: u32) -> impl Iterator<Item = Config> {
     let with_key = |config: Config| Config { fleet_key: Some([7; 32].into()), ..config };
-    let able = move |config: &Config| subject.make(config).is_ok();
+    let able = move |config: &Config| subject.make(config).is_ok_and(|bandit| bandit.lead().is_ok());
     configs(subject, reward_window).into_iter().map(with_key).filter(able)
 }
 

@@ -70,6 +70,7 @@ fn starved<T>(run: impl Fn() -> Result<T, Error>) -> (T, u32) {
 /// A configuration that this policy accepts.
 fn config(algorithm: Algorithm, arms: u32, pending_capacity: u32) -> Config {
     let base = Algorithm::NonprivateExp3 as u32;
+    let arms = if algorithm == Algorithm::TopTwo { arms.min(256) } else { arms };
     let config =
         |delta| fitted(algorithm, Config { delta, horizon: 1 << 20, pending_capacity, base, ..Config::new(arms, 1.0) });
     let takes = |delta| Bandit::new(algorithm, &config(delta)).is_ok();

@@ -300,7 +300,7 @@ fn the_table_of_functions_names_existing_ones() {
     let code = [page("include/dpb.h"), sources("bindings/cpp", ".hpp"), go, python, sources("src", ".rs")];
     let code = code.map(|code| without_comments(&code));
     let using = page("docs/reference/interface.md");
-    let rows = using.lines().skip_while(|line| !line.starts_with("| what | C | C++ | Go | Rust |")).skip(2);
+    let rows = using.lines().skip_while(|line| !line.starts_with("| what | C | C++ | Go | Python | Rust |")).skip(2);
     let rows: Vec<_> = rows.take_while(|line| line.starts_with('|')).collect();
     assert!(rows.len() > 10, "{rows:?}");
     for row in rows {

@@ -125,6 +125,10 @@ dpb_status dpb_compare(const dpb_bandit *bandit, uint32_t i, uint32_t j, double 
 dpb_status dpb_epsilon_spent(const dpb_bandit *bandit, double delta, double *epsilon);
 const char *dpb_policy_name(const dpb_bandit *bandit);
 uint16_t dpb_ticket_node(uint64_t ticket);
+dpb_status dpb_suspend(dpb_bandit *bandit, uint64_t receiver, uint8_t *buf, size_t cap, size_t *len, dpb_error *error);
+dpb_status dpb_resume(const char *name, const dpb_config *config, const uint8_t *buf, size_t len, dpb_bandit **out, dpb_error *error);
+dpb_status dpb_claimed(dpb_bandit *bandit);
+dpb_status dpb_receiver(dpb_bandit *bandit, uint64_t *receiver, dpb_error *error);
 dpb_status dpb_merge(dpb_bandit *bandit, const uint8_t *snapshot, size_t len, dpb_error *error);
 dpb_status dpb_lead(dpb_bandit *bandit, uint64_t *generation, dpb_error *error);
 dpb_status dpb_alone(dpb_bandit *bandit, dpb_error *error);

@@ -289,7 +289,7 @@ impl DynamicArms for DpMed {
 
 impl Moved for DpMed {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        with.snapshot(self)?;
+        with.snapshot(self, Policy::save, Policy::load)?;
         self.batched.move_open(with)
     }
 }

@@ -559,7 +559,7 @@ moves!(Plan { pulls, covered, goal } made { known, next, line, place });
 
 impl<I: Index> Moved for MinIndexPolicy<I> {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        with.snapshot(self)?;
+        with.snapshot(self, Policy::save, Policy::load)?;
         self.batched.move_open(with)?;
         self.plans.moved(with)
     }

@@ -453,7 +453,7 @@ moves!(Contender { pulls, goal, step } made { beaten_by });
 
 impl Moved for DpTopTwo {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        with.snapshot(self)?;
+        with.snapshot(self, Policy::save, Policy::load)?;
         self.batched.move_open(with)?;
         self.contenders.moved(with)?;
         self.turn.moved(with)?;
