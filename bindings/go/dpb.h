@@ -1444,6 +1444,11 @@ uint16_t dpb_ticket_node(uint64_t ticket);
 /* Several bandits: states that move, fleets, one noise, a budget. -------------------------------------- */
 
 /**
+ * How old a state at rest may be, in seconds: see dpb_resume.
+ */
+#define DPB_STATE_LIFETIME 3600
+
+/**
  * Ends a handle, and writes its whole state, sealed by dpb_config.fleet_key, for one other handle to continue from
  * (dpb_resume): open batches, open decisions with the rewards that wait, counters of users. So a restart loses
  * nothing, and the tickets of the old process are valid in the new one. Every later call on this handle is DPB_HALTED;

@@ -158,8 +158,8 @@ static void one_charge(void) {
   unsigned char *state;
   double spent = 0;
   size_t len;
-  STATUS(dpb_budget_new(1, 0, &budget, NULL), DPB_OK);
-  STATUS(dpb_budget_new(1, 0, &fresh, NULL), DPB_OK);
+  STATUS(dpb_new_budget(1, 0, &budget, NULL), DPB_OK);
+  STATUS(dpb_new_budget(1, 0, &fresh, NULL), DPB_OK);
   config.budget = budget;
   STATUS(dpb_new(&config, &old, NULL), DPB_OK);
   state = state_of(old, 0, &len);
