@@ -63,6 +63,7 @@ pub(crate) trait Moved {
 
 impl Moving<'_, '_> {
     /// Moves a number that must be the same at both ends.
+    #[inline(never)]
     pub fn same(&mut self, mut number: usize) -> Result<()> {
         let ours = number;
         number.moved(self)?;
@@ -103,6 +104,7 @@ impl Moving<'_, '_> {
 macro_rules! number {
     ($($type:ty, $name:ident;)*) => {
         $(impl Moved for $type {
+            #[inline(never)] // into some hundred fields
             fn moved(&mut self, with: &mut Moving) -> Result<()> {
                 match with {
                     Moving::Out(to) => to.$name(*self),
@@ -126,6 +128,7 @@ number! {
 macro_rules! moves_as {
     ($($type:ty, $as:ty;)*) => {
         $(impl Moved for $type {
+            #[inline(never)]
             fn moved(&mut self, with: &mut Moving) -> Result<()> {
                 let mut number = *self as $as;
                 number.moved(with)?;
@@ -144,6 +147,7 @@ moves_as! {
 }
 
 impl Moved for bool {
+    #[inline(never)]
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         let mut number = u8::from(*self);
         number.moved(with)?;

@@ -74,7 +74,7 @@ fn proofs() -> BTreeMap<String, String> {
 fn declared(proof: &str, kinds: &[&str]) -> Vec<String> {
     let declares = |line: &str| {
         let (kind, rest) = line.trim_start().split_once(' ')?;
-        let names = rest.split(|c| c == ':' || c == '(').next()?;
+        let names = rest.split([':', '(']).next()?;
         kinds.contains(&kind).then(|| words(names).map(str::to_owned).collect::<Vec<_>>())
     };
     proof.lines().filter_map(declares).flatten().collect()

@@ -6,7 +6,8 @@ import (
 )
 
 func TestStatesMove(t *testing.T) {
-	config := Config{Arms: 3, Epsilon: 1, RewardWindow: 50, FleetKey: &[32]byte{7}}
+	config := NewConfig(3, 1)
+	config.RewardWindow, config.FleetKey = 50, &[32]byte{7}
 	old := must[*Bandit](t)(New(config))
 	defer old.Close()
 	keeper := must[*Bandit](t)(New(config))

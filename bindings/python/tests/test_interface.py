@@ -36,7 +36,7 @@ def test_every_number_has_a_name():
     assert of("DPB_DUTY_") == set(dpb.Duty)
     assert of("DPB_WARN_") == set(dpb.Warnings)
     assert of("DPB_POLICY_") == set(_library.POLICY_NAMES)
-    used = ("DPB_CLOCK", "DPB_DUTY", "DPB_WARN", "DPB_POLICY", "DPB_MODEL", "DPB_COUNTER", "DPB_SEAL_BYTES")
+    used = ("DPB_CLOCK", "DPB_DUTY", "DPB_WARN", "DPB_POLICY", "DPB_MODEL", "DPB_COUNTER", "DPB_SEAL_BYTES", "DPB_STATE_LIFETIME")
     rest = {name for name, number in NUMBERS.items() if not name.startswith(used) and int(number) not in statuses}
     flags = {kind[5:] for kind in dpb._table.KINDS.values() if kind.startswith("flag ")}
     assert rest <= flags and NUMBERS["DPB_SEAL_BYTES"] == "53"

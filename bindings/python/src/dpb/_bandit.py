@@ -121,6 +121,10 @@ class Report:
     """The generation that the bandit leads or contributes to; 0 if it is alone."""
     clock_leaps: int
     """With Clock.CALLER: how often the clock leapt."""
+    stopped: bool
+    """Whether the policy has decided for an arm."""
+    best_arm: int
+    """That arm; 0 if stopped is False."""
 
 
 @dataclass(frozen=True)
