@@ -296,9 +296,9 @@ fn the_readme_is_short() {
 #[test]
 fn the_table_of_functions_names_existing_ones() {
     let go = sources("bindings/go", ".go");
-    let python = sources("bindings/python/src", ".py");
-    let code = [page("include/dpb.h"), sources("bindings/cpp", ".hpp"), go, python, sources("src", ".rs")];
-    let code = code.map(|code| without_comments(&code));
+    let [c, cpp, go, rust] = [page("include/dpb.h"), sources("bindings/cpp", ".hpp"), go, sources("src", ".rs")]
+        .map(|code| without_comments(&code));
+    let code = [c, cpp, go, sources("bindings/python/src", ".py"), rust];
     let using = page("docs/reference/interface.md");
     let rows = using.lines().skip_while(|line| !line.starts_with("| what | C | C++ | Go | Python | Rust |")).skip(2);
     let rows: Vec<_> = rows.take_while(|line| line.starts_with('|')).collect();
