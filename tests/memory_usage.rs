@@ -102,8 +102,8 @@ fn every_refused_allocation_is_a_status() {
         let shared = Config { fleet_key: Some([7; 32].into()), ..config };
         if let (Ok(leader), Ok(other)) = (Bandit::new(algorithm, &shared), Bandit::new(algorithm, &shared))
             && algorithm != Algorithm::Linear
+            && let Ok(generation) = leader.lead()
         {
-            let generation = leader.lead().unwrap();
             other.contribution(generation).unwrap();
             for arm in 0..arms {
                 let request = Request { eligible: Some(&[arm]), ..Request::default() };
