@@ -106,7 +106,7 @@ fn a_leader_hands_over(programs: [&LazyLock<Option<Program>>; 2]) {
     play(&[&one], WINDOW + 53);
     assert_eq!(combined(), 0.0);
     assert_eq!(one.server.interrupt().0.code(), Some(0));
-    eventually("the heir has it", || two.metric("leads") == 1.0 && combined() == 1.0);
+    eventually("the heir has it", || two.metric("leads") == 1.0 && combined() >= 1.0);
 }
 
 #[test]
