@@ -53,8 +53,11 @@ fn the_page_works_in_nginx() {
     let page = page.replace("require \"dpb\"\n", &format!("require(\"dpb\").load \"{}\"\n", named.display()));
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let temporary = temporary.map(|kind| format!("{kind}_temp_path {at}/{kind};\n")).concat();
+    // A worker of root's nginx has another user, who may not read this place.
+    let is_root = std::os::unix::fs::MetadataExt::uid(&place.metadata().unwrap()) == 0;
+    let user = if is_root { "user root;\n" } else { "" };
     let config = format!(
-        "load_module {MODULES}/ndk_http_module.so;\nload_module {MODULES}/ngx_http_lua_module.so;\nworker_processes 1;\n\
+        "{user}load_module {MODULES}/ndk_http_module.so;\nload_module {MODULES}/ngx_http_lua_module.so;\nworker_processes 1;\n\
          pid {at}/pid;\nerror_log {at}/error.log info;\ndaemon off;\nevents {{}}\nhttp {{\naccess_log off;\n{temporary}\
          lua_package_path \"{}/{PLACE}/?.lua;;\";\n{page}}}\n",
         root.display()
