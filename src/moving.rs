@@ -42,7 +42,6 @@
 
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::policy::Policy;
 use crate::snapshot::{Reader, Writer, ensure};
 use std::collections::VecDeque;
 use zeroize::{Zeroize, Zeroizing};
@@ -64,17 +63,23 @@ pub(crate) trait Moved {
 
 impl Moving<'_, '_> {
     /// Moves a number that must be the same at both ends.
+    #[inline(never)]
     pub fn same(&mut self, mut number: usize) -> Result<()> {
         let ours = number;
         number.moved(self)?;
         ensure(number == ours)
     }
 
-    /// Moves the releases and the public state of a policy, as its snapshot has them.
-    pub fn snapshot(&mut self, policy: &mut impl Policy) -> Result<()> {
+    /// Moves what `save` writes and `load` reads: the releases and the public state of a policy, as in a snapshot.
+    pub fn snapshot<P>(
+        &mut self,
+        policy: &mut P,
+        save: impl FnOnce(&P, &mut Writer) -> Result<()>,
+        load: impl FnOnce(&mut P, &mut Reader) -> Result<()>,
+    ) -> Result<()> {
         match self {
-            Moving::Out(to) => policy.save(to),
-            Moving::In(from) => policy.load(from),
+            Moving::Out(to) => save(policy, to),
+            Moving::In(from) => load(policy, from),
         }
     }
 
@@ -99,6 +104,7 @@ impl Moving<'_, '_> {
 macro_rules! number {
     ($($type:ty, $name:ident;)*) => {
         $(impl Moved for $type {
+            #[inline(never)] // into some hundred fields
             fn moved(&mut self, with: &mut Moving) -> Result<()> {
                 match with {
                     Moving::Out(to) => to.$name(*self),
@@ -122,6 +128,7 @@ number! {
 macro_rules! moves_as {
     ($($type:ty, $as:ty;)*) => {
         $(impl Moved for $type {
+            #[inline(never)]
             fn moved(&mut self, with: &mut Moving) -> Result<()> {
                 let mut number = *self as $as;
                 number.moved(with)?;
@@ -140,6 +147,7 @@ moves_as! {
 }
 
 impl Moved for bool {
+    #[inline(never)]
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         let mut number = u8::from(*self);
         number.moved(with)?;

@@ -36,12 +36,9 @@
 //!
 //! *Claim.* Let each generation continue from the newest snapshot of the one before. Consider the pairs of a
 //! generation and a period in which it learned from anybody. Then there are at most as many pairs as the last
-//! generation counts periods, whenever the others ended. *Proof.* A generation begins the period after those of its
-//! snapshot, and counts on. Say that it learned in its period p, and that another one continues from it. Then a
-//! snapshot exists, and the newest counts p periods or more. (If a snapshot existed when it learned, the table says
-//! so; if not, a later one counts all periods before it.) So what the next generation learns is in periods after p.
-//! Over all generations, the numbers of the periods that were learned from increase, and none of them exceeds the
-//! count of the last generation. ∎
+//! generation counts periods, whenever the others ended. *Idea.* A generation begins the period after those of its
+//! snapshot. What an earlier one learned from is in periods that this snapshot counts, so the periods that were learned
+//! from increase. Coq checks the proof (`tests/proofs/Restarts.v`). ∎
 //!
 //! So Theorem U of [`crate::privacy`] holds for all generations together, with p the periods that the last one counts.
 //! `budget_periods` = P bounds the loss of all generations together: the snapshot holds the count, and no generation

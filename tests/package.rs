@@ -45,7 +45,7 @@ fn dynamic_section(file: &Path) -> String {
 
 /// Limit for the archive, 1.3 MiB. (Segments with all functions and dp-linear made it grow from 1.0 to 1.2 MiB, a fleet
 /// with one noise to 1.27.)
-const MOST_BYTES: u64 = 13 * (1 << 20) / 10;
+const MOST_BYTES: u64 = 14 * (1 << 20) / 10;
 
 #[test]
 #[ignore = "builds the library with all optimisations"]

@@ -18,6 +18,7 @@ pub mod learning;
 pub mod linear;
 pub mod plot;
 pub mod runner;
+pub mod sample;
 pub mod segments;
 pub mod ss19;
 pub mod t21;

@@ -68,6 +68,19 @@ impl Bandit {
         if state.sharing()?.duty == Duty::Alone { Ok(()) } else { state.set_duty(Duty::Alone) }
     }
 
+    /// Sets how many handles share the work of this fleet, this one included, from the next batch on. Each takes its part
+    /// of a batch, so with this number a handle need not merge the snapshots of handles that release nothing. It must not
+    /// depend on rewards. 0, as at first and after a restore: the handle counts those whose snapshots it merged lately.
+    ///
+    /// # Errors
+    /// `Unsupported` without [`fleet_key`](Config::fleet_key); `Poisoned` after an internal failure.
+    pub fn set_handles(&self, handles: u32) -> Result<()> {
+        let state = &mut *self.lock.lock()?;
+        state.sharing()?;
+        combining(&mut *state.policy)?.set_handles(handles);
+        Ok(())
+    }
+
     /// Takes the sums of all open batches out of this handle for good, and returns them sealed, for the leader of this
     /// generation to [`combine`](Self::combine). Empty if there are none. From the first call on this handle releases
     /// nothing itself, until it [leads](Self::lead). Send each contribution once, to that leader alone. What is lost on

@@ -13,7 +13,8 @@ use crate::os::Origin;
 use crate::policy::Algorithm;
 use crate::random::Seed;
 use crate::snapshot::{self, Reader};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+#[cfg(not(dpb_faults))]
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
 
@@ -38,11 +39,18 @@ impl Life {
 /// A number that one state may be addressed to, while the handle lives that drew it.
 pub(super) struct Receiver(u64);
 
-/// The numbers that no state has been addressed to so far.
-static RECEIVERS: Mutex<Vec<(u64, Origin)>> = Mutex::new(Vec::new());
+/// Calls this with the numbers that no state has been addressed to so far.
+#[cfg(not(dpb_faults))]
+fn with_open<T>(body: impl FnOnce(&mut Vec<(u64, Origin)>) -> T) -> T {
+    static OPEN: Mutex<Vec<(u64, Origin)>> = Mutex::new(Vec::new());
+    body(&mut OPEN.lock().unwrap_or_else(PoisonError::into_inner))
+}
 
-fn receivers() -> MutexGuard<'static, Vec<(u64, Origin)>> {
-    RECEIVERS.lock().unwrap_or_else(PoisonError::into_inner)
+/// The same in a test with seeds, whose threads draw equal numbers.
+#[cfg(dpb_faults)]
+fn with_open<T>(body: impl FnOnce(&mut Vec<(u64, Origin)>) -> T) -> T {
+    std::thread_local!(static OPEN: std::cell::RefCell<Vec<(u64, Origin)>> = const { std::cell::RefCell::new(Vec::new()) });
+    OPEN.with_borrow_mut(body)
 }
 
 impl Receiver {
@@ -51,25 +59,27 @@ impl Receiver {
 
     fn draw() -> Result<Receiver> {
         let number = Seed::new(None)?.stream().next_u64().max(1);
-        let mut open = receivers();
-        open.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        open.push((number, Origin::here()));
-        Ok(Receiver(number))
+        with_open(|open| {
+            open.try_reserve(1).map_err(|_| Error::NoMemory)?;
+            open.push((number, Origin::here()));
+            Ok(Receiver(number))
+        })
     }
 
     /// Whether a state may be addressed to this number.
     fn is_open(number: u64) -> bool {
-        receivers().iter().any(|(other, origin)| *other == number && origin.check().is_ok())
+        with_open(|open| open.iter().any(|(other, origin)| *other == number && origin.check().is_ok()))
     }
 
     /// The same. From now on none may.
     fn forget(number: u64) -> bool {
-        let mut open = receivers();
-        let place = open.iter().position(|(other, origin)| *other == number && origin.check().is_ok());
         if faulty!(ReceiverKept) {
-            return place.is_some();
+            return Receiver::is_open(number);
         }
-        place.map(|place| open.swap_remove(place)).is_some()
+        with_open(|open| {
+            let place = open.iter().position(|(other, origin)| *other == number && origin.check().is_ok());
+            place.map(|place| open.swap_remove(place)).is_some()
+        })
     }
 }
 
@@ -127,7 +137,11 @@ impl Bandit {
                     };
                     to.u8(led);
                     to.u64(contributes);
-                    state.moved(&mut Moving::Out(to))
+                    state.moved(&mut Moving::Out(to))?;
+                    if faulty!(WaitingTells) {
+                        (0..state.engine.waiting()).for_each(|_| to.u8(0));
+                    }
+                    Ok(())
                 },
             );
             let content = Zeroizing::new(content?);
@@ -175,7 +189,9 @@ impl Bandit {
         let state = bandit.lock.get_mut()?;
         state.take_over(head.origin, head.added, &config)?;
         state.moved(&mut Moving::In(from))?;
-        from.finish()?;
+        if !faulty!(WaitingTells) {
+            from.finish()?;
+        }
         state.periods.check()?;
         if led || contributes > 0 {
             state.continue_duty(contributes)?;

@@ -157,7 +157,7 @@ impl Bandit {
     /// # Errors
     /// `Unsupported` by policies that do not learn from a set of releases; `Corrupt`;
     /// `NewerVersion`; `InvalidConfig` naming the first field in which the two differ that must not (what
-    /// [`restore_as`](Self::restore_as) refuses, and `forget_after`), and for more than 1024 handles;
+    /// [`restore_as`](Self::restore_as) refuses, and `forget_after`); `Full` beyond 1024 other handles;
     /// `NoMemory`; `Poisoned` after an internal failure. Nothing changed.
     pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;

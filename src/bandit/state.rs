@@ -128,7 +128,8 @@ impl Lock {
     #[inline]
     pub fn lock(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.lock_any()?;
-        if state.life == Life::Live { Ok(state) } else { Err(state.life.refusal()) }
+        let acts = state.life == Life::Live || (state.life == Life::Held && faulty!(HeldActs));
+        if acts { Ok(state) } else { Err(state.life.refusal()) }
     }
 
     /// The state of a handle that is live or held.

@@ -3,7 +3,7 @@
 
 use super::tail::Tail;
 use crate::error::{Error, Result};
-use crate::moving::{Moved, moves};
+use crate::moving::{Moved, Moving, moves};
 use crate::noise::Laplace;
 use crate::random::Random;
 use std::sync::Arc;
@@ -305,7 +305,17 @@ impl RunningSum for Hybrid {
     }
 }
 
-moves!(Frontier { noise, sum });
+impl Moved for Frontier {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        let Frontier { noise, sum } = self;
+        noise.moved(with)?;
+        if faulty!(NoiseLost) {
+            noise.fill(0);
+        }
+        sum.moved(with)
+    }
+}
+
 moves!(Logarithmic { count, sum, noise, released } made { distribution });
 moves!(Binary { count, sum, frontier } made { distribution, most });
 moves!(Hybrid { count, sum, blocks, blocks_tail, tree } made { distributions });

@@ -10,7 +10,9 @@ use crate::bandit::Bandit;
 use std::ffi::{CStr, c_char};
 
 /// How old a state at rest may be, in seconds: see dpb_resume.
-pub const DPB_STATE_LIFETIME: u64 = Bandit::STATE_LIFETIME;
+pub const DPB_STATE_LIFETIME: u64 = 3600;
+
+const _: () = assert!(DPB_STATE_LIFETIME == Bandit::STATE_LIFETIME);
 
 /// Ends a handle, and writes its whole state, sealed by dpb_config.fleet_key, for one other handle to continue from
 /// (dpb_resume): open batches, open decisions with the rewards that wait, counters of users. So a restart loses

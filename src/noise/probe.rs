@@ -91,6 +91,14 @@ faults! {
     SuspendedLives,
     /// A receiver accepts any number of states.
     ReceiverKept,
+    /// A handle that is held acts.
+    HeldActs,
+    /// A handle that is resumed accepts a second reward for its tickets.
+    AnsweredReopened,
+    /// A state is longer if rewards wait in it.
+    WaitingTells,
+    /// Noise that was drawn does not move.
+    NoiseLost,
     /// The reward determines the instrument of its row.
     LateInstrument,
     /// A prediction depends on an open sum.

@@ -71,7 +71,7 @@ pub trait Policy: Send + Moved {
     /// there were new ones.
     ///
     /// # Errors
-    /// `NoMemory`; `InvalidConfig` for too many handles; `Corrupt` for the releases of another policy. Nothing has
+    /// `NoMemory`; `Full` for too many handles; `Corrupt` for the releases of another policy. Nothing has
     /// changed.
     fn merge(&mut self, _peer: Peer, _added: &[u64]) -> Result<bool> {
         Err(Error::Corrupt)
@@ -241,6 +241,10 @@ pub trait Slates {
 pub(crate) trait Combining {
     /// Takes up a duty. Open sums stay.
     fn set_duty(&mut self, duty: Duty);
+
+    /// Sets the number of handles that share each batch, this one included, from the next batch on. 0: it is that of the
+    /// handles whose snapshots were merged lately.
+    fn set_handles(&mut self, handles: u32);
 
     /// Whether any open batch has rewards.
     fn has_open(&self) -> bool;

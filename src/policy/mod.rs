@@ -17,6 +17,7 @@ mod prior;
 mod segments;
 
 pub use crate::engine::Pull;
+pub(crate) use compare::price_of_merges;
 pub use contract::{ArmState, DynamicArms, Policy, ShuffledPolicy, Slates};
 pub(crate) use contract::{ByRequest, Combining, PeerId};
 pub use kl::private_divergence;
@@ -168,7 +169,7 @@ impl Algorithm {
     pub fn fit(self, config: &Config) -> Config {
         let mut fit = config.clone();
         for (field, ..) in config.set().filter(|(field, ..)| self.unused(field, config).is_some()) {
-            (field.reset)(&mut fit);
+            fit.reset(field.name);
         }
         fit
     }

@@ -59,6 +59,25 @@ algorithms! {
         bytes: "1300 + 372 K";
         arms: "2^12";
     }
+    /// DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - `beta` (95% by default), then
+    /// pulls it for ever. [`best_arm`](crate::Bandit::best_arm) returns it, and reports say `stopped`. With probability at
+    /// most beta it ever returns an arm that is not the best, whenever it stops: its rule is valid at all times and
+    /// accounts for all noises. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was
+    /// refuted is not active. The means must not change, and if two arms are equally good it does not stop. After
+    /// [`add_arm`](crate::Bandit::add_arm) and [`retire_arm`](crate::Bandit::retire_arm) a new test begins with the same
+    /// rewards and a beta of its own. Supports eligible arms; an arm that is not active is pulled only if no active one is
+    /// eligible.
+    TopTwo = 25, c"dp-tt", "TT", Ours, batched::top_two::DpTopTwo {
+        from: "this library, after Russo 2016: see its file";
+        loss: released;
+        can: "among, change, snapshot, merge, prior";
+        needs: "";
+        uses: "delta beta horizon";
+        select: "O(K)";
+        update: "O(1); at a batch's end some 10 microseconds for each arm";
+        bytes: "5200 + 400 K";
+        arms: "2^8";
+    }
     /// dp-linear, the contextual bandit: decisions depend on the features of a request (`features`,
     /// [`features`](crate::Request::features)).
     ///

@@ -94,6 +94,9 @@ func newShop(o options) (adServer, error) {
 	if ads.bandit, err = o.fleet.join(bandit, o.fleet.name(), config); err != nil {
 		return adServer{}, err
 	}
+	if node := ads.bandit.node; node != nil {
+		config.Node = uint64(node.Number())
+	}
 	if o.placements > 0 {
 		ads.segmented, err = newSegmented(o, config)
 	}

@@ -225,7 +225,7 @@ impl BatchedArms {
     /// Merges the releases of another handle. Returns the arms for which there are new ones; `None` if nothing changed.
     ///
     /// # Errors
-    /// `NoMemory`; `InvalidConfig` for too many handles; `Corrupt`. Nothing has changed.
+    /// `NoMemory`; `Full` for too many handles; `Corrupt`. Nothing has changed.
     pub fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<Option<Vec<usize>>> {
         let peer = *peer.downcast::<PeerReleases>().map_err(|_| Error::Corrupt)?;
         if !self.peers.is_newer(&peer)? {
@@ -355,6 +355,11 @@ impl BatchedArms {
         self.arms[arm].mean
     }
 
+    /// The size of an arm's first batch, before anything is released.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
     /// The permitted size nearest to `rewards`, for the next batch of an arm. Handles that share a batch compute the
     /// size of the whole.
     pub fn size(&self, arm: &Evidence, rewards: f64) -> u64 {
@@ -440,6 +445,12 @@ impl BatchedArms {
         (self.duty, self.led) = (duty, 0);
         self.may_have_released = true;
         self.least = self.least_batch();
+    }
+
+    /// Sets the number of handles that share each batch.
+    pub fn set_handles(&mut self, handles: u32) {
+        self.peers.set_handles(handles);
+        self.handles = 1 + self.peers.active();
     }
 
     /// Opens an arm's batch, or changes its size. What it has collected stays.

@@ -182,6 +182,7 @@ impl Policy for DpMed {
     fn cancel(&mut self, _pull: Pull) {}
 
     batched_arms_methods!();
+    undecided_methods!();
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
         self.batched.set_prior(arm as usize, prior);
@@ -200,6 +201,10 @@ impl Combining for DpMed {
     fn set_duty(&mut self, duty: Duty) {
         self.batched.set_duty(duty);
         (0..self.arms.len()).for_each(|arm| self.batched.open(arm, self.size(arm)));
+    }
+
+    fn set_handles(&mut self, handles: u32) {
+        self.batched.set_handles(handles);
     }
 
     fn has_open(&self) -> bool {
@@ -284,7 +289,7 @@ impl DynamicArms for DpMed {
 
 impl Moved for DpMed {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        with.snapshot(self)?;
+        with.snapshot(self, Policy::save, Policy::load)?;
         self.batched.move_open(with)
     }
 }

@@ -442,6 +442,7 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     }
 
     batched_arms_methods!();
+    undecided_methods!();
 
     fn sets_rounding(&self) -> bool {
         true
@@ -475,6 +476,10 @@ impl<I: Index> Combining for MinIndexPolicy<I> {
             self.open_next(arm);
             self.unsettle(arm);
         }
+    }
+
+    fn set_handles(&mut self, handles: u32) {
+        self.batched.set_handles(handles);
     }
 
     fn has_open(&self) -> bool {
@@ -554,7 +559,7 @@ moves!(Plan { pulls, covered, goal } made { known, next, line, place });
 
 impl<I: Index> Moved for MinIndexPolicy<I> {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        with.snapshot(self)?;
+        with.snapshot(self, Policy::save, Policy::load)?;
         self.batched.move_open(with)?;
         self.plans.moved(with)
     }

@@ -391,7 +391,7 @@ impl DynamicArms for Linear {
 
 impl Moved for Linear {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        with.snapshot(self)?;
+        with.snapshot(self, Policy::save, Policy::load)?;
         self.kept.moved(with)?;
         self.batches.moved(with)?;
         let (d, intercept, variance) = (self.d(), self.intercept, self.pilot_variance);

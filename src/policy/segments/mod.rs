@@ -423,13 +423,14 @@ impl Segments {
     fn rank(&mut self, row: usize, arms: &[u32], slots: usize, trial: Option<u32>) {
         let mut ranks = std::mem::take(&mut self.ranks);
         ranks.clear();
-        ranks.extend(arms.iter().map(|&arm| (self.distribution(row, arm as usize).0, arm)));
-        let leading = ranks.select_nth_unstable_by(slots - 1, |a, b| b.0.total_cmp(&a.0)).1.0;
+        ranks.extend(arms.iter().map(|&arm| (-self.distribution(row, arm as usize).0, arm)));
+        // With one order for both, the library contains the code of one selection.
+        let order = |a: &(f64, u32), b: &(f64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        let leading = -ranks.select_nth_unstable_by(slots - 1, order).1.0;
         let caution = self.caution(row);
         for (index, arm) in &mut ranks {
             *index = if Some(*arm) == trial { f64::NEG_INFINITY } else { self.index(row, *arm, leading, caution) };
         }
-        let order = |a: &(f64, u32), b: &(f64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
         ranks.select_nth_unstable_by(slots - 1, order);
         ranks[..slots].sort_unstable_by(order);
         self.ranks = ranks;
@@ -629,7 +630,8 @@ impl Segments {
     /// Returns c in a segment.
     fn caution(&self, row: usize) -> f64 {
         let arms = f64::from(self.live.count());
-        1.0 + CAUTION / (1.0 + self.turns[row].decisions as f64 / (PATIENCE * arms * self.least_batch))
+        let decisions = self.turns[row].decisions as f64 * self.peers.unmerged();
+        1.0 + CAUTION / (1.0 + decisions / (PATIENCE * arms * self.least_batch))
     }
 
     /// Returns an arm's index in a segment, with `leading` as the largest mean.
@@ -694,12 +696,12 @@ impl Segments {
     /// arms' ids. Call [`is_newer`](Self::is_newer) first, which reserves the memory.
     fn fit(&mut self) {
         let Segments { order, by_key, keys, added, configured, .. } = self;
-        order.sort_unstable_by_key(|arm| {
-            arm.checked_sub(*configured).map_or(u64::from(*arm), |place| added[place as usize])
-        });
+        // A function pointer, so that the library contains the code of one sort.
+        let sort = |list: &mut [u32], key: &dyn Fn(u32) -> u64| list.sort_unstable_by_key(|&number| key(number));
+        sort(order, &|arm| arm.checked_sub(*configured).map_or(u64::from(arm), |place| added[place as usize]));
         by_key.clear();
         by_key.extend(0..keys.len() as u32);
-        by_key.sort_unstable_by_key(|&segment| keys[segment as usize]);
+        sort(by_key, &|segment| keys[segment as usize]);
         self.fit_in_order();
     }
 

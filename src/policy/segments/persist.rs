@@ -8,7 +8,7 @@ use crate::moving::{Moved, Moving};
 #[cfg(dpb_faults)]
 use crate::noise::probe::{self, Fault};
 use crate::policy::compare::Totals;
-use crate::policy::contract::ByRequest;
+use crate::policy::contract::{ByRequest, Policy};
 use crate::policy::prior::Prior;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
@@ -152,7 +152,7 @@ impl Moved for Segments {
         if let Moving::Out(to) = with {
             self.save_pulls(to, &mut std::iter::empty());
         }
-        with.snapshot(self)?;
+        with.snapshot(self, Policy::save, Policy::load)?;
         self.plays.moved(with)?;
         self.turns.moved(with)?;
         self.rates.moved(with)?;
