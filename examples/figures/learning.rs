@@ -47,12 +47,14 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let (x, y) = (Axis { label: "decisions", log: true }, Axis { label: "% of the rotation's loss", log: false });
     let panels = vec![Panel { title: "clicks lost so far, ten ads of 5% to 1%".into(), x, y, lines }];
     Figure { name: "learning", columns: 1, panels }.write(&options.out)?;
-    let header = ["", "after 10,000 decisions", "after 100,000", "at the end"].map(String::from);
+    let header = ["", "after 10,000 decisions", "after 100,000", "at the end", "clicks lost"].map(String::from);
     let place = |time: u64| at.partition_point(|&t| t < time).min(at.len() - 1);
     let row = |(line, sample): (&(&str, Option<Algorithm>, f64), &Sample)| {
         let (mean, errors) = (sample.mean(), sample.errors());
         let of = |time: u64| format!("{:.1} ± {:.1}", mean[place(time)], errors[place(time)]);
-        vec![line.0.to_owned(), of(10_000), of(100_000), of(horizon)]
+        let (clicks, each) = (sample.last_mean(), 0.01 * uniform * horizon as f64);
+        let clicks = format!("{:.0} ± {:.0}", each * clicks.0, each * clicks.1);
+        vec![line.0.to_owned(), of(10_000), of(100_000), of(horizon), clicks]
     };
     let rows: Vec<_> = LINES.iter().zip(&samples).map(row).collect();
     Ok(format!(
