@@ -236,7 +236,7 @@ pub fn test(
     let stopped = AtomicBool::new(false);
     let (start, next) = (Instant::now(), AtomicU64::new(0));
     let all = limits.most_runs * players.len() as u64;
-    let results = Mutex::new(vec![Vec::new(); players.len()]);
+    let results: Mutex<Vec<Vec<(u64, Ended)>>> = Mutex::new(vec![Vec::new(); players.len()]);
     std::thread::scope(|scope| {
         let work = || -> dpb::Result<()> {
             loop {
@@ -248,7 +248,7 @@ pub fn test(
                     return Ok(());
                 }
                 let ended = Run::new(&players[at], world, Trial { seed, run })?.decide()?;
-                results.lock().unwrap_or_else(PoisonError::into_inner)[at].push(ended);
+                results.lock().unwrap_or_else(PoisonError::into_inner)[at].push((run, ended));
                 if !progress((number as f64 / all as f64).max(gone)) {
                     stopped.store(true, Relaxed);
                 }
@@ -257,8 +257,11 @@ pub fn test(
         let threads: Vec<_> = (0..limits.threads).map(|_| scope.spawn(work)).collect();
         threads.into_iter().try_for_each(|thread| thread.join().expect("no run panics"))
     })?;
-    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok((!stopped.into_inner()).then_some(results))
+    // In the order of the runs, so that the threads make no difference.
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.iter_mut().for_each(|runs| runs.sort_by_key(|&(run, _)| run));
+    let ended = |runs: Vec<(u64, Ended)>| runs.into_iter().map(|(_, ended)| ended).collect();
+    Ok((!stopped.into_inner()).then(|| results.into_iter().map(ended).collect()))
 }
 
 /// What a player loses.

@@ -587,6 +587,32 @@ fn two_hundred_ads_agree_with_loops_at_click_rates() {
     policies_do_not_limit_each_other(&world(200, 0.01, 0.002, 35_000_000), 60.0);
 }
 
+/// How long an A/B test runs: longer at a smaller epsilon, with a delay, and at a higher confidence. One that cannot end
+/// in its days is counted.
+#[test]
+fn a_test_that_stops_is_simulated() {
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("winner");
+    let tested = |more: &[&str]| {
+        let common = ["--winner", "--decisions", "1000", "--rate", "0.6", "--worst", "0.4", "--arms", "2"];
+        run(&options(&[&common[..], &["--runs", "20", "--out", out.to_str().unwrap()], more].concat())).unwrap()
+    };
+    let length = |said: &str, epsilon: &str| -> f64 {
+        let row = said.split_once(&format!("\n| {epsilon} | ")).unwrap().1;
+        row.split_once(" ±").unwrap().0.replace(',', "").parse().unwrap()
+    };
+    let said = tested(&[]);
+    assert_eq!(said, tested(&["--threads", "1"]), "not reproducible");
+    assert!(said.contains("at confidence 0.95") && said.contains("(days: "), "{said}");
+    let (strict, loose) = (length(&said, "0.1"), length(&said, "1"));
+    assert!(loose > 150.0 && loose < 1200.0 && strict > 1.5 * loose, "{said}");
+    let delayed = tested(&["--delay", "1d"]);
+    assert!(length(&delayed, "1") > loose + 500.0, "{delayed}");
+    let sure = tested(&["--confidence", "0.9999"]);
+    assert!(length(&sure, "1") > loose, "{sure}");
+    let short = tested(&["--days", "0.1"]);
+    assert!(short.contains("| 0.1 | 0 of 20 ended |"), "{short}");
+}
+
 #[test]
 fn options_are_checked() {
     let wrong: &[(&[&str], &str)] = &[
@@ -608,6 +634,10 @@ fn options_are_checked() {
         (&["--log", "x", "--delay", "30m"], "--delay: must be a number of decisions with --log"),
         (&["--log", "x", "--arms", "5"], "--arms: has no meaning with --log"),
         (&["--reward-min", "-1"], "--reward-min: has no meaning without --log"),
+        (&["--log", "x", "--winner"], "--winner: has no meaning with --log"),
+        (&["--winner", "--slots", "2"], "--slots: has no meaning with --winner"),
+        (&["--confidence", "0.9"], "--confidence: has no meaning without --winner"),
+        (&["--winner", "--confidence", "1"], "--confidence: \"1\" is not a number"),
     ];
     for (arguments, says) in wrong {
         let said = Options::parse(lexopt::Parser::from_args(*arguments)).err().unwrap().to_string();
@@ -618,6 +648,7 @@ fn options_are_checked() {
         (&["--arms", "1000000", "--threads", "2"], "--arms: 64 runs at a time take up to 34 GB"),
         (&["--policy", "tsallis", "--processes", "2"], "--policy: none can be simulated\ntsallis: "),
         (&["--log", "no/such/log"], "no/such/log: "),
+        (&["--winner", "--policy", "dp-imed"], "testing: this policy does not support a best arm"),
     ];
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("refused");
     for (arguments, says) in late {
