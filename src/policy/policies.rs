@@ -70,7 +70,7 @@ algorithms! {
     TopTwo = 25, c"dp-tt", "TT", Ours, batched::top_two::DpTopTwo {
         from: "this library, after Russo 2016: see its file";
         loss: released;
-        can: "among, change, snapshot, merge, prior";
+        can: "among, change, snapshot, merge";
         needs: "";
         uses: "delta beta horizon";
         select: "O(K)";

@@ -129,7 +129,7 @@ fn handles_do_what_is_recorded() {
 #[test]
 #[ignore = "two minutes; .ci/guard calls it"]
 fn a_long_record() {
-    let record = of_histories(1..7) + &of_fleets(8, 12_000) + &of_fleets(300, 8000);
+    let record = of_histories(1..7) + &of_fleets(8, 12_000) + &of_fleets(256, 8000);
     if let Some(file) = std::env::var_os("DPB_RECORD") {
         std::fs::write(file, record).unwrap();
     }

@@ -58,7 +58,6 @@ use crate::moving::{Moved, Moving, moves};
 use crate::policy::compare::{Mixture, ReleaseTotals, price_of_merges};
 use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer};
 use crate::policy::cumulant::Cumulant;
-use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
@@ -263,16 +262,6 @@ impl DpTopTwo {
     fn released(&mut self, arm: usize) {
         self.open_next(arm);
         self.judge(arm);
-        self.refresh_some();
-    }
-
-    /// Refreshes some arms in turn.
-    fn refresh_some(&mut self) {
-        for _ in 0..BatchedArms::LOOKS {
-            if let Some(faded) = self.batched.refresh_next() {
-                self.judge(faded);
-            }
-        }
     }
 
     /// Judges again after something changed that this arm's evidence or mean depends on.
@@ -333,12 +322,6 @@ impl Policy for DpTopTwo {
         if let [winner] = self.left[..] { Ok(winner) } else { Err(Error::NotReady) }
     }
 
-    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
-        self.batched.set_prior(arm as usize, prior);
-        self.unsettle(arm as usize);
-        Ok(())
-    }
-
     fn peer_reader(&self) -> Option<ReadPeer> {
         Some(|config, id, from| {
             let peer = PeerReleases::read(config, id, from)?;
@@ -388,7 +371,6 @@ impl Combining for DpTopTwo {
 
     fn clear_open(&mut self) {
         (0..self.contenders.len()).for_each(|arm| _ = self.batched.clear_open(arm));
-        self.refresh_some();
     }
 
     fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
