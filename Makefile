@@ -9,6 +9,7 @@
 #   make uninstall    removes the files; give it the PREFIX and LIBDIR of the installation
 #   make clean        removes what this Makefile has built
 #   make go           puts the library into the Go module
+#   make python       makes a wheel of the Python package in dist/
 #   make dist         makes all files of a release; `make release` tags them too: packaging/README.md
 
 PREFIX ?= /usr/local
@@ -29,6 +30,7 @@ LINK = $(CC)
 
 BUILD = target/package$(TARGET:%=-%)
 PACKAGE = dpb
+PROFILE = packaged
 SHELL = /bin/sh
 .DELETE_ON_ERROR:
 
@@ -63,27 +65,30 @@ UNWINDER = $(shell $(RUSTC) --print target-libdir --target $(TARGET))/self-conta
 SYSTEM_LIBRARIES += -Wl,--eh-frame-hdr
 endif
 
-.PHONY: all check clean dist docs go install release uninstall
+.PHONY: all check clean dist docs go install python release uninstall
 all: $(BUILD)/libdpb.a $(BUILD)/$(notdir $(SHARED))
 
 # With little inlining and no jump tables, the library is a seventh smaller than at opt-level 2: each entry of a jump
 # table takes 24 bytes for the linker. A decision and its update take a tenth longer, and a fifth longer if users are
 # counted. No file contains a path of this machine, so that every machine builds the same files.
-RUST = $(BUILD)$(TARGET:%=/%)/packaged
+SMALL = -C llvm-args='-inline-threshold=50 -min-jump-table-entries=1000'
+# Each is in another object of the archive.
+ROOTS = -u dpb_version
+RUST = $(BUILD)$(TARGET:%=/%)/$(PROFILE)
 REMAP = --remap-path-prefix=$(CURDIR)=/libdpb --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo \
   --remap-path-prefix=$(shell $(RUSTC) --print sysroot)/lib/rustlib/src/rust=/rust
-$(RUST)/libdpb.a: $(shell find src tests/hooked -name '*.rs') Cargo.toml Cargo.lock build.rs Makefile
-	RUSTFLAGS="$$RUSTFLAGS $(REMAP)" $(CARGO) rustc --locked --package $(PACKAGE) --lib --profile packaged \
-	  --crate-type staticlib$(if $(SONAME),,,cdylib) $(TARGET:%=--target=%) --target-dir $(BUILD) -- \
-	  -C llvm-args='-inline-threshold=50 -min-jump-table-entries=1000'
+ARCHIVE = $(RUST)/lib$(subst -,_,$(PACKAGE)).a
+$(ARCHIVE): $(shell find src tests/hooked bindings/python/native examples/plan -name '*.rs') Cargo.toml Cargo.lock build.rs Makefile
+	RUSTFLAGS="$$RUSTFLAGS $(REMAP)" $(CARGO) rustc --locked --package $(PACKAGE) --lib --profile $(PROFILE) \
+	  --crate-type staticlib$(if $(SONAME),,,cdylib) $(TARGET:%=--target=%) --target-dir $(BUILD) -- $(SMALL)
 	touch $@
 
 ifdef SONAME
 # One object with all code that the functions of the C interface reach. Only their names are global, because another
 # Rust library in the same program has the same names of the same standard library, perhaps compiled to abort. No
 # section stays in a group, because a linker could replace it by that of the other library.
-$(BUILD)/dpb.o: $(RUST)/libdpb.a bindings/c/merge.ld
-	$(LD) -r --gc-sections --gc-keep-exported --force-group-allocation -u dpb_version -T bindings/c/merge.ld \
+$(BUILD)/dpb.o: $(ARCHIVE) bindings/c/merge.ld
+	$(LD) -r --gc-sections --gc-keep-exported --force-group-allocation $(ROOTS) -T bindings/c/merge.ld \
 	  $< $(UNWINDER) -o $@
 	$(OBJCOPY) --wildcard --keep-global-symbol='dpb_*' --strip-unneeded $@
 
@@ -101,10 +106,10 @@ $(BUILD)/$(notdir $(SHARED)): $(BUILD)/dpb.o bindings/c/libdpb.map
 	  -Wl,--as-needed $< $(SYSTEM_LIBRARIES) -o $@
 else
 # On other systems, the libraries are those that cargo makes.
-$(BUILD)/libdpb.a: $(RUST)/libdpb.a
+$(BUILD)/libdpb.a: $(ARCHIVE)
 	cp $< $@
 
-$(BUILD)/$(notdir $(SHARED)): $(RUST)/libdpb.a
+$(BUILD)/$(notdir $(SHARED)): $(ARCHIVE)
 	cp $(<D)/$(if $(IMPORT),dpb.dll,libdpb.dylib) $@
 endif
 
@@ -155,7 +160,7 @@ dist:
 	CARGO='$(CARGO)' RUSTC='$(RUSTC)' packaging/dist $(TARGETS)
 
 # The tags of the Go modules are at a commit that contains their libraries and is on no branch.
-TAGS = v$(VERSION) $(foreach module,go go/fleet go/prometheus,bindings/$(module)/v$(VERSION))
+TAGS = v$(VERSION) $(foreach module,go go/fleet go/prometheus go/openfeature,bindings/$(module)/v$(VERSION))
 release: dist
 	for tag in $(TAGS); do case $$tag in v*) git tag $$tag ;; *) git tag $$tag $$(cat target/dist/go-commit) ;; esac; done
 	@echo "git push origin $(TAGS)"
@@ -165,6 +170,16 @@ GO_LIBRARY = bindings/go/internal/lib/$(shell go env GOOS)_$(shell go env GOARCH
 go: $(BUILD)/libdpb.a
 	$(INSTALL) -m 644 $< $(GO_LIBRARY)/libdpb.a
 	echo "/* $$(sha256sum <$<) */" >$(GO_LIBRARY)/libdpb.h
+
+# A wheel with the package's own library, for all Pythons. It is as fast as possible, and not as small as possible. PLATFORM
+# is the wheel's, such as manylinux_2_28_x86_64. PIP_FLAGS can be --no-build-isolation.
+WHEELS = dist
+NATIVE = $(BUILD)-python/_native.so
+python:
+	+$(MAKE) PACKAGE=dpb-python PROFILE=release SMALL= ROOTS='-u dpb_version -u dpb_plan' BUILD=$(BUILD)-python \
+	  SHARED=_native.so SONAME=_native.so $(NATIVE)
+	DPB_LIBRARY=$(abspath $(NATIVE)) DPB_PLATFORM=$(PLATFORM) python3 -m pip wheel --quiet --no-deps $(PIP_FLAGS) \
+	  --wheel-dir $(WHEELS) bindings/python
 
 # The C interface as HTML, by Doxygen; a warning is an error.
 docs:

@@ -639,6 +639,7 @@ fn make_report(Shop { bandit, window, memory, .. }: &Shop) -> Result<Value, Erro
         "memory": memory, // 0: never forget
         "changes_detected": report.changes_detected,
         "phase": report.phase,
+        "winner": report.best_arm, // null: the policy has not decided, or never does
         "decisions": report.counts.decisions,
         "pending": report.counts.pending(),
         "arms": arms,

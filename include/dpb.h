@@ -90,6 +90,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+/**
+ * A bandit. Made by dpb_new or another constructor dpb_new_..., destroyed by dpb_free. Any number of threads may
+ * use it at once. After fork() the child's copy is DPB_POISONED.
+ */
 typedef struct dpb_bandit dpb_bandit;
 typedef struct dpb_decision dpb_decision;
 typedef struct dpb_error dpb_error;
@@ -99,11 +103,35 @@ typedef struct dpb_request dpb_request;
 typedef struct dpb_report dpb_report;
 typedef struct dpb_diagnostics dpb_diagnostics;
 typedef struct dpb_arm dpb_arm;
+/**
+ * A privacy budget that handles share: the most that they may together cost one user. Made by dpb_new_budget,
+ * destroyed by dpb_budget_free. Any number of threads may use it at once: two constructors never spend the same
+ * part of it. After fork() the child's copy is DPB_POISONED.
+ */
 typedef struct dpb_budget dpb_budget;
+/**
+ * A differentially private running sum of values in [0, 1]. Made by dpb_new_counter, destroyed by
+ * dpb_counter_free. Any number of threads may use it at once.
+ *
+ * It has no snapshot and needs none: after a restart, add the last sum that you read, which is released, to the
+ * sums of a new counter. Each value is then in one counter, so the loss does not grow; the widths add up.
+ */
 typedef struct dpb_counter dpb_counter;
 typedef struct dpb_counter_config dpb_counter_config;
+/**
+ * A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by dpb_new_nas,
+ * dpb_new_dp_nas or dpb_new_dp_exp_nas, destroyed by dpb_stopping_free. Any number of threads may use it at once.
+ *
+ * It has no snapshot: before the halt nothing is released, and sum and threshold are secret; after it the mean is
+ * all that is left. After a crash start a new rule with new samples; the loss does not grow.
+ */
 typedef struct dpb_stopping dpb_stopping;
 typedef struct dpb_stopping_config dpb_stopping_config;
+/**
+ * Keeps the messages of one batch until all have arrived, then hands out their bits in uniformly random order,
+ * once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free. Any number of threads may use
+ * it at once. After fork() the child's copy is DPB_POISONED.
+ */
 typedef struct dpb_shuffler dpb_shuffler;
 typedef struct dpb_shuffle_params dpb_shuffle_params;
 
@@ -230,12 +258,6 @@ DPB_API uint32_t dpb_abi_version(void);
  * freed. Any thread.
  */
 DPB_API const char *dpb_version(void);
-
-/**
- * A bandit. Made by dpb_new or another constructor dpb_new_..., destroyed by dpb_free. Any number of threads may
- * use it at once. After fork() the child's copy is DPB_POISONED.
- */
-struct dpb_bandit;
 
 /**
  * A decision: which arm to play. 24 bytes.
@@ -395,7 +417,7 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * public: the configuration, segments' keys and the second moments of features are in it. It contains no
  * raw sum and no reward; a restored handle starts without the open decisions and batches.
  *
- * With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_linear, dpb_new_se,
+ * With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt, dpb_new_linear, dpb_new_se,
  * dpb_new_sdp_ae, dpb_new_vb_sdp_ae (complete batches; the others are requested again), dpb_new_tsallis,
  * dpb_new_exp3_lap, dpb_new_lap (if its base has one, or is a baseline: the base learns noisy gains),
  * dpb_new_ldp_ucb, dpb_new_ldp_klucb. Without: dpb_new_ucb, dpb_new_ucb_bound, dpb_new_private_ucb (their next
@@ -406,8 +428,8 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
  *
  * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
- * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 20 more with a prior, 8 more for an
- * added one), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
+ * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 4 more; 20 more with a
+ * prior, 8 more for an added one), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
  * grow between two calls. A call whose cap is too small takes no memory, and does not count as a snapshot
  * (dpb_config.expected_users). May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the
  * state that is not released.
@@ -565,7 +587,8 @@ struct dpb_config {
   double epsilon;
   /**
    * The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For dpb_new_imed, dpb_new_med,
-   * dpb_new_linear, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae.
+   * dpb_new_tt, dpb_new_linear, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and
+   * dpb_new_vb_sdp_ae.
    */
   double delta;
   /**
@@ -708,9 +731,9 @@ struct dpb_config {
    */
   const uint8_t *test_seed;
   /**
-   * 32 secret random bytes, the same for all handles of a fleet. Then one handle can release what all collect,
-   * with one noise: see dpb_lead. Read during construction only, and no part of a snapshot. NULL = no key. For
-   * dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear.
+   * 32 secret random bytes, the same for all handles of a fleet and for all their restarts. They seal states that
+   * move (dpb_suspend), and with them one handle can release what all collect, with one noise (dpb_lead). Read
+   * during construction only, and no part of a snapshot. NULL = no key.
    */
   const uint8_t *fleet_key;
   /**
@@ -1002,8 +1025,8 @@ dpb_status dpb_retire_arm(dpb_bandit *bandit,
  * ages by dpb_config.forget_after, and is kept by snapshots. dpb_arms_read, dpb_compare and dpb_merge use releases
  * only, so they do not contain it. A second call for the same arm replaces the first, before decisions or after.
  *
- * For dpb_new_imed, dpb_new_klucb, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it states the
- * arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
+ * For dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt, and dpb_new_linear with DPB_MODEL_PER_ARM, where it
+ * states the arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
  * dpb_segment_read then return predictions, which it influences.
  *
  * mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
@@ -1228,6 +1251,14 @@ struct dpb_report {
    * With DPB_CLOCK_CALLER: how often the clock leapt (dpb_advance).
    */
   uint64_t clock_leaps;
+  /**
+   * 1 if the policy has decided for an arm (dpb_best_arm), else 0.
+   */
+  uint32_t stopped;
+  /**
+   * That arm; 0 if stopped is 0.
+   */
+  uint32_t best_arm;
 };
 
 /**
@@ -1354,12 +1385,15 @@ dpb_status dpb_segment_read(const dpb_bandit *bandit,
                             size_t *n);
 
 /**
- * Reads the arm that the policy decided for, if it is one that decides: dpb_new_se, dpb_new_nonprivate_se,
+ * Reads the arm that the policy decided for, if it is one that decides: dpb_new_tt, dpb_new_se, dpb_new_nonprivate_se,
  * dpb_new_sdp_ae and dpb_new_vb_sdp_ae when one arm is left, and dpb_new_lap if its base decides.
  * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_UNSUPPORTED (a policy that never decides);
  * DPB_POISONED. Any thread.
  */
-DPB_API DPB_MUST_USE dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t *arm);
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_best_arm(const dpb_bandit *bandit,
+                        uint32_t *arm);
 
 /**
  * Reads a confidence interval for arm i's mean minus arm j's, in the caller's units. If low is above 0, arm i is
@@ -1370,7 +1404,7 @@ DPB_API DPB_MUST_USE dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t 
  *
  * An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is
  * the average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
- * dpb_new_klucb and dpb_new_med use all releases, merged ones too; each merge with new releases makes the interval
+ * dpb_new_klucb, dpb_new_med and dpb_new_tt use all releases, merged ones too; each merge with new releases makes the interval
  * a little wider. dpb_new_se uses an arm's last release only.
  *
  * A policy of least regret plays a worse arm only about ln T times, and cannot tell two arms apart for 10^5
@@ -1423,7 +1457,97 @@ DPB_API const char *dpb_policy_name(const dpb_bandit *bandit);
 DPB_API
 uint16_t dpb_ticket_node(uint64_t ticket);
 
-/* Several bandits: fleets, one noise, a budget. -------------------------------------------------------- */
+/* Several bandits: states that move, fleets, one noise, a budget. -------------------------------------- */
+
+/**
+ * How old a state at rest may be, in seconds: see dpb_resume.
+ */
+#define DPB_STATE_LIFETIME 3600
+
+/**
+ * Ends a handle, and writes its whole state, sealed by dpb_config.fleet_key, for one other handle to continue from
+ * (dpb_resume): open batches, open decisions with the rewards that wait, counters of users. So a restart loses
+ * nothing, and the tickets of the old process are valid in the new one. Every later call on this handle is DPB_HALTED;
+ * free it, which wipes what it knew. If the call fails, the handle has not ended.
+ *
+ * **One handle at most may continue from a state.** If two do, a reward that was open in it loses its epsilon twice. A
+ * snapshot has no such limit, because it has no open sums (Theorem M, in src/moving.rs). So a state has an address, or
+ * is at rest:
+ * * receiver: a number from dpb_receiver of a handle in the process that resumes. That process accepts one state for
+ *   it. Prefer this form.
+ * * receiver 0: at rest, for example in a file. See dpb_claimed for what you must do then.
+ *
+ * When a handle is suspended must not depend on rewards. The length depends on public counts alone: some 400 bytes, 20
+ * for each place of the ring (8 without a reward_window), and for each arm 90 to 300; with segments 56 for each arm in
+ * each; with features also 2 d + 8 for each place of the ring, and 4 d (3 d + 13) + 60 for each model.
+ *
+ * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small; call it with
+ * cap = 0 first, and leave some room, because it may grow between two calls. error: NULL, or filled on failure. Other
+ * threads wait.
+ * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY;
+ * DPB_NOT_READY (the handle is held itself); DPB_HALTED; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_suspend(dpb_bandit *bandit,
+                       uint64_t receiver,
+                       uint8_t *buf,
+                       size_t cap,
+                       size_t *len,
+                       dpb_error *error);
+
+/**
+ * Continues from what another handle's dpb_suspend wrote, as if that handle had never ended. A state at rest is held:
+ * until dpb_claimed every call but dpb_report_read and dpb_free is DPB_NOT_READY.
+ *
+ * The policy is that of the state. config needs the fleet_key. With policies that merge (dpb_merge) these fields may
+ * differ from the suspended handle's: beta, horizon, exploration, DPB_CLAMP_REWARDS, budget_periods, budget; with the
+ * others none but budget. (To change more, use a snapshot.) A test_seed is not used. The budget is charged as for a new
+ * handle, unless it was charged for the suspended one already. What was merged is not in the state: merge the others'
+ * newest snapshots again. A contributor goes on contributing to the same leader. A leader is alone until it leads anew,
+ * and what was contributed to it stays.
+ *
+ * name: NULL, or the policy's name, which must be the state's. buf: len bytes of any origin. out: receives the handle,
+ * which the caller frees with dpb_free. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a state); DPB_NEWER_VERSION; DPB_EXPIRED (the
+ * receiver is not of this process, or has had its state; or a state at rest is older than DPB_STATE_LIFETIME, by the
+ * clock of the system: restore the newest snapshot then); DPB_INVALID_CONFIG (a field differs that must not);
+ * DPB_UNSUPPORTED (no fleet_key); DPB_OVER_BUDGET; DPB_ENTROPY; DPB_NO_MEMORY; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_resume(const char *name,
+                      const dpb_config *config,
+                      const uint8_t *buf,
+                      size_t len,
+                      dpb_bandit **out,
+                      dpb_error *error);
+
+/**
+ * Ends the hold of a handle that dpb_resume made from a state at rest. Call it when it is certain that no other handle
+ * continues from that state, now or later. With a file: rename it to a name that no other process uses, sync the
+ * directory, read it, resume, claim, delete it. Never resume from a file that you did not rename yourself, and keep
+ * states out of backups. If the handle is not held, nothing changes.
+ *
+ * Returns DPB_OK; DPB_NULL; DPB_HALTED (suspended); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_claimed(dpb_bandit *bandit);
+
+/**
+ * Draws a number that one state may be addressed to (dpb_suspend), and be resumed in this process, while this handle
+ * exists. It is kept in memory only, so that no state is accepted twice, whoever replays it. It is no secret.
+ *
+ * receiver: receives the number, which is not 0. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_FULL (1024 numbers of this handle have had no state); DPB_ENTROPY; DPB_NO_MEMORY;
+ * DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_receiver(dpb_bandit *bandit,
+                        uint64_t *receiver,
+                        dpb_error *error);
 
 /**
  * The number of bytes by which dpb_seal makes a message longer.
@@ -1452,11 +1576,11 @@ uint16_t dpb_ticket_node(uint64_t ticket);
  * bytes, K the number of arms and S that of its segments, and the first one (32 K + 40) (M + 1) more, M this
  * handle's max_segments. A merge takes some 10 ms for 10,000 segments of 20 arms.
  *
- * For dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear. snapshot: len bytes of any origin. error: NULL,
- * or filled on failure. The time is proportional to the arms with new releases; other threads wait.
+ * For dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt and dpb_new_linear. snapshot: len bytes of any origin.
+ * error: NULL, or filled on failure. The time is proportional to the arms with new releases; other threads wait.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG
- * (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after; or more than
- * 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
+ * (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after); DPB_FULL
+ * (1024 others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1496,6 +1620,22 @@ DPB_API
 DPB_MUST_USE
 dpb_status dpb_alone(dpb_bandit *bandit,
                      dpb_error *error);
+
+/**
+ * Sets how many handles share the work of a fleet with one noise, this one included, from the next batch on. Each handle
+ * takes its part of a batch. With this number a handle need not merge the snapshots of handles that release nothing:
+ * those of leaders, of now and of before, suffice. Set it to the number of handles that are running, as you know it, when
+ * that changes. 0, as at first and after a restore: the handle counts those whose snapshots it merged lately. The number
+ * must not depend on rewards. A wrong one costs learning only.
+ *
+ * error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_set_handles(dpb_bandit *bandit,
+                           uint32_t handles,
+                           dpb_error *error);
 
 /**
  * Takes the sums of all open batches out of this handle for good, and writes them sealed, for the leader of this
@@ -1581,18 +1721,11 @@ dpb_status dpb_open(const dpb_bandit *bandit,
                     dpb_error *error);
 
 /**
- * A privacy budget that handles share: the most that they may together cost one user. Made by dpb_new_budget,
- * destroyed by dpb_budget_free. Any number of threads may use it at once: two constructors never spend the same
- * part of it. After fork() the child's copy is DPB_POISONED.
- */
-struct dpb_budget;
-
-/**
  * Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
  *
  * A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy
- * its epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med and dpb_new_linear with delta > 0
- * the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their
+ * its epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med, dpb_new_tt and dpb_new_linear with
+ * delta > 0 the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their
  * epsilon and delta. Epsilon is the loss of one user, so contributions_per_user is included. Epsilons add up, and
  * rhos add up. Rhos are turned into an epsilon at the part of the budget's delta that the handles' deltas leave;
  * so are pure handles, by advanced composition or zCDP, if that is less. With dpb_config.expected_users a handle
@@ -1663,6 +1796,11 @@ DPB_API void dpb_budget_free(dpb_budget *budget);
 #define DPB_POLICY_MED 23
 
 /**
+ * dpb_report.policy and dpb_config.base: dpb_new_tt.
+ */
+#define DPB_POLICY_TT 25
+
+/**
  * dpb_report.policy and dpb_config.base: dpb_new_linear.
  */
 #define DPB_POLICY_LINEAR 24
@@ -1672,8 +1810,8 @@ DPB_API void dpb_budget_free(dpb_budget *budget);
  * with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. It needs no horizon and no tuning. Select and
  * update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm, forget_after and exploration.
  *
- * Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration, max_slots,
- * max_segments and fleet_key.
+ * Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration, max_slots and
+ * max_segments.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -1686,7 +1824,7 @@ dpb_status dpb_new_imed(const dpb_config *config,
  * DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta must be 0. Select
  * and update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm.
  *
- * Of the fields that not all policies use it uses beta, horizon, exploration, max_slots and fleet_key.
+ * Of the fields that not all policies use it uses beta, horizon, exploration and max_slots.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -1700,8 +1838,8 @@ dpb_status dpb_new_klucb(const dpb_config *config,
  * with delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms, dpb_add_arm
  * and dpb_retire_arm, forget_after and exploration.
  *
- * Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration and fleet_key. At
- * most 2^12 arms.
+ * Of the fields that not all policies use it uses delta, beta, horizon, forget_after and exploration. At most 2^12
+ * arms.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -1709,6 +1847,24 @@ DPB_MUST_USE
 dpb_status dpb_new_med(const dpb_config *config,
                        dpb_bandit **out,
                        dpb_error *error);
+
+/**
+ * DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - beta (95% by default), then
+ * pulls it for ever. dpb_best_arm returns it, and reports say stopped. With probability at most beta it ever returns
+ * an arm that is not the best, whenever it stops: its rule is valid at all times and accounts for all noises. Pure
+ * epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is not active. The
+ * means must not change, and if two arms are equally good it does not stop. After dpb_add_arm and dpb_retire_arm a
+ * new test begins with the same rewards and a beta of its own. Supports eligible arms; an arm that is not active is
+ * pulled only if no active one is eligible.
+ *
+ * Of the fields that not all policies use it uses delta, beta and horizon. At most 2^8 arms.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_tt(const dpb_config *config,
+                      dpb_bandit **out,
+                      dpb_error *error);
 
 /**
  * dp-linear, the contextual bandit: decisions depend on the features of a request (features, dpb_request.features).
@@ -1732,7 +1888,7 @@ dpb_status dpb_new_med(const dpb_config *config,
  * 2^23/(D (D + 8)).
  *
  * Of the fields that not all policies use it uses delta, forget_after, exploration, max_slots, features,
- * DPB_MODEL_PER_ARM, feature_norm and fleet_key.
+ * DPB_MODEL_PER_ARM and feature_norm.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -1742,15 +1898,6 @@ dpb_status dpb_new_linear(const dpb_config *config,
                           dpb_error *error);
 
 /* Beside the bandits: private sums, stopping rules. ---------------------------------------------------- */
-
-/**
- * A differentially private running sum of values in [0, 1]. Made by dpb_new_counter, destroyed by
- * dpb_counter_free. Any number of threads may use it at once.
- *
- * It has no snapshot and needs none: after a restart, add the last sum that you read, which is released, to the
- * sums of a new counter. Each value is then in one counter, so the loss does not grow; the widths add up.
- */
-struct dpb_counter;
 
 /**
  * A DPB_COUNTER_ number.
@@ -1859,15 +2006,6 @@ dpb_status dpb_counter_is_private(const dpb_counter *counter,
  * Destroys a counter. NULL is a no-op. No other call on the handle may be running or follow.
  */
 DPB_API void dpb_counter_free(dpb_counter *counter);
-
-/**
- * A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by dpb_new_nas,
- * dpb_new_dp_nas or dpb_new_dp_exp_nas, destroyed by dpb_stopping_free. Any number of threads may use it at once.
- *
- * It has no snapshot: before the halt nothing is released, and sum and threshold are secret; after it the mean is
- * all that is left. After a crash start a new rule with new samples; the loss does not grow.
- */
-struct dpb_stopping;
 
 /**
  * The configuration of a stopping rule. Fill it with dpb_stopping_config_init, then set alpha and beta.
@@ -1980,13 +2118,6 @@ dpb_status dpb_stopping_is_private(const dpb_stopping *stopping,
 DPB_API void dpb_stopping_free(dpb_stopping *stopping);
 
 /* Experimental, may change in any version: the shuffle model, the local model. ------------------------- */
-
-/**
- * Keeps the messages of one batch until all have arrived, then hands out their bits in uniformly random order,
- * once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free. Any number of threads may use
- * it at once. After fork() the child's copy is DPB_POISONED.
- */
-struct dpb_shuffler;
 
 /**
  * The plan of a batch, on which its encoders, shuffler and server agree. It is public: make it by dpb_shuffle_plan
@@ -2545,7 +2676,7 @@ static inline void dpb_stopping_config_init(dpb_stopping_config *config, double 
 DPB_ASSERT_SIZE(dpb_decision, 24);
 DPB_ASSERT_SIZE(dpb_feature, 8);
 DPB_ASSERT_SIZE(dpb_error, 256);
-DPB_ASSERT_SIZE(dpb_report, 152);
+DPB_ASSERT_SIZE(dpb_report, 160);
 DPB_ASSERT_SIZE(dpb_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);

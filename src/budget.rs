@@ -69,7 +69,8 @@ struct Shared {
     epsilon: f64,
     delta: f64,
     origin: Origin,
-    charges: Mutex<Charges>,
+    /// The charges, and the origins of the handles that were charged.
+    charges: Mutex<(Charges, Vec<u64>)>,
 }
 
 /// Sums of the losses of one user.
@@ -94,7 +95,7 @@ impl Budget {
             return Err(Error::config("epsilon", "must be finite and > 0", epsilon));
         }
         check_delta(delta)?;
-        let charges = Mutex::new(Charges::default());
+        let charges = Mutex::default();
         Ok(Budget(Arc::new(Shared { epsilon, delta, origin: Origin::here(), charges })))
     }
 
@@ -105,7 +106,7 @@ impl Budget {
     /// `InvalidConfig` if delta is outside `[0, 1)`; `Poisoned` after a fork.
     pub fn spent(&self, delta: f64) -> Result<f64> {
         check_delta(delta)?;
-        self.with(|charges| Ok(charges.epsilon(delta)))
+        self.with(|(charges, _)| Ok(charges.epsilon(delta)))
     }
 
     /// The largest epsilon of a pure handle that still fits; 0 if none fits.
@@ -114,7 +115,7 @@ impl Budget {
     /// `Poisoned` after a fork.
     pub fn remaining(&self) -> Result<f64> {
         let Shared { epsilon, delta, .. } = *self.0;
-        self.with(|charges| {
+        self.with(|(charges, _)| {
             let fits = |more: f64| charges.and(PrivacyLoss::Pure(more)).epsilon(delta) <= epsilon;
             if fits(epsilon) {
                 return Ok(epsilon);
@@ -128,29 +129,35 @@ impl Budget {
         })
     }
 
-    /// Charges what a handle may cost one user. A refused charge changes nothing.
+    /// Charges what a handle may cost one user, unless a handle of this origin was charged. A refused charge changes
+    /// nothing.
     ///
     /// # Errors
     /// `OverBudget`; `Poisoned` after a fork.
-    pub(crate) fn charge(&self, loss: PrivacyLoss) -> Result<()> {
+    pub(crate) fn charge(&self, origin: Option<u64>, loss: PrivacyLoss) -> Result<()> {
         if loss == PrivacyLoss::Unbounded {
             return Err(Error::OverBudget(
                 "a handle that is not private (a baseline, a test_seed) fits no budget".into(),
             ));
         }
         let Shared { epsilon, delta, .. } = *self.0;
-        self.with(|charges| {
+        self.with(|(charges, origins)| {
+            if origin.is_some_and(|origin| origins.contains(&origin)) {
+                return Ok(());
+            }
+            origins.try_reserve(1).map_err(|_| Error::NoMemory)?;
             let after = charges.and(loss);
             let spent = after.epsilon(delta);
             if spent > epsilon * ROUNDING {
                 return Err(Error::over_budget(spent, epsilon, delta));
             }
             *charges = after;
+            origins.extend(origin);
             Ok(())
         })
     }
 
-    fn with<T>(&self, body: impl FnOnce(&mut Charges) -> Result<T>) -> Result<T> {
+    fn with<T>(&self, body: impl FnOnce(&mut (Charges, Vec<u64>)) -> Result<T>) -> Result<T> {
         self.0.origin.check()?;
         body(&mut *self.0.charges.lock().map_err(|_| Error::Poisoned)?)
     }

@@ -16,6 +16,8 @@ use crate::snapshot::{Reader, Writer};
 pub(crate) enum Scope {
     /// One handle until its next restart.
     Handle,
+    /// A handle and the one that continues from its moved state: tickets and windows depend on the field.
+    Moved,
     /// All handles of a fleet while they merge. A restart may change the field in each of them.
     Fleet,
     /// The releases: all handles and all their restarts.
@@ -35,7 +37,8 @@ macro_rules! packed {
         impl Packed for $type {
             fn pack(self, to: &mut &mut [u8]) {
                 let (here, rest) = std::mem::take(to).split_at_mut(size_of::<$type>());
-                here.copy_from_slice(&$number::from(self).to_le_bytes());
+                let number = $number::from(self) + $number::default(); // -0 is 0
+                here.copy_from_slice(&number.to_le_bytes());
                 *to = rest;
             }
 
@@ -114,10 +117,6 @@ pub(crate) struct Field {
     /// What C calls it, if that differs: the name, and the names of its values or the flag.
     in_c: Option<InC>,
     show: fn(&[u8]) -> Value,
-    /// The value in a configuration, and the default; `None` if they are equal.
-    set: fn(&Config) -> Option<(Value, Value)>,
-    /// Gives it its default.
-    pub reset: fn(&mut Config),
 }
 
 /// The form of a field in C.
@@ -173,12 +172,14 @@ macro_rules! fields {
                 bytes: size_of::<$type>(),
                 in_c: in_c!($($($in_c)*)?),
                 show: <$type as Packed>::show,
-                set: |config| {
-                    let default = Self::DEFAULT.$name;
-                    (config.$name != default).then(|| (Value::from(config.$name), Value::from(default)))
-                },
-                reset: |config| config.$name = Self::DEFAULT.$name,
             },)*];
+
+            /// Gives a field its default.
+            pub(crate) fn reset(&mut self, field: &str) {
+                $(if field == stringify!($name) {
+                    self.$name = Self::DEFAULT.$name;
+                })*
+            }
 
             /// Packs all fields that a snapshot keeps.
             fn pack(&self) -> [u8; PackedConfig::BYTES] {
@@ -236,15 +237,9 @@ impl Config {
     /// # Errors
     /// `InvalidConfig` that names the first field that differs.
     pub(crate) fn check_same(&self, scope: Scope, snapshot: &Config) -> Result<()> {
-        let (ours, theirs) = (self.pack(), snapshot.pack());
-        let mut at = 0;
-        for field in Self::FIELDS {
-            let (ours, theirs) = (&ours[at..][..field.bytes], &theirs[at..][..field.bytes]);
-            if field.scope >= scope && ours != theirs {
-                let rule = format!("must be {}, as in the snapshot", (field.show)(theirs));
-                return Err(Error::config(field.name, &rule, (field.show)(ours)));
-            }
-            at += field.bytes;
+        let mut differing = self.differing(snapshot).filter(|(field, ..)| field.scope >= scope);
+        if let Some((field, ours, theirs)) = differing.next() {
+            return Err(Error::config(field.name, &format!("must be {theirs}, as in the snapshot"), ours));
         }
         let rule = match (self.max_segments, snapshot.max_segments) {
             (0, 1..) => "must be at least 1: the snapshot has segments",
@@ -256,7 +251,19 @@ impl Config {
 
     /// The fields that do not have their defaults, with value and default.
     pub(crate) fn set(&self) -> impl Iterator<Item = (&'static Field, Value, Value)> {
-        Self::FIELDS.iter().filter_map(|field| (field.set)(self).map(|(value, default)| (field, value, default)))
+        self.differing(&Self::DEFAULT)
+    }
+
+    /// The fields that have another value in `other`, with both values.
+    fn differing(&self, other: &Config) -> impl Iterator<Item = (&'static Field, Value, Value)> + use<> {
+        let (ours, theirs) = (self.pack(), other.pack());
+        let mut at = 0;
+        Self::FIELDS.iter().filter_map(move |field| {
+            let bytes = at..at + field.bytes;
+            at = bytes.end;
+            let (ours, theirs) = ((field.show)(&ours[bytes.clone()]), (field.show)(&theirs[bytes]));
+            (ours != theirs).then_some((field, ours, theirs))
+        })
     }
 
     /// The fields that have another name or form in C.
@@ -384,13 +391,14 @@ impl Config {
     /// where this one counts none.
     pub(crate) fn charge(
         &self,
+        origin: Option<u64>,
         seeded: bool,
         begun: u32,
         loss: impl FnOnce(&Config) -> Result<PrivacyLoss>,
     ) -> Result<()> {
         let Some(budget) = &self.budget else { return Ok(()) };
         let periods = if self.expected_users > 0 { self.budget_periods } else { begun };
-        budget.charge(if seeded { PrivacyLoss::Unbounded } else { loss(self)?.of_periods(periods.into()) })
+        budget.charge(origin, if seeded { PrivacyLoss::Unbounded } else { loss(self)?.of_periods(periods.into()) })
     }
 
     /// What one user loses, with all rewards, if each is released once with [`noise`](Self::noise).

@@ -13,19 +13,14 @@
 //! stop, lead, contribute, and be restored from any snapshot at any time; and any number of handles may lead at once.
 //!
 //! *Proof.* (1) Each reward is in at most one release. A *life* of a handle lasts from its creation or restoration to
-//! its end. A reward enters one open sum of the life that decided. From there it can leave in three ways, each of which
-//! empties the sum: a release; a drop; a contribution, which is then in a message. A message names a *generation* (64
-//! bits, drawn each time that a life begins to lead), a sender (128 bits, drawn for each life and each generation that
-//! it contributes to) and a sequence number. All three are authenticated, the last two sealed. The life of that
-//! generation accepts a sender's
-//! numbers only in increasing order, so it accepts a message at most once, and no other life accepts it at all. An
-//! accepted message's sums enter one open sum of that life. So by induction over the events, a reward is at each time in
-//! one open sum, or in one message that nobody has accepted, or in one release, or lost. A snapshot contains neither
-//! open sums, nor a generation that may be led again, nor the numbers that were accepted. So a restored life has another
-//! generation, and accepts nothing that was sent to the old one. A life may change between leading, contributing and
-//! being alone ([`alone`](crate::Bandit::alone)) at any time. A change moves no sum: what is open stays open, whoever
-//! collected it, and leaves in one of the three ways. It ends the generation that the life led, which accepts nothing
-//! afterwards, and if the life leads or contributes again, it does so with a new generation or as a new sender.
+//! its end. An open sum is emptied by a release, a drop, or a contribution, which is then in a message. A message names
+//! a *generation* (64 bits, drawn each time that a life begins to lead), a sender (128 bits, drawn for each life and
+//! each generation that it contributes to) and a sequence number. All three are authenticated, the last two sealed. The
+//! life of that generation accepts a sender's numbers only in increasing order. A snapshot contains neither open sums,
+//! nor a generation that may be led again, nor the numbers that were accepted. A life that changes between leading,
+//! contributing and being alone ([`alone`](crate::Bandit::alone)) moves no sum, and ends the generation that it led.
+//! Coq checks what follows from these rules: a reward is at each time in one open sum, or in one message that nobody
+//! has accepted, or in one release, or lost (`tests/proofs/TheoremC.v`).
 //!
 //! (2) What is public does not depend on a reward before its release. The number of rewards in a contribution and in a
 //! batch are functions of public counts and of arrivals. A batch is released when this number reaches its size, which
@@ -84,6 +79,7 @@ enum Purpose {
     Contribution = 2,
     Message = 3,
     Id = 4,
+    State = 5,
 }
 
 /// Where a contribution comes from and goes to. Authenticated; the generation is public.
@@ -156,6 +152,20 @@ impl FleetKey {
     /// `Corrupt` for anything that was not sealed by this key as a contribution; `NewerVersion`; `NoMemory`.
     pub(crate) fn open_contribution(&self, sealed: &[u8]) -> Result<(u64, u8, Zeroizing<Vec<u8>>)> {
         self.open(Purpose::Contribution, sealed)
+    }
+
+    /// Seals the whole state of a handle, in [`unsealed`](Self::unsealed) memory. Its `receiver` is authenticated, and
+    /// public.
+    pub(crate) fn state(&self, receiver: u64, nonce: Nonce, content: Zeroizing<Vec<u8>>) -> Result<Vec<u8>> {
+        self.seal(Purpose::State, receiver, nonce, content)
+    }
+
+    /// Opens a state. Returns the receiver, the version of the format, and what was sealed.
+    ///
+    /// # Errors
+    /// As [`open_contribution`](Self::open_contribution).
+    pub(crate) fn open_state(&self, sealed: &[u8]) -> Result<(u64, u8, Zeroizing<Vec<u8>>)> {
+        self.open(Purpose::State, sealed)
     }
 
     /// Seals any message, with a random nonce.

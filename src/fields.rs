@@ -45,18 +45,18 @@ fields! {
     /// The maximum number of open decisions. It is rounded up to a power of two, and to a `reward_window` in decisions.
     /// Without a window, the oldest open decision expires when a new one needs its place. With a window on the caller's
     /// clock the oldest decision expires too, whether it has a reward or not: choose the most decisions in one window.
-    pending_capacity: u32 = 4096, Handle, Every, "0.1",
+    pending_capacity: u32 = 4096, Moved, Every, "0.1",
         "must be in 1 .. 2^24" => |most| (1..=Self::MAX_PENDING).contains(&most);
     /// 0 = report or cancel every decision, at a time that does not depend on its reward. W > 0 = silence means
     /// `reward_min` (no click). Every reward then takes effect exactly W ticks after its decision, in ticket order,
     /// whenever it arrives, so the timing of a click reveals nothing. Later rewards are [`Expired`](crate::Error::Expired).
     /// A tick is a decision, and W at most 2^24; or with [`Caller`](crate::Clock::Caller) your unit of time: 1800000
     /// milliseconds are half an hour.
-    reward_window: u32 = 0, Handle, Every, "0.1";
+    reward_window: u32 = 0, Moved, Every, "0.1";
     /// v in (1, 1.5].
-    interval_exponent: f64 = 1.1, Handle, Listed, "0.1";
+    interval_exponent: f64 = 1.1, Moved, Listed, "0.1";
     /// Adds the width of the noise to the index, as a proof requires. The paper's index omits it.
-    rigorous_index: bool = false, Handle, Listed, "0.1", [flag DPB_RIGOROUS_INDEX 2];
+    rigorous_index: bool = false, Moved, Listed, "0.1", [flag DPB_RIGOROUS_INDEX 2];
     /// sdp-ae: m. dp-lap, dp-exp3-lap and tsallis: tau. dp-ucb-int: the least interval. 0 = the policy chooses.
     batch: u32 = 0, Releases, Listed, "0.1";
     /// The number of the base policy.
@@ -66,7 +66,7 @@ fields! {
     shuffle_printed: bool = false, Releases, Listed, "0.1", [flag DPB_SHUFFLE_PRINTED 4];
     /// The number of this handle in a fleet. 1 .. 65535 = the node of its tickets
     /// ([`dpb_ticket_node`](crate::ffi::dpb_ticket_node)), for a router. A larger number is hashed to 16 bits. 0 = random.
-    node: u64 = 0, Handle, Every, "0.1";
+    node: u64 = 0, Moved, Every, "0.1";
     /// M, in ticks of the clock. Releases older than M ticks no longer count, half of them earlier, and a release that
     /// contradicts an arm's past ends that past at once. Choose about half the time between changes. 0 = never forget:
     /// then one change of the best arm can cost for ever.
@@ -90,7 +90,7 @@ fields! {
     /// program limits the rewards of a user. A restored handle decides nothing until a snapshot of it was written: see
     /// [`restore`](crate::Bandit::restore). With a `budget` it needs `budget_periods`. In the shuffle and local models the
     /// users' devices must count.
-    expected_users: u64 = 0, Handle, Every, "0.1",
+    expected_users: u64 = 0, Moved, Every, "0.1",
         "must be at most 2^28" => |users| users <= Self::MOST_USERS;
     /// P, with `expected_users`: the most periods of this handle, all restarts included. After P periods
     /// [`next_period`](crate::Bandit::next_period) is [`OverBudget`](crate::Error::OverBudget), and so is a restore, which
@@ -104,7 +104,7 @@ fields! {
     /// is for all segments together, however many: each reward is in one batch, of its segment's arm or of that arm in all
     /// segments (Theorem P). `pending_capacity` counts the decisions of all segments, and so do `reward_window` and
     /// `forget_after` where ticks are decisions. A restart may change S to any number that its segments fit into.
-    max_segments: u32 = 0, Handle, Listed, "0.1";
+    max_segments: u32 = 0, Moved, Listed, "0.1";
     /// d: decisions depend on d features of each request ([`features`](crate::Request::features)). The library adds the
     /// intercept, which is no feature. 0 = no features. Not with `max_segments`.
     features: u32 = 0, Releases, Listed, "0.1",
@@ -120,7 +120,7 @@ fields! {
     /// What `reward_window` and `forget_after` count: decisions, or your unit of time, which
     /// [`advance`](crate::Bandit::advance) sets, so that a window of half an hour is half an hour at any traffic. Time must
     /// not depend on rewards. If a restart changes it, what was learned keeps its age as a part of `forget_after`.
-    clock: Clock = Clock::Decisions, Handle, Every, "0.1", [clock DPB_CLOCK_DECISIONS DPB_CLOCK_CALLER];
+    clock: Clock = Clock::Decisions, Moved, Every, "0.1", [clock DPB_CLOCK_DECISIONS DPB_CLOCK_CALLER];
 
     // A handle reads these during construction only. A snapshot does not keep them.
     @not_kept
@@ -128,10 +128,10 @@ fields! {
     /// `None` = entropy of the operating system. 32 bytes = reproducible (but for the tickets) and NOT private; reports say
     /// so. Read during construction only, and no part of a snapshot.
     test_seed: Option<[u8; 32]>, Every, "0.1";
-    /// 32 secret random bytes, the same for all handles of a fleet. Then one handle can release what all collect, with one
-    /// noise: see [`lead`](crate::Bandit::lead). Read during construction only, and no part of a snapshot. `None` = no
-    /// key.
-    fleet_key: Option<FleetKey>, Listed, "0.1";
+    /// 32 secret random bytes, the same for all handles of a fleet and for all their restarts. They seal states that move
+    /// ([`suspend`](crate::Bandit::suspend)), and with them one handle can release what all collect, with one noise
+    /// ([`lead`](crate::Bandit::lead)). Read during construction only, and no part of a snapshot. `None` = no key.
+    fleet_key: Option<FleetKey>, Every, "0.1";
     /// The budget that is charged when the handle is made, with all that it may lose through all restarts.
     /// [`OverBudget`](crate::Error::OverBudget) if too little is left, and for a baseline or with a `test_seed`. With
     /// `expected_users` it needs `budget_periods`. Read during construction only, and no part of a snapshot. `None` = no

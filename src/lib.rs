@@ -61,6 +61,7 @@ mod key_index;
 pub mod ledger;
 pub mod local;
 mod memory;
+mod moving;
 pub mod noise;
 mod os;
 pub mod policy;

@@ -266,6 +266,7 @@ mod rounding {
 
     /// Reads the control register of this thread.
     #[inline]
+    #[allow(unused_mut, unused_unsafe)] // on the other processors
     pub fn control() -> Register {
         let mut control: Register = 0;
         // SAFETY: reads a register, into a variable.
@@ -289,6 +290,7 @@ mod rounding {
     /// This is out of line, so that no computation is moved across it.
     #[cold]
     #[inline(never)]
+    #[allow(unused_unsafe)] // on the other processors
     fn set_control(control: Register) {
         // SAFETY: `control` read this value, or one that differs from it in `BITS` alone.
         unsafe {

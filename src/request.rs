@@ -124,7 +124,7 @@ impl Values {
         };
         let mut largest = 0.0;
         for (arm, value) in arms().filter(|&(arm, _)| eligible.is_some() || is_live(arm)) {
-            if !(value >= 0.0 && value < f64::INFINITY) {
+            if !(0.0..f64::INFINITY).contains(&value) {
                 return Err(Error::request("values", "must be finite and at least 0", value));
             }
             if std::mem::replace(&mut self.listed[arm as usize].0, self.request) == self.request {

@@ -1,6 +1,8 @@
 //! Rounds each reward to an integer once, when it is reported, so that all sums of rewards are exact.
 
 use crate::error::{Error, Result};
+use crate::moving::{Moved, Moving};
+use crate::snapshot::ensure;
 
 /// A reward in the unit interval, as a whole number of grid units.
 ///
@@ -119,6 +121,13 @@ impl RewardRange {
     /// Converts a width from the unit interval to the caller's units.
     pub fn width_from_unit(&self, width: f64) -> f64 {
         width * (self.max - self.min)
+    }
+}
+
+impl Moved for Reward {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        self.0.moved(with)?;
+        ensure(self.units() <= Self::ONE)
     }
 }
 

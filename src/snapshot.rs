@@ -103,14 +103,17 @@ pub fn write(kind: Kind, limit: usize, mut save: impl FnMut(&mut Writer) -> Resu
 /// behind.
 ///
 /// # Errors
-/// The errors of `allocate`.
-pub fn fields(allocate: impl FnOnce(usize) -> Result<Vec<u8>>, save: impl Fn(&mut Writer)) -> Result<Vec<u8>> {
+/// The errors of `allocate` and of `save`.
+pub fn fields(
+    allocate: impl FnOnce(usize) -> Result<Vec<u8>>,
+    mut save: impl FnMut(&mut Writer) -> Result<()>,
+) -> Result<Vec<u8>> {
     let mut counter = Writer::Counting(0);
-    save(&mut counter);
+    save(&mut counter)?;
     let bytes = allocate(counter.length())?;
     let needed = bytes.len() + counter.length();
     let mut writer = Writer::Writing(bytes);
-    save(&mut writer);
+    save(&mut writer)?;
     debug_assert_eq!(writer.length(), needed);
     Ok(writer.into_bytes())
 }
@@ -285,6 +288,11 @@ impl<'a> Reader<'a> {
     pub fn length(&mut self, each: usize) -> Result<usize> {
         let length = self.u32()? as usize;
         if length.saturating_mul(each) <= self.rest.len() { Ok(length) } else { Err(Error::Corrupt) }
+    }
+
+    /// The number of bytes that are left.
+    pub fn left(&self) -> usize {
+        self.rest.len()
     }
 
     /// # Errors

@@ -36,12 +36,9 @@
 //!
 //! *Claim.* Let each generation continue from the newest snapshot of the one before. Consider the pairs of a
 //! generation and a period in which it learned from anybody. Then there are at most as many pairs as the last
-//! generation counts periods, whenever the others ended. *Proof.* A generation begins the period after those of its
-//! snapshot, and counts on. Say that it learned in its period p, and that another one continues from it. Then a
-//! snapshot exists, and the newest counts p periods or more. (If a snapshot existed when it learned, the table says
-//! so; if not, a later one counts all periods before it.) So what the next generation learns is in periods after p.
-//! Over all generations, the numbers of the periods that were learned from increase, and none of them exceeds the
-//! count of the last generation. ∎
+//! generation counts periods, whenever the others ended. *Idea.* A generation begins the period after those of its
+//! snapshot. What an earlier one learned from is in periods that this snapshot counts, so the periods that were learned
+//! from increase. Coq checks the proof (`tests/proofs/Restarts.v`). ∎
 //!
 //! So Theorem U of [`crate::privacy`] holds for all generations together, with p the periods that the last one counts.
 //! `budget_periods` = P bounds the loss of all generations together: the snapshot holds the count, and no generation
@@ -58,6 +55,7 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
+use crate::moving::moves;
 use crate::random::{Random, Seed};
 use zeroize::Zeroize;
 
@@ -121,6 +119,17 @@ impl Periods {
         }
         self.begun = self.begun.saturating_add(1);
         Ok(())
+    }
+
+    /// Checks that no more periods have begun than are permitted.
+    ///
+    /// # Errors
+    /// `OverBudget`.
+    pub fn check(&self) -> Result<()> {
+        if self.begun <= self.most {
+            return Ok(());
+        }
+        Err(Error::OverBudget(format!("budget_periods is {}, and {} have begun", self.most, self.begun).into()))
     }
 
     /// Records a snapshot that counts `counted` periods.
@@ -255,6 +264,9 @@ fn sip_round(v: &mut [u64; 4]) {
     v[3] = v[3].rotate_left(21) ^ v[0];
     v[2] = v[2].rotate_left(32);
 }
+
+moves!(Users { words, keys } made { columns, bits, most, coins });
+moves!(Periods { begun, saved } made { most });
 
 #[cfg(test)]
 mod tests {

@@ -91,7 +91,7 @@ fn missing_noise_is_caught_in_every_policy() {
         assert!(alarms(&Case { runs: 200, ..case.clone() }.with(Sabotage::NoNoise)), "{case:?}");
         noisy += 1;
     }
-    assert_eq!(noisy, policies(true).count() - 1 + 3); // three have two noise distributions
+    assert_eq!(noisy, policies(true).count() - 1 + 4); // four have two noise distributions
 }
 
 /// The auditor detects all sabotage, except a leader found by raw sums, where one reward changes few choices, and
@@ -101,10 +101,11 @@ fn missing_noise_is_caught_in_every_policy() {
 fn all_sabotage_is_caught() {
     use Algorithm::{Imed, Linear, Se, Tsallis};
     use Fault::{
-        AloneForgets, CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, CombinedByOthers, CombinedTwice,
-        ContributedKept, DuplicateBelieved, EntropyRepeats, HeldCounted, LateInstrument, NormNotEnforced, OpenKept,
-        PushedOutTells, RawLeader, RawLeast, RawMerge, RawPrediction, RawPrior, RawPriorSlightly, RawRetired, RawSize,
-        RawSnapshot, RawWidth, RetiredKept, SendersForgotten, SharedNoise, UnnoisedMaximum, UserUnbounded, ZerosUnsent,
+        AloneForgets, AnsweredReopened, CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, CombinedByOthers,
+        CombinedTwice, ContributedKept, DuplicateBelieved, EntropyRepeats, HeldActs, HeldCounted, LateInstrument,
+        NoiseLost, NormNotEnforced, OpenKept, PushedOutTells, RawLeader, RawLeast, RawMerge, RawPrediction, RawPrior,
+        RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawWidth, ReceiverKept, RetiredKept, SendersForgotten,
+        SharedNoise, SuspendedLives, UnnoisedMaximum, UserUnbounded, WaitingTells, ZerosUnsent,
     };
     use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
     let caught = [
@@ -146,6 +147,12 @@ fn all_sabotage_is_caught() {
         RawLeast,
         ZerosUnsent,
         AloneForgets,
+        SuspendedLives,
+        ReceiverKept,
+        HeldActs,
+        AnsweredReopened,
+        WaitingTells,
+        NoiseLost,
         LateInstrument,
         RawPrediction,
         NormNotEnforced,

@@ -37,7 +37,9 @@ fn valgrind_finds_no_leak_and_no_wild_read() {
 #[test]
 #[ignore = "a minute"]
 fn valgrind_finds_none_in_other_programs() {
-    valgrind(&["arms", "clock", "combine", "fleet", "grow", "segments", "slate", "snapshot", "users", "values"]);
+    valgrind(&[
+        "arms", "clock", "combine", "fleet", "grow", "moving", "segments", "slate", "snapshot", "users", "values",
+    ]);
 }
 
 #[test]
@@ -117,9 +119,9 @@ fn allocation_failure_is_a_status() {
     passes("cc", &["-std=gnu99"], "tests/c/memory.c", Link::Static);
 }
 
-const CENTRAL_MODEL: [&str; 15] = [
-    "budget", "central", "combine", "compare", "counter", "drift", "fleet", "linear", "segments", "slate", "snapshot",
-    "stopping", "users", "values", "warnings",
+const CENTRAL_MODEL: [&str; 16] = [
+    "budget", "central", "combine", "compare", "counter", "drift", "fleet", "linear", "moving", "segments", "slate",
+    "snapshot", "stopping", "users", "values", "warnings",
 ];
 
 #[test]

@@ -179,6 +179,7 @@ fn most_arms(algorithm: Algorithm) -> u32 {
     match algorithm {
         Algorithm::Linear => (1 << 23) / (3 * 11), // with two features and a model for each arm
         Algorithm::Med => 1 << 12,
+        Algorithm::TopTwo => 1 << 8,
         Algorithm::NonprivateKlUcb | Algorithm::LdpKlUcb | Algorithm::Ucb => 1 << 15,
         Algorithm::Se | Algorithm::UcbBound | Algorithm::PrivateUcb => 1 << 18,
         Algorithm::Imed | Algorithm::KlUcb | Algorithm::NonprivateExp3 => 1 << 24,

@@ -206,7 +206,7 @@ fn go_gets_the_module() {
     go(&["get", &format!("{MODULE}@v{}", version())]);
     assert!(go(&["run", "."]).contains("a click counts once"));
     // The nested modules require exactly this version, which the proxy has.
-    for nested in ["fleet", "prometheus"] {
+    for nested in ["fleet", "prometheus", "openfeature"] {
         let required = go(&["mod", "download", "-json", &format!("{MODULE}/{nested}@v{}", version())]);
         let directory = required.split("\"Dir\": \"").nth(1).unwrap().split('"').next().unwrap();
         let mod_file = std::fs::read_to_string(Path::new(directory).join("go.mod")).unwrap();
@@ -214,6 +214,28 @@ fn go_gets_the_module() {
         assert!(!mod_file.contains("=>") && !mod_file.contains(" v0.0.0\n"), "{mod_file}");
         assert!(Path::new(directory).join("LICENSE").exists());
     }
+}
+
+/// The wheels: their tags, and that one for this system works without Rust.
+#[test]
+#[ignore = "builds a release"]
+fn the_wheels_need_no_compiler() {
+    let Some(made) = made() else { return };
+    let wheel = |platform: &str| made.join(format!("libdpb-{}-py3-none-{platform}.whl", version()));
+    for platform in ["manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "musllinux_1_2_x86_64", "musllinux_1_2_aarch64"]
+    {
+        assert!(wheel(platform).exists(), "{platform}");
+    }
+    let place = empty_directory("dist", "wheel");
+    run(Command::new("python3").args(["-m", "venv"]).arg(place.join("environment")));
+    let pip = place.join("environment/bin/pip");
+    let installed =
+        Command::new(pip).args(["install", "--quiet"]).arg(wheel("manylinux_2_28_x86_64")).output().unwrap();
+    if !installed.status.success() {
+        return support::skip("pip cannot install cffi and numpy");
+    }
+    let program = &snippets("README.md", "python")[0];
+    run(Command::new(place.join("environment/bin/python")).args(["-c", program]).env("PATH", "/nonexistent"));
 }
 
 /// The Conan recipe, with CMake. Conan comes from PyPI.

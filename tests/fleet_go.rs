@@ -30,9 +30,16 @@ fn nodes_agree_after_faults() {
 #[test]
 #[ignore = "long: more faults, many times, under the race detector"]
 fn nodes_agree_after_many_faults() {
-    let arguments = ["test", "-race", "-count=3", "-timeout=30m", "."];
+    let arguments = ["test", "-race", "-count=3", "-skip=Large", "-timeout=30m", "."];
     let Some(mut test) = fleet(MODULE, &arguments) else { return };
     run(test.env("GODEBUG", "cgocheck=1"));
+}
+
+#[test]
+#[ignore = "long: a thousand nodes in memory and on a real server"]
+fn large_fleets_learn() {
+    let Some(mut test) = fleet(MODULE, &["test", "-run=Large", "-count=1", "-timeout=30m", "."]) else { return };
+    run(&mut test);
 }
 
 #[test]

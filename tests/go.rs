@@ -56,16 +56,25 @@ fn the_examples_pass_their_tests_under_the_race_detector() {
 #[test]
 #[ignore = "builds that client, and downloads it"]
 fn the_collector_passes_its_tests() {
-    const COLLECTOR: &str = "bindings/go/prometheus";
-    let Some(mut vet) = go_with_modules(COLLECTOR, &["vet", "./..."]) else { return };
+    passes_its_tests("bindings/go/prometheus", "bindings/go/prometheus/README.md");
+}
+
+/// So is the provider for OpenFeature.
+#[test]
+#[ignore = "builds its SDK, and downloads it"]
+fn the_provider_passes_its_tests() {
+    passes_its_tests("bindings/go/openfeature", "bindings/go/openfeature/README.md");
+}
+
+fn passes_its_tests(module: &str, page: &str) {
+    let Some(mut vet) = go_with_modules(module, &["vet", "./..."]) else { return };
     run(&mut vet);
-    run(&mut go(COLLECTOR, &["mod", "tidy", "-diff"]).unwrap());
-    run(&mut go(COLLECTOR, &["test", "-race", "-count=1", "-timeout=30m", "./..."]).unwrap());
+    run(&mut go(module, &["mod", "tidy", "-diff"]).unwrap());
+    run(&mut go(module, &["test", "-race", "-count=1", "-timeout=30m", "./..."]).unwrap());
 
     // The program and the commands on its page, with this checkout.
-    let place = empty_directory("go", "collector");
-    const PAGE: &str = "bindings/go/prometheus/README.md";
-    let [program, commands] = ["go", "sh"].map(|language| snippets(PAGE, language).remove(0));
+    let place = empty_directory("go", &module.replace('/', "-"));
+    let [program, commands] = ["go", "sh"].map(|language| snippets(page, language).remove(0));
     std::fs::write(place.join("main.go"), program).unwrap();
     let checkout = root().canonicalize().unwrap();
     let commands = commands.replace("$HOME/libdpb", checkout.to_str().unwrap()) + "go vet -tags dpb_system .";

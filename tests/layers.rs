@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Layers, the lowest first. The last four are one module each.
 const LAYERS: [&[&str]; 6] = [
-    &["error", "key_index", "memory", "noise", "os", "random", "reward", "snapshot"],
+    &["error", "key_index", "memory", "moving", "noise", "os", "random", "reward", "snapshot"],
     &[
         "budget",
         "config",

@@ -43,9 +43,9 @@ fn dynamic_section(file: &Path) -> String {
     run(Command::new("readelf").arg("-dW").arg(file))
 }
 
-/// Limit for the archive, 1.3 MiB. (Segments with all functions and dp-linear made it grow from 1.0 to 1.2 MiB, a fleet
-/// with one noise to 1.27.)
-const MOST_BYTES: u64 = 13 * (1 << 20) / 10;
+/// Limit for the archive, 1.4 MiB. (Segments with all functions and dp-linear made it grow from 1.0 to 1.2 MiB, a fleet
+/// with one noise to 1.27, states that move and DP-TT to 1.39.)
+const MOST_BYTES: u64 = 14 * (1 << 20) / 10;
 
 #[test]
 #[ignore = "builds the library with all optimisations"]
@@ -412,20 +412,22 @@ fn the_commands_on_the_pages_work() {
     std::fs::write(home.join("CMakeLists.txt"), &snippets("bindings/c/README.md", "cmake")[0]).unwrap();
     assert!(sh(&home, "cmake -B build && cmake --build build && build/ad").contains("privacy loss"));
 
-    // The guide's tasks, each in an empty directory. The last command is for `the_log_of_the_guide`.
+    // The guide's tasks, each in an empty directory. `the_log_of_the_guide` has those of `plan`.
     const GUIDE: &str = "docs/guide.md";
     let _ = std::fs::remove_file(home.join("libdpb"));
     std::os::unix::fs::symlink(root().canonicalize().unwrap(), home.join("libdpb")).unwrap();
     let blocks = snippets(GUIDE, "sh");
-    assert_eq!(blocks.len(), 6);
+    assert_eq!(blocks.len(), 8);
     sh(&home, &blocks[0]);
+    let built: Vec<_> = blocks[1..].iter().filter(|block| !block.contains("--example plan")).collect();
     let tasks = [
         ("ads.cpp", "cpp", 0, ": showed ad "),
         ("main.go", "go", 0, "500 decisions in 500 placements"),
         ("bidder.cpp", "cpp", 1, "phone"),
         ("evaluate.cpp", "cpp", 2, "+-"),
+        ("test.cpp", "cpp", 3, " wins after "),
     ];
-    for ((file, language, number, says), block) in tasks.into_iter().zip(&blocks[1..]) {
+    for ((file, language, number, says), block) in tasks.into_iter().zip(built) {
         if language == "go" && !have("go") {
             continue;
         }

@@ -36,7 +36,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
             "shown: ",
         ],
     ),
-    (GUIDE, "cpp", &[": showed ad ", "desktop: ", "always arm 1: 0.0"]),
+    (GUIDE, "cpp", &[": showed ad ", "desktop: ", "always arm 1: 0.0", " wins after "]),
     (GUIDE, "go", &["500 decisions in 500 placements"]),
     ("bindings/cpp/README.md", "cpp", &["a click counts once", " bought, for about "]),
     ("bindings/go/README.md", "go", &["a click counts once", "nobody has seen who clicked"]),
@@ -50,6 +50,12 @@ const TRIED_ELSEWHERE: &[(&str, &str, &str)] = &[
     (NGINX, "bash", "nginx.rs"),
     ("bindings/go/fleet/README.md", "go", "fleet_go.rs"),
     ("bindings/go/prometheus/README.md", "go", "go.rs"),
+    ("bindings/go/openfeature/README.md", "go", "go.rs"),
+    ("bindings/lua/README.md", "lua", "lua.rs"),
+    ("bindings/lua/README.md", "nginx", "lua.rs"),
+    (README, "python", "python.rs"),
+    ("docs/python.md", "python", "python.rs"),
+    ("bindings/python/README.md", "python", "python.rs"),
 ];
 
 /// The programs in this language: a name from the page, the text, and the expected output.
@@ -304,15 +310,16 @@ fn the_readme_is_short() {
 #[test]
 fn the_table_of_functions_names_existing_ones() {
     let go = sources("bindings/go", ".go");
-    let code = [page("include/dpb.h"), sources("bindings/cpp", ".hpp"), go, sources("src", ".rs")];
-    let code = code.map(|code| without_comments(&code));
+    let [c, cpp, go, rust] = [page("include/dpb.h"), sources("bindings/cpp", ".hpp"), go, sources("src", ".rs")]
+        .map(|code| without_comments(&code));
+    let code = [c, cpp, go, sources("bindings/python/src", ".py"), rust];
     let using = page("docs/reference/interface.md");
-    let rows = using.lines().skip_while(|line| !line.starts_with("| what | C | C++ | Go | Rust |")).skip(2);
+    let rows = using.lines().skip_while(|line| !line.starts_with("| what | C | C++ | Go | Python | Rust |")).skip(2);
     let rows: Vec<_> = rows.take_while(|line| line.starts_with('|')).collect();
     assert!(rows.len() > 10, "{rows:?}");
     for row in rows {
         let cells: Vec<_> = row.split(" |").skip(1).collect();
-        assert_eq!(cells.len(), 5, "{row}");
+        assert_eq!(cells.len(), 6, "{row}");
         for (cell, code) in cells.iter().zip(&code) {
             for name in cell.split('`').skip(1).step_by(2) {
                 let name = name.split("::<").next().unwrap().split('(').next().unwrap();
@@ -394,9 +401,9 @@ fn pages_name_the_present_interface_only() {
         names.iter().any(|name| metrics.contains(&format!("\"{name}\""))) || uses(&others, word)
     };
     let cpp_and_rust = [without_comments(&cpp), sources("src", ".rs"), page("bindings/c/dpb-config.cmake.in")].join("");
-    let go = without_comments(&sources("bindings/go", ".go"));
+    let go_and_python = without_comments(&sources("bindings/go", ".go")) + &sources("bindings/python/src", ".py");
     let is_there = |word: &str| match word.split_once(['.', ':']) {
-        Some((_, name)) if word.contains('.') => !name.starts_with(char::is_uppercase) || uses(&go, name),
+        Some((_, name)) if word.contains('.') => !name.starts_with(char::is_uppercase) || uses(&go_and_python, name),
         Some((_, name)) => uses(&cpp_and_rust, &name[1..]),
         None => uses(&header, word) || word.ends_with('_') && header.contains(word) || is_other(word),
     };

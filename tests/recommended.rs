@@ -53,15 +53,15 @@ fn the_regret_is_near_the_bound() {
     }
 }
 
-/// A hundred ads with click rates from 1% down to .1%: batches are large enough that their clicks exceed the noise. In
-/// 40 runs the means are 2420 (a run's deviation is 145), and 2770 (133) with batches of 1/epsilon rewards: so the mean
-/// of eight fails with probability 3e-4, and theirs passes with probability 2e-4.
+/// A hundred ads with click rates from 1% down to .1%. Batches are large enough that their clicks exceed the noise, and
+/// the leader is preferred (kappa = 12.25). In 48 runs the mean is 2012 (a run's deviation is 170): so the mean of eight
+/// fails with probability 4e-5. With kappa = 1 it is 2431 (145), and passes with probability 2e-4.
 #[test]
-fn batches_wait_for_rare_clicks() {
+fn a_hundred_rare_ads() {
     let ads: Vec<f64> = (0..100).rev().map(|ad| 0.001 + 0.009 * f64::from(ad) / 99.0).collect();
     let runs = (0..8).map(|number| regret_on(&ads, Algorithm::Imed, 0.25, 1_000_000, 0, number));
     let (mean, _) = mean_and_most(runs);
-    assert!(mean < 2600.0, "{mean}");
+    assert!(mean < 2250.0, "{mean}");
 }
 
 /// With d open decisions the first d are blind: a uniform choice loses d times the mean gap, 0.25. Beyond that, delays
@@ -266,4 +266,5 @@ fn gaussian_noise_needs_a_delta() {
     let config = Config { delta: 1e-6, ..Config::new(5, 1.0) };
     let refused = Bandit::new(Algorithm::KlUcb, &config).err().unwrap().to_string();
     assert_eq!(refused, "delta must be 0: dp-klucb does not use it, got 1e-6");
+    assert!(Bandit::new(Algorithm::KlUcb, &Config { delta: -0.0, ..config }).is_ok(), "-0 is the default");
 }

@@ -17,6 +17,7 @@ const PROGRAMS: &[&str] = &[
     "c/central.c",
     "c/clock.c",
     "c/combine.c",
+    "c/moving.c",
     "c/counter.c",
     "c/drift.c",
     "c/fork.c",

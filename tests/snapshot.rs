@@ -8,10 +8,11 @@ use dpb::{Algorithm, ArmReport, Bandit, Clock, Config, Decision, Error, Fault, R
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-const ABLE: [Algorithm; 12] = [
+const ABLE: [Algorithm; 13] = [
     Algorithm::Imed,
     Algorithm::KlUcb,
     Algorithm::Med,
+    Algorithm::TopTwo,
     Algorithm::Se,
     Algorithm::SdpAe,
     Algorithm::VbSdpAe,
@@ -136,21 +137,26 @@ fn snapshots_are_as_long_as_the_header_says() {
             let Ok(bandit) = Bandit::new(algorithm, &config) else { continue };
             let length = || bandit.snapshot().unwrap().len();
             let each = |bytes: usize| 300 + arms as usize * bytes;
-            let has_histories = matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med);
-            assert!(length() <= each(if has_histories { 43 } else { 50 }), "{algorithm:?} {arms}: {}", length());
+            let verdict = if algorithm == Algorithm::TopTwo { 4 } else { 0 };
+            let has_histories = verdict > 0 || matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med);
+            assert!(
+                length() <= each(if has_histories { 43 + verdict } else { 50 }),
+                "{algorithm:?} {arms}: {}",
+                length()
+            );
             for _ in 0..100_000 {
                 let Ok(decision) = bandit.select() else { break };
                 let reward = if A[decision.arm as usize % 7] > 0.5 { config.reward_max } else { config.reward_min };
                 bandit.update(decision.ticket, reward).unwrap();
             }
-            let most = if has_histories { 235 } else { 50 };
+            let most = if has_histories { 235 + verdict } else { 50 };
             assert!(length() <= each(most), "{algorithm:?} {arms}: {}", length());
             if has_histories {
                 (0..arms).for_each(|arm| bandit.set_prior(arm, 0.3, 10.0).unwrap());
                 assert!(length() <= each(most + 20), "{algorithm:?} {arms}: {}", length());
                 let before = length();
                 let _ = bandit.add_arm().unwrap();
-                assert_eq!(length() - before, 43 + 8);
+                assert_eq!(length() - before, 43 + verdict + 8);
             }
         }
     }
@@ -488,8 +494,10 @@ fn a_restart_accepts_the_listed_changes() {
 /// The same for the handles of a fleet.
 #[test]
 fn a_fleet_accepts_the_same_changes_except_forget_after() {
-    let merges =
-        |algorithm| matches!(algorithm, Algorithm::Imed | Algorithm::Med | Algorithm::KlUcb | Algorithm::Linear);
+    let merges = |algorithm| {
+        let batched = matches!(algorithm, Algorithm::Imed | Algorithm::Med | Algorithm::KlUcb | Algorithm::TopTwo);
+        batched || algorithm == Algorithm::Linear
+    };
     for (algorithm, plain) in plain_configs().filter(|&(algorithm, _)| merges(algorithm)) {
         for (name, another, change) in FIELDS {
             let [Ok(first), Ok(second)] = change.map(|change| {

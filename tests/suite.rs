@@ -31,11 +31,14 @@ mod go;
 mod interference;
 mod layers;
 mod local;
+mod lua;
 mod metrics;
 mod nginx;
 mod noise;
 mod package;
 mod prior;
+mod proofs;
+mod python;
 mod readme;
 mod recommended;
 mod sanitizers;
@@ -51,6 +54,7 @@ mod stopping;
 mod support;
 mod users;
 mod values;
+mod winner;
 
 /// With `autotests = false`, cargo silently ignores a file that no target names.
 #[test]

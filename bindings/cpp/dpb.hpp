@@ -456,6 +456,7 @@ public:
   [[nodiscard]] static Bandit imed(const Config &c) { return Bandit(dpb_new_imed, c); }
   [[nodiscard]] static Bandit klucb(const Config &c) { return Bandit(dpb_new_klucb, c); }
   [[nodiscard]] static Bandit med(const Config &c) { return Bandit(dpb_new_med, c); }
+  [[nodiscard]] static Bandit tt(const Config &c) { return Bandit(dpb_new_tt, c); }
   [[nodiscard]] static Bandit linear(const Config &c) { return Bandit(dpb_new_linear, c); }
   [[nodiscard]] static Bandit se(const Config &c) { return Bandit(dpb_new_se, c); }
   [[nodiscard]] static Bandit ucb_bound(const Config &c) { return Bandit(dpb_new_ucb_bound, c); }
@@ -677,6 +678,38 @@ public:
     return dpb_merge(get(), snapshot, len, error);
   }
 
+  // States that move (config.fleet_key).
+  /// Ends this handle, and returns its whole state, sealed, for one other handle to continue from (dpb_suspend). `to` is a
+  /// receiver() of the process that resumes, or 0 for a state at rest. One handle at most may continue from a state.
+  [[nodiscard]] std::vector<std::uint8_t> suspend(std::uint64_t to) { return detail::bytes(dpb_suspend, get(), to); }
+  [[nodiscard]] dpb_status try_suspend(std::uint64_t to, std::vector<std::uint8_t> &bytes,
+                                       dpb_error *error = nullptr) noexcept {
+    return detail::fill_bytes(bytes, error, dpb_suspend, get(), to);
+  }
+  /// A bandit that continues from a state, with all that the suspended one knew (dpb_resume). A state at rest is held:
+  /// every call but report() is DPB_NOT_READY until claimed().
+  [[nodiscard]] static Bandit resume(const Config &c, Bytes state) {
+    return Bandit(
+        detail::construct<Handle>(dpb_resume, static_cast<const char *>(nullptr), &c, state.data(), state.size()));
+  }
+  [[nodiscard]] static std::optional<Bandit> try_resume(const Config &c, const std::uint8_t *state, std::size_t len,
+                                                        dpb_error *error = nullptr) noexcept {
+    return owner(
+        detail::try_construct<Handle>(error, dpb_resume, static_cast<const char *>(nullptr), &c, state, len));
+  }
+  /// Ends the hold of a bandit that continues from a state at rest, once no other can (dpb_claimed).
+  void claimed() { detail::check(try_claimed(), "dpb_claimed"); }
+  [[nodiscard]] dpb_status try_claimed() noexcept { return dpb_claimed(get()); }
+  /// A number that one state may be addressed to, and be resumed in this process, while this handle exists (dpb_receiver).
+  [[nodiscard]] std::uint64_t receiver() {
+    std::uint64_t number = 0;
+    detail::insist([&](dpb_error *error) { return try_receiver(number, error); });
+    return number;
+  }
+  [[nodiscard]] dpb_status try_receiver(std::uint64_t &number, dpb_error *error = nullptr) noexcept {
+    return dpb_receiver(get(), &number, error);
+  }
+
   // A fleet with one noise (config.fleet_key).
   /// Makes this handle the leader, which releases what the others contribute, and returns its generation (dpb_lead). A
   /// handle that leads already keeps its generation.
@@ -694,6 +727,14 @@ public:
     detail::insist([&](dpb_error *error) { return try_alone(error); });
   }
   [[nodiscard]] dpb_status try_alone(dpb_error *error = nullptr) noexcept { return dpb_alone(get(), error); }
+  /// Sets how many handles share the work of this fleet, this one included (dpb_set_handles). 0: the handle counts those
+  /// whose snapshots it merged lately.
+  void set_handles(std::uint32_t handles) {
+    detail::insist([&](dpb_error *error) { return try_set_handles(handles, error); });
+  }
+  [[nodiscard]] dpb_status try_set_handles(std::uint32_t handles, dpb_error *error = nullptr) noexcept {
+    return dpb_set_handles(get(), handles, error);
+  }
   /// Takes the sums of all open batches out of this handle, sealed for the leader of this generation (dpb_contribution);
   /// empty if there are none. Send them once, and to that leader only.
   [[nodiscard]] std::vector<std::uint8_t> contribution(std::uint64_t generation) {

@@ -61,6 +61,7 @@ public:
     of_report("pending", "gauge", "Decisions that are open.", &Report::pending);
     of_report("phase", "gauge", "The policy's epoch, phase or interval.", &Report::phase);
     of_report("arms_active", "gauge", "Arms that are neither eliminated nor retired.", &Report::arms_active);
+    of_report("stopped", "gauge", "1 if the policy has decided for an arm, or 0.", &Report::stopped);
     of_report("epsilon_spent", "gauge", "Upper bound of the privacy loss so far, at dpb_delta_spent.",
               &Report::epsilon_spent);
     of_report("delta_spent", "gauge", "Delta at which dpb_epsilon_spent holds; 0 if the policy is pure.", &Report::delta_spent);

@@ -5,6 +5,8 @@ package dpb
 #cgo nocallback dpb_lead
 #cgo noescape dpb_alone
 #cgo nocallback dpb_alone
+#cgo noescape dpb_set_handles
+#cgo nocallback dpb_set_handles
 #cgo noescape dpb_contribution
 #cgo nocallback dpb_contribution
 #cgo noescape dpb_combine
@@ -52,6 +54,23 @@ func (b *Bandit) Alone() error {
 	defer b.leave()
 	var failure C.dpb_error
 	if status := C.dpb_alone(c, &failure); status != C.DPB_OK {
+		return explain(status, &failure)
+	}
+	return nil
+}
+
+// SetHandles sets how many bandits share the work of this fleet, this one included, from the next batch on. Each takes its
+// part of a batch, so with this number a bandit need not merge the snapshots of bandits that release nothing. 0, as at
+// first and after a restore: it counts those whose snapshots it merged lately. The number must not depend on rewards. It
+// returns ErrUnsupported without [Config.FleetKey].
+func (b *Bandit) SetHandles(handles uint32) error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	var failure C.dpb_error
+	if status := C.dpb_set_handles(c, C.uint32_t(handles), &failure); status != C.DPB_OK {
 		return explain(status, &failure)
 	}
 	return nil

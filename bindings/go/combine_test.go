@@ -153,6 +153,7 @@ func TestDuty(t *testing.T) {
 	plain := must[*Bandit](t)(New(c))
 	defer plain.Close()
 	refused(t, plain.Alone(), ErrUnsupported)
+	refused(t, plain.SetHandles(2), ErrUnsupported)
 	c.FleetKey = &[32]byte{1}
 	b := must[*Bandit](t)(New(c))
 	defer b.Close()
@@ -165,6 +166,9 @@ func TestDuty(t *testing.T) {
 	is(DutyAlone, 0)
 	generation := must[uint64](t)(b.Lead())
 	is(DutyLeads, generation)
+	if err := b.SetHandles(3); err != nil {
+		t.Error(err)
+	}
 	must[[]byte](t)(b.Contribution(77))
 	is(DutyContributes, 77)
 	for range 2 {

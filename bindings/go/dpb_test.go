@@ -387,6 +387,31 @@ func TestSlots(t *testing.T) {
 	refused(t, err, ErrInvalidConfig)
 }
 
+// An A/B test stops and says so.
+func TestWinner(t *testing.T) {
+	c := NewConfig(3, 1)
+	c.Beta, c.TestSeed = 0.01, &[32]byte{8}
+	b := must[*Bandit](t)(NewTT(c))
+	defer b.Close()
+	for range 20_000 {
+		if _, err := b.BestArm(); err == nil {
+			break
+		}
+		d := must[Decision](t)(b.Select())
+		reward := 0.0
+		if d.Arm == 1 {
+			reward = 1
+		}
+		if err := b.Update(d.Ticket, reward); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report, best := must[Report](t)(b.Report()), must[uint32](t)(b.BestArm())
+	if best != 1 || !report.Stopped || report.BestArm != 1 || must[Decision](t)(b.Select()).Arm != 1 {
+		t.Errorf("%d %+v", best, report)
+	}
+}
+
 func TestReading(t *testing.T) {
 	c := NewConfig(3, 10)
 	c.Horizon, c.TestSeed = 1_000_000, &[32]byte{7}

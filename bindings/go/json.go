@@ -180,5 +180,7 @@ func (r Report) LogValue() slog.Value {
 		slog.String("warnings", r.Warnings.String()),
 		slog.String("generation", exact(r.Generation).String()),
 		slog.Uint64("clock_leaps", r.ClockLeaps),
+		slog.Bool("stopped", r.Stopped),
+		slog.Uint64("best_arm", uint64(r.BestArm)),
 	)
 }

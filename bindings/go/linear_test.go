@@ -176,9 +176,6 @@ func TestMessagesNameFields(t *testing.T) {
 	_, shared := RestorePolicy(PolicyLinear, c, snapshot)
 	c.ModelPerArm, c.MaxSegments = true, 5
 	_, both := New(c)
-	c.MaxSegments, c.FleetKey = 0, &[32]byte{1}
-	c.Features, c.ModelPerArm, c.FeatureNorm = 0, false, 1
-	_, keyed := NewSE(c)
 	rows := []float32{1, 0}
 	for _, that := range []struct {
 		err  error
@@ -186,7 +183,6 @@ func TestMessagesNameFields(t *testing.T) {
 	}{
 		{shared, "dpb: invalid configuration: ModelPerArm must be true, as in the snapshot, got false"},
 		{both, "dpb: invalid configuration: MaxSegments must be 0: dp-linear does not use it, got 5"},
-		{keyed, "dpb: invalid configuration: FleetKey must be nil: dp-se does not learn from others"},
 		{b.CheckRequest(Request{}), "dpb: invalid request: Features must be set: Config.Features is not 0, got nil"},
 		{b.CheckRequest(Request{Features: rows[:1]}), "dpb: invalid request: len(Features) must be 2 for this request, got 1"},
 		{b.CheckRequest(Request{Features: rows, Eligible: []uint32{4}}), "dpb: invalid request: Eligible must be below 3, got 4"},

@@ -71,6 +71,10 @@ type Report struct {
 	Generation uint64
 	// ClockLeaps counts how often the clock leapt, with [ClockCaller]: see [Bandit.Advance].
 	ClockLeaps uint64
+	// Stopped tells whether the policy has decided for an arm, and BestArm is that arm: see [Bandit.BestArm]. BestArm is 0
+	// until then.
+	Stopped bool
+	BestArm uint32
 }
 
 // Duty is what a bandit does with the rewards that it collects.
@@ -224,6 +228,8 @@ func (b *Bandit) Report() (Report, error) {
 		Warnings:   Warnings(r.warnings),
 		Generation: uint64(r.generation),
 		ClockLeaps: uint64(r.clock_leaps),
+		Stopped:    r.stopped != 0,
+		BestArm:    uint32(r.best_arm),
 	}, nil
 }
 
@@ -266,8 +272,8 @@ func armsOf(read []C.dpb_arm) []Arm {
 	return arms
 }
 
-// BestArm returns the arm that the policy has identified as the best, or ErrNotReady. NewSE identifies it when one arm is
-// left. It returns ErrUnsupported for a policy that never identifies one.
+// BestArm returns the arm that the policy has identified as the best, or ErrNotReady. NewTT and NewSE identify it when one
+// arm is left. It returns ErrUnsupported for a policy that never identifies one.
 func (b *Bandit) BestArm() (uint32, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -286,7 +292,7 @@ func (b *Bandit) BestArm() (uint32, error) {
 //
 // It returns ErrNotReady until both arms have a release, ErrInvalidRequest for an arm that does not exist or is retired,
 // ErrInvalidConfig for i = j or a confidence out of range, and ErrUnsupported with [Config.ForgetAfter] and for policies
-// other than IMED, KLUCB, MED and SE.
+// other than IMED, KLUCB, MED, TT and SE.
 func (b *Bandit) Compare(i, j uint32, confidence float64) (low, high float64, err error) {
 	c, err := b.enter()
 	if err != nil {

@@ -21,8 +21,8 @@ type Config struct {
 	// The privacy loss of one reward, above 0. With ContributionsPerUser, MaxSlots or ExpectedUsers: of one user or one
 	// request. Baselines without privacy ignore it.
 	Epsilon float64
-	// The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For [NewIMED], [NewMED], [NewLinear],
-	// [NewUCBInt], [NewLap], [NewEXP3Tau], [NewSDPAE] and [NewVBSDPAE].
+	// The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For [NewIMED], [NewMED], [NewTT],
+	// [NewLinear], [NewUCBInt], [NewLap], [NewEXP3Tau], [NewSDPAE] and [NewVBSDPAE].
 	Delta float64
 	// The failure probability of the policy's confidence intervals; 0 = 1/Horizon. It must be in [0, 1). Not for
 	// [NewLinear], [NewEXP3Tau], [NewTsallis], [NewNonprivateEXP3], [NewLDPUCB] and [NewLDPKLUCB].
@@ -111,9 +111,9 @@ type Config struct {
 	// nil = entropy of the operating system. 32 bytes = reproducible (but for the tickets) and NOT private; reports say
 	// so. Read during construction only, and no part of a snapshot.
 	TestSeed *[32]byte
-	// 32 secret random bytes, the same for all handles of a fleet. Then one handle can release what all collect, with
-	// one noise: see [Bandit.Lead]. Read during construction only, and no part of a snapshot. nil = no key. For
-	// [NewIMED], [NewKLUCB], [NewMED] and [NewLinear].
+	// 32 secret random bytes, the same for all handles of a fleet and for all their restarts. They seal states that move
+	// ([Bandit.Suspend]), and with them one handle can release what all collect, with one noise ([Bandit.Lead]). Read
+	// during construction only, and no part of a snapshot. nil = no key.
 	FleetKey *[32]byte `json:"-"`
 	// The budget that is charged when the handle is made, with all that it may lose through all restarts.
 	// [ErrOverBudget] if too little is left, and for a baseline or with a TestSeed. With ExpectedUsers it needs
@@ -225,6 +225,7 @@ const (
 	PolicyIMED            Policy = C.DPB_POLICY_IMED
 	PolicyKLUCB           Policy = C.DPB_POLICY_KLUCB
 	PolicyMED             Policy = C.DPB_POLICY_MED
+	PolicyTT              Policy = C.DPB_POLICY_TT
 	PolicyLinear          Policy = C.DPB_POLICY_LINEAR
 	PolicySE              Policy = C.DPB_POLICY_SE
 	PolicyUCBBound        Policy = C.DPB_POLICY_UCB_BOUND
@@ -256,8 +257,8 @@ const (
 // tuning. Select and update are O(1). Supports eligible arms, [Bandit.AddArm] and [Bandit.RetireArm], ForgetAfter and
 // Exploration.
 //
-// Of the fields that not all policies use it uses Delta, Beta, Horizon, ForgetAfter, Exploration, MaxSlots,
-// MaxSegments and FleetKey.
+// Of the fields that not all policies use it uses Delta, Beta, Horizon, ForgetAfter, Exploration, MaxSlots and
+// MaxSegments.
 func NewIMED(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_imed), c)
 }
@@ -265,7 +266,7 @@ func NewIMED(c Config) (*Bandit, error) {
 // NewKLUCB makes this: DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P);
 // delta must be 0. Select and update are O(1). Supports eligible arms, [Bandit.AddArm] and [Bandit.RetireArm].
 //
-// Of the fields that not all policies use it uses Beta, Horizon, Exploration, MaxSlots and FleetKey.
+// Of the fields that not all policies use it uses Beta, Horizon, Exploration and MaxSlots.
 func NewKLUCB(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_klucb), c)
 }
@@ -274,9 +275,22 @@ func NewKLUCB(c Config) (*Bandit, error) {
 // (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms,
 // [Bandit.AddArm] and [Bandit.RetireArm], ForgetAfter and Exploration.
 //
-// Of the fields that not all policies use it uses Delta, Beta, Horizon, ForgetAfter, Exploration and FleetKey.
+// Of the fields that not all policies use it uses Delta, Beta, Horizon, ForgetAfter and Exploration.
 func NewMED(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_med), c)
+}
+
+// NewTT makes this: DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - Beta (95% by
+// default), then pulls it for ever. [Bandit.BestArm] returns it, and reports say stopped. With probability at most
+// beta it ever returns an arm that is not the best, whenever it stops: its rule is valid at all times and accounts
+// for all noises. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is
+// not active. The means must not change, and if two arms are equally good it does not stop. After [Bandit.AddArm] and
+// [Bandit.RetireArm] a new test begins with the same rewards and a beta of its own. Supports eligible arms; an arm
+// that is not active is pulled only if no active one is eligible.
+//
+// Of the fields that not all policies use it uses Delta, Beta and Horizon.
+func NewTT(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_tt), c)
 }
 
 // NewLinear makes this: dp-linear, the contextual bandit: decisions depend on the features of a request (Features,
@@ -300,8 +314,8 @@ func NewMED(c Config) (*Bandit, error) {
 // O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with ModelPerArm at most 2^23/(D (D +
 // 8)).
 //
-// Of the fields that not all policies use it uses Delta, ForgetAfter, Exploration, MaxSlots, Features, ModelPerArm,
-// FeatureNorm and FleetKey.
+// Of the fields that not all policies use it uses Delta, ForgetAfter, Exploration, MaxSlots, Features, ModelPerArm
+// and FeatureNorm.
 func NewLinear(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_linear), c)
 }

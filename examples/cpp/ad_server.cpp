@@ -23,7 +23,7 @@
 // With --snapshot FILE the server continues after a restart with what it has learned, also after kill -9: see
 // serve::save.
 //
-// With --redis ADDRESS --node N many servers in C++ and Go learn together: see fleet.hpp. Any server accepts any click:
+// With --redis ADDRESS --node N (or auto) many servers in C++ and Go learn together: see fleet.hpp. Any server accepts any click:
 // the first four digits of the ticket are the number of the server that decided, plus 0x8000 for an ad of a placement.
 // The placements are a second bandit in Redis. With --fleet-key-file FILE one server releases what all collect. Send
 // each person to one server: a person who reaches n servers loses up to n times epsilon.
@@ -318,6 +318,7 @@ static Page report_all(Shop &shop) {
                  ",\"delta_spent\":" + number(report.delta_spent) + shop.clock() +
                  ",\"changes_detected\":" + std::to_string(report.changes_detected) +
                  ",\"phase\":" + std::to_string(report.phase) +
+                 ",\"winner\":" + (report.stopped == 1 ? std::to_string(report.best_arm) : "null") +
                  ",\"decisions\":" + std::to_string(report.decisions) +
                  ",\"pending\":" + std::to_string(report.pending) + ",\"arms\":[" + arms + "]}");
 }
@@ -339,6 +340,21 @@ static Page health(const Shop &shop) {
     (void)shop.segmented->diagnostics();
   }
   return serve::health();
+}
+
+// Whether this server can forward clicks too. A server whose number another process has must end: /healthz is then 503.
+static Page ready(const Shop &shop, const Nodes &nodes) {
+  const std::vector<const fleet::Node *> all = nodes.all();
+  const bool is_ready = std::all_of(all.begin(), all.end(), [](const auto *node) { return node->is_ready(); });
+  return is_ready ? health(shop)
+                  : serve::page(http::status::service_unavailable, "text/plain", "clicks cannot be forwarded\n");
+}
+
+static Page health(const Shop &shop, const Nodes &nodes) {
+  const std::vector<const fleet::Node *> all = nodes.all();
+  const bool is_replaced = std::any_of(all.begin(), all.end(), [](const auto *node) { return node->is_replaced(); });
+  return is_replaced ? serve::page(http::status::service_unavailable, "text/plain", "another process has its number\n")
+                     : health(shop);
 }
 
 // NOT private: a duplicate reveals a click.
@@ -370,7 +386,8 @@ static serve::Site visitors(Shop &shop, serve::Copies &copies, Nodes &nodes) {
       {get, "/", page},
       {get, "/ad", [&](auto &) { return show(shop); }},
       {get, "/report", [&](const Request &request) { return report(shop, copies, request); }},
-      {get, "/healthz", [&](auto &) { return health(shop); }},
+      {get, "/healthz", [&](auto &) { return health(shop, nodes); }},
+      {get, "/readyz", [&](auto &) { return ready(shop, nodes); }},
       {get, "/metrics", [&](auto &) { return serve::metrics(dpb::metrics(shop.named())); }},
       {get, "/click/", [&](const Request &request) { return click(shop, nodes, request.rest); }}};
   if (shop.segmented) {
@@ -397,11 +414,11 @@ struct Options : serve::Options {
   std::chrono::seconds period = std::chrono::hours(24);
   fleet::Options fleet;
 
-  // The options of the placements' bandit.
-  fleet::Options segmented_fleet() const {
+  // The options of the placements' bandit of the server with this number.
+  fleet::Options segmented_fleet(std::uint16_t node) const {
     fleet::Options segmented = fleet;
     segmented.bandit += "-placements";
-    segmented.node += PLACEMENTS_FROM;
+    segmented.node = node + PLACEMENTS_FROM;
     return segmented;
   }
 
@@ -436,6 +453,9 @@ static Options parse_options(int argc, char **argv) {
   if (options.fleet.node >= PLACEMENTS_FROM) {
     throw serve::UsageError("--node", "at most 32767", std::to_string(options.fleet.node));
   }
+  if (options.fleet.is_numbered && options.fleet.node == 0 && !options.snapshot.empty()) {
+    throw serve::UsageError("--node auto continues from Redis, and so takes no --snapshot");
+  }
   // One clock counts both.
   if (options.memory && options.memory->ticks > 0 && options.memory->is_time != options.window.is_time) {
     throw serve::UsageError("--window and --memory must both be times, or both be numbers of decisions");
@@ -447,7 +467,7 @@ static Options parse_options(int argc, char **argv) {
 // person in a period, at this server. A restored bandit begins a new period, because a snapshot does not contain the
 // counts of people. Fewer placements than in the snapshot are refused: segments of removed placements would count
 // towards max_segments.
-static dpb::Bandit make_segmented(const Options &options, dpb::Config config, const fleet::Fields &fields) {
+static dpb::Bandit make_segmented(const Options &options, dpb::Config config, const fleet::Start &start) {
   config.node += PLACEMENTS_FROM;
   config.expected_users = options.users;
   config.contributions_per_user = CONTRIBUTIONS;
@@ -460,18 +480,16 @@ static dpb::Bandit make_segmented(const Options &options, dpb::Config config, co
     }
   };
   check(file.string(), serve::restored(file, [](auto... snapshot) { return dpb::Bandit::try_restore(snapshot...); }));
-  for (const fleet::Field &field : fields) {
-    if (field.node == config.node) {
-      check("redis", dpb::Bandit::try_restore(reinterpret_cast<const std::uint8_t *>(field.snapshot.data()),
-                                              field.snapshot.size()));
-    }
+  if (const auto &field = start.field) {
+    check("redis", dpb::Bandit::try_restore(reinterpret_cast<const std::uint8_t *>(field->snapshot.data()),
+                                            field->snapshot.size()));
   }
-  return fleet::resume(serve::resume(dpb::Bandit(config), config, file), config, fields);
+  return fleet::resume(serve::resume(dpb::Bandit(config), config, file), config, start);
 }
 
 // Makes the server's bandits with the forget_after of the options; without one, with the default, or with none if the
 // policy does not support it.
-static Shop make(const Options &options, const fleet::Fields &fields, const fleet::Fields &segmented_fields) {
+static Shop make(const Options &options, const fleet::Start &start, const fleet::Start &segmented_start) {
   dpb::Config config(CREATIVES.size(), 1.0); // epsilon = 1
   config.horizon = 200'000;
   config.reward_bits = 0;            // a click or none
@@ -479,7 +497,7 @@ static Shop make(const Options &options, const fleet::Fields &fields, const flee
   serve::set_window(config, options.window);
   const std::optional<fleet::Key> key = options.fleet.key();
   config.fleet_key = key ? key->data() : nullptr;
-  const unsigned first_node = options.fleet.redis.empty() ? 1 : options.fleet.node;
+  const unsigned first_node = options.fleet.redis.empty() ? 1 : start.member.node;
   const auto shop = [&](std::uint64_t memory) {
     config.forget_after = memory;
     Shop shop{{}, memory, options.window, options.fleet.bandit, {}, options.placements};
@@ -502,13 +520,13 @@ static Shop make(const Options &options, const fleet::Fields &fields, const flee
   Shop made = fresh();
   dpb::Bandit &first = made.bandits.front();
   first = serve::resume(std::move(first), config, options.snapshot);
-  first = fleet::resume(std::move(first), config, fields);
+  first = fleet::resume(std::move(first), config, start);
   if (options.bandits > 1) {
     made.merge_into_others(first); // changes nothing, but fails now for policies that cannot merge
   }
   if (options.placements > 0) {
     config.node = first_node;
-    made.segmented = make_segmented(options, config, segmented_fields);
+    made.segmented = make_segmented(options, config, segmented_start);
   }
   made.tick();
   return made;
@@ -517,23 +535,38 @@ static Shop make(const Options &options, const fleet::Fields &fields, const flee
 int main(int argc, char **argv) try {
   const Options options = parse_options(argc, argv);
   serve::Server server(options);
-  const fleet::Options segmented = options.segmented_fleet();
   std::optional<fleet::Store> store, segmented_store;
-  fleet::Fields fields, segmented_fields;
-  if (!options.fleet.redis.empty()) {
-    fields = store.emplace(options.fleet).list(serve::Clock::now() + fleet::JOIN_TIMEOUT);
-  }
-  if (store && options.placements > 0) {
-    segmented_fields = segmented_store.emplace(segmented).list(serve::Clock::now() + fleet::JOIN_TIMEOUT);
-  }
-  Shop shop = make(options, fields, segmented_fields); // for all threads
+  std::optional<Shop> made;
   Nodes nodes;
-  if (store) {
-    nodes.bandit.emplace(options.fleet, *store, shop.bandits.front(), fields, options.window);
+  for (int tries = 1; !made; ++tries) {
+    try {
+      fleet::Start start, segmented_start;
+      if (!options.fleet.redis.empty()) {
+        start = fleet::begin(options.fleet, store.emplace(options.fleet));
+        if (start.member.node >= PLACEMENTS_FROM) {
+          throw std::runtime_error("redis: number " + std::to_string(start.member.node) + " is above 32767");
+        }
+      }
+      const fleet::Options segmented = options.segmented_fleet(start.member.node);
+      if (store && options.placements > 0) {
+        segmented_start = fleet::begin(segmented, segmented_store.emplace(segmented));
+      }
+      made.emplace(make(options, start, segmented_start));
+      if (store) {
+        nodes.bandit.emplace(options.fleet, *store, made->bandits.front(), start, options.window);
+      }
+      if (segmented_store) {
+        nodes.segmented.emplace(segmented, *segmented_store, *made->segmented, segmented_start, options.window);
+      }
+    } catch (const fleet::Raced &) {
+      nodes.bandit.reset();
+      made.reset();
+      if (tries == 10) {
+        throw;
+      }
+    }
   }
-  if (segmented_store) {
-    nodes.segmented.emplace(segmented, *segmented_store, *shop.segmented, segmented_fields, options.window);
-  }
+  Shop &shop = *made; // for all threads
   const auto save = [&] {
     serve::save(shop.bandits.front(), options.snapshot);
     if (shop.segmented) {

@@ -1,26 +1,28 @@
-// Makes one bandit of many servers: in C++ with this file, in Go with the package bindings/go/fleet. Each server has
-// its own handle, of any policy that can merge, with or without segments. All servers learn from what all have
-// released, through a shared Redis. This file needs hiredis: apt-get install libhiredis-dev.
+// Makes one bandit of many servers: in C++ with this file, in Go with the package bindings/go/fleet, whose README.md says
+// more. Each server has its own handle, of any policy that can merge, with or without segments. All servers learn from
+// what all have released, through a shared Redis. This file needs hiredis: apt-get install libhiredis-dev.
 //
-// A background thread regularly puts this node's snapshot into Redis and merges the snapshots of the others. It merges
-// a node's snapshot at once when Redis notifies it that the node has put one. No decision waits for this thread or for
-// Redis. Without Redis, a node learns by itself.
+// A background thread regularly puts this node's snapshot into Redis and merges the snapshots that are news. No decision
+// waits for this thread or for Redis. Without Redis, a node learns by itself.
 //
 // With dpb_config.expected_users each node counts people by itself. The fleet learns up to n times as much from a
 // person who reaches n nodes, and that person loses up to n times epsilon. So always send a person to the same node.
 //
 // A bandit is a hash in Redis, "dpb:{NAME}". A node is a field of it, such as "7": 20 digits of version, then the
-// snapshot. A version contains the incarnation of the node number, then a count. Each process that takes a number
-// begins a new incarnation, and so replaces the process that had the number before. A reward for another node's
-// decision travels in the stream of that node, "dpb:{NAME}:rewards:7". It may arrive twice, and counts once because of
-// its ticket.
+// snapshot. The hash "dpb:{NAME}:versions" has the versions that are news for other nodes.
+//
+// A node holds its number by a lease. The hash "dpb:{NAME}:numbers" has a record of each number: its incarnation, a random
+// life, and when the lease ends. Redis checks the life whenever a node writes or reads what belongs to its number. So a
+// process that has hung cannot take what belongs to the process that has its number now.
+//
+// A reward for another node's decision travels in the stream of that node, "dpb:{NAME}:rewards:7". It may arrive twice,
+// and counts once because of its ticket.
 //
 // While rewards cannot travel, a missing reward does not mean reward 0. So a node cancels its open decisions
-// (dpb_cancel_all) during an outage. To detect one, each node regularly sends itself heartbeats through its own stream,
-// behind the rewards that wait there. As long as they return in time, the node publishes a heartbeat to the other nodes
-// on the channel of the hash. A node is in an outage if its own heartbeats are late, or if it receives no heartbeat
-// from another node. It stops waiting for another node when that node publishes that it leaves, or after 30 delays and
-// a window.
+// (dpb_cancel_all) during an outage. To detect one, each node makes rounds at fixed times: it sends the rewards that wait,
+// then beats, then receives. A beat renews the lease and is counted in "dpb:{NAME}:alive"; Redis tells the node which
+// others do not beat. A node is in an outage if its own rounds fail, or if another node does not beat. A node that has not
+// beaten for 30 delays is gone: its number is free, and all others cancel once what is open.
 //
 // With a fleet key, one node leads: it releases what all nodes collect, with one noise. The leader holds a lease: a key
 // in Redis with its node number and its generation (dpb_lead). A node that finds no lease tries to take it. The other
@@ -82,8 +84,8 @@ using namespace std::chrono_literals;
 
 // Redis must reply to a node that joins within JOIN_TIMEOUT. The timeout of later exchanges is at most MAX_TIMEOUT.
 inline constexpr std::chrono::nanoseconds JOIN_TIMEOUT = 5s, MAX_TIMEOUT = 1s;
-// Every version has this many digits, so that comparing versions as texts is exact.
-inline constexpr std::size_t VERSION_DIGITS = 20;
+// Both numbers in a version have this many digits, so that comparing versions as texts is exact.
+inline constexpr std::size_t VERSION_DIGITS = 10;
 // The maximum number of rewards in this node's queue to Redis, and in a node's stream in Redis. A stream expires after
 // REWARDS_TTL seconds without a new reward. The limits of streams are those of bindings/go/fleet/redis.go.
 inline constexpr std::size_t MAX_REWARDS = 100'000;
@@ -93,26 +95,121 @@ inline constexpr std::string_view MAX_CONTRIBUTIONS = "10000", CONTRIBUTIONS_TTL
 // A lease lasts for this many exchanges, and at least MIN_LEASE.
 inline constexpr int EXCHANGES_IN_LEASE = 3;
 inline constexpr std::chrono::milliseconds MIN_LEASE = 3s;
-// The maximum number of messages in one send or read.
-inline constexpr std::size_t BATCH = 1000;
-// A node sends this many heartbeats in a delay. A node is gone if no heartbeat of it comes for this many delays.
-inline constexpr int HEARTBEATS_IN_DELAY = 8, DELAYS_UNTIL_GONE = 30;
+// A node that contributes and has released nothing new puts a snapshot at each of so many exchanges.
+inline constexpr int EXCHANGES_UNTIL_PUT = 12;
+// Nodes up to this number take the lead at once, others only if they find no leader at two exchanges.
+inline constexpr std::uint16_t FIRST_LEADERS = 8;
+// A leader that ends waits two intervals for contributions that are on the way, and another one for its heir to lead, but
+// no longer than this for both.
+inline constexpr std::chrono::nanoseconds MAX_HAND_OVER = 15s;
+// The maximum number of messages in one send or read, and of snapshots in one read.
+inline constexpr std::size_t BATCH = 1000, SNAPSHOTS_AT_ONCE = 64;
+// A node beats so often in a delay. A node is gone if it does not beat for so many delays. If its rounds fail for the last
+// number of delays, it is not ready: the rest of the time is the balancer's, to send it no more clicks.
+inline constexpr int BEATS_IN_DELAY = 8, DELAYS_UNTIL_GONE = 30, DELAYS_UNTIL_UNREADY = 10;
+// Without Options::delay, nodes beat by this one.
+inline constexpr std::chrono::milliseconds USUAL_DELAY = 1s;
 // The size of a reward in a sealed message: the ticket and the bits of the reward, in big-endian order. The maximum
 // number of rewards in such a message. Both are those of bindings/go/fleet/rewards.go.
 inline constexpr std::size_t SEALED_REWARD = 8 + 8, MAX_SLOTS = 1 << 16;
 
-// Stores a snapshot unless the field has the same or a newer version. KEYS: the hash. ARGV: the node, the version, the
-// snapshot. bindings/go/fleet/redis.go must contain exactly the same script.
-inline constexpr std::string_view PUT = R"(
-local held = redis.call('HGET', KEYS[1], ARGV[1])
+// The scripts of Redis, which bindings/go/fleet/redis.go must contain exactly. Each begins with this one. KEYS[1] is the hash
+// of numbers, and ARGV begins with the member: node, incarnation and life. A member holds its number if the record has its
+// life or an older incarnation, which is what a replica that lags brings back.
+inline const std::string MINE = R"(
+local function mine()
+  local incarnation, life = (redis.call('HGET', KEYS[1], ARGV[1]) or ''):match('^(%d+) (%d+) ')
+  incarnation = tonumber(incarnation)
+  return not incarnation or incarnation < tonumber(ARGV[2]) or incarnation == tonumber(ARGV[2]) and life == ARGV[3]
+end
+local function now()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local function hold(number, incarnation, life, till)
+  redis.call('HSET', KEYS[1], number, string.format('%.0f %s %.0f', incarnation, life, till))
+end)";
+
+// Gives a number to a life. KEYS: the numbers, the nodes that live, the counts, the snapshots. ARGV: the number, 0 for the
+// lowest whose lease is over; 0; the life; the duration of the lease in milliseconds. Returns the number and its
+// incarnation.
+inline const std::string TAKE = MINE + R"(
+local number = ARGV[1]
+if number == '0' then
+  local held, all, time = {}, redis.call('HGETALL', KEYS[1]), now()
+  for i = 1, #all, 2 do held[all[i]] = tonumber(all[i + 1]:match(' (%d+)$') or 0) > time end
+  number = 1
+  while held[tostring(number)] do number = number + 1 end
+  if number > 65535 then return {0, 0} end
+end
+local before = (redis.call('HGET', KEYS[1], number) or ''):match('^%d+') or 0
+local put = (redis.call('HGET', KEYS[4], number) or ''):match('^' .. ('%d'):rep(10)) or 0
+local incarnation = math.max(before, put) + 1
+hold(number, incarnation, ARGV[3], now() + ARGV[4])
+redis.call('ZADD', KEYS[2], redis.call('HINCRBY', KEYS[3], 'beats', 1), number)
+return {tonumber(number), incarnation})";
+
+// Stores a snapshot unless the field has the same or a newer version. KEYS: the numbers, the snapshots, their versions, the
+// counts. ARGV: the member, the version, the snapshot, and 1 if the other nodes need it.
+inline const std::string PUT = MINE + R"(
+if not mine() then return 0 end
+local held = redis.call('HGET', KEYS[2], ARGV[1])
 held = held and held:match('^' .. ('%d'):rep(20))
-if held and held >= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ARGV[3])
-redis.call('PUBLISH', KEYS[1], ARGV[1])
+if held and held >= ARGV[4] then return 0 end
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[4] .. ARGV[5])
+if ARGV[6] == '1' then
+  redis.call('HSET', KEYS[3], ARGV[1], ARGV[4])
+  redis.call('HINCRBY', KEYS[4], 'puts', 1)
+end
 return 1)";
 
-// Extends a lease if its value is still the caller's. KEYS: the lease. ARGV: its value, and the time in milliseconds
-// that it lasts from now on; 0 ends it.
+// Renews a number's lease. KEYS: the numbers, the nodes that live, the counts. ARGV: the member, the duration of the lease,
+// the beats up to which a node is late and up to which it is gone, and 1 to list all nodes. Returns nothing if the number
+// has another life; otherwise the counts, the nodes that it has removed, and the other late nodes, or all, with their
+// beats.
+inline const std::string BEAT = MINE + R"(
+if not mine() then return {} end
+hold(ARGV[1], ARGV[2], ARGV[3], now() + ARGV[4])
+local beats = redis.call('HINCRBY', KEYS[3], 'beats', 1)
+local breaks = redis.call('ZADD', KEYS[2], beats, ARGV[1])
+local gone = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[6])
+if #gone > 0 then breaks = breaks + redis.call('ZREM', KEYS[2], unpack(gone)) end
+if breaks > 0 then redis.call('HINCRBY', KEYS[3], 'breaks', 1) end
+local late = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[7] == '1' and '+inf' or ARGV[5], 'WITHSCORES')
+local counts = redis.call('HMGET', KEYS[3], 'breaks', 'puts')
+return {beats, redis.call('ZCARD', KEYS[2]), redis.call('HLEN', KEYS[1]), tonumber(counts[1] or 0),
+  tonumber(counts[2] or 0), gone, late})";
+
+// Ends a number's lease. KEYS: those of BEAT. ARGV: the member; life 0 stands for every life, which has then no access any
+// more.
+inline const std::string LEAVE = MINE + R"(
+if ARGV[3] ~= '0' then
+  if not mine() then return 0 end
+  hold(ARGV[1], ARGV[2], ARGV[3], 0)
+  return redis.call('ZREM', KEYS[2], ARGV[1])
+end
+local before = (redis.call('HGET', KEYS[1], ARGV[1]) or ''):match('^%d+')
+if not before then return 0 end
+hold(ARGV[1], before + 1, 0, 0)
+redis.call('ZREM', KEYS[2], ARGV[1])
+return redis.call('HINCRBY', KEYS[3], 'breaks', 1))";
+
+// Deletes the messages with these ids from a node's stream, and reads the next ones. KEYS: the numbers, the stream. ARGV:
+// the member, the largest number of messages, and the ids. Returns nothing if the number has another life.
+inline const std::string RECEIVE = MINE + R"(
+if not mine() then return false end
+if #ARGV > 4 then redis.call('XDEL', KEYS[2], unpack(ARGV, 5)) end
+return redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[4]))";
+
+// Adds a contribution to a stream. KEYS: the numbers, the stream. ARGV: the member, the largest number of contributions, the
+// time in seconds after which the stream expires, and the contribution.
+inline const std::string CONTRIBUTE = MINE + R"(
+if not mine() then return 0 end
+redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'contribution', ARGV[6])
+return redis.call('EXPIRE', KEYS[2], ARGV[5]))";
+
+// Extends the leader's lease if its value is still the caller's. KEYS: the lease. ARGV: its value, and the time in
+// milliseconds that it lasts from now on; 0 ends it.
 inline constexpr std::string_view RENEW = R"(
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2]))";
@@ -162,13 +259,14 @@ inline Key read_key(const std::filesystem::path &file) {
 struct Options {
   std::string redis; // HOST:PORT, or a socket's path; empty: no fleet
   std::string bandit = "ads";
-  std::uint16_t node = 0;              // no other process of the fleet may have this number; 0: no fleet
+  std::uint16_t node = 0; // no other process of the fleet may have this number; 0: the lowest that is free
+  bool is_numbered = false; // --node was given
   std::filesystem::path password_file; // its first line is the password of Redis; empty: no password
   std::filesystem::path key_file;      // empty: each node adds its own noise
   std::chrono::milliseconds merge_every = 5s;
   // It is an outage if rewards take longer than this to reach another node; 0: never check for outages.
-  std::chrono::milliseconds delay = 1s;
-  // With a fleet key and a delay: at fixed times the node sends each other node a message of one length, with space for
+  std::chrono::milliseconds delay = USUAL_DELAY;
+  // With a fleet key: at fixed times the node sends each other node a message of one length, with space for
   // at least this many rewards a second. 0: it sends each reward at once, so that Redis shows how many travel.
   std::uint32_t send_rate = 0;
 
@@ -188,7 +286,8 @@ struct Options {
         throw serve::UsageError(name, "letters, digits, and any of _-.", value);
       }
     } else if (name == "--node") {
-      node = serve::number<std::uint16_t>(name, value, 1);
+      node = value == "auto" ? 0 : serve::number<std::uint16_t>(name, value, 1);
+      is_numbered = true;
     } else if (name == "--redis-password-file") {
       password_file = serve::file(name, value);
     } else if (name == "--fleet-key-file") {
@@ -207,22 +306,25 @@ struct Options {
 
   std::optional<Key> key() const { return key_file.empty() ? std::nullopt : std::optional(read_key(key_file)); }
 
+  // The delay by which nodes beat.
+  std::chrono::milliseconds beat_delay() const { return delay > 0ms ? delay : USUAL_DELAY; }
+
   // The number of rewards in each message with --send-rate; otherwise 0.
   std::size_t slots() const {
-    const auto one = 1000 * HEARTBEATS_IN_DELAY; // a second, if the delay is in milliseconds
-    return static_cast<std::size_t>((std::uint64_t(send_rate) * delay.count() + one - 1) / one);
+    const auto one = 1000 * BEATS_IN_DELAY; // a second, if the delay is in milliseconds
+    return static_cast<std::size_t>((std::uint64_t(send_rate) * beat_delay().count() + one - 1) / one);
   }
 
   // Throws serve::UsageError if an option needs another one.
   void check() const {
-    if (redis.empty() != (node == 0)) {
+    if (redis.empty() == is_numbered) {
       throw serve::UsageError("--redis and --node need each other");
     }
     if (redis.empty() && !(password_file.empty() && key_file.empty())) {
       throw serve::UsageError("--redis-password-file and --fleet-key-file need --redis");
     }
-    if (send_rate > 0 && (key_file.empty() || delay == 0ms)) {
-      throw serve::UsageError("--send-rate needs --fleet-key-file, and a --delay above 0");
+    if (send_rate > 0 && key_file.empty()) {
+      throw serve::UsageError("--send-rate needs --fleet-key-file");
     }
     if (slots() > MAX_SLOTS) {
       throw serve::UsageError("--send-rate is too large for this --delay");
@@ -236,7 +338,8 @@ struct Options {
 
   static constexpr const char *USAGE =
       "  --redis ADDRESS    learn together with the servers that share this Redis; HOST:PORT or a socket's path\n"
-      "  --node N           number of this server among them, 1 to 32767; each server has its own\n"
+      "  --node N           number of this server among them, 1 to 32767; each server has its own. auto: the lowest\n"
+      "                     that is free\n"
       "  --bandit NAME      name of the bandit that they share; default ads\n"
       "  --merge-every MS   interval of exchanges in milliseconds; default 5000\n"
       "  --delay MS         longest time, in milliseconds, that a click at another server may take; while clicks take\n"
@@ -244,33 +347,53 @@ struct Options {
       "                     showed the ad: then the servers do not check\n"
       "  --send-rate N      with --fleet-key-file: send each other server a message of one length eight times in a\n"
       "                     --delay, with space for at least N clicks a second, so that Redis does not show how many\n"
-      "                     travel; all servers need a --delay. Default: send each click at once\n"
+      "                     travel. Default: send each click at once\n"
       "  --redis-password-file FILE  the first line is the password of Redis\n"
       "  --fleet-key-file FILE  one server releases what all collect, with one noise, and clicks travel sealed. The\n"
       "                     file has 32 secret random bytes or 64 hexadecimal digits, the same for all servers, and\n"
       "                     no other user may be able to read it\n";
 };
 
-// A field of the hash: the snapshot that a node has put.
+// The snapshot of a node, as Redis has it.
 struct Field {
   std::uint16_t node;
-  std::uint64_t version; // 0: the field does not begin with a version
+  std::uint64_t version; // the incarnation, and 32 bits of a count; 0: the field does not begin with a version
   std::string snapshot;
 };
 using Fields = std::vector<Field>;
 
-// A message in a stream of rewards: a reward, a heartbeat from a node to itself or, with a fleet key, sealed rewards.
+// A process that holds a number.
+struct Member {
+  std::uint16_t node = 0;
+  std::uint32_t incarnation = 0; // how many processes have had this number, this one included
+  std::uint64_t life = 0;        // random; 0: the number is not taken yet
+};
+
+// Another process has this node's number.
+struct Replaced : std::runtime_error {
+  Replaced() : std::runtime_error("redis: another process has this node's number") {}
+};
+
+// The last process with this node's number has put a snapshot since `begin` has read the last one: call `begin` again.
+struct Raced : std::runtime_error {
+  Raced() : std::runtime_error("redis: the last process with this node's number has just put a snapshot") {}
+};
+
+// What a node learns from a beat: counts, the nodes that are gone by it, and the late nodes, or all, with their beats.
+struct Pulse {
+  std::uint64_t beats = 0, nodes = 0, numbers = 0, breaks = 0, puts = 0;
+  std::vector<std::uint16_t> gone;
+  std::map<std::uint16_t, std::uint64_t> late;
+};
+
+// A message in a stream of rewards: a reward or, with a fleet key, sealed rewards.
 struct Message {
   std::uint16_t to;
-  std::uint64_t ticket; // of a heartbeat: its number
+  std::uint64_t ticket;
   double reward;
-  bool is_heartbeat = false;
   std::string sealed{}; // in place of a ticket and a reward
 };
 using OnMessage = std::function<void(const Message &)>;
-
-// The text after a node's number in a notification. In a notification that the node has put a snapshot it is empty.
-inline constexpr std::string_view HEARTBEAT = " heartbeat", LEAVE = " leaves";
 
 // A connection to Redis. After it throws, drop it: a reply to an earlier command may still arrive.
 class Connection {
@@ -318,29 +441,19 @@ public:
 
   Reply receive(Clock::time_point deadline) {
     for (;;) {
-      if (Reply reply = next()) {
+      void *whole = nullptr;
+      check(redisGetReplyFromReader(context_.get(), &whole));
+      if (Reply reply{static_cast<redisReply *>(whole)}) {
+        if (reply->type == REDIS_REPLY_ERROR) {
+          throw std::runtime_error("redis: " + std::string(text(*reply)));
+        }
         return reply;
       }
       check(redisSetTimeout(context_.get(), remaining(deadline)));
-      read();
+      check(redisBufferRead(context_.get()));
     }
   }
 
-  // Reads what has arrived. Blocks if the socket has nothing.
-  void read() { check(redisBufferRead(context_.get())); }
-
-  // Returns the next complete reply of the data read so far, or null if there is none yet.
-  Reply next() {
-    void *whole = nullptr;
-    check(redisGetReplyFromReader(context_.get(), &whole));
-    Reply reply(static_cast<redisReply *>(whole));
-    if (reply && reply->type == REDIS_REPLY_ERROR) {
-      throw std::runtime_error("redis: " + std::string(text(*reply)));
-    }
-    return reply;
-  }
-
-  int socket() const { return context_ ? context_->fd : -1; }
   void drop() { context_.reset(); }
 
   static std::string_view text(const redisReply &reply) {
@@ -382,85 +495,123 @@ private:
   std::unique_ptr<redisContext, Free> context_;
 };
 
-// The bandit's hash and streams in Redis. Only one thread may use it at a time. After it throws, drop its connections.
+// The bandit's hashes and streams in Redis. Only one thread may use it at a time. After it throws, drop its connection,
+// except for Replaced.
 class Store {
 public:
-  explicit Store(const Options &options)
-      : key_("dpb:{" + options.bandit + "}"), commands_(options), notifications_(options), rewards_(options) {
+  explicit Store(const Options &options) : key_("dpb:{" + options.bandit + "}"), redis_(options) {
     std::signal(SIGPIPE, SIG_IGN); // hiredis writes to sockets that the other side has closed
   }
 
-  // Stores this node's snapshot. Returns false, and changes nothing, if Redis has the same or a newer version.
-  bool put(std::uint16_t node, std::uint64_t version, std::string_view snapshot, Clock::time_point deadline) {
-    char digits[VERSION_DIGITS + 1];
-    std::snprintf(digits, sizeof digits, "%020llu", static_cast<unsigned long long>(version));
-    return commands_.call({"EVAL", PUT, "1", key_, std::to_string(node), digits, snapshot}, deadline)->integer == 1;
+  // Gives this process a number until the lease is over: this one, or for 0 the lowest that nobody holds.
+  Member take(std::uint16_t node, std::chrono::milliseconds lease, Clock::time_point deadline) {
+    std::random_device random;
+    const std::uint64_t life = (std::uint64_t(random()) << 32 | random()) | 1;
+    const Reply reply =
+        eval(TAKE, {numbers(), alive(), counts(), key_},
+             {std::to_string(node), "0", std::to_string(life), std::to_string(lease.count())}, deadline);
+    const long long number = at(*reply, 0).integer, incarnation = at(*reply, 1).integer;
+    if (number <= 0) {
+      throw std::runtime_error("redis: no number is free");
+    }
+    if (incarnation > UINT32_MAX) {
+      throw std::runtime_error("redis: node " + std::to_string(number) + " has no incarnation left: delete its field of " +
+                               key_);
+    }
+    return {static_cast<std::uint16_t>(number), static_cast<std::uint32_t>(incarnation), life};
   }
 
-  // The fields of all nodes.
-  Fields list(Clock::time_point deadline) {
-    const Reply all = commands_.call({"HGETALL", key_}, deadline);
-    Fields fields;
+  // Stores a member's snapshot. Returns false, and changes nothing, if Redis has the same or a newer version, or if the
+  // number has another life.
+  bool put(const Member &member, std::uint64_t version, std::string_view snapshot, bool is_news,
+           Clock::time_point deadline) {
+    std::array<char, 2 * VERSION_DIGITS + 1> digits = {};
+    std::snprintf(digits.data(), digits.size(), "%010" PRIu64 "%010" PRIu64, version >> 32, version & UINT32_MAX);
+    auto arguments = words(member);
+    arguments.insert(arguments.end(), {digits.data(), std::string(snapshot), is_news ? "1" : "0"});
+    return eval(PUT, {numbers(), key_, versions_key(), counts()}, arguments, deadline)->integer == 1;
+  }
+
+  // The versions that are news, by node.
+  std::map<std::uint16_t, std::uint64_t> versions(Clock::time_point deadline) {
+    const Reply all = redis_.call({"HGETALL", versions_key()}, deadline);
+    std::map<std::uint16_t, std::uint64_t> versions;
     for (std::size_t i = 0; i + 1 < all->elements; i += 2) {
-      if (const auto node = serve::parse<std::uint16_t>(Connection::text(*all->element[i]))) { // ignore other fields
-        fields.push_back(field(*node, *all->element[i + 1]));
+      const auto node = serve::parse<std::uint16_t>(word(*all, i));
+      if (const auto version = parse_version(word(*all, i + 1)); node && version) {
+        versions[*node] = *version;
       }
     }
-    return fields;
+    return versions;
   }
 
   // The fields of these nodes.
-  Fields list(const std::set<std::uint16_t> &nodes, Clock::time_point deadline) {
+  Fields list(const std::vector<std::uint16_t> &nodes, Clock::time_point deadline) {
     std::vector<std::string> names;
     for (const std::uint16_t node : nodes) {
       names.push_back(std::to_string(node));
     }
     std::vector<std::string_view> words{"HMGET", key_};
     words.insert(words.end(), names.begin(), names.end());
-    const Reply some = commands_.call(words, deadline);
     Fields fields;
-    for (auto node = nodes.begin(); node != nodes.end(); ++node) {
-      const std::size_t i = std::distance(nodes.begin(), node);
-      if (i < some->elements && some->element[i]->type == REDIS_REPLY_STRING) { // otherwise it was deleted
-        fields.push_back(field(*node, *some->element[i]));
+    if (nodes.empty()) {
+      return fields;
+    }
+    const Reply some = redis_.call(words, deadline);
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      if (const redisReply &found = at(*some, i); found.type == REDIS_REPLY_STRING) {
+        std::string_view value = Connection::text(found);
+        const auto version = parse_version(value.substr(0, 2 * VERSION_DIGITS));
+        value.remove_prefix(version ? 2 * VERSION_DIGITS : 0);
+        fields.push_back({nodes[i], version.value_or(0), std::string(value)});
       }
     }
     return fields;
   }
 
-  // Subscribes to notifications of all later puts. A repeated call throws if the connection is dead. It discards the
-  // notifications that have arrived: list the fields after it.
-  void watch(Clock::time_point deadline) {
-    notifications_.send({"SUBSCRIBE", key_}, deadline);
-    while (word(*notifications_.receive(deadline), 0) != "subscribe") {
-    }
-  }
-
-  // The socket that becomes readable when there are notifications; -1 if not subscribed.
-  int watch_socket() const { return notifications_.socket(); }
-
-  struct Notifications {
-    std::set<std::uint16_t> put, heartbeat, left;
-  };
-
-  // Reads the notifications that have arrived: the nodes that have put, that have sent a heartbeat, and that leave.
-  Notifications notifications() {
-    Notifications notified;
-    notifications_.read();
-    while (const Reply notification = notifications_.next()) {
-      const std::string_view text = word(*notification, 2);
-      const std::size_t space = std::min(text.find(' '), text.size());
-      if (const auto node = serve::parse<std::uint16_t>(text.substr(0, space))) {
-        const std::string_view event = text.substr(space);
-        (event == HEARTBEAT ? notified.heartbeat : event == LEAVE ? notified.left : notified.put).insert(*node);
+  // All numbers that a process ever had.
+  std::set<std::uint16_t> all_numbers(Clock::time_point deadline) {
+    const Reply names = redis_.call({"HKEYS", numbers()}, deadline);
+    std::set<std::uint16_t> all;
+    for (std::size_t i = 0; i < names->elements; ++i) {
+      if (const auto node = serve::parse<std::uint16_t>(word(*names, i))) {
+        all.insert(*node);
       }
     }
-    return notified;
+    return all;
   }
 
-  // Publishes an event of this node, HEARTBEAT or LEAVE, to all nodes that watch.
-  void notify(std::uint16_t node, std::string_view event, Clock::time_point deadline) {
-    commands_.call({"PUBLISH", key_, std::to_string(node).append(event)}, deadline);
+  // Renews a member's lease. Nodes whose last beat is at most `late` are returned, or all nodes if `all`; those whose last
+  // beat is at most `gone` are removed. Throws Replaced if the number has another life.
+  Pulse beat(const Member &member, std::chrono::milliseconds lease, std::uint64_t late, std::uint64_t gone, bool all,
+             Clock::time_point deadline) {
+    auto arguments = words(member);
+    arguments.insert(arguments.end(), {std::to_string(lease.count()), std::to_string(late), std::to_string(gone),
+                                       all ? "1" : "0"});
+    const Reply reply = eval(BEAT, {numbers(), alive(), counts()}, arguments, deadline);
+    if (reply->elements == 0) {
+      throw Replaced();
+    }
+    Pulse pulse;
+    std::size_t i = 0;
+    for (std::uint64_t *count : {&pulse.beats, &pulse.nodes, &pulse.numbers, &pulse.breaks, &pulse.puts}) {
+      *count = static_cast<std::uint64_t>(at(*reply, i++).integer);
+    }
+    for (std::size_t j = 0; j < at(*reply, 5).elements; ++j) {
+      pulse.gone.push_back(serve::parse<std::uint16_t>(word(at(*reply, 5), j)).value_or(0));
+    }
+    for (std::size_t j = 0; j + 1 < at(*reply, 6).elements; j += 2) {
+      const auto node = serve::parse<std::uint16_t>(word(at(*reply, 6), j));
+      if (const auto beats = serve::parse<std::uint64_t>(word(at(*reply, 6), j + 1)); node && beats) {
+        pulse.late[*node] = *beats;
+      }
+    }
+    return pulse;
+  }
+
+  // Ends a member's lease.
+  void leave(const Member &member, Clock::time_point deadline) {
+    eval(LEAVE, {numbers(), alive(), counts()}, words(member), deadline);
   }
 
   // The key in Redis for the lease of the nodes that share the fleet key with this id. Each fleet key has its own
@@ -473,45 +624,47 @@ public:
 
   // The value of the lease, a node number and a generation; empty if no node leads.
   std::string leader(std::string_view lease, Clock::time_point deadline) {
-    return std::string(Connection::text(*commands_.call({"GET", lease}, deadline)));
+    return std::string(Connection::text(*redis_.call({"GET", lease}, deadline)));
   }
 
   // Takes the lease for this time. Returns false if a node holds it.
   bool lead(std::string_view lease, std::string_view leader, std::chrono::milliseconds time,
             Clock::time_point deadline) {
     const std::string milliseconds = std::to_string(time.count());
-    return Connection::text(*commands_.call({"SET", lease, leader, "NX", "PX", milliseconds}, deadline)) == "OK";
+    return Connection::text(*redis_.call({"SET", lease, leader, "NX", "PX", milliseconds}, deadline)) == "OK";
   }
 
   // Makes the lease last for this time from now on. Returns false if this leader does not hold it any more.
   bool renew(std::string_view lease, std::string_view leader, std::chrono::milliseconds time,
              Clock::time_point deadline) {
-    return commands_.call({"EVAL", RENEW, "1", lease, leader, std::to_string(time.count())}, deadline)->integer == 1;
+    return redis_.call({"EVAL", RENEW, "1", lease, leader, std::to_string(time.count())}, deadline)->integer == 1;
   }
 
-  // Sends a contribution to the leader of this generation. If it throws, the contribution may still arrive.
-  void contribute(std::uint64_t generation, std::string_view sums, Clock::time_point deadline) {
-    const std::string stream = contributions(generation);
-    commands_.send({"XADD", stream, "MAXLEN", "~", MAX_CONTRIBUTIONS, "*", "contribution", sums}, deadline);
-    commands_.call({"EXPIRE", stream, CONTRIBUTIONS_TTL}, deadline); // returns the reply to XADD
-    commands_.receive(deadline);
+  // Sends a member's contribution to the leader of this generation. If it throws, the contribution may still arrive.
+  void contribute(const Member &member, std::uint64_t generation, std::string_view sums, Clock::time_point deadline) {
+    auto arguments = words(member);
+    arguments.insert(arguments.end(),
+                     {std::string(MAX_CONTRIBUTIONS), std::string(CONTRIBUTIONS_TTL), std::string(sums)});
+    if (eval(CONTRIBUTE, {numbers(), contributions(generation)}, arguments, deadline)->integer == 0) {
+      throw Replaced();
+    }
   }
 
-  // Passes the contributions to this generation to `combine`, and then deletes them. May pass a contribution again.
+  // Passes the contributions to this generation to `combine`, and then deletes them. May pass a contribution again. Only
+  // the leader of this generation reads its stream.
   template <class Combine> void collect(std::uint64_t generation, Clock::time_point deadline, Combine combine) {
     const std::string stream = contributions(generation);
-    for (std::size_t count = BATCH; count == BATCH;) {
-      const Reply reply = commands_.call({"XREAD", "COUNT", std::to_string(BATCH), "STREAMS", stream, "0"}, deadline);
-      const redisReply &messages = at(at(*reply, 0), 1);
+    for (;;) {
+      const Reply messages = redis_.call({"XRANGE", stream, "-", "+", "COUNT", std::to_string(BATCH)}, deadline);
       std::vector<std::string_view> done{"XDEL", stream};
-      count = messages.elements;
-      for (std::size_t i = 0; i < count; ++i) {
-        combine(value(at(at(messages, i), 1), "contribution"));
-        done.push_back(word(at(messages, i), 0));
+      for (std::size_t i = 0; i < messages->elements; ++i) {
+        combine(value(at(at(*messages, i), 1), "contribution"));
+        done.push_back(word(at(*messages, i), 0));
       }
-      if (count > 0) {
-        commands_.call(done, deadline);
+      if (messages->elements == 0) {
+        return;
       }
+      redis_.call(done, deadline);
     }
   }
 
@@ -522,20 +675,18 @@ public:
       const auto stream = streams.insert(stream_of(message.to)).first;
       const std::string ticket = std::to_string(message.ticket), reward = text(message.reward);
       std::vector<std::string_view> words{"XADD", *stream, "MAXLEN", "~", MAX_REWARDS_IN_STREAM, "*"};
-      if (message.is_heartbeat) {
-        words.insert(words.end(), {"heartbeat", ticket});
-      } else if (message.sealed.empty()) {
+      if (message.sealed.empty()) {
         words.insert(words.end(), {"ticket", ticket, "reward", reward});
       } else {
         words.insert(words.end(), {"sealed", message.sealed});
       }
-      commands_.send(words, deadline);
+      redis_.send(words, deadline);
     }
     for (const std::string &stream : streams) {
-      commands_.send({"EXPIRE", stream, REWARDS_TTL}, deadline);
+      redis_.send({"EXPIRE", stream, REWARDS_TTL}, deadline);
     }
     for (std::size_t i = 0; i < messages.size() + streams.size(); ++i) {
-      commands_.receive(deadline);
+      redis_.receive(deadline);
     }
   }
 
@@ -554,66 +705,64 @@ public:
     return digits;
   }
 
-  // Passes the messages in this node's stream to `on_message`, deletes them, and begins to wait for more. May pass a
-  // message again. It uses a new connection, because a connection that waits does not notice that it is dead.
-  void listen(std::uint16_t node, Clock::time_point deadline, const OnMessage &on_message) {
-    rewards_.drop();
-    const std::string stream = stream_of(node);
-    const Reply reply = rewards_.call({"XREAD", "COUNT", std::to_string(BATCH), "STREAMS", stream, "0"}, deadline);
-    handle(node, reply, deadline, on_message);
-  }
-
-  // The socket that becomes readable when there are messages; -1 if listen was not called.
-  int rewards_socket() const { return rewards_.socket(); }
-
-  // Handles messages like listen, but those that arrived while it waited.
-  void receive(std::uint16_t node, Clock::time_point deadline, const OnMessage &on_message) {
-    rewards_.read();
-    if (const Reply reply = rewards_.next()) { // null: only a part of it has arrived
-      handle(node, reply, deadline, on_message);
+  // Passes the messages in a member's stream to `on_message`, and deletes them. May pass a message again. Throws Replaced
+  // if the number has another life.
+  void receive(const Member &member, Clock::time_point deadline, const OnMessage &on_message) {
+    for (std::vector<std::string> done;;) {
+      auto arguments = words(member);
+      arguments.push_back(std::to_string(BATCH));
+      arguments.insert(arguments.end(), done.begin(), done.end());
+      done.clear();
+      const Reply messages = eval(RECEIVE, {numbers(), stream_of(member.node)}, arguments, deadline);
+      if (messages->type != REDIS_REPLY_ARRAY) {
+        throw Replaced();
+      }
+      if (messages->elements == 0) {
+        return;
+      }
+      for (std::size_t i = 0; i < messages->elements; ++i) {
+        const redisReply &fields = at(at(*messages, i), 1);
+        const auto ticket = serve::parse<std::uint64_t>(value(fields, "ticket"));
+        if (const auto reward = serve::parse<double>(value(fields, "reward")); ticket && reward) {
+          on_message(Message{member.node, *ticket, *reward});
+        } else if (const std::string_view sealed = value(fields, "sealed"); !sealed.empty()) {
+          on_message(Message{member.node, 0, 0, std::string(sealed)});
+        }
+        done.emplace_back(word(at(*messages, i), 0));
+      }
     }
   }
 
-  void drop() {
-    commands_.drop();
-    notifications_.drop();
-    rewards_.drop();
-  }
+  void drop() { redis_.drop(); }
 
 private:
   using Reply = Connection::Reply;
 
-  static Field field(std::uint16_t node, const redisReply &reply) {
-    std::string_view value = Connection::text(reply);
-    const auto version = serve::parse<std::uint64_t>(value.substr(0, VERSION_DIGITS));
-    value.remove_prefix(version && value.size() >= VERSION_DIGITS ? VERSION_DIGITS : 0);
-    return {node, version.value_or(0), std::string(value)};
+  // Runs a script.
+  Reply eval(std::string_view script, const std::vector<std::string> &keys, const std::vector<std::string> &arguments,
+             Clock::time_point deadline) {
+    const std::string count = std::to_string(keys.size());
+    std::vector<std::string_view> words{"EVAL", script, count};
+    words.insert(words.end(), keys.begin(), keys.end());
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return redis_.call(words, deadline);
   }
 
-  // Handles a reply to XREAD of one stream: the stream's name, and its messages. Each message is an id, and names and
-  // values. Passes the messages to `on_message`, deletes them, and begins to wait for more.
-  void handle(std::uint16_t node, const Reply &reply, Clock::time_point deadline, const OnMessage &on_message) {
-    const std::string stream = stream_of(node);
-    const redisReply &messages = at(at(*reply, 0), 1);
-    std::vector<std::string_view> done{"XDEL", stream};
-    for (std::size_t i = 0; i < messages.elements; ++i) {
-      const redisReply &words = at(at(messages, i), 1);
-      const auto ticket = serve::parse<std::uint64_t>(value(words, "ticket"));
-      if (const auto reward = serve::parse<double>(value(words, "reward")); ticket && reward) {
-        on_message(Message{node, *ticket, *reward});
-      } else if (const auto heartbeat = serve::parse<std::uint64_t>(value(words, "heartbeat"))) {
-        on_message(Message{node, *heartbeat, 0, true});
-      } else if (const std::string_view sealed = value(words, "sealed"); !sealed.empty()) {
-        on_message(Message{node, 0, 0, false, std::string(sealed)});
-      }
-      done.push_back(word(at(messages, i), 0));
-    }
-    if (messages.elements > 0) {
-      commands_.call(done, deadline);
-    }
-    rewards_.send({"XREAD", "COUNT", std::to_string(BATCH), "BLOCK", "0", "STREAMS", stream, "0"}, deadline);
+  static std::vector<std::string> words(const Member &member) {
+    return {std::to_string(member.node), std::to_string(member.incarnation), std::to_string(member.life)};
   }
 
+  static std::optional<std::uint64_t> parse_version(std::string_view text) {
+    const auto incarnation = serve::parse<std::uint32_t>(text.substr(0, VERSION_DIGITS));
+    const auto count = serve::parse<std::uint32_t>(text.substr(std::min(VERSION_DIGITS, text.size())));
+    const bool is_version = text.size() == 2 * VERSION_DIGITS && incarnation && count;
+    return is_version ? std::optional(std::uint64_t(*incarnation) << 32 | *count) : std::nullopt;
+  }
+
+  std::string versions_key() const { return key_ + ":versions"; }
+  std::string numbers() const { return key_ + ":numbers"; }
+  std::string alive() const { return key_ + ":alive"; }
+  std::string counts() const { return key_ + ":counts"; }
   std::string contributions(std::uint64_t generation) const {
     return key_ + ":contributions:" + std::to_string(generation);
   }
@@ -637,24 +786,50 @@ private:
   }
 
   const std::string key_;
-  Connection commands_, notifications_, rewards_;
+  Connection redis_;
 };
 
-// Returns the bandit restored from this node's own field if that has more decisions than `local`, and otherwise
-// `local`, which is new or restored from a file. A file can be older or newer than the field.
-inline dpb::Bandit resume(dpb::Bandit local, const dpb::Config &config, const Fields &fields) {
-  for (const Field &field : fields) {
-    if (field.node == config.node) {
-      const auto *bytes = reinterpret_cast<const std::uint8_t *>(field.snapshot.data());
-      dpb_error error = {};
-      const char *policy = dpb_policy_name(local.get());
-      auto stored = dpb::Bandit::try_restore(policy, config, bytes, field.snapshot.size(), &error);
-      if (!stored) {
-        throw std::runtime_error("redis: node " + std::to_string(field.node) + ": " + error.message);
-      }
-      if (stored->report().decisions > local.report().decisions) {
-        return std::move(*stored);
-      }
+// What a process begins with: its number, and the snapshot that the number has.
+struct Start {
+  Member member;
+  std::optional<Field> field;
+
+  std::uint64_t version() const { return field ? field->version : 0; }
+};
+
+// A lease of a number lasts for this long after a beat.
+inline std::chrono::milliseconds lease_of_number(const Options &options) {
+  return DELAYS_UNTIL_GONE * options.beat_delay();
+}
+
+// Reads what this process begins with. With --node auto it takes the lowest number. Another number is taken by Node: a
+// process that cannot continue must not replace one that runs.
+inline Start begin(const Options &options, Store &store) {
+  const Clock::time_point deadline = Clock::now() + JOIN_TIMEOUT;
+  Start start;
+  start.member.node = options.node;
+  if (options.node == 0) {
+    start.member = store.take(0, lease_of_number(options), deadline);
+  }
+  for (Field &field : store.list({start.member.node}, deadline)) {
+    start.field = std::move(field);
+  }
+  return start;
+}
+
+// Returns the bandit restored from this number's snapshot if that has more decisions than `local`, and otherwise
+// `local`, which is new or restored from a file. A file can be older or newer than the snapshot.
+inline dpb::Bandit resume(dpb::Bandit local, const dpb::Config &config, const Start &start) {
+  if (const auto &field = start.field) {
+    const auto *bytes = reinterpret_cast<const std::uint8_t *>(field->snapshot.data());
+    dpb_error error = {};
+    const char *policy = dpb_policy_name(local.get());
+    auto stored = dpb::Bandit::try_restore(policy, config, bytes, field->snapshot.size(), &error);
+    if (!stored) {
+      throw std::runtime_error("redis: node " + std::to_string(field->node) + ": " + error.message);
+    }
+    if (stored->report().decisions > local.report().decisions) {
+      return std::move(*stored);
     }
   }
   return local;
@@ -686,26 +861,39 @@ private:
 // This process's node of the fleet. It exchanges snapshots and rewards on a background thread until it is destroyed.
 class Node {
 public:
-  // Merges the snapshots of all other nodes before it returns. Throws if Redis does not reply, if the policy cannot
-  // merge, or if another process takes the same number at this moment. `fields` is the list from which `resume` may
-  // have restored the bandit. `window` is the bandit's reward_window; if it is 0, decisions wait for their rewards for
-  // ever, and the node does not check for outages. The store and the bandit must outlive the node.
-  Node(const Options &options, Store &store, dpb::Bandit &bandit, const Fields &fields, serve::Span window)
-      : options_(options), store_(store), bandit_(bandit), window_(window) {
-    for (const Field &field : fields) {
-      version_ = field.node == options_.node ? field.version : version_;
-    }
-    version_ = ((version_ >> 32) + 1) << 32;
+  // Takes the number, and merges the snapshots of all other nodes before it returns. Throws Raced, or if Redis does not reply,
+  // if the policy cannot merge, or if another process takes the same number at this moment. `start` is what
+  // `resume` may have restored the bandit from. `window` is the bandit's reward_window; if it is 0, decisions wait for
+  // their rewards for ever, and the node does not check for outages. The store and the bandit must outlive the node.
+  Node(const Options &options, Store &store, dpb::Bandit &bandit, const Start &start, serve::Span window)
+      : options_(options), store_(store), bandit_(bandit), window_(window), member_(start.member) {
+    const Clock::time_point deadline = Clock::now() + JOIN_TIMEOUT;
     returned_.ticks = ticks_ = ticks();
     bandit_.merge(bandit_.snapshot()); // changes nothing, but throws now if the policy cannot merge
-    exchange(Clock::now() + JOIN_TIMEOUT);
+    if (member_.life == 0) {
+      member_ = store_.take(member_.node, lease_of_number(options_), deadline);
+      const Fields now = store_.list({member_.node}, deadline);
+      if ((now.empty() ? 0 : now.front().version) != start.version()) {
+        throw Raced(); // it has no access any more, so it does this once
+      }
+    }
+    version_ = std::uint64_t(member_.incarnation) << 32;
+    if (!put(deadline)) {
+      throw Replaced();
+    }
+    beat(deadline);
+    cancel_ = false;
+    merge(deadline);
+    lead_or_contribute(deadline); // from now on this node contributes, and releases nothing
     thread_ = std::thread([this] { run(); });
     if (options_.delay > 0ms && window_.ticks > 0) {
       outage_thread_ = std::thread([this] { check_outage(); });
     }
   }
 
-  // Puts a last snapshot, sends the rewards in the queue, and publishes that the node leaves.
+  // Hands over what this node has collected: it contributes its open sums. The leader of a fleet with one noise does so
+  // after two intervals, at most ten seconds, in which the others find another leader. Then it puts a last snapshot, sends
+  // the rewards in the queue, and ends the lease of its number. Decide nothing meanwhile.
   ~Node() {
     {
       const std::lock_guard alone(lock_);
@@ -722,6 +910,24 @@ public:
   Node(const Node &) = delete;
   Node &operator=(const Node &) = delete;
 
+  std::uint16_t number() const { return member_.node; }
+
+  // Whether another process has this node's number. The fleet does not learn from what this process still decides, so
+  // end it.
+  bool is_replaced() const {
+    const std::lock_guard alone(lock_);
+    return is_replaced_;
+  }
+
+  // Whether this node can forward clicks: its rounds have ended well within the last ten delays. Tell your balancer, which
+  // should send clicks to nodes that are ready only, and must obey within twenty delays: after that, the other nodes learn
+  // from the silence of clicks that this node cannot forward. With a delay of 0 the node forwards nothing.
+  bool is_ready() const {
+    const std::lock_guard alone(lock_);
+    return !is_replaced_ &&
+           (options_.delay == 0ms || Clock::now() - returned_.at <= DELAYS_UNTIL_UNREADY * options_.delay);
+  }
+
   // Reports the reward of a decision of any node. A reward for this node's own decision counts at
   // once. A reward for another node's decision goes to a queue, which the background thread sends. If the queue already
   // has MAX_REWARDS, the reward is lost, and counted in rewards_unsent_total. This node's bandit refuses a ticket of an
@@ -729,7 +935,7 @@ public:
   void update(std::uint64_t ticket, double reward) {
     const std::uint16_t to = dpb_ticket_node(ticket);
     std::unique_lock alone(lock_);
-    if (merged_.count(to) == 0) {
+    if (to == member_.node || numbers_.count(to) == 0) {
       alone.unlock();
       (void)bandit_.try_update(ticket, reward);
     } else if (queued_ < MAX_REWARDS) {
@@ -770,10 +976,12 @@ public:
            [](const Node &n) { return std::chrono::duration<double>(Clock::now() - n.last_).count(); });
     family("exchanges_total", "counter", "Successful exchanges.", [](const Node &n) { return n.exchanges_; });
     family("errors_total", "counter", "Errors of the connection to Redis.", [](const Node &n) { return n.errors_; });
-    family("nodes", "gauge", "Other nodes from which this node has read a snapshot.",
+    family("nodes", "gauge", "Other nodes that are alive.",
+           [](const Node &n) { return n.nodes_ == 0 ? 0 : n.nodes_ - 1; });
+    family("released_nodes", "gauge", "Other nodes from which this node has read a snapshot, also nodes that have left.",
            [](const Node &n) { return n.merged_.size(); });
     family("incompatible_nodes", "gauge", "Other nodes whose newest snapshot was refused.", [](const Node &n) {
-      return std::count_if(n.merged_.begin(), n.merged_.end(), [](const auto &each) { return !each.second; });
+      return std::count_if(n.merged_.begin(), n.merged_.end(), [](const auto &each) { return !each.second.is_compatible; });
     });
     family("outage", "gauge", "1 while rewards cannot travel between nodes, so that decisions are cancelled.",
            [](const Node &n) { return int(n.outage_); });
@@ -800,89 +1008,99 @@ public:
   }
 
 private:
-  static constexpr const char *REPLACED = "redis: another process has this node's number";
-
   // The background thread. After an error it counts the error and tries again later. It logs an error that repeats only
   // once.
   void run() {
-    std::string logged;
+    std::set<std::string> logged;
     int failures = 0;
+    bool is_failing = false;
     auto next = Clock::now() + pause(0);
     for (Event event; !(event = wait(next)).stop;) {
-      std::string failure;
-      try {
-        const Clock::time_point now = Clock::now(), deadline = now + timeout();
-        heartbeat_at_ = event.heartbeat_due ? now + heartbeat_interval() : heartbeat_at_;
-        if (event.exchange_due) {
-          exchange(deadline, event.heartbeat_due);
-        } else if (failures == 0) {
-          if (event.notifications) {
-            merge_from(deadline);
+      const Clock::time_point now = Clock::now();
+      bool has_failed = false;
+      const auto attempt = [&](const auto &work) {
+        try {
+          work();
+        } catch (const std::exception &error) {
+          has_failed = true;
+          store_.drop();
+          if (logged.insert(error.what()).second) {
+            std::fprintf(stderr, "%s\n", error.what());
           }
-          if (event.rewards) {
-            store_.receive(options_.node, deadline, on_message_);
+          const bool is_replaced = dynamic_cast<const Replaced *>(&error) != nullptr;
+          if (is_replaced) {
+            (void)bandit_.try_cancel_all(); // the clicks go to the new process
           }
-          if (event.put_soon) {
-            put(deadline);
-          }
-          send(deadline, event.heartbeat_due);
+          const std::lock_guard alone(lock_);
+          is_replaced_ = is_replaced_ || is_replaced;
+          ++errors_;
         }
-      } catch (const std::exception &error) {
-        failure = error.what();
-        store_.drop();
-        unreturned_.reset();
+      };
+      if (event.round_due) {
+        round_at_ = now + beat_interval();
       }
-      if (!failure.empty() && failure != logged) {
-        std::fprintf(stderr, "%s\n", failure.c_str());
+      if (event.round_due || !is_failing) { // after an error the next round tries again, however many rewards come
+        attempt([&] { round(now, now + timeout_of_round(), event.round_due); });
+        is_failing = has_failed;
       }
-      const std::lock_guard alone(lock_);
-      if (!failure.empty()) {
-        logged = failure;
-        ++errors_;
-        next = Clock::now() + pause(++failures);
-      } else if (event.exchange_due) {
-        logged.clear();
-        ++exchanges_;
-        last_ = Clock::now();
-        next = last_ + pause(failures = 0);
+      if (!has_failed && (event.put_soon || event.news) && !event.exchange_due) {
+        attempt([&] {
+          const Clock::time_point deadline = Clock::now() + timeout();
+          if (event.put_soon && !put(deadline)) {
+            throw Replaced();
+          }
+          merge(deadline);
+        });
+      }
+      if (event.exchange_due) {
+        has_failed = false;
+        attempt([&] { exchange(Clock::now() + timeout()); });
+        const std::lock_guard alone(lock_);
+        if (has_failed) {
+          next = Clock::now() + pause(++failures);
+        } else {
+          logged.clear();
+          ++exchanges_;
+          last_ = Clock::now();
+          next = last_ + pause(failures = 0);
+        }
       }
     }
-    try {
-      const Clock::time_point deadline = Clock::now() + timeout();
-      lead_or_contribute(deadline);
-      put(deadline);
-      if (!leader_.empty()) { // end the lease, so that another node can lead at once
-        store_.renew(lease_, leader_, 0ms, deadline);
+    const auto last = [&](const auto &work) {
+      try {
+        work(Clock::now() + std::max<std::chrono::nanoseconds>(timeout(), MAX_TIMEOUT));
+      } catch (const std::exception &error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        store_.drop();
       }
-      if (slots_ > 0) { // as at a heartbeat; what still waits then is lost
+    };
+    resign(last);
+    last([&](Clock::time_point deadline) { lead_or_contribute(deadline); });
+    last([&](Clock::time_point deadline) { put(deadline); });
+    last([&](Clock::time_point deadline) {
+      if (slots_ > 0) { // as in a round; what still waits then is lost
         send(deadline, true);
       }
       while (slots_ == 0 && queued_ > 0) { // update is not called any more
-        send(deadline);
+        send(deadline, false);
       }
-      store_.notify(options_.node, LEAVE, deadline);
-    } catch (const std::exception &error) {
-      std::fprintf(stderr, "%s\n", error.what());
-    }
+    });
+    last([&](Clock::time_point deadline) { store_.leave(member_, deadline); });
   }
 
   struct Event {
-    bool stop, exchange_due, heartbeat_due, notifications, rewards, put_soon;
+    bool stop, exchange_due, round_due, news, put_soon;
   };
 
   // Waits until there is something to do, and returns what, except whether rewards are in the queue.
   Event wait(Clock::time_point next) {
-    pollfd sockets[] = {
-        {wakeup_.socket(), POLLIN, 0}, {store_.watch_socket(), POLLIN, 0}, {store_.rewards_socket(), POLLIN, 0}};
-    const auto first = options_.delay > 0ms ? std::min(next, heartbeat_at_) : next;
-    const auto time = std::chrono::ceil<std::chrono::milliseconds>(first - Clock::now());
-    ::poll(sockets, std::size(sockets), static_cast<int>(std::clamp<std::int64_t>(time.count(), 0, 1000)));
+    pollfd socket = {wakeup_.socket(), POLLIN, 0};
+    const auto time = std::chrono::ceil<std::chrono::milliseconds>(std::min(next, round_at_) - Clock::now());
+    ::poll(&socket, 1, static_cast<int>(std::clamp<std::int64_t>(time.count(), 0, 1000)));
     wakeup_.clear();
     const std::lock_guard alone(lock_);
     const Clock::time_point now = Clock::now();
-    const bool heartbeat_due = options_.delay > 0ms && now >= heartbeat_at_;
-    return {stopping_, now >= next, heartbeat_due, sockets[1].revents != 0, sockets[2].revents != 0,
-            std::exchange(put_soon_, false)};
+    return {stopping_, now >= next, now >= round_at_, std::exchange(has_news_, false), std::exchange(put_soon_, false)};
   }
 
   // The time after which an exchange fails.
@@ -898,9 +1116,10 @@ private:
   }
 
   std::chrono::nanoseconds interval() const { return options_.merge_every; }
-  std::chrono::nanoseconds heartbeat_interval() const {
-    return std::chrono::nanoseconds(options_.delay) / HEARTBEATS_IN_DELAY;
+  std::chrono::nanoseconds beat_interval() const {
+    return std::chrono::nanoseconds(options_.beat_delay()) / BEATS_IN_DELAY;
   }
+  std::chrono::nanoseconds timeout_of_round() const { return std::min<std::chrono::nanoseconds>(options_.beat_delay(), MAX_TIMEOUT); }
 
   // With a fleet key: takes the lease if no node holds it. The leader then combines the contributions of the other
   // nodes, and the other nodes contribute to the leader. A node takes its open sums out of its bandit only after it has
@@ -912,8 +1131,10 @@ private:
     std::string leader = leader_;
     if (leader.empty() || !store_.renew(lease_, leader, lease_time(), deadline)) {
       leader = store_.leader(lease_, deadline);
-      if (leader.empty()) {
-        leader_ = std::to_string(options_.node) + ' ' + std::to_string(bandit_.lead());
+      const bool waits = member_.node > FIRST_LEADERS && releases_ == 0 && !is_leaderless_;
+      is_leaderless_ = leader.empty();
+      if (leader.empty() && !waits && !is_ending_) {
+        leader_ = std::to_string(member_.node) + ' ' + std::to_string(bandit_.lead());
         leader = store_.lead(lease_, leader_, lease_time(), deadline) ? leader_ : store_.leader(lease_, deadline);
       }
     }
@@ -925,8 +1146,40 @@ private:
     }
     if (leads) {
       store_.collect(*generation, deadline, [this](std::string_view sums) { combine(sums); });
-    } else if (node && generation && *node != options_.node) { // an earlier incarnation does not lead
+    } else if (node && generation && *node != member_.node) { // an earlier incarnation does not lead
       contribute(*generation, deadline);
+    }
+  }
+
+  // Ends this node's lease, if it leads, and combines what still comes to it until another node leads. When it contributes
+  // after that, its heir gets all that it has collected. A node that is alone keeps its sums.
+  template <class Last> void resign(const Last &last) {
+    is_ending_ = true;
+    const std::string leader = std::exchange(leader_, "");
+    const auto led = Store::numbers<std::uint16_t, std::uint64_t>(leader).second;
+    {
+      const std::lock_guard alone(lock_);
+      leads_ = false;
+    }
+    const auto began = Clock::now();
+    const auto most = std::min<std::chrono::nanoseconds>(3 * interval(), MAX_HAND_OVER);
+    for (bool has_resigned = false, has_heir = false; led; std::this_thread::sleep_for(most / 60)) {
+      const auto passed = Clock::now() - began;
+      last([&](Clock::time_point deadline) { // an error may be over at the next try
+        if (!has_resigned) {
+          store_.renew(lease_, leader, 0ms, deadline);
+          has_resigned = true;
+        }
+        if (const Clock::time_point now = Clock::now(); now >= round_at_) { // rewards still come
+          round_at_ = now + beat_interval();
+          round(now, deadline, true);
+        }
+        store_.collect(*led, deadline, [this](std::string_view sums) { combine(sums); });
+        has_heir = passed > most / 3 * 2 && !store_.leader(lease_, deadline).empty();
+      });
+      if ((nodes_ <= 1 && has_resigned) || has_heir || passed > most) {
+        return;
+      }
     }
   }
 
@@ -942,7 +1195,7 @@ private:
       return;
     }
     try {
-      store_.contribute(generation, {reinterpret_cast<const char *>(sums.data()), sums.size()}, deadline);
+      store_.contribute(member_, generation, {reinterpret_cast<const char *>(sums.data()), sums.size()}, deadline);
     } catch (...) {
       const std::lock_guard alone(lock_);
       ++contributions_lost_;
@@ -1004,7 +1257,7 @@ private:
     }
     bytes.resize(std::max<std::size_t>(slots_, 1) * SEALED_REWARD);
     const std::vector<std::uint8_t> sealed = bandit_.seal(bytes);
-    return {batch.to, 0, 0, false, {sealed.begin(), sealed.end()}};
+    return {batch.to, 0, 0, {sealed.begin(), sealed.end()}};
   }
 
   // The tickets and rewards in a message that this node received. With a fleet key, returns nullopt unless the message
@@ -1034,45 +1287,107 @@ private:
     return rewards;
   }
 
-  // Subscribes, then puts, then lists. In this order no put is missed: a put comes before another node's list, or
-  // that node is notified of it.
-  void exchange(Clock::time_point deadline, bool heartbeat_due = false) {
-    store_.watch(deadline);
+  // Shares, then puts, then merges. Nodes that release nothing only put what a process that continues from it needs, and
+  // so seldom.
+  void exchange(Clock::time_point deadline) {
     lead_or_contribute(deadline);
-    const bool is_newest = put(deadline);
-    merge(store_.list(deadline));
-    send(deadline, heartbeat_due);
-    if (!is_newest) {
-      // A replaced process still learns from the others, but the rewards in the stream are the new process's.
-      throw std::runtime_error(REPLACED);
+    const dpb::Report report = bandit_.report();
+    ++unputs_;
+    if (options_.key_file.empty() || report.duty != DPB_DUTY_CONTRIBUTES || report.phase != releases_ ||
+        unputs_ >= EXCHANGES_UNTIL_PUT) {
+      if (!put(deadline)) {
+        throw Replaced(); // or somebody has put a huge version
+      }
     }
-    store_.listen(options_.node, deadline, on_message_);
+    merge(deadline);
   }
 
-  // Sends rewards that wait for other nodes and, if due, a heartbeat. After an error it sends the same rewards again
-  // later; each counts once because of its ticket. Heartbeats depend on the time only, never on how many rewards wait,
-  // because an outage must not depend on rewards.
-  void send(Clock::time_point deadline, bool due = false) {
+  // Sends the rewards that wait and, if due, beats and receives: when that has ended well, the rewards that waited at its
+  // beginning have arrived, and so have those that others had sent. Rounds depend on the time only, never on how many
+  // rewards wait, because an outage must not depend on rewards.
+  void round(Clock::time_point now, Clock::time_point deadline, bool is_due) {
+    std::unique_lock alone(lock_);
+    const Moment began{now, ticks_};
+    alone.unlock();
+    send(deadline, is_due);
+    if (is_due) {
+      beat(deadline);
+      store_.receive(member_, deadline, on_message_);
+      alone.lock();
+      returned_ = began;
+      is_replaced_ = false;
+    }
+  }
+
+  // How often all nodes had beaten before this long ago; 0 if that is not known.
+  std::uint64_t beats_before(Clock::duration ago, Clock::time_point now) const {
+    std::uint64_t beats = 0;
+    for (const Round &round : rounds_) {
+      beats = now - round.at > ago ? round.beats : beats;
+    }
+    return beats;
+  }
+
+  // Renews the lease of this node's number, and learns which other nodes do not beat.
+  void beat(Clock::time_point deadline) {
     std::unique_lock alone(lock_);
     const Clock::time_point now = Clock::now();
-    const std::vector<Batch> batches = take(now, due);
-    const bool heartbeats_return = now - returned_.at <= options_.delay;
-    std::optional<Message> heartbeat;
-    if (due && (!unreturned_ || now - unreturned_->at > options_.delay)) {
-      heartbeat = Message{options_.node, ++heartbeat_number_, 0, true};
-      unreturned_ = Moment{now, ticks_};
+    const std::chrono::milliseconds delay = options_.beat_delay(), until_gone = lease_of_number(options_);
+    if (!rounds_.empty() && now - rounds_.back().at > delay) {
+      rounds_.clear(); // after a pause this node must not call others late by a time in which it did not beat itself
     }
+    const std::uint64_t late = beats_before(delay, now), gone = beats_before(until_gone, now), ticks = ticks_;
+    const std::size_t known = numbers_.size();
+    alone.unlock();
+    const Pulse pulse = store_.beat(member_, until_gone, late, gone, slots_ > 0, deadline);
+    std::set<std::uint16_t> numbers;
+    if (pulse.numbers != known) {
+      numbers = store_.all_numbers(deadline);
+    }
+    for (const std::uint16_t node : pulse.gone) {
+      std::fprintf(stderr, "redis: node %u is gone: its number is free\n", unsigned(node));
+    }
+    alone.lock();
+    if (pulse.numbers != known) {
+      numbers_ = std::move(numbers);
+    }
+    if (!rounds_.empty() && pulse.beats <= rounds_.back().beats) {
+      rounds_.clear(); // Redis has forgotten some
+    }
+    rounds_.push_back({{now, ticks}, pulse.beats});
+    while (rounds_.size() > 1 && now - rounds_[1].at > until_gone) {
+      rounds_.pop_front();
+    }
+    late_.clear();
+    alive_.clear();
+    for (const auto &[node, beats] : pulse.late) {
+      if (node != member_.node) {
+        alive_.insert(node);
+        if (const auto count = beats; count <= late) {
+          late_[node] = *std::find_if(rounds_.begin(), rounds_.end(), [&](const Round &r) { return r.beats >= count; });
+        }
+      }
+    }
+    nodes_ = pulse.nodes;
+    cancel_ = cancel_ || pulse.breaks != breaks_;
+    breaks_ = pulse.breaks;
+    has_news_ = has_news_ || pulse.puts != puts_;
+    puts_ = pulse.puts;
+    if (has_news_) {
+      wakeup_.signal();
+    }
+  }
+
+  // Sends rewards that wait for other nodes. After an error it sends the same rewards again later; each counts once
+  // because of its ticket.
+  void send(Clock::time_point deadline, bool is_due) {
+    std::unique_lock alone(lock_);
+    const std::vector<Batch> batches = take(Clock::now(), is_due);
     alone.unlock();
     std::vector<Message> messages;
     std::transform(batches.begin(), batches.end(), std::back_inserter(messages),
                    [this](const Batch &batch) { return message_of(batch); });
-    if (heartbeat) {
-      messages.push_back(*heartbeat);
-    }
     store_.send(messages, deadline);
-    if (due && heartbeats_return) {
-      store_.notify(options_.node, HEARTBEAT, deadline);
-    }
     alone.lock();
     for (const Batch &batch : batches) {
       remove(batch.to, batch.rewards.size());
@@ -1083,9 +1398,9 @@ private:
 
   // The rewards to send now. Each reward is a message of its own, up to 1000 at once.
   //
-  // With --send-rate there are none unless a heartbeat is due, and then there is one message for each node whose
-  // heartbeats come, whether rewards wait for it or not. So the messages depend on heartbeats only. Rewards for a node
-  // that sends no heartbeats are lost after the time in which it is gone. lock_ is locked.
+  // With --send-rate there are none unless a round is due, and then there is one message for each node that is alive,
+  // whether rewards wait for it or not. So the messages depend on beats only. Rewards for other numbers are lost after the
+  // time in which a node is gone. lock_ is locked.
   std::vector<Batch> take(Clock::time_point now, bool due) {
     std::vector<Batch> batches;
     if (slots_ == 0) {
@@ -1099,26 +1414,23 @@ private:
     if (!due) {
       return batches;
     }
-    const auto is_gone = [&](Clock::time_point at) { return now - at > DELAYS_UNTIL_GONE * options_.delay; };
     for (auto next = outbox_.begin(); next != outbox_.end();) {
       const auto &[node, queue] = *next++; // `remove` may erase it
-      const auto peer = peers_.find(node);
-      if (peer == peers_.end() || is_gone(peer->second.at)) {
-        const auto kept =
-            std::find_if(queue.begin(), queue.end(), [&](const Reward &reward) { return !is_gone(reward.since); });
+      if (alive_.count(node) == 0) {
+        const auto kept = std::find_if(queue.begin(), queue.end(), [&](const Reward &reward) {
+          return now - reward.since <= lease_of_number(options_);
+        });
         const auto late = static_cast<std::size_t>(kept - queue.begin());
         unsent_ += late;
         remove(node, late);
       }
     }
-    for (const auto &[node, last] : peers_) {
-      if (!is_gone(last.at)) {
-        const auto queue = outbox_.find(node);
-        batches.push_back({node, {}});
-        if (queue != outbox_.end()) {
-          const auto first = queue->second.begin();
-          batches.back().rewards.assign(first, first + std::min(queue->second.size(), slots_));
-        }
+    for (const std::uint16_t node : alive_) {
+      const auto queue = outbox_.find(node);
+      batches.push_back({node, {}});
+      if (queue != outbox_.end()) {
+        const auto first = queue->second.begin();
+        batches.back().rewards.assign(first, first + std::min(queue->second.size(), slots_));
       }
     }
     return batches;
@@ -1142,44 +1454,26 @@ private:
     }
   }
 
-  // Merges the snapshots of the nodes that have notified of a put, and records the other notifications. Heartbeats of
-  // incompatible nodes do not count.
-  void merge_from(Clock::time_point deadline) {
-    Store::Notifications notified = store_.notifications();
-    {
-      const std::lock_guard alone(lock_);
-      for (const std::uint16_t node : notified.heartbeat) {
-        if (const auto known = merged_.find(node); known != merged_.end() && known->second) { // compatible
-          peers_[node] = {Clock::now(), ticks_};
-        }
-      }
-      for (const std::uint16_t node : notified.left) {
-        peers_.erase(node);
-      }
-    }
-    notified.put.erase(options_.node);
-    if (!notified.put.empty()) {
-      merge(store_.list(notified.put, deadline));
-    }
-  }
-
-  // The thread that cancels open decisions while rewards cannot travel, and once more afterwards. It decides by
-  // heartbeats only, which nodes send whether there are rewards or not.
+  // The thread that cancels open decisions while rewards cannot travel, and once more afterwards; and once after a node was
+  // gone or came back. It decides by beats only, which nodes make whether there are rewards or not.
   void check_outage() try {
     std::unique_lock alone(lock_);
-    while (!end_.wait_for(alone, heartbeat_interval(), [this] { return stopping_; })) {
+    while (!end_.wait_for(alone, beat_interval(), [this] { return stopping_; })) {
       alone.unlock();
       const std::uint64_t now = ticks();
       alone.lock();
       ticks_ = now;
       const std::string reason = outage_reason(Clock::now());
-      if (reason.empty() && !outage_) {
+      const bool once = std::exchange(cancel_, false);
+      if (reason.empty() && !outage_ && !once) {
         continue;
       }
       if (outage_ == reason.empty()) { // the outage begins or ends
         std::fprintf(stderr, "%s\n", outage_ ? "redis: rewards travel again: the bandit learns again" : reason.c_str());
         outages_ += !outage_;
         outage_ = !outage_;
+      } else if (once && !outage_) {
+        std::fprintf(stderr, "redis: a node was gone, or has come back: open decisions are cancelled once\n");
       }
       alone.unlock();
       bandit_.cancel_all();
@@ -1195,66 +1489,80 @@ private:
     return window_.is_time ? std::uint64_t(since.count()) : bandit_.report().decisions;
   }
 
-  // The reason why rewards do not travel, for the log; empty if they travel. Stops waiting for nodes that are gone. A
-  // heartbeat is late only if it is older than both the delay and an eighth of the window, so that a short pause does
-  // not cost a long window.
-  std::string outage_reason(Clock::time_point now) {
-    const auto is_older = [&](const Moment &moment, Clock::duration delay, std::uint64_t ticks) {
-      return now - moment.at > delay && ticks_ - moment.ticks > ticks;
+  // The reason why rewards do not travel, for the log; empty if they travel. A beat is late only if it is older than both
+  // the delay and an eighth of the window, so that a short pause does not cost a long window.
+  std::string outage_reason(Clock::time_point now) const {
+    const auto is_late = [&](const Moment &moment) {
+      return now - moment.at > options_.delay && ticks_ - moment.ticks > window_.ticks / 8;
     };
-    const bool cut_off = is_older(returned_, options_.delay, window_.ticks / 8);
-    if (cut_off) {
-      connected_since_ = now;
-    }
-    std::string source; // a node from which rewards do not arrive
-    for (auto peer = peers_.begin(); peer != peers_.end();) {
-      const Moment since{std::max(peer->second.at, connected_since_), peer->second.ticks};
-      if (is_older(since, DELAYS_UNTIL_GONE * options_.delay, window_.ticks)) {
-        std::fprintf(stderr, "redis: node %u is gone: this node does not wait for its rewards any more\n",
-                     unsigned(peer->first));
-        peer = peers_.erase(peer);
-        continue;
-      }
-      if (source.empty() && is_older(peer->second, options_.delay, window_.ticks / 8)) {
-        source = "from node " + std::to_string(peer->first) + ' ';
-      }
-      ++peer;
-    }
-    const bool alone = peers_.empty(); // no other node can have rewards for this one
-    if (alone || (!cut_off && source.empty())) {
+    if (nodes_ <= 1) { // no other node can have rewards for this one
       return "";
     }
-    return "redis: rewards " + (cut_off ? "" : source) + "do not travel: open decisions are cancelled until they do";
+    if (is_late(returned_)) {
+      return "redis: rewards do not travel: open decisions are cancelled until they do";
+    }
+    for (const auto &[node, last] : late_) {
+      if (is_late(last)) {
+        return "redis: rewards from node " + std::to_string(node) +
+               " do not travel: open decisions are cancelled until they do";
+      }
+    }
+    return "";
   }
 
   // Puts the newest snapshot. Returns false if a newer incarnation of this node number has put one. All versions of
   // this incarnation in the store are older snapshots of this node, also after a reply was lost, so they never prevent
-  // the put. (If two processes take one number at once, both want the same incarnation, and only one gets it.)
+  // the put. It is news for the others if it has new releases. Without a fleet key, and for that of a leader, it always
+  // is: so the others count this node as active.
   bool put(Clock::time_point deadline) {
+    const dpb::Report report = bandit_.report();
     const std::vector<std::uint8_t> bytes = bandit_.snapshot();
+    const bool is_news = options_.key_file.empty() || report.duty == DPB_DUTY_LEADS || report.phase != releases_;
     ++version_;
-    return store_.put(options_.node, version_, {reinterpret_cast<const char *>(bytes.data()), bytes.size()}, deadline);
+    const std::string_view text{reinterpret_cast<const char *>(bytes.data()), bytes.size()};
+    const bool is_kept = store_.put(member_, version_, text, is_news, deadline);
+    if (is_kept) {
+      releases_ = report.phase;
+      unputs_ = 0;
+    }
+    return is_kept;
   }
 
-  // Merges the snapshots that are new. A snapshot that is refused does not prevent the others from being merged.
-  void merge(const Fields &fields) {
-    for (const Field &field : fields) {
-      const std::size_t hash = std::hash<std::string>()(field.snapshot);
-      if (const auto known = merged_.find(field.node);
-          field.node == options_.node || (known != merged_.end() && known->second == hash)) {
-        continue;
-      }
-      const auto *bytes = reinterpret_cast<const std::uint8_t *>(field.snapshot.data());
-      dpb_error error = {};
-      const bool is_compatible = bandit_.try_merge(bytes, field.snapshot.size(), &error) == DPB_OK;
-      const std::lock_guard alone(lock_);
-      const auto [known, is_new] = merged_.try_emplace(field.node);
-      if (!is_compatible && (is_new || known->second)) { // logged once
-        std::fprintf(stderr, "redis: node %u of %s is incompatible: it and this node ignore each other: %s\n",
-                     unsigned(field.node), options_.bandit.c_str(), error.message);
-      }
-      known->second = is_compatible ? std::optional(hash) : std::nullopt;
+  // Reads and merges the snapshots that are news, and takes over how many nodes are alive.
+  void merge(Clock::time_point deadline) {
+    if (!options_.key_file.empty() && std::exchange(handles_, nodes_) != nodes_) {
+      bandit_.set_handles(static_cast<std::uint32_t>(handles_));
     }
+    const std::map<std::uint16_t, std::uint64_t> versions = store_.versions(deadline);
+    std::vector<std::uint16_t> nodes;
+    for (const auto &[node, version] : versions) {
+      const auto known = merged_.find(node);
+      if (node != member_.node && (known == merged_.end() || known->second.version != version)) {
+        nodes.push_back(node);
+      }
+    }
+    for (std::size_t i = 0; i < nodes.size(); i += SNAPSHOTS_AT_ONCE) {
+      const auto first = nodes.begin() + i;
+      const std::vector<std::uint16_t> some(first, first + std::min(SNAPSHOTS_AT_ONCE, nodes.size() - i));
+      for (const Field &field : store_.list(some, deadline)) {
+        merge_one(field, versions.at(field.node));
+      }
+    }
+  }
+
+  // Merges a snapshot. A snapshot that is refused does not prevent the others from being merged.
+  void merge_one(const Field &field, std::uint64_t version) {
+    const auto *bytes = reinterpret_cast<const std::uint8_t *>(field.snapshot.data());
+    dpb_error error = {};
+    const dpb_status status = bandit_.try_merge(bytes, field.snapshot.size(), &error);
+    const std::lock_guard alone(lock_);
+    Merged &known = merged_[field.node];
+    if (status != DPB_OK && known.is_compatible) { // logged once
+      const char *what = status == DPB_FULL ? "is one more than a bandit can merge" : "is incompatible";
+      std::fprintf(stderr, "redis: node %u of %s %s: it and this node ignore each other: %s\n", unsigned(field.node),
+                   options_.bandit.c_str(), what, error.message);
+    }
+    known = {version, status == DPB_OK};
   }
 
   const Options options_;
@@ -1263,9 +1571,15 @@ private:
   const serve::Span window_;
   const std::size_t slots_ = options_.slots(); // rewards in each message, with --send-rate; otherwise 0
   const std::string lease_ = store_.lease(bandit_.report().fleet_key_id);
-  std::uint64_t version_ = 0; // of the snapshot that was put last
+  Member member_;
+  std::uint64_t version_ = 0;  // of the snapshot that was put last
+  std::uint32_t releases_ = 0; // that the snapshot had that was put last
+  int unputs_ = 0;             // exchanges since that
+  std::uint64_t handles_ = 0;  // the number of nodes that the bandit knows of
   std::minstd_rand jitter_{std::random_device()()};
   std::string leader_;                       // the value of the lease if this node leads; otherwise empty
+  bool is_leaderless_ = false;               // the last exchange found no leader
+  bool is_ending_ = false;                   // this node does not lead any more
   dpb_status refused_contribution_ = DPB_OK; // status of the refusal that was logged last
   bool has_logged_unopened_ = false;         // that rewards with another seal are ignored
 
@@ -1274,20 +1588,18 @@ private:
     Clock::time_point at;
     std::uint64_t ticks;
   };
-  // The number of the last heartbeat. It begins at random, so that heartbeats of an earlier incarnation have others.
-  std::uint64_t heartbeat_number_ = std::uint64_t(std::random_device()()) << 32;
-  std::optional<Moment> unreturned_; // when the last heartbeat was sent, if it has not returned yet
-  Clock::time_point heartbeat_at_ = Clock::now();
+  // A beat of this node: at this time all nodes together had beaten so often.
+  struct Round : Moment {
+    std::uint64_t beats;
+  };
+  // What was merged last of another node.
+  struct Merged {
+    std::uint64_t version = 0;
+    bool is_compatible = true;
+  };
+  Clock::time_point round_at_ = Clock::now();
 
   const OnMessage on_message_ = [this](const Message &message) {
-    if (message.is_heartbeat) {
-      const std::lock_guard alone(lock_);
-      if (message.ticket == heartbeat_number_ && unreturned_) { // otherwise it is of an earlier incarnation, or too old
-        returned_ = *unreturned_;
-        unreturned_.reset();
-      }
-      return;
-    }
     const auto rewards = rewards_of(message);
     std::uint64_t received = 0, refused = rewards ? 0 : 1;
     for (const auto &[ticket, reward] : rewards.value_or(std::vector<std::pair<std::uint64_t, double>>())) {
@@ -1300,13 +1612,18 @@ private:
   Wakeup wakeup_;
 
   mutable std::mutex lock_; // protects everything below; only the background thread changes merged_
-  bool stopping_ = false, put_soon_ = false, leads_ = false;
+  bool stopping_ = false, put_soon_ = false, has_news_ = false, leads_ = false, is_replaced_ = false;
   Clock::time_point last_ = Clock::now(); // time of the last successful exchange
   std::condition_variable end_;
   std::uint64_t ticks_ = 0;                          // the bandit's clock, as check_outage read it last
-  Moment returned_{Clock::now(), 0};                 // when the last heartbeat that returned was sent
-  std::map<std::uint16_t, Moment> peers_;            // when the last heartbeat of each other node was received
-  Clock::time_point connected_since_ = Clock::now(); // since this time this node's heartbeats return
+  Moment returned_{Clock::now(), 0};                 // when the last round began that has ended well
+  std::deque<Round> rounds_;                         // the beats without a pause, the oldest first
+  std::map<std::uint16_t, Moment> late_;             // nodes whose beats are late, and when they last beat
+  std::set<std::uint16_t> alive_;                    // the other nodes that are alive, with --send-rate
+  std::set<std::uint16_t> numbers_;                  // numbers that a process ever had
+  std::uint64_t nodes_ = 0;                          // the number of nodes that are alive, with this one
+  std::uint64_t breaks_ = 0, puts_ = 0;              // the counts that were seen last
+  bool cancel_ = false;                              // decisions that are open now must be cancelled once
   bool outage_ = false;
   std::uint64_t outages_ = 0;
   std::uint64_t contributions_ = 0, contributions_lost_ = 0;
@@ -1314,8 +1631,7 @@ private:
   // Rewards to send, by node, and their number. Only the background thread removes them.
   std::map<std::uint16_t, std::deque<Reward>> outbox_;
   std::size_t queued_ = 0;
-  // For each other node, a hash of the snapshot that was merged last; nullopt if its snapshot was refused.
-  std::map<std::uint16_t, std::optional<std::size_t>> merged_;
+  std::map<std::uint16_t, Merged> merged_; // of other nodes
 
   std::thread thread_, outage_thread_;
 };

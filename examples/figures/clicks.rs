@@ -2,12 +2,10 @@
 //! with different probabilities.
 
 use super::Options;
+use super::environment::Thompson;
 use super::plot::table;
 use super::runner::{Cell, Curve, Sample, Trial, run as run_cells};
 use dpb::{Algorithm, Bandit, Config, Random};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
-use rand_distr::{Beta, Distribution};
 use std::error::Error;
 
 const ADS: usize = 100;
@@ -25,7 +23,7 @@ const WORLDS: [(&str, World); 2] = [
     ("lognormal around .3%", |coins| (0..ADS).map(|_| 0.003 * (0.5 * normal(coins)).exp()).collect()),
 ];
 
-fn normal(coins: &mut Random) -> f64 {
+pub fn normal(coins: &mut Random) -> f64 {
     (-2.0 * (1.0 - coins.unit()).ln()).sqrt() * (std::f64::consts::TAU * coins.unit()).cos()
 }
 
@@ -56,21 +54,13 @@ fn private(algorithm: Algorithm, world: World, epsilon: f64, horizon: u64, trial
     })
 }
 
-/// Thompson sampling from Beta(1, 1), without privacy.
+/// Thompson sampling, without privacy.
 fn thompson(world: World, horizon: u64, trial: Trial) -> Curve {
-    let mut coins = ChaCha8Rng::from_seed(trial.key(7));
-    let posterior = |clicks: f64, misses: f64| Beta::new(1.0 + clicks, 1.0 + misses).expect("positive");
-    let mut ads: Vec<_> = (0..ADS).map(|_| (0.0, 0.0, posterior(0.0, 0.0))).collect();
+    let mut policy = Thompson::new(ADS, trial);
     percent(world, horizon, trial, |play| {
-        let draw = |best: (usize, f64), (ad, (.., posterior)): (usize, &(f64, f64, Beta<f64>))| {
-            let theta = posterior.sample(&mut coins);
-            if theta > best.1 { (ad, theta) } else { best }
-        };
-        let ad = ads.iter().enumerate().fold((0, -1.0), draw).0;
+        let ad = policy.choose();
         let click = play(ad);
-        let (clicks, misses, distribution) = &mut ads[ad];
-        (*clicks, *misses) = (*clicks + click, *misses + 1.0 - click);
-        *distribution = posterior(*clicks, *misses);
+        policy.observe(ad, click);
     })
 }
 

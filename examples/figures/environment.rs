@@ -4,6 +4,9 @@
 use super::runner::{Curve, Trial};
 use dpb::local::RandomizedResponse;
 use dpb::{Algorithm, Bandit, Config};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use rand_distr::{Beta, Distribution};
 use std::collections::VecDeque;
 
 /// Arms with Bernoulli rewards.
@@ -177,5 +180,52 @@ pub fn decide(player: &Player, setting: &Setting, trial: Trial, mut each: impl F
         if !each(&bandit, arm) {
             return;
         }
+    }
+}
+
+/// Thompson sampling from Beta(1, 1), without privacy.
+pub struct Thompson {
+    coins: ChaCha8Rng,
+    /// For each arm its clicks, its other decisions, and their posterior.
+    arms: Vec<(f64, f64, Beta<f64>)>,
+}
+
+impl Thompson {
+    pub fn new(arms: usize, trial: Trial) -> Thompson {
+        let arms = (0..arms).map(|_| (0.0, 0.0, Self::posterior(0.0, 0.0))).collect();
+        Thompson { coins: ChaCha8Rng::from_seed(trial.key(7)), arms }
+    }
+
+    fn posterior(clicks: f64, misses: f64) -> Beta<f64> {
+        Beta::new(1.0 + clicks, 1.0 + misses).expect("positive")
+    }
+
+    pub fn choose(&mut self) -> usize {
+        let mut best = (0, -1.0);
+        for (arm, (.., posterior)) in self.arms.iter().enumerate() {
+            let theta = posterior.sample(&mut self.coins);
+            if theta > best.1 {
+                best = (arm, theta);
+            }
+        }
+        best.0
+    }
+
+    pub fn observe(&mut self, arm: usize, click: f64) {
+        let (clicks, misses, posterior) = &mut self.arms[arm];
+        (*clicks, *misses) = (*clicks + click, *misses + 1.0 - click);
+        *posterior = Self::posterior(*clicks, *misses);
+    }
+
+    /// The pseudo-regret at the given times.
+    pub fn play(setting: &Setting, at: &[u64], trial: Trial) -> Curve {
+        let (mut policy, mut coins) = (Thompson::new(setting.means.len(), trial), trial.coins());
+        let (gaps, mut recorder) = (setting.gaps(), Recorder::new(at));
+        for _ in 0..setting.horizon {
+            let arm = policy.choose();
+            policy.observe(arm, f64::from(u8::from(coins.unit() < setting.means[arm])));
+            recorder.step(gaps[arm]);
+        }
+        recorder.finish(0.0)
     }
 }

@@ -18,6 +18,7 @@ pub mod learning;
 pub mod linear;
 pub mod plot;
 pub mod runner;
+pub mod sample;
 pub mod segments;
 pub mod ss19;
 pub mod t21;
@@ -78,6 +79,7 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ),
     ("drift", "libdpb: rewards that change over time, with and without forget_after", drift::run),
     ("tails", "libdpb: the cost of losing the best arm in fewer runs", tails::run),
+    ("many", "libdpb: many arms: how far the leader is preferred", tails::run_many),
     ("fleet", "libdpb: one bandit over many handles that merge their releases", fleet::run),
     ("segments", "libdpb: a bandit for each of a hundred segments, one for all, and one with segments", segments::run),
     ("segments-fleet", "segments over several handles with one noise", segments::run_fleet),

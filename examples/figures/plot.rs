@@ -1,6 +1,6 @@
 //! Figures of line plots in panels, written as SVG and as CSV, and tables in Markdown.
 
-use super::runner::Sample;
+use super::sample::Sample;
 use plotters::coord::combinators::WithKeyPoints;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;

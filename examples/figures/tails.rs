@@ -5,9 +5,11 @@
 //! tests/figures.rs compares the simulation with the library by a statistical test.
 
 use super::Options;
+use super::clicks::normal;
 use super::environment::{Recorder, Setting, instances};
 use super::plot::{Axis, Figure, Line, Panel, Point, Strength, table};
-use super::runner::{Cell, Curve, Trial, run as run_cells};
+use super::runner::{Cell, Curve, Sample, Trial, run as run_cells};
+use dpb::Random;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rand_distr::{Binomial, Distribution};
@@ -23,13 +25,21 @@ pub struct Variant {
     pub band: f64,
     /// The index has the factor c = 1 - caution * s, where s = 4V/(4V + N) is the noise's part of the uncertainty.
     pub caution: f64,
+    /// The leader's index counts its rewards divided by this. `None`: by the library's kappa of the number of arms.
+    pub kappa: Option<f64>,
+}
+
+impl Variant {
+    fn margin(self, arms: usize) -> f64 {
+        self.kappa.unwrap_or(1.0 + arms.saturating_sub(10) as f64 / 8.0).ln()
+    }
 }
 
 /// The variant that the library implements.
-pub const DEFAULT: Variant = Variant { doubling: false, band: 3.0, caution: 1.0 / 3.0 };
+pub const DEFAULT: Variant = Variant { doubling: false, band: 3.0, caution: 1.0 / 3.0, kappa: None };
 
 const VARIANTS: [(&str, Variant); 5] = [
-    ("doubling, D, c = 1", Variant { doubling: true, band: 0.0, caution: 0.0 }),
+    ("doubling, D, c = 1", Variant { doubling: true, band: 0.0, caution: 0.0, ..DEFAULT }),
     ("nats, D, c = 1", Variant { band: 0.0, caution: 0.0, ..DEFAULT }),
     ("nats, D', c = 1", Variant { caution: 0.0, ..DEFAULT }),
     ("nats, D', c = 1 - s/3 (the default)", DEFAULT),
@@ -158,19 +168,28 @@ fn next(variant: Variant, epsilon: f64, arms: &mut [Arm]) -> (usize, f64) {
     let leader = (1..means.len()).fold(0, |best, arm| if means[arm] > means[best] { arm } else { best });
     let q = means[leader];
     let share = |n: f64| 8.0 / (8.0 + n * epsilon * epsilon);
-    let mut best = (0, f64::INFINITY);
+    let margin = variant.margin(arms.len());
+    let index = |arm: &Arm, divergence: f64| {
+        let n = arm.count();
+        (1.0 - variant.caution * share(n)) * divergence + n.ln() + if divergence > 0.0 { margin } else { 0.0 }
+    };
+    let mut best = (leader, index(&arms[leader], 0.0));
     for (number, arm) in arms.iter_mut().enumerate() {
+        // Divergences grow with q, so one to a smaller q is a lower bound.
+        let known = if arm.at <= q { arm.divergence } else { 0.0 };
+        if number == leader || index(arm, known) >= best.1 {
+            continue;
+        }
         if arm.at != q {
             (arm.divergence, arm.at) = (arm.divergence(q, epsilon, variant.band), q);
         }
-        let n = arm.count();
-        let index = (1.0 - variant.caution * share(n)) * arm.divergence + n.ln();
+        let index = index(arm, arm.divergence);
         if index < best.1 {
             best = (number, index);
         }
     }
     let n = arms[best.0].count();
-    let evidence = best.1 - n.ln();
+    let evidence = (1.0 - variant.caution * share(n)) * arms[best.0].divergence;
     let size = if variant.doubling || (evidence == 0.0 && best.0 != leader) {
         n
     } else if best.0 == leader {
@@ -232,5 +251,58 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         rows.push(row);
     }
     Figure { name: "tails", columns: 2, panels }.write(&options.out)?;
+    Ok(format!("T = {horizon}, {runs} runs: pseudo-regret at T.\n\n{}", table(&header, &rows)))
+}
+
+/// Draws the mean rewards of many arms for one run.
+type World = fn(&mut Random) -> Vec<f64>;
+
+const WORLDS: [(&str, World); 4] = [
+    ("100 ads, lognormal around .3%", |coins| lognormal(100, 0.003, coins)),
+    ("100 ads, .1% to 1%, log-uniform", |_| (0..100).map(|ad| 0.001 * 10f64.powf(f64::from(ad) / 99.0)).collect()),
+    ("40 ads, lognormal around 2%", |coins| lognormal(40, 0.02, coins)),
+    ("40 ads, one of 4%, the others of 3%", |_| (0..40).map(|ad| if ad == 0 { 0.04 } else { 0.03 }).collect()),
+];
+
+fn lognormal(ads: usize, median: f64, coins: &mut Random) -> Vec<f64> {
+    (0..ads).map(|_| median * (0.5 * normal(coins)).exp()).collect()
+}
+
+const KAPPAS: [(&str, Option<f64>); 6] = [
+    ("kappa = 1", Some(1.0)),
+    ("3", Some(3.0)),
+    ("1 + (K - 10)/8 (the default): 12.25 and 4.75", None),
+    ("8", Some(8.0)),
+    ("30", Some(30.0)),
+    ("100", Some(100.0)),
+];
+
+/// Regret against tails for many arms, by kappa.
+pub fn run_many(options: &Options) -> Result<String, Box<dyn Error>> {
+    let (horizon, runs) = (options.pick(20_000, 1_000_000), options.runs(4, 400));
+    let mut cells = Vec::new();
+    for (_, kappa) in KAPPAS {
+        for (_, world) in WORLDS {
+            for epsilon in [1.0, 0.25] {
+                cells.push(Cell::new(runs, move |trial| {
+                    let setting = Setting::new(&world(&mut trial.coins()), horizon);
+                    imed(Variant { kappa, ..DEFAULT }, epsilon, &setting, &[horizon], trial)
+                }));
+            }
+        }
+    }
+    let samples = run_cells("many", &cells, options);
+    let mut header = vec![String::from("mean / p90 / p99 / runs above 2 and 5 medians")];
+    header.extend(WORLDS.iter().flat_map(|(name, _)| [1.0, 0.25].map(|epsilon| format!("{name}, eps {epsilon}"))));
+    let row = |((label, _), samples): (&(&str, Option<f64>), &[Sample])| {
+        let cells = samples.iter().map(|sample| {
+            let (values, (mean, error)) = (sample.last(), sample.last_mean());
+            let [median, p90, p99] = [50, 90, 99].map(|part| values[values.len() * part / 100]);
+            let above = |times: f64| values.iter().filter(|&&value| value > times * median).count();
+            format!("{mean:.0} ± {error:.0} / {p90:.0} / {p99:.0} / {}, {}", above(2.0), above(5.0))
+        });
+        [(*label).to_owned()].into_iter().chain(cells).collect()
+    };
+    let rows: Vec<_> = KAPPAS.iter().zip(samples.chunks(2 * WORLDS.len())).map(row).collect();
     Ok(format!("T = {horizon}, {runs} runs: pseudo-regret at T.\n\n{}", table(&header, &rows)))
 }

@@ -1,68 +1,58 @@
 //! Estimates the cost of privacy for a service.
 //!
 //! Either simulates a service that you describe, and estimates what each policy loses at each epsilon. Or replays the
-//! log of your service, and estimates what each policy would have won. Prints a table, and writes plan.svg and
-//! plan.csv. docs/choosing.md explains the numbers. replay.rs contains the theory.
+//! log of your service, and estimates what each policy would have won. The program prints a table, and writes plan.svg
+//! and plan.csv; the Python package returns the numbers. docs/choosing.md explains them. replay.rs contains the theory.
 
 pub mod log;
 pub mod options;
+#[cfg(feature = "program")]
 #[path = "../figures/plot.rs"]
 pub mod plot;
+#[cfg(feature = "program")]
+mod print;
 pub mod replay;
-#[path = "../figures/runner.rs"]
-pub mod runner;
+#[path = "../figures/sample.rs"]
+pub mod sample;
 pub mod schedule;
 pub mod simulate;
 
 use dpb::{Algorithm, Config};
-use indicatif::{ProgressBar, ProgressStyle};
+use log::Log;
 pub use options::{HELP, Options};
-use plot::{Axis, BLACK, Figure, Line, Panel, Point, table};
-use replay::{Candidate, Estimate, Evaluation};
-use simulate::{Loss, Player, World};
+#[cfg(feature = "program")]
+pub use print::plan;
+use replay::{Candidate, Evaluation, Fixed, Survey};
+use simulate::{Ended, Loss, Player, World};
 use std::error::Error;
 
 pub fn is_baseline(policy: Algorithm) -> bool {
     policy.name().starts_with("nonprivate")
 }
 
-/// Shows the progress of an action, whose share of completed work the returned function takes.
-fn bar(action: &str) -> (ProgressBar, impl Fn(f64) + Sync) {
-    const WHOLE: f64 = 1000.0;
-    let style = ProgressStyle::with_template("{msg:<12} [{bar:30}] {percent}%  {elapsed} gone, {eta} left");
-    let bar = ProgressBar::new(WHOLE as u64).with_style(style.expect("a valid template").progress_chars("##."));
-    bar.set_message(action.to_owned());
-    (bar.clone(), move |share| bar.set_position((WHOLE * share.min(1.0)) as u64))
+/// What a simulation finds.
+pub struct Simulated {
+    pub world: World,
+    /// The policies that were simulated, and their epsilons.
+    pub named: Vec<(Algorithm, f64)>,
+    /// The loss of each of them.
+    pub losses: Vec<Loss>,
+    /// Why policies were left out, a line for each.
+    pub refusals: String,
 }
 
-/// Returns the text to print, with the table. Writes plan.svg and plan.csv.
-pub fn plan(options: &Options) -> Result<String, Box<dyn Error>> {
-    std::fs::create_dir_all(&options.out)?;
-    match &options.log {
-        None => simulated(options),
-        Some(log) => replayed(options, log),
-    }
+/// What is simulated, and why the others are left out.
+struct Field {
+    named: Vec<(Algorithm, f64)>,
+    players: Vec<Player>,
+    refusals: String,
 }
 
-/// A rounded number with commas between thousands.
-fn grouped(number: f64) -> String {
-    let digits = format!("{:.0}", number.abs());
-    let mut text = String::from(if number <= -0.5 { "-" } else { "" });
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-fn simulated(options: &Options) -> Result<String, Box<dyn Error>> {
-    let (world, limits) = (options.world()?, options.limits()?);
+fn field(options: &Options, world: &World) -> Result<Field, Box<dyn Error>> {
     let (mut named, mut players, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
     for (algorithm, epsilon) in options.players(false) {
         let player = Player { algorithm, config: options.config(options.arms, epsilon) };
-        match player.check(&world) {
+        match player.check(world) {
             Ok(()) => {
                 named.push((algorithm, epsilon));
                 players.push(player);
@@ -75,174 +65,61 @@ fn simulated(options: &Options) -> Result<String, Box<dyn Error>> {
     if players.is_empty() {
         return Err(format!("--policy: none can be simulated\n{refusals}").into());
     }
-    let (bar, progress) = bar("simulating");
+    Ok(Field { named, players, refusals })
+}
+
+/// Simulates the service of the options. Calls `progress` with the share of the work that is done; ends with an error
+/// if that returns false.
+pub fn simulated(options: &Options, progress: impl Fn(f64) -> bool + Sync) -> Result<Simulated, Box<dyn Error>> {
+    let (world, limits) = (options.world()?, options.limits()?);
+    let Field { named, players, refusals } = field(options, &world)?;
     let losses = simulate::simulate(&world, &players, options.seed, limits, progress);
-    bar.finish_and_clear();
-    let losses = losses.map_err(|error| format!("simulating: {error}"))?;
-    let point = |at: usize| {
-        let Loss { part, whole, .. } = losses[at];
-        whole.map(|(mean, error)| (mean, (mean - error).min(part.0), mean + error))
-    };
-    let title = "What is lost, by epsilon".to_owned();
-    draw(options, &named, title, "lost rewards", true, point, None)?;
-    let lost = lost(&world, &named, &options.epsilons, &losses);
-    let left_out = if refusals.is_empty() { refusals } else { format!("\nLeft out:\n{refusals}") };
-    Ok(described(options, &world) + &lost + &left_out + &written(options))
+    let losses = losses.map_err(|error| format!("simulating: {error}"))?.ok_or("interrupted")?;
+    Ok(Simulated { world, named, losses, refusals })
 }
 
-/// The table of losses, and what its numbers mean.
-fn lost(world: &World, named: &[(Algorithm, f64)], epsilons: &[f64], losses: &[Loss]) -> String {
-    let whole = world.rotation() * world.horizon as f64;
-    let percent = |loss: f64| 100.0 * loss / whole;
-    let in_part = |loss: &Loss| loss.simulated < world.horizon;
-    let cell = |at: usize| match (losses[at].part.0, losses[at].whole) {
-        (part, None) => format!("at least {} ({:.1}%)", grouped(part), percent(part)),
-        (part, Some((whole, _))) if in_part(&losses[at]) => {
-            format!("{} to {} ({:.1} to {:.1}%)", grouped(part), grouped(whole), percent(part), percent(whole))
-        }
-        (_, Some((whole, error))) => format!("{} ± {} ({:.1}%)", grouped(whole), grouped(error), percent(whole)),
-    };
-    let mut text = by_policy(named, epsilons, cell);
-    let runs = losses.iter().map(|loss| loss.runs);
-    let (least, most) = (runs.clone().min().unwrap_or(0), runs.max().unwrap_or(0));
-    let runs = if least < most { format!("{least} to {most}") } else { most.to_string() };
-    text +=
-        &format!("\n±: the standard error of {runs} simulated runs. In brackets: percent of the rotation's loss.\n");
-    if losses.iter().any(in_part) {
-        let rest = if world.change_every > 0 {
-            "that part. \"At least\": there is no estimate, because fewer than two spans between changes were simulated"
-        } else {
-            "the last three quarters of that part. This is an upper estimate, because a policy learns"
-        };
-        text += &format!(
-            "A range: only a part of the decisions was simulated. The first number is the loss in that part. The \
-             second is an estimate for all decisions, if the others lose as {rest}. Ranges are narrower with more \
-             --seconds, fewer policies or fewer epsilons. Simulated decisions, of {}:\n\n{}",
-            grouped(world.horizon as f64),
-            by_policy(named, epsilons, |at| grouped(losses[at].simulated as f64))
-        );
-    }
-    if losses.iter().any(|loss| loss.whole.is_some_and(|(whole, _)| percent(whole) > 100.0)) {
-        text += "\nMore than 100%: worse than an even rotation, because the policy stayed with arms that are worse than \
-                 their mean. In a range, it can also be the error of an estimate from too few decisions.\n";
-    }
-    text
+/// What a simulation of tests finds.
+pub struct Tested {
+    pub world: World,
+    /// The policies that were simulated, and their epsilons.
+    pub named: Vec<(Algorithm, f64)>,
+    /// How each test of each of them ended.
+    pub ended: Vec<Vec<Ended>>,
+    /// Why policies were left out, a line for each.
+    pub refusals: String,
 }
 
-/// The simulated service in words.
-fn described(options: &Options, world: &World) -> String {
-    let mut text = format!("{} arms with rewards", options.arms);
-    match world.amount {
-        Some(amount) => text += &format!(" of mean {amount}, exponential and at most {},", world.most),
-        None if world.most != 1.0 => text += &format!(" of {}", world.most),
-        None => {}
-    }
-    text += &format!(" in {} of decisions for the best down to {} for the worst; ", options.rate, options.worst());
-    if world.payouts > 0.0 {
-        text += &format!("each worth exp({} N) for an arm times the same in a request; ", world.payouts);
-    }
-    if world.slots > 1 {
-        text += &format!("{} slots in a decision; ", world.slots);
-    }
-    let days = options.days;
-    text += &format!(
-        "{} decisions a day for {days} {}; rewards after {} decisions; ",
-        grouped(world.daily as f64),
-        if days == 1.0 { "day" } else { "days" },
-        world.delay
-    );
-    if world.change_every > 0 {
-        text += &format!("the arms exchange their rates every {} decisions; ", grouped(world.change_every as f64));
-    }
-    match options.decisions(options.forget_after) {
-        0 => {}
-        after => text += &format!("policies forget what is older than {} decisions; ", grouped(after as f64)),
-    }
-    let limit = u64::from(options.users_limit);
-    let unit = if options.max_clicks > 0 {
-        let clicks = plural(options.max_clicks.into(), "reward", "rewards");
-        format!("{} of a person, with at most {clicks} each", plural(limit, "decision", "decisions"))
-    } else {
-        format!("{} of a person", plural(limit, "reward", "rewards"))
-    };
-    text += &format!("{}; epsilon is for {unit}.\n", plural(u64::from(options.processes), "process", "processes"));
-    let (best, rotation) = world.best_and_rotation();
-    let [most, rotation] = [best, rotation].map(|each| grouped(each * world.horizon as f64));
-    text + &format!(
-        "The best arms win {most}; an even rotation of all loses {rotation} of these. The policies lose:\n\n"
-    )
+/// Simulates tests that stop. Calls `progress` as [`simulated`] does.
+pub fn tested(options: &Options, progress: impl Fn(f64) -> bool + Sync) -> Result<Tested, Box<dyn Error>> {
+    let (world, limits) = (options.world()?, options.limits()?);
+    let Field { named, players, refusals } = field(options, &world)?;
+    let ended = simulate::test(&world, &players, options.seed, limits, progress);
+    let ended = ended.map_err(|error| format!("testing: {error}"))?.ok_or("interrupted")?;
+    Ok(Tested { world, named, ended, refusals })
 }
 
-fn plural(many: u64, one: &str, more: &str) -> String {
-    if many == 1 { format!("1 {one}") } else { format!("{many} {more}") }
+/// What a replay finds.
+pub struct Replayed {
+    pub survey: Survey,
+    /// The bound for the replay: entries are played with this probability.
+    pub least: f64,
+    /// The policies that were replayed, and their epsilons.
+    pub named: Vec<(Algorithm, f64)>,
+    /// The log's own policy, and an even rotation.
+    pub fixed: Fixed,
+    /// What each of `named` would have won, or why it cannot play the log.
+    pub evaluations: Vec<dpb::Result<Evaluation>>,
 }
 
-fn written(options: &Options) -> String {
-    format!("\nWritten: {0}/plan.svg, {0}/plan.csv\n", options.out.display())
-}
-
-/// A table with a row for each epsilon, and a column for each policy. Each baseline has a row at the end.
-fn by_policy(named: &[(Algorithm, f64)], epsilons: &[f64], cell: impl Fn(usize) -> String) -> String {
-    let mut policies: Vec<Algorithm> = named.iter().map(|&(policy, _)| policy).collect();
-    policies.dedup();
-    let (baselines, private): (Vec<_>, Vec<_>) = policies.into_iter().partition(|&policy| is_baseline(policy));
-    let place = |policy, epsilon| named.iter().position(|&(p, e)| p == policy && e == epsilon);
-    let mut header: Vec<String> =
-        std::iter::once("epsilon").chain(private.iter().map(|p| p.name())).map(String::from).collect();
-    header.resize(header.len().max(2), String::new());
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    if !private.is_empty() {
-        for &epsilon in epsilons {
-            let cells = private.iter().map(|&policy| place(policy, epsilon).map_or("-".into(), &cell));
-            rows.push(std::iter::once(epsilon.to_string()).chain(cells).collect());
-        }
-    }
-    for policy in baselines {
-        let mut row = vec![format!("none ({})", policy.name())];
-        row.push(place(policy, epsilons[0]).map_or("-".into(), &cell));
-        row.resize(header.len(), String::new());
-        rows.push(row);
-    }
-    table(&header, &rows)
-}
-
-/// Draws a line over epsilon for each policy, and a horizontal line for each baseline and for the log.
-fn draw(
+/// Replays a log by the options. The log is read twice: `checking` and `replaying` are called with the share that is
+/// read. It ends with an error if one of them returns false.
+pub fn replayed(
     options: &Options,
-    named: &[(Algorithm, f64)],
-    title: String,
-    what: &'static str,
-    log: bool,
-    value: impl Fn(usize) -> Option<(f64, f64, f64)>,
-    level: Option<(&str, f64)>,
-) -> Result<(), Box<dyn Error>> {
-    let ends = options.epsilons.iter().fold((f64::MAX, f64::MIN), |(low, high), &e| (low.min(e), high.max(e)));
-    let ends = if ends.0 < ends.1 { [ends.0, ends.1] } else { [ends.0, 2.0 * ends.0] };
-    let mut policies: Vec<Algorithm> = named.iter().map(|&(policy, _)| policy).collect();
-    policies.dedup();
-    let mut lines = Vec::new();
-    for (colour, policy) in policies.into_iter().enumerate() {
-        let places = named.iter().enumerate().filter(|(_, (p, _))| *p == policy);
-        let mut points: Vec<Point> =
-            places.filter_map(|(at, &(_, x))| value(at).map(|(y, low, high)| Point { x, y, low, high })).collect();
-        if let (true, Some(&point)) = (is_baseline(policy), points.first()) {
-            points = ends.map(|x| Point::new(x, point.y)).to_vec();
-        }
-        lines.push(Line::new(policy.name(), colour, points));
-    }
-    if let Some((name, y)) = level {
-        lines.push(Line::new(name, BLACK, ends.map(|x| Point::new(x, y)).to_vec()));
-    }
-    lines.retain(|line| !line.points.is_empty());
-    let (x, y) = (Axis { label: "epsilon", log: true }, Axis { label: what, log });
-    Figure { name: "plan", columns: 1, panels: vec![Panel { title, x, y, lines }] }.write(&options.out)
-}
-
-fn replayed(options: &Options, path: &std::path::Path) -> Result<String, Box<dyn Error>> {
-    let (checking, progress) = bar("checking");
-    let survey = replay::survey(path, options.range, progress);
-    checking.finish_and_clear();
-    let survey = survey?;
+    log: &Log,
+    checking: impl Fn(f64) -> bool,
+    replaying: impl Fn(f64) -> bool,
+) -> Result<Replayed, Box<dyn Error>> {
+    let survey = replay::survey(log, options.range, checking)?;
     let least = options.least.unwrap_or(survey.least.0);
     let delay = options.decisions(options.delay);
     // Decisions that are not played occupy entries of the pending table too.
@@ -263,66 +140,13 @@ fn replayed(options: &Options, path: &std::path::Path) -> Result<String, Box<dyn
     };
     let candidates: Vec<Candidate> = named.iter().map(candidate).collect();
     let plan = replay::Plan { runs: options.runs.unwrap_or(5), seed: options.seed, least, delay: delay as usize };
-    let (bar, progress) = bar("replaying");
-    let evaluated = replay::evaluate(path, options.range, &survey, &candidates, plan, options.threads, progress);
-    bar.finish_and_clear();
-    let (fixed, evaluations) = evaluated?;
-
-    let played = survey.entries as f64 * least;
-    let mut text = format!(
-        "{}: {} decisions, {} arms, propensities from {} (line {}) on; epsilon is for {} of a person.\n\
-         Mean reward of a decision, with 95% intervals, in about the first {} decisions of a policy \
-         (the log's times {least}):\n\n",
-        path.display(),
-        grouped(survey.entries as f64),
-        survey.arms,
-        survey.least.0,
-        survey.least.1,
-        plural(u64::from(options.users_limit), "reward", "rewards"),
-        grouped(played),
-    );
-    let shown = |estimate: &Estimate| format!("{:.5} ± {:.5}", estimate.mean, estimate.width);
-    let (logged, rotation) = fixed.estimates();
-    let header = ["policy", "epsilon", "inverse propensity", "self-normalised", "doubly robust"].map(String::from);
-    let mut rows = vec![vec!["the log's own".into(), "-".into(), shown(&logged), "-".into(), "-".into()]];
-    let mut row = vec!["even rotation".into(), "-".into()];
-    row.extend(rotation.iter().map(shown));
-    rows.push(row);
-    let mut notes = Vec::new();
-    for ((policy, epsilon), evaluation) in named.iter().zip(&evaluations) {
-        let epsilon = if is_baseline(*policy) { "none".into() } else { epsilon.to_string() };
-        match evaluation {
-            Ok(evaluation) => {
-                let mut row = vec![policy.name().to_owned(), epsilon];
-                row.extend(evaluation.estimates.iter().map(shown));
-                rows.push(row);
-                notes.extend(doubt(evaluation, played).map(|doubt| format!("{}: {doubt}\n", policy.name())));
-            }
-            Err(error) => notes.push(format!("{}: {error}\n", policy.name())),
-        }
-    }
-    notes.dedup();
-    text += &table(&header, &rows);
-    if played < 10.0 * survey.arms as f64 {
-        notes.push(format!(
-            "Too few decisions can be replayed: log with exploration, or see line {}.\n",
-            survey.least.1
-        ));
-    }
-    if !notes.is_empty() {
-        text += &format!("\n{}", notes.concat());
-    }
-    let point = |at: usize| {
-        let estimate = evaluations[at].as_ref().ok()?.estimates[2];
-        Some((estimate.mean, estimate.mean - estimate.width, estimate.mean + estimate.width))
-    };
-    let title = "What would have been won (doubly robust), by epsilon".to_owned();
-    draw(options, &named, title, "mean reward", false, point, Some(("the log's own policy", logged.mean)))?;
-    Ok(text + &written(options))
+    let (fixed, evaluations) =
+        replay::evaluate(log, options.range, &survey, &candidates, plan, options.threads, replaying)?;
+    Ok(Replayed { survey, least, named, fixed, evaluations })
 }
 
 /// A warning if the weights or the number of played decisions contradict the propensities.
-fn doubt(evaluation: &Evaluation, expected: f64) -> Option<String> {
+pub fn doubt(evaluation: &Evaluation, expected: f64) -> Option<String> {
     const DEVIATIONS: f64 = 5.0;
     let (weight, played) = (evaluation.weight, evaluation.played);
     if (weight.mean - 1.0).abs() > DEVIATIONS * weight.width.max(1e-9) {

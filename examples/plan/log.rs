@@ -1,5 +1,5 @@
-//! Reads a log of decisions, CSV or JSON lines, line by line in constant memory. A line that could be read in two ways
-//! is refused, with its number and its fault.
+//! Reads a log of decisions: a file of CSV or JSON lines, line by line in constant memory, or columns in memory. A line
+//! that could be read in two ways is refused, with its number and its fault.
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use std::borrow::Cow;
@@ -29,6 +29,126 @@ const OTHER_FILES: [(&[u8], &str); 6] = [
     (b"\xff\xfe", "UTF-16"),
     (b"\xfe\xff", "UTF-16"),
 ];
+
+/// Where the decisions are.
+#[derive(Clone, Copy)]
+pub enum Log<'a> {
+    File(&'a Path),
+    Columns(Columns<'a>),
+}
+
+impl Log<'_> {
+    /// Begins to read it. All rewards must be in the range.
+    pub fn open(&self, range: (f64, f64)) -> Result<Box<dyn Source + '_>, String> {
+        Ok(match self {
+            Log::File(path) => Box::new(Reader::open(path, range)?),
+            Log::Columns(columns) => Box::new(Rows { columns, at: 0, range }),
+        })
+    }
+}
+
+impl fmt::Display for Log<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Log::File(path) => path.display().fmt(f),
+            Log::Columns(_) => f.write_str("the log"),
+        }
+    }
+}
+
+impl<'a> From<&'a Path> for Log<'a> {
+    fn from(path: &'a Path) -> Log<'a> {
+        Log::File(path)
+    }
+}
+
+impl<'a> From<&'a PathBuf> for Log<'a> {
+    fn from(path: &'a PathBuf) -> Log<'a> {
+        Log::File(path)
+    }
+}
+
+impl<'a> From<&Log<'a>> for Log<'a> {
+    fn from(log: &Log<'a>) -> Log<'a> {
+        *log
+    }
+}
+
+/// A log that is being read.
+pub trait Source {
+    /// Reads up to `most` decisions. At the end there is none.
+    fn read(&mut self, most: usize) -> Result<Batch, String>;
+    /// The number of arms in what was read.
+    fn arms(&self) -> usize;
+    /// The number of lines that were read.
+    fn lines(&self) -> u64;
+    /// The share that was read.
+    fn progress(&self) -> f64;
+}
+
+/// A log in memory: element i of each column is of decision i.
+#[derive(Clone, Copy)]
+pub struct Columns<'a> {
+    /// The number of arms, all of them above those in `arm`.
+    pub arms: usize,
+    pub arm: &'a [u32],
+    pub propensity: &'a [f64],
+    pub reward: &'a [f64],
+    /// The eligible arms of all decisions, one after another, and where those of each decision end. No ends: all arms.
+    pub eligible: (&'a [u32], &'a [usize]),
+    /// What a reward of each of these is worth. Empty: all are worth 1.
+    pub values: &'a [f64],
+    /// Rows of features, all of one length.
+    pub features: &'a [f32],
+}
+
+struct Rows<'a> {
+    columns: &'a Columns<'a>,
+    at: usize,
+    range: (f64, f64),
+}
+
+impl Source for Rows<'_> {
+    fn read(&mut self, most: usize) -> Result<Batch, String> {
+        let (columns, mut batch) = (self.columns, Batch::default());
+        let (entries, (eligible, ends)) = (columns.arm.len(), columns.eligible);
+        let width = columns.features.len().checked_div(entries).unwrap_or(0);
+        while batch.len() < most && !batch.is_full() && self.at < entries {
+            let at = self.at;
+            let known = |&arm: &u32| (arm as usize) < columns.arms;
+            let of = ends.get(at).map(|&end| {
+                let begin = at.checked_sub(1).map_or(0, |before| ends[before]);
+                let arms = eligible.get(begin..end).filter(|arms| arms.iter().all(known)).unwrap_or(&[]);
+                (arms.to_vec(), columns.values.get(begin..end).unwrap_or(&[]))
+            });
+            let entry = Logged {
+                line: at as u64,
+                arm: columns.arm[at],
+                propensity: columns.propensity[at],
+                reward: columns.reward[at],
+                eligible: &[],
+                values: &[],
+                features: &columns.features[at * width..(at + 1) * width],
+            };
+            let arm = || entry.arm.to_string();
+            batch.push(entry, of, self.range, arm).map_err(|problem| format!("row {at}: {problem}"))?;
+            self.at += 1;
+        }
+        Ok(batch)
+    }
+
+    fn arms(&self) -> usize {
+        self.columns.arms
+    }
+
+    fn lines(&self) -> u64 {
+        self.at as u64
+    }
+
+    fn progress(&self) -> f64 {
+        self.at as f64 / self.columns.arm.len().max(1) as f64
+    }
+}
 
 /// Consecutive decisions of the log. The eligible arms of all are in one list, their values in another, and the features
 /// of all in a third.
@@ -82,6 +202,61 @@ impl Batch {
 
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Whether it takes no further decision.
+    fn is_full(&self) -> bool {
+        self.eligible.len() + self.features.len() >= MOST_ITEMS
+    }
+
+    /// Checks a decision, and adds it. Its eligible arms and their values are apart, because they are sorted here; `None`
+    /// is all arms.
+    fn push(
+        &mut self,
+        entry: Logged,
+        eligible: Option<(Vec<u32>, &[f64])>,
+        range: (f64, f64),
+        arm: impl Fn() -> String,
+    ) -> Result<(), String> {
+        let Logged { line, propensity, reward, features, .. } = entry;
+        if !(propensity > 0.0 && propensity <= 1.0) {
+            return Err(format!("propensity: {propensity} is not a probability above 0"));
+        }
+        let (low, high) = range;
+        if !(reward >= low && reward <= high) {
+            return Err(format!("reward: {reward} is not in {low}..={high} (--reward-min, --reward-max)"));
+        }
+        if let Some((eligible, values)) = eligible {
+            if !values.is_empty() && values.len() != eligible.len() {
+                return Err(format!("values: {} numbers for {} eligible arms", values.len(), eligible.len()));
+            }
+            if let Some(wrong) = values.iter().find(|&&value| !(0.0..f64::INFINITY).contains(&value)) {
+                return Err(format!("values: {wrong} is not a finite number of at least 0"));
+            }
+            let value = |place: usize| values.get(place).copied().unwrap_or(1.0);
+            let mut arms: Vec<(u32, f64)> = eligible.into_iter().enumerate().map(|(i, arm)| (arm, value(i))).collect();
+            arms.sort_unstable_by_key(|&(arm, _)| arm);
+            let listed = arms.len();
+            arms.dedup_by_key(|&mut (arm, _)| arm);
+            if !values.is_empty() && arms.len() < listed {
+                return Err("eligible: names an arm twice, and values would be two".into());
+            }
+            if arms.binary_search_by_key(&entry.arm, |&(arm, _)| arm).is_err() {
+                return Err(format!("eligible: lacks the arm that was chosen, {:?}", arm()));
+            }
+            self.eligible.extend(arms.iter().map(|&(arm, _)| arm));
+            self.values.extend(arms.iter().map(|&(_, value)| value).take(values.len()));
+        }
+        if features.len() > MOST_FEATURES {
+            return Err(format!("features: {} numbers are more than {MOST_FEATURES}", features.len()));
+        }
+        if let Some(wrong) = features.iter().find(|value| !value.is_finite()) {
+            return Err(format!("features: {wrong} is not a finite number"));
+        }
+        self.features.extend(features);
+        let (eligible_end, values_end, features_end) = (self.eligible.len(), self.values.len(), self.features.len());
+        self.entries.push(Entry { line, arm: entry.arm, propensity, reward, eligible_end, values_end, features_end });
+        Ok(())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = Logged<'_>> {
@@ -248,33 +423,6 @@ impl Reader {
         })
     }
 
-    /// Reads up to `most` decisions. At the end of the file there is none.
-    pub fn read(&mut self, most: usize) -> Result<Batch, String> {
-        let mut batch = Batch::default();
-        while batch.len() < most && batch.eligible.len() + batch.features.len() < MOST_ITEMS && self.next_line()? {
-            let line = std::mem::take(&mut self.line);
-            let read = self.parse(&line).and_then(|line| line.map_or(Ok(()), |line| self.add(line, &mut batch)));
-            self.line = line;
-            read.map_err(|problem| self.refused(&problem))?;
-        }
-        Ok(batch)
-    }
-
-    /// The number of lines that were read.
-    pub fn lines(&self) -> u64 {
-        self.number
-    }
-
-    /// The share of the file that was read.
-    pub fn progress(&self) -> f64 {
-        self.bytes.0 as f64 / self.bytes.1.max(1) as f64
-    }
-
-    /// The number of arms in the lines that were read.
-    pub fn arms(&self) -> usize {
-        self.arms.numbers.len()
-    }
-
     fn refused(&self, problem: &str) -> String {
         format!("{}, line {}: {problem}", self.path.display(), self.number)
     }
@@ -340,38 +488,11 @@ impl Reader {
     fn add(&mut self, line: Line, batch: &mut Batch) -> Result<(), String> {
         let mut number =
             |field: &str, name: &Name| self.arms.number(name.0.trim()).map_err(|problem| format!("{field}: {problem}"));
-        let Line { propensity, reward, .. } = line;
         let arm = number("arm", &line.arm)?;
-        if !(propensity > 0.0 && propensity <= 1.0) {
-            return Err(format!("propensity: {propensity} is not a probability above 0"));
-        }
-        let (low, high) = self.range;
-        if !(reward >= low && reward <= high) {
-            return Err(format!("reward: {reward} is not in {low}..={high} (--reward-min, --reward-max)"));
-        }
-        if let Some(names) = line.eligible {
-            let eligible = names.iter().map(|name| number("eligible", name)).collect::<Result<Vec<u32>, String>>()?;
-            let values = line.values.as_deref().unwrap_or(&[]);
-            if !values.is_empty() && values.len() != eligible.len() {
-                return Err(format!("values: {} numbers for {} eligible arms", values.len(), eligible.len()));
-            }
-            if let Some(wrong) = values.iter().find(|&&value| !(value >= 0.0 && value < f64::INFINITY)) {
-                return Err(format!("values: {wrong} is not a finite number of at least 0"));
-            }
-            let value = |place: usize| values.get(place).copied().unwrap_or(1.0);
-            let mut arms: Vec<(u32, f64)> = eligible.into_iter().enumerate().map(|(i, arm)| (arm, value(i))).collect();
-            arms.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-            let listed = arms.len();
-            arms.dedup_by_key(|&mut (arm, _)| arm);
-            if !values.is_empty() && arms.len() < listed {
-                return Err("eligible: names an arm twice, and values would be two".into());
-            }
-            if arms.binary_search_by(|&(other, _)| other.cmp(&arm)).is_err() {
-                return Err(format!("eligible: lacks the arm that was chosen, {:?}", line.arm.0));
-            }
-            batch.eligible.extend(arms.iter().map(|&(arm, _)| arm));
-            batch.values.extend(arms.iter().map(|&(_, value)| value).take(values.len()));
-        } else if line.values.is_some_and(|values| !values.is_empty()) {
+        let eligible = line.eligible.map(|names| names.iter().map(|name| number("eligible", name)).collect());
+        let eligible: Option<Vec<u32>> = eligible.transpose()?;
+        let values = line.values.unwrap_or_default();
+        if eligible.is_none() && !values.is_empty() {
             return Err("values: need the eligible arms that they are of".into());
         }
         let features = line.features.unwrap_or_default();
@@ -379,17 +500,41 @@ impl Reader {
         if features.len() != before {
             return Err(format!("features: {} numbers, where the lines before have {before}", features.len()));
         }
-        if features.len() > MOST_FEATURES {
-            return Err(format!("features: {} numbers are more than {MOST_FEATURES}", features.len()));
+        let entry = Logged {
+            line: self.number,
+            arm,
+            propensity: line.propensity,
+            reward: line.reward,
+            eligible: &[],
+            values: &[],
+            features: &features,
+        };
+        batch.push(entry, eligible.map(|eligible| (eligible, &values[..])), self.range, || line.arm.0.clone())
+    }
+}
+
+impl Source for Reader {
+    fn read(&mut self, most: usize) -> Result<Batch, String> {
+        let mut batch = Batch::default();
+        while batch.len() < most && !batch.is_full() && self.next_line()? {
+            let line = std::mem::take(&mut self.line);
+            let read = self.parse(&line).and_then(|line| line.map_or(Ok(()), |line| self.add(line, &mut batch)));
+            self.line = line;
+            read.map_err(|problem| self.refused(&problem))?;
         }
-        if let Some(wrong) = features.iter().find(|value| !value.is_finite()) {
-            return Err(format!("features: {wrong} is not a finite number"));
-        }
-        batch.features.extend(features);
-        let (eligible_end, values_end, features_end) = (batch.eligible.len(), batch.values.len(), batch.features.len());
-        let line = self.number;
-        batch.entries.push(Entry { line, arm, propensity, reward, eligible_end, values_end, features_end });
-        Ok(())
+        Ok(batch)
+    }
+
+    fn lines(&self) -> u64 {
+        self.number
+    }
+
+    fn progress(&self) -> f64 {
+        self.bytes.0 as f64 / self.bytes.1.max(1) as f64
+    }
+
+    fn arms(&self) -> usize {
+        self.arms.numbers.len()
     }
 }
 

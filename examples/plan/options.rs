@@ -31,6 +31,11 @@ plan [options]            simulates a service, and estimates what each policy an
   --processes N           processes that share the decisions and merge every minute (1)
   --seconds N             time for the simulation (40)
 
+plan --winner [options]   simulates an A/B test that stops, and estimates how long it runs
+  The options are those above, without --slots, --max-clicks, --change-every and --forget-after. --days is the longest
+  test (365).
+  --confidence C          probability that the winner is the best arm (0.95)
+
 plan --log FILE [options] replays a log, and estimates what each policy and epsilon would have won
   FILE is CSV with a header, or JSON lines. The fields are arm, propensity, reward and, if they vary, eligible (the arms
   that the policy could choose), values (what a reward of each of these was worth) and features (numbers). In CSV, spaces separate the items of a list. The log is read
@@ -45,9 +50,9 @@ both
   --reward-max R          largest reward (1)
   --epsilon E,E,...       epsilons to compare (0.1,0.25,0.5,1,2)
   --policy NAME,NAME,...  policies to compare (dp-imed,dp-klucb,dp-med; with features also dp-linear; and
-                          nonprivate-imed)
+                          nonprivate-imed; with --winner dp-tt)
   --users-limit M         epsilon holds for M rewards of a person (1)
-  --runs N                complete runs of each policy (what the time allows; for a log 5)
+  --runs N                complete runs of each policy (what the time allows; for a log 5; with --winner up to 100)
   --seed N                seed (1)
   --threads N             threads (all cores)
   --out DIR               directory for plan.svg and plan.csv (target/plan)";
@@ -68,6 +73,9 @@ const SIMULATION: &[&str] = &[
     "processes",
     "seconds",
 ];
+/// Those that a test does not have, and those that only a test has.
+const NO_TEST: &[&str] = &["slots", "max-clicks", "change-every", "forget-after"];
+const TEST: &[&str] = &["confidence"];
 const REPLAY: &[&str] = &["reward-min", "feature-norm", "least-propensity"];
 
 /// A part of the decisions.
@@ -87,12 +95,16 @@ pub struct Options {
     pub max_clicks: u32,
     /// Decisions in a day.
     pub daily: u64,
-    pub days: f64,
+    /// `None`: as many as usual.
+    pub days: Option<f64>,
     pub change_every: Span,
     pub forget_after: Span,
     pub delay: Span,
     pub processes: u32,
     pub seconds: f64,
+    /// Whether the service is a test that stops, at this confidence.
+    pub winner: bool,
+    pub confidence: f64,
     pub log: Option<PathBuf>,
     pub range: (f64, f64),
     pub feature_norm: Option<f64>,
@@ -117,12 +129,14 @@ impl Default for Options {
             slots: 1,
             max_clicks: 0,
             daily: 1_000_000,
-            days: 1.0,
+            days: None,
             change_every: Span::Decisions(0),
             forget_after: Span::Decisions(0),
             delay: Span::Decisions(0),
             processes: 1,
             seconds: 40.0,
+            winner: false,
+            confidence: 0.95,
             log: None,
             range: (0.0, 1.0),
             feature_norm: None,
@@ -156,12 +170,14 @@ impl Options {
                 "slots" => options.slots = between(&name, &value()?, 1, 1 << 10)?,
                 "max-clicks" => options.max_clicks = between(&name, &value()?, 1, 1 << 10)?,
                 "decisions" => options.daily = between(&name, &value()?, 1, 1 << 40)?,
-                "days" => options.days = between(&name, &value()?, 1e-3, 1e5)?,
+                "days" => options.days = Some(between(&name, &value()?, 1e-3, 1e5)?),
                 "change-every" => options.change_every = span(&name, &value()?)?,
                 "forget-after" => options.forget_after = span(&name, &value()?)?,
                 "delay" => options.delay = span(&name, &value()?)?,
                 "processes" => options.processes = between(&name, &value()?, 1, 64)?,
                 "seconds" => options.seconds = between(&name, &value()?, 0.1, 1e6)?,
+                "winner" => options.winner = true,
+                "confidence" => options.confidence = between(&name, &value()?, 0.5, 0.999_999_999)?,
                 "log" => options.log = Some(value()?.into()),
                 "reward-min" => options.range.0 = between(&name, &value()?, -1e30, 1e30)?,
                 "reward-max" => options.range.1 = between(&name, &value()?, -1e30, 1e30)?,
@@ -184,11 +200,20 @@ impl Options {
             }
             given.push(name);
         }
-        let (others, with) = if options.log.is_some() { (SIMULATION, "with") } else { (REPLAY, "without") };
-        match given.iter().find(|name| others.contains(&&name[..])) {
-            Some(name) => Err(format!("--{name}: has no meaning {with} --log").into()),
-            None => options.check().map(Some),
+        let (with_log, winner) = (options.log.is_some(), options.winner);
+        let meaningless = [
+            (SIMULATION, with_log, "with --log"),
+            (&["winner"], with_log, "with --log"),
+            (REPLAY, !with_log, "without --log"),
+            (NO_TEST, winner, "with --winner"),
+            (TEST, !winner, "without --winner"),
+        ];
+        for (others, applies, when) in meaningless {
+            if let Some(name) = given.iter().find(|name| applies && others.contains(&&name[..])) {
+                return Err(format!("--{name}: has no meaning {when}").into());
+            }
         }
+        options.check().map(Some)
     }
 
     fn check(self) -> Result<Options, Box<dyn Error>> {
@@ -215,6 +240,11 @@ impl Options {
         self.worst.unwrap_or(self.rate / 5.0)
     }
 
+    /// The number of days; with `winner` the most that a test takes.
+    pub fn days(&self) -> f64 {
+        self.days.unwrap_or(if self.winner { 365.0 } else { 1.0 })
+    }
+
     /// The number of decisions in this span, rounded up.
     pub fn decisions(&self, span: Span) -> u64 {
         match span {
@@ -226,6 +256,9 @@ impl Options {
     pub fn policies(&self, features: bool) -> Vec<Algorithm> {
         if !self.policies.is_empty() {
             return self.policies.clone();
+        }
+        if self.winner {
+            return vec![Algorithm::TopTwo];
         }
         let mut policies = vec![Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med];
         policies.extend(features.then_some(Algorithm::Linear));
@@ -251,7 +284,7 @@ impl Options {
             slots: self.slots,
             change_every: self.decisions(self.change_every),
             daily: self.daily,
-            horizon: ((self.daily as f64 * self.days) as u64).max(1),
+            horizon: ((self.daily as f64 * self.days()) as u64).max(1),
             // The library draws the rewards that count when a decision's window ends.
             delay: self.decisions(self.delay).max(u64::from(self.max_clicks > 0)),
             processes: self.processes,
@@ -268,6 +301,8 @@ impl Options {
         /// The runs of each policy without `--runs`: the first ones, for a useful standard error, and the most. More
         /// would reduce it too little for their time.
         const RUNS: [u64; 2] = [4, 24];
+        /// The most tests.
+        const TESTS: u64 = 100;
         /// The most memory of all handles at a time, in bytes.
         const MEMORY: u64 = 8 << 30;
         let (players, threads) = (self.players(false).len(), self.threads);
@@ -275,7 +310,8 @@ impl Options {
             Some(runs) => Limits { first_runs: runs, most_runs: runs, seconds: f64::INFINITY, threads },
             None => {
                 let first_runs = RUNS[0].max((threads / players) as u64); // otherwise threads have nothing to do
-                Limits { first_runs, most_runs: RUNS[1].max(first_runs), seconds: self.seconds, threads }
+                let most = if self.winner { TESTS } else { RUNS[1] };
+                Limits { first_runs, most_runs: most.max(first_runs), seconds: self.seconds, threads }
             }
         };
         // With limited time, the first runs of all players are in memory. dp-imed takes most for each arm.
@@ -291,6 +327,7 @@ impl Options {
 
     pub fn config(&self, arms: u32, epsilon: f64) -> Config {
         Config {
+            beta: if self.winner { 1.0 - self.confidence } else { 0.0 },
             contributions_per_user: self.users_limit,
             reward_min: self.range.0,
             reward_max: self.range.1,

@@ -19,10 +19,9 @@
 //! The method has three assumptions. The requests and their rewards are independent and identically distributed, and
 //! earlier decisions do not change them. All propensities are exact. Each eligible arm has a propensity of at least c.
 
-use super::log::{Batch, Logged, Reader};
+use super::log::{Batch, Log, Logged};
 use dpb::{Algorithm, Bandit, Config, Random, Request, Rows, Seed};
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
@@ -66,6 +65,12 @@ pub struct Estimate {
     pub width: f64,
 }
 
+impl Estimate {
+    pub fn new(mean: f64, variance: f64) -> Estimate {
+        Estimate { mean, width: Z95 * variance.sqrt() }
+    }
+}
+
 /// The estimates for one policy.
 pub struct Evaluation {
     /// Inverse propensity, self-normalised, doubly robust.
@@ -97,20 +102,28 @@ pub struct Plan {
 /// The number of entries that are read at a time.
 const BATCH: usize = 1024;
 
-/// Reads a whole log, and checks each line. Calls `progress` with the share that it has read.
-pub fn survey(path: &Path, range: (f64, f64), progress: impl Fn(f64)) -> Result<Survey, String> {
-    let (mut reader, mut survey) = (Reader::open(path, range)?, Survey::new());
+/// Reads a whole log, and checks each entry. Calls `progress` with the share that it has read, and ends with an error if
+/// that returns false.
+pub fn survey<'a>(
+    log: impl Into<Log<'a>>,
+    range: (f64, f64),
+    progress: impl Fn(f64) -> bool,
+) -> Result<Survey, String> {
+    let log = log.into();
+    let (mut reader, mut survey) = (log.open(range)?, Survey::new());
     loop {
         let batch = reader.read(BATCH)?;
         if batch.is_empty() {
             break;
         }
         survey.add(&batch, reader.arms());
-        progress(reader.progress());
+        if !progress(reader.progress()) {
+            return Err("interrupted".into());
+        }
     }
     match survey {
-        Survey { entries: 0, .. } => Err(format!("{}: no decision in {} lines", path.display(), reader.lines())),
-        Survey { arms: 1, entries, .. } => Err(format!("{}: only one arm in {entries} decisions", path.display())),
+        Survey { entries: 0, .. } => Err(format!("{log}: no decision in {} lines", reader.lines())),
+        Survey { arms: 1, entries, .. } => Err(format!("{log}: only one arm in {entries} decisions")),
         survey => Ok(survey),
     }
 }
@@ -161,7 +174,7 @@ impl Means {
 
 /// The sums from which the three estimates are computed.
 #[derive(Default)]
-struct Evidence {
+pub struct Evidence {
     entries: f64,
     weighted: Moments,
     weights: Moments,
@@ -171,7 +184,7 @@ struct Evidence {
 }
 
 impl Evidence {
-    fn add(&mut self, weighted: f64, weight: f64, robust: f64) {
+    pub fn add(&mut self, weighted: f64, weight: f64, robust: f64) {
         self.entries += 1.0;
         self.weighted.add(weighted);
         self.weights.add(weight);
@@ -180,7 +193,7 @@ impl Evidence {
     }
 
     /// The mean of each estimator, and its variance.
-    fn estimates(&self) -> [(f64, f64); 3] {
+    pub fn estimates(&self) -> [(f64, f64); 3] {
         let n = self.entries;
         let share = self.weights.sum.max(f64::MIN_POSITIVE);
         let mean = self.weighted.sum / share;
@@ -276,7 +289,7 @@ impl Replay {
             let centre = values.clone().sum::<f64>() / runs;
             let spread = values.map(|value| (value - centre).powi(2)).sum::<f64>() / (runs - 1.0).max(1.0);
             let (mean, variance) = whole[which];
-            Estimate { mean, width: Z95 * (variance + spread).sqrt() }
+            Estimate::new(mean, variance + spread)
         };
         let (weight, variance) = self.evidence.weights.mean(self.evidence.entries);
         Evaluation {
@@ -317,23 +330,24 @@ impl Fixed {
 
     /// The mean reward of the log, and the three estimates for the rotation.
     pub fn estimates(&self) -> (Estimate, [Estimate; 3]) {
-        let estimate = |(mean, variance): (f64, f64)| Estimate { mean, width: Z95 * variance.sqrt() };
+        let estimate = |(mean, variance): (f64, f64)| Estimate::new(mean, variance);
         (estimate(self.logged.mean(self.entries)), self.rotation.estimates().map(estimate))
     }
 }
 
 /// Replays a log for all candidates in one pass. A candidate that cannot play the log gets an error. Calls `progress`
-/// with the share that it has read.
-pub fn evaluate(
-    path: &Path,
+/// with the share that it has read, and ends with an error if that returns false.
+pub fn evaluate<'a>(
+    log: impl Into<Log<'a>>,
     range: (f64, f64),
     survey: &Survey,
     candidates: &[Candidate],
     plan: Plan,
     threads: usize,
-    progress: impl Fn(f64),
+    progress: impl Fn(f64) -> bool,
 ) -> Result<(Fixed, Vec<dpb::Result<Evaluation>>), String> {
-    let mut reader = Reader::open(path, range)?;
+    let log = log.into();
+    let mut reader = log.open(range)?;
     let mut fixed = Fixed::new(survey.arms);
     let threads = threads.clamp(1, candidates.len().max(1));
     std::thread::scope(|scope| {
@@ -375,9 +389,11 @@ pub fn evaluate(
                     // Sending fails only if the worker has panicked, which `join` reports.
                     let _ = sender.send(Arc::clone(&batch));
                 }
-                progress(reader.progress());
+                if !progress(reader.progress()) {
+                    return Err("interrupted".into());
+                }
             }
-            if again == *survey { Ok(()) } else { Err(format!("{}: changed while it was read", path.display())) }
+            if again == *survey { Ok(()) } else { Err(format!("{log}: changed while it was read")) }
         };
         let read = read();
         drop(senders);

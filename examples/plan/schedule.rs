@@ -33,6 +33,7 @@ struct State<R, E> {
     limits: Limits,
     players: Vec<Player<R>>,
     failed: Option<E>,
+    stopped: bool,
 }
 
 impl<R, E> State<R, E> {
@@ -42,7 +43,7 @@ impl<R, E> State<R, E> {
     fn take(&mut self, left: f64) -> Option<(usize, u64, Option<R>)> {
         let Limits { first_runs, most_runs, .. } = self.limits;
         let begun = self.players.iter().all(|player| player.started >= first_runs);
-        if self.failed.is_some() || (begun && left <= 0.0) {
+        if self.stopped || self.failed.is_some() || (begun && left <= 0.0) {
             return None;
         }
         let first = |player: &Player<R>| player.started < first_runs || !player.waiting.is_empty();
@@ -68,7 +69,8 @@ impl<R, E> State<R, E> {
 }
 
 /// Plays runs of all players until they are complete or the time is over. Returns the runs of each player by number:
-/// its first ones, complete or not, and more that are complete. Each run has made a step at least.
+/// its first ones, complete or not, and more that are complete. Each run has made a step at least. Calls `progress` with
+/// the share of the work that is done; if that returns false, there are no results.
 ///
 /// # Errors
 /// The first error of `start` or `step`.
@@ -77,13 +79,14 @@ pub fn play<R: Send, E: Send>(
     limits: Limits,
     start: impl Fn(usize, u64) -> Result<R, E> + Sync,
     step: impl Fn(&mut R) -> Result<Step, E> + Sync,
-    progress: impl Fn(f64) + Sync,
-) -> Result<Vec<Vec<R>>, E> {
+    progress: impl Fn(f64) -> bool + Sync,
+) -> Result<Option<Vec<Vec<R>>>, E> {
     let whole = limits.seconds * limits.threads as f64;
     // A run waits for others after this time. With infinite time it does not wait, so that few are in memory.
     let turn = whole / (16 * limits.first_runs * players.max(1) as u64) as f64;
     let new = || Player { started: 0, seconds: 0.0, waiting: VecDeque::new(), complete: Vec::new() };
-    let state = Mutex::new(State { limits, players: (0..players).map(|_| new()).collect(), failed: None });
+    let state =
+        Mutex::new(State { limits, players: (0..players).map(|_| new()).collect(), failed: None, stopped: false });
     let lock = || state.lock().expect("no run panics");
     let play_turn = |at, number, run: Option<R>, seconds: &mut f64| {
         let mut run = run.map_or_else(|| start(at, number), Ok)?;
@@ -112,17 +115,20 @@ pub fn play<R: Send, E: Send>(
             }
             let sum = |of: fn(&Player<R>) -> f64| state.players.iter().map(of).sum::<f64>();
             let runs = sum(|player| player.complete.len() as f64) / (limits.most_runs * players as u64) as f64;
-            progress(runs.max(sum(|player| player.seconds) / whole));
+            state.stopped |= !progress(runs.max(sum(|player| player.seconds) / whole));
         }
     };
     std::thread::scope(|scope| (0..limits.threads).for_each(|_| drop(scope.spawn(work))));
-    let State { players, failed, .. } = state.into_inner().expect("no run panics");
+    let State { players, failed, stopped, .. } = state.into_inner().expect("no run panics");
     failed.map_or(Ok(()), Err)?;
+    if stopped {
+        return Ok(None);
+    }
     let runs = |player: Player<R>| {
         let mut runs = player.complete;
         runs.extend(player.waiting.into_iter().filter(|&(number, _)| number < limits.first_runs));
         runs.sort_by_key(|&(number, _)| number);
         runs.into_iter().map(|(_, run)| run).collect()
     };
-    Ok(players.into_iter().map(runs).collect())
+    Ok(Some(players.into_iter().map(runs).collect()))
 }

@@ -1,8 +1,10 @@
 //! Estimates what policies lose in a service, by simulating it.
 
-use super::runner::{Sample, Trial};
+use super::sample::{Sample, Trial};
 use super::schedule::{self, Limits, Step};
-use dpb::{Algorithm, Bandit, Clock, Config, Random, Request, Seed};
+use dpb::{Algorithm, Bandit, Clock, Config, Error, Random, Request, Seed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// The simulated service.
@@ -251,6 +253,66 @@ impl<'a> Run<'a> {
     }
 }
 
+/// How a test ended: after so many requests, and whether with the best arm. `None`: not within the horizon.
+pub type Ended = Option<(u64, bool)>;
+
+impl Run<'_> {
+    /// Plays until the first handle has decided.
+    fn decide(&mut self) -> dpb::Result<Ended> {
+        while self.now < self.world.horizon {
+            self.request()?;
+            match self.handles[0].best_arm() {
+                Ok(arm) => {
+                    let best = self.rates.iter().fold(0.0, |best: f64, &rate| best.max(rate));
+                    return Ok(Some((self.now, self.rates[arm as usize] == best)));
+                }
+                Err(Error::NotReady) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Runs tests of each player until they end, as many as the limits permit, and at least the first ones.
+pub fn test(
+    world: &World,
+    players: &[Player],
+    seed: u64,
+    limits: Limits,
+    progress: impl Fn(f64) -> bool + Sync,
+) -> dpb::Result<Option<Vec<Vec<Ended>>>> {
+    let stopped = AtomicBool::new(false);
+    let (start, next) = (Instant::now(), AtomicU64::new(0));
+    let all = limits.most_runs * players.len() as u64;
+    let results: Mutex<Vec<Vec<(u64, Ended)>>> = Mutex::new(vec![Vec::new(); players.len()]);
+    std::thread::scope(|scope| {
+        let work = || -> dpb::Result<()> {
+            loop {
+                // The players take turns, so each has as many runs as the others, but for the last.
+                let number = next.fetch_add(1, Relaxed);
+                let (run, at) = (number / players.len() as u64, (number % players.len() as u64) as usize);
+                let gone = start.elapsed().as_secs_f64() / limits.seconds;
+                if number >= all || (run >= limits.first_runs && gone > 1.0) || stopped.load(Relaxed) {
+                    return Ok(());
+                }
+                let ended = Run::new(&players[at], world, Trial { seed, run })?.decide()?;
+                results.lock().unwrap_or_else(PoisonError::into_inner)[at].push((run, ended));
+                if !progress((number as f64 / all as f64).max(gone)) {
+                    stopped.store(true, Relaxed);
+                }
+            }
+        };
+        let threads: Vec<_> = (0..limits.threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no run panics"))
+    })?;
+    // In the order of the runs, so that the threads make no difference.
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.iter_mut().for_each(|runs| runs.sort_by_key(|&(run, _)| run));
+    let ended = |runs: Vec<(u64, Ended)>| runs.into_iter().map(|(_, ended)| ended).collect();
+    Ok((!stopped.into_inner()).then(|| results.into_iter().map(ended).collect()))
+}
+
 /// What a player loses.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss {
@@ -284,16 +346,16 @@ impl Loss {
     }
 }
 
-/// Simulates all players. The limits must be those of [`schedule::play`].
+/// Simulates all players. `None`: `progress` returned false. The limits must be those of [`schedule::play`].
 pub fn simulate(
     world: &World,
     players: &[Player],
     seed: u64,
     limits: Limits,
-    progress: impl Fn(f64) + Sync,
-) -> dpb::Result<Vec<Loss>> {
+    progress: impl Fn(f64) -> bool + Sync,
+) -> dpb::Result<Option<Vec<Loss>>> {
     let start = |at: usize, run: u64| Run::new(&players[at], world, Trial { seed, run });
-    let runs = schedule::play(players.len(), limits, start, Run::step, progress)?;
+    let Some(runs) = schedule::play(players.len(), limits, start, Run::step, progress)? else { return Ok(None) };
     let loss = |runs: &Vec<Run>| Loss::new(world, &runs.iter().map(|run| &run.curve).collect::<Vec<_>>());
-    Ok(runs.iter().map(loss).collect())
+    Ok(Some(runs.iter().map(loss).collect()))
 }

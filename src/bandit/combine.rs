@@ -14,20 +14,22 @@ use zeroize::Zeroizing;
 
 /// The policy as one whose open sums another handle can release.
 fn combining(policy: &mut dyn Policy) -> Result<&mut dyn Combining> {
-    policy.combining().ok_or_else(|| Error::unsupported("config.fleet_key: it does not learn from a set of releases"))
+    policy
+        .combining()
+        .ok_or_else(|| Error::unsupported("fleets with one noise: it does not learn from a set of releases"))
 }
 
 impl State {
-    fn sharing(&mut self) -> Result<&mut Sharing> {
+    pub(super) fn sharing(&mut self) -> Result<&mut Sharing> {
         self.fleet
             .sharing_mut()
             .ok_or_else(|| Error::unconfigured("fleets with one noise: config.fleet_key is not set"))
     }
 
-    fn set_duty(&mut self, duty: Duty) -> Result<()> {
+    pub(super) fn set_duty(&mut self, duty: Duty) -> Result<()> {
+        combining(&mut *self.policy)?.set_duty(duty);
         self.sharing()?.duty = duty;
         self.health.merge(self.engine.counts().decisions);
-        combining(&mut *self.policy)?.set_duty(duty);
         Ok(())
     }
 }
@@ -64,6 +66,19 @@ impl Bandit {
             return Ok(());
         }
         if state.sharing()?.duty == Duty::Alone { Ok(()) } else { state.set_duty(Duty::Alone) }
+    }
+
+    /// Sets how many handles share the work of this fleet, this one included, from the next batch on. Each takes its part
+    /// of a batch, so with this number a handle need not merge the snapshots of handles that release nothing. It must not
+    /// depend on rewards. 0, as at first and after a restore: the handle counts those whose snapshots it merged lately.
+    ///
+    /// # Errors
+    /// `Unsupported` without [`fleet_key`](Config::fleet_key); `Poisoned` after an internal failure.
+    pub fn set_handles(&self, handles: u32) -> Result<()> {
+        let state = &mut *self.lock.lock()?;
+        state.sharing()?;
+        combining(&mut *state.policy)?.set_handles(handles);
+        Ok(())
     }
 
     /// Takes the sums of all open batches out of this handle for good, and returns them sealed, for the leader of this
@@ -111,6 +126,7 @@ impl Bandit {
                     self.config.save(to);
                     to.u8(state.seeded.into());
                     policy.save_open(to, &|arm| fleet.id(arm));
+                    Ok(())
                 },
             );
             // Nothing fails from here on: what is taken out is sealed.

@@ -2,6 +2,7 @@
 //! depends on them.
 
 use crate::engine::Counts;
+use crate::moving::moves;
 use crate::reward::Reward;
 use zeroize::Zeroizing;
 
@@ -148,3 +149,5 @@ impl Health {
             .with(Warnings::ALL_LARGEST, u64::from(*self.largest) >= Self::SPAN)
     }
 }
+
+moves!(Health { began, expired, advanced, merged, smallest, largest, unlearned, was_expiring, was_unlearned });

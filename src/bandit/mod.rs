@@ -3,6 +3,7 @@
 mod combine;
 mod fleet;
 mod health;
+mod moving;
 mod persist;
 mod state;
 
@@ -11,7 +12,7 @@ use crate::engine::{Engine, Refusals};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::memory::WipedVec;
-use crate::policy::{Algorithm, ArmState, Prior};
+use crate::policy::{Algorithm, ArmState, Prior, price_of_merges};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::request::Request;
@@ -20,6 +21,7 @@ use crate::shuffle::Params;
 use crate::users::{Periods, Users};
 use fleet::{Fleet, Sharing};
 use health::Health;
+use moving::Life;
 use state::{Lock, Scratch, State};
 
 pub use crate::engine::Counts;
@@ -69,6 +71,8 @@ pub struct Report {
     pub duty: Duty,
     /// Signs, from public facts, that the handle cannot learn.
     pub warnings: Warnings,
+    /// The arm that the policy has decided for; `None` before that, and for policies that never decide.
+    pub best_arm: Option<u32>,
 }
 
 /// What may be published about one arm.
@@ -148,7 +152,8 @@ impl Bandit {
     /// `NoMemory`; `OverBudget` if the configuration's budget is too small.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let bandit = Self::made(algorithm, config)?;
-        config.charge(config.test_seed.is_some(), 1, |config| algorithm.lifetime_loss(config))?;
+        let origin = bandit.lock.lock()?.fleet.origin;
+        config.charge(Some(origin), config.test_seed.is_some(), 1, |config| algorithm.lifetime_loss(config))?;
         Ok(bandit)
     }
 
@@ -194,13 +199,15 @@ impl Bandit {
                 periods: Periods::first(config),
                 by_request,
                 health: Health::default(),
+                receivers: Vec::new(),
+                life: Life::Live,
             }),
         })
     }
 
     /// As [`Policy::sets_rounding`](crate::policy::Policy::sets_rounding).
     pub(crate) fn sets_rounding(&self) -> bool {
-        self.lock.lock().is_ok_and(|state| state.policy.sets_rounding())
+        self.lock.lock_held().is_ok_and(|state| state.policy.sets_rounding())
     }
 
     /// Chooses an arm for a default request. O(1) for phased policies, O(K) for index policies; never allocates.
@@ -499,7 +506,7 @@ impl Bandit {
     /// # Errors
     /// `Poisoned` after an internal failure.
     pub fn report(&self) -> Result<Report> {
-        let state = &mut *self.lock.lock()?;
+        let state = &mut *self.lock.lock_held()?;
         let config = self.config.config()?;
         let (loss, contributions) = state.loss(&config);
         let (epsilon_spent, delta_spent) = loss.spent(config.delta, contributions);
@@ -527,6 +534,7 @@ impl Bandit {
             fleet_key_id: sharing.map_or(0, |sharing| sharing.id),
             duty,
             warnings: state.health.warnings(counts.decisions, pending, duty.contributes()),
+            best_arm: state.policy.best_arm().ok(),
         })
     }
 
@@ -655,8 +663,8 @@ impl Bandit {
     /// ever returns for these two arms contain the true difference. It lies within -(max - min) and max - min.
     ///
     /// An arm's mean is the average expected reward over the rewards in its releases. If the arm's rate changes, it is
-    /// the average over these rewards, in which batches with much noise count for less. DP-IMED, DP-KLUCB and DP-MED
-    /// learn from all releases, including merged ones; DP-SE keeps the last one of each arm. The theorem
+    /// the average over these rewards, in which batches with much noise count for less. DP-IMED, DP-KLUCB,
+    /// DP-MED and DP-TT learn from all releases, including merged ones; DP-SE keeps the last one of each arm. The theorem
     /// is in the source of the policies, in `compare`. A restored handle gives the guarantee for its own generation.
     /// When you merge, save or restore a handle must not depend on what was released.
     ///
@@ -677,13 +685,8 @@ impl Bandit {
             state.check_arms(&[j], "j")?;
             (state.policy.sums(i)?, state.policy.sums(j)?, state.policy.merges())
         };
-        // A union bound over both sides, and over what may be known after the m-th merge: m = 0 gets nine tenths of the
-        // error probability, and the 2^g merges from m = 2^g on share 1/((g + 1)(g + 2)) of the other tenth.
-        let share = merges.checked_ilog2().map_or(0.9, |g| {
-            let g = f64::from(g);
-            0.1 / (g.exp2() * (g + 1.0) * (g + 2.0))
-        });
-        let nats = (2.0 / ((1.0 - confidence) * share)).ln();
+        // A union bound over both sides, and over what may be known after the m-th merge.
+        let nats = (2.0 / (1.0 - confidence)).ln() + price_of_merges(merges);
         let (low, high) = of_i.less(&of_j, nats);
         let rounding = 2.0 * self.range.rounding();
         let in_units = |difference: f64| self.range.width_from_unit(difference.clamp(-1.0, 1.0));

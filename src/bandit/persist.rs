@@ -39,6 +39,15 @@ impl Bandit {
 
     fn save(&self, state: &mut State, to: &mut Writer) -> Result<()> {
         state.check_private()?;
+        self.save_head(state, to);
+        if let Some(policy) = state.policy.by_request() {
+            policy.save_pulls(to, &mut state.engine.pending().map(Pull::of));
+        }
+        state.policy.save(to)
+    }
+
+    /// Writes what [`SnapshotHead::read`] reads.
+    pub(super) fn save_head(&self, state: &State, to: &mut Writer) {
         to.u32(self.algorithm as u32);
         self.config.save(to);
         to.u8(state.seeded.into());
@@ -52,10 +61,6 @@ impl Bandit {
         let pending = || state.engine.pending().map(Pull::of);
         to.counts(pulls.iter().copied(), pending().map(|pull| state.policy.arm_of(pull) as usize));
         to.alike(state.fleet.added().iter().copied(), Writer::u64);
-        if let Some(policy) = state.policy.by_request() {
-            policy.save_pulls(to, &mut state.engine.pending().map(Pull::of));
-        }
-        state.policy.save(to)
     }
 
     /// Creates a handle that continues from a [`snapshot`](Self::snapshot), with the configuration in it and fresh
@@ -112,9 +117,7 @@ impl Bandit {
         let mut bandit = Bandit::made(head.algorithm, &config)?;
         bandit.generation = head.generation.checked_add(1).ok_or(Error::Corrupt)?;
         let state = bandit.lock.get_mut()?;
-        head.added.iter().try_for_each(|_| state.grow())?;
-        state.fleet.restore(head.origin, head.added, &config)?;
-        (1..=state.fleet.added().len()).for_each(|n| state.policy.name_arm(&state.fleet.added()[..n]));
+        state.take_over(head.origin, head.added, &config)?;
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;
         state.continue_from(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
@@ -124,7 +127,7 @@ impl Bandit {
             (error, _) => error,
         })?;
         from.finish()?;
-        config.charge(state.seeded, state.periods.begun, |config| head.algorithm.lifetime_loss(config))?;
+        config.charge(None, state.seeded, state.periods.begun, |config| head.algorithm.lifetime_loss(config))?;
         Ok(bandit)
     }
 
@@ -154,7 +157,7 @@ impl Bandit {
     /// # Errors
     /// `Unsupported` by policies that do not learn from a set of releases; `Corrupt`;
     /// `NewerVersion`; `InvalidConfig` naming the first field in which the two differ that must not (what
-    /// [`restore_as`](Self::restore_as) refuses, and `forget_after`), and for more than 1024 handles;
+    /// [`restore_as`](Self::restore_as) refuses, and `forget_after`); `Full` beyond 1024 other handles;
     /// `NoMemory`; `Poisoned` after an internal failure. Nothing changed.
     pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
@@ -179,12 +182,12 @@ impl Bandit {
 }
 
 /// The start of a snapshot, which is the same for all policies.
-struct SnapshotHead {
-    algorithm: Algorithm,
-    config: Config,
-    seeded: bool,
-    generation: u32,
-    origin: u64,
+pub(super) struct SnapshotHead {
+    pub algorithm: Algorithm,
+    pub config: Config,
+    pub seeded: bool,
+    pub generation: u32,
+    pub origin: u64,
     /// Number of periods, including the open one: see [`Periods`](crate::users::Periods).
     periods: u32,
     counts: Counts,
@@ -192,11 +195,11 @@ struct SnapshotHead {
     now: u64,
     /// Pulls of every arm, and the ids of the added arms.
     pulls: Vec<u64>,
-    added: Vec<u64>,
+    pub added: Vec<u64>,
 }
 
 impl SnapshotHead {
-    fn read(from: &mut Reader) -> Result<SnapshotHead> {
+    pub fn read(from: &mut Reader) -> Result<SnapshotHead> {
         let algorithm = Algorithm::from_number(from.u32()?).map_err(|_| Error::Corrupt)?;
         let config = Config::load(from)?;
         let (seeded, generation) = (from.bool()?, from.u32()?);

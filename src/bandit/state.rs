@@ -2,6 +2,7 @@
 
 use super::fleet::Fleet;
 use super::health::Health;
+use super::moving::{Life, Receiver};
 use crate::config::Config;
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
@@ -52,6 +53,9 @@ pub(super) struct State {
     /// Whether every request must name a segment or have features.
     pub by_request: bool,
     pub health: Health,
+    /// Numbers that a state may be addressed to.
+    pub receivers: Vec<Receiver>,
+    pub life: Life,
 }
 
 /// Memory for one request.
@@ -126,8 +130,22 @@ impl Lock {
         self.state.get_mut().map_err(|_| Error::Poisoned)
     }
 
+    /// The state of a handle that is live.
     #[inline]
     pub fn lock(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.lock_any()?;
+        let acts = state.life == Life::Live || (state.life == Life::Held && faulty!(HeldActs));
+        if acts { Ok(state) } else { Err(state.life.refusal()) }
+    }
+
+    /// The state of a handle that is live or held.
+    pub fn lock_held(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.lock_any()?;
+        if state.life == Life::Ended { Err(state.life.refusal()) } else { Ok(state) }
+    }
+
+    #[inline]
+    fn lock_any(&self) -> Result<MutexGuard<'_, State>> {
         self.origin.check()?;
         match self.state.try_lock() {
             Ok(state) => Ok(state),
@@ -466,6 +484,14 @@ impl State {
 
     pub fn shuffled(&mut self) -> Result<&mut dyn ShuffledPolicy> {
         self.policy.shuffled().ok_or_else(|| Error::unsupported("a shuffled batch: it is not of the shuffle model"))
+    }
+
+    /// Takes over the origin of an earlier handle, and the arms that were added to it.
+    pub fn take_over(&mut self, origin: u64, added: Vec<u64>, config: &Config) -> Result<()> {
+        added.iter().try_for_each(|_| self.grow())?;
+        self.fleet.restore(origin, added, config)?;
+        (1..=self.fleet.added().len()).for_each(|n| self.policy.name_arm(&self.fleet.added()[..n]));
+        Ok(())
     }
 
     /// Adds an arm with this id, which no other arm here has.

@@ -3,6 +3,7 @@
 
 use super::tail::Tail;
 use crate::error::{Error, Result};
+use crate::moving::{Moved, Moving, moves};
 use crate::noise::Laplace;
 use crate::random::Random;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ pub const MAX_COUNT: u64 = 1 << (LEVELS - 1);
 /// A sum under continual observation.
 ///
 /// The exact sum is private to each mechanism. Everything readable is released.
-pub trait RunningSum: Send {
+#[allow(private_bounds)] // states that move are private to the crate
+pub trait RunningSum: Moved + Send {
     /// Adds a value (grid units, `0..=Reward::ONE`) and updates the release. Returns false if the mechanism is full;
     /// then nothing changed.
     fn add(&mut self, units: i64, random: &mut Random) -> bool;
@@ -302,6 +304,21 @@ impl RunningSum for Hybrid {
         self.count
     }
 }
+
+impl Moved for Frontier {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        let Frontier { noise, sum } = self;
+        noise.moved(with)?;
+        if faulty!(NoiseLost) {
+            noise.fill(0);
+        }
+        sum.moved(with)
+    }
+}
+
+moves!(Logarithmic { count, sum, noise, released } made { distribution });
+moves!(Binary { count, sum, frontier } made { distribution, most });
+moves!(Hybrid { count, sum, blocks, blocks_tail, tree } made { distributions });
 
 #[cfg(test)]
 mod tests {

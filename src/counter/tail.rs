@@ -1,5 +1,6 @@
 //! Bounds the deviation of a sum of independent noises, with O(1) work for each noise added.
 
+use crate::moving::moves;
 use std::f64::consts::LN_2;
 
 /// The tail of a sum of independent (discrete) Laplace noises. Two numbers of their scales b_1, b_2, .. determine it:
@@ -83,6 +84,8 @@ impl Tail {
         WidthLine { slope, offset: slope * nu * w.ln_1p() }
     }
 }
+
+moves!(Tail { squares, largest });
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,8 @@
 //! The caller's clock, and what happens if it shows a wrong time.
 
 use crate::config::Config;
+use crate::error::Result;
+use crate::moving::{Moved, Moving};
 
 /// The time that the caller's calls have let pass, and how far the caller's clock had come.
 ///
@@ -61,6 +63,15 @@ impl CallerClock {
         self.last = Some(time);
         self.now = self.now.saturating_add(passed);
         passed
+    }
+}
+
+impl Moved for CallerClock {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        let CallerClock { now, last, leaps, window: _, most_back: _, most_ahead: _ } = self;
+        now.moved(with)?;
+        with.option(last, || Ok(0))?;
+        leaps.moved(with)
     }
 }
 

@@ -41,6 +41,7 @@ mod ticket;
 use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
+use crate::moving::{Moved, Moving, moves};
 use crate::random::Random;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -504,6 +505,11 @@ impl Engine {
         Ok(learned.then(|| Event::Answered(SlotExtras::pull(&self.extras, place, slot), reward)))
     }
 
+    /// The number of rewards that wait for the end of their windows, for the fault that the tests must detect.
+    pub fn waiting(&self) -> usize {
+        self.ring.iter().filter(|slot| slot.fate() == Fate::HELD).count()
+    }
+
     #[cfg(dpb_faults)]
     fn refuse_held(&mut self, ticket: u64) -> Result<()> {
         let will_do = |fate| fate != Fate::HELD || !crate::Fault::CancelTells.is_built_in();
@@ -639,3 +645,22 @@ impl Engine {
         }
     }
 }
+
+moves!(Engine { ring, extras, key, counts, refusals });
+
+impl Moved for Slot {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        let Slot { tag, played } = self;
+        tag.moved(with)?;
+        played.moved(with)?;
+        if faulty!(AnsweredReopened) && self.fate() == Fate::DONE && matches!(with, Moving::In(_)) {
+            self.played |= Fate::OPEN.0;
+        }
+        Ok(())
+    }
+}
+
+moves!(SlotExtras { clock, held, pulls, requests, times } made { window });
+moves!(Times { stamps, first } made { window });
+moves!(Counts { decisions, answered, cancelled, expired });
+moves!(Refusals { duplicates, late, rejected, unknown });

@@ -1,5 +1,7 @@
 //! What the engine keeps of a decision until its reward takes effect.
 
+use crate::moving::moves;
+
 /// A policy's decision: the arm, the phase, and the probability given all releases.
 ///
 /// Arm and phase share a word, so that a pull is passed in two registers, and is stored as the same two words.
@@ -40,3 +42,5 @@ impl Pull {
         Pull::new(self.arm(), phase, self.propensity)
     }
 }
+
+moves!(Pull { place, propensity });

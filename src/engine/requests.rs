@@ -4,6 +4,7 @@
 use super::Slot;
 use crate::error::Result;
 use crate::memory::WipedVec;
+use crate::moving::moves;
 use crate::random::Random;
 use crate::reward::Reward;
 
@@ -67,6 +68,8 @@ impl Requests {
         sequence
     }
 }
+
+moves!(Requests { follows } made { most, coins });
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,6 @@
 //! Tickets: a decision's number, sealed so that handles cannot be confused and nobody can guess.
 
+use crate::moving::moves;
 use crate::random::Random;
 
 /// A ticket is 16 bits of node name and 48 bits of a keyed permutation of the decision's number. So the ticket of
@@ -168,6 +169,9 @@ fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product >> 64) as u64 ^ product as u64
 }
+
+// The node is random where the configuration has none.
+moves!(TicketKey { keys, node } made { lows, bits, half });
 
 #[cfg(test)]
 mod tests {

@@ -131,9 +131,9 @@ pub(super) fn text(failure: &Error) -> String {
                 }
             }
             InC::Flag(flag) if name == refused => {
-                text = replace(&text, name, "flags")
-                    .replace("be true", &format!("have {flag}"))
-                    .replace("be false", &format!("not have {flag}"));
+                text = replace(&text, name, "flags");
+                text = replace(&text, "be true", &format!("have {flag}"));
+                text = replace(&text, "be false", &format!("not have {flag}"));
                 text = replace(&replace(&text, "true", flag), "false", &format!("no {flag}"));
             }
             InC::Flag(flag) => text = replace(&text, name, flag),
@@ -142,9 +142,9 @@ pub(super) fn text(failure: &Error) -> String {
     text
 }
 
-/// Replaces a word. A longer word that contains it is another one.
+/// Replaces a word of ASCII. A longer word that contains it is another one.
 fn replace(text: &str, word: &str, by: &str) -> String {
-    let is_in_word = |c: char| c.is_alphanumeric() || c == '_';
+    let is_in_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find(word) {
         let (before, after) = (&rest[..at], &rest[at + word.len()..]);

@@ -23,7 +23,8 @@ pub struct dpb_config {
     /// or one request. Baselines without privacy ignore it.
     pub epsilon: f64,
     /// The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For dpb_new_imed, dpb_new_med,
-    /// dpb_new_linear, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae.
+    /// dpb_new_tt, dpb_new_linear, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and
+    /// dpb_new_vb_sdp_ae.
     pub delta: f64,
     /// The failure probability of the policy's confidence intervals; 0 = 1/horizon. It must be in [0, 1). Not for
     /// dpb_new_linear, dpb_new_exp3_tau, dpb_new_tsallis, dpb_new_nonprivate_exp3, dpb_new_ldp_ucb and
@@ -118,9 +119,9 @@ pub struct dpb_config {
     /// NULL = entropy of the operating system. 32 bytes = reproducible (but for the tickets) and NOT private; reports
     /// say so. Read during construction only, and no part of a snapshot.
     pub test_seed: *const u8,
-    /// 32 secret random bytes, the same for all handles of a fleet. Then one handle can release what all collect,
-    /// with one noise: see dpb_lead. Read during construction only, and no part of a snapshot. NULL = no key. For
-    /// dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear.
+    /// 32 secret random bytes, the same for all handles of a fleet and for all their restarts. They seal states that
+    /// move (dpb_suspend), and with them one handle can release what all collect, with one noise (dpb_lead). Read
+    /// during construction only, and no part of a snapshot. NULL = no key.
     pub fleet_key: *const u8,
     /// The budget that is charged when the handle is made, with all that it may lose through all restarts.
     /// DPB_OVER_BUDGET if too little is left, and for a baseline or with a test_seed. With expected_users it needs

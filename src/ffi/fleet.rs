@@ -28,11 +28,11 @@ use crate::error::{Error, Result};
 /// bytes, K the number of arms and S that of its segments, and the first one (32 K + 40) (M + 1) more, M this
 /// handle's max_segments. A merge takes some 10 ms for 10,000 segments of 20 arms.
 ///
-/// For dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear. snapshot: len bytes of any origin. error: NULL,
-/// or filled on failure. The time is proportional to the arms with new releases; other threads wait.
+/// For dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt and dpb_new_linear. snapshot: len bytes of any origin.
+/// error: NULL, or filled on failure. The time is proportional to the arms with new releases; other threads wait.
 /// Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG
-/// (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after; or more than
-/// 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
+/// (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after); DPB_FULL
+/// (1024 others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_merge(
@@ -89,6 +89,21 @@ pub unsafe extern "C" fn dpb_lead(bandit: *mut dpb_bandit, generation: *mut u64,
 pub unsafe extern "C" fn dpb_alone(bandit: *mut dpb_bandit, error: *mut dpb_error) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
     unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.alone()) }
+}
+
+/// Sets how many handles share the work of a fleet with one noise, this one included, from the next batch on. Each handle
+/// takes its part of a batch. With this number a handle need not merge the snapshots of handles that release nothing:
+/// those of leaders, of now and of before, suffice. Set it to the number of handles that are running, as you know it, when
+/// that changes. 0, as at first and after a restore: the handle counts those whose snapshots it merged lately. The number
+/// must not depend on rewards. A wrong one costs learning only.
+///
+/// error: NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_set_handles(bandit: *mut dpb_bandit, handles: u32, error: *mut dpb_error) -> dpb_status {
+    // SAFETY: NULL or valid, by contract.
+    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.set_handles(handles)) }
 }
 
 /// Takes the sums of all open batches out of this handle for good, and writes them sealed, for the leader of this
@@ -203,7 +218,7 @@ const _: () = assert!(DPB_SEAL_BYTES == crate::contribution::SEAL);
 /// # Safety
 /// Pointers are NULL or valid for the lengths beside them.
 #[allow(clippy::too_many_arguments)] // those of the functions above
-unsafe fn bytes<B: AsRef<[u8]>>(
+pub(super) unsafe fn bytes<B: AsRef<[u8]>>(
     bandit: *const dpb_bandit,
     given: *const u8,
     given_len: usize,

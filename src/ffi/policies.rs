@@ -15,6 +15,8 @@ pub const DPB_POLICY_IMED: u32 = 20;
 pub const DPB_POLICY_KLUCB: u32 = 21;
 /// dpb_report.policy and dpb_config.base: dpb_new_med.
 pub const DPB_POLICY_MED: u32 = 23;
+/// dpb_report.policy and dpb_config.base: dpb_new_tt.
+pub const DPB_POLICY_TT: u32 = 25;
 /// dpb_report.policy and dpb_config.base: dpb_new_linear.
 pub const DPB_POLICY_LINEAR: u32 = 24;
 
@@ -22,8 +24,8 @@ pub const DPB_POLICY_LINEAR: u32 = 24;
 /// with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. It needs no horizon and no tuning. Select and
 /// update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm, forget_after and exploration.
 ///
-/// Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration, max_slots,
-/// max_segments and fleet_key.
+/// Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration, max_slots and
+/// max_segments.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -39,7 +41,7 @@ pub unsafe extern "C" fn dpb_new_imed(
 /// DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta must be 0. Select
 /// and update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm.
 ///
-/// Of the fields that not all policies use it uses beta, horizon, exploration, max_slots and fleet_key.
+/// Of the fields that not all policies use it uses beta, horizon, exploration and max_slots.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -56,8 +58,8 @@ pub unsafe extern "C" fn dpb_new_klucb(
 /// with delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms, dpb_add_arm
 /// and dpb_retire_arm, forget_after and exploration.
 ///
-/// Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration and fleet_key. At
-/// most 2^12 arms.
+/// Of the fields that not all policies use it uses delta, beta, horizon, forget_after and exploration. At most 2^12
+/// arms.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -68,6 +70,27 @@ pub unsafe extern "C" fn dpb_new_med(
 ) -> dpb_status {
     // SAFETY: passed on.
     unsafe { new(Algorithm::Med, config, out, error) }
+}
+
+/// DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - beta (95% by default), then
+/// pulls it for ever. dpb_best_arm returns it, and reports say stopped. With probability at most beta it ever returns
+/// an arm that is not the best, whenever it stops: its rule is valid at all times and accounts for all noises. Pure
+/// epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is not active. The
+/// means must not change, and if two arms are equally good it does not stop. After dpb_add_arm and dpb_retire_arm a
+/// new test begins with the same rewards and a beta of its own. Supports eligible arms; an arm that is not active is
+/// pulled only if no active one is eligible.
+///
+/// Of the fields that not all policies use it uses delta, beta and horizon. At most 2^8 arms.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_tt(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::TopTwo, config, out, error) }
 }
 
 /// dp-linear, the contextual bandit: decisions depend on the features of a request (features, dpb_request.features).
@@ -91,7 +114,7 @@ pub unsafe extern "C" fn dpb_new_med(
 /// 2^23/(D (D + 8)).
 ///
 /// Of the fields that not all policies use it uses delta, forget_after, exploration, max_slots, features,
-/// DPB_MODEL_PER_ARM, feature_norm and fleet_key.
+/// DPB_MODEL_PER_ARM and feature_norm.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]

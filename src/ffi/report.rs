@@ -73,6 +73,10 @@ pub struct dpb_report {
     pub generation: u64,
     /// With DPB_CLOCK_CALLER: how often the clock leapt (dpb_advance).
     pub clock_leaps: u64,
+    /// 1 if the policy has decided for an arm (dpb_best_arm), else 0.
+    pub stopped: u32,
+    /// That arm; 0 if stopped is 0.
+    pub best_arm: u32,
 }
 
 /// dpb_report.duty: the handle releases its own full batches.
@@ -154,7 +158,7 @@ pub struct dpb_arm {
     pub spare: [f64; 3],
 }
 
-const _: () = assert!(size_of::<dpb_report>() == 152);
+const _: () = assert!(size_of::<dpb_report>() == 160);
 const _: () = assert!(size_of::<dpb_diagnostics>() == 48);
 const _: () = assert!(size_of::<dpb_arm>() == 64);
 
@@ -206,6 +210,8 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
             warnings: r.warnings.bits(),
             generation,
             clock_leaps: r.clock_leaps,
+            stopped: r.best_arm.is_some().into(),
+            best_arm: r.best_arm.unwrap_or_default(),
         };
         // SAFETY: not NULL, so valid for the size that it states, by contract.
         unsafe { sized::write(out, report) }
@@ -313,7 +319,7 @@ unsafe fn read_arms(
     })
 }
 
-/// Reads the arm that the policy decided for, if it is one that decides: dpb_new_se, dpb_new_nonprivate_se,
+/// Reads the arm that the policy decided for, if it is one that decides: dpb_new_tt, dpb_new_se, dpb_new_nonprivate_se,
 /// dpb_new_sdp_ae and dpb_new_vb_sdp_ae when one arm is left, and dpb_new_lap if its base decides.
 /// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_UNSUPPORTED (a policy that never decides);
 /// DPB_POISONED. Any thread.
@@ -332,7 +338,7 @@ pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) 
 ///
 /// An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is
 /// the average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
-/// dpb_new_klucb and dpb_new_med use all releases, merged ones too; each merge with new releases makes the interval
+/// dpb_new_klucb, dpb_new_med and dpb_new_tt use all releases, merged ones too; each merge with new releases makes the interval
 /// a little wider. dpb_new_se uses an arm's last release only.
 ///
 /// A policy of least regret plays a worse arm only about ln T times, and cannot tell two arms apart for 10^5

@@ -2,6 +2,7 @@
 //! geometric batches all use it.
 
 use crate::error::Result;
+use crate::moving::moves;
 use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -162,6 +163,8 @@ impl std::fmt::Debug for Batch {
         f.debug_struct("Batch").field("quota", &self.quota).field("count", &self.count).finish_non_exhaustive()
     }
 }
+
+moves!(Batch { quota, count, sum });
 
 #[cfg(test)]
 mod tests {

@@ -50,6 +50,8 @@ pub(crate) struct Peers<P> {
     others: Vec<(u64, P)>,
     /// Number of merged snapshots that were newer than the known one.
     updates: u64,
+    /// The number of handles that share each batch, as the caller says; 0: it is counted.
+    handles: u32,
 }
 
 /// The origin and version of a snapshot.
@@ -66,7 +68,7 @@ pub(crate) trait PeerSnapshot {
 
 impl<P> Peers<P> {
     /// No others.
-    pub const NONE: Peers<P> = Peers { others: Vec::new(), updates: 0 };
+    pub const NONE: Peers<P> = Peers { others: Vec::new(), updates: 0, handles: 0 };
 }
 
 impl<P: PeerSnapshot> Peers<P> {
@@ -82,11 +84,12 @@ impl<P: PeerSnapshot> Peers<P> {
     /// then reserved.
     ///
     /// # Errors
-    /// `NoMemory`; `InvalidConfig` for too many handles. On an error nothing has changed.
+    /// `NoMemory`; `Full` for too many handles. On an error nothing has changed.
     pub fn is_newer(&mut self, peer: &P) -> Result<bool> {
         let known = self.find(peer.entry().origin);
         if known.is_err() && self.others.len() == Self::MAX_HANDLES {
-            return Err(Error::config("handles", "must be at most 1024 beside this one", Self::MAX_HANDLES + 1));
+            let most = Self::MAX_HANDLES as u64;
+            return Err(Error::Full { what: "other handle", number: most + 1, limit: "the maximum", most });
         }
         self.others.try_reserve(1).map_err(|_| Error::NoMemory)?;
         Ok(known.map_or(true, |place| peer.entry().version > self.others[place].1.entry().version))
@@ -105,7 +108,7 @@ impl<P: PeerSnapshot> Peers<P> {
     }
 
     /// What is known of the others, in the order of their origins.
-    pub fn iter(&self) -> impl Iterator<Item = &P> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &P> {
         self.others.iter().map(|(_, peer)| peer)
     }
 
@@ -114,9 +117,17 @@ impl<P: PeerSnapshot> Peers<P> {
         self.updates
     }
 
-    /// Returns the number of active other handles: those with an update among the last 3n, where n is the number of
-    /// others.
+    /// Sets the number of handles, this one included. 0: it is counted.
+    pub fn set_handles(&mut self, handles: u32) {
+        self.handles = handles;
+    }
+
+    /// Returns the number of active other handles: as the caller says, or those with an update among the last 3n, where
+    /// n is the number of others.
     pub fn active(&self) -> u32 {
+        if self.handles > 0 {
+            return self.handles - 1;
+        }
         let least = self.updates.saturating_sub(3 * self.others.len() as u64);
         self.others.iter().filter(|(updates, _)| *updates > least).count() as u32
     }

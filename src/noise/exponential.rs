@@ -4,13 +4,14 @@
 //! the number of zeros before the first one and F are the bits after it, so E = (N + 1) ln 2 - ln(1 + F).
 //!
 //! **Fast path.** The logarithm is computed in fixed point from 64 bits of F, with integers only: a table of 256
-//! entries and a polynomial, with a proved error below 64 units of 2^-64. This decides the floor unless scale * E is
+//! entries and a polynomial, with a proved error below 64 units of 2^-64 (`tests/proofs/sampler.py` proves it for every
+//! input, by intervals). This decides the floor unless scale * E is
 //! so near to an integer that the error, or the missing bits of F, could matter. The probability that it decides is
 //! 1 - scale * 2^-57 (2^-35 short of one at scale 2^22).
 //!
 //! **Slow path.** Otherwise 192 more bits are drawn for the same U, and a logarithm in 256 bits decides. It leaves
-//! the floor undecided with probability below 2^-150, whatever the scale. That is the distance from the exact
-//! distribution.
+//! the floor undecided with probability below 2^-150, whatever the scale (proved there). That is the distance from the
+//! exact distribution, which is discrete Laplace (`tests/proofs/Sampler.v`).
 //!
 //! **Timing.** The time does not reveal E: by memorylessness, the distance of scale * E to the next integer says
 //! nothing about that integer, and no branch of the fast path depends on E. (A machine word of zeros, probability

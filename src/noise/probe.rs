@@ -87,6 +87,18 @@ faults! {
     EntropyRepeats,
     /// A leader that is to be alone leads on, and forgets which contributions it has accepted.
     AloneForgets,
+    /// A handle that was suspended lives on.
+    SuspendedLives,
+    /// A receiver accepts any number of states.
+    ReceiverKept,
+    /// A handle that is held acts.
+    HeldActs,
+    /// A handle that is resumed accepts a second reward for its tickets.
+    AnsweredReopened,
+    /// A state is longer if rewards wait in it.
+    WaitingTells,
+    /// Noise that was drawn does not move.
+    NoiseLost,
     /// The reward determines the instrument of its row.
     LateInstrument,
     /// A prediction depends on an open sum.

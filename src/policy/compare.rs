@@ -34,10 +34,12 @@
 //!
 //! # Choice of l_j, shares and weights
 //!
-//! *l_j* halves from one to the next, so that one of them is near the best, whatever N and the difference are. With
-//! N_1 and N_2 rewards the best ones are in the ratio N_2 : N_1. A pair's share decreases with the index of the
-//! larger l as its inverse, and with the distance of the two indices as its squared inverse. Arms with similar
-//! numbers of pulls lose about 3.5 nats to this choice.
+//! *l_j* falls by a factor of .6 from one to the next, from the largest that the noise permits, and at most 1. So one of
+//! them is near the best, whatever N and the difference are. In the logarithm of l the shares are even down to 1/32,
+//! which covers relative differences of some percent, and then decrease. What belongs to l that the noise forbids goes
+//! to the two largest. The best l of the two arms are in the ratio N_2 : N_1. Pairs of equal ones have 60%, because arms
+//! that compete have about equal N; for the others the share decreases with the squared distance of the two indices.
+//! Arms with equal numbers of pulls lose about 2.4 nats to this choice.
 //!
 //! *Weights.* A release of n rewards has the weight min(1, n/(16 sqrt V)), V the noise's variance. If noise
 //! dominates, n d/(l V) is the best weight for the difference d. For small differences the best l is small too, and
@@ -129,11 +131,56 @@ pub struct ReleaseTotals {
     price: f64,
 }
 
-/// Number of values of l.
+/// Number of values of l, and the factor from one to the next.
 const POINTS: usize = 20;
+const RATIO: f64 = 0.6;
+
+/// Share of the pairs of equal l.
+const EQUAL: f64 = 0.6;
 
 /// Nats that cover the rounding of H.
 const SLACK: f64 = 1e-6;
+
+/// The values of l, and the shares of their pairs.
+pub struct Mixture {
+    points: [f64; POINTS],
+    shares: [[f64; POINTS]; POINTS],
+}
+
+impl Mixture {
+    pub fn new(distribution: Cumulant) -> Mixture {
+        let top = (0.85 * distribution.limit()).min(4.0 / distribution.variance().sqrt()).min(1.0);
+        let points: [f64; POINTS] = std::array::from_fn(|j| top * RATIO.powi(j as i32));
+        let mut places = points.map(|l| (1.0 + (-l.log2() - 5.0).max(0.0)).powi(-2));
+        places[..2].iter_mut().for_each(|place| *place += 0.5 * top.ln() / RATIO.ln());
+        let kernel = |j: usize, k: usize| if j == k { 0.0 } else { (1.0 + j.abs_diff(k) as f64).powi(-2) };
+        let near: [f64; POINTS] = std::array::from_fn(|j| (0..POINTS).map(|k| kernel(j, k)).sum());
+        let all: f64 = places.iter().sum();
+        let shares = std::array::from_fn(|j| {
+            std::array::from_fn(|k| {
+                let unequal = 0.5 * (places[j] / near[j] + places[k] / near[k]) * kernel(j, k);
+                let equal = if j == k { places[j] } else { 0.0 };
+                (EQUAL * equal + (1.0 - EQUAL) * unequal) / all * (1.0 - 1e-9) // the sum is at most 1
+            })
+        });
+        Mixture { points, shares }
+    }
+
+    /// Whether this arm's mean is above that one's. It is ever wrong with probability at most e^-nats.
+    pub fn is_above(&self, this: &ReleaseTotals, that: &ReleaseTotals, nats: f64) -> bool {
+        Joint::new(self, that, this, nats).refutes(0.0, &mut 0.5)
+    }
+}
+
+/// Nats that the choice among merges costs. m = 0 gets nine tenths of the error probability, and the 2^g merges from
+/// m = 2^g on share 1/((g + 1)(g + 2)) of the other tenth.
+pub fn price_of_merges(merges: u64) -> f64 {
+    let share = merges.checked_ilog2().map_or(0.9, |g| {
+        let g = f64::from(g);
+        0.1 / (g.exp2() * (g + 1.0) * (g + 2.0))
+    });
+    -share.ln()
+}
 
 impl ReleaseTotals {
     /// All releases of an arm.
@@ -153,20 +200,24 @@ impl ReleaseTotals {
         ReleaseTotals { price: self.price + nats, ..self }
     }
 
+    /// These releases, and one more of so many rewards, of the same mean.
+    pub fn and(&self, rewards: f64) -> ReleaseTotals {
+        let mut totals = self.totals;
+        totals.release(rewards, totals.sum / totals.count * rewards, self.distribution);
+        ReleaseTotals { totals, ..*self }
+    }
+
     /// A lower and an upper bound of this mean minus that one. Each holds at all times with probability 1 - e^-nats.
     pub fn less(&self, that: &ReleaseTotals, nats: f64) -> (f64, f64) {
-        let enough = nats + self.price + that.price + SLACK;
-        (-Joint::new(that, self, enough).bound(), Joint::new(self, that, enough).bound())
+        let mixture = Mixture::new(self.distribution);
+        (-Joint::new(&mixture, that, self, nats).bound(), Joint::new(&mixture, self, that, nats).bound())
     }
 
     /// The evidence against means that are too high (sign -1), or too low (sign 1).
-    fn side(&self, sign: f64) -> Side {
-        let top = (0.875 * self.distribution.limit()).min(4.0 / self.distribution.variance().sqrt()).min(4.0);
+    fn side(&self, points: &[f64; POINTS], sign: f64) -> Side {
         let Totals { count, sum, noises } = self.totals;
-        let terms = std::array::from_fn(|j| {
-            let l = top * 0.5f64.powi(j as i32);
-            (sign * l * sum - noises * (self.distribution.at(l) + l * Totals::LEAST), (sign * l).exp_m1())
-        });
+        let terms = points
+            .map(|l| (sign * l * sum - noises * (self.distribution.at(l) + l * Totals::LEAST), (sign * l).exp_m1()));
         Side { count, terms }
     }
 }
@@ -194,26 +245,18 @@ impl Side {
     }
 }
 
-/// The share of the pair (l_j, l_k).
-fn share(j: usize, k: usize) -> f64 {
-    // The sums over all positions and all distances are below these numbers.
-    let (place, distance) = (j.min(k) as f64, j.abs_diff(k) as f64);
-    1.0 / (2.646 * (place + 2.0) * 2.29 * (1.0 + distance).powi(2))
-}
-
 /// The evidence of both arms against differences that are too large.
-struct Joint {
+struct Joint<'a> {
+    mixture: &'a Mixture,
     high: Side,
     low: Side,
-    /// The share of each pair of values of l.
-    shares: [[f64; POINTS]; POINTS],
     enough: f64,
 }
 
-impl Joint {
-    fn new(high: &ReleaseTotals, low: &ReleaseTotals, enough: f64) -> Joint {
-        let shares = std::array::from_fn(|j| std::array::from_fn(|k| share(j, k)));
-        Joint { high: high.side(-1.0), low: low.side(1.0), shares, enough }
+impl Joint<'_> {
+    fn new<'a>(mixture: &'a Mixture, high: &ReleaseTotals, low: &ReleaseTotals, nats: f64) -> Joint<'a> {
+        let enough = nats + high.price + low.price + SLACK;
+        Joint { mixture, high: high.side(&mixture.points, -1.0), low: low.side(&mixture.points, 1.0), enough }
     }
 
     /// H(q + d, q) and its slope along q.
@@ -222,7 +265,7 @@ impl Joint {
         let (mut sum, mut slope) = (0.0, 0.0);
         for j in 0..POINTS {
             for k in 0..POINTS {
-                let share = self.shares[j][k];
+                let share = self.mixture.shares[j][k];
                 sum += share * high.powers[j] * low.powers[k];
                 slope += share * (high.slopes[j] * low.powers[k] + high.powers[j] * low.slopes[k]);
             }
@@ -311,7 +354,7 @@ mod tests {
             luck[arm] += sum - mean * count;
             let h = |distribution: Cumulant| {
                 let [one, other] = arms.map(|totals| ReleaseTotals::of(distribution, totals));
-                Joint::new(&one, &other, 0.0).at(0.0, mean).0
+                Joint::new(&Mixture::new(distribution), &one, &other, 0.0).at(0.0, mean).0
             };
             let one = |arm: usize, l: f64| {
                 let Totals { count, sum, noises } = arms[arm];
@@ -348,9 +391,14 @@ mod tests {
 
     #[test]
     fn the_shares_are_shares() {
-        let all = (0..POINTS).flat_map(|j| (0..POINTS).map(move |k| share(j, k)));
-        let (least, sum) = all.fold((1.0, 0.0), |(least, sum): (f64, f64), share| (least.min(share), sum + share));
-        assert!(least > 0.0 && (0.8..=1.0).contains(&sum), "{sum}");
+        for epsilon in [1e-4, 0.1, 1.0, 30.0] {
+            let all = Mixture::new(Cumulant::Laplace { epsilon }).shares;
+            let (least, sum) = all
+                .iter()
+                .flatten()
+                .fold((1.0, 0.0), |(least, sum): (f64, f64), &share| (least.min(share), sum + share));
+            assert!(least > 0.0 && (0.999..=1.0).contains(&sum), "{epsilon}: {sum}");
+        }
     }
 
     /// The ends are where H is just enough: no means that differ by the upper end are below it, and some that differ
@@ -369,7 +417,8 @@ mod tests {
             let (low, high) = one.less(&other, 4.0);
             assert!((-1.0..=1.0).contains(&low) && low <= high && high <= 1.0);
             assert_eq!(other.less(&one, 4.0), (-high, -low));
-            let joint = Joint::new(&one, &other, 4.0);
+            let mixture = Mixture::new(distribution);
+            let joint = Joint::new(&mixture, &one, &other, 4.0);
             let least = |d: f64| {
                 let (from, to) = ((-d).max(0.0), (1.0 - d).min(1.0));
                 (0..=20_000)

@@ -6,6 +6,7 @@ use crate::config::Config;
 pub use crate::engine::Pull;
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
+use crate::moving::Moved;
 use crate::privacy::PrivacyLoss;
 use crate::request::{Request, Values};
 use crate::reward::Reward;
@@ -38,8 +39,8 @@ impl ArmState {
 /// The engine guarantees that every reward is in range and on the grid, belongs to an earlier `choose` of this
 /// policy, and comes at most once. A pull ends in `observe` or in `cancel`, never in both. The policy guarantees that
 /// `choose` and everything readable depend only on released state, coins and the public order of events.
-#[allow(private_interfaces)] // requests and peers are private to the crate
-pub trait Policy: Send {
+#[allow(private_interfaces, private_bounds)] // requests, peers and states that move are private to the crate
+pub trait Policy: Send + Moved {
     /// The next arm to pull. Not called for policies [by request](Self::by_request).
     fn choose(&mut self) -> Pull;
 
@@ -70,7 +71,7 @@ pub trait Policy: Send {
     /// there were new ones.
     ///
     /// # Errors
-    /// `NoMemory`; `InvalidConfig` for too many handles; `Corrupt` for the releases of another policy. Nothing has
+    /// `NoMemory`; `Full` for too many handles; `Corrupt` for the releases of another policy. Nothing has
     /// changed.
     fn merge(&mut self, _peer: Peer, _added: &[u64]) -> Result<bool> {
         Err(Error::Corrupt)
@@ -253,6 +254,10 @@ pub(crate) trait Valued {
 pub(crate) trait Combining {
     /// Takes up a duty. Open sums stay.
     fn set_duty(&mut self, duty: Duty);
+
+    /// Sets the number of handles that share each batch, this one included, from the next batch on. 0: it is that of the
+    /// handles whose snapshots were merged lately.
+    fn set_handles(&mut self, handles: u32);
 
     /// Whether any open batch has rewards.
     fn has_open(&self) -> bool;

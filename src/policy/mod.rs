@@ -17,6 +17,7 @@ mod prior;
 mod segments;
 
 pub use crate::engine::Pull;
+pub(crate) use compare::price_of_merges;
 pub use contract::{ArmState, DynamicArms, Policy, ShuffledPolicy, Slates};
 pub(crate) use contract::{ByRequest, Combining, PeerId};
 pub use kl::private_divergence;
@@ -168,9 +169,8 @@ impl Algorithm {
     pub fn fit(self, config: &Config) -> Config {
         let mut fit = config.clone();
         for (field, ..) in config.set().filter(|(field, ..)| self.unused(field, config).is_some()) {
-            (field.reset)(&mut fit);
+            fit.reset(field.name);
         }
-        fit.fleet_key = fit.fleet_key.filter(|_| self.uses("fleet_key"));
         fit
     }
 
@@ -182,9 +182,6 @@ impl Algorithm {
             if let Some(why) = self.unused(field, config) {
                 return Err(Error::config(field.name, &format!("must be {default}{why}"), got));
             }
-        }
-        if config.fleet_key.is_some() && !self.uses("fleet_key") {
-            return Err(Error::refused("fleet_key", format_args!("must be NULL: {name} does not learn from others")));
         }
         let is_set = |needed: &str| config.set().any(|(field, ..)| field.name == needed);
         for group in row.needs.split(' ').filter(|group| !group.is_empty()) {

@@ -24,7 +24,7 @@ algorithms! {
         loss: released;
         can: "among, change, slate, values, snapshot, merge, prior";
         needs: "";
-        uses: "delta beta horizon forget_after exploration max_slots max_segments fleet_key";
+        uses: "delta beta horizon forget_after exploration max_slots max_segments";
         select: "O(1); among tens of thousands of arms at most 16 indices";
         update: "O(1); at a batch's end a few microseconds for each of a few indices, and O(log K)";
         bytes: "1800 + 648 K";
@@ -38,7 +38,7 @@ algorithms! {
         loss: pure;
         can: "among, change, slate, snapshot, merge, prior";
         needs: "";
-        uses: "beta horizon exploration max_slots fleet_key";
+        uses: "beta horizon exploration max_slots";
         select: "O(1); among tens of thousands of arms at most 16 indices";
         update: "O(1); at a batch's end a few microseconds for each of a few indices, and O(log K)";
         bytes: "1800 + 648 K";
@@ -53,11 +53,30 @@ algorithms! {
         loss: released;
         can: "among, change, values, snapshot, merge, prior";
         needs: "";
-        uses: "delta beta horizon forget_after exploration fleet_key";
+        uses: "delta beta horizon forget_after exploration";
         select: "O(log K)";
         update: "O(1); at a batch's end some 10 microseconds, and K times that where the leading mean has moved";
         bytes: "1500 + 476 K";
         arms: "2^12";
+    }
+    /// DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - `beta` (95% by default), then
+    /// pulls it for ever. [`best_arm`](crate::Bandit::best_arm) returns it, and reports say `stopped`. With probability at
+    /// most beta it ever returns an arm that is not the best, whenever it stops: its rule is valid at all times and
+    /// accounts for all noises. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was
+    /// refuted is not active. The means must not change, and if two arms are equally good it does not stop. After
+    /// [`add_arm`](crate::Bandit::add_arm) and [`retire_arm`](crate::Bandit::retire_arm) a new test begins with the same
+    /// rewards and a beta of its own. Supports eligible arms; an arm that is not active is pulled only if no active one is
+    /// eligible.
+    TopTwo = 25, c"dp-tt", "TT", Ours, batched::top_two::DpTopTwo {
+        from: "this library, after Russo 2016: see its file";
+        loss: released;
+        can: "among, change, snapshot, merge";
+        needs: "";
+        uses: "delta beta horizon";
+        select: "O(K)";
+        update: "O(1); at a batch's end some 10 microseconds for each arm";
+        bytes: "5200 + 400 K";
+        arms: "2^8";
     }
     /// dp-linear, the contextual bandit: decisions depend on the features of a request (`features`,
     /// [`features`](crate::Request::features)).
@@ -85,7 +104,7 @@ algorithms! {
         loss: linear::lifetime_loss;
         can: "among, change, slate, values, snapshot, merge, prior";
         needs: "features";
-        uses: "delta forget_after exploration max_slots features model_per_arm feature_norm fleet_key";
+        uses: "delta forget_after exploration max_slots features model_per_arm feature_norm";
         select: "O(K D), and with propensities 32 times that; one row for all arms O(K + D) more";
         update: "O(D), dense rows O(D^2); at a batch's end O(D^3)";
         bytes: "see `dpb_new_linear`";

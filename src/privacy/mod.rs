@@ -12,11 +12,10 @@
 //!
 //! Then the whole transcript is eps-DP (rho-zCDP), with no factor for the number of arms or batches.
 //!
-//! *Proof.* Take two reward tables that differ in one reward, and fix the coins and a transcript of releases. By
-//! induction over releases, memberships, sizes and actions up to each release are the same in both worlds. So the
-//! density of the transcript is a product over batches, one factor each. The changed reward is in one batch, so one
-//! factor differs, by at most e^eps (for zCDP: one Renyi divergence of at most rho * alpha, and the chain rule adds
-//! zeros). ∎
+//! *Idea.* For fixed coins and releases, both worlds have the same memberships, sizes and actions. So the density of
+//! the transcript is a product over batches, and one factor differs. For zCDP, one Renyi divergence is at most rho *
+//! alpha, and the chain rule adds zeros. Coq checks the proofs (`tests/proofs/TheoremP.v`, `Zcdp.v`), for a transition
+//! system of which it proves that each reward is in at most one release. ∎
 //!
 //! Two things would break it: closing a batch by *arrival* if the time of arrival depends on the reward (hence
 //! `reward_window`), and releasing a batch twice (retries, re-noising, old snapshots).
@@ -29,8 +28,8 @@
 //! two tables that differ in *all* rewards of one user in p periods give transcripts that are m p eps0-close (m^2 p^2
 //! rho0-zCDP).
 //!
-//! *Proof.* The same decisions are learned from in both worlds. So the transcript is a function of the learned
-//! rewards, and the tables differ in at most m p of these, wherever they are: a chain of m p neighbours. ∎
+//! *Idea.* The same decisions are learned from in both worlds, and at most m p of their rewards differ: a chain of m p
+//! neighbours. Coq checks it, for eps0 with the counters that limit a user (`tests/proofs/TheoremU.v`, `Zcdp.v`). ∎
 //!
 //! So eps0 = epsilon/m gives a user epsilon in each period, and p epsilon in all. With zCDP, p periods cost p^2 rho
 //! and not p rho, because one release may hold rewards of several periods. A decision belongs to the period in which

@@ -56,7 +56,6 @@ static void unused_fields(void) {
          "flags must not have DPB_RIGOROUS_INDEX: dp-imed does not use it, got DPB_RIGOROUS_INDEX");
   UNUSED(dpb_new_ldp_ucb, flags, DPB_CLAMP_REWARDS,
          "flags must not have DPB_CLAMP_REWARDS: a reward is a bit that a device made private, got DPB_CLAMP_REWARDS");
-  UNUSED(dpb_new_se, fleet_key, SEED, "fleet_key must be NULL: dp-se does not learn from others");
   UNUSED(dpb_new, reserved, 1, "reserved must be 0, got 1");
   c = seeded(5, 1);
   c.max_segments = 3;

@@ -131,6 +131,7 @@ static void other_generations_refuse(void) {
   CHECK(next != generation);
   STATUS(dpb_combine(restored, bytes, len, NULL), DPB_EXPIRED);
   CHECK(report(restored).contributions == 0 && report(second).contributions == 0);
+  STATUS(dpb_set_handles(second, 3, NULL), DPB_OK);
   STATUS(dpb_combine(leader, bytes, len, NULL), DPB_OK);
   /* A leader that contributes to another one leads no longer. */
   STATUS(dpb_contribution(leader, next, NULL, 0, &snapshot_len, NULL), DPB_OK);
@@ -142,6 +143,7 @@ static void other_generations_refuse(void) {
   snapshot = snapshot_of(leader, &snapshot_len);
   STATUS(dpb_restore(snapshot, snapshot_len, &restored, NULL), DPB_OK);
   STATUS(dpb_lead(restored, &next, NULL), DPB_UNSUPPORTED);
+  STATUS(dpb_set_handles(restored, 3, NULL), DPB_UNSUPPORTED);
   free(snapshot);
   dpb_free(restored);
   dpb_free(leader);
@@ -282,8 +284,11 @@ static void refusals(void) {
   CHECK(generation == 7 && len == 7);
 
   config.fleet_key = KEY;
-  STATUS(dpb_new_se(&config, &none, &error), DPB_INVALID_CONFIG);
-  CHECK(strstr(error.message, "fleet_key") == error.message && none == NULL);
+  STATUS(dpb_new_se(&config, &none, &error), DPB_OK); /* the key seals states that move */
+  STATUS(dpb_lead(none, &generation, &error), DPB_UNSUPPORTED);
+  STATUS(dpb_contribution(none, 9, bytes, sizeof bytes, &len, &error), DPB_UNSUPPORTED);
+  CHECK(generation == 7);
+  dpb_free(none);
   dpb_free(keyed);
   dpb_free(plain);
 

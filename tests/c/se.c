@@ -1,4 +1,4 @@
-/* DP-SE through the C interface: the paper's schedule, elimination, reports, each reward once. */
+/* DP-SE and DP-TT through the C interface: the paper's schedule, elimination, reports, each reward once. */
 #include "check.h"
 
 /* Plays with a constant reward an arm (no reward noise) and returns the regret. */
@@ -51,10 +51,40 @@ static void schedule(double epsilon, uint64_t pulls) {
   dpb_free(bandit);
 }
 
+/* An A/B test stops, says so, and goes on with the winner, after a restart too. */
+static void winner(void) {
+  static const double means[] = {.75, .625, .5, .375, .25};
+  dpb_config config = seeded(5, 1);
+  dpb_bandit *bandit, *next;
+  dpb_decision d;
+  dpb_report report;
+  uint8_t bytes[4096];
+  size_t length;
+  uint32_t best = 9;
+  uint64_t decisions;
+  report.struct_size = sizeof report;
+  config.beta = .01;
+  STATUS(dpb_new_tt(&config, &bandit, NULL), DPB_OK);
+  CHECK(strcmp(dpb_policy_name(bandit), "dp-tt") == 0);
+  STATUS(dpb_report_read(bandit, &report), DPB_OK);
+  CHECK(report.policy == DPB_POLICY_TT && report.stopped == 0 && report.best_arm == 0);
+  for (decisions = 0; dpb_best_arm(bandit, &best) == DPB_NOT_READY && decisions < 20000; decisions++) play(bandit, means, 1);
+  CHECK(best == 0 && decisions > 250 && decisions < 5000);
+  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &length, NULL), DPB_OK);
+  dpb_free(bandit);
+  STATUS(dpb_restore(bytes, length, &next, NULL), DPB_OK);
+  STATUS(dpb_report_read(next, &report), DPB_OK);
+  CHECK(report.stopped == 1 && report.best_arm == 0 && report.arms_active == 1);
+  STATUS(dpb_select(next, &d), DPB_OK);
+  CHECK(d.arm == 0);
+  dpb_free(next);
+}
+
 int main(void) {
   schedule(0.25, 2743);
   schedule(0.5, 2743);
   schedule(1, 2743);
   schedule(0.1, 3317);
+  winner();
   return failures != 0;
 }

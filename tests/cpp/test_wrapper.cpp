@@ -361,6 +361,31 @@ static void handles_learn_from_each_other() {
   CHECK(std::string(refusal([&] { other.merge(snapshot); }).what()).find("epsilon must be") != std::string::npos);
 }
 
+// A handle ends, and another one continues with its tickets.
+static void states_move() {
+  const std::vector<std::uint8_t> key(32, 7);
+  dpb::Config config(3, 1.0);
+  config.fleet_key = key.data();
+  dpb::Bandit old(config), keeper(config);
+  const dpb::Decision d = old.select();
+  const std::vector<std::uint8_t> state = old.suspend(keeper.receiver());
+  CHECK(refusal([&] { (void)old.select(); }).status() == DPB_HALTED);
+  dpb::Bandit next = dpb::Bandit::resume(config, state);
+  CHECK(refusal([&] { (void)dpb::Bandit::resume(config, state); }).status() == DPB_EXPIRED);
+  CHECK(!dpb::Bandit::try_resume(config, state.data(), 9));
+  next.update(d.ticket, 1);
+  dpb::Bandit last = dpb::Bandit::resume(config, next.suspend(0));
+  CHECK(refusal([&] { (void)last.select(); }).status() == DPB_NOT_READY);
+  last.claimed();
+  CHECK(refusal([&] { last.update(d.ticket, 1); }).status() == DPB_DUPLICATE && next.try_claimed() == DPB_HALTED);
+  std::vector<std::uint8_t> bytes;
+  std::uint64_t number = 0;
+  CHECK(last.try_receiver(number) == DPB_OK && last.try_suspend(number, bytes) == DPB_OK && !bytes.empty());
+  config.fleet_key = nullptr;
+  dpb::Bandit none(config);
+  CHECK(refusal([&] { (void)none.suspend(0); }).status() == DPB_UNSUPPORTED);
+}
+
 // One handle releases what two collect.
 static void handles_combine() {
   const std::vector<std::uint8_t> key(32, 7);
@@ -398,6 +423,9 @@ static void handles_combine() {
   CHECK(other.report().duty == DPB_DUTY_ALONE && other.report().generation == 0 && other.report().warnings == 0);
   CHECK(other.try_alone() == DPB_OK && none.try_alone() == DPB_UNSUPPORTED);
   CHECK(refusal([&] { none.alone(); }).status() == DPB_UNSUPPORTED);
+  other.set_handles(3);
+  CHECK(other.try_set_handles(0) == DPB_OK && none.try_set_handles(3) == DPB_UNSUPPORTED);
+  CHECK(refusal([&] { none.set_handles(3); }).status() == DPB_UNSUPPORTED);
 
   CHECK(refusal([&] { leader.combine(last); }).status() == DPB_DUPLICATE);
   CHECK(leader.try_combine(last.data(), last.size()) == DPB_DUPLICATE && leader.try_combine(nullptr, 0) == DPB_CORRUPT);
@@ -442,6 +470,22 @@ static void budgets() {
   counting.next_period();
   CHECK(refusal([&] { counting.next_period(); }).status() == DPB_OVER_BUDGET);
   (void)first.select();
+}
+
+// An A/B test, deterministic because of its seed, that stops and says so.
+static void winner() {
+  const std::uint8_t seed[32] = {8};
+  dpb::Config config(3, 1.0);
+  config.beta = 0.01;
+  config.test_seed = seed;
+  dpb::Bandit bandit = dpb::Bandit::tt(config);
+  CHECK(!bandit.best_arm() && bandit.report().stopped == 0);
+  for (int i = 0; i < 20'000 && !bandit.best_arm(); ++i) {
+    const dpb::Decision d = bandit.select();
+    bandit.update(d.ticket, d.arm == 1 ? 1.0 : 0.0);
+  }
+  CHECK(bandit.best_arm() == 1u && bandit.report().stopped == 1 && bandit.report().best_arm == 1);
+  CHECK(bandit.select().arm == 1 && bandit.arms()[0].active == 0);
 }
 
 // An easy problem, deterministic because of its seed, until the policy has decided.
@@ -966,8 +1010,10 @@ int main() {
   users();
   priors();
   handles_learn_from_each_other();
+  states_move();
   handles_combine();
   budgets();
+  winner();
   reading();
   memory();
   slates();

@@ -91,6 +91,36 @@ fn one_node_releases_what_four_collect() {
     assert_eq!(releasing(&redis).len(), 2);
 }
 
+/// A leader that ends contributes what it has collected to its heir.
+fn a_leader_hands_over(programs: [&LazyLock<Option<Program>>; 2]) {
+    let [Some(first), Some(second)] = programs.map(|program| program.as_ref()) else { return };
+    let Some(redis) = Redis::alone(&World::default(), &[]) else { return };
+    let key = key_file("heir", &[7; 32]);
+    let (one, two) = (start(first, &redis, 1, &key), start(second, &redis, 2, &key));
+    let combined = || {
+        let (_, _, page) = send(&two.operator, "GET", "/metrics", "");
+        let line = page.lines().find_map(|line| line.strip_prefix("dpb_contributions_total{bandit=\"ads\"} "));
+        line.expect("the metric").parse::<f64>().unwrap()
+    };
+    eventually("the first leads", || one.metric("leads") == 1.0 && two.metric("leads") == 0.0);
+    play(&[&one], WINDOW + 53);
+    assert_eq!(combined(), 0.0);
+    assert_eq!(one.server.interrupt().0.code(), Some(0));
+    eventually("the heir has it", || two.metric("leads") == 1.0 && combined() >= 1.0);
+}
+
+#[test]
+fn a_go_leader_hands_over() {
+    a_leader_hands_over([&GO, &GO]);
+}
+
+#[test]
+#[ignore = "compiles the C++ ad server"]
+fn cpp_and_go_leaders_hand_over() {
+    a_leader_hands_over([&CPP, &GO]);
+    a_leader_hands_over([&GO, &CPP]);
+}
+
 /// One of the two leads for placements, and each learns what came to the other.
 #[test]
 #[ignore = "compiles the C++ ad server"]
@@ -310,7 +340,8 @@ fn a_file_that_is_no_secret_key_is_refused() {
         assert!(refused(&key, &[]).contains("other users can read it"), "{mode:o}");
     }
     fs::set_permissions(&key, fs::Permissions::from_mode(0o400)).unwrap();
-    assert!(refused(&key, &["--policy", "dp-se", "--memory", "0"]).contains("fleet_key must be NULL"));
+    let error = refused(&key, &["--policy", "dp-se", "--memory", "0"]);
+    assert!(error.contains("does not support merging"), "{error}");
     let (code, error) = program.refuses(&["--fleet-key-file", &key]);
     assert!(code == Some(2) && error.contains("--fleet-key-file"), "only with --redis: {error}");
 }

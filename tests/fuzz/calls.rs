@@ -107,6 +107,7 @@ pub const CONSTRUCTORS: &[Constructor] = &[
     dpb_new_imed,
     dpb_new_klucb,
     dpb_new_med,
+    dpb_new_tt,
     dpb_new_linear,
     dpb_new_se,
     dpb_new_ucb_bound,
@@ -497,7 +498,7 @@ impl Player {
         let policy = self.seen.report[9] as u32;
         let (users, slate) = (self.config.expected_users > 0, u64::from(self.config.max_slots));
         let slates = [DPB_POLICY_IMED, DPB_POLICY_KLUCB].contains(&policy);
-        let among = slates || policy == DPB_POLICY_MED;
+        let among = slates || [DPB_POLICY_MED, DPB_POLICY_TT].contains(&policy);
         let playable = |&arm: &u32| self.seen.arms.get(arm as usize).is_some_and(|arm| arm[3] == 1);
         let known = spec.eligible.iter().flatten().all(playable);
         if spec.flaw.is_some() {
@@ -865,10 +866,10 @@ impl World<'_> {
             0..=74 => self.select(&mut player),
             80..=146 => self.answer(&mut player),
             150..=157 => self.answer_many(&mut player),
-            158 => self.valued(&mut player),
             160..=169 => self.request(&mut player),
             170..=174 => self.requests(&mut player),
             175..=183 => self.change_arms(&mut player),
+            184 => self.valued(&mut player),
             185..=193 => self.submit(&mut player),
             195..=201 => self.read(&mut player),
             204 => self.next_period(&mut player),
@@ -880,6 +881,7 @@ impl World<'_> {
             223 => self.advance(&mut player),
             79 | 147 | 149 => self.combining(&mut player),
             148 => self.alone(&mut player),
+            158 => self.set_handles(&mut player),
             _ => {}
         }
         self.bandits.push(player);
@@ -1248,6 +1250,15 @@ impl World<'_> {
         assert_eq!(player.seen.report[11..13], [DPB_DUTY_ALONE.into(), 0]);
     }
 
+    /// Sets the number of handles that share the work. Nothing that can be read changes.
+    unsafe fn set_handles(&mut self, player: &mut Player) {
+        let (keyed, mut error) = (!player.config.fleet_key.is_null(), no_error());
+        let handles = self.bytes.pick(&[1, 0, 2, 1000, u32::MAX]);
+        let status = dpb_set_handles(player.handle, handles, &raw mut error);
+        assert_eq!(status, if keyed { DPB_OK } else { DPB_UNSUPPORTED });
+        player.after(false, [0; 4]);
+    }
+
     /// Leads, contributes, combines, seals and opens. A contribution is added at most once, by the handle that leads the
     /// generation that it is for. None of this changes what can be read, except that combining may release.
     unsafe fn combining(&mut self, player: &mut Player) {
@@ -1315,6 +1326,7 @@ impl World<'_> {
                 assert_eq!(report(handle).contributions, before + u64::from(done));
                 player.after(done, [0; 4]);
             }
+            _ if self.bytes.once_in(4) => self.moves(player),
             _ => {
                 let message: Vec<u8> = (0..self.bytes.below(5)).map(|_| self.bytes.byte()).collect();
                 let (from, n, mut len) = (message.as_ptr(), message.len(), 0);
@@ -1341,6 +1353,44 @@ impl World<'_> {
                 player.after(false, [0; 4]);
             }
         }
+    }
+
+    /// Suspends the handle, and continues with the one that resumes. Only what was merged is no longer known.
+    unsafe fn moves(&mut self, player: &mut Player) {
+        if !player.config.budget.is_null() {
+            return; // of which a restored handle may have had no charge
+        }
+        let (old, mut receiver, mut len) = (player.handle, 0, usize::MAX);
+        if self.bytes.once_in(2) {
+            assert_eq!(dpb_receiver(old, &raw mut receiver, null_mut()), DPB_OK);
+        }
+        let status = dpb_suspend(old, receiver, null_mut(), 0, &raw mut len, null_mut());
+        if player.config.fleet_key.is_null() {
+            assert_eq!((status, len), (DPB_UNSUPPORTED, usize::MAX));
+            return player.after(false, [0; 4]);
+        }
+        assert_eq!(status, DPB_BUFFER_TOO_SMALL);
+        let mut state = vec![0; len];
+        assert_eq!(dpb_suspend(old, receiver, state.as_mut_ptr(), len, &raw mut len, null_mut()), DPB_OK);
+        assert_eq!(dpb_suspend(old, receiver, state.as_mut_ptr(), len, &raw mut len, null_mut()), DPB_HALTED);
+        let config = player.config;
+        let resume =
+            |bytes: &[u8], out| dpb_resume(null(), &raw const config, bytes.as_ptr(), bytes.len(), out, null_mut());
+        let (mut next, mut none) = (null_mut(), null_mut());
+        let mut altered = state.clone();
+        altered[self.bytes.below(len)] ^= 1 << self.bytes.below(8);
+        one_of(resume(&altered, &raw mut none), &[DPB_CORRUPT, DPB_NEWER_VERSION]);
+        assert_eq!(resume(&state, &raw mut next), DPB_OK);
+        if receiver == 0 {
+            assert_eq!(dpb_suspend(next, 0, null_mut(), 0, &raw mut len, null_mut()), DPB_NOT_READY);
+        } else {
+            assert_eq!(resume(&state, &raw mut none), DPB_EXPIRED);
+        }
+        assert_eq!(dpb_claimed(next), DPB_OK);
+        dpb_free(old);
+        (player.handle, player.led) = (next, 0);
+        player.merged.clear();
+        player.after(true, [0; 4]);
     }
 
     /// Takes a snapshot, restores it, and does both again.

@@ -127,6 +127,7 @@ checked! {
     dpb_new_imed
     dpb_new_klucb
     dpb_new_med
+    dpb_new_tt
     dpb_new_linear
     dpb_new_se
     dpb_new_ucb_bound
@@ -184,9 +185,19 @@ checked! {
         name: *const c_char, config: *const dpb_config, buf: *const u8, len: usize, out: *mut *mut dpb_bandit,
         error: *mut dpb_error
     );
+    dpb_suspend: (
+        bandit: *mut dpb_bandit, receiver: u64, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error
+    );
+    dpb_resume: (
+        name: *const c_char, config: *const dpb_config, buf: *const u8, len: usize, out: *mut *mut dpb_bandit,
+        error: *mut dpb_error
+    );
+    dpb_claimed: (bandit: *mut dpb_bandit);
+    dpb_receiver: (bandit: *mut dpb_bandit, receiver: *mut u64, error: *mut dpb_error);
     dpb_merge: (bandit: *mut dpb_bandit, snapshot: *const u8, len: usize, error: *mut dpb_error);
     dpb_lead: (bandit: *mut dpb_bandit, generation: *mut u64, error: *mut dpb_error);
     dpb_alone: (bandit: *mut dpb_bandit, error: *mut dpb_error);
+    dpb_set_handles: (bandit: *mut dpb_bandit, handles: u32, error: *mut dpb_error);
     dpb_contribution: (
         bandit: *mut dpb_bandit, generation: u64, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error
     );
@@ -295,6 +306,12 @@ pub fn rare(constructors: &[super::Constructor]) {
         let bytes = super::sealed(bytes);
         expect(restore_as(c"nonprivate-ucb1", &plain, &bytes, &raw mut none), DPB_UNSUPPORTED);
         expect(dpb_restore(bytes.as_ptr(), bytes.len(), &raw mut none, null_mut()), DPB_UNSUPPORTED);
+        // More handles than can be merged.
+        for number in 0..=1024 {
+            let other = made(&plain);
+            expect(merge(&saved(other)), if number < 1024 { DPB_OK } else { DPB_FULL });
+            dpb_free(other);
+        }
         dpb_free(handle);
 
         expect(dpb_new_nonprivate_se(&dpb_config { beta: 0.5, ..plain }, &raw mut handle, null_mut()), DPB_OK);
@@ -319,10 +336,53 @@ pub fn rare(constructors: &[super::Constructor]) {
         [leader, other].into_iter().for_each(|handle| dpb_free(handle));
         expect(dpb_lead(null_mut(), &raw mut generation, null_mut()), DPB_NULL);
         expect(dpb_alone(null_mut(), null_mut()), DPB_NULL);
+        expect(dpb_set_handles(null_mut(), 2, null_mut()), DPB_NULL);
         expect(dpb_contribution(null_mut(), 1, null_mut(), 0, &raw mut n, null_mut()), DPB_NULL);
         expect(dpb_combine(null_mut(), null(), 0, null_mut()), DPB_NULL);
         expect(dpb_seal(null(), null(), 0, null_mut(), 0, &raw mut n, null_mut()), DPB_NULL);
         expect(dpb_open(null(), null(), 0, null_mut(), 0, &raw mut n, null_mut()), DPB_NULL);
+
+        // States that move.
+        let state_of = |handle: *mut dpb_bandit, receiver: u64| {
+            let mut len = 0;
+            expect(dpb_suspend(handle, receiver, null_mut(), 0, &raw mut len, null_mut()), DPB_BUFFER_TOO_SMALL);
+            let mut state = vec![0; len];
+            expect(dpb_suspend(handle, receiver, state.as_mut_ptr(), len, &raw mut len, null_mut()), DPB_OK);
+            expect(dpb_suspend(handle, receiver, state.as_mut_ptr(), len, &raw mut len, null_mut()), DPB_HALTED);
+            expect(dpb_claimed(handle), DPB_HALTED);
+            state
+        };
+        let resume = |name, config: *const dpb_config, state: &[u8], out| {
+            dpb_resume(name, config, state.as_ptr(), state.len(), out, null_mut())
+        };
+        let (keeper, old, mut next, mut held) = (made(&of_fleet), made(&of_fleet), null_mut(), null_mut());
+        expect(dpb_claimed(null_mut()), DPB_NULL);
+        expect(dpb_claimed(old), DPB_OK);
+        expect(dpb_receiver(null_mut(), &raw mut generation, null_mut()), DPB_NULL);
+        (0..1024).for_each(|_| expect(dpb_receiver(keeper, &raw mut generation, null_mut()), DPB_OK));
+        expect(dpb_receiver(keeper, &raw mut generation, null_mut()), DPB_FULL);
+        expect(dpb_suspend(null_mut(), 0, null_mut(), 0, &raw mut n, null_mut()), DPB_NULL);
+        let without = made(&plain);
+        expect(dpb_suspend(without, 0, null_mut(), 0, &raw mut n, null_mut()), DPB_UNSUPPORTED);
+        dpb_free(without);
+        let mut state = state_of(old, generation);
+        expect(resume(null(), null(), &state, &raw mut next), DPB_NULL);
+        expect(resume(null(), &raw const plain, &state, &raw mut next), DPB_UNSUPPORTED);
+        expect(resume(c"dp-se".as_ptr(), &raw const of_fleet, &state, &raw mut next), DPB_INVALID_CONFIG);
+        state[3] += 1;
+        expect(resume(null(), &raw const of_fleet, &state, &raw mut next), DPB_NEWER_VERSION);
+        state[3] -= 1;
+        expect(resume(null(), &raw const of_fleet, &state[1..], &raw mut next), DPB_CORRUPT);
+        let mut small = null_mut();
+        expect(dpb_new_budget(1e-6, 0.0, &raw mut small, null_mut()), DPB_OK);
+        let charged = dpb_config { budget: small, ..of_fleet };
+        expect(resume(null(), &raw const charged, &state, &raw mut next), DPB_OVER_BUDGET);
+        dpb_budget_free(small);
+        expect(resume(null(), &raw const of_fleet, &state, &raw mut next), DPB_OK);
+        expect(resume(null(), &raw const of_fleet, &state, &raw mut held), DPB_EXPIRED);
+        expect(resume(null(), &raw const of_fleet, &state_of(next, 0), &raw mut held), DPB_OK);
+        expect(dpb_suspend(held, 0, null_mut(), 0, &raw mut n, null_mut()), DPB_NOT_READY);
+        [keeper, old, next, held].into_iter().for_each(|handle| dpb_free(handle));
 
         // Beside the bandits.
         let (mut counting, mut counter): (dpb_counter_config, _) = (zeroed(), null_mut());

@@ -44,6 +44,12 @@ impl Subject {
         }
     }
 
+    /// A handle that continues from a state.
+    pub fn resume(self, config: &Config, state: &[u8]) -> Result<Bandit> {
+        let (algorithm, config) = self.with(config);
+        Bandit::resume(Some(algorithm), &config, state)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Subject::Policy(algorithm) => algorithm.name(),

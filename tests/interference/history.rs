@@ -79,12 +79,18 @@ pub enum Event {
     Lead,
     /// Ends contributing and leading.
     Alone,
+    /// Sets the number of handles that share the work.
+    SetHandles(u32),
     /// Contributes to the last leader, or to the one this many before it.
     Contribute(usize),
     /// Combines the last contribution, or the one this many before it.
     Combine(usize),
     /// Seals a message.
     Seal,
+    /// Suspends the handle, and resumes its state: an addressed one, or one at rest.
+    Move {
+        addressed: bool,
+    },
 }
 
 /// Selects an arm.
@@ -121,8 +127,8 @@ const OFTEN: usize = 6;
 impl History {
     /// The number determines which of the first four fates the user's decisions have. In every second history the arm of
     /// one of them is retired soon after, mostly before its reward takes effect. With `restarts` the history includes
-    /// snapshots, restores, merges and priors; an arm that is not retired gets a prior soon. In every second history
-    /// rewards are rare.
+    /// snapshots, restores, merges and priors; an arm that is not retired gets a prior soon. Without, a handle with a key
+    /// moves. In every second history rewards are rare.
     pub fn new(config: &Config, sabotage: Sabotage, number: u64, restarts: bool) -> History {
         let mut random = Seed::new(Some(seed(!number))).unwrap().stream();
         let mut draw = |n: usize| random.below(n as u64) as usize;
@@ -152,7 +158,11 @@ impl History {
         let restores = if twins { 0 } else { [0, 2, 6][draw(3)] };
         for step in &mut steps {
             step.events.extend(happens(restarts.then_some(restores), users > 0, &mut draw));
-            step.events.extend(if fleet { combines(&mut draw) } else { None });
+            step.events.extend(match (fleet, restarts) {
+                (true, true) => combines(&mut draw),
+                (true, false) => (draw(40) == 0).then(|| Event::Move { addressed: draw(2) == 0 }),
+                (false, _) => None,
+            });
         }
         let first = draw(decisions / 3);
         let often = contributions_per_user as usize * if users > 0 { OFTEN } else { 1 };
@@ -290,6 +300,8 @@ fn combines(draw: &mut impl FnMut(usize) -> usize) -> Option<Event> {
         60..180 => Some(Event::Combine(draw(16).saturating_sub(10))),
         180..190 => Some(Event::Seal),
         190..194 => Some(Event::Alone),
+        194..196 => Some(Event::SetHandles(draw(5) as u32)),
+        196..200 => Some(Event::Move { addressed: true }),
         _ => None,
     }
 }

@@ -62,9 +62,9 @@ fn of_histories(numbers: std::ops::Range<u64>) -> String {
 /// Three handles that learn from each other, some with one noise, while rates change.
 fn of_fleets(arms: u32, decisions: u32) -> String {
     let mut lines = String::new();
-    for kind in [Kind::Imed, Kind::KlUcb, Kind::Med, Kind::Segments, Kind::Linear, Kind::Models] {
+    for kind in [Kind::Imed, Kind::KlUcb, Kind::Med, Kind::TopTwo, Kind::Segments, Kind::Linear, Kind::Models] {
         for (forget_after, leads, most) in [(0, false, 0.5), (0, true, 0.03), (4000, false, 0.2), (4000, true, 0.2)] {
-            if kind == Kind::KlUcb && forget_after > 0 {
+            if matches!(kind, Kind::KlUcb | Kind::TopTwo) && forget_after > 0 {
                 continue;
             }
             let handle = |node: u8| {
@@ -129,7 +129,7 @@ fn handles_do_what_is_recorded() {
 #[test]
 #[ignore = "two minutes; .ci/guard calls it"]
 fn a_long_record() {
-    let record = of_histories(1..7) + &of_fleets(8, 12_000) + &of_fleets(300, 8000);
+    let record = of_histories(1..7) + &of_fleets(8, 12_000) + &of_fleets(256, 8000);
     if let Some(file) = std::env::var_os("DPB_RECORD") {
         std::fs::write(file, record).unwrap();
     }

@@ -62,6 +62,8 @@ struct World<'a> {
     history: &'a History,
     world: usize,
     generations: Vec<Generation>,
+    /// Handles that must not act: suspended ones, and second ones that continue from a state.
+    ghosts: Vec<Bandit>,
     /// In the order in which they were taken.
     snapshots: Vec<Vec<u8>>,
     /// The leaders' generations, and the contributions, in their order.
@@ -183,6 +185,7 @@ impl World<'_> {
                 generation
             }
             Event::Alone => pattern(bandit.alone().is_ok()),
+            Event::SetHandles(handles) => pattern(bandit.set_handles(handles).is_ok()),
             Event::Contribute(last_but) => {
                 let leader = self.leaders.iter().rev().cycle().nth(last_but);
                 let contribution = leader.and_then(|&leader| bandit.contribution(leader).ok());
@@ -196,6 +199,20 @@ impl World<'_> {
                 let sealed = bandit.seal(b"a click").unwrap();
                 self.nonce_repeats |= !self.nonces.insert(nonce(&sealed).to_vec());
                 pattern(head(&sealed))
+            }
+            Event::Move { addressed } => {
+                let receiver = if addressed { bandit.receiver().unwrap() } else { 0 };
+                let state = bandit.suspend(receiver).unwrap();
+                self.nonce_repeats |= !self.nonces.insert(nonce(&state).to_vec());
+                let resumed = || self.subject.resume(&self.history.config, &state);
+                let (next, second) = (resumed().unwrap(), resumed());
+                next.claimed().unwrap();
+                let ended = std::mem::replace(&mut self.generations[at].bandit, next);
+                // What must not act does so at most once in a history, because a third could hide a second.
+                if self.ghosts.is_empty() {
+                    self.ghosts.extend([Some(ended), second.ok()].into_iter().flatten());
+                }
+                pattern((state.len(), head(&state)))
             }
             Event::Combine(last_but) => {
                 let contribution = self.contributions.iter().rev().cycle().nth(last_but);
@@ -243,6 +260,13 @@ impl World<'_> {
         };
         let some = shown.and_then(|shown| choose(Some(&shown)).ok());
         let returned = some.is_some();
+        for ghost in &self.ghosts {
+            let row = Features::new(if self.subject == Subject::Models { 1 } else { 3 }, 1);
+            let features = self.subject.has_features().then(|| row.rows());
+            if let Ok(decision) = ghost.select_for(&Request { features, slots: 1, ..request }) {
+                _ = ghost.update(decision.ticket, 0.5);
+            }
+        }
         for decision in some.unwrap_or_else(|| choose(None).unwrap()) {
             self.generations[at].decisions += 1;
             self.made.push(Made { decision, at, before, period: self.periods, taken_back: false });
@@ -313,6 +337,7 @@ pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i
         history,
         world,
         generations: (0..history.handles).map(generation).collect(),
+        ghosts: Vec::new(),
         snapshots: Vec::new(),
         leaders: Vec::new(),
         contributions: Vec::new(),

@@ -30,7 +30,7 @@ func TestPutsInAnyOrder(t *testing.T) {
 	defer client.Close()
 	ctx := context.Background()
 	put := func(node uint16, version uint64, bytes string) bool {
-		return must(store.Put(ctx, Snapshot{node, version, []byte(bytes)}))
+		return must(store.Put(ctx, Member{node, 1, 1}, Snapshot{node, version, []byte(bytes)}, true))
 	}
 	has := func(node uint16, version uint64, bytes string) {
 		t.Helper()
@@ -56,11 +56,11 @@ func TestPutsInAnyOrder(t *testing.T) {
 	}
 	all.Wait()
 	has(2, 199, string(rune('a'+199%26)))
-	if all := must(store.List(ctx)); len(all) != 2 {
+	if all := must(store.Versions(ctx)); len(all) != 2 || all[1] != 1<<64-1 || all[2] != 199 {
 		t.Error(all)
 	}
 	// A field without a version is overwritten. A field that is not a node's number is ignored.
-	check(client.HSet(ctx, store.hash, "3", "~~~~~~~~~~~~~~~~~~~~~~", "65536", "x", "a", "x", "", "x").Err())
+	check(client.HSet(ctx, store.snapshots(), "3", "~~~~~~~~~~~~~~~~~~~~~~", "65536", "x", "a", "x", "", "x").Err())
 	if !put(3, 1, "mine") {
 		t.Error("not overwritten")
 	}
@@ -86,13 +86,13 @@ func TestReplays(t *testing.T) {
 	ctx := context.Background()
 	for round := range uint64(3) {
 		for node, bytes := range map[uint16][]byte{2: old, 3: old, 4: last, 5: last[1:], 6: nil} {
-			if !must(attacker.Put(ctx, Snapshot{node, 1<<60 + round, bytes})) {
+			if !must(attacker.Put(ctx, Member{node, 1 << 31, 1}, Snapshot{node, 1<<60 + round, bytes}, true)) {
 				t.Error(node)
 			}
 		}
 		seen := a.Metrics().Exchanges
 		eventually(t, "two more exchanges", func() bool { return a.Metrics().Exchanges >= seen+2 })
-		if m := a.Metrics(); !agree([]running{a}, last) || m.Incompatible != 2 || m.Nodes != 5 || len(m.Refusals) != 2 {
+		if m := a.Metrics(); !agree([]running{a}, last) || m.Incompatible != 2 || m.Released != 5 || len(m.Refusals) != 2 {
 			t.Errorf("%+v", m)
 		}
 	}
@@ -175,7 +175,7 @@ func TestReplicaIsStale(t *testing.T) {
 	client := server.client()
 	defer client.Close()
 	ctx := context.Background()
-	hash := nodes[0].store.(*Redis).hash
+	hash := nodes[0].store.(*Redis).snapshots()
 	stale := must(client.HGetAll(ctx, hash).Result())
 	play(nodes[0].Bandit, 3000)
 	eventually(t, "both know more", func() bool { return agree(nodes) })
@@ -257,22 +257,37 @@ func (s *together) List(ctx context.Context, nodes ...uint16) ([]Snapshot, error
 	return all, err
 }
 
-// Two processes with one number find no snapshot. One of them joins, and the other continues from what it has put.
+// Two processes with one number find no snapshot. The younger of them keeps the number.
 func TestTwoJoinAtOnce(t *testing.T) {
-	server := startRedis(t)
-	redis := storeAt(server.address)
-	defer redis.Close()
-	store := &together{Store: redis}
-	store.both.Add(2)
-	nodes := make(chan *Node)
-	for range 2 {
-		go func() { nodes <- must(Join(context.Background(), Options{Store: store, Config: config(2)})) }()
-	}
-	a, b := <-nodes, <-nodes
-	defer a.Bandit.Close()
-	defer b.Bandit.Close()
-	if a.version>>32+b.version>>32 != 3 {
-		t.Error(a.version>>32, b.version>>32)
+	for range 10 {
+		memory := newMemory()
+		store := &together{Store: memory}
+		store.both.Add(2)
+		nodes := make(chan *Node)
+		for range 2 {
+			go func() {
+				node, err := Join(context.Background(), Options{Store: store, Config: config(2)})
+				if err != nil && !errors.Is(err, ErrReplaced) {
+					t.Error(err)
+				}
+				nodes <- node
+			}()
+		}
+		last := 0
+		for _, node := range []*Node{<-nodes, <-nodes} {
+			if node != nil {
+				err := node.put(context.Background())
+				if younger := node.member.Incarnation == 2; younger != (err == nil) {
+					t.Error(node.member, err)
+				} else if younger {
+					last++
+				}
+				node.Bandit.Close()
+			}
+		}
+		if last != 1 {
+			t.Error(last)
+		}
 	}
 }
 
@@ -358,53 +373,6 @@ func (p *proxy) heal() {
 	p.cut = false
 	close(p.changed)
 	p.changed = make(chan struct{})
-}
-
-// lossy is a store that fails when a test sets fails. It counts the calls of Watch.
-type lossy struct {
-	Store
-	fails   atomic.Bool
-	watches atomic.Int32
-}
-
-func (l *lossy) Put(ctx context.Context, snapshot Snapshot) (bool, error) {
-	if l.fails.Load() {
-		return false, errors.New("lost")
-	}
-	return l.Store.Put(ctx, snapshot)
-}
-
-func (l *lossy) Watch(ctx context.Context) (<-chan Notification, func(), error) {
-	l.watches.Add(1)
-	return l.Store.Watch(ctx)
-}
-
-// After an error a node watches again, because notifications can be lost.
-func TestWatchesAgain(t *testing.T) {
-	server := startRedis(t)
-	redis := storeAt(server.address)
-	defer redis.Close()
-	store := &lossy{Store: redis}
-	node := must(Join(context.Background(), Options{Store: store, Config: config(1), Interval: interval}))
-	defer node.Bandit.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- node.Sync(ctx) }()
-	eventually(t, "two exchanges", func() bool { return node.Metrics().Exchanges >= 2 })
-	before := store.watches.Load() // one, unless the machine is so busy that an exchange was too late
-	store.fails.Store(true)
-	eventually(t, "the error", func() bool {
-		m := node.Metrics()
-		return m.LastError != nil && m.LastError.Error() == "lost"
-	})
-	store.fails.Store(false)
-	seen := node.Metrics().Exchanges
-	eventually(t, "two more exchanges", func() bool { return node.Metrics().Exchanges >= seen+2 })
-	if n := store.watches.Load(); n <= before {
-		t.Error(n)
-	}
-	cancel()
-	<-done
 }
 
 // A node is cut off, with an error or silently. All nodes continue to decide. When each has put and listed once after
@@ -500,7 +468,7 @@ func TestRewardsReachTheirNode(t *testing.T) {
 	if err := a.Update(999<<48, 1); !errors.Is(err, dpb.ErrUnknownTicket) {
 		t.Error(err)
 	}
-	if keys := must(client.Keys(ctx, "*").Result()); len(keys) != 3 {
+	if keys := must(client.Keys(ctx, "*").Result()); len(keys) != 7 { // five of the store, and two streams
 		t.Error(keys)
 	}
 }
@@ -578,7 +546,7 @@ func TestServiceIsDenied(t *testing.T) {
 	defer node.Bandit.Close()
 	done := make(chan error, 1)
 	go func() { done <- node.Sync(ctx) }()
-	must(attacker.Put(ctx, Snapshot{2, 1<<64 - 1, must(node.Bandit.Snapshot(nil))}))
+	must(attacker.Put(ctx, Member{2, 1<<32 - 1, 1}, Snapshot{2, 1<<64 - 1, must(node.Bandit.Snapshot(nil))}, true))
 	seen := node.Metrics().Exchanges
 	if err := <-done; !errors.Is(err, ErrReplaced) {
 		t.Error(err)
@@ -592,10 +560,11 @@ func TestServiceIsDenied(t *testing.T) {
 	defer other.Close()
 	for number, bytes := range map[uint16][]byte{2: nil, 3: []byte("nonsense"), 4: must(other.Snapshot(nil))} {
 		if number > 2 {
-			must(attacker.Put(ctx, Snapshot{number, 1, bytes}))
+			must(attacker.Put(ctx, Member{number, 1, 1}, Snapshot{number, 1, bytes}, true))
 		}
-		want := map[uint16]error{2: ErrReplaced, 3: dpb.ErrCorrupt, 4: dpb.ErrInvalidConfig}[number]
-		if _, err := Join(ctx, Options{Store: attacker, Config: config(number)}); !errors.Is(err, want) {
+		_, err := Join(ctx, Options{Store: attacker, Config: config(number)})
+		want := map[uint16]error{2: err, 3: dpb.ErrCorrupt, 4: dpb.ErrInvalidConfig}[number]
+		if !errors.Is(err, want) || number == 2 && !strings.Contains(err.Error(), "delete its field") {
 			t.Error(number, err)
 		}
 	}
@@ -652,7 +621,7 @@ func TestPermissions(t *testing.T) {
 	options := redis.UniversalOptions{Addrs: []string{server.address}, Username: "test", Password: "secret"}
 	other := NewRedis(&options, "other")
 	defer other.Close()
-	if _, err := other.List(ctx); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+	if _, err := other.List(ctx, 1); err == nil || !strings.Contains(err.Error(), "NOPERM") {
 		t.Error(err)
 	}
 }

@@ -3,7 +3,7 @@
 // never waits for the store, and processes continue to decide while the store is unavailable.
 //
 //	redis := fleet.NewRedis(&redis.UniversalOptions{Addrs: []string{"localhost:6379"}}, "ads")
-//	config.Node = 7 // 1 to 65535, a different number for each process of the fleet
+//	config.Node = 7 // 1 to 65535, a different number for each process of the fleet; or 0: the lowest that is free
 //	node, err := fleet.Join(ctx, fleet.Options{Store: redis, Rewards: redis, Config: config})
 //	go node.Sync(ctx)
 //	decision, err := node.Bandit.Select()
@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -31,64 +30,93 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-// ErrReplaced means that another process has joined under this node's number. The fleet does not learn from what this
-// process still decides, so stop it.
+// ErrReplaced means that another process has this node's number: it has joined with this number, or the number's lease
+// was over and was given to it. The fleet does not learn from what this process still decides, so end it.
 var ErrReplaced = errors.New("fleet: another process has this node's number")
 
 // Snapshot is a node's released state, as the store keeps it.
 type Snapshot struct {
 	Node    uint16
-	Version uint64 // 0 if the store's value has no valid version
+	Version uint64 // the incarnation in the upper half, a count in the lower half; 0 if the store's value has none
 	Bytes   []byte
 }
 
-// Store keeps the newest snapshot of every node, including nodes that have left.
+// Member is a process that holds a number.
+type Member struct {
+	Node        uint16
+	Incarnation uint32 // how many processes have had this number, this one included
+	Life        uint64 // a random number, different for each process; not 0
+}
+
+// Store is what the nodes of a fleet share. Each method is atomic. A method that gets a [Member] returns [ErrReplaced],
+// or false, and changes nothing, if the number's record has another life of the same incarnation, or a later one. So a
+// process that has hung cannot take what belongs to the process that has its number now.
+//
+// A store can forget. Stores replicate asynchronously, so a failover or a lost file can bring back an earlier state, of
+// everything that the store keeps, at any time. The nodes need no more than that:
+//   - The store gives what it was given, or nothing: the seal of a fleet key detects other bytes.
+//   - Counts (beats, breaks, puts) increase while nothing is forgotten.
+//
+// After an earlier state came back, nothing counts twice: bandits refuse old snapshots, repeated rewards and repeated
+// contributions, each for a reason of its own. Rewards and contributions that were forgotten are lost. Two processes can
+// hold one number until their next call, in which one of them gets ErrReplaced. Two nodes can lead until their next
+// exchange: then there are two noises.
 type Store interface {
-	// Put stores a snapshot, unless the store has one of the same node with the same or a greater version.
-	Put(ctx context.Context, snapshot Snapshot) (kept bool, err error)
-	// List returns the snapshots of these nodes, or of all nodes if there are no arguments. It returns invalid
-	// values unchanged.
+	// Take gives a number to a life, for the duration of the lease. Number 0 stands for the lowest number that nobody
+	// holds: the lease of the last holder is over. Another number is taken from its holder. Take counts the node as alive.
+	Take(ctx context.Context, node uint16, life uint64, lease time.Duration) (Member, error)
+	// Put stores a snapshot, unless the store has one of the same node with the same or a greater version. If it is
+	// news, Versions lists the version from then on, and the count of puts increases.
+	Put(ctx context.Context, member Member, snapshot Snapshot, news bool) (kept bool, err error)
+	// Versions returns the version of each node's last news.
+	Versions(ctx context.Context) (map[uint16]uint64, error)
+	// List returns the snapshots of these nodes. It returns invalid values unchanged.
 	List(ctx context.Context, nodes ...uint16) ([]Snapshot, error)
-	// Watch subscribes to notifications. It covers everything that is published after it has returned, but
-	// notifications can be lost. The channel closes when the connection to the store is lost or when the caller
-	// calls stop. The caller must call stop. ctx limits the subscribing only, not the subscription.
-	Watch(ctx context.Context) (notifications <-chan Notification, stop func(), err error)
-	// Notify publishes a notification to all watchers. Put publishes its own.
-	Notify(ctx context.Context, notification Notification) error
+	// Numbers returns all numbers that a process ever had.
+	Numbers(ctx context.Context) ([]uint16, error)
+	// Beat renews the lease of a number, and tells which other nodes do not.
+	Beat(ctx context.Context, member Member, beat Beat) (Pulse, error)
+	// Leave ends the lease of a number, and the node no longer counts as alive. If the life is 0, the node is not asked:
+	// its life is replaced, and the count of breaks increases.
+	Leave(ctx context.Context, member Member) error
 }
 
-// Notification is an event of a node.
-type Notification struct {
-	Node  uint16
-	Event Event
+// Beat is what a node asks for when it beats: [Store].
+type Beat struct {
+	Lease time.Duration // from now on
+	// Nodes whose last beat is at most Late are returned. Nodes whose last beat is at most Gone no longer count as alive:
+	// they are returned for the last time. Beats are numbered from 1; 0 names none.
+	Late, Gone uint64
+	All        bool // return all nodes in place of the late ones
 }
 
-// Event is the kind of a [Notification].
-type Event int
-
-const (
-	Put       Event = iota // the node has put a snapshot
-	Heartbeat              // rewards reach the node: its heartbeats to itself return in time
-	Leave                  // the node has stopped, and sends no more rewards
-)
+// Pulse is the reply to a [Beat].
+type Pulse struct {
+	Beats   uint64            // the number of this beat
+	Nodes   uint64            // how many nodes are alive, this one included
+	Numbers uint64            // how many numbers a process ever had
+	Breaks  uint64            // how often a node was gone, or beat again after it was gone
+	Puts    uint64            // how often a node has put news
+	Gone    []uint16          // nodes that are gone by this beat
+	Late    map[uint16]uint64 // the late nodes, or all nodes, with their last beats
+}
 
 // RewardQueue carries rewards to the nodes that decided. Unlike snapshots, rewards are NOT private, and neither is
 // their number: see Options.SendRate.
 type RewardQueue interface {
 	// Send sends messages in this order. If it returns an error, some may have been sent.
 	Send(ctx context.Context, messages []Message) error
-	// Receive passes all messages for this node to take, and then deletes them. It can pass a message more than
-	// once. If there are no messages, it waits a short time for some.
-	Receive(ctx context.Context, node uint16, take func(Message)) error
+	// Receive passes all messages for this member's node to take, and then deletes them. It can pass a message more than
+	// once. It returns ErrReplaced, and passes and deletes nothing, as the methods of [Store] do.
+	Receive(ctx context.Context, member Member, take func(Message)) error
 }
 
-// Message is a reward, a heartbeat from a node to itself or, with a fleet key, sealed rewards.
+// Message is a reward or, with a fleet key, sealed rewards.
 type Message struct {
-	To        uint16
-	Ticket    uint64
-	Reward    float64
-	Heartbeat uint64 // the heartbeat's number; otherwise 0
-	Sealed    []byte // sealed tickets and rewards; otherwise nil
+	To     uint16
+	Ticket uint64
+	Reward float64
+	Sealed []byte // sealed tickets and rewards; otherwise nil
 }
 
 // Options are the options of a node.
@@ -102,7 +130,8 @@ type Options struct {
 	Contributions ContributionQueue
 	// Policy must be a policy that can merge. 0 selects the recommended policy.
 	Policy dpb.Policy
-	// Config must be the same at all nodes, including the segments, except for Node, which is from 1 to 65535.
+	// Config must be the same at all nodes, including the segments, except for Node. Node is the number of this process,
+	// from 1 to 65535, which no other process has; or 0, for the lowest number that is free.
 	Config dpb.Config
 	// Interval is the time between two exchanges with the store. The default, for 0, is 5 s.
 	Interval time.Duration
@@ -111,17 +140,17 @@ type Options struct {
 	Tick time.Duration
 	// Bandit is a bandit that you made with Config, for example from a file. If it is nil, Join makes one. If the
 	// store's snapshot of this node has more decisions, the node continues from that snapshot, and Join closes this
-	// bandit. If Join returns an error, you still own the bandit.
+	// bandit. If Join returns an error, you still own the bandit. It needs a Config.Node that is not 0.
 	Bandit *dpb.Bandit
 	// Delay is the longest time that a reward may take through Rewards. If rewards take longer, the node cancels
-	// decisions that wait a RewardWindow for their rewards: see README.md. The default, for 0, is 1 s. If Delay is
-	// negative, the node never checks.
+	// decisions that wait a RewardWindow for their rewards: see README.md. A node that does not beat for 30 delays is gone,
+	// and its number is free. The default, for 0, is 1 s. If Delay is negative, it is 1 s, and the node does not cancel.
 	Delay time.Duration
 	// SendRate needs Config.FleetKey. If it is 0, the node sends each reward at once: the store then shows how many
 	// rewards travel and when, which is NOT private. Otherwise the node sends a message of one length to each other node
 	// at fixed times, eight times in a Delay, whether rewards wait or not. The messages have space for at least SendRate
 	// rewards a second to each node. More rewards wait: choose at least twice the rate of your peak, and watch
-	// Metrics.Waiting. All nodes of the fleet need heartbeats: in C++ a delay above 0.
+	// Metrics.Waiting.
 	SendRate int
 	// Logger logs outages, incompatible nodes, and the first error of the store after a success. If it is nil, the node
 	// uses slog.Default().
@@ -136,43 +165,48 @@ type Node struct {
 	rewards       RewardQueue       // nil: this node accepts only rewards for its own decisions
 	contributions ContributionQueue // nil without a fleet key
 	key           uint64            // the fleet key's id
-	number        uint16
+	member        Member
 	interval      time.Duration
 	delay         time.Duration
-	slots         int // rewards in each message, with Options.SendRate; otherwise 0
-	checksOutages bool
-	window        uint64        // reward window in ticks; 0: none
+	slots         int           // rewards in each message, with Options.SendRate; otherwise 0
+	window        uint64        // reward window in ticks; 0: none, or this node does not check for outages
 	tick          time.Duration // 0: a tick is a decision
 	started       time.Time
 	putNow        chan struct{} // Sync must put a snapshot without waiting for the next exchange
+	news          chan struct{} // Sync must merge: a node has put news
 	log           *slog.Logger
 
 	// The goroutine of Sync uses these fields alone.
-	version uint64 // of the last snapshot that was put: the incarnation in the upper half, a count in the lower half
-	bytes   []byte
-	puts    <-chan uint16 // nodes that have notified of a put; nil: this node does not watch
-	unwatch func()
-	merged  map[uint16]uint64 // hash of the last snapshot of each node that was merged
-	lease   Leader            // this node as the leader; zero: it does not lead
+	version    uint64 // of the last snapshot that was put
+	bytes      []byte
+	releases   uint32            // that the last news had
+	unputs     int               // exchanges since the last put
+	merged     map[uint16]uint64 // version of the last snapshot of each node that was merged
+	handles    uint32            // the number of nodes that the bandit knows of
+	lease      Leader            // this node as the leader; zero: it does not lead
+	leaderless bool              // the last exchange found no leader
+	ending     bool              // this node does not lead any more
 
 	mu           sync.Mutex
 	lastExchange time.Time        // when the last successful exchange ended
-	nodes        map[uint16]error // nodes that were seen, and why their newest snapshot was refused
+	refused      map[uint16]error // nodes whose newest snapshot was refused, and why
 	metrics      Metrics
 	forwarding   forwarding
 	logged       sync.Map // errors that logOnce has logged
 }
 
-var seed = maphash.MakeSeed()
-
-// Join makes this node's bandit and merges what all other nodes have released. If the store has a snapshot of this
-// node, the node continues from it and needs nothing else. An older process with the same number gets [ErrReplaced].
+// Join takes a number, makes this node's bandit, and merges what all other nodes have released. If the store has a
+// snapshot of this number, the node continues from it and needs nothing else. An older process with the same number gets
+// [ErrReplaced].
 //
 // If the store fails, Join returns its error: try again, or use a number that no node ever had. Join returns
 // ErrInvalidConfig or ErrCorrupt if the store's value for this number is not a snapshot of this configuration.
 func Join(ctx context.Context, options Options) (*Node, error) {
-	if options.Config.Node == 0 || options.Config.Node > 0xffff {
-		return nil, fmt.Errorf("%w: node must be from 1 to 65535, got %d", dpb.ErrInvalidConfig, options.Config.Node)
+	if options.Config.Node > 0xffff {
+		return nil, fmt.Errorf("%w: node must be at most 65535, got %d", dpb.ErrInvalidConfig, options.Config.Node)
+	}
+	if options.Config.Node == 0 && options.Bandit != nil {
+		return nil, fmt.Errorf("%w: node must not be 0 with Bandit", dpb.ErrInvalidConfig)
 	}
 	if options.Config.FleetKey == nil {
 		options.Contributions = nil
@@ -183,32 +217,19 @@ func Join(ctx context.Context, options Options) (*Node, error) {
 		return nil, fmt.Errorf("%w: SendRate must be 0, or positive with FleetKey and Rewards, got %d",
 			dpb.ErrInvalidConfig, options.SendRate)
 	}
-	var node *Node
-	err := ErrReplaced
-	// Another process with this number can put its snapshot first, and this one must then continue from that snapshot.
-	// This does not repeat often, unless somebody writes to the field again and again.
-	for tries := 0; errors.Is(err, ErrReplaced) && tries < 10; tries++ {
-		node, err = join(ctx, options)
-	}
-	return node, err
-}
-
-func join(ctx context.Context, options Options) (*Node, error) {
 	n := &Node{
 		store:         options.Store,
 		rewards:       options.Rewards,
 		contributions: options.Contributions,
-		number:        uint16(options.Config.Node),
 		interval:      options.Interval,
 		delay:         options.Delay,
-		checksOutages: options.Delay >= 0,
 		putNow:        make(chan struct{}, 1),
-		window:        uint64(options.Config.RewardWindow),
+		news:          make(chan struct{}, 1),
 		log:           options.Logger,
 		merged:        map[uint16]uint64{},
 		started:       time.Now(),
 		lastExchange:  time.Now(),
-		nodes:         map[uint16]error{},
+		refused:       map[uint16]error{},
 	}
 	if n.interval <= 0 {
 		n.interval = 5 * time.Second
@@ -216,56 +237,105 @@ func join(ctx context.Context, options Options) (*Node, error) {
 	if options.Config.Clock == dpb.ClockCaller {
 		n.tick = cmp.Or(options.Tick, time.Millisecond)
 	}
+	if n.rewards != nil && n.delay >= 0 {
+		n.window = uint64(options.Config.RewardWindow)
+	}
 	if n.delay <= 0 {
 		n.delay = time.Second
 	}
 	if n.log == nil {
 		n.log = slog.Default()
 	}
-	slots := math.Ceil(float64(options.SendRate) * n.delay.Seconds() / heartbeatsPerDelay)
+	slots := math.Ceil(float64(options.SendRate) * n.delay.Seconds() / beatsPerDelay)
 	if slots > maxSlots {
 		return nil, fmt.Errorf("%w: SendRate must be at most %.0f with this Delay, got %d",
-			dpb.ErrInvalidConfig, maxSlots*heartbeatsPerDelay/n.delay.Seconds(), options.SendRate)
+			dpb.ErrInvalidConfig, maxSlots*beatsPerDelay/n.delay.Seconds(), options.SendRate)
 	}
 	n.slots = int(slots)
-	all, err := n.store.List(ctx)
-	if err != nil {
-		return nil, err
+	err := n.takeNumber(ctx, options)
+	if err == nil {
+		err = n.begin(ctx)
 	}
-	for _, snapshot := range all {
-		if snapshot.Node == n.number {
-			n.version, n.bytes = snapshot.Version, snapshot.Bytes
+	if given := options.Bandit; err == nil {
+		if given != nil && n.Bandit != given {
+			given.Close()
 		}
+		return n, nil
+	} else if n.Bandit != nil && n.Bandit != given {
+		n.Bandit.Close()
 	}
-	if n.Bandit, err = openBandit(options, n.bytes); err != nil {
-		return nil, fmt.Errorf("node %d: %w", n.number, err)
+	if n.member.Life != 0 {
+		_ = n.store.Leave(ctx, n.member) // otherwise the lease ends by itself
 	}
-	if report, err := n.Bandit.Report(); err == nil {
-		n.key = report.FleetKeyID
+	return nil, err
+}
+
+// takeNumber takes the number and makes the bandit. If the number is given, the bandit comes first: a process that cannot
+// continue must not replace one that runs.
+func (n *Node) takeNumber(ctx context.Context, options Options) (err error) {
+	lease := delaysUntilGone * n.delay
+	take := func() error {
+		n.member, err = n.store.Take(ctx, uint16(options.Config.Node), rand.Uint64()|1, lease)
+		return err
 	}
-	n.version = (n.version>>32 + 1) << 32 // the next incarnation, which no other process can also put
-	if n.bytes, err = n.Bandit.Snapshot(nil); err == nil {
-		err = n.Bandit.Merge(n.bytes) // changes nothing, but fails here if the policy cannot merge
+	if options.Config.Node == 0 {
+		if err := take(); err != nil {
+			return err
+		}
+		options.Config.Node = uint64(n.member.Node)
 	}
-	if err == nil {
-		err = n.put(ctx)
-	}
-	if err == nil {
-		err = n.merge(all)
-	}
-	if err == nil {
-		err = n.startForwarding()
-	}
-	if given := options.Bandit; err != nil {
-		if n.Bandit != given {
+	for {
+		own, err := n.store.List(ctx, uint16(options.Config.Node))
+		if err != nil {
+			return err
+		}
+		own = append(own, Snapshot{})
+		if n.Bandit != nil && own[0].Version == n.version {
+			break
+		} else if n.Bandit != nil && n.Bandit != options.Bandit { // the last holder has put another one
 			n.Bandit.Close()
 		}
-		return nil, err
-	} else if given != nil && n.Bandit != given {
-		given.Close()
+		n.version = own[0].Version
+		if n.Bandit, err = openBandit(options, own[0].Bytes); err == nil {
+			if n.bytes, err = n.Bandit.Snapshot(n.bytes[:0]); err == nil {
+				err = n.Bandit.Merge(n.bytes) // changes nothing, but fails here if the policy cannot merge
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("node %d: %w", options.Config.Node, err)
+		}
+		if n.member.Life != 0 {
+			break
+		}
+		if err := take(); err != nil {
+			return err
+		}
 	}
-	return n, nil
+	n.version = uint64(n.member.Incarnation) << 32
+	return nil
 }
+
+// begin puts the first snapshot, and merges what the others have released.
+func (n *Node) begin(ctx context.Context) (err error) {
+	report, err := n.Bandit.Report()
+	if err != nil {
+		return err
+	}
+	n.key = report.FleetKeyID
+	if err = n.put(ctx); err == nil {
+		err = n.startForwarding(ctx)
+	}
+	if err == nil {
+		err = n.merge(ctx)
+	}
+	if err == nil {
+		err = n.share(ctx) // from now on this node contributes, and releases nothing
+	}
+	return err
+}
+
+// Number returns this node's number.
+func (n *Node) Number() uint16 { return n.member.Node }
 
 // openBandit makes a bandit. If there is a given bandit or a snapshot of this node, it continues from the one with more
 // decisions.
@@ -309,68 +379,68 @@ func openBandit(options Options, snapshot []byte) (*dpb.Bandit, error) {
 // from an older snapshot would not count this period.
 func (n *Node) NextPeriod() error {
 	err := n.Bandit.NextPeriod()
-	select {
-	case n.putNow <- struct{}{}:
-	default:
-	}
+	notify(n.putNow)
 	return err
+}
+
+func notify(channel chan struct{}) {
+	select {
+	case channel <- struct{}{}:
+	default: // it was notified already
+	}
 }
 
 // Sync exchanges snapshots with the store at each interval: it puts what this node has released and merges what the
 // others have released. It also sends and receives rewards. [Node.Metrics] reports errors of the store, the log has the
 // first one after a success, and Sync tries again within an interval. So all nodes that reach the store know the same
-// within one interval. If the store loses its contents, only the releases of nodes that have left are lost.
+// within two intervals. If the store loses its contents, only the releases of nodes that have left are lost.
 //
-// When ctx is done, Sync puts a last snapshot, and returns nil, or the store's error. It also returns with
-// [ErrReplaced], and with the bandit's own error if the bandit is closed or poisoned.
+// When ctx is done, Sync hands over what this node has collected, and returns nil, or the store's error: it contributes
+// its open sums, and the leader of a fleet with one noise does so after two intervals, at most ten seconds, in which the
+// others find another leader. Decide nothing after ctx is done. Sync also returns with [ErrReplaced], and with the
+// bandit's own error if the bandit is closed or poisoned.
 func (n *Node) Sync(ctx context.Context) error {
-	running, stop := context.WithCancel(ctx)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
 	var workers sync.WaitGroup
-	if n.rewards != nil {
-		for _, work := range []func(context.Context){n.receiveRewards, n.sendRewards, n.checkOutage} {
-			workers.Add(1)
-			go func() {
-				defer workers.Done()
-				work(running)
-			}()
-		}
+	for _, work := range []func(){func() { n.beats(running, ended) }, func() { n.checkOutage(running) }} {
+		workers.Add(1)
+		go func() {
+			defer workers.Done()
+			work()
+		}()
 	}
 	defer workers.Wait()
 	defer stop()
-	defer n.stopWatching()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for failures := 0; ; {
 		var err error
 		select {
 		case <-ctx.Done():
+			err := n.resign(running)
 			stop()
-			workers.Wait()
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.timeout())
-			defer cancel()
-			return errors.Join(n.share(last), n.resign(last), n.put(last), n.leave(last))
+			workers.Wait() // rewards that come from now on wait for the next process with this number
+			last := context.WithoutCancel(ctx)
+			return errors.Join(err, n.atTheEnd(last, n.share), n.atTheEnd(last, n.put), n.atTheEnd(last, n.leave))
+		case err = <-ended:
 		case <-timer.C:
-			if err = n.exchange(ctx); err == nil {
+			if err = n.exchange(running); err == nil {
 				failures = 0
 				timer.Reset(pause(n.interval, 0))
 			}
 		case <-n.putNow:
-			limited, cancel := context.WithTimeout(ctx, n.timeout())
-			err = n.put(limited)
-			cancel()
-		case node, open := <-n.puts:
-			if open {
-				err = n.mergeFrom(ctx, node)
-			} else {
-				n.stopWatching() // the next exchange watches again
-			}
+			err = n.limited(running, n.put)
+		case <-n.news:
+			err = n.limited(running, n.merge)
 		}
 		switch {
-		case err == nil, ctx.Err() != nil: // the end may interrupt an exchange
-		case errors.Is(err, ErrReplaced), errors.Is(err, dpb.ErrClosed), errors.Is(err, dpb.ErrPoisoned):
+		case err == nil:
+		case errors.Is(err, ErrReplaced):
+			return errors.Join(err, n.Bandit.CancelAll()) // the clicks go to the new process
+		case errors.Is(err, dpb.ErrClosed), errors.Is(err, dpb.ErrPoisoned):
 			return err
 		default:
-			n.stopWatching() // notifications may be lost: watch again
 			failures++
 			timer.Reset(pause(n.interval, failures))
 			n.count(func(m *Metrics) { m.Errors++ })
@@ -383,7 +453,7 @@ func (n *Node) Sync(ctx context.Context) error {
 func (n *Node) failed(err error, failures int) {
 	n.count(func(m *Metrics) { m.LastError = err })
 	if failures == 1 {
-		n.log.Warn("fleet: the store fails, and this node tries again", "node", n.number, "error", err)
+		n.log.Warn("fleet: the store fails, and this node tries again", "node", n.member.Node, "error", err)
 	}
 }
 
@@ -400,104 +470,127 @@ func pause(interval time.Duration, failures int) time.Duration {
 	return interval/2 + rand.N(interval/2+1)
 }
 
-// exchange watches, then shares, then puts, then lists. In this order any two nodes learn of each other: either one
-// puts before the other lists, or the other already watches and is notified of the put.
+// limited does some of an exchange's work within its time limit.
+func (n *Node) limited(ctx context.Context, work func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, n.timeout())
+	defer cancel()
+	return work(ctx)
+}
+
+// exchange shares, then puts, then merges.
 func (n *Node) exchange(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout())
 	defer cancel()
-	if n.puts == nil {
-		notifications, stop, err := n.store.Watch(ctx)
-		if err != nil {
-			return err
-		}
-		puts := make(chan uint16, 1024)
-		n.puts, n.unwatch = puts, stop
-		go n.readNotifications(notifications, puts)
-	}
 	if err := n.share(ctx); err != nil {
 		return err
 	}
-	if err := n.put(ctx); err != nil {
+	if due, err := n.putIsDue(); err != nil {
 		return err
+	} else if due {
+		if err := n.put(ctx); err != nil {
+			return err
+		}
 	}
-	all, err := n.store.List(ctx)
-	if err != nil {
-		return err
-	}
-	if err := n.merge(all); err != nil {
+	if err := n.merge(ctx); err != nil {
 		return err
 	}
 	n.count(func(m *Metrics) { m.Exchanges++; n.lastExchange = time.Now() })
 	return nil
 }
 
-// mergeFrom merges the snapshots of the given node and of all other nodes whose put notifications wait.
-func (n *Node) mergeFrom(ctx context.Context, node uint16) error {
-	nodes := []uint16{node}
-	for range len(n.puts) {
-		nodes = append(nodes, <-n.puts)
-	}
-	slices.Sort(nodes)
-	nodes = slices.DeleteFunc(slices.Compact(nodes), func(node uint16) bool { return node == n.number })
-	if len(nodes) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, n.timeout())
-	defer cancel()
-	snapshots, err := n.store.List(ctx, nodes...)
-	if err != nil {
-		return err
-	}
-	return n.merge(snapshots)
-}
-
-func (n *Node) stopWatching() {
-	if n.puts != nil {
-		n.unwatch()
-		n.puts = nil
-	}
+// putIsDue reports whether this exchange must put a snapshot. Nodes that release nothing only put what a process that
+// continues from it needs, and so seldom.
+func (n *Node) putIsDue() (bool, error) {
+	report, err := n.Bandit.Report()
+	n.unputs++
+	return n.contributions == nil || report.Duty != dpb.DutyContributes || report.Phase != n.releases ||
+		n.unputs >= exchangesUntilPut, err
 }
 
 // put writes this node's newest snapshot to the store. Each version is put once only, so the store's own snapshot of
 // this process is always older, even if the reply to an earlier put was lost. If the store refuses the snapshot,
-// another process has replaced this one.
+// another process has replaced this one. It is news for the others if it has new releases. Without a fleet key, and for
+// that of a leader, it always is: so the others count this node as active.
 func (n *Node) put(ctx context.Context) error {
-	var err error
+	report, err := n.Bandit.Report()
+	if err != nil {
+		return err
+	}
 	if n.bytes, err = n.Bandit.Snapshot(n.bytes[:0]); err != nil {
 		return err
 	}
 	n.version++
-	kept, err := n.store.Put(ctx, Snapshot{n.number, n.version, n.bytes})
+	news := n.contributions == nil || report.Duty == dpb.DutyLeads || report.Phase != n.releases
+	kept, err := n.store.Put(ctx, n.member, Snapshot{n.member.Node, n.version, n.bytes}, news)
 	if err == nil && !kept {
 		err = ErrReplaced
+	}
+	if err == nil {
+		n.releases, n.unputs = report.Phase, 0
 	}
 	return err
 }
 
-// merge merges the snapshots that have changed. A snapshot that is refused does not keep it from merging the others.
-func (n *Node) merge(snapshots []Snapshot) error {
-	for _, snapshot := range snapshots {
-		hash := maphash.Bytes(seed, snapshot.Bytes)
-		if known, found := n.merged[snapshot.Node]; snapshot.Node == n.number || found && known == hash {
-			continue
+// merge reads and merges the snapshots that are news, and takes over how many nodes are alive.
+func (n *Node) merge(ctx context.Context) error {
+	if n.contributions != nil {
+		n.mu.Lock()
+		handles := uint32(n.forwarding.nodes)
+		n.mu.Unlock()
+		if handles != n.handles {
+			if err := n.Bandit.SetHandles(handles); err != nil {
+				return err
+			}
+			n.handles = handles
 		}
-		err := n.Bandit.Merge(snapshot.Bytes)
-		if errors.Is(err, dpb.ErrClosed) || errors.Is(err, dpb.ErrPoisoned) {
+	}
+	versions, err := n.store.Versions(ctx)
+	if err != nil {
+		return err
+	}
+	var nodes []uint16
+	for node, version := range versions {
+		if known, found := n.merged[node]; node != n.member.Node && (!found || known != version) {
+			nodes = append(nodes, node)
+		}
+	}
+	slices.Sort(nodes)
+	for some := range slices.Chunk(nodes, snapshotsAtOnce) {
+		snapshots, err := n.store.List(ctx, some...)
+		if err != nil {
 			return err
 		}
-		if err == nil {
-			n.merged[snapshot.Node] = hash
-		} else {
-			err = fmt.Errorf("node %d: %w", snapshot.Node, err)
+		for _, snapshot := range snapshots {
+			if err := n.mergeOne(snapshot, versions[snapshot.Node]); err != nil {
+				return err
+			}
 		}
-		n.mu.Lock()
-		before, seen := n.nodes[snapshot.Node]
-		n.nodes[snapshot.Node] = err
-		n.mu.Unlock()
-		if err != nil && (!seen || before == nil) { // log each incompatible node once
-			n.log.Error("fleet: a node with this bandit's name is incompatible: it and this node ignore each other",
-				"node", n.number, "error", err)
-		}
+	}
+	return nil
+}
+
+// mergeOne merges a snapshot. A snapshot that is refused does not keep the node from merging others.
+func (n *Node) mergeOne(snapshot Snapshot, version uint64) error {
+	err := n.Bandit.Merge(snapshot.Bytes)
+	if errors.Is(err, dpb.ErrClosed) || errors.Is(err, dpb.ErrPoisoned) {
+		return err
+	}
+	n.merged[snapshot.Node] = version
+	n.mu.Lock()
+	before := n.refused[snapshot.Node]
+	if err == nil {
+		delete(n.refused, snapshot.Node)
+	} else {
+		n.refused[snapshot.Node] = fmt.Errorf("node %d: %w", snapshot.Node, err)
+	}
+	n.metrics.Released = len(n.merged)
+	n.mu.Unlock()
+	switch {
+	case errors.Is(err, dpb.ErrFull):
+		n.logOnce("fleet: more nodes have released than a bandit can merge: set FleetKey, and number nodes by lease", err)
+	case err != nil && before == nil: // log each incompatible node once
+		n.log.Error("fleet: a node with this bandit's name is incompatible: it and this node ignore each other",
+			"node", n.member.Node, "other", snapshot.Node, "error", err)
 	}
 	return nil
 }

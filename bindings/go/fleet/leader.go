@@ -21,9 +21,9 @@ type ContributionQueue interface {
 	Lead(ctx context.Context, leader Leader, lease time.Duration) (taken bool, err error)
 	// Renew makes the lease end after this duration, if this leader holds it. With 0 the lease ends at once.
 	Renew(ctx context.Context, leader Leader, lease time.Duration) (held bool, err error)
-	// Contribute sends a contribution to the leader of this generation once. If it returns an error, the contribution
-	// may have been sent.
-	Contribute(ctx context.Context, generation uint64, contribution []byte) error
+	// Contribute sends a member's contribution to the leader of this generation once. If it returns an error, the
+	// contribution may have been sent. It returns ErrReplaced as the methods of [Store] do.
+	Contribute(ctx context.Context, member Member, generation uint64, contribution []byte) error
 	// Collect passes all contributions to this generation to combine, and then deletes them. It can pass a contribution
 	// more than once.
 	Collect(ctx context.Context, generation uint64, combine func(contribution []byte)) error
@@ -41,6 +41,14 @@ const (
 	// A lease lasts this many intervals, and at least minLease.
 	intervalsInLease = 3
 	minLease         = 3 * time.Second
+	// A node that contributes and has released nothing new puts a snapshot at each of so many exchanges.
+	exchangesUntilPut = 12
+	// Nodes up to this number take the lead at once, others only if they find no leader at two exchanges. So few nodes
+	// ever release, and the others have few snapshots to read.
+	firstLeaders = 8
+	// A leader that ends waits two intervals for contributions that are on the way, and another one for its heir to lead,
+	// but no longer than this for both.
+	maxHandOver = 15 * time.Second
 )
 
 // share takes the lease if no other node holds it. As the leader it combines the contributions that have arrived.
@@ -59,7 +67,7 @@ func (n *Node) share(ctx context.Context) error {
 	switch {
 	case leads:
 		return n.contributions.Collect(ctx, leader.Generation, n.combine)
-	case leader.Generation == 0 || leader.Node == n.number: // unreadable, or held by this node before its restart
+	case leader.Generation == 0 || leader.Node == n.member.Node: // none or unreadable, or held before a restart
 		return nil
 	}
 	n.lease = Leader{}
@@ -68,7 +76,7 @@ func (n *Node) share(ctx context.Context) error {
 		return err
 	}
 	// If this fails, the contribution may have arrived, so it is not sent again.
-	err = n.contributions.Contribute(ctx, leader.Generation, contribution)
+	err = n.contributions.Contribute(ctx, n.member, leader.Generation, contribution)
 	n.count(func(m *Metrics) {
 		if err == nil {
 			m.Contributions++
@@ -79,7 +87,7 @@ func (n *Node) share(ctx context.Context) error {
 	return err
 }
 
-// leader returns the holder of the lease. If there is no lease, this node takes it.
+// leader returns the holder of the lease. If there is none, this node takes the lease, or returns nobody.
 func (n *Node) leader(ctx context.Context) (Leader, error) {
 	lease := max(intervalsInLease*n.interval, minLease)
 	if (n.lease != Leader{}) {
@@ -89,13 +97,18 @@ func (n *Node) leader(ctx context.Context) (Leader, error) {
 	}
 	leader, held, err := n.contributions.Leader(ctx, n.key)
 	if held || err != nil {
+		n.leaderless = false
 		return leader, err
+	}
+	if wait := n.member.Node > firstLeaders && n.releases == 0 && !n.leaderless; wait || n.ending {
+		n.leaderless = true
+		return Leader{}, nil
 	}
 	generation, err := n.Bandit.Lead()
 	if err != nil {
 		return Leader{}, err
 	}
-	n.lease = Leader{n.key, n.number, generation} // set it first: the reply to the next command can be lost
+	n.lease = Leader{n.key, n.member.Node, generation} // set it first: the reply to the next command can be lost
 	if taken, err := n.contributions.Lead(ctx, n.lease, lease); taken || err != nil {
 		return n.lease, err
 	}
@@ -113,19 +126,49 @@ func (n *Node) combine(contribution []byte) {
 	n.logOnce("fleet: a contribution is refused and lost", err)
 }
 
-// resign ends this node's lease, so that another node can lead at once.
-func (n *Node) resign(ctx context.Context) error {
-	if (n.lease == Leader{}) {
+// resign ends this node's lease, if it leads, and combines what still comes to it until another node leads. When it
+// shares after that, it contributes all that it has collected to its heir. A node that is alone keeps its sums.
+func (n *Node) resign(ctx context.Context) (err error) {
+	n.ending = true
+	if n.lease == (Leader{}) {
 		return nil
 	}
-	_, err := n.contributions.Renew(ctx, n.lease, 0)
-	return err
+	led := n.lease
+	n.lease = Leader{}
+	n.count(func(m *Metrics) { m.Leads = false })
+	began, most := time.Now(), min(3*n.interval, maxHandOver)
+	for resigned, heir := false, (Leader{}); ; time.Sleep(most / 60) { // an error may be over at the next try
+		passed := time.Since(began)
+		err = n.atTheEnd(ctx, func(ctx context.Context) (err error) {
+			if !resigned {
+				_, err = n.contributions.Renew(ctx, led, 0)
+				resigned = err == nil
+			}
+			if err == nil {
+				err = n.contributions.Collect(ctx, led.Generation, n.combine)
+			}
+			if err == nil && passed > most/3*2 {
+				heir, err = n.leader(ctx)
+			}
+			return err
+		})
+		if n.Metrics().Nodes == 0 && resigned || heir.Generation != 0 || passed > most {
+			return err
+		}
+	}
+}
+
+// atTheEnd does some of a hand-over within its time limit, which is longer than that of an exchange: there is no next one.
+func (n *Node) atTheEnd(ctx context.Context, work func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, max(n.timeout(), time.Second))
+	defer cancel()
+	return work(ctx)
 }
 
 // logOnce logs each message with each error once.
 func (n *Node) logOnce(message string, err error) {
 	if _, logged := n.logged.LoadOrStore(message+err.Error(), true); !logged {
-		n.log.Error(message, "node", n.number, "error", err)
+		n.log.Error(message, "node", n.member.Node, "error", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ func oneLeads(t *testing.T, nodes []running) (leader int) {
 	defer store.Close()
 	eventually(t, "one node leads", func() bool {
 		held, _, err := store.Leader(context.Background(), nodes[0].key)
-		leader = slices.IndexFunc(nodes, func(node running) bool { return node.number == held.Node })
+		leader = slices.IndexFunc(nodes, func(node running) bool { return node.Number() == held.Node })
 		return err == nil && leader >= 0 && nodes[leader].Metrics().Leads
 	})
 	seen := exchanges(nodes)
@@ -143,7 +144,8 @@ func TestLeadersAreKilled(t *testing.T) {
 	defer store.Close()
 	eventually(t, "the survivors know all releases", func() bool {
 		var all [][]byte
-		for _, snapshot := range must(store.List(context.Background())) {
+		numbers := slices.Collect(maps.Keys(must(store.Versions(context.Background()))))
+		for _, snapshot := range must(store.List(context.Background(), numbers...)) {
 			all = append(all, snapshot.Bytes)
 		}
 		rewards := sum(released(all...))
@@ -163,7 +165,7 @@ func TestLeaderLeaves(t *testing.T) {
 	store := storeAt(server.address)
 	defer store.Close()
 	lease, held, err := store.Leader(context.Background(), nodes[0].key)
-	if !planned(ended) || err != nil || ended == nil && held && lease.Node == nodes[leader].number {
+	if !planned(ended) || err != nil || ended == nil && held && lease.Node == nodes[leader].Number() {
 		t.Error(ended, lease, err)
 	}
 	nodes = slices.Delete(nodes, leader, leader+1)
@@ -178,8 +180,8 @@ type recorder struct {
 	all []string
 }
 
-func (r *recorder) Contribute(ctx context.Context, generation uint64, contribution []byte) error {
-	err := r.Redis.Contribute(ctx, generation, contribution)
+func (r *recorder) Contribute(ctx context.Context, member Member, generation uint64, contribution []byte) error {
+	err := r.Redis.Contribute(ctx, member, generation, contribution)
 	if err == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -204,10 +206,10 @@ func TestReplaysChangeNothing(t *testing.T) {
 		old := slices.Clone(recorder.all)
 		recorder.mu.Unlock()
 		for _, contribution := range old {
-			check(store.Contribute(context.Background(), generation, []byte(contribution)))
+			check(store.Contribute(context.Background(), Member{9, 1, 1}, generation, []byte(contribution)))
 		}
 		eventually(t, "the leader reads its stream", func() bool {
-			return must(store.client.XLen(context.Background(), store.contributions(generation)).Result()) == 0
+			return must(store.client.XLen(context.Background(), store.sums(generation)).Result()) == 0
 		})
 		if report := must(leader.Bandit.Report()); len(old) == 0 || report.Contributions != contributions {
 			t.Errorf("%v replayed: %v, then %+v", len(old), contributions, report)
@@ -324,40 +326,35 @@ func TestSealedMessagesHaveOneLength(t *testing.T) {
 
 // sends records what a node sends.
 type sends struct {
-	counter
+	*memory
 	kinds []string
 }
 
-func (s *sends) Send(ctx context.Context, messages []Message) error {
+func (s *sends) Send(_ context.Context, messages []Message) error {
 	kinds := ""
 	for _, m := range messages {
-		kinds += fmt.Sprintf("to %d: heartbeat %v, ticket %d, reward %v, %d sealed bytes; ",
-			m.To, m.Heartbeat != 0, m.Ticket, m.Reward, len(m.Sealed))
+		kinds += fmt.Sprintf("to %d: ticket %d, reward %v, %d sealed bytes; ", m.To, m.Ticket, m.Reward, len(m.Sealed))
 	}
 	s.kinds = append(s.kinds, kinds)
-	return s.counter.Send(ctx, messages)
+	return nil
 }
 
 // With SendRate, what a node sends does not depend on rewards: with none, with more than fit, and with some for nodes
-// that send no heartbeats, or have left.
+// that do not beat, or have left.
 func TestWhatIsSentAtAFixedRateDoesNotDependOnRewards(t *testing.T) {
-	server := startRedis(t)
 	var first []string
 	for world := range uint16(4) {
-		store := storeAt(server.address)
-		t.Cleanup(func() { store.Close() })
-		sends := &sends{counter: counter{Store: store}}
-		n := must(Join(context.Background(), Options{
-			Store: sends, Rewards: sends, Contributions: store, Config: keyed(world+1, 1), Delay: 8 * time.Hour, SendRate: 3,
+		ctx, sends := context.Background(), &sends{memory: newMemory()}
+		for _, number := range []uint16{100, 101, 102, 103} {
+			must(sends.Take(ctx, number, 1, time.Hour))
+		}
+		delete(sends.alive, 103)
+		n := must(Join(ctx, Options{
+			Store: sends, Rewards: sends, Contributions: sends, Config: keyed(7, 1), Delay: 8 * time.Hour, SendRate: 3,
 		}))
 		t.Cleanup(func() { n.Bandit.Close() })
 		n.slots = 3 // and not 10,800
-		now := time.Now()
-		for node := range uint16(4) {
-			n.nodes[100+node] = nil
-		}
-		longAgo := now.Add(-delaysUntilGone*n.delay - time.Hour)
-		n.forwarding.peers = map[uint16]instant{100: {at: now}, 101: {at: now}, 102: {at: longAgo}}
+		longAgo := time.Now().Add(-delaysUntilGone*n.delay - time.Hour)
 		reward := func(count int, of ...uint64) {
 			for range count {
 				for _, node := range of {
@@ -376,22 +373,20 @@ func TestWhatIsSentAtAFixedRateDoesNotDependOnRewards(t *testing.T) {
 			}
 		}
 		for range 4 {
-			if sent := must(n.send(context.Background(), false)); sent || len(n.forwarding.wake) > 0 {
-				t.Error("it sends between two heartbeats")
+			if sent := must(n.send(ctx, false)); sent || len(n.forwarding.wake) > 0 {
+				t.Error("it sends between two rounds")
 			}
-			must(n.send(context.Background(), true))
-			n.forwarding.awaited = nil // the heartbeat returns
+			if err, rewardErr := n.round(ctx, true); err != nil || rewardErr != nil {
+				t.Error(err, rewardErr)
+			}
 		}
 		m := n.Metrics()
 		got := [3]int{int(m.Sent), m.Waiting, int(m.Unsent)}
-		if want := [][3]int{{}, {1}, {14, 14}, {0, 0, 500}}[world]; got != want {
+		if want := [][3]int{{}, {1}, {21, 7}, {0, 0, 500}}[world]; got != want {
 			t.Errorf("world %d: %v, want %v", world, got, want)
 		}
 		reward(2, 100)
-		check(n.leave(context.Background()))
-		for i := range sends.kinds { // the own number
-			sends.kinds[i] = strings.ReplaceAll(sends.kinds[i], fmt.Sprintf("to %d: heartbeat true", n.number), "to itself")
-		}
+		check(n.leave(ctx))
 		if first == nil {
 			first = sends.kinds
 		}
@@ -444,7 +439,7 @@ func TestInvalidSendRate(t *testing.T) {
 		{Config: keyed(1, 1), Rewards: store, SendRate: -1},
 		{Config: config(1), Rewards: store, SendRate: 1},
 		{Config: keyed(1, 1), SendRate: 1},
-		{Config: keyed(1, 1), Rewards: store, SendRate: maxSlots*heartbeatsPerDelay + 1},
+		{Config: keyed(1, 1), Rewards: store, SendRate: maxSlots*beatsPerDelay + 1},
 	} {
 		wrong.Store, wrong.Contributions = store, store
 		_, err := Join(context.Background(), wrong)
@@ -473,9 +468,10 @@ func TestAnotherKey(t *testing.T) {
 	if log.count("a contribution is refused") != 0 {
 		t.Error(log.text.String())
 	}
+	generation := must(leader.Bandit.Report()).Generation
 	for range 3 {
 		sealed := must(other.Bandit.Seal([]byte("sums")))
-		check(leader.contributions.Contribute(context.Background(), leader.lease.Generation, sealed))
+		check(leader.contributions.Contribute(context.Background(), other.member, generation, sealed))
 	}
 	eventually(t, "it is refused, once in the log", func() bool { return log.count("a contribution is refused") == 1 })
 }

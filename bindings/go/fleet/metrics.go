@@ -20,7 +20,8 @@ type Metrics struct {
 	Contributions     uint64 // contributions sent to leaders
 	ContributionsLost uint64 // contributions lost to an error
 
-	Nodes        int     // other nodes of which this node has seen a snapshot
+	Nodes        int     // other nodes that are alive
+	Released     int     // other nodes of which this node has read a snapshot, also nodes that have left
 	Incompatible int     // those of them whose newest snapshot this node refused
 	Refusals     []error // the reason for each of these
 
@@ -40,12 +41,10 @@ func (n *Node) Metrics() Metrics {
 	defer n.mu.Unlock()
 	m := n.metrics
 	m.Age = time.Since(n.lastExchange)
-	m.Nodes, m.Waiting = len(n.nodes), n.forwarding.queued
-	for _, node := range slices.Sorted(maps.Keys(n.nodes)) {
-		if err := n.nodes[node]; err != nil {
-			m.Incompatible++
-			m.Refusals = append(m.Refusals, err)
-		}
+	m.Nodes, m.Waiting = max(int(n.forwarding.nodes), 1)-1, n.forwarding.queued
+	for _, node := range slices.Sorted(maps.Keys(n.refused)) {
+		m.Incompatible++
+		m.Refusals = append(m.Refusals, n.refused[node])
 	}
 	return m
 }

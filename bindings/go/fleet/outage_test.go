@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -185,17 +184,7 @@ func TestOneNodeIsCutOff(t *testing.T) {
 	one := runWithWindow(t, server.address, 1, dpb.ClockDecisions, &log)
 	two := runWithWindow(t, network.address, 2, dpb.ClockDecisions, &log)
 	nodes := []running{one, two}
-	known := func() bool {
-		one.mu.Lock()
-		defer one.mu.Unlock()
-		return len(one.forwarding.peers) == 1
-	}
-	// A node that knows no other node waits for none.
-	visit(t, nodes, func() bool {
-		two.mu.Lock()
-		defer two.mu.Unlock()
-		return len(two.forwarding.peers) == 1
-	})
+	known := func() bool { return one.Metrics().Nodes == 1 }
 	visit(t, nodes, known)
 	network.sever(true)
 	visit(t, nodes, func() bool { return one.Metrics().Outage && two.Metrics().Outage })
@@ -250,11 +239,9 @@ type stuck struct {
 	sending, allowed chan struct{}
 }
 
-func (s *stuck) Send(_ context.Context, messages []Message) error {
-	if slices.ContainsFunc(messages, func(m Message) bool { return m.Heartbeat == 0 }) {
-		s.once.Do(func() { close(s.sending) })
-		<-s.allowed
-	}
+func (s *stuck) Send(context.Context, []Message) error {
+	s.once.Do(func() { close(s.sending) })
+	<-s.allowed
 	return nil
 }
 
@@ -276,50 +263,35 @@ func TestUpdateDoesNotWaitForTheStore(t *testing.T) {
 	}
 }
 
-// counter counts the heartbeats that a node sends to itself, and those that it notifies others of.
+// counter counts beats.
 type counter struct {
-	Store
-	sent, notified int
+	*memory
+	beats int
 }
 
-func (c *counter) Notify(_ context.Context, notification Notification) error {
-	if notification.Event == Heartbeat {
-		c.notified++
-	}
-	return nil
+func (c *counter) Beat(ctx context.Context, member Member, beat Beat) (Pulse, error) {
+	c.beats++
+	return c.memory.Beat(ctx, member, beat)
 }
 
-func (c *counter) Send(_ context.Context, messages []Message) error {
-	for _, m := range messages {
-		if m.Heartbeat != 0 {
-			c.sent++
-		}
-	}
-	return nil
-}
-
-func (c *counter) Receive(context.Context, uint16, func(Message)) error { return nil }
-
-// An outage must not depend on rewards. A node sends heartbeats and notifies the others whether rewards wait or not,
-// and also when the queue is full.
-func TestHeartbeatsDoNotDependOnRewards(t *testing.T) {
-	server := startRedis(t)
+// An outage must not depend on rewards. A node beats whether rewards wait or not, and also when the queue is full.
+func TestBeatsDoNotDependOnRewards(t *testing.T) {
 	for i, waiting := range []int{0, 1, batchSize, batchSize + 1, maxRewards, maxRewards + 1} {
-		store := storeAt(server.address)
-		t.Cleanup(func() { store.Close() })
-		counter := &counter{Store: store}
+		counter := &counter{memory: newMemory()}
 		options := Options{
 			Store: counter, Rewards: counter, Config: config(uint16(i + 1)), Interval: interval, Delay: time.Hour,
 		}
 		node := must(Join(context.Background(), options))
 		t.Cleanup(func() { node.Bandit.Close() })
-		node.nodes[100] = nil // this node was seen
+		node.forwarding.numbers[100] = true
 		for range waiting {
 			_ = node.Update(100<<48|7, 1) // the last reward can find the queue full
 		}
-		must(node.send(context.Background(), true))
-		if counter.sent != 1 || counter.notified != 1 {
-			t.Errorf("%d rewards wait: %d heartbeats, %d notifications", waiting, counter.sent, counter.notified)
+		if err, rewardErr := node.round(context.Background(), true); err != nil || rewardErr != nil {
+			t.Error(err, rewardErr)
+		}
+		if counter.beats != 2 { // one of them to join
+			t.Errorf("%d rewards wait: %d beats", waiting, counter.beats)
 		}
 	}
 }
@@ -327,13 +299,13 @@ func TestHeartbeatsDoNotDependOnRewards(t *testing.T) {
 // failing is a queue that cannot delete messages.
 type failing struct{ broken }
 
-func (f *failing) Receive(context.Context, uint16, func(Message)) error {
+func (f *failing) Receive(context.Context, Member, func(Message)) error {
 	return errors.New("not deleted")
 }
 
 // Errors of the reward queue, which can depend on rewards, are not in the public count of errors.
 func TestErrorsOfTheRewardQueueAreForOperators(t *testing.T) {
-	store := &failing{}
+	store := &failing{broken{memory: newMemory()}}
 	node := must(Join(context.Background(), Options{Store: store, Rewards: store, Config: config(1), Interval: interval}))
 	defer node.Bandit.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -375,8 +347,9 @@ func TestIncompatibleNodesAreLogged(t *testing.T) {
 
 // broken is a store and a queue that fail on demand.
 type broken struct {
-	fails                 atomic.Bool
-	puts, sends, receipts atomic.Int64 // that worked
+	*memory
+	fails          atomic.Bool
+	puts, receipts atomic.Int64 // that worked
 }
 
 func (b *broken) try(worked *atomic.Int64) error {
@@ -387,24 +360,19 @@ func (b *broken) try(worked *atomic.Int64) error {
 	return nil
 }
 
-func (b *broken) Put(context.Context, Snapshot) (bool, error)       { return true, b.try(&b.puts) }
-func (*broken) List(context.Context, ...uint16) ([]Snapshot, error) { return nil, nil }
-func (*broken) Watch(context.Context) (<-chan Notification, func(), error) {
-	return make(chan Notification), func() {}, nil
+func (b *broken) Put(context.Context, Member, Snapshot, bool) (bool, error) {
+	return true, b.try(&b.puts)
 }
-func (*broken) Notify(context.Context, Notification) error { return nil }
-func (b *broken) Send(context.Context, []Message) error    { return b.try(&b.sends) }
-func (b *broken) Receive(context.Context, uint16, func(Message)) error {
-	time.Sleep(time.Millisecond)
+
+func (b *broken) Receive(context.Context, Member, func(Message)) error {
 	return b.try(&b.receipts)
 }
 
-// The log has the reason for which the store fails: once for exchanges, for sending and for receiving, until each has
-// worked again. A planned end is no error.
+// The log has the reason for which the store fails: once for exchanges and once for rewards, until each has worked again. A planned end is no error.
 func TestErrorsOfTheStoreAreLogged(t *testing.T) {
 	t.Parallel()
 	var log lines
-	store := &broken{}
+	store := &broken{memory: newMemory()}
 	node := must(Join(context.Background(), Options{
 		Store: store, Rewards: store, Config: config(1), Interval: 10 * time.Millisecond, Delay: 10 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
@@ -414,12 +382,12 @@ func TestErrorsOfTheStoreAreLogged(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- node.Sync(ctx) }()
 	for fault := 1; fault <= 3; fault++ {
-		for _, worked := range []*atomic.Int64{&store.puts, &store.sends, &store.receipts} {
+		for _, worked := range []*atomic.Int64{&store.puts, &store.receipts} {
 			before := worked.Load()
 			eventually(t, "it works", func() bool { return worked.Load() > before+2 })
 		}
 		store.fails.Store(true)
-		logged := func() bool { return log.count("the store fails") == 3*fault && log.count("READONLY") == 3*fault }
+		logged := func() bool { return log.count("the store fails") == 2*fault && log.count("READONLY") == 2*fault }
 		eventually(t, "the errors are in the log", logged)
 		seen := node.Metrics()
 		eventually(t, "more errors", func() bool {
@@ -435,7 +403,7 @@ func TestErrorsOfTheStoreAreLogged(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if log.count("the store fails") != 9 {
+	if log.count("the store fails") != 6 {
 		t.Error(log.text.String())
 	}
 }

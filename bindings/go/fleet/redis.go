@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,36 +17,121 @@ const (
 	// A stream expires if no reward is added for this long: it contains raw rewards, which have no use after a
 	// restart of their node.
 	rewardLifetime = time.Hour
-	// Receive waits this long for messages, and so Sync can take this long to stop.
-	receiveWait = 250 * time.Millisecond
-	// All versions have this many digits, so that Redis compares them exactly, as texts.
-	versionDigits = 20
+	// Both numbers in a version have this many digits, so that Redis compares versions exactly, as texts.
+	versionDigits = 10
 	// A stream keeps at least this many contributions. More contributions push out the oldest.
 	maxContributions = 10_000
 	// A stream of contributions expires if none is added for this long.
 	contributionLifetime = time.Minute
 )
 
-// renew changes the end of a lease. KEYS is the lease. ARGV is the leader that must hold it, and the new duration in
-// milliseconds.
+// renew changes the end of the leader's lease. KEYS is the lease. ARGV is the leader that must hold it, and the new
+// duration in milliseconds.
 var renew = redis.NewScript(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 
-// put writes a snapshot. KEYS is the hash. ARGV is the node, the version and the snapshot. A field has 20 digits of
-// version, and then the snapshot. The script overwrites a field without a version.
-var put = redis.NewScript(`
-local held = redis.call('HGET', KEYS[1], ARGV[1])
+// mine begins the scripts of a member. KEYS[1] is the hash of numbers, and ARGV the member's node, incarnation and life.
+// A number's record is its incarnation, its life, and the time at which its lease ends. The member holds its number if
+// the record has its life or an older incarnation, which is what a replica that lags brings back.
+const mine = `
+local function mine()
+  local incarnation, life = (redis.call('HGET', KEYS[1], ARGV[1]) or ''):match('^(%d+) (%d+) ')
+  incarnation = tonumber(incarnation)
+  return not incarnation or incarnation < tonumber(ARGV[2]) or incarnation == tonumber(ARGV[2]) and life == ARGV[3]
+end
+local function now()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local function hold(number, incarnation, life, till)
+  redis.call('HSET', KEYS[1], number, string.format('%.0f %s %.0f', incarnation, life, till))
+end`
+
+// take gives a number to a life. KEYS are the numbers, the nodes that live, the counts, and the snapshots. ARGV is the
+// number, 0 for the lowest whose lease is over; 0; the life; and the duration of the lease in milliseconds. It returns
+// the number and its incarnation.
+var take = redis.NewScript(mine + `
+local number = ARGV[1]
+if number == '0' then
+  local held, all, time = {}, redis.call('HGETALL', KEYS[1]), now()
+  for i = 1, #all, 2 do held[all[i]] = tonumber(all[i + 1]:match(' (%d+)$') or 0) > time end
+  number = 1
+  while held[tostring(number)] do number = number + 1 end
+  if number > 65535 then return {0, 0} end
+end
+local before = (redis.call('HGET', KEYS[1], number) or ''):match('^%d+') or 0
+local put = (redis.call('HGET', KEYS[4], number) or ''):match('^' .. ('%d'):rep(10)) or 0
+local incarnation = math.max(before, put) + 1
+hold(number, incarnation, ARGV[3], now() + ARGV[4])
+redis.call('ZADD', KEYS[2], redis.call('HINCRBY', KEYS[3], 'beats', 1), number)
+return {tonumber(number), incarnation}`)
+
+// put writes a snapshot. KEYS are the numbers, the snapshots, their versions, and the counts. ARGV is the member, the
+// version, the snapshot, and 1 if the other nodes need it. A field of the snapshots has 20 digits of version, and then
+// the snapshot. The script overwrites a field without a version.
+var put = redis.NewScript(mine + `
+if not mine() then return 0 end
+local held = redis.call('HGET', KEYS[2], ARGV[1])
 held = held and held:match('^' .. ('%d'):rep(20))
-if held and held >= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ARGV[3])
-redis.call('PUBLISH', KEYS[1], ARGV[1])
+if held and held >= ARGV[4] then return 0 end
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[4] .. ARGV[5])
+if ARGV[6] == '1' then
+  redis.call('HSET', KEYS[3], ARGV[1], ARGV[4])
+  redis.call('HINCRBY', KEYS[4], 'puts', 1)
+end
 return 1`)
+
+// beat renews a number's lease. KEYS are the numbers, the nodes that live, and the counts. ARGV is the member, the
+// duration of the lease in milliseconds, the beats up to which a node is late and up to which it is gone, and 1 to list
+// all nodes. It returns nothing if the number has another life; otherwise the counts, the nodes that it has removed, and
+// the other late nodes, or all, with their beats.
+var beat = redis.NewScript(mine + `
+if not mine() then return {} end
+hold(ARGV[1], ARGV[2], ARGV[3], now() + ARGV[4])
+local beats = redis.call('HINCRBY', KEYS[3], 'beats', 1)
+local breaks = redis.call('ZADD', KEYS[2], beats, ARGV[1])
+local gone = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[6])
+if #gone > 0 then breaks = breaks + redis.call('ZREM', KEYS[2], unpack(gone)) end
+if breaks > 0 then redis.call('HINCRBY', KEYS[3], 'breaks', 1) end
+local late = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[7] == '1' and '+inf' or ARGV[5], 'WITHSCORES')
+local counts = redis.call('HMGET', KEYS[3], 'breaks', 'puts')
+return {beats, redis.call('ZCARD', KEYS[2]), redis.call('HLEN', KEYS[1]), tonumber(counts[1] or 0),
+  tonumber(counts[2] or 0), gone, late}`)
+
+// leave ends a number's lease. KEYS are those of beat. ARGV is the member; life 0 stands for every life, which has then
+// no access any more.
+var leave = redis.NewScript(mine + `
+if ARGV[3] ~= '0' then
+  if not mine() then return 0 end
+  hold(ARGV[1], ARGV[2], ARGV[3], 0)
+  return redis.call('ZREM', KEYS[2], ARGV[1])
+end
+local before = (redis.call('HGET', KEYS[1], ARGV[1]) or ''):match('^%d+')
+if not before then return 0 end
+hold(ARGV[1], before + 1, 0, 0)
+redis.call('ZREM', KEYS[2], ARGV[1])
+return redis.call('HINCRBY', KEYS[3], 'breaks', 1)`)
+
+// receive deletes the messages with these ids from a node's stream, and reads the next ones. KEYS are the numbers and
+// the stream. ARGV is the member, the largest number of messages, and the ids. It returns nothing if the number has
+// another life.
+var receive = redis.NewScript(mine + `
+if not mine() then return false end
+if #ARGV > 4 then redis.call('XDEL', KEYS[2], unpack(ARGV, 5)) end
+return redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[4])`)
+
+// contribute adds a contribution to a stream. KEYS are the numbers and the stream. ARGV is the member, the largest
+// number of contributions, the time in seconds after which the stream expires, and the contribution.
+var contribute = redis.NewScript(mine + `
+if not mine() then return 0 end
+redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'contribution', ARGV[6])
+return redis.call('EXPIRE', KEYS[2], ARGV[5])`)
 
 // Redis is a [Store], a [RewardQueue] and a [ContributionQueue] on a Redis or Valkey server or cluster.
 type Redis struct {
 	client redis.UniversalClient
-	hash   string
+	name   string
 }
 
 // NewRedis returns the store of the bandit with this name. Different bandits need different names. NewRedis does not
@@ -63,95 +147,147 @@ func NewRedis(options *redis.UniversalOptions, name string) *Redis {
 // Close closes all connections.
 func (r *Redis) Close() error { return r.client.Close() }
 
+// The keys of the store. All have the hash tag of the bandit's name, so that a cluster keeps them on one server.
+func (r *Redis) snapshots() string      { return r.name }
+func (r *Redis) versions() string       { return r.name + ":versions" }
+func (r *Redis) numbers() string        { return r.name + ":numbers" }
+func (r *Redis) alive() string          { return r.name + ":alive" }
+func (r *Redis) counts() string         { return r.name + ":counts" }
+func (r *Redis) lease(l Leader) string  { return fmt.Sprintf("%s:leader:%016x", r.name, l.Key) }
+func (r *Redis) stream(n uint16) string { return r.name + ":rewards:" + field(n) }
+func (r *Redis) sums(g uint64) string   { return fmt.Sprintf("%s:contributions:%d", r.name, g) }
+func (l Leader) text() string           { return fmt.Sprintf("%d %d", l.Node, l.Generation) }
+func field(node uint16) string          { return strconv.Itoa(int(node)) }
+func (m Member) arguments() []any       { return []any{m.Node, m.Incarnation, m.Life} }
+func (m Member) with(more ...any) []any { return append(m.arguments(), more...) }
+func versionText(version uint64) string {
+	return fmt.Sprintf("%0*d%0*d", versionDigits, version>>32, versionDigits, version&0xffffffff)
+}
+
+// parseVersion parses the text of a version.
+func parseVersion(text string) (version uint64, valid bool) {
+	if len(text) != 2*versionDigits {
+		return 0, false
+	}
+	incarnation, err := strconv.ParseUint(text[:versionDigits], 10, 32)
+	count, countErr := strconv.ParseUint(text[versionDigits:], 10, 32)
+	return incarnation<<32 | count, err == nil && countErr == nil
+}
+
+// Take implements [Store] with one script.
+func (r *Redis) Take(ctx context.Context, node uint16, life uint64, lease time.Duration) (Member, error) {
+	keys := []string{r.numbers(), r.alive(), r.counts(), r.snapshots()}
+	taken, err := take.Run(ctx, r.client, keys, node, 0, life, lease.Milliseconds()).Int64Slice()
+	switch {
+	case err != nil:
+		return Member{}, err
+	case len(taken) != 2 || taken[0] == 0:
+		return Member{}, errors.New("fleet: no number is free")
+	case taken[1] > 1<<32-1:
+		return Member{}, fmt.Errorf("fleet: node %d has no incarnation left: delete its field of %s", taken[0], r.snapshots())
+	}
+	return Member{uint16(taken[0]), uint32(taken[1]), life}, nil
+}
+
 // Put implements [Store] with one script, so that comparing and writing are atomic.
-func (r *Redis) Put(ctx context.Context, s Snapshot) (bool, error) {
-	version := fmt.Sprintf("%0*d", versionDigits, s.Version)
-	return put.Run(ctx, r.client, []string{r.hash}, field(s.Node), version, s.Bytes).Bool()
+func (r *Redis) Put(ctx context.Context, m Member, s Snapshot, news bool) (bool, error) {
+	keys := []string{r.numbers(), r.snapshots(), r.versions(), r.counts()}
+	return put.Run(ctx, r.client, keys, m.with(versionText(s.Version), s.Bytes, news)...).Bool()
 }
 
-// List implements [Store] with HGETALL or HMGET.
-func (r *Redis) List(ctx context.Context, nodes ...uint16) ([]Snapshot, error) {
-	fields := map[string]string{}
-	if len(nodes) == 0 {
-		all, err := r.client.HGetAll(ctx, r.hash).Result()
-		if err != nil {
-			return nil, err
-		}
-		fields = all
-	} else {
-		names := make([]string, len(nodes))
-		for i, node := range nodes {
-			names[i] = field(node)
-		}
-		values, err := r.client.HMGet(ctx, r.hash, names...).Result()
-		if err != nil {
-			return nil, err
-		}
-		for i, value := range values {
-			if text, ok := value.(string); ok {
-				fields[names[i]] = text
-			}
-		}
+// Versions implements [Store] with HGETALL.
+func (r *Redis) Versions(ctx context.Context) (map[uint16]uint64, error) {
+	all, err := r.client.HGetAll(ctx, r.versions()).Result()
+	if err != nil {
+		return nil, err
 	}
-	found := make([]Snapshot, 0, len(fields))
-	for name, value := range fields {
+	versions := make(map[uint16]uint64, len(all))
+	for name, text := range all {
 		node, err := strconv.ParseUint(name, 10, 16)
-		if err != nil {
-			continue // not a field of a node
+		if version, valid := parseVersion(text); valid && err == nil {
+			versions[uint16(node)] = version
 		}
-		s := Snapshot{Node: uint16(node), Bytes: []byte(value)}
-		if len(value) >= versionDigits {
-			if version, err := strconv.ParseUint(value[:versionDigits], 10, 64); err == nil {
-				s.Version, s.Bytes = version, s.Bytes[versionDigits:]
-			}
-		}
-		found = append(found, s)
 	}
-	return found, nil
+	return versions, nil
 }
 
-// Notify implements [Store] with PUBLISH.
-func (r *Redis) Notify(ctx context.Context, notification Notification) error {
-	return r.client.Publish(ctx, r.hash, field(notification.Node)+suffixes[notification.Event]).Err()
+// List implements [Store] with HMGET.
+func (r *Redis) List(ctx context.Context, nodes ...uint16) (found []Snapshot, err error) {
+	if len(nodes) == 0 {
+		return nil, nil
+	}
+	names := make([]string, len(nodes))
+	for i, node := range nodes {
+		names[i] = field(node)
+	}
+	values, err := r.client.HMGet(ctx, r.snapshots(), names...).Result()
+	for i, value := range values {
+		if text, ok := value.(string); ok {
+			s := Snapshot{Node: nodes[i], Bytes: []byte(text)}
+			if version, valid := parseVersion(text[:min(2*versionDigits, len(text))]); valid {
+				s.Version, s.Bytes = version, s.Bytes[2*versionDigits:]
+			}
+			found = append(found, s)
+		}
+	}
+	return found, err
 }
 
-// suffixes follow a node's number in the messages on the channel. The script put publishes the messages of Put.
-var suffixes = map[Event]string{Put: "", Heartbeat: " heartbeat", Leave: " leaves"}
-
-// Watch implements [Store] with SUBSCRIBE.
-func (r *Redis) Watch(ctx context.Context) (<-chan Notification, func(), error) {
-	subscription := r.client.Subscribe(ctx, r.hash)
-	stop := sync.OnceFunc(func() { subscription.Close() })
-	wait := time.Minute
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = time.Until(deadline)
-	}
-	if _, err := subscription.ReceiveTimeout(ctx, max(wait, 1)); err != nil {
-		stop()
-		return nil, nil, err
-	}
-	notifications := make(chan Notification, 1024)
-	go func() {
-		defer close(notifications)
-		defer stop()
-		for {
-			message, err := subscription.ReceiveMessage(context.Background())
-			if err != nil {
-				return
-			}
-			number, _, _ := strings.Cut(message.Payload, " ")
-			node, err := strconv.ParseUint(number, 10, 16)
-			for event, suffix := range suffixes {
-				if err == nil && suffix == message.Payload[len(number):] {
-					select {
-					case notifications <- Notification{uint16(node), event}:
-					default: // the next exchange reads all snapshots
-					}
-				}
-			}
+// Numbers implements [Store] with HKEYS.
+func (r *Redis) Numbers(ctx context.Context) (numbers []uint16, err error) {
+	names, err := r.client.HKeys(ctx, r.numbers()).Result()
+	for _, name := range names {
+		if node, err := strconv.ParseUint(name, 10, 16); err == nil {
+			numbers = append(numbers, uint16(node))
 		}
-	}()
-	return notifications, stop, nil
+	}
+	return numbers, err
+}
+
+// Beat implements [Store] with one script.
+func (r *Redis) Beat(ctx context.Context, m Member, b Beat) (p Pulse, err error) {
+	keys := []string{r.numbers(), r.alive(), r.counts()}
+	reply, err := beat.Run(ctx, r.client, keys, m.with(b.Lease.Milliseconds(), b.Late, b.Gone, b.All)...).Slice()
+	if err != nil {
+		return p, err
+	}
+	if len(reply) == 0 {
+		return p, ErrReplaced
+	}
+	if len(reply) != 7 {
+		return p, fmt.Errorf("fleet: a reply of %d values", len(reply))
+	}
+	for i, to := range []*uint64{&p.Beats, &p.Nodes, &p.Numbers, &p.Breaks, &p.Puts} {
+		value, _ := reply[i].(int64)
+		*to = uint64(value)
+	}
+	texts := func(reply any) (texts []string) {
+		values, _ := reply.([]any)
+		for _, value := range values {
+			text, _ := value.(string)
+			texts = append(texts, text)
+		}
+		return texts
+	}
+	for _, name := range texts(reply[5]) {
+		if node, err := strconv.ParseUint(name, 10, 16); err == nil {
+			p.Gone = append(p.Gone, uint16(node))
+		}
+	}
+	p.Late = map[uint16]uint64{}
+	late := texts(reply[6])
+	for i := 0; i+1 < len(late); i += 2 {
+		node, err := strconv.ParseUint(late[i], 10, 16)
+		if beats, beatsErr := strconv.ParseUint(late[i+1], 10, 64); err == nil && beatsErr == nil {
+			p.Late[uint16(node)] = beats
+		}
+	}
+	return p, nil
+}
+
+// Leave implements [Store] with one script.
+func (r *Redis) Leave(ctx context.Context, m Member) error {
+	return leave.Run(ctx, r.client, []string{r.numbers(), r.alive(), r.counts()}, m.arguments()...).Err()
 }
 
 // Send implements [RewardQueue] with XADD to the nodes' streams.
@@ -160,9 +296,7 @@ func (r *Redis) Send(ctx context.Context, messages []Message) error {
 		streams := map[string]bool{}
 		for _, m := range messages {
 			values := []any{"ticket", m.Ticket, "reward", m.Reward}
-			if m.Heartbeat != 0 {
-				values = []any{"heartbeat", m.Heartbeat}
-			} else if m.Sealed != nil {
+			if m.Sealed != nil {
 				values = []any{"sealed", m.Sealed}
 			}
 			stream := r.stream(m.To)
@@ -177,42 +311,49 @@ func (r *Redis) Send(ctx context.Context, messages []Message) error {
 	return err
 }
 
-// Receive implements [RewardQueue]: it drains the node's stream.
-func (r *Redis) Receive(ctx context.Context, node uint16, take func(Message)) error {
-	_, err := r.drain(ctx, r.stream(node), receiveWait, func(text func(string) string) {
-		ticket, ticketErr := strconv.ParseUint(text("ticket"), 10, 64)
-		reward, rewardErr := strconv.ParseFloat(text("reward"), 64)
-		if ticketErr == nil && rewardErr == nil {
-			take(Message{To: node, Ticket: ticket, Reward: reward})
-		} else if heartbeat, err := strconv.ParseUint(text("heartbeat"), 10, 64); err == nil {
-			take(Message{To: node, Heartbeat: heartbeat})
-		} else if sealed := text("sealed"); sealed != "" {
-			take(Message{To: node, Sealed: []byte(sealed)})
+// Receive implements [RewardQueue]: it drains the node's stream, with a script that checks the member.
+func (r *Redis) Receive(ctx context.Context, m Member, take func(Message)) error {
+	arguments := m.with(batchSize)
+	for {
+		reply, err := receive.Run(ctx, r.client, []string{r.numbers(), r.stream(m.Node)}, arguments...).Slice()
+		if errors.Is(err, redis.Nil) {
+			return ErrReplaced
 		}
-	})
-	return err
+		if err != nil || len(reply) == 0 {
+			return err
+		}
+		arguments = m.with(batchSize)
+		for _, message := range reply {
+			id, text := parseMessage(message)
+			arguments = append(arguments, id)
+			ticket, ticketErr := strconv.ParseUint(text("ticket"), 10, 64)
+			reward, rewardErr := strconv.ParseFloat(text("reward"), 64)
+			if ticketErr == nil && rewardErr == nil {
+				take(Message{To: m.Node, Ticket: ticket, Reward: reward})
+			} else if sealed := text("sealed"); sealed != "" {
+				take(Message{To: m.Node, Sealed: []byte(sealed)})
+			}
+		}
+	}
 }
 
-// drain passes up to batchSize messages of a stream to take, and then deletes them. It returns their number. Each
-// message is a function from the name of a field to its text. drain uses XREAD from the stream's beginning, and XDEL:
-// a stream has one reader, so deleting a message acknowledges it.
-func (r *Redis) drain(
-	ctx context.Context, stream string, wait time.Duration, take func(message func(field string) string),
-) (int, error) {
-	arguments := redis.XReadArgs{Streams: []string{stream, "0"}, Count: batchSize, Block: wait}
-	read, err := r.client.XRead(ctx, &arguments).Result()
-	if errors.Is(err, redis.Nil) {
-		return 0, nil
+// parseMessage returns the id of a message in a stream, and a function from the names of its fields to their texts.
+func parseMessage(message any) (id string, text func(field string) string) {
+	parts, _ := message.([]any)
+	if len(parts) != 2 {
+		parts = []any{"", nil}
 	}
-	if err != nil {
-		return 0, err
+	id, _ = parts[0].(string)
+	fields, _ := parts[1].([]any)
+	return id, func(name string) string {
+		for i := 0; i+1 < len(fields); i += 2 {
+			if fields[i] == name {
+				text, _ := fields[i+1].(string)
+				return text
+			}
+		}
+		return ""
 	}
-	var ids []string
-	for _, message := range read[0].Messages {
-		ids = append(ids, message.ID)
-		take(func(field string) string { text, _ := message.Values[field].(string); return text })
-	}
-	return len(ids), r.client.XDel(ctx, stream, ids...).Err()
 }
 
 // Leader implements [ContributionQueue] with GET.
@@ -243,40 +384,32 @@ func (r *Redis) Renew(ctx context.Context, leader Leader, lease time.Duration) (
 	return renew.Run(ctx, r.client, []string{r.lease(leader)}, leader.text(), lease.Milliseconds()).Bool()
 }
 
-// Contribute implements [ContributionQueue] with XADD to the generation's stream.
-func (r *Redis) Contribute(ctx context.Context, generation uint64, contribution []byte) error {
-	stream := r.contributions(generation)
-	_, err := r.client.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
-		values := []any{"contribution", contribution}
-		pipeline.XAdd(ctx, &redis.XAddArgs{Stream: stream, MaxLen: maxContributions, Approx: true, Values: values})
-		pipeline.Expire(ctx, stream, contributionLifetime)
-		return nil
-	})
+// Contribute implements [ContributionQueue] with one script, which checks the member.
+func (r *Redis) Contribute(ctx context.Context, m Member, generation uint64, contribution []byte) error {
+	arguments := m.with(maxContributions, int(contributionLifetime.Seconds()), contribution)
+	sent, err := contribute.Run(ctx, r.client, []string{r.numbers(), r.sums(generation)}, arguments...).Bool()
+	if err == nil && !sent {
+		err = ErrReplaced
+	}
 	return err
 }
 
-// Collect implements [ContributionQueue]: it drains the generation's stream.
+// Collect implements [ContributionQueue] with XRANGE, and XDEL: a stream has one reader, so deleting a contribution
+// acknowledges it.
 func (r *Redis) Collect(ctx context.Context, generation uint64, combine func([]byte)) error {
-	for count := batchSize; count == batchSize; {
-		var err error
-		count, err = r.drain(ctx, r.contributions(generation), -1, func(text func(string) string) {
-			combine([]byte(text("contribution")))
-		})
-		if err != nil {
+	for {
+		messages, err := r.client.XRangeN(ctx, r.sums(generation), "-", "+", batchSize).Result()
+		if err != nil || len(messages) == 0 {
+			return err
+		}
+		var ids []string
+		for _, message := range messages {
+			ids = append(ids, message.ID)
+			text, _ := message.Values["contribution"].(string)
+			combine([]byte(text))
+		}
+		if err := r.client.XDel(ctx, r.sums(generation), ids...).Err(); err != nil {
 			return err
 		}
 	}
-	return nil
 }
-
-func (l Leader) text() string { return fmt.Sprintf("%d %d", l.Node, l.Generation) }
-
-func (r *Redis) lease(l Leader) string { return fmt.Sprintf("%s:leader:%016x", r.hash, l.Key) }
-
-func (r *Redis) contributions(generation uint64) string {
-	return fmt.Sprintf("%s:contributions:%d", r.hash, generation)
-}
-
-func (r *Redis) stream(node uint16) string { return r.hash + ":rewards:" + field(node) }
-
-func field(node uint16) string { return strconv.Itoa(int(node)) }

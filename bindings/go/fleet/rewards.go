@@ -3,8 +3,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -17,10 +15,13 @@ var ErrQueueFull = errors.New("fleet: too many rewards wait for the store")
 const (
 	// The maximum number of messages that are sent or received at once.
 	batchSize = 1000
-	// A node sends this many heartbeats in a delay.
-	heartbeatsPerDelay = 8
-	// A node is gone if no heartbeat of it arrives for this many delays.
-	delaysUntilGone = 30
+	// A node beats so often in a delay.
+	beatsPerDelay = 8
+	// A node is gone if it does not beat for this many delays. If its beats fail for the second number of delays, it is
+	// not ready: the rest of the time is the balancer's, to send it no more clicks.
+	delaysUntilGone, delaysUntilUnready = 30, 10
+	// The maximum number of snapshots that are read at once.
+	snapshotsAtOnce = 64
 	// The size of a reward in a sealed message: the ticket and the bits of the reward, in big-endian order.
 	sealedReward = 8 + 8
 	// The maximum number of rewards in a sealed message.
@@ -63,20 +64,45 @@ type forwarding struct {
 	wake   chan struct{}        // the outbox is not empty, and rewards are sent at once
 	ticks  uint64               // the bandit's clock at the last check
 
-	heartbeats uint64             // number of the last heartbeat from this node to itself
-	awaited    *instant           // when that heartbeat was sent; nil: it has returned
-	returned   instant            // when the last heartbeat that has returned was sent
-	connected  time.Time          // heartbeats have returned in time since then
-	peers      map[uint16]instant // when the last heartbeat of each other node arrived
-	outage     bool
+	returned instant            // when the last round began that has ended well
+	rounds   []round            // the rounds that ended well without a pause, the oldest first
+	late     map[uint16]instant // nodes whose beats are late, and when they last beat
+	alive    []uint16           // the other nodes that are alive, with Options.SendRate
+	nodes    uint64             // the number of nodes that are alive, with this one
+	numbers  map[uint16]bool    // numbers that a process ever had
+	breaks   uint64             // the count of breaks that was seen last
+	puts     uint64             // the count of puts that was seen last
+	cancel   bool               // decisions that are open now must be cancelled once
+	outage   bool
 }
 
-func (n *Node) startForwarding() error {
+// round is a beat of this node: at this time all nodes together had beaten so often.
+type round struct {
+	instant
+	beats uint64
+}
+
+// beatsBefore returns how often all nodes had beaten before this long ago; 0 if that is not known.
+func (f *forwarding) beatsBefore(ago time.Duration, now time.Time) (beats uint64) {
+	for _, round := range f.rounds {
+		if now.Sub(round.at) > ago {
+			beats = round.beats
+		}
+	}
+	return beats
+}
+
+// startForwarding beats for the first time.
+func (n *Node) startForwarding(ctx context.Context) error {
 	now, err := n.now()
 	n.forwarding = forwarding{
-		outbox: map[uint16][]waiting{}, wake: make(chan struct{}, 1), ticks: now.ticks, returned: now, connected: now.at,
-		heartbeats: rand.Uint64() >> 1, peers: map[uint16]instant{},
+		outbox: map[uint16][]waiting{}, wake: make(chan struct{}, 1), ticks: now.ticks, returned: now,
+		numbers: map[uint16]bool{},
 	}
+	if err == nil {
+		err = n.beat(ctx)
+	}
+	n.forwarding.cancel = false
 	return err
 }
 
@@ -84,17 +110,17 @@ func (n *Node) startForwarding() error {
 // Otherwise the reward waits in a queue, and Sync sends it in the background: Update never waits for the store. It
 // can be called by any goroutine.
 //
-// Update returns [dpb.ErrUnknownTicket] if the ticket is of a node that this node has not seen, or of any other node
+// Update returns [dpb.ErrUnknownTicket] if the ticket has a number that no process ever had, or that of any other node
 // without Options.Rewards. It returns [ErrQueueFull] if 100,000 rewards wait already. Like every error of a reward,
 // these are NOT private: do not show them to visitors.
 func (n *Node) Update(ticket uint64, reward float64) error {
 	to := dpb.TicketNode(ticket)
-	if to == n.number {
+	if to == n.member.Node {
 		return n.Bandit.Update(ticket, reward)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, seen := n.nodes[to]; n.rewards == nil || !seen {
+	if n.rewards == nil || !n.forwarding.numbers[to] {
 		return dpb.ErrUnknownTicket // an invented ticket must not create a stream in the store
 	}
 	f := &n.forwarding
@@ -119,11 +145,15 @@ func (n *Node) wake() {
 	}
 }
 
-// sendRewards sends the rewards that wait, and heartbeats at fixed times, until ctx is done.
-func (n *Node) sendRewards(ctx context.Context) {
-	ticker := time.NewTicker(max(n.delay/heartbeatsPerDelay, 1))
+// beats makes rounds at fixed times, until ctx is done, and sends rewards in between. A round sends the rewards that
+// wait, then beats, then receives: when it has ended well, the rewards that waited at its beginning have arrived, and so
+// have those that others had sent. Rounds depend on the time alone, never on how many rewards wait, because an outage
+// cancels decisions and so must not depend on rewards.
+func (n *Node) beats(ctx context.Context, ended chan<- error) {
+	ticker := time.NewTicker(max(n.delay/beatsPerDelay, 1))
 	defer ticker.Stop()
-	for failures := 0; ; {
+	var failures, rewardFailures int
+	for {
 		due := false
 		select {
 		case <-ctx.Done():
@@ -131,34 +161,139 @@ func (n *Node) sendRewards(ctx context.Context) {
 		case <-ticker.C:
 			due = true
 		case <-n.forwarding.wake:
+			if failures+rewardFailures > 0 {
+				continue // the next round tries again, however many rewards come
+			}
 		}
-		limited, cancel := context.WithTimeout(ctx, n.delay)
-		sent, err := n.send(limited, due)
-		cancel()
-		if err != nil {
+		err, rewardErr := n.round(ctx, due)
+		if ctx.Err() != nil {
+			return
+		}
+		switch {
+		case errors.Is(err, ErrReplaced), errors.Is(rewardErr, ErrReplaced),
+			errors.Is(err, dpb.ErrClosed), errors.Is(err, dpb.ErrPoisoned):
+			ended <- errors.Join(err, rewardErr)
+			return
+		case err != nil:
 			failures++
-			n.rewardsFailed(ctx, err, failures)
-		} else if sent {
-			failures = 0
+			n.count(func(m *Metrics) { m.Errors++ })
+			n.failed(err, failures)
+		case rewardErr != nil:
+			// Whether an error occurs can depend on whether there are rewards, so the count is for operators only.
+			rewardFailures++
+			n.count(func(m *Metrics) { m.RewardErrors++ })
+			n.failed(rewardErr, rewardFailures)
+		case due:
+			failures, rewardFailures = 0, 0
 		}
 	}
 }
 
-// send sends rewards that wait and, if due, a heartbeat. It reports whether it sent anything. After an error it sends
-// the same rewards again: a reward counts once, because of its ticket. Heartbeats depend on the time alone, never on how
-// many rewards wait, because an outage cancels decisions and so must not depend on rewards.
-func (n *Node) send(ctx context.Context, due bool) (sent bool, err error) {
+// round sends rewards and, if due, beats and receives. The second error is of the reward queue.
+func (n *Node) round(ctx context.Context, due bool) (err, rewardErr error) {
+	limited := func(work func(context.Context) error) error {
+		limited, cancel := context.WithTimeout(ctx, n.delay)
+		defer cancel()
+		return work(limited)
+	}
+	began, err := n.now()
+	if err != nil {
+		return err, nil
+	}
+	send := func(ctx context.Context) error { _, err := n.send(ctx, due); return err }
+	if rewardErr = limited(send); rewardErr != nil || !due {
+		return nil, rewardErr
+	}
+	if err = limited(n.beat); err != nil {
+		return err, nil
+	}
+	if rewardErr = limited(n.receive); rewardErr == nil {
+		n.count(func(*Metrics) { n.forwarding.returned = began })
+	}
+	return nil, rewardErr
+}
+
+// beat renews the lease of this node's number, and learns which other nodes do not beat.
+func (n *Node) beat(ctx context.Context) error {
 	n.mu.Lock()
 	f := &n.forwarding
-	now := instant{time.Now(), f.ticks}
-	batches := n.batches(now.at, due)
-	inTime := due && now.at.Sub(f.returned.at) <= n.delay
-	var heartbeat []Message
-	if due && (f.awaited == nil || now.at.Sub(f.awaited.at) > n.delay) {
-		f.heartbeats++
-		f.awaited = &now
-		heartbeat = []Message{{To: n.number, Heartbeat: f.heartbeats}}
+	began := instant{time.Now(), f.ticks}
+	if last := len(f.rounds) - 1; last >= 0 && began.at.Sub(f.rounds[last].at) > n.delay {
+		f.rounds = nil // after a pause this node must not call others late by a time in which it did not beat itself
 	}
+	beat := Beat{
+		Lease: delaysUntilGone * n.delay,
+		Late:  f.beatsBefore(n.delay, began.at),
+		Gone:  f.beatsBefore(delaysUntilGone*n.delay, began.at),
+		All:   n.slots > 0,
+	}
+	known := uint64(len(f.numbers))
+	n.mu.Unlock()
+	pulse, err := n.store.Beat(ctx, n.member, beat)
+	var numbers []uint16
+	if err == nil && pulse.Numbers != known {
+		numbers, err = n.store.Numbers(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	for _, node := range pulse.Gone {
+		n.log.Warn("fleet: a node is gone: its number is free", "node", n.member.Node, "gone", node)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, number := range numbers {
+		f.numbers[number] = true
+	}
+	if last := len(f.rounds) - 1; last >= 0 && pulse.Beats <= f.rounds[last].beats {
+		f.rounds = nil // the store has forgotten some
+	}
+	f.rounds = append(f.rounds, round{began, pulse.Beats})
+	for len(f.rounds) > 1 && began.at.Sub(f.rounds[1].at) > delaysUntilGone*n.delay {
+		f.rounds = f.rounds[1:]
+	}
+	f.late, f.alive = map[uint16]instant{}, f.alive[:0]
+	for node, beats := range pulse.Late {
+		if node == n.member.Node {
+			continue
+		}
+		if n.slots > 0 {
+			f.alive = append(f.alive, node)
+		}
+		if beats <= beat.Late {
+			at := slices.IndexFunc(f.rounds, func(r round) bool { return r.beats >= beats })
+			f.late[node] = f.rounds[at].instant
+		}
+	}
+	slices.Sort(f.alive)
+	f.nodes = pulse.Nodes
+	if pulse.Breaks != f.breaks {
+		f.breaks, f.cancel = pulse.Breaks, true
+	}
+	if pulse.Puts != f.puts {
+		f.puts = pulse.Puts
+		notify(n.news)
+	}
+	return nil
+}
+
+// Ready reports whether this node can forward clicks: its rounds have ended well within the last ten delays. Tell your
+// balancer, which should send clicks to nodes that are ready only, and must obey within twenty delays: after that, the
+// other nodes learn from the silence of clicks that this node cannot forward. Without Options.Rewards it is always true.
+func (n *Node) Ready() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.rewards == nil || time.Since(n.forwarding.returned.at) <= delaysUntilUnready*n.delay
+}
+
+// send sends the rewards that wait. It reports whether it sent anything. After an error it sends the same rewards again
+// at the next round: a reward counts once, because of its ticket.
+func (n *Node) send(ctx context.Context, due bool) (sent bool, err error) {
+	if n.rewards == nil {
+		return false, nil
+	}
+	n.mu.Lock()
+	batches := n.batches(time.Now(), due)
 	n.mu.Unlock()
 	var messages []Message
 	for i := 0; i < len(batches) && err == nil; i++ {
@@ -166,20 +301,19 @@ func (n *Node) send(ctx context.Context, due bool) (sent bool, err error) {
 		message, err = n.seal(batches[i])
 		messages = append(messages, message)
 	}
-	messages = append(messages, heartbeat...)
 	if len(messages) > 0 && err == nil {
 		err = n.rewards.Send(ctx, messages)
 	}
-	if err == nil && inTime {
-		err = n.store.Notify(ctx, Notification{n.number, Heartbeat})
+	if err != nil {
+		return false, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for i := 0; i < len(batches) && err == nil; i++ {
-		n.remove(batches[i].to, len(batches[i].rewards), &n.metrics.Sent)
+	for _, batch := range batches {
+		n.remove(batch.to, len(batch.rewards), &n.metrics.Sent)
 	}
 	n.wake()
-	return len(messages) > 0, err
+	return len(messages) > 0, nil
 }
 
 // batch holds the rewards of one message.
@@ -190,9 +324,9 @@ type batch struct {
 
 // batches returns the rewards to send now. Each reward is a message of its own.
 //
-// With Options.SendRate there are none unless a heartbeat is due, and then there is one message for each node whose
-// heartbeats arrive, whether rewards wait for it or not. So the messages depend on heartbeats alone. Rewards for a node
-// that sends no heartbeats are lost after the time in which it is gone. Node.mu is locked.
+// With Options.SendRate there are none unless a round is due, and then there is one message for each node that is alive,
+// whether rewards wait for it or not. So the messages depend on beats alone. Rewards for other numbers are lost after the
+// time in which a node is gone. Node.mu is locked.
 func (n *Node) batches(now time.Time, due bool) (batches []batch) {
 	f := &n.forwarding
 	if n.slots == 0 {
@@ -206,17 +340,14 @@ func (n *Node) batches(now time.Time, due bool) (batches []batch) {
 	if !due {
 		return nil
 	}
-	gone := func(at time.Time) bool { return now.Sub(at) > delaysUntilGone*n.delay }
 	for to, queue := range f.outbox {
-		if gone(f.peers[to].at) {
-			late := slices.IndexFunc(queue, func(w waiting) bool { return !gone(w.since) })
+		if !slices.Contains(f.alive, to) {
+			late := slices.IndexFunc(queue, func(w waiting) bool { return now.Sub(w.since) <= delaysUntilGone*n.delay })
 			n.remove(to, late, &n.metrics.Unsent)
 		}
 	}
-	for _, to := range slices.Sorted(maps.Keys(f.peers)) {
-		if queue := f.outbox[to]; !gone(f.peers[to].at) {
-			batches = append(batches, batch{to, queue[:min(len(queue), n.slots)]})
-		}
+	for _, to := range f.alive {
+		batches = append(batches, batch{to, f.outbox[to][:min(len(f.outbox[to]), n.slots)]})
 	}
 	return batches
 }
@@ -235,8 +366,8 @@ func (n *Node) remove(to uint16, count int, counted *uint64) {
 	}
 }
 
-// leave sends the rewards that still wait, and notifies the other nodes that this node has stopped. With
-// Options.SendRate it sends as at a heartbeat, and what still waits then is lost.
+// leave sends the rewards that still wait, and ends the lease of this node's number. With Options.SendRate it sends as in
+// a round, and what still waits then is lost.
 func (n *Node) leave(ctx context.Context) error {
 	waits := func() bool {
 		n.mu.Lock()
@@ -248,24 +379,23 @@ func (n *Node) leave(ctx context.Context) error {
 			return err
 		}
 	}
-	return n.store.Notify(ctx, Notification{n.number, Leave})
+	return n.store.Leave(ctx, n.member)
 }
 
-// receiveRewards receives rewards and this node's heartbeats until ctx is done. The bandit refuses a repeated reward by
-// its ticket.
-func (n *Node) receiveRewards(ctx context.Context) {
-	take := func(m Message) {
-		if m.Heartbeat != 0 {
-			n.count(func(*Metrics) {
-				// A heartbeat of an earlier incarnation has another number.
-				if f := &n.forwarding; m.Heartbeat == f.heartbeats && f.awaited != nil {
-					f.returned, f.awaited = *f.awaited, nil
-				}
-			})
-			return
-		}
+// Leave tells the other nodes that the process with this number has ended without saying so. They do not wait until it is
+// gone. If it has not ended, it gets [ErrReplaced].
+func Leave(ctx context.Context, store Store, number uint16) error {
+	return store.Leave(ctx, Member{Node: number})
+}
+
+// receive receives rewards. The bandit refuses a repeated reward by its ticket.
+func (n *Node) receive(ctx context.Context) error {
+	if n.rewards == nil {
+		return nil
+	}
+	return n.rewards.Receive(ctx, n.member, func(m Message) {
 		received, refused := uint64(0), uint64(0)
-		rewards, err := n.open(m)
+		rewards, err := n.open(m) // of the seal
 		if err != nil {
 			refused++
 		}
@@ -277,64 +407,16 @@ func (n *Node) receiveRewards(ctx context.Context) {
 			}
 		}
 		n.count(func(m *Metrics) { m.Received += received; m.Refused += refused })
-	}
-	for failures := 0; ctx.Err() == nil; {
-		limited, cancel := context.WithTimeout(ctx, n.interval+time.Second)
-		err := n.rewards.Receive(limited, n.number, take)
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			failures = 0
-			continue
-		}
-		failures++
-		n.rewardsFailed(ctx, err, failures)
-	}
+	})
 }
 
-// rewardsFailed counts an error of the reward queue, and waits before the next try. Whether an error occurs can
-// depend on whether there are rewards, so the count is for operators only.
-func (n *Node) rewardsFailed(ctx context.Context, err error, failures int) {
-	if ctx.Err() != nil {
-		return
-	}
-	n.count(func(m *Metrics) { m.RewardErrors++ })
-	n.failed(err, failures)
-	select {
-	case <-ctx.Done():
-	case <-time.After(pause(n.interval, failures)):
-	}
-}
-
-// readNotifications passes nodes that have put to Sync, and records heartbeats. It ignores heartbeats of unknown and
-// incompatible nodes.
-func (n *Node) readNotifications(notifications <-chan Notification, puts chan<- uint16) {
-	defer close(puts)
-	for notification := range notifications {
-		if notification.Event == Put {
-			select {
-			case puts <- notification.Node:
-			default: // the next exchange reads all snapshots
-			}
-			continue
-		}
-		n.count(func(*Metrics) {
-			f := &n.forwarding
-			if err, seen := n.nodes[notification.Node]; notification.Event == Heartbeat && seen && err == nil {
-				f.peers[notification.Node] = instant{time.Now(), f.ticks}
-			} else if notification.Event == Leave {
-				delete(f.peers, notification.Node)
-			}
-		})
-	}
-}
-
-// checkOutage cancels all open decisions as long as rewards cannot travel, and once more afterwards. It depends on
-// heartbeats alone, which are sent whether there are rewards or not.
+// checkOutage cancels all open decisions as long as rewards cannot travel, and once more afterwards; and once after a node
+// was gone or came back. It depends on beats alone, which nodes make whether there are rewards or not.
 func (n *Node) checkOutage(ctx context.Context) {
-	if n.window == 0 || !n.checksOutages {
-		return // without a window, silence has no effect; or Options.Delay disables the check
+	if n.window == 0 {
+		return // without a window, silence has no effect; or this node does not check
 	}
-	ticker := time.NewTicker(max(n.delay/heartbeatsPerDelay, 1))
+	ticker := time.NewTicker(max(n.delay/beatsPerDelay, 1))
 	defer ticker.Stop()
 	for {
 		select {
@@ -350,8 +432,8 @@ func (n *Node) checkOutage(ctx context.Context) {
 		f := &n.forwarding
 		f.ticks = now.ticks
 		late, from := n.isLate(now)
-		before := f.outage
-		f.outage = late
+		before, once := f.outage, f.cancel
+		f.outage, f.cancel = late, false
 		if late && !before {
 			n.metrics.Outages++
 		}
@@ -360,12 +442,15 @@ func (n *Node) checkOutage(ctx context.Context) {
 		switch {
 		case late && !before:
 			n.log.Warn("fleet: rewards do not arrive in time: this node cancels open decisions until they do",
-				"node", n.number, "from", from)
+				"node", n.member.Node, "from", from)
 		case before && !late:
 			n.log.Warn("fleet: rewards arrive in time again: this node learns from its decisions again",
-				"node", n.number)
+				"node", n.member.Node)
+		case once && !late:
+			n.log.Warn("fleet: a node was gone, or has come back: this node cancels its open decisions once",
+				"node", n.member.Node)
 		}
-		if late || before {
+		if late || before || once {
 			if err := n.Bandit.CancelAll(); err != nil {
 				return
 			}
@@ -376,23 +461,16 @@ func (n *Node) checkOutage(ctx context.Context) {
 // isLate reports whether rewards do not arrive in time, and from which node: 0 means from all nodes. Node.mu is locked.
 func (n *Node) isLate(now instant) (bool, uint16) {
 	f := &n.forwarding
-	cutOff := f.returned.olderThan(n.delay, n.window/8, now)
-	if cutOff {
-		f.connected = now.at
+	if f.nodes <= 1 {
+		return false, 0 // without other nodes, no rewards travel
 	}
-	late, from := cutOff, uint16(0)
-	for node, last := range f.peers {
-		since := last
-		if f.connected.After(since.at) {
-			since.at = f.connected // while this node was cut off, it could not receive heartbeats
-		}
-		if since.olderThan(delaysUntilGone*n.delay, n.window, now) {
-			delete(f.peers, node)
-			n.log.Warn("fleet: a node is gone: this node no longer waits for its rewards",
-				"node", n.number, "gone", node)
-		} else if !late && last.olderThan(n.delay, n.window/8, now) {
-			late, from = true, node
+	if f.returned.olderThan(n.delay, n.window/8, now) {
+		return true, 0
+	}
+	for node, last := range f.late {
+		if last.olderThan(n.delay, n.window/8, now) {
+			return true, node
 		}
 	}
-	return late && len(f.peers) > 0, from // without other nodes, no rewards travel
+	return false, 0
 }

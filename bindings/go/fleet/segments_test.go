@@ -205,7 +205,7 @@ func TestNodesWithFeaturesAgree(t *testing.T) {
 		}
 		return true
 	})
-	if m := a.Metrics(); m.Nodes != 1 || m.Incompatible != 0 {
+	if m := a.Metrics(); m.Released != 1 || m.Incompatible != 0 {
 		t.Errorf("%+v", m)
 	}
 }

@@ -112,7 +112,9 @@ func runAt(t *testing.T, address string, number uint16, interval time.Duration) 
 func run(t *testing.T, address string, options Options) running {
 	t.Helper()
 	store := storeAt(address)
-	options.Store = store
+	if options.Store == nil { // otherwise there is no server
+		options.Store = store
+	}
 	if options.Rewards == nil {
 		options.Rewards = store
 	}

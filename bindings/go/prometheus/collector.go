@@ -50,6 +50,7 @@ var (
 		metric.Gauge("pending", "Decisions that are open.", func(r *dpb.Report) float64 { return float64(r.Pending) }),
 		metric.Gauge("phase", "The policy's epoch, phase or interval.", func(r *dpb.Report) float64 { return float64(r.Phase) }),
 		metric.Gauge("arms_active", "Arms that are neither eliminated nor retired.", func(r *dpb.Report) float64 { return float64(r.ArmsActive) }),
+		metric.Gauge("stopped", "1 if the policy has decided for an arm, or 0.", func(r *dpb.Report) float64 { return metric.One(r.Stopped) }),
 		metric.Gauge("epsilon_spent", "Upper bound of the privacy loss so far, at dpb_delta_spent.", func(r *dpb.Report) float64 { return r.EpsilonSpent }),
 		metric.Gauge("delta_spent", "Delta at which dpb_epsilon_spent holds; 0 if the policy is pure.", func(r *dpb.Report) float64 { return r.DeltaSpent }),
 		metric.Gauge("private", "1, or 0 for baselines and under a test seed.", func(r *dpb.Report) float64 { return metric.One(r.IsPrivate) }),

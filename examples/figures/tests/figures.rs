@@ -78,22 +78,30 @@ fn private_ucb_has_the_distribution_of_the_library() {
 }
 
 /// The fast simulation plays whole batches, with noise from logarithms and bisections. The test detects doubling
-/// batches, and less caution (at eps 0.1, where it matters).
+/// batches, and less caution (at eps 0.1, where it matters); and with forty arms another preference of the leader.
 #[test]
 fn dp_imed_has_the_distribution_of_the_library() {
     const RUNS: u64 = 1000;
-    let setting = Setting::new(&[0.7, 0.5, 0.3], 10_000);
-    let (epsilon, at) = (0.1, log_times(100, 10_000, 8));
-    let library = Player::new("", Algorithm::Imed, 3, epsilon, 0.0);
-    let public = columns(RUNS, 4, |trial| play(&library, &setting, &at, trial));
-    let bound = critical(RUNS as usize, FAILURE / at.len() as f64);
-    let same = columns(RUNS, 5, |trial| tails::imed(tails::DEFAULT, epsilon, &setting, &at, trial));
-    assert!(largest_distance(&public, &same) < bound, "{} >= {bound}", largest_distance(&public, &same));
-    for other in
-        [tails::Variant { doubling: true, ..tails::DEFAULT }, tails::Variant { caution: 0.0, ..tails::DEFAULT }]
-    {
-        let other = columns(RUNS, 6, |trial| tails::imed(other, epsilon, &setting, &at, trial));
-        assert!(largest_distance(&public, &other) > bound, "{} went unnoticed", largest_distance(&public, &other));
+    let many: Vec<f64> = (0..40).map(|arm| 0.5 - 0.01 * f64::from(arm)).collect();
+    let default = tails::DEFAULT;
+    for (means, others) in [
+        (
+            &[0.7, 0.5, 0.3][..],
+            [tails::Variant { doubling: true, ..default }, tails::Variant { caution: 0.0, ..default }],
+        ),
+        (&many, [1.0, 20.0].map(|kappa| tails::Variant { kappa: Some(kappa), ..default })),
+    ] {
+        let setting = Setting::new(means, 10_000);
+        let (epsilon, at) = (if means.len() > 3 { 1.0 } else { 0.1 }, log_times(100, 10_000, 8));
+        let library = Player::new("", Algorithm::Imed, means.len(), epsilon, 0.0);
+        let public = columns(RUNS, 4, |trial| play(&library, &setting, &at, trial));
+        let bound = critical(RUNS as usize, FAILURE / (2 * at.len()) as f64);
+        let same = columns(RUNS, 5, |trial| tails::imed(default, epsilon, &setting, &at, trial));
+        assert!(largest_distance(&public, &same) < bound, "{} >= {bound}", largest_distance(&public, &same));
+        for other in others {
+            let other = columns(RUNS, 6, |trial| tails::imed(other, epsilon, &setting, &at, trial));
+            assert!(largest_distance(&public, &other) > bound, "{} went unnoticed", largest_distance(&public, &other));
+        }
     }
 }
 

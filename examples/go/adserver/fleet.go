@@ -28,7 +28,8 @@ const (
 // fleetOptions are the options for learning with other servers. The C++ servers have the same ones.
 type fleetOptions struct {
 	redis        string // HOST:PORT or a socket's path; "": no fleet
-	node         uint16 // this server's number, 1 to 32767
+	node         uint16 // this server's number, 1 to 32767; 0 without a fleet, or with auto
+	auto         bool   // the server takes the lowest number that is free
 	bandit       string // the fleet's name
 	passwordFile string // "": none
 	keyFile      string // "": each server adds its own noise
@@ -41,7 +42,12 @@ func (o *fleetOptions) register() {
 	*o = fleetOptions{bandit: "ads", mergeEvery: 5 * time.Second, delay: time.Second}
 	flag.StringVar(&o.redis, "redis", "",
 		"learn with other servers through Redis at this `ADDRESS`: HOST:PORT or a socket's path")
-	flag.Func("node", "this server's own number `N` among them, 1 to 32767", func(text string) error {
+	usage := "this server's own number `N` among them, 1 to 32767; auto: the lowest that is free"
+	flag.Func("node", usage, func(text string) error {
+		if o.auto = text == "auto"; o.auto {
+			o.node = 0
+			return nil
+		}
 		number, err := strconv.ParseUint(text, 10, 16)
 		if err == nil && (number == 0 || number >= placementsFrom) {
 			err = errors.New("must be from 1 to 32767")
@@ -59,7 +65,7 @@ func (o *fleetOptions) register() {
 		o.mergeEvery = time.Duration(number) * time.Millisecond
 		return err
 	})
-	usage := "forwarding a click to its server takes at most `MS` milliseconds (default 1000); if it takes longer, " +
+	usage = "forwarding a click to its server takes at most `MS` milliseconds (default 1000); if it takes longer, " +
 		"open decisions are cancelled; 0: a router sends each click to its server"
 	flag.Func("delay", usage, func(text string) error {
 		number, err := strconv.ParseUint(text, 10, 32)
@@ -70,7 +76,7 @@ func (o *fleetOptions) register() {
 		return err
 	})
 	usage = "with -fleet-key-file: send each other server a message of one length eight times in a -delay, with space " +
-		"for at least `N` clicks a second, so that Redis does not show how many travel; all servers need a -delay " +
+		"for at least `N` clicks a second, so that Redis does not show how many travel " +
 		"(default: send each click at once)"
 	flag.Func("send-rate", usage, func(text string) (err error) {
 		o.sendRate, err = parsePositive(text)
@@ -81,20 +87,25 @@ func (o *fleetOptions) register() {
 // check returns an error if an option needs another one.
 func (o fleetOptions) check() error {
 	switch {
-	case (o.redis == "") != (o.node == 0):
+	case (o.redis == "") != (o.node == 0 && !o.auto):
 		return errors.New("-redis and -node need each other")
 	case o.redis == "" && o.passwordFile+o.keyFile != "":
 		return errors.New("-redis-password-file and -fleet-key-file need -redis")
 	case o.bandit == "":
 		return errors.New("-bandit must be a name")
-	case o.sendRate > 0 && (o.keyFile == "" || o.delay < 0):
-		return errors.New("-send-rate needs -fleet-key-file, and a -delay above 0")
+	case o.sendRate > 0 && o.keyFile == "":
+		return errors.New("-send-rate needs -fleet-key-file")
 	}
 	return nil
 }
 
-// number is the node of a bandit with this name. Without a fleet any number works.
-func (o fleetOptions) number() uint16 { return max(o.node, 1) }
+// number is this server's node, 0 if it takes the lowest. Without a fleet any number works.
+func (o fleetOptions) number() uint16 {
+	if o.auto {
+		return 0
+	}
+	return max(o.node, 1)
+}
 
 func (o fleetOptions) name() string { return cmp.Or(o.bandit, "ads") }
 
@@ -152,24 +163,46 @@ func (o fleetOptions) join(bandit *dpb.Bandit, name string, config dpb.Config) (
 	m.store = fleet.NewRedis(connect, name)
 	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 	defer cancel()
-	own, err := m.store.List(ctx, uint16(config.Node))
-	for _, snapshot := range own {
-		if err == nil {
-			err = checkPlacements(config, snapshot.Bytes)
-		}
-	}
-	if err != nil {
-		return m, fmt.Errorf("redis: %w", err)
-	}
-	m.node, err = fleet.Join(ctx, fleet.Options{
+	options := fleet.Options{
 		Store: m.store, Rewards: m.store, Contributions: m.store, Config: config, Interval: o.mergeEvery,
 		Delay: o.delay, SendRate: int(o.sendRate), Bandit: bandit,
-	})
+	}
+	if config.Node == 0 { // this bandit's tickets do not have the number that Join takes
+		options.Bandit = nil
+		options.Policy, err = dpb.ParsePolicy(bandit.PolicyName())
+	} else {
+		var own []fleet.Snapshot
+		own, err = m.store.List(ctx, uint16(config.Node))
+		for _, snapshot := range own {
+			if err == nil {
+				err = checkPlacements(config, snapshot.Bytes)
+			}
+		}
+	}
+	if err == nil {
+		m.node, err = fleet.Join(ctx, options)
+	}
 	if err != nil {
 		return m, fmt.Errorf("redis: %w", err)
 	}
+	if m.node.Bandit != bandit {
+		bandit.Close()
+	}
 	m.Bandit = m.node.Bandit
+	if m.node.Number() >= placementsFrom && config.Node == 0 {
+		return m, fmt.Errorf("redis: number %d is too large: at most 32767 servers", m.node.Number())
+	}
 	return m, nil
+}
+
+// ready reports whether the nodes of this server can forward clicks.
+func (s adServer) ready() bool {
+	for _, node := range s.nodes() {
+		if !node.Ready() {
+			return false
+		}
+	}
+	return true
 }
 
 func (m member) close() {

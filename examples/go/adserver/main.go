@@ -5,7 +5,8 @@
 //	go run ./adserver --port 8080
 //
 // GET /ad chooses a creative, and GET /click/<ticket> reports a click. GET /report and, for Prometheus, /metrics
-// return released values only. GET /healthz reports whether the server can decide, and / is a live page. A production
+// return released values only. GET /healthz reports whether the server can decide, /readyz whether it can
+// also forward clicks, and / is a live page. A production
 // server would also authenticate its callers.
 //
 // With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 chooses a creative for each slot of a
@@ -175,6 +176,9 @@ func (o options) check(rest []string) error {
 		return errors.New("-budget counts all clicks, so it does not combine with -memory")
 	case o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime:
 		return errors.New("-window and -memory must both be times, or both be numbers of decisions")
+	}
+	if o.fleet.auto && o.snapshot != "" {
+		return errors.New("-node auto continues from Redis, and so takes no -snapshot")
 	}
 	return o.fleet.check()
 }

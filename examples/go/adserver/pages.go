@@ -35,6 +35,13 @@ func (s adServer) visitors() http.Handler {
 	pages.HandleFunc("/click/", s.click)
 	pages.HandleFunc("/report", s.report)
 	pages.HandleFunc("/healthz", s.health)
+	pages.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		if !s.ready() {
+			http.Error(w, "clicks cannot be forwarded", http.StatusServiceUnavailable)
+			return
+		}
+		s.health(w, r)
+	})
 	pages.Handle("/metrics", metrics(dpbprometheus.NewCollector(s.bandits())))
 	pages.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -161,8 +168,12 @@ func (s adServer) reportAll() (any, error) {
 			arms[i]["pays"], arms[i]["left"] = pays[i], left[i]
 		}
 	}
+	var winner any // null: the policy has not decided, or never does
+	if report.Stopped {
+		winner = report.BestArm
+	}
 	return map[string]any{
-		"policy": s.bandit.PolicyName(), "is_private": report.IsPrivate,
+		"policy": s.bandit.PolicyName(), "winner": winner, "is_private": report.IsPrivate,
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
 		"clock": s.window.clock(), "window": s.window.ticks, "memory": s.memory,
 		"changes_detected": report.ChangesDetected, "phase": report.Phase,

@@ -104,6 +104,9 @@ func newShop(o options) (adServer, error) {
 			return adServer{}, fmt.Errorf("-budget: %w", err)
 		}
 	}
+	if node := ads.bandit.node; node != nil {
+		config.Node = uint64(node.Number())
+	}
 	if o.placements > 0 {
 		ads.segmented, err = newSegmented(o, config)
 	}

@@ -14,8 +14,13 @@
 //	go run . --redis localhost:6379 --node 2 --port 8082
 //	go run . --visit http://127.0.0.1:8081,http://127.0.0.1:8082
 //
+// Without --node a server takes the lowest number that is free. If a server was killed, the others wait for it for 30
+// seconds. To tell them that server 2 has ended:
+//
+//	go run . --redis localhost:6379 leave 2
+//
 // GET /ad chooses a creative. GET /click/<ticket> reports a click to any server, which forwards it to the server that
-// decided.
+// decided. GET /readyz reports whether the server can forward clicks.
 //
 // The environment variables REDIS_USERNAME and REDIS_PASSWORD set the user and the password. --tls connects with TLS.
 // Tickets and clicks travel through Redis, so use both in everything but a demonstration: see
@@ -35,6 +40,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -70,7 +76,7 @@ const name = "go-ads"
 func main() {
 	address := flag.String("redis", "localhost:6379", "`ADDRESS` of Redis")
 	secure := flag.Bool("tls", false, "connect to Redis with TLS")
-	number := flag.Uint("node", 0, "serve as node `N`, 1 to 65535")
+	number := flag.Uint("node", 0, "serve as node `N`, 1 to 65535; 0: the lowest that is free")
 	port := flag.Uint("port", 0, "on this `PORT`; 0: any free one")
 	keyFile := flag.String("fleet-key-file", "", "one server releases what all servers collect, with one noise: "+
 		"`FILE` has 32 secret random bytes or 64 hexadecimal digits, the same for all servers")
@@ -81,7 +87,15 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
+	options := redis.UniversalOptions{
+		Addrs: []string{*address}, Username: os.Getenv("REDIS_USERNAME"), Password: os.Getenv("REDIS_PASSWORD"),
+	}
+	if *secure {
+		options.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
 	switch {
+	case flag.Arg(0) == "leave" && flag.NArg() == 2:
+		err = leave(ctx, &options, flag.Arg(1))
 	case flag.NArg() > 0:
 		fmt.Fprintln(os.Stderr, "there is no option", flag.Arg(0))
 		flag.Usage()
@@ -91,12 +105,6 @@ func main() {
 	case *visit != "":
 		visitors(ctx, strings.Split(*visit, ","))
 	default:
-		options := redis.UniversalOptions{
-			Addrs: []string{*address}, Username: os.Getenv("REDIS_USERNAME"), Password: os.Getenv("REDIS_PASSWORD"),
-		}
-		if *secure {
-			options.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
 		var key *[32]byte
 		if *keyFile != "" {
 			key, err = fleet.ReadKey(*keyFile)
@@ -109,6 +117,17 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// leave tells the other servers that this one has ended.
+func leave(ctx context.Context, options *redis.UniversalOptions, text string) error {
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || number == 0 {
+		return fmt.Errorf("leave: must be a number from 1 to 65535, got %s", text)
+	}
+	store := fleet.NewRedis(options, name)
+	defer store.Close()
+	return fleet.Leave(ctx, store, uint16(number))
 }
 
 type server struct {
@@ -146,15 +165,27 @@ func serve(
 	pages.HandleFunc("/ad", s.show)
 	pages.HandleFunc("/click/", s.click)
 	pages.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	pages.HandleFunc("/readyz", s.ready)
 	pages.HandleFunc("/{$}", s.page)
 	web := &http.Server{Handler: onlyGet(pages), ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan error, 2)
-	running, stop := context.WithCancel(ctx)
+	running, stop := context.WithCancel(context.Background())
 	defer stop()
 	go func() { ended <- node.Sync(running) }()
 	go func() { ended <- web.Serve(listener) }()
-	fmt.Printf("node %d: http://%s\n", number, listener.Addr())
-	err = <-ended // a signal, another process with this node's number, or an error of the web server
+	fmt.Printf("node %d: http://%s\n", node.Number(), listener.Addr())
+	select {
+	case <-ctx.Done(): // first complete the responses, then hand over what this node has collected
+		last, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if web.Shutdown(last) != nil {
+			web.Close()
+		}
+		<-ended
+		stop()
+		return <-ended
+	case err = <-ended: // another process has this node's number, or an error of the web server
+	}
 	stop()
 	web.Close()
 	<-ended
@@ -185,6 +216,12 @@ func (s server) show(w http.ResponseWriter, _ *http.Request) {
 		"arm": decision.Arm, "creative": creatives[decision.Arm].Name,
 		"click_url": fmt.Sprintf("/click/%016x", decision.Ticket),
 	})
+}
+
+func (s server) ready(w http.ResponseWriter, _ *http.Request) {
+	if !s.node.Ready() {
+		http.Error(w, "clicks cannot be forwarded", http.StatusServiceUnavailable)
+	}
 }
 
 // click always gives the same response, because the status reveals whether the ticket was clicked already.
@@ -237,7 +274,11 @@ func (s server) page(w http.ResponseWriter, r *http.Request) {
 	columns, nodes := [][]dpb.Arm{known}, []uint16{}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
-	all, redisErr := s.store.List(ctx)
+	versions, redisErr := s.store.Versions(ctx)
+	var all []fleet.Snapshot
+	if redisErr == nil {
+		all, redisErr = s.store.List(ctx, slices.Collect(maps.Keys(versions))...)
+	}
 	slices.SortFunc(all, func(a, b fleet.Snapshot) int { return int(a.Node) - int(b.Node) })
 	for _, snapshot := range all {
 		bandit, err := dpb.Restore(snapshot.Bytes)

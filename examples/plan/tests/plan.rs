@@ -1,7 +1,7 @@
 //! The plan's intervals cover a planted truth, estimators that are broken do not, and bad input is named.
 
 use dpb::{Algorithm, Bandit, Config, Random, Request, Seed};
-use plan::log::{Logged, MOST_LINE, Reader};
+use plan::log::{Logged, MOST_LINE, Reader, Source};
 use plan::replay::{Candidate, Estimate, Evaluation, Fixed, Plan, Replay, evaluate, survey};
 use plan::schedule::{self, Limits, Step};
 use plan::simulate::{Curve, Loss, Player, World, simulate};
@@ -162,7 +162,7 @@ fn file(name: &str, text: &[u8]) -> PathBuf {
 
 /// The error of the first pass over a log of rewards from 0 to 1.
 fn refusal(path: &Path) -> String {
-    survey(path, (0.0, 1.0), |_| ()).err().unwrap_or_else(|| panic!("{} is not refused", path.display()))
+    survey(path, (0.0, 1.0), |_| true).err().unwrap_or_else(|| panic!("{} is not refused", path.display()))
 }
 
 #[test]
@@ -292,11 +292,11 @@ fn a_pipe_is_refused() {
 #[test]
 fn what_has_one_meaning_is_read() {
     let text = "note,ARM,\"propensity\",Reward\n\"a \"\"note\"\", long\", bike ,+.5,1e0\n,\"bike\",5e-1 , 1.\n,3,1,0\n";
-    let found = survey(&file("unusual", text.as_bytes()), (0.0, 1.0), |_| ()).unwrap();
+    let found = survey(&file("unusual", text.as_bytes()), (0.0, 1.0), |_| true).unwrap();
     assert_eq!((found.arms, found.entries, found.least), (2, 3, (0.5, 2)));
     let text = "{\"reward\":1,\"arm\":3,\"propensity\":1,\"x\":[{}]}\n{\"arm\":3.0,\"propensity\":1,\"reward\":0,\"eligible\":null}
                 {\"arm\":\"3\",\"propensity\":0.25,\"reward\":0,\"eligible\":[18446744073709551615,3]}";
-    let found = survey(&file("unusual.jsonl", text.as_bytes()), (0.0, 1.0), |_| ()).unwrap();
+    let found = survey(&file("unusual.jsonl", text.as_bytes()), (0.0, 1.0), |_| true).unwrap();
     assert_eq!((found.arms, found.entries, found.least), (2, 3, (0.25, 3)));
 }
 
@@ -318,10 +318,10 @@ fn a_log_that_changes_is_noticed() {
     let path = file("changes", text.as_bytes());
     let replayed = |text: String| {
         let plan = Plan { runs: 2, seed: 1, least: 0.5, delay: 0 };
-        let found = survey(&path, (0.0, 1.0), |_| ()).unwrap();
+        let found = survey(&path, (0.0, 1.0), |_| true).unwrap();
         std::fs::write(&path, text).unwrap();
         let candidates = [Candidate { algorithm: Algorithm::Imed, config: Config::new(2, 1.0) }];
-        evaluate(&path, (0.0, 1.0), &found, &candidates, plan, 1, |_| ()).map(|(_, found)| found.len())
+        evaluate(&path, (0.0, 1.0), &found, &candidates, plan, 1, |_| true).map(|(_, found)| found.len())
     };
     assert_eq!(replayed(text.clone() + &row("c", 0.1).repeat(3)), Ok(1));
     for change in [text.replacen("a,0.5", "a,0.3", 1), text.replacen("b", "c", 1), text[..text.len() - 8].to_owned()] {
@@ -472,7 +472,7 @@ fn time_is_divided_between_players() {
             *done += 1;
             Ok(Step { seconds: 1.0, complete: done == all })
         };
-        let runs = schedule::play(steps.len(), limits, start, step, |share| assert!(share > 0.0)).unwrap();
+        let runs = schedule::play(steps.len(), limits, start, step, |share| share > 0.0).unwrap().unwrap();
         runs.into_iter().map(|runs| runs.into_iter().map(|(done, _)| done).collect()).collect()
     }
     let limits = Limits { first_runs: 2, most_runs: 5, seconds: 1000.0, threads: 1 };
@@ -491,7 +491,7 @@ fn time_is_divided_between_players() {
     // However short the time is, each of the first runs makes a step.
     let limits = Limits { first_runs: 2, most_runs: 2, seconds: 1e-9, threads: 1 };
     assert_eq!(play(&[5, 5], limits), [vec![1; 2], vec![1; 2]]);
-    let fails = schedule::play(1, limits, |_, _| Err::<(), _>("no memory"), |_| unreachable!(), |_| ());
+    let fails = schedule::play(1, limits, |_, _| Err::<(), _>("no memory"), |_| unreachable!(), |_| true);
     assert_eq!(fails.err(), Some("no memory"));
 }
 
@@ -597,7 +597,7 @@ fn a_simulation_agrees_with_loops_through_the_library() {
     let mut losses = Vec::new();
     for (world, config) in &worlds {
         let player = Player { algorithm: Algorithm::Imed, config: config.clone() };
-        let loss = simulate(world, std::slice::from_ref(&player), 1, limits, |_| ()).unwrap()[0];
+        let loss = simulate(world, std::slice::from_ref(&player), 1, limits, |_| true).unwrap().unwrap()[0];
         let direct = direct(world, &player, RUNS);
         assert_eq!(loss.simulated, world.horizon);
         assert!(agrees(&loss, direct) && loss.part == loss.whole.unwrap(), "{loss:?} {direct:?}");
@@ -614,7 +614,7 @@ fn policies_do_not_limit_each_other(world: &World, seconds: f64) {
     let mut players: Vec<_> = [0.25, 1.0].map(|epsilon| player(Algorithm::Imed, epsilon)).to_vec();
     players.extend([Algorithm::Med, Algorithm::NonprivateImed].map(|slow| player(slow, 1.0)));
     let limits = Limits { first_runs: RUNS, most_runs: RUNS, seconds, threads: 2 };
-    let losses = simulate(world, &players, 1, limits, |_| ()).unwrap();
+    let losses = simulate(world, &players, 1, limits, |_| true).unwrap().unwrap();
     for (player, loss) in players.iter().zip(&losses).take(2) {
         let direct = direct(world, player, RUNS);
         println!("epsilon {}: {loss:?}, in loops {direct:?}", player.config.epsilon);
@@ -631,6 +631,32 @@ fn two_hundred_ads_agree_with_loops() {
 #[ignore = "a billion decisions"]
 fn two_hundred_ads_agree_with_loops_at_click_rates() {
     policies_do_not_limit_each_other(&world(200, 0.01, 0.002, 35_000_000), 60.0);
+}
+
+/// How long an A/B test runs: longer at a smaller epsilon, with a delay, and at a higher confidence. One that cannot end
+/// in its days is counted.
+#[test]
+fn a_test_that_stops_is_simulated() {
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("winner");
+    let tested = |more: &[&str]| {
+        let common = ["--winner", "--decisions", "1000", "--rate", "0.6", "--worst", "0.4", "--arms", "2"];
+        run(&options(&[&common[..], &["--runs", "20", "--out", out.to_str().unwrap()], more].concat())).unwrap()
+    };
+    let length = |said: &str, epsilon: &str| -> f64 {
+        let row = said.split_once(&format!("\n| {epsilon} | ")).unwrap().1;
+        row.split_once(" ±").unwrap().0.replace(',', "").parse().unwrap()
+    };
+    let said = tested(&[]);
+    assert_eq!(said, tested(&["--threads", "1"]), "not reproducible");
+    assert!(said.contains("at confidence 0.95") && said.contains("(days: "), "{said}");
+    let (strict, loose) = (length(&said, "0.1"), length(&said, "1"));
+    assert!(loose > 150.0 && loose < 1200.0 && strict > 1.5 * loose, "{said}");
+    let delayed = tested(&["--delay", "1d"]);
+    assert!(length(&delayed, "1") > loose + 500.0, "{delayed}");
+    let sure = tested(&["--confidence", "0.9999"]);
+    assert!(length(&sure, "1") > loose, "{sure}");
+    let short = tested(&["--days", "0.1"]);
+    assert!(short.contains("| 0.1 | 0 of 20 ended |"), "{short}");
 }
 
 #[test]
@@ -654,6 +680,10 @@ fn options_are_checked() {
         (&["--log", "x", "--delay", "30m"], "--delay: must be a number of decisions with --log"),
         (&["--log", "x", "--arms", "5"], "--arms: has no meaning with --log"),
         (&["--reward-min", "-1"], "--reward-min: has no meaning without --log"),
+        (&["--log", "x", "--winner"], "--winner: has no meaning with --log"),
+        (&["--winner", "--slots", "2"], "--slots: has no meaning with --winner"),
+        (&["--confidence", "0.9"], "--confidence: has no meaning without --winner"),
+        (&["--winner", "--confidence", "1"], "--confidence: \"1\" is not a number"),
     ];
     for (arguments, says) in wrong {
         let said = Options::parse(lexopt::Parser::from_args(*arguments)).err().unwrap().to_string();
@@ -664,6 +694,7 @@ fn options_are_checked() {
         (&["--arms", "1000000", "--threads", "2"], "--arms: 64 runs at a time take up to 34 GB"),
         (&["--policy", "tsallis", "--processes", "2"], "--policy: none can be simulated\ntsallis: "),
         (&["--log", "no/such/log"], "no/such/log: "),
+        (&["--winner", "--policy", "dp-imed"], "testing: this policy does not support a best arm"),
     ];
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("refused");
     for (arguments, says) in late {

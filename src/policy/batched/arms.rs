@@ -21,6 +21,7 @@ use crate::ledger::facts::{Duty, Time};
 use crate::ledger::open::{Batch, BatchPart};
 use crate::ledger::peers::Peers;
 use crate::memory::{WipedVec, try_with_capacity};
+use crate::moving::{Moved, Moving, moves};
 #[cfg(dpb_faults)]
 use crate::noise::probe::{self, Fault};
 use crate::noise::{Noise, NoiseSource};
@@ -224,7 +225,7 @@ impl BatchedArms {
     /// Merges the releases of another handle. Returns the arms for which there are new ones; `None` if nothing changed.
     ///
     /// # Errors
-    /// `NoMemory`; `InvalidConfig` for too many handles; `Corrupt`. Nothing has changed.
+    /// `NoMemory`; `Full` for too many handles; `Corrupt`. Nothing has changed.
     pub fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<Option<Vec<usize>>> {
         let peer = *peer.downcast::<PeerReleases>().map_err(|_| Error::Corrupt)?;
         if !self.peers.is_newer(&peer)? {
@@ -355,6 +356,11 @@ impl BatchedArms {
         self.arms[arm].mean
     }
 
+    /// The size of an arm's first batch, before anything is released.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
     /// The permitted size nearest to `rewards`, for the next batch of an arm. Handles that share a batch compute the
     /// size of the whole.
     pub fn size(&self, arm: &Evidence, rewards: f64) -> u64 {
@@ -440,6 +446,12 @@ impl BatchedArms {
         (self.duty, self.led) = (duty, 0);
         self.may_have_released = true;
         self.least = self.least_batch();
+    }
+
+    /// Sets the number of handles that share each batch.
+    pub fn set_handles(&mut self, handles: u32) {
+        self.peers.set_handles(handles);
+        self.handles = 1 + self.peers.active();
     }
 
     /// Opens an arm's batch, or changes its size. What it has collected stays.
@@ -847,6 +859,19 @@ pub fn loss(noise: &Noise, released: bool) -> PrivacyLoss {
     match noise {
         Noise::Laplace(distribution) => PrivacyLoss::Pure(if released { distribution.epsilon() } else { 0.0 }),
         Noise::Gaussian(distribution) => PrivacyLoss::Zcdp(if released { distribution.rho() } else { 0.0 }),
+    }
+}
+
+// The releases move as a snapshot has them.
+moves!(BatchedArm { batch, foreign, settled } made { released, prior, total, mean, tick, live });
+
+impl BatchedArms {
+    /// Moves what a snapshot leaves out: the open sums.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn move_open(&mut self, with: &mut Moving) -> Result<()> {
+        self.arms.moved(with)
     }
 }
 

@@ -67,7 +67,7 @@ mod tests {
     /// one. Only the points that are needed are computed.
     #[test]
     fn few_points_give_the_index_everywhere() {
-        let exact = |distance: f64| 3.0 + 2400.0 * distance * distance; // 24 nats at 0.1
+        let exact = |distance: f64| 3.0 + 2006.0 * distance * distance; // 24 nats at 14/128
         let count = std::cell::Cell::new(0);
         let index = |distance: f64| {
             count.set(count.get() + 1);
@@ -75,12 +75,14 @@ mod tests {
         };
         let mut curve = Curve::UNKNOWN;
         assert_eq!(curve.at(0.0), None);
-        for (distance, computed) in [(0.0, 1), (0.05, 2), (0.051, 3), (0.052, 3), (0.099, 5), (0.3, 5), (0.0501, 5)] {
-            let value = curve.compute(distance, || 0.1, index);
+        for (distance, computed) in
+            [(0.0, 1), (7.0 / 128.0, 2), (0.055, 3), (0.056, 3), (0.108, 5), (0.3, 5), (0.0548, 5)]
+        {
+            let value = curve.compute(distance, || 14.0 / 128.0, index);
             assert_eq!((curve.at(distance), count.get()), (Some(value), computed), "{distance}");
             let error = value - exact(distance);
             assert!(
-                if distance > 0.1 { error < 0.0 && value > 27.0 } else { (-1e-5..0.04).contains(&error) },
+                if distance > 0.2 { error < 0.0 && value > 27.0 } else { (-1e-5..0.04).contains(&error) },
                 "{error}"
             );
         }

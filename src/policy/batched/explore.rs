@@ -35,6 +35,11 @@ impl Live {
     pub fn count(&self) -> u32 {
         self.0.len() as u32
     }
+
+    /// How far policies prefer the leader among this number of arms: see [`imed`](super::imed).
+    pub fn kappa(&self) -> f64 {
+        1.0 + f64::from(self.count().saturating_sub(10)) / 8.0
+    }
 }
 
 /// `exploration` f: with probability f a uniformly drawn arm is pulled instead of the policy's, so that each of K
@@ -64,4 +69,15 @@ impl Explore {
 /// The probability of an arm in a uniform draw from a list that may name it more than once.
 pub fn even_chance(arms: &[u32], arm: u32) -> f64 {
     arms.iter().filter(|&&other| other == arm).count() as f64 / arms.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kappa_grows_with_the_arms_beyond_ten() {
+        let kappas = [1, 5, 10, 11, 40, 100].map(|arms| Live::new(arms).unwrap().kappa());
+        assert_eq!(kappas, [1.0, 1.0, 1.0, 1.125, 4.75, 12.25]);
+    }
 }

@@ -27,8 +27,15 @@
 //! of more than twelve releases joins some, and so does a fleet, which changes their weight afterwards. Then the
 //! first bound, for fixed sizes, holds, and this one is not proved.)
 //!
+//! **Many arms.** The index of a leading arm, which has no evidence against it, is ln(N/kappa) with kappa = 1 +
+//! max(K - 10, 0)/8 for K live arms. IMED explores until the evidence against every arm reaches ln N of the leader. With
+//! a hundred ads and thirty clicks of each this takes more than a million decisions, and half of the regret is
+//! exploration that cannot pay. Minimax variants of UCB compare with ln(T/(K N)) for the same reason (MOSS, Audibert
+//! and Bubeck 2009; KL-UCB++, Menard and Garivier 2017). kappa multiplies the chance of losing the best arm, so it is 1
+//! for few arms, where it does not pay. `examples/figures` (`many`) shows the regret and the tails by kappa.
+//!
 //! **Batches.** The leader's total quadruples. Another arm is pulled for as long as its evidence needs to reach the
-//! leader's index at its present rate: c D' + ln N lacks need = ln N_leader + 1/4 + s/2 - (c D' + ln N) nats, so n =
+//! leader's index at its present rate: c D' + ln N lacks need = ln(N_leader/kappa) + 1/4 + s/2 - (c D' + ln N) nats, so n =
 //! clamp(need N/(c D'), N/8, N) rewards. With rare rewards no batch is so small that it is nothing but noise: it has
 //! at least 2 sigma (1/r - 2) rewards, sigma the noise's deviation and r the rate of all that was released so far.
 //! Then its sum is about two deviations. At rates below 1% that saves an eighth to a quarter of the regret
@@ -57,6 +64,7 @@
 //! 12 terms (24 in a fleet), and O(log K). About 640 bytes an arm. See [`min_index`](super::min_index) for delays,
 //! several slots and many arms.
 
+use super::explore::Live;
 use super::min_index::{Index, MinIndexPolicy};
 use super::released::Evidence;
 use crate::config::Config;
@@ -115,10 +123,10 @@ impl Index for Chernoff {
         (rate * evidence + log, Line::through(q, rate * exponent + log, rate * slope))
     }
 
-    fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64) -> f64 {
+    fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64, margin: f64) -> f64 {
         let n = rewards(arm);
         let evidence = index - n.ln();
-        let need = rewards(leader).ln() + 0.25 + 0.5 * arm.share_of_noise() - index;
+        let need = rewards(leader).ln() - margin + 0.25 + 0.5 * arm.share_of_noise() - index;
         if evidence > 0.0 { (need * n / evidence).clamp(n / 8.0, n) } else { n }
     }
 
@@ -128,5 +136,33 @@ impl Index for Chernoff {
 
     fn is_valued(&self) -> bool {
         true
+    }
+
+    fn margin(&self, live: &Live) -> f64 {
+        live.kappa().ln()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::released::{Memory, NoisySum, ReleaseHistory};
+    use super::*;
+    use crate::policy::cumulant::Cumulant;
+
+    /// The size of an arm's batch is that for a leader with 1/kappa of the rewards.
+    #[test]
+    fn a_batch_reaches_the_leaders_smaller_index() {
+        let config = Config::new(40, 1.0);
+        let (policy, distribution) = (Chernoff::new(&config), Cumulant::of(&config.noise().unwrap()));
+        let evidence = |rewards, mean| {
+            let mut released = ReleaseHistory::NOTHING;
+            released.push(NoisySum::new(rewards, mean * rewards, 0));
+            released.evidence(distribution, Memory::new(0), 0)
+        };
+        let (arm, leader, fewer) = (evidence(1000.0, 0.05), evidence(64_000.0, 0.07), evidence(16_000.0, 0.07));
+        let index = policy.at(&arm, 0.07).0;
+        let sizes = [(&leader, 4f64.ln()), (&fewer, 0.0), (&leader, 0.0)]
+            .map(|(leader, margin)| policy.batch(&arm, leader, index, margin));
+        assert!((sizes[0] / sizes[1] - 1.0).abs() < 1e-9 && sizes[0] < 0.9 * sizes[2], "{sizes:?}");
     }
 }

@@ -16,6 +16,7 @@
 //! Cost: select and update O(1). The end of a batch costs a few indices (at most 50 bisections each) and O(log K).
 //! About 640 bytes an arm. See [`min_index`](super::min_index) for delays, several slots and many arms.
 
+use super::explore::Live;
 use super::min_index::{Index, MinIndexPolicy};
 use super::released::Evidence;
 use crate::config::Config;
@@ -54,12 +55,16 @@ impl Index for KlUcbIndex {
         (-reach, Line::through(log_time, -reach, -rise / count))
     }
 
-    fn batch(&self, arm: &Evidence, _leader: &Evidence, _index: f64) -> f64 {
+    fn batch(&self, arm: &Evidence, _leader: &Evidence, _index: f64, _margin: f64) -> f64 {
         arm.covered
     }
 
     fn leaders_batch(&self, leader: &Evidence) -> f64 {
         leader.covered
+    }
+
+    fn margin(&self, _live: &Live) -> f64 {
+        0.0
     }
 }
 

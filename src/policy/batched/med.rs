@@ -1,8 +1,9 @@
 //! DP-MED: draws each arm with a probability computed from its releases, and reports the probability.
 //!
 //! **Pure eps-DP** by Theorem P of [`crate::privacy`] (rho-zCDP with delta > 0). It needs no horizon and no tuning.
-//! After each release arm i has the probability exp(-D'_i(mu*)) / sum_j exp(-D'_j(mu*)), where mu* is the leading
-//! mean and D' is the evidence in nats of an arm's releases against it ([`imed`](super::imed) has its proof). Arms
+//! After each release arm i has the probability w_i/sum_j w_j with w_i = exp(-D'_i(mu*)), where mu* is the leading
+//! mean and D' is the evidence in nats of an arm's releases against it ([`imed`](super::imed) has its proof). For an arm
+//! without any evidence against it w_i is kappa: 1 for ten arms and fewer, and growing with their number as there. Arms
 //! without a release come first, with equal probabilities. So every decision carries its exact propensity given
 //! everything released before, and a log of decisions and rewards can evaluate other policies (inverse propensity).
 //! Batches multiply an arm's total by 1.5, the leader's by 2.
@@ -24,6 +25,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::memory::WipedVec;
+use crate::moving::{Moved, Moving};
 use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer, Valued};
 use crate::policy::prior::Prior;
@@ -99,7 +101,10 @@ impl DpMed {
     fn weight_among(&mut self, starts: bool, arm: u32, leading: f64) -> f64 {
         match (starts, self.batched.mean(arm as usize).is_nan()) {
             (true, unknown) => f64::from(u8::from(unknown)),
-            (false, _) => self.weight(arm as usize, leading),
+            (false, _) => match self.weight(arm as usize, leading) {
+                1.0 => self.batched.live.kappa(),
+                weight => weight,
+            },
         }
     }
 
@@ -206,6 +211,7 @@ impl Policy for DpMed {
     fn cancel(&mut self, _pull: Pull) {}
 
     batched_arms_methods!();
+    undecided_methods!();
 
     fn valued(&mut self) -> Option<&mut dyn Valued> {
         Some(self)
@@ -228,6 +234,10 @@ impl Combining for DpMed {
     fn set_duty(&mut self, duty: Duty) {
         self.batched.set_duty(duty);
         (0..self.arms.len()).for_each(|arm| self.batched.open(arm, self.size(arm)));
+    }
+
+    fn set_handles(&mut self, handles: u32) {
+        self.batched.set_handles(handles);
     }
 
     fn has_open(&self) -> bool {
@@ -332,5 +342,46 @@ impl DynamicArms for DpMed {
     fn retire_arm(&mut self, arm: u32) {
         self.batched.retire_arm(arm as usize);
         self.settled = false;
+    }
+}
+
+impl Moved for DpMed {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        with.snapshot(self, Policy::save, Policy::load)?;
+        self.batched.move_open(with)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every propensity is the arm's weight over the sum of the weights, computed afresh; and the leader has kappa = 3.
+    #[test]
+    fn propensities_are_exact_and_prefer_the_leader() {
+        let mut seed = Seed::new(Some([6; 32])).unwrap();
+        let mut policy = DpMed::new(&Config::new(26, 1.0), &mut seed).unwrap();
+        let mut coins = seed.stream();
+        let mut leads = 0;
+        for turn in 0..20_000 {
+            let pull = policy.choose();
+            if turn > 10_000 && turn % 100 == 0 {
+                let leading = policy.batched.mean(policy.batched.leader());
+                let weight = |arm: usize| {
+                    let evidence = policy.batched.evidence(arm);
+                    match policy.batched.mean(arm) >= leading {
+                        true => 3.0,
+                        false => (-evidence.banded(leading, evidence.exponent(leading).0)).exp(),
+                    }
+                };
+                let all: f64 = (0..26).map(weight).sum();
+                let expected = weight(pull.arm() as usize) / all;
+                assert!((pull.propensity - expected).abs() < 1e-9, "{} {expected}", pull.propensity);
+                leads += u32::from(pull.arm() as usize == policy.batched.leader());
+            }
+            let click = coins.unit() < 0.1 + 0.02 * f64::from(pull.arm());
+            policy.observe(pull, Reward::from_units(u32::from(click) * Reward::ONE as u32));
+        }
+        assert!((10..90).contains(&leads), "{leads}");
     }
 }

@@ -8,6 +8,10 @@
 //! many arms are close to each other, a change of the leading mean may require very many indices. No decision
 //! computes more than 16: the next decisions continue, and pull the leading arm meanwhile.
 //!
+//! **Margin.** A leading arm has no evidence against it, and it is pulled unless another index is below its own by more
+//! than a margin. So the policy is the published one with a smaller index for leading arms. These arms are known without
+//! an index, so the lines of the tournament need not bound the smaller ones.
+//!
 //! **Eligible arms.** The leader is the best of them, so x differs from request to request. Each arm keeps its indices
 //! at eight points until its evidence changes, and few requests compute one.
 //!
@@ -34,12 +38,13 @@
 
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
-use super::explore::{Explore, even_chance};
+use super::explore::{Explore, Live, even_chance};
 use super::released::Evidence;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::memory::{WipedVec, try_with_capacity};
+use crate::moving::{Moved, Moving, moves};
 use crate::os::DefaultRounding;
 use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer, Slates, Valued};
@@ -60,8 +65,11 @@ pub trait Index: Send {
     /// The arm's index at `point`, and a line that is nowhere above it. The arm with the smallest index is pulled.
     fn at(&self, arm: &Evidence, point: f64) -> (f64, Line);
 
+    /// How far an index must be below that of a leading arm for its arm to be pulled instead; 0 or more.
+    fn margin(&self, live: &Live) -> f64;
+
     /// Rewards in the next batch of an arm with this index.
-    fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64) -> f64;
+    fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64, margin: f64) -> f64;
 
     /// Rewards in the next batch of the arm with the leading mean.
     fn leaders_batch(&self, leader: &Evidence) -> f64;
@@ -88,6 +96,8 @@ pub struct MinIndexPolicy<I> {
     stale: bool,
     /// Whether the lowest entry of `order` is an index of the current point.
     settled: bool,
+    /// The arm to pull, if settled.
+    best: usize,
 }
 
 /// The pulls planned for an arm, all counted in this handle's decisions for it since the handle was made: settled <=
@@ -200,6 +210,7 @@ impl<I: Index> MinIndexPolicy<I> {
             point: f64::NAN,
             stale: false,
             settled: false,
+            best: 0,
         })
     }
 
@@ -282,7 +293,26 @@ impl<I: Index> MinIndexPolicy<I> {
         if !self.settled {
             self.settle();
         }
-        if self.settled { self.order.winner() } else { leader }
+        if self.settled { self.best } else { leader }
+    }
+
+    /// The arm to pull, where `best` has the smallest index of all: the leading arm of these with the smallest index,
+    /// unless `best` is below it by more than the [`margin`](Index::margin).
+    fn prefer_leading(&mut self, mut best: usize, arms: &[u32], contest: &Contest) -> usize {
+        let margin = self.index.margin(&self.batched.live);
+        let leading = self.worth(contest.leader, contest);
+        if margin > 0.0 && self.worth(best, contest) < leading {
+            let mut most = self.index_in(best, contest) + margin;
+            for arm in arms.iter().map(|&arm| arm as usize) {
+                if self.worth(arm, contest) >= leading {
+                    let index = self.index_in(arm, contest);
+                    if index < most {
+                        (best, most) = (arm, index);
+                    }
+                }
+            }
+        }
+        best
     }
 
     /// Computes indices until the lowest entry is one. Computes at most [`AT_ONCE`](Self::AT_ONCE), so that no
@@ -307,8 +337,10 @@ impl<I: Index> MinIndexPolicy<I> {
         for _ in 0..effort / 8 {
             let arm = self.order.winner();
             if self.plans[arm].place.is_some() {
-                let contest = Contest::plain(self.batched.leader(), point);
-                self.lower_unless_leading(arm, &contest);
+                let leader = self.batched.leader();
+                let contest = Contest::plain(leader, point);
+                self.best = self.prefer_leading(arm, &[leader as u32], &contest);
+                self.lower_unless_leading(self.best, &contest);
                 self.settled = true;
                 return;
             }
@@ -420,18 +452,25 @@ impl<I: Index> MinIndexPolicy<I> {
     /// leads.
     #[inline]
     fn leads(&self, arm: usize, contest: &Contest) -> bool {
-        let score = |arm: usize| contest.value(arm) * self.batched.mean(arm);
         if contest.is_alone {
             return false;
         }
-        if arm == contest.leader { !score(arm).is_nan() } else { score(arm) > score(contest.leader) }
+        let worth = self.worth(arm, contest);
+        if arm == contest.leader { !worth.is_nan() } else { worth > self.worth(contest.leader, contest) }
+    }
+
+    /// An arm's mean times its value.
+    #[inline]
+    fn worth(&self, arm: usize, contest: &Contest) -> f64 {
+        contest.value(arm) * self.batched.mean(arm)
     }
 
     /// The number of rewards in the usual batch of an arm that does not lead.
     fn usual_batch(&mut self, arm: usize, contest: &Contest) -> u64 {
         let index = self.index_in(arm, contest);
         let evidence = self.evidence(arm);
-        self.batched.size(&evidence, self.index.batch(&evidence, &self.evidence(contest.leader), index))
+        let (leader, margin) = (self.evidence(contest.leader), self.index.margin(&self.batched.live));
+        self.batched.size(&evidence, self.index.batch(&evidence, &leader, index, margin))
     }
 
     /// Lowers the batch that an arm has as a leader, if it does not lead in this request.
@@ -493,6 +532,7 @@ impl<I: Index> MinIndexPolicy<I> {
                 None => self.least_of(arms, contest.point),
                 Some(_) => self.least_valued(arms, contest),
             };
+            let best = self.prefer_leading(best, arms, contest);
             if self.has_pulls_left(best, contest) {
                 return self.play(best, contest, Some(arms));
             }
@@ -524,7 +564,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// The same with values, among the arms that may be the best one: as many as there are slots lead.
     fn least_valued(&mut self, arms: &[u32], contest: &Contest) -> usize {
         let first = self.batched.decisions.wrapping_mul(GOLDEN) >> 32;
-        let (later, sooner) = arms.split_at((first * arms.len() as u64 >> 32) as usize);
+        let (later, sooner) = arms.split_at(((first * arms.len() as u64) >> 32) as usize);
         let (mut best, mut least) = (arms[0] as usize, f64::INFINITY);
         for arm in sooner.iter().chain(later).map(|&arm| arm as usize) {
             let (value, own) = (contest.value(arm), self.batched.mean(arm));
@@ -596,6 +636,7 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     }
 
     batched_arms_methods!();
+    undecided_methods!();
 
     fn sets_rounding(&self) -> bool {
         true
@@ -633,6 +674,10 @@ impl<I: Index> Combining for MinIndexPolicy<I> {
             self.open_next(arm);
             self.unsettle(arm);
         }
+    }
+
+    fn set_handles(&mut self, handles: u32) {
+        self.batched.set_handles(handles);
     }
 
     fn has_open(&self) -> bool {
@@ -713,6 +758,16 @@ impl<I: Index> DynamicArms for MinIndexPolicy<I> {
     }
 }
 
+moves!(Plan { pulls, covered, goal, leads } made { known, next, line, place, curve });
+
+impl<I: Index> Moved for MinIndexPolicy<I> {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        with.snapshot(self, Policy::save, Policy::load)?;
+        self.batched.move_open(with)?;
+        self.plans.moved(with)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::imed::Chernoff;
@@ -722,33 +777,65 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    /// Plays at random for a while. At the end of every batch, the arm that is pulled has the smallest index of all,
-    /// where every index is computed afresh. Each reward is in one open batch or in one release.
-    fn plays_the_least<I: Index>(mut policy: MinIndexPolicy<I>, random: &mut Random) {
+    /// Checks that the arm has the smallest index of these, where every index is computed afresh, and those of leading
+    /// arms are smaller by the margin. Returns whether the arm is known, and the margin changes the choice.
+    fn is_the_least<I: Index>(policy: &MinIndexPolicy<I>, arm: u32, arms: &[u32], leader: usize, point: f64) -> bool {
+        let known = |arm: u32| !policy.batched.evidence(arm as usize).is_empty();
+        if !known(arm) {
+            return false;
+        }
+        let margin = policy.index.margin(&policy.batched.live);
+        let leads = |arm: u32| policy.batched.mean(arm as usize) >= policy.batched.mean(leader);
+        let index = |arm: u32| policy.index.at(&policy.evidence(arm as usize), point).0;
+        let compared = |arm: u32| if leads(arm) { index(arm) - margin } else { index(arm) };
+        let least = compared(arm);
+        for &other in arms.iter().filter(|&&other| known(other)) {
+            assert!(compared(other) >= least - 1e-6 * least.abs(), "{} before {least}", compared(other));
+        }
+        arms.iter().any(|&other| known(other) && index(other) < index(arm) - 1e-6)
+    }
+
+    /// Plays at random for a while. At the end of every batch, and in every request of several slots or of eligible arms,
+    /// the arm that is pulled [`is_the_least`]. Each reward is in one open batch or in one release. Returns how often the
+    /// margin has changed the choice.
+    fn plays_the_least<I: Index>(mut policy: MinIndexPolicy<I>, random: &mut Random) -> [u32; 2] {
         let mut waiting: Vec<Pull> = Vec::new();
-        let (mut checks, mut answered) = (0, 0);
+        let (mut checks, mut answered, mut changed) = (0, 0, [0; 2]);
         for step in 0..20_000u32 {
             let in_flight = [0, 0, 300][step as usize / 1000 % 3];
             let settled = policy.settled;
             let pull = policy.choose();
             let (arm, point) = (pull.arm() as usize, policy.point);
-            let known = |policy: &MinIndexPolicy<I>, arm: usize| !policy.batched.evidence(arm).is_empty();
-            if !settled && policy.settled && pull.propensity > 0.5 && known(&policy, arm) {
+            if !settled && policy.settled && pull.propensity > 0.5 {
+                // Of several arms with the largest mean, only the leader is preferred.
+                let (leader, mean) = (policy.batched.leader(), |arm: u32| policy.batched.mean(arm as usize));
+                let mut arms = policy.batched.live.arms().to_vec();
+                arms.retain(|&arm| arm == leader as u32 || !(mean(arm) == mean(leader as u32)));
                 checks += 1;
-                let index = |arm: usize| policy.index.at(&policy.evidence(arm), point).0;
-                let least = index(arm);
-                for &other in policy.batched.live.arms() {
-                    if known(&policy, other as usize) {
-                        let other = index(other as usize);
-                        assert!(other >= least - 1e-6 * least.abs(), "{step}: {other} before {least}");
-                    }
-                }
+                changed[0] += u32::from(is_the_least(&policy, pull.arm(), &arms, leader, point));
             }
             let plan = &policy.plans[arm];
             assert!(
                 policy.batched.settled(arm) <= plan.covered && plan.covered <= plan.goal && plan.pulls <= plan.goal
             );
             waiting.push(pull);
+            if step % 10 == 0 {
+                // A request of three slots for the live arms of the first 25.
+                let mut left = policy.batched.live.arms().to_vec();
+                left.retain(|&arm| arm < 25);
+                let (leader, mean) = policy.batched.leader_at(&left, 3, |_| 1.0);
+                let point = policy.index.point(mean, policy.batched.decisions);
+                let contest = Contest::special(leader, point, None, left.len());
+                for _ in 0..3 {
+                    let pull = policy.play_among(&left, &contest);
+                    if pull.propensity > 0.5 {
+                        changed[1] += u32::from(is_the_least(&policy, pull.arm(), &left, leader, point));
+                    }
+                    assert!(left.contains(&pull.arm()));
+                    left.retain(|&arm| arm != pull.arm());
+                    waiting.push(pull);
+                }
+            }
             while waiting.len() > in_flight {
                 let pull = waiting.swap_remove(random.below(waiting.len() as u64) as usize);
                 if random.below(20) == 0 {
@@ -768,6 +855,7 @@ mod tests {
             }
         }
         assert!(checks > 100, "{checks}");
+        changed
     }
 
     #[test]
@@ -776,14 +864,11 @@ mod tests {
             let mut seed = Seed::new(Some([9; 32])).unwrap();
             let config = Config { exploration, ..Config::new(40, epsilon) };
             let mut random = seed.stream();
-            plays_the_least(
-                MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut seed).unwrap(),
-                &mut random,
-            );
-            plays_the_least(
-                MinIndexPolicy::with_index(KlUcbIndex::new(epsilon), &config, &mut seed).unwrap(),
-                &mut random,
-            );
+            let imed = MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut seed).unwrap();
+            let changed = plays_the_least(imed, &mut random);
+            assert!(changed.iter().all(|&times| times > 10), "{changed:?}");
+            let klucb = MinIndexPolicy::with_index(KlUcbIndex::new(epsilon), &config, &mut seed).unwrap();
+            assert_eq!(plays_the_least(klucb, &mut random), [0, 0]);
         }
     }
 
@@ -800,12 +885,16 @@ mod tests {
             self.0.at(arm, point)
         }
 
-        fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64) -> f64 {
-            self.0.batch(arm, leader, index)
+        fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64, margin: f64) -> f64 {
+            self.0.batch(arm, leader, index, margin)
         }
 
         fn leaders_batch(&self, leader: &Evidence) -> f64 {
             self.0.leaders_batch(leader)
+        }
+
+        fn margin(&self, live: &Live) -> f64 {
+            self.0.margin(live)
         }
     }
 

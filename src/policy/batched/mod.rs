@@ -1,8 +1,8 @@
 //! Policies whose arms collect batches of rewards, each released once. The recommended policies are among them.
 //!
 //! [`arms`] collects and releases; [`released`] holds the releases of an arm; [`divergence`] computes their evidence
-//! against a mean, and [`curve`] interpolates it; [`min_index`] pulls the arm with the smallest index; [`peers`] holds the
-//! releases of other handles; [`explore`] guarantees minimum probabilities.
+//! against a mean, and [`curve`] interpolates it; [`min_index`] pulls the arm with the smallest index; [`top_two`] finds
+//! the best arm and stops; [`peers`] holds the releases of other handles; [`explore`] guarantees minimum probabilities.
 
 /// Methods of [`Policy`](super::contract::Policy) that are the same for all policies with batched arms.
 macro_rules! batched_arms_methods {
@@ -11,20 +11,12 @@ macro_rules! batched_arms_methods {
             self.batched.advance(ticks);
         }
 
-        fn arm(&self, arm: u32) -> ArmState {
-            self.batched.arm(arm as usize)
-        }
-
         fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
             self.batched.sums(arm as usize)
         }
 
         fn phase(&self) -> u32 {
             self.batched.releases
-        }
-
-        fn active(&self) -> u32 {
-            self.batched.live.count()
         }
 
         fn changes(&self) -> u64 {
@@ -37,10 +29,6 @@ macro_rules! batched_arms_methods {
 
         fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
             Some(self)
-        }
-
-        fn peer_reader(&self) -> Option<ReadPeer> {
-            Some(|config, id, from| Ok(Box::new(super::peers::PeerReleases::read(config, id, from)?)))
         }
 
         fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<bool> {
@@ -62,6 +50,23 @@ macro_rules! batched_arms_methods {
         fn combining(&mut self) -> Option<&mut dyn Combining> {
             Some(self)
         }
+    };
+}
+
+/// The same for policies that eliminate no arm.
+macro_rules! undecided_methods {
+    () => {
+        fn arm(&self, arm: u32) -> ArmState {
+            self.batched.arm(arm as usize)
+        }
+
+        fn active(&self) -> u32 {
+            self.batched.live.count()
+        }
+
+        fn peer_reader(&self) -> Option<ReadPeer> {
+            Some(|config, id, from| Ok(Box::new(super::peers::PeerReleases::read(config, id, from)?)))
+        }
 
         fn save(&self, to: &mut Writer) -> Result<()> {
             self.batched.save(to);
@@ -80,6 +85,7 @@ pub mod med;
 mod min_index;
 mod peers;
 mod released;
+pub mod top_two;
 
 pub use arms::loss;
 pub use explore::{Explore, Live, even_chance};

@@ -4,6 +4,7 @@ use super::algebra::{add, packed, solve, solve_rows, zeros};
 use super::rows::{SpreadRow, UNIT};
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
+use crate::moving::{Moved, Moving, moves};
 use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
@@ -343,6 +344,19 @@ impl std::fmt::Debug for VectorBatch {
     /// Shows only public facts.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("VectorBatch").field("quota", &self.quota).field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+moves!(VectorBatch {
+    instrument, quota, count, sums, expected, moments, bins, weights, plain,
+} made { d, intercept });
+
+impl Moved for Instrument {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        let mut number = *self as u8;
+        number.moved(with)?;
+        *self = Instrument::from_number(number)?;
+        Ok(())
     }
 }
 

@@ -92,6 +92,12 @@ impl Combining for Linear {
         }
     }
 
+    fn set_handles(&mut self, handles: u32) {
+        self.peers.set_handles(handles);
+        self.handles = 1.0 + f64::from(self.peers.active());
+        self.limit();
+    }
+
     fn has_open(&self) -> bool {
         match &self.pilot {
             Some(pilot) => !pilot.batch.is_empty(),

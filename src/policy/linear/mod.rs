@@ -20,14 +20,9 @@
 //! for each reward, for all time, even if an adversary who sees every decision and every release chooses the further
 //! requests: features, eligible arms, and which decisions are cancelled.
 //!
-//! *Proof.* Take two tables of rewards that differ in one. Fix a transcript (all decisions and releases) and all coins
-//! but the noise. Go through the events in order. The adversary responds to the same transcript so far in both worlds,
-//! so these factors cancel. Given the transcript, the requests, times, open batches, their instruments and sizes, and
-//! so each decision's row, batch and u, are equal in both worlds: by induction, because each is a function of what
-//! precedes it in the transcript, and none is a function of an open G. So the density of the transcript is a product
-//! over released coordinates. The changed reward is in at most one batch. There G moves by u (q - q'), of L1 norm <=
-//! BOUND g, so the product over the coordinates of this one vector changes by a factor of at most e^epsilon. All other
-//! vectors are equal. ∎
+//! *Idea.* Whoever chooses features responds to the same transcript in both worlds, so these factors cancel, and each
+//! decision's row, batch and u are equal. The changed reward is in at most one batch, where G moves by u (q - q'), of
+//! L1 norm <= BOUND g. Coq checks the proof (`tests/proofs/TheoremL.v`). ∎
 //!
 //! With Gaussian noise |u|_2 <= BOUND and sigma = BOUND g/sqrt(2 rho). The divergence of order alpha of one vector is
 //! at most alpha rho, that of all others is 0, and the chain rule adds them: rho-zCDP.

@@ -3,6 +3,7 @@
 use super::batch::{Instrument, VectorBatch};
 use super::model::Belief;
 use crate::error::Result;
+use crate::moving::moves;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 
@@ -159,3 +160,5 @@ impl Pilot {
         totals.squares += squares;
     }
 }
+
+moves!(Pilot { batch, size });

@@ -1,10 +1,12 @@
 //! dp-linear as a policy that decides by request, with the releases of other handles.
 
 use super::model::FadingPrior;
+use super::pilot::Pilot;
 use super::{FARTHEST, Linear, NOBODY, SavedLinear, Shape, discount, loss_of_request};
 use crate::config::Config;
 use crate::error::{Error, Result, Value};
 use crate::ledger::peers::{ArmIds, Entry, PeerSnapshot, Peers};
+use crate::moving::{Moved, Moving};
 use crate::policy::batched::loss;
 use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull, ReadPeer};
 use crate::policy::prior::Prior;
@@ -386,5 +388,15 @@ impl DynamicArms for Linear {
             let model = self.model(arm);
             self.models[model].own.count += self.batches[model].bare_sum().abs();
         }
+    }
+}
+
+impl Moved for Linear {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        with.snapshot(self, Policy::save, Policy::load)?;
+        self.kept.moved(with)?;
+        self.batches.moved(with)?;
+        let (d, intercept, variance) = (self.d(), self.intercept, self.pilot_variance);
+        with.option(&mut self.pilot, || Pilot::new(d, intercept, variance))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
+use crate::moving::moves;
 use crate::request::{Feature, Rows};
 
 /// One row.
@@ -276,3 +277,6 @@ impl PendingRows {
         values.iter().enumerate().for_each(|(j, &u)| row.set(j, u.into()));
     }
 }
+
+moves!(PendingRows { values, heads } made { features });
+moves!(RowHead { arm, weight });

@@ -542,7 +542,7 @@ fn propensities_are_chances() {
             assert!((0.1..=0.7 + 1e-12).contains(&propensity));
             weights[arm as usize] += 1.0 / propensity / 20_000.0;
             if policy.decisions.is_multiple_of(500) && policy.pilot.is_none() {
-                let sum: f64 = (0..4).map(|number| policy.propensity(number, Rows::Dense(&x))).sum();
+                let sum: f64 = (0..4).map(|number| policy.propensity(number, Rows::Dense(&x), None)).sum();
                 assert!((sum - 1.0).abs() < 1e-12);
             }
             observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.3)));
@@ -577,7 +577,7 @@ fn slots_are_different_arms_at_their_chances() {
             let request = request(eligible, Rows::Dense(rows));
             policy.check(&request).unwrap();
             let (mut seen, mut slot) = ([false; 5], 0);
-            policy.choose_slots(&request, &mut Vec::new(), &mut (7..9), &mut |pull, arm| {
+            policy.choose_slots(&request, &mut Vec::new(), None, &mut (7..9), &mut |pull, arm| {
                 assert!(pull.propensity >= 0.1 && !std::mem::replace(&mut seen[arm as usize], true));
                 weights[slot][arm as usize] += 1.0 / pull.propensity / 20_000.0;
                 slot += 1;

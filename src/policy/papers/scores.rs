@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::memory::WipedVec;
+use crate::moving::moves;
 
 /// A score for each arm: mean + offset + radius * x(t) + slope * l(t). All scores are linear in the same two
 /// functions of time, so advancing the time costs two multiplications an arm.
@@ -50,6 +51,8 @@ impl Scores {
         arm((1..LANES).fold(0, |best, lane| if better(best, lane) { lane } else { best })) as u32
     }
 }
+
+moves!(Scores { base, radius, slope });
 
 #[cfg(test)]
 mod tests {

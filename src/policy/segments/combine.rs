@@ -45,6 +45,10 @@ impl Combining for Segments {
         self.plan();
     }
 
+    fn set_handles(&mut self, handles: u32) {
+        self.peers.set_handles(handles);
+    }
+
     fn has_open(&self) -> bool {
         self.open_cells().next().is_some()
     }

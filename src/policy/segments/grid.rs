@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
+use crate::moving::{Moved, Moving};
 use std::ops::{Index, IndexMut};
 
 /// A grid of values. The arms of the configuration lie row by row in one table. Each added arm has a table of its own,
@@ -103,6 +104,14 @@ impl<T> IndexMut<(usize, usize)> for Grid<T> {
             None => &mut self.base[row * self.configured + arm],
             Some(column) => &mut self.added[column][row],
         }
+    }
+}
+
+impl<T: Moved> Moved for Grid<T> {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        let Grid { base, added, configured: _, capacity: _, rows: _ } = self;
+        base.moved(with)?;
+        with.each(added)
     }
 }
 

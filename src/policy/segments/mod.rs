@@ -101,6 +101,7 @@ use crate::key_index::KeyIndex;
 use crate::ledger::facts::{Duty, Time};
 use crate::ledger::open::Batch;
 use crate::memory::{WipedVec, try_with_capacity};
+use crate::moving::moves;
 use crate::noise::NoiseSource;
 #[cfg(dpb_faults)]
 use crate::noise::probe::Fault;
@@ -239,6 +240,11 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 #[inline]
 fn is_trial(pull: Pull) -> bool {
     pull.arm() & 1 == 0
+}
+
+/// With one order for all, the library contains the code of one selection.
+fn by_index(a: &(f64, u32), b: &(f64, u32)) -> std::cmp::Ordering {
+    a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
 }
 
 impl Segments {
@@ -440,8 +446,8 @@ impl Segments {
     fn leading(&mut self, row: usize, arms: &[u32], value: impl Fn(u32) -> f64, slots: usize) -> f64 {
         let mut ranks = std::mem::take(&mut self.ranks);
         ranks.clear();
-        ranks.extend(arms.iter().map(|&arm| (value(arm) * self.distribution(row, arm as usize).0, arm)));
-        let leading = ranks.select_nth_unstable_by(slots - 1, |a, b| b.0.total_cmp(&a.0)).1.0;
+        ranks.extend(arms.iter().map(|&arm| (-value(arm) * self.distribution(row, arm as usize).0, arm)));
+        let leading = -ranks.select_nth_unstable_by(slots - 1, by_index).1.0;
         self.ranks = ranks;
         leading
     }
@@ -455,9 +461,8 @@ impl Segments {
             let mean = f64::min(leading / value(*arm), 1.0);
             *index = if Some(*arm) == trial { f64::NEG_INFINITY } else { self.index(row, *arm, mean, caution) };
         }
-        let order = |a: &(f64, u32), b: &(f64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
-        ranks.select_nth_unstable_by(slots - 1, order);
-        ranks[..slots].sort_unstable_by(order);
+        ranks.select_nth_unstable_by(slots - 1, by_index);
+        ranks[..slots].sort_unstable_by(by_index);
         self.ranks = ranks;
     }
 
@@ -669,7 +674,8 @@ impl Segments {
     /// Returns c in a segment.
     fn caution(&self, row: usize) -> f64 {
         let arms = f64::from(self.live.count());
-        1.0 + CAUTION / (1.0 + self.turns[row].decisions as f64 / (PATIENCE * arms * self.least_batch))
+        let decisions = self.turns[row].decisions as f64 * self.peers.unmerged();
+        1.0 + CAUTION / (1.0 + decisions / (PATIENCE * arms * self.least_batch))
     }
 
     /// Returns an arm's index in a segment, with `leading` as the largest mean.
@@ -734,12 +740,12 @@ impl Segments {
     /// arms' ids. Call [`is_newer`](Self::is_newer) first, which reserves the memory.
     fn fit(&mut self) {
         let Segments { order, by_key, keys, added, configured, .. } = self;
-        order.sort_unstable_by_key(|arm| {
-            arm.checked_sub(*configured).map_or(u64::from(*arm), |place| added[place as usize])
-        });
+        // A function pointer, so that the library contains the code of one sort.
+        let sort = |list: &mut [u32], key: &dyn Fn(u32) -> u64| list.sort_unstable_by_key(|&number| key(number));
+        sort(order, &|arm| arm.checked_sub(*configured).map_or(u64::from(arm), |place| added[place as usize]));
         by_key.clear();
         by_key.extend(0..keys.len() as u32);
-        by_key.sort_unstable_by_key(|&segment| keys[segment as usize]);
+        sort(by_key, &|segment| keys[segment as usize]);
         self.fit_in_order();
     }
 
@@ -750,3 +756,7 @@ impl Segments {
         (self.distribution(row, arm).0, self.released(row, arm).count)
     }
 }
+
+moves!(Play { batch, pulls });
+// The rest moves as a snapshot has it.
+moves!(Turn { left, best } made { decisions });

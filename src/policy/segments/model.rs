@@ -1,6 +1,7 @@
 //! The shared model: estimates of each arm's rate, of each segment and of their spread, from all releases.
 
 use super::{DEVIATIONS, Segments};
+use crate::moving::moves;
 #[cfg(dpb_faults)]
 use crate::noise::probe;
 use crate::policy::compare::Totals;
@@ -324,3 +325,6 @@ impl Segments {
         self.moments.weight += moments.weight - before.weight;
     }
 }
+
+// The rest moves as a snapshot has it.
+moves!(Rate { opened, left } made { mean, evidence, prior, active_prior, trials, live });

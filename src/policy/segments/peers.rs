@@ -218,6 +218,18 @@ impl SegmentPeers {
         Ok(())
     }
 
+    /// Returns by how much the decisions of all handles are more than those that are known, if every handle has equally
+    /// many: handles that release nothing need not be merged.
+    pub(super) fn unmerged(&self) -> f64 {
+        (self.active_handles / (1.0 + self.known.iter().len() as f64)).max(1.0)
+    }
+
+    /// Sets the number of handles that share each batch.
+    pub(super) fn set_handles(&mut self, handles: u32) {
+        self.known.set_handles(handles);
+        self.active_handles = 1.0 + f64::from(self.known.active());
+    }
+
     /// Recomputes what is stored of all peers together.
     fn count(&mut self, now: u64, half_life: f64) {
         let mut all = WeightedEvidence { time: now, ..WeightedEvidence::default() };

@@ -4,9 +4,11 @@ use super::Segments;
 use super::model::{WeightedEvidence, half_life};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Time;
+use crate::moving::{Moved, Moving};
 #[cfg(dpb_faults)]
 use crate::noise::probe::{self, Fault};
 use crate::policy::compare::Totals;
+use crate::policy::contract::{ByRequest, Policy};
 use crate::policy::prior::Prior;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
@@ -142,5 +144,18 @@ impl WeightedEvidence {
         let cell = WeightedEvidence::load(from, now)?;
         ensure((0.0..=cell.weight).contains(&cell.sum) && cell.weight <= cell.count)?;
         Ok(cell)
+    }
+}
+
+impl Moved for Segments {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        if let Moving::Out(to) = with {
+            self.save_pulls(to, &mut std::iter::empty());
+        }
+        with.snapshot(self, Policy::save, Policy::load)?;
+        self.plays.moved(with)?;
+        self.turns.moved(with)?;
+        self.rates.moved(with)?;
+        self.trial.moved(with)
     }
 }

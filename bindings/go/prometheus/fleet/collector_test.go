@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
 	"github.com/libdpb/libdpb/bindings/go/fleet"
@@ -16,12 +17,17 @@ import (
 // empty is a store without other nodes.
 type empty struct{}
 
-func (empty) Put(context.Context, fleet.Snapshot) (bool, error)         { return true, nil }
-func (empty) List(context.Context, ...uint16) ([]fleet.Snapshot, error) { return nil, nil }
-func (empty) Watch(context.Context) (<-chan fleet.Notification, func(), error) {
-	return nil, func() {}, nil
+func (empty) Take(_ context.Context, node uint16, life uint64, _ time.Duration) (fleet.Member, error) {
+	return fleet.Member{Node: node, Incarnation: 1, Life: life}, nil
 }
-func (empty) Notify(context.Context, fleet.Notification) error { return nil }
+func (empty) Put(context.Context, fleet.Member, fleet.Snapshot, bool) (bool, error) { return true, nil }
+func (empty) Versions(context.Context) (map[uint16]uint64, error)                   { return nil, nil }
+func (empty) List(context.Context, ...uint16) ([]fleet.Snapshot, error)             { return nil, nil }
+func (empty) Numbers(context.Context) ([]uint16, error)                             { return nil, nil }
+func (empty) Beat(context.Context, fleet.Member, fleet.Beat) (fleet.Pulse, error) {
+	return fleet.Pulse{Beats: 1, Nodes: 1, Numbers: 1}, nil
+}
+func (empty) Leave(context.Context, fleet.Member) error { return nil }
 
 // One registry has the metrics of a node and of its bandit. Only the operators' registry has metrics that are not
 // private.
@@ -55,7 +61,7 @@ func TestCollectors(t *testing.T) {
 		}
 		expected := []string{
 			"age_seconds", "contributions_lost_total", "contributions_total", "errors_total", "exchanges_total",
-			"incompatible_nodes", "leads", "nodes", "outage", "outages_total",
+			"incompatible_nodes", "leads", "nodes", "outage", "outages_total", "released_nodes",
 		}
 		if private {
 			expected = append(expected, "reward_errors_total", "rewards_received_total", "rewards_refused_total",

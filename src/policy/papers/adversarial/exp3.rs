@@ -13,6 +13,7 @@
 use super::weights::Weights;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::moving::moves;
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
@@ -125,6 +126,8 @@ impl Policy for Exp3 {
         self.weights.load(from)
     }
 }
+
+moves!(Exp3 { weights } made { gamma, coins });
 
 #[cfg(test)]
 mod tests {

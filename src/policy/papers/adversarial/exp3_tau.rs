@@ -45,6 +45,7 @@ use super::exp3::{Exp3, exploration, known_horizon};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
+use crate::moving::moves;
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::bounded_range_to_zcdp;
@@ -187,6 +188,9 @@ impl Policy for Exp3Tau {
         Err(Error::unsupported("a snapshot: its weights are functions of raw rewards"))
     }
 }
+
+moves!(Exp3Tau { exp3, draws, drawn, interval } made { plays, draws_most });
+moves!(TauInterval { arm, probability, missing, sum });
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::ledger::open::{Batch, Release};
 use crate::memory::{WipedVec, queue_room};
+use crate::moving::moves;
 use crate::noise::LaplaceSource;
 use crate::policy::contract::Pull;
 use crate::reward::Reward;
@@ -144,6 +145,9 @@ impl Intervals {
         Some(self.at(pull.phase())).filter(|interval| interval.open && interval.number == pull.phase())
     }
 }
+
+moves!(Intervals { ring, waiting, last, released } made { plays, noise });
+moves!(PlayInterval { number, drawn, unissued, batch, open });
 
 #[cfg(test)]
 mod tests {

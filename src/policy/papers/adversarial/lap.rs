@@ -25,6 +25,7 @@ use crate::counter::Tail;
 use crate::error::{Error, Result};
 use crate::ledger::open::Release;
 use crate::memory::WipedVec;
+use crate::moving::moves;
 use crate::noise::LaplaceSource;
 use crate::policy::Algorithm;
 use crate::policy::contract::{ArmState, Policy, Pull};
@@ -189,6 +190,9 @@ impl LapReleases {
         self.releases += 1;
     }
 }
+
+moves!(Lap { base, intervals, arms } made { reach, ln_inverse_beta, epsilon });
+moves!(LapReleases { sum, rewards, releases });
 
 #[cfg(test)]
 mod tests {

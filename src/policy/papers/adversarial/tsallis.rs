@@ -47,6 +47,7 @@ use super::weights::Weights;
 use crate::config::Config;
 use crate::error::Result;
 use crate::memory::WipedVec;
+use crate::moving::moves;
 use crate::noise::LaplaceSource;
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
@@ -268,6 +269,9 @@ impl Policy for Tsallis {
         Ok(())
     }
 }
+
+moves!(Tsallis { intervals, losses, weights, nu, behind, released, draws } made { coins, sigma });
+moves!(TsallisReleases { sum, rewards });
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@
 
 use crate::error::Result;
 use crate::memory::WipedVec;
+use crate::moving::moves;
 use crate::random::Random;
 use crate::snapshot::{Reader, Writer, ensure};
 use zeroize::{DefaultIsZeroes, Zeroize};
@@ -164,6 +165,9 @@ impl Weights {
         self.nodes[node] = self.nodes[2 * node].plus(self.nodes[2 * node + 1]);
     }
 }
+
+moves!(Weights { fractions, nodes });
+moves!(Wide { mantissa, exponent });
 
 #[cfg(test)]
 mod tests {

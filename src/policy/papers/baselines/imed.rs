@@ -7,6 +7,7 @@
 use super::{Baseline, BaselineRule, Tally};
 use crate::config::Config;
 use crate::error::Result;
+use crate::moving::moves;
 use crate::policy::kl::kl;
 use crate::random::Seed;
 
@@ -40,3 +41,5 @@ impl BaselineRule for LeastIndex {
         best
     }
 }
+
+moves!(LeastIndex {});

@@ -8,6 +8,7 @@
 use super::{Baseline, BaselineRule, Tally};
 use crate::config::Config;
 use crate::error::Result;
+use crate::moving::moves;
 use crate::policy::kl::{kl, kl_upper};
 use crate::random::Seed;
 
@@ -44,3 +45,5 @@ impl BaselineRule for KlIndex {
         best
     }
 }
+
+moves!(KlIndex {});

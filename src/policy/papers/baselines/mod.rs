@@ -8,6 +8,7 @@ pub mod ucb1;
 use crate::config::Config;
 use crate::error::Result;
 use crate::memory::WipedVec;
+use crate::moving::{Moved, moves};
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::reward::Reward;
@@ -102,7 +103,7 @@ impl Tally {
 }
 
 /// The rule by which a baseline chooses an arm.
-pub trait BaselineRule: Send {
+pub trait BaselineRule: Moved + Send {
     /// The arm to pull.
     fn best(&self, tally: &Tally) -> u32;
 
@@ -160,3 +161,7 @@ impl<R: BaselineRule> Policy for Baseline<R> {
         Ok(())
     }
 }
+
+moves!(Tally { arms, pulls } made { ln_inverse_beta });
+moves!(BaselineArm { sum, count, in_flight });
+moves!(generic [R: Moved] Baseline<R> { tally, rule });

@@ -10,6 +10,7 @@ use super::Tally;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory;
+use crate::moving::moves;
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
@@ -118,3 +119,5 @@ impl Policy for Se {
         Err(Error::unsupported("a snapshot: a round of this baseline is not kept"))
     }
 }
+
+moves!(Se { tally, viable, cursor, round, missing } made { log });

@@ -6,6 +6,7 @@
 use super::{Baseline, BaselineRule, Tally};
 use crate::config::Config;
 use crate::error::Result;
+use crate::moving::{Moved, Moving};
 use crate::policy::papers::scores::Scores;
 use crate::random::Seed;
 
@@ -33,5 +34,11 @@ impl BaselineRule for UpperBound {
             0 => self.0.set(arm, f64::INFINITY, 0.0, 0.0),
             pulls => self.0.set(arm, counts.mean(), 1.0 / (pulls as f64).sqrt(), 0.0),
         }
+    }
+}
+
+impl Moved for UpperBound {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        self.0.moved(with)
     }
 }

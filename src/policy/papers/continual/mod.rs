@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::counter::RunningSum;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
+use crate::moving::{Moved, moves};
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::policy::papers::scores::Scores;
 use crate::privacy::PrivacyLoss;
@@ -165,3 +166,6 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
         Err(Error::unsupported("a snapshot: its next releases need partial sums that are raw"))
     }
 }
+
+moves!(generic [S: Moved] ContinualUcb<S> { arms, scores, pulls, released } made { rule, epsilon, ln_inverse_beta, noise });
+moves!(generic [S: Moved] ContinualArm<S> { sum, count, in_flight });

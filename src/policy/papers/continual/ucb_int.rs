@@ -44,6 +44,7 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
+use crate::moving::moves;
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::policy::papers::scores::Scores;
 use crate::privacy::composition::zcdp_to_approximate;
@@ -366,6 +367,10 @@ impl Policy for DpUcbInt {
         Err(Error::unsupported("a snapshot: its next release is of all of an arm's rewards, and their sum is raw"))
     }
 }
+
+moves!(DpUcbInt { arms, scores, pulls, releases, account } made { schedule, rigorous, config, ln_inverse_beta, noise });
+moves!(UcbIntArm { sum, count, in_flight, next, releases, mean, scale, released_at });
+moves!(Account { rewards, next, spent, epsilon, delta });
 
 #[cfg(test)]
 mod tests {

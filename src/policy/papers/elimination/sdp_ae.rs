@@ -29,6 +29,7 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{self, WipedVec};
+use crate::moving::{Moved, Moving, moves};
 use crate::policy::contract::{ArmState, Policy, Pull, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::calibration::ShuffleNoise;
@@ -59,7 +60,7 @@ pub struct ShuffledElimination<S> {
     pulls: u64,
     noise_mean: f64,
     random: Random,
-    source: Option<RewardSource>,
+    source: RewardSource,
     released: bool,
     sizes: PhantomData<S>,
 }
@@ -92,8 +93,16 @@ fn four_times_the_noise(config: &Config) -> Result<u32> {
 /// The way in which rewards arrive.
 #[derive(Clone, Copy, PartialEq)]
 enum RewardSource {
+    Unknown = 0,
     Simulation = 1,
     Shuffler = 2,
+}
+
+impl RewardSource {
+    fn of(number: u8) -> Result<RewardSource> {
+        let all = [RewardSource::Unknown, RewardSource::Simulation, RewardSource::Shuffler];
+        all.get(usize::from(number)).copied().ok_or(Error::Corrupt)
+    }
 }
 
 #[derive(Clone)]
@@ -167,7 +176,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
             pulls: 0,
             noise_mean: 0.0,
             random: seed.stream(),
-            source: None,
+            source: RewardSource::Unknown,
             released: false,
             sizes: PhantomData,
         };
@@ -255,10 +264,10 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
 
     /// Simulation: encoder, shuffler and server in one process.
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        if self.source == Some(RewardSource::Shuffler) || self.decided() || !self.is_viable(pull.arm()) {
+        if self.source == RewardSource::Shuffler || self.decided() || !self.is_viable(pull.arm()) {
             return; // rewards arrive through a shuffler, or this one is of no use: it enters no batch
         }
-        self.source = Some(RewardSource::Simulation);
+        self.source = RewardSource::Simulation;
         let (plan, next) = (plan_of(&self.plans, self.phase), plan_of(&self.plans, self.phase + 1));
         let arm = &mut self.arms[pull.arm() as usize];
         if !arm.batch.push(plan, reward, &mut self.random) {
@@ -311,7 +320,7 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
     /// restore.
     fn save(&self, to: &mut Writer) -> Result<()> {
         to.u32(self.phase);
-        to.u8(self.source.map_or(0, |source| source as u8));
+        to.u8(self.source as u8);
         to.u64(self.pulls);
         to.f64(self.noise_mean);
         to.u32(self.arms.len() as u32);
@@ -330,8 +339,7 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
     fn load(&mut self, from: &mut Reader) -> Result<()> {
         self.phase = from.u32()?;
         ensure((1..=1 << 31).contains(&self.phase))?;
-        let sources = [None, Some(RewardSource::Simulation), Some(RewardSource::Shuffler)];
-        self.source = *sources.get(usize::from(from.u8()?)).ok_or(Error::Corrupt)?;
+        self.source = RewardSource::of(from.u8()?)?;
         (self.pulls, self.noise_mean) = (from.count()?, from.f64()?);
         ensure(from.u32()? as usize == self.arms.len())?;
         self.viable.clear();
@@ -371,7 +379,7 @@ impl<S: BatchSizes> ShuffledPolicy for ShuffledElimination<S> {
         if arm as usize >= self.arms.len() {
             return Err(Error::config("arm", &format!("must be below {}", self.arms.len()), arm));
         }
-        if self.source == Some(RewardSource::Simulation) {
+        if self.source == RewardSource::Simulation {
             return Err(Error::unsupported("a shuffled batch: the handle took plain rewards"));
         }
         match phase.cmp(&self.phase) {
@@ -382,7 +390,7 @@ impl<S: BatchSizes> ShuffledPolicy for ShuffledElimination<S> {
             Ordering::Equal => {}
         }
         let ones = count_ones(plan_of(&self.plans, phase), bits)?;
-        self.source = Some(RewardSource::Shuffler);
+        self.source = RewardSource::Shuffler;
         self.release(arm, ones);
         Ok(())
     }
@@ -391,4 +399,19 @@ impl<S: BatchSizes> ShuffledPolicy for ShuffledElimination<S> {
 /// The parameters of the batches of a phase. (Phase 0, which never occurs, has those of the first.)
 fn plan_of(plans: &[Params], phase: u32) -> &Params {
     &plans[(phase.max(1) as usize).min(plans.len()) - 1]
+}
+
+moves!(generic [S: BatchSizes] ShuffledElimination<S> {
+    arms, viable, waiting, cursor, phase, pulls, noise_mean, source, released,
+} made { plans, ln_inverse_beta, random, sizes });
+moves!(SdpAeArm { batch, early, ones, mean, width, count });
+moves!(Encoded { messages, ones });
+
+impl Moved for RewardSource {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        let mut number = *self as u8;
+        number.moved(with)?;
+        *self = RewardSource::of(number)?;
+        Ok(())
+    }
 }

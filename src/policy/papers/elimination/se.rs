@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::open::Batch;
 use crate::memory::WipedVec;
+use crate::moving::moves;
 use crate::noise::{LaplaceSource, Noise};
 use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{ArmState, Policy, Pull};
@@ -391,3 +392,6 @@ impl Policy for DpSe {
         Ok(())
     }
 }
+
+moves!(DpSe { guess, decisions, arms, viable, cursor, epoch, missing, unissued, released } made { ln_inverse_beta, noise });
+moves!(SeArm { batch, next_batch, mean, width, count, in_flight, next });

@@ -18,6 +18,7 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::local::RandomizedResponse;
+use crate::moving::{Moved, moves};
 use crate::policy::contract::{ArmState, DynamicArms, Policy, Pull};
 use crate::policy::papers::baselines::ucb1::Ucb1;
 use crate::privacy::PrivacyLoss;
@@ -107,3 +108,5 @@ impl<P: IndexPolicy> Policy for OnBits<P> {
         self.policy.load(from)
     }
 }
+
+moves!(generic [P: Moved] OnBits<P> { policy, has_rewards } made { response });

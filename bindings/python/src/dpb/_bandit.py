@@ -1,0 +1,799 @@
+"""The bandit."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, fields
+from typing import Any, Mapping, NamedTuple, NoReturn, Sequence, overload
+
+import numpy as np
+
+from ._budget import Budget
+from ._library import (
+    POLICY_NAMES,
+    Error,
+    Handle,
+    InvalidConfigError,
+    InvalidRequestError,
+    NotPrivateWarning,
+    UnknownTicketError,
+    bytes_of,
+    check,
+    ffi,
+    lib,
+    new_error,
+    number,
+    policy_number,
+    refusal,
+    seed,
+)
+from ._numbers import Duty, Warnings
+from ._shuffle import ShuffleParams, params_of
+from ._table import KINDS, Config
+
+Array = Any
+"""What numpy makes an array of."""
+
+
+class Decision(NamedTuple):
+    """An arm that a bandit chose."""
+
+    ticket: int
+    """The name of this decision in update and cancel. It uses all 64 bits: JSON needs a string."""
+    propensity: float
+    """The probability of this arm given all released so far, for off-policy evaluation; NaN where it would reveal
+    rewards, and for dp-linear without exploration."""
+    arm: int
+    """From 0."""
+    phase: int
+    """The policy's number of its epoch, phase or interval."""
+
+
+def _dtype(struct: str, left_out: tuple[str, ...] = ()) -> np.dtype[Any]:
+    """A structure of numpy with the members of one of C."""
+    kinds = {"double": "f8", "float": "f4", "uint64_t": "u8", "uint32_t": "u4", "size_t": "uintp", "int32_t": "i4"}
+    members = [(name, member) for name, member in ffi.typeof(struct).fields if name not in left_out]
+    return np.dtype({
+        "names": [name for name, _ in members],
+        "formats": [kinds.get(member.type.cname, "uintp") for _, member in members],
+        "offsets": [member.offset for _, member in members],
+        "itemsize": ffi.sizeof(struct),
+    })
+
+
+DECISION = _dtype("dpb_decision")
+"""The dtype of Bandit.select_many: ticket, propensity, arm, phase."""
+ARM = _dtype("dpb_arm", ("reserved", "spare"))
+"""The dtype of Bandit.arms: mean, width, pulls, active, effective_pulls. ``mean`` is the released mean and ``width`` the
+half-width of its confidence interval, both NaN before the first release."""
+_REQUEST = _dtype("dpb_request")
+
+
+@dataclass(frozen=True)
+class Report:
+    """The public state of a bandit: released values and counts. You may publish it."""
+
+    policy: str
+    """The name of the policy."""
+    phase: int
+    """The policy's epoch, phase or interval; for a policy with batches the number of releases."""
+    arms_active: int
+    """Arms that are not eliminated."""
+    pending: int
+    """Open decisions."""
+    decisions: int
+    """Decisions so far."""
+    answered: int
+    """Decisions whose reward took effect."""
+    cancelled: int
+    """Decisions that were cancelled."""
+    expired: int
+    """Decisions that were dropped before their window ended."""
+    epsilon_spent: float
+    """The privacy loss of one user so far, at delta_spent; infinite for baselines."""
+    delta_spent: float
+    """The delta of that bound, 0 for a pure policy."""
+    is_private: bool
+    """False for baselines and with a test_seed."""
+    changes_detected: int
+    """With forget_after: releases that contradicted their arm's past and ended it."""
+    segments: int
+    """With max_segments: segments in use."""
+    max_segments: int
+    """max_segments of the configuration."""
+    failures: int
+    """With features: how often a model was not updated for numerical reasons."""
+    features: int
+    """features of the configuration."""
+    model_per_arm: bool
+    """model_per_arm of the configuration."""
+    contributions: int
+    """Contributions that Bandit.combine has added."""
+    contributions_lost: int
+    """Contributions that this bandit missed, or could not use in full."""
+    fleet_key_id: int
+    """A number by which different fleet keys differ; 0 without one."""
+    duty: Duty
+    """What the bandit does with the rewards that it collects."""
+    warnings: Warnings
+    """Signs that the bandit cannot learn."""
+    generation: int
+    """The generation that the bandit leads or contributes to; 0 if it is alone."""
+    clock_leaps: int
+    """With Clock.CALLER: how often the clock leapt."""
+    stopped: bool
+    """Whether the policy has decided for an arm."""
+    best_arm: int
+    """That arm; 0 if stopped is False."""
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """Counts of refused calls, for the operator only. NOT private: a duplicate reveals a click."""
+
+    duplicates: int
+    """Rewards and cancellations of a ticket that had one."""
+    late: int
+    """Rewards and cancellations of an expired ticket."""
+    rejected: int
+    """Refused rewards."""
+    unknown: int
+    """Tickets that this bandit never issued."""
+    oversized: int
+    """Decisions with a row of features larger than feature_norm."""
+    warnings: Warnings
+    """Signs that the bandit cannot learn, from rewards."""
+
+
+_MADE_OF: dict[str, Any] = {
+    "policy": lambda value: POLICY_NAMES.get(value, str(value)),
+    "is_private": bool,
+    "model_per_arm": bool,
+    "duty": Duty,
+    "warnings": Warnings,
+}
+
+
+def _read(kind: Any, c: Any) -> Any:
+    values = {}
+    for name in (field.name for field in fields(kind)):
+        value = getattr(c, {"model_per_arm": "feature_model"}.get(name, name))
+        values[name] = _MADE_OF[name](value) if name in _MADE_OF else value
+    return kind(**values)
+
+
+def _config(config: Config) -> tuple[Any, list[Any]]:
+    """The configuration of C, and what must live until it has been read."""
+    c, kept = ffi.new("dpb_config *"), []
+    number("arms", config.arms, lambda value: setattr(c, "arms", value))
+    lib.dpb_config_init_sized(c, ffi.sizeof("dpb_config"), c.arms, config.epsilon)
+    for name, kind in KINDS.items():
+        value = getattr(config, name)
+        if kind.startswith("flag "):
+            c.flags |= getattr(lib, kind[len("flag ") :]) if value else 0
+        elif kind == "key":
+            kept.append(seed(name, value))
+            setattr(c, name, kept[-1])
+        elif kind == "budget":
+            if value is not None and not isinstance(value, Budget):
+                raise TypeError(f"budget must be a dpb.Budget, got {value!r}")
+            if value is not None and value.closed:
+                raise InvalidConfigError("budget is closed")
+            kept.append(ffi.NULL if value is None else value._c)
+            setattr(c, name, kept[-1])
+        elif name == "base":
+            c.base = policy_number(value, "base")
+        else:
+            place = name if kind in ("u32", "u64", "f64") else kind
+            number(name, value, lambda value, place=place: setattr(c, place, value))  # type: ignore[misc]
+    return c, kept
+
+
+def _integers(name: str, values: Array, kind: Any) -> np.ndarray[Any, Any]:
+    """An array of integers for C. No copy if it is one already."""
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        if array.dtype.kind == "f" and not isinstance(values, np.ndarray):
+            array = np.array([int(value) for value in values], kind)  # numpy makes floats of mixed large integers
+        else:
+            raise InvalidRequestError(f"{name} must be integers, got {array.dtype}")
+    return np.ascontiguousarray(array, dtype=kind)
+
+
+def _sparse(rows: Any) -> tuple[Any, Any]:
+    """Sparse rows for C: a mapping, a sequence of them, or a matrix of scipy in CSR format."""
+    if hasattr(rows, "indptr"):
+        entries = list(zip(rows.indices.tolist(), rows.data.tolist()))
+        ends = rows.indptr[1:].tolist()
+    else:
+        entries, ends = [], []
+        for row in [rows] if isinstance(rows, Mapping) else rows:
+            if not isinstance(row, Mapping):
+                raise TypeError(f"a sparse row must be a mapping of indices to values, got {row!r}")
+            entries += row.items()
+            ends.append(len(entries))
+    return ffi.new("dpb_feature[]", entries), ffi.new("uint32_t[]", ends)
+
+
+class Bandit(Handle):
+    """Chooses an arm for each request, and learns from rewards which arm is best.
+
+    Any number of threads may use a bandit. Calls release the GIL. It does not survive os.fork(): ForkedError. It can be
+    pickled and copied if its policy has snapshots: the copy continues from the snapshot, without the open decisions.
+
+    Args:
+        config: the configuration; or give its fields as keywords: ``Bandit(arms=10, epsilon=1.0)``.
+        policy: the name of a policy, one of dpb.POLICIES. None = what the library recommends for this configuration.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, config: Config | None = None, policy: str | None = None, **given: Any) -> None:
+        if config is None:
+            config = Config(**given)
+        elif given:
+            raise TypeError(f"give a Config or its fields, not both: {', '.join(given)}")
+        c, kept = _config(config)
+        out, error = ffi.new("dpb_bandit **"), new_error()
+        if policy is None:
+            status = lib.dpb_new(c, out, error)
+        else:
+            policy_number(policy)
+            status = lib.dpb_new_policy(policy.encode(), c, out, error)
+        check(status, error)
+        del kept
+        # An estimate of its memory, for collectors that do not count references.
+        self._own(out[0], lib.dpb_free, 2000 + 12 * (config.pending_capacity + config.reward_window) + 600 * config.arms)
+        if config.test_seed is not None:
+            warnings.warn("test_seed: this bandit is reproducible, and NOT private", NotPrivateWarning, stacklevel=2)
+
+    @classmethod
+    def restore(cls, snapshot: bytes, config: Config | None = None, policy: str | None = None) -> Bandit:
+        """Makes a bandit that continues from a snapshot, with fresh entropy.
+
+        With a ``config`` it takes from that all that does not change the meaning of what was released, such as
+        reward_window; the other fields must be as in the snapshot, or InvalidConfigError names one. The decisions that
+        were open have expired. With expected_users a new period begins, and select raises NotReadyError until you have
+        taken, and written, a snapshot of the new bandit.
+        """
+        buf = ffi.from_buffer("uint8_t[]", snapshot)
+        out, error = ffi.new("dpb_bandit **"), new_error()
+        if config is None:
+            if policy is not None:
+                raise TypeError("a policy needs a config: a snapshot names its own")
+            check(lib.dpb_restore(buf, len(buf), out, error), error)
+        else:
+            policy_number(policy)
+            c, kept = _config(config)
+            name = ffi.NULL if policy is None else policy.encode()
+            check(lib.dpb_restore_as(name, c, buf, len(buf), out, error), error)
+            del kept
+        bandit = cls.__new__(cls)
+        bandit._own(out[0], lib.dpb_free, (1 << 16) + 16 * len(buf))
+        return bandit
+
+    @classmethod
+    def resume(cls, state: bytes, config: Config) -> Bandit:
+        """Makes a bandit that continues from what another one's suspend returned, as if that one had never ended.
+
+        ``config`` needs the fleet_key. A state at rest is held: until claimed every call but report raises NotReadyError.
+        """
+        buf = ffi.from_buffer("uint8_t[]", state)
+        out, error = ffi.new("dpb_bandit **"), new_error()
+        c, kept = _config(config)
+        check(lib.dpb_resume(ffi.NULL, c, buf, len(buf), out, error), error)
+        del kept
+        bandit = cls.__new__(cls)
+        bandit._own(out[0], lib.dpb_free, (1 << 16) + 16 * len(buf))
+        return bandit
+
+    def __enter__(self) -> Bandit:
+        return self
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        return (_restored, (type(self), self.snapshot()))
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<dpb.Bandit, closed>"
+        try:
+            report = self.report()
+        except Error as error:
+            return f"<dpb.Bandit: {error}>"
+        private = "" if report.is_private else ", NOT private"
+        return (
+            f"<dpb.Bandit {report.policy}: {report.arms_active} arms, {report.decisions} decisions, "
+            f"epsilon {report.epsilon_spent:g} spent{private}>"
+        )
+
+    # Decisions and rewards.
+
+    @overload
+    def select(
+        self,
+        *,
+        slots: None = None,
+        segment: int = 0,
+        user: int = 0,
+        eligible: Sequence[int] | Array | None = None,
+        values: Sequence[float] | Array | None = None,
+        features: Array | None = None,
+        sparse: Any = None,
+    ) -> Decision: ...
+
+    @overload
+    def select(
+        self,
+        *,
+        slots: int,
+        segment: int = 0,
+        user: int = 0,
+        eligible: Sequence[int] | Array | None = None,
+        values: Sequence[float] | Array | None = None,
+        features: Array | None = None,
+        sparse: Any = None,
+    ) -> list[Decision]: ...
+
+    def select(
+        self,
+        *,
+        slots: int | None = None,
+        segment: int = 0,
+        user: int = 0,
+        eligible: Sequence[int] | Array | None = None,
+        values: Sequence[float] | Array | None = None,
+        features: Array | None = None,
+        sparse: Any = None,
+    ) -> Decision | list[Decision]:
+        """Chooses an arm. All arguments are public: compute nothing in them from rewards.
+
+        Args:
+            slots: the number of different arms to choose; then the result is a list of decisions, each with a ticket.
+            segment: with max_segments, the key of the request's segment.
+            user: with expected_users, a keyed hash of the person.
+            eligible: the live arms to choose from; None = all.
+            values: what a reward of each eligible arm (of each arm, without eligible) is worth in this request, such as
+                its bid: finite and at least 0, in any unit. The policy maximises value times mean.
+            features: with features = d, float32 of shape (d,) with model_per_arm, else (arms, d), a row for each
+                eligible arm. A contiguous array of float32 is not copied.
+            sparse: the same rows as mappings of indices to values: one, or a sequence; or a CSR matrix of scipy.
+        """
+        if all(each is None for each in (slots, eligible, values, features, sparse)) and not segment and not user:
+            one = ffi.new("dpb_decision *")
+            status = lib.dpb_select(self._c, one)
+            if status:
+                self._refuse(status, ffi.NULL)
+            return Decision(one.ticket, one.propensity, one.arm, one.phase)
+        request, kept = self._request(segment, user, eligible, values, features, sparse)
+        wanted = 1 if slots is None else slots
+        number("slots", wanted, lambda value: setattr(request, "slots", value))
+        # More than the arms is refused, and must not be allocated before.
+        out = ffi.new("dpb_decision[]", min(wanted, 1 << 24))
+        status = lib.dpb_select_for(self._c, request, out)
+        if status:
+            self._refuse(status, request)
+        del kept
+        decisions = [Decision(one.ticket, one.propensity, one.arm, one.phase) for one in out]
+        return decisions[0] if slots is None else decisions
+
+    def _request(
+        self, segment: int, user: int, eligible: Any, values: Any, features: Any, sparse: Any
+    ) -> tuple[Any, list[Any]]:
+        request, kept = ffi.new("dpb_request *"), []
+        lib.dpb_request_init_sized(request, ffi.sizeof("dpb_request"))
+        number("segment", segment, lambda value: setattr(request, "segment", value))
+        number("user", user, lambda value: setattr(request, "user", value))
+        if eligible is not None:
+            arms = ffi.from_buffer("uint32_t[]", _integers("eligible", eligible, np.uint32))
+            request.eligible, request.eligible_len = arms, len(arms)
+            kept.append(arms)
+        if values is not None:
+            worth = ffi.from_buffer("double[]", np.ascontiguousarray(values, dtype=np.float64))
+            request.values, request.values_len = worth, len(worth)
+            kept.append(worth)
+        if features is not None:
+            rows = ffi.from_buffer("float[]", np.ascontiguousarray(features, dtype=np.float32))
+            request.features, request.features_len = rows, len(rows)
+            kept.append(rows)
+        if sparse is not None:
+            if features is not None:
+                raise InvalidRequestError("give features or sparse, not both")
+            entries, ends = _sparse(sparse)
+            request.sparse, request.features_len = entries if len(entries) else ffi.NULL, len(entries)
+            request.sparse_ends, request.sparse_ends_len = ends, len(ends)
+            kept += [entries, ends]
+        return request, kept
+
+    def _explain(self, status: int, request: Any) -> Error:
+        """Why a request was refused, in words that name the field and the value."""
+        if request == ffi.NULL:
+            request = ffi.new("dpb_request *")
+            lib.dpb_request_init_sized(request, ffi.sizeof("dpb_request"))
+        error = new_error()
+        same = lib.dpb_request_check(self._c, request, error) == status
+        return refusal(status, ffi.string(error.message).decode("utf-8", "replace") if same else "")
+
+    def _refuse(self, status: int, request: Any) -> NoReturn:
+        if status in (InvalidRequestError.status, lib.DPB_UNSUPPORTED, lib.DPB_FULL):
+            raise self._explain(status, request)
+        self._fail(status)
+
+    def select_many(
+        self,
+        n: int | None = None,
+        *,
+        slots: int = 1,
+        segment: Array | None = None,
+        user: Array | None = None,
+        eligible: Array | None = None,
+        values: Array | None = None,
+        features: Array | None = None,
+    ) -> np.ndarray[Any, Any]:
+        """Decides n requests under one lock, until one is refused.
+
+        Args:
+            n: the number of requests; it follows from the lengths of the other arguments.
+            slots: the number of different arms for each request.
+            segment, user: a number, or an array of n.
+            eligible: arms to choose from: one list for all requests, or a list for each.
+            values: what a reward of each of these is worth: one list for all requests, or a list for each.
+            features: float32 of shape (n, d) with model_per_arm, else (n, arms, d). Not copied if contiguous.
+
+        Returns:
+            A structured array of dpb.DECISION, of shape (n,), or (n, slots) with slots > 1.
+
+        Raises:
+            Error: of the first refused request. Its ``decisions`` are those made before.
+        """
+        keys = {name: np.asarray(value) for name, value in (("segment", segment), ("user", user)) if value is not None}
+        lengths = {name: len(value) for name, value in keys.items() if value.ndim}
+        rows: np.ndarray[Any, Any] | None = None
+        if features is not None:
+            rows = np.ascontiguousarray(features, dtype=np.float32)
+            lengths["features"] = len(rows)
+        lists = {name: each for name, each in (("eligible", eligible), ("values", values)) if each is not None}
+        several = {name for name, each in lists.items() if len(each) > 0 and np.ndim(next(iter(each))) > 0}
+        lengths.update({name: len(lists[name]) for name in several})
+        if n is not None:
+            lengths["n"] = n
+        if len(set(lengths.values())) != 1:
+            raise InvalidRequestError(f"the number of requests must be given, and the same everywhere, got {lengths}")
+        n = next(iter(lengths.values()))
+        if n < 0 or not 0 < slots < 1 << 24:
+            raise InvalidRequestError(f"n must be at least 0 and slots in 1 .. 2^24, got {n} and {slots}")
+        out, done = np.empty((n, slots), DECISION), ffi.new("size_t *")
+        requests, kept = ffi.NULL, []
+        if slots != 1 or keys or lists or rows is not None:
+            one = ffi.new("dpb_request *")
+            lib.dpb_request_init_sized(one, ffi.sizeof("dpb_request"))
+            table = np.empty(n, _REQUEST)
+            table[:] = np.frombuffer(ffi.buffer(one), _REQUEST)
+            table["slots"] = slots
+            for name, value in keys.items():
+                table[name] = _integers(name, value, np.uint64)
+            for name, each in lists.items():
+                rows_of = each if name in several else [each]
+                if name == "eligible":
+                    parts = [_integers(name, row, np.uint32) for row in rows_of]
+                else:
+                    parts = [np.ascontiguousarray(row, dtype=np.float64) for row in rows_of]
+                flat = np.concatenate(parts)
+                sizes = np.array([len(part) for part in parts], np.uintp)
+                table[name] = flat.ctypes.data + flat.itemsize * (np.cumsum(sizes) - sizes)
+                table[f"{name}_len"] = sizes
+                kept.append(flat)
+            if rows is not None and n:
+                table["features"] = rows.ctypes.data + rows.strides[0] * np.arange(n, dtype=np.uintp)
+                table["features_len"] = rows.size // n
+            requests = ffi.from_buffer("dpb_request[]", table)
+        status = lib.dpb_select_many(self._c, requests, n, ffi.from_buffer("dpb_decision[]", out), done)
+        out = out[:, 0] if slots == 1 else out
+        if status:
+            try:
+                self._refuse(status, ffi.NULL if requests == ffi.NULL else requests + done[0])
+            except Error as error:
+                error.decisions = out[: done[0]]  # type: ignore[attr-defined]
+                raise
+        del kept, rows
+        return out
+
+    def check(
+        self,
+        *,
+        slots: int = 1,
+        segment: int = 0,
+        user: int = 0,
+        eligible: Sequence[int] | Array | None = None,
+        values: Sequence[float] | Array | None = None,
+        features: Array | None = None,
+        sparse: Any = None,
+    ) -> None:
+        """Raises the error with which select would refuse a request now. Changes and counts nothing."""
+        request, kept = self._request(segment, user, eligible, values, features, sparse)
+        number("slots", slots, lambda value: setattr(request, "slots", value))
+        error = new_error()
+        self._check(lib.dpb_request_check(self._c, request, error), error)
+        del kept
+
+    def update(self, ticket: int, reward: float) -> None:
+        """Reports the reward of a decision, once for each ticket, in [reward_min, reward_max].
+
+        The error reveals whether the ticket had a reward before. Give a visitor the same reply whatever it is.
+        """
+        try:
+            status = lib.dpb_update(self._c, ticket, reward)
+        except OverflowError:
+            raise UnknownTicketError(f"ticket must have 64 bits, got {ticket}") from None
+        if status:
+            self._fail(status)
+
+    def update_many(self, tickets: Array, rewards: Array) -> None:
+        """Reports the rewards of many decisions under one lock. Every reward is tried, even if earlier ones are refused.
+
+        Args:
+            tickets: n integers of 64 bits. rewards: n numbers. Arrays of uint64 and float64 are not copied.
+
+        Raises:
+            Error: of the first refused reward. Its ``statuses`` are those of all n, 0 for an accepted one.
+        """
+        tickets = _integers("tickets", tickets, np.uint64)
+        rewards = np.ascontiguousarray(rewards, dtype=np.float64)
+        if tickets.shape != rewards.shape:
+            raise InvalidConfigError(f"tickets and rewards must be as many, got {tickets.shape} and {rewards.shape}")
+        statuses, done = np.zeros(tickets.size, np.int32), ffi.new("size_t *")
+        status = lib.dpb_update_many(
+            self._c,
+            ffi.from_buffer("uint64_t[]", tickets),
+            ffi.from_buffer("double[]", rewards),
+            tickets.size,
+            ffi.from_buffer("dpb_status[]", statuses),
+            done,
+        )
+        if status:
+            try:
+                self._fail(status)
+            except Error as error:
+                error.statuses = statuses  # type: ignore[attr-defined]
+                raise
+
+    def cancel(self, ticket: int) -> None:
+        """Cancels a decision: it counts as not played. The reason and the time must not depend on the reward."""
+        try:
+            status = lib.dpb_cancel(self._c, ticket)
+        except OverflowError:
+            raise UnknownTicketError(f"ticket must have 64 bits, got {ticket}") from None
+        if status:
+            self._fail(status)
+
+    def cancel_all(self) -> None:
+        """Cancels every open decision, also one whose reward waits: in an outage in which rewards could not arrive."""
+        self._check(lib.dpb_cancel_all(self._c))
+
+    def advance(self, now: int) -> None:
+        """Sets the time of a bandit with Clock.CALLER. Rewards whose window is over take effect. Time is public: never
+        call this because of a reward."""
+        try:
+            self._check(lib.dpb_advance(self._c, now))
+        except OverflowError:
+            raise InvalidConfigError(f"now must be in 0 .. 2^64 - 1, got {now}") from None
+
+    def next_period(self) -> None:
+        """With expected_users: begins a new period. Write a snapshot right after it."""
+        self._check(lib.dpb_next_period(self._c))
+
+    # Arms.
+
+    def add_arm(self, id: int = 0) -> int:
+        """Adds an arm, and returns its number. ``id`` names the arm in all bandits of a fleet; 0 = only this one has it."""
+        arm, error = ffi.new("uint32_t *"), new_error()
+        try:
+            self._check(lib.dpb_add_arm(self._c, id, arm, error), error)
+        except OverflowError:
+            raise InvalidConfigError(f"id must be in 0 .. 2^64 - 1, got {id}") from None
+        return int(arm[0])
+
+    def retire_arm(self, arm: int) -> None:
+        """Retires an arm: it is never played again."""
+        self._check(lib.dpb_retire_arm(self._c, self._arm(arm)))
+
+    def set_prior(self, arm: int, mean: float, strength: float) -> None:
+        """States what public data say of an arm: ``strength`` rewards (1 .. 2^24) with this mean."""
+        error = new_error()
+        self._check(lib.dpb_set_prior(self._c, self._arm(arm), mean, strength, error), error)
+
+    @staticmethod
+    def _arm(arm: int) -> int:
+        if not 0 <= arm < 1 << 32:
+            raise InvalidRequestError(f"there is no arm {arm}")
+        return arm
+
+    # What the bandit has learned and spent. All but diagnostics is released, so reading costs no privacy.
+
+    @property
+    def policy(self) -> str:
+        """The name of the policy; "" once closed."""
+        return str(ffi.string(lib.dpb_policy_name(self._c)).decode())
+
+    def report(self) -> Report:
+        """The public state."""
+        c = ffi.new("dpb_report *")
+        c.struct_size = ffi.sizeof("dpb_report")
+        self._check(lib.dpb_report_read(self._c, c))
+        return _read(Report, c)  # type: ignore[no-any-return]
+
+    def diagnostics(self) -> Diagnostics:
+        """Counts of refused calls. This is the only read that is NOT private."""
+        c = ffi.new("dpb_diagnostics *")
+        c.struct_size = ffi.sizeof("dpb_diagnostics")
+        self._check(lib.dpb_diagnostics_read(self._c, c))
+        return _read(Diagnostics, c)  # type: ignore[no-any-return]
+
+    def _arms(self, read: Any) -> np.ndarray[Any, Any]:
+        n, arms = ffi.new("size_t *"), np.empty(0, ARM)
+        while True:
+            status = read(ffi.from_buffer("dpb_arm[]", arms), len(arms), n)
+            if status != lib.DPB_BUFFER_TOO_SMALL:
+                break
+            arms = np.empty(n[0], ARM)
+        self._check(status)
+        return arms[: n[0]]
+
+    def arms(self) -> np.ndarray[Any, Any]:
+        """The public state of all arms by number, as an array of dpb.ARM."""
+        return self._arms(lambda out, room, n: lib.dpb_arms_read(self._c, out, room, n))
+
+    def segment(self, key: int) -> np.ndarray[Any, Any]:
+        """The arms of one segment, as an array of dpb.ARM: ``mean`` is the prediction, ``width`` NaN."""
+        if not 0 <= key < 1 << 64:
+            raise InvalidRequestError(f"segment must be in 0 .. 2^64 - 1, got {key}")
+        return self._arms(lambda out, room, n: lib.dpb_segment_read(self._c, key, out, room, n))
+
+    def predict(
+        self, *, features: Array | None = None, sparse: Any = None, eligible: Sequence[int] | Array | None = None
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """With features: the predicted mean reward of each eligible arm, and its standard deviation."""
+        request, kept = self._request(0, 0, eligible, features, sparse)
+        n = ffi.new("size_t *")
+        mean = deviation = np.empty(0)
+        while True:
+            to = [ffi.from_buffer("double[]", array) for array in (mean, deviation)]
+            status = lib.dpb_predict(self._c, request, *to, len(mean), n)
+            if status != lib.DPB_BUFFER_TOO_SMALL:
+                break
+            mean, deviation = np.empty(n[0]), np.empty(n[0])
+        if status:
+            self._refuse(status, request)
+        del kept
+        return mean[: n[0]], deviation[: n[0]]
+
+    def compare(self, i: int, j: int, confidence: float = 0.95) -> tuple[float, float]:
+        """A confidence interval for the mean of arm i minus that of arm j, valid at all times together."""
+        low, high = ffi.new("double *"), ffi.new("double *")
+        self._check(lib.dpb_compare(self._c, self._arm(i), self._arm(j), confidence, low, high))
+        return float(low[0]), float(high[0])
+
+    def best_arm(self) -> int:
+        """The arm that the policy decided for; NotReadyError until it has."""
+        arm = ffi.new("uint32_t *")
+        self._check(lib.dpb_best_arm(self._c, arm))
+        return int(arm[0])
+
+    def epsilon_spent(self, delta: float = 0.0) -> float:
+        """An upper bound of the privacy loss of one user so far, at this delta in [0, 1)."""
+        epsilon = ffi.new("double *")
+        self._check(lib.dpb_epsilon_spent(self._c, delta, epsilon))
+        return float(epsilon[0])
+
+    # Lives and fleets.
+
+    def snapshot(self) -> bytes:
+        """What the bandit has released, and what is public: no raw sum, no reward, no open decision."""
+        return self._bytes(lib.dpb_snapshot)
+
+    def suspend(self, receiver: int = 0) -> bytes:
+        """Ends this bandit, and returns its whole state, sealed by fleet_key, for one other bandit to continue from.
+
+        ``receiver``: a number of a bandit's receiver in the process that resumes, or 0 for a state at rest. One bandit at
+        most may continue from a state: if two do, a reward that was open in it loses its epsilon twice.
+        """
+        if not 0 <= receiver < 1 << 64:
+            raise InvalidConfigError(f"receiver must be in 0 .. 2^64 - 1, got {receiver}")
+        return self._bytes(lib.dpb_suspend, receiver)
+
+    def claimed(self) -> None:
+        """Ends the hold of a bandit that continues from a state at rest, once no other bandit can."""
+        self._check(lib.dpb_claimed(self._c))
+
+    def receiver(self) -> int:
+        """Draws a number that one state may be addressed to, and be resumed in this process."""
+        number, error = ffi.new("uint64_t *"), new_error()
+        self._check(lib.dpb_receiver(self._c, number, error), error)
+        return int(number[0])
+
+    def merge(self, snapshot: bytes) -> None:
+        """Learns from what another bandit has released. A repeated or older snapshot changes nothing."""
+        self._send(lib.dpb_merge, snapshot)
+
+    def lead(self) -> int:
+        """Makes this bandit the leader of its fleet, which needs a fleet_key. Returns its generation."""
+        generation, error = ffi.new("uint64_t *"), new_error()
+        self._check(lib.dpb_lead(self._c, generation, error), error)
+        return int(generation[0])
+
+    def alone(self) -> None:
+        """Ends contributing and leading."""
+        error = new_error()
+        self._check(lib.dpb_alone(self._c, error), error)
+
+    def set_handles(self, handles: int) -> None:
+        """Tells the bandit how many bandits share the work of a fleet with one noise; 0: as many as it has merged."""
+        if not 0 <= handles < 1 << 32:
+            raise InvalidConfigError(f"handles must be in 0 .. 2^32 - 1, got {handles}")
+        error = new_error()
+        self._check(lib.dpb_set_handles(self._c, handles, error), error)
+
+    def contribution(self, generation: int) -> bytes:
+        """Takes all open sums out of this bandit, sealed for the leader of this generation; b"" for nothing."""
+        if not 0 <= generation < 1 << 64:
+            raise InvalidConfigError(f"generation must be in 1 .. 2^64 - 1, got {generation}")
+        return self._bytes(lib.dpb_contribution, generation)
+
+    def combine(self, contribution: bytes) -> None:
+        """Adds a contribution to the open batches of this bandit, which leads."""
+        self._send(lib.dpb_combine, contribution)
+
+    def seal(self, message: bytes) -> bytes:
+        """Seals a message for the bandits of the fleet. Give all messages one length."""
+        buf = ffi.from_buffer("uint8_t[]", message)
+        return self._bytes(lib.dpb_seal, buf, len(buf))
+
+    def open(self, sealed: bytes) -> bytes:
+        """Opens a message that seal made at a bandit with the same fleet_key."""
+        buf = ffi.from_buffer("uint8_t[]", sealed)
+        return self._bytes(lib.dpb_open, buf, len(buf))
+
+    def _bytes(self, function: Any, *arguments: Any) -> bytes:
+        c = self._c
+        status, found, error = bytes_of(lambda buf, room, n, error: int(function(c, *arguments, buf, room, n, error)))
+        self._check(status, error)
+        return found
+
+    def _send(self, function: Any, data: bytes) -> None:
+        buf, error = ffi.from_buffer("uint8_t[]", data), new_error()
+        self._check(function(self._c, buf, len(buf), error), error)
+
+    # The shuffle model.
+
+    def shuffle_params(self, phase: int) -> ShuffleParams:
+        """The plan of a phase's batches."""
+        out = ffi.new("dpb_shuffle_params *")
+        if not 0 <= phase < 1 << 32:
+            raise InvalidConfigError(f"phase must be in 1 .. 2^32 - 1, got {phase}")
+        self._check(lib.dpb_shuffle_params_read(self._c, phase, out))
+        return params_of(out)
+
+    def submit_shuffled(self, phase: int, arm: int, batch: bytes) -> None:
+        """Gives the server one arm's shuffled batch of the open phase, once."""
+        if not 0 <= phase < 1 << 32:
+            raise InvalidConfigError(f"phase must be in 1 .. 2^32 - 1, got {phase}")
+        bits = ffi.from_buffer("uint8_t[]", batch)
+        self._check(lib.dpb_submit_shuffled(self._c, phase, self._arm(arm), bits, len(bits)))
+
+
+def _restored(kind: type[Bandit], snapshot: bytes) -> Bandit:
+    return kind.restore(snapshot)
+
+
+def ticket_node(ticket: int) -> int:
+    """The node that issued a ticket, which is its top 16 bits: see Config.node."""
+    return int(lib.dpb_ticket_node(ticket))
+
+
+def feature_hash(field: str, value: str, d: int) -> int:
+    """The index of a category, for one-hot features: the CRC-32 of "field=value", modulo d."""
+    return int(lib.dpb_feature_hash(str.encode(field), str.encode(value), d))
+
+
+def feature_cross(a: int, b: int, d: int) -> int:
+    """The index of two categories that come together, modulo d."""
+    return int(lib.dpb_feature_cross(a, b, d))

@@ -1,0 +1,42 @@
+"""Numbers of dpb.h with names."""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+
+class Clock(IntEnum):
+    """What a tick of ``reward_window`` and ``forget_after`` is."""
+
+    DECISIONS = 0
+    """A tick is a decision."""
+    CALLER = 1
+    """A tick is a unit of the time that you pass to Bandit.advance."""
+
+
+class Duty(IntEnum):
+    """What a bandit does with the rewards that it collects."""
+
+    ALONE = 0
+    """It releases its own full batches."""
+    CONTRIBUTES = 1
+    """It contributes since its last Bandit.contribution, and releases nothing itself."""
+    LEADS = 2
+    """It releases full batches with what others contribute."""
+
+
+class Warnings(IntFlag):
+    """Signs that a bandit cannot learn because of how it is called. docs/operating.md says what to do."""
+
+    CLOCK_STOPPED = 1
+    """With Clock.CALLER: Bandit.advance has not moved the time for as many decisions as may be open, at least 1024."""
+    EXPIRING = 2
+    """Most of the last 1024 decisions expired."""
+    UNLEARNED = 4
+    """With expected_users: fewer than one in 100 of the last 1024 decisions are learned from."""
+    UNMERGED = 8
+    """The bandit contributes, and has merged no snapshot in its last 65,536 decisions."""
+    ALL_SMALLEST = 16
+    """Diagnostics only: all of the last 65,535 rewards that took effect are reward_min."""
+    ALL_LARGEST = 32
+    """Diagnostics only: all of the last 1024 rewards that took effect are reward_max."""

@@ -1,0 +1,208 @@
+"""What privacy would cost: simulations, replays, estimates."""
+
+import json
+import math
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import dpb
+
+COINS = np.random.default_rng(5)
+N, K = 20_000, 4
+RATES = np.array([0.1, 0.5, 0.2, 0.3])
+
+
+def make_log(n=N):
+    arm = COINS.integers(0, K, n)
+    return {
+        "arm": arm,
+        "propensity": np.full(n, 1 / K),
+        "reward": (COINS.random(n) < RATES[arm]).astype(float),
+        "features": COINS.random((n, 3)).astype(np.float32),
+    }
+
+
+LOG = make_log()
+
+
+def rows(table):
+    return [tuple(row.values()) for row in table]
+
+
+def test_a_replay_finds_the_best_arm():
+    table = dpb.replay(LOG, ["dp-imed", "nonprivate-imed"], [0.25, 2.0])
+    assert [row["policy"] for row in table] == ["the log's own", "even rotation", "dp-imed", "dp-imed", "nonprivate-imed"]
+    logged, rotation, low, high, none = table
+    assert logged["dr"] == pytest.approx(LOG["reward"].mean())
+    for row in (low, high, none):
+        # Learning costs little here. 5000 decisions are played.
+        assert 0.4 < row["dr"] - row["dr_width"] and row["dr"] + row["dr_width"] < 0.52
+        assert row["ips"] == pytest.approx(row["dr"], abs=0.03)
+    assert none["epsilon"] is None and high["epsilon"] == 2.0
+    assert low["played"] == pytest.approx(N / K, rel=0.1) and table.notes == []
+    assert table.dr.shape == (5,) and math.isnan(table.epsilon[0]) and table.policy[2] == "dp-imed"
+    assert "dp-imed" in repr(table) and "<table>" in table._repr_html_() and len(table) == 5
+
+
+def test_frames_files_and_memory_give_the_same(tmp_path):
+    log = make_log(2000)
+    log["arm"] = np.array(["c", "a", "b", "x"])[log["arm"]]
+    wanted = rows(dpb.replay(log, epsilons=1.0, runs=2))
+    assert len(wanted) == 7
+    path = tmp_path / "log.jsonl"
+    lines = zip(*(log[name].tolist() for name in log))
+    path.write_text("".join(json.dumps(dict(zip(log, line))) + "\n" for line in lines))
+    assert rows(dpb.replay(path, epsilons=1.0, runs=2)) == wanted
+    assert rows(dpb.replay(str(path), epsilons=[1], runs=2, threads=1)) == wanted
+    for module, make in [
+        ("pandas", lambda m: m.DataFrame({**log, "features": list(log["features"])})),
+        ("polars", lambda m: m.DataFrame(log)),
+        ("pyarrow", lambda m: m.table({name: list(column) for name, column in log.items()})),
+    ]:
+        try:
+            frame = make(__import__(module))
+        except ImportError:
+            continue
+        assert rows(dpb.replay(frame, epsilons=1.0, runs=2)) == wanted, module
+    columns = {**log, **{f"x{i}": log["features"][:, i] for i in range(3)}}
+    del columns["features"]
+    assert rows(dpb.replay(columns, epsilons=1.0, runs=2, features=["x0", "x1", "x2"])) == wanted
+    feedback = {"n_rounds": 2000, "action": log["arm"], "reward": log["reward"], "pscore": log["propensity"]}
+    feedback["context"] = log["features"]
+    assert rows(dpb.replay(feedback, epsilons=1.0, runs=2)) == wanted
+
+
+def test_eligible_arms(tmp_path):
+    log = make_log(1000)
+    del log["features"]
+    log["eligible"] = [sorted({arm, 0, 1}) for arm in log["arm"].tolist()]
+    path = tmp_path / "log.csv"
+    lines = (f"{a},{p},{r},{' '.join(map(str, e))}\n" for a, p, r, e in zip(*(log[name] for name in log)))
+    path.write_text("arm,propensity,reward,eligible\n" + "".join(lines))
+    wanted = rows(dpb.replay(path, "dp-imed", 1.0))
+    assert rows(dpb.replay(log, "dp-imed", 1.0)) == wanted
+    log["eligible"][7] = [int(log["arm"][7]) ^ 1]
+    with pytest.raises(dpb.InvalidConfigError, match="row 7: eligible: lacks the arm"):
+        dpb.replay(log)
+
+
+def test_bad_logs_are_refused():
+    for change, words in [
+        ({"reward": np.full(N, 2.0)}, r"row 0: reward: 2 is not in 0..=1 \(reward_min, reward_max\)"),
+        ({"propensity": np.zeros(N)}, "row 0: propensity"),
+        ({"propensity": np.ones(3)}, "propensity must have 20000 numbers"),
+        ({"arm": np.zeros(N, int)}, "only one arm"),
+        ({"features": np.full((N, 2), np.nan)}, "features"),
+        ({"features": np.ones((N, 300))}, "features: 300 numbers are more than 256"),
+        ({"features": np.ones(N)}, "features must have shape"),
+    ]:
+        with pytest.raises(dpb.InvalidConfigError, match=words):
+            dpb.replay({**LOG, **change})
+    with pytest.raises(dpb.InvalidConfigError, match="no column reward"):
+        dpb.replay({"arm": [0, 1], "propensity": [0.5, 0.5]})
+    with pytest.raises(dpb.InvalidConfigError, match="no decision"):
+        dpb.replay({"arm": [], "propensity": [], "reward": []})
+    with pytest.raises(dpb.InvalidConfigError, match="policy"):
+        dpb.replay(LOG, "dp-nothing")
+    with pytest.raises(dpb.InvalidConfigError, match="epsilon"):
+        dpb.replay(LOG, epsilons=-1)
+    with pytest.raises(dpb.InvalidConfigError, match="no/such/file"):
+        dpb.replay("no/such/file")
+
+
+def test_a_simulation():
+    table = dpb.simulate(arms=4, rate=0.5, decisions=5000, policies=["dp-imed", "dp-ucb"], epsilons=[0.5, 4], runs=4)
+    assert [row["policy"] for row in table] == ["dp-imed"] * 2 + ["dp-ucb"] * 2
+    lost = table.lost
+    assert lost[0] > lost[1] and (table.simulated == 5000).all() and (table.runs == 4).all()
+    again = dpb.simulate(arms=4, rate=0.5, decisions=5000, policies="dp-imed", epsilons="0.5,4", runs=4, threads=1)
+    assert (again.lost == lost[:2]).all()
+    with pytest.raises(dpb.InvalidConfigError, match="worst: 0.9 is not below rate, 0.5"):
+        dpb.simulate(rate=0.5, worst=0.9)
+    left = dpb.simulate(arms=4, decisions=2000, policies=["dp-imed", "exp3-tau"], epsilons=1, runs=2)
+    assert len(left) == 1 and "exp3-tau" in left.notes[0]
+
+
+def test_long_work_can_be_interrupted():
+    timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        dpb.simulate(decisions=1 << 40, seconds=1e6)
+
+
+def test_estimates():
+    weights = (LOG["arm"] == 1).astype(float)
+    found = dpb.estimate(LOG["reward"], LOG["propensity"], weights)
+    ratio = weights / LOG["propensity"]
+    assert found.ips.mean == pytest.approx((ratio * LOG["reward"]).mean())
+    assert found.ips.width == pytest.approx(1.96 * (ratio * LOG["reward"]).std() / math.sqrt(N))
+    assert found.snips.mean == pytest.approx((ratio * LOG["reward"]).sum() / ratio.sum())
+    for one in found:
+        assert abs(one.mean - 0.5) < 2.5 * one.width  # 5 deviations
+    model = dpb.estimate(LOG["reward"], LOG["propensity"], weights, predicted=RATES[LOG["arm"]], expected=0.5)
+    assert model.dr.width < found.ips.width and abs(model.dr.mean - 0.5) < 2.5 * model.dr.width
+    for bad in [([], [], []), ([1.0], [0.0], [1.0]), ([1.0], [1.0], [2.0]), ([1.0], [1.0, 1.0], [1.0]), ([math.nan], [1], [1])]:
+        with pytest.raises(dpb.InvalidConfigError):
+            dpb.estimate(*bad)
+    with pytest.raises(dpb.InvalidConfigError):
+        dpb.estimate([1.0], [1.0], [1.0], predicted=[1.0])
+
+
+def test_plots():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    axes = dpb.replay(make_log(1000), runs=2).plot()
+    assert axes.get_xlabel() == "epsilon" and len(axes.get_legend().get_texts()) == 7
+    matplotlib.pyplot.close("all")
+
+
+def test_pandas():
+    pytest.importorskip("pandas")
+    frame = dpb.replay(make_log(1000), "dp-imed", [0.5, 1], runs=2).to_pandas()
+    assert list(frame["policy"])[2:] == ["dp-imed"] * 2
+
+
+def test_the_interface_of_mabwiser():
+    # The first example of MABWiser's page.
+    arms, decisions, rewards = ["Arm1", "Arm2"], ["Arm1", "Arm1", "Arm2", "Arm1"], [20, 17, 25, 9]
+    mab = dpb.MAB(arms, epsilon=1.0, reward_max=25.0)
+    with pytest.raises(dpb.InvalidConfigError, match="fit first"):
+        mab.predict()
+    mab.fit(decisions, rewards)
+    assert mab.predict() in arms
+    mab.partial_fit(["Arm1", "Arm2"], [3, 7])
+    mab.add_arm("Arm3")
+    assert mab.arms == ["Arm1", "Arm2", "Arm3"] and mab.predict() in mab.arms
+    assert set(mab.predict_expectations()) == set(mab.arms)
+    assert mab.bandit.arms()["pulls"].tolist() == [4, 2, 0]
+    with pytest.raises(dpb.InvalidRequestError, match="Arm9"):
+        mab.partial_fit(["Arm9"], [1.0])
+    with pytest.raises(dpb.InvalidConfigError):
+        mab.add_arm("Arm3")
+    # Its contextual example: a row of features for each decision.
+    contexts = [[0.1, 0.9], [0.8, 0.2], [0.5, 0.5], [0.3, 0.3]]
+    mab = dpb.MAB([1, 2], epsilon=4.0, reward_max=25.0).fit([1, 1, 2, 1], rewards, contexts)
+    assert mab.predict(contexts[:1]) in (1, 2) and len(mab.predict(contexts)) == 4
+    assert len(mab.predict_expectations(contexts)) == 4
+    big = dpb.MAB(["a", "b"], epsilon=1.0).fit(["a", "b"] * 2000, [1.0, 0.0] * 2000)
+    assert big.predict_expectations()["a"] == pytest.approx(1.0, abs=0.1) and big.predict() == "a"
+
+
+def test_beside_mabwiser():
+    theirs = pytest.importorskip("mabwiser.mab")
+    coins = np.random.default_rng(6)
+    decisions = coins.choice(["a", "b", "c"], 3000)
+    rewards = (coins.random(3000) < np.select([decisions == "a", decisions == "b"], [0.2, 0.6], 0.4)).astype(int)
+    one = theirs.MAB(["a", "b", "c"], theirs.LearningPolicy.EpsilonGreedy(0.0))
+    two = dpb.MAB(["a", "b", "c"], epsilon=1.0)
+    for mab in (one, two):
+        mab.fit(decisions, rewards)
+        mab.partial_fit(["a", "b"], [1, 0])
+    assert one.predict() == two.predict() == "b"
+    mine, of_theirs = two.predict_expectations(), one.predict_expectations()
+    assert mine.keys() == of_theirs.keys()
+    for name in mine:
+        assert mine[name] == pytest.approx(of_theirs[name], abs=0.12)

@@ -1,0 +1,376 @@
+//! Ending a handle for another one that continues with all of its state: see [`crate::moving`].
+
+use super::Bandit;
+use super::fleet::Sharing;
+use super::persist::{SnapshotHead, check_policy};
+use super::state::State;
+use crate::config::{Config, Scope};
+use crate::contribution::{FleetKey, Nonce};
+use crate::error::{Error, Result};
+use crate::ledger::facts::Duty;
+use crate::moving::{Moved, Moving};
+use crate::os::Origin;
+use crate::policy::Algorithm;
+use crate::random::Seed;
+use crate::snapshot::{self, Reader};
+#[cfg(not(dpb_faults))]
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+use zeroize::Zeroizing;
+
+/// What a handle may do.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Life {
+    /// Everything.
+    Live,
+    /// Nothing, until it is known that no other handle continues from its state.
+    Held,
+    /// Nothing: another handle continues with its state.
+    Ended,
+}
+
+impl Life {
+    #[cold]
+    pub fn refusal(self) -> Error {
+        if self == Life::Held { Error::NotReady } else { Error::Halted }
+    }
+}
+
+/// A number that one state may be addressed to, while the handle lives that drew it.
+pub(super) struct Receiver(u64);
+
+/// Calls this with the numbers that no state has been addressed to so far.
+#[cfg(not(dpb_faults))]
+fn with_open<T>(body: impl FnOnce(&mut Vec<(u64, Origin)>) -> T) -> T {
+    static OPEN: Mutex<Vec<(u64, Origin)>> = Mutex::new(Vec::new());
+    body(&mut OPEN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The same in a test with seeds, whose threads draw equal numbers.
+#[cfg(dpb_faults)]
+fn with_open<T>(body: impl FnOnce(&mut Vec<(u64, Origin)>) -> T) -> T {
+    std::thread_local!(static OPEN: std::cell::RefCell<Vec<(u64, Origin)>> = const { std::cell::RefCell::new(Vec::new()) });
+    OPEN.with_borrow_mut(body)
+}
+
+impl Receiver {
+    /// Maximum number of a handle.
+    const MOST: usize = 1 << 10;
+
+    fn draw() -> Result<Receiver> {
+        let number = Seed::new(None)?.stream().next_u64().max(1);
+        with_open(|open| {
+            open.try_reserve(1).map_err(|_| Error::NoMemory)?;
+            open.push((number, Origin::here()));
+            Ok(Receiver(number))
+        })
+    }
+
+    /// Whether a state may be addressed to this number.
+    fn is_open(number: u64) -> bool {
+        with_open(|open| open.iter().any(|(other, origin)| *other == number && origin.check().is_ok()))
+    }
+
+    /// The same. From now on none may.
+    fn forget(number: u64) -> bool {
+        if faulty!(ReceiverKept) {
+            return Receiver::is_open(number);
+        }
+        with_open(|open| {
+            let place = open.iter().position(|(other, origin)| *other == number && origin.check().is_ok());
+            place.map(|place| open.swap_remove(place)).is_some()
+        })
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        Receiver::forget(self.0);
+    }
+}
+
+/// Unix time, in seconds.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl Bandit {
+    /// For how long a state at rest can be resumed, in seconds.
+    pub const STATE_LIFETIME: u64 = 3600;
+
+    /// Ends this handle, and returns its whole state, sealed by [`fleet_key`](Config::fleet_key), for one other handle to
+    /// [`resume`](Self::resume): open batches, pending decisions with their rewards, counters of users. Nothing is lost,
+    /// and tickets stay valid. Every later call on this handle is `Halted`. Free it, which wipes what it knew.
+    ///
+    /// `receiver` is the number of a [`receiver`](Self::receiver) in the process that is to resume: that process accepts
+    /// the state once. Or it is 0 for a state *at rest*, for example in a file. Then it is up to you that one handle at
+    /// most continues from it: see [`claimed`](Self::claimed). **If two handles continue from one state, what was open in
+    /// it loses its epsilon twice.** A snapshot has no such limit.
+    ///
+    /// When a handle is suspended must not depend on rewards. The length of the state depends on public counts alone.
+    ///
+    /// # Errors
+    /// `Unsupported` without [`fleet_key`](Config::fleet_key); `NoMemory`; `Poisoned` after an internal failure. The
+    /// handle has not ended.
+    pub fn suspend(&self, receiver: u64) -> Result<Vec<u8>> {
+        self.suspend_within(receiver, usize::MAX)
+    }
+
+    /// Like [`suspend`](Self::suspend), if the state takes at most `limit` bytes. Otherwise the handle does not end, and
+    /// the error states the size.
+    ///
+    /// # Errors
+    /// `BufferTooSmall`; as [`suspend`](Self::suspend).
+    pub fn suspend_within(&self, receiver: u64, limit: usize) -> Result<Vec<u8>> {
+        let (key, nonce, content) = {
+            let state = &mut *self.lock.lock()?;
+            let duty = state.sharing()?.duty;
+            let content = snapshot::fields(
+                |length| FleetKey::unsealed(length, limit),
+                |to| {
+                    self.save_head(state, to);
+                    to.u64(now());
+                    let (led, contributes) = match duty {
+                        Duty::Alone => (0, 0),
+                        Duty::Leads(_) => (1, 0),
+                        Duty::Contributes(generation) => (0, generation),
+                    };
+                    to.u8(led);
+                    to.u64(contributes);
+                    state.moved(&mut Moving::Out(to))?;
+                    if faulty!(WaitingTells) {
+                        (0..state.engine.waiting()).for_each(|_| to.u8(0));
+                    }
+                    Ok(())
+                },
+            );
+            let content = Zeroizing::new(content?);
+            if !faulty!(SuspendedLives) {
+                state.life = Life::Ended;
+            }
+            let sharing = state.sharing()?;
+            (sharing.key.clone(), Nonce::new(&mut sharing.random), content)
+        };
+        key.state(receiver, nonce, content)
+    }
+
+    /// Continues from what another handle [suspended](Self::suspend), as if that handle had never ended. A state at rest
+    /// is [held](Self::claimed) at first; one that was addressed to a [`receiver`](Self::receiver) is not.
+    ///
+    /// `config` needs the key, and may differ from the suspended handle's in what a snapshot allows
+    /// ([`restore_as`](Self::restore_as)), except for what tickets and windows depend on: `node`, `pending_capacity`,
+    /// `reward_window`, `clock`, `expected_users`, `max_segments`. With a policy that does not learn from a set of
+    /// releases it must not differ. The handle has real entropy, whatever `test_seed` is. What was merged before is merged
+    /// again from the others' newest snapshots. A contributor goes on contributing, and a leader is alone until it leads.
+    ///
+    /// # Errors
+    /// `Corrupt` for anything that was not sealed by the key as a state; `NewerVersion`; `Expired` for a receiver that is
+    /// not of this process or has had its state, and for a state at rest that is older than
+    /// [`STATE_LIFETIME`](Self::STATE_LIFETIME); `InvalidConfig`; `Unsupported` without a key; `OverBudget` unless the
+    /// budget was charged for the suspended handle already; `Entropy`; `NoMemory`.
+    pub fn resume(algorithm: Option<Algorithm>, config: &Config, state: &[u8]) -> Result<Bandit> {
+        let no_key = || Error::unconfigured("a state: config.fleet_key is not set");
+        let key = config.fleet_key.as_ref().ok_or_else(no_key)?;
+        let (receiver, version, content) = key.open_state(state)?;
+        let from = &mut Reader::of_fields(&content).of_version(version);
+        let head = SnapshotHead::read(from)?;
+        check_policy(algorithm.unwrap_or(head.algorithm), head.algorithm)?;
+        let age = now().saturating_sub(from.u64()?);
+        let is_late = if receiver == 0 { age > Self::STATE_LIFETIME } else { !Receiver::is_open(receiver) };
+        if is_late {
+            return Err(Error::Expired);
+        }
+        let (led, contributes) = (from.bool()?, from.u64()?);
+        let config = Config { test_seed: None, ..config.clone() };
+        let mut bandit = Bandit::made(head.algorithm, &config)?;
+        let may_differ = bandit.lock.get_mut()?.policy.combining().is_some();
+        config.check_same(if may_differ { Scope::Moved } else { Scope::Handle }, &head.config)?;
+        bandit.generation = head.generation.checked_add(1).ok_or(Error::Corrupt)?;
+        let state = bandit.lock.get_mut()?;
+        state.take_over(head.origin, head.added, &config)?;
+        state.moved(&mut Moving::In(from))?;
+        if !faulty!(WaitingTells) {
+            from.finish()?;
+        }
+        state.periods.check()?;
+        if led || contributes > 0 {
+            state.continue_duty(contributes)?;
+        }
+        config.charge(Some(state.fleet.origin), state.seeded, state.periods.begun, |config| {
+            head.algorithm.lifetime_loss(config)
+        })?;
+        if receiver == 0 {
+            state.life = Life::Held;
+        } else if !Receiver::forget(receiver) {
+            return Err(Error::Expired);
+        }
+        Ok(bandit)
+    }
+
+    /// Ends the hold of a handle that was resumed from a state at rest. Call it when it is certain that no other handle
+    /// continues from that state, now or later: rename the file to a name of your own, sync the directory, read the file,
+    /// resume, claim, delete the file. Never resume from a file that you did not rename yourself, and keep states out of
+    /// backups. Until then every call but [`report`](Self::report) is `NotReady`. Does nothing for a handle that is not
+    /// held.
+    ///
+    /// # Errors
+    /// `Halted` for a suspended handle; `Poisoned` after an internal failure.
+    pub fn claimed(&self) -> Result<()> {
+        let state = &mut *self.lock.lock_held()?;
+        state.life = Life::Live;
+        Ok(())
+    }
+
+    /// Returns a new number that one state may be addressed to ([`suspend`](Self::suspend)), and be
+    /// [resumed](Self::resume) in this process, while this handle lives. It is kept in memory only. So a state that was
+    /// accepted is never accepted again.
+    ///
+    /// # Errors
+    /// `Full` beyond 1024; `Entropy`; `NoMemory`; `Poisoned` after an internal failure.
+    pub fn receiver(&self) -> Result<u64> {
+        let state = &mut *self.lock.lock()?;
+        let open = &mut state.receivers;
+        open.retain(|receiver| Receiver::is_open(receiver.0));
+        if open.len() == Receiver::MOST {
+            let most = Receiver::MOST as u64;
+            return Err(Error::Full { what: "receiver", number: most + 1, limit: "the maximum", most });
+        }
+        open.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        let receiver = Receiver::draw()?;
+        let number = receiver.0;
+        open.push(receiver);
+        Ok(number)
+    }
+}
+
+impl State {
+    /// Goes on contributing to this generation as a new sender, or is alone.
+    fn continue_duty(&mut self, generation: u64) -> Result<()> {
+        let duty = if generation > 0 { Duty::Contributes(generation) } else { Duty::Alone };
+        self.sharing().map(Sharing::renew_sender)?;
+        self.set_duty(duty)
+    }
+}
+
+impl Moved for State {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        // The head has the fleet's origin and added arms. Receivers, and memory for requests, are this handle's own.
+        let State {
+            engine,
+            policy,
+            pulls,
+            seeded,
+            users,
+            periods,
+            health,
+            fleet: _,
+            receivers: _,
+            scratch: _,
+            by_request: _,
+            life: _,
+        } = self;
+        engine.moved(with)?;
+        policy.moved(with)?;
+        pulls.moved(with)?;
+        seeded.moved(with)?;
+        users.moved(with)?;
+        periods.moved(with)?;
+        health.moved(with)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Clock;
+    use crate::request::{Request, Rows};
+    use crate::snapshot::Writer;
+
+    fn config() -> Config {
+        Config { fleet_key: Some([7; 32].into()), ..Config::new(4, 1.0) }
+    }
+
+    /// The variables of a handle, as a state has them.
+    fn variables(bandit: &Bandit) -> Vec<u8> {
+        let state = &mut *bandit.lock.lock().unwrap();
+        let all = |to: &mut Writer| state.moved(&mut Moving::Out(to));
+        snapshot::fields(|length| Ok(Vec::with_capacity(length)), all).unwrap()
+    }
+
+    /// Decides `n` requests. Every third has a reward at once, every fifth later, every seventh is cancelled.
+    fn play(bandit: &Bandit, n: u64, rows: usize, open: &mut Vec<u64>) {
+        for number in 0..n {
+            let row: Vec<f32> = (0..rows).map(|place| ((number as usize + place) % 3) as f32 / 8.0).collect();
+            let features = (rows > 0).then_some(Rows::Dense(&row));
+            let segment = if rows == 0 && bandit.report().unwrap().max_segments > 0 { number % 5 } else { 0 };
+            let user = if bandit.config.config().unwrap().expected_users > 0 { number % 50 } else { 0 };
+            let decision = bandit.select_for(&Request { features, segment, user, ..Request::default() }).unwrap();
+            let reward = f64::from(u8::from(number % 6 == u64::from(decision.arm)));
+            match number {
+                _ if number % 7 == 0 => bandit.cancel(decision.ticket).unwrap(),
+                _ if number % 3 == 0 => bandit.update(decision.ticket, reward).unwrap(),
+                _ => open.push(decision.ticket),
+            }
+            if number % 5 == 0
+                && let Some(ticket) = open.pop()
+            {
+                _ = bandit.update(ticket, reward);
+            }
+        }
+    }
+
+    /// Every kind of handle, its configuration, and the length of its features.
+    fn kinds() -> Vec<(Algorithm, Config, usize)> {
+        let mut kinds = Vec::new();
+        for &algorithm in Algorithm::ALL {
+            let features = if algorithm == Algorithm::Linear { 3 } else { 0 };
+            for (reward_window, delta) in [(0, 1e-6), (40, 1e-6), (40, 0.0)] {
+                let (horizon, base) = (1 << 14, Algorithm::NonprivateExp3 as u32);
+                let all = Config { horizon, base, features, reward_window, delta, ..config() };
+                kinds.push((algorithm, algorithm.fit(&all), (features * all.arms) as usize));
+            }
+        }
+        let more = |change: &dyn Fn(&mut Config)| {
+            let mut config = Config { reward_window: 40, ..config() };
+            change(&mut config);
+            config
+        };
+        kinds.push((Algorithm::Imed, more(&|config| config.max_segments = 8), 0));
+        kinds.push((Algorithm::Imed, more(&|config| config.expected_users = 60), 0));
+        kinds.push((Algorithm::Imed, more(&|config| config.forget_after = 2000), 0));
+        kinds.push((Algorithm::Imed, more(&|config| (config.max_slots, config.max_clicks) = (2, 1)), 0));
+        kinds.push((Algorithm::Med, more(&|config| config.clock = Clock::Caller), 0));
+        let models = |config: &mut Config| (config.features, config.model_per_arm) = (3, true);
+        kinds.push((Algorithm::Linear, more(&models), 3));
+        kinds
+    }
+
+    /// (1) of Theorem M: what continues has all variables of what ended. Then it goes on, and ends again.
+    #[test]
+    fn every_variable_moves() {
+        for (algorithm, config, rows) in kinds() {
+            let what = format!("{algorithm:?}, window {}", config.reward_window);
+            let mut bandit = match Bandit::new(algorithm, &config) {
+                Err(Error::InvalidConfig { field: "delta", .. }) => continue, // it needs another delta
+                bandit => bandit.unwrap_or_else(|error| panic!("{what}: {error}")),
+            };
+            let mut open = Vec::new();
+            for n in [0, 1, 300, 2500] {
+                play(&bandit, n, rows, &mut open);
+                let before = variables(&bandit);
+                let state = bandit.suspend(0).unwrap();
+                assert_eq!(bandit.select().unwrap_err(), Error::Halted, "{what}");
+                assert_eq!(bandit.report().unwrap_err(), Error::Halted, "{what}");
+                bandit = Bandit::resume(None, &config, &state).unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert_eq!(bandit.select().unwrap_err(), Error::NotReady, "{what}");
+                bandit.report().unwrap();
+                bandit.claimed().unwrap();
+                let after = variables(&bandit);
+                let differ = before.iter().zip(&after).filter(|(before, after)| before != after).count();
+                // With segments the model is fitted anew, which brings the stamps of the cells to now.
+                let stamps = 8 * 9 * config.arms as usize * usize::from(config.max_segments > 0);
+                assert!(before.len() == after.len() && differ <= stamps, "{what}, {n}: {differ}");
+            }
+        }
+    }
+}

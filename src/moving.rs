@@ -1,0 +1,246 @@
+//! States that move: a handle ends, and another one continues with all that it knew, open sums and pending decisions
+//! among it.
+//!
+//! A snapshot holds no raw sums, because it can be restored any number of times. A state that is moved, and not copied,
+//! may. [`Bandit::suspend`](crate::Bandit::suspend) ends the handle and seals its whole state;
+//! [`Bandit::resume`](crate::Bandit::resume) continues it.
+//!
+//! # Theorem M
+//!
+//! Let (1) the state hold every variable on which a later output depends; (2) each state be accepted by at most one
+//! handle, and its writer do nothing afterwards; (3) the handles of one origin form a chain: each begins from the state
+//! of the last one or, if that is never opened, from the newest snapshot; (4) lengths and times of suspensions be
+//! functions of public data; (5) nobody else have the key. Then the transcript of all handles of the chain has the same
+//! distribution as that of one handle with the same public calls. So every theorem that holds for a handle (P, U, S, L,
+//! C, and each policy's own) holds for the chain, with the same constants.
+//!
+//! *Proof.* What a handle outputs next is a function of its variables, of the public calls, and of random words that it
+//! has not used yet. Unused words are uniform and independent of everything that was used and of everything that was
+//! output. So fresh words have the same joint distribution with the past as those that the ended handle would have used,
+//! and by (1) the next handle computes the same functions of the same values. By (2) only one handle does. A state is
+//! bytes whose length is public (4), and by (5) they are indistinguishable from random ones of that length. So one move
+//! changes no distribution, and by induction over the moves of the chain (3) none do. A restore from a snapshot continues
+//! as it does without moves. In the proof of [Theorem C](crate::contribution) a reward is at one place more: in a state
+//! that nobody has opened. ∎
+//!
+//! *If a state has n heirs*, against (2), they are n mechanisms with independent noise: a reward that was open or waiting
+//! in the state loses n epsilon (n rho) in all, and with a policy that keeps sums (the trees, DP-UCB-INT, EXP3_tau) so
+//! does each earlier reward of these sums. A person may contribute n m rewards in that period.
+//!
+//! # What moves
+//!
+//! Open sums; pending decisions with the rewards that wait; plans; noise that was drawn and is not yet released (the
+//! trees keep such noise, and drawing it anew would add noise to the same partial sum twice); the numbers of releases and
+//! draws; the users' counters, their keys and their period; the key of the tickets; the clock; whether a test seed was
+//! used. [`moves!`] names each field of a type, as one that moves or as one that construction makes. A new field does not
+//! compile until somebody has decided.
+//!
+//! What does not move: unused random words; what was merged from other handles; the sender of a contributor and the
+//! number of its last contribution, because a second heir would continue the sequence; the generation that a leader led,
+//! and the contributions that it accepted. The next handle has the next generation, so that others take its snapshots as
+//! newer. A contributor continues with a new sender; a leader must lead anew.
+
+use crate::error::{Error, Result};
+use crate::memory::WipedVec;
+use crate::snapshot::{Reader, Writer, ensure};
+use std::collections::VecDeque;
+use zeroize::{Zeroize, Zeroizing};
+
+/// A state that is being written or read. One function does both, so that the two cannot differ.
+pub(crate) enum Moving<'a, 'b> {
+    Out(&'a mut Writer),
+    In(&'a mut Reader<'b>),
+}
+
+/// A value that moves.
+pub(crate) trait Moved {
+    /// Writes the value, or replaces it by the one that is read.
+    ///
+    /// # Errors
+    /// `Corrupt`; `NoMemory`. The caller drops what was to be replaced.
+    fn moved(&mut self, with: &mut Moving) -> Result<()>;
+}
+
+impl Moving<'_, '_> {
+    /// Moves a number that must be the same at both ends.
+    #[inline(never)]
+    pub fn same(&mut self, mut number: usize) -> Result<()> {
+        let ours = number;
+        number.moved(self)?;
+        ensure(number == ours)
+    }
+
+    /// Moves what `save` writes and `load` reads: the releases and the public state of a policy, as in a snapshot.
+    pub fn snapshot<P>(
+        &mut self,
+        policy: &mut P,
+        save: impl FnOnce(&P, &mut Writer) -> Result<()>,
+        load: impl FnOnce(&mut P, &mut Reader) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            Moving::Out(to) => save(policy, to),
+            Moving::In(from) => load(policy, from),
+        }
+    }
+
+    /// Moves each value of a table.
+    pub fn each<T: Moved>(&mut self, table: &mut [T]) -> Result<()> {
+        table.iter_mut().try_for_each(|value| value.moved(self))
+    }
+
+    /// Moves a value that may be missing. `make` returns one to be replaced.
+    pub fn option<T: Moved>(&mut self, value: &mut Option<T>, make: impl FnOnce() -> Result<T>) -> Result<()> {
+        let mut is_some = value.is_some();
+        is_some.moved(self)?;
+        match (is_some, &mut *value) {
+            (false, _) => *value = None,
+            (true, None) => *value = Some(make()?),
+            (true, Some(_)) => (),
+        }
+        value.iter_mut().try_for_each(|value| value.moved(self))
+    }
+}
+
+macro_rules! number {
+    ($($type:ty, $name:ident;)*) => {
+        $(impl Moved for $type {
+            #[inline(never)] // into some hundred fields
+            fn moved(&mut self, with: &mut Moving) -> Result<()> {
+                match with {
+                    Moving::Out(to) => to.$name(*self),
+                    Moving::In(from) => *self = from.$name()?,
+                }
+                Ok(())
+            }
+        })*
+    };
+}
+
+number! {
+    u8, u8;
+    u32, u32;
+    u64, u64;
+    f32, f32;
+    f64, f64;
+}
+
+/// Types that move as another one.
+macro_rules! moves_as {
+    ($($type:ty, $as:ty;)*) => {
+        $(impl Moved for $type {
+            #[inline(never)]
+            fn moved(&mut self, with: &mut Moving) -> Result<()> {
+                let mut number = *self as $as;
+                number.moved(with)?;
+                *self = number as $type;
+                Ok(())
+            }
+        })*
+    };
+}
+
+moves_as! {
+    i16, u32;
+    u16, u32;
+    i64, u64;
+    usize, u64;
+}
+
+impl Moved for bool {
+    #[inline(never)]
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        let mut number = u8::from(*self);
+        number.moved(with)?;
+        ensure(number <= 1)?;
+        *self = number == 1;
+        Ok(())
+    }
+}
+
+impl<T: Moved, const N: usize> Moved for [T; N] {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        with.each(self)
+    }
+}
+
+impl<A: Moved, B: Moved> Moved for (A, B) {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        self.0.moved(with)?;
+        self.1.moved(with)
+    }
+}
+
+/// A part that construction makes or does not make.
+impl<T: Moved> Moved for Option<T> {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        with.same(self.is_some().into())?;
+        self.iter_mut().try_for_each(|part| part.moved(with))
+    }
+}
+
+impl<T: Moved + ?Sized> Moved for Box<T> {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        (**self).moved(with)
+    }
+}
+
+impl<T: Moved + Zeroize> Moved for Zeroizing<T> {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        (**self).moved(with)
+    }
+}
+
+/// A table of a length that construction decides.
+impl<T: Moved> Moved for WipedVec<T> {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        with.same(self.len())?;
+        with.each(self)
+    }
+}
+
+/// A list of any length.
+impl<T: Moved + Default + Clone> Moved for Vec<T> {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        let mut length = self.len();
+        length.moved(with)?;
+        if let Moving::In(from) = with {
+            ensure(length <= from.left())?;
+            self.clear();
+            self.try_reserve(length).map_err(|_| Error::NoMemory)?;
+            self.resize(length, T::default());
+        }
+        with.each(self)
+    }
+}
+
+impl<T: Moved + Default + Clone> Moved for VecDeque<T> {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        let mut length = self.len();
+        length.moved(with)?;
+        if let Moving::In(from) = with {
+            ensure(length <= from.left())?;
+            self.clear();
+            self.try_reserve(length).map_err(|_| Error::NoMemory)?;
+            self.resize(length, T::default());
+        }
+        self.iter_mut().try_for_each(|value| value.moved(with))
+    }
+}
+
+/// `moves!(Type { fields that move } made { fields that construction makes });`, for a generic type
+/// `moves!(generic [T: Bound] Type<T> ...);`. Every field is named.
+macro_rules! moves {
+    (generic [$($generic:tt)*] $type:ty { $($field:ident),* $(,)? } $(made { $($made:ident),* $(,)? })?) => {
+        impl<$($generic)*> crate::moving::Moved for $type {
+            fn moved(&mut self, _with: &mut crate::moving::Moving) -> crate::error::Result<()> {
+                let Self { $($field,)* $($($made: _,)*)? } = self;
+                $(crate::moving::Moved::moved($field, _with)?;)*
+                Ok(())
+            }
+        }
+    };
+    ($type:ty { $($fields:tt)* } $(made { $($made:tt)* })?) => {
+        crate::moving::moves!(generic [] $type { $($fields)* } $(made { $($made)* })?);
+    };
+}
+pub(crate) use moves;
