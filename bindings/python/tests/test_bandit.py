@@ -130,6 +130,9 @@ def test_requests():
         ({"eligible": []}, "eligible"),
         ({"slots": 7}, "slots"),
         ({"slots": 0}, "slots"),
+        ({"values": [1.0] * 5}, "values"),
+        ({"values": [1.0] * 5 + [float("nan")]}, "values"),
+        ({"eligible": [1, 2], "values": [1.0, -1.0]}, "values"),
     ]:
         with pytest.raises(dpb.InvalidRequestError, match=words):
             bandit.select(**request)
@@ -141,6 +144,8 @@ def test_requests():
     with pytest.raises(dpb.InvalidRequestError, match="integers"):
         bandit.select(eligible=np.array([1.5]))
     bandit.check(eligible=[1, 2])
+    assert bandit.select(values=[0, 0, 0, 2.5, 0, 0]).arm == 3
+    assert bandit.select(eligible=[4, 1], values=np.array([0.0, 7.0])).arm == 1
     bandit.cancel(slots[0].ticket)
     bandit.cancel_all()
     assert bandit.report().pending == 0
@@ -153,6 +158,9 @@ def test_many_requests():
     assert bandit.report().segments == 8 and len(bandit.segment(7)) == 4
     each = bandit.select_many(segment=1, eligible=[[i % 4] for i in range(50)])
     assert (each["arm"] == np.arange(50) % 4).all()
+    only = np.eye(4)[np.arange(50) % 4]
+    assert (bandit.select_many(segment=1, values=only)["arm"] == np.arange(50) % 4).all()
+    assert set(bandit.select_many(20, segment=1, eligible=[1, 2], values=[0.0, 3.0])["arm"]) == {2}
     assert bandit.select_many(5, segment=1, slots=2).shape == (5, 2)
     assert bandit.select_many(0, segment=1).shape == (0,)
     with pytest.raises(dpb.FullError, match="segment") as caught:
@@ -206,7 +214,7 @@ def test_features():
 def test_what_is_contiguous_is_not_copied():
     rows = np.ones((4, 4), np.float32)
     bandit = dpb.Bandit(arms=3, epsilon=4.0, features=4, model_per_arm=True, feature_norm=4.0)
-    _, kept = bandit._request(0, 0, None, rows[1], None)
+    _, kept = bandit._request(0, 0, None, None, rows[1], None)
     assert dpb._library.ffi.cast("uintptr_t", kept[0]) == rows.ctypes.data + 16
 
 

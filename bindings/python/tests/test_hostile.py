@@ -57,7 +57,7 @@ BANDITS = [
     lambda: dpb.Bandit(arms=4, epsilon=1.0, delta=1e-6, horizon=1000, policy="vb-sdp-ae"),
 ]
 METHODS = sorted(name for name in vars(dpb.Bandit) if not name.startswith("_") and callable(getattr(dpb.Bandit, name)))
-REQUEST = ["slots", "segment", "user", "eligible", "features", "sparse"]
+REQUEST = ["slots", "segment", "user", "eligible", "values", "features", "sparse"]
 
 
 @SETTINGS

@@ -84,6 +84,14 @@ def test_eligible_arms(tmp_path):
     path.write_text("arm,propensity,reward,eligible\n" + "".join(lines))
     wanted = rows(dpb.replay(path, "dp-imed", 1.0))
     assert rows(dpb.replay(log, "dp-imed", 1.0)) == wanted
+    log["values"] = [[1.0 + arm for arm in arms] for arms in log["eligible"]]
+    lines = (f"{a},{p},{r},{' '.join(map(str, e))},{' '.join(map(str, v))}\n" for a, p, r, e, v in zip(*(log[name] for name in log)))
+    path.write_text("arm,propensity,reward,eligible,values\n" + "".join(lines))
+    valued = rows(dpb.replay(path, "dp-imed", 1.0))
+    assert rows(dpb.replay(log, "dp-imed", 1.0)) == valued != wanted
+    with pytest.raises(dpb.InvalidConfigError, match="values must have a number for each"):
+        dpb.replay({**log, "values": log["values"][:-1] + [[1.0]]})
+    del log["values"]
     log["eligible"][7] = [int(log["arm"][7]) ^ 1]
     with pytest.raises(dpb.InvalidConfigError, match="row 7: eligible: lacks the arm"):
         dpb.replay(log)

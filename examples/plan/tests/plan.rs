@@ -437,14 +437,14 @@ fn a_service_is_simulated() {
     assert!(lost(&limited, "0.5") > 3.0 * lost(&said, "0.5"), "{limited}");
     let fleet = simulated(&["--processes", "3", "--policy", "dp-imed,tsallis,nonprivate-imed"]);
     assert!(fleet.contains("\ntsallis: this policy does not support") && lost(&fleet, "1") > 0.0, "{fleet}");
+    let svg = std::fs::read_to_string(out.join("plan.svg")).unwrap();
+    assert!(svg.contains("dp-imed") && svg.contains("nonprivate-imed") && svg.ends_with("</svg>\n"), "{svg}");
     // Four arms of 0.5 to 0.1 whose payouts differ: the best one of a request is worth more than 0.5.
     let valued = simulated(&["--payouts", "0.5"]);
     assert!(valued.contains("\ndp-klucb: this policy does not support values"), "{valued}");
     let most: f64 =
         valued.split_once("The best arms win ").unwrap().1.split_once(';').unwrap().0.replace(',', "").parse().unwrap();
     assert!(most > 11_000.0 && most < 20_000.0 && lost(&valued, "2") < 0.15 * most, "{valued}");
-    let svg = std::fs::read_to_string(out.join("plan.svg")).unwrap();
-    assert!(svg.contains("dp-imed") && svg.contains("nonprivate-imed") && svg.ends_with("</svg>\n"), "{svg}");
     // A tenth of a second is enough for a part.
     let common = ["--epsilon", "1", "--policy", "dp-imed", "--seconds", "0.1", "--out", out.to_str().unwrap()];
     let simulated = |more: &[&str]| run(&options(&[&common, more].concat())).unwrap();
@@ -691,7 +691,7 @@ fn options_are_checked() {
     }
     let late: &[(&[&str], &str)] = &[
         (&["--delay", "9999h"], "--delay: "),
-        (&["--arms", "1000000", "--threads", "2"], "--arms: 64 runs at a time take up to 34 GB"),
+        (&["--arms", "1000000", "--threads", "2"], "--arms: 64 runs at a time take up to 38 GB"),
         (&["--policy", "tsallis", "--processes", "2"], "--policy: none can be simulated\ntsallis: "),
         (&["--log", "no/such/log"], "no/such/log: "),
         (&["--winner", "--policy", "dp-imed"], "testing: this policy does not support a best arm"),

@@ -244,6 +244,7 @@ def simulate(
     worst: float | None = None,
     amount: float | None = None,
     reward_max: float | None = None,
+    payouts: float | None = None,
     slots: int | None = None,
     max_clicks: int | None = None,
     decisions: int = 1_000_000,
@@ -268,6 +269,8 @@ def simulate(
         rate: the probability of a reward for the best arm; ``worst`` for the worst one (default: a fifth), the others
             evenly between.
         amount: the mean of a reward, before ``reward_max`` limits it. Default: each reward is reward_max (1).
+        payouts: a reward of an arm is worth exp(payouts N) times exp(payouts N) in a request, at most 12, and what is
+            lost is value.
         slots: different arms in a decision; with ``max_clicks`` epsilon is for the decision, and so many rewards count.
         decisions: decisions in a day, for ``days``.
         change_every, forget_after, delay: a time, such as "30m", "2h" or "7d", or a number of decisions.
