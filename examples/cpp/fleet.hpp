@@ -99,9 +99,9 @@ inline constexpr std::chrono::milliseconds MIN_LEASE = 3s;
 inline constexpr int EXCHANGES_UNTIL_PUT = 12;
 // Nodes up to this number take the lead at once, others only if they find no leader at two exchanges.
 inline constexpr std::uint16_t FIRST_LEADERS = 8;
-// A leader that ends waits two intervals for contributions that are on the way, and another one for its heir to lead, but
-// no longer than this for both.
-inline constexpr std::chrono::nanoseconds MAX_HAND_OVER = 15s;
+// A leader that ends waits two intervals for contributions that are on the way, but no longer than MAX_DRAIN. Then it
+// waits another interval for its heir to lead, at least MIN_HEIR, because a busy heir may be late.
+inline constexpr std::chrono::nanoseconds MAX_DRAIN = 10s, MIN_HEIR = 3s, MAX_HEIR = 5s;
 // The maximum number of messages in one send or read, and of snapshots in one read.
 inline constexpr std::size_t BATCH = 1000, SNAPSHOTS_AT_ONCE = 64;
 // A node beats so often in a delay. A node is gone if it does not beat for so many delays. If its rounds fail for the last
@@ -1162,8 +1162,9 @@ private:
       leads_ = false;
     }
     const auto began = Clock::now();
-    const auto most = std::min<std::chrono::nanoseconds>(3 * interval(), MAX_HAND_OVER);
-    for (bool has_resigned = false, has_heir = false; led; std::this_thread::sleep_for(most / 60)) {
+    const auto drain = std::min<std::chrono::nanoseconds>(2 * interval(), MAX_DRAIN);
+    const auto most = drain + std::clamp<std::chrono::nanoseconds>(interval(), MIN_HEIR, MAX_HEIR);
+    for (bool has_resigned = false, has_heir = false; led; std::this_thread::sleep_for(drain / 40)) {
       const auto passed = Clock::now() - began;
       last([&](Clock::time_point deadline) { // an error may be over at the next try
         if (!has_resigned) {
@@ -1175,7 +1176,7 @@ private:
           round(now, deadline, true);
         }
         store_.collect(*led, deadline, [this](std::string_view sums) { combine(sums); });
-        has_heir = passed > most / 3 * 2 && !store_.leader(lease_, deadline).empty();
+        has_heir = passed > drain && !store_.leader(lease_, deadline).empty();
       });
       if ((nodes_ <= 1 && has_resigned) || has_heir || passed > most) {
         return;

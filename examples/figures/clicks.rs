@@ -64,7 +64,7 @@ fn thompson(world: World, horizon: u64, trial: Trial) -> Curve {
     })
 }
 
-fn mean(sample: &Sample, digits: usize) -> String {
+pub fn mean(sample: &Sample, digits: usize) -> String {
     let (mean, error) = sample.last_mean();
     format!("{mean:.digits$} ± {error:.digits$}")
 }

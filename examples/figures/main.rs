@@ -26,6 +26,7 @@ pub mod tails;
 pub mod td16;
 pub mod td17;
 pub mod trace;
+pub mod winner;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -80,6 +81,7 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("drift", "libdpb: rewards that change over time, with and without forget_after", drift::run),
     ("tails", "libdpb: the cost of losing the best arm in fewer runs", tails::run),
     ("many", "libdpb: many arms: how far the leader is preferred", tails::run_many),
+    ("winner", "libdpb: how long a test runs until its winner is known", winner::run),
     ("fleet", "libdpb: one bandit over many handles that merge their releases", fleet::run),
     ("segments", "libdpb: a bandit for each of a hundred segments, one for all, and one with segments", segments::run),
     ("segments-fleet", "segments over several handles with one noise", segments::run_fleet),

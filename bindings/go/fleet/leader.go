@@ -46,9 +46,11 @@ const (
 	// Nodes up to this number take the lead at once, others only if they find no leader at two exchanges. So few nodes
 	// ever release, and the others have few snapshots to read.
 	firstLeaders = 8
-	// A leader that ends waits two intervals for contributions that are on the way, and another one for its heir to lead,
-	// but no longer than this for both.
-	maxHandOver = 15 * time.Second
+	// A leader that ends waits two intervals for contributions that are on the way, but no longer than maxDrain. Then it
+	// waits another interval for its heir to lead, at least minHeir, because a busy heir may be late.
+	maxDrain = 10 * time.Second
+	minHeir  = 3 * time.Second
+	maxHeir  = 5 * time.Second
 )
 
 // share takes the lease if no other node holds it. As the leader it combines the contributions that have arrived.
@@ -136,8 +138,9 @@ func (n *Node) resign(ctx context.Context) (err error) {
 	led := n.lease
 	n.lease = Leader{}
 	n.count(func(m *Metrics) { m.Leads = false })
-	began, most := time.Now(), min(3*n.interval, maxHandOver)
-	for resigned, heir := false, (Leader{}); ; time.Sleep(most / 60) { // an error may be over at the next try
+	began, drain := time.Now(), min(2*n.interval, maxDrain)
+	most := drain + min(max(n.interval, minHeir), maxHeir)
+	for resigned, heir := false, (Leader{}); ; time.Sleep(drain / 40) { // an error may be over at the next try
 		passed := time.Since(began)
 		err = n.atTheEnd(ctx, func(ctx context.Context) (err error) {
 			if !resigned {
@@ -147,7 +150,7 @@ func (n *Node) resign(ctx context.Context) (err error) {
 			if err == nil {
 				err = n.contributions.Collect(ctx, led.Generation, n.combine)
 			}
-			if err == nil && passed > most/3*2 {
+			if err == nil && passed > drain {
 				heir, err = n.leader(ctx)
 			}
 			return err
