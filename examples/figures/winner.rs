@@ -41,7 +41,7 @@ fn compared(bandit: &Bandit) -> Option<u32> {
     (0..arms.len()).all(is_above).then_some(best as u32)
 }
 
-/// A test's length, and 1 if it ends with another arm than the best, or not at all.
+/// 1 if a test ends, 1 if it ends with another arm than the best, and its length.
 fn length(way: (Algorithm, f64, Winner), rates: &[f64], epsilon: f64, trial: Trial) -> Vec<f64> {
     let (algorithm, exploration, winner) = way;
     let mut config = Config {
@@ -64,12 +64,12 @@ fn length(way: (Algorithm, f64, Winner), rates: &[f64], epsilon: f64, trial: Tri
         if decisions >= next {
             if let Some(arm) = winner(&bandit) {
                 let is_best = rates.iter().all(|&rate| rate <= rates[arm as usize]);
-                return vec![f64::from(u8::from(!is_best)), decisions as f64];
+                return vec![1.0, f64::from(u8::from(!is_best)), decisions as f64];
             }
             next = if exploration > 0.0 { decisions + decisions / 100 + 1 } else { decisions + 1 };
         }
     }
-    vec![1.0, MOST as f64]
+    vec![0.0, 0.0, MOST as f64]
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
@@ -91,8 +91,12 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let settings = worlds.iter().flat_map(|(name, _)| EPSILONS.map(|epsilon| format!("{name}, eps {epsilon}")));
     let row = |(setting, samples): (String, &[Sample])| {
         let cells = samples.iter().map(|sample| {
-            let wrong = sample.mean()[0] * runs as f64;
-            mean(sample, 0) + &if wrong > 0.5 { format!(" ({wrong:.0} wrong)") } else { String::new() }
+            let count = |place: usize| sample.0.iter().filter(|test| test[place] == 1.0).count();
+            match (count(0), count(1)) {
+                (ended, _) if ended < sample.0.len() => format!("{ended} of {runs} ended by {MOST}"),
+                (_, 0) => mean(sample, 0),
+                (_, wrong) => format!("{} ({wrong} wrong)", mean(sample, 0)),
+            }
         });
         [setting].into_iter().chain(cells).collect()
     };

@@ -89,6 +89,27 @@ pub struct Tested {
     pub refusals: String,
 }
 
+impl Tested {
+    /// The lengths of a policy's tests in order. One that did not end has the length of the longest.
+    pub fn lengths(&self, at: usize) -> Vec<f64> {
+        let length = |run: &Ended| run.map_or(self.world.horizon, |(length, _)| length) as f64;
+        let mut lengths: Vec<f64> = self.ended[at].iter().map(length).collect();
+        lengths.sort_by(f64::total_cmp);
+        lengths
+    }
+
+    /// The mean length, and its standard error.
+    pub fn mean(&self, at: usize) -> (f64, f64) {
+        sample::Sample(self.lengths(at).iter().map(|&length| vec![length]).collect()).last_mean()
+    }
+
+    /// The length within which nine of ten end.
+    pub fn late(&self, at: usize) -> f64 {
+        let lengths = self.lengths(at);
+        lengths[(lengths.len() * 9).div_ceil(10) - 1]
+    }
+}
+
 /// Simulates tests that stop. Calls `progress` as [`simulated`] does.
 pub fn tested(options: &Options, progress: impl Fn(f64) -> bool + Sync) -> Result<Tested, Box<dyn Error>> {
     let (world, limits) = (options.world()?, options.limits()?);

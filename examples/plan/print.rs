@@ -5,7 +5,7 @@ use crate::options::Options;
 use crate::plot::{Axis, BLACK, Figure, Line, Panel, Point, table};
 use crate::replay::Estimate;
 use crate::simulate::{Loss, World};
-use crate::{Replayed, Simulated, Tested, doubt, is_baseline, replayed, sample, simulated, tested};
+use crate::{Replayed, Simulated, Tested, doubt, is_baseline, replayed, simulated, tested};
 use dpb::Algorithm;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::error::Error;
@@ -69,46 +69,36 @@ fn of_tests(options: &Options) -> Result<String, Box<dyn Error>> {
     let (bar, progress) = bar("testing");
     let done = tested(options, progress);
     bar.finish_and_clear();
-    let Tested { world, named, ended, refusals } = done?;
+    let tested = done?;
+    let Tested { world, named, ended, refusals } = &tested;
     let days = |decisions: f64| {
         let days = decisions / world.daily as f64;
         if days < 10.0 { format!("{days:.1}") } else { grouped(days) }
     };
-    // The length of each test in order; one that did not end has that of the longest.
-    let lengths: Vec<Vec<f64>> = ended
-        .iter()
-        .map(|runs| {
-            let mut lengths: Vec<f64> =
-                runs.iter().map(|run| run.map_or(world.horizon, |(length, _)| length) as f64).collect();
-            lengths.sort_by(f64::total_cmp);
-            lengths
-        })
-        .collect();
-    let mean = |at: usize| sample::Sample(lengths[at].iter().map(|&length| vec![length]).collect()).last_mean();
     let cell = |at: usize| {
-        let ((mean, error), late) = (mean(at), lengths[at][(lengths[at].len() * 9).div_ceil(10) - 1]);
+        let ((mean, error), late) = (tested.mean(at), tested.late(at));
         if ended[at].iter().any(Option::is_none) {
             let done = ended[at].iter().flatten().count();
-            return format!("{done} of {} ended", lengths[at].len());
+            return format!("{done} of {} ended", ended[at].len());
         }
         format!("{} ± {} (days: {}, 90% within {})", grouped(mean), grouped(error), days(mean), days(late))
     };
-    let table = by_policy(&named, &options.epsilons, cell);
+    let table = by_policy(named, &options.epsilons, cell);
     let title = "How long a test runs, by epsilon".to_owned();
     let point = |at: usize| {
-        let (mean, error) = mean(at);
+        let (mean, error) = tested.mean(at);
         ended[at].iter().all(Option::is_some).then_some((mean, mean - error, mean + error))
     };
-    draw(options, &named, title, "decisions", true, point, None)?;
+    draw(options, named, title, "decisions", true, point, None)?;
     let (runs, wrong) =
         (ended.iter().flatten().count(), ended.iter().flatten().flatten().filter(|(_, right)| !right).count());
-    let left_out = if refusals.is_empty() { refusals } else { format!("\nLeft out:\n{refusals}") };
+    let left_out = if refusals.is_empty() { String::new() } else { format!("\nLeft out:\n{refusals}") };
     Ok(format!(
         "{}Decisions until the winner is known at confidence {}:\n\n{table}\n±: the standard error of {} simulated \
          tests. {wrong} of all {runs} ended with another arm than the best. Tests are not longer than {} days.\n{left_out}{}",
-        described(options, &world),
+        described(options, world),
         options.confidence,
-        lengths.iter().map(Vec::len).max().unwrap_or(0),
+        ended.iter().map(Vec::len).max().unwrap_or(0),
         days(world.horizon as f64),
         written(options)
     ))

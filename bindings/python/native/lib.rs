@@ -92,6 +92,7 @@ pub unsafe extern "C" fn dpb_plan(
             stop.load(Relaxed) == 0
         };
         match (&options.log, log) {
+            (None, _) if options.winner => test(&options, |share| at(0.0, share)),
             (None, _) => simulate(&options, |share| at(0.0, share)),
             // SAFETY: by contract.
             (Some(_), Some(log)) => replay(&options, &Log::Columns(unsafe { log.columns() }?), at),
@@ -171,6 +172,29 @@ fn simulate(options: &Options, progress: impl Fn(f64) -> bool + Sync) -> Result<
         "best": world.best() * world.horizon as f64,
         "rotation": rotation,
         "notes": refusals.lines().collect::<Vec<_>>(),
+    }))
+}
+
+fn test(options: &Options, progress: impl Fn(f64) -> bool + Sync) -> Result<Value, Box<dyn Error>> {
+    let tested = plan::tested(options, progress)?;
+    let rows = tested.named.iter().zip(&tested.ended).enumerate().map(|(at, (&(policy, epsilon), runs))| {
+        let ((mean, error), ended) = (tested.mean(at), runs.iter().flatten());
+        let all = runs.iter().all(Option::is_some); // otherwise a length is not known
+        json!({
+            "policy": policy.name(),
+            "epsilon": epsilon_of(policy, epsilon),
+            "decisions": all.then_some(mean),
+            "error": all.then_some(error),
+            "late": all.then(|| tested.late(at)),
+            "ended": ended.clone().count(),
+            "wrong": ended.filter(|(_, right)| !right).count(),
+            "runs": runs.len(),
+        })
+    });
+    Ok(json!({
+        "rows": rows.collect::<Vec<_>>(),
+        "most": tested.world.horizon,
+        "notes": tested.refusals.lines().collect::<Vec<_>>(),
     }))
 }
 

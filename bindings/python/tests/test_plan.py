@@ -130,6 +130,10 @@ def test_a_simulation():
     assert (again.lost == lost[:2]).all()
     with pytest.raises(dpb.InvalidConfigError, match="worst: 0.9 is not below rate, 0.5"):
         dpb.simulate(rate=0.5, worst=0.9)
+    test = dpb.simulate_test(3, 0.6, worst=0.3, decisions=20_000, epsilons=[0.1, 1], runs=20, confidence=0.9)
+    assert (test.ended == 20).all() and test.decisions[0] > test.decisions[1] > 50 and (test.late > test.decisions).all()
+    assert (test.wrong <= 6).all()
+    assert dpb.simulate_test(rate=0.5, worst=0.499, decisions=300, days=1, epsilons=1, runs=3)[0]["decisions"] is None
     left = dpb.simulate(arms=4, decisions=2000, policies=["dp-imed", "exp3-tau"], epsilons=1, runs=2)
     assert len(left) == 1 and "exp3-tau" in left.notes[0]
 

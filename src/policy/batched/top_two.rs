@@ -540,8 +540,8 @@ mod tests {
                     sizes[arm] = (growth * first[arm]).ceil();
                 }
                 let of = |arm: usize| ReleaseTotals::of(distribution, totals[arm]);
-                for arm in 0..means.len() {
-                    left[arm] &= arm == best || !mixture.is_above(&of(best), &of(arm), enough);
+                for (arm, left) in left.iter_mut().enumerate() {
+                    *left &= arm == best || !mixture.is_above(&of(best), &of(arm), enough);
                 }
             }
         }

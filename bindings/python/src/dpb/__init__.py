@@ -51,7 +51,7 @@ from ._library import (
 )
 from ._mab import MAB
 from ._numbers import Clock, Duty, Warnings
-from ._plan import Estimate, Estimates, Table, estimate, replay, simulate
+from ._plan import Estimate, Estimates, Table, estimate, replay, simulate, simulate_test
 from ._shuffle import ShuffleParams, Shuffler, ldp_encode, shuffle_encode, shuffle_plan
 from ._sums import Counter, Stopping
 from ._table import POLICIES, Config

@@ -202,9 +202,9 @@ def _text(value: Any) -> str:
 
 def _plan(what: str, options: Mapping[str, Any], log: Any, progress: bool) -> dict[str, Any]:
     """Calls the library in a thread, so that this one can show the progress, and stop the work by an interrupt."""
-    arguments = "".join(
-        f"--{name.replace('_', '-')}={_text(value)}\0" for name, value in options.items() if value is not None
-    ).encode("utf-8", "surrogateescape")
+    given = ((name.replace("_", "-"), value) for name, value in options.items() if value is not None)
+    texts = (f"--{name}\0" if value is True else f"--{name}={_text(value)}\0" for name, value in given)
+    arguments = "".join(texts).encode("utf-8", "surrogateescape")
     share, stop = ffi.new("double *"), ffi.new("uint32_t *")
     out, length, status = ffi.new("uint8_t **"), ffi.new("size_t *"), []
 
@@ -289,6 +289,45 @@ def simulate(
     found = _plan("simulating", options, ffi.NULL, progress)
     title = f"Lost of {found['best']:,.0f} rewards in {found['decisions']:,} decisions; an even rotation loses {found['rotation']:,.0f}."
     return Table(title, found, "policy epsilon lost error percent at_least simulated runs", "lost rewards")
+
+
+def simulate_test(
+    arms: int = 2,
+    rate: float = 0.05,
+    *,
+    worst: float | None = None,
+    confidence: float = 0.95,
+    decisions: int = 1_000_000,
+    days: float | None = None,
+    delay: str | int | None = None,
+    processes: int | None = None,
+    policies: Sequence[str] | str | None = None,
+    epsilons: Sequence[float] | float | None = None,
+    users_limit: int | None = None,
+    seconds: float | None = None,
+    runs: int | None = None,
+    seed: int | None = None,
+    threads: int | None = None,
+    progress: bool = True,
+) -> Table:
+    """Simulates an A/B test that stops when it knows the best arm, and estimates how long it runs.
+
+    Args:
+        arms, rate, worst, decisions, delay, processes, epsilons, users_limit, seconds, runs: as for simulate.
+        confidence: the probability that the winner is the best arm.
+        days: where a test ends that has no winner.
+        policies: what to compare; default dp-tt.
+
+    Returns:
+        A table of the ``decisions`` that a test takes, with their standard ``error``, and of those that nine tests of ten
+        take at most (``late``): None if only ``ended`` of the ``runs`` ended. ``wrong`` ended with another arm.
+    """
+    options = {name: value for name, value in locals().items() if name != "progress"}
+    options["policy"], options["epsilon"] = options.pop("policies"), options.pop("epsilons")
+    options["winner"] = True
+    found = _plan("testing", options, ffi.NULL, progress)
+    title = f"Decisions until the winner is known at confidence {confidence}, at most {found['most']:,}."
+    return Table(title, found, "policy epsilon decisions error late ended wrong runs", "decisions")
 
 
 def _column(log: Any, name: str) -> Any:
