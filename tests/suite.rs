@@ -33,6 +33,7 @@ mod layers;
 mod local;
 mod lua;
 mod metrics;
+mod moving;
 mod nginx;
 mod noise;
 mod package;

@@ -102,6 +102,8 @@ inline constexpr std::uint16_t FIRST_LEADERS = 8;
 // A leader that ends waits two intervals for contributions that are on the way, but no longer than MAX_DRAIN. Then it
 // waits another interval for its heir to lead, at least MIN_HEIR, because a busy heir may be late.
 inline constexpr std::chrono::nanoseconds MAX_DRAIN = 10s, MIN_HEIR = 3s, MAX_HEIR = 5s;
+// It ends without an heir only if for this time no other node was alive: the beats of a busy node may be late.
+inline constexpr std::chrono::nanoseconds MIN_ALONE = 2s;
 // The maximum number of messages in one send or read, and of snapshots in one read.
 inline constexpr std::size_t BATCH = 1000, SNAPSHOTS_AT_ONCE = 64;
 // A node beats so often in a delay. A node is gone if it does not beat for so many delays. If its rounds fail for the last
@@ -1162,6 +1164,7 @@ private:
       leads_ = false;
     }
     const auto began = Clock::now();
+    auto alone = began;
     const auto drain = std::min<std::chrono::nanoseconds>(2 * interval(), MAX_DRAIN);
     const auto most = drain + std::clamp<std::chrono::nanoseconds>(interval(), MIN_HEIR, MAX_HEIR);
     for (bool has_resigned = false, has_heir = false; led; std::this_thread::sleep_for(drain / 40)) {
@@ -1178,7 +1181,11 @@ private:
         store_.collect(*led, deadline, [this](std::string_view sums) { combine(sums); });
         has_heir = passed > drain && !store_.leader(lease_, deadline).empty();
       });
-      if ((nodes_ <= 1 && has_resigned) || has_heir || passed > most) {
+      if (nodes_ > 1) {
+        alone = Clock::now();
+      }
+      const bool is_alone = Clock::now() - alone > MIN_ALONE && has_resigned;
+      if (is_alone || has_heir || passed > most) {
         return;
       }
     }

@@ -49,8 +49,10 @@ const (
 	// A leader that ends waits two intervals for contributions that are on the way, but no longer than maxDrain. Then it
 	// waits another interval for its heir to lead, at least minHeir, because a busy heir may be late.
 	maxDrain = 10 * time.Second
+	// It ends without an heir only if for minAlone no other node was alive: the beats of a busy node may be late.
 	minHeir  = 3 * time.Second
 	maxHeir  = 5 * time.Second
+	minAlone = 2 * time.Second
 )
 
 // share takes the lease if no other node holds it. As the leader it combines the contributions that have arrived.
@@ -138,7 +140,7 @@ func (n *Node) resign(ctx context.Context) (err error) {
 	led := n.lease
 	n.lease = Leader{}
 	n.count(func(m *Metrics) { m.Leads = false })
-	began, drain := time.Now(), min(2*n.interval, maxDrain)
+	began, alone, drain := time.Now(), time.Now(), min(2*n.interval, maxDrain)
 	most := drain + min(max(n.interval, minHeir), maxHeir)
 	for resigned, heir := false, (Leader{}); ; time.Sleep(drain / 40) { // an error may be over at the next try
 		passed := time.Since(began)
@@ -155,7 +157,11 @@ func (n *Node) resign(ctx context.Context) (err error) {
 			}
 			return err
 		})
-		if n.Metrics().Nodes == 0 && resigned || heir.Generation != 0 || passed > most {
+		if n.Metrics().Nodes > 0 {
+			alone = time.Now()
+		}
+		isAlone := time.Since(alone) > minAlone && resigned
+		if isAlone || heir.Generation != 0 || passed > most {
 			return err
 		}
 	}
