@@ -127,7 +127,7 @@ pub fn its_restart_loses_nothing(program: &Program) {
     let life = home.start(program, &["--memory", "0"]);
     assert_eq!(life.report()["pending"], 0);
     assert!([late, later, &fresh].iter().all(|url| !life.click(url)));
-    assert!(!home.log().contains("lost"), "{}", home.log());
+    assert!(!home.log().contains("what was open is lost"), "{}", home.log());
 }
 
 /// The files that a server leaves which is killed at any step of its end or of its start. The next one starts, deletes
@@ -138,6 +138,7 @@ pub fn a_state_is_opened_once_wherever_it_is_killed(program: &Program) {
     let ticket = click_url(&life.server);
     life.end();
     let (snapshot, state) = (fs::read(&home.snapshot).unwrap(), fs::read(home.beside(".state")).unwrap());
+    fs::remove_file(home.beside(".state")).unwrap();
     let (mut altered, half) = (state.clone(), &state[..state.len() / 2]);
     altered[state.len() / 2] ^= 1;
     let other_key = home.snapshot.with_file_name("other").to_str().unwrap().to_owned();
@@ -243,24 +244,30 @@ pub fn a_restart_begins_no_period_of_placements(program: &Program) {
     let mine = ask(&life, &format!("placement=1&slots=10&user={PERSON:016x}"));
     let bandits = click_url(&life.server);
     assert!(life.click(&mine[0]));
-    let reports = |life: &Life| -> [Value; 3] {
-        ["/report", "/report?placement=0", "/report?placement=1"]
-            .map(|path| serde_json::from_str(&life.server.get(path).1).unwrap())
+    // Without means, because the segments' model is fitted anew.
+    let counts = |life: &Life| -> Value {
+        let of = |query: &str| -> Value { serde_json::from_str(&life.server.get(query).1).unwrap() };
+        let [all, here, there] = ["/report", "/report?placement=0", "/report?placement=1"].map(of);
+        let pulls = |report: &Value| -> Vec<Value> {
+            report["arms"].as_array().unwrap().iter().map(|arm| json!([arm["pulls"], arm["effective_pulls"]])).collect()
+        };
+        let counts = ["decisions", "pending", "releases", "epsilon_spent"].map(|name| here[name].clone());
+        json!([[all["decisions"], all["pending"]], counts, pulls(&here), pulls(&there)])
     };
-    let before = reports(&life);
-    assert!(before[1]["releases"].as_u64() > Some(0) && before[1]["epsilon_spent"].as_f64() > Some(0.99), "{before:?}");
+    let before = counts(&life);
+    assert!(before[1][2].as_u64() > Some(0) && before[1][3].as_f64() > Some(0.99), "{before:?}");
     life.end();
     let mut states = home.states();
     states.sort();
     assert_eq!(states, [".placements.state", ".state"]);
 
     let life = start();
-    assert_eq!((home.states(), reports(&life)), (vec![], before));
+    assert_eq!((home.states(), counts(&life)), (vec![], before));
     assert!(!life.click(&mine[0]) && life.click(&mine[1]) && !life.click(&mine[1]));
     assert!(life.click(&bandits) && !life.click(&bandits));
     life.kill();
     let life = start();
-    assert!(reports(&life)[1]["epsilon_spent"].as_f64() > Some(1.99), "a snapshot begins a period");
+    assert!(counts(&life)[1][3].as_f64() > Some(1.99), "a snapshot begins a period");
     assert!(!life.click(&mine[2]) && !life.click(&bandits));
     life.kill();
 }
