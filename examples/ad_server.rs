@@ -20,10 +20,12 @@
 //! at each `/ad` and once a second, but never at a click, because time must not depend on rewards.
 //!
 //! With `--snapshot FILE` the server continues after a restart with what it has learned, also after `kill -9`: see
-//! `save`.
+//! `save`. With `--fleet-key-file FILE` too a restart loses nothing, and tickets stay valid: see `common/files.rs`.
 
 #[path = "common/day.rs"]
 mod day;
+#[path = "common/files.rs"]
+mod files;
 
 use day::{
     ARMS, CREATIVES, DAYS, Day, FORGET_AFTER, NOON, Outcome, REWARD_WINDOW, VISITORS, best, config, config_of_tastes,
@@ -39,14 +41,10 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use indicatif::{ProgressBar, ProgressStyle};
-use nix::fcntl::{Flock, FlockArg};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::convert::Infallible;
-use std::fmt::Display;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -75,8 +73,6 @@ const CLOSED_AT_ONCE: usize = 16;
 /// The maximum number of connections that wait to be accepted. With tokio's 128, many simultaneous ones would be
 /// refused.
 const BACKLOG: u32 = 4096;
-/// The maximum size of a snapshot in bytes. A snapshot of this bandit has about a thousandth of it.
-const MAX_SNAPSHOT: u64 = 4 << 20;
 /// `pending_capacity` for a window of time: 580 decisions a second for half an hour.
 const PENDING: u32 = 1 << 20;
 /// `forget_after` in milliseconds, for windows of time: half a day.
@@ -99,7 +95,7 @@ fn main() {
 
 const USAGE: &str = "usage: ad_server [--serve | --visit URL] [--port N] [--operator-port N]
                  [--policy NAME] [--epsilon X] [--delta X] [--window SPAN] [--memory SPAN]
-                 [--snapshot FILE] [--snapshot-every MS] [--report-every MS]
+                 [--snapshot FILE] [--snapshot-every MS] [--fleet-key-file FILE] [--report-every MS]
   --serve            serve until Ctrl-C; without it, simulate one day and print its results
   --visit URL        simulate the day at a running server, in any language
   --port N           port for visitors; default 0: any free port
@@ -113,6 +109,9 @@ const USAGE: &str = "usage: ad_server [--serve | --visit URL] [--port N] [--oper
                      supports it. Both must be of the same kind
   --snapshot FILE    continue from this file if it exists, and write snapshots to it
   --snapshot-every MS  interval of snapshots in milliseconds; default 10000
+  --fleet-key-file FILE  with --snapshot: a restart loses nothing, because the server leaves its open decisions and
+                     batches, sealed, to the next one. The file has 32 secret random bytes or 64 hexadecimal digits,
+                     and no other user may be able to read it
   --report-every MS  least time between two reports in milliseconds; default 1000";
 
 struct Options {
@@ -127,6 +126,7 @@ struct Options {
     memory: Option<Span>,
     snapshot: Option<PathBuf>,
     snapshot_every: NonZeroU32,
+    key_file: Option<PathBuf>,
     report_every: u32,
 }
 
@@ -144,6 +144,7 @@ impl Default for Options {
             memory: None,
             snapshot: None,
             snapshot_every: NonZeroU32::new(10_000).expect("not 0"),
+            key_file: None,
             report_every: 1000,
         }
     }
@@ -176,6 +177,7 @@ impl Options {
                 Long("window") => options.window = words.value()?.parse_with(span)?,
                 Long("memory") => options.memory = Some(words.value()?.parse_with(span)?),
                 Long("snapshot") => options.snapshot = Some(words.value()?.into()),
+                Long("fleet-key-file") => options.key_file = Some(words.value()?.into()),
                 Long("snapshot-every") => options.snapshot_every = words.value()?.parse()?,
                 Long("report-every") => options.report_every = words.value()?.parse()?,
                 _ => return Err(word.unexpected()),
@@ -190,6 +192,9 @@ impl Options {
         }
         if options.window.is_time && !options.serve {
             return Err("--window must be a number of decisions without --serve".into());
+        }
+        if options.key_file.is_some() && options.snapshot.is_none() {
+            return Err("--fleet-key-file needs --snapshot".into());
         }
         Ok(options)
     }
@@ -208,12 +213,14 @@ impl Options {
     }
 
     /// Makes the bandit with the `forget_after` of the options; without one, with the default, or with none if the
-    /// policy does not support it. If the file exists, the bandit continues from it. A file that is not valid is an
-    /// error.
+    /// policy does not support it. If there are files, the bandit continues from them. A snapshot that is not valid is
+    /// an error.
     fn shop(&self) -> Anything<Shop> {
         let report_every = Duration::from_millis(self.report_every.into());
+        let key = self.key_file.as_deref().map(files::read_key).transpose()?;
+        let config = |memory| Config { fleet_key: key.clone(), ..self.config(memory) };
         let fresh = |memory| {
-            let bandit = self.bandit(self.policy, memory)?;
+            let bandit = Bandit::new(self.policy, &config(memory))?;
             let (refused, leaps, reported) = Default::default();
             Ok(Shop { bandit, window: self.window, memory, refused, leaps, report_every, reported })
         };
@@ -221,18 +228,10 @@ impl Options {
             Some(memory) => fresh(memory.ticks),
             None => fresh(if self.window.is_time { HALF_A_DAY } else { FORGET_AFTER }).or_else(|_: Error| fresh(0)),
         }?;
-        let Some(file) = &self.snapshot else {
-            shop.tick();
-            return Ok(shop);
-        };
-        let wrong = |error: &dyn Display| format!("{}: {error}", file.display());
-        match load(file) {
-            Ok(bytes) => {
-                let restored = Bandit::restore_as(self.policy, &self.config(shop.memory), &bytes);
-                shop.bandit = restored.map_err(|error| wrong(&error))?;
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(wrong(&error).into()),
+        if let Some(file) = &self.snapshot
+            && let Some(next) = files::resume(self.policy, &config(shop.memory), file)?
+        {
+            shop.bandit = next;
         }
         shop.tick();
         Ok(shop)
@@ -262,29 +261,6 @@ fn span(text: &str) -> Result<Span, String> {
     Ok(Span { ticks: ticks.ok_or_else(wrong)?, is_time: !unit.is_empty() })
 }
 
-/// Reads a file, unless it is too large for a snapshot.
-fn load(file: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let length = File::open(file)?.take(MAX_SNAPSHOT + 1).read_to_end(&mut bytes)?;
-    if length as u64 > MAX_SNAPSHOT {
-        return Err(std::io::Error::other(format!("more than {MAX_SNAPSHOT} bytes are not a snapshot of this server")));
-    }
-    Ok(bytes)
-}
-
-/// Locks a server's snapshot, because a second server with the same file would overwrite it. The lock is on a separate
-/// file, because each rename replaces the snapshot's file. The server never removes the lock file, because that would
-/// be a race. The system releases the lock when the process ends.
-fn lock(file: &Path) -> Anything<Flock<File>> {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(".lock");
-    let (file, beside) = (file.display(), PathBuf::from(beside));
-    let name = beside.display();
-    let open = File::options().create(true).append(true).open(&beside).map_err(|error| format!("{name}: {error}"))?;
-    let taken = |_| format!("{file}: another server has it ({name} is locked)");
-    Ok(Flock::lock(open, FlockArg::LockExclusiveNonblock).map_err(taken)?)
-}
-
 /// Saves now, regularly until `done` closes, and then once more. Returns an error of the first or the last time. Logs
 /// others and tries again.
 fn keep(shop: Arc<Shop>, file: PathBuf, every: Duration, done: Receiver<()>) -> Anything<JoinHandle<Anything<()>>> {
@@ -298,17 +274,8 @@ fn keep(shop: Arc<Shop>, file: PathBuf, every: Duration, done: Receiver<()>) -> 
     }))
 }
 
-/// Writes a snapshot. At any time, even after a crash, the file holds all of this snapshot or all of the previous one.
 fn save(bandit: &Bandit, file: &Path) -> Anything<()> {
-    let file = std::path::absolute(file)?;
-    let mut new = file.clone().into_os_string();
-    new.push(".new"); // in the same directory, because a rename does not cross file systems
-    let mut open = File::create(&new)?;
-    open.write_all(&bandit.snapshot()?)?;
-    open.sync_all()?; // before the rename
-    fs::rename(&new, &file)?;
-    File::open(file.parent().unwrap_or(&file))?.sync_all()?; // now the rename is durable
-    Ok(())
+    Ok(files::write(file, &bandit.snapshot()?)?)
 }
 
 fn policy_named(name: &str) -> Result<Algorithm, String> {
@@ -326,10 +293,10 @@ fn run(options: &Options) -> Anything<()> {
         return spend_day(options, address.trim_end_matches('/'), &interrupted);
     }
 
-    let _lock = options.snapshot.as_deref().map(lock).transpose()?;
+    let _lock = options.snapshot.as_deref().map(files::lock).transpose()?;
     let shop = Arc::new(options.shop()?);
     let runtime = tokio::runtime::Runtime::new()?;
-    let _inside = runtime.enter();
+    let inside = runtime.enter();
     let (stop, stopped) = watch::channel(false);
     let mut servers = Vec::new();
     let mut open = |port, routes: Routes| -> Anything<SocketAddr> {
@@ -345,7 +312,7 @@ fn run(options: &Options) -> Anything<()> {
     let every = Duration::from_millis(options.snapshot_every.get().into());
     let keeper = options.snapshot.clone().map(|file| keep(shop.clone(), file, every, is_done)).transpose()?;
     let servers: Vec<_> = servers.into_iter().map(|server| runtime.spawn(server)).collect();
-    runtime.spawn(set_clock(shop));
+    runtime.spawn(set_clock(shop.clone()));
     println!("{} serves ads at {address} (Ctrl-C to stop)", options.policy.name());
     if let Some(address) = operators {
         println!("the operator's counts, not private: http://{address}/diagnostics");
@@ -362,6 +329,11 @@ fn run(options: &Options) -> Anything<()> {
     }
     drop(done);
     keeper.map_or(Ok(()), |keeper| keeper.join().expect("it does not panic"))?;
+    drop(inside);
+    drop(runtime); // nothing uses the bandit any more
+    if let (Some(file), Some(_)) = (&options.snapshot, &options.key_file) {
+        files::suspend(&shop.bandit, file)?;
+    }
     ended?;
     println!("stopped");
     Ok(())

@@ -808,3 +808,48 @@ fn it_ends_cleanly_under_load_and_continues_from_its_snapshot() {
     }
     fs::remove_dir_all(&place).unwrap();
 }
+
+/// With a key, a bid that was shown before a restart may be clicked after it, once. Bids that were not shown are
+/// cancelled. After `kill -9` the notices are known, and count nothing.
+#[test]
+#[ignore = "half a minute, to compile the bidder"]
+fn clicks_on_bids_that_were_shown_count_after_a_restart() {
+    let place = empty_directory("bidder", "restart");
+    let (file, key) = (place.join("snapshot"), place.join("key"));
+    fs::write(&key, "0f".repeat(32)).unwrap();
+    fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let key = ["--fleet-key-file", key.to_str().unwrap()];
+    let Some((code, said)) = refused(&key) else { return };
+    assert!(code == Some(2) && said.starts_with("--fleet-key-file needs --snapshot"), "{code:?} {said}");
+    let options = [key[0], key[1], "--snapshot", file.to_str().unwrap()];
+    let begin = || start(&options).unwrap();
+    let (server, operator) = begin();
+    let made: Vec<_> = (0..4).map(|_| bids(&bid(server.host(), &request(300, 250)).1).remove(0).1).collect();
+    let [shown, hidden, clicked, early] = made.try_into().unwrap();
+    let early_click = early[CLICK].clone();
+    for path in [&shown[IMPRESSION], &clicked[IMPRESSION], &clicked[CLICK], &early_click] {
+        assert_eq!(server.get(path), (204, String::new()));
+    }
+    let count = |page: &str, name: &str| metrics(page)[&format!("dpb_{name}{{bandit=\"creatives\"}}")];
+    assert_eq!((count(&operator, "pending"), count(&operator, "cancelled_total")), (4.0, 0.0));
+    assert_eq!(server.end(libc::SIGTERM).0.code(), Some(0));
+
+    let (server, operator) = begin();
+    assert_eq!((count(&operator, "pending"), count(&operator, "cancelled_total")), (2.0, 2.0));
+    for (path, duplicates) in
+        [(&shown[CLICK], 0.0), (&shown[CLICK], 1.0), (&hidden[CLICK], 2.0), (&clicked[CLICK], 3.0), (&early_click, 4.0)]
+    {
+        assert_eq!(server.get(path), (204, String::new()));
+        assert_eq!(count(&operator, "duplicates_total"), duplicates);
+    }
+    assert_eq!(server.get(&hidden[IMPRESSION]), (204, String::new()));
+    let counts = metrics(&operator);
+    assert_eq!(counts["bidder_notices_total{notice=\"impression\",fate=\"late\"}"], 1.0);
+    assert_eq!(counts["bidder_notices_total{notice=\"click\",fate=\"forged\"}"], 0.0);
+    server.signal(libc::SIGKILL);
+    drop(server);
+
+    let (server, operator) = begin();
+    server.get(&shown[CLICK]);
+    assert_eq!((count(&operator, "pending"), count(&operator, "unknown_total")), (0.0, 1.0));
+}

@@ -139,6 +139,12 @@ impl Nginx {
         fs::read_to_string(self.place.join("error.log")).unwrap()
     }
 
+    /// How often a worker has continued from the state of its predecessor.
+    fn continued(&self) -> usize {
+        let log = self.log();
+        (0..WORKERS).map(|worker| log.matches(&format!("worker {worker} continues")).count()).sum()
+    }
+
     fn wait_for(&self, what: &str, mut done: impl FnMut() -> bool) {
         let end = Instant::now() + PATIENCE;
         while !done() {
@@ -390,6 +396,44 @@ fn a_window_of_time_ends_without_traffic() {
     nginx.quit();
 }
 
+/// A reload loses nothing: rewards of decisions from before it count after it, once, at any worker, and the open ones of
+/// a policy without snapshots too. Then again, several times in a row.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn a_reload_loses_nothing() {
+    let Some(nginx) = Nginx::start("moves", EXACT) else { return };
+    let (mut visitors, mut open, mut counted, mut decisions) = (nginx.visitors(), Vec::new(), 0, 0);
+    for round in 1..=5 {
+        for owner in 0..WORKERS {
+            for number in 0..8 {
+                let (_, ticket) = visitors[owner].choose();
+                decisions += 1;
+                if number % 4 == 0 {
+                    visitors[(owner + round) % WORKERS].reward(&ticket);
+                    counted += 1;
+                }
+                open.push((ticket, number % 4));
+            }
+        }
+        drop(visitors);
+        nginx.reload();
+        nginx.wait_for("the states", || nginx.continued() == round * WORKERS);
+        visitors = nginx.visitors();
+        for (ticket, kind) in open.drain(..) {
+            if kind < 2 {
+                (0..WORKERS).for_each(|worker| visitors[worker].reward(&ticket));
+            }
+            counted += usize::from(kind == 1);
+        }
+        std::thread::sleep(TICKS);
+    }
+    let_windows_end(&mut visitors);
+    let status = nginx.status_after((decisions + WORKERS * WINDOW) as f64);
+    assert!((sum(&status, rewards) - counted as f64).abs() < 1e-3, "{counted}: {status}");
+    let log = nginx.quit();
+    assert!(!log.contains("lost"), "{log}");
+}
+
 /// All means and their counts, worker by worker.
 fn learned(status: &Value) -> Vec<Value> {
     let workers = status["page"].as_array().unwrap().iter();
@@ -525,6 +569,7 @@ fn a_new_worker_continues_from_the_releases() {
     quick.iter_mut().for_each(|visitor| drop(visitor.get("/plain").unwrap())); // so workers have read the others
     signal(nginx.master.id(), libc::SIGHUP);
     nginx.wait_for("a reload", || nginx.workers().len() == 2 * WORKERS);
+    nginx.wait_for("the states", || nginx.continued() == WORKERS);
     assert_eq!(learned(&nginx.status_after(decisions(&before))), learned(&before));
     for visitors in [slow, slower] {
         for mut visitor in visitors {
@@ -557,7 +602,7 @@ fn a_new_worker_continues_from_the_releases() {
 
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn no_ticket_of_an_earlier_generation_counts() {
+fn no_ticket_of_a_killed_worker_counts() {
     let Some(nginx) = Nginx::start("tickets", EXACT) else { return };
     let mut visitors = nginx.visitors();
     let mut tickets = Vec::new();
@@ -569,6 +614,7 @@ fn no_ticket_of_an_earlier_generation_counts() {
     choose(&mut visitors);
     drop(visitors);
     nginx.reload();
+    nginx.wait_for("the states", || nginx.continued() == WORKERS);
     choose(&mut nginx.visitors());
     nginx.workers().into_iter().for_each(|worker| nginx.kill(worker));
 
@@ -594,6 +640,7 @@ fn an_old_worker_takes_no_rewards_of_its_successor() {
     let before = nginx.workers();
     signal(nginx.master.id(), libc::SIGHUP);
     nginx.wait_for("a reload", || nginx.workers().len() == 2 * WORKERS);
+    nginx.wait_for("the states", || nginx.continued() == WORKERS);
 
     let mut visitors = nginx.visitors_of(&nginx.workers().difference(&before).copied().collect());
     for round in 0..10 {

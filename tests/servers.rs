@@ -6,11 +6,18 @@
 mod browser;
 #[path = "fleet_cpp.rs"]
 mod fleet_cpp;
+#[path = "restarts.rs"]
+mod restarts;
 
 use crate::support::http::{self, PATIENCE, Server, allow_many_files, answer, ask, connect, send, wait};
 use crate::support::{Link, build, example, go_with_modules, have, have_header, run};
 use browser::Browser;
 use dpb::{Bandit, Counts, Seed};
+use restarts::{
+    a_long_pause_cancels_what_was_open, a_restart_begins_no_period_of_placements,
+    a_state_is_opened_once_wherever_it_is_killed, its_restart_loses_nothing,
+    killed_as_it_ends_or_starts_it_counts_no_click_twice,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -138,6 +145,9 @@ promises! {
     it_recovers_from_too_many_open_files
     it_continues_from_its_snapshot_or_says_why_not
     killed_twice_it_counts_no_click_twice
+    its_restart_loses_nothing
+    a_state_is_opened_once_wherever_it_is_killed
+    a_long_pause_cancels_what_was_open
 }
 
 promises! {
@@ -157,6 +167,8 @@ promises! {
     it_follows_a_change_unless_it_never_forgets
     #[ignore = "a minute or two"]
     killed_200_times_it_counts_no_click_twice
+    #[ignore = "some seconds each"]
+    killed_as_it_ends_or_starts_it_counts_no_click_twice
 }
 
 promises! {
@@ -238,6 +250,7 @@ macro_rules! promises_of_cpp_and_go {
 
 promises_of_cpp_and_go! {
     its_placements_limit_the_rewards_of_each_person
+    a_restart_begins_no_period_of_placements
     #[ignore = "a few seconds each"]
     each_placement_learns_what_is_liked_there
 }

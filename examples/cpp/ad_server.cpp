@@ -21,7 +21,7 @@
 // each ad and once a second, but never at a click, because time must not depend on rewards.
 //
 // With --snapshot FILE the server continues after a restart with what it has learned, also after kill -9: see
-// serve::save.
+// serve::save. With --fleet-key-file FILE too a restart loses nothing, and tickets stay valid: see serve::suspend.
 //
 // With --redis ADDRESS --node N (or auto) many servers in C++ and Go learn together: see fleet.hpp. Any server accepts any click:
 // the first four digits of the ticket are the number of the server that decided, plus 0x8000 for an ad of a placement.
@@ -414,6 +414,9 @@ struct Options : serve::Options {
   std::chrono::seconds period = std::chrono::hours(24);
   fleet::Options fleet;
 
+  // Whether the server leaves its state to the next one. In a fleet it hands over what it can to the other servers.
+  bool leaves_state() const { return !key_file.empty() && fleet.redis.empty(); }
+
   // The options of the placements' bandit of the server with this number.
   fleet::Options segmented_fleet(std::uint16_t node) const {
     fleet::Options segmented = fleet;
@@ -446,7 +449,11 @@ static Options parse_options(int argc, char **argv) {
     }
     return true;
   });
+  options.fleet.key_file = options.key_file;
   options.fleet.check();
+  if (options.leaves_state() && options.snapshot.empty()) {
+    throw serve::UsageError("--fleet-key-file needs --snapshot or --redis");
+  }
   if (options.bandits > 1 && !(options.fleet.redis.empty() && options.snapshot.empty())) {
     throw serve::UsageError("--threads: several bandits cannot share a file (--snapshot) or a node (--redis)");
   }
@@ -464,8 +471,8 @@ static Options parse_options(int argc, char **argv) {
 }
 
 // Makes a bandit with a segment for each placement; the key is the placement's number. Epsilon is for all rewards of a
-// person in a period, at this server. A restored bandit begins a new period, because a snapshot does not contain the
-// counts of people. Fewer placements than in the snapshot are refused: segments of removed placements would count
+// person in a period, at this server. A bandit that is restored from a snapshot begins a new period, because a snapshot
+// does not contain the counts of people. Fewer placements than in the snapshot are refused: segments of removed placements would count
 // towards max_segments.
 static dpb::Bandit make_segmented(const Options &options, dpb::Config config, const fleet::Start &start) {
   config.node += PLACEMENTS_FROM;
@@ -484,7 +491,8 @@ static dpb::Bandit make_segmented(const Options &options, dpb::Config config, co
     check("redis", dpb::Bandit::try_restore(reinterpret_cast<const std::uint8_t *>(field->snapshot.data()),
                                             field->snapshot.size()));
   }
-  return fleet::resume(serve::resume(dpb::Bandit(config), config, file), config, start);
+  const bool in_fleet = !options.fleet.redis.empty();
+  return fleet::resume(serve::resume(dpb::Bandit(config), config, file, in_fleet), config, start);
 }
 
 // Makes the server's bandits with the forget_after of the options; without one, with the default, or with none if the
@@ -495,9 +503,10 @@ static Shop make(const Options &options, const fleet::Start &start, const fleet:
   config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, and public counts would show that
   serve::set_window(config, options.window);
-  const std::optional<fleet::Key> key = options.fleet.key();
+  const std::optional<serve::Key> key = options.key();
   config.fleet_key = key ? key->data() : nullptr;
-  const unsigned first_node = options.fleet.redis.empty() ? 1 : start.member.node;
+  const bool in_fleet = !options.fleet.redis.empty();
+  const unsigned first_node = in_fleet ? start.member.node : 1;
   const auto shop = [&](std::uint64_t memory) {
     config.forget_after = memory;
     Shop shop{{}, memory, options.window, options.fleet.bandit, {}, options.placements};
@@ -519,7 +528,7 @@ static Shop make(const Options &options, const fleet::Start &start, const fleet:
   };
   Shop made = fresh();
   dpb::Bandit &first = made.bandits.front();
-  first = serve::resume(std::move(first), config, options.snapshot);
+  first = serve::resume(std::move(first), config, options.snapshot, in_fleet);
   first = fleet::resume(std::move(first), config, start);
   if (options.bandits > 1) {
     made.merge_into_others(first); // changes nothing, but fails now for policies that cannot merge
@@ -590,6 +599,12 @@ int main(int argc, char **argv) try {
                       }});
   }
   server.run(visitors(shop, copies, nodes), operators(shop, nodes), "/diagnostics", save, chores);
+  if (options.leaves_state()) {
+    serve::suspend(shop.bandits.front(), options.snapshot);
+    if (shop.segmented) {
+      serve::suspend(*shop.segmented, options.segmented_snapshot());
+    }
+  }
   return 0;
 } catch (const serve::UsageError &error) {
   const std::string more =

@@ -25,6 +25,9 @@
 // neither the cancellation nor any public count depends on clicks. A click may arrive before its impression. A bid
 // without a click after --clicked-within later bids, or after that time, has reward 0. The bidder sets the bandit's
 // clock at each bid and once a second, never at a notice, because time must not depend on clicks.
+//
+// With --snapshot FILE the bidder continues after a restart with what it has learned. With --fleet-key-file FILE too it
+// ends by cancelling the bids that were not shown, and clicks on the others count after the restart.
 #include "serve.hpp"
 
 #include <algorithm>
@@ -35,6 +38,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <iterator>
 #include <mutex>
 #include <optional>
@@ -101,7 +105,16 @@ struct Subject {
 // constant time.
 class Tokens {
 public:
-  Tokens() { crypto_auth_keygen(key_.data()); }
+  // With a key, all processes that have it make the same tokens.
+  explicit Tokens(const std::optional<serve::Key> &key) {
+    static_assert(sizeof(serve::Key) == crypto_auth_KEYBYTES && crypto_auth_BYTES == crypto_auth_KEYBYTES);
+    constexpr std::string_view PURPOSE = "tokens of the bidder's notices";
+    if (key) {
+      crypto_auth(key_.data(), reinterpret_cast<const unsigned char *>(PURPOSE.data()), PURPOSE.size(), key->data());
+    } else {
+      crypto_auth_keygen(key_.data());
+    }
+  }
 
   std::string seal(Notice notice, const Subject &subject) const {
     Bytes bytes = {};
@@ -184,6 +197,16 @@ public:
 
   // The bandit counts refused clicks. The bidder does not count accepted ones: that would be a sum of rewards.
   void clicked(std::uint64_t ticket) { (void)bandit_.try_update(ticket, 1.0); }
+
+  // Ends the bandit, and leaves its state to the next process. That process does not know which bids were shown, so this
+  // one cancels those that were not.
+  void suspend(const std::filesystem::path &snapshot) {
+    const std::lock_guard alone(lock_);
+    while (!order_.empty()) {
+      end_first();
+    }
+    serve::suspend(bandit_, snapshot);
+  }
 
   const dpb::Bandit &bandit() const { return bandit_; }
 
@@ -357,11 +380,13 @@ static std::vector<Slot> find_slots(const json &request, bool has_features, bool
 
 class Bidder {
 public:
-  Bidder(dpb::Bandit bandit, serve::Span shown_within, bool has_values, std::string url)
-      : has_features_(bandit.report().features > 0), has_values_(has_values), bids_(std::move(bandit), shown_within), url_(std::move(url)) {}
+  Bidder(dpb::Bandit bandit, serve::Span shown_within, bool has_values, Tokens tokens, std::string url)
+      : has_features_(bandit.report().features > 0), has_values_(has_values), bids_(std::move(bandit), shown_within),
+        tokens_(std::move(tokens)), url_(std::move(url)) {}
 
   const dpb::Bandit &bandit() const { return bids_.bandit(); }
   void tick() { bids_.tick(); }
+  void suspend(const std::filesystem::path &snapshot) { bids_.suspend(snapshot); }
 
   serve::Site visitors() {
     const auto get = http::verb::get;
@@ -531,11 +556,15 @@ static Options parse_options(int argc, char **argv) {
       options.shown_within.ticks >= options.clicked_within.ticks) {
     throw serve::UsageError("--clicked-within must be longer than --shown-within, and of the same kind");
   }
+  if (!options.key_file.empty() && options.snapshot.empty()) {
+    throw serve::UsageError("--fleet-key-file needs --snapshot");
+  }
   return options;
 }
 
-static dpb::Bandit make(const Options &options) {
+static dpb::Bandit make(const Options &options, const std::optional<serve::Key> &key) {
   dpb::Config config(CREATIVES.size(), options.epsilon);
+  config.fleet_key = key ? key->data() : nullptr;
   config.horizon = 1'000'000;
   if (options.context) {
     config.features = FEATURES;
@@ -561,10 +590,15 @@ int main(int argc, char **argv) try {
   if (sodium_init() < 0) {
     throw std::runtime_error("libsodium: no randomness");
   }
+  const std::optional<serve::Key> key = options.key();
   serve::Server server(options);
-  Bidder bidder(make(options), options.shown_within, options.values, options.url.empty() ? server.address() : options.url);
+  Bidder bidder(make(options, key), options.shown_within, options.values, Tokens(key),
+                options.url.empty() ? server.address() : options.url);
   server.run(bidder.visitors(), bidder.operators(), "/metrics",
              [&] { serve::save(bidder.bandit(), options.snapshot); }, {{serve::TICK, [&] { bidder.tick(); }}});
+  if (key) {
+    bidder.suspend(options.snapshot);
+  }
   return 0;
 } catch (const serve::UsageError &error) {
   serve::print_usage(

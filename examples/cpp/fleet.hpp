@@ -216,47 +216,7 @@ inline constexpr std::string_view RENEW = R"(
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2]))";
 
-// The secret key that the nodes of a fleet with one noise share.
-using Key = std::array<std::uint8_t, 32>;
-
-// Removes the end of a line, which is "\n" or "\r\n".
-inline void remove_line_end(std::string &line) {
-  for (const char end : {'\n', '\r'}) {
-    if (!line.empty() && line.back() == end) {
-      line.pop_back();
-    }
-  }
-}
-
-// Reads a key from a file: 32 bytes, or 64 hexadecimal digits on a line. Throws if the file has something else, or if
-// other users can read it.
-inline Key read_key(const std::filesystem::path &file) {
-  const auto refusal = [&](const char *why) { return std::runtime_error(file.string() + ": " + why); };
-  std::ifstream open(file, std::ios::binary);
-  if (!open) {
-    throw refusal("cannot be read");
-  }
-  constexpr auto OTHERS = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
-  if ((std::filesystem::status(file).permissions() & OTHERS) != std::filesystem::perms::none) {
-    throw refusal("other users can read it: chmod 600");
-  }
-  std::string text(2 * sizeof(Key) + 3, '\0');
-  open.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(open.gcount()));
-  if (text.size() != sizeof(Key)) {
-    remove_line_end(text);
-  }
-  const bool digits =
-      text.size() == 2 * sizeof(Key) && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
-  if (!digits && text.size() != sizeof(Key)) {
-    throw refusal("not a fleet key: must be 32 bytes, or 64 hexadecimal digits");
-  }
-  Key key;
-  for (std::size_t i = 0; i < key.size(); ++i) {
-    key[i] = digits ? *serve::parse<std::uint8_t>(text.substr(2 * i, 2), 16) : static_cast<std::uint8_t>(text[i]);
-  }
-  return key;
-}
+using serve::Key, serve::read_key, serve::remove_line_end;
 
 struct Options {
   std::string redis; // HOST:PORT, or a socket's path; empty: no fleet
@@ -292,8 +252,6 @@ struct Options {
       is_numbered = true;
     } else if (name == "--redis-password-file") {
       password_file = serve::file(name, value);
-    } else if (name == "--fleet-key-file") {
-      key_file = serve::file(name, value);
     } else if (name == "--merge-every") {
       merge_every = std::chrono::milliseconds(serve::number<std::uint32_t>(name, value, 1));
     } else if (name == "--delay") {
@@ -322,8 +280,8 @@ struct Options {
     if (redis.empty() == is_numbered) {
       throw serve::UsageError("--redis and --node need each other");
     }
-    if (redis.empty() && !(password_file.empty() && key_file.empty())) {
-      throw serve::UsageError("--redis-password-file and --fleet-key-file need --redis");
+    if (redis.empty() && !password_file.empty()) {
+      throw serve::UsageError("--redis-password-file needs --redis");
     }
     if (send_rate > 0 && key_file.empty()) {
       throw serve::UsageError("--send-rate needs --fleet-key-file");
@@ -351,9 +309,8 @@ struct Options {
       "                     --delay, with space for at least N clicks a second, so that Redis does not show how many\n"
       "                     travel. Default: send each click at once\n"
       "  --redis-password-file FILE  the first line is the password of Redis\n"
-      "  --fleet-key-file FILE  one server releases what all collect, with one noise, and clicks travel sealed. The\n"
-      "                     file has 32 secret random bytes or 64 hexadecimal digits, the same for all servers, and\n"
-      "                     no other user may be able to read it\n";
+      "                     With --redis and --fleet-key-file, which is then the same for all servers, one server\n"
+      "                     releases what all collect, with one noise, and clicks travel sealed\n";
 };
 
 // The snapshot of a node, as Redis has it.

@@ -6,12 +6,14 @@
 #include <dpb_metrics.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -436,25 +438,77 @@ inline asio::awaitable<void> accept(tcp::acceptor acceptor, asio::thread_pool &p
   }
 }
 
+// The key.
+
+// The secret key (dpb_config.fleet_key) that seals states, and that the nodes of a fleet with one noise share.
+using Key = std::array<std::uint8_t, 32>;
+
+// Removes the end of a line, which is "\n" or "\r\n".
+inline void remove_line_end(std::string &line) {
+  for (const char end : {'\n', '\r'}) {
+    if (!line.empty() && line.back() == end) {
+      line.pop_back();
+    }
+  }
+}
+
+// Reads a key from a file: 32 bytes, or 64 hexadecimal digits on a line. Throws if the file has something else, or if
+// other users can read it.
+inline Key read_key(const std::filesystem::path &file) {
+  const auto refusal = [&](const char *why) { return std::runtime_error(file.string() + ": " + why); };
+  std::ifstream open(file, std::ios::binary);
+  if (!open) {
+    throw refusal("cannot be read");
+  }
+  constexpr auto OTHERS = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
+  if ((std::filesystem::status(file).permissions() & OTHERS) != std::filesystem::perms::none) {
+    throw refusal("other users can read it: chmod 600");
+  }
+  std::string text(2 * sizeof(Key) + 3, '\0');
+  open.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(open.gcount()));
+  if (text.size() != sizeof(Key)) {
+    remove_line_end(text);
+  }
+  const bool digits =
+      text.size() == 2 * sizeof(Key) && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
+  if (!digits && text.size() != sizeof(Key)) {
+    throw refusal("not a fleet key: must be 32 bytes, or 64 hexadecimal digits");
+  }
+  Key key;
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    key[i] = digits ? *serve::parse<std::uint8_t>(text.substr(2 * i, 2), 16) : static_cast<std::uint8_t>(text[i]);
+  }
+  return key;
+}
+
 // The snapshots.
 
-// Writes a snapshot. At any time, even after a crash, the file holds all of this snapshot or all of the previous one.
-inline void save(const dpb::Bandit &bandit, const std::filesystem::path &file) {
-  const auto done = [&](bool well) {
-    if (!well) {
-      throw std::system_error(errno, std::generic_category(), file.string());
-    }
-  };
-  const std::vector<std::uint8_t> bytes = bandit.snapshot();
-  const std::filesystem::path place = std::filesystem::absolute(file).parent_path(); // must be synced too
+// Throws what the system says of a file, unless `well`.
+inline void check_io(bool well, const std::filesystem::path &file) {
+  if (!well) {
+    throw std::system_error(errno, std::generic_category(), file.string());
+  }
+}
+
+// Makes the renames and removals of files in this one's directory durable.
+inline void sync_directory(const std::filesystem::path &file) {
+  const std::filesystem::path place = std::filesystem::absolute(file).parent_path();
+  const std::unique_ptr<std::FILE, int (*)(std::FILE *)> directory(std::fopen(place.c_str(), "r"), std::fclose);
+  check_io(directory && ::fsync(::fileno(directory.get())) == 0, place);
+}
+
+// Writes a file. At any time, even after a crash, it holds all of these bytes or all of the previous ones.
+inline void write(const std::filesystem::path &file, const std::vector<std::uint8_t> &bytes) {
   const std::string beside = file.string() + ".new"; // a rename does not cross file systems
   const std::unique_ptr<std::FILE, int (*)(std::FILE *)> open(std::fopen(beside.c_str(), "wb"), std::fclose);
-  done(open && std::fwrite(bytes.data(), 1, bytes.size(), open.get()) == bytes.size());
-  done(std::fflush(open.get()) == 0 && ::fsync(::fileno(open.get())) == 0); // before the rename
-  done(std::rename(beside.c_str(), file.c_str()) == 0);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE *)> directory(std::fopen(place.c_str(), "r"), std::fclose);
-  done(directory && ::fsync(::fileno(directory.get())) == 0); // now the rename is durable
+  check_io(open && std::fwrite(bytes.data(), 1, bytes.size(), open.get()) == bytes.size(), beside);
+  check_io(std::fflush(open.get()) == 0 && ::fsync(::fileno(open.get())) == 0, beside); // before the rename
+  check_io(std::rename(beside.c_str(), file.c_str()) == 0, file);
+  sync_directory(file);
 }
+
+inline void save(const dpb::Bandit &bandit, const std::filesystem::path &file) { write(file, bandit.snapshot()); }
 
 // The contents of the file; nullopt if it does not exist.
 inline std::optional<std::vector<std::uint8_t>> load(const std::filesystem::path &file) {
@@ -512,12 +566,78 @@ template <class Restore> auto restored(const std::filesystem::path &file, Restor
   return restored;
 }
 
-// Restores a bandit from its file, or makes a new one if there is no file.
-inline dpb::Bandit resume(dpb::Bandit fresh, const dpb::Config &config, const std::filesystem::path &file) {
-  auto stored = restored(file, [&](auto... snapshot) {
-    return dpb::Bandit::try_restore(dpb_policy_name(fresh.get()), config, snapshot...);
-  });
-  return stored ? std::move(*stored) : std::move(fresh);
+// Ends the bandit, and leaves its whole state beside its snapshot for the next process: see docs/operating.md, "What the
+// example servers do".
+inline void suspend(dpb::Bandit &bandit, const std::filesystem::path &snapshot) {
+  write(snapshot.string() + ".state", bandit.suspend(0));
+}
+
+// Removes the files of this directory whose names begin so.
+inline void remove_files(const std::filesystem::path &beginning) {
+  const std::string name = beginning.filename().string();
+  for (const auto &entry : std::filesystem::directory_iterator(std::filesystem::absolute(beginning).parent_path())) {
+    if (entry.path().filename().string().rfind(name, 0) == 0) {
+      std::filesystem::remove(entry.path());
+    }
+  }
+  sync_directory(beginning);
+}
+
+// Continues from the state that the last process has left; nullopt if there is none, or if it is refused. A state is
+// opened once: only by the process that has renamed it, and only under that new name. So one bandit at most continues
+// from it, wherever processes are killed.
+inline std::optional<dpb::Bandit> take_state(std::string_view policy, const dpb::Config &config,
+                                             const std::filesystem::path &snapshot) {
+  const std::string state = snapshot.string() + ".state";
+  remove_files(state + "."); // of killed processes: nobody may open them
+  if (!std::filesystem::exists(state)) {
+    return std::nullopt;
+  }
+  std::string taken = state + ".XXXXXX";
+  const int fresh = ::mkstemp(taken.data());
+  check_io(fresh >= 0 && ::close(fresh) == 0, taken);
+  check_io(std::rename(state.c_str(), taken.c_str()) == 0, state);
+  sync_directory(state);
+  std::optional<dpb::Bandit> next;
+  try {
+    next = restored(taken, [&](auto... bytes) { return dpb::Bandit::try_resume(config, bytes...); });
+    if (next->policy_name() != policy) {
+      next.reset();
+      throw std::runtime_error(taken + ": policy must be " + std::string(policy));
+    }
+    const auto away = std::filesystem::file_time_type::clock::now() - std::filesystem::last_write_time(taken);
+    next->claimed();
+    // Rewards that came meanwhile are lost, and must not count as none.
+    if (config.clock == DPB_CLOCK_CALLER && away > std::chrono::milliseconds(config.reward_window / 8)) {
+      next->cancel_all();
+      std::fprintf(stderr, "%s: open decisions are cancelled, because the server was away for too long\n", state.c_str());
+    }
+  } catch (const std::runtime_error &why) {
+    std::fprintf(stderr, "what was open is lost: %s\n", why.what());
+  }
+  std::filesystem::remove(taken);
+  return next;
+}
+
+// Makes a bandit continue from the state that the last process has left or, if there is none, from its snapshot. In a
+// fleet it does not continue from a state, because the clicks of the meantime have gone elsewhere. A snapshot that cannot
+// be restored throws before a state is touched.
+inline dpb::Bandit resume(dpb::Bandit fresh, const dpb::Config &config, const std::filesystem::path &file,
+                          bool in_fleet = false) {
+  if (file.empty()) {
+    return fresh;
+  }
+  if (auto stored = restored(file, [&](auto... snapshot) {
+        return dpb::Bandit::try_restore(dpb_policy_name(fresh.get()), config, snapshot...);
+      })) {
+    fresh = std::move(*stored);
+  }
+  if (in_fleet) {
+    remove_files(file.string() + ".state");
+    return fresh;
+  }
+  auto next = take_state(fresh.policy_name(), config, file);
+  return next ? std::move(*next) : std::move(fresh);
 }
 
 // A task that runs regularly in the background.
@@ -554,6 +674,7 @@ struct Options {
   std::optional<std::uint16_t> operator_port;
   std::optional<std::string> policy;
   std::filesystem::path snapshot; // empty: none
+  std::filesystem::path key_file; // empty: none
   std::chrono::milliseconds snapshot_every = 10s;
   std::chrono::milliseconds report_every = 1s;
   unsigned threads = std::max(2U, std::thread::hardware_concurrency());
@@ -571,6 +692,8 @@ struct Options {
       }
     } else if (name == "--snapshot") {
       snapshot = file(name, value);
+    } else if (name == "--fleet-key-file") {
+      key_file = file(name, value);
     } else if (name == "--snapshot-every") {
       snapshot_every = std::chrono::milliseconds(number<std::uint32_t>(name, value, 1));
     } else if (name == "--report-every") {
@@ -580,6 +703,8 @@ struct Options {
     }
     return true;
   }
+
+  std::optional<Key> key() const { return key_file.empty() ? std::nullopt : std::optional(read_key(key_file)); }
 };
 
 // Passes each option and its value to `take`. Throws UsageError if that does not know one.
@@ -599,6 +724,9 @@ inline void print_usage(const UsageError &fault, const char *program, const char
                "  --policy NAME      one of the policies below; default: the recommended one\n"
                "  --snapshot FILE    continue from this file if it exists, and write snapshots to it\n"
                "  --snapshot-every MS  interval of snapshots in milliseconds; default 10000\n"
+               "  --fleet-key-file FILE  with --snapshot: a restart loses nothing, because the server leaves its open\n"
+               "                     decisions and batches, sealed, to the next one. The file has 32 secret random bytes\n"
+               "                     or 64 hexadecimal digits, and no other user may be able to read it\n"
                "  --report-every MS  least time between two reports in milliseconds; default 1000\n%spolicies:",
                fault.what(), program, more);
   for (const std::string_view name : dpb::policies()) {

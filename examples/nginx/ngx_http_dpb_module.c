@@ -9,6 +9,10 @@
  *
  * The other workers merge the releases of a worker within some ticks, so all learn from all visitors. A new process
  * continues with the origin of its predecessor, so that the releases of both count once.
+ *
+ * At a reload the old worker hands its whole state over (dpb_suspend), addressed to a number that the new one drew, so
+ * that nothing is lost and its tickets stay valid. Until then, some ticks at most, the new worker decides without
+ * learning. If the old worker was killed, the new one continues from its releases.
  */
 #include <ngx_config.h>
 #include <ngx_core.h>
@@ -16,17 +20,25 @@
 
 #include <dpb.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #define WORKERS 256 /* at most; memory of unused places is never touched */
 #define WINDOW 65536
 #define TICK 100 /* ms */
 #define MERGES 4 /* snapshots that a worker merges in a tick, at most */
+#define WAIT 50  /* ticks for which a worker waits for its predecessor's state */
 
 /* The shared memory of one worker. All but the pointers is read and written under the zone's lock only, which nginx
    takes from a worker that dies with it. */
 typedef struct {
   ngx_pid_t owner;   /* the process that has this place, 0 before the first */
+  ngx_pid_t heir;    /* the process that waits for the owner's state */
+  uint64_t receiver; /* its number for the state; 0 if none waits */
+  size_t left;       /* length of the state that was left to the owner; 0 for none */
+  uint8_t *state;
+  uint64_t decisions; /* since the table was empty */
   uint64_t *open;    /* tickets of the last most_open decisions, in a ring; 0 after a reward */
   size_t waiting;    /* number of rewards that wait for the owner */
   uint64_t *tickets; /* an array for all open decisions */
@@ -38,6 +50,12 @@ typedef struct {
   dpb_report report; /* public state at the last tick */
   dpb_arm *arms;
 } place_t;
+
+/* The shared memory of all workers. */
+typedef struct {
+  uint8_t key[32]; /* seals states; drawn once, and in this memory only */
+  place_t places[WORKERS];
+} table_t;
 
 /* Another worker's place, as one worker knows it. */
 typedef struct {
@@ -52,10 +70,11 @@ typedef struct {
   dpb_config config;
   ngx_int_t variant, ticket; /* the variables */
   ngx_shm_zone_t *zone;
+  size_t state_size; /* at most */
   /* Each worker has its own copy of the rest. */
   dpb_bandit *bandit;
   place_t *own;
-  uint64_t decisions;
+  ngx_uint_t waits;  /* the number of ticks for which it still waits for its predecessor's state */
   dpb_status clock;  /* of the last dpb_advance */
   peer_t peers[WORKERS];
   ngx_uint_t turn;   /* the next place to read */
@@ -73,7 +92,9 @@ extern ngx_module_t ngx_http_dpb_module;
 
 static ngx_shmtx_t *mutex(split_t *split) { return &((ngx_slab_pool_t *)split->zone->shm.addr)->mutex; }
 
-static place_t *places(split_t *split) { return ((ngx_slab_pool_t *)split->zone->shm.addr)->data; }
+static table_t *table(split_t *split) { return ((ngx_slab_pool_t *)split->zone->shm.addr)->data; }
+
+static place_t *places(split_t *split) { return table(split)->places; }
 
 /* The maximum number of open decisions: the window or, with a window of time, `pending`. */
 static size_t most_open(split_t *split) {
@@ -85,7 +106,7 @@ static size_t snapshot_size(split_t *split) { return 512 + 256 * split->config.a
 
 static size_t place_size(split_t *split) {
   return sizeof(place_t) + most_open(split) * (2 * sizeof(uint64_t) + sizeof(double)) +
-         split->config.arms * sizeof(dpb_arm) + snapshot_size(split);
+         split->config.arms * sizeof(dpb_arm) + snapshot_size(split) + split->state_size;
 }
 
 /* Lays out the tables once. A reload keeps them. New memory is all zeros. */
@@ -96,8 +117,9 @@ static ngx_int_t init_zone(ngx_shm_zone_t *zone, void *former) {
   place_t *place;
   u_char *next;
   if (former) return NGX_OK;
-  place = pool->data = ngx_slab_alloc(pool, WORKERS * place_size(split));
-  if (place == NULL) return NGX_ERROR;
+  pool->data = ngx_slab_alloc(pool, sizeof(table_t) + WORKERS * place_size(split));
+  if (pool->data == NULL || getentropy(table(split)->key, sizeof table(split)->key) != 0) return NGX_ERROR;
+  place = places(split);
   next = (u_char *)(place + WORKERS);
   for (i = 0; i < WORKERS; i++, place++) {
     place->open = (uint64_t *)next;
@@ -105,14 +127,16 @@ static ngx_int_t init_zone(ngx_shm_zone_t *zone, void *former) {
     place->rewards = (double *)(place->tickets + open);
     place->arms = (dpb_arm *)(place->rewards + open);
     place->snapshot = (uint8_t *)(place->arms + split->config.arms);
-    next = place->snapshot + snapshot_size(split);
+    place->state = place->snapshot + snapshot_size(split);
+    next = place->state + split->state_size;
+    next += -(uintptr_t)next % sizeof(uint64_t);
   }
   return NGX_OK;
 }
 
-/* Returns whether this process still has its place. After a reload the successor has it, while this process completes
-   its last requests. These get variants, but no worker learns from them. */
-static int is_ours(split_t *split) { return split->own && split->own->owner == ngx_pid; }
+/* Returns whether this process has its place. After a reload its successor gets it, while this process completes its last
+   requests, and the successor waits for it. Requests in the meantime get variants, but no worker learns from them. */
+static int is_ours(split_t *split) { return split->own && split->own->owner == ngx_pid && split->waits == 0; }
 
 /* Reports the stored rewards to the handle. */
 static void collect(split_t *split) {
@@ -233,6 +257,107 @@ static void publish(split_t *split, int has_learned) {
   save(split);
 }
 
+/* Makes a handle that continues from the place's releases, or a new one. Returns whether it continues. The caller holds
+   the lock. */
+static int make(split_t *split) {
+  place_t *own = split->own;
+  dpb_error error;
+  dpb_free(split->bandit);
+  split->bandit = NULL;
+  if (own->released) {
+    if (dpb_restore_as(split->policy, &split->config, own->snapshot, own->released, &split->bandit, &error) == DPB_OK) {
+      return 1;
+    }
+    ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0, "dpb_split $%V starts afresh: %s", &split->name, error.message);
+  }
+  if (dpb_new_policy(split->policy, &split->config, &split->bandit, &error) != DPB_OK) {
+    ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0, "dpb_split $%V does not learn: %s", &split->name, error.message);
+  }
+  return 0;
+}
+
+/* Takes the worker's place, without the tickets of the previous process, and continues from its releases. */
+static void take_place(split_t *split) {
+  place_t *own = split->own;
+  own->owner = ngx_pid;
+  own->heir = own->receiver = split->waits = 0;
+  own->waiting = own->joined = own->decisions = 0;
+  ngx_explicit_memzero(own->state, own->left);
+  own->left = 0;
+  ngx_memzero(own->open, most_open(split) * sizeof(uint64_t));
+  ngx_memzero(&own->report, sizeof own->report);
+  if (make(split)) {
+    save(split); /* before the first decision, so that the next process knows of this one */
+  } else {
+    own->released = 0;
+  }
+}
+
+/* Leaves the state to the successor, and keeps a handle for the last requests. A successor that is killed with it cannot
+   be replaced: its number was in its memory only. */
+static void hand_over(split_t *split) {
+  place_t *own = split->own;
+  size_t n;
+  collect(split);
+  save(split);
+  if (dpb_suspend(split->bandit, own->receiver, own->state, split->state_size, &n, NULL) == DPB_OK) own->left = n;
+  own->receiver = 0;
+  ngx_memory_barrier(); /* if the process is killed before, the place is still its own */
+  own->owner = own->heir;
+  make(split);
+}
+
+/* Continues from the state that the predecessor has left. */
+static void inherit(split_t *split) {
+  place_t *own = split->own;
+  dpb_bandit *next;
+  dpb_error error;
+  if (own->left == 0 ||
+      dpb_resume(split->policy, &split->config, own->state, own->left, &next, &error) != DPB_OK) {
+    ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0, "dpb_split $%V: what was open is lost: %s", &split->name,
+                  own->left ? error.message : "the state has no place");
+    take_place(split);
+    return;
+  }
+  dpb_free(split->bandit); /* and with it the number that the state was addressed to */
+  split->bandit = next;
+  split->waits = 0;
+  ngx_explicit_memzero(own->state, own->left);
+  own->left = 0;
+  own->joined = 0;
+  save(split);
+  ngx_log_error(NGX_LOG_INFO, ngx_cycle->log, 0, "dpb_split $%V: worker %ui continues", &split->name, ngx_worker);
+}
+
+/* Moves a state if there is one to move. Each worker calls this first when it has the lock. */
+static void settle(split_t *split) {
+  place_t *own = split->own;
+  if (own->owner == ngx_pid) {
+    if (split->waits) inherit(split);
+    if (own->receiver && split->bandit) hand_over(split);
+  } else if (split->waits && own->heir == ngx_pid && (split->waits == 1 || kill(own->owner, 0) != 0)) {
+    take_place(split); /* the predecessor was killed, or hangs */
+  }
+}
+
+/* Waits for the state of the process that has the worker's place, or takes the place of one that has ended. */
+static void begin(split_t *split) {
+  place_t *own = split->own = places(split) + ngx_worker;
+  split->config.node = ngx_worker + 1; /* a ticket names its worker */
+  split->config.fleet_key = table(split)->key;
+  ngx_shmtx_lock(mutex(split));
+  if (own->owner && own->owner != ngx_pid && kill(own->owner, 0) == 0) {
+    make(split); /* for visitors in the meantime */
+    own->receiver = 0;
+    if (split->bandit && dpb_receiver(split->bandit, &own->receiver, NULL) == DPB_OK) {
+      own->heir = ngx_pid;
+      split->waits = WAIT;
+    }
+  }
+  if (split->waits == 0) take_place(split);
+  ngx_shmtx_unlock(mutex(split));
+}
+
 static ngx_array_t *splits_of(volatile ngx_cycle_t *cycle) {
   static ngx_array_t none;
   ngx_array_t *splits = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_dpb_module);
@@ -245,6 +370,10 @@ static void tick(ngx_event_t *event) {
   ngx_uint_t i;
   int has_learned;
   for (i = 0; i < splits->nelts; i++) {
+    ngx_shmtx_lock(mutex(split[i]));
+    settle(split[i]);
+    if (split[i]->waits > 1) split[i]->waits--;
+    ngx_shmtx_unlock(mutex(split[i]));
     has_learned = merge(split[i]);
     ngx_shmtx_lock(mutex(split[i]));
     if (is_ours(split[i])) {
@@ -254,33 +383,6 @@ static void tick(ngx_event_t *event) {
     ngx_shmtx_unlock(mutex(split[i]));
   }
   ngx_add_timer(event, TICK);
-}
-
-/* Takes the worker's place, without the tickets of the previous process, and continues from its releases. */
-static void begin(split_t *split, ngx_log_t *log) {
-  place_t *own = split->own = places(split) + ngx_worker;
-  dpb_error error;
-  ngx_shmtx_lock(mutex(split));
-  own->owner = ngx_pid;
-  own->waiting = 0;
-  own->joined = 0;
-  ngx_memzero(own->open, most_open(split) * sizeof(uint64_t));
-  ngx_memzero(&own->report, sizeof own->report);
-  ngx_shmtx_unlock(mutex(split));
-  split->config.node = ngx_worker + 1; /* a ticket names its worker */
-  if (own->released) {
-    if (dpb_restore_as(split->policy, &split->config, own->snapshot, own->released, &split->bandit, &error) == DPB_OK) {
-      ngx_shmtx_lock(mutex(split));
-      save(split); /* before the first decision, so that the next process knows of this one */
-      ngx_shmtx_unlock(mutex(split));
-      return;
-    }
-    ngx_log_error(NGX_LOG_WARN, log, 0, "dpb_split $%V starts afresh: %s", &split->name, error.message);
-    own->released = 0;
-  }
-  if (dpb_new_policy(split->policy, &split->config, &split->bandit, &error) != DPB_OK) {
-    ngx_log_error(NGX_LOG_ALERT, log, 0, "dpb_split $%V does not learn: %s", &split->name, error.message);
-  }
 }
 
 static ngx_int_t init_module(ngx_cycle_t *cycle) {
@@ -294,7 +396,7 @@ static ngx_int_t init_process(ngx_cycle_t *cycle) {
   ngx_array_t *splits = splits_of(cycle);
   ngx_uint_t i;
   if (splits->nelts == 0 || (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)) return NGX_OK;
-  for (i = 0; i < splits->nelts; i++) begin(((split_t **)splits->elts)[i], cycle->log);
+  for (i = 0; i < splits->nelts; i++) begin(((split_t **)splits->elts)[i]);
   ticker.handler = tick;
   ticker.data = &nowhere;
   ticker.log = cycle->log;
@@ -305,8 +407,16 @@ static ngx_int_t init_process(ngx_cycle_t *cycle) {
 
 static void exit_process(ngx_cycle_t *cycle) {
   ngx_array_t *splits = splits_of(cycle);
+  split_t **split = splits->elts;
   ngx_uint_t i;
-  for (i = 0; i < splits->nelts; i++) dpb_free(((split_t **)splits->elts)[i]->bandit);
+  for (i = 0; i < splits->nelts; i++) {
+    if (split[i]->own) { /* a worker */
+      ngx_shmtx_lock(mutex(split[i]));
+      settle(split[i]);
+      ngx_shmtx_unlock(mutex(split[i]));
+    }
+    dpb_free(split[i]->bandit);
+  }
 }
 
 /* Requests. ------------------------------------------------------------------------------------------------ */
@@ -335,10 +445,11 @@ static ngx_int_t choose(ngx_http_request_t *r, ngx_http_variable_value_t *value,
   if (is_visit(r)) {
     /* One critical section: a ticket accepts a reward exactly while it is in the table. */
     ngx_shmtx_lock(mutex(split));
+    settle(split);
     if (is_ours(split)) collect_and_advance(split);
     status = dpb_select(split->bandit, &chosen);
     if (status == DPB_OK && is_ours(split)) {
-      split->own->open[split->decisions++ % most_open(split)] = chosen.ticket;
+      split->own->open[split->own->decisions++ % most_open(split)] = chosen.ticket;
     }
     ngx_shmtx_unlock(mutex(split));
     if (status == DPB_OK) {
@@ -527,7 +638,7 @@ static char *parse_variant(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
 static char *add_zone(ngx_conf_t *cf, split_t *split) {
   ngx_str_t name, *variant = split->variants.elts;
   ngx_uint_t i;
-  size_t size = WORKERS * place_size(split);
+  size_t size = sizeof(table_t) + WORKERS * place_size(split);
   name.len = split->name.len + 5;
   for (i = 0; i < split->variants.nelts; i++) name.len += variant[i].len + 1;
   name.data = ngx_pnalloc(cf->pool, name.len);
@@ -589,6 +700,8 @@ static char *parse_split(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
   split->config.reward_window = (uint32_t)window;
   split->config.forget_after = memory;
   split->config.clock = in_time ? DPB_CLOCK_CALLER : DPB_CLOCK_DECISIONS;
+  static const uint8_t some_key[32]; /* of this handle only */
+  split->config.fleet_key = some_key;
   /* Check the configuration with a handle now. The handles that decide are made after the fork. */
   status = split->policy ? dpb_new_policy(split->policy, &split->config, &bandit, &error)
                          : dpb_new(&split->config, &bandit, &error);
@@ -597,7 +710,11 @@ static char *parse_split(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
     return NGX_CONF_ERROR;
   }
   split->policy = dpb_policy_name(bandit); /* a static string of the library */
+  status = dpb_suspend(bandit, 0, NULL, 0, &split->state_size, NULL);
   dpb_free(bandit);
+  if (status != DPB_BUFFER_TOO_SMALL) return refuse(cf, "no state of", &word[1]);
+  /* What it may grow by: see dpb.h. */
+  split->state_size += 4096 + 512 * split->config.arms + 32 * most_open(split);
 
   split->snapshot = ngx_palloc(cf->pool, snapshot_size(split));
   if (split->snapshot == NULL) return NGX_CONF_ERROR;

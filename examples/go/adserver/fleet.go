@@ -32,7 +32,7 @@ type fleetOptions struct {
 	auto         bool   // the server takes the lowest number that is free
 	bandit       string // the fleet's name
 	passwordFile string // "": none
-	keyFile      string // "": each server adds its own noise
+	keyFile      string // "": each server adds its own noise; see also leavesState
 	mergeEvery   time.Duration
 	delay        time.Duration // negative: a router sends each click to the server that decided
 	sendRate     uint64        // see fleet.Options.SendRate
@@ -57,9 +57,10 @@ func (o *fleetOptions) register() {
 	})
 	flag.StringVar(&o.bandit, "bandit", o.bandit, "`NAME` of the bandit that they share")
 	flag.StringVar(&o.passwordFile, "redis-password-file", "", "`FILE` whose first line is the password of Redis")
-	flag.StringVar(&o.keyFile, "fleet-key-file", "", "one server releases what all servers collect, with one noise, "+
-		"and clicks are sealed while they travel: `FILE` has 32 secret random bytes or 64 hexadecimal digits, the "+
-		"same for all servers, that no other user can read")
+	flag.StringVar(&o.keyFile, "fleet-key-file", "", "with -snapshot: a restart loses nothing, because the server "+
+		"leaves its open decisions and batches, sealed, to the next one; with -redis: one server releases what all "+
+		"servers collect, with one noise, and clicks are sealed while they travel: `FILE` has 32 secret random bytes "+
+		"or 64 hexadecimal digits, the same for all servers, that no other user can read")
 	flag.Func("merge-every", "exchange releases every `MS` milliseconds (default 5000)", func(text string) error {
 		number, err := parsePositive(text)
 		o.mergeEvery = time.Duration(number) * time.Millisecond
@@ -89,8 +90,8 @@ func (o fleetOptions) check() error {
 	switch {
 	case (o.redis == "") != (o.node == 0 && !o.auto):
 		return errors.New("-redis and -node need each other")
-	case o.redis == "" && o.passwordFile+o.keyFile != "":
-		return errors.New("-redis-password-file and -fleet-key-file need -redis")
+	case o.redis == "" && o.passwordFile != "":
+		return errors.New("-redis-password-file needs -redis")
 	case o.bandit == "":
 		return errors.New("-bandit must be a name")
 	case o.sendRate > 0 && o.keyFile == "":

@@ -23,7 +23,8 @@
 //
 // With --window 30m a click counts if it comes within half an hour after its ad: see tick.
 //
-// With --snapshot FILE the server continues after a restart with what it has learned, also after kill -9: see save.
+// With --snapshot FILE the server continues after a restart with what it has learned, also after kill -9: see save. With
+// --fleet-key-file FILE too a restart loses nothing, and tickets stay valid: see suspend.
 //
 // With --redis ADDRESS --node N many servers in Go and C++ learn together: see fleet.go. Any server accepts any
 // click. The placements are a second bandit in Redis. With --fleet-key-file FILE one server releases what all servers
@@ -177,6 +178,9 @@ func (o options) check(rest []string) error {
 	case o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime:
 		return errors.New("-window and -memory must both be times, or both be numbers of decisions")
 	}
+	if o.leavesState() && o.snapshot == "" {
+		return errors.New("-fleet-key-file needs -snapshot or -redis")
+	}
 	if o.fleet.auto && o.snapshot != "" {
 		return errors.New("-node auto continues from Redis, and so takes no -snapshot")
 	}
@@ -255,6 +259,9 @@ func run(stop context.Context, o options, out io.Writer) error {
 		return err
 	}
 	ads.log("stopped")
+	if err := ads.suspend(o); err != nil {
+		return err
+	}
 	fmt.Fprintln(out, "stopped")
 	return nil
 }

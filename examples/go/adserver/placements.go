@@ -19,8 +19,8 @@ const contributions = 12
 const mostRows = 50
 
 // newSegmented makes the bandit with a segment for each placement; the key is the placement's number. Epsilon is for
-// all rewards of a person in a period, at this server. If the file exists, the bandit continues from it. It then
-// begins a new period, because a snapshot does not contain the counts of people.
+// all rewards of a person in a period, at this server. If there are files, the bandit continues from them. If it
+// continues from a snapshot, it begins a new period, because a snapshot does not contain the counts of people.
 func newSegmented(o options, config dpb.Config) (member, error) {
 	config.Node += placementsFrom
 	config.ExpectedUsers = o.users
@@ -39,6 +39,9 @@ func newSegmented(o options, config dpb.Config) (member, error) {
 	}
 	if err != nil && kept != nil {
 		err = fmt.Errorf("%s: %w", o.segmentedSnapshot(), err)
+	}
+	if err == nil {
+		b, err = resume(b, o, config, o.segmentedSnapshot())
 	}
 	if err != nil {
 		return member{}, err

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -39,7 +38,7 @@ type adServer struct {
 }
 
 // newShop makes the bandits with the ForgetAfter of the options; without one, with the default, or with none if the
-// policy does not support it. If the file exists, a bandit continues from it. A file that is not valid is an error.
+// policy does not support it. If there are files, a bandit continues from them. A snapshot that is not valid is an error.
 func newShop(o options) (adServer, error) {
 	config := dpb.NewConfig(uint32(len(creatives)), 1) // epsilon = 1
 	config.Horizon = 200_000
@@ -87,6 +86,9 @@ func newShop(o options) (adServer, error) {
 		if bandit, err = dpb.RestorePolicy(policy, config, kept); err != nil {
 			err = fmt.Errorf("%s: %w", o.snapshot, err)
 		}
+	}
+	if err == nil {
+		bandit, err = resume(bandit, o, config, o.snapshot)
 	}
 	if err != nil {
 		return adServer{}, err
@@ -185,31 +187,12 @@ func (s adServer) save(o options) error {
 	return err
 }
 
-// save writes a snapshot. At any time, even after a crash, the file holds all of this snapshot or all of the previous
-// one.
 func save(bandit *dpb.Bandit, file string) error {
 	written, err := bandit.Snapshot(nil)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	beside, err := os.Create(file + ".new") // a rename does not cross file systems
-	if err != nil {
-		return err
-	}
-	_, err = beside.Write(written)
-	err = errors.Join(err, beside.Sync(), beside.Close()) // before the rename
-	if err == nil {
-		err = os.Rename(file+".new", file)
-	}
-	if err != nil {
-		return err
-	}
-	directory, err := os.Open(filepath.Dir(file))
-	if err != nil {
-		return err
-	}
-	defer directory.Close()
-	return directory.Sync() // now the rename is durable
+	return writeFile(file, written)
 }
 
 // keep saves now, regularly until it is stopped, and then once more. It returns an error of the first or the last
