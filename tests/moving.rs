@@ -47,12 +47,11 @@ fn lost(epsilon: f64, horizon: u32, restarts: Restarts, number: u64) -> (f64, u6
         let rate = rates[decision.arm as usize];
         lost += rates[0] - rate;
         waiting.push_back((coins.toss(rate) == 1.0).then_some(decision.ticket));
-        if waiting.len() > DELAY {
-            if let Some(ticket) = waiting.pop_front().unwrap() {
-                match bandit.update(ticket, 1.0) {
-                    Ok(()) => assert_eq!(bandit.update(ticket, 1.0), Err(Error::Duplicate)),
-                    Err(_) => refused += 1,
-                }
+        let late = if waiting.len() > DELAY { waiting.pop_front().flatten() } else { None };
+        if let Some(ticket) = late {
+            match bandit.update(ticket, 1.0) {
+                Ok(()) => assert_eq!(bandit.update(ticket, 1.0), Err(Error::Duplicate)),
+                Err(_) => refused += 1,
             }
         }
         if time % LIFE == 0 {
