@@ -36,6 +36,7 @@ mod metrics;
 mod nginx;
 mod noise;
 mod package;
+mod positions;
 mod prior;
 mod proofs;
 mod python;

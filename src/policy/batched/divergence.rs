@@ -12,8 +12,8 @@ const STEEPEST: f64 = 600.0;
 impl Evidence {
     /// D(q) and its derivative:
     ///
-    /// D(q) = sup over 0 <= l < limit/max w of -l Z - sum_b g_b \[n_b ln(1 - q + q e^(-l w_b)) + k_b Phi(l w_b)\],
-    /// and 0 where Z >= q W.
+    /// D(q) = sup over 0 <= l < limit/max w of -l Z - sum_b g_b \[n_b ln(1 - q_b + q_b e^(-l w_b)) + k_b Phi(l w_b)\],
+    /// and 0 where Z >= q W, with q_b = q E_b/n_b.
     ///
     /// The expression is concave in l. Newton's method on its derivative, kept between two bounds, finds the maximum;
     /// any l gives a valid bound. At a fixed l the expression is convex in q. So D is convex, and its tangent at any
@@ -37,11 +37,12 @@ impl Evidence {
         for _ in 0..60 {
             let (mut first, mut second) = (-self.sum, 0.0);
             for t in self.terms() {
-                // The mean of a Bernoulli(q) reward tilted by e^(-l w r).
+                // The mean of a Bernoulli reward of mean q_b tilted by e^(-l w r).
+                let (rewards, q) = (t.rewards(), t.seen(q));
                 let v = q * (-l * t.weight).exp() / remaining(q, l * t.weight);
                 let (phi, bend) = if t.noises > 0.0 { self.distribution.slopes(l * t.weight) } else { (0.0, 0.0) };
-                first += t.discount * t.weight * (t.count * v - t.noises * phi);
-                second -= t.discount * t.weight * t.weight * (t.count * v * (1.0 - v) + t.noises * bend);
+                first += t.discount * t.weight * (rewards * v - t.noises * phi);
+                second -= t.discount * t.weight * t.weight * (rewards * v * (1.0 - v) + t.noises * bend);
             }
             if first > 0.0 {
                 low = l
@@ -57,10 +58,10 @@ impl Evidence {
         }
         let (mut value, mut slope) = (-l * self.sum, 0.0);
         for t in self.terms() {
-            let s = l * t.weight;
+            let (s, q) = (l * t.weight, t.seen(q));
             let left = remaining(q, s);
             let noise = if t.noises > 0.0 { t.noises * self.distribution.at(s) } else { 0.0 };
-            value -= t.discount * (t.count * log_remaining(q, s, left) + noise);
+            value -= t.discount * (t.rewards() * log_remaining(q, s, left) + noise);
             slope += t.discount * t.count * -(-s).exp_m1() / left;
         }
         if value > 0.0 { (value, slope) } else { (0.0, 0.0) }
@@ -96,7 +97,8 @@ impl Evidence {
     }
 
     fn log_likelihood(&self, mean: f64) -> f64 {
-        self.terms().iter().map(|t| t.discount * log_density(self.distribution, t.count, t.noises, t.sum, mean)).sum()
+        let density = |t: &Term| log_density(self.distribution, t.rewards(), t.noises, t.sum, t.seen(mean));
+        self.terms().iter().map(|t| t.discount * density(t)).sum()
     }
 
     /// The log-likelihood ratio of two means, one for each evidence, against one common mean.
@@ -184,8 +186,8 @@ mod tests {
     /// The expression under the supremum, as in the documentation.
     fn expression(arm: &Evidence, q: f64, l: f64) -> f64 {
         let terms = arm.terms().iter().map(|t| {
-            let each =
-                t.count * (1.0 - q + q * (-l * t.weight).exp()).ln() + t.noises * arm.distribution.at(l * t.weight);
+            let each = t.rewards() * (1.0 - t.seen(q) * -(-l * t.weight).exp_m1()).ln()
+                + t.noises * arm.distribution.at(l * t.weight);
             t.discount * each
         });
         -l * arm.sum - terms.sum::<f64>()

@@ -32,6 +32,9 @@
 //! earlier ones, and arms without a release are covered in turn. With immediate rewards nothing is ever covered, and
 //! the policy is the published one.
 //!
+//! **Positions.** Pulls, and the ends of batches, are counted in examinations: a pull for a slot that visitors examine
+//! with probability e counts e. See [`imed`](super::imed).
+//!
 //! **Several slots.** For m slots, the arm with the m-th largest mean among the eligible arms takes the role of the
 //! leader: x is computed from its mean, and better arms have batches as leaders do. Then the arm with the smallest
 //! index that is not yet in the request is chosen, m times.
@@ -47,7 +50,9 @@ use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
 use crate::os::DefaultRounding;
 use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer, Slates, Valued};
+use crate::policy::contract::{
+    ArmState, Combining, DynamicArms, Peer, Policy, Positioned, Pull, ReadPeer, Slates, Valued,
+};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
@@ -100,10 +105,11 @@ pub struct MinIndexPolicy<I> {
     best: usize,
 }
 
-/// The pulls planned for an arm, all counted in this handle's decisions for it since the handle was made: settled <=
-/// covered <= goal.
+/// The pulls planned for an arm, all counted in this handle's decisions for it since the handle was made, in units of an
+/// [examination](Pull::EXAMINATION): settled <= covered <= goal.
 struct Plan {
-    /// Decisions without the cancelled ones; at most the goal.
+    /// Decisions without the cancelled ones; less than one above the goal, and at most the goal where all slots are
+    /// always examined.
     pulls: u64,
     /// End of the batches that pending decisions cover.
     covered: u64,
@@ -217,7 +223,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// An arm's evidence, including what pending decisions cover.
     fn evidence(&self, arm: usize) -> Evidence {
         let mut evidence = self.batched.evidence(arm);
-        let covered = (self.plans[arm].covered - self.batched.settled(arm)) as f64;
+        let covered = (self.plans[arm].covered - self.batched.settled(arm)) as f64 / Pull::EXAMINATION as f64;
         evidence.covered = evidence.count + covered * self.batched.sharers();
         evidence
     }
@@ -376,7 +382,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// batches double, so that releases come early. A leader's batch is always open, because others contribute to it.
     /// Returns this handle's part.
     fn open_next(&mut self, arm: usize) -> u64 {
-        let left = self.plans[arm].goal - self.batched.settled(arm);
+        let left = self.plans[arm].goal.saturating_sub(self.batched.settled(arm)).div_ceil(Pull::EXAMINATION);
         let doubling = self.batched.doubling(arm);
         let part = left.min(self.batched.part(doubling));
         if part > 0 {
@@ -392,7 +398,7 @@ impl<I: Index> MinIndexPolicy<I> {
     fn released(&mut self, arm: usize) {
         let _rounding = DefaultRounding::set();
         let size = self.open_next(arm);
-        self.settled(arm, size);
+        self.settled(arm, size * Pull::EXAMINATION);
         self.refresh_some();
     }
 
@@ -405,10 +411,11 @@ impl<I: Index> MinIndexPolicy<I> {
         }
     }
 
-    /// Updates an arm whose open sum was released or contributed. The arm's next batch has `size` rewards of this handle.
+    /// Updates an arm whose open sum was released or contributed. The arm's next batch has `size` units of this handle.
     fn settled(&mut self, arm: usize, size: u64) {
         let (plan, settled) = (&mut self.plans[arm], self.batched.settled(arm));
         plan.leads = false;
+        plan.goal = plan.goal.max(settled); // a batch may close with more than its size
         // A batch that the pending decisions do not fill is not covered.
         plan.covered = if plan.pulls < settled + size { settled } else { plan.covered.max(settled) };
         self.unsettle(arm);
@@ -485,7 +492,7 @@ impl<I: Index> MinIndexPolicy<I> {
     fn lower(&mut self, arm: usize, contest: &Contest) {
         let size = self.usual_batch(arm, contest);
         let size = self.batched.lower(arm, size);
-        let goal = self.batched.settled(arm).saturating_add(self.batched.part(size));
+        let goal = self.batched.settled(arm) + self.batched.part(size) * Pull::EXAMINATION;
         let plan = &mut self.plans[arm];
         (plan.leads, plan.goal) = (false, plan.goal.min(goal.max(plan.pulls)));
     }
@@ -505,7 +512,7 @@ impl<I: Index> MinIndexPolicy<I> {
         if self.plans[arm].goal == self.batched.settled(arm) {
             self.batched.open(arm, size);
         }
-        self.plans[arm].goal += self.batched.part(size);
+        self.plans[arm].goal += self.batched.part(size) * Pull::EXAMINATION;
     }
 
     /// Pulls the policy's choice `best`, or explores another of these arms.
@@ -519,7 +526,7 @@ impl<I: Index> MinIndexPolicy<I> {
 
     #[inline]
     fn pull(&mut self, arm: usize, propensity: f64) -> Pull {
-        self.plans[arm].pulls += 1;
+        self.plans[arm].pulls += Pull::EXAMINATION;
         self.batched.decisions += 1;
         Pull::new(arm as u32, self.batched.releases, propensity)
     }
@@ -620,7 +627,7 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let arm = pull.arm() as usize;
-        if self.batched.collect(arm, reward) {
+        if self.batched.collect(arm, reward, pull.lack()) {
             self.released(arm);
         }
     }
@@ -628,7 +635,7 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     fn cancel(&mut self, pull: Pull) {
         let arm = pull.arm() as usize;
         let plan = &mut self.plans[arm];
-        plan.pulls -= 1;
+        plan.pulls -= Pull::EXAMINATION - u64::from(pull.lack());
         if plan.pulls < plan.covered {
             plan.covered = self.batched.settled(arm);
             self.unsettle(arm);
@@ -647,6 +654,10 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     }
 
     fn valued(&mut self) -> Option<&mut dyn Valued> {
+        if self.index.is_valued() { Some(self) } else { None }
+    }
+
+    fn positioned(&mut self) -> Option<&mut dyn Positioned> {
         if self.index.is_valued() { Some(self) } else { None }
     }
 
@@ -691,19 +702,19 @@ impl<I: Index> Combining for MinIndexPolicy<I> {
     fn clear_open(&mut self) {
         for arm in 0..self.plans.len() {
             if self.batched.clear_open(arm) {
-                self.settled(arm, self.plans[arm].goal - self.batched.settled(arm));
+                self.settled(arm, self.plans[arm].goal.saturating_sub(self.batched.settled(arm)));
             }
         }
         self.refresh_some(); // a contributor releases nothing, but its evidence fades
     }
 
     fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
-        BatchedArms::read_parts(&mut from.clone(), arm, |_, _| ())?;
-        BatchedArms::read_parts(from, arm, |arm, part| {
+        BatchedArms::read_parts(&mut from.clone(), arm, |_, _, _| ())?;
+        BatchedArms::read_parts(from, arm, |arm, part, lack| {
             if !self.batched.is_open(arm) {
                 self.batched.open(arm, self.batched.doubling(arm));
             }
-            if self.batched.add(arm, part) {
+            if self.batched.add(arm, part, lack) {
                 self.released(arm);
             }
         })
@@ -724,6 +735,16 @@ impl<I: Index> Valued for MinIndexPolicy<I> {
         #[cfg(dpb_faults)]
         let point = if crate::Fault::RawLeader.is_built_in() { self.batched.bare_leader(left) } else { point };
         self.play_slots(left, slots, &Contest::special(leader, point, Some(values), left.len()), each);
+    }
+}
+
+impl<I: Index> Positioned for MinIndexPolicy<I> {
+    fn mean(&self, arm: u32) -> f64 {
+        self.batched.mean(arm as usize)
+    }
+
+    fn lack(&mut self, arm: u32, lack: u16) {
+        self.plans[arm as usize].pulls -= u64::from(lack);
     }
 }
 
@@ -839,10 +860,13 @@ mod tests {
             while waiting.len() > in_flight {
                 let pull = waiting.swap_remove(random.below(waiting.len() as u64) as usize);
                 if random.below(20) == 0 {
-                    policy.cancel(pull);
+                    policy.cancel(Pull::of(pull.arm()));
                 } else {
                     let mean = f64::from(pull.arm() % 7) / 10.0 + 0.2;
-                    policy.observe(pull, Reward::from_units((random.unit() < mean) as u32 * Reward::ONE as u32));
+                    policy.observe(
+                        Pull::of(pull.arm()),
+                        Reward::from_units((random.unit() < mean) as u32 * Reward::ONE as u32),
+                    );
                     answered += 1;
                 }
             }
@@ -922,7 +946,7 @@ mod tests {
             for pull in chosen {
                 pulls += 1;
                 let click = random.unit() < 0.2 + 0.01 * f64::from(pull.arm());
-                policy.observe(pull, Reward::from_units(u32::from(click) * Reward::ONE as u32));
+                policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
             }
         }
         (count.load(Relaxed), policy.batched.releases.into())
@@ -957,7 +981,7 @@ mod tests {
             let after = policy.computed.len();
             most = most.max(after.saturating_sub(before)).max(before.saturating_sub(after) / 8);
             let click = random.unit() < 0.2 + 0.5 * f64::from(pull.arm()) / 5000.0;
-            policy.observe(pull, Reward::from_units(u32::from(click) * Reward::ONE as u32));
+            policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
         }
         assert!(most <= MinIndexPolicy::<Chernoff>::AT_ONCE && (1..10_000).contains(&unsettled), "{most} {unsettled}");
     }
@@ -972,7 +996,7 @@ mod tests {
         for turn in 0..3000 {
             let pull = policy.choose();
             if turn % 7 > 0 {
-                policy.observe(pull, Reward::from_units(pull.arm() << 21));
+                policy.observe(Pull::of(pull.arm()), Reward::from_units(pull.arm() << 21));
             }
         }
         let bytes = write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal();
@@ -985,7 +1009,8 @@ mod tests {
         let pull = next.choose();
         let arm = pull.arm() as usize;
         assert!(
-            next.plans[arm].goal > next.batched.settled(arm) && next.plans[arm].pulls == next.batched.settled(arm) + 1
+            next.plans[arm].goal > next.batched.settled(arm)
+                && next.plans[arm].pulls == next.batched.settled(arm) + Pull::EXAMINATION
         );
     }
 
@@ -1013,11 +1038,15 @@ mod tests {
         for _ in 0..100_000 {
             let (releases, before) = (policy.batched.releases, [0, 1].map(|arm| policy.batched.settled(arm)));
             let pull = policy.choose();
-            policy.observe(pull, Reward::from_units(u32::from(pull.arm() == 0) * Reward::ONE as u32));
+            policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(pull.arm() == 0) * Reward::ONE as u32));
             if policy.batched.releases > releases {
                 let arm = pull.arm() as usize;
                 let (before, after) = (before[arm], policy.batched.settled(arm));
-                if arm == 0 { leaders.push(after) } else { others.push((after - before) as f64 / before as f64) }
+                if arm == 0 {
+                    leaders.push(after / Pull::EXAMINATION)
+                } else {
+                    others.push((after - before) as f64 / before as f64)
+                }
             }
         }
         assert_eq!(leaders, [10, 40, 160, 640, 2560, 10_240, 40_960]);
