@@ -125,11 +125,18 @@ def test_requests():
     slots = bandit.select(slots=3)
     assert len(slots) == len({decision.arm for decision in slots}) == 3
     assert len(bandit.select(slots=1)) == 1
+    assert len(bandit.select(slots=2, examined=[1, 0.5])) == 2
+    assert bandit.select(examined=np.array([0.5])).arm < 6
+    bandit.check(slots=2, examined=[1, 0.5])
+    assert bandit.select_many(3, slots=2, examined=[1, 0.5]).shape == (3, 2)
+    assert bandit.select_many(slots=2, examined=[[1, 0.5], [0.5, 1]]).shape == (2, 2)
     for request, words in [
         ({"eligible": [6]}, "eligible must be below 6, got 6"),
         ({"eligible": []}, "eligible"),
         ({"slots": 7}, "slots"),
         ({"slots": 0}, "slots"),
+        ({"slots": 2, "examined": [1]}, "examined_len must be 2, the number of slots, got 1"),
+        ({"examined": [0]}, "examined must be in"),
     ]:
         with pytest.raises(dpb.InvalidRequestError, match=words):
             bandit.select(**request)

@@ -321,6 +321,67 @@ mod tests {
         }
     }
 
+    /// P(D(mu) >= x) <= e^-x where slots are not always examined, and releases choose the slots and the sizes. Counts as
+    /// above, in 100,000 experiments of three releases. If examinations are counted as rewards, or the other way round, the
+    /// bound does not hold.
+    #[test]
+    fn the_divergence_is_a_bound_in_all_slots() {
+        let Noise::Laplace(laplace) = Config::new(2, 0.5).noise().unwrap() else { unreachable!() };
+        let (mut random, mean) = (Seed::new(Some([9; 32])).unwrap().stream(), 0.7);
+        let mut counts = [[0; 3]; 3];
+        for _ in 0..100_000 {
+            let mut released = [ReleaseHistory::NOTHING; 3];
+            let (mut size, mut slots) = (12.0, [1.0, 0.1]);
+            for _ in 0..3 {
+                let (mut examined, mut rewards, mut sum) = (0.0, 0.0, 0.0);
+                while examined < size {
+                    let e = slots[usize::from(random.below(8) > 0)];
+                    sum += f64::from(u8::from(random.unit() < e * mean));
+                    (examined, rewards) = (examined + e, rewards + 1.0);
+                }
+                let noisy = sum + laplace.sample(&mut random) as f64 / Reward::ONE as f64;
+                released[0].push(NoisySum::new(examined, noisy, 0).lacking(rewards - examined));
+                released[1].push(NoisySum::new(rewards, noisy, 0));
+                released[2].push(NoisySum::new(examined, noisy, 0));
+                (size, slots) = if noisy < 0.5 * size { (12.0, [0.9, 0.3]) } else { (20.0, [1.0, 0.05]) };
+            }
+            for (counts, released) in counts.iter_mut().zip(&released) {
+                let evidence = released.evidence(distribution(0.5), Memory::new(0), 0);
+                let value = evidence.exponent(mean).0;
+                counts[0] += u32::from(value >= 3f64.ln());
+                counts[1] += u32::from(value >= 30f64.ln());
+                counts[2] += u32::from(evidence.banded(mean, value) >= 30f64.ln() + BAND);
+            }
+        }
+        println!("{counts:?}");
+        let [third, thirtieth, banded] = counts[0];
+        assert!(third <= 34_500 && thirtieth <= 3_750 && banded <= 3_750, "{counts:?}");
+        assert!(third > 1_000, "the bound says nothing: {counts:?}");
+        assert!(counts[1][1] > 3_750, "no teeth: {counts:?}");
+    }
+
+    /// With positions the supremum is that of the documented expression, and D increases with E and decreases with n.
+    #[test]
+    fn the_exponent_in_all_slots() {
+        let arm = |count: f64, lack: f64| {
+            let mut released = ReleaseHistory::NOTHING;
+            [7.0, 31.0].map(|n| released.push(NoisySum::new(n * count, 0.1 * n, 0).lacking(n * lack)));
+            released.evidence(distribution(1.0), Memory::new(0), 0)
+        };
+        for q in [0.3, 0.9, 1.0] {
+            let seen = arm(1.0, 2.0);
+            let heaviest = seen.terms().iter().map(|t| t.weight).fold(0.0, f64::max);
+            let l = |i: u32| 1.0 / heaviest * f64::from(i) / 20_000.0;
+            let brute = (0..20_000).map(|i| expression(&seen, q, l(i))).fold(0.0, f64::max);
+            let (value, slope) = seen.exponent(q);
+            assert!(value >= brute * (1.0 - 1e-9) && value <= brute * (1.0 + 1e-3) + 1e-3, "{value} {brute}");
+            let difference = (value - seen.exponent(q - 1e-6).0) / 1e-6;
+            assert!((slope - difference).abs() <= 1e-3 * slope + 1e-3, "{slope} {difference}");
+            let [fewer, always] = [arm(1.0, 0.5), arm(1.0, 0.0)].map(|arm| arm.exponent(q).0);
+            assert!(value < fewer && fewer < always && arm(0.9, 2.1).exponent(q).0 < value, "{value} {fewer} {always}");
+        }
+    }
+
     /// The likelihood ratio of a change: 0 if nothing changed, many nats if the mean did.
     #[test]
     fn a_change_contradicts_the_past() {
