@@ -76,11 +76,10 @@ fn a_million_requests_lose_few_clicks() {
     }
 }
 
-/// The same in short: the seeds are fixed. A uniform rotation loses 6,270 clicks, and shuffled slots lose about as much as
-/// that in the end.
+/// The same in short: the seeds are fixed. A uniform rotation loses 5,560 clicks. 492 and 872 are lost.
 #[test]
 fn the_order_of_the_arms_wins_clicks() {
-    for (epsilon, most) in [(1.0, 900.0), (0.25, 1500.0)] {
+    for (epsilon, most) in [(1.0, 700.0), (0.25, 1200.0)] {
         let lost = lost(epsilon, &THREE, 120_000, true, 3);
         println!("epsilon {epsilon}: {lost:.0}");
         assert!(lost <= most, "{epsilon}: {lost}");
@@ -91,7 +90,7 @@ fn the_order_of_the_arms_wins_clicks() {
 fn bad_probabilities_are_refused_and_change_nothing() {
     let bandit = imed(&Config { max_slots: 2, ..Config::new(5, 1.0) });
     let below = 0.5f64.powi(16).next_down();
-    let range = |given: f64| format!("examined must be in [2^-16, 1], got {given}");
+    let range = |given: f64| format!("examined must be in [2^-16, 1], got {given:?}");
     for (request, why) in [
         (examined(&[]), "slots must be at least 1, got 0".into()),
         (Request { slots: 2, ..examined(&[1.0]) }, "examined_len must be 2, the number of slots, got 1".into()),
@@ -103,7 +102,7 @@ fn bad_probabilities_are_refused_and_change_nothing() {
         (examined(&[0.5; 3]), "slots must be at most 2, which is config.max_slots, got 3".into()),
     ] {
         let refused = bandit.check_request(&request).unwrap_err();
-        assert_eq!(refused.to_string(), format!("invalid request: {why}"));
+        assert_eq!(refused.to_string(), why);
         assert_eq!(bandit.select_slots(&request, |_, _| ()), Err(refused));
     }
     assert_eq!(bandit.report().unwrap().counts.decisions, 0);
@@ -202,8 +201,9 @@ fn rates_are_learned_in_any_slot() {
         assert!(released <= examinations && (expected_users > 0 || released > 0.1 * examinations), "{released}");
         for (arm, rate) in arms.iter().zip(rates) {
             // A width holds with probability 0.95 for one arm; that of three times its size with 1 - 4e-12.
-            assert!((arm.mean - rate).abs() < 3.0 * arm.width && arm.width < 0.3, "{arm:?} {rate}");
+            assert!((arm.mean - rate).abs() < 3.0 * arm.width, "{arm:?} {rate}");
         }
+        assert!(arms[0].width < 0.02, "{arms:?}");
     }
 }
 
@@ -231,6 +231,7 @@ fn examinations_are_saved_merged_and_moved() {
     other.merge(&snapshot).unwrap();
     assert_eq!((means(&other), known(&other)), (means(&bandit), known(&bandit)));
     let moved = Bandit::resume(None, &config, &bandit.suspend(0).unwrap()).unwrap();
+    moved.claimed().unwrap();
     assert_eq!((means(&moved), known(&moved)), (means(&restored), known(&restored)));
     // A leader releases what others collect. All know it, up to what is in open batches.
     let handles = [moved, other];
@@ -244,7 +245,7 @@ fn examinations_are_saved_merged_and_moved() {
     assert!(more <= 2.0 * 100.0 * 100.0 * 1.1 && more > 5000.0, "{more}");
     for handle in &handles {
         for (arm, rate) in handle.arm_reports().unwrap().iter().zip([0.1, 0.3, 0.5]) {
-            assert!((arm.mean - rate).abs() < 3.0 * arm.width && arm.width < 0.3, "{arm:?} {rate}");
+            assert!((arm.mean - rate).abs() < 3.0 * arm.width, "{arm:?} {rate}");
         }
     }
 }

@@ -299,6 +299,10 @@ impl State {
         if let Some(policy) = self.policy.by_request() {
             let mut places = (0..request.slots.into()).map(|ahead| self.engine.next_place(ahead));
             policy.choose_slots(request, left, values, &mut places, &mut |pull, arm| chosen.push((pull, arm)));
+        } else if request.examined.is_some() {
+            if let Some(policy) = self.policy.positioned() {
+                policy.choose_positioned(left, values, slots, &mut |pull| chosen.push((pull, pull.arm())));
+            }
         } else if let Some(values) = values {
             if let Some(policy) = self.policy.valued() {
                 policy.choose_valued(left, values, slots, &mut |pull| chosen.push((pull, pull.arm())));

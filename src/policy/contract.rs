@@ -259,6 +259,16 @@ pub(crate) trait Valued {
 /// A policy that learns rates from slots that visitors examine with known probabilities. `observe` and `cancel` get what
 /// a slot lacks of an examination with the pull ([`Pull::lack`]).
 pub(crate) trait Positioned {
+    /// As [`Slates::choose_slate`], or with values as [`Valued::choose_valued`], where the best arms will get the slots that
+    /// most visitors examine.
+    fn choose_positioned(
+        &mut self,
+        left: &mut Vec<u32>,
+        values: Option<&Values>,
+        slots: usize,
+        each: &mut dyn FnMut(Pull),
+    );
+
     /// The mean by which arms are ordered; NaN if there is none.
     fn mean(&self, arm: u32) -> f64;
 

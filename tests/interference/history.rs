@@ -244,8 +244,8 @@ impl History {
         let rewards = rewards.into_iter().map(|reward| reward.filter(|_| !windowed || draw(2) == 0)).collect();
         let none = if windowed { None } else { Some(0.0) };
         let worlds = if draw(2) == 0 { [none, Some(1.0)] } else { [Some(1.0), none] };
-        steps.iter_mut().for_each(|step| step.examined = draw(3) == 0);
         steps.iter_mut().for_each(|step| step.valued = draw(3) == 0);
+        steps.iter_mut().for_each(|step| step.examined = draw(3) == 0);
         History { config, sabotage, number, handles, steps, rewards, who, changed, worlds, differs }
     }
 

@@ -265,7 +265,7 @@ impl World<'_> {
         for ghost in &self.ghosts {
             let row = Features::new(if self.subject == Subject::Models { 1 } else { 3 }, 1);
             let features = self.subject.has_features().then(|| row.rows());
-            if let Ok(decision) = ghost.select_for(&Request { features, slots: 1, ..request }) {
+            if let Ok(decision) = ghost.select_for(&Request { features, slots: 1, examined: None, ..request }) {
                 _ = ghost.update(decision.ticket, 0.5);
             }
         }

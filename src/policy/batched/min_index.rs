@@ -33,7 +33,9 @@
 //! the policy is the published one.
 //!
 //! **Positions.** Pulls, and the ends of batches, are counted in examinations: a pull for a slot that visitors examine
-//! with probability e counts e. See [`imed`](super::imed).
+//! with probability e counts e. See [`imed`](super::imed). The arms that lead get the slots that most visitors examine, so
+//! they have more examinations than the m-th one, and larger indices. An arm that must be explored would take the place
+//! of the best one. So all leading arms are compared by the index of the m-th one, and the best of them come first.
 //!
 //! **Several slots.** For m slots, the arm with the m-th largest mean among the eligible arms takes the role of the
 //! leader: x is computed from its mean, and better arms have batches as leaders do. Then the arm with the smallest
@@ -537,7 +539,7 @@ impl<I: Index> MinIndexPolicy<I> {
         loop {
             let best = match contest.values {
                 None => self.least_of(arms, contest.point),
-                Some(_) => self.least_valued(arms, contest),
+                Some(_) => self.least_valued(arms, contest).unwrap_or(arms[0] as usize),
             };
             let best = self.prefer_leading(best, arms, contest);
             if self.has_pulls_left(best, contest) {
@@ -568,22 +570,40 @@ impl<I: Index> MinIndexPolicy<I> {
         best as usize
     }
 
-    /// The same with values, among the arms that may be the best one: as many as there are slots lead.
-    fn least_valued(&mut self, arms: &[u32], contest: &Contest) -> usize {
+    /// The same with values, among the arms that may be the best one, if there are any: as many as there are slots lead.
+    fn least_valued(&mut self, arms: &[u32], contest: &Contest) -> Option<usize> {
         let first = self.batched.decisions.wrapping_mul(GOLDEN) >> 32;
         let (later, sooner) = arms.split_at(((first * arms.len() as u64) >> 32) as usize);
-        let (mut best, mut least) = (arms[0] as usize, f64::INFINITY);
+        let (mut best, mut least) = (None, f64::INFINITY);
         for arm in sooner.iter().chain(later).map(|&arm| arm as usize) {
             let (value, own) = (contest.value(arm), self.batched.mean(arm));
             let mean = contest.point / value;
             if mean < 1.0 || value * own >= contest.point {
                 let index = self.valued_index_of(arm, f64::min(mean, 1.0));
                 if index < least {
-                    (best, least) = (arm, index);
+                    (best, least) = (Some(arm), index);
                 }
             }
         }
         best
+    }
+
+    /// The best leading arm, unless one of the others is to be explored before the m-th leading arm. One of them is there.
+    fn least_of_others(&mut self, others: &[u32], leading: Option<u32>, contest: &Contest) -> usize {
+        let least = match (others, contest.values) {
+            ([], _) => None,
+            (_, None) => Some(self.least_of(others, contest.point)),
+            (_, Some(_)) => self.least_valued(others, contest),
+        };
+        match (least, leading) {
+            (Some(least), Some(leading)) => {
+                let margin = self.index.margin(&self.batched.live);
+                let is_last = self.index_in(least, contest) + margin >= self.index_in(contest.leader, contest);
+                if is_last { leading as usize } else { least }
+            }
+            (Some(least), None) => least,
+            (None, leading) => leading.unwrap_or(others.first().copied().unwrap_or(contest.leader as u32)) as usize,
+        }
     }
 
     /// Pulls this many arms, all different, and removes them from `left`.
@@ -739,6 +759,38 @@ impl<I: Index> Valued for MinIndexPolicy<I> {
 }
 
 impl<I: Index> Positioned for MinIndexPolicy<I> {
+    fn choose_positioned(
+        &mut self,
+        left: &mut Vec<u32>,
+        values: Option<&Values>,
+        slots: usize,
+        each: &mut dyn FnMut(Pull),
+    ) {
+        let (leader, point) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
+        #[cfg(dpb_faults)]
+        let point = if crate::Fault::RawLeader.is_built_in() { self.batched.bare_leader(left) } else { point };
+        let contest = Contest::special(leader, point, values, left.len());
+        // The leading arms come last, the best one at the end.
+        let leading = self.worth(leader, &contest);
+        let rank = |policy: &Self, arm: u32| match policy.worth(arm as usize, &contest) {
+            worth if worth >= leading => worth,
+            _ => -1.0,
+        };
+        left.sort_unstable_by(|&a, &b| f64::total_cmp(&rank(self, a), &rank(self, b)).then(a.cmp(&b)));
+        for _ in 0..slots {
+            left.iter().for_each(|&arm| self.lower_unless_leading(arm as usize, &contest));
+            let first = left.partition_point(|&arm| rank(self, arm) < 0.0);
+            let pull = loop {
+                let best = self.least_of_others(&left[..first], left[first..].last().copied(), &contest);
+                if self.has_pulls_left(best, &contest) {
+                    break self.play(best, &contest, Some(left));
+                }
+            };
+            left.retain(|&arm| arm != pull.arm());
+            each(pull);
+        }
+    }
+
     fn mean(&self, arm: u32) -> f64 {
         self.batched.mean(arm as usize)
     }
