@@ -1337,7 +1337,7 @@ struct dpb_arm {
   uint32_t reserved;
   /**
    * The number of rewards behind the mean, 0 before the first release. With dpb_config.forget_after each counts
-   * by its weight: 1 when new, 0 when forgotten.
+   * by its weight: 1 when new, 0 when forgotten; with dpb_request.examined by the probability that visitors examined it.
    */
   double effective_pulls;
   /**

@@ -365,7 +365,9 @@ mod tests {
     fn the_exponent_in_all_slots() {
         let arm = |count: f64, lack: f64| {
             let mut released = ReleaseHistory::NOTHING;
-            [7.0, 31.0].map(|n| released.push(NoisySum::new(n * count, 0.1 * n, 0).lacking(n * lack)));
+            for n in [7.0, 31.0] {
+                released.push(NoisySum::new(n * count, 0.1 * n, 0).lacking(n * lack));
+            }
             released.evidence(distribution(1.0), Memory::new(0), 0)
         };
         for q in [0.3, 0.9, 1.0] {
