@@ -287,7 +287,7 @@ struct dpb_decision {
 /**
  * Makes a bandit with the recommended policy: dpb_new_imed, or dpb_new_linear if config.features > 0.
  *
- * Memory is fixed here, but for dpb_add_arm. The handle takes about 1800 + 720 K + 8 P bytes, 4 P more with a
+ * Memory is fixed here, but for dpb_add_arm. The handle takes about 1800 + 712 K + 8 P bytes, 4 P more with a
  * reward_window, and 8 P more with one on the caller's clock; and the counters of expected_users. K is the number
  * of arms, and P the larger of pending_capacity and a reward_window in decisions, rounded up to a power of two.
  * With max_segments = S it takes about 1400 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes
@@ -429,7 +429,7 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  *
  * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
  * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 4 more; 20 more with a
- * prior, 8 more for an added one), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
+ * prior, 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
  * grow between two calls. A call whose cap is too small takes no memory, and does not count as a snapshot
  * (dpb_config.expected_users). May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the
  * state that is not released.

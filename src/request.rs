@@ -1,6 +1,5 @@
 //! What a caller says about one decision.
 
-use crate::engine::Pull;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 
@@ -35,11 +34,14 @@ impl Default for Request<'_> {
     }
 }
 
+/// Units of one examination of a slot.
+pub(crate) const EXAMINATION: u64 = 1 << 16;
+
 impl Request<'_> {
-    /// What a slot lacks of an [examination](Pull::EXAMINATION), rounded up to one of its units.
+    /// What a slot lacks of an [examination](EXAMINATION), rounded up to one of its units.
     pub(crate) fn lack(&self, slot: u32) -> u16 {
         let Some(examined) = self.examined else { return 0 };
-        (Pull::EXAMINATION - (examined[slot as usize] * Pull::EXAMINATION as f64) as u64) as u16
+        (EXAMINATION - (examined[slot as usize] * EXAMINATION as f64) as u64) as u16
     }
 
     /// Checks `examined`.
@@ -51,7 +53,7 @@ impl Request<'_> {
             let rule = format!("must be {}, the number of slots", self.slots);
             return Err(Error::request("examined_len", &rule, examined.len()));
         }
-        let least = 1.0 / Pull::EXAMINATION as f64;
+        let least = 1.0 / EXAMINATION as f64;
         match examined.iter().find(|&e| !(least..=1.0).contains(e)) {
             Some(&wrong) => Err(Error::request("examined", "must be in [2^-16, 1]", wrong)),
             None => Ok(()),

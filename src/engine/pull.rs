@@ -20,7 +20,7 @@ impl Pull {
     }
 
     /// Units of one examination: see [`lack`](Self::lack).
-    pub(crate) const EXAMINATION: u64 = 1 << 16;
+    pub(crate) const EXAMINATION: u64 = crate::request::EXAMINATION;
 
     /// The same for a decision whose slot visitors do not always examine.
     #[inline]

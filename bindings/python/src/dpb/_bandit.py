@@ -665,7 +665,7 @@ class Bandit(Handle):
         self, *, features: Array | None = None, sparse: Any = None, eligible: Sequence[int] | Array | None = None
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """With features: the predicted mean reward of each eligible arm, and its standard deviation."""
-        request, kept = self._request(0, 0, eligible, features, sparse)
+        request, kept = self._request(0, 0, eligible, None, None, features, sparse)
         n = ffi.new("size_t *")
         mean = deviation = np.empty(0)
         while True:
