@@ -983,6 +983,59 @@ mod tests {
         assert_eq!(short.size(&short.evidence(1), 0.0), 100);
     }
 
+    /// A batch closes as soon as it has as many examinations as its size, whatever its slots are, also if it was lowered. What
+    /// others contribute counts alike, and is not this handle's own. A restored handle knows the same.
+    #[test]
+    fn batches_count_examinations() {
+        let mut arms = with_memory(0);
+        for (size, lacks) in [(10, [0, 40_000, 65_535]), (1, [65_000; 3]), (7, [0; 3])] {
+            arms.open(0, size);
+            let (before, mut units) = (arms.settled(0), 0);
+            for lack in lacks.into_iter().cycle() {
+                units += Pull::EXAMINATION - u64::from(lack);
+                let full = arms.collect(0, Reward::MIN, lack);
+                assert_eq!(full, units >= size * Pull::EXAMINATION, "{size} {units}");
+                if full {
+                    break;
+                }
+                assert_eq!((arms.open_rewards(0), arms.is_filled_by(0, 0)), (units, false));
+                assert!(arms.is_filled_by(0, size * Pull::EXAMINATION - units));
+            }
+            assert_eq!(arms.settled(0) - before, units);
+        }
+        arms.open(1, 50);
+        (0..5).for_each(|_| assert!(!arms.collect(1, Reward::MIN, 30_000))); // 2.7 examinations
+        assert_eq!([arms.lower(1, 9), arms.lower(1, 4), arms.lower(1, 1)], [9, 4, 3]);
+        assert!(arms.collect(1, Reward::MIN, 30_000));
+        arms.open(2, 3);
+        assert!(!arms.collect(2, Reward::MIN, 60_000));
+        let mut open = Writer::Writing(Vec::new());
+        arms.save_open(&mut open, &|arm| arm.into());
+        let (open, mut parts) = (open.into_bytes(), 0);
+        for last in [false, true] {
+            let complete =
+                BatchedArms::read_parts(&mut Reader::of_fields(&open), &|id| Some(id as u32), |arm, part, lack| {
+                    parts += 1;
+                    assert!(!arms.add(arm, part, lack));
+                });
+            assert!(complete.unwrap() && parts == 1 + u32::from(last));
+        }
+        assert_eq!(arms.open_rewards(2), Pull::EXAMINATION - 60_000);
+        (0..3).for_each(|i| assert_eq!(arms.collect(2, Reward::MIN, 0), i == 2));
+        assert_eq!(arms.settled(2), 4 * Pull::EXAMINATION - 60_000);
+        let mut saved = Writer::Writing(Vec::new());
+        arms.save(&mut saved);
+        let mut next = with_memory(0);
+        next.load(&mut Reader::of_fields(&saved.into_bytes())).unwrap();
+        for arm in 0..3 {
+            let [now, then] = [&next, &arms].map(|arms| arms.evidence(arm));
+            let terms = |evidence: &Evidence| evidence.terms().iter().map(|t| (t.count, t.lack)).collect::<Vec<_>>();
+            assert_eq!(terms(&now), terms(&then));
+            assert!(terms(&now).iter().any(|&(_, lack)| lack > 0.0));
+            assert_eq!(now.exponent(0.5), then.exponent(0.5));
+        }
+    }
+
     /// As long as only noise was released, the rate is taken as the noise's deviation: batches grow gradually.
     #[test]
     fn noise_makes_no_batch_huge() {
