@@ -287,7 +287,7 @@ struct dpb_decision {
 /**
  * Makes a bandit with the recommended policy: dpb_new_imed, or dpb_new_linear if config.features > 0.
  *
- * Memory is fixed here, but for dpb_add_arm. The handle takes about 1800 + 648 K + 8 P bytes, 4 P more with a
+ * Memory is fixed here, but for dpb_add_arm. The handle takes about 1800 + 712 K + 8 P bytes, 4 P more with a
  * reward_window, and 8 P more with one on the caller's clock; and the counters of expected_users. K is the number
  * of arms, and P the larger of pending_capacity and a reward_window in decisions, rounded up to a power of two.
  * With max_segments = S it takes about 1400 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes
@@ -429,7 +429,7 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  *
  * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
  * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 4 more; 20 more with a
- * prior, 8 more for an added one), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
+ * prior, 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
  * grow between two calls. A call whose cap is too small takes no memory, and does not count as a snapshot
  * (dpb_config.expected_users). May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the
  * state that is not released.
@@ -821,6 +821,19 @@ struct dpb_request {
    */
   size_t values_len;
   /**
+   * NULL, the default = visitors examine all slots alike. Otherwise for each slot the probability that a visitor
+   * examines it, from 2^-16 to 1. The slots then get the arms in the order of value times mean: the best arm where most
+   * visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an arm is its
+   * chance of a click in a slot that is examined, and effective_pulls and the sizes of batches count examinations.
+   * dpb_config.reward_min must be 0. Public: estimate the probabilities from slots filled at random, once, and not from
+   * the order that this handle has chosen. For dpb_new_imed without max_segments.
+   */
+  const double *examined;
+  /**
+   * The number of these probabilities: that of slots.
+   */
+  size_t examined_len;
+  /**
    * With dpb_config.features = d: rows of d finite numbers, one after the other; otherwise NULL. With
    * DPB_MODEL_PER_ARM one row. With DPB_MODEL_SHARED a row for each eligible arm, in that order; if eligible is
    * NULL, for every arm by its number (rows of retired arms are not read). Do not compute a feature from
@@ -861,7 +874,7 @@ void dpb_request_init_sized(dpb_request *request,
  * Decides a request. Writes one decision for each slot.
  *
  * **Several slots.** The arms are different: the best ones, and those that must still be explored, in random
- * order. Each decision gets its reward, or is cancelled, by itself. slots is at most the number of different
+ * order, or with request.examined the best ones where most visitors look. Each decision gets its reward, or is cancelled, by itself. slots is at most the number of different
  * eligible arms, at most dpb_config.max_slots if that is set, and at most reward_window, or without one
  * pending_capacity rounded up. A propensity is the exact probability of that arm in its draw, given the draws
  * before it; with exploration = f it is at least f divided by the number of arms left. O(slots eligible_len). For
@@ -899,14 +912,14 @@ void dpb_request_init_sized(dpb_request *request,
  * need max_slots; a request then counts once.
  *
  * request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
- * only. Never allocates on success.
+ * only. Never allocates on success, but for the first request with examined: 2 bytes for each open decision.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a
  * feature that is missing, not finite, or beyond d, a value that is negative or not finite, fewer positive values than
- * slots, a wrong length, struct_size); DPB_UNSUPPORTED (eligible arms, several slots, values, a segment, a user or
- * features that this policy or configuration does not support); DPB_FULL (a new
+ * slots, an examined out of range, a wrong length, struct_size); DPB_UNSUPPORTED (eligible arms, several slots, values, examined, a segment, a
+ * user or features that this policy or configuration does not support); DPB_FULL (a new
  * segment, and there are max_segments); DPB_NOT_READY (a restored handle with expected_users of which no snapshot was
- * taken yet); DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or
- * been counted, and dpb_request_check says why. Any thread.
+ * taken yet); DPB_NO_MEMORY (the first request with examined); DPB_NEWER_VERSION (struct_size of a newer library);
+ * DPB_POISONED. Unless DPB_OK, nothing has changed or been counted, and dpb_request_check says why. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1324,7 +1337,7 @@ struct dpb_arm {
   uint32_t reserved;
   /**
    * The number of rewards behind the mean, 0 before the first release. With dpb_config.forget_after each counts
-   * by its weight: 1 when new, 0 when forgotten.
+   * by its weight: 1 when new, 0 when forgotten; with dpb_request.examined by the probability that visitors examined it.
    */
   double effective_pulls;
   /**
@@ -1564,7 +1577,7 @@ dpb_status dpb_receiver(dpb_bandit *bandit,
  * The batches of an arm are sized by the whole fleet's releases of it, divided by the number of handles (and are
  * at least four first batches, because every handle adds its own noise). Handles that know the same releases read
  * the same, to the last bit, whatever the order of merges: dpb_arms_read, and dpb_compare if they have merged as
- * often. (With dpb_config.forget_after, while none of them decides.) Each other handle takes some 230 bytes for
+ * often. (With dpb_config.forget_after, while none of them decides.) Each other handle takes some 290 bytes for
  * each of its arms, and the first one 420 more. A snapshot contains what its own handle has released, not what
  * that handle has merged: after dpb_restore merge the others' again. Arms are joined by their ids (dpb_add_arm).
  * Two handles restored from one snapshot count as one.
@@ -2682,7 +2695,7 @@ DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
 DPB_ASSERT_SIZE(dpb_config, 192);
-DPB_ASSERT_SIZE(dpb_request, 96);
+DPB_ASSERT_SIZE(dpb_request, 112);
 DPB_ASSERT_SIZE(dpb_stopping_config, 48);
 DPB_ASSERT_SIZE(dpb_counter_config, 32);
 #endif

@@ -19,6 +19,10 @@ pub struct Request<'a> {
     /// number, where those of retired arms are not read. Finite and at least 0. The policy then maximises the value times
     /// the mean. Compute values from public facts, such as bids and prices, and never from rewards. `None` = all alike.
     pub values: Option<&'a [f64]>,
+    /// For each slot the probability that a visitor examines it, from 2^-16 to 1. The slots then get the arms in the order
+    /// of value times mean, and the policy learns click rates: the chance of a click where the slot is examined. Public:
+    /// estimate it from slots at random, not from what this service shows. `None` = all slots are always examined.
+    pub examined: Option<&'a [f64]>,
     /// With [`Config::features`](crate::Config::features): one row if each arm has a model; else a row for each
     /// eligible arm, in that order, or for every arm by its number.
     pub features: Option<Rows<'a>>,
@@ -26,7 +30,34 @@ pub struct Request<'a> {
 
 impl Default for Request<'_> {
     fn default() -> Self {
-        Request { slots: 1, segment: 0, user: 0, eligible: None, values: None, features: None }
+        Request { slots: 1, segment: 0, user: 0, eligible: None, values: None, examined: None, features: None }
+    }
+}
+
+/// Units of one examination of a slot.
+pub(crate) const EXAMINATION: u64 = 1 << 16;
+
+impl Request<'_> {
+    /// What a slot lacks of an [examination](EXAMINATION), rounded up to one of its units.
+    pub(crate) fn lack(&self, slot: u32) -> u16 {
+        let Some(examined) = self.examined else { return 0 };
+        (EXAMINATION - (examined[slot as usize] * EXAMINATION as f64) as u64) as u16
+    }
+
+    /// Checks `examined`.
+    ///
+    /// # Errors
+    /// `InvalidRequest`: "examined", "examined_len".
+    pub(crate) fn check_examined(&self, examined: &[f64]) -> Result<()> {
+        if examined.len() != self.slots as usize {
+            let rule = format!("must be {}, the number of slots", self.slots);
+            return Err(Error::request("examined_len", &rule, examined.len()));
+        }
+        let least = 1.0 / EXAMINATION as f64;
+        match examined.iter().find(|&e| !(least..=1.0).contains(e)) {
+            Some(&wrong) => Err(Error::request("examined", "must be in [2^-16, 1]", wrong)),
+            None => Ok(()),
+        }
     }
 }
 

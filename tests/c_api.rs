@@ -119,9 +119,24 @@ fn allocation_failure_is_a_status() {
     passes("cc", &["-std=gnu99"], "tests/c/memory.c", Link::Static);
 }
 
-const CENTRAL_MODEL: [&str; 16] = [
-    "budget", "central", "combine", "compare", "counter", "drift", "fleet", "linear", "moving", "segments", "slate",
-    "snapshot", "stopping", "users", "values", "warnings",
+const CENTRAL_MODEL: [&str; 17] = [
+    "budget",
+    "central",
+    "combine",
+    "compare",
+    "counter",
+    "drift",
+    "fleet",
+    "linear",
+    "positions",
+    "moving",
+    "segments",
+    "slate",
+    "snapshot",
+    "stopping",
+    "users",
+    "values",
+    "warnings",
 ];
 
 #[test]

@@ -77,6 +77,17 @@ fn config(algorithm: Algorithm, arms: u32, pending_capacity: u32) -> Config {
     config(if takes(0.0) { 0.0 } else { 1e-6 })
 }
 
+/// The first request with positions takes 2 bytes for each open decision, or returns a status and changes nothing.
+#[test]
+fn positions_take_memory_once() {
+    let bandit = Bandit::new(Algorithm::Imed, &config(Algorithm::Imed, 4, 1 << 13)).unwrap();
+    let request = Request { examined: Some(&[0.5]), ..Request::default() };
+    let held = HELD.get();
+    assert_eq!(starved(|| bandit.select_for(&request)).1, 1);
+    assert!((16_384..17_000).contains(&(HELD.get() - held)), "{}", HELD.get() - held);
+    assert_eq!((starved(|| bandit.select_for(&request)).1, bandit.report().unwrap().counts.decisions), (0, 2));
+}
+
 #[test]
 fn every_refused_allocation_is_a_status() {
     for &algorithm in Algorithm::ALL {

@@ -39,6 +39,16 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+const POSITIONS: Request = Request {
+    slots: 2,
+    examined: Some(&[0.7, 0.3]),
+    eligible: None,
+    values: None,
+    features: None,
+    segment: 0,
+    user: 0,
+};
+
 /// Makes decisions with several slots, rewards, cancellations, duplicates, invalid rewards and silence; returns the
 /// phase.
 fn play(bandit: &Bandit, rounds: u64) -> u32 {
@@ -61,6 +71,13 @@ fn play(bandit: &Bandit, rounds: u64) -> u32 {
             let eligible: Option<&[u32]> = if values.len() == 5 { None } else { Some(&[4, 2]) };
             if let Ok(decision) = bandit.select_for(&Request { eligible, ..request }) {
                 bandit.update(decision.ticket, (t / 8 % 2) as f64).unwrap();
+            }
+        }
+        if t % 8 == 6 {
+            let mut pair = [0; 2];
+            let each = |slot: usize, decision: Decision| pair[slot] = decision.ticket;
+            if bandit.select_slots(&POSITIONS, each).is_ok() {
+                pair.iter().for_each(|&ticket| bandit.update(ticket, (t / 8 % 2) as f64).unwrap());
             }
         }
         if t % 512 == 5 {
@@ -109,6 +126,7 @@ fn nothing_allocates_after_construction() {
             });
             assert!(made.iter().any(|bandit| bandit.is_ok()), "{algorithm:?}: {:?}", made[1].as_ref().err());
             for bandit in made.iter().flatten() {
+                let _ = bandit.select_slots(&POSITIONS, |_, _| ()); // the first one reserves memory
                 let before = ALLOCATIONS.get();
                 let phase = play(bandit, 60_000);
                 let size = bandit.snapshot_within(0);

@@ -362,6 +362,7 @@ fn the_table_has_every_policy() {
             ("change", bandit.add_arm().is_ok()),
             ("slate", bandit.ask_slots(&of_slots(2), |_, _| ()).is_ok()),
             ("values", bandit.ask_for(&dpb::Request { values: Some(&[1.0]), ..among(&[1]) }).is_ok()),
+            ("examined", bandit.ask_for(&dpb::Request { examined: Some(&[0.5]), ..among(&[1]) }).is_ok()),
             ("snapshot", bandit.snapshot().is_ok()),
             ("merge", bandit.snapshot().is_ok_and(|snapshot| bandit.merge(&snapshot).is_ok())),
             ("prior", bandit.set_prior(1, 0.5, 10.0).is_ok()),
@@ -440,7 +441,7 @@ fn the_table_of_combinations() {
     let head = "| | alone | with `max_segments` | with `features` | with `expected_users` |";
     let table = using.split_once(head).unwrap().1;
     let rows: Vec<_> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
-    assert_eq!(rows.len(), 13);
+    assert_eq!(rows.len(), 14);
     for row in rows {
         let cells: Vec<_> = row.split('|').map(str::trim).collect();
         let able = |what: With| match combined(cells[1], what) {
@@ -501,6 +502,7 @@ fn combined(what: &str, with: With) -> dpb_status {
             // (With users, max_slots makes the request the unit.)
             "several `slots` of a request" => (request.slots, config.max_slots) = (2, if users > 0 { 2 } else { 0 }),
             "`values` of a request" => (request.values, request.values_len) = ([1.0, 3.0, 2.0].as_ptr(), 3),
+            "`examined` of a request" => (request.examined, request.examined_len) = ([0.4].as_ptr(), 1),
             "`eligible` arms of a request" => (request.eligible, request.eligible_len) = ([1, 2].as_ptr(), 2),
             _ => (),
         }

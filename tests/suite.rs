@@ -37,6 +37,7 @@ mod moving;
 mod nginx;
 mod noise;
 mod package;
+mod positions;
 mod prior;
 mod proofs;
 mod python;

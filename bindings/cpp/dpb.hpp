@@ -170,6 +170,20 @@ struct Request : dpb_request {
     values_len = n;
     return *this;
   }
+  /// Sets for each slot the probability that a visitor examines it: doubles from 2^-16 to 1, as many as slots. The slots then get
+  /// the arms in the order of value times mean, and the bandit learns click rates. The request refers to `chances`, which must
+  /// outlive it.
+  template <class Doubles> Request &with_examined(const Doubles &chances) noexcept {
+    return with_examined(std::data(chances), std::size(chances));
+  }
+  /// The same for a request that lives within one expression.
+  Request &with_examined(std::initializer_list<double> chances) noexcept { return with_examined(chances.begin(), chances.size()); }
+  Request &with_examined(const double *chances, std::size_t n) noexcept {
+    static const double none = 0;
+    examined = chances == nullptr ? &none : chances; // NULL would mean that all slots are alike
+    examined_len = n;
+    return *this;
+  }
   /// Sets rows of features: floats, one row after the other. The request refers to `rows`, which must outlive it.
   template <class Floats> Request &with_features(const Floats &rows) noexcept {
     features = std::data(rows);

@@ -346,6 +346,58 @@ func TestValues(t *testing.T) {
 	refused(t, err, ErrUnsupported)
 }
 
+func TestExamined(t *testing.T) {
+	b := must[*Bandit](t)(NewIMED(NewConfig(4, 3)))
+	defer b.Close()
+	request := Request{Slots: 3, Examined: []float64{0.25, 1, 0.5}}
+	every := []int{12, 3, 6}
+	shown, ordered := make([]Decision, 3), 0
+	for i := range 8000 { // arm 0 has a rate of a third, the others have a quarter of it
+		if err := b.SelectSlots(request, shown); err != nil {
+			t.Fatal(err)
+		}
+		if shown[1].Arm == 0 {
+			ordered++
+		}
+		for slot, d := range shown {
+			n := every[slot]
+			if d.Arm != 0 {
+				n *= 4
+			}
+			if err := b.Update(d.Ticket, map[bool]float64{true: 1}[i%n == 0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	arms := must[[]Arm](t)(b.Arms())
+	if ordered < 6500 || arms[0].Mean < 0.29 || arms[0].Mean > 0.38 {
+		t.Error(ordered, arms)
+	}
+	if n := testing.AllocsPerRun(100, func() { _ = b.SelectSlots(request, shown) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if done := must[int](t)(b.SelectMany([]Request{request, {Examined: []float64{0.5}}}, make([]Decision, 4))); done != 2 {
+		t.Error(done)
+	}
+	for _, wrong := range []struct {
+		request Request
+		why     string
+	}{
+		{Request{Examined: []float64{}}, "dpb: invalid request: len(Examined) must be 1, the number of slots, got 0"},
+		{Request{Examined: []float64{0}}, "dpb: invalid request: Examined must be in [2^-16, 1], got 0"},
+	} {
+		_, err := b.SelectFor(wrong.request)
+		refused(t, err, ErrInvalidRequest)
+		if err := b.CheckRequest(wrong.request); err == nil || err.Error() != wrong.why {
+			t.Errorf("%v", err)
+		}
+	}
+	klucb := must[*Bandit](t)(NewKLUCB(NewConfig(4, 1)))
+	defer klucb.Close()
+	_, err := klucb.SelectFor(Request{Examined: []float64{0.5}})
+	refused(t, err, ErrUnsupported)
+}
+
 func TestSlots(t *testing.T) {
 	c := NewConfig(5, 1)
 	c.RewardWindow, c.MaxSlots, c.MaxClicks = 6, 3, 1

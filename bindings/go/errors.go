@@ -143,7 +143,7 @@ var values = func() *strings.Replacer {
 // fields has Go's name of each field of C that a message may name.
 var fields = sync.OnceValue(func() map[string]string {
 	all := map[string]string{
-		"eligible_len": "len(Eligible)", "values_len": "len(Values)", "features_len": "len(Features)", "sparse_ends_len": "len(SparseEnds)",
+		"eligible_len": "len(Eligible)", "values_len": "len(Values)", "examined_len": "len(Examined)", "features_len": "len(Features)", "sparse_ends_len": "len(SparseEnds)",
 	}
 	for name, field := range renamed {
 		all[name] = field

@@ -173,7 +173,7 @@ type Arm struct {
 	Pulls  uint64  // decisions that were not cancelled and did not expire
 	Active bool    // neither eliminated nor retired
 	// EffectivePulls is the number of rewards in the mean. With [Config.ForgetAfter] each counts by its age: 1 if new, 0 if
-	// dropped.
+	// dropped. With [Request.Examined] it is the number of examinations.
 	EffectivePulls float64
 }
 

@@ -20,7 +20,7 @@ package dpb
 // Go memory that C sees may hold no Go pointer, so the dpb_request is made here.
 static inline void fill(dpb_request *request, uint32_t slots, uint64_t segment, uint64_t user,
                         const uint32_t *eligible, size_t eligible_len, const double *values,
-                        size_t values_len, const float *features,
+                        size_t values_len, const double *examined, size_t examined_len, const float *features,
                         const dpb_feature *sparse, size_t features_len, const uint32_t *ends, size_t ends_len) {
   dpb_request_init(request);
   request->slots = slots;
@@ -30,6 +30,8 @@ static inline void fill(dpb_request *request, uint32_t slots, uint64_t segment, 
   request->eligible_len = eligible_len;
   request->values = values;
   request->values_len = values_len;
+  request->examined = examined;
+  request->examined_len = examined_len;
   request->features = features;
   request->sparse = sparse;
   request->features_len = features_len;
@@ -38,20 +40,22 @@ static inline void fill(dpb_request *request, uint32_t slots, uint64_t segment, 
 }
 static inline dpb_status decide(dpb_bandit *bandit, uint32_t slots, uint64_t segment, uint64_t user,
                                 const uint32_t *eligible, size_t eligible_len, const double *values,
-                                size_t values_len, const float *features, const dpb_feature *sparse,
-                                size_t features_len, const uint32_t *ends, size_t ends_len, dpb_decision *out) {
+                                size_t values_len, const double *examined, size_t examined_len, const float *features,
+                                const dpb_feature *sparse, size_t features_len, const uint32_t *ends, size_t ends_len,
+                                dpb_decision *out) {
   dpb_request request;
-  fill(&request, slots, segment, user, eligible, eligible_len, values, values_len, features, sparse, features_len, ends,
-       ends_len);
+  fill(&request, slots, segment, user, eligible, eligible_len, values, values_len, examined, examined_len, features, sparse,
+       features_len, ends, ends_len);
   return dpb_select_for(bandit, &request, out);
 }
 static inline dpb_status request_check(dpb_bandit *bandit, uint32_t slots, uint64_t segment, uint64_t user,
                                        const uint32_t *eligible, size_t eligible_len, const double *values,
-                                       size_t values_len, const float *features, const dpb_feature *sparse,
-                                       size_t features_len, const uint32_t *ends, size_t ends_len, dpb_error *error) {
+                                       size_t values_len, const double *examined, size_t examined_len,
+                                       const float *features, const dpb_feature *sparse, size_t features_len,
+                                       const uint32_t *ends, size_t ends_len, dpb_error *error) {
   dpb_request request;
-  fill(&request, slots, segment, user, eligible, eligible_len, values, values_len, features, sparse, features_len, ends,
-       ends_len);
+  fill(&request, slots, segment, user, eligible, eligible_len, values, values_len, examined, examined_len, features, sparse,
+       features_len, ends, ends_len);
   return dpb_request_check(bandit, &request, error);
 }
 static inline dpb_status predict(dpb_bandit *bandit, uint64_t segment, const uint32_t *eligible, size_t eligible_len,
@@ -59,14 +63,14 @@ static inline dpb_status predict(dpb_bandit *bandit, uint64_t segment, const uin
                                  const uint32_t *ends, size_t ends_len, double *mean, double *deviation, size_t cap,
                                  size_t *n) {
   dpb_request request;
-  fill(&request, 1, segment, 0, eligible, eligible_len, NULL, 0, features, sparse, features_len, ends, ends_len);
+  fill(&request, 1, segment, 0, eligible, eligible_len, NULL, 0, NULL, 0, features, sparse, features_len, ends, ends_len);
   return dpb_predict(bandit, &request, mean, deviation, cap, n);
 }
 
 // The fields of a Request as numbers, in the order of this array. Addresses are pinned.
 enum {
-  slots_, segment_, user_, eligible_, eligible_len_, values_, values_len_, features_, sparse_, features_len_, ends_,
-  ends_len_, said_
+  slots_, segment_, user_, eligible_, eligible_len_, values_, values_len_, examined_, examined_len_, features_,
+  sparse_, features_len_, ends_, ends_len_, said_
 };
 typedef uint64_t said_of[said_];
 enum { piece = 64 };
@@ -77,6 +81,7 @@ static inline dpb_status decide_many(dpb_bandit *bandit, const said_of *said, si
     const uint64_t *s = said[i];
     fill(&requests[i], (uint32_t)s[slots_], s[segment_], s[user_], (const uint32_t *)(uintptr_t)s[eligible_],
          (size_t)s[eligible_len_], (const double *)(uintptr_t)s[values_], (size_t)s[values_len_],
+         (const double *)(uintptr_t)s[examined_], (size_t)s[examined_len_],
          (const float *)(uintptr_t)s[features_], (const dpb_feature *)(uintptr_t)s[sparse_], (size_t)s[features_len_],
          (const uint32_t *)(uintptr_t)s[ends_], (size_t)s[ends_len_]);
   }
@@ -111,6 +116,11 @@ type Request struct {
 	// them. Do not compute a value from rewards, such as spend or a model of your clicks. A high value buys pulls, so limit
 	// the ratio of values to about 100.
 	Values []float64
+	// Examined holds for each slot the probability that a visitor examines it, from 2^-16 to 1. nil means that all slots are
+	// alike. The slots then get the arms in the order of value times mean, and the bandit learns click rates: the chance of a
+	// click in a slot that is examined. [Config.RewardMin] must be 0. Estimate the probabilities from slots filled at random,
+	// once. For [NewIMED] without segments.
+	Examined []float64
 	// Features holds rows of [Config.Features] finite numbers, one after the other. With [Config.ModelPerArm] it is one row.
 	// Otherwise it is one row for each arm of Eligible, in that order; if Eligible is nil, for every arm by its number.
 	// Do not compute a feature from rewards.
@@ -187,8 +197,9 @@ func (b *Bandit) SelectSlots(request Request, decisions []Decision) error {
 	features, sparse, featuresLen, ends, endsLen := request.rows()
 	eligible, n := (*C.uint32_t)(unsafe.SliceData(request.Eligible)), C.size_t(len(request.Eligible))
 	values, valuesLen := (*C.double)(unsafe.SliceData(request.Values)), C.size_t(len(request.Values))
+	examined, examinedLen := (*C.double)(unsafe.SliceData(request.Examined)), C.size_t(len(request.Examined))
 	out := (*C.dpb_decision)(unsafe.Pointer(unsafe.SliceData(decisions)))
-	return check(C.decide(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, values, valuesLen, features, sparse, featuresLen, ends, endsLen, out))
+	return check(C.decide(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, values, valuesLen, examined, examinedLen, features, sparse, featuresLen, ends, endsLen, out))
 }
 
 // CheckRequest returns the error with which [Bandit.SelectFor] or [Bandit.SelectSlots] would refuse a request now, with
@@ -205,8 +216,9 @@ func (b *Bandit) CheckRequest(request Request) error {
 	features, sparse, featuresLen, ends, endsLen := request.rows()
 	eligible, n := (*C.uint32_t)(unsafe.SliceData(request.Eligible)), C.size_t(len(request.Eligible))
 	values, valuesLen := (*C.double)(unsafe.SliceData(request.Values)), C.size_t(len(request.Values))
+	examined, examinedLen := (*C.double)(unsafe.SliceData(request.Examined)), C.size_t(len(request.Examined))
 	var failure C.dpb_error
-	status := C.request_check(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, values, valuesLen, features, sparse, featuresLen, ends, endsLen, &failure)
+	status := C.request_check(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, values, valuesLen, examined, examinedLen, features, sparse, featuresLen, ends, endsLen, &failure)
 	if status != C.DPB_OK {
 		return explain(status, &failure)
 	}
@@ -255,7 +267,7 @@ func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, erro
 			features, sparse, featuresLen, ends, endsLen := r.rows()
 			piece[i] = [C.said_]C.uint64_t{
 				C.slots_: C.uint64_t(r.slots()), C.segment_: C.uint64_t(r.Segment), C.user_: C.uint64_t(r.User),
-				C.eligible_len_: C.uint64_t(len(r.Eligible)), C.values_len_: C.uint64_t(len(r.Values)),
+				C.eligible_len_: C.uint64_t(len(r.Eligible)), C.values_len_: C.uint64_t(len(r.Values)), C.examined_len_: C.uint64_t(len(r.Examined)),
 				C.features_len_: C.uint64_t(featuresLen), C.ends_len_: C.uint64_t(endsLen),
 			}
 			pin := func(place int, first unsafe.Pointer, n int) {
@@ -269,6 +281,7 @@ func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, erro
 			}
 			pin(C.eligible_, unsafe.Pointer(unsafe.SliceData(r.Eligible)), len(r.Eligible))
 			pin(C.values_, unsafe.Pointer(unsafe.SliceData(r.Values)), len(r.Values))
+			pin(C.examined_, unsafe.Pointer(unsafe.SliceData(r.Examined)), len(r.Examined))
 			pin(C.features_, unsafe.Pointer(features), len(r.Features))
 			pin(C.sparse_, unsafe.Pointer(sparse), len(r.Sparse))
 			pin(C.ends_, unsafe.Pointer(ends), len(r.SparseEnds))

@@ -110,46 +110,27 @@ fn rates(options: &Options) -> String {
 /// The probability that a visitor examines each slot of a request.
 const EXAMINED: [f64; 3] = [1.0, 0.6, 0.4];
 
-/// The order of a request's arms in its slots, and the size of the reward.
-#[derive(Clone, Copy)]
-struct Order {
-    /// Sorts the arms by released mean, largest first. If false, the arms keep the order of `select_slots`.
-    by_means: bool,
-    /// A click has reward 1/examined. If false, it has reward 1.
-    weighted: bool,
-}
-
-const ORDERS: [(&str, Order); 3] = [
-    ("as written; reward = click", Order { by_means: false, weighted: false }),
-    ("by released means; reward = click", Order { by_means: true, weighted: false }),
-    ("by released means; reward = click/examined", Order { by_means: true, weighted: true }),
-];
+/// Whether requests say how often slots are examined.
+const TOLD: [(&str, bool); 2] = [("shuffled", false), ("with `examined`", true)];
 
 /// The expected clicks that are lost compared with the three best ads in their best order. The 20 ads have click rates
 /// from 6% down to 1%.
-fn show(order: Order, epsilon: f64, requests: u64, trial: Trial) -> Curve {
+fn show(told: bool, epsilon: f64, requests: u64, trial: Trial) -> Curve {
     let rates: Vec<f64> = (0..20).map(|ad| 0.06 - 0.05 * f64::from(ad) / 19.0).collect();
-    let reward_max = if order.weighted { 1.0 / EXAMINED[2] } else { 1.0 };
-    let config = Config { reward_max, test_seed: Some(trial.policy_seed()), ..Config::new(20, epsilon) };
+    let config = Config { test_seed: Some(trial.policy_seed()), ..Config::new(20, epsilon) };
     let bandit = Bandit::new(Algorithm::Imed, &config).expect("a valid configuration");
     let best: f64 = EXAMINED.iter().zip(&rates).map(|(examined, rate)| examined * rate).sum();
-    let (mut coins, mut lost, mut means) = (trial.coins(), 0.0, vec![0.0; rates.len()]);
-    for request in 0..requests {
-        if order.by_means && request % 1000 == 0 {
-            let reports = bandit.arm_reports().expect("reports");
-            means = reports.iter().map(|arm| if arm.mean.is_nan() { 0.0 } else { arm.mean }).collect();
-        }
+    let (mut coins, mut lost) = (trial.coins(), 0.0);
+    let request = dpb::Request { slots: 3, examined: told.then_some(&EXAMINED), ..dpb::Request::default() };
+    for _ in 0..requests {
         let mut slate = [(0, 0); 3];
         let each = |slot: usize, decision: dpb::Decision| slate[slot] = (decision.ticket, decision.arm as usize);
-        bandit.select_slots(&dpb::Request { slots: 3, ..dpb::Request::default() }, each).expect("three decisions");
-        if order.by_means {
-            slate.sort_by(|a, b| means[b.1].total_cmp(&means[a.1]));
-        }
+        bandit.select_slots(&request, each).expect("three decisions");
         lost += best;
         for ((ticket, ad), examined) in slate.into_iter().zip(EXAMINED) {
             lost -= examined * rates[ad];
             let click = f64::from(u8::from(coins.unit() < examined * rates[ad]));
-            bandit.update(ticket, if order.weighted { click / examined } else { click }).expect("an accepted reward");
+            bandit.update(ticket, click).expect("an accepted reward");
         }
     }
     vec![lost]
@@ -157,18 +138,18 @@ fn show(order: Order, epsilon: f64, requests: u64, trial: Trial) -> Curve {
 
 fn slates(options: &Options) -> String {
     let (requests, runs) = (options.pick(10_000, 1_000_000), options.runs(2, 12));
-    let cells: Vec<_> = ORDERS
+    let cells: Vec<_> = TOLD
         .iter()
-        .flat_map(|&(_, order)| {
-            EPSILONS[..2].iter().map(move |&eps| Cell::new(runs, move |trial| show(order, eps, requests, trial)))
+        .flat_map(|&(_, told)| {
+            EPSILONS[..2].iter().map(move |&eps| Cell::new(runs, move |trial| show(told, eps, requests, trial)))
         })
         .collect();
     let samples = run_cells("slates", &cells, options);
     let header = ["slots", "eps 1", "eps 0.25"].map(String::from);
-    let row = |((label, _), samples): (&(&str, Order), &[Sample])| {
+    let row = |((label, _), samples): (&(&str, bool), &[Sample])| {
         vec![(*label).to_owned(), mean(&samples[0], 0), mean(&samples[1], 0)]
     };
-    let rows: Vec<_> = ORDERS.iter().zip(samples.chunks(2)).map(row).collect();
+    let rows: Vec<_> = TOLD.iter().zip(samples.chunks(2)).map(row).collect();
     format!(
         "Slates. 20 ads of 6% down to 1%, three slots that are examined with chances 1, .6 and .4, \
          {requests} requests, {runs} runs of DP-IMED: clicks lost against the three best ads in their order.\n\n{}",

@@ -85,7 +85,8 @@ pub struct ArmReport {
     /// Number of decisions for this arm that were not cancelled and did not expire, including those that the policy did
     /// not learn from.
     pub pulls: u64,
-    /// Number of rewards in the releases behind the mean, discounted with `forget_after`; 0 before the first release.
+    /// Number of rewards in the releases behind the mean, discounted with `forget_after`, and with
+    /// [`Request::examined`] the number of examinations; 0 before the first release.
     pub effective_pulls: f64,
     /// False once the arm is eliminated or retired.
     pub active: bool,

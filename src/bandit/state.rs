@@ -179,6 +179,13 @@ fn enter(engine: &mut Engine, pulls: &mut [u64], pull: Pull, arm: u32, follows: 
     Decision { ticket, propensity: pull.propensity, arm, phase: pull.phase() }
 }
 
+/// Every order has the same probability.
+fn shuffle<T>(list: &mut [T], coins: &mut Random) {
+    for left in (1..=list.len()).rev() {
+        list.swap(coins.below(left as u64) as usize, left - 1);
+    }
+}
+
 /// Applies the end of a decision.
 #[inline]
 fn apply(policy: &mut dyn Policy, pulls: &mut [u64], health: &mut Health, event: Event) {
@@ -228,14 +235,17 @@ impl State {
     #[inline(always)] // into its three callers: a decision that is returned through memory costs more than its choice
     pub fn decide(&mut self, request: &Request, each: &mut impl FnMut(usize, Decision)) -> Result<()> {
         self.check(request)?;
+        if request.examined.is_some() {
+            self.engine.reserve_lacks()?;
+        }
         let learned = self.count(request.user);
-        if request.slots > 1 || request.values.is_some() {
+        if request.slots > 1 || request.values.is_some() || request.examined.is_some() {
             self.decide_slots(request, learned, each);
             return Ok(());
         }
         self.make_room(0);
         let (pull, arm) = self.choose(request);
-        each(0, self.issue(pull, arm, false, learned));
+        each(0, self.issue(pull, arm, false, 0, learned));
         Ok(())
     }
 
@@ -263,17 +273,21 @@ impl State {
     }
 
     #[inline(always)]
-    fn issue(&mut self, pull: Pull, arm: u32, follows: bool, learned: bool) -> Decision {
+    fn issue(&mut self, pull: Pull, arm: u32, follows: bool, lack: u16, learned: bool) -> Decision {
         let decision = enter(&mut self.engine, &mut self.pulls, pull, arm, follows);
+        if lack > 0 {
+            self.engine.lack(lack);
+            self.policy.positioned().into_iter().for_each(|policy| policy.lack(arm, lack));
+        }
         if !learned {
             self.health.count_unlearned();
-            self.engine.idle();
+            let pull = self.engine.idle();
             self.policy.cancel(pull);
         }
         decision
     }
 
-    /// Decides all slots of a checked request of several, or with values.
+    /// Decides all slots of a checked request of several, or with values or positions.
     #[inline(never)]
     fn decide_slots(&mut self, request: &Request, learned: bool, each: &mut dyn FnMut(usize, Decision)) {
         (0..request.slots.into()).for_each(|ahead| self.make_room(ahead));
@@ -285,6 +299,10 @@ impl State {
         if let Some(policy) = self.policy.by_request() {
             let mut places = (0..request.slots.into()).map(|ahead| self.engine.next_place(ahead));
             policy.choose_slots(request, left, values, &mut places, &mut |pull, arm| chosen.push((pull, arm)));
+        } else if request.examined.is_some() {
+            if let Some(policy) = self.policy.positioned() {
+                policy.choose_positioned(left, values, slots, &mut |pull| chosen.push((pull, pull.arm())));
+            }
         } else if let Some(values) = values {
             if let Some(policy) = self.policy.valued() {
                 policy.choose_valued(left, values, slots, &mut |pull| chosen.push((pull, pull.arm())));
@@ -294,9 +312,22 @@ impl State {
         }
         free.clear();
         free.extend(0..request.slots);
-        for (number, &(pull, arm)) in chosen.iter().enumerate() {
-            let slot = free.swap_remove(coins.below(free.len() as u64) as usize);
-            each(slot as usize, self.issue(pull, arm, number > 0, learned));
+        shuffle(free, coins);
+        if let Some(examined) = request.examined
+            && let Some(policy) = self.policy.positioned()
+        {
+            // Arms without a mean come first, and keep slots at random.
+            let worth = |arm: u32| match policy.mean(arm) {
+                mean if mean.is_nan() => f64::INFINITY,
+                mean => values.map_or(1.0, |values| values.of(arm)) * mean,
+            };
+            shuffle(chosen, coins); // so that ties are at random
+            chosen.sort_unstable_by(|a, b| f64::total_cmp(&worth(b.1), &worth(a.1)));
+            let known = chosen.iter().filter(|&&(_, arm)| worth(arm).is_finite()).count();
+            free[..known].sort_unstable_by(|&a, &b| f64::total_cmp(&examined[a as usize], &examined[b as usize]));
+        }
+        for (number, (&(pull, arm), &slot)) in chosen.iter().zip(free.iter().rev()).enumerate() {
+            each(slot as usize, self.issue(pull, arm, number > 0, request.lack(slot), learned));
         }
         self.scratch = Some(scratch);
     }
@@ -316,7 +347,8 @@ impl State {
             None if request.features.is_some() => return Err(Error::unconfigured("features: config.features is 0")),
             None => (),
         }
-        if request.slots > 1 || request.values.is_some() { self.check_slots(request) } else { Ok(()) }
+        let is_plain = request.slots == 1 && request.values.is_none() && request.examined.is_none();
+        if is_plain { Ok(()) } else { self.check_slots(request) }
     }
 
     /// Checks the eligible arms of a request.
@@ -333,6 +365,9 @@ impl State {
         let can_values = request.values.is_none() || self.policy.valued().is_some() || self.by_request;
         if !can_values {
             return Err(Error::unsupported("values: it maximises rewards"));
+        }
+        if let Some(examined) = request.examined {
+            self.check_examined(request, examined)?;
         }
         let (Some(scratch), true) = (&mut self.scratch, can_slots) else { return Err(unsupported()) };
         let policy = self.policy.dynamic_arms().ok_or_else(unsupported)?;
@@ -361,6 +396,22 @@ impl State {
             return at_most(reach, "the number of decisions that can be open");
         }
         Ok(())
+    }
+
+    /// Checks the positions of a request.
+    fn check_examined(&mut self, request: &Request, examined: &[f64]) -> Result<()> {
+        if self.policy.positioned().is_none() {
+            return Err(match self.by_request {
+                true if request.features.is_none() => {
+                    Error::unconfigured("examined: segments count rewards, not examinations")
+                }
+                _ => Error::unsupported("examined: it counts rewards, not examinations"),
+            });
+        }
+        if self.scratch.as_ref().is_some_and(|scratch| !scratch.from_zero) {
+            return Err(Error::unconfigured("examined: config.reward_min is not 0"));
+        }
+        request.check_examined(examined)
     }
 
     /// Checks that these arms can be played, and that the policy supports `what`. `field` has the arms.

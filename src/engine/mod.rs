@@ -140,6 +140,8 @@ struct SlotExtras {
     held: WipedVec<Reward>,
     /// The whole pull of each slot, for policies that need it back.
     pulls: WipedVec<Pull>,
+    /// What each decision's slot [lacks](Pull::lack) of an examination; empty until a request says it.
+    lacks: WipedVec<u16>,
     /// Which decisions belong to one request, if that matters.
     requests: Option<Requests>,
     /// Times of the decisions, with windows on the caller's clock.
@@ -223,13 +225,17 @@ impl SlotExtras {
         if let Some(kept) = self.pulls.get_mut(place) {
             *kept = pull;
         }
+        if let Some(lack) = self.lacks.get_mut(place) {
+            *lack = 0;
+        }
     }
 
     /// Returns the pull of a slot.
     #[inline]
     fn pull(extras: &Option<Box<SlotExtras>>, place: usize, slot: &Slot) -> Pull {
-        let recalled = extras.as_ref().and_then(|extras| extras.pulls.get(place).copied());
-        recalled.unwrap_or(Pull::of(slot.arm()))
+        let Some(extras) = extras else { return Pull::of(slot.arm()) };
+        let lack = extras.lacks.get(place).copied().unwrap_or(0);
+        extras.pulls.get(place).copied().unwrap_or(Pull::lacking(slot.arm(), lack))
     }
 
     /// Stores a reward. Returns whether it waits for its window.
@@ -314,6 +320,18 @@ impl Engine {
     /// `NoMemory`.
     pub fn recall(&mut self) -> Result<()> {
         self.extras().pulls = WipedVec::new(self.ring.len(), |_| Pull::of(0))?;
+        Ok(())
+    }
+
+    /// Reserves memory for what the slots of decisions [lack](Self::lack) of an examination, unless it is there.
+    ///
+    /// # Errors
+    /// `NoMemory`: nothing has changed.
+    pub fn reserve_lacks(&mut self) -> Result<()> {
+        if self.extras.as_ref().is_none_or(|extras| extras.lacks.is_empty()) {
+            let lacks = WipedVec::new(self.ring.len(), |_| 0)?;
+            self.extras().lacks = lacks;
+        }
         Ok(())
     }
 
@@ -461,10 +479,21 @@ impl Engine {
         ticket
     }
 
-    /// Marks the last decision as one that the policy does not learn from. Its reward is accepted like any other.
-    pub fn idle(&mut self) {
+    /// Says how much of an examination the slot of the last decision lacks, after
+    /// [`reserve_lacks`](Self::reserve_lacks).
+    pub fn lack(&mut self, lack: u16) {
+        let last = self.place(self.counts.decisions - 1);
+        if let Some(extras) = &mut self.extras {
+            extras.lacks[last] = lack;
+        }
+    }
+
+    /// Marks the last decision as one that the policy does not learn from. Its reward is accepted like any other. Returns
+    /// the pull that the policy gets back.
+    pub fn idle(&mut self) -> Pull {
         let last = self.place(self.counts.decisions - 1);
         self.ring[last].played |= Fate::UNLEARNED;
+        SlotExtras::pull(&self.extras, last, &self.ring[last])
     }
 
     /// Takes a reward. Returns the event that it causes now: none if it waits for its window, or if the policy does
@@ -646,7 +675,22 @@ impl Engine {
     }
 }
 
-moves!(Engine { ring, extras, key, counts, refusals });
+impl Moved for Engine {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        // A handle that continues has no such memory yet.
+        let mut lacks = self.extras.as_ref().is_some_and(|extras| !extras.lacks.is_empty());
+        lacks.moved(with)?;
+        if lacks {
+            self.reserve_lacks()?;
+        }
+        let Engine { ring, extras, key, counts, refusals } = self;
+        ring.moved(with)?;
+        extras.moved(with)?;
+        key.moved(with)?;
+        counts.moved(with)?;
+        refusals.moved(with)
+    }
+}
 
 impl Moved for Slot {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
@@ -660,7 +704,7 @@ impl Moved for Slot {
     }
 }
 
-moves!(SlotExtras { clock, held, pulls, requests, times } made { window });
+moves!(SlotExtras { clock, held, pulls, lacks, requests, times } made { window });
 moves!(Times { stamps, first } made { window });
 moves!(Counts { decisions, answered, cancelled, expired });
 moves!(Refusals { duplicates, late, rejected, unknown });

@@ -19,6 +19,22 @@ impl Pull {
         Pull::new(arm, 0, f64::NAN)
     }
 
+    /// Units of one examination: see [`lack`](Self::lack).
+    pub(crate) const EXAMINATION: u64 = crate::request::EXAMINATION;
+
+    /// The same for a decision whose slot visitors do not always examine.
+    #[inline]
+    pub(crate) const fn lacking(arm: u32, lack: u16) -> Pull {
+        Pull::new(arm, lack as u32, f64::NAN)
+    }
+
+    /// The units that the slot of a decision lacks of an [examination](Self::EXAMINATION). Only a pull without phase has
+    /// them: one that the engine returns for a policy that needs the arm alone.
+    #[inline]
+    pub(crate) fn lack(self) -> u16 {
+        self.phase() as u16
+    }
+
     /// A pull of this arm, in this phase, with this probability.
     #[inline]
     pub const fn new(arm: u32, phase: u32, propensity: f64) -> Pull {

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 /// The batches of an arm are sized by the whole fleet's releases of it, divided by the number of handles (and are
 /// at least four first batches, because every handle adds its own noise). Handles that know the same releases read
 /// the same, to the last bit, whatever the order of merges: dpb_arms_read, and dpb_compare if they have merged as
-/// often. (With dpb_config.forget_after, while none of them decides.) Each other handle takes some 230 bytes for
+/// often. (With dpb_config.forget_after, while none of them decides.) Each other handle takes some 290 bytes for
 /// each of its arms, and the first one 420 more. A snapshot contains what its own handle has released, not what
 /// that handle has merged: after dpb_restore merge the others' again. Arms are joined by their ids (dpb_add_arm).
 /// Two handles restored from one snapshot count as one.

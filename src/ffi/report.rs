@@ -152,7 +152,7 @@ pub struct dpb_arm {
     /// Always 0.
     pub reserved: u32,
     /// The number of rewards behind the mean, 0 before the first release. With dpb_config.forget_after each counts
-    /// by its weight: 1 when new, 0 when forgotten.
+    /// by its weight: 1 when new, 0 when forgotten; with dpb_request.examined by the probability that visitors examined it.
     pub effective_pulls: f64,
     /// 0, for later versions.
     pub spare: [f64; 3],

@@ -42,6 +42,15 @@ pub struct dpb_request {
     pub values: *const f64,
     /// The number of values: that of eligible arms, or of all arms.
     pub values_len: usize,
+    /// NULL, the default = visitors examine all slots alike. Otherwise for each slot the probability that a visitor
+    /// examines it, from 2^-16 to 1. The slots then get the arms in the order of value times mean: the best arm where most
+    /// visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an arm is its
+    /// chance of a click in a slot that is examined, and effective_pulls and the sizes of batches count examinations.
+    /// dpb_config.reward_min must be 0. Public: estimate the probabilities from slots filled at random, once, and not from
+    /// the order that this handle has chosen. For dpb_new_imed without max_segments.
+    pub examined: *const f64,
+    /// The number of these probabilities: that of slots.
+    pub examined_len: usize,
     /// With dpb_config.features = d: rows of d finite numbers, one after the other; otherwise NULL. With
     /// DPB_MODEL_PER_ARM one row. With DPB_MODEL_SHARED a row for each eligible arm, in that order; if eligible is
     /// NULL, for every arm by its number (rows of retired arms are not read). Do not compute a feature from
@@ -71,7 +80,7 @@ pub struct dpb_feature {
 
 const _: () = assert!(size_of::<dpb_feature>() == size_of::<Feature>() && size_of::<Feature>() == 8);
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_request>() == 96);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_request>() == 112);
 
 // SAFETY: repr(C), begins with its size, ends with a size_t; all its fields are numbers and addresses.
 unsafe impl Growing for dpb_request {}
@@ -89,6 +98,8 @@ impl dpb_request {
             eligible_len: 0,
             values: null(),
             values_len: 0,
+            examined: null(),
+            examined_len: 0,
             features: null(),
             sparse: null(),
             sparse_ends: null(),
@@ -118,9 +129,14 @@ impl dpb_request {
         }
         // SAFETY: as above.
         let values = (!r.values.is_null()).then(|| unsafe { slice(r.values, r.values_len) });
+        if r.examined.is_null() && r.examined_len > 0 {
+            return Err(Error::request("examined_len", "must be 0 where examined is NULL", r.examined_len));
+        }
+        // SAFETY: as above.
+        let examined = (!r.examined.is_null()).then(|| unsafe { slice(r.examined, r.examined_len) });
         // SAFETY: as above.
         let features = unsafe { r.rows() }?;
-        Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible, values, features })
+        Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible, values, examined, features })
     }
 
     /// Returns the rows of features, if there are any. The handle checks their number.
@@ -174,7 +190,7 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// Decides a request. Writes one decision for each slot.
 ///
 /// **Several slots.** The arms are different: the best ones, and those that must still be explored, in random
-/// order. Each decision gets its reward, or is cancelled, by itself. slots is at most the number of different
+/// order, or with request.examined the best ones where most visitors look. Each decision gets its reward, or is cancelled, by itself. slots is at most the number of different
 /// eligible arms, at most dpb_config.max_slots if that is set, and at most reward_window, or without one
 /// pending_capacity rounded up. A propensity is the exact probability of that arm in its draw, given the draws
 /// before it; with exploration = f it is at least f divided by the number of arms left. O(slots eligible_len). For
@@ -212,14 +228,14 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// need max_slots; a request then counts once.
 ///
 /// request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
-/// only. Never allocates on success.
+/// only. Never allocates on success, but for the first request with examined: 2 bytes for each open decision.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a
 /// feature that is missing, not finite, or beyond d, a value that is negative or not finite, fewer positive values than
-/// slots, a wrong length, struct_size); DPB_UNSUPPORTED (eligible arms, several slots, values, a segment, a user or
-/// features that this policy or configuration does not support); DPB_FULL (a new
+/// slots, an examined out of range, a wrong length, struct_size); DPB_UNSUPPORTED (eligible arms, several slots, values, examined, a segment, a
+/// user or features that this policy or configuration does not support); DPB_FULL (a new
 /// segment, and there are max_segments); DPB_NOT_READY (a restored handle with expected_users of which no snapshot was
-/// taken yet); DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or
-/// been counted, and dpb_request_check says why. Any thread.
+/// taken yet); DPB_NO_MEMORY (the first request with examined); DPB_NEWER_VERSION (struct_size of a newer library);
+/// DPB_POISONED. Unless DPB_OK, nothing has changed or been counted, and dpb_request_check says why. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select_for(

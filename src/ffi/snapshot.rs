@@ -26,7 +26,7 @@ use std::ffi::{CStr, c_char};
 ///
 /// buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
 /// bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 4 more; 20 more with a
-/// prior, 8 more for an added one), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
+/// prior, 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
 /// grow between two calls. A call whose cap is too small takes no memory, and does not count as a snapshot
 /// (dpb_config.expected_users). May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the
 /// state that is not released.

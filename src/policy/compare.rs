@@ -59,6 +59,10 @@
 //! other's m'-th, e^H has a mean of at most 1. The m-th (m = 0, 1, ..) has the share 8/((m + 8)(m + 9)) of the
 //! probability, and a pair the product of the two: these add up to 1.
 //!
+//! *Slots that visitors examine with probability e* ([`Request::examined`](crate::Request::examined)): a reward's
+//! expectation is e r, and with r = q the sum of w ln(1 + e q g) is at most N ln(1 + (E/N) q g), E = sum w e, because
+//! the logarithm is concave. So h has E/N times g in place of g. The arm's mean weights each rate by w e.
+//!
 //! *Merged releases of other handles* count as our own do. In the order of all releases of a fleet, those that a
 //! handle knows after its m-th merge depend on when snapshots were taken, which is public: whether a release is one
 //! of them is known before its value. So for each m there is a supermartingale, but not one for all: m = 0 has nine
@@ -72,13 +76,16 @@ use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 /// The weighted totals of an arm's releases: N, Y and K.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Totals {
+    /// N, or E of slots that are not always examined.
     count: f64,
+    /// N - E: what these slots lack of an examination each.
+    pub lack: f64,
     sum: f64,
     noises: f64,
 }
 
 impl Totals {
-    pub const NONE: Totals = Totals { count: 0.0, sum: 0.0, noises: 0.0 };
+    pub const NONE: Totals = Totals { count: 0.0, lack: 0.0, sum: 0.0, noises: 0.0 };
     /// Inverse of the unit that summands are rounded to: sums of fewer than 2^33 rewards are exact, whatever the order.
     const GRID: f64 = (1 << 20) as f64;
     /// Minimum that one release adds to K, so that the rounding changes at most K/1024 rewards.
@@ -86,20 +93,22 @@ impl Totals {
 
     /// Adds a release.
     pub fn release(&mut self, count: f64, sum: f64, distribution: Cumulant) {
-        self.release_as(count, count, sum, distribution);
+        self.release_as(count, count, 0.0, sum, distribution);
     }
 
-    /// Adds a release of a batch that was opened for `opened` rewards and may have been lowered since.
-    pub fn release_as(&mut self, opened: f64, count: f64, sum: f64, distribution: Cumulant) {
+    /// Adds a release of a batch that was opened for `opened` rewards and may have been lowered since. Its slots lack
+    /// `lack` of count + lack examinations.
+    pub fn release_as(&mut self, opened: f64, count: f64, lack: f64, sum: f64, distribution: Cumulant) {
         let weight = (opened / (16.0 * distribution.variance().sqrt())).min(1.0);
         let grid = |x: f64| (x * Self::GRID).round() / Self::GRID;
         let noises = grid((weight * weight).max(Self::LEAST));
-        self.add(&Totals { count: grid(weight * count), sum: grid(weight * sum), noises });
+        self.add(&Totals { count: grid(weight * count), lack: grid(weight * lack), sum: grid(weight * sum), noises });
     }
 
     /// Adds the totals of another handle.
     pub fn add(&mut self, other: &Totals) {
         self.count += other.count;
+        self.lack += other.lack;
         self.sum += other.sum;
         self.noises += other.noises;
     }
@@ -107,17 +116,19 @@ impl Totals {
     /// Replaces another handle's earlier totals by its newest ones. Exact.
     pub fn replace(&mut self, before: &Totals, now: &Totals) {
         self.count += now.count - before.count;
+        self.lack += now.lack - before.lack;
         self.sum += now.sum - before.sum;
         self.noises += now.noises - before.noises;
     }
 
+    /// Writes N, Y and K for [`load`](Self::load).
     pub fn save(&self, to: &mut Writer) {
         [self.count, self.sum, self.noises].into_iter().for_each(|number| to.f64(number));
     }
 
     pub fn load(from: &mut Reader) -> Result<Totals> {
-        let totals = Totals { count: from.f64()?, sum: from.f64()?, noises: from.f64()? };
-        let Totals { count, sum, noises } = totals;
+        let totals = Totals { count: from.f64()?, lack: 0.0, sum: from.f64()?, noises: from.f64()? };
+        let Totals { count, sum, noises, .. } = totals;
         ensure([count, sum, noises].into_iter().all(is_plausible) && count >= 0.0 && noises >= 0.0)?;
         Ok(totals)
     }
@@ -192,7 +203,7 @@ impl ReleaseTotals {
     pub fn last(distribution: Cumulant, count: u64, mean: f64, m: u32) -> ReleaseTotals {
         let (count, m) = (count as f64, f64::from(m));
         let price = ((m + 8.0) * (m + 9.0) / 8.0).ln();
-        ReleaseTotals { distribution, totals: Totals { count, sum: mean * count, noises: 1.0 }, price }
+        ReleaseTotals { distribution, totals: Totals { count, lack: 0.0, sum: mean * count, noises: 1.0 }, price }
     }
 
     /// Adds the price of another choice among many, in nats.
@@ -215,10 +226,11 @@ impl ReleaseTotals {
 
     /// The evidence against means that are too high (sign -1), or too low (sign 1).
     fn side(&self, points: &[f64; POINTS], sign: f64) -> Side {
-        let Totals { count, sum, noises } = self.totals;
-        let terms = points
-            .map(|l| (sign * l * sum - noises * (self.distribution.at(l) + l * Totals::LEAST), (sign * l).exp_m1()));
-        Side { count, terms }
+        let Totals { count, lack, sum, noises } = self.totals;
+        let examined = if lack > 0.0 { count / (count + lack) } else { 1.0 };
+        let constant = |l: f64| sign * l * sum - noises * (self.distribution.at(l) + l * Totals::LEAST);
+        let terms = points.map(|l| (constant(l), examined * (sign * l).exp_m1()));
+        Side { count: count + lack, terms }
     }
 }
 
@@ -350,14 +362,14 @@ mod tests {
             let count = (scale * distribution.variance().sqrt()).ceil();
             let clicks = f64::from(heads(count as u64, rarity, random));
             let sum = clicks + noise.sample(random) as f64 / Reward::ONE as f64;
-            arms[arm].add(&Totals { count: weight * count, sum: weight * sum, noises: weight * weight });
+            arms[arm].add(&Totals { count: weight * count, lack: 0.0, sum: weight * sum, noises: weight * weight });
             luck[arm] += sum - mean * count;
             let h = |distribution: Cumulant| {
                 let [one, other] = arms.map(|totals| ReleaseTotals::of(distribution, totals));
                 Joint::new(&Mixture::new(distribution), &one, &other, 0.0).at(0.0, mean).0
             };
             let one = |arm: usize, l: f64| {
-                let Totals { count, sum, noises } = arms[arm];
+                let Totals { count, sum, noises, .. } = arms[arm];
                 l * sum - count * (mean * l.exp_m1()).ln_1p() - noises * distribution.at(l.abs())
             };
             let top = 0.9 * distribution.limit().min(4.0);
@@ -412,7 +424,7 @@ mod tests {
             (1e-3, (1e3, 9e3, 1e-3), (5e2, -1e4, 1e-3)),
         ] {
             let distribution = Cumulant::Laplace { epsilon };
-            let sums = |(count, sum, noises)| ReleaseTotals::of(distribution, Totals { count, sum, noises });
+            let sums = |(count, sum, noises)| ReleaseTotals::of(distribution, Totals { count, lack: 0.0, sum, noises });
             let (one, other) = (sums(one), sums(other));
             let (low, high) = one.less(&other, 4.0);
             assert!((-1.0..=1.0).contains(&low) && low <= high && high <= 1.0);
@@ -447,9 +459,9 @@ mod tests {
             totals.release(count, sum, distribution);
             totals
         };
-        assert_eq!(one(160.0, 70.0), Totals { count: 160.0, sum: 70.0, noises: 1.0 });
-        assert_eq!(one(1e5, 4e4), Totals { count: 1e5, sum: 4e4, noises: 1.0 });
-        assert_eq!(one(80.0, -30.0), Totals { count: 40.0, sum: -15.0, noises: 0.25 });
+        assert_eq!(one(160.0, 70.0), Totals { count: 160.0, lack: 0.0, sum: 70.0, noises: 1.0 });
+        assert_eq!(one(1e5, 4e4), Totals { count: 1e5, lack: 0.0, sum: 4e4, noises: 1.0 });
+        assert_eq!(one(80.0, -30.0), Totals { count: 40.0, lack: 0.0, sum: -15.0, noises: 0.25 });
         assert_eq!(one(1.0, -30.0).noises, Totals::LEAST);
         let all: Vec<_> = (1..50).map(|i| one(f64::from(i) * 7.3, f64::from(i) * 0.37)).collect();
         let sum = |parts: &mut dyn Iterator<Item = &Totals>| {

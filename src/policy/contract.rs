@@ -142,6 +142,12 @@ pub trait Policy: Send + Moved {
         None
     }
 
+    /// The policy as one that learns from slots that are not always examined, if it can.
+    #[allow(private_interfaces)] // Positioned is private to the crate
+    fn positioned(&mut self) -> Option<&mut dyn Positioned> {
+        None
+    }
+
     /// Sets the prior of an arm from public data, and replaces an earlier one.
     ///
     /// # Errors
@@ -248,6 +254,26 @@ pub(crate) trait Valued {
     /// As [`Slates::choose_slate`], for a request with these values, all of them positive for the arms in `left`. Only
     /// policies with [`Slates`] are asked for several slots.
     fn choose_valued(&mut self, left: &mut Vec<u32>, values: &Values, slots: usize, each: &mut dyn FnMut(Pull));
+}
+
+/// A policy that learns rates from slots that visitors examine with known probabilities. `observe` and `cancel` get what
+/// a slot lacks of an examination with the pull ([`Pull::lack`]).
+pub(crate) trait Positioned {
+    /// As [`Slates::choose_slate`], or with values as [`Valued::choose_valued`], where the best arms will get the slots that
+    /// most visitors examine.
+    fn choose_positioned(
+        &mut self,
+        left: &mut Vec<u32>,
+        values: Option<&Values>,
+        slots: usize,
+        each: &mut dyn FnMut(Pull),
+    );
+
+    /// The mean by which arms are ordered; NaN if there is none.
+    fn mean(&self, arm: u32) -> f64;
+
+    /// Says what the slot of this arm's last pull lacks of an examination.
+    fn lack(&mut self, arm: u32, lack: u16);
 }
 
 /// A policy whose open sums the leader of a fleet can release.

@@ -263,6 +263,27 @@ static void values() {
         DPB_UNSUPPORTED);
 }
 
+// Visitors examine some slots more often than others.
+static void positions() {
+  dpb::Bandit bandit(dpb::Config(3, 4.0));
+  const std::vector<double> chances = {0.5, 1.0}, none;
+  dpb::Request request;
+  request.slots = 2;
+  int ordered = 0;
+  for (int i = 0; i < 4000; ++i) {
+    const auto shown = bandit.select_slots(request.with_examined(chances));
+    ordered += shown[1].arm == 2 ? 1 : 0;
+    for (const auto &decision : shown) {
+      bandit.update(decision.ticket, decision.arm == 2 && i % (&decision == &shown[1] ? 2 : 4) == 0 ? 1.0 : 0.0);
+    }
+  }
+  CHECK(ordered > 3000);
+  CHECK(bandit.select(dpb::Request().with_examined({0.5})).arm < 3);
+  CHECK(refusal([&] { (void)bandit.select(dpb::Request().with_examined(none)); }).what() ==
+        std::string("dpb_select_for(slots = 1, segment = 0, eligible = {}): DPB_INVALID_REQUEST: "
+                    "examined_len must be 1, the number of slots, got 0"));
+}
+
 // Each user counts once a period. Other requests get decisions that the library does not learn from.
 static void users() {
   dpb::Config config(3, 1.0);
@@ -1007,6 +1028,7 @@ int main() {
   arrays();
   arms_come_and_go();
   values();
+  positions();
   users();
   priors();
   handles_learn_from_each_other();

@@ -139,6 +139,9 @@ const ODD: &[f64] = &[0.0, 1.0, -1.0, f64::NAN, f64::INFINITY, 1e-300, 1e300, 0.
 /// Values of arms.
 const VALUES: &[f64] = &[1.0, 1.0, 2.0, 0.5, 0.0, 1e-3, 1e-7, 40.0];
 
+/// Probabilities with which visitors examine a slot.
+const CHANCES: &[f64] = &[1.0, 0.6, 0.4, 0.1, 1e-4];
+
 /// Returns the status, which must be one of `allowed`.
 #[track_caller]
 fn one_of(status: dpb_status, allowed: &[dpb_status]) -> dpb_status {
@@ -513,7 +516,11 @@ impl Player {
             _ if spec.values.is_some() && ![DPB_POLICY_IMED, DPB_POLICY_MED].contains(&policy) => {
                 return DPB_UNSUPPORTED;
             }
-            _ if spec.slots == 1 && spec.values.is_none() => return DPB_OK,
+            _ if spec.examined.is_some() && (policy != DPB_POLICY_IMED || self.config.reward_min != 0.0) => {
+                return DPB_UNSUPPORTED;
+            }
+            _ if !spec.is_examined() => return DPB_INVALID_REQUEST,
+            _ if spec.slots == 1 && spec.values.is_none() && spec.examined.is_none() => return DPB_OK,
             _ if spec.slots == 1 => {}
             _ if !slates => return DPB_UNSUPPORTED,
             _ if users && slate == 0 => return DPB_INVALID_REQUEST, // each reward would be a contribution
@@ -676,6 +683,7 @@ struct Spec {
     user: u64,
     eligible: Option<Vec<u32>>,
     values: Option<Vec<f64>>,
+    examined: Option<Vec<f64>>,
     flaw: Option<Flaw>,
 }
 
@@ -688,7 +696,8 @@ enum Flaw {
 }
 
 impl Spec {
-    const PLAIN: Spec = Spec { slots: 1, segment: 0, user: 0, eligible: None, values: None, flaw: None };
+    const PLAIN: Spec =
+        Spec { slots: 1, segment: 0, user: 0, eligible: None, values: None, examined: None, flaw: None };
 
     /// A request among arms below `arms`, and sometimes one that does not exist.
     fn new(bytes: &mut Bytes, arms: usize, users: bool, segment: u64) -> Spec {
@@ -701,6 +710,7 @@ impl Spec {
                 false => Some((0..bytes.below(9)).map(|_| Self::arm(bytes, arms)).collect()),
             },
             values: None,
+            examined: None,
             flaw: match bytes.below(32) {
                 0 => Some(Flaw::Size(bytes.pick(&[0, 4, 32, 39, 41, 48, u32::MAX]))),
                 1 => Some(Flaw::Length(bytes.pick(&[1, usize::MAX]))),
@@ -715,6 +725,19 @@ impl Spec {
         let length = if bytes.once_in(16) { bytes.below(12) } else { length };
         let value = |bytes: &mut Bytes| if bytes.once_in(32) { bytes.pick(ODD) } else { bytes.pick(VALUES) };
         Spec { values: Some((0..length).map(|_| value(bytes)).collect()), ..self }
+    }
+
+    /// The same where slots are examined with some probabilities.
+    fn with_positions(self, bytes: &mut Bytes) -> Spec {
+        let length = if bytes.once_in(16) { bytes.below(12) } else { self.slots.min(12) as usize };
+        let chance = |bytes: &mut Bytes| if bytes.once_in(32) { bytes.pick(ODD) } else { bytes.pick(CHANCES) };
+        Spec { examined: Some((0..length).map(|_| chance(bytes)).collect()), ..self }
+    }
+
+    /// Whether the probabilities of the slots are valid, if there are any.
+    fn is_examined(&self) -> bool {
+        let valid = |chance: &f64| (0.5f64.powi(16)..=1.0).contains(chance);
+        self.examined.as_ref().is_none_or(|all| all.len() == self.slots as usize && all.iter().all(valid))
     }
 
     /// The arms that a request with values may get, of so many arms; or its status.
@@ -754,6 +777,9 @@ impl Spec {
         }
         if let Some(values) = &self.values {
             (request.values, request.values_len) = (values.as_ptr(), values.len());
+        }
+        if let Some(examined) = &self.examined {
+            (request.examined, request.examined_len) = (examined.as_ptr(), examined.len());
         }
         match self.flaw {
             Some(Flaw::Size(size)) => request.struct_size = size,
@@ -866,6 +892,7 @@ impl World<'_> {
             0..=74 => self.select(&mut player),
             80..=146 => self.answer(&mut player),
             150..=157 => self.answer_many(&mut player),
+            75..=76 => self.positioned(&mut player),
             160..=169 => self.request(&mut player),
             170..=174 => self.requests(&mut player),
             175..=183 => self.change_arms(&mut player),
@@ -1026,6 +1053,15 @@ impl World<'_> {
     /// Makes one request with values.
     unsafe fn valued(&mut self, player: &mut Player) {
         let specs = [player.spec(&mut self.bytes).with_values(&mut self.bytes, player.seen.arms.len())];
+        player.check_decisions(&specs, decide(player.handle, &specs, false));
+    }
+
+    /// Makes one request whose slots are not always examined, sometimes with values.
+    unsafe fn positioned(&mut self, player: &mut Player) {
+        let spec = player.spec(&mut self.bytes).with_positions(&mut self.bytes);
+        let valued = self.bytes.once_in(4);
+        let spec = if valued { spec.with_values(&mut self.bytes, player.seen.arms.len()) } else { spec };
+        let specs = [spec];
         player.check_decisions(&specs, decide(player.handle, &specs, false));
     }
 

@@ -68,6 +68,11 @@ impl Subject {
         !matches!(self, Subject::Policy(algorithm) if ![Algorithm::Imed, Algorithm::Med, Algorithm::Linear].contains(&algorithm))
     }
 
+    /// Whether requests may say how often slots are examined.
+    pub fn has_positions(self) -> bool {
+        self == Subject::Policy(Algorithm::Imed)
+    }
+
     /// A request, in this segment if the handle has segments.
     pub fn request(self, key: u64) -> Request<'static> {
         Request { segment: if self == Subject::Segments { key } else { 0 }, ..Request::default() }
@@ -114,6 +119,13 @@ pub fn values(arms: usize, known: u64) -> Vec<f64> {
     let mut values: Vec<f64> = (0..arms).map(value).collect();
     values[known as usize % arms] = 1.0;
     values
+}
+
+/// How often visitors examine each of so many slots, as an adversary says who knows this number.
+pub fn chances(slots: usize, known: u64) -> Vec<f64> {
+    (0..slots)
+        .map(|slot| [1.0, 0.5, 0.3, 1.0, 0.7, 0.125, 1e-3, 0.9][(known >> (3 * (slot % 20))) as usize & 7])
+        .collect()
 }
 
 /// All readable state of an arm: its real numbers, among them the mean, and its counts.

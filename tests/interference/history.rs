@@ -51,6 +51,8 @@ pub struct Step {
     pub shows: Option<(usize, usize)>,
     /// The request has values, if the policy supports them.
     pub valued: bool,
+    /// The request says how often its slots are examined, if the policy supports that.
+    pub examined: bool,
     /// Whether it belongs to the same request as the decision before.
     pub follows: bool,
     pub calls: Vec<Call>,
@@ -150,6 +152,7 @@ impl History {
             key: Subject::KEYS[draw(Subject::KEYS.len())],
             shows: (draw(4) == 0).then(|| (draw(64), 1 + draw(3))),
             valued: false,
+            examined: false,
             follows: false,
             calls: Vec::new(),
         };
@@ -242,6 +245,7 @@ impl History {
         let none = if windowed { None } else { Some(0.0) };
         let worlds = if draw(2) == 0 { [none, Some(1.0)] } else { [Some(1.0), none] };
         steps.iter_mut().for_each(|step| step.valued = draw(3) == 0);
+        steps.iter_mut().for_each(|step| step.examined = draw(3) == 0);
         History { config, sabotage, number, handles, steps, rewards, who, changed, worlds, differs }
     }
 

@@ -1,6 +1,6 @@
 //! One world: it executes a history and records all public outputs.
 
-use super::handle::{Features, Subject, arms, live, rest, values};
+use super::handle::{Features, Subject, arms, chances, live, rest, values};
 use super::history::{Call, Event, History, Step, WINDOW, Which};
 use crate::audit::engine::{pattern, seed};
 use crate::support::sealed::{head, nonce};
@@ -237,7 +237,9 @@ impl World<'_> {
             0 => 1,
             _ => 1 + steps[1..].iter().take_while(|step| step.follows).count(),
         };
-        let request = Request { user, slots: slots as u32, ..self.subject.request(steps[0].key) };
+        let examined = (steps[0].examined && self.subject.has_positions()).then(|| chances(slots, self.known));
+        let examined = examined.as_deref();
+        let request = Request { user, slots: slots as u32, examined, ..self.subject.request(steps[0].key) };
         let choose = |eligible: Option<&[u32]>| {
             let mut chosen = Vec::new();
             let rows = match self.subject {
@@ -263,7 +265,7 @@ impl World<'_> {
         for ghost in &self.ghosts {
             let row = Features::new(if self.subject == Subject::Models { 1 } else { 3 }, 1);
             let features = self.subject.has_features().then(|| row.rows());
-            if let Ok(decision) = ghost.select_for(&Request { features, slots: 1, ..request }) {
+            if let Ok(decision) = ghost.select_for(&Request { features, slots: 1, examined: None, ..request }) {
                 _ = ghost.update(decision.ticket, 0.5);
             }
         }

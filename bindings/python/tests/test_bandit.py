@@ -125,6 +125,11 @@ def test_requests():
     slots = bandit.select(slots=3)
     assert len(slots) == len({decision.arm for decision in slots}) == 3
     assert len(bandit.select(slots=1)) == 1
+    assert len(bandit.select(slots=2, examined=[1, 0.5])) == 2
+    assert bandit.select(examined=np.array([0.5])).arm < 6
+    bandit.check(slots=2, examined=[1, 0.5])
+    assert bandit.select_many(3, slots=2, examined=[1, 0.5]).shape == (3, 2)
+    assert bandit.select_many(slots=2, examined=[[1, 0.5], [0.5, 1]]).shape == (2, 2)
     for request, words in [
         ({"eligible": [6]}, "eligible must be below 6, got 6"),
         ({"eligible": []}, "eligible"),
@@ -133,6 +138,8 @@ def test_requests():
         ({"values": [1.0] * 5}, "values"),
         ({"values": [1.0] * 5 + [float("nan")]}, "values"),
         ({"eligible": [1, 2], "values": [1.0, -1.0]}, "values"),
+        ({"slots": 2, "examined": [1]}, "examined_len must be 2, the number of slots, got 1"),
+        ({"examined": [0]}, "examined must be in"),
     ]:
         with pytest.raises(dpb.InvalidRequestError, match=words):
             bandit.select(**request)
@@ -214,7 +221,7 @@ def test_features():
 def test_what_is_contiguous_is_not_copied():
     rows = np.ones((4, 4), np.float32)
     bandit = dpb.Bandit(arms=3, epsilon=4.0, features=4, model_per_arm=True, feature_norm=4.0)
-    _, kept = bandit._request(0, 0, None, None, rows[1], None)
+    _, kept = bandit._request(0, 0, None, None, None, rows[1], None)
     assert dpb._library.ffi.cast("uintptr_t", kept[0]) == rows.ctypes.data + 16
 
 

@@ -27,7 +27,7 @@ use crate::noise::probe::{self, Fault};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{ArmState, Peer};
+use crate::policy::contract::{ArmState, Peer, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
@@ -85,12 +85,15 @@ pub struct BatchedArms {
 }
 
 struct BatchedArm {
-    /// The open batch. While the handle contributes, it is never full.
+    /// The open batch. While the handle contributes, it is never full. Its size is in examinations: its quota has one
+    /// more reward for each that its rewards lack, rounded up. So it closes with less than one more than its size.
     batch: Batch,
-    /// Rewards in the open batch that others contributed.
-    foreign: u32,
+    /// What the slots of the rewards in the open batch lack of an [examination](Pull::EXAMINATION) each, in its units.
+    lack: u64,
+    /// The part of the open batch that others contributed, in these units.
+    foreign: u64,
     /// Rewards of this handle's own decisions since it was made that are in no open batch: they were released or
-    /// contributed.
+    /// contributed. In units of an examination.
     settled: u64,
     released: ReleaseHistory,
     prior: Option<ActivePrior>,
@@ -116,6 +119,7 @@ impl BatchedArm {
         let (batch, released) = (Batch::default(), ReleaseHistory::NOTHING);
         BatchedArm {
             batch,
+            lack: 0,
             foreign: 0,
             settled: 0,
             released,
@@ -125,6 +129,31 @@ impl BatchedArm {
             tick: 0,
             live: true,
         }
+    }
+}
+
+impl BatchedArm {
+    /// The number of rewards that the open batch has more than its size, in place of what its rewards lack.
+    fn replaced(&self) -> u64 {
+        self.lack.div_ceil(Pull::EXAMINATION)
+    }
+
+    /// What the open batch has, in units of an examination.
+    fn examined(&self) -> u64 {
+        u64::from(self.batch.count()) * Pull::EXAMINATION - self.lack
+    }
+
+    /// The size of the open batch.
+    fn size(&self) -> u64 {
+        self.batch.quota() - self.replaced()
+    }
+
+    /// Adds what rewards lack that the open batch will get next.
+    #[inline(never)]
+    fn add_lack(&mut self, lack: u64) {
+        let size = self.size();
+        self.lack += lack;
+        self.batch.raise((size + self.replaced()).clamp(self.batch.quota(), Batch::MAX_QUOTA));
     }
 }
 
@@ -284,9 +313,15 @@ impl BatchedArms {
         self.refresh(arm);
     }
 
-    /// Rewards of this handle's own decisions for an arm, since it was made, that are in no open batch.
+    /// Rewards of this handle's own decisions for an arm, since it was made, that are in no open batch. In units of an
+    /// [examination](Pull::EXAMINATION).
     pub fn settled(&self, arm: usize) -> u64 {
         self.arms[arm].settled
+    }
+
+    /// The same in rewards, for policies whose slots are always examined.
+    pub fn settled_rewards(&self, arm: usize) -> u64 {
+        self.settled(arm) / Pull::EXAMINATION
     }
 
     /// The number of handles that share each batch.
@@ -427,14 +462,17 @@ impl BatchedArms {
     /// Credits a reward to its arm's batch. Returns true if that filled the batch, which is then released. Rewards
     /// become public only here.
     #[inline]
-    pub fn collect(&mut self, arm: usize, reward: Reward) -> bool {
+    pub fn collect(&mut self, arm: usize, reward: Reward, lack: u16) -> bool {
         if faulty!(CollectedTwice) {
             let next = (arm + 1) % self.arms.len();
             let batch = &mut self.arms[next].batch;
             let _ = batch.free() > 1 && batch.collect(reward);
         }
-        let batch = &mut self.arms[arm].batch;
-        let full = batch.collect(reward) && batch.free() == 0;
+        let state = &mut self.arms[arm];
+        if lack > 0 && state.batch.free() > 0 {
+            state.add_lack(lack.into());
+        }
+        let full = state.batch.collect(reward) && state.batch.free() == 0;
         if full {
             self.release(arm);
         }
@@ -459,18 +497,19 @@ impl BatchedArms {
         let size = if self.duty.contributes() { Batch::MAX_QUOTA } else { size };
         #[cfg(dpb_faults)]
         let size = self.raw_size(size);
-        self.arms[arm].batch.set_quota(size);
+        let state = &mut self.arms[arm];
+        state.batch.set_quota(size + state.replaced());
     }
 
     /// Lowers the size of an arm's open batch, but not below what it has collected and one. Returns the size.
     pub fn lower(&mut self, arm: usize, size: u64) -> u64 {
         #[cfg(dpb_faults)]
         let size = self.raw_size(size);
-        let batch = &mut self.arms[arm].batch;
-        if !self.duty.contributes() && batch.free() > 0 {
-            batch.lower(size);
+        let state = &mut self.arms[arm];
+        if !self.duty.contributes() && state.batch.free() > 0 {
+            state.batch.lower(size + state.replaced());
         }
-        batch.quota()
+        state.size()
     }
 
     /// The rewards in all open batches and in all releases of this handle.
@@ -488,16 +527,17 @@ impl BatchedArms {
         self.arms[arm].batch.free() > 0
     }
 
-    /// Whether `pending` rewards of this handle's own decisions for an arm fill its batch. A contributor's batch ends
-    /// with its next contribution.
+    /// Whether this handle's own decisions for an arm, with so many units of an examination, fill its batch. A
+    /// contributor's batch ends with its next contribution.
     pub fn is_filled_by(&self, arm: usize, pending: u64) -> bool {
-        self.duty.contributes() || pending >= self.arms[arm].batch.free()
+        let state = &self.arms[arm];
+        self.duty.contributes() || pending + state.examined() >= state.size() * Pull::EXAMINATION
     }
 
-    /// Rewards of this handle's own decisions in an arm's open batch.
+    /// Rewards of this handle's own decisions in an arm's open batch, in units of an examination.
     pub fn open_rewards(&self, arm: usize) -> u64 {
         let state = &self.arms[arm];
-        u64::from(state.batch.count() - state.foreign)
+        state.examined() - state.foreign
     }
 
     /// Writes the open sums, for [`read_parts`](Self::read_parts).
@@ -507,6 +547,7 @@ impl BatchedArms {
         for (arm, state) in open() {
             to.u64(id(arm as u32));
             state.batch.save(to);
+            to.u64(state.lack);
         }
     }
 
@@ -517,9 +558,9 @@ impl BatchedArms {
         if !state.live && faulty!(RetiredKept) {
             return false;
         }
-        let count = state.batch.clear();
-        state.settled += u64::from(count - std::mem::take(&mut state.foreign));
-        count > 0
+        state.settled += state.examined() - std::mem::take(&mut state.foreign);
+        state.lack = 0;
+        state.batch.clear() > 0
     }
 
     /// Reads what [`save_open`](Self::save_open) wrote, and passes the parts of this handle's arms to `each`. Returns
@@ -530,13 +571,14 @@ impl BatchedArms {
     pub fn read_parts(
         from: &mut Reader,
         arm: &dyn Fn(u64) -> Option<u32>,
-        mut each: impl FnMut(usize, &BatchPart),
+        mut each: impl FnMut(usize, &BatchPart, u64),
     ) -> Result<bool> {
         let mut complete = true;
-        for _ in 0..from.length(20)? {
-            let (id, part) = (from.u64()?, BatchPart::read(from)?);
+        for _ in 0..from.length(28)? {
+            let (id, part, lack) = (from.u64()?, BatchPart::read(from)?, from.u64()?);
+            ensure(lack < u64::from(part.count) * Pull::EXAMINATION)?;
             match arm(id) {
-                Some(arm) => each(arm as usize, &part),
+                Some(arm) => each(arm as usize, &part, lack),
                 None => complete = false,
             }
         }
@@ -544,10 +586,14 @@ impl BatchedArms {
         Ok(complete)
     }
 
-    /// Adds what another handle contributed to an arm's open batch. Returns true if the batch is full, and was released.
-    pub fn add(&mut self, arm: usize, part: &BatchPart) -> bool {
+    /// Adds what another handle contributed to an arm's open batch, and what its rewards lack of examinations. Returns
+    /// true if the batch is full, and was released.
+    pub fn add(&mut self, arm: usize, part: &BatchPart, lack: u64) -> bool {
         let state = &mut self.arms[arm];
-        state.foreign = state.foreign.saturating_add(part.count);
+        if lack > 0 {
+            state.add_lack(lack);
+        }
+        state.foreign += u64::from(part.count) * Pull::EXAMINATION - lack;
         let full = state.batch.add(part);
         if full {
             self.release(arm);
@@ -561,13 +607,17 @@ impl BatchedArms {
         let now = self.now();
         let past = self.memory.is_finite().then(|| self.released(arm));
         let state = &mut self.arms[arm];
+        let examined = state.examined();
         let release = state.batch.release(&mut self.noise);
         state.batch = Batch::default();
-        let pair = NoisySum::new(release.count as f64, release.sum, now);
-        (self.sum, self.rewards) = (self.sum + release.sum, self.rewards + release.count);
-        state.total += release.count;
-        state.settled += release.count - u64::from(std::mem::take(&mut state.foreign));
-        self.led += release.count;
+        let units = |units: u64| units as f64 / Pull::EXAMINATION as f64;
+        let (count, lack) = (units(examined), units(std::mem::take(&mut state.lack)));
+        let pair = NoisySum::new(count, release.sum, now).lacking(lack);
+        let whole = examined / Pull::EXAMINATION;
+        (self.sum, self.rewards) = (self.sum + release.sum, self.rewards + whole);
+        state.total += whole;
+        state.settled += examined - std::mem::take(&mut state.foreign);
+        self.led += whole;
         if let Some(past) = past {
             state.released.expire(self.memory, now);
             if past.contradiction(&pair.evidence(self.distribution)) > CONTRADICTION {
@@ -579,7 +629,7 @@ impl BatchedArms {
             }
         }
         state.released.push(pair);
-        state.released.totals.release(release.count as f64, release.sum, self.distribution);
+        state.released.totals.release_as(whole as f64, count, lack, release.sum, self.distribution);
         self.releases = self.releases.saturating_add(1);
         self.least = self.least_batch();
         self.refresh(arm);
@@ -714,7 +764,7 @@ impl BatchedArms {
                 active.iter_mut().for_each(|active| active.tick = moved(active.tick));
             }
             let state = &mut self.arms[arm];
-            (state.batch, state.total, state.released) = (Batch::default(), total, released);
+            (state.batch, state.lack, state.total, state.released) = (Batch::default(), 0, total, released);
             #[cfg(dpb_faults)]
             state.batch.keep(probe::kept_open(arm));
             self.replace_prior(arm, active);
@@ -819,7 +869,7 @@ impl Evidence {
     /// the slope of the exponents equals the exponents plus ln(2/beta).
     fn width(&self, ln_inverse_beta: f64) -> f64 {
         let terms = || self.terms().iter().map(|t| (t, t.discount * t.weight));
-        let rewards: f64 = terms().map(|(t, w)| t.count * w * w / 4.0).sum();
+        let rewards: f64 = terms().map(|(t, w)| t.rewards() * w * w / 4.0).sum();
         let noise: f64 = terms().map(|(t, w)| t.noises * w * w * self.distribution.variance()).sum();
         let heaviest = terms().map(|(_, w)| w).fold(0.0, f64::max);
         let log = LN_2 + ln_inverse_beta;
@@ -863,7 +913,7 @@ pub fn loss(noise: &Noise, released: bool) -> PrivacyLoss {
 }
 
 // The releases move as a snapshot has them.
-moves!(BatchedArm { batch, foreign, settled } made { released, prior, total, mean, tick, live });
+moves!(BatchedArm { batch, lack, foreign, settled } made { released, prior, total, mean, tick, live });
 
 impl BatchedArms {
     /// Moves what a snapshot leaves out: the open sums.
@@ -895,7 +945,7 @@ mod tests {
         arms.open(arm, count.into());
         (0..count).for_each(|i| {
             arms.decisions += 1;
-            arms.collect(arm, Reward::from_units(if i < ones { Reward::ONE as u32 } else { 0 }));
+            arms.collect(arm, Reward::from_units(if i < ones { Reward::ONE as u32 } else { 0 }), 0);
         });
     }
 
@@ -931,6 +981,59 @@ mod tests {
         let mut short = fresh(6400);
         release(&mut short, 0, 100_000, 300);
         assert_eq!(short.size(&short.evidence(1), 0.0), 100);
+    }
+
+    /// A batch closes as soon as it has as many examinations as its size, whatever its slots are, also if it was lowered. What
+    /// others contribute counts alike, and is not this handle's own. A restored handle knows the same.
+    #[test]
+    fn batches_count_examinations() {
+        let mut arms = with_memory(0);
+        for (size, lacks) in [(10, [0, 40_000, 65_535]), (1, [65_000; 3]), (7, [0; 3])] {
+            arms.open(0, size);
+            let (before, mut units) = (arms.settled(0), 0);
+            for lack in lacks.into_iter().cycle() {
+                units += Pull::EXAMINATION - u64::from(lack);
+                let full = arms.collect(0, Reward::MIN, lack);
+                assert_eq!(full, units >= size * Pull::EXAMINATION, "{size} {units}");
+                if full {
+                    break;
+                }
+                assert_eq!((arms.open_rewards(0), arms.is_filled_by(0, 0)), (units, false));
+                assert!(arms.is_filled_by(0, size * Pull::EXAMINATION - units));
+            }
+            assert_eq!(arms.settled(0) - before, units);
+        }
+        arms.open(1, 50);
+        (0..5).for_each(|_| assert!(!arms.collect(1, Reward::MIN, 30_000))); // 2.7 examinations
+        assert_eq!([arms.lower(1, 9), arms.lower(1, 4), arms.lower(1, 1)], [9, 4, 3]);
+        assert!(arms.collect(1, Reward::MIN, 30_000));
+        arms.open(2, 3);
+        assert!(!arms.collect(2, Reward::MIN, 60_000));
+        let mut open = Writer::Writing(Vec::new());
+        arms.save_open(&mut open, &|arm| arm.into());
+        let (open, mut parts) = (open.into_bytes(), 0);
+        for last in [false, true] {
+            let complete =
+                BatchedArms::read_parts(&mut Reader::of_fields(&open), &|id| Some(id as u32), |arm, part, lack| {
+                    parts += 1;
+                    assert!(!arms.add(arm, part, lack));
+                });
+            assert!(complete.unwrap() && parts == 1 + u32::from(last));
+        }
+        assert_eq!(arms.open_rewards(2), Pull::EXAMINATION - 60_000);
+        (0..3).for_each(|i| assert_eq!(arms.collect(2, Reward::MIN, 0), i == 2));
+        assert_eq!(arms.settled(2), 4 * Pull::EXAMINATION - 60_000);
+        let mut saved = Writer::Writing(Vec::new());
+        arms.save(&mut saved);
+        let mut next = with_memory(0);
+        next.load(&mut Reader::of_fields(&saved.into_bytes())).unwrap();
+        for arm in 0..3 {
+            let [now, then] = [&next, &arms].map(|arms| arms.evidence(arm));
+            let terms = |evidence: &Evidence| evidence.terms().iter().map(|t| (t.count, t.lack)).collect::<Vec<_>>();
+            assert_eq!(terms(&now), terms(&then));
+            assert!(terms(&now).iter().any(|&(_, lack)| lack > 0.0));
+            assert_eq!(now.exponent(0.5), then.exponent(0.5));
+        }
     }
 
     /// As long as only noise was released, the rate is taken as the noise's deviation: batches grow gradually.

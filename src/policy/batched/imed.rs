@@ -45,6 +45,35 @@
 //! ([`min_index`](super::min_index)). An arm of a high value is pulled until D(q_a) is about ln N, so about (ln N +
 //! 1.4/eps)/q_a times if it has no rewards.
 //!
+//! **Positions.** A request may say with which probability e_i a visitor examines slot i
+//! ([`Request::examined`](crate::Request::examined)). A click in it has mean q e_i, and q, the click rate where the slot
+//! is examined, is what the policy learns. Two counts of a batch differ then:
+//!
+//! | n, the number of rewards | E = sum e_i, the examinations |
+//! |---|---|
+//! | how many rewards a sum is of: its likelihood, the width of an interval | what is known: the mean y/E, the weight w, Z and W, N of the index, the sizes of batches and when they close, decisions that are pending |
+//!
+//! A reward stays 0 or 1 and is not divided by e_i, so the noise is that of one reward. D then has
+//! n_b ln(1 - q_b + q_b e^(-l w_b)) with q_b = q E_b/n_b, and W = sum w_b E_b.
+//!
+//! *Theorem. D is a valid bound: P(D(q) >= x) <= e^(-x)* for sizes E_b that are fixed, rewards in `[0, 1]`, and slots i
+//! that are chosen by what was known before, where the mean of a reward, given everything before it, is at least q e_i.
+//! Over all times the bound above holds for E_b that releases decide.
+//!
+//! *Proof.* Let s = 1 - e^(-l w_b). By convexity E e^(-l w_b r) <= 1 - m s for a reward of mean m, and 1 - m s <= 1 - q e_i s.
+//! The slot is known before its reward. So the product over the rewards of the batch of e^(-l w_b r_i)/(1 - q e_i s) is a
+//! supermartingale, and times the noise's e^(-l w_b X - Phi(l w_b)) it has mean at most 1. The logarithm is concave, so
+//! for every sequence of slots sum ln(1 - q e_i s) <= n_b ln(1 - q (E_b/n_b) s). With the right side in place of the left one
+//! exp h(l) is smaller still. It remains that w_b is known before the batch: it is computed from the size with which
+//! the batch was opened, or lowered to by public facts. A batch closes as soon as E reaches its size, and e_i <= 1, so that
+//! size is E rounded down. The rest of the proof is that without positions. Rounding is safe: n ln(1 - q (E/n) s) increases
+//! in n and decreases in E, and e_i is rounded down to a multiple of 2^-16. It also increases if E and n lose the same. ∎
+//!
+//! (For a claim that the mean is at most q, sums bound the other way: h with -l in place of l, by the same inequality.)
+//!
+//! y/E is unbiased for each batch if slots do not depend on its rewards. They do not: the order is computed from
+//! releases. Privacy is Theorem P: slots, e_i and E are functions of releases, coins and public facts.
+//!
 //! **Tails.** Every policy of logarithmic regret loses the best arm permanently in some runs, of order N/T (Fan and
 //! Glynn 2021). c = 1 - s/3, where s = 4V/(4V + N) is the share of the noise in what is known: early, when one noise
 //! can mislead, evidence counts less. `examples/figures` (`tails`) shows what this costs.
@@ -61,7 +90,7 @@
 //! the estimate contains several. Then rare runs abandon the best arm permanently. D accounts for all noises.
 //!
 //! Cost: select and update O(1). The end of a batch costs a few evaluations of D, each some Newton steps over at most
-//! 12 terms (24 in a fleet), and O(log K). About 640 bytes an arm. See [`min_index`](super::min_index) for delays,
+//! 12 terms (24 in a fleet), and O(log K). About 710 bytes an arm. See [`min_index`](super::min_index) for delays,
 //! several slots and many arms.
 
 use super::explore::Live;

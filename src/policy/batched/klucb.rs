@@ -14,7 +14,7 @@
 //! A prior is in mu, and in N as far as it counts ([`prior`](crate::policy::prior)).
 //!
 //! Cost: select and update O(1). The end of a batch costs a few indices (at most 50 bisections each) and O(log K).
-//! About 640 bytes an arm. See [`min_index`](super::min_index) for delays, several slots and many arms.
+//! About 710 bytes an arm. See [`min_index`](super::min_index) for delays, several slots and many arms.
 
 use super::explore::Live;
 use super::min_index::{Index, MinIndexPolicy};

@@ -203,7 +203,7 @@ impl Policy for DpMed {
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let arm = pull.arm() as usize;
-        if self.batched.collect(arm, reward) {
+        if self.batched.collect(arm, reward, 0) {
             self.released(arm);
         }
     }
@@ -254,9 +254,9 @@ impl Combining for DpMed {
     }
 
     fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
-        BatchedArms::read_parts(&mut from.clone(), arm, |_, _| ())?;
-        BatchedArms::read_parts(from, arm, |arm, part| {
-            if self.batched.add(arm, part) {
+        BatchedArms::read_parts(&mut from.clone(), arm, |_, _, _| ())?;
+        BatchedArms::read_parts(from, arm, |arm, part, lack| {
+            if self.batched.add(arm, part, lack) {
                 self.released(arm);
             }
         })

@@ -32,6 +32,11 @@
 //! earlier ones, and arms without a release are covered in turn. With immediate rewards nothing is ever covered, and
 //! the policy is the published one.
 //!
+//! **Positions.** Pulls, and the ends of batches, are counted in examinations: a pull for a slot that visitors examine
+//! with probability e counts e. See [`imed`](super::imed). The arms that lead get the slots that most visitors examine, so
+//! they have more examinations than the m-th one, and larger indices. An arm that must be explored would take the place
+//! of the best one. So all leading arms are compared by the index of the m-th one, and the best of them come first.
+//!
 //! **Several slots.** For m slots, the arm with the m-th largest mean among the eligible arms takes the role of the
 //! leader: x is computed from its mean, and better arms have batches as leaders do. Then the arm with the smallest
 //! index that is not yet in the request is chosen, m times.
@@ -47,7 +52,9 @@ use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
 use crate::os::DefaultRounding;
 use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer, Slates, Valued};
+use crate::policy::contract::{
+    ArmState, Combining, DynamicArms, Peer, Policy, Positioned, Pull, ReadPeer, Slates, Valued,
+};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
@@ -100,10 +107,11 @@ pub struct MinIndexPolicy<I> {
     best: usize,
 }
 
-/// The pulls planned for an arm, all counted in this handle's decisions for it since the handle was made: settled <=
-/// covered <= goal.
+/// The pulls planned for an arm, all counted in this handle's decisions for it since the handle was made, in units of an
+/// [examination](Pull::EXAMINATION): settled <= covered <= goal.
 struct Plan {
-    /// Decisions without the cancelled ones; at most the goal.
+    /// Decisions without the cancelled ones; less than one above the goal, and at most the goal where all slots are
+    /// always examined.
     pulls: u64,
     /// End of the batches that pending decisions cover.
     covered: u64,
@@ -217,7 +225,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// An arm's evidence, including what pending decisions cover.
     fn evidence(&self, arm: usize) -> Evidence {
         let mut evidence = self.batched.evidence(arm);
-        let covered = (self.plans[arm].covered - self.batched.settled(arm)) as f64;
+        let covered = (self.plans[arm].covered - self.batched.settled(arm)) as f64 / Pull::EXAMINATION as f64;
         evidence.covered = evidence.count + covered * self.batched.sharers();
         evidence
     }
@@ -376,7 +384,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// batches double, so that releases come early. A leader's batch is always open, because others contribute to it.
     /// Returns this handle's part.
     fn open_next(&mut self, arm: usize) -> u64 {
-        let left = self.plans[arm].goal - self.batched.settled(arm);
+        let left = self.plans[arm].goal.saturating_sub(self.batched.settled(arm)).div_ceil(Pull::EXAMINATION);
         let doubling = self.batched.doubling(arm);
         let part = left.min(self.batched.part(doubling));
         if part > 0 {
@@ -392,7 +400,7 @@ impl<I: Index> MinIndexPolicy<I> {
     fn released(&mut self, arm: usize) {
         let _rounding = DefaultRounding::set();
         let size = self.open_next(arm);
-        self.settled(arm, size);
+        self.settled(arm, size * Pull::EXAMINATION);
         self.refresh_some();
     }
 
@@ -405,10 +413,11 @@ impl<I: Index> MinIndexPolicy<I> {
         }
     }
 
-    /// Updates an arm whose open sum was released or contributed. The arm's next batch has `size` rewards of this handle.
+    /// Updates an arm whose open sum was released or contributed. The arm's next batch has `size` units of this handle.
     fn settled(&mut self, arm: usize, size: u64) {
         let (plan, settled) = (&mut self.plans[arm], self.batched.settled(arm));
         plan.leads = false;
+        plan.goal = plan.goal.max(settled); // a batch may close with more than its size
         // A batch that the pending decisions do not fill is not covered.
         plan.covered = if plan.pulls < settled + size { settled } else { plan.covered.max(settled) };
         self.unsettle(arm);
@@ -485,7 +494,7 @@ impl<I: Index> MinIndexPolicy<I> {
     fn lower(&mut self, arm: usize, contest: &Contest) {
         let size = self.usual_batch(arm, contest);
         let size = self.batched.lower(arm, size);
-        let goal = self.batched.settled(arm).saturating_add(self.batched.part(size));
+        let goal = self.batched.settled(arm) + self.batched.part(size) * Pull::EXAMINATION;
         let plan = &mut self.plans[arm];
         (plan.leads, plan.goal) = (false, plan.goal.min(goal.max(plan.pulls)));
     }
@@ -505,7 +514,7 @@ impl<I: Index> MinIndexPolicy<I> {
         if self.plans[arm].goal == self.batched.settled(arm) {
             self.batched.open(arm, size);
         }
-        self.plans[arm].goal += self.batched.part(size);
+        self.plans[arm].goal += self.batched.part(size) * Pull::EXAMINATION;
     }
 
     /// Pulls the policy's choice `best`, or explores another of these arms.
@@ -519,7 +528,7 @@ impl<I: Index> MinIndexPolicy<I> {
 
     #[inline]
     fn pull(&mut self, arm: usize, propensity: f64) -> Pull {
-        self.plans[arm].pulls += 1;
+        self.plans[arm].pulls += Pull::EXAMINATION;
         self.batched.decisions += 1;
         Pull::new(arm as u32, self.batched.releases, propensity)
     }
@@ -530,7 +539,7 @@ impl<I: Index> MinIndexPolicy<I> {
         loop {
             let best = match contest.values {
                 None => self.least_of(arms, contest.point),
-                Some(_) => self.least_valued(arms, contest),
+                Some(_) => self.least_valued(arms, contest).unwrap_or(arms[0] as usize),
             };
             let best = self.prefer_leading(best, arms, contest);
             if self.has_pulls_left(best, contest) {
@@ -561,22 +570,40 @@ impl<I: Index> MinIndexPolicy<I> {
         best as usize
     }
 
-    /// The same with values, among the arms that may be the best one: as many as there are slots lead.
-    fn least_valued(&mut self, arms: &[u32], contest: &Contest) -> usize {
+    /// The same with values, among the arms that may be the best one, if there are any: as many as there are slots lead.
+    fn least_valued(&mut self, arms: &[u32], contest: &Contest) -> Option<usize> {
         let first = self.batched.decisions.wrapping_mul(GOLDEN) >> 32;
         let (later, sooner) = arms.split_at(((first * arms.len() as u64) >> 32) as usize);
-        let (mut best, mut least) = (arms[0] as usize, f64::INFINITY);
+        let (mut best, mut least) = (None, f64::INFINITY);
         for arm in sooner.iter().chain(later).map(|&arm| arm as usize) {
             let (value, own) = (contest.value(arm), self.batched.mean(arm));
             let mean = contest.point / value;
             if mean < 1.0 || value * own >= contest.point {
                 let index = self.valued_index_of(arm, f64::min(mean, 1.0));
                 if index < least {
-                    (best, least) = (arm, index);
+                    (best, least) = (Some(arm), index);
                 }
             }
         }
         best
+    }
+
+    /// The best leading arm, unless one of the others is to be explored before the m-th leading arm. One of them is there.
+    fn least_of_others(&mut self, others: &[u32], leading: Option<u32>, contest: &Contest) -> usize {
+        let least = match (others, contest.values) {
+            ([], _) => None,
+            (_, None) => Some(self.least_of(others, contest.point)),
+            (_, Some(_)) => self.least_valued(others, contest),
+        };
+        match (least, leading) {
+            (Some(least), Some(leading)) => {
+                let margin = self.index.margin(&self.batched.live);
+                let is_last = self.index_in(least, contest) + margin >= self.index_in(contest.leader, contest);
+                if is_last { leading as usize } else { least }
+            }
+            (Some(least), None) => least,
+            (None, leading) => leading.unwrap_or(others.first().copied().unwrap_or(contest.leader as u32)) as usize,
+        }
     }
 
     /// Pulls this many arms, all different, and removes them from `left`.
@@ -620,7 +647,7 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let arm = pull.arm() as usize;
-        if self.batched.collect(arm, reward) {
+        if self.batched.collect(arm, reward, pull.lack()) {
             self.released(arm);
         }
     }
@@ -628,7 +655,7 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     fn cancel(&mut self, pull: Pull) {
         let arm = pull.arm() as usize;
         let plan = &mut self.plans[arm];
-        plan.pulls -= 1;
+        plan.pulls -= Pull::EXAMINATION - u64::from(pull.lack());
         if plan.pulls < plan.covered {
             plan.covered = self.batched.settled(arm);
             self.unsettle(arm);
@@ -647,6 +674,10 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     }
 
     fn valued(&mut self) -> Option<&mut dyn Valued> {
+        if self.index.is_valued() { Some(self) } else { None }
+    }
+
+    fn positioned(&mut self) -> Option<&mut dyn Positioned> {
         if self.index.is_valued() { Some(self) } else { None }
     }
 
@@ -691,19 +722,19 @@ impl<I: Index> Combining for MinIndexPolicy<I> {
     fn clear_open(&mut self) {
         for arm in 0..self.plans.len() {
             if self.batched.clear_open(arm) {
-                self.settled(arm, self.plans[arm].goal - self.batched.settled(arm));
+                self.settled(arm, self.plans[arm].goal.saturating_sub(self.batched.settled(arm)));
             }
         }
         self.refresh_some(); // a contributor releases nothing, but its evidence fades
     }
 
     fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
-        BatchedArms::read_parts(&mut from.clone(), arm, |_, _| ())?;
-        BatchedArms::read_parts(from, arm, |arm, part| {
+        BatchedArms::read_parts(&mut from.clone(), arm, |_, _, _| ())?;
+        BatchedArms::read_parts(from, arm, |arm, part, lack| {
             if !self.batched.is_open(arm) {
                 self.batched.open(arm, self.batched.doubling(arm));
             }
-            if self.batched.add(arm, part) {
+            if self.batched.add(arm, part, lack) {
                 self.released(arm);
             }
         })
@@ -724,6 +755,48 @@ impl<I: Index> Valued for MinIndexPolicy<I> {
         #[cfg(dpb_faults)]
         let point = if crate::Fault::RawLeader.is_built_in() { self.batched.bare_leader(left) } else { point };
         self.play_slots(left, slots, &Contest::special(leader, point, Some(values), left.len()), each);
+    }
+}
+
+impl<I: Index> Positioned for MinIndexPolicy<I> {
+    fn choose_positioned(
+        &mut self,
+        left: &mut Vec<u32>,
+        values: Option<&Values>,
+        slots: usize,
+        each: &mut dyn FnMut(Pull),
+    ) {
+        let (leader, point) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
+        #[cfg(dpb_faults)]
+        let point = if crate::Fault::RawLeader.is_built_in() { self.batched.bare_leader(left) } else { point };
+        let contest = Contest::special(leader, point, values, left.len());
+        // The leading arms come last, the best one at the end.
+        let leading = self.worth(leader, &contest);
+        let rank = |policy: &Self, arm: u32| match policy.worth(arm as usize, &contest) {
+            worth if worth >= leading => worth,
+            _ => -1.0,
+        };
+        left.sort_unstable_by(|&a, &b| f64::total_cmp(&rank(self, a), &rank(self, b)).then(a.cmp(&b)));
+        for _ in 0..slots {
+            left.iter().for_each(|&arm| self.lower_unless_leading(arm as usize, &contest));
+            let first = left.partition_point(|&arm| rank(self, arm) < 0.0);
+            let pull = loop {
+                let best = self.least_of_others(&left[..first], left[first..].last().copied(), &contest);
+                if self.has_pulls_left(best, &contest) {
+                    break self.play(best, &contest, Some(left));
+                }
+            };
+            left.retain(|&arm| arm != pull.arm());
+            each(pull);
+        }
+    }
+
+    fn mean(&self, arm: u32) -> f64 {
+        self.batched.mean(arm as usize)
+    }
+
+    fn lack(&mut self, arm: u32, lack: u16) {
+        self.plans[arm as usize].pulls -= u64::from(lack);
     }
 }
 
@@ -839,10 +912,13 @@ mod tests {
             while waiting.len() > in_flight {
                 let pull = waiting.swap_remove(random.below(waiting.len() as u64) as usize);
                 if random.below(20) == 0 {
-                    policy.cancel(pull);
+                    policy.cancel(Pull::of(pull.arm()));
                 } else {
                     let mean = f64::from(pull.arm() % 7) / 10.0 + 0.2;
-                    policy.observe(pull, Reward::from_units((random.unit() < mean) as u32 * Reward::ONE as u32));
+                    policy.observe(
+                        Pull::of(pull.arm()),
+                        Reward::from_units((random.unit() < mean) as u32 * Reward::ONE as u32),
+                    );
                     answered += 1;
                 }
             }
@@ -922,7 +998,7 @@ mod tests {
             for pull in chosen {
                 pulls += 1;
                 let click = random.unit() < 0.2 + 0.01 * f64::from(pull.arm());
-                policy.observe(pull, Reward::from_units(u32::from(click) * Reward::ONE as u32));
+                policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
             }
         }
         (count.load(Relaxed), policy.batched.releases.into())
@@ -957,7 +1033,7 @@ mod tests {
             let after = policy.computed.len();
             most = most.max(after.saturating_sub(before)).max(before.saturating_sub(after) / 8);
             let click = random.unit() < 0.2 + 0.5 * f64::from(pull.arm()) / 5000.0;
-            policy.observe(pull, Reward::from_units(u32::from(click) * Reward::ONE as u32));
+            policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
         }
         assert!(most <= MinIndexPolicy::<Chernoff>::AT_ONCE && (1..10_000).contains(&unsettled), "{most} {unsettled}");
     }
@@ -972,7 +1048,7 @@ mod tests {
         for turn in 0..3000 {
             let pull = policy.choose();
             if turn % 7 > 0 {
-                policy.observe(pull, Reward::from_units(pull.arm() << 21));
+                policy.observe(Pull::of(pull.arm()), Reward::from_units(pull.arm() << 21));
             }
         }
         let bytes = write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal();
@@ -985,7 +1061,8 @@ mod tests {
         let pull = next.choose();
         let arm = pull.arm() as usize;
         assert!(
-            next.plans[arm].goal > next.batched.settled(arm) && next.plans[arm].pulls == next.batched.settled(arm) + 1
+            next.plans[arm].goal > next.batched.settled(arm)
+                && next.plans[arm].pulls == next.batched.settled(arm) + Pull::EXAMINATION
         );
     }
 
@@ -1013,11 +1090,15 @@ mod tests {
         for _ in 0..100_000 {
             let (releases, before) = (policy.batched.releases, [0, 1].map(|arm| policy.batched.settled(arm)));
             let pull = policy.choose();
-            policy.observe(pull, Reward::from_units(u32::from(pull.arm() == 0) * Reward::ONE as u32));
+            policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(pull.arm() == 0) * Reward::ONE as u32));
             if policy.batched.releases > releases {
                 let arm = pull.arm() as usize;
                 let (before, after) = (before[arm], policy.batched.settled(arm));
-                if arm == 0 { leaders.push(after) } else { others.push((after - before) as f64 / before as f64) }
+                if arm == 0 {
+                    leaders.push(after / Pull::EXAMINATION)
+                } else {
+                    others.push((after - before) as f64 / before as f64)
+                }
             }
         }
         assert_eq!(leaders, [10, 40, 160, 640, 2560, 10_240, 40_960]);

@@ -6,12 +6,15 @@ use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
-/// A release, or several joined. It takes 16 bytes, in single precision, rounded so that no bound computed from it gets
+/// A release, or several joined. It takes 20 bytes, in single precision, rounded so that no bound computed from it gets
 /// stronger.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NoisySum {
-    /// n, the number of rewards, rounded down.
+    /// E, the sum of the probabilities with which visitors examined the slots of the rewards, rounded down: where they
+    /// always do, the number of rewards.
     count: f32,
+    /// n - E, for n rewards, rounded up.
+    lack: f32,
     /// y, the noised sum, rounded up, and at least 0, because sums of rewards are.
     sum: f32,
     /// k, the number of noises in the sum.
@@ -28,7 +31,14 @@ impl NoisySum {
             sum: if f64::from(above) < sum { above.next_up() } else { above },
             noises: 1,
             tick,
+            lack: 0.0,
         }
+    }
+
+    /// The same, of more rewards by `lack` than the sum of the probabilities with which their slots were examined.
+    pub fn lacking(self, lack: f64) -> NoisySum {
+        let near = lack as f32;
+        NoisySum { lack: if f64::from(near) < lack { near.next_up() } else { near }, ..self }
     }
 
     /// The evidence of this release alone.
@@ -44,7 +54,8 @@ impl NoisySum {
         let gap = f64::from(later.tick.wrapping_sub(self.tick)) * f64::from(later.count) / count;
         let tick = self.tick.wrapping_add(gap as u32);
         let noises = self.noises.saturating_add(later.noises);
-        NoisySum { noises, ..NoisySum::new(count, f64::from(self.sum) + f64::from(later.sum), tick) }
+        let joined = NoisySum::new(count, f64::from(self.sum) + f64::from(later.sum), tick);
+        NoisySum { noises, ..joined }.lacking(f64::from(self.lack) + f64::from(later.lack))
     }
 }
 
@@ -121,7 +132,7 @@ impl ReleaseHistory {
     pub const MOST: usize = 12;
 
     pub const NOTHING: ReleaseHistory = ReleaseHistory {
-        pairs: [NoisySum { count: 0.0, sum: 0.0, noises: 0, tick: 0 }; Self::MOST],
+        pairs: [NoisySum { count: 0.0, lack: 0.0, sum: 0.0, noises: 0, tick: 0 }; Self::MOST],
         count: 0,
         totals: Totals::NONE,
     };
@@ -151,8 +162,16 @@ impl ReleaseHistory {
         self.pairs.iter_mut().for_each(|pair| pair.tick = on_it(pair.tick));
     }
 
+    /// Flag of the number of releases where slots were not always examined.
+    const LACKS: u8 = 128;
+
     pub fn save(&self, to: &mut Writer) {
-        to.u8(self.count);
+        let lacks = self.totals.lack > 0.0 || self.pairs().iter().any(|pair| pair.lack > 0.0);
+        to.u8(self.count | if lacks { Self::LACKS } else { 0 });
+        if lacks {
+            self.pairs().iter().for_each(|pair| to.f32(pair.lack));
+            to.f64(self.totals.lack);
+        }
         for pair in self.pairs() {
             to.f32(pair.count);
             to.f32(pair.sum);
@@ -163,14 +182,26 @@ impl ReleaseHistory {
     }
 
     pub fn load(from: &mut Reader) -> Result<ReleaseHistory> {
-        let mut released = ReleaseHistory { count: from.u8()?, ..ReleaseHistory::NOTHING };
-        ensure(released.count as usize <= Self::MOST)?;
-        for pair in &mut released.pairs[..released.count as usize] {
-            *pair = NoisySum { count: from.f32()?, sum: from.f32()?, noises: from.u32()?, tick: from.u32()? };
+        let flagged = from.u8()?;
+        let count = flagged & !Self::LACKS;
+        ensure(count as usize <= Self::MOST)?;
+        let mut released = ReleaseHistory { count, ..ReleaseHistory::NOTHING };
+        let mut lack = 0.0;
+        if count != flagged {
+            released.pairs[..count as usize].iter_mut().try_for_each(|pair| from.f32().map(|lack| pair.lack = lack))?;
+            lack = from.f64()?;
+        }
+        let is_lack = |lack: f64| is_plausible(lack) && lack >= 0.0;
+        for pair in &mut released.pairs[..count as usize] {
+            let lack = pair.lack;
+            ensure(is_lack(lack.into()))?;
+            *pair = NoisySum { count: from.f32()?, lack, sum: from.f32()?, noises: from.u32()?, tick: from.u32()? };
             let real = is_plausible(pair.count.into()) && is_plausible(pair.sum.into());
             ensure(real && pair.count >= 1.0 && pair.sum >= 0.0 && pair.noises >= 1)?;
         }
+        ensure(is_lack(lack))?;
         released.totals = Totals::load(from)?;
+        released.totals.lack = lack;
         Ok(released)
     }
 
@@ -219,6 +250,7 @@ impl ReleaseHistory {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ReleaseGroup {
     count: f64,
+    lack: f64,
     sum: f64,
     noises: f64,
     /// Sum of the ages of its rewards, in ticks.
@@ -231,11 +263,18 @@ impl ReleaseGroup {
 
     fn of(pair: NoisySum, now: u32) -> ReleaseGroup {
         let (count, age) = (f64::from(pair.count), f64::from(now.wrapping_sub(pair.tick) as i32));
-        ReleaseGroup { count, sum: f64::from(pair.sum), noises: f64::from(pair.noises), ages: age * count }
+        ReleaseGroup {
+            count,
+            lack: pair.lack.into(),
+            sum: f64::from(pair.sum),
+            noises: f64::from(pair.noises),
+            ages: age * count,
+        }
     }
 
     fn add(&mut self, other: ReleaseGroup) {
         self.count += other.count;
+        self.lack += other.lack;
         self.sum += (other.sum * Self::GRID).ceil() / Self::GRID;
         self.noises += other.noises;
         self.ages += other.ages;
@@ -284,13 +323,9 @@ impl JoinedReleases {
 
     /// The rewards, their noised sum, and the number of its noises.
     pub fn overall(&self) -> (f64, f64, f64) {
-        let all = self.groups.iter().fold(ReleaseGroup::default(), |all, group| ReleaseGroup {
-            count: all.count + group.count,
-            sum: all.sum + group.sum,
-            noises: all.noises + group.noises,
-            ages: 0.0,
-        });
-        (all.count, all.sum, all.noises)
+        self.groups
+            .iter()
+            .fold((0.0, 0.0, 0.0), |all, group| (all.0 + group.count, all.1 + group.sum, all.2 + group.noises))
     }
 
     /// Adds an origin with its releases whose discount is not 0 now.
@@ -323,16 +358,33 @@ impl JoinedReleases {
 /// A release, or several joined, as the formulas use it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Term {
-    /// n, the number of rewards.
+    /// E, the sum of the probabilities with which visitors examined the slots of n rewards; n where they always do.
     pub count: f64,
+    /// n - E.
+    pub lack: f64,
     /// y, their noised sum.
     pub sum: f64,
     /// k, the number of noises in it; 0 for a prior.
     pub noises: f64,
-    /// w = 1/(1 + 4 V k/n), where V is the variance of one noise: about the inverse of the variance in the worst case.
+    /// w = 1/(1 + 4 V k/E), where V is the variance of one noise: about the inverse of the variance in the worst case. E
+    /// is rounded down to the size for which the batch was opened.
     pub weight: f64,
     /// g, its discount.
     pub discount: f64,
+}
+
+impl Term {
+    /// n, the number of rewards.
+    #[inline]
+    pub fn rewards(&self) -> f64 {
+        self.count + self.lack
+    }
+
+    /// The mean that a reward has where the arm's mean is q.
+    #[inline]
+    pub fn seen(&self, q: f64) -> f64 {
+        if self.lack > 0.0 { q * (self.count / self.rewards()) } else { q }
+    }
 }
 
 /// The weighted and discounted releases of one arm, and its prior.
@@ -343,9 +395,9 @@ pub struct Evidence {
     length: usize,
     /// Z = sum g w y.
     pub sum: f64,
-    /// W = sum g w n.
+    /// W = sum g w E.
     pub weight: f64,
-    /// N = sum g n, over releases.
+    /// N = sum g E, over releases.
     pub count: f64,
     /// Number of rewards that a prior counts for.
     pub prior_count: f64,
@@ -359,9 +411,11 @@ impl Evidence {
         Evidence { distribution, terms, length: 0, sum: 0.0, weight: 0.0, count: 0.0, prior_count: 0.0, covered: 0.0 }
     }
 
-    fn add(&mut self, ReleaseGroup { count, sum, noises, .. }: ReleaseGroup, discount: f64) {
-        let weight = 1.0 / (1.0 + 4.0 * self.distribution.variance() * noises / count);
-        self.put(Term { count, sum, noises, weight, discount });
+    fn add(&mut self, ReleaseGroup { count, lack, sum, noises, .. }: ReleaseGroup, discount: f64) {
+        // The size of a batch is whole, and its last reward may bring more than is missing.
+        let size = if lack > 0.0 { count.floor() } else { count };
+        let weight = 1.0 / (1.0 + 4.0 * self.distribution.variance() * noises / size);
+        self.put(Term { count, lack, sum, noises, weight, discount });
         self.count += discount * count;
         self.covered = self.count;
     }
@@ -369,7 +423,7 @@ impl Evidence {
     /// Adds a prior: it has rewards without noise, and none that was collected.
     pub fn add_prior(&mut self, prior: Prior, discount: f64) {
         let count = f64::from(prior.strength);
-        self.put(Term { count, sum: count * f64::from(prior.mean), noises: 0.0, weight: 1.0, discount });
+        self.put(Term { count, lack: 0.0, sum: count * f64::from(prior.mean), noises: 0.0, weight: 1.0, discount });
         self.prior_count = discount * count;
     }
 

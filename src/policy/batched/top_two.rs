@@ -236,7 +236,7 @@ impl DpTopTwo {
         }
         for place in 0..self.left.len() {
             let arm = self.left[place] as usize;
-            let (contender, settled) = (&mut self.contenders[arm], self.batched.settled(arm));
+            let (contender, settled) = (&mut self.contenders[arm], self.batched.settled_rewards(arm));
             // Pulls that are planned already are part of a new plan.
             contender.goal =
                 if planned { contender.goal + contender.step } else { contender.goal.max(settled + contender.step) };
@@ -250,7 +250,7 @@ impl DpTopTwo {
     /// contribute to it.
     fn open_next(&mut self, arm: usize) {
         let (contender, leads) = (&self.contenders[arm], self.batched.leads());
-        let left = contender.goal - self.batched.settled(arm);
+        let left = contender.goal - self.batched.settled_rewards(arm);
         let part = if leads { left.min(contender.step) } else { left };
         if part > 0 {
             self.batched.open(arm, self.batched.whole(part));
@@ -298,7 +298,7 @@ impl Policy for DpTopTwo {
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let arm = pull.arm() as usize;
-        if self.batched.collect(arm, reward) {
+        if self.batched.collect(arm, reward, 0) {
             self.released(arm);
         }
     }
@@ -374,12 +374,12 @@ impl Combining for DpTopTwo {
     }
 
     fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
-        BatchedArms::read_parts(&mut from.clone(), arm, |_, _| ())?;
-        BatchedArms::read_parts(from, arm, |arm, part| {
+        BatchedArms::read_parts(&mut from.clone(), arm, |_, _, _| ())?;
+        BatchedArms::read_parts(from, arm, |arm, part, lack| {
             if !self.batched.is_open(arm) {
                 self.batched.open(arm, self.batched.doubling(arm));
             }
-            if self.batched.add(arm, part) {
+            if self.batched.add(arm, part, lack) {
                 self.released(arm);
             }
         })
@@ -604,7 +604,7 @@ mod tests {
                 }
             }
             assert_eq!(policy.batched.collected(), answered);
-            let settles = |arm: usize| policy.batched.settled(arm) <= policy.contenders[arm].goal;
+            let settles = |arm: usize| policy.batched.settled_rewards(arm) <= policy.contenders[arm].goal;
             assert!(
                 (0..policy.contenders.len())
                     .all(|arm| settles(arm) && policy.contenders[arm].pulls <= policy.contenders[arm].goal)
@@ -632,7 +632,7 @@ mod tests {
             policy.observe(pull, coin([0.5, 0.45, 0.3][pull.arm() as usize], &mut random));
             if policy.batched.releases > releases {
                 let arm = pull.arm() as usize;
-                let size = policy.batched.settled(arm) - rewards[arm];
+                let size = policy.batched.settled_rewards(arm) - rewards[arm];
                 assert!(
                     if rewards[arm] == 0 { size == 500 } else { size <= 3 * rewards[arm] + 1 },
                     "{size} {rewards:?}"

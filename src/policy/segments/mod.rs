@@ -717,7 +717,7 @@ impl Segments {
         cell.released.count += count;
         if row == 0 {
             let (rate, distribution) = (&mut self.rates[arm], Cumulant::of(&self.noise.distribution()));
-            rate.trials.release_as(f64::from(rate.opened), count, released.sum, distribution);
+            rate.trials.release_as(f64::from(rate.opened), count, 0.0, released.sum, distribution);
         }
         self.all.fade(now, self.half_life);
         self.all.sum += released.sum;

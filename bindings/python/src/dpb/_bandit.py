@@ -317,6 +317,7 @@ class Bandit(Handle):
         user: int = 0,
         eligible: Sequence[int] | Array | None = None,
         values: Sequence[float] | Array | None = None,
+        examined: Sequence[float] | Array | None = None,
         features: Array | None = None,
         sparse: Any = None,
     ) -> Decision: ...
@@ -330,6 +331,7 @@ class Bandit(Handle):
         user: int = 0,
         eligible: Sequence[int] | Array | None = None,
         values: Sequence[float] | Array | None = None,
+        examined: Sequence[float] | Array | None = None,
         features: Array | None = None,
         sparse: Any = None,
     ) -> list[Decision]: ...
@@ -342,6 +344,7 @@ class Bandit(Handle):
         user: int = 0,
         eligible: Sequence[int] | Array | None = None,
         values: Sequence[float] | Array | None = None,
+        examined: Sequence[float] | Array | None = None,
         features: Array | None = None,
         sparse: Any = None,
     ) -> Decision | list[Decision]:
@@ -354,17 +357,19 @@ class Bandit(Handle):
             eligible: the live arms to choose from; None = all.
             values: what a reward of each eligible arm (of each arm, without eligible) is worth in this request, such as
                 its bid: finite and at least 0, in any unit. The policy maximises value times mean.
+            examined: for each slot the probability that a visitor examines it, from 2**-16 to 1. The slots then get the
+                arms in the order of value times mean, and the policy learns click rates.
             features: with features = d, float32 of shape (d,) with model_per_arm, else (arms, d), a row for each
                 eligible arm. A contiguous array of float32 is not copied.
             sparse: the same rows as mappings of indices to values: one, or a sequence; or a CSR matrix of scipy.
         """
-        if all(each is None for each in (slots, eligible, values, features, sparse)) and not segment and not user:
+        if all(each is None for each in (slots, eligible, values, examined, features, sparse)) and not segment and not user:
             one = ffi.new("dpb_decision *")
             status = lib.dpb_select(self._c, one)
             if status:
                 self._refuse(status, ffi.NULL)
             return Decision(one.ticket, one.propensity, one.arm, one.phase)
-        request, kept = self._request(segment, user, eligible, values, features, sparse)
+        request, kept = self._request(segment, user, eligible, values, examined, features, sparse)
         wanted = 1 if slots is None else slots
         number("slots", wanted, lambda value: setattr(request, "slots", value))
         # More than the arms is refused, and must not be allocated before.
@@ -377,7 +382,7 @@ class Bandit(Handle):
         return decisions[0] if slots is None else decisions
 
     def _request(
-        self, segment: int, user: int, eligible: Any, values: Any, features: Any, sparse: Any
+        self, segment: int, user: int, eligible: Any, values: Any, examined: Any, features: Any, sparse: Any
     ) -> tuple[Any, list[Any]]:
         request, kept = ffi.new("dpb_request *"), []
         lib.dpb_request_init_sized(request, ffi.sizeof("dpb_request"))
@@ -391,6 +396,10 @@ class Bandit(Handle):
             worth = ffi.from_buffer("double[]", np.ascontiguousarray(values, dtype=np.float64))
             request.values, request.values_len = worth, len(worth)
             kept.append(worth)
+        if examined is not None:
+            chances = ffi.from_buffer("double[]", np.ascontiguousarray(examined, dtype=np.float64))
+            request.examined, request.examined_len = chances, len(chances)
+            kept.append(chances)
         if features is not None:
             rows = ffi.from_buffer("float[]", np.ascontiguousarray(features, dtype=np.float32))
             request.features, request.features_len = rows, len(rows)
@@ -427,6 +436,7 @@ class Bandit(Handle):
         user: Array | None = None,
         eligible: Array | None = None,
         values: Array | None = None,
+        examined: Array | None = None,
         features: Array | None = None,
     ) -> np.ndarray[Any, Any]:
         """Decides n requests under one lock, until one is refused.
@@ -437,6 +447,7 @@ class Bandit(Handle):
             segment, user: a number, or an array of n.
             eligible: arms to choose from: one list for all requests, or a list for each.
             values: what a reward of each of these is worth: one list for all requests, or a list for each.
+            examined: the probability that a visitor examines each slot: one list for all requests, or a list for each.
             features: float32 of shape (n, d) with model_per_arm, else (n, arms, d). Not copied if contiguous.
 
         Returns:
@@ -451,7 +462,8 @@ class Bandit(Handle):
         if features is not None:
             rows = np.ascontiguousarray(features, dtype=np.float32)
             lengths["features"] = len(rows)
-        lists = {name: each for name, each in (("eligible", eligible), ("values", values)) if each is not None}
+        given = (("eligible", eligible), ("values", values), ("examined", examined))
+        lists = {name: each for name, each in given if each is not None}
         several = {name for name, each in lists.items() if len(each) > 0 and np.ndim(next(iter(each))) > 0}
         lengths.update({name: len(lists[name]) for name in several})
         if n is not None:
@@ -505,11 +517,12 @@ class Bandit(Handle):
         user: int = 0,
         eligible: Sequence[int] | Array | None = None,
         values: Sequence[float] | Array | None = None,
+        examined: Sequence[float] | Array | None = None,
         features: Array | None = None,
         sparse: Any = None,
     ) -> None:
         """Raises the error with which select would refuse a request now. Changes and counts nothing."""
-        request, kept = self._request(segment, user, eligible, values, features, sparse)
+        request, kept = self._request(segment, user, eligible, values, examined, features, sparse)
         number("slots", slots, lambda value: setattr(request, "slots", value))
         error = new_error()
         self._check(lib.dpb_request_check(self._c, request, error), error)
@@ -652,7 +665,7 @@ class Bandit(Handle):
         self, *, features: Array | None = None, sparse: Any = None, eligible: Sequence[int] | Array | None = None
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """With features: the predicted mean reward of each eligible arm, and its standard deviation."""
-        request, kept = self._request(0, 0, eligible, None, features, sparse)
+        request, kept = self._request(0, 0, eligible, None, None, features, sparse)
         n = ffi.new("size_t *")
         mean = deviation = np.empty(0)
         while True:
