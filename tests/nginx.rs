@@ -434,6 +434,32 @@ fn a_reload_loses_nothing() {
     assert!(!log.contains("lost"), "{log}");
 }
 
+/// Old workers that are killed before they hand over: their successors learn without their states, whose tickets do not
+/// count.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn a_successor_of_a_killed_worker_waits_for_nothing() {
+    let Some(nginx) = Nginx::start("hang", EXACT) else { return };
+    let open: Vec<_> = nginx.visitors().iter_mut().map(|visitor| visitor.choose().1).collect();
+    let old = nginx.workers();
+    old.iter().for_each(|&worker| signal(worker, libc::SIGSTOP));
+    signal(nginx.master.id(), libc::SIGHUP);
+    nginx.wait_for("a reload", || nginx.workers().len() == 2 * WORKERS);
+    old.iter().for_each(|&worker| signal(worker, libc::SIGKILL));
+    nginx.wait_for("the old workers to end", || nginx.workers().is_disjoint(&old));
+    let mut visitors = nginx.visitors();
+    open.iter().for_each(|ticket| visitors[0].reward(ticket));
+    nginx.wait_for("each place to have an owner that learns", || {
+        visitors.iter_mut().for_each(|visitor| drop(visitor.choose()));
+        let status = nginx.status();
+        status["page"].as_array().unwrap().iter().all(|worker| worker["decisions"].as_u64() > Some(2 * WINDOW as u64))
+    });
+    let status = nginx.status();
+    assert_eq!(sum(&status, rewards), 0.0, "{status}");
+    assert_eq!(nginx.continued(), 0);
+    nginx.quit();
+}
+
 /// All means and their counts, worker by worker.
 fn learned(status: &Value) -> Vec<Value> {
     let workers = status["page"].as_array().unwrap().iter();

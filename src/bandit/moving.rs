@@ -78,7 +78,11 @@ impl Receiver {
         }
         with_open(|open| {
             let place = open.iter().position(|(other, origin)| *other == number && origin.check().is_ok());
-            place.map(|place| open.swap_remove(place)).is_some()
+            let was_open = place.map(|place| open.swap_remove(place)).is_some();
+            if open.is_empty() {
+                *open = Vec::new(); // a library that is unloaded leaves no memory
+            }
+            was_open
         })
     }
 }
