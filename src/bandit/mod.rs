@@ -267,7 +267,8 @@ impl Bandit {
 
     /// Decides a request of any number of slots: passes one decision for each slot to `each`, with the slot. The
     /// arms are different. The slots are shuffled: every order of the drawn arms has the same probability, so a
-    /// slot reveals nothing about its arm. A propensity is the exact probability of the arm in its draw, given the
+    /// slot reveals nothing about its arm. With [`Request::examined`] the slots that most visitors examine get the best
+    /// arms, as releases know them. A propensity is the exact probability of the arm in its draw, given the
     /// draws before it. Each decision gets its reward, or is cancelled, by itself. [`Config::max_slots`] chooses
     /// the unit of privacy, a reward or the request: see [`crate::privacy::slates`]. O(slots n) for n eligible
     /// arms; never allocates on success.
