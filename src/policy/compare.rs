@@ -45,9 +45,11 @@
 //! dominates, n d/(l V) is the best weight for the difference d. For small differences the best l is small too, and
 //! only the ratio of the weights matters. For large ones it is near the largest l, about 1/sqrt V, and smaller
 //! weights would waste rewards: with 16 neither loses much. The weight depends on n alone, because it must be known
-//! before the release; a weight that changed with later releases, like those of an index, would not be. If a batch
-//! may be lowered while it is open, n in the weight is the number of rewards that it was opened for: the weight is
-//! known before the first reward, and the last one is a stopping time.
+//! before the release; a weight that changed with later releases, like those of an index, would not be. The batch of
+//! a trial of segments may be lowered while it is open, so there n in the weight is the number of rewards that it was
+//! opened for: the weight is known before the first reward, and the last one is a stopping time. A leader's batch is
+//! lowered by requests and by releases of other arms. These say nothing of its open rewards if the rewards of an arm
+//! depend on no other arm's, and then the weight may be taken at the end.
 //!
 //! # What is kept
 //!
