@@ -139,6 +139,7 @@ def test_a_simulation():
 
 
 def test_long_work_can_be_interrupted():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
     with pytest.raises(KeyboardInterrupt):
         timer.start()
