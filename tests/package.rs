@@ -43,9 +43,10 @@ fn dynamic_section(file: &Path) -> String {
     run(Command::new("readelf").arg("-dW").arg(file))
 }
 
-/// Limit for the archive, 1.4 MiB. (Segments with all functions and dp-linear made it grow from 1.0 to 1.2 MiB, a fleet
-/// with one noise to 1.27, states that move and DP-TT to 1.39.)
-const MOST_BYTES: u64 = 14 * (1 << 20) / 10;
+/// Limit for the archive, 1.5 MiB. (Segments with all functions and dp-linear made it grow from 1.0 to 1.2 MiB, a fleet
+/// with one noise to 1.27, states that move and DP-TT to 1.39, values and positions in a request to
+/// 1.47.)
+const MOST_BYTES: u64 = 3 << 19;
 
 #[test]
 #[ignore = "builds the library with all optimisations"]
