@@ -1,0 +1,5 @@
+//go:build !asan
+
+package dpb
+
+const underASan = false
