@@ -602,7 +602,6 @@ inline std::optional<dpb::Bandit> take_state(std::string_view policy, const dpb:
   try {
     next = restored(taken, [&](auto... bytes) { return dpb::Bandit::try_resume(config, bytes...); });
     if (next->policy_name() != policy) {
-      next.reset();
       throw std::runtime_error(taken + ": policy must be " + std::string(policy));
     }
     const auto away = std::filesystem::file_time_type::clock::now() - std::filesystem::last_write_time(taken);
@@ -613,6 +612,7 @@ inline std::optional<dpb::Bandit> take_state(std::string_view policy, const dpb:
       std::fprintf(stderr, "%s: open decisions are cancelled, because the server was away for too long\n", state.c_str());
     }
   } catch (const std::runtime_error &why) {
+    next.reset(); // an unclaimed one decides nothing
     std::fprintf(stderr, "what was open is lost: %s\n", why.what());
   }
   std::filesystem::remove(taken);

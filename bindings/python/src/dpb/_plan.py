@@ -202,7 +202,8 @@ def _text(value: Any) -> str:
 
 def _plan(what: str, options: Mapping[str, Any], log: Any, progress: bool) -> dict[str, Any]:
     """Calls the library in a thread, so that this one can show the progress, and stop the work by an interrupt."""
-    given = ((name.replace("_", "-"), value) for name, value in options.items() if value is not None)
+    names = {"policies": "policy", "epsilons": "epsilon"}
+    given = ((names.get(name, name).replace("_", "-"), value) for name, value in options.items() if value is not None)
     texts = (f"--{name}\0" if value is True else f"--{name}={_text(value)}\0" for name, value in given)
     arguments = "".join(texts).encode("utf-8", "surrogateescape")
     share, stop = ffi.new("double *"), ffi.new("uint32_t *")
@@ -285,7 +286,6 @@ def simulate(
         estimate for all.
     """
     options = {name: value for name, value in locals().items() if name != "progress"}
-    options["policy"], options["epsilon"] = options.pop("policies"), options.pop("epsilons")
     found = _plan("simulating", options, ffi.NULL, progress)
     title = f"Lost of {found['best']:,.0f} rewards in {found['decisions']:,} decisions; an even rotation loses {found['rotation']:,.0f}."
     return Table(title, found, "policy epsilon lost error percent at_least simulated runs", "lost rewards")
@@ -323,7 +323,6 @@ def simulate_test(
         take at most (``late``): None if only ``ended`` of the ``runs`` ended. ``wrong`` ended with another arm.
     """
     options = {name: value for name, value in locals().items() if name != "progress"}
-    options["policy"], options["epsilon"] = options.pop("policies"), options.pop("epsilons")
     options["winner"] = True
     found = _plan("testing", options, ffi.NULL, progress)
     title = f"Decisions until the winner is known at confidence {confidence}, at most {found['most']:,}."
@@ -444,7 +443,6 @@ def replay(
         (``snips``) and doubly robust (``dr``). ``played`` is the number of decisions that a policy has learned from.
     """
     options = {name: value for name, value in locals().items() if name not in ("progress", "log", "features")}
-    options["policy"], options["epsilon"] = options.pop("policies"), options.pop("epsilons")
     if isinstance(log, (str, os.PathLike)):
         found = _plan("replaying", {"log": log, **options}, ffi.NULL, progress)
     else:

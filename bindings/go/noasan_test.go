@@ -1,5 +1,0 @@
-//go:build !asan
-
-package dpb
-
-const underASan = false
