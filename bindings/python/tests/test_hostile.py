@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 import dpb
 
-# Objects that lack a method are AttributeErrors, and numpy warns of numbers that float32 does not hold.
-REFUSED = (dpb.Error, TypeError, ValueError, OverflowError, MemoryError, AttributeError, RuntimeWarning)
+# Objects that lack a method are AttributeErrors. numpy warns of numbers that float32 does not hold, and PyPy's of arrays
+# that are read as numbers.
+WARNINGS = (RuntimeWarning, DeprecationWarning)
+REFUSED = (dpb.Error, TypeError, ValueError, OverflowError, MemoryError, AttributeError, *WARNINGS)
 ANY = st.one_of(
     st.none(),
     st.booleans(),
