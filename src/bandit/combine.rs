@@ -8,6 +8,7 @@ use crate::config::{Config, Scope};
 use crate::contribution::{Address, FleetKey, Nonce};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
+use crate::noise::probe::faulty;
 use crate::policy::{Algorithm, Combining, Policy};
 use crate::snapshot::{self, Reader};
 use zeroize::Zeroizing;

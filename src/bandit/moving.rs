@@ -9,6 +9,7 @@ use crate::contribution::{FleetKey, Nonce};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::moving::{Moved, Moving};
+use crate::noise::probe::faulty;
 use crate::os::Origin;
 use crate::policy::Algorithm;
 use crate::random::Seed;

@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
 use crate::memory::{self, WipedVec};
+use crate::noise::probe::faulty;
 use crate::os::Origin;
 use crate::policy::{ByRequest, Policy, Pull, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;

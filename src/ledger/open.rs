@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 use crate::moving::moves;
+use crate::noise::probe::{self, faulty};
 use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -117,14 +118,12 @@ impl Batch {
         self.quota.into()
     }
 
-    /// The raw sum, in rewards, for the faults that the tests must detect.
-    #[cfg(dpb_faults)]
+    /// The raw sum, in rewards, for the faults that the tests must detect. Without them it is 0.
     pub(crate) fn bare_sum(&self) -> f64 {
-        *self.sum as f64 / Reward::ONE as f64
+        probe::bare(|| *self.sum as f64 / Reward::ONE as f64)
     }
 
     /// Adds the open sum of another batch, for the faults that the tests must detect.
-    #[cfg(dpb_faults)]
     pub(crate) fn keep(&mut self, bare_sum: f64) {
         *self.sum += (bare_sum * Reward::ONE as f64) as i64;
     }
@@ -135,8 +134,7 @@ impl Batch {
         let exact = std::mem::take(&mut *self.sum);
         noise.renew();
         let sum = exact + noise.draw();
-        #[cfg(dpb_faults)]
-        let sum = crate::noise::probe::release(sum, || exact + noise.draw());
+        let sum = probe::release(sum, || exact + noise.draw());
         Release { count: self.count.into(), sum: sum as f64 / Reward::ONE as f64 }
     }
 }

@@ -22,8 +22,7 @@ use crate::ledger::open::{Batch, BatchPart};
 use crate::ledger::peers::Peers;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
-#[cfg(dpb_faults)]
-use crate::noise::probe::{self, Fault};
+use crate::noise::probe::{self, faulty};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
 use crate::policy::compare::{ReleaseTotals, Totals};
@@ -246,7 +245,6 @@ impl BatchedArms {
             return 0.0;
         }
         let leading = self.mean(self.leader()).max(0.0);
-        #[cfg(dpb_faults)]
         let leading = leading + probe::glimpse(|| self.arms[arm].batch.bare_sum());
         self.memory.discount(self.now(), active.tick) * active.prior.share(leading, self.decisions)
     }
@@ -304,8 +302,7 @@ impl BatchedArms {
         self.others_sum += after.1 - before.1;
         self.others_noises += after.2 - before.2;
         self.least = self.least_batch();
-        #[cfg(dpb_faults)]
-        if Fault::RawMerge.is_built_in() {
+        if faulty!(RawMerge) {
             let mut open = ReleaseHistory::NOTHING;
             open.push(NoisySum::new(1.0, self.arms[arm].batch.bare_sum(), now));
             self.others[arm].add(&open, distribution, memory, now);
@@ -431,7 +428,6 @@ impl BatchedArms {
             (rewards, sum, noises) =
                 (rewards + self.others_rewards, sum + self.others_sum, noises + self.others_noises);
         }
-        #[cfg(dpb_faults)]
         let sum = sum + self.raw_least();
         let misses = rewards / sum.max(deviation * (2.0 * noises).sqrt()) - 2.0;
         (2.0 * deviation * misses).ceil() as u64 // 0 if it is negative or NaN
@@ -444,19 +440,17 @@ impl BatchedArms {
     }
 
     /// A size that depends on open sums, for the test that must detect it.
-    #[cfg(dpb_faults)]
     fn raw_size(&self, size: u64) -> u64 {
-        match Fault::RawSize.is_built_in() {
+        match faulty!(RawSize) {
             true => size + self.arms.iter().map(|arm| arm.batch.bare_sum()).sum::<f64>() as u64,
             false => size,
         }
     }
 
     /// What the smallest batch of a fleet depends on, for the test that must detect it.
-    #[cfg(dpb_faults)]
     fn raw_least(&self) -> f64 {
         let open = || self.arms.iter().map(|arm| arm.batch.bare_sum()).sum();
-        if self.duty != Duty::Alone && Fault::RawLeast.is_built_in() { open() } else { 0.0 }
+        if self.duty != Duty::Alone && faulty!(RawLeast) { open() } else { 0.0 }
     }
 
     /// Credits a reward to its arm's batch. Returns true if that filled the batch, which is then released. Rewards
@@ -495,7 +489,6 @@ impl BatchedArms {
     /// Opens an arm's batch, or changes its size. What it has collected stays.
     pub fn open(&mut self, arm: usize, size: u64) {
         let size = if self.duty.contributes() { Batch::MAX_QUOTA } else { size };
-        #[cfg(dpb_faults)]
         let size = self.raw_size(size);
         let state = &mut self.arms[arm];
         state.batch.set_quota(size + state.replaced());
@@ -503,7 +496,6 @@ impl BatchedArms {
 
     /// Lowers the size of an arm's open batch, but not below what it has collected and one. Returns the size.
     pub fn lower(&mut self, arm: usize, size: u64) -> u64 {
-        #[cfg(dpb_faults)]
         let size = self.raw_size(size);
         let state = &mut self.arms[arm];
         if !self.duty.contributes() && state.batch.free() > 0 {
@@ -681,8 +673,7 @@ impl BatchedArms {
             true => (f64::NAN, f64::NAN),
             false => (evidence.mean(), evidence.width(self.ln_inverse_beta)),
         };
-        #[cfg(dpb_faults)]
-        let width = if Fault::RawWidth.is_built_in() { width + 1e-6 * self.arms[arm].batch.bare_sum() } else { width };
+        let width = if faulty!(RawWidth) { width + 1e-6 * self.arms[arm].batch.bare_sum() } else { width };
         ArmState { mean, width, effective_pulls: evidence.count, active: self.arms[arm].live }
     }
 
@@ -721,16 +712,12 @@ impl BatchedArms {
         self.time.save(to);
         to.f64(self.sum);
         to.u32(self.arms.len() as u32);
-        #[cfg(dpb_faults)]
         probe::keep_open(self.arms.iter().map(|arm| arm.batch.bare_sum()));
         for arm in &*self.arms {
             to.u8(arm.live.into());
             to.u64(arm.total);
-            let released = &arm.released;
-            #[cfg(dpb_faults)]
-            let mut released = *released;
-            #[cfg(dpb_faults)]
-            if Fault::RawSnapshot.is_built_in() {
+            let mut released = arm.released;
+            if faulty!(RawSnapshot) {
                 released.push(NoisySum::new(1.0, arm.batch.bare_sum(), self.now()));
             }
             released.save(to);
@@ -765,7 +752,6 @@ impl BatchedArms {
             }
             let state = &mut self.arms[arm];
             (state.batch, state.lack, state.total, state.released) = (Batch::default(), 0, total, released);
-            #[cfg(dpb_faults)]
             state.batch.keep(probe::kept_open(arm));
             self.replace_prior(arm, active);
             if !live {
@@ -799,8 +785,7 @@ impl BatchedArms {
     }
 
     pub fn retire_arm(&mut self, arm: usize) {
-        #[cfg(dpb_faults)]
-        if Fault::RawRetired.is_built_in() {
+        if faulty!(RawRetired) {
             let bare = self.arms[arm].batch.bare_sum();
             let now = self.now();
             self.arms[arm].released.push(NoisySum::new(1.0, bare, now));
@@ -812,7 +797,6 @@ impl BatchedArms {
     }
 
     /// The leading mean with open sums, for the test that must detect it.
-    #[cfg(dpb_faults)]
     pub fn bare_leader(&self, arms: &[u32]) -> f64 {
         let means = arms.iter().filter(|&&arm| self.arms[arm as usize].total > 0).map(|&arm| {
             let state = &self.arms[arm as usize];

@@ -50,6 +50,7 @@ use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
+use crate::noise::probe::faulty;
 use crate::os::DefaultRounding;
 use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{
@@ -752,8 +753,7 @@ impl<I: Index> Slates for MinIndexPolicy<I> {
 impl<I: Index> Valued for MinIndexPolicy<I> {
     fn choose_valued(&mut self, left: &mut Vec<u32>, values: &Values, slots: usize, each: &mut dyn FnMut(Pull)) {
         let (leader, point) = self.batched.leader_at(left, slots, |arm| values.of(arm));
-        #[cfg(dpb_faults)]
-        let point = if crate::Fault::RawLeader.is_built_in() { self.batched.bare_leader(left) } else { point };
+        let point = if faulty!(RawLeader) { self.batched.bare_leader(left) } else { point };
         self.play_slots(left, slots, &Contest::special(leader, point, Some(values), left.len()), each);
     }
 }
@@ -767,8 +767,7 @@ impl<I: Index> Positioned for MinIndexPolicy<I> {
         each: &mut dyn FnMut(Pull),
     ) {
         let (leader, point) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
-        #[cfg(dpb_faults)]
-        let point = if crate::Fault::RawLeader.is_built_in() { self.batched.bare_leader(left) } else { point };
+        let point = if faulty!(RawLeader) { self.batched.bare_leader(left) } else { point };
         let contest = Contest::special(leader, point, values, left.len());
         // The leading arms come last, the best one at the end.
         let leading = self.worth(leader, &contest);
@@ -803,8 +802,7 @@ impl<I: Index> Positioned for MinIndexPolicy<I> {
 impl<I: Index> DynamicArms for MinIndexPolicy<I> {
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let (leader, mean) = self.batched.leader_of(arms);
-        #[cfg(dpb_faults)]
-        let mean = if crate::Fault::RawLeader.is_built_in() { self.batched.bare_leader(arms) } else { mean };
+        let mean = if faulty!(RawLeader) { self.batched.bare_leader(arms) } else { mean };
         let point = self.index.point(mean, self.batched.decisions);
         self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
     }

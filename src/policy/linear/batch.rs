@@ -5,6 +5,7 @@ use super::rows::{SpreadRow, UNIT};
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
+use crate::noise::probe::{self, faulty};
 use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
@@ -264,16 +265,14 @@ impl VectorBatch {
         for j in self.instrument.coordinates(self.d) {
             let exact = std::mem::take(&mut *self.sums[j]);
             let sum = exact + noise.draw();
-            #[cfg(dpb_faults)]
-            let sum = crate::noise::probe::release(sum, || exact + noise.draw());
-            y[j] = sum as f64;
+            y[j] = probe::release(sum, || exact + noise.draw()) as f64;
         }
     }
 
-    /// Returns the sum of rewards, for tests that build a fault in.
-    #[cfg(dpb_faults)]
+    /// Returns the sum of rewards, for tests that build a fault in. Without them it is 0.
     pub fn bare_sum(&self) -> f64 {
-        self.sums.iter().map(|sum| **sum as f64).sum::<f64>() / (f64::from(BOUND) * Reward::ONE as f64)
+        let sums = || self.sums.iter().map(|sum| **sum as f64).sum::<f64>();
+        probe::bare(sums) / (f64::from(BOUND) * Reward::ONE as f64)
     }
 
     /// Returns the factor from grid units of G to units of x.

@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::error::{Error, Result, Value};
 use crate::ledger::peers::{ArmIds, Entry, PeerSnapshot, Peers};
 use crate::moving::{Moved, Moving};
+use crate::noise::probe::faulty;
 use crate::policy::batched::loss;
 use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull, ReadPeer};
 use crate::policy::prior::Prior;
@@ -135,7 +136,6 @@ impl ByRequest for Linear {
             self.scratch.y.copy_from_slice(&self.x);
             let (m, deviation) = self.models[model].predict(&mut self.scratch.y);
             let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
-            #[cfg(dpb_faults)]
             let p = if faulty!(RawPrediction) { p + 1e-9 * self.batches[model].bare_sum() } else { p };
             each(p, p * (1.0 - p) * deviation);
         }
@@ -171,8 +171,7 @@ impl Policy for Linear {
         let m = self.x_dot(&self.models[model].mean).clamp(centre - FARTHEST, centre + FARTHEST);
         let p = 1.0 / (1.0 + libm::exp(-m));
         self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
-        #[cfg(dpb_faults)]
-        if crate::Fault::RawSize.is_built_in() && self.batches[model].bare_sum() > 2.0 {
+        if faulty!(RawSize) && self.batches[model].bare_sum() > 2.0 {
             self.batches[model].quota = self.batches[model].count;
         }
         if self.batches[model].is_full() && !self.duty.contributes() {
@@ -306,8 +305,7 @@ impl Policy for Linear {
             to.u8(batch.instrument as u8);
             to.u8(model.public.is_some().into());
             model.public.iter().for_each(|public| public.save(self.discount(number), to));
-            #[cfg(dpb_faults)]
-            if crate::Fault::RawSnapshot.is_built_in() {
+            if faulty!(RawSnapshot) {
                 to.f64(self.discount(number) * model.own.count + 1e-6 * batch.bare_sum().abs());
                 model.own.save_matrices(self.discount(number), to);
                 continue;
@@ -383,8 +381,7 @@ impl DynamicArms for Linear {
     /// Retires an arm, which is no longer eligible. Rewards of its pending decisions still count.
     fn retire_arm(&mut self, arm: u32) {
         self.live[arm as usize] = false;
-        #[cfg(dpb_faults)]
-        if crate::Fault::RawRetired.is_built_in() {
+        if faulty!(RawRetired) {
             let model = self.model(arm);
             self.models[model].own.count += self.batches[model].bare_sum().abs();
         }

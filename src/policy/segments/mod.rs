@@ -103,8 +103,7 @@ use crate::ledger::open::Batch;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::moves;
 use crate::noise::NoiseSource;
-#[cfg(dpb_faults)]
-use crate::noise::probe::Fault;
+use crate::noise::probe::faulty;
 use crate::policy::batched::{Explore, Live, even_chance};
 use crate::policy::contract::Pull;
 use crate::policy::cumulant::Cumulant;
@@ -587,10 +586,8 @@ impl Segments {
             self.rates[arm].left = self.part(self.size(row, arm));
         }
         let batch = &mut self.plays[(row, arm)].batch;
-        #[cfg(dpb_faults)]
         let kept = batch.bare_sum();
         *batch = Batch::open(size);
-        #[cfg(dpb_faults)]
         batch.keep(kept);
     }
 
@@ -614,8 +611,7 @@ impl Segments {
             return size;
         }
         let batch = &mut self.plays[(row, arm)].batch;
-        #[cfg(dpb_faults)]
-        let size = if Fault::RawSize.is_built_in() { size - (batch.bare_sum() as u64).min(size - 1) } else { size };
+        let size = if faulty!(RawSize) { size - (batch.bare_sum() as u64).min(size - 1) } else { size };
         batch.lower(size);
         batch.free()
     }

@@ -36,6 +36,7 @@ use crate::key_index::KeyIndex;
 use crate::ledger::facts::Time;
 use crate::ledger::peers::{ArmIds, Entry, PeerSnapshot, Peers};
 use crate::memory::try_with_capacity;
+use crate::noise::probe::faulty;
 use crate::policy::compare::Totals;
 use crate::policy::contract::PeerId;
 use crate::snapshot::{Reader, ensure};
@@ -309,8 +310,7 @@ impl Segments {
                 cell.fade(now, half_life);
                 cell.add(then_released, -lost);
                 cell.add(now_released, 1.0);
-                #[cfg(dpb_faults)]
-                if crate::Fault::RawMerge.is_built_in() {
+                if faulty!(RawMerge) {
                     cell.sum += self.plays[(row, arm)].batch.bare_sum();
                 }
             }

@@ -5,8 +5,7 @@ use super::model::{WeightedEvidence, half_life};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Time;
 use crate::moving::{Moved, Moving};
-#[cfg(dpb_faults)]
-use crate::noise::probe::{self, Fault};
+use crate::noise::probe::{self, faulty};
 use crate::policy::compare::Totals;
 use crate::policy::contract::{ByRequest, Policy};
 use crate::policy::prior::Prior;
@@ -52,16 +51,13 @@ impl Segments {
         to.alike(self.turns.iter().enumerate(), |to, (row, turn)| {
             to.u64(turn.decisions.saturating_sub(self.peers.decisions(row)));
         });
-        #[cfg(dpb_faults)]
-        {
-            probe::keep_open(self.plays.iter().map(|play| play.batch.bare_sum()));
-            if Fault::RawSnapshot.is_built_in() {
-                for (cell, play) in self.cells.iter().zip(self.plays.iter()) {
-                    let sum = (cell.released.sum + play.batch.bare_sum()).min(cell.released.weight);
-                    WeightedEvidence { sum, ..cell.released }.save(to);
-                }
-                return;
+        probe::keep_open(self.plays.iter().map(|play| play.batch.bare_sum()));
+        if faulty!(RawSnapshot) {
+            for (cell, play) in self.cells.iter().zip(self.plays.iter()) {
+                let sum = (cell.released.sum + play.batch.bare_sum()).min(cell.released.weight);
+                WeightedEvidence { sum, ..cell.released }.save(to);
             }
+            return;
         }
         to.alike(self.cells.iter(), |to, cell| cell.released.save(to));
     }
@@ -94,7 +90,6 @@ impl Segments {
         for row in 0..self.rows.len() {
             for arm in 0..self.rates.len() {
                 self.cells[(row, arm)].released = WeightedEvidence::load_cell(from, now)?;
-                #[cfg(dpb_faults)]
                 self.plays[(row, arm)].batch.keep(probe::kept_open(row * self.rates.len() + arm));
             }
         }

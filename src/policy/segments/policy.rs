@@ -6,8 +6,7 @@ use super::{Segments, is_trial};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
-#[cfg(dpb_faults)]
-use crate::noise::probe::Fault;
+use crate::noise::probe::faulty;
 use crate::policy::batched::loss;
 use crate::policy::compare::{ReleaseTotals, Totals};
 use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer};
@@ -289,8 +288,7 @@ impl DynamicArms for Segments {
     }
 
     fn retire_arm(&mut self, arm: u32) {
-        #[cfg(dpb_faults)]
-        if Fault::RawRetired.is_built_in() {
+        if faulty!(RawRetired) {
             for row in 0..self.rows.len() {
                 let bare = self.plays[(row, arm as usize)].batch.bare_sum();
                 let released = &mut self.cells[(row, arm as usize)].released;
