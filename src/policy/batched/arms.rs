@@ -17,7 +17,7 @@ use super::peers::PeerReleases;
 use super::released::{Evidence, JoinedReleases, Memory, NoisySum, ReleaseHistory};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::facts::{Duty, Time};
+use crate::ledger::facts::{Duty, Facts, Time};
 use crate::ledger::open::{Batch, BatchPart};
 use crate::ledger::peers::Peers;
 use crate::memory::{WipedVec, try_with_capacity};
@@ -44,14 +44,11 @@ pub struct BatchedArms {
     peers: Peers<PeerReleases>,
     /// Number of handles in the fleet, including this one.
     handles: u32,
-    duty: Duty,
-    /// As a leader, the number of rewards that this handle released since it leads.
-    led: u64,
+    pub facts: Facts,
     pub live: Live,
     noise: NoiseSource,
     distribution: Cumulant,
     memory: Memory,
-    time: Time,
     /// Rewards in an arm's first batch, before anything is released.
     first: u64,
     /// Maximum size of a batch, as a multiple of the arm's rewards. With exploration batches are smaller, so that
@@ -68,13 +65,8 @@ pub struct BatchedArms {
     others_noises: f64,
     /// ln(1/beta): reported intervals hold with probability 1 - beta.
     ln_inverse_beta: f64,
-    /// Number of decisions so far, including cancelled ones.
-    pub decisions: u64,
-    pub releases: u32,
     /// Number of releases that contradicted their arm's past.
     changes: u64,
-    /// Whether the handle was restored or is in a fleet, so that there may have been other releases.
-    may_have_released: bool,
     /// Number of arms with a prior.
     priors: u32,
     /// Negated means of the arms, so that the arm with the largest mean wins.
@@ -171,12 +163,10 @@ impl BatchedArms {
             others: WipedVec::default(),
             peers: Peers::NONE,
             handles: 1,
-            duty: Duty::Alone,
-            led: 0,
+            facts: Facts::new(config),
             live: Live::new(config.arms)?,
             distribution: Cumulant::of(&noise),
             memory: Memory::new(config.forget_after),
-            time: Time::new(config),
             first: first_batch(&noise, config),
             most: 3.0 - 2.5 * config.exploration,
             least: 0,
@@ -186,10 +176,7 @@ impl BatchedArms {
             others_rewards: 0.0,
             others_noises: 0.0,
             ln_inverse_beta: config.ln_inverse_beta(),
-            decisions: 0,
-            releases: 0,
             changes: 0,
-            may_have_released: false,
             priors: 0,
             leader: Tournament::new(arms, Line::NEVER)?,
             cursor: 0,
@@ -197,18 +184,8 @@ impl BatchedArms {
         })
     }
 
-    /// The time on the configuration's clock.
-    pub fn time(&self) -> u64 {
-        self.time.at(self.decisions)
-    }
-
-    /// Advances the caller's clock by so many ticks.
-    pub fn advance(&mut self, ticks: u64) {
-        self.time.advance(ticks, self.decisions);
-    }
-
     fn now(&self) -> u32 {
-        self.memory.ticks(self.time())
+        self.memory.ticks(self.facts.now())
     }
 
     /// The releases of an arm, of all handles, discounted to now.
@@ -227,7 +204,7 @@ impl BatchedArms {
 
     /// Sets the prior of an arm.
     pub fn set_prior(&mut self, arm: usize, prior: Prior) {
-        self.time.learn();
+        self.facts.time.learn();
         self.replace_prior(arm, Some(ActivePrior { prior, tick: self.now(), share: 1.0 }));
         self.refresh(arm);
     }
@@ -246,7 +223,7 @@ impl BatchedArms {
         }
         let leading = self.mean(self.leader()).max(0.0);
         let leading = leading + probe::glimpse(|| self.arms[arm].batch.bare_sum());
-        self.memory.discount(self.now(), active.tick) * active.prior.share(leading, self.decisions)
+        self.memory.discount(self.now(), active.tick) * active.prior.share(leading, self.facts.decisions)
     }
 
     /// Merges the releases of another handle. Returns the arms for which there are new ones; `None` if nothing changed.
@@ -263,9 +240,9 @@ impl BatchedArms {
             let now = self.now();
             self.others = WipedVec::new(self.arms.len(), |_| JoinedReleases::nothing(now))?;
         }
-        self.may_have_released = true;
+        self.facts.meet_others();
         let mut peers = std::mem::replace(&mut self.peers, Peers::NONE);
-        let (place, before) = peers.insert_at(peer, self.memory, self.time());
+        let (place, before) = peers.insert_at(peer, self.memory, self.facts.now());
         changed.extend((0..self.arms.len()).filter(|&arm| peers.is_changed(place, before.as_ref(), arm, added)));
         changed.iter().for_each(|&arm| self.join(arm, &mut peers.released(arm, added)));
         self.handles = 1 + peers.active();
@@ -292,7 +269,7 @@ impl BatchedArms {
 
     /// Replaces what other handles have released of an arm.
     fn join(&mut self, arm: usize, others: &mut dyn Iterator<Item = &ReleaseHistory>) {
-        self.time.learn();
+        self.facts.time.learn();
         let (distribution, memory, now) = (self.distribution, self.memory, self.now());
         let joined = &mut self.others[arm];
         let before = std::mem::replace(joined, JoinedReleases::nothing(now)).overall();
@@ -323,22 +300,22 @@ impl BatchedArms {
 
     /// The number of handles that share each batch.
     pub fn sharers(&self) -> f64 {
-        self.duty.sharers(self.handles.into())
+        self.facts.duty().sharers(self.handles.into())
     }
 
     /// Whether others contribute to this handle's batches.
     pub fn leads(&self) -> bool {
-        matches!(self.duty, Duty::Leads(_))
+        matches!(self.facts.duty(), Duty::Leads(_))
     }
 
     /// This handle's part of a batch of this size.
     pub fn part(&self, size: u64) -> u64 {
-        if self.duty == Duty::Alone { size } else { size.div_ceil(u64::from(self.handles)) }
+        if self.facts.duty() == Duty::Alone { size } else { size.div_ceil(u64::from(self.handles)) }
     }
 
     /// The size of a batch of which this is the handle's part.
     pub fn whole(&self, part: u64) -> u64 {
-        if self.duty == Duty::Alone { part } else { part.saturating_mul(self.handles.into()) }
+        if self.facts.duty() == Duty::Alone { part } else { part.saturating_mul(self.handles.into()) }
     }
 
     pub fn is_live(&self, arm: usize) -> bool {
@@ -398,12 +375,12 @@ impl BatchedArms {
     pub fn size(&self, arm: &Evidence, rewards: f64) -> u64 {
         let rewards = rewards.min(self.most * arm.covered);
         // With noise of its own each handle takes its part, but no less than four first batches.
-        let part = match self.duty {
+        let part = match self.facts.duty() {
             Duty::Alone => (rewards / f64::from(self.handles)).max(rewards.min(4.0 * self.first as f64)),
-            duty => rewards.min(duty.limit(self.led as f64).max(self.first as f64)),
+            _ => rewards.min(self.facts.limit().max(self.first as f64)),
         };
         let least = if arm.count == 0.0 || self.memory.is_finite() { self.first } else { 1 };
-        let most = self.time.decisions_in(self.memory.longest_batch()).ceil() as u64;
+        let most = self.facts.time.decisions_in(self.memory.longest_batch()).ceil() as u64;
         (part.ceil() as u64)
             .max(self.least.saturating_sub(arm.prior_count as u64))
             .min(most)
@@ -422,8 +399,8 @@ impl BatchedArms {
     /// The rewards that a prior counts for are subtracted, so that a prior is tested soon.
     fn least_batch(&self) -> u64 {
         let deviation = self.distribution.variance().sqrt();
-        let (mut rewards, mut sum, mut noises) = (self.rewards as f64, self.sum, f64::from(self.releases));
-        if self.duty != Duty::Alone {
+        let (mut rewards, mut sum, mut noises) = (self.rewards as f64, self.sum, f64::from(self.facts.releases));
+        if self.facts.duty() != Duty::Alone {
             // Few handles release, so each learns the rate from all.
             (rewards, sum, noises) =
                 (rewards + self.others_rewards, sum + self.others_sum, noises + self.others_noises);
@@ -450,7 +427,7 @@ impl BatchedArms {
     /// What the smallest batch of a fleet depends on, for the test that must detect it.
     fn raw_least(&self) -> f64 {
         let open = || self.arms.iter().map(|arm| arm.batch.bare_sum()).sum();
-        if self.duty != Duty::Alone && faulty!(RawLeast) { open() } else { 0.0 }
+        if self.facts.duty() != Duty::Alone && faulty!(RawLeast) { open() } else { 0.0 }
     }
 
     /// Credits a reward to its arm's batch. Returns true if that filled the batch, which is then released. Rewards
@@ -475,8 +452,7 @@ impl BatchedArms {
 
     /// Takes up a duty. Open sums stay. [`open`](Self::open) the batches of all arms afterwards.
     pub fn set_duty(&mut self, duty: Duty) {
-        (self.duty, self.led) = (duty, 0);
-        self.may_have_released = true;
+        self.facts.set_duty(duty);
         self.least = self.least_batch();
     }
 
@@ -488,7 +464,7 @@ impl BatchedArms {
 
     /// Opens an arm's batch, or changes its size. What it has collected stays.
     pub fn open(&mut self, arm: usize, size: u64) {
-        let size = if self.duty.contributes() { Batch::MAX_QUOTA } else { size };
+        let size = if self.facts.duty().contributes() { Batch::MAX_QUOTA } else { size };
         let size = self.raw_size(size);
         let state = &mut self.arms[arm];
         state.batch.set_quota(size + state.replaced());
@@ -498,7 +474,7 @@ impl BatchedArms {
     pub fn lower(&mut self, arm: usize, size: u64) -> u64 {
         let size = self.raw_size(size);
         let state = &mut self.arms[arm];
-        if !self.duty.contributes() && state.batch.free() > 0 {
+        if !self.facts.duty().contributes() && state.batch.free() > 0 {
             state.batch.lower(size + state.replaced());
         }
         state.size()
@@ -523,7 +499,7 @@ impl BatchedArms {
     /// contributor's batch ends with its next contribution.
     pub fn is_filled_by(&self, arm: usize, pending: u64) -> bool {
         let state = &self.arms[arm];
-        self.duty.contributes() || pending + state.examined() >= state.size() * Pull::EXAMINATION
+        self.facts.duty().contributes() || pending + state.examined() >= state.size() * Pull::EXAMINATION
     }
 
     /// Rewards of this handle's own decisions in an arm's open batch, in units of an examination.
@@ -545,7 +521,6 @@ impl BatchedArms {
 
     /// Drops an arm's open sum, which was contributed. Returns whether there was one.
     pub fn clear_open(&mut self, arm: usize) -> bool {
-        self.may_have_released = true;
         let state = &mut self.arms[arm];
         if !state.live && faulty!(RetiredKept) {
             return false;
@@ -595,7 +570,7 @@ impl BatchedArms {
 
     fn release(&mut self, arm: usize) {
         let _rounding = DefaultRounding::set();
-        self.time.learn();
+        self.facts.time.learn();
         let now = self.now();
         let past = self.memory.is_finite().then(|| self.released(arm));
         let state = &mut self.arms[arm];
@@ -609,7 +584,6 @@ impl BatchedArms {
         (self.sum, self.rewards) = (self.sum + release.sum, self.rewards + whole);
         state.total += whole;
         state.settled += examined - std::mem::take(&mut state.foreign);
-        self.led += whole;
         if let Some(past) = past {
             state.released.expire(self.memory, now);
             if past.contradiction(&pair.evidence(self.distribution)) > CONTRADICTION {
@@ -622,7 +596,7 @@ impl BatchedArms {
         }
         state.released.push(pair);
         state.released.totals.release_as(whole as f64, count, lack, release.sum, self.distribution);
-        self.releases = self.releases.saturating_add(1);
+        self.facts.release(whole);
         self.least = self.least_batch();
         self.refresh(arm);
     }
@@ -701,15 +675,15 @@ impl BatchedArms {
 
     /// The loss by one release of each reward; 0 before the first release.
     pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
+        self.facts.privacy(&self.noise.distribution())
     }
 
     /// Writes all arms' releases.
     pub fn save(&self, to: &mut Writer) {
-        to.u64(self.decisions);
-        to.u32(self.releases);
+        to.u64(self.facts.decisions);
+        to.u32(self.facts.releases);
         to.u64(self.changes);
-        self.time.save(to);
+        self.facts.time.save(to);
         to.f64(self.sum);
         to.u32(self.arms.len() as u32);
         probe::keep_open(self.arms.iter().map(|arm| arm.batch.bare_sum()));
@@ -732,13 +706,11 @@ impl BatchedArms {
     /// Reads them into fresh arms, of the same number. No batch is open afterwards.
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {
         let saved = Saved::read(from)?;
-        (self.decisions, self.releases, self.changes) = (saved.decisions, saved.releases, saved.changes);
-        self.sum = saved.sum;
+        let same_clock = self.facts.continue_from(saved.decisions, saved.releases, &saved.time);
+        (self.changes, self.sum) = (saved.changes, saved.sum);
         self.rewards = saved.arms.iter().fold(0, |all: u64, (_, total, ..)| all.saturating_add(*total));
         self.least = self.least_batch();
-        self.may_have_released = true;
         ensure(saved.arms.len() == self.arms.len())?;
-        let same_clock = self.time.continue_from(&saved.time);
         let (before, now) = (saved.memory(), saved.memory().ticks(saved.time()));
         for (arm, (live, total, mut released, mut active)) in saved.arms.into_iter().enumerate() {
             // The snapshot may have another `forget_after`, and ages are converted. If it has another clock, ages
@@ -888,14 +860,6 @@ fn first_batch(noise: &Noise, config: &Config) -> u64 {
     .clamp(1, Batch::MAX_QUOTA)
 }
 
-/// The loss by one release of each reward; 0 before the first release.
-pub fn loss(noise: &Noise, released: bool) -> PrivacyLoss {
-    match noise {
-        Noise::Laplace(distribution) => PrivacyLoss::Pure(if released { distribution.epsilon() } else { 0.0 }),
-        Noise::Gaussian(distribution) => PrivacyLoss::Zcdp(if released { distribution.rho() } else { 0.0 }),
-    }
-}
-
 // The releases move as a snapshot has them.
 moves!(BatchedArm { batch, lack, foreign, settled } made { released, prior, total, mean, tick, live });
 
@@ -928,7 +892,7 @@ mod tests {
     fn release(arms: &mut BatchedArms, arm: usize, count: u32, ones: u32) {
         arms.open(arm, count.into());
         (0..count).for_each(|i| {
-            arms.decisions += 1;
+            arms.facts.decisions += 1;
             arms.collect(arm, Reward::from_units(if i < ones { Reward::ONE as u32 } else { 0 }), 0);
         });
     }
@@ -1042,7 +1006,7 @@ mod tests {
         assert_eq!((arms.leader(), arms.mean(0), arms.evidence(0).prior_count), (0, 0.5, 1000.0));
         arms.set_prior(1, Prior { mean: 0.1, ..STRONG });
         for decisions in [0, 1000, 1_000_000] {
-            arms.decisions = decisions;
+            arms.facts.decisions = decisions;
             let faded = (0..3).filter_map(|_| arms.refresh_next()).collect::<Vec<_>>();
             assert!(decisions == 0 || faded == [1], "{faded:?}");
             let nats = arms.evidence(1).prior_count * kl(0.1f32.into(), 0.5);
@@ -1079,7 +1043,7 @@ mod tests {
         let mut arms = with_memory(1024);
         arms.set_prior(0, STRONG);
         for (decisions, discount) in [(512, 1.0), (768, 0.5), (1023, 1.0 / 512.0), (1024, 0.0)] {
-            arms.decisions = decisions;
+            arms.facts.decisions = decisions;
             (0..3).for_each(|_| _ = arms.refresh_next());
             assert!((arms.evidence(0).prior_count - 1000.0 * discount).abs() < 1e-3);
         }

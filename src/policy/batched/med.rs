@@ -179,8 +179,8 @@ impl DpMed {
     }
 
     fn play(&mut self, arm: u32, propensity: f64) -> Pull {
-        self.batched.decisions += 1;
-        Pull::new(arm, self.batched.releases, propensity)
+        self.batched.facts.decisions += 1;
+        Pull::new(arm, self.batched.facts.releases, propensity)
     }
 }
 

@@ -330,7 +330,7 @@ impl<I: Index> MinIndexPolicy<I> {
     fn settle(&mut self) {
         let _rounding = DefaultRounding::set();
         let mean = self.batched.mean(self.batched.leader()).max(0.0);
-        let point = self.index.point(mean, self.batched.decisions);
+        let point = self.index.point(mean, self.batched.facts.decisions);
         if point != self.point {
             (self.point, self.stale) = (point, true);
             self.order.move_to(point);
@@ -530,8 +530,8 @@ impl<I: Index> MinIndexPolicy<I> {
     #[inline]
     fn pull(&mut self, arm: usize, propensity: f64) -> Pull {
         self.plans[arm].pulls += Pull::EXAMINATION;
-        self.batched.decisions += 1;
-        Pull::new(arm as u32, self.batched.releases, propensity)
+        self.batched.facts.decisions += 1;
+        Pull::new(arm as u32, self.batched.facts.releases, propensity)
     }
 
     /// Pulls the arm with the smallest index of these, or explores another of them.
@@ -573,7 +573,7 @@ impl<I: Index> MinIndexPolicy<I> {
 
     /// The same with values, among the arms that may be the best one, if there are any: as many as there are slots lead.
     fn least_valued(&mut self, arms: &[u32], contest: &Contest) -> Option<usize> {
-        let first = self.batched.decisions.wrapping_mul(GOLDEN) >> 32;
+        let first = self.batched.facts.decisions.wrapping_mul(GOLDEN) >> 32;
         let (later, sooner) = arms.split_at(((first * arms.len() as u64) >> 32) as usize);
         let (mut best, mut least) = (None, f64::INFINITY);
         for arm in sooner.iter().chain(later).map(|&arm| arm as usize) {
@@ -745,7 +745,7 @@ impl<I: Index> Combining for MinIndexPolicy<I> {
 impl<I: Index> Slates for MinIndexPolicy<I> {
     fn choose_slate(&mut self, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull)) {
         let (leader, mean) = self.batched.leader_at(left, slots, |_| 1.0);
-        let point = self.index.point(mean, self.batched.decisions);
+        let point = self.index.point(mean, self.batched.facts.decisions);
         self.play_slots(left, slots, &Contest::special(leader, point, None, left.len()), each);
     }
 }
@@ -803,7 +803,7 @@ impl<I: Index> DynamicArms for MinIndexPolicy<I> {
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let (leader, mean) = self.batched.leader_of(arms);
         let mean = if faulty!(RawLeader) { self.batched.bare_leader(arms) } else { mean };
-        let point = self.index.point(mean, self.batched.decisions);
+        let point = self.index.point(mean, self.batched.facts.decisions);
         self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
     }
 
@@ -895,7 +895,7 @@ mod tests {
                 let mut left = policy.batched.live.arms().to_vec();
                 left.retain(|&arm| arm < 25);
                 let (leader, mean) = policy.batched.leader_at(&left, 3, |_| 1.0);
-                let point = policy.index.point(mean, policy.batched.decisions);
+                let point = policy.index.point(mean, policy.batched.facts.decisions);
                 let contest = Contest::special(leader, point, None, left.len());
                 for _ in 0..3 {
                     let pull = policy.play_among(&left, &contest);
@@ -999,7 +999,7 @@ mod tests {
                 policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
             }
         }
-        (count.load(Relaxed), policy.batched.releases.into())
+        (count.load(Relaxed), policy.batched.facts.releases.into())
     }
 
     /// An index that one kind of request has computed is still known when its turn comes again. DP-KLUCB's points are
@@ -1086,10 +1086,10 @@ mod tests {
             MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut Seed::new(Some([2; 32])).unwrap())
                 .unwrap();
         for _ in 0..100_000 {
-            let (releases, before) = (policy.batched.releases, [0, 1].map(|arm| policy.batched.settled(arm)));
+            let (releases, before) = (policy.batched.facts.releases, [0, 1].map(|arm| policy.batched.settled(arm)));
             let pull = policy.choose();
             policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(pull.arm() == 0) * Reward::ONE as u32));
-            if policy.batched.releases > releases {
+            if policy.batched.facts.releases > releases {
                 let arm = pull.arm() as usize;
                 let (before, after) = (before[arm], policy.batched.settled(arm));
                 if arm == 0 {

@@ -8,7 +8,7 @@
 macro_rules! batched_arms_methods {
     () => {
         fn advance(&mut self, ticks: u64) {
-            self.batched.advance(ticks);
+            self.batched.facts.advance(ticks);
         }
 
         fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
@@ -16,7 +16,7 @@ macro_rules! batched_arms_methods {
         }
 
         fn phase(&self) -> u32 {
-            self.batched.releases
+            self.batched.facts.releases
         }
 
         fn changes(&self) -> u64 {
@@ -87,5 +87,4 @@ mod peers;
 mod released;
 pub mod top_two;
 
-pub use arms::loss;
 pub use explore::{Explore, Live, even_chance};

@@ -276,8 +276,8 @@ impl DpTopTwo {
             contender.goal = contender.pulls;
             self.open_next(arm);
         }
-        self.batched.decisions += 1;
-        Pull::new(arm as u32, self.batched.releases, 1.0)
+        self.batched.facts.decisions += 1;
+        Pull::new(arm as u32, self.batched.facts.releases, 1.0)
     }
 }
 
@@ -615,7 +615,7 @@ mod tests {
                 _ => {}
             }
         }
-        assert!(policy.batched.releases > 60, "{}", policy.batched.releases);
+        assert!(policy.batched.facts.releases > 60, "{}", policy.batched.facts.releases);
         let mut policy = made(&config, 2);
         let mut pulls = [0; 6];
         (0..3001).for_each(|_| pulls[policy.choose().arm() as usize] += 1);
@@ -628,9 +628,9 @@ mod tests {
         let (mut policy, mut random) = (made(&Config::new(3, 0.1), 4), coins(5));
         let mut rewards = [0; 3];
         while policy.best_arm().is_err() {
-            let (pull, releases) = (policy.choose(), policy.batched.releases);
+            let (pull, releases) = (policy.choose(), policy.batched.facts.releases);
             policy.observe(pull, coin([0.5, 0.45, 0.3][pull.arm() as usize], &mut random));
-            if policy.batched.releases > releases {
+            if policy.batched.facts.releases > releases {
                 let arm = pull.arm() as usize;
                 let size = policy.batched.settled_rewards(arm) - rewards[arm];
                 assert!(
@@ -650,13 +650,13 @@ mod tests {
         let (config, means, mut random) = (Config::new(3, 1.0), [0.1, 0.9, 0.5, 0.7], coins(6));
         let mut policy = made(&config, 7);
         assert_eq!(play(&mut policy, &means, 100_000, &mut random), Some(1));
-        let releases = policy.batched.releases;
+        let releases = policy.batched.facts.releases;
         for _ in 0..100_000 {
             let pull = policy.choose();
             assert_eq!(pull.arm(), 1);
             policy.observe(pull, coin(0.0, &mut random)); // the verdict is final
         }
-        assert!((3..20).contains(&(policy.batched.releases - releases)));
+        assert!((3..20).contains(&(policy.batched.facts.releases - releases)));
         assert_eq!((policy.best_arm(), policy.active(), policy.arm(0).active), (Ok(1), 1, false));
         let bytes = write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal();
         let mut next = made(&config, 8);

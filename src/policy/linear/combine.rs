@@ -23,19 +23,19 @@ pub(super) struct VectorPart {
 impl Linear {
     /// Updates what limits the size of batches.
     pub(super) fn limit(&mut self) {
-        self.common.handles = self.handles / self.duty.sharers(self.handles);
-        self.common.most = self.duty.limit(self.led);
+        self.common.handles = self.handles / self.facts.duty().sharers(self.handles);
+        self.common.most = self.facts.limit();
     }
 
     /// The generation that this handle leads, or 0.
     pub(super) fn led(&self) -> u64 {
-        if let Duty::Leads(generation) = self.duty { generation } else { 0 }
+        if let Duty::Leads(generation) = self.facts.duty() { generation } else { 0 }
     }
 
     /// Takes over the instrument of the leader's open batch of a model.
     pub(super) fn follow(&mut self, model: usize, leader: &SavedLinear, theirs: usize) {
         let (batch, instrument) = (&mut self.batches[model], leader.models[theirs].instrument);
-        if self.duty == Duty::Contributes(leader.led) && batch.instrument != instrument {
+        if self.facts.duty() == Duty::Contributes(leader.led) && batch.instrument != instrument {
             batch.open(instrument, self.models[model].quota(instrument, &self.common));
         }
     }
@@ -85,7 +85,7 @@ impl Linear {
 
 impl Combining for Linear {
     fn set_duty(&mut self, duty: Duty) {
-        (self.duty, self.led, self.may_have_released) = (duty, 0.0, true);
+        self.facts.set_duty(duty);
         self.limit();
         for (model, batch) in self.models.iter().zip(&mut *self.batches) {
             batch.set_quota(model.quota(batch.instrument, &self.common));
@@ -125,7 +125,6 @@ impl Combining for Linear {
     }
 
     fn clear_open(&mut self) {
-        self.may_have_released = true;
         if let Some(pilot) = &mut self.pilot {
             pilot.open(&self.own_pilot, self.pilot_variance);
         }

@@ -109,7 +109,7 @@ use super::contract::Pull;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::ledger::facts::{Duty, Time};
+use crate::ledger::facts::{Facts, Time};
 use crate::ledger::peers::Peers;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::noise::{Laplace, Noise, NoiseSource};
@@ -183,14 +183,7 @@ pub(crate) struct Linear {
     kept: PendingRows,
     /// Draw that is redrawn next.
     cursor: usize,
-    time: Time,
-    decisions: u64,
-    releases: u32,
-    /// Whether there may be releases beyond `releases`, because the handle was restored or has merged.
-    may_have_released: bool,
-    duty: Duty,
-    /// As a leader, the number of rewards that this handle released since it leads.
-    led: f64,
+    facts: Facts,
     /// Number of handles that learn together, including this one.
     handles: f64,
     failures: u64,
@@ -329,12 +322,7 @@ impl Linear {
             x: algebra::zeros(d)?,
             kept: PendingRows::new(Engine::places(config), features)?,
             cursor: 0,
-            time: Time::new(config),
-            decisions: 0,
-            releases: 0,
-            may_have_released: false,
-            duty: Duty::Alone,
-            led: 0.0,
+            facts: Facts::new(config),
             handles: 1.0,
             failures: 0,
             oversized: 0,
@@ -430,9 +418,9 @@ impl Linear {
         self.oversized += u64::from(self.is_large);
         self.row.arm = arm;
         self.kept.keep(slot, &self.row);
-        self.decisions += 1;
+        self.facts.decisions += 1;
         self.refresh_next();
-        (Pull::new(slot as u32, self.releases, propensity), arm)
+        (Pull::new(slot as u32, self.facts.releases, propensity), arm)
     }
 
     /// Checks the rows of a request whose eligible arms are live. Changes nothing.
@@ -523,14 +511,14 @@ impl Linear {
             self.refresh(self.ready);
             return;
         }
-        if self.decisions.is_multiple_of(RENEW) {
+        if self.facts.decisions.is_multiple_of(RENEW) {
             self.cursor = (self.cursor + 1) % (DRAWS * models);
             self.models[self.cursor % models].redraw(self.cursor / models, &mut self.coins);
         }
-        let decisions = self.time.decisions_in(self.memory).min(1e18);
+        let decisions = self.facts.time.decisions_in(self.memory).min(1e18);
         let patience = (decisions / 16.0 / models as f64).max(64.0) as u64;
-        if self.memory.is_finite() && self.decisions.is_multiple_of(patience) {
-            let model = (self.decisions / patience % models as u64) as usize;
+        if self.memory.is_finite() && self.facts.decisions.is_multiple_of(patience) {
+            let model = (self.facts.decisions / patience % models as u64) as usize;
             self.fade(model);
             self.refresh(model);
         }
@@ -538,7 +526,7 @@ impl Linear {
 
     fn release_pilot(&mut self) {
         let Some(pilot) = &mut self.pilot else { return };
-        self.releases = self.releases.saturating_add(1);
+        self.facts.release(0);
         pilot.batch.release(self.pilot_noise.as_mut().unwrap_or(&mut self.noise), &mut self.scratch.y);
         pilot.learn(&self.scratch.y, self.pilot_variance, &mut self.own_pilot);
         if self.own_pilot.is_known() {
@@ -582,13 +570,12 @@ impl Linear {
 
     /// Releases a full batch, its only release. Then updates the model and opens the next batch.
     fn release(&mut self, model: usize) {
-        self.time.learn();
+        self.facts.time.learn();
         self.fade(model);
-        self.led += self.batches[model].count as f64;
+        self.facts.release(self.batches[model].count);
         self.limit();
         let (model, batch) = (&mut self.models[model], &mut self.batches[model]);
         batch.release(&mut self.noise, &mut self.scratch.y);
-        self.releases = self.releases.saturating_add(1);
         batch.residuals(&mut self.scratch.y);
         let learned = model.learn(batch, &self.common, &mut self.scratch, &mut self.coins);
         self.failures += u64::from(!learned);
@@ -607,7 +594,7 @@ impl Linear {
 
     /// Returns the current time on the configuration's clock.
     fn now(&self) -> u64 {
-        self.time.at(self.decisions)
+        self.facts.now()
     }
 
     /// Returns the discount of a model's evidence since it last faded.
@@ -633,7 +620,8 @@ impl Linear {
     /// [`join`](Self::join) each model. If this handle's own pilot is still running and another one knows the rate, the
     /// handle continues with that rate, and the rewards in the open batch of its pilot are dropped.
     fn join_pilots(&mut self, others: &mut dyn Iterator<Item = &PilotTotals>, handles: u32) {
-        (self.handles, self.may_have_released) = (1.0 + f64::from(handles), true);
+        self.handles = 1.0 + f64::from(handles);
+        self.facts.meet_others();
         self.limit();
         self.other_pilots = others.fold(Pool::default(), |pool, totals| pool.and(totals));
         self.believe();
@@ -648,7 +636,7 @@ impl Linear {
     /// the merges and whichever releases are their own, except for priors and for what has faded since. Call
     /// [`reserve_others`](Self::reserve_others) first.
     fn join(&mut self, model: usize, others: &mut dyn Iterator<Item = (&ModelEvidence, f64)>) {
-        self.time.learn();
+        self.facts.time.learn();
         self.fade(model);
         self.models[model].join(others);
         self.refresh(model);

@@ -8,7 +8,6 @@ use crate::error::{Error, Result, Value};
 use crate::ledger::peers::{ArmIds, Entry, PeerSnapshot, Peers};
 use crate::moving::{Moved, Moving};
 use crate::noise::probe::faulty;
-use crate::policy::batched::loss;
 use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull, ReadPeer};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
@@ -160,7 +159,7 @@ impl Policy for Linear {
             let entries = self.row.places().iter().map(|&j| self.x[1 + usize::from(j)].abs());
             pilot.size += entries.sum::<f64>();
             pilot.batch.collect(&self.row, &self.x, [0.0, 0.0, 1.0], reward);
-            if pilot.batch.is_full() && !self.duty.contributes() {
+            if pilot.batch.is_full() && !self.facts.duty().contributes() {
                 self.release_pilot();
             }
             return;
@@ -174,7 +173,7 @@ impl Policy for Linear {
         if faulty!(RawSize) && self.batches[model].bare_sum() > 2.0 {
             self.batches[model].quota = self.batches[model].count;
         }
-        if self.batches[model].is_full() && !self.duty.contributes() {
+        if self.batches[model].is_full() && !self.facts.duty().contributes() {
             self.release(model);
             if faulty!(CollectedTwice) {
                 self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
@@ -186,7 +185,7 @@ impl Policy for Linear {
     fn cancel(&mut self, _pull: Pull) {}
 
     fn advance(&mut self, ticks: u64) {
-        self.time.advance(ticks, self.decisions);
+        self.facts.advance(ticks);
     }
 
     fn arm_of(&self, pull: Pull) -> u32 {
@@ -202,7 +201,7 @@ impl Policy for Linear {
     }
 
     fn phase(&self) -> u32 {
-        self.releases
+        self.facts.releases
     }
 
     fn active(&self) -> u32 {
@@ -268,7 +267,7 @@ impl Policy for Linear {
                 "a prior of one arm: all arms share a model, because config.feature_model is DPB_MODEL_SHARED",
             ));
         }
-        self.time.learn();
+        self.facts.time.learn();
         self.fade(arm as usize);
         self.models[arm as usize].public = Some(FadingPrior::new(prior));
         self.refresh(arm as usize);
@@ -281,7 +280,7 @@ impl Policy for Linear {
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
+        self.facts.privacy(&self.noise.distribution())
     }
 
     fn loss_of_request(&self, batches: u32) -> PrivacyLoss {
@@ -290,9 +289,9 @@ impl Policy for Linear {
 
     /// Writes the releases and the public state, without open batches.
     fn save(&self, to: &mut Writer) -> Result<()> {
-        to.u64(self.decisions);
-        to.u32(self.releases);
-        self.time.save(to);
+        to.u64(self.facts.decisions);
+        to.u32(self.facts.releases);
+        self.facts.time.save(to);
         to.u64(self.failures);
         to.u64(self.oversized);
         self.own_pilot.save(to);
@@ -322,8 +321,7 @@ impl Policy for Linear {
     /// `Corrupt`: drop the policy.
     fn load(&mut self, from: &mut Reader) -> Result<()> {
         let saved = SavedLinear::read(from, &self.shape, self.live.len())?;
-        (self.decisions, self.releases, self.may_have_released) = (saved.decisions, saved.releases, true);
-        self.time.continue_from(&saved.time);
+        self.facts.continue_from(saved.decisions, saved.releases, &saved.time);
         let now = self.now();
         (self.failures, self.oversized) = (saved.failures, saved.oversized);
         (self.own_pilot, self.pooled) = (saved.pilot, saved.pooled);

@@ -143,7 +143,7 @@ fn it_learns() {
         let shape = Shape { per_arm, norm: 2.0, ..SHAPE };
         let mut policy = policy(&Config { delta, ..config(4, 1.0) }, shape, 1);
         let lost = play(&mut policy, 30_000, 2.0, &THETA, &mut stream(2));
-        println!("{per_arm} {delta}: {lost:.3}, {} releases", policy.releases);
+        println!("{per_arm} {delta}: {lost:.3}, {} releases", policy.facts.releases);
         assert!(lost < most && is_sound(&mut policy), "{per_arm} {delta}: {lost}");
     }
 }
@@ -234,7 +234,7 @@ fn precisions_stay_positive_definite() {
             choose(&mut policy, None, Rows::Dense(&x));
             observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.3)));
         }
-        assert!(is_sound(&mut policy) && policy.releases > 5, "{features} {epsilon}: {}", policy.failures());
+        assert!(is_sound(&mut policy) && policy.facts.releases > 5, "{features} {epsilon}: {}", policy.failures());
         assert!(policy.models.iter().all(|model| model.mean.iter().all(|x| x.abs() < 1e6)));
     }
 }
@@ -290,7 +290,7 @@ fn bad_requests_change_nothing() {
             observe(&mut twin, 0, reward);
         }
         assert_eq!(saved(&policy), saved(&twin));
-        assert!(policy.releases > 5 && policy.oversized() > 0);
+        assert!(policy.facts.releases > 5 && policy.oversized() > 0);
     }
     for shape in [
         Shape { features: 0, ..SHAPE },
@@ -317,9 +317,9 @@ fn what_cannot_be_learned_is_left_out_and_counted() {
     policy.join(0, &mut [(&broken, 1.0)].into_iter());
     assert_eq!(*policy.models[0].mean, *believed);
     assert_eq!(policy.failures(), 1);
-    let releases = policy.releases;
+    let releases = policy.facts.releases;
     play(&mut policy, 3000, 1.0, &THETA, &mut stream(4));
-    assert!(policy.releases > releases && policy.failures() > 1 && policy.decisions == 6000);
+    assert!(policy.facts.releases > releases && policy.failures() > 1 && policy.facts.decisions == 6000);
     assert_eq!(*policy.models[0].mean, *believed);
     // Once the broken matrix is replaced, the model learns again.
     policy.join(0, &mut [].into_iter());
@@ -363,7 +363,7 @@ fn a_snapshot_has_what_was_released() {
                 assert!(ours.mean.iter().zip(&*theirs.mean).all(|(a, b)| (a - b).abs() < 1e-9));
             }
             play(&mut loaded, 2000, 1.0, &THETA, &mut stream(4));
-            assert!(is_sound(&mut loaded) && loaded.decisions == decisions as u64 + 2000);
+            assert!(is_sound(&mut loaded) && loaded.facts.decisions == decisions as u64 + 2000);
             for cut in 0..fields.len() {
                 assert!(load(&fields[..cut]).is_err());
             }
@@ -445,7 +445,7 @@ fn what_others_released_counts_as_ones_own() {
             let bytes = saved(policy);
             SavedLinear::read(&mut Reader::of_fields(&bytes[5..bytes.len() - 4]), &shape, 3).unwrap()
         };
-        let counts = handles.each_ref().map(|policy| policy.decisions);
+        let counts = handles.each_ref().map(|policy| policy.facts.decisions);
         for (number, order) in [[1, 2, 3], [3, 0, 2], [0, 1, 3], [2, 1, 0]].into_iter().enumerate() {
             let others = order.map(|other| read(&handles[other]));
             assert!(order.iter().zip(&others).all(|(&other, saved)| saved.decisions == counts[other]));
@@ -541,7 +541,7 @@ fn propensities_are_chances() {
             let (arm, propensity) = choose(&mut policy, None, Rows::Dense(&x));
             assert!((0.1..=0.7 + 1e-12).contains(&propensity));
             weights[arm as usize] += 1.0 / propensity / 20_000.0;
-            if policy.decisions.is_multiple_of(500) && policy.pilot.is_none() {
+            if policy.facts.decisions.is_multiple_of(500) && policy.pilot.is_none() {
                 let sum: f64 = (0..4).map(|number| policy.propensity(number, Rows::Dense(&x), None)).sum();
                 assert!((sum - 1.0).abs() < 1e-12);
             }
@@ -706,9 +706,9 @@ fn speeds() {
         for _ in 0..20_000 {
             x.iter_mut().for_each(|x| *x = coins.unit() as f32 - 0.5);
             choose(&mut policy, None, Rows::Dense(&x));
-            let (before, start) = (policy.releases, Instant::now());
+            let (before, start) = (policy.facts.releases, Instant::now());
             observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.3)));
-            if policy.releases > before && policy.pilot.is_none() {
+            if policy.facts.releases > before && policy.pilot.is_none() {
                 times.push(start.elapsed().as_secs_f64() * 1e6);
             }
         }

@@ -10,7 +10,7 @@ use crate::snapshot::{Reader, Writer};
 impl Segments {
     /// The quota of a cell's next batch. A contributor's batch is never full.
     pub(super) fn quota(&self, row: usize, arm: usize) -> u64 {
-        if self.duty.contributes() { Batch::MAX_QUOTA } else { self.size(row, arm) }
+        if self.facts.duty().contributes() { Batch::MAX_QUOTA } else { self.size(row, arm) }
     }
 
     /// The rows and arms of the cells with open rewards.
@@ -30,7 +30,7 @@ impl Segments {
 
 impl Combining for Segments {
     fn set_duty(&mut self, duty: Duty) {
-        (self.duty, self.led, self.may_have_released) = (duty, 0, true);
+        self.facts.set_duty(duty);
         for row in 0..self.rows.len() {
             for arm in 0..self.rates.len() {
                 if self.plays[(row, arm)].batch.quota() > 0 {
@@ -64,8 +64,7 @@ impl Combining for Segments {
     }
 
     fn clear_open(&mut self) {
-        let Segments { rows, rates, plays, turns, may_have_released, .. } = self;
-        *may_have_released = true;
+        let Segments { rows, rates, plays, turns, .. } = self;
         for row in 0..rows.len() {
             (0..rates.len()).for_each(|arm| _ = plays[(row, arm)].batch.clear());
             turns[row].left = 0;

@@ -285,7 +285,7 @@ impl Segments {
         let largest = live.map(|rate| rate.mean).fold(0.0, f64::max);
         for (arm, rate) in self.rates.iter_mut().enumerate() {
             let open = || (0..self.rows.len()).map(|row| self.plays[(row, arm)].batch.bare_sum()).sum();
-            rate.weigh_prior(largest + probe::glimpse(open), self.decisions, now, self.half_life);
+            rate.weigh_prior(largest + probe::glimpse(open), self.facts.decisions, now, self.half_life);
         }
         let mean = self.mean_rate();
         (0..self.rates.len()).for_each(|arm| self.update_rate(arm, mean));

@@ -279,11 +279,11 @@ impl Segments {
 
     /// Inserts a newer snapshot, after [`is_newer`](Self::is_newer).
     pub fn insert(&mut self, mut peer: PeerBandit) {
-        self.time.learn();
+        self.facts.time.learn();
         let (now, half_life) = (self.now(), self.half_life);
         (peer.merged, peer.all.time) = (now, now);
         let (place, before) = self.peers.known.insert(peer);
-        self.may_have_released = true;
+        self.facts.meet_others();
         self.peers.count(now, half_life);
         self.least_batch = self.size_of_least_batch();
         let SegmentPeers { known, cells, trials, decisions, places, .. } = &mut self.peers;
@@ -404,7 +404,7 @@ mod tests {
         let keys: [&[u64]; 3] = [&[5, 6], &[6], &[8, 5, 7]];
         let other = |origin: usize, decisions: u64, coins: &mut Random| {
             let mut released = segments(keys[origin], 3, coins);
-            released.decisions = decisions;
+            released.facts.decisions = decisions;
             let saved = write(Kind::Bandit, usize::MAX, |to| {
                 released.save_pulls(to, &mut [].into_iter());
                 released.save(to)

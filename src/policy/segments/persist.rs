@@ -34,9 +34,9 @@ impl SavedArm {
 impl Segments {
     /// Writes this handle's own releases, and public counts.
     pub(super) fn save_releases(&self, to: &mut Writer) {
-        to.u64(self.decisions);
-        to.u32(self.releases);
-        self.time.save(to);
+        to.u64(self.facts.decisions);
+        to.u32(self.facts.releases);
+        self.facts.time.save(to);
         self.all.save(to);
         to.u32(self.arms());
         for rate in &*self.rates {
@@ -68,11 +68,10 @@ impl Segments {
     /// # Errors
     /// `Corrupt`; `NoMemory`.
     pub(super) fn load_releases(&mut self, from: &mut Reader) -> Result<()> {
-        self.decisions = from.count()?;
-        self.releases = from.u32()?;
-        self.may_have_released = true;
-        let saved_time = Time::load(from, self.decisions)?;
-        let now = saved_time.at(self.decisions);
+        let (decisions, releases) = (from.count()?, from.u32()?);
+        let saved_time = Time::load(from, decisions)?;
+        let now = saved_time.at(decisions);
+        let same_clock = self.facts.continue_from(decisions, releases, &saved_time);
         self.all = WeightedEvidence::load(from, now)?;
         ensure(from.u32()? == self.arms())?;
         for arm in 0..self.rates.len() {
@@ -93,7 +92,7 @@ impl Segments {
                 self.plays[(row, arm)].batch.keep(probe::kept_open(row * self.rates.len() + arm));
             }
         }
-        if !self.time.continue_from(&saved_time) {
+        if !same_clock {
             self.restamp(now, half_life(saved_time.memory()));
         }
         self.least_batch = self.size_of_least_batch();

@@ -7,7 +7,6 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 use crate::noise::probe::faulty;
-use crate::policy::batched::loss;
 use crate::policy::compare::{ReleaseTotals, Totals};
 use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer};
 use crate::policy::cumulant::Cumulant;
@@ -134,7 +133,7 @@ impl Policy for Segments {
     }
 
     fn advance(&mut self, ticks: u64) {
-        self.time.advance(ticks, self.decisions);
+        self.facts.advance(ticks);
     }
 
     fn arm_of(&self, pull: Pull) -> u32 {
@@ -149,7 +148,7 @@ impl Policy for Segments {
     }
 
     fn phase(&self) -> u32 {
-        self.releases
+        self.facts.releases
     }
 
     fn active(&self) -> u32 {
@@ -211,14 +210,14 @@ impl Policy for Segments {
     }
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
-        self.time.learn();
+        self.facts.time.learn();
         self.rates[arm as usize].prior = Some((prior, self.now()));
         self.learn(0);
         Ok(())
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
+        self.facts.privacy(&self.noise.distribution())
     }
 
     fn save(&self, to: &mut Writer) -> Result<()> {
