@@ -1,7 +1,5 @@
 //! The seams of the file `probe.rs`, in a library without it: nothing is seen, moved or broken.
 
-use crate::shuffle::Params;
-
 /// Whether draws are seen.
 pub(crate) const SEES: bool = false;
 
@@ -20,7 +18,7 @@ pub(crate) fn gaussian(sigma: u64, draw: impl FnOnce(u64) -> i64) -> i64 {
     draw(sigma)
 }
 
-pub(crate) fn ones(params: &Params, count: impl FnOnce(&Params) -> u64) -> u64 {
+pub(crate) fn ones<P>(params: &P, count: impl FnOnce(&P) -> u64) -> u64 {
     count(params)
 }
 

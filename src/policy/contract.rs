@@ -5,7 +5,7 @@ use super::prior::Prior;
 use crate::config::Config;
 pub use crate::engine::Pull;
 use crate::error::{Error, Result};
-use crate::ledger::facts::Duty;
+use crate::ledger::combine::Combining;
 use crate::moving::Moved;
 use crate::privacy::PrivacyLoss;
 use crate::request::{Request, Values};
@@ -274,32 +274,6 @@ pub(crate) trait Positioned {
 
     /// Says what the slot of this arm's last pull lacks of an examination.
     fn lack(&mut self, arm: u32, lack: u16);
-}
-
-/// A policy whose open sums the leader of a fleet can release.
-pub(crate) trait Combining {
-    /// Takes up a duty. Open sums stay.
-    fn set_duty(&mut self, duty: Duty);
-
-    /// Sets the number of handles that share each batch, this one included, from the next batch on. 0: it is that of the
-    /// handles whose snapshots were merged lately.
-    fn set_handles(&mut self, handles: u32);
-
-    /// Whether any open batch has rewards.
-    fn has_open(&self) -> bool;
-
-    /// Writes the sums of all open batches, without noise, for [`combine`](Self::combine). `id` names an arm.
-    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64);
-
-    /// Drops the sums of all open batches, which were contributed.
-    fn clear_open(&mut self);
-
-    /// Adds what another handle's [`save_open`](Self::save_open) wrote, and releases batches that are full. `arm` finds
-    /// an arm by its id. Returns whether everything was added.
-    ///
-    /// # Errors
-    /// `Corrupt`, `NoMemory`: nothing has changed.
-    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool>;
 }
 
 /// A policy that decides by more of a request than its eligible arms: by its segment or its features.

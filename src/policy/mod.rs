@@ -19,7 +19,7 @@ mod segments;
 pub use crate::engine::Pull;
 pub(crate) use compare::price_of_merges;
 pub use contract::{ArmState, DynamicArms, Policy, ShuffledPolicy, Slates};
-pub(crate) use contract::{ByRequest, Combining, PeerId};
+pub(crate) use contract::{ByRequest, PeerId};
 pub use kl::private_divergence;
 pub(crate) use prior::Prior;
 

@@ -450,9 +450,8 @@ impl BatchedArms {
         full
     }
 
-    /// Takes up a duty. Open sums stay. [`open`](Self::open) the batches of all arms afterwards.
-    pub fn set_duty(&mut self, duty: Duty) {
-        self.facts.set_duty(duty);
+    /// Updates what depends on the duty.
+    pub fn duty_changed(&mut self) {
         self.least = self.least_batch();
     }
 
@@ -486,8 +485,14 @@ impl BatchedArms {
         self.arms.iter().map(|arm| u64::from(arm.batch.count())).sum::<u64>() + self.rewards
     }
 
-    pub fn has_open(&self) -> bool {
-        !self.arms.iter().all(|arm| arm.batch.is_empty())
+    /// The number of arms.
+    pub fn arms(&self) -> usize {
+        self.arms.len()
+    }
+
+    /// Whether an arm has nothing to contribute.
+    pub fn is_empty(&self, arm: usize) -> bool {
+        self.arms[arm].batch.is_empty()
     }
 
     /// Whether an arm's batch accepts rewards.
@@ -508,15 +513,10 @@ impl BatchedArms {
         state.examined() - state.foreign
     }
 
-    /// Writes the open sums, for [`read_parts`](Self::read_parts).
-    pub fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        let open = || self.arms.iter().enumerate().filter(|(_, arm)| !arm.batch.is_empty());
-        to.u32(open().count() as u32);
-        for (arm, state) in open() {
-            to.u64(id(arm as u32));
-            state.batch.save(to);
-            to.u64(state.lack);
-        }
+    /// Writes an arm's open sum, and what its rewards lack, for [`ArmPart::read`].
+    pub fn save_open(&self, arm: usize, to: &mut Writer) {
+        self.arms[arm].batch.save(to);
+        to.u64(self.arms[arm].lack);
     }
 
     /// Drops an arm's open sum, which was contributed. Returns whether there was one.
@@ -530,38 +530,15 @@ impl BatchedArms {
         state.batch.clear() > 0
     }
 
-    /// Reads what [`save_open`](Self::save_open) wrote, and passes the parts of this handle's arms to `each`. Returns
-    /// whether they are all of them.
-    ///
-    /// # Errors
-    /// `Corrupt`.
-    pub fn read_parts(
-        from: &mut Reader,
-        arm: &dyn Fn(u64) -> Option<u32>,
-        mut each: impl FnMut(usize, &BatchPart, u64),
-    ) -> Result<bool> {
-        let mut complete = true;
-        for _ in 0..from.length(28)? {
-            let (id, part, lack) = (from.u64()?, BatchPart::read(from)?, from.u64()?);
-            ensure(lack < u64::from(part.count) * Pull::EXAMINATION)?;
-            match arm(id) {
-                Some(arm) => each(arm as usize, &part, lack),
-                None => complete = false,
-            }
-        }
-        from.finish()?;
-        Ok(complete)
-    }
-
     /// Adds what another handle contributed to an arm's open batch, and what its rewards lack of examinations. Returns
     /// true if the batch is full, and was released.
-    pub fn add(&mut self, arm: usize, part: &BatchPart, lack: u64) -> bool {
+    pub fn add(&mut self, arm: usize, part: &ArmPart) -> bool {
         let state = &mut self.arms[arm];
-        if lack > 0 {
-            state.add_lack(lack);
+        if part.lack > 0 {
+            state.add_lack(part.lack);
         }
-        state.foreign += u64::from(part.count) * Pull::EXAMINATION - lack;
-        let full = state.batch.add(part);
+        state.foreign += u64::from(part.rewards.count) * Pull::EXAMINATION - part.lack;
+        let full = state.batch.add(&part.rewards);
         if full {
             self.release(arm);
         }
@@ -779,6 +756,24 @@ impl BatchedArms {
     }
 }
 
+/// What another handle contributes to an arm's batch.
+pub struct ArmPart {
+    pub id: u64,
+    rewards: BatchPart,
+    /// What their slots lack of examinations.
+    lack: u64,
+}
+
+impl ArmPart {
+    /// # Errors
+    /// `Corrupt`.
+    pub fn read(from: &mut Reader) -> Result<ArmPart> {
+        let part = ArmPart { id: from.u64()?, rewards: BatchPart::read(from)?, lack: from.u64()? };
+        ensure(part.lack < u64::from(part.rewards.count) * Pull::EXAMINATION)?;
+        Ok(part)
+    }
+}
+
 /// The output of [`BatchedArms::save`].
 pub struct Saved {
     pub decisions: u64,
@@ -958,16 +953,10 @@ mod tests {
         arms.open(2, 3);
         assert!(!arms.collect(2, Reward::MIN, 60_000));
         let mut open = Writer::Writing(Vec::new());
-        arms.save_open(&mut open, &|arm| arm.into());
-        let (open, mut parts) = (open.into_bytes(), 0);
-        for last in [false, true] {
-            let complete =
-                BatchedArms::read_parts(&mut Reader::of_fields(&open), &|id| Some(id as u32), |arm, part, lack| {
-                    parts += 1;
-                    assert!(!arms.add(arm, part, lack));
-                });
-            assert!(complete.unwrap() && parts == 1 + u32::from(last));
-        }
+        open.u64(2);
+        arms.save_open(2, &mut open);
+        let part = ArmPart::read(&mut Reader::of_fields(&open.into_bytes())).unwrap();
+        assert!(!arms.add(2, &part) && !arms.add(2, &part));
         assert_eq!(arms.open_rewards(2), Pull::EXAMINATION - 60_000);
         (0..3).for_each(|i| assert_eq!(arms.collect(2, Reward::MIN, 0), i == 2));
         assert_eq!(arms.settled(2), 4 * Pull::EXAMINATION - 60_000);

@@ -18,16 +18,17 @@
 //! leading mean has changed: at most 2^12 arms. `select_among` computes D' of its arms if the leading mean differs
 //! from the last call's. About 470 bytes an arm.
 
+use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
 use super::explore::{Explore, even_chance};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::facts::Duty;
+use crate::ledger::combine::Combining;
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving};
 use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer, Valued};
+use crate::policy::contract::{ArmState, DynamicArms, Peer, Policy, Pull, ReadPeer, Valued};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
@@ -156,28 +157,6 @@ impl DpMed {
         self.batched.open(arm, self.size(arm));
     }
 
-    /// Opens the next batch after a release of this arm.
-    fn released(&mut self, arm: usize) {
-        self.unsettle(arm);
-        self.refresh_some();
-        self.open(arm);
-    }
-
-    /// Refreshes some arms in turn.
-    fn refresh_some(&mut self) {
-        for _ in 0..BatchedArms::LOOKS {
-            if let Some(faded) = self.batched.refresh_next() {
-                self.unsettle(faded);
-            }
-        }
-    }
-
-    /// Computes an arm's weight again before the next decision.
-    fn unsettle(&mut self, arm: usize) {
-        (self.arms[arm].at, self.arms[arm].curve) = (f64::NAN, Curve::UNKNOWN);
-        self.settled = false;
-    }
-
     fn play(&mut self, arm: u32, propensity: f64) -> Pull {
         self.batched.facts.decisions += 1;
         Pull::new(arm, self.batched.facts.releases, propensity)
@@ -230,36 +209,29 @@ impl Policy for DpMed {
     }
 }
 
-impl Combining for DpMed {
-    fn set_duty(&mut self, duty: Duty) {
-        self.batched.set_duty(duty);
-        (0..self.arms.len()).for_each(|arm| self.batched.open(arm, self.size(arm)));
+impl BatchedPolicy for DpMed {
+    fn batched(&self) -> &BatchedArms {
+        &self.batched
     }
 
-    fn set_handles(&mut self, handles: u32) {
-        self.batched.set_handles(handles);
+    fn batched_mut(&mut self) -> &mut BatchedArms {
+        &mut self.batched
     }
 
-    fn has_open(&self) -> bool {
-        self.batched.has_open()
+    fn reopen(&mut self, arm: usize) {
+        self.open(arm);
     }
 
-    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        self.batched.save_open(to, id);
+    fn released(&mut self, arm: usize) {
+        self.unsettle(arm);
+        self.refresh_some();
+        self.open(arm);
     }
 
-    fn clear_open(&mut self) {
-        (0..self.arms.len()).for_each(|arm| _ = self.batched.clear_open(arm));
-        self.refresh_some(); // a contributor releases nothing, but its evidence fades
-    }
-
-    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
-        BatchedArms::read_parts(&mut from.clone(), arm, |_, _, _| ())?;
-        BatchedArms::read_parts(from, arm, |arm, part, lack| {
-            if self.batched.add(arm, part, lack) {
-                self.released(arm);
-            }
-        })
+    /// Computes an arm's weight again before the next decision.
+    fn unsettle(&mut self, arm: usize) {
+        (self.arms[arm].at, self.arms[arm].curve) = (f64::NAN, Curve::UNKNOWN);
+        self.settled = false;
     }
 }
 

@@ -41,21 +41,20 @@
 //! leader: x is computed from its mean, and better arms have batches as leaders do. Then the arm with the smallest
 //! index that is not yet in the request is chosen, m times.
 
+use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
 use super::explore::{Explore, Live, even_chance};
 use super::released::Evidence;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::facts::Duty;
+use crate::ledger::combine::Combining;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
 use crate::noise::probe::faulty;
 use crate::os::DefaultRounding;
 use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{
-    ArmState, Combining, DynamicArms, Peer, Policy, Positioned, Pull, ReadPeer, Slates, Valued,
-};
+use crate::policy::contract::{ArmState, DynamicArms, Peer, Policy, Positioned, Pull, ReadPeer, Slates, Valued};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
@@ -373,14 +372,6 @@ impl<I: Index> MinIndexPolicy<I> {
         }
     }
 
-    /// Discards an arm's indices after a change. The arm comes first until one is computed again.
-    fn unsettle(&mut self, arm: usize) {
-        let plan = &mut self.plans[arm];
-        (plan.known, plan.line, plan.curve) = ([UNKNOWN; POINTS], FIRST, Curve::UNKNOWN);
-        self.forget(arm);
-        self.settled = false;
-    }
-
     /// Opens an arm's next batch for the requested pulls that are left, if there are any. If they exceed the batch, their
     /// batches double, so that releases come early. A leader's batch is always open, because others contribute to it.
     /// Returns this handle's part.
@@ -394,24 +385,6 @@ impl<I: Index> MinIndexPolicy<I> {
             self.batched.open(arm, doubling);
         }
         part
-    }
-
-    /// Opens the next batch after a release of this arm.
-    #[inline(never)]
-    fn released(&mut self, arm: usize) {
-        let _rounding = DefaultRounding::set();
-        let size = self.open_next(arm);
-        self.settled(arm, size * Pull::EXAMINATION);
-        self.refresh_some();
-    }
-
-    /// Refreshes some arms in turn.
-    fn refresh_some(&mut self) {
-        for _ in 0..BatchedArms::LOOKS {
-            if let Some(faded) = self.batched.refresh_next() {
-                self.unsettle(faded);
-            }
-        }
     }
 
     /// Updates an arm whose open sum was released or contributed. The arm's next batch has `size` units of this handle.
@@ -699,46 +672,38 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     }
 }
 
-impl<I: Index> Combining for MinIndexPolicy<I> {
-    fn set_duty(&mut self, duty: Duty) {
-        self.batched.set_duty(duty);
-        for arm in 0..self.plans.len() {
-            self.open_next(arm);
-            self.unsettle(arm);
-        }
+impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
+    fn batched(&self) -> &BatchedArms {
+        &self.batched
     }
 
-    fn set_handles(&mut self, handles: u32) {
-        self.batched.set_handles(handles);
+    fn batched_mut(&mut self) -> &mut BatchedArms {
+        &mut self.batched
     }
 
-    fn has_open(&self) -> bool {
-        self.batched.has_open()
+    fn reopen(&mut self, arm: usize) {
+        self.open_next(arm);
+        self.unsettle(arm);
     }
 
-    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        self.batched.save_open(to, id);
+    fn emptied(&mut self, arm: usize) {
+        self.settled(arm, self.plans[arm].goal.saturating_sub(self.batched.settled(arm)));
     }
 
-    fn clear_open(&mut self) {
-        for arm in 0..self.plans.len() {
-            if self.batched.clear_open(arm) {
-                self.settled(arm, self.plans[arm].goal.saturating_sub(self.batched.settled(arm)));
-            }
-        }
-        self.refresh_some(); // a contributor releases nothing, but its evidence fades
+    #[inline(never)]
+    fn released(&mut self, arm: usize) {
+        let _rounding = DefaultRounding::set();
+        let size = self.open_next(arm);
+        self.settled(arm, size * Pull::EXAMINATION);
+        self.refresh_some();
     }
 
-    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
-        BatchedArms::read_parts(&mut from.clone(), arm, |_, _, _| ())?;
-        BatchedArms::read_parts(from, arm, |arm, part, lack| {
-            if !self.batched.is_open(arm) {
-                self.batched.open(arm, self.batched.doubling(arm));
-            }
-            if self.batched.add(arm, part, lack) {
-                self.released(arm);
-            }
-        })
+    /// Discards an arm's indices. The arm comes first until one is computed again.
+    fn unsettle(&mut self, arm: usize) {
+        let plan = &mut self.plans[arm];
+        (plan.known, plan.line, plan.curve) = ([UNKNOWN; POINTS], FIRST, Curve::UNKNOWN);
+        self.forget(arm);
+        self.settled = false;
     }
 }
 

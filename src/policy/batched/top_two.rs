@@ -48,15 +48,16 @@
 //! Cost: select O(K), update O(1). The end of a batch costs some 10 microseconds for each arm, and a plan ten times that;
 //! at most 2^8 arms. About 400 bytes an arm.
 
+use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::peers::PeerReleases;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::facts::Duty;
+use crate::ledger::combine::Combining;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
 use crate::policy::compare::{Mixture, ReleaseTotals, price_of_merges};
-use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer};
+use crate::policy::contract::{ArmState, DynamicArms, Peer, Policy, Pull, ReadPeer};
 use crate::policy::cumulant::Cumulant;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
@@ -259,16 +260,6 @@ impl DpTopTwo {
         }
     }
 
-    fn released(&mut self, arm: usize) {
-        self.open_next(arm);
-        self.judge(arm);
-    }
-
-    /// Judges again after something changed that this arm's evidence or mean depends on.
-    fn unsettle(&mut self, arm: usize) {
-        self.judge(arm);
-    }
-
     fn play(&mut self, arm: usize) -> Pull {
         let contender = &mut self.contenders[arm];
         contender.pulls += 1;
@@ -350,39 +341,27 @@ impl Policy for DpTopTwo {
     }
 }
 
-impl Combining for DpTopTwo {
-    fn set_duty(&mut self, duty: Duty) {
-        self.batched.set_duty(duty);
-        (0..self.contenders.len()).for_each(|arm| self.open_next(arm));
+impl BatchedPolicy for DpTopTwo {
+    fn batched(&self) -> &BatchedArms {
+        &self.batched
+    }
+
+    fn batched_mut(&mut self) -> &mut BatchedArms {
+        &mut self.batched
+    }
+
+    fn reopen(&mut self, arm: usize) {
+        self.open_next(arm);
         self.planned = false;
     }
 
-    fn set_handles(&mut self, handles: u32) {
-        self.batched.set_handles(handles);
+    fn released(&mut self, arm: usize) {
+        self.open_next(arm);
+        self.judge(arm);
     }
 
-    fn has_open(&self) -> bool {
-        self.batched.has_open()
-    }
-
-    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        self.batched.save_open(to, id);
-    }
-
-    fn clear_open(&mut self) {
-        (0..self.contenders.len()).for_each(|arm| _ = self.batched.clear_open(arm));
-    }
-
-    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
-        BatchedArms::read_parts(&mut from.clone(), arm, |_, _, _| ())?;
-        BatchedArms::read_parts(from, arm, |arm, part, lack| {
-            if !self.batched.is_open(arm) {
-                self.batched.open(arm, self.batched.doubling(arm));
-            }
-            if self.batched.add(arm, part, lack) {
-                self.released(arm);
-            }
-        })
+    fn unsettle(&mut self, arm: usize) {
+        self.judge(arm);
     }
 }
 
