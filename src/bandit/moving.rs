@@ -271,7 +271,7 @@ impl Moved for State {
             fleet: _,
             receivers: _,
             scratch: _,
-            by_request: _,
+            abilities: _,
             life: _,
         } = self;
         engine.moved(with)?;

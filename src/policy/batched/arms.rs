@@ -26,7 +26,7 @@ use crate::noise::probe::{self, faulty};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{ArmState, Peer, Pull};
+use crate::policy::contract::{ArmState, Peer, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
@@ -645,9 +645,14 @@ impl BatchedArms {
         if totals == Totals::NONE { Err(Error::NotReady) } else { Ok(ReleaseTotals::of(self.distribution, totals)) }
     }
 
-    /// Number of releases that contradicted their arm's past.
-    pub fn changes(&self) -> u64 {
-        self.changes
+    pub fn counts(&self) -> PolicyCounts {
+        PolicyCounts {
+            phase: self.facts.releases,
+            active: self.live.count(),
+            changes: self.changes,
+            merges: self.merges(),
+            ..PolicyCounts::default()
+        }
     }
 
     /// The loss by one release of each reward; 0 before the first release.

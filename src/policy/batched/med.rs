@@ -28,11 +28,11 @@ use crate::ledger::combine::Combining;
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving};
 use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{ArmState, DynamicArms, Peer, Policy, Pull, ReadPeer, Valued};
+use crate::policy::contract::{Abilities, ArmState, Offer, Peer, Policy, PolicyCounts, Pull, ReadPeer, SlotPull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
-use crate::request::Values;
+use crate::request::Request;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
@@ -157,6 +157,38 @@ impl DpMed {
         self.batched.open(arm, self.size(arm));
     }
 
+    fn choose_among(&mut self, arms: &[u32]) -> Pull {
+        let (_, leading) = self.batched.leader_of(arms);
+        let starts = self.starts(arms);
+        // Each arm counts once, however often it is listed.
+        self.mark += 2;
+        let (first, second) = (self.mark, self.mark + 1);
+        let mut all = 0.0;
+        for &arm in arms {
+            if std::mem::replace(&mut self.arms[arm as usize].mark, first) != first {
+                all += self.weight_among(starts, arm, leading);
+            }
+        }
+        let mut drawn = arms[0];
+        if self.explore.tosses(&mut self.coins) {
+            drawn = arms[self.coins.below(arms.len() as u64) as usize];
+        } else {
+            let mut point = self.coins.unit() * all;
+            for &arm in arms {
+                let weight = self.weight_among(starts, arm, leading);
+                if weight > 0.0 && std::mem::replace(&mut self.arms[arm as usize].mark, second) != second {
+                    drawn = arm;
+                    point -= weight;
+                    if point < 0.0 {
+                        break;
+                    }
+                }
+            }
+        }
+        let own = self.weight_among(starts, drawn, leading) / all;
+        self.play(drawn, self.explore.mix(even_chance(arms, drawn), own))
+    }
+
     fn play(&mut self, arm: u32, propensity: f64) -> Pull {
         self.batched.facts.decisions += 1;
         Pull::new(arm, self.batched.facts.releases, propensity)
@@ -192,8 +224,52 @@ impl Policy for DpMed {
     batched_arms_methods!();
     undecided_methods!();
 
-    fn valued(&mut self) -> Option<&mut dyn Valued> {
-        Some(self)
+    fn abilities(&self) -> Abilities {
+        Abilities { arms: true, values: true, ..Abilities::default() }
+    }
+
+    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
+        let (left, Some(values)) = (offer.left, offer.values) else { return };
+        let (_, best) = self.batched.leader_at(left, 1, |arm| values.of(arm));
+        let starts = left.iter().any(|&arm| self.batched.mean(arm as usize).is_nan() && values.of(arm) > best);
+        // The sums of the weights up to each arm. Their memory is for all arms, so the next plain decision settles anew.
+        self.settled = false;
+        self.sums.clear();
+        for &arm in &**left {
+            let weight = self.valued_weight(starts, arm, best, values.of(arm));
+            self.sums.push(self.sums.last().unwrap_or(&0.0) + weight);
+        }
+        let all = self.sums[left.len() - 1];
+        let place = match self.explore.tosses(&mut self.coins) {
+            true => self.coins.below(left.len() as u64) as usize,
+            false => {
+                let point = self.coins.unit() * all;
+                self.sums.partition_point(|&sum| sum <= point).min(left.len() - 1)
+            }
+        };
+        let own = (self.sums[place] - if place > 0 { self.sums[place - 1] } else { 0.0 }) / all;
+        let propensity = self.explore.mix(1.0 / left.len() as f64, own);
+        let pull = self.play(left[place], propensity);
+        each(SlotPull { pull, arm: pull.arm(), worth: f64::NAN });
+    }
+
+    fn add_arm(&mut self) -> Result<()> {
+        if self.arms.len() >= Self::MOST_ARMS as usize {
+            let rule = format!("must be at most {} for this policy", Self::MOST_ARMS);
+            return Err(Error::config("arms", &rule, self.arms.len() + 1));
+        }
+        self.arms.reserve()?;
+        self.sums.try_reserve(self.arms.len() + 1).map_err(|_| Error::NoMemory)?;
+        self.batched.add_arm()?;
+        self.arms.push(Weight::NEW);
+        self.open(self.arms.len() - 1);
+        self.settled = false;
+        Ok(())
+    }
+
+    fn retire_arm(&mut self, arm: u32) {
+        self.batched.retire_arm(arm as usize);
+        self.settled = false;
     }
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
@@ -231,88 +307,6 @@ impl BatchedPolicy for DpMed {
     /// Computes an arm's weight again before the next decision.
     fn unsettle(&mut self, arm: usize) {
         (self.arms[arm].at, self.arms[arm].curve) = (f64::NAN, Curve::UNKNOWN);
-        self.settled = false;
-    }
-}
-
-impl Valued for DpMed {
-    fn choose_valued(&mut self, left: &mut Vec<u32>, values: &Values, _slots: usize, each: &mut dyn FnMut(Pull)) {
-        let (_, best) = self.batched.leader_at(left, 1, |arm| values.of(arm));
-        let starts = left.iter().any(|&arm| self.batched.mean(arm as usize).is_nan() && values.of(arm) > best);
-        // The sums of the weights up to each arm. Their memory is for all arms, so the next plain decision settles anew.
-        self.settled = false;
-        self.sums.clear();
-        for &arm in &**left {
-            let weight = self.valued_weight(starts, arm, best, values.of(arm));
-            self.sums.push(self.sums.last().unwrap_or(&0.0) + weight);
-        }
-        let all = self.sums[left.len() - 1];
-        let place = match self.explore.tosses(&mut self.coins) {
-            true => self.coins.below(left.len() as u64) as usize,
-            false => {
-                let point = self.coins.unit() * all;
-                self.sums.partition_point(|&sum| sum <= point).min(left.len() - 1)
-            }
-        };
-        let own = (self.sums[place] - if place > 0 { self.sums[place - 1] } else { 0.0 }) / all;
-        let propensity = self.explore.mix(1.0 / left.len() as f64, own);
-        each(self.play(left[place], propensity));
-    }
-}
-
-impl DynamicArms for DpMed {
-    fn choose_among(&mut self, arms: &[u32]) -> Pull {
-        let (_, leading) = self.batched.leader_of(arms);
-        let starts = self.starts(arms);
-        // Each arm counts once, however often it is listed.
-        self.mark += 2;
-        let (first, second) = (self.mark, self.mark + 1);
-        let mut all = 0.0;
-        for &arm in arms {
-            if std::mem::replace(&mut self.arms[arm as usize].mark, first) != first {
-                all += self.weight_among(starts, arm, leading);
-            }
-        }
-        let mut drawn = arms[0];
-        if self.explore.tosses(&mut self.coins) {
-            drawn = arms[self.coins.below(arms.len() as u64) as usize];
-        } else {
-            let mut point = self.coins.unit() * all;
-            for &arm in arms {
-                let weight = self.weight_among(starts, arm, leading);
-                if weight > 0.0 && std::mem::replace(&mut self.arms[arm as usize].mark, second) != second {
-                    drawn = arm;
-                    point -= weight;
-                    if point < 0.0 {
-                        break;
-                    }
-                }
-            }
-        }
-        let own = self.weight_among(starts, drawn, leading) / all;
-        self.play(drawn, self.explore.mix(even_chance(arms, drawn), own))
-    }
-
-    fn is_live(&self, arm: u32) -> bool {
-        self.batched.is_live(arm as usize)
-    }
-
-    fn add_arm(&mut self) -> Result<()> {
-        if self.arms.len() >= Self::MOST_ARMS as usize {
-            let rule = format!("must be at most {} for this policy", Self::MOST_ARMS);
-            return Err(Error::config("arms", &rule, self.arms.len() + 1));
-        }
-        self.arms.reserve()?;
-        self.sums.try_reserve(self.arms.len() + 1).map_err(|_| Error::NoMemory)?;
-        self.batched.add_arm()?;
-        self.arms.push(Weight::NEW);
-        self.open(self.arms.len() - 1);
-        self.settled = false;
-        Ok(())
-    }
-
-    fn retire_arm(&mut self, arm: u32) {
-        self.batched.retire_arm(arm as usize);
         self.settled = false;
     }
 }

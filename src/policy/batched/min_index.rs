@@ -54,11 +54,11 @@ use crate::moving::{Moved, Moving, moves};
 use crate::noise::probe::faulty;
 use crate::os::DefaultRounding;
 use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{ArmState, DynamicArms, Peer, Policy, Positioned, Pull, ReadPeer, Slates, Valued};
+use crate::policy::contract::{Abilities, ArmState, Offer, Peer, Policy, PolicyCounts, Pull, ReadPeer, SlotPull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
-use crate::request::Values;
+use crate::request::{Request, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 use crate::tournament::{Line, Tournament};
@@ -580,13 +580,38 @@ impl<I: Index> MinIndexPolicy<I> {
         }
     }
 
-    /// Pulls this many arms, all different, and removes them from `left`.
-    fn play_slots(&mut self, left: &mut Vec<u32>, slots: usize, contest: &Contest, each: &mut dyn FnMut(Pull)) {
-        for _ in 0..slots {
-            let pull = self.play_among(left, contest);
-            left.retain(|&arm| arm != pull.arm());
-            each(pull);
+    /// Pulls the arm with the smallest index of these that are [sorted](Self::sort_leading), where leading arms come in
+    /// the order of their worth.
+    fn play_leading(&mut self, arms: &[u32], contest: &Contest) -> Pull {
+        arms.iter().for_each(|&arm| self.lower_unless_leading(arm as usize, contest));
+        let first = arms.partition_point(|&arm| self.rank(arm, contest) < 0.0);
+        loop {
+            let best = self.least_of_others(&arms[..first], arms[first..].last().copied(), contest);
+            if self.has_pulls_left(best, contest) {
+                return self.play(best, contest, Some(arms));
+            }
         }
+    }
+
+    /// Sorts arms so that the leading ones come last, the best one at the end.
+    fn sort_leading(&self, arms: &mut [u32], contest: &Contest) {
+        arms.sort_unstable_by(|&a, &b| f64::total_cmp(&self.rank(a, contest), &self.rank(b, contest)).then(a.cmp(&b)));
+    }
+
+    /// A leading arm's worth; -1 for others.
+    fn rank(&self, arm: u32, contest: &Contest) -> f64 {
+        match self.worth(arm as usize, contest) {
+            worth if worth >= self.worth(contest.leader, contest) => worth,
+            _ => -1.0,
+        }
+    }
+
+    /// Pulls the arm with the smallest index of these eligible ones.
+    fn choose_among(&mut self, arms: &[u32]) -> Pull {
+        let (leader, mean) = self.batched.leader_of(arms);
+        let mean = if faulty!(RawLeader) { self.batched.bare_leader(arms) } else { mean };
+        let point = self.index.point(mean, self.batched.facts.decisions);
+        self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
     }
 
     /// The arm to pull with exploration, and its probability.
@@ -639,20 +664,51 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     batched_arms_methods!();
     undecided_methods!();
 
-    fn sets_rounding(&self) -> bool {
-        true
+    fn abilities(&self) -> Abilities {
+        let (arms, slots, sets_rounding) = (true, true, true);
+        let (values, examined) = (self.index.is_valued(), self.index.is_valued());
+        Abilities { arms, slots, values, examined, sets_rounding, ..Abilities::default() }
     }
 
-    fn slates(&mut self) -> Option<&mut dyn Slates> {
-        Some(self)
+    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
+        let Offer { request, left, values, .. } = offer;
+        let slots = request.slots as usize;
+        let (leader, best) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
+        let best = if faulty!(RawLeader) { self.batched.bare_leader(left) } else { best };
+        let point = self.index.point(best, self.batched.facts.decisions);
+        let contest = Contest::special(leader, point, values, left.len());
+        if request.examined.is_some() {
+            self.sort_leading(left, &contest);
+        }
+        for _ in 0..slots {
+            let pull = match request.examined {
+                Some(_) => self.play_leading(left, &contest),
+                None => self.play_among(left, &contest),
+            };
+            left.retain(|&arm| arm != pull.arm());
+            each(SlotPull { pull, arm: pull.arm(), worth: self.worth(pull.arm() as usize, &contest) });
+        }
     }
 
-    fn valued(&mut self) -> Option<&mut dyn Valued> {
-        if self.index.is_valued() { Some(self) } else { None }
+    fn lack(&mut self, arm: u32, lack: u16) {
+        self.plans[arm as usize].pulls -= u64::from(lack);
     }
 
-    fn positioned(&mut self) -> Option<&mut dyn Positioned> {
-        if self.index.is_valued() { Some(self) } else { None }
+    fn add_arm(&mut self) -> Result<()> {
+        self.plans.reserve()?;
+        self.order.reserve()?;
+        self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)?;
+        self.batched.add_arm()?;
+        self.plans.push(Plan::NEW);
+        self.order.push(FIRST);
+        self.settled = false;
+        Ok(())
+    }
+
+    fn retire_arm(&mut self, arm: u32) {
+        self.batched.retire_arm(arm as usize);
+        self.order.set(arm as usize, Line::NEVER);
+        self.settled = false;
     }
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
@@ -703,93 +759,6 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
         let plan = &mut self.plans[arm];
         (plan.known, plan.line, plan.curve) = ([UNKNOWN; POINTS], FIRST, Curve::UNKNOWN);
         self.forget(arm);
-        self.settled = false;
-    }
-}
-
-impl<I: Index> Slates for MinIndexPolicy<I> {
-    fn choose_slate(&mut self, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull)) {
-        let (leader, mean) = self.batched.leader_at(left, slots, |_| 1.0);
-        let point = self.index.point(mean, self.batched.facts.decisions);
-        self.play_slots(left, slots, &Contest::special(leader, point, None, left.len()), each);
-    }
-}
-
-impl<I: Index> Valued for MinIndexPolicy<I> {
-    fn choose_valued(&mut self, left: &mut Vec<u32>, values: &Values, slots: usize, each: &mut dyn FnMut(Pull)) {
-        let (leader, point) = self.batched.leader_at(left, slots, |arm| values.of(arm));
-        let point = if faulty!(RawLeader) { self.batched.bare_leader(left) } else { point };
-        self.play_slots(left, slots, &Contest::special(leader, point, Some(values), left.len()), each);
-    }
-}
-
-impl<I: Index> Positioned for MinIndexPolicy<I> {
-    fn choose_positioned(
-        &mut self,
-        left: &mut Vec<u32>,
-        values: Option<&Values>,
-        slots: usize,
-        each: &mut dyn FnMut(Pull),
-    ) {
-        let (leader, point) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
-        let point = if faulty!(RawLeader) { self.batched.bare_leader(left) } else { point };
-        let contest = Contest::special(leader, point, values, left.len());
-        // The leading arms come last, the best one at the end.
-        let leading = self.worth(leader, &contest);
-        let rank = |policy: &Self, arm: u32| match policy.worth(arm as usize, &contest) {
-            worth if worth >= leading => worth,
-            _ => -1.0,
-        };
-        left.sort_unstable_by(|&a, &b| f64::total_cmp(&rank(self, a), &rank(self, b)).then(a.cmp(&b)));
-        for _ in 0..slots {
-            left.iter().for_each(|&arm| self.lower_unless_leading(arm as usize, &contest));
-            let first = left.partition_point(|&arm| rank(self, arm) < 0.0);
-            let pull = loop {
-                let best = self.least_of_others(&left[..first], left[first..].last().copied(), &contest);
-                if self.has_pulls_left(best, &contest) {
-                    break self.play(best, &contest, Some(left));
-                }
-            };
-            left.retain(|&arm| arm != pull.arm());
-            each(pull);
-        }
-    }
-
-    fn mean(&self, arm: u32) -> f64 {
-        self.batched.mean(arm as usize)
-    }
-
-    fn lack(&mut self, arm: u32, lack: u16) {
-        self.plans[arm as usize].pulls -= u64::from(lack);
-    }
-}
-
-impl<I: Index> DynamicArms for MinIndexPolicy<I> {
-    fn choose_among(&mut self, arms: &[u32]) -> Pull {
-        let (leader, mean) = self.batched.leader_of(arms);
-        let mean = if faulty!(RawLeader) { self.batched.bare_leader(arms) } else { mean };
-        let point = self.index.point(mean, self.batched.facts.decisions);
-        self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
-    }
-
-    fn is_live(&self, arm: u32) -> bool {
-        self.batched.is_live(arm as usize)
-    }
-
-    fn add_arm(&mut self) -> Result<()> {
-        self.plans.reserve()?;
-        self.order.reserve()?;
-        self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)?;
-        self.batched.add_arm()?;
-        self.plans.push(Plan::NEW);
-        self.order.push(FIRST);
-        self.settled = false;
-        Ok(())
-    }
-
-    fn retire_arm(&mut self, arm: u32) {
-        self.batched.retire_arm(arm as usize);
-        self.order.set(arm as usize, Line::NEVER);
         self.settled = false;
     }
 }
@@ -955,7 +924,10 @@ mod tests {
                 slots => {
                     left.clear();
                     left.extend(0..8);
-                    policy.choose_slate(&mut left, slots as usize - 1, &mut |pull| chosen.push(pull));
+                    let request = Request { slots: slots as u32 - 1, ..Request::default() };
+                    let places = &mut std::iter::empty();
+                    let offer = Offer { request: &request, left: &mut left, values: None, places };
+                    policy.choose_slots(offer, &mut |slot| chosen.push(slot.pull));
                 }
             }
             for pull in chosen {

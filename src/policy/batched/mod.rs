@@ -20,20 +20,20 @@ macro_rules! batched_arms_methods {
             self.batched.sums(arm as usize)
         }
 
-        fn phase(&self) -> u32 {
-            self.batched.facts.releases
-        }
-
-        fn changes(&self) -> u64 {
-            self.batched.changes()
-        }
-
         fn privacy(&self) -> PrivacyLoss {
             self.batched.privacy()
         }
 
-        fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
-            Some(self)
+        fn choose_for(&mut self, request: &Request, _place: usize) -> (Pull, u32) {
+            let pull = match request.eligible {
+                Some(arms) => self.choose_among(arms),
+                None => self.choose(),
+            };
+            (pull, pull.arm())
+        }
+
+        fn is_live(&self, arm: u32) -> bool {
+            self.batched.is_live(arm as usize)
         }
 
         fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<bool> {
@@ -46,10 +46,6 @@ macro_rules! batched_arms_methods {
             if let Some(arm) = self.batched.name_arm(added) {
                 self.unsettle(arm);
             }
-        }
-
-        fn merges(&self) -> u64 {
-            self.batched.merges()
         }
 
         fn combining(&mut self) -> Option<&mut dyn Combining> {
@@ -65,8 +61,8 @@ macro_rules! undecided_methods {
             self.batched.arm(arm as usize)
         }
 
-        fn active(&self) -> u32 {
-            self.batched.live.count()
+        fn counts(&self) -> PolicyCounts {
+            self.batched.counts()
         }
 
         fn peer_reader(&self) -> Option<ReadPeer> {

@@ -57,10 +57,11 @@ use crate::ledger::combine::Combining;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
 use crate::policy::compare::{Mixture, ReleaseTotals, price_of_merges};
-use crate::policy::contract::{ArmState, DynamicArms, Peer, Policy, Pull, ReadPeer};
+use crate::policy::contract::{Abilities, ArmState, Peer, Policy, PolicyCounts, Pull, ReadPeer};
 use crate::policy::cumulant::Cumulant;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
+use crate::request::Request;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 
@@ -260,6 +261,26 @@ impl DpTopTwo {
         }
     }
 
+    /// The next of these arms that still has planned pulls; if none has, the next that is left; if none is, the best.
+    fn choose_among(&mut self, arms: &[u32]) -> Pull {
+        for again in [false, true] {
+            let has_pulls = |arm: u32| self.contenders[arm as usize].pulls < self.contenders[arm as usize].goal;
+            for step in 1..=self.left.len() {
+                let place = (self.turn + step) % self.left.len();
+                let arm = self.left[place];
+                if arms.contains(&arm) && (again || has_pulls(arm)) {
+                    self.turn = place;
+                    return self.play(arm as usize);
+                }
+            }
+            if !again && !self.left.iter().any(|&arm| has_pulls(arm)) {
+                self.request();
+            }
+        }
+        let (best, _) = self.batched.leader_of(arms);
+        self.play(best)
+    }
+
     fn play(&mut self, arm: usize) -> Pull {
         let contender = &mut self.contenders[arm];
         contender.pulls += 1;
@@ -305,8 +326,30 @@ impl Policy for DpTopTwo {
         ArmState { active: state.active && self.contenders[arm as usize].beaten_by == NOBODY, ..state }
     }
 
-    fn active(&self) -> u32 {
-        self.left.len() as u32
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts { active: self.left.len() as u32, ..self.batched.counts() }
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { arms: true, ..Abilities::default() }
+    }
+
+    fn add_arm(&mut self) -> Result<()> {
+        if self.contenders.len() >= Self::MOST_ARMS as usize {
+            let rule = format!("must be at most {} for this policy", Self::MOST_ARMS);
+            return Err(Error::config("arms", &rule, self.contenders.len() + 1));
+        }
+        self.contenders.reserve()?;
+        self.left.try_reserve(self.contenders.len() + 1 - self.left.len()).map_err(|_| Error::NoMemory)?;
+        self.batched.add_arm()?;
+        self.contenders.push(Contender::NEW);
+        self.find_left();
+        Ok(())
+    }
+
+    fn retire_arm(&mut self, arm: u32) {
+        self.batched.retire_arm(arm as usize);
+        self.find_left();
     }
 
     fn best_arm(&self) -> Result<u32> {
@@ -362,50 +405,6 @@ impl BatchedPolicy for DpTopTwo {
 
     fn unsettle(&mut self, arm: usize) {
         self.judge(arm);
-    }
-}
-
-impl DynamicArms for DpTopTwo {
-    /// The next of these arms that still has planned pulls; if none has, the next that is left; if none is, the best.
-    fn choose_among(&mut self, arms: &[u32]) -> Pull {
-        for again in [false, true] {
-            let has_pulls = |arm: u32| self.contenders[arm as usize].pulls < self.contenders[arm as usize].goal;
-            for step in 1..=self.left.len() {
-                let place = (self.turn + step) % self.left.len();
-                let arm = self.left[place];
-                if arms.contains(&arm) && (again || has_pulls(arm)) {
-                    self.turn = place;
-                    return self.play(arm as usize);
-                }
-            }
-            if !again && !self.left.iter().any(|&arm| has_pulls(arm)) {
-                self.request();
-            }
-        }
-        let (best, _) = self.batched.leader_of(arms);
-        self.play(best)
-    }
-
-    fn is_live(&self, arm: u32) -> bool {
-        self.batched.is_live(arm as usize)
-    }
-
-    fn add_arm(&mut self) -> Result<()> {
-        if self.contenders.len() >= Self::MOST_ARMS as usize {
-            let rule = format!("must be at most {} for this policy", Self::MOST_ARMS);
-            return Err(Error::config("arms", &rule, self.contenders.len() + 1));
-        }
-        self.contenders.reserve()?;
-        self.left.try_reserve(self.contenders.len() + 1 - self.left.len()).map_err(|_| Error::NoMemory)?;
-        self.batched.add_arm()?;
-        self.contenders.push(Contender::NEW);
-        self.find_left();
-        Ok(())
-    }
-
-    fn retire_arm(&mut self, arm: u32) {
-        self.batched.retire_arm(arm as usize);
-        self.find_left();
     }
 }
 
@@ -636,7 +635,7 @@ mod tests {
             policy.observe(pull, coin(0.0, &mut random)); // the verdict is final
         }
         assert!((3..20).contains(&(policy.batched.facts.releases - releases)));
-        assert_eq!((policy.best_arm(), policy.active(), policy.arm(0).active), (Ok(1), 1, false));
+        assert_eq!((policy.best_arm(), policy.counts().active, policy.arm(0).active), (Ok(1), 1, false));
         let bytes = write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal();
         let mut next = made(&config, 8);
         next.load(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();

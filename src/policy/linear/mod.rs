@@ -238,7 +238,7 @@ pub(crate) fn lifetime_loss(config: &Config) -> Result<PrivacyLoss> {
 }
 
 /// Returns the loss of a request. With one model for all arms, one vector may hold all of its rewards: see Theorem L.
-fn loss_of_request(loss: PrivacyLoss, batches: u32, per_arm: bool) -> PrivacyLoss {
+pub(crate) fn loss_of_request(loss: PrivacyLoss, batches: u32, per_arm: bool) -> PrivacyLoss {
     match loss.of_batches(batches) {
         loss @ PrivacyLoss::Zcdp(_) if !per_arm => loss.of_batches(batches),
         loss => loss,

@@ -2,17 +2,19 @@
 
 use super::model::FadingPrior;
 use super::pilot::Pilot;
-use super::{FARTHEST, Linear, NOBODY, SavedLinear, Shape, discount, loss_of_request};
+use super::{FARTHEST, Linear, NOBODY, SavedLinear, Shape, discount};
 use crate::config::Config;
 use crate::error::{Error, Result, Value};
 use crate::ledger::combine::Combining;
 use crate::ledger::peers::{ArmIds, Entry, PeerSnapshot, Peers};
 use crate::moving::{Moved, Moving};
 use crate::noise::probe::faulty;
-use crate::policy::contract::{ArmState, ByRequest, DynamicArms, Peer, PeerId, Policy, Pull, ReadPeer};
+use crate::policy::contract::{
+    Abilities, ArmState, Offer, Peer, PeerId, Policy, PolicyCounts, Pull, ReadPeer, SlotPull,
+};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
-use crate::request::{Request, Rows, Values};
+use crate::request::{Request, Rows};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 
@@ -74,27 +76,29 @@ fn rows<'a>(request: &Request<'a>) -> Rows<'a> {
     request.features.unwrap_or(Rows::Dense(&[]))
 }
 
-impl ByRequest for Linear {
+impl Policy for Linear {
+    fn abilities(&self) -> Abilities {
+        Abilities { arms: true, slots: true, values: true, by_request: true, ..Abilities::default() }
+    }
+
+    fn choose(&mut self) -> Pull {
+        unreachable!("each decision has features")
+    }
+
     fn check(&mut self, request: &Request) -> Result<()> {
         self.check_rows(request.eligible, required(request)?)
     }
 
     /// An arm that is listed twice counts once, with its first row.
-    fn choose(&mut self, request: &Request, place: usize) -> (Pull, u32) {
+    fn choose_for(&mut self, request: &Request, place: usize) -> (Pull, u32) {
         let rows = rows(request);
         self.begin(request.eligible, rows);
         self.draw(place, rows, None)
     }
 
     /// Draws one arm after the other, each among those that are left.
-    fn choose_slots(
-        &mut self,
-        request: &Request,
-        _left: &mut Vec<u32>,
-        values: Option<&Values>,
-        places: &mut dyn Iterator<Item = usize>,
-        each: &mut dyn FnMut(Pull, u32),
-    ) {
+    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
+        let Offer { request, values, places, .. } = offer;
         let rows = rows(request);
         self.begin(request.eligible, rows);
         if let Some(values) = values {
@@ -105,23 +109,14 @@ impl ByRequest for Linear {
         {
             let (pull, arm) = self.draw(place, rows, values);
             self.keep(|other| other != arm);
-            each(pull, arm);
+            each(SlotPull { pull, arm, worth: f64::NAN });
         }
-    }
-
-    fn predictions(&self, request: &Request) -> Result<usize> {
-        required(request)?;
-        Ok(request.eligible.map_or(self.live.len(), <[u32]>::len))
     }
 
     /// Calls `each` with the estimated mean reward of each of these arms, in the request's order, and its standard
     /// deviation. Both are functions of releases. Without a list, they are NaN for retired arms.
-    ///
-    /// # Errors
-    /// `InvalidRequest`: "eligible", and as [`check_rows`](Linear::check_rows).
     fn predict(&mut self, request: &Request, each: &mut dyn FnMut(f64, f64)) -> Result<()> {
-        let (eligible, rows) = (request.eligible, required(request)?);
-        self.check_rows(eligible, rows)?;
+        let (eligible, rows) = (request.eligible, rows(request));
         for place in 0..eligible.map_or(self.live.len(), <[u32]>::len) {
             let arm = eligible.map_or(place as u32, |arms| arms[place]);
             if !self.live[arm as usize] {
@@ -140,16 +135,6 @@ impl ByRequest for Linear {
             each(p, p * (1.0 - p) * deviation);
         }
         Ok(())
-    }
-
-    fn oversized(&self) -> u64 {
-        self.oversized
-    }
-}
-
-impl Policy for Linear {
-    fn choose(&mut self) -> Pull {
-        unreachable!("each decision has features")
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
@@ -201,20 +186,16 @@ impl Policy for Linear {
         ArmState { effective_pulls, ..ArmState::unknown(self.live[arm as usize]) }
     }
 
-    fn phase(&self) -> u32 {
-        self.facts.releases
-    }
-
-    fn active(&self) -> u32 {
-        self.live.iter().filter(|&&live| live).count() as u32
-    }
-
-    fn by_request(&mut self) -> Option<&mut dyn ByRequest> {
-        Some(self)
-    }
-
-    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
-        Some(self)
+    /// Its failures are releases and models that were dropped because a matrix was not positive definite to working
+    /// precision.
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts {
+            phase: self.facts.releases,
+            active: self.live.iter().filter(|&&live| live).count() as u32,
+            failures: self.failures,
+            oversized: self.oversized,
+            ..PolicyCounts::default()
+        }
     }
 
     fn combining(&mut self) -> Option<&mut dyn Combining> {
@@ -275,17 +256,8 @@ impl Policy for Linear {
         Ok(())
     }
 
-    /// How often a release or a model was dropped because a matrix was not positive definite to working precision.
-    fn failures(&self) -> u64 {
-        self.failures
-    }
-
     fn privacy(&self) -> PrivacyLoss {
         self.facts.privacy(&self.noise.distribution())
-    }
-
-    fn loss_of_request(&self, batches: u32) -> PrivacyLoss {
-        loss_of_request(self.privacy(), batches, self.shape.per_arm)
     }
 
     /// Writes the releases and the public state, without open batches.
@@ -342,12 +314,6 @@ impl Policy for Linear {
         }
         self.ready = self.models.len();
         Ok(())
-    }
-}
-
-impl DynamicArms for Linear {
-    fn choose_among(&mut self, _arms: &[u32]) -> Pull {
-        unreachable!("each decision has features")
     }
 
     fn is_live(&self, arm: u32) -> bool {

@@ -3,7 +3,7 @@
 use super::rows::{LARGEST, Scale, SpreadRow, UNIT};
 use super::*;
 use crate::policy::Prior;
-use crate::policy::contract::{ByRequest, DynamicArms, PeerId, Policy};
+use crate::policy::contract::{Offer, PeerId, Policy, SlotPull};
 use crate::request::{Feature, Request};
 use crate::snapshot::{Kind, write};
 
@@ -31,7 +31,7 @@ fn request<'a>(eligible: Option<&'a [u32]>, rows: Rows<'a>) -> Request<'a> {
 fn choose(policy: &mut Linear, eligible: Option<&[u32]>, rows: Rows) -> (u32, f64) {
     let request = request(eligible, rows);
     policy.check(&request).unwrap();
-    let (pull, arm) = ByRequest::choose(policy, &request, 0);
+    let (pull, arm) = policy.choose_for(&request, 0);
     (arm, pull.propensity)
 }
 
@@ -125,7 +125,7 @@ const THETA: [f64; 3] = [2.0, -2.0, 1.0];
 fn is_sound(policy: &mut Linear) -> bool {
     let (d, arms) = (policy.scale.features, policy.live.len());
     let eligible: Vec<u32> = (0..arms as u32).filter(|&arm| policy.live[arm as usize]).collect();
-    let mut sound = policy.failures() == 0;
+    let mut sound = policy.failures == 0;
     for scale in [0.0, 1.0, -1.0, 1e30] {
         let rows = if policy.shape.per_arm { 1 } else { eligible.len() };
         let x: Vec<f32> = (0..rows * d).map(|i| (scale * (i as f64 - 3.0)) as f32).collect();
@@ -234,7 +234,7 @@ fn precisions_stay_positive_definite() {
             choose(&mut policy, None, Rows::Dense(&x));
             observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.3)));
         }
-        assert!(is_sound(&mut policy) && policy.facts.releases > 5, "{features} {epsilon}: {}", policy.failures());
+        assert!(is_sound(&mut policy) && policy.facts.releases > 5, "{features} {epsilon}: {}", policy.failures);
         assert!(policy.models.iter().all(|model| model.mean.iter().all(|x| x.abs() < 1e6)));
     }
 }
@@ -290,7 +290,7 @@ fn bad_requests_change_nothing() {
             observe(&mut twin, 0, reward);
         }
         assert_eq!(saved(&policy), saved(&twin));
-        assert!(policy.facts.releases > 5 && policy.oversized() > 0);
+        assert!(policy.facts.releases > 5 && policy.oversized > 0);
     }
     for shape in [
         Shape { features: 0, ..SHAPE },
@@ -316,16 +316,16 @@ fn what_cannot_be_learned_is_left_out_and_counted() {
     policy.reserve_others().unwrap();
     policy.join(0, &mut [(&broken, 1.0)].into_iter());
     assert_eq!(*policy.models[0].mean, *believed);
-    assert_eq!(policy.failures(), 1);
+    assert_eq!(policy.failures, 1);
     let releases = policy.facts.releases;
     play(&mut policy, 3000, 1.0, &THETA, &mut stream(4));
-    assert!(policy.facts.releases > releases && policy.failures() > 1 && policy.facts.decisions == 6000);
+    assert!(policy.facts.releases > releases && policy.failures > 1 && policy.facts.decisions == 6000);
     assert_eq!(*policy.models[0].mean, *believed);
     // Once the broken matrix is replaced, the model learns again.
     policy.join(0, &mut [].into_iter());
-    let failures = policy.failures();
+    let failures = policy.failures;
     play(&mut policy, 6000, 1.0, &THETA, &mut stream(5));
-    assert!(*policy.models[0].mean != *believed && policy.failures() == failures);
+    assert!(*policy.models[0].mean != *believed && policy.failures == failures);
 }
 
 // Tests of features.
@@ -577,7 +577,8 @@ fn slots_are_different_arms_at_their_chances() {
             let request = request(eligible, Rows::Dense(rows));
             policy.check(&request).unwrap();
             let (mut seen, mut slot) = ([false; 5], 0);
-            policy.choose_slots(&request, &mut Vec::new(), None, &mut (7..9), &mut |pull, arm| {
+            let offer = Offer { request: &request, left: &mut Vec::new(), values: None, places: &mut (7..9) };
+            policy.choose_slots(offer, &mut |SlotPull { pull, arm, .. }| {
                 assert!(pull.propensity >= 0.1 && !std::mem::replace(&mut seen[arm as usize], true));
                 weights[slot][arm as usize] += 1.0 / pull.propensity / 20_000.0;
                 slot += 1;

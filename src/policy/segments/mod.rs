@@ -386,8 +386,7 @@ impl Segments {
         self.pull(segment, row, arm, propensity)
     }
 
-    /// Chooses `slots` different arms for one request, as [`Slates::choose_slate`](crate::policy::Slates::choose_slate)
-    /// does. Each slot counts as one decision.
+    /// Chooses `slots` different arms for one request, as [`choose_slots`](crate::policy::Policy::choose_slots) does. Each slot counts as one decision.
     /// Values are those of these arms.
     fn choose_slate(
         &mut self,

@@ -375,7 +375,7 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::contract::{ByRequest, Policy};
+    use crate::policy::contract::Policy;
     use crate::random::{Random, Seed};
     use crate::snapshot::{Kind, write};
 

@@ -7,7 +7,7 @@ use crate::ledger::facts::Time;
 use crate::moving::{Moved, Moving};
 use crate::noise::probe::{self, faulty};
 use crate::policy::compare::Totals;
-use crate::policy::contract::{ByRequest, Policy};
+use crate::policy::contract::Policy;
 use crate::policy::prior::Prior;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 

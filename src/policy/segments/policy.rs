@@ -9,11 +9,11 @@ use crate::key_index::KeyIndex;
 use crate::ledger::combine::Combining;
 use crate::noise::probe::faulty;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{ArmState, ByRequest, DynamicArms, Peer, Policy, Pull, ReadPeer};
+use crate::policy::contract::{Abilities, ArmState, Offer, Peer, Policy, PolicyCounts, Pull, ReadPeer, SlotPull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
-use crate::request::{Request, Values};
+use crate::request::Request;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
@@ -38,7 +38,15 @@ impl Segments {
     }
 }
 
-impl ByRequest for Segments {
+impl Policy for Segments {
+    fn abilities(&self) -> Abilities {
+        Abilities { arms: true, slots: true, values: true, by_request: true, ..Abilities::default() }
+    }
+
+    fn choose(&mut self) -> Pull {
+        unreachable!("each decision names its segment")
+    }
+
     #[inline]
     fn check(&mut self, request: &Request) -> Result<()> {
         if request.features.is_some() {
@@ -49,7 +57,7 @@ impl ByRequest for Segments {
     }
 
     #[inline]
-    fn choose(&mut self, request: &Request, _place: usize) -> (Pull, u32) {
+    fn choose_for(&mut self, request: &Request, _place: usize) -> (Pull, u32) {
         let segment = self.segment(request.segment);
         let pull = match request.eligible {
             Some(eligible) => self.choose_among_in(segment, eligible),
@@ -58,16 +66,12 @@ impl ByRequest for Segments {
         (pull, self.arm_of(pull))
     }
 
-    fn choose_slots(
-        &mut self,
-        request: &Request,
-        left: &mut Vec<u32>,
-        values: Option<&Values>,
-        _places: &mut dyn Iterator<Item = usize>,
-        each: &mut dyn FnMut(Pull, u32),
-    ) {
-        let segment = self.segment(request.segment);
-        self.choose_slate(segment, left, values, request.slots as usize, each);
+    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
+        let segment = self.segment(offer.request.segment);
+        let slots = offer.request.slots as usize;
+        self.choose_slate(segment, offer.left, offer.values, slots, &mut |pull, arm| {
+            each(SlotPull { pull, arm, worth: f64::NAN });
+        });
     }
 
     fn unplay(&mut self, pull: Pull) {
@@ -86,22 +90,12 @@ impl ByRequest for Segments {
         to.counts(pulls, pending.map(place));
     }
 
-    fn segments(&self) -> u32 {
-        self.keys.len() as u32
-    }
-
     fn arm_in(&self, segment: u64, arm: u32) -> Result<(ArmState, u64)> {
         let known = || Error::request("segment", "must be the key of an earlier request", segment);
         let segment = self.index.find(segment).ok_or_else(known)? as u32;
         let (mean, effective_pulls) = self.estimate(segment, arm);
         let state = ArmState { mean, width: f64::NAN, effective_pulls, active: self.is_live(arm) };
         Ok((state, self.plays[(segment as usize + 1, arm as usize)].pulls))
-    }
-}
-
-impl Policy for Segments {
-    fn choose(&mut self) -> Pull {
-        unreachable!("each decision names its segment")
     }
 
     #[inline]
@@ -148,20 +142,14 @@ impl Policy for Segments {
         ArmState { mean, width: f64::NAN, effective_pulls, active: self.is_live(arm) }
     }
 
-    fn phase(&self) -> u32 {
-        self.facts.releases
-    }
-
-    fn active(&self) -> u32 {
-        self.live.count()
-    }
-
-    fn by_request(&mut self) -> Option<&mut dyn ByRequest> {
-        Some(self)
-    }
-
-    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
-        Some(self)
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts {
+            phase: self.facts.releases,
+            active: self.live.count(),
+            merges: self.peers.updates(),
+            segments: self.keys.len() as u32,
+            ..PolicyCounts::default()
+        }
     }
 
     fn combining(&mut self) -> Option<&mut dyn Combining> {
@@ -188,10 +176,6 @@ impl Policy for Segments {
     fn name_arm(&mut self, added: &[u64]) {
         self.added.extend(added.last());
         self.seed_arm_from_peers();
-    }
-
-    fn merges(&self) -> u64 {
-        self.peers.updates()
     }
 
     /// The releases of an arm's trials, here and at peers, for an interval that holds at all times. The module's page
@@ -243,12 +227,6 @@ impl Policy for Segments {
             }
         }
         self.load_releases(from)
-    }
-}
-
-impl DynamicArms for Segments {
-    fn choose_among(&mut self, _arms: &[u32]) -> Pull {
-        unreachable!("each decision names its segment")
     }
 
     fn is_live(&self, arm: u32) -> bool {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::policy::compare::Totals;
-use crate::policy::contract::{ByRequest, DynamicArms, PeerId, Policy};
+use crate::policy::contract::{PeerId, Policy};
 use crate::policy::prior::Prior;
 use crate::snapshot::{Kind, Reader, write};
 
@@ -242,7 +242,7 @@ fn too_many_arms_are_refused() {
     let mut segments = Segments::new(&config, &mut Seed::new(Some([1; 32])).unwrap()).unwrap();
     assert_eq!((segments.add_arm(), segments.add_arm()), (Ok(()), Ok(())));
     assert!(matches!(segments.add_arm(), Err(Error::InvalidConfig { .. })));
-    assert_eq!((segments.arms(), segments.active(), segments.plays.arms()), (1024, 1024, 1024));
+    assert_eq!((segments.arms(), segments.counts().active, segments.plays.arms()), (1024, 1024, 1024));
     let last = segments.number((1 << 17) - 2, 1023);
     assert!(u64::from(last) < Segments::MOST_CELLS && segments.cell(last) == ((1 << 17) - 2, 1023));
 }
@@ -293,7 +293,7 @@ fn a_retired_arm_is_never_played() {
             if t % 300 == 100 {
                 site.add_arm(1000 + t);
             }
-            if t % 300 == 200 && site.segments.active() > 3 {
+            if t % 300 == 200 && site.segments.counts().active > 3 {
                 let live = site.live();
                 // The arm on trial, or the arm that a segment plays.
                 let arm = match t % 900 {
@@ -306,7 +306,7 @@ fn a_retired_arm_is_never_played() {
                 }
             }
             let (live, segment) = (site.live(), site.any_segment());
-            assert_eq!(site.segments.active() as usize, live.len());
+            assert_eq!(site.segments.counts().active as usize, live.len());
             assert!(!site.segments.trial || live.contains(&site.segments.turns[0].best));
             trials += u32::from(site.segments.trial);
             let mut pulls = Vec::new();
@@ -570,7 +570,7 @@ fn a_snapshot_goes_on() {
         let bytes = site.saved();
         let mut next = site.restored(&bytes).unwrap();
         assert_eq!((next.saved(), next.releases(), next.trials()), (bytes.clone(), site.releases(), site.trials()));
-        assert_eq!((next.live(), next.segments.active()), (vec![0, 2, 4], 3));
+        assert_eq!((next.live(), next.segments.counts().active), (vec![0, 2, 4], 3));
         assert_eq!(next.segments.rates[4].prior, site.segments.rates[4].prior);
         let played = next.play(5_000, ads);
         assert!(played.iter().all(|segment| segment[1] == 0 && segment[3] == 0));

@@ -22,7 +22,7 @@ use crate::moving::moves;
 use crate::noise::probe::faulty;
 use crate::noise::{LaplaceSource, Noise};
 use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{ArmState, Policy, Pull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
@@ -324,12 +324,8 @@ impl Policy for DpSe {
         Ok(ReleaseTotals::last(distribution, state.count, state.mean, epoch - 1).at_price(price))
     }
 
-    fn phase(&self) -> u32 {
-        self.epoch
-    }
-
-    fn active(&self) -> u32 {
-        self.viable
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts { phase: self.epoch, active: self.viable, ..PolicyCounts::default() }
     }
 
     fn best_arm(&self) -> Result<u32> {
