@@ -630,12 +630,18 @@ impl Bandit {
     /// `BufferTooSmall`; as [`predict`](Self::predict).
     pub fn predict_within(&self, request: &Request, limit: usize, mut each: impl FnMut(f64, f64)) -> Result<usize> {
         let state = &mut *self.lock.lock()?;
+        if !state.abilities.features {
+            return Err(Error::unconfigured("features: config.features is 0"));
+        }
+        if request.features.is_none() {
+            state.policy.check(request)?;
+        }
+        let needed = within(limit, request.eligible.map_or(state.pulls.len(), <[u32]>::len))?;
         state.check_eligible(request)?;
         state.policy.check(request)?;
-        let needed = within(limit, request.eligible.map_or(state.pulls.len(), <[u32]>::len))?;
         state.policy.predict(request, &mut |mean, deviation| {
             each(self.range.mean_from_unit(mean), self.range.width_from_unit(deviation));
-        })?;
+        });
         Ok(needed)
     }
 

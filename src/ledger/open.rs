@@ -209,7 +209,7 @@ impl BatchPart {
     pub fn read(from: &mut Reader) -> Result<BatchPart> {
         let (count, mut sum) = (from.u32()?, RawSum::default());
         ensure(count >= 1)?;
-        sum.load(from, count.into(), 0, Reward::ONE as i64)?;
+        sum.load(from, count.into(), 0, Reward::ONE)?;
         Ok(BatchPart { count, sum })
     }
 }

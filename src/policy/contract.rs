@@ -47,6 +47,8 @@ pub struct Abilities {
     pub examined: bool,
     /// It decides by the segment or the features of a request, and refuses default requests.
     pub by_request: bool,
+    /// It predicts the mean of a row of features.
+    pub features: bool,
     /// `observe` and `cancel` need phase and propensity of a pull, which take 16 bytes for each pending decision, and not
     /// only its arm.
     pub full_pulls: bool,
@@ -188,13 +190,8 @@ pub trait Policy: Send + Moved {
         Err(Error::unsupported("comparing arms: it keeps no released sums"))
     }
 
-    /// Passes the predicted mean of each row of a checked request, and its standard deviation, to `each`.
-    ///
-    /// # Errors
-    /// `Unsupported`.
-    fn predict(&mut self, _request: &Request, _each: &mut dyn FnMut(f64, f64)) -> Result<()> {
-        Err(Error::unconfigured("features: config.features is 0"))
-    }
+    /// Passes the predicted mean of each row of a checked request with features, and its standard deviation, to `each`.
+    fn predict(&mut self, _request: &Request, _each: &mut dyn FnMut(f64, f64)) {}
 
     /// The loss of one reward through the releases made so far.
     fn privacy(&self) -> PrivacyLoss;

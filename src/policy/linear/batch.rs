@@ -187,7 +187,7 @@ impl VectorBatch {
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {
         (self.instrument, self.count) = (Instrument::from_number(from.u8()?)?, from.u64()?);
         ensure((1..=LARGEST_BATCH).contains(&self.count))?;
-        let most = i64::from(BOUND) * Reward::ONE as i64;
+        let most = i64::from(BOUND) * Reward::ONE;
         self.sums.iter_mut().try_for_each(|sum| sum.load(from, self.count, -most, most))?;
         for table in [&mut self.expected, &mut self.moments, &mut self.bins, &mut self.weights, &mut self.plain] {
             for x in &mut **table {

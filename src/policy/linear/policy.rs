@@ -78,7 +78,7 @@ fn rows<'a>(request: &Request<'a>) -> Rows<'a> {
 
 impl Policy for Linear {
     fn abilities(&self) -> Abilities {
-        Abilities { arms: true, slots: true, values: true, by_request: true, ..Abilities::default() }
+        Abilities { arms: true, slots: true, values: true, by_request: true, features: true, ..Abilities::default() }
     }
 
     fn choose(&mut self) -> Pull {
@@ -115,7 +115,7 @@ impl Policy for Linear {
 
     /// Calls `each` with the estimated mean reward of each of these arms, in the request's order, and its standard
     /// deviation. Both are functions of releases. Without a list, they are NaN for retired arms.
-    fn predict(&mut self, request: &Request, each: &mut dyn FnMut(f64, f64)) -> Result<()> {
+    fn predict(&mut self, request: &Request, each: &mut dyn FnMut(f64, f64)) {
         let (eligible, rows) = (request.eligible, rows(request));
         for place in 0..eligible.map_or(self.live.len(), <[u32]>::len) {
             let arm = eligible.map_or(place as u32, |arms| arms[place]);
@@ -134,7 +134,6 @@ impl Policy for Linear {
             let p = if faulty!(RawPrediction) { p + 1e-9 * self.batches[model].bare_sum() } else { p };
             each(p, p * (1.0 - p) * deviation);
         }
-        Ok(())
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
