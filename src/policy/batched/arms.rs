@@ -94,6 +94,8 @@ struct BatchedArm {
     mean: f64,
     /// Time of the last refresh.
     tick: u32,
+    /// The size that the open batch had when it was opened.
+    opened: u32,
     live: bool,
 }
 
@@ -118,6 +120,7 @@ impl BatchedArm {
             total: 0,
             mean: f64::NAN,
             tick: 0,
+            opened: 0,
             live: true,
         }
     }
@@ -466,6 +469,9 @@ impl BatchedArms {
         let size = if self.facts.duty().contributes() { Batch::MAX_QUOTA } else { size };
         let size = self.raw_size(size);
         let state = &mut self.arms[arm];
+        if state.batch.quota() == 0 {
+            state.opened = size as u32;
+        }
         state.batch.set_quota(size + state.replaced());
     }
 
@@ -572,7 +578,7 @@ impl BatchedArms {
             }
         }
         state.released.push(pair);
-        state.released.totals.release_as(whole as f64, count, lack, release.sum, self.distribution);
+        state.released.totals.release_as(state.opened.into(), count, lack, release.sum, self.distribution);
         self.facts.release(whole);
         self.least = self.least_batch();
         self.refresh(arm);
@@ -861,7 +867,7 @@ fn first_batch(noise: &Noise, config: &Config) -> u64 {
 }
 
 // The releases move as a snapshot has them.
-moves!(BatchedArm { batch, lack, foreign, settled } made { released, prior, total, mean, tick, live });
+moves!(BatchedArm { batch, lack, foreign, settled, opened } made { released, prior, total, mean, tick, live });
 
 impl BatchedArms {
     /// Moves what a snapshot leaves out: the open sums.
@@ -976,6 +982,25 @@ mod tests {
             assert!(terms(&now).iter().any(|&(_, lack)| lack > 0.0));
             assert_eq!(now.exponent(0.5), then.exponent(0.5));
         }
+    }
+
+    /// What a release weighs in a comparison is known when its batch opens.
+    #[test]
+    fn a_lowered_batch_weighs_as_it_was_opened() {
+        let mut weights = [false, true].map(|is_lowered| {
+            let mut arms = with_memory(0);
+            arms.open(0, 100);
+            assert!(!arms.collect(0, Reward::MIN, 0));
+            let size = if is_lowered { arms.lower(0, 2) } else { 100 };
+            (1..size).for_each(|i| assert_eq!(arms.collect(0, Reward::MIN, 0), i + 1 == size));
+            arms.arms[0].released.totals.noises()
+        });
+        assert_eq!(weights[0], weights[1]);
+        let mut arms = with_memory(0);
+        arms.open(0, 2);
+        (0..2).for_each(|i| assert_eq!(arms.collect(0, Reward::MIN, 0), i == 1));
+        weights[1] = arms.arms[0].released.totals.noises();
+        assert!(weights[1] < weights[0], "{weights:?}");
     }
 
     /// As long as only noise was released, the rate is taken as the noise's deviation: batches grow gradually.
