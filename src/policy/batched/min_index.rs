@@ -33,13 +33,15 @@
 //! the policy is the published one.
 //!
 //! **Positions.** Pulls, and the ends of batches, are counted in examinations: a pull for a slot that visitors examine
-//! with probability e counts e. See [`imed`](super::imed). The arms that lead get the slots that most visitors examine, so
-//! they have more examinations than the m-th one, and larger indices. An arm that must be explored would take the place
-//! of the best one. So all leading arms are compared by the index of the m-th one, and the best of them come first.
+//! with probability e counts e. See [`imed`](super::imed). The arms that lead get the slots that most visitors examine.
 //!
 //! **Several slots.** For m slots, the arm with the m-th largest mean among the eligible arms takes the role of the
-//! leader: x is computed from its mean, and better arms have batches as leaders do. Then the arm with the smallest
-//! index that is not yet in the request is chosen, m times.
+//! leader: x is computed from its mean, and better arms have batches as leaders do. m times an arm is chosen that is not
+//! yet in the request. With DP-KLUCB it is the one with the smallest index. With DP-IMED it is the best leading arm,
+//! unless another has a smaller index than the m-th one. So an arm that is explored takes the place of the last of them.
+//! (20 ads of 6% to 1%, three slots, 200,000 requests, ten runs: 706 clicks lost at epsilon 1 and 1872 at .25. By the
+//! smallest index, where it mostly takes the place of the best one, 844 and 2169. DP-KLUCB loses 1439 and 4018 by the
+//! smallest index, and 1631 and 4301 the other way.)
 
 use super::BatchedPolicy;
 use super::arms::BatchedArms;
@@ -595,7 +597,15 @@ impl<I: Index> MinIndexPolicy<I> {
 
     /// Sorts arms so that the leading ones come last, the best one at the end.
     fn sort_leading(&self, arms: &mut [u32], contest: &Contest) {
-        arms.sort_unstable_by(|&a, &b| f64::total_cmp(&self.rank(a, contest), &self.rank(b, contest)).then(a.cmp(&b)));
+        let mut others = 0;
+        for place in 0..arms.len() {
+            if self.rank(arms[place], contest) < 0.0 {
+                arms.swap(others, place);
+                others += 1;
+            }
+        }
+        let rank = |arm: u32| self.rank(arm, contest);
+        arms[others..].sort_unstable_by(|&a, &b| f64::total_cmp(&rank(a), &rank(b)).then(a.cmp(&b)));
     }
 
     /// A leading arm's worth; -1 for others.
@@ -677,14 +687,12 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
         let best = if faulty!(RawLeader) { self.batched.bare_leader(left) } else { best };
         let point = self.index.point(best, self.batched.facts.decisions);
         let contest = Contest::special(leader, point, values, left.len());
-        if request.examined.is_some() {
+        let has_leaders = self.index.is_valued();
+        if has_leaders {
             self.sort_leading(left, &contest);
         }
         for _ in 0..slots {
-            let pull = match request.examined {
-                Some(_) => self.play_leading(left, &contest),
-                None => self.play_among(left, &contest),
-            };
+            let pull = if has_leaders { self.play_leading(left, &contest) } else { self.play_among(left, &contest) };
             left.retain(|&arm| arm != pull.arm());
             each(SlotPull { pull, arm: pull.arm(), worth: self.worth(pull.arm() as usize, &contest) });
         }
