@@ -387,6 +387,8 @@ class _Columns:
         c.arm = self._keep("uint32_t[]", codes)
         c.propensity = self._keep("double[]", _numbers("propensity", _column(log, "propensity"), len(names)))
         c.reward = self._keep("double[]", _numbers("reward", _column(log, "reward"), len(names)))
+        if (examined := _column(log, "examined")) is not None:
+            c.examined = self._keep("double[]", _numbers("examined", examined, len(names)))
         rows = None
         if features is not None:
             rows = np.column_stack([_numbers(name, _column(log, name), len(names)) for name in features])
@@ -426,8 +428,9 @@ def replay(
     Args:
         log: a table of pandas, polars or pyarrow, or a dict of arrays, with the columns ``arm``, ``propensity`` (the
             probability with which the arm was chosen) and ``reward``, and if they vary ``eligible`` (lists of arms),
-            ``values`` (lists of what their rewards are worth) and ``features`` (rows of numbers); or zr-obp's ``bandit_feedback``; or the path of a file of CSV or JSON lines
-            with these fields.
+            ``values`` (lists of what their rewards are worth), ``examined`` (how likely a visitor examined the slot;
+            ``propensity`` is then that of the arm in this slot) and ``features`` (rows of numbers); or zr-obp's
+            ``bandit_feedback``; or the path of a file of CSV or JSON lines with these fields.
         policies, epsilons: what to compare; default dp-imed, dp-klucb, dp-med, with features dp-linear, and
             nonprivate-imed, at .1 to 2.
         features: the names of the columns that are features.
