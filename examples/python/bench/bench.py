@@ -165,11 +165,14 @@ def mabwiser(alpha, size=BATCH):
         mab = MAB(list(range(arms)), LearningPolicy.LinUCB(alpha), seed=seed)
         begun = []
 
+        def with_one(rows):  # it has no intercept of its own
+            return np.column_stack([rows, np.ones(len(rows))])
+
         def learn(rows, chosen, won):
-            (mab.partial_fit if begun else mab.fit)(chosen, won, rows)
+            (mab.partial_fit if begun else mab.fit)(chosen, won, with_one(rows))
             begun.append(1)
 
-        return mab.predict, learn
+        return lambda rows: mab.predict(with_one(rows)), learn
 
     return in_batches(make, size)
 
