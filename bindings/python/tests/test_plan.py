@@ -161,10 +161,20 @@ def test_a_simulation():
 
 def test_long_work_can_be_interrupted():
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
-    timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
-    with pytest.raises(KeyboardInterrupt):
-        timer.start()
-        dpb.simulate(decisions=1 << 40, seconds=1e6)
+    for long_work in (
+        lambda: dpb.simulate(decisions=1 << 40, seconds=1e6),
+        lambda: dpb.simulate_test(rate=0.5, worst=0.4999999, decisions=1 << 40, seconds=1e6),
+    ):
+        before = set(threading.enumerate())
+        timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
+        with pytest.raises(KeyboardInterrupt):
+            timer.start()
+            long_work()
+        timer.join()
+        # The work has ended with the call. Its thread may still end.
+        for thread in set(threading.enumerate()) - before:
+            thread.join(60)
+            assert not thread.is_alive()
 
 
 def test_long_work_shows_its_progress(monkeypatch):

@@ -209,15 +209,20 @@ def _plan(what: str, options: Mapping[str, Any], log: Any, progress: bool) -> di
     share, stop = ffi.new("double *"), ffi.new("uint32_t *")
     out, length, status = ffi.new("uint8_t **"), ffi.new("size_t *"), []
 
+    # Not Thread.join: until Python 3.12 an interrupt of it marks a thread that still runs as ended.
+    done = threading.Event()
+
     def work() -> None:
-        status.append(lib.dpb_plan(arguments, len(arguments), log, share, stop, out, length))
+        try:
+            status.append(lib.dpb_plan(arguments, len(arguments), log, share, stop, out, length))
+        finally:
+            done.set()
 
     thread = threading.Thread(target=work, daemon=True)
     bar, waited = None, 0.0
     thread.start()
     try:
-        while thread.is_alive():
-            thread.join(0.05)
+        while not done.wait(0.05):
             waited += 0.05
             if bar is None and waited > 1.0:
                 bar = _Bar(what, progress)
@@ -225,7 +230,7 @@ def _plan(what: str, options: Mapping[str, Any], log: Any, progress: bool) -> di
                 bar.show(share[0])
     finally:
         stop[0] = 1
-        thread.join()
+        done.wait()
         if bar is not None:
             bar.close()
         text = bytes(ffi.buffer(out[0], length[0])).decode("utf-8", "replace") if status else ""
