@@ -29,7 +29,9 @@ INSTALL = install
 LINK = $(CC)
 
 BUILD = target/package$(TARGET:%=-%)
+# The package, and the name of its library.
 PACKAGE = dpb
+CRATE = dpb
 PROFILE = packaged
 SHELL = /bin/sh
 .DELETE_ON_ERROR:
@@ -77,11 +79,12 @@ ROOTS = -u dpb_version
 RUST = $(BUILD)$(TARGET:%=/%)/$(PROFILE)
 REMAP = --remap-path-prefix=$(CURDIR)=/libdpb --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo \
   --remap-path-prefix=$(shell $(RUSTC) --print sysroot)/lib/rustlib/src/rust=/rust
-ARCHIVE = $(RUST)/lib$(subst -,_,$(PACKAGE)).a
+# For Python's package cargo also links libdpb.so, on which it depends. Nothing uses that, but it needs the target's linker.
+ARCHIVE = $(RUST)/lib$(CRATE).a
 $(ARCHIVE): $(shell find src tests/hooked bindings/python/native examples/plan -name '*.rs') Cargo.toml Cargo.lock build.rs Makefile
-	RUSTFLAGS="$$RUSTFLAGS $(REMAP)" $(CARGO) rustc --locked --package $(PACKAGE) --lib --profile $(PROFILE) \
+	RUSTFLAGS="$$RUSTFLAGS $(REMAP) $(CROSS:%=-C linker=%gcc)" $(CARGO) rustc --locked --package $(PACKAGE) --lib --profile $(PROFILE) \
 	  --crate-type staticlib$(if $(SONAME),,,cdylib) $(TARGET:%=--target=%) --target-dir $(BUILD) -- $(SMALL)
-	touch $@
+	touch -c $@
 
 ifdef SONAME
 # One object with all code that the functions of the C interface reach. Only their names are global, because another
@@ -176,7 +179,7 @@ go: $(BUILD)/libdpb.a
 WHEELS = dist
 NATIVE = $(BUILD)-python/_native.so
 python:
-	+$(MAKE) PACKAGE=dpb-python PROFILE=release SMALL= ROOTS='-u dpb_version -u dpb_plan' BUILD=$(BUILD)-python \
+	+$(MAKE) PACKAGE=dpb-python CRATE=dpb_python PROFILE=release SMALL= ROOTS='-u dpb_version -u dpb_plan' BUILD=$(BUILD)-python \
 	  SHARED=_native.so SONAME=_native.so $(NATIVE)
 	DPB_LIBRARY=$(abspath $(NATIVE)) DPB_PLATFORM=$(PLATFORM) python3 -m pip wheel --quiet --no-deps $(PIP_FLAGS) \
 	  --wheel-dir $(WHEELS) bindings/python

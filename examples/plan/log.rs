@@ -17,6 +17,8 @@ pub const MOST_ARMS: usize = 100_000;
 const MOST_NAME: usize = 256;
 /// The maximum number of features, which is that of the library.
 const MOST_FEATURES: usize = 256;
+/// The smallest examination, which is that of the library.
+const LEAST_EXAMINED: f64 = 1.0 / 65536.0;
 /// A batch takes no further decision when its lists have this many items, so that its memory is bounded.
 const MOST_ITEMS: usize = 1 << 18;
 
@@ -98,6 +100,8 @@ pub struct Columns<'a> {
     pub eligible: (&'a [u32], &'a [usize]),
     /// What a reward of each of these is worth. Empty: all are worth 1.
     pub values: &'a [f64],
+    /// How likely a visitor examined the slot. Empty: always.
+    pub examined: &'a [f64],
     /// Rows of features, all of one length.
     pub features: &'a [f32],
 }
@@ -128,6 +132,7 @@ impl Source for Rows<'_> {
                 reward: columns.reward[at],
                 eligible: &[],
                 values: &[],
+                examined: columns.examined.get(at).copied().unwrap_or(1.0),
                 features: &columns.features[at * width..(at + 1) * width],
             };
             let arm = || entry.arm.to_string();
@@ -165,6 +170,7 @@ struct Entry {
     arm: u32,
     propensity: f64,
     reward: f64,
+    examined: f64,
     eligible_end: usize,
     values_end: usize,
     features_end: usize,
@@ -183,6 +189,8 @@ pub struct Logged<'a> {
     pub eligible: &'a [u32],
     /// What a reward of each eligible arm is worth. Empty: all are worth 1.
     pub values: &'a [f64],
+    /// How likely a visitor examined the slot, whatever the arm in it.
+    pub examined: f64,
     /// The features. Empty: none.
     pub features: &'a [f32],
 }
@@ -218,13 +226,16 @@ impl Batch {
         range: (f64, f64),
         arm: impl Fn() -> String,
     ) -> Result<(), String> {
-        let Logged { line, propensity, reward, features, .. } = entry;
+        let Logged { line, propensity, reward, examined, features, .. } = entry;
         if !(propensity > 0.0 && propensity <= 1.0) {
             return Err(format!("propensity: {propensity} is not a probability above 0"));
         }
         let (low, high) = range;
         if !(reward >= low && reward <= high) {
             return Err(format!("reward: {reward} is not in {low}..={high} (--reward-min, --reward-max)"));
+        }
+        if !(LEAST_EXAMINED..=1.0).contains(&examined) {
+            return Err(format!("examined: {examined} is not a probability of at least 2^-16"));
         }
         if let Some((eligible, values)) = eligible {
             if !values.is_empty() && values.len() != eligible.len() {
@@ -255,7 +266,8 @@ impl Batch {
         }
         self.features.extend(features);
         let (eligible_end, values_end, features_end) = (self.eligible.len(), self.values.len(), self.features.len());
-        self.entries.push(Entry { line, arm: entry.arm, propensity, reward, eligible_end, values_end, features_end });
+        let arm = entry.arm;
+        self.entries.push(Entry { line, arm, propensity, reward, examined, eligible_end, values_end, features_end });
         Ok(())
     }
 
@@ -269,6 +281,7 @@ impl Batch {
                 reward: entry.reward,
                 eligible: &self.eligible[eligible..entry.eligible_end],
                 values: &self.values[values..entry.values_end],
+                examined: entry.examined,
                 features: &self.features[features..entry.features_end],
             };
             (eligible, values, features) = (entry.eligible_end, entry.values_end, entry.features_end);
@@ -333,6 +346,8 @@ struct Line {
     #[serde(default)]
     values: Option<Vec<f64>>,
     #[serde(default)]
+    examined: Option<f64>,
+    #[serde(default)]
     features: Option<Vec<f32>>,
 }
 
@@ -378,12 +393,12 @@ enum Format {
     Json,
 }
 
-const FIELDS: [&str; 6] = ["arm", "propensity", "reward", "eligible", "features", "values"];
+const FIELDS: [&str; 7] = ["arm", "propensity", "reward", "eligible", "features", "values", "examined"];
 
 /// The header of a CSV file.
 struct Header {
     /// The column of each field, or `None` if there is none.
-    columns: [Option<usize>; 6],
+    columns: [Option<usize>; 7],
     /// The number of columns.
     count: usize,
 }
@@ -507,6 +522,7 @@ impl Reader {
             reward: line.reward,
             eligible: &[],
             values: &[],
+            examined: line.examined.unwrap_or(1.0),
             features: &features,
         };
         batch.push(entry, eligible.map(|eligible| (eligible, &values[..])), self.range, || line.arm.0.clone())
@@ -572,6 +588,7 @@ impl Header {
                 .map(|items| items.into_iter().map(|item| number(FIELDS[4], item)).collect())
                 .transpose()?,
             values: list(5).map(|items| items.into_iter().map(|item| number(FIELDS[5], item)).collect()).transpose()?,
+            examined: Some(text(6)).filter(|text| !text.is_empty()).map(|text| number(FIELDS[6], text)).transpose()?,
         })
     }
 }

@@ -38,8 +38,9 @@ plan --winner [options]   simulates an A/B test that stops, and estimates how lo
 
 plan --log FILE [options] replays a log, and estimates what each policy and epsilon would have won
   FILE is CSV with a header, or JSON lines. The fields are arm, propensity, reward and, if they vary, eligible (the arms
-  that the policy could choose), values (what a reward of each of these was worth) and features (numbers). In CSV, spaces separate the items of a list. The log is read
-  twice, so it cannot be a pipe.
+  that the policy could choose), values (what a reward of each of these was worth), examined (how likely a visitor
+  examined the slot; propensities are then those of the arm in this slot) and features (numbers). In CSV, spaces separate
+  the items of a list. The log is read twice, so it cannot be a pipe.
   --reward-min R          smallest reward (0)
   --feature-norm C        bound for dp-linear (the largest sum of a decision's absolute features)
   --least-propensity P    bound for the replay (the smallest in the log); decisions with smaller propensities are then

@@ -1,8 +1,9 @@
 //! Estimates what policies would have won on the decisions of a log.
 //!
-//! Entry t of the log has a request x_t (eligible arms, their values, features), the chosen arm a_t, its propensity p_t,
-//! and its reward r_t. With values, what is estimated is the value of rewards: v(b) r in place of r. The method is that of Dudik, Erhan, Langford and Li (2012). At each entry, the policy chooses an arm
-//! b_t. If b_t = a_t, the policy plays the entry with probability c/p_t and learns its reward, where c is the smallest
+//! Entry t of the log has a request x_t (eligible arms, their values, features, how likely a visitor examined the slot),
+//! the chosen arm a_t, its propensity p_t, and its reward r_t. With values, what is estimated is the value of rewards:
+//! v(b) r in place of r. The method is that of Dudik, Erhan, Langford and Li (2012). At each entry, the policy chooses an
+//! arm b_t. If b_t = a_t, the policy plays the entry with probability c/p_t and learns its reward, where c is the smallest
 //! propensity of the log. Otherwise the decision is cancelled, which leaves the policy unchanged. Given the past, each
 //! entry is then played with probability c, for any request and arm. So the state of the policy after t entries has the
 //! distribution of its state in a service after Binomial(t, c) decisions.
@@ -11,13 +12,18 @@
 //!
 //! - Inverse propensity: w_t r_t, where w_t = [b_t = a_t]/p_t.
 //! - Self-normalised: the mean of the w_t r_t divided by the mean of the w_t. Its bias decreases as 1/n.
-//! - Doubly robust: v(b_t) m(b_t) + w_t v(a_t) (r_t - m(a_t)), where m is the arm's mean reward in the entries before.
+//! - Doubly robust: v(b_t) e_t m(b_t) + w_t v(a_t) (r_t - e_t m(a_t)), where m is the arm's rewards by examination in the
+//!   entries before, and e_t how likely a visitor examined the slot, 1 without `examined`.
 //!
 //! The errors are martingale differences, so the central limit theorem gives an interval. This interval does not
 //! contain the effect of the policy's random choices and noise, so the variance between runs is added.
 //!
 //! The method has three assumptions. The requests and their rewards are independent and identically distributed, and
 //! earlier decisions do not change them. All propensities are exact. Each eligible arm has a propensity of at least c.
+//!
+//! The examination e_t is a part of the request: a propensity is that of the arm in this slot. So a log whose policy puts
+//! better arms into better slots needs the probability of the arm and the slot together, given the page, divided by that
+//! of a slot. The propensities of a `dpb_request` of several slots are not these: replay decisions of one slot.
 
 use super::log::{Batch, Log, Logged};
 use dpb::{Algorithm, Bandit, Config, Random, Request, Rows, Seed};
@@ -148,7 +154,7 @@ impl Moments {
     }
 }
 
-/// The mean reward of each arm so far. For an arm without rewards, it is the mean of all arms.
+/// The rewards of each arm so far by examination. For an arm without rewards, those of all arms.
 struct Means {
     arms: Vec<(f64, f64)>,
     all: (f64, f64),
@@ -161,13 +167,18 @@ impl Means {
 
     fn of(&self, arm: u32) -> f64 {
         let (sum, count) = self.arms[arm as usize];
-        if count > 0.0 { sum / count } else { self.all.0 / self.all.1.max(1.0) }
+        if count > 0.0 { sum / count } else { self.of_all() }
     }
 
-    fn add(&mut self, arm: u32, reward: f64) {
-        for (sum, count) in [&mut self.arms[arm as usize], &mut self.all] {
-            *sum += reward;
-            *count += 1.0;
+    fn of_all(&self) -> f64 {
+        let (sum, count) = self.all;
+        if count > 0.0 { sum / count } else { 0.0 }
+    }
+
+    fn add(&mut self, entry: Logged) {
+        for (sum, count) in [&mut self.arms[entry.arm as usize], &mut self.all] {
+            *sum += entry.reward;
+            *count += entry.examined;
         }
     }
 }
@@ -247,9 +258,11 @@ impl Replay {
     }
 
     pub fn add(&mut self, entry: Logged) -> dpb::Result<()> {
+        let examined = [entry.examined];
         let request = Request {
             eligible: (!entry.eligible.is_empty()).then_some(entry.eligible),
             values: (!entry.values.is_empty()).then_some(entry.values),
+            examined: (entry.examined < 1.0).then_some(&examined),
             features: self.by_features.then_some(Rows::Dense(entry.features)),
             ..Request::default()
         };
@@ -259,8 +272,9 @@ impl Replay {
             let same = decision.arm == entry.arm;
             let weight = if same { 1.0 / entry.propensity } else { 0.0 };
             let value = entry.value(decision.arm);
-            let rest = weight * (entry.reward - self.means.of(entry.arm));
-            let terms = (weight * value * entry.reward, weight, value * (self.means.of(decision.arm) + rest));
+            let expected = |arm| entry.examined * self.means.of(arm);
+            let robust_one = expected(decision.arm) + weight * (entry.reward - expected(entry.arm));
+            let terms = (weight * value * entry.reward, weight, value * robust_one);
             run.evidence.add(terms.0, terms.1, terms.2);
             (weighted, weights, robust) = (weighted + terms.0, weights + terms.1, robust + terms.2);
             if same && run.coins.unit() * entry.propensity < self.plan.least {
@@ -276,7 +290,7 @@ impl Replay {
         }
         let runs = self.runs.len() as f64;
         self.evidence.add(weighted / runs, weights / runs, robust / runs);
-        self.means.add(entry.arm, entry.reward);
+        self.means.add(entry);
         Ok(())
     }
 
@@ -321,11 +335,11 @@ impl Fixed {
         let arms = if entry.eligible.is_empty() { all } else { entry.eligible.len() } as f64;
         let weight = 1.0 / arms / entry.propensity;
         // Uses one mean for all arms, because the mean of each arm would take O(arms) for each entry.
-        let mean = self.means.all.0 / self.means.all.1.max(1.0);
+        let mean = entry.examined * self.means.of_all();
         let all_values = if entry.values.is_empty() { 1.0 } else { entry.values.iter().sum::<f64>() / arms };
         let robust = all_values * mean + weight * value * (entry.reward - mean);
         self.rotation.add(weight * value * entry.reward, weight, robust);
-        self.means.add(entry.arm, entry.reward);
+        self.means.add(entry);
     }
 
     /// The mean reward of the log, and the three estimates for the rotation.

@@ -88,12 +88,20 @@ pub fn play<R: Send, E: Send>(
     let state =
         Mutex::new(State { limits, players: (0..players).map(|_| new()).collect(), failed: None, stopped: false });
     let lock = || state.lock().expect("no run panics");
+    let report = |state: &mut State<R, E>| {
+        let sum = |of: fn(&Player<R>) -> f64| state.players.iter().map(of).sum::<f64>();
+        let runs = sum(|player| player.complete.len() as f64) / (limits.most_runs * players as u64) as f64;
+        state.stopped |= !progress(runs.max(sum(|player| player.seconds) / whole));
+    };
     let play_turn = |at, number, run: Option<R>, seconds: &mut f64| {
         let mut run = run.map_or_else(|| start(at, number), Ok)?;
         loop {
             let step = step(&mut run)?;
             *seconds += step.seconds;
-            if step.complete || *seconds >= turn {
+            let state = &mut *lock();
+            state.players[at].seconds += step.seconds;
+            report(state); // a turn may be long
+            if step.complete || *seconds >= turn || state.stopped {
                 return Ok((run, step.complete));
             }
         }
@@ -107,15 +115,12 @@ pub fn play<R: Send, E: Send>(
             left -= seconds;
             let state = &mut *lock();
             let player = &mut state.players[at];
-            player.seconds += seconds;
             match played {
                 Ok((run, true)) => player.complete.push((number, run)),
                 Ok((run, false)) => player.waiting.push_back((number, run)),
                 Err(error) => state.failed = state.failed.take().or(Some(error)),
             }
-            let sum = |of: fn(&Player<R>) -> f64| state.players.iter().map(of).sum::<f64>();
-            let runs = sum(|player| player.complete.len() as f64) / (limits.most_runs * players as u64) as f64;
-            state.stopped |= !progress(runs.max(sum(|player| player.seconds) / whole));
+            report(state);
         }
     };
     std::thread::scope(|scope| (0..limits.threads).for_each(|_| drop(scope.spawn(work))));

@@ -237,10 +237,11 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Plays to the next point of the curve: a twentieth more requests, and at least 1000.
+    /// Plays to the next point of the curve: a twentieth more requests, at least 1000, and so few that an interrupt is
+    /// soon noticed.
     fn step(&mut self) -> dpb::Result<Step> {
         let start = Instant::now();
-        let until = (self.now + (self.now / 20).max(1000)).min(self.world.horizon);
+        let until = (self.now + (self.now / 20).clamp(1000, LOOK)).min(self.world.horizon);
         while self.now < until {
             self.request()?;
         }
@@ -253,13 +254,16 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The most requests between two questions whether the work goes on.
+const LOOK: u64 = 1 << 18;
+
 /// How a test ended: after so many requests, and whether with the best arm. `None`: not within the horizon.
 pub type Ended = Option<(u64, bool)>;
 
 impl Run<'_> {
-    /// Plays until the first handle has decided.
-    fn decide(&mut self) -> dpb::Result<Ended> {
-        while self.now < self.world.horizon {
+    /// Plays until the first handle has decided, or `goes_on` returns false.
+    fn decide(&mut self, goes_on: impl Fn() -> bool) -> dpb::Result<Ended> {
+        while self.now < self.world.horizon && (!self.now.is_multiple_of(LOOK) || goes_on()) {
             self.request()?;
             match self.handles[0].best_arm() {
                 Ok(arm) => {
@@ -296,11 +300,15 @@ pub fn test(
                 if number >= all || (run >= limits.first_runs && gone > 1.0) || stopped.load(Relaxed) {
                     return Ok(());
                 }
-                let ended = Run::new(&players[at], world, Trial { seed, run })?.decide()?;
+                let goes_on = || {
+                    if !progress((number as f64 / all as f64).max(gone)) {
+                        stopped.store(true, Relaxed);
+                    }
+                    !stopped.load(Relaxed)
+                };
+                let ended = Run::new(&players[at], world, Trial { seed, run })?.decide(goes_on)?;
                 results.lock().unwrap_or_else(PoisonError::into_inner)[at].push((run, ended));
-                if !progress((number as f64 / all as f64).max(gone)) {
-                    stopped.store(true, Relaxed);
-                }
+                goes_on();
             }
         };
         let threads: Vec<_> = (0..limits.threads).map(|_| scope.spawn(work)).collect();

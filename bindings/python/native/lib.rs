@@ -24,6 +24,8 @@ pub struct dpb_log {
     eligible_ends: *const usize,
     /// What a reward of each eligible arm is worth; or NULL.
     values: *const f64,
+    /// How likely a visitor examined the slot; or NULL.
+    examined: *const f64,
     /// Rows of features; or NULL.
     features: *const f32,
     features_len: usize,
@@ -42,12 +44,13 @@ impl dpb_log {
     /// All pointers are NULL or have the stated lengths. The last of `eligible_ends` is the length of `eligible`.
     unsafe fn columns(&self) -> Result<Columns<'_>, String> {
         // SAFETY: by contract.
-        let (arm, propensity, reward, ends, features) = unsafe {
+        let (arm, propensity, reward, ends, examined, features) = unsafe {
             (
                 slice(self.arm, self.entries),
                 slice(self.propensity, self.entries),
                 slice(self.reward, self.entries),
                 slice(self.eligible_ends, self.entries),
+                slice(self.examined, self.entries),
                 slice(self.features, self.features_len),
             )
         };
@@ -59,7 +62,8 @@ impl dpb_log {
         if self.arms as usize > MOST_ARMS || arm.iter().any(|&arm| arm >= self.arms) {
             return Err(format!("arm: {} arms of at most {MOST_ARMS}", self.arms));
         }
-        Ok(Columns { arms: self.arms as usize, arm, propensity, reward, eligible: (eligible, ends), values, features })
+        let (arms, eligible) = (self.arms as usize, (eligible, ends));
+        Ok(Columns { arms, arm, propensity, reward, eligible, values, examined, features })
     }
 }
 

@@ -492,6 +492,7 @@ def resident():
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_ten_million_decisions_take_no_memory():
     bandit = dpb.Bandit(arms=10, epsilon=1.0, reward_window=1000)

@@ -2,10 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import dpb
+
+pytestmark = pytest.mark.long
+pytest.importorskip("hypothesis")
+
+from hypothesis import HealthCheck, given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
 
 # Objects that lack a method are AttributeErrors. numpy warns of numbers that float32 does not hold, and PyPy's of arrays
 # that are read as numbers.
@@ -59,7 +63,7 @@ BANDITS = [
     lambda: dpb.Bandit(arms=4, epsilon=1.0, delta=1e-6, horizon=1000, policy="vb-sdp-ae"),
 ]
 METHODS = sorted(name for name in vars(dpb.Bandit) if not name.startswith("_") and callable(getattr(dpb.Bandit, name)))
-REQUEST = ["slots", "segment", "user", "eligible", "values", "features", "sparse"]
+REQUEST = ["slots", "segment", "user", "eligible", "values", "examined", "features", "sparse"]
 
 
 @SETTINGS
@@ -116,3 +120,31 @@ def test_bytes(data, at, byte):
     with pytest.raises(dpb.CorruptError):
         bandit.open(data)
     assert bandit.report().decisions == 0
+
+
+LOG = {"arm": [0, 1, 0], "propensity": [0.5, 0.5, 0.5], "reward": [1.0, 0.0, 1.0]}
+COLUMNS = [*LOG, "eligible", "values", "examined", "features", "action", "pscore", "context"]
+OPTIONS = ["features", "reward_min", "reward_max", "feature_norm", "least_propensity", "delay", "users_limit", "seed", "threads"]
+
+
+def small(value):
+    return not isinstance(value, (int, float)) or abs(value) < 100
+
+
+@SETTINGS
+@given(
+    st.dictionaries(st.sampled_from(COLUMNS), ANY, max_size=4),
+    st.dictionaries(st.sampled_from(OPTIONS), ANY.filter(small), max_size=2),
+    ANY,
+    ANY,
+)
+def test_plans(columns, options, policies, epsilons):
+    played = {"runs": 1, "progress": False}
+    tried(dpb.replay, {**LOG, **columns}, "dp-imed", 1.0, **played, **options)
+    tried(dpb.replay, columns, policies, epsilons, **played)
+    tried(dpb.estimate, *[columns.get(name, LOG[name]) for name in LOG])
+    service = {"decisions": 20, "policies": "dp-imed", "epsilons": 1.0, **played}
+    for name in ("arms", "rate", "worst", "amount", "reward_max", "slots", "max_clicks", "delay", "processes", "users_limit"):
+        tried(dpb.simulate, **{**service, name: policies} if small(policies) else service)
+    tried(dpb.MAB, policies, epsilon=epsilons)
+    tried(dpb.MAB(["a", "b"], epsilon=1.0).fit, policies, epsilons)

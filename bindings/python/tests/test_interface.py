@@ -65,6 +65,14 @@ def test_the_defaults_are_those_of_c():
     assert _library.ffi.buffer(ours)[:] == _library.ffi.buffer(theirs)[:]
 
 
+def test_the_page_for_other_languages_has_the_sizes():
+    page = (Path(__file__).parents[3] / "docs/python.md").read_text()
+    sizes = re.findall(r"(\d+)(?: bytes)? for `(dpb_\w+)`", page)
+    assert len(sizes) == 4
+    for size, struct in sizes:
+        assert _library.ffi.sizeof(struct) == int(size), struct
+
+
 def test_the_version_is_that_of_the_package():
     from importlib.metadata import version
 

@@ -96,8 +96,17 @@ fn estimates(fault: Fault) -> Vec<[[Estimate; 3]; 2]> {
                 Fault::RewardsLost if random.below(10) == 0 => reward = 0.0,
                 _ => {}
             }
-            let logged =
-                Logged { line: 0, arm: arms[which], propensity, reward, eligible: arms, values: &[], features: &[] };
+            let (arm, nothing) = (arms[which], (&[], &[]));
+            let logged = Logged {
+                line: 0,
+                arm,
+                propensity,
+                reward,
+                eligible: arms,
+                values: nothing.0,
+                examined: 1.0,
+                features: nothing.1,
+            };
             replay.add(logged).unwrap();
             fixed.add(logged);
         }
@@ -170,6 +179,7 @@ fn what_is_wrong_with_a_log_is_named() {
     let long = "x".repeat(2 * MOST_LINE);
     let row = |text: &str| format!("arm,propensity,reward,eligible,features\n{text}\n");
     let valued = |text: &str| format!("arm,propensity,reward,eligible,values\n{text}\n");
+    let examined = |text: &str| format!("arm,propensity,reward,examined\n{text}\n");
     let json = |text: &str| format!("{{\"arm\":1,\"propensity\":0.5,\"reward\":0}}\n{text}\n");
     let wrong: Vec<(String, &str)> = vec![
         (String::new(), "no decision in 0 lines"),
@@ -214,6 +224,10 @@ fn what_is_wrong_with_a_log_is_named() {
         (valued("a,0.5,1,a b,1 nan"), "line 2: values: NaN is not a finite number of at least 0"),
         (valued("a,0.5,1,a a,1 2"), "line 2: eligible: names an arm twice, and values would be two"),
         (valued("a,0.5,1,,1"), "line 2: values: need the eligible arms that they are of"),
+        (examined("a,0.5,1,0"), "line 2: examined: 0 is not a probability of at least 2^-16"),
+        (examined("a,0.5,1,1\na,0.5,1,1.5"), "line 3: examined: 1.5 is not a probability"),
+        (examined("a,0.5,1,nan"), "line 2: examined: NaN is not a probability"),
+        (examined("a,0.5,1,x"), "line 2: examined: \"x\" is not a number"),
         (row("a,0.5,1,,1 2\nb,0.5,1,,1"), "line 3: features: 1 numbers, where the lines before have 2"),
         (row("a,0.5,1,,1 2\nb,0.5,1,,"), "line 3: features: 0 numbers, where the lines before have 2"),
         (row("a,0.5,1,,1 inf"), "line 2: features: inf is not a finite number"),
@@ -370,7 +384,6 @@ fn formats_say_the_same() {
     assert_eq!(tables[0], tables[2]);
 }
 
-/// Where propensities are wrong, the weights say so.
 /// One arm has half the rewards, the other one a fifth, worth five times as much: the estimates are of value.
 #[test]
 fn a_log_with_values_is_replayed_for_value() {
@@ -403,6 +416,48 @@ fn a_log_with_values_is_replayed_for_value() {
     assert!(said.contains("dp-klucb: this policy does not support values"), "{said}");
 }
 
+/// Half of the slots are examined by a fifth of the visitors, and the log's policy shows the better arm there most often.
+/// The estimates are of clicks, and the policy learns the rates of examined slots.
+#[test]
+fn a_log_with_positions_is_replayed_by_examination() {
+    let mut random = stream(6, 9);
+    let mut log = String::from("arm,propensity,reward,examined\n");
+    for _ in 0..20_000 {
+        let low = random.below(2) == 0;
+        let better = random.unit() < if low { 0.8 } else { 0.2 };
+        let (examined, propensity) = (if low { "0.2" } else { "" }, if low == better { 0.8 } else { 0.2 });
+        let rate = if better { 0.6 } else { 0.3 } * if low { 0.2 } else { 1.0 };
+        log += &format!("{},{propensity},{},{examined}\n", u8::from(better), u8::from(random.unit() < rate));
+    }
+    let path = file("positions.csv", log.as_bytes());
+    let without = file("positions-without.csv", log.replace(",examined", ",other").as_bytes());
+    let replayed = |path: &Path| {
+        let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("positions");
+        let arguments = ["--log", path.to_str().unwrap(), "--epsilon", "2", "--policy", "dp-imed,dp-klucb"];
+        run(&options(&[&arguments[..], &["--out", place.to_str().unwrap()]].concat())).unwrap()
+    };
+    let (said, blind) = (replayed(&path), replayed(&without));
+    // The last estimate of a row, the doubly robust one where there are three: its mean and its width.
+    let row = |said: &str, row: &str| -> (f64, f64) {
+        let cells = said.split_once(row).unwrap().1.split_once(" |\n").unwrap().0;
+        let (mean, width) = cells.split(" | ").filter(|cell| *cell != "-").last().unwrap().split_once(" ± ").unwrap();
+        (mean.parse().unwrap(), width.parse().unwrap())
+    };
+    // (0.8 x 0.6 + 0.2 x 0.3) 0.2 / 2 + (0.2 x 0.6 + 0.8 x 0.3) / 2
+    for (name, truth) in [("the log's own", 0.234), ("even rotation", 0.27)] {
+        let (mean, width) = row(&said, &format!("| {name} | - | "));
+        assert!((mean - truth).abs() < 2.5 * width, "{name}: {said}"); // 5 deviations
+    }
+    // Always the better arm would have 0.36. The model of rewards by examination fits, so intervals are shorter.
+    let (mean, width) = row(&said, "| dp-imed | 2 | ");
+    assert!(mean + width > 0.34 && mean - width < 0.36, "{said}");
+    let shorter = width / row(&blind, "| dp-imed | 2 | ").1;
+    assert!(shorter < 0.9, "{shorter}: {said}\n{blind}");
+    assert!(said.contains("dp-klucb: this policy does not support examined"), "{said}");
+    assert!(!blind.contains("does not support"), "{blind}");
+}
+
+/// Where propensities are wrong, the weights say so.
 #[test]
 fn wrong_propensities_are_doubted() {
     let mut random = stream(2, 3);

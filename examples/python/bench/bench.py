@@ -6,12 +6,22 @@ is 1 if the arm is the row's class. Each set is played once, in a random order o
 """
 
 import argparse
+import functools
+import hashlib
+import importlib.metadata
 import itertools
+import json
 import math
+import multiprocessing
+import os
 import pathlib
 import sys
 import time
 import warnings
+from typing import Callable, Mapping, NamedTuple
+
+for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(threads, "1")  # each process plays by itself
 
 import numpy as np
 
@@ -44,6 +54,7 @@ def adult(folder):
 SETS = {"Shuttle": lambda f: mlbench("Shuttle", f), "LetterRecognition": lambda f: mlbench("LetterRecognition", f), "adult": adult}
 
 
+@functools.lru_cache(None)
 def load(name, folder):
     x, y = SETS[name](folder)
     x = x.to_numpy(np.float64)
@@ -102,22 +113,32 @@ def lin_ucb(alpha, ridge=1.0):
 
 
 def vowpal_wabbit(explorer, rate):
+    """A linear model of an arm's reward for each arm: the row's features cross the arm (--cb_explore_adf -q sa)."""
+
     def play(x, y, arms, seed):
         import vowpalwabbit
 
-        vw = vowpalwabbit.Workspace(f"--cb_explore {arms} {explorer} -l {rate} --random_seed {seed} --quiet")
-        coins, right = np.random.default_rng(seed), 0
-        for row, label, coin in zip(x, y.tolist(), coins.random(len(y))):
-            text = "| " + " ".join(f"{at}:{value:.4f}" for at, value in enumerate(row))
-            chances = np.array(vw.predict(text))
-            arm = min(int(np.searchsorted(chances.cumsum(), coin)), arms - 1)
+        vw = vowpalwabbit.Workspace(
+            f"--cb_explore_adf {explorer} -q sa --ignore_linear s -l {rate} --random_seed {seed} --quiet"
+        )
+        coins, right, lines = np.random.default_rng(seed), 0, [f"|a {arm}" for arm in range(arms)]
+        for row, label, rest in zip(x, y.tolist(), coins.random(len(y)).tolist()):
+            request = ["shared |s " + " ".join([f"{at}:{value:.4f}" for at, value in enumerate(row.tolist())]), *lines]
+            chances, arm = vw.predict(request), 0
+            while arm < arms - 1 and rest >= chances[arm]:
+                rest -= chances[arm]
+                arm += 1
             won = arm == label
             right += won
-            vw.learn(f"{arm + 1}:{-float(won)}:{chances[arm]:.6f} {text}")
+            request[arm + 1] = f"0:{-float(won)}:{chances[arm]:.6f} {lines[arm]}"
+            vw.learn(request)
         vw.finish()
         return right / len(y)
 
     return play
+
+
+BATCH = 50  # row by row they learn too slowly
 
 
 def in_batches(make, size):
@@ -137,23 +158,26 @@ def in_batches(make, size):
     return play
 
 
-def mabwiser(alpha, size=200):
+def mabwiser(alpha, size=BATCH):
     def make(arms, seed):
         from mabwiser.mab import MAB, LearningPolicy
 
         mab = MAB(list(range(arms)), LearningPolicy.LinUCB(alpha), seed=seed)
         begun = []
 
+        def with_one(rows):  # it has no intercept of its own
+            return np.column_stack([rows, np.ones(len(rows))])
+
         def learn(rows, chosen, won):
-            (mab.partial_fit if begun else mab.fit)(chosen, won, rows)
+            (mab.partial_fit if begun else mab.fit)(chosen, won, with_one(rows))
             begun.append(1)
 
-        return mab.predict, learn
+        return lambda rows: mab.predict(with_one(rows)), learn
 
     return in_batches(make, size)
 
 
-def contextual_bandits(alpha, size=200):
+def contextual_bandits(alpha, size=BATCH):
     def make(arms, seed):
         from contextualbandits.linreg import LinearRegression  # noqa: F401 - it says if the package is not built
         from contextualbandits.online import LinUCB
@@ -164,89 +188,184 @@ def contextual_bandits(alpha, size=200):
     return in_batches(make, size)
 
 
-# What is tuned: the best of these by the mean over all seeds, which favours the others.
+class Player(NamedTuple):
+    """What is played by `grid`, of which the best setting counts. `package` is the library whose version matters."""
+
+    package: str
+    grid: Mapping[str, Callable]
+
+
+ALPHAS = (0.05, 0.2, 1.0)
+EXPLORERS = ("--epsilon 0.05", "--squarecb", "--squarecb --gamma_scale 100", "--synthcover")
+OURS = "dp-linear"
 PLAYERS = {
-    "LinUCB, disjoint ridge": {f"alpha {a}": lin_ucb(a) for a in (0.05, 0.2, 1.0)},
-    "Vowpal Wabbit, cb_explore": {
-        f"{explorer} -l {rate}": vowpal_wabbit(explorer, rate)
-        for explorer in ("--epsilon 0.05", "--epsilon 0.01", "--squarecb", "--bag 5")
-        for rate in (0.5, 0.1)
-    },
-    "MABWiser, LinUCB": {f"alpha {a}": mabwiser(a) for a in (0.2, 1.0)},
-    "contextualbandits, LinUCB": {f"alpha {a}": contextual_bandits(a) for a in (0.2, 1.0)},
-    **{f"dp-linear, epsilon {'none' if e == math.inf else e}": {"": dp_linear(e)} for e in EPSILONS},
+    "LinUCB, disjoint ridge": Player("numpy", {f"alpha {a}": lin_ucb(a) for a in ALPHAS}),
+    "Vowpal Wabbit, cb_explore_adf": Player(
+        "vowpalwabbit", {f"{e} -l {rate}": vowpal_wabbit(e, rate) for e in EXPLORERS for rate in (0.5, 2.0, 8.0)}
+    ),
+    "MABWiser, LinUCB": Player("mabwiser", {f"alpha {a}": mabwiser(a) for a in ALPHAS}),
+    "contextualbandits, LinUCB": Player("contextualbandits", {f"alpha {a}": contextual_bandits(a) for a in ALPHAS}),
+    **{f"{OURS}, epsilon {'none' if e == math.inf else e}": Player("dpb", {"": dp_linear(e)}) for e in EPSILONS},
 }
+TUNING = 2  # the setting is the best one by the first seeds, which then count too: this favours the others
 
 
-def mean(values):
-    values = np.asarray(values, float)
-    return values.mean(), values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+def logistic_regret(norm, epsilon, seed):
+    """The regret of dp-linear in the logistic world of arXiv 2602.00417, and that of even play: 20 arms in each round,
+    uniform in the unit ball, theta of a given norm."""
+    arms, d, horizon = 20, 3, 10_000
+    coins = np.random.default_rng(seed)
+    theta = coins.uniform(-1, 1, d)
+    theta *= norm / np.linalg.norm(theta)
+    x = coins.normal(size=(horizon, arms, d))
+    x *= coins.random((horizon, arms, 1)) ** (1 / d) / np.linalg.norm(x, axis=2, keepdims=True)
+    rates = 1 / (1 + np.exp(-(x @ theta)))
+    best, x = rates.max(axis=1), x.astype(np.float32)
+    bandit = dpb.Bandit(
+        arms=arms,
+        epsilon=epsilon,
+        features=d,
+        feature_norm=float(np.quantile(np.abs(x).sum(axis=2), 0.9)),
+        test_seed=seed.to_bytes(32, "little"),
+    )
+    lost = 0.0
+    for t, coin in enumerate(coins.random(horizon)):
+        decision = bandit.select(features=x[t])
+        bandit.update(decision.ticket, coin < rates[t, decision.arm])
+        lost += best[t] - rates[t, decision.arm]
+    return lost, (best - rates.mean(axis=1)).sum()
+
+
+# Plays: what, its arguments, the seed. A play that is done is kept in a file with the version of its library.
+
+
+@functools.lru_cache(None)
+def version(package):
+    """The package's version; of dpb the library's hash, because a checkout changes. None if it is not installed."""
+    if package == "dpb":
+        library = next(pathlib.Path(dpb.__file__).parent.glob("_native.*"))
+        return hashlib.sha256(library.read_bytes()).hexdigest()[:16]
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def perform(folder, play):
+    """The numbers of a play, and the processor time."""
+    start = time.process_time()
+    warnings.simplefilter("ignore")
+    if play[0] == "logistic":
+        _, norm, epsilon, seed, _ = play
+        return play, logistic_regret(norm, epsilon, seed), time.process_time() - start
+    _, name, rows, label, setting, seed, _ = play
+    x, y, arms = load(name, folder)
+    order = np.random.default_rng(seed).permutation(len(y))[:rows]
+    start = time.process_time()
+    share = PLAYERS[label].grid[setting](x[order], y[order], arms, seed)
+    return play, (share,), time.process_time() - start
+
+
+class Results:
+    def __init__(self, options):
+        self.options, self.path = options, options.data / "results.jsonl"
+        self.end = time.monotonic() + 60 * options.minutes
+        self.done = {}
+        if self.path.exists():
+            for line in self.path.read_text().splitlines():
+                play, numbers, seconds = json.loads(line)
+                self.done[tuple(play)] = numbers, seconds
+
+    def play(self, plays):
+        """Plays those that are not done yet, until the time is over."""
+        left = [play for play in plays if play not in self.done]
+        if not left or time.monotonic() > self.end:
+            return
+        with open(self.path, "a") as file, multiprocessing.Pool(self.options.processes) as pool:
+            work = pool.imap_unordered(functools.partial(perform, self.options.data), left)
+            for at, (play, numbers, seconds) in enumerate(work, 1):
+                self.done[play] = numbers, seconds
+                file.write(json.dumps([play, numbers, seconds]) + "\n")
+                file.flush()
+                if sys.stderr.isatty():
+                    print(f"{at} of {len(left)}: {' '.join(map(str, play[1:-1]))}", file=sys.stderr)
+                if time.monotonic() > self.end:
+                    print(f"the time is over: {len(left) - at} plays are not done", file=sys.stderr)
+                    break
+
+    def of(self, plays):
+        """The numbers of those that are done, a row each, and the mean processor time."""
+        found = [self.done[play] for play in plays if play in self.done]
+        return np.array([numbers for numbers, _ in found]), np.mean([seconds for _, seconds in found] or [math.nan])
+
+
+def cell(values, digits):
+    """A mean and its standard error."""
+    error = f"{values.std(ddof=1) / math.sqrt(len(values)):.{digits}f}" if len(values) > 1 else "?"
+    return f"{values.mean():.{digits}f} ± {error}" if len(values) else "-"
 
 
 def classification(options):
-    print(f"\nRight arms in one pass, in percent: means and standard errors of {options.seeds} seeds.\n")
+    results, rows = Results(options), {}
+    for name in options.sets:
+        y = load(name, options.data)[1]
+        rows[name] = min(options.rows or len(y), len(y))
+    chosen = [label for label in PLAYERS if not options.only or any(label.startswith(one) for one in options.only)]
+
+    def plays(name, label, setting, seeds):
+        of = version(PLAYERS[label].package)
+        return [("classification", name, rows[name], label, setting, seed, of) for seed in seeds]
+
+    def best(name, label):
+        grid, seeds = list(PLAYERS[label].grid), range(1, min(TUNING, options.seeds) + 1)
+        means = {setting: results.of(plays(name, label, setting, seeds))[0] for setting in grid}
+        means = {setting: found.mean() for setting, found in means.items() if len(found) == len(seeds)}
+        return max(means, key=means.get) if means else grid[0]
+
+    here = [label for label in chosen if version(PLAYERS[label].package)]
+    tuned = [label for label in here if len(PLAYERS[label].grid) > 1]
+    for label in set(chosen) - set(here):
+        print(f"skipped: {label}: {PLAYERS[label].package} is not installed", file=sys.stderr)
+    each = [(seed, name) for seed in range(1, options.seeds + 1) for name in options.sets]
+    results.play([
+        play for seed, name in each if seed <= TUNING for label in tuned for setting in PLAYERS[label].grid
+        for play in plays(name, label, setting, [seed])
+    ])  # fmt: skip
+    for ours in (False, True):
+        results.play([
+            play for seed, name in each for label in here if label.startswith(OURS) == ours
+            for play in plays(name, label, best(name, label), [seed])
+        ])  # fmt: skip
     for name in options.sets:
         x, y, arms = load(name, options.data)
-        most = np.bincount(y).max() / len(y)
-        used = min(options.rows or len(y), len(y))
-        print(f"\n**{name}**: {used:,} rows, {x.shape[1]} features, {arms} arms; always the most frequent class: {100 * most:.1f}.\n")
-        print("| | right, % | tuned | us a decision |\n|---|---:|---|---:|", flush=True)
-        for label, grid in PLAYERS.items():
-            if options.only and not any(label.startswith(one) for one in options.only):
+        most = 100 * np.bincount(y).max() / len(y)
+        print(f"\n**{name}**: {rows[name]:,} rows, {x.shape[1]} features, {arms} arms; always the most frequent class: {most:.1f}.\n")
+        print("| | right, % | seeds | tuned | us a decision |\n|---|---:|---:|---|---:|")
+        for label in chosen:
+            if label not in here:
+                print(f"| {label} | not installed | | | |")
                 continue
-            found = {}
-            for setting, play in grid.items():
-                shares, start = [], time.process_time()
-                try:
-                    for seed in range(1, options.seeds + 1):
-                        order = np.random.default_rng(seed).permutation(len(y))[:used]
-                        shares.append(play(x[order], y[order], arms, seed))
-                except ImportError as missing:
-                    print(f"skipped: {label}: {missing}", file=sys.stderr)
-                    break
-                found[setting] = (shares, 1e6 * (time.process_time() - start) / used / options.seeds)
-            if found:
-                setting = max(found, key=lambda one: np.mean(found[one][0]))
-                (centre, error), cost = mean(found[setting][0]), found[setting][1]
-                print(f"| {label} | {100 * centre:.1f} ± {100 * error:.1f} | {setting} | {cost:.0f} |", flush=True)
+            setting = best(name, label)
+            shares, seconds = results.of(plays(name, label, setting, range(1, options.seeds + 1)))
+            print(f"| {label} | {cell(100 * shares, 1)} | {len(shares)} | {setting} | {1e6 * seconds / rows[name]:.0f} |")
 
 
 def logistic(options):
-    """The logistic world of arXiv 2602.00417: 20 arms in each round, uniform in the unit ball, theta of a given norm."""
-    arms, d, horizon = 20, 3, 10_000
     theirs = {3.0: (487, 316, 318), 3.5: (506, 324, 323), 4.0: (516, 332, 322)}
-    print(f"\nRegret in {horizon:,} decisions: means and standard errors of {options.seeds} seeds.\n")
-    ours = [4, 1, 0.25]
-    print("| norm of theta | theirs, epsilon 4, 6, 8 | " + " | ".join(f"dp-linear, epsilon {e}" for e in ours) + " | even play |")
-    print("|---|---|" + "---:|" * (len(ours) + 1), flush=True)
+    ours, results = [4, 1, 0.25], Results(options)
+
+    def plays(norm, epsilon):
+        return [("logistic", norm, epsilon, seed, version("dpb")) for seed in range(1, options.seeds + 1)]
+
+    results.play([play for norm in theirs for epsilon in ours for play in plays(norm, epsilon)])
+    print(f"\nRegret in 10,000 decisions: means and standard errors of {options.seeds} seeds.\n")
+    print("| norm of theta | theirs, epsilon 4, 6, 8 | " + " | ".join(f"{OURS}, epsilon {e}" for e in ours) + " | even play |")
+    print("|---|---|" + "---:|" * (len(ours) + 1))
     for norm, of_theirs in theirs.items():
-        cells, even = [], []
-        for epsilon in ours:
-            regrets = []
-            for seed in range(1, options.seeds + 1):
-                coins = np.random.default_rng(seed)
-                theta = coins.uniform(-1, 1, d)
-                theta *= norm / np.linalg.norm(theta)
-                x = coins.normal(size=(horizon, arms, d))
-                x *= coins.random((horizon, arms, 1)) ** (1 / d) / np.linalg.norm(x, axis=2, keepdims=True)
-                rates = 1 / (1 + np.exp(-(x @ theta)))
-                best, x = rates.max(axis=1), x.astype(np.float32)
-                bandit = dpb.Bandit(
-                    arms=arms,
-                    epsilon=epsilon,
-                    features=d,
-                    feature_norm=float(np.quantile(np.abs(x).sum(axis=2), 0.9)),
-                    test_seed=seed.to_bytes(32, "little"),
-                )
-                lost = 0.0
-                for t, coin in enumerate(coins.random(horizon)):
-                    decision = bandit.select(features=x[t])
-                    bandit.update(decision.ticket, coin < rates[t, decision.arm])
-                    lost += best[t] - rates[t, decision.arm]
-                regrets.append(lost)
-                even.append((best - rates.mean(axis=1)).sum())
-            cells.append("{:.0f} ± {:.0f}".format(*mean(regrets)))
-        print(f"| {norm} | {', '.join(map(str, of_theirs))} | {' | '.join(cells)} | {np.mean(even):.0f} |", flush=True)
+        found = [results.of(plays(norm, epsilon))[0] for epsilon in ours]
+        cells = [cell(regrets[:, 0] if len(regrets) else regrets, 0) for regrets in found]
+        even = found[0][:, 1].mean() if len(found[0]) else math.nan
+        print(f"| {norm:g} | {', '.join(map(str, of_theirs))} | {' | '.join(cells)} | {even:.0f} |")
 
 
 def speed(options):
@@ -290,8 +409,9 @@ def main():
     parser.add_argument("--only", nargs="*", help="players that begin so")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--rows", type=int, help="of each set; default all")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="default: all processors")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begins no play after that; the next run goes on")
     options = parser.parse_args()
-    warnings.simplefilter("ignore")
     for what in options.what:
         {"speed": speed, "logistic": logistic, "classification": classification}[what](options)
 

@@ -19,7 +19,8 @@ ffi.cdef(CDEF)
 ffi.cdef("""
 typedef struct dpb_log {
   size_t entries; const uint32_t *arm; const double *propensity; const double *reward;
-  const uint32_t *eligible; const size_t *eligible_ends; const double *values; const float *features; size_t features_len; uint32_t arms;
+  const uint32_t *eligible; const size_t *eligible_ends; const double *values; const double *examined;
+  const float *features; size_t features_len; uint32_t arms;
 } dpb_log;
 int32_t dpb_plan(const uint8_t *arguments, size_t len, const dpb_log *log, double *progress, uint32_t *stop,
                  uint8_t **out, size_t *out_len);

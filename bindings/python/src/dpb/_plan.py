@@ -209,15 +209,20 @@ def _plan(what: str, options: Mapping[str, Any], log: Any, progress: bool) -> di
     share, stop = ffi.new("double *"), ffi.new("uint32_t *")
     out, length, status = ffi.new("uint8_t **"), ffi.new("size_t *"), []
 
+    # Not Thread.join: until Python 3.12 an interrupt of it marks a thread that still runs as ended.
+    done = threading.Event()
+
     def work() -> None:
-        status.append(lib.dpb_plan(arguments, len(arguments), log, share, stop, out, length))
+        try:
+            status.append(lib.dpb_plan(arguments, len(arguments), log, share, stop, out, length))
+        finally:
+            done.set()
 
     thread = threading.Thread(target=work, daemon=True)
     bar, waited = None, 0.0
     thread.start()
     try:
-        while thread.is_alive():
-            thread.join(0.05)
+        while not done.wait(0.05):
             waited += 0.05
             if bar is None and waited > 1.0:
                 bar = _Bar(what, progress)
@@ -225,7 +230,7 @@ def _plan(what: str, options: Mapping[str, Any], log: Any, progress: bool) -> di
                 bar.show(share[0])
     finally:
         stop[0] = 1
-        thread.join()
+        done.wait()
         if bar is not None:
             bar.close()
         text = bytes(ffi.buffer(out[0], length[0])).decode("utf-8", "replace") if status else ""
@@ -387,6 +392,8 @@ class _Columns:
         c.arm = self._keep("uint32_t[]", codes)
         c.propensity = self._keep("double[]", _numbers("propensity", _column(log, "propensity"), len(names)))
         c.reward = self._keep("double[]", _numbers("reward", _column(log, "reward"), len(names)))
+        if (examined := _column(log, "examined")) is not None:
+            c.examined = self._keep("double[]", _numbers("examined", examined, len(names)))
         rows = None
         if features is not None:
             rows = np.column_stack([_numbers(name, _column(log, name), len(names)) for name in features])
@@ -426,8 +433,9 @@ def replay(
     Args:
         log: a table of pandas, polars or pyarrow, or a dict of arrays, with the columns ``arm``, ``propensity`` (the
             probability with which the arm was chosen) and ``reward``, and if they vary ``eligible`` (lists of arms),
-            ``values`` (lists of what their rewards are worth) and ``features`` (rows of numbers); or zr-obp's ``bandit_feedback``; or the path of a file of CSV or JSON lines
-            with these fields.
+            ``values`` (lists of what their rewards are worth), ``examined`` (how likely a visitor examined the slot;
+            ``propensity`` is then that of the arm in this slot) and ``features`` (rows of numbers); or zr-obp's
+            ``bandit_feedback``; or the path of a file of CSV or JSON lines with these fields.
         policies, epsilons: what to compare; default dp-imed, dp-klucb, dp-med, with features dp-linear, and
             nonprivate-imed, at .1 to 2.
         features: the names of the columns that are features.
