@@ -127,7 +127,7 @@ impl Combining for Linear {
     fn clear_open(&mut self) {
         self.may_have_released = true;
         if let Some(pilot) = &mut self.pilot {
-            pilot.open(&self.own_pilot, self.pilot_variance);
+            pilot.open(&self.own_pilot, self.pilot_variance, self.tail);
         }
         for batch in &mut *self.batches {
             batch.open(batch.instrument, batch.quota as f64);
