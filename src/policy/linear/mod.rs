@@ -62,23 +62,36 @@
 //!
 //! ```text
 //! pilot      uniform play; the plain sum of rewards in batches that double, Y the sum of them with weights,
-//!            until Y is six deviations of its noise and four of a count of rare rewards; then one even decision for
-//!            each model, at which the model's draws are made
+//!            until Y is six deviations of its noise (four with Gaussian noise) and four of a count of rare rewards;
+//!            then one even decision for each model, at which the model's draws are made
 //!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1, of the
-//!            intercept and of all features together
+//!            intercept and of all features together; L_0 has the features' precision times lambda, at first 1
 //! choose     one of 32 kept draws of theta + L^-1/2 z/2; the arm with the largest x theta
 //!            at each fourth decision one draw is drawn anew, at a release all of them
 //!            With values: the arm with the largest value times sigma(x theta)
 //! reward     p = sigma(m), v = p (1 - p), m = x theta, within 3 of theta_0 c
 //!            H += v x x'/w, e += (p - v m) u, G += q u
-//! batch full at n = max(B1, half of all rewards released before): y = G + Z,
+//! batch full at n = max(B1, sqrt(2 count n_0)), between a tenth and a half of count, all rewards released before,
+//!            where n_0 rewards have as much information as the noise: y = G + Z,
 //!            L += A' S^-1 A, h += A' S^-1 (y/(g scale) - e), theta = L^-1 h:  A = sum v u x', S = sum v u u' + N
+//! lambda     the one of .1, .3, 1, 3 with the largest prior times the marginal likelihood of all models' evidence:
+//!            ln = (d ln lambda - ln det L + h L^-1 h)/2, summed over the models
 //! next batch the instrument of the largest gain of ln det L to be expected for each reward, from this one's moments
 //! ```
 //!
-//! The instruments are the plain sum of rewards, the sum over all coordinates or over the features, and bins. B1 is
-//! such that a coordinate's expected sum is a third of the scale of the noise, and a plain sum 3.5 of it. Where the
+//! The instruments are the plain sum of rewards, the sum over all coordinates or over the features, and bins; with
+//! Gaussian noise, the sums over coordinates only. B1 is such that a coordinate's expected sum is a third of the scale of the noise, and a plain sum 3.5 of it. Where the
 //! noise is large, a model for each arm begins with plain sums: its rate is known long before its features are.
+//!
+//! **The shrinkage lambda.** Features of ads move a logit by less than 1, those of a classification set by 3 or more. So
+//! the width of the prior is learned, by empirical Bayes, and costs no privacy: lambda is a function of L and h, which
+//! are functions of releases, so it is post-processing, and Theorem L does not change. It is not stored: a restored
+//! handle, or one that merges, computes it from the evidence that it knows. When it changes, the model that has just
+//! been released follows at once, and the others one at each decision, or when a prediction reads them.
+//!
+//! **The size of a batch.** A batch of n rewards keeps n/(n + n_0) of its information, because of the noise, and delays
+//! it: on average n/2 rewards are not known yet. sqrt(2 count n_0) is the best compromise: half of all before while the
+//! noise is large, and a tenth once it is small.
 //!
 //! Each batch makes one Newton step, so no row is stored. A noisy batch has little weight. A release holds the handle's
 //! lock (.55 ms at d = 64), because decisions read the models that it writes. If that is too long, use a handle for
