@@ -113,7 +113,7 @@ impl OpenSums for Linear {
 
     fn clear(&mut self, place: usize) {
         match &mut self.pilot {
-            Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance),
+            Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance, self.tail),
             None => {
                 let batch = &mut self.batches[place];
                 batch.open(batch.instrument, batch.quota as f64);

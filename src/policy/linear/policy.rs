@@ -125,7 +125,7 @@ impl Policy for Linear {
             }
             let model = self.model(arm);
             while self.ready <= model {
-                self.refresh(self.ready); // right after the pilot: each model once, not at each prediction
+                self.refresh(self.ready); // each model once, not at each prediction
             }
             self.spread_row(rows.get(if self.shape.per_arm { 0 } else { place }, &self.scale));
             self.scratch.y.copy_from_slice(&self.x);
@@ -251,7 +251,7 @@ impl Policy for Linear {
         self.facts.time.learn();
         self.fade(arm as usize);
         self.models[arm as usize].public = Some(FadingPrior::new(prior));
-        self.refresh(arm as usize);
+        self.refit(arm as usize);
         Ok(())
     }
 
@@ -301,17 +301,21 @@ impl Policy for Linear {
         self.believe();
         self.live = saved.live;
         match &mut self.pilot {
-            pilot if self.pooled.is_known() => *pilot = None,
-            Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance),
+            pilot if self.pooled.is_known(self.tail) => *pilot = None,
+            Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance, self.tail),
             None => (),
         }
         let parts = saved.models.into_iter().zip(&mut *self.models).zip(&mut *self.batches);
         for ((saved, model), batch) in parts {
             (model.own, model.public, model.faded) = (saved.evidence, saved.public, now);
             batch.open(saved.instrument, model.quota(saved.instrument, &self.common));
+            model.fit(&self.common.belief, &mut self.scratch);
+        }
+        self.choose_shrinkage();
+        for model in &mut *self.models {
             ensure(model.refresh(&self.common.belief, &mut self.scratch, &mut self.coins))?;
         }
-        self.ready = self.models.len();
+        (self.ready, self.begun) = (self.models.len(), true);
         Ok(())
     }
 
@@ -357,7 +361,7 @@ impl Moved for Linear {
         with.snapshot(self, Policy::save, Policy::load)?;
         self.kept.moved(with)?;
         self.batches.moved(with)?;
-        let (d, intercept, variance) = (self.d(), self.intercept, self.pilot_variance);
-        with.option(&mut self.pilot, || Pilot::new(d, intercept, variance))
+        let (d, intercept, variance, tail) = (self.d(), self.intercept, self.pilot_variance, self.tail);
+        with.option(&mut self.pilot, || Pilot::new(d, intercept, variance, tail))
     }
 }

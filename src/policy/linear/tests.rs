@@ -190,6 +190,124 @@ fn a_prediction_after_the_pilot_prepares_models() {
     assert!(means.iter().all(|mean| *mean == means[0]), "{means:?}"); // no model has a release yet
 }
 
+/// The logarithm of the marginal likelihood, beside numerical integrals over theta of two coordinates.
+#[test]
+fn the_marginal_likelihood_is_an_integral() {
+    let mut policy = policy(&config(2, 1.0), Shape { features: 1, ..SHAPE }, 1);
+    let belief = Belief { intercept: -2.0, constant: 1.0, precision: 0.5, shrinkage: 1.0 };
+    let model = &mut policy.models[0];
+    let (precision, shift) = ([3.0, 1.0, 2.0], [-4.0, 1.5]);
+    model.own.precision.copy_from_slice(&precision);
+    model.own.shift.copy_from_slice(&shift);
+    model.fit(&belief, &mut policy.scratch);
+    let integral = |shrinkage: f64| {
+        let mut sum = 0.0;
+        for (i, j) in (-1000..1000).flat_map(|i| (-1000..1000).map(move |j| (i, j))) {
+            let (a, b) = (0.01 * f64::from(i), 0.02 * f64::from(j));
+            let evidence = precision[0] * a * a + 2.0 * precision[1] * a * b + precision[2] * b * b;
+            let prior = (a - belief.intercept).powi(2) + shrinkage * belief.precision * b * b;
+            sum += (shift[0] * a + shift[1] * b - (evidence + prior) / 2.0).exp();
+        }
+        (sum * shrinkage.sqrt()).ln()
+    };
+    let offset = model.likelihoods[0] - integral(SHRINKAGES[0].0);
+    for ((shrinkage, _), likelihood) in SHRINKAGES.into_iter().zip(model.likelihoods) {
+        assert!((likelihood - integral(shrinkage) - offset).abs() < 1e-6, "{shrinkage}");
+    }
+}
+
+/// The prior becomes as wide as the features are strong, for both models and both noises.
+#[test]
+fn the_prior_is_as_wide_as_the_features_are_strong() {
+    for (per_arm, delta) in [(false, 0.0), (true, 0.0), (true, 1e-6)] {
+        let shrinkage = |strength: f64| {
+            let shape = Shape { per_arm, norm: 2.0, ..SHAPE };
+            let mut policy = policy(&Config { delta, ..config(4, 4.0) }, shape, 1);
+            let lost = play(&mut policy, 20_000, 2.0, &THETA.map(|theta| strength * theta), &mut stream(2));
+            println!("{per_arm} {delta} {strength}: {lost:.3}, {:?}", policy.models[0].likelihoods);
+            policy.common.belief.shrinkage
+        };
+        assert!(shrinkage(6.0) < 0.5 && shrinkage(0.3) >= 1.0, "{per_arm} {delta}");
+    }
+}
+
+/// One release with much noise is not believed: it moves the likelihood by some nats, and a prior of the same rate is
+/// as wide afterwards. Nothing has been released at the beginning, and the shrinkage is 1.
+#[test]
+fn noise_alone_does_not_choose_the_shrinkage() {
+    let mut policy = policy(&config(2, 1.0), SHAPE, 1);
+    assert!(!policy.choose_shrinkage() && policy.common.belief.shrinkage == 1.0);
+    policy.models[0].likelihoods = [2.0, 1.0, 0.0, 0.4]; // as after a scalar with noise of three deviations
+    assert!(!policy.choose_shrinkage() && policy.common.belief.shrinkage == 1.0);
+    policy.models[0].likelihoods = [9.0, 6.0, 0.0, -9.0];
+    assert!(policy.choose_shrinkage() && policy.common.belief.shrinkage == 0.1);
+}
+
+/// After the shrinkage has changed, each decision refreshes one model, and a prediction those that it reads. Arms are
+/// not played evenly meanwhile.
+#[test]
+fn after_a_change_of_the_shrinkage_each_decision_refreshes_a_model() {
+    let shape = Shape { per_arm: true, ..SHAPE };
+    let mut policy = policy(&config(10, 10.0), shape, 3);
+    play(&mut policy, 3000, 1.0, &THETA, &mut stream(4));
+    let row = [0.1; 4];
+    let shrinkage = policy.common.belief.shrinkage;
+    policy.models[0].likelihoods = if shrinkage < 1.0 { [0.0, 0.0, 0.0, 1e6] } else { [1e6, 0.0, 0.0, 0.0] };
+    assert!(policy.choose_shrinkage() && policy.common.belief.shrinkage != shrinkage);
+    let before = policy.models[9].mean.to_vec();
+    for ready in 1..=5 {
+        let (_, propensity) = choose(&mut policy, None, Rows::Dense(&row));
+        policy.cancel(Pull::of(0));
+        assert!(policy.ready == ready && propensity.is_nan());
+    }
+    assert_eq!(*policy.models[9].mean, *before);
+    policy.predict(&request(Some(&[9]), Rows::Dense(&row)), &mut |_, _| ());
+    assert!(policy.ready == 10 && *policy.models[9].mean != *before);
+}
+
+/// Batches are half of all before where noise is large, a tenth where it is small, and the geometric mean in between:
+/// there n is the size at which most is known.
+#[test]
+fn batches_end_when_most_is_known() {
+    let mut policy = policy(&config(2, 1.0), SHAPE, 1);
+    policy.models[0].own.count = 1e6;
+    let mut quota = |variance: f64, instrument| {
+        policy.common.variance = variance;
+        policy.models[0].quota(instrument, &policy.common)
+    };
+    for instrument in Instrument::ALL {
+        assert!(quota(1e9, instrument) >= 5e5);
+        assert_eq!(quota(1e-9, instrument), 1e5);
+    }
+    assert_eq!(quota(1e4, Instrument::Bin), 5e5);
+    let (spread, d, noise) = (0.25, 5.0, 1e3);
+    let n = quota(noise, Instrument::Bin);
+    assert!(n > 1e5 && n < 5e5, "{n}");
+    let known = |n: f64| n / (n + d * noise / spread) / (1.0 + n / 2e6);
+    assert!(known(n) > known(0.99 * n) && known(n) > known(1.01 * n), "{n}");
+}
+
+/// With Gaussian noise, models release sums only, and the pilot ends at four deviations instead of six.
+#[test]
+fn gaussian_noise_has_sums_only() {
+    let played = |delta: f64| {
+        let mut policy = policy(&Config { delta, ..config(3, 0.5) }, Shape { per_arm: true, ..SHAPE }, 1);
+        let (first, variance) = (policy.pilot.as_ref().unwrap().batch.quota, policy.pilot_variance);
+        let mut instruments = Vec::new();
+        for _ in 0..200 {
+            play(&mut policy, 50, 1.0, &THETA, &mut stream(2));
+            if policy.pilot.is_none() {
+                instruments.extend(policy.batches.iter().map(|batch| batch.instrument));
+            }
+        }
+        (first as f64 / variance.sqrt(), instruments)
+    };
+    let is_sum = |instrument: &Instrument| Instrument::SUMS.contains(instrument);
+    let ((laplace, mixed), (gaussian, sums)) = (played(0.0), played(1e-6));
+    assert!(sums.len() > 300 && sums.iter().all(is_sum) && !mixed.iter().all(is_sum));
+    assert!((6.0..8.5).contains(&laplace) && (4.0..4.6).contains(&gaussian), "{laplace} {gaussian}");
+}
+
 /// With features and C in other units by powers of two, results are the same to the last bit. By other factors, the
 /// loss is as small.
 #[test]
@@ -354,6 +472,8 @@ fn a_snapshot_has_what_was_released() {
             };
             let fields = &bytes[5..bytes.len() - 4];
             let mut loaded = load(fields).unwrap();
+            (policy.ready..policy.models.len()).for_each(|model| policy.refresh(model)); // to the last shrinkage
+            assert_eq!(loaded.common.belief, policy.common.belief);
             assert_eq!(&saved(&loaded)[5..bytes.len() - 4], fields);
             assert_eq!(loaded.pilot.is_some(), decisions == 10);
             for (ours, theirs) in policy.models.iter().zip(&*loaded.models) {
