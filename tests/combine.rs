@@ -8,6 +8,7 @@ use dpb::{Algorithm, Bandit, Config, Error, Request};
 
 const KEY: [u8; 32] = [7; 32];
 const RATES: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
+
 fn config(seed: u8, epsilon: f64) -> Config {
     Config { test_seed: Some([seed; 32]), fleet_key: Some(KEY.into()), features: 2, ..Config::new(5, epsilon) }
 }
@@ -16,10 +17,6 @@ const IMED: Subject = Subject::Policy(Algorithm::Imed);
 
 fn handle(seed: u8) -> Bandit {
     IMED.make(&config(seed, 1.0)).unwrap()
-}
-
-fn releases(bandit: &Bandit) -> u32 {
-    bandit.report().unwrap().phase
 }
 
 /// The rewards in the releases that a handle knows. (dp-linear does not count those of its pilot.)
@@ -58,30 +55,6 @@ fn exchange_through(handles: &[Bandit], merged: &[Bandit]) {
     merge(handles, merged);
 }
 
-/// A contributor releases nothing, and all learn what all have collected, up to what is in the leader's open batches.
-#[test]
-fn one_handle_releases_what_all_collect() {
-    for kind in Subject::FLEETS {
-        let handles: Vec<_> = (0..4).map(|seed| kind.make(&config(seed, 1.0)).unwrap()).collect();
-        exchange(&handles);
-        let mut coins = Coins(1);
-        for _ in 0..200 {
-            handles.iter().for_each(|handle| kind.play(handle, 50, &mut coins));
-            exchange(&handles);
-        }
-        let report = handles[0].report().unwrap();
-        assert!(releases(&handles[0]) > 5 && report.contributions > 500, "{kind:?}: {report:?}");
-        assert!(handles[1..].iter().all(|handle| releases(handle) == 0), "{kind:?}");
-        let known: Vec<f64> = handles.iter().map(|handle| rewards(handle, kind)).collect();
-        assert!(known.iter().all(|&rewards| rewards == known[0]), "{kind:?}: {known:?}");
-        assert!((10_000.0..=40_000.0).contains(&known[0]), "{kind:?}: {known:?}");
-        // What contributors have lost of dp-linear's instruments is counted.
-        assert!(report.contributions_lost * 10 < report.contributions, "{kind:?}: {report:?}");
-        let spent = |handle: &Bandit| handle.report().unwrap().epsilon_spent;
-        assert!(handles.iter().all(|handle| spent(handle) == 1.0), "{kind:?}");
-    }
-}
-
 /// The number of handles takes the place of the snapshots of those that release nothing: the fleet decides as if all had
 /// merged all.
 #[test]
@@ -99,6 +72,9 @@ fn handles_need_only_their_number() {
                     );
                 }
             }
+            // What contributors have lost of dp-linear's instruments is counted.
+            let report = handles[0].report().unwrap();
+            assert!(report.contributions > 100 && report.contributions_lost * 10 < report.contributions, "{report:?}");
             arms
         };
         let (merged, told, untold) = (play(None), play(Some(8)), play(Some(0)));
