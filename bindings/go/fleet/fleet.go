@@ -172,6 +172,7 @@ type Node struct {
 	delay         time.Duration
 	slots         int // rewards in each message, with Options.SendRate; otherwise 0
 	config        dpb.Config
+	routed        bool          // Options.Delay is negative
 	window        uint64        // reward window in ticks; 0: none, or this node does not check for outages
 	tick          time.Duration // 0: a tick is a decision
 	started       time.Time
@@ -252,6 +253,7 @@ func Join(ctx context.Context, options Options) (*Node, error) {
 	if n.rewards != nil && n.delay >= 0 {
 		n.window = uint64(options.Config.RewardWindow)
 	}
+	n.routed = n.delay < 0
 	if n.delay <= 0 {
 		n.delay = time.Second
 	}

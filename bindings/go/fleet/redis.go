@@ -196,8 +196,8 @@ if holder == incarnation and number ~= ARGV[1] then
 end
 return {receiver, number, held, now() - since, bytes}`)
 
-// renewNumber renews the lease of a number. KEYS is the numbers. ARGV is the member, and the duration in milliseconds.
-var renewNumber = redis.NewScript(mine + `
+// keep renews the lease of a number. KEYS is the numbers. ARGV is the member, and the duration in milliseconds.
+var keep = redis.NewScript(mine + `
 if not mine() then return 0 end
 hold(ARGV[1], ARGV[2], ARGV[3], now() + ARGV[4])
 return 1`)
@@ -556,7 +556,7 @@ func (r *Redis) Adopt(ctx context.Context, m Member, lease time.Duration) (*Stat
 
 // Hold implements [WardQueue] with one script.
 func (r *Redis) Hold(ctx context.Context, m Member, lease time.Duration) error {
-	held, err := renewNumber.Run(ctx, r.client, []string{r.numbers()}, m.with(lease.Milliseconds())...).Bool()
+	held, err := keep.Run(ctx, r.client, []string{r.numbers()}, m.with(lease.Milliseconds())...).Bool()
 	if err == nil && !held {
 		err = ErrReplaced
 	}

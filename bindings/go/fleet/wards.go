@@ -57,9 +57,9 @@ type ward struct {
 	ticks  uint64    // of this node's clock, that have passed for it
 }
 
-// moves reports whether this node's state can move. Without a queue of rewards, nobody reads those of a node that has
-// ended.
-func (n *Node) moves() bool { return n.contributions != nil && n.rewards != nil }
+// moves reports whether this node's state can move. If a balancer brings each reward to the node that decided, rewards come
+// to nobody after its end.
+func (n *Node) moves() bool { return n.contributions != nil && n.rewards != nil && !n.routed }
 
 // wardLease is the time for which a ward holds its number: this node renews the lease at each exchange.
 func (n *Node) wardLease() time.Duration {
