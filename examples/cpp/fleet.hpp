@@ -1567,7 +1567,7 @@ private:
       bool has_moved = false;
       last([&](Clock::time_point) {
         std::uint64_t receiver = 0;
-        if (can_move && bandit.report().pending > 0) {
+        if (can_move && (bandit.report().pending > 0 || generation_ == 0)) { // nobody took the open sums either
           std::tie(host, receiver) = find_host(host, Clock::now() + MAX_SEARCH + MAX_TIMEOUT);
         }
         if (receiver != 0) {

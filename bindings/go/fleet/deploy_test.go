@@ -107,10 +107,11 @@ func (d *deploy) decisions() (decisions uint64) {
 	return d.count
 }
 
-// collected returns how many rewards this bandit has in open batches. It takes them out, for a bandit of the fleet that
-// has nothing else.
-func collected(bandit *dpb.Bandit) (rewards float64) {
-	counter := must(dpb.New(keyed(99, 1)))
+// collected returns how many rewards this bandit has in open batches, and their sum, with noise. It takes them out, for a
+// bandit of the fleet with this configuration that has nothing else.
+func collected(bandit *dpb.Bandit, config dpb.Config) (rewards, sum float64) {
+	config.RewardWindow, config.Clock = 0, dpb.ClockDecisions
+	counter := must(dpb.New(config))
 	defer counter.Close()
 	contribution := must(bandit.Contribution(must(counter.Lead())))
 	if contribution != nil {
@@ -123,9 +124,11 @@ func collected(bandit *dpb.Bandit) (rewards float64) {
 			check(counter.Update(ticket, 1))
 			own++
 		}
-		rewards += must(counter.Arms())[arm].EffectivePulls - own
+		released := must(counter.Arms())[arm]
+		rewards += released.EffectivePulls - own
+		sum += released.EffectivePulls*released.Mean - own
 	}
-	return rewards
+	return rewards, sum
 }
 
 // All processes of a fleet are replaced, one after the other, while visitors come. Each reward counts once, and none is
@@ -197,7 +200,8 @@ func TestRollingDeploy(t *testing.T) {
 	for _, p := range all {
 		decisions, rewards = decisions+p.decisions, rewards+p.rewards
 	}
-	released, open := known(running{Node: last.Node}), collected(last.Bandit)
+	released := known(running{Node: last.Node})
+	open, _ := collected(last.Bandit, keyed(99, 1))
 	t.Logf("%d decisions, %d states moved; of %d rewards %v are released, and %v are in open batches; numbers up to %d",
 		decisions, moved, rewards, released, open, most)
 	counted, slow := released+open, d.memory.slow // on a machine that stood still for two intervals

@@ -58,9 +58,9 @@ type Member struct {
 //   - Counts (beats, breaks, puts) increase while nothing is forgotten.
 //
 // After an earlier state came back, nothing counts twice: bandits refuse old snapshots, repeated rewards and repeated
-// contributions, each for a reason of its own. Rewards and contributions that were forgotten are lost. Two processes can
-// hold one number until their next call, in which one of them gets ErrReplaced. Two nodes can lead until their next
-// exchange: then there are two noises.
+// contributions, each for a reason of its own, and a process accepts one state for each of its receivers. Rewards,
+// contributions and states that were forgotten are lost. Two processes can hold one number until their next call, in which
+// one of them gets ErrReplaced. Two nodes can lead until their next exchange: then there are two noises.
 type Store interface {
 	// Take gives a number to a life, for the duration of the lease. Number 0 stands for the lowest number that nobody
 	// holds: the lease of the last holder is over. Another number is taken from its holder. Take counts the node as alive.
@@ -429,6 +429,11 @@ func (n *Node) Sync(ctx context.Context) error {
 			work()
 		}()
 	}
+	defer func() {
+		for _, w := range n.allWards(0) {
+			n.drop(w)
+		}
+	}()
 	defer workers.Wait()
 	defer stop()
 	timer := time.NewTimer(0)

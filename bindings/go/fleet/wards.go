@@ -334,7 +334,7 @@ func (n *Node) handOver(ctx context.Context) error {
 	last := append(n.allWards(0), &ward{bandit: n.Bandit, member: n.member, holds: true})
 	for i, w := range last {
 		report, failed := w.bandit.Report()
-		if failed == nil && report.Pending > 0 {
+		if failed == nil && (report.Pending > 0 || n.leading.Generation == 0) { // nobody took the open sums either
 			var receiver uint64
 			if host, receiver, failed = n.findHost(ctx, host); failed == nil && receiver != 0 {
 				if failed = n.entrust(ctx, w.bandit, w.member, host, receiver); failed == nil {
@@ -347,9 +347,6 @@ func (n *Node) handOver(ctx context.Context) error {
 			failed = errors.Join(failed, n.store.Leave(ctx, w.member))
 		}
 		err = errors.Join(err, failed)
-	}
-	for _, w := range n.allWards(0) {
-		n.drop(w)
 	}
 	return err
 }

@@ -37,6 +37,7 @@ func (w *wards) join(number uint16) *Node {
 		Store: w.memory, Rewards: w.memory, Contributions: w.memory, Config: keyed(number, 1), Interval: time.Hour,
 		Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
 	}
+	options.Config.Epsilon = 1e4 // so that sums show
 	if w.change != nil {
 		w.change(&options)
 	}
@@ -118,16 +119,24 @@ func (w *wards) pass(ticks int) {
 	}
 }
 
-// count returns how many rewards the leader has released and collected.
-func (w *wards) count() float64 {
+// count returns how many rewards the leader has released and collected, and their sum.
+func (w *wards) count() (rewards, sum float64) {
 	w.exchange()
-	return known(running{Node: w.nodes[0]}) + collected(w.nodes[0].Bandit)
+	rewards, sum = collected(w.nodes[0].Bandit, w.nodes[0].config)
+	for _, arm := range must(w.nodes[0].Bandit.Arms()) {
+		if arm.EffectivePulls > 0 {
+			rewards, sum = rewards+arm.EffectivePulls, sum+arm.EffectivePulls*arm.Mean
+		}
+	}
+	return rewards, sum
 }
 
-func (w *wards) is(want int) {
+// is checks how many rewards count, and how many of them are clicks.
+func (w *wards) is(rewards, clicks int) {
 	w.t.Helper()
-	if got := w.count(); math.Abs(got-float64(want)) > 1e-3 {
-		w.t.Errorf("%v rewards count, and not %d", got, want)
+	counted, sum := w.count()
+	if math.Abs(counted-float64(rewards)) > 1e-3 || math.Abs(sum-float64(clicks)) > .1 {
+		w.t.Errorf("%v rewards and %v clicks count, and not %d and %d", counted, sum, rewards, clicks)
 	}
 }
 
@@ -153,16 +162,17 @@ func TestWardLearns(t *testing.T) {
 			w.click(tickets[30:40])
 			if change == nil {
 				w.click(tickets[40:])
-				w.is(60)
+				w.is(60, 60)
 			} else {
+				w.click(tickets[40:50]) // in time, and read when the window is over
 				if what == "time" {
 					host.started = host.started.Add(-window * time.Millisecond) // so much time passes
 				} else {
 					w.pass(window)
 				}
 				w.exchange()
-				w.click(tickets[40:]) // too late
-				w.is(60)
+				w.click(tickets[50:]) // too late
+				w.is(60, 50)
 			}
 			if host.Metrics().Wards != 0 {
 				t.Errorf("the ward has not ended: %+v", host.Metrics())
@@ -193,7 +203,7 @@ func TestWardMovesOn(t *testing.T) {
 	}
 	w.click(tickets)
 	w.click(open)
-	w.is(80)
+	w.is(80, 80)
 	alone := newWards(t, 1, nil)
 	decide(alone.nodes[0], 5)
 	check(endNow(alone.nodes[0]))
@@ -220,7 +230,7 @@ func TestWardGoesToItsNumber(t *testing.T) {
 	if next.Metrics().Wards != 1 || w.nodes[0].Metrics().Wards+w.nodes[1].Metrics().Wards != 0 {
 		t.Errorf("%+v", next.Metrics())
 	}
-	w.click(tickets[:20])
+	w.click(tickets[10:20])
 	w.exchange()
 	more := decide(next, 40)
 	host := w.end(next)
@@ -235,8 +245,8 @@ func TestWardGoesToItsNumber(t *testing.T) {
 	if third.Metrics().Wards != 1 { // the other one has nothing open
 		t.Errorf("%+v", third.Metrics())
 	}
-	w.click(tickets)
-	w.is(80)
+	w.click(tickets[10:]) // the first ten came before it had the ward
+	w.is(80, 80)
 }
 
 // dying is a store that a process reaches only for so many calls: then it is killed.
@@ -362,9 +372,9 @@ func TestWardsOfKilledProcesses(t *testing.T) {
 			if !killsHost {
 				w.nodes = append(w.nodes, host)
 			}
-			counted := w.count()
-			if counted > 40+1e-3 {
-				t.Errorf("killed before call %d, %v: %v of 40 count", calls, names, counted)
+			counted, clicks := w.count()
+			if counted > 40+1e-3 || math.Abs(counted-clicks) > .1 {
+				t.Errorf("killed before call %d, %v: %v of 40 count, and %v clicks", calls, names, counted, clicks)
 			}
 			if steps == 0 {
 				if math.Abs(counted-40) > 1e-3 {
@@ -403,7 +413,7 @@ func TestStatesAreAcceptedOnce(t *testing.T) {
 	w.memory.failOver(0)
 	w.exchange()
 	w.click(tickets)
-	w.is(30)
+	w.is(30, 30)
 	if w.log.count("is refused") == 0 {
 		t.Error("no state was refused")
 	}
@@ -424,7 +434,7 @@ func TestWardsAreCancelled(t *testing.T) {
 	w.exchange()
 	w.click(tickets)
 	w.pass(1001)
-	w.is(0)
+	w.is(0, 0)
 
 	w = newWards(t, 3, window)
 	tickets = decide(w.nodes[1], 30)
@@ -438,5 +448,5 @@ func TestWardsAreCancelled(t *testing.T) {
 	<-done
 	w.click(tickets)
 	w.pass(1001)
-	w.is(0)
+	w.is(0, 0)
 }
