@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -449,4 +450,119 @@ func TestWardsAreCancelled(t *testing.T) {
 	w.click(tickets)
 	w.pass(1001)
 	w.is(0, 0)
+}
+
+// The contract of a WardQueue, in memory and on a real server.
+func TestWardQueue(t *testing.T) {
+	ctx := context.Background()
+	for name, store := range stores(t) {
+		t.Log(name)
+		take := func(node uint16, life uint64) Member { return must(store.Take(ctx, node, life, time.Hour)) }
+		host := func(number, node uint16, receivers ...uint64) (receiver uint64) {
+			t.Helper()
+			got, receiver, err := store.Host(ctx, number)
+			if err != nil || got != node || receiver != 0 != (len(receivers) > 0) ||
+				len(receivers) > 0 && !slices.Contains(receivers, receiver) {
+				t.Error(name, got, receiver, err, "want", node, receivers)
+			}
+			return receiver
+		}
+		open := func(member Member, withdraw bool, add []uint64, want ...uint64) {
+			t.Helper()
+			got := must(store.Offer(ctx, member, add, withdraw))
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Error(name, got, want)
+			}
+		}
+		none := func(member Member) {
+			t.Helper()
+			if state := must(store.Adopt(ctx, member, time.Hour)); state != nil {
+				t.Error(name, state)
+			}
+		}
+		states := func(member Member, want uint64) {
+			t.Helper()
+			if got := must(store.Beat(ctx, member, Beat{Lease: time.Hour})).States; got != want {
+				t.Error(name, got, want)
+			}
+		}
+		a, b, c := take(1, 11), take(2, 22), take(3, 33)
+		host(0, 0)
+		open(a, false, []uint64{5, 1<<64 - 1}, 5, 1<<64-1)
+		open(a, false, []uint64{7}, 5, 7, 1<<64-1)
+		host(2, 0)
+		first := host(0, 1, 5, 7, 1<<64-1)
+		second := host(1, 1, 5, 7, 1<<64-1)
+		third := host(0, 1, 5, 7, 1<<64-1)
+		if first == second || second == third || first == third {
+			t.Error(name, first, second, third)
+		}
+		host(0, 1) // all are taken
+		open(a, false, []uint64{8}, 8)
+		open(a, true, nil, 8)
+		host(0, 0)
+		open(a, false, []uint64{9}, 9)
+		a = take(1, 12) // another process, which has not drawn 9
+		host(0, 0)
+		open(a, false, []uint64{10}, 10)
+		none(a)
+		states(a, 0)
+
+		// A state arrives as it was, with its number, which nobody gets meanwhile. The ended process has no access then.
+		bytes := []byte("a state \x00\n\xff 1 2")
+		check(store.Entrust(ctx, b, 1, 10, bytes, time.Hour))
+		states(a, 1)
+		none(c)
+		if next := take(0, 44); next.Node != 4 {
+			t.Error(name, next)
+		}
+		state := must(store.Adopt(ctx, a, time.Hour))
+		if string(state.Bytes) != string(bytes) || state.Receiver != 10 || state.Age < 0 || state.Age > time.Hour ||
+			state.Member != (Member{2, b.Incarnation + 1, 10}) {
+			t.Errorf("%s: %+v", name, state)
+		}
+		none(a)
+		if err := store.Hold(ctx, b, time.Hour); !errors.Is(err, ErrReplaced) {
+			t.Error(name, err)
+		}
+		check(store.Hold(ctx, state.Member, time.Hour))
+		check(store.Send(ctx, []Message{{To: 2, Ticket: 7, Reward: 1}}))
+		received := 0
+		check(store.Receive(ctx, state.Member, func(Message) { received++ }))
+		if received != 1 {
+			t.Error(name, received)
+		}
+		if next := take(0, 55); next.Node != 5 {
+			t.Error(name, next)
+		}
+
+		// Another process gets the number: the state of the ward has none, and goes to that process.
+		b = take(2, 23)
+		if err := store.Hold(ctx, state.Member, time.Hour); !errors.Is(err, ErrReplaced) {
+			t.Error(name, err)
+		}
+		check(store.Entrust(ctx, state.Member, 2, 66, bytes, time.Hour))
+		if state := must(store.Adopt(ctx, b, time.Hour)); state.Member != (Member{Node: 2}) {
+			t.Errorf("%s: %+v", name, state)
+		}
+		check(store.Hold(ctx, b, time.Hour))
+		check(store.Entrust(ctx, c, 1, 77, bytes, time.Hour))
+		c = take(3, 34)
+		if state := must(store.Adopt(ctx, a, time.Hour)); state.Member != (Member{Node: 3}) {
+			t.Errorf("%s: %+v", name, state)
+		}
+		check(store.Hold(ctx, c, time.Hour))
+
+		// A process that has been replaced offers and adopts nothing.
+		check(store.Entrust(ctx, c, 1, 88, bytes, time.Hour))
+		old := a
+		a = take(1, 13)
+		none(old)
+		if _, err := store.Offer(ctx, old, nil, false); !errors.Is(err, ErrReplaced) {
+			t.Error(name, err)
+		}
+		if state := must(store.Adopt(ctx, a, time.Hour)); state == nil || state.Member.Life != 88 {
+			t.Errorf("%s: %+v", name, state)
+		}
+	}
 }
