@@ -134,22 +134,23 @@ fn another_server_continues(programs: [&LazyLock<Option<Program>>; 3]) {
     let tickets: Vec<_> = (0..WINDOW).map(|_| two.decide()).collect();
     let click =
         |node: &Node, clicks: std::ops::Range<usize>| tickets[clicks].iter().for_each(|ticket| node.click(ticket));
+    // After a timeout on a busy machine, a server sends clicks again. They are refused.
     click(&one, 0..100);
-    eventually("they count", || two.forwarded() == [100.0, 0.0]);
+    eventually("they count", || two.forwarded()[0] == 100.0);
     assert_eq!(two.server.interrupt().0.code(), Some(0));
     eventually("the first continues", || one.metric("wards") == 1.0);
     click(&one, 0..300);
-    eventually("each counts once", || one.forwarded() == [200.0, 100.0]);
+    eventually("each counts once", || one.forwarded()[1] >= 100.0 && one.forwarded().iter().sum::<f64>() >= 300.0);
+    assert_eq!(one.forwarded()[0], 200.0);
     let three = start(third, 3);
     eventually("they have met", || one.metric("nodes") == 1.0 && three.metric("nodes") == 1.0);
     click(&one, 300..400);
     assert_eq!(one.server.interrupt().0.code(), Some(0));
     eventually("the third continues", || three.metric("wards") == 1.0 && three.metric("leads") == 1.0);
     click(&three, 0..500);
-    eventually("they are read", || three.forwarded().iter().sum::<f64>() >= 500.0);
-    let [received, refused] = three.forwarded();
-    // Up to a hundred had counted at the first one.
-    assert!(refused == 400.0 && (100.0..=200.0).contains(&received), "{received} {refused}");
+    eventually("they are read", || three.forwarded()[1] >= 400.0 && three.forwarded().iter().sum::<f64>() >= 500.0);
+    let received = three.forwarded()[0]; // up to a hundred had counted at the first one
+    assert!((100.0..=200.0).contains(&received), "{received}");
     play(&[&three], WINDOW + 100);
     eventually("nothing is open any more", || three.metric("wards") == 0.0);
     let known = || three.known().iter().sum::<f64>();

@@ -398,6 +398,9 @@ func TestStatesAreAcceptedOnce(t *testing.T) {
 	old := w.nodes[1]
 	w.leave(old)
 	check(endNow(old))
+	if held := w.memory.numbers[2]; !held.until.After(time.Now()) {
+		t.Error("its number is free before anybody continues")
+	}
 	w.memory.keep()
 	for node, states := range w.memory.states {
 		for _, other := range w.nodes {
