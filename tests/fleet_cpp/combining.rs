@@ -127,7 +127,8 @@ fn another_server_continues(programs: [&LazyLock<Option<Program>>; 3]) {
     let [Some(first), Some(second), Some(third)] = programs.map(|program| program.as_ref()) else { return };
     let Some(redis) = Redis::alone(&World::default(), &[]) else { return };
     let key = key_file("wards", &[7; 32]);
-    let options = ["--fleet-key-file", &key, "--delay", "10000"]; // no outage on a busy machine
+    // No outage, and no timeout of a move, on a busy machine.
+    let options = ["--fleet-key-file", &key, "--delay", "10000", "--merge-every", "2000"];
     let start = |program, number| Node::start(program, &redis, number, OFTEN, &options);
     let (one, two) = (start(first, 1), start(second, 2));
     eventually("the first leads", || one.metric("leads") == 1.0 && one.metric("nodes") == 1.0);
