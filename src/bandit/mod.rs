@@ -482,6 +482,24 @@ impl Bandit {
         self.lock.lock()?.advance(now)
     }
 
+    /// Lets so many ticks of the handle's clock pass without decisions. Rewards whose
+    /// [`reward_window`](Config::reward_window) is over take effect, in ticket order. For a handle that decides nothing
+    /// more, such as one that a process keeps for another one that has ended: its windows would never end otherwise.
+    ///
+    /// Where a tick is a decision, a skipped tick counts as a decision that was cancelled at once, in
+    /// [`Counts`](crate::Counts) too. More ticks than the window has have no further effect, and releases do not age. With
+    /// the caller's clock it is [`advance`](Self::advance) to a time that is as much later.
+    ///
+    /// **Time is public, and must not depend on rewards**, as for [`advance`](Self::advance). O(`reward_window`) where
+    /// ticks are decisions; never allocates.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub fn skip(&self, ticks: u64) -> Result<()> {
+        self.lock.lock()?.skip(ticks);
+        Ok(())
+    }
+
     /// Returns the parameters of the devices and the shuffler for the batches of a phase (shuffle model).
     ///
     /// # Errors

@@ -447,14 +447,28 @@ impl State {
 
     /// Sets the caller's clock.
     pub fn advance(&mut self, now: u64) -> Result<()> {
+        let ticks = self.engine.advance(now)?;
+        self.pass(ticks);
+        Ok(())
+    }
+
+    /// Lets ticks pass in which nothing is decided.
+    pub fn skip(&mut self, ticks: u64) {
+        let Some(decisions) = self.engine.skip(ticks) else { return self.pass(ticks) };
+        for _ in 0..decisions {
+            self.make_room(0);
+            self.engine.skip_decision();
+        }
+    }
+
+    /// Applies the effects of ticks of the caller's clock.
+    fn pass(&mut self, ticks: u64) {
         let State { engine, policy, pulls, health, .. } = self;
-        let ticks = engine.advance(now)?;
         if ticks > 0 {
             health.advance(engine.counts().decisions);
         }
         policy.advance(ticks);
         engine.settle(|event| apply(&mut **policy, pulls, health, event));
-        Ok(())
     }
 
     #[inline]

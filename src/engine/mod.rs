@@ -429,6 +429,26 @@ impl Engine {
         Ok(clock.advance(time))
     }
 
+    /// Lets ticks of the caller's clock pass, if there is one: call [`settle`](Self::settle) next. Otherwise returns how
+    /// many of them can have an effect: the window in decisions.
+    pub fn skip(&mut self, ticks: u64) -> Option<u64> {
+        let Some(extras) = &mut self.extras else { return Some(0) };
+        let Some(clock) = &mut extras.clock else { return Some(ticks.min(extras.window)) };
+        clock.skip(ticks);
+        None
+    }
+
+    /// Counts a decision that is cancelled at once, and whose ticket nobody has, after [`make_room`](Self::make_room).
+    pub fn skip_decision(&mut self) {
+        let place = self.next_place(0);
+        self.ring[place] = Slot::EMPTY;
+        self.counts.decisions += 1;
+        self.counts.cancelled += 1;
+        if let Some(extras) = &mut self.extras {
+            extras.enter(place, Pull::of(0), false);
+        }
+    }
+
     /// Ends all decisions whose window is over on the caller's clock, in the order in which they were made.
     /// Decisions of one request have one stamp, so they end together, except for those that expired before.
     pub fn settle(&mut self, mut each: impl FnMut(Event)) {

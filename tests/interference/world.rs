@@ -164,6 +164,7 @@ impl World<'_> {
                 self.now = self.now.saturating_add_signed(ticks);
                 pattern(bandit.advance(self.now).is_ok())
             }
+            Event::Skip(ticks) => pattern(bandit.skip(ticks).is_ok()),
             Event::Snapshot => {
                 let snapshot = bandit.snapshot().ok();
                 let bytes = pattern(&snapshot);
