@@ -417,7 +417,8 @@ impl Moved for DpTopTwo {
         self.batched.move_open(with)?;
         self.contenders.moved(with)?;
         self.turn.moved(with)?;
-        self.leader.moved(with)
+        self.leader.moved(with)?;
+        self.planned.moved(with)
     }
 }
 
