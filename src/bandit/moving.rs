@@ -417,4 +417,40 @@ mod tests {
             }
         }
     }
+
+    /// What must not move: a contributor goes on as another sender, whose contributions are numbered from 1; a leader does
+    /// not lead; and the generation is the next one, so that others take its snapshots as newer.
+    #[test]
+    fn senders_and_generations_do_not_move() {
+        let sharing = |bandit: &Bandit| {
+            let state = &mut *bandit.lock.lock().unwrap();
+            let sharing = state.sharing().unwrap();
+            (sharing.duty, sharing.sender, sharing.sequence, sharing.senders.len())
+        };
+        let next = |bandit: &Bandit| {
+            let next = Bandit::resume(None, &config(), &bandit.suspend(0).unwrap()).unwrap();
+            next.claimed().unwrap();
+            assert_eq!(next.generation, bandit.generation + 1);
+            next
+        };
+        let [leader, contributor] = [(); 2].map(|()| Bandit::new(Algorithm::Imed, &config()).unwrap());
+        let led = leader.lead().unwrap();
+        for number in 1..4 {
+            play(&contributor, 30, 0, &mut Vec::new());
+            let contribution = contributor.contribution(led).unwrap();
+            leader.combine(&contribution).unwrap();
+            assert_eq!(sharing(&contributor).2, number);
+        }
+        play(&contributor, 30, 0, &mut Vec::new());
+        let (before, moved) = (sharing(&contributor), next(&contributor));
+        let after = sharing(&moved);
+        assert!(after.0 == Duty::Contributes(led) && after.1 != before.1 && after.2 == 0);
+        let contribution = moved.contribution(led).unwrap();
+        leader.combine(&contribution).unwrap();
+        assert_eq!(leader.combine(&contribution).unwrap_err(), Error::Duplicate);
+        assert_eq!((sharing(&leader).3, leader.report().unwrap().contributions), (2, 4));
+        let moved = next(&leader);
+        assert!(sharing(&moved).0 == Duty::Alone && sharing(&moved).3 == 0);
+        assert_eq!(moved.combine(&contribution).unwrap_err(), Error::Expired);
+    }
 }
