@@ -163,7 +163,7 @@ impl Bandit {
     /// is [held](Self::claimed) at first; one that was addressed to a [`receiver`](Self::receiver) is not.
     ///
     /// `config` needs the key, and may differ from the suspended handle's in what a snapshot allows
-    /// ([`restore_as`](Self::restore_as)), `forget_after` too, except for what tickets and windows depend on: `node`, `pending_capacity`,
+    /// ([`restore_as`](Self::restore_as)), except for what tickets and windows depend on: `node`, `pending_capacity`,
     /// `reward_window`, `clock`, `expected_users`, `max_segments`. With a policy that does not learn from a set of
     /// releases it must not differ. The handle has real entropy, whatever `test_seed` is. What was merged before is merged
     /// again from the others' newest snapshots. A contributor goes on contributing, and a leader is alone until it leads.

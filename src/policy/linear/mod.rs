@@ -80,8 +80,9 @@
 //! ```
 //!
 //! The instruments are the plain sum of rewards, the sum over all coordinates or over the features, and bins; with
-//! Gaussian noise, the sums over coordinates only. B1 is such that a coordinate's expected sum is a third of the scale of the noise, and a plain sum 3.5 of it. Where the
-//! noise is large, a model for each arm begins with plain sums: its rate is known long before its features are.
+//! Gaussian noise, the sums over coordinates only. B1 is such that a coordinate's expected sum is a third of the scale of
+//! the noise, and a plain sum 3.5 of it. Where the noise is large, a model for each arm begins with plain sums: its rate is
+//! known long before its features are.
 //!
 //! **The shrinkage lambda.** Features of ads move a logit by less than 1, those of a classification set by 3 or more. So
 //! the width of the prior is learned, by empirical Bayes, and costs no privacy: lambda is a function of L and h, which
