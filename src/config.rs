@@ -12,13 +12,13 @@ use crate::snapshot::{Reader, Writer};
 
 /// The objects in which a field must have the same value. The principle: a field that says how to read a released
 /// number belongs to the releases. All other fields concern one handle, and a restart may change them.
-#[derive(Clone, Copy, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Scope {
     /// One handle until its next restart.
     Handle,
     /// A handle and the one that continues from its moved state: tickets and windows depend on the field.
     Moved,
-    /// All handles of a fleet while they merge. A restart may change the field in each of them.
+    /// All handles of a fleet while they merge. A restart may change the field in each of them, with a moved state too.
     Fleet,
     /// The releases: all handles and all their restarts.
     Releases,
@@ -230,14 +230,15 @@ impl Config {
     /// Maximum of `expected_users`.
     pub const MOST_USERS: u64 = 1 << 28;
 
-    /// Checks that this configuration may replace that of a snapshot, after a restart (`Scope::Releases`), or may
-    /// merge with it in a fleet (`Scope::Fleet`): fields of this scope or a wider one must not differ, nor may one of
-    /// the two have segments alone.
+    /// Checks that this configuration may replace that of a snapshot, after a restart (`Scope::Releases`), or that of a
+    /// moved state (`Scope::Moved`), or may merge with it in a fleet (`Scope::Fleet`): fields of this scope and of the
+    /// releases must not differ, nor may one of the two have segments alone. `Scope::Handle`: no field may differ.
     ///
     /// # Errors
     /// `InvalidConfig` that names the first field that differs.
     pub(crate) fn check_same(&self, scope: Scope, snapshot: &Config) -> Result<()> {
-        let mut differing = self.differing(snapshot).filter(|(field, ..)| field.scope >= scope);
+        let matters = |field: &Field| scope == Scope::Handle || [scope, Scope::Releases].contains(&field.scope);
+        let mut differing = self.differing(snapshot).filter(|(field, ..)| matters(field));
         if let Some((field, ours, theirs)) = differing.next() {
             return Err(Error::config(field.name, &format!("must be {theirs}, as in the snapshot"), ours));
         }

@@ -35,20 +35,6 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
-/// Whether the tests have built this fault in. The library itself has none.
-#[cfg(dpb_faults)]
-macro_rules! faulty {
-    ($fault:ident) => {
-        $crate::noise::probe::Fault::$fault.is_built_in()
-    };
-}
-#[cfg(not(dpb_faults))]
-macro_rules! faulty {
-    ($fault:ident) => {
-        false
-    };
-}
-
 mod bandit;
 mod budget;
 mod config;

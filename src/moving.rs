@@ -27,6 +27,12 @@
 //! in the state loses n epsilon (n rho) in all, and with a policy that keeps sums (the trees, DP-UCB-INT, EXP3_tau) so
 //! does each earlier reward of these sums. A person may contribute n m rewards in that period.
 //!
+//! *A handle that begins from a snapshot* of the chain while the chain goes on is a handle of its own: a snapshot holds no
+//! raw sum, so no reward is in both. A fleet does so: the state of a node that ends goes to another node, which keeps the
+//! handle as a *ward*, and the next process with its number begins from its snapshot. The ward decides nothing, so a user
+//! is counted in one of them, in the period of that one; and it publishes no snapshot, so the others take the new process
+//! for the newer generation. Its contributions have a sender of their own.
+//!
 //! # What moves
 //!
 //! Open sums; pending decisions with the rewards that wait; plans; noise that was drawn and is not yet released (the

@@ -46,7 +46,6 @@ impl Seed {
 /// 32 bytes from the operating system.
 fn entropy() -> Result<Zeroizing<[u8; 32]>> {
     let mut bytes = Zeroizing::new([0; 32]);
-    #[cfg(dpb_faults)]
     if crate::noise::probe::fill(&mut *bytes) {
         return Ok(bytes);
     }

@@ -2,7 +2,8 @@
 //! evaluation from a log of decisions.
 
 use crate::audit::engine::seed;
-use crate::combine::{Kind, exchange};
+use crate::combine::exchange;
+use crate::interference::handle::Subject;
 use crate::support::coins::Coins;
 use crate::support::requests::{among, fitted};
 use dpb::{Algorithm, Bandit, Config, Random, Seed};
@@ -113,17 +114,18 @@ fn forgetting_works_with_changing_arms() {
 
 /// Ten arms of 2% to 10%, whose rates reverse after half of 120,000 decisions. Returns the mean rate of the decisions
 /// afterwards, and how many arms had none of the last 30,000. Of `handles` handles the first leads, also if it is alone.
-fn reversal_in_a_fleet(kind: Kind, handles: u8, interval: usize, number: u64) -> (f64, usize) {
+fn reversal_in_a_fleet(kind: Subject, handles: u8, interval: usize, number: u64) -> (f64, usize) {
     let many = u64::from(handles);
     let config = |handle| Config {
         arms: 10,
+        features: 2,
         forget_after: 20_000 / many,
         reward_window: 400 / u32::from(handles),
         fleet_key: Some([7; 32].into()),
         test_seed: Some(seed(1000 * number + handle)),
         ..Config::new(10, 1.0)
     };
-    let fleet: Vec<_> = (0..many).map(|handle| kind.make(config(handle))).collect();
+    let fleet: Vec<_> = (0..many).map(|handle| kind.make(&config(handle)).unwrap()).collect();
     exchange(&fleet);
     let rate = |arm: usize, time: usize| 0.02 + 0.08 * (if time < 60_000 { arm } else { 9 - arm }) as f64 / 9.0;
     let (mut coins, mut won, mut seen) = (Coins(number), 0.0, [0; 10]);
@@ -145,13 +147,14 @@ fn reversal_in_a_fleet(kind: Kind, handles: u8, interval: usize, number: u64) ->
 /// contributions come rarely: in 20 runs of dp-imed all arms were tried in the end (and 25 were not).
 #[test]
 fn a_leader_follows_a_change() {
-    for kind in [Kind::Imed, Kind::Med, Kind::Segments, Kind::Models] {
+    let imed = Subject::Policy(Algorithm::Imed);
+    for kind in [imed, Subject::Policy(Algorithm::Med), Subject::Segments, Subject::Models] {
         for handles in [1, 3] {
             let rates = [1, 2, 3].map(|number| reversal_in_a_fleet(kind, handles, 500, number).0);
             assert!(rates.iter().all(|&rate| rate > 0.072), "{kind:?}, {handles} handles: {rates:?}");
         }
     }
-    let hidden: usize = (0..4).map(|number| reversal_in_a_fleet(Kind::Imed, 3, 12_000, number).1).sum();
+    let hidden: usize = (0..4).map(|number| reversal_in_a_fleet(imed, 3, 12_000, number).1).sum();
     assert_eq!(hidden, 0);
 }
 

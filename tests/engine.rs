@@ -21,6 +21,8 @@ enum Step {
     BadReward(usize),
     Foreign(u64),
     CancelAll,
+    /// Lets ticks pass without decisions.
+    Skip(u64),
     /// The caller's clock moves by this many ticks, perhaps backwards.
     Advance(i64),
 }
@@ -44,6 +46,7 @@ fn steps_of(many: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Step>> {
         1 => (0usize..40).prop_map(Step::BadReward),
         1 => any::<u64>().prop_map(Step::Foreign),
         1 => Just(Step::CancelAll),
+        1 => (0u64..12).prop_map(Step::Skip),
     ];
     prop::collection::vec(step, many)
 }
@@ -54,6 +57,8 @@ enum Fate {
     Held(u8),
     Done,
     Gone,
+    /// A decision that was skipped: nobody has its ticket.
+    Skipped,
 }
 
 /// A plain model of the engine and DP-SE, which stores every decision.
@@ -82,9 +87,25 @@ impl Model {
 
     /// Ends the decisions whose window is over, in the order in which they were made.
     fn advance(&mut self, time: u64) {
-        let clock = self.clock.as_mut().unwrap();
-        clock.shows(time);
-        let passed = clock.passed;
+        self.clock.as_mut().unwrap().shows(time);
+        self.pass();
+    }
+
+    fn skip(&mut self, ticks: u64) {
+        if let Some(clock) = &mut self.clock {
+            clock.skip(ticks);
+            return self.pass();
+        }
+        for _ in 0..ticks.min(self.window as u64) {
+            self.before_select();
+            self.cancelled += 1;
+            self.log.push((Decision { ticket: 0, propensity: 1.0, arm: 0, phase: 0 }, Fate::Skipped));
+            self.stamps.push(0);
+        }
+    }
+
+    fn pass(&mut self) {
+        let passed = self.clock.unwrap().passed;
         for due in 0..if self.window > 0 { self.log.len() } else { 0 } {
             let (decision, fate) = self.log[due];
             if passed - self.stamps[due] < self.window as u64 {
@@ -94,6 +115,7 @@ impl Model {
                 Fate::Held(reward) => self.settle(decision, reward),
                 Fate::Open => self.settle(decision, 0),
                 Fate::Done | Fate::Gone => {}
+                Fate::Skipped => continue,
             }
             self.log[due].1 = Fate::Gone;
         }
@@ -112,6 +134,7 @@ impl Model {
                 self.pulls[decision.arm as usize] -= 1;
             }
             Fate::Done | Fate::Gone => {}
+            Fate::Skipped => return,
         }
         self.log[due].1 = Fate::Gone;
     }
@@ -128,6 +151,10 @@ impl Model {
             Fate::Gone => {
                 self.refused[1] += 1;
                 Some(Error::Expired)
+            }
+            Fate::Skipped => {
+                self.refused[3] += 1;
+                Some(Error::UnknownTicket)
             }
         }
     }
@@ -217,6 +244,10 @@ fn check(steps: &[Step], clock: Clock, window: u32, capacity: u32) -> u32 {
             Step::Foreign(ticket) if model.log.iter().all(|(d, _)| d.ticket != ticket) => {
                 assert_eq!(bandit.update(ticket, 0.5), Err(Error::UnknownTicket));
                 model.refused[3] += 1;
+            }
+            Step::Skip(ticks) => {
+                bandit.skip(ticks).unwrap();
+                model.skip(ticks);
             }
             Step::CancelAll => {
                 bandit.cancel_all().unwrap();

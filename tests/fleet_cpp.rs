@@ -680,13 +680,14 @@ fn cpp_and_go_use_the_same_script() {
     let cpp = fs::read_to_string(root().join("examples/cpp/fleet.hpp")).unwrap();
     assert_eq!(script(&cpp, "MINE = R\"(", ")\";"), script(&go, "mine = `", "`"));
     assert_eq!(script(&cpp, "RENEW = R\"(", ")\";"), script(&go, "renew = redis.NewScript(`", "`)"));
-    let scripts = ["take", "put", "beat", "leave", "receive", "contribute"];
+    assert_eq!(script(&cpp, "HOST = R\"(", ")\";"), script(&go, "host = redis.NewScript(`", "`)"));
+    let scripts = ["take", "put", "beat", "leave", "receive", "contribute", "offer", "entrust", "adopt", "keep"];
     for name in scripts {
         let in_cpp = script(&cpp, &format!("{} = MINE + R\"(", name.to_uppercase()), ")\";");
         assert_eq!(in_cpp, script(&go, &format!("var {name} = redis.NewScript(mine + `"), "`)"), "{name}");
     }
-    assert_eq!(go.matches("redis.NewScript(").count(), scripts.len() + 1);
-    for key in ["versions", "numbers", "alive", "counts"] {
+    assert_eq!(go.matches("redis.NewScript(").count(), scripts.len() + 2);
+    for key in ["versions", "numbers", "alive", "counts", "offers"] {
         assert!(go.contains(&format!("r.name + \":{key}\"")) && cpp.contains(&format!("key_ + \":{key}\"")), "{key}");
     }
     assert!(go.contains(r#""dpb:{" + name + "}""#) && go.contains("versionDigits = 10"));

@@ -18,7 +18,7 @@
 //! before a choice of a later phase. The policies of the local model are left out, because their inputs are private
 //! already.
 
-mod handle;
+pub mod handle;
 mod history;
 mod record;
 mod world;

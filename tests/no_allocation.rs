@@ -86,7 +86,7 @@ fn play(bandit: &Bandit, rounds: u64) -> u32 {
         let reward = f64::from(u8::from((t * 7 + u64::from(decision.arm)) % 5 > 1));
         let _ = match t % 16 {
             0 => bandit.cancel(decision.ticket),
-            1 if t % 4096 == 1 => bandit.cancel_all(),
+            1 if t % 4096 == 1 => bandit.cancel_all().and(bandit.skip(1)),
             1 => Ok(()),
             2 => bandit.update(decision.ticket, 1.5),
             3 => bandit.update(decision.ticket, 1.0).and(bandit.update(decision.ticket, 1.0)),
@@ -182,7 +182,7 @@ fn nothing_allocates_with_features() {
                 for decision in decisions.into_iter().flatten() {
                     let _ = match t % 16 {
                         0 => bandit.cancel(decision.ticket),
-                        1 if t % 4096 == 1 => bandit.cancel_all(),
+                        1 if t % 4096 == 1 => bandit.cancel_all().and(bandit.skip(1)),
                         1 => Ok(()),
                         _ => {
                             bandit.update(decision.ticket, f64::from(u8::from((t * 7 + decision.arm as usize) % 5 > 1)))
@@ -256,7 +256,7 @@ fn nothing_allocates_in_segments() {
             let reward = f64::from(u8::from((t * 7 + u64::from(decision.arm)) % 5 > 1));
             let _ = match t % 16 {
                 2 => bandit.cancel(decision.ticket),
-                3 if t % 4096 == 3 => bandit.cancel_all(),
+                3 if t % 4096 == 3 => bandit.cancel_all().and(bandit.skip(1)),
                 3 => Ok(()),
                 4 => bandit.update(decision.ticket, 1.5),
                 5 => bandit.update_many([(decision.ticket, 1.0); 2].into_iter(), |_| ()),

@@ -3,6 +3,7 @@
 //! header.
 
 mod abi;
+mod abilities;
 mod ad_server;
 mod adversarial;
 mod audit;
@@ -46,7 +47,6 @@ mod recommended;
 mod sanitizers;
 mod se;
 mod segments;
-mod segments_merge;
 mod servers;
 mod shuffle;
 mod shuffle_c;

@@ -524,6 +524,8 @@ public:
   /// Sets the time of the caller's clock (config.clock = DPB_CLOCK_CALLER), in any unit. Rewards whose window is over take
   /// effect. Time must not depend on rewards: see dpb_advance.
   void advance(std::uint64_t now) { detail::check(try_advance(now), "dpb_advance"); }
+  /// Lets ticks pass without decisions, in a bandit that decides nothing more (dpb_skip). They must not depend on rewards.
+  void skip(std::uint64_t ticks) { detail::check(try_skip(ticks), "dpb_skip"); }
   /// Reports the reward of a decision, in [reward_min, reward_max] (dpb_update). After DPB_INVALID_REWARD the ticket stays
   /// open: report a valid reward. The status reveals whether a ticket had a reward already, so give a visitor the same
   /// reply whatever it is.
@@ -582,6 +584,7 @@ public:
   }
   [[nodiscard]] dpb_status try_next_period() noexcept { return dpb_next_period(get()); }
   [[nodiscard]] dpb_status try_advance(std::uint64_t now) noexcept { return dpb_advance(get(), now); }
+  [[nodiscard]] dpb_status try_skip(std::uint64_t ticks) noexcept { return dpb_skip(get(), ticks); }
   [[nodiscard]] dpb_status try_update(std::uint64_t ticket, double reward) noexcept {
     return dpb_update(get(), ticket, reward);
   }

@@ -14,6 +14,8 @@ package dpb
 #cgo nocallback dpb_cancel
 #cgo noescape dpb_advance
 #cgo nocallback dpb_advance
+#cgo noescape dpb_skip
+#cgo nocallback dpb_skip
 #cgo noescape dpb_cancel_all
 #cgo nocallback dpb_cancel_all
 #cgo noescape dpb_update_many
@@ -224,6 +226,18 @@ func (b *Bandit) Advance(now uint64) error {
 	}
 	defer b.leave()
 	return check(C.dpb_advance(c, C.uint64_t(now)))
+}
+
+// Skip lets ticks of the bandit's clock pass without decisions: rewards whose [Config.RewardWindow] is over take effect.
+// It is for a bandit that decides nothing more: its windows would never end otherwise. Where a tick is a decision, a
+// skipped one counts as a decision that was cancelled at once. Ticks must not depend on rewards.
+func (b *Bandit) Skip(ticks uint64) error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	return check(C.dpb_skip(c, C.uint64_t(ticks)))
 }
 
 // CancelAll cancels every open decision, also one whose reward waits for its window. Use it if an outage kept rewards

@@ -382,6 +382,23 @@ dpb_status dpb_advance(dpb_bandit *bandit,
                        uint64_t now);
 
 /**
+ * Lets ticks of the handle's clock pass without decisions: rewards whose reward_window is over take effect, in ticket
+ * order. For a handle that decides nothing more, such as one that a process keeps for another one that has ended
+ * (dpb_suspend): its windows would never end otherwise.
+ *
+ * With DPB_CLOCK_DECISIONS a skipped tick counts as a decision that was cancelled at once, also in dpb_report; more ticks
+ * than reward_window have no further effect, and releases do not age. With DPB_CLOCK_CALLER it is dpb_advance to a time
+ * that is as much later. Time is public, and must not depend on rewards: see dpb_advance.
+ *
+ * O(reward_window) with DPB_CLOCK_DECISIONS, otherwise as dpb_advance; under the lock. Never allocates.
+ * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_skip(dpb_bandit *bandit,
+                    uint64_t ticks);
+
+/**
  * Cancels every open decision, with a reward_window also those whose reward has arrived and waits. Use it in an
  * outage in which rewards could not arrive, so that silence does not count as no click: at least once in each
  * reward_window during the outage, and once after it. A cancelled decision still counts towards its user's limit.
@@ -1514,8 +1531,8 @@ dpb_status dpb_suspend(dpb_bandit *bandit,
  * until dpb_claimed every call but dpb_report_read and dpb_free is DPB_NOT_READY.
  *
  * The policy is that of the state. config needs the fleet_key. With policies that merge (dpb_merge) these fields may
- * differ from the suspended handle's: beta, horizon, exploration, DPB_CLAMP_REWARDS, budget_periods, budget; with the
- * others none but budget. (To change more, use a snapshot.) A test_seed is not used. The budget is charged as for a new
+ * differ from the suspended handle's: beta, horizon, forget_after, exploration, DPB_CLAMP_REWARDS, budget_periods, budget;
+ * with the others none but budget. (To change more, use a snapshot.) A test_seed is not used. The budget is charged as for a new
  * handle, unless it was charged for the suspended one already. What was merged is not in the state: merge the others'
  * newest snapshots again. A contributor goes on contributing to the same leader. A leader is alone until it leads anew,
  * and what was contributed to it stays.

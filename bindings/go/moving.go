@@ -46,8 +46,8 @@ func (b *Bandit) Suspend(receiver uint64, bytes []byte) ([]byte, error) {
 // Resume continues from a state of [Bandit.Suspend], as if that bandit had never ended. A state at rest is held: until
 // [Bandit.Claimed] every call but Report and Close is ErrNotReady.
 //
-// The policy is that of the state. config needs the FleetKey. With policies that merge, Beta, Horizon, Exploration,
-// ClampRewards and BudgetPeriods may differ from the suspended bandit's; with the others no field but Budget. Merge the
+// The policy is that of the state. config needs the FleetKey. With policies that merge, Beta, Horizon, ForgetAfter,
+// Exploration, ClampRewards and BudgetPeriods may differ from the suspended bandit's; with the others no field but Budget. Merge the
 // others' newest snapshots again. A contributor goes on contributing, and a leader is alone until it leads anew.
 //
 // It returns ErrCorrupt for bytes that the key did not seal as a state, ErrExpired for a receiver that is not of this

@@ -27,6 +27,14 @@ func TestStatesMove(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// It decides nothing more, and its window ends.
+	if err := next.Skip(51); err != nil {
+		t.Fatal(err)
+	}
+	if r := must[Report](t)(next.Report()); r.Pending != 0 || r.Answered != 1 {
+		t.Errorf("%+v", r)
+	}
+
 	// At rest: held until it is claimed.
 	resting := must[[]byte](t)(next.Suspend(0, nil))
 	last := must[*Bandit](t)(Resume(config, resting))
@@ -37,7 +45,7 @@ func TestStatesMove(t *testing.T) {
 	if err := last.Claimed(); err != nil {
 		t.Fatal(err)
 	}
-	if err := last.Update(d.Ticket, 1); !errors.Is(err, ErrDuplicate) {
+	if err := last.Update(d.Ticket, 1); !errors.Is(err, ErrExpired) {
 		t.Fatal(err)
 	}
 	if _, err := Resume(config, resting[1:]); !errors.Is(err, ErrCorrupt) {

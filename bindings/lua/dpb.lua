@@ -121,6 +121,7 @@ function bandit:update(ticket, reward) return done(C.dpb_update(self, ticket, re
 function bandit:cancel(ticket) return done(C.dpb_cancel(self, ticket)) end
 function bandit:cancel_all() return done(C.dpb_cancel_all(self)) end
 function bandit:advance(now) return done(C.dpb_advance(self, now)) end
+function bandit:skip(ticks) return done(C.dpb_skip(self, ticks)) end
 function bandit:next_period() return done(C.dpb_next_period(self)) end
 function bandit:retire_arm(arm) return done(C.dpb_retire_arm(self, arm)) end
 function bandit:policy() return ffi.string(C.dpb_policy_name(self)) end

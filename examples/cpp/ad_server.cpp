@@ -474,7 +474,7 @@ static Options parse_options(int argc, char **argv) {
 // person in a period, at this server. A bandit that is restored from a snapshot begins a new period, because a snapshot
 // does not contain the counts of people. Fewer placements than in the snapshot are refused: segments of removed placements would count
 // towards max_segments.
-static dpb::Bandit make_segmented(const Options &options, dpb::Config config, const fleet::Start &start) {
+static dpb::Bandit make_segmented(const Options &options, dpb::Config config, fleet::Start &start) {
   config.node += PLACEMENTS_FROM;
   config.expected_users = options.users;
   config.contributions_per_user = CONTRIBUTIONS;
@@ -497,7 +497,7 @@ static dpb::Bandit make_segmented(const Options &options, dpb::Config config, co
 
 // Makes the server's bandits with the forget_after of the options; without one, with the default, or with none if the
 // policy does not support it.
-static Shop make(const Options &options, const fleet::Start &start, const fleet::Start &segmented_start) {
+static Shop make(const Options &options, fleet::Start &start, fleet::Start &segmented_start) {
   dpb::Config config(CREATIVES.size(), 1.0); // epsilon = 1
   config.horizon = 200'000;
   config.reward_bits = 0;            // a click or none

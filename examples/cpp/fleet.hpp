@@ -24,6 +24,11 @@
 // others do not beat. A node is in an outage if its own rounds fail, or if another node does not beat. A node that has not
 // beaten for 30 delays is gone: its number is free, and all others cancel once what is open.
 //
+// With a fleet key another node continues with the open decisions of a node that ends. The nodes that are alive offer
+// numbers that a state may be addressed to (dpb_receiver), in the hash "dpb:{NAME}:offers". The node that ends leaves its
+// state, sealed, in the list "dpb:{NAME}:states:7" of such a node. That node keeps the bandit as a ward: it decides nothing,
+// gets the rewards in the stream of its number, contributes, and ends with its last open decision.
+//
 // With a fleet key, one node leads: it releases what all nodes collect, with one noise. The leader holds a lease: a key
 // in Redis with its node number and its generation (dpb_lead). A node that finds no lease tries to take it. The other
 // nodes contribute their open sums to that generation, through a stream of its own. A node sends each contribution
@@ -104,6 +109,11 @@ inline constexpr std::uint16_t FIRST_LEADERS = 8;
 inline constexpr std::chrono::nanoseconds MAX_DRAIN = 10s, MIN_HEIR = 3s, MAX_HEIR = 5s;
 // It ends without an heir only if for this time no other node was alive: the beats of a busy node may be late.
 inline constexpr std::chrono::nanoseconds MIN_ALONE = 2s;
+// A node offers this many receivers of states. A node that ends waits so long for one, and for states that were on the way
+// to it. The maximum number of rewards that a node keeps for a state that may come. Without a window a ward ends after the
+// last time.
+inline constexpr std::size_t OFFERED = 4, MAX_STRAYS = 10'000;
+inline constexpr std::chrono::nanoseconds MAX_SEARCH = 5s, MAX_WARD = 1h;
 // The maximum number of messages in one send or read, and of snapshots in one read.
 inline constexpr std::size_t BATCH = 1000, SNAPSHOTS_AT_ONCE = 64;
 // A node beats so often in a delay. A node is gone if it does not beat for so many delays. If its rounds fail for the last
@@ -165,10 +175,10 @@ if ARGV[6] == '1' then
 end
 return 1)";
 
-// Renews a number's lease. KEYS: the numbers, the nodes that live, the counts. ARGV: the member, the duration of the lease,
-// the beats up to which a node is late and up to which it is gone, and 1 to list all nodes. Returns nothing if the number
-// has another life; otherwise the counts, the nodes that it has removed, and the other late nodes, or all, with their
-// beats.
+// Renews a number's lease. KEYS: the numbers, the nodes that live, the counts, the states for the node. ARGV: the member, the
+// duration of the lease, the beats up to which a node is late and up to which it is gone, and 1 to list the numbers that
+// are held. Returns nothing if the number has another life; otherwise the counts, the nodes that it has removed, the other
+// late nodes with their beats, and the numbers that are held.
 inline const std::string BEAT = MINE + R"(
 if not mine() then return {} end
 hold(ARGV[1], ARGV[2], ARGV[3], now() + ARGV[4])
@@ -177,10 +187,17 @@ local breaks = redis.call('ZADD', KEYS[2], beats, ARGV[1])
 local gone = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[6])
 if #gone > 0 then breaks = breaks + redis.call('ZREM', KEYS[2], unpack(gone)) end
 if breaks > 0 then redis.call('HINCRBY', KEYS[3], 'breaks', 1) end
-local late = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[7] == '1' and '+inf' or ARGV[5], 'WITHSCORES')
+local late = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[5], 'WITHSCORES')
 local counts = redis.call('HMGET', KEYS[3], 'breaks', 'puts')
+local numbers, time = {}, now()
+if ARGV[7] == '1' then
+  local all = redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    if tonumber(all[i + 1]:match(' (%d+)$') or 0) > time then table.insert(numbers, all[i]) end
+  end
+end
 return {beats, redis.call('ZCARD', KEYS[2]), redis.call('HLEN', KEYS[1]), tonumber(counts[1] or 0),
-  tonumber(counts[2] or 0), gone, late})";
+  tonumber(counts[2] or 0), redis.call('LLEN', KEYS[4]), gone, late, numbers})";
 
 // Ends a number's lease. KEYS: those of BEAT. ARGV: the member; life 0 stands for every life, which has then no access any
 // more.
@@ -209,6 +226,71 @@ inline const std::string CONTRIBUTE = MINE + R"(
 if not mine() then return 0 end
 redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'contribution', ARGV[6])
 return redis.call('EXPIRE', KEYS[2], ARGV[5]))";
+
+// Adds receivers of states. KEYS: the numbers, the offers. ARGV: the member, 1 to withdraw all, and the receivers. Returns the
+// receivers that nobody has taken, or nothing if the number has another life.
+inline const std::string OFFER = MINE + R"(
+if not mine() then return false end
+local incarnation, open = (redis.call('HGET', KEYS[2], ARGV[1]) or ''):match('^(%d+)(.*)$')
+if incarnation ~= ARGV[2] then open = '' end
+for i = 5, #ARGV do open = open .. ' ' .. ARGV[i] end
+if ARGV[4] == '1' then
+  redis.call('HDEL', KEYS[2], ARGV[1])
+else
+  redis.call('HSET', KEYS[2], ARGV[1], ARGV[2] .. open)
+end
+return open)";
+
+// Takes a receiver. KEYS: the numbers, the nodes that live, the offers. ARGV: a number, 0 for any node that lives, and a
+// random number. Returns the node and the receiver; 0 in place of the receiver if all are taken, and in place of the node if
+// nobody offers any.
+inline constexpr std::string_view HOST = R"(
+local nodes, busy = ARGV[1] ~= '0' and {ARGV[1]} or redis.call('ZRANGE', KEYS[2], 0, -1), '0'
+for i = 1, #nodes do
+  local node = nodes[(ARGV[2] + i) % #nodes + 1]
+  local incarnation, open = (redis.call('HGET', KEYS[3], node) or ''):match('^(%d+)(.*)$')
+  local holder = (redis.call('HGET', KEYS[1], node) or ''):match('^%d+')
+  if incarnation and incarnation == holder and redis.call('ZSCORE', KEYS[2], node) then
+    local receiver, others = open:match('^ (%d+)(.*)$')
+    if receiver then
+      redis.call('HSET', KEYS[3], node, incarnation .. others)
+      return {node, receiver}
+    end
+    busy = node
+  end
+end
+return {busy, '0'})";
+
+// Leaves a state for a node. KEYS: the numbers, the nodes that live, the states for that node. ARGV: the member, the duration
+// of the lease in milliseconds, the receiver, the state.
+inline const std::string ENTRUST = MINE + R"(
+if mine() then
+  hold(ARGV[1], ARGV[2], ARGV[3], now() + ARGV[4])
+  redis.call('ZREM', KEYS[2], ARGV[1])
+end
+local head = table.concat({ARGV[5], ARGV[1], ARGV[2], string.format('%.0f', now())}, ' ')
+redis.call('RPUSH', KEYS[3], head .. ' ' .. ARGV[6])
+return redis.call('PEXPIRE', KEYS[3], ARGV[4]))";
+
+// Removes a state. KEYS: the numbers, the states for the member. ARGV: the member, the duration of the lease in milliseconds.
+// Returns nothing if there is none; otherwise the receiver, the number, its incarnation or 0 if another process has the
+// number, the age of the state, and the state.
+inline const std::string ADOPT = MINE + R"(
+local state = mine() and redis.call('LPOP', KEYS[2])
+if not state then return {} end
+local receiver, number, incarnation, since, bytes = state:match('^(%d+) (%d+) (%d+) (%d+) (.*)$')
+local holder, held = (redis.call('HGET', KEYS[1], number) or ''):match('^%d+') or incarnation, 0
+if holder == incarnation and number ~= ARGV[1] then
+  held = incarnation + 1
+  hold(number, held, receiver, now() + ARGV[4])
+end
+return {receiver, number, held, now() - since, bytes})";
+
+// Renews the lease of a number. KEYS: the numbers. ARGV: the member, the duration in milliseconds.
+inline const std::string KEEP = MINE + R"(
+if not mine() then return 0 end
+hold(ARGV[1], ARGV[2], ARGV[3], now() + ARGV[4])
+return 1)";
 
 // Extends the leader's lease if its value is still the caller's. KEYS: the lease. ARGV: its value, and the time in
 // milliseconds that it lasts from now on; 0 ends it.
@@ -338,11 +420,20 @@ struct Raced : std::runtime_error {
   Raced() : std::runtime_error("redis: the last process with this node's number has just put a snapshot") {}
 };
 
-// What a node learns from a beat: counts, the nodes that are gone by it, and the late nodes, or all, with their beats.
+// What a node learns from a beat: counts, the nodes that are gone by it, the numbers that are held, and the late nodes with
+// their beats.
 struct Pulse {
-  std::uint64_t beats = 0, nodes = 0, numbers = 0, breaks = 0, puts = 0;
-  std::vector<std::uint16_t> gone;
+  std::uint64_t beats = 0, nodes = 0, numbers = 0, breaks = 0, puts = 0, states = 0;
+  std::vector<std::uint16_t> gone, held;
   std::map<std::uint16_t, std::uint64_t> late;
+};
+
+// The state of a node that has ended. Its member has no life if another process has its number.
+struct State {
+  Member member;
+  std::uint64_t receiver = 0;
+  std::chrono::milliseconds age{};
+  std::string bytes;
 };
 
 // A message in a stream of rewards: a reward or, with a fleet key, sealed rewards.
@@ -540,28 +631,30 @@ public:
     return all;
   }
 
-  // Renews a member's lease. Nodes whose last beat is at most `late` are returned, or all nodes if `all`; those whose last
-  // beat is at most `gone` are removed. Throws Replaced if the number has another life.
-  Pulse beat(const Member &member, std::chrono::milliseconds lease, std::uint64_t late, std::uint64_t gone, bool all,
+  // Renews a member's lease. Nodes whose last beat is at most `late` are returned; those whose last beat is at most `gone` are
+  // removed. With `held` the numbers that are held are returned too. Throws Replaced if the number has another life.
+  Pulse beat(const Member &member, std::chrono::milliseconds lease, std::uint64_t late, std::uint64_t gone, bool held,
              Clock::time_point deadline) {
     auto arguments = words(member);
     arguments.insert(arguments.end(), {std::to_string(lease.count()), std::to_string(late), std::to_string(gone),
-                                       all ? "1" : "0"});
-    const Reply reply = eval(BEAT, {numbers(), alive(), counts()}, arguments, deadline);
+                                       held ? "1" : "0"});
+    const Reply reply = eval(BEAT, {numbers(), alive(), counts(), states(member.node)}, arguments, deadline);
     if (reply->elements == 0) {
       throw Replaced();
     }
     Pulse pulse;
     std::size_t i = 0;
-    for (std::uint64_t *count : {&pulse.beats, &pulse.nodes, &pulse.numbers, &pulse.breaks, &pulse.puts}) {
+    for (std::uint64_t *count : {&pulse.beats, &pulse.nodes, &pulse.numbers, &pulse.breaks, &pulse.puts, &pulse.states}) {
       *count = static_cast<std::uint64_t>(at(*reply, i++).integer);
     }
-    for (std::size_t j = 0; j < at(*reply, 5).elements; ++j) {
-      pulse.gone.push_back(serve::parse<std::uint16_t>(word(at(*reply, 5), j)).value_or(0));
+    for (const auto &[numbers, place] : {std::pair(&pulse.gone, 6), std::pair(&pulse.held, 8)}) {
+      for (std::size_t j = 0; j < at(*reply, place).elements; ++j) {
+        numbers->push_back(serve::parse<std::uint16_t>(word(at(*reply, place), j)).value_or(0));
+      }
     }
-    for (std::size_t j = 0; j + 1 < at(*reply, 6).elements; j += 2) {
-      const auto node = serve::parse<std::uint16_t>(word(at(*reply, 6), j));
-      if (const auto beats = serve::parse<std::uint64_t>(word(at(*reply, 6), j + 1)); node && beats) {
+    for (std::size_t j = 0; j + 1 < at(*reply, 7).elements; j += 2) {
+      const auto node = serve::parse<std::uint16_t>(word(at(*reply, 7), j));
+      if (const auto beats = serve::parse<std::uint64_t>(word(at(*reply, 7), j + 1)); node && beats) {
         pulse.late[*node] = *beats;
       }
     }
@@ -571,6 +664,74 @@ public:
   // Ends a member's lease.
   void leave(const Member &member, Clock::time_point deadline) {
     eval(LEAVE, {numbers(), alive(), counts()}, words(member), deadline);
+  }
+
+  // Adds receivers, or withdraws all. Returns those that nobody has taken. Throws Replaced if the number has another life.
+  std::set<std::uint64_t> offer(const Member &member, const std::vector<std::uint64_t> &receivers, bool withdraw,
+                                Clock::time_point deadline) {
+    auto arguments = words(member);
+    arguments.push_back(withdraw ? "1" : "0");
+    std::transform(receivers.begin(), receivers.end(), std::back_inserter(arguments),
+                   [](std::uint64_t receiver) { return std::to_string(receiver); });
+    const Reply reply = eval(OFFER, {numbers(), offers()}, arguments, deadline);
+    if (reply->type != REDIS_REPLY_STRING) {
+      throw Replaced();
+    }
+    std::set<std::uint64_t> open;
+    for (std::string_view text = Connection::text(*reply); !text.empty();) {
+      const std::size_t space = std::min(text.find(' '), text.size());
+      if (const auto receiver = serve::parse<std::uint64_t>(text.substr(0, space))) {
+        open.insert(*receiver);
+      }
+      text.remove_prefix(std::min(space + 1, text.size()));
+    }
+    return open;
+  }
+
+  // Takes a receiver of this node, or for 0 of any node that is alive. Returns the node and no receiver if all are taken, and
+  // no node if nobody offers any.
+  std::pair<std::uint16_t, std::uint64_t> host(std::uint16_t number, Clock::time_point deadline) {
+    const Reply reply = eval(HOST, {numbers(), alive(), offers()},
+                             {std::to_string(number), std::to_string(std::random_device()())}, deadline);
+    return {serve::parse<std::uint16_t>(word(*reply, 0)).value_or(0),
+            serve::parse<std::uint64_t>(word(*reply, 1)).value_or(0)};
+  }
+
+  // Leaves a member's state for a node to adopt, at most for the duration of the lease.
+  void entrust(const Member &member, std::uint16_t node, std::uint64_t receiver, std::string_view state,
+               std::chrono::milliseconds lease, Clock::time_point deadline) {
+    auto arguments = words(member);
+    arguments.insert(arguments.end(), {std::to_string(lease.count()), std::to_string(receiver), std::string(state)});
+    eval(ENTRUST, {numbers(), alive(), states(node)}, arguments, deadline);
+  }
+
+  // Removes a state from those that were left for a member.
+  std::optional<State> adopt(const Member &member, std::chrono::milliseconds lease, Clock::time_point deadline) {
+    auto arguments = words(member);
+    arguments.push_back(std::to_string(lease.count()));
+    const Reply reply = eval(ADOPT, {numbers(), states(member.node)}, arguments, deadline);
+    if (reply->elements != 5) {
+      return std::nullopt;
+    }
+    State state;
+    state.receiver = serve::parse<std::uint64_t>(word(*reply, 0)).value_or(0);
+    state.member.node = serve::parse<std::uint16_t>(word(*reply, 1)).value_or(0);
+    if (const auto incarnation = at(*reply, 2).integer; incarnation > 0) {
+      state.member.incarnation = static_cast<std::uint32_t>(incarnation);
+      state.member.life = state.receiver;
+    }
+    state.age = std::chrono::milliseconds(at(*reply, 3).integer);
+    state.bytes = word(*reply, 4);
+    return state;
+  }
+
+  // Renews the lease of a number. Throws Replaced if the number has another life.
+  void keep(const Member &member, std::chrono::milliseconds lease, Clock::time_point deadline) {
+    auto arguments = words(member);
+    arguments.push_back(std::to_string(lease.count()));
+    if (eval(KEEP, {numbers()}, arguments, deadline)->integer == 0) {
+      throw Replaced();
+    }
   }
 
   // The key in Redis for the lease of the nodes that share the fleet key with this id. Each fleet key has its own
@@ -722,6 +883,8 @@ private:
   std::string numbers() const { return key_ + ":numbers"; }
   std::string alive() const { return key_ + ":alive"; }
   std::string counts() const { return key_ + ":counts"; }
+  std::string offers() const { return key_ + ":offers"; }
+  std::string states(std::uint16_t node) const { return key_ + ":states:" + std::to_string(node); }
   std::string contributions(std::uint64_t generation) const {
     return key_ + ":contributions:" + std::to_string(generation);
   }
@@ -748,10 +911,11 @@ private:
   Connection redis_;
 };
 
-// What a process begins with: its number, and the snapshot that the number has.
+// What a process begins with: its number, the snapshot that the number has, and the configuration of its bandit.
 struct Start {
   Member member;
   std::optional<Field> field;
+  dpb::Config config{2, 1}; // without pointers
 
   std::uint64_t version() const { return field ? field->version : 0; }
 };
@@ -778,7 +942,11 @@ inline Start begin(const Options &options, Store &store) {
 
 // Returns the bandit restored from this number's snapshot if that has more decisions than `local`, and otherwise
 // `local`, which is new or restored from a file. A file can be older or newer than the snapshot.
-inline dpb::Bandit resume(dpb::Bandit local, const dpb::Config &config, const Start &start) {
+inline dpb::Bandit resume(dpb::Bandit local, const dpb::Config &config, Start &start) {
+  start.config = config;
+  start.config.test_seed = start.config.fleet_key = nullptr;
+  start.config.budget = nullptr; // a ward's rewards are in the budget of the process that has ended
+  start.config.budget_periods = 0;
   if (const auto &field = start.field) {
     const auto *bytes = reinterpret_cast<const std::uint8_t *>(field->snapshot.data());
     dpb_error error = {};
@@ -825,7 +993,8 @@ public:
   // `resume` may have restored the bandit from. `window` is the bandit's reward_window; if it is 0, decisions wait for
   // their rewards for ever, and the node does not check for outages. The store and the bandit must outlive the node.
   Node(const Options &options, Store &store, dpb::Bandit &bandit, const Start &start, serve::Span window)
-      : options_(options), store_(store), bandit_(bandit), window_(window), member_(start.member) {
+      : options_(options), store_(store), bandit_(bandit), window_(window), config_(start.config), member_(start.member) {
+    config_.fleet_key = key_ ? key_->data() : nullptr;
     const Clock::time_point deadline = Clock::now() + JOIN_TIMEOUT;
     returned_.ticks = ticks_ = ticks();
     bandit_.merge(bandit_.snapshot()); // changes nothing, but throws now if the policy cannot merge
@@ -844,6 +1013,7 @@ public:
     cancel_ = false;
     merge(deadline);
     lead_or_contribute(deadline); // from now on this node contributes, and releases nothing
+    offer(deadline);
     thread_ = std::thread([this] { run(); });
     if (options_.delay > 0ms && window_.ticks > 0) {
       outage_thread_ = std::thread([this] { check_outage(); });
@@ -851,8 +1021,9 @@ public:
   }
 
   // Hands over what this node has collected: it contributes its open sums. The leader of a fleet with one noise does so
-  // after two intervals, at most ten seconds, in which the others find another leader. Then it puts a last snapshot, sends
-  // the rewards in the queue, and ends the lease of its number. Decide nothing meanwhile.
+  // after two intervals, at most ten seconds, in which the others find another leader. Then it puts a last snapshot, and sends
+  // the rewards in the queue. With a fleet key another node that is alive continues with the open decisions, and this node's
+  // bandit has ended (DPB_HALTED). Otherwise the lease of its number ends. Decide nothing meanwhile.
   ~Node() {
     {
       const std::lock_guard alone(lock_);
@@ -896,7 +1067,7 @@ public:
     std::unique_lock alone(lock_);
     if (to == member_.node || numbers_.count(to) == 0) {
       alone.unlock();
-      (void)bandit_.try_update(ticket, reward);
+      (void)count(member_.node, ticket, reward);
     } else if (queued_ < MAX_REWARDS) {
       outbox_[to].push_back({ticket, reward, Clock::now()});
       ++queued_;
@@ -959,6 +1130,8 @@ public:
            [](const Node &n) { return n.refused_; });
     family("leads", "gauge", "1 while this node leads: it releases what all nodes contribute.",
            [](const Node &n) { return int(n.leads_); });
+    family("wards", "gauge", "Nodes that have ended, with whose open decisions this node continues.",
+           [](const Node &n) { return n.wards_.size(); });
     family("contributions_total", "counter", "Contributions sent to leaders.",
            [](const Node &n) { return n.contributions_; });
     family("contributions_lost_total", "counter", "Contributions that an error may have lost.",
@@ -1002,11 +1175,14 @@ private:
         attempt([&] { round(now, now + timeout_of_round(), event.round_due); });
         is_failing = has_failed;
       }
-      if (!has_failed && (event.put_soon || event.news) && !event.exchange_due) {
+      if (!has_failed && (event.put_soon || event.news || event.states) && !event.exchange_due) {
         attempt([&] {
           const Clock::time_point deadline = Clock::now() + timeout();
           if (event.put_soon && !put(deadline)) {
             throw Replaced();
+          }
+          if (event.states) {
+            adopt(deadline);
           }
           merge(deadline);
         });
@@ -1034,6 +1210,7 @@ private:
       }
     };
     resign(last);
+    last([&](Clock::time_point deadline) { tend(deadline); });
     last([&](Clock::time_point deadline) { lead_or_contribute(deadline); });
     last([&](Clock::time_point deadline) { put(deadline); });
     last([&](Clock::time_point deadline) {
@@ -1044,11 +1221,11 @@ private:
         send(deadline, false);
       }
     });
-    last([&](Clock::time_point deadline) { store_.leave(member_, deadline); });
+    hand_over(last);
   }
 
   struct Event {
-    bool stop, exchange_due, round_due, news, put_soon;
+    bool stop, exchange_due, round_due, news, put_soon, states;
   };
 
   // Waits until there is something to do, and returns what, except whether rewards are in the queue.
@@ -1059,7 +1236,8 @@ private:
     wakeup_.clear();
     const std::lock_guard alone(lock_);
     const Clock::time_point now = Clock::now();
-    return {stopping_, now >= next, now >= round_at_, std::exchange(has_news_, false), std::exchange(put_soon_, false)};
+    return {stopping_, now >= next, now >= round_at_, std::exchange(has_news_, false), std::exchange(put_soon_, false),
+            std::exchange(has_states_, false)};
   }
 
   // The time after which an exchange fails.
@@ -1103,10 +1281,21 @@ private:
       const std::lock_guard alone(lock_);
       leads_ = leads;
     }
+    const bool is_known = node && generation && (leads || *node != member_.node); // an earlier incarnation does not lead
+    generation_ = is_known ? *generation : 0;
+    if (!leads && is_known) {
+      leader_.clear();
+    }
+    if (!is_known) {
+      return;
+    }
+    for (const auto &ward : wards()) {
+      unless_failed(*ward, [&] { contribute(ward->bandit, deadline); });
+    }
     if (leads) {
       store_.collect(*generation, deadline, [this](std::string_view sums) { combine(sums); });
-    } else if (node && generation && *node != member_.node) { // an earlier incarnation does not lead
-      contribute(*generation, deadline);
+    } else {
+      contribute(bandit_, deadline);
     }
   }
 
@@ -1148,19 +1337,288 @@ private:
     }
   }
 
+  // A bandit of a node that has ended. It decides nothing: it gets the rewards of the decisions that are open, contributes, and
+  // ends with the last of them. Nodes that end leave such a bandit to others.
+  struct Ward {
+    dpb::Bandit bandit;
+    Member member;
+    bool holds;              // it has its number; otherwise another process has, which must get it
+    Clock::time_point since; // when it came, or lost its number
+    std::uint64_t ticks;     // of this node's clock, that have passed for it
+  };
+
+  // Whether this node's state can move. With a delay of 0, clicks come to the server that showed the ad, and to none after its
+  // end.
+  bool moves() const { return key_ && options_.delay > 0ms; }
+
+  // A ward holds its number for this long after each exchange.
+  std::chrono::milliseconds lease_of_ward() const {
+    return std::max(lease_of_number(options_), EXCHANGES_IN_LEASE * options_.merge_every);
+  }
+
+  // The wards with this number, or all for 0.
+  std::vector<std::shared_ptr<Ward>> wards(std::uint16_t number = 0) const {
+    const std::lock_guard alone(lock_);
+    std::vector<std::shared_ptr<Ward>> some;
+    std::copy_if(wards_.begin(), wards_.end(), std::back_inserter(some),
+                 [&](const auto &ward) { return number == 0 || ward->member.node == number; });
+    return some;
+  }
+
+  // Reports a reward for a decision with this number: of this node, or of one that has ended.
+  dpb_status count(std::uint16_t number, std::uint64_t ticket, double reward) {
+    const bool is_own = number == member_.node;
+    dpb_status status = is_own ? bandit_.try_update(ticket, reward) : DPB_UNKNOWN_TICKET;
+    for (const auto &ward : wards(number)) {
+      if (status == DPB_UNKNOWN_TICKET) {
+        const dpb_status other = ward->bandit.try_update(ticket, reward);
+        status = other == DPB_HALTED ? status : other;
+      }
+    }
+    if (is_own && status == DPB_UNKNOWN_TICKET && moves() && Clock::now() - started_ < lease_of_number(options_)) {
+      const std::lock_guard alone(lock_); // perhaps of the last process with this number, whose state comes soon
+      if (strays_.size() < MAX_STRAYS) {
+        strays_.push_back({number, ticket, reward});
+      }
+    }
+    return status;
+  }
+
+  // Keeps some receivers open. A receiver whose state has not come within a lease is given up.
+  void offer(Clock::time_point deadline) {
+    if (!moves()) {
+      return;
+    }
+    std::vector<std::uint64_t> fresh;
+    const auto is_open = [](const auto &receiver) { return !receiver.second; };
+    for (auto open = std::count_if(receivers_.begin(), receivers_.end(), is_open); open < int(OFFERED); ++open) {
+      std::uint64_t receiver = 0;
+      if (bandit_.try_receiver(receiver) != DPB_OK) {
+        break;
+      }
+      receivers_[receiver] = std::nullopt;
+      fresh.push_back(receiver);
+    }
+    const std::set<std::uint64_t> open = store_.offer(member_, fresh, false, deadline);
+    for (auto next = receivers_.begin(); next != receivers_.end();) {
+      const auto receiver = next++;
+      if (receiver->second && Clock::now() - *receiver->second > lease_of_ward()) {
+        receivers_.erase(receiver);
+      } else if (!receiver->second && open.count(receiver->first) == 0) {
+        receiver->second = Clock::now();
+      }
+    }
+  }
+
+  // Continues from the states that were left for this node. It does so when it knows a leader, because a ward contributes from
+  // the beginning: what it released itself nobody would learn.
+  void adopt(Clock::time_point deadline) {
+    if (!moves() || generation_ == 0) {
+      return;
+    }
+    while (const auto state = store_.adopt(member_, lease_of_ward(), deadline)) {
+      make_ward(*state, deadline);
+    }
+    offer(deadline);
+  }
+
+  void make_ward(const State &state, Clock::time_point deadline) {
+    receivers_.erase(state.receiver);
+    config_.node = state.member.node;
+    dpb_error error = {};
+    auto bandit = dpb::Bandit::try_resume(config_, reinterpret_cast<const std::uint8_t *>(state.bytes.data()),
+                                          state.bytes.size(), &error);
+    if (!bandit) {
+      std::fprintf(stderr, "redis: the state of node %u, which has ended, is refused, and what was open in it is lost: %s\n",
+                   unsigned(state.member.node), error.message);
+      if (state.member.life != 0) {
+        store_.leave(state.member, deadline);
+      }
+      return;
+    }
+    const auto now = ticks();
+    auto ward = std::make_shared<Ward>(Ward{std::move(*bandit), state.member, state.member.life != 0, Clock::now(), now});
+    if (const auto others = wards(ward->member.node); ward->member.node == member_.node) {
+      ward->member = member_;
+    } else if (!ward->holds && !others.empty()) { // of a process that had got this number from the other ward's
+      ward->member = others.front()->member;
+      ward->holds = others.front()->holds;
+    }
+    if (state.age > DELAYS_UNTIL_UNREADY * options_.delay) { // longer than clicks may be on their way
+      ward->bandit.cancel_all();
+    } else if (window_.is_time) {
+      ward->ticks -= std::min<std::uint64_t>(now, static_cast<std::uint64_t>(state.age.count()));
+    }
+    std::vector<Message> strays;
+    {
+      const std::lock_guard alone(lock_);
+      wards_.push_back(ward);
+      strays = strays_;
+      merged_.clear(); // a ward learns from the others' newest snapshots too
+    }
+    for (const Message &stray : strays) {
+      if (stray.to == ward->member.node) {
+        (void)ward->bandit.try_update(stray.ticket, stray.reward);
+      }
+    }
+    contribute(ward->bandit, deadline);
+  }
+
+  // Reads the rewards of wards, and then lets time pass for them. If another process has got a ward's number, that process
+  // gets the ward. If it takes none, what is open is cancelled.
+  void tend(Clock::time_point deadline) {
+    for (const auto &ward : wards()) {
+      const auto now = ticks();
+      if (ward->holds) {
+        try {
+          store_.keep(ward->member, lease_of_ward(), deadline);
+          store_.receive(ward->member, deadline, on_message_);
+        } catch (const Replaced &) {
+          ward->holds = false;
+          ward->since = Clock::now();
+        }
+      }
+      if (ward->holds || ward->member.node == member_.node) {
+        unless_failed(*ward, [&] { ward->bandit.skip(now - std::exchange(ward->ticks, now)); });
+      } else if (const auto [node, receiver] = store_.host(ward->member.node, deadline); receiver != 0) {
+        entrust(ward->bandit, ward->member, node, receiver, deadline);
+        drop(*ward);
+      } else if (Clock::now() - ward->since > lease_of_number(options_)) {
+        ward->bandit.cancel_all();
+      }
+    }
+  }
+
+  // Ends the wards in which nothing is open any more. What they had collected is contributed.
+  void bury(Clock::time_point deadline) {
+    for (const auto &ward : wards()) {
+      const bool is_old = window_.ticks == 0 && Clock::now() - ward->since > MAX_WARD;
+      if ((ward->bandit.report().pending > 0 && !is_old) || generation_ == 0) {
+        continue;
+      }
+      drop(*ward);
+      const auto others = wards(ward->member.node);
+      if (ward->holds && others.empty()) {
+        store_.leave(ward->member, deadline);
+      }
+    }
+  }
+
+  // Does some work, and forgets a ward whose bandit has failed.
+  template <class Work> void unless_failed(const Ward &ward, const Work &work) {
+    try {
+      work();
+    } catch (const dpb::Error &error) {
+      std::fprintf(stderr, "redis: what was open in a node that has ended is lost: %s\n", error.what());
+      drop(ward);
+    }
+  }
+
+  void drop(const Ward &ward) {
+    const std::lock_guard alone(lock_);
+    wards_.erase(std::find_if(wards_.begin(), wards_.end(), [&](const auto &other) { return other.get() == &ward; }));
+  }
+
+  // Ends a bandit, and leaves its state for a node.
+  void entrust(dpb::Bandit &bandit, const Member &member, std::uint16_t node, std::uint64_t receiver,
+               Clock::time_point deadline) {
+    const std::vector<std::uint8_t> state = bandit.suspend(receiver);
+    const std::string_view bytes{reinterpret_cast<const char *>(state.data()), state.size()};
+    for (;; std::this_thread::sleep_for(beat_interval() / 4)) { // a state that comes twice is refused
+      try {
+        store_.entrust(member, node, receiver, bytes, lease_of_ward(), deadline);
+        return;
+      } catch (const std::exception &) {
+        store_.drop();
+        if (Clock::now() >= deadline) {
+          throw;
+        }
+      }
+    }
+  }
+
+  // Moves this node's state and those of its wards to a node that is alive, and ends the leases of numbers that it leaves
+  // nobody. What is open in a state that nobody takes is lost.
+  template <class Last> void hand_over(const Last &last) {
+    bool can_move = false;
+    if (moves()) {
+      last([&](Clock::time_point deadline) {
+        for (const std::uint64_t receiver : store_.offer(member_, {}, true, deadline)) {
+          receivers_.erase(receiver);
+        }
+        can_move = true;
+      });
+    }
+    const auto began = Clock::now();
+    for (bool waits = can_move; waits && !receivers_.empty() && generation_ != 0 && Clock::now() - began < MAX_SEARCH / 2;) {
+      waits = false;
+      last([&](Clock::time_point deadline) {
+        if (const auto state = store_.adopt(member_, lease_of_ward(), deadline)) {
+          make_ward(*state, deadline);
+        } else {
+          std::this_thread::sleep_for(beat_interval() / 4);
+        }
+        waits = true;
+      });
+    }
+    std::uint16_t host = 0;
+    std::set<std::uint16_t> moved;
+    const auto move = [&](dpb::Bandit &bandit, const Member &member, bool holds) {
+      bool has_moved = false;
+      last([&](Clock::time_point) {
+        std::uint64_t receiver = 0;
+        if (can_move && (bandit.report().pending > 0 || generation_ == 0)) { // nobody took the open sums either
+          std::tie(host, receiver) = find_host(host, Clock::now() + MAX_SEARCH + MAX_TIMEOUT);
+        }
+        if (receiver != 0) {
+          entrust(bandit, member, host, receiver, Clock::now() + MAX_SEARCH);
+          moved.insert(member.node);
+          has_moved = true;
+        }
+      });
+      if (!has_moved && holds && moved.count(member.node) == 0) {
+        last([&](Clock::time_point deadline) { store_.leave(member, deadline); });
+      }
+    };
+    for (const auto &ward : wards()) {
+      move(ward->bandit, ward->member, ward->holds);
+      drop(*ward);
+    }
+    move(bandit_, member_, true);
+  }
+
+  // Takes a receiver, if possible of this node. Waits while all are taken.
+  std::pair<std::uint16_t, std::uint64_t> find_host(std::uint16_t preferred, Clock::time_point deadline) {
+    for (const auto began = Clock::now();; std::this_thread::sleep_for(beat_interval() / 4)) {
+      auto found = store_.host(preferred, deadline);
+      if (found.second == 0 && preferred != 0) {
+        preferred = 0;
+        found = store_.host(0, deadline);
+      }
+      if (found.second != 0 || found.first == 0 || Clock::now() - began > MAX_SEARCH) {
+        return found;
+      }
+    }
+  }
+
   std::chrono::milliseconds lease_time() const {
     return std::max(EXCHANGES_IN_LEASE * options_.merge_every, MIN_LEASE);
   }
 
-  // Sends the open sums once. After an error they are lost: the contribution may have arrived, so it is not sent again.
-  void contribute(std::uint64_t generation, Clock::time_point deadline) {
-    leader_.clear();
-    const std::vector<std::uint8_t> sums = bandit_.contribution(generation);
+  // Sends the open sums of a bandit, this node's or a ward's, once. After an error they are lost: the contribution may have
+  // arrived, so it is not sent again. A leader combines those of its wards.
+  void contribute(dpb::Bandit &bandit, Clock::time_point deadline) {
+    const std::vector<std::uint8_t> bytes = bandit.contribution(generation_);
+    const std::string_view sums{reinterpret_cast<const char *>(bytes.data()), bytes.size()};
     if (sums.empty()) {
       return;
     }
+    if (!leader_.empty()) {
+      combine(sums);
+      return;
+    }
     try {
-      store_.contribute(member_, generation, {reinterpret_cast<const char *>(sums.data()), sums.size()}, deadline);
+      store_.contribute(member_, generation_, sums, deadline);
     } catch (...) {
       const std::lock_guard alone(lock_);
       ++contributions_lost_;
@@ -1252,10 +1710,16 @@ private:
     return rewards;
   }
 
-  // Shares, then puts, then merges. Nodes that release nothing only put what a process that continues from it needs, and
+  // Cares for wards, shares, then puts, then merges. Nodes that release nothing only put what a process that continues from it needs, and
   // so seldom.
   void exchange(Clock::time_point deadline) {
+    tend(deadline);
     lead_or_contribute(deadline);
+    bury(deadline);
+    if (++exchanges_until_offer_ == EXCHANGES_UNTIL_PUT) {
+      exchanges_until_offer_ = 0;
+      offer(deadline);
+    }
     const dpb::Report report = bandit_.report();
     ++unputs_;
     if (options_.key_file.empty() || report.duty != DPB_DUTY_CONTRIBUTES || report.phase != releases_ ||
@@ -1324,21 +1788,20 @@ private:
       rounds_.pop_front();
     }
     late_.clear();
-    alive_.clear();
     for (const auto &[node, beats] : pulse.late) {
-      if (node != member_.node) {
-        alive_.insert(node);
-        if (const auto count = beats; count <= late) {
-          late_[node] = *std::find_if(rounds_.begin(), rounds_.end(), [&](const Round &r) { return r.beats >= count; });
-        }
+      if (const auto count = beats; node != member_.node) {
+        late_[node] = *std::find_if(rounds_.begin(), rounds_.end(), [&](const Round &r) { return r.beats >= count; });
       }
     }
+    alive_ = {pulse.held.begin(), pulse.held.end()};
+    alive_.erase(member_.node);
     nodes_ = pulse.nodes;
     cancel_ = cancel_ || pulse.breaks != breaks_;
     breaks_ = pulse.breaks;
     has_news_ = has_news_ || pulse.puts != puts_;
     puts_ = pulse.puts;
-    if (has_news_) {
+    has_states_ = has_states_ || pulse.states > 0;
+    if (has_news_ || has_states_) {
       wakeup_.signal();
     }
   }
@@ -1363,7 +1826,7 @@ private:
 
   // The rewards to send now. Each reward is a message of its own, up to 1000 at once.
   //
-  // With --send-rate there are none unless a round is due, and then there is one message for each node that is alive,
+  // With --send-rate there are none unless a round is due, and then there is one message for each number that is held,
   // whether rewards wait for it or not. So the messages depend on beats only. Rewards for other numbers are lost after the
   // time in which a node is gone. lock_ is locked.
   std::vector<Batch> take(Clock::time_point now, bool due) {
@@ -1441,6 +1904,9 @@ private:
         std::fprintf(stderr, "redis: a node was gone, or has come back: open decisions are cancelled once\n");
       }
       alone.unlock();
+      for (const auto &ward : wards()) {
+        (void)ward->bandit.try_cancel_all();
+      }
       bandit_.cancel_all();
       alone.lock();
     }
@@ -1483,6 +1949,9 @@ private:
     const dpb::Report report = bandit_.report();
     const std::vector<std::uint8_t> bytes = bandit_.snapshot();
     const bool is_news = options_.key_file.empty() || report.duty == DPB_DUTY_LEADS || report.phase != releases_;
+    for (const auto &ward : wards()) {
+      (void)ward->bandit.try_merge(bytes.data(), bytes.size());
+    }
     ++version_;
     const std::string_view text{reinterpret_cast<const char *>(bytes.data()), bytes.size()};
     const bool is_kept = store_.put(member_, version_, text, is_news, deadline);
@@ -1519,6 +1988,9 @@ private:
   void merge_one(const Field &field, std::uint64_t version) {
     const auto *bytes = reinterpret_cast<const std::uint8_t *>(field.snapshot.data());
     dpb_error error = {};
+    for (const auto &ward : wards()) {
+      (void)ward->bandit.try_merge(bytes, field.snapshot.size());
+    }
     const dpb_status status = bandit_.try_merge(bytes, field.snapshot.size(), &error);
     const std::lock_guard alone(lock_);
     Merged &known = merged_[field.node];
@@ -1534,12 +2006,17 @@ private:
   Store &store_;
   dpb::Bandit &bandit_;
   const serve::Span window_;
+  const std::optional<Key> key_ = options_.key();
+  dpb::Config config_; // of the bandit, and of wards except for the node
   const std::size_t slots_ = options_.slots(); // rewards in each message, with --send-rate; otherwise 0
   const std::string lease_ = store_.lease(bandit_.report().fleet_key_id);
   Member member_;
   std::uint64_t version_ = 0;  // of the snapshot that was put last
   std::uint32_t releases_ = 0; // that the snapshot had that was put last
   int unputs_ = 0;             // exchanges since that
+  std::uint64_t generation_ = 0;   // of the leader at the last exchange; 0: none
+  int exchanges_until_offer_ = 0;
+  std::map<std::uint64_t, std::optional<Clock::time_point>> receivers_; // that this node offers; when each was taken
   std::uint64_t handles_ = 0;  // the number of nodes that the bandit knows of
   std::minstd_rand jitter_{std::random_device()()};
   std::string leader_;                       // the value of the lease if this node leads; otherwise empty
@@ -1568,7 +2045,7 @@ private:
     const auto rewards = rewards_of(message);
     std::uint64_t received = 0, refused = rewards ? 0 : 1;
     for (const auto &[ticket, reward] : rewards.value_or(std::vector<std::pair<std::uint64_t, double>>())) {
-      ++(bandit_.try_update(ticket, reward) == DPB_OK ? received : refused);
+      ++(count(message.to, ticket, reward) == DPB_OK ? received : refused);
     }
     const std::lock_guard alone(lock_);
     received_ += received;
@@ -1577,14 +2054,17 @@ private:
   Wakeup wakeup_;
 
   mutable std::mutex lock_; // protects everything below; only the background thread changes merged_
-  bool stopping_ = false, put_soon_ = false, has_news_ = false, leads_ = false, is_replaced_ = false;
+  std::vector<std::shared_ptr<Ward>> wards_;
+  std::vector<Message> strays_; // rewards whose tickets this node's bandit does not know
+  bool stopping_ = false, put_soon_ = false, has_news_ = false, has_states_ = false, leads_ = false, is_replaced_ = false;
+  const Clock::time_point started_ = Clock::now();
   Clock::time_point last_ = Clock::now(); // time of the last successful exchange
   std::condition_variable end_;
   std::uint64_t ticks_ = 0;                          // the bandit's clock, as check_outage read it last
   Moment returned_{Clock::now(), 0};                 // when the last round began that has ended well
   std::deque<Round> rounds_;                         // the beats without a pause, the oldest first
   std::map<std::uint16_t, Moment> late_;             // nodes whose beats are late, and when they last beat
-  std::set<std::uint16_t> alive_;                    // the other nodes that are alive, with --send-rate
+  std::set<std::uint16_t> alive_;                    // the other numbers that are held, with --send-rate
   std::set<std::uint16_t> numbers_;                  // numbers that a process ever had
   std::uint64_t nodes_ = 0;                          // the number of nodes that are alive, with this one
   std::uint64_t breaks_ = 0, puts_ = 0;              // the counts that were seen last

@@ -7,8 +7,10 @@ use super::state::State;
 use crate::config::{Config, Scope};
 use crate::contribution::{Address, FleetKey, Nonce};
 use crate::error::{Error, Result};
+use crate::ledger::combine::Combining;
 use crate::ledger::facts::Duty;
-use crate::policy::{Algorithm, Combining, Policy};
+use crate::noise::probe::faulty;
+use crate::policy::{Algorithm, Policy};
 use crate::snapshot::{self, Reader};
 use zeroize::Zeroizing;
 

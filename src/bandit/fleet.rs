@@ -5,6 +5,7 @@ use crate::contribution::{Address, FleetKey};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::ledger::peers::ArmIds;
+use crate::noise::probe::faulty;
 use crate::random::Random;
 
 /// A handle's place in its fleet.

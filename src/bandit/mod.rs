@@ -162,20 +162,20 @@ impl Bandit {
     fn made(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let range = config.check()?;
         let mut seed = Seed::new(config.test_seed)?;
-        let mut policy = algorithm.build(config, &mut seed)?;
-        let range = if policy.takes_bits() { range.of_bits() } else { range };
+        let policy = algorithm.build(config, &mut seed)?;
+        let abilities = policy.abilities();
+        let range = if abilities.takes_bits { range.of_bits() } else { range };
         // The key of the tickets comes from the operating system even with a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
         let mut engine = Engine::new(config, &mut tickets)?;
-        if policy.needs_full_pull() {
+        if abilities.full_pulls {
             engine.recall()?;
         }
         if config.max_clicks > 0 {
             engine.limit_clicks(config.max_clicks, seed.stream())?;
         }
-        let by_request = policy.by_request().is_some();
         let mut scratch = None;
-        if by_request || policy.slates().is_some() || policy.valued().is_some() {
+        if abilities.slots || abilities.values {
             scratch = Some(Box::new(Scratch::new(config, seed.stream())?));
         }
         // Created last, so that a test seed gives everything else the same coins with users and without.
@@ -198,7 +198,7 @@ impl Bandit {
                 seeded: config.test_seed.is_some(),
                 users,
                 periods: Periods::first(config),
-                by_request,
+                abilities,
                 health: Health::default(),
                 receivers: Vec::new(),
                 life: Life::Live,
@@ -206,9 +206,9 @@ impl Bandit {
         })
     }
 
-    /// As [`Policy::sets_rounding`](crate::policy::Policy::sets_rounding).
+    /// As [`Abilities::sets_rounding`](crate::policy::Abilities::sets_rounding).
     pub(crate) fn sets_rounding(&self) -> bool {
-        self.lock.lock_held().is_ok_and(|state| state.policy.sets_rounding())
+        self.lock.lock_held().is_ok_and(|state| state.abilities.sets_rounding)
     }
 
     /// Chooses an arm for a default request. O(1) for phased policies, O(K) for index policies; never allocates.
@@ -387,12 +387,11 @@ impl Bandit {
     /// for policies whose set of arms is fixed; `Poisoned` after an internal failure.
     pub fn retire_arm(&self, arm: u32) -> Result<()> {
         let state = &mut *self.lock.lock()?;
-        let fixed = "retiring an arm: its arms are fixed";
-        state.check_live(&[arm], "arm", fixed)?;
-        if state.policy.active() == 1 {
+        state.check_live(&[arm], "arm", "retiring an arm: its arms are fixed")?;
+        if state.policy.counts().active == 1 {
             return Err(Error::request("arm", "must not be the last one", arm));
         }
-        state.policy.dynamic_arms().ok_or_else(|| Error::unsupported(fixed))?.retire_arm(arm);
+        state.policy.retire_arm(arm);
         Ok(())
     }
 
@@ -483,6 +482,24 @@ impl Bandit {
         self.lock.lock()?.advance(now)
     }
 
+    /// Lets so many ticks of the handle's clock pass without decisions. Rewards whose
+    /// [`reward_window`](Config::reward_window) is over take effect, in ticket order. For a handle that decides nothing
+    /// more, such as one that a process keeps for another one that has ended: its windows would never end otherwise.
+    ///
+    /// Where a tick is a decision, a skipped tick counts as a decision that was cancelled at once, in
+    /// [`Counts`](crate::Counts) too. More ticks than the window has have no further effect, and releases do not age. With
+    /// the caller's clock it is [`advance`](Self::advance) to a time that is as much later.
+    ///
+    /// **Time is public, and must not depend on rewards**, as for [`advance`](Self::advance). O(`reward_window`) where
+    /// ticks are decisions; never allocates.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub fn skip(&self, ticks: u64) -> Result<()> {
+        self.lock.lock()?.skip(ticks);
+        Ok(())
+    }
+
     /// Returns the parameters of the devices and the shuffler for the batches of a phase (shuffle model).
     ///
     /// # Errors
@@ -512,23 +529,23 @@ impl Bandit {
         let config = self.config.config()?;
         let (loss, contributions) = state.loss(&config);
         let (epsilon_spent, delta_spent) = loss.spent(config.delta, contributions);
-        let counts = state.engine.counts();
+        let (counts, of_policy) = (state.engine.counts(), state.policy.counts());
         let sharing = state.fleet.sharing();
         let duty = sharing.map_or(Duty::Alone, |sharing| sharing.duty);
         let pending = (config.clock == Clock::Caller).then(|| state.engine.reach());
         Ok(Report {
             algorithm: self.algorithm,
             counts,
-            phase: state.policy.phase(),
-            arms_active: state.policy.active(),
+            phase: of_policy.phase,
+            arms_active: of_policy.active,
             epsilon_spent,
             delta_spent,
             is_private: !state.seeded && state.policy.privacy() != PrivacyLoss::Unbounded,
-            changes_detected: state.policy.changes(),
-            failures: state.policy.failures(),
+            changes_detected: of_policy.changes,
+            failures: of_policy.failures,
             features: config.features,
             model_per_arm: config.model_per_arm,
-            segments: state.policy.by_request().map_or(0, |policy| policy.segments()),
+            segments: of_policy.segments,
             max_segments: config.max_segments,
             contributions: sharing.map_or(0, |sharing| sharing.accepted),
             contributions_lost: sharing.map_or(0, |sharing| sharing.lost),
@@ -546,7 +563,7 @@ impl Bandit {
     /// `Poisoned` after an internal failure.
     pub fn diagnostics(&self) -> Result<Diagnostics> {
         let state = &mut *self.lock.lock()?;
-        let oversized = state.policy.by_request().map_or(0, |policy| policy.oversized());
+        let oversized = state.policy.counts().oversized;
         let Refusals { duplicates, late, rejected, unknown } = state.engine.refusals();
         Ok(Diagnostics { duplicates, late, rejected, unknown, oversized, warnings: state.health.of_rewards() })
     }
@@ -595,8 +612,7 @@ impl Bandit {
         mut each: impl FnMut(u32, ArmReport),
     ) -> Result<usize> {
         let state = &mut *self.lock.lock()?;
-        let unsupported = || Error::unconfigured("segments: config.max_segments is 0");
-        let policy = state.policy.by_request().ok_or_else(unsupported)?;
+        let policy = &*state.policy;
         policy.arm_in(segment, 0)?; // whether there is such a segment
         let arms = within(limit, state.pulls.len())?;
         for arm in 0..arms as u32 {
@@ -632,13 +648,18 @@ impl Bandit {
     /// `BufferTooSmall`; as [`predict`](Self::predict).
     pub fn predict_within(&self, request: &Request, limit: usize, mut each: impl FnMut(f64, f64)) -> Result<usize> {
         let state = &mut *self.lock.lock()?;
-        let unsupported = || Error::unconfigured("features: config.features is 0");
-        let needed = state.policy.by_request().ok_or_else(unsupported)?.predictions(request)?;
-        within(limit, needed)?;
+        if !state.abilities.features {
+            return Err(Error::unconfigured("features: config.features is 0"));
+        }
+        if request.features.is_none() {
+            state.policy.check(request)?;
+        }
+        let needed = within(limit, request.eligible.map_or(state.pulls.len(), <[u32]>::len))?;
         state.check_eligible(request)?;
-        state.policy.by_request().ok_or_else(unsupported)?.predict(request, &mut |mean, deviation| {
+        state.policy.check(request)?;
+        state.policy.predict(request, &mut |mean, deviation| {
             each(self.range.mean_from_unit(mean), self.range.width_from_unit(deviation));
-        })?;
+        });
         Ok(needed)
     }
 
@@ -685,7 +706,7 @@ impl Bandit {
             let state = &mut *self.lock.lock()?;
             state.check_arms(&[i], "i")?;
             state.check_arms(&[j], "j")?;
-            (state.policy.sums(i)?, state.policy.sums(j)?, state.policy.merges())
+            (state.policy.sums(i)?, state.policy.sums(j)?, state.policy.counts().merges)
         };
         // A union bound over both sides, and over what may be known after the m-th merge.
         let nats = (2.0 / (1.0 - confidence)).ln() + price_of_merges(merges);

@@ -9,6 +9,7 @@ use crate::contribution::{FleetKey, Nonce};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::moving::{Moved, Moving};
+use crate::noise::probe::faulty;
 use crate::os::Origin;
 use crate::policy::Algorithm;
 use crate::random::Seed;
@@ -162,7 +163,7 @@ impl Bandit {
     /// is [held](Self::claimed) at first; one that was addressed to a [`receiver`](Self::receiver) is not.
     ///
     /// `config` needs the key, and may differ from the suspended handle's in what a snapshot allows
-    /// ([`restore_as`](Self::restore_as)), except for what tickets and windows depend on: `node`, `pending_capacity`,
+    /// ([`restore_as`](Self::restore_as)), `forget_after` too, except for what tickets and windows depend on: `node`, `pending_capacity`,
     /// `reward_window`, `clock`, `expected_users`, `max_segments`. With a policy that does not learn from a set of
     /// releases it must not differ. The handle has real entropy, whatever `test_seed` is. What was merged before is merged
     /// again from the others' newest snapshots. A contributor goes on contributing, and a leader is alone until it leads.
@@ -270,7 +271,7 @@ impl Moved for State {
             fleet: _,
             receivers: _,
             scratch: _,
-            by_request: _,
+            abilities: _,
             life: _,
         } = self;
         engine.moved(with)?;
@@ -376,5 +377,80 @@ mod tests {
                 assert!(before.len() == after.len() && differ <= stamps, "{what}, {n}: {differ}");
             }
         }
+    }
+
+    /// Which fields may be another one in the handle that continues: those of `restore_as` except for what tickets and
+    /// windows depend on. With another `forget_after` it knows what a handle that was restored with it knows.
+    #[test]
+    fn forget_after_may_change() {
+        let config = Config { reward_window: 40, forget_after: 4000, ..config() };
+        for (algorithm, max_segments) in [(Algorithm::Imed, 0), (Algorithm::Med, 0), (Algorithm::Imed, 8)] {
+            let config = Config { max_segments, ..config.clone() };
+            for forget_after in [2000, 4000, 16_000, 0] {
+                let (bandit, mut open) = (Bandit::new(algorithm, &config).unwrap(), Vec::new());
+                play(&bandit, 5000, 0, &mut open);
+                let snapshot = bandit.snapshot().unwrap();
+                let state = bandit.suspend(0).unwrap();
+                for fixed in [
+                    Config { reward_window: 41, ..config.clone() },
+                    Config { pending_capacity: 64, ..config.clone() },
+                    Config { node: 7, ..config.clone() },
+                    Config { expected_users: 9, ..config.clone() },
+                    Config { clock: Clock::Caller, ..config.clone() },
+                    Config { epsilon: 2.0, ..config.clone() },
+                ] {
+                    assert!(matches!(Bandit::resume(None, &fixed, &state), Err(Error::InvalidConfig { .. })));
+                }
+                let (beta, horizon, exploration, clamp_rewards) = (0.0, 99, 0.1, true);
+                let free = Config { forget_after, beta, horizon, exploration, clamp_rewards, ..config.clone() };
+                let next = Bandit::resume(None, &free, &state).unwrap();
+                next.claimed().unwrap();
+                let restored = Bandit::restore_as(algorithm, &free, &snapshot).unwrap();
+                let known = |bandit: &Bandit| {
+                    let arms = bandit.arm_reports().unwrap();
+                    arms.iter().map(|arm| (arm.mean.to_bits(), arm.effective_pulls.to_bits())).collect::<Vec<_>>()
+                };
+                assert_eq!(known(&next), known(&restored), "{algorithm:?}, {max_segments}, {forget_after}");
+                let pending = next.report().unwrap().counts.pending();
+                assert!(pending > 0 && open.iter().any(|&ticket| next.update(ticket, 1.0).is_ok()));
+                play(&next, 5000, 0, &mut open);
+            }
+        }
+    }
+
+    /// What must not move: a contributor goes on as another sender, whose contributions are numbered from 1; a leader does
+    /// not lead; and the generation is the next one, so that others take its snapshots as newer.
+    #[test]
+    fn senders_and_generations_do_not_move() {
+        let sharing = |bandit: &Bandit| {
+            let state = &mut *bandit.lock.lock().unwrap();
+            let sharing = state.sharing().unwrap();
+            (sharing.duty, sharing.sender, sharing.sequence, sharing.senders.len())
+        };
+        let next = |bandit: &Bandit| {
+            let next = Bandit::resume(None, &config(), &bandit.suspend(0).unwrap()).unwrap();
+            next.claimed().unwrap();
+            assert_eq!(next.generation, bandit.generation + 1);
+            next
+        };
+        let [leader, contributor] = [(); 2].map(|()| Bandit::new(Algorithm::Imed, &config()).unwrap());
+        let led = leader.lead().unwrap();
+        for number in 1..4 {
+            play(&contributor, 30, 0, &mut Vec::new());
+            let contribution = contributor.contribution(led).unwrap();
+            leader.combine(&contribution).unwrap();
+            assert_eq!(sharing(&contributor).2, number);
+        }
+        play(&contributor, 30, 0, &mut Vec::new());
+        let (before, moved) = (sharing(&contributor), next(&contributor));
+        let after = sharing(&moved);
+        assert!(after.0 == Duty::Contributes(led) && after.1 != before.1 && after.2 == 0);
+        let contribution = moved.contribution(led).unwrap();
+        leader.combine(&contribution).unwrap();
+        assert_eq!(leader.combine(&contribution).unwrap_err(), Error::Duplicate);
+        assert_eq!((sharing(&leader).3, leader.report().unwrap().contributions), (2, 4));
+        let moved = next(&leader);
+        assert!(sharing(&moved).0 == Duty::Alone && sharing(&moved).3 == 0);
+        assert_eq!(moved.combine(&contribution).unwrap_err(), Error::Expired);
     }
 }

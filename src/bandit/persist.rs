@@ -40,9 +40,7 @@ impl Bandit {
     fn save(&self, state: &mut State, to: &mut Writer) -> Result<()> {
         state.check_private()?;
         self.save_head(state, to);
-        if let Some(policy) = state.policy.by_request() {
-            policy.save_pulls(to, &mut state.engine.pending().map(Pull::of));
-        }
+        state.policy.save_pulls(to, &mut state.engine.pending().map(Pull::of));
         state.policy.save(to)
     }
 

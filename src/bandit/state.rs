@@ -7,8 +7,9 @@ use crate::config::Config;
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
 use crate::memory::{self, WipedVec};
+use crate::noise::probe::faulty;
 use crate::os::Origin;
-use crate::policy::{ByRequest, Policy, Pull, ShuffledPolicy};
+use crate::policy::{Abilities, Offer, Policy, Pull, ShuffledPolicy, SlotPull, loss_of_request};
 use crate::privacy::PrivacyLoss;
 use crate::random::Random;
 use crate::request::{Request, Values};
@@ -50,8 +51,7 @@ pub(super) struct State {
     /// Limits of the decisions that each user contributes, if the configuration expects users.
     pub users: Option<Box<Users>>,
     pub periods: Periods,
-    /// Whether every request must name a segment or have features.
-    pub by_request: bool,
+    pub abilities: Abilities,
     pub health: Health,
     /// Numbers that a state may be addressed to.
     pub receivers: Vec<Receiver>,
@@ -64,8 +64,7 @@ pub(super) struct Scratch {
     left: Vec<u32>,
     /// Slots without a decision so far.
     free: Vec<u32>,
-    /// Chosen pulls and their arms.
-    chosen: Vec<(Pull, u32)>,
+    chosen: Vec<SlotPull>,
     /// The values of the current request.
     values: Values,
     /// Whether the smallest reward is 0, so that a reward has a value in proportion to it.
@@ -200,9 +199,7 @@ fn apply(policy: &mut dyn Policy, pulls: &mut [u64], health: &mut Health, event:
 
 fn unplay(policy: &mut dyn Policy, pulls: &mut [u64], pull: Pull, learned: bool) {
     pulls[policy.arm_of(pull) as usize] -= 1;
-    if let Some(policy) = policy.by_request() {
-        policy.unplay(pull);
-    }
+    policy.unplay(pull);
     if learned {
         policy.cancel(pull);
     }
@@ -221,7 +218,7 @@ impl State {
     #[inline]
     pub fn check_plain(&self) -> Result<()> {
         match self.users {
-            None if self.by_request => {
+            None if self.abilities.by_request => {
                 Err(Error::unconfigured("a default request: config.max_segments or config.features is set"))
             }
             None if self.periods.is_ready() => Ok(()),
@@ -244,32 +241,10 @@ impl State {
             return Ok(());
         }
         self.make_room(0);
-        let (pull, arm) = self.choose(request);
+        let place = self.engine.next_place(0);
+        let (pull, arm) = self.policy.choose_for(request, place);
         each(0, self.issue(pull, arm, false, 0, learned));
         Ok(())
-    }
-
-    /// The pull of a request of one slot, and its arm.
-    #[inline]
-    fn choose(&mut self, request: &Request) -> (Pull, u32) {
-        let place = self.engine.next_place(0);
-        if let Some(policy) = self.by_request() {
-            return policy.choose(request, place);
-        }
-        let pull = if let Some(arms) = request.eligible
-            && let Some(policy) = self.policy.dynamic_arms()
-        {
-            policy.choose_among(arms)
-        } else {
-            self.policy.choose()
-        };
-        (pull, pull.arm())
-    }
-
-    /// The policy as one that decides by request, without a virtual call for the others.
-    #[inline]
-    fn by_request(&mut self) -> Option<&mut dyn ByRequest> {
-        if self.by_request { self.policy.by_request() } else { None }
     }
 
     #[inline(always)]
@@ -277,7 +252,7 @@ impl State {
         let decision = enter(&mut self.engine, &mut self.pulls, pull, arm, follows);
         if lack > 0 {
             self.engine.lack(lack);
-            self.policy.positioned().into_iter().for_each(|policy| policy.lack(arm, lack));
+            self.policy.lack(arm, lack);
         }
         if !learned {
             self.health.count_unlearned();
@@ -294,39 +269,22 @@ impl State {
         let Some(mut scratch) = self.scratch.take() else { return };
         let Scratch { left, free, chosen, values, coins, .. } = &mut *scratch;
         let values = request.values.map(|_| &*values);
-        let slots = request.slots as usize;
         chosen.clear();
-        if let Some(policy) = self.policy.by_request() {
-            let mut places = (0..request.slots.into()).map(|ahead| self.engine.next_place(ahead));
-            policy.choose_slots(request, left, values, &mut places, &mut |pull, arm| chosen.push((pull, arm)));
-        } else if request.examined.is_some() {
-            if let Some(policy) = self.policy.positioned() {
-                policy.choose_positioned(left, values, slots, &mut |pull| chosen.push((pull, pull.arm())));
-            }
-        } else if let Some(values) = values {
-            if let Some(policy) = self.policy.valued() {
-                policy.choose_valued(left, values, slots, &mut |pull| chosen.push((pull, pull.arm())));
-            }
-        } else if let Some(policy) = self.policy.slates() {
-            policy.choose_slate(left, slots, &mut |pull| chosen.push((pull, pull.arm())));
-        }
+        let mut places = (0..request.slots.into()).map(|ahead| self.engine.next_place(ahead));
+        let offer = Offer { request, left, values, places: &mut places };
+        self.policy.choose_slots(offer, &mut |slot| chosen.push(slot));
         free.clear();
         free.extend(0..request.slots);
         shuffle(free, coins);
-        if let Some(examined) = request.examined
-            && let Some(policy) = self.policy.positioned()
-        {
+        if let Some(examined) = request.examined {
             // Arms without a mean come first, and keep slots at random.
-            let worth = |arm: u32| match policy.mean(arm) {
-                mean if mean.is_nan() => f64::INFINITY,
-                mean => values.map_or(1.0, |values| values.of(arm)) * mean,
-            };
+            let worth = |chosen: &SlotPull| if chosen.worth.is_nan() { f64::INFINITY } else { chosen.worth };
             shuffle(chosen, coins); // so that ties are at random
-            chosen.sort_unstable_by(|a, b| f64::total_cmp(&worth(b.1), &worth(a.1)));
-            let known = chosen.iter().filter(|&&(_, arm)| worth(arm).is_finite()).count();
+            chosen.sort_unstable_by(|a, b| f64::total_cmp(&worth(b), &worth(a)));
+            let known = chosen.iter().filter(|chosen| worth(chosen).is_finite()).count();
             free[..known].sort_unstable_by(|&a, &b| f64::total_cmp(&examined[a as usize], &examined[b as usize]));
         }
-        for (number, (&(pull, arm), &slot)) in chosen.iter().zip(free.iter().rev()).enumerate() {
+        for (number, (&SlotPull { pull, arm, .. }, &slot)) in chosen.iter().zip(free.iter().rev()).enumerate() {
             each(slot as usize, self.issue(pull, arm, number > 0, request.lack(slot), learned));
         }
         self.scratch = Some(scratch);
@@ -339,13 +297,8 @@ impl State {
             return Err(Error::request("slots", "must be at least 1", 0u32));
         }
         self.check_eligible(request)?;
-        match self.by_request() {
-            Some(policy) => policy.check(request)?,
-            None if request.segment != 0 => {
-                return Err(Error::unconfigured_number("segment", request.segment, "config.max_segments is 0"));
-            }
-            None if request.features.is_some() => return Err(Error::unconfigured("features: config.features is 0")),
-            None => (),
+        if self.abilities.by_request || request.segment != 0 || request.features.is_some() {
+            self.policy.check(request)?;
         }
         let is_plain = request.slots == 1 && request.values.is_none() && request.examined.is_none();
         if is_plain { Ok(()) } else { self.check_slots(request) }
@@ -361,16 +314,15 @@ impl State {
     fn check_slots(&mut self, request: &Request) -> Result<()> {
         let slots = u64::from(request.slots);
         let unsupported = || Error::unsupported_number("slots", slots, "it has one slot for each request");
-        let can_slots = slots == 1 || self.policy.slates().is_some() || self.by_request;
-        let can_values = request.values.is_none() || self.policy.valued().is_some() || self.by_request;
-        if !can_values {
+        let can_slots = self.abilities.arms && (slots == 1 || self.abilities.slots);
+        if request.values.is_some() && !self.abilities.values {
             return Err(Error::unsupported("values: it maximises rewards"));
         }
         if let Some(examined) = request.examined {
             self.check_examined(request, examined)?;
         }
         let (Some(scratch), true) = (&mut self.scratch, can_slots) else { return Err(unsupported()) };
-        let policy = self.policy.dynamic_arms().ok_or_else(unsupported)?;
+        let policy = &*self.policy;
         let mut what = "the number of eligible arms";
         if request.values.is_some() {
             if !scratch.from_zero {
@@ -400,8 +352,8 @@ impl State {
 
     /// Checks the positions of a request.
     fn check_examined(&mut self, request: &Request, examined: &[f64]) -> Result<()> {
-        if self.policy.positioned().is_none() {
-            return Err(match self.by_request {
+        if !self.abilities.examined {
+            return Err(match self.abilities.by_request {
                 true if request.features.is_none() => {
                     Error::unconfigured("examined: segments count rewards, not examinations")
                 }
@@ -416,20 +368,16 @@ impl State {
 
     /// Checks that these arms can be played, and that the policy supports `what`. `field` has the arms.
     pub fn check_live(&mut self, arms: &[u32], field: &'static str, what: &'static str) -> Result<()> {
-        match self.policy.dynamic_arms() {
-            Some(_) => self.check_arms(arms, field),
-            None => Err(Error::unsupported(what)),
-        }
+        if self.abilities.arms { self.check_arms(arms, field) } else { Err(Error::unsupported(what)) }
     }
 
     /// Checks that these arms exist and are not retired. `field` has them.
     pub fn check_arms(&mut self, arms: &[u32], field: &'static str) -> Result<()> {
-        let policy = self.policy.dynamic_arms();
         for &arm in arms {
             if arm as usize >= self.pulls.len() {
                 return Err(Error::request(field, &format!("must be below {}", self.pulls.len()), arm));
             }
-            if policy.as_ref().is_some_and(|policy| !policy.is_live(arm)) {
+            if !self.policy.is_live(arm) {
                 return Err(Error::request(field, "must not be a retired arm", arm));
             }
         }
@@ -499,14 +447,28 @@ impl State {
 
     /// Sets the caller's clock.
     pub fn advance(&mut self, now: u64) -> Result<()> {
+        let ticks = self.engine.advance(now)?;
+        self.pass(ticks);
+        Ok(())
+    }
+
+    /// Lets ticks pass in which nothing is decided.
+    pub fn skip(&mut self, ticks: u64) {
+        let Some(decisions) = self.engine.skip(ticks) else { return self.pass(ticks) };
+        for _ in 0..decisions {
+            self.make_room(0);
+            self.engine.skip_decision();
+        }
+    }
+
+    /// Applies the effects of ticks of the caller's clock.
+    fn pass(&mut self, ticks: u64) {
         let State { engine, policy, pulls, health, .. } = self;
-        let ticks = engine.advance(now)?;
         if ticks > 0 {
             health.advance(engine.counts().decisions);
         }
         policy.advance(ticks);
         engine.settle(|event| apply(&mut **policy, pulls, health, event));
-        Ok(())
     }
 
     #[inline]
@@ -528,7 +490,7 @@ impl State {
     pub fn loss(&self, config: &Config) -> (PrivacyLoss, u32) {
         let m = config.contributions_per_user;
         match self.periods.begun.checked_mul(m) {
-            Some(contributions) => (self.policy.loss_of_request(config.batches_changed()), contributions),
+            Some(contributions) => (loss_of_request(self.policy.privacy(), config), contributions),
             None => (PrivacyLoss::Unbounded, m), // more than are ever given
         }
     }
@@ -561,12 +523,11 @@ impl State {
         if arm >= Config::MAX_ARMS {
             return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
         }
-        let policy = self.policy.dynamic_arms().ok_or_else(|| Error::unsupported("new arms: its arms are fixed"))?;
         self.pulls.reserve()?;
         if let Some(scratch) = &mut self.scratch {
             scratch.reserve(self.pulls.len() + 1)?;
         }
-        policy.add_arm()?;
+        self.policy.add_arm()?;
         self.pulls.push(0);
         self.scratch.iter_mut().for_each(|scratch| scratch.values.push());
         Ok(())

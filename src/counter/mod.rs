@@ -68,7 +68,7 @@ impl Counter {
     #[doc(hidden)]
     pub fn uncorrected_hybrid(epsilon: f64, test_seed: Option<[u8; 32]>) -> Result<Counter> {
         let distributions =
-            HybridDistributions::uncorrected(epsilon, |epsilon| Laplace::new(epsilon, Reward::ONE as u64))?;
+            HybridDistributions::split(epsilon, |epsilon| Laplace::new(epsilon, Reward::ONE as u64), |_| (1.0, 1.0))?;
         Self::with_sum(Box::new(Hybrid::new(distributions)), test_seed)
     }
 

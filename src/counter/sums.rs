@@ -5,6 +5,7 @@ use super::tail::Tail;
 use crate::error::{Error, Result};
 use crate::moving::{Moved, Moving, moves};
 use crate::noise::Laplace;
+use crate::noise::probe::faulty;
 use crate::random::Random;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -216,16 +217,8 @@ impl HybridDistributions {
         Self::split(epsilon, distribution, |lambda| (lambda, 1.0 - lambda))
     }
 
-    /// As printed in the paper: both parts at the full eps, which loses twice as much.
-    #[cfg(dpb_faults)]
-    pub fn uncorrected(
-        epsilon: f64,
-        distribution: impl Fn(f64) -> Result<Laplace>,
-    ) -> Result<Arc<HybridDistributions>> {
-        Self::split(epsilon, distribution, |_| (1.0, 1.0))
-    }
-
-    fn split(
+    /// The parts of epsilon by a function of lambda.
+    pub fn split(
         epsilon: f64,
         distribution: impl Fn(f64) -> Result<Laplace>,
         parts: impl Fn(f64) -> (f64, f64),

@@ -43,6 +43,12 @@ impl CallerClock {
         }
     }
 
+    /// Lets ticks pass. Then the caller's clock shows a time that is as much later.
+    pub fn skip(&mut self, ticks: u64) {
+        self.last = self.last.map(|last| last.saturating_add(ticks));
+        self.now = self.now.saturating_add(ticks);
+    }
+
     /// Returns the ticks that pass because the caller's clock shows `time`.
     pub fn advance(&mut self, time: u64) -> u64 {
         let passed = match self.last {

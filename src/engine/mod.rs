@@ -42,6 +42,7 @@ use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
+use crate::noise::probe::faulty;
 use crate::random::Random;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -407,8 +408,7 @@ impl Engine {
         let place = self.place(sequence);
         if let Some(SlotExtras { held, times: Some(times), .. }) = self.extras.as_deref_mut() {
             times.first = times.first.max(sequence + 1);
-            #[cfg(dpb_faults)]
-            if self.ring[place].fate() == Fate::HELD && crate::Fault::PushedOutTells.is_built_in() {
+            if faulty!(PushedOutTells) && self.ring[place].fate() == Fate::HELD {
                 let reward = held[place];
                 return self.end(place, Some(reward));
             }
@@ -427,6 +427,26 @@ impl Engine {
         let clock =
             clock.ok_or_else(|| Error::unconfigured("a time of the caller's: config.clock counts decisions"))?;
         Ok(clock.advance(time))
+    }
+
+    /// Lets ticks of the caller's clock pass, if there is one: call [`settle`](Self::settle) next. Otherwise returns how
+    /// many of them can have an effect: the window in decisions.
+    pub fn skip(&mut self, ticks: u64) -> Option<u64> {
+        let Some(extras) = &mut self.extras else { return Some(0) };
+        let Some(clock) = &mut extras.clock else { return Some(ticks.min(extras.window)) };
+        clock.skip(ticks);
+        None
+    }
+
+    /// Counts a decision that is cancelled at once, and whose ticket nobody has, after [`make_room`](Self::make_room).
+    pub fn skip_decision(&mut self) {
+        let place = self.next_place(0);
+        self.ring[place] = Slot::EMPTY;
+        self.counts.decisions += 1;
+        self.counts.cancelled += 1;
+        if let Some(extras) = &mut self.extras {
+            extras.enter(place, Pull::of(0), false);
+        }
     }
 
     /// Ends all decisions whose window is over on the caller's clock, in the order in which they were made.
@@ -503,12 +523,11 @@ impl Engine {
     /// `UnknownTicket`, `Duplicate`, `Expired`: counted, and nothing else changes.
     #[inline(always)] // into its two callers
     pub fn answer(&mut self, ticket: u64, reward: Reward) -> Result<Option<Event>> {
-        #[cfg(dpb_faults)]
-        if let Some(sequence) = self.key.open(ticket)
+        if faulty!(DuplicateBelieved)
+            && let Some(sequence) = self.key.open(ticket)
             && sequence < self.counts.decisions
             && let place = self.place(sequence)
             && self.ring[place].fate() == Fate::DONE
-            && crate::Fault::DuplicateBelieved.is_built_in()
         {
             let pull = SlotExtras::pull(&self.extras, place, &self.ring[place]);
             return Ok(Some(Event::Answered(pull, reward)));
@@ -521,8 +540,7 @@ impl Engine {
             && extras.hold(place, learned, reward)
         {
             slot.hold();
-            #[cfg(dpb_faults)]
-            if crate::Fault::ClosedByArrival.is_built_in() {
+            if faulty!(ClosedByArrival) {
                 slot.end();
                 self.counts.answered += 1;
                 return Ok(Some(Event::Answered(SlotExtras::pull(&self.extras, place, slot), reward)));
@@ -539,10 +557,8 @@ impl Engine {
         self.ring.iter().filter(|slot| slot.fate() == Fate::HELD).count()
     }
 
-    #[cfg(dpb_faults)]
     fn refuse_held(&mut self, ticket: u64) -> Result<()> {
-        let will_do = |fate| fate != Fate::HELD || !crate::Fault::CancelTells.is_built_in();
-        match find(&self.key, &mut self.ring, ticket, will_do) {
+        match find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::HELD) {
             Some(_) => Ok(()),
             None => Err(self.refuse(ticket)),
         }
@@ -555,8 +571,9 @@ impl Engine {
     /// As [`answer`](Self::answer), except for a held reward.
     #[inline]
     pub fn cancel(&mut self, ticket: u64) -> Result<Event> {
-        #[cfg(dpb_faults)]
-        self.refuse_held(ticket)?;
+        if faulty!(CancelTells) {
+            self.refuse_held(ticket)?;
+        }
         let Some((place, _)) = find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::DONE) else {
             return Err(self.refuse(ticket));
         };
@@ -587,11 +604,8 @@ impl Engine {
         let slot = &mut self.ring[place];
         let learned = slot.end().is_learned();
         if let Some(extras) = &mut self.extras {
-            #[cfg(dpb_faults)]
-            let held = extras.held.get(place).copied();
-            extras.settle(place);
-            #[cfg(dpb_faults)]
-            if extras.requests.is_some() && crate::Fault::CancelledDrawn.is_built_in() {
+            let held = extras.settle(place);
+            if faulty!(CancelledDrawn) && extras.requests.is_some() {
                 extras.held[place] = held.unwrap_or_default();
             }
         }
@@ -602,8 +616,7 @@ impl Engine {
     /// The arms of the open decisions.
     pub fn pending(&self) -> impl Iterator<Item = u32> {
         let open = self.ring.iter().filter(|slot| slot.fate() != Fate::DONE);
-        #[cfg(dpb_faults)]
-        let open = open.filter(|slot| slot.fate() != Fate::HELD || !crate::Fault::HeldCounted.is_built_in());
+        let open = open.filter(|slot| slot.fate() != Fate::HELD || !faulty!(HeldCounted));
         open.map(|slot| slot.arm())
     }
 

@@ -13,7 +13,7 @@ pub struct Pull {
 }
 
 impl Pull {
-    /// A pull without phase and propensity, for policies that need only the arm back: see [`Policy::needs_full_pull`](crate::policy::Policy::needs_full_pull).
+    /// A pull without phase and propensity, for policies that need only the arm back: see [`Abilities::full_pulls`](crate::policy::Abilities::full_pulls).
     #[inline]
     pub(crate) const fn of(arm: u32) -> Pull {
         Pull::new(arm, 0, f64::NAN)

@@ -206,6 +206,22 @@ pub unsafe extern "C" fn dpb_advance(bandit: *mut dpb_bandit, now: u64) -> dpb_s
     call(bandit, |b: &dpb_bandit| b.bandit.advance(now))
 }
 
+/// Lets ticks of the handle's clock pass without decisions: rewards whose reward_window is over take effect, in ticket
+/// order. For a handle that decides nothing more, such as one that a process keeps for another one that has ended
+/// (dpb_suspend): its windows would never end otherwise.
+///
+/// With DPB_CLOCK_DECISIONS a skipped tick counts as a decision that was cancelled at once, also in dpb_report; more ticks
+/// than reward_window have no further effect, and releases do not age. With DPB_CLOCK_CALLER it is dpb_advance to a time
+/// that is as much later. Time is public, and must not depend on rewards: see dpb_advance.
+///
+/// O(reward_window) with DPB_CLOCK_DECISIONS, otherwise as dpb_advance; under the lock. Never allocates.
+/// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_skip(bandit: *mut dpb_bandit, ticks: u64) -> dpb_status {
+    call(bandit, |b: &dpb_bandit| b.bandit.skip(ticks))
+}
+
 /// Cancels every open decision, with a reward_window also those whose reward has arrived and waits. Use it in an
 /// outage in which rewards could not arrive, so that silence does not count as no click: at least once in each
 /// reward_window during the outage, and once after it. A cancelled decision still counts towards its user's limit.

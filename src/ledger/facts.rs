@@ -1,7 +1,10 @@
-//! Public facts: a handle's duty, and the time that a policy measures ages in, ticks of the configuration's clock.
+//! Public facts of a handle that learns from a set of releases: counts, its duty, and the time that ages are measured in,
+//! ticks of the configuration's clock.
 
 use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
+use crate::noise::Noise;
+use crate::privacy::PrivacyLoss;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use std::f64::consts::LN_2;
 
@@ -32,6 +35,82 @@ impl Duty {
     pub(crate) fn limit(self, released: f64) -> f64 {
         const GROWTH: f64 = 4.0;
         if matches!(self, Duty::Leads(_)) { GROWTH * released } else { f64::INFINITY }
+    }
+}
+
+/// What is public of a handle, whatever it learns.
+pub(crate) struct Facts {
+    /// Number of decisions so far, including cancelled ones.
+    pub decisions: u64,
+    pub releases: u32,
+    pub time: Time,
+    duty: Duty,
+    /// Number of rewards that this handle released since it has its duty.
+    led: u64,
+    /// Whether the handle was restored or is in a fleet, so that there may have been other releases.
+    may_have_released: bool,
+}
+
+impl Facts {
+    pub fn new(config: &Config) -> Facts {
+        let time = Time::new(config);
+        Facts { decisions: 0, releases: 0, time, duty: Duty::Alone, led: 0, may_have_released: false }
+    }
+
+    /// The time on the configuration's clock.
+    pub fn now(&self) -> u64 {
+        self.time.at(self.decisions)
+    }
+
+    /// Advances the caller's clock by so many ticks.
+    pub fn advance(&mut self, ticks: u64) {
+        self.time.advance(ticks, self.decisions);
+    }
+
+    /// Records that there may have been releases that this handle did not make.
+    pub fn meet_others(&mut self) {
+        self.may_have_released = true;
+    }
+
+    /// Counts a release of so many rewards.
+    pub fn release(&mut self, rewards: u64) {
+        self.releases = self.releases.saturating_add(1);
+        self.led += rewards;
+    }
+
+    pub fn duty(&self) -> Duty {
+        self.duty
+    }
+
+    pub fn set_duty(&mut self, duty: Duty) {
+        (self.duty, self.led) = (duty, 0);
+        self.meet_others();
+    }
+
+    /// The maximum size of a batch: see [`Duty::limit`].
+    pub fn limit(&self) -> f64 {
+        self.duty.limit(self.led as f64)
+    }
+
+    /// The loss by one release of each reward; 0 before the first release.
+    pub fn privacy(&self, noise: &Noise) -> PrivacyLoss {
+        let released = self.releases > 0 || self.may_have_released;
+        match noise {
+            Noise::Laplace(distribution) => PrivacyLoss::Pure(if released { distribution.epsilon() } else { 0.0 }),
+            Noise::Gaussian(distribution) => PrivacyLoss::Zcdp(if released { distribution.rho() } else { 0.0 }),
+        }
+    }
+
+    /// Continues from what was saved. Returns whether the time continues: see [`Time::continue_from`].
+    pub fn continue_from(&mut self, decisions: u64, releases: u32, time: &Time) -> bool {
+        (self.decisions, self.releases) = (decisions, releases);
+        self.meet_others();
+        self.time.continue_from(time)
+    }
+
+    #[cfg(test)]
+    pub fn led(&self) -> u64 {
+        self.led
     }
 }
 

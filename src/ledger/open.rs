@@ -1,23 +1,84 @@
-//! Collects a fixed number of rewards of one arm and releases their noised sum once. Epochs, phases, intervals and
-//! geometric batches all use it.
+//! The open sums, and their only release. A [`Batch`] collects a fixed number of rewards of one arm: epochs, phases,
+//! intervals and geometric batches all use it.
 
 use crate::error::Result;
 use crate::moving::moves;
+use crate::noise::probe::{self, faulty};
 use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 use zeroize::Zeroizing;
 
+/// A raw sum of rewards, in units of the grid. It leaves only through [`release`](Self::release), with noise, or sealed to
+/// the leader of the fleet ([`save`](Self::save)), and is wiped.
+#[derive(Default)]
+pub struct RawSum {
+    units: Zeroizing<i64>,
+}
+
+impl RawSum {
+    #[inline]
+    pub fn add(&mut self, units: i64) {
+        *self.units += units;
+    }
+
+    /// Adds another handle's sum.
+    pub fn join(&mut self, other: &RawSum) {
+        *self.units += *other.units;
+    }
+
+    pub fn clear(&mut self) {
+        *self.units = 0;
+    }
+
+    /// Releases the sum with fresh noise, and erases it, so that it cannot be released again.
+    pub fn release<L: Distribution>(&mut self, noise: &mut NoiseSource<L>) -> i64 {
+        let exact = std::mem::take(&mut *self.units);
+        let sum = exact + noise.draw();
+        probe::release(sum, || exact + noise.draw())
+    }
+
+    /// Writes the sum, without noise. Only a sealed contribution contains it.
+    pub fn save(&self, to: &mut Writer) {
+        to.u64(*self.units as u64);
+    }
+
+    /// Reads a sum of which each of `count` rewards is at least `least` and at most `most`.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn load(&mut self, from: &mut Reader, count: u64, least: i64, most: i64) -> Result<()> {
+        *self.units = from.u64()? as i64;
+        let within = |end: i64| i128::from(end) * i128::from(count);
+        ensure((within(least)..=within(most)).contains(&i128::from(*self.units)))
+    }
+
+    /// Whether the sum is 0, for the fault that the tests must detect.
+    pub fn is_zero(&self) -> bool {
+        *self.units == 0
+    }
+
+    #[cfg(test)]
+    pub fn units(&self) -> f64 {
+        *self.units as f64
+    }
+
+    /// The sum, for the faults that the tests must detect. Without them it is 0.
+    pub fn bare(&self) -> f64 {
+        probe::bare(|| *self.units as f64 / Reward::ONE as f64)
+    }
+}
+
+moves!(RawSum { units });
+
 /// The rewards of one arm for one release.
 ///
-/// Rewards are credited until the batch is full, in the order in which they take effect, which is public. The sum is
-/// private to this type: it leaves only through [`release`](Self::release), or sealed to the leader of the fleet
-/// ([`save`](Self::save)), and is wiped with the batch. 16 bytes.
+/// Rewards are credited until the batch is full, in the order in which they take effect, which is public. 16 bytes.
 #[derive(Default)]
 pub struct Batch {
     quota: u32,
     count: u32,
-    sum: Zeroizing<i64>,
+    sum: RawSum,
 }
 
 /// A released sum. Everything computed from it is post-processing.
@@ -70,7 +131,7 @@ impl Batch {
         let free = self.count < self.quota;
         if free {
             self.count += 1;
-            *self.sum += reward.units();
+            self.sum.add(reward.units());
         }
         free
     }
@@ -82,18 +143,18 @@ impl Batch {
 
     /// Whether there is nothing to contribute.
     pub fn is_empty(&self) -> bool {
-        self.count == 0 || (faulty!(ZerosUnsent) && *self.sum == 0)
+        self.count == 0 || (faulty!(ZerosUnsent) && self.sum.is_zero())
     }
 
     /// Writes the rewards so far, without noise, for the leader of the fleet. Only a sealed contribution contains them.
     pub fn save(&self, to: &mut Writer) {
         to.u32(self.count);
-        to.u64(*self.sum as u64);
+        self.sum.save(to);
     }
 
     /// Drops the rewards so far, which were contributed. Returns their number.
     pub fn clear(&mut self) -> u32 {
-        *self.sum = 0;
+        self.sum.clear();
         std::mem::take(&mut self.count)
     }
 
@@ -102,7 +163,7 @@ impl Batch {
     pub fn add(&mut self, part: &BatchPart) -> bool {
         self.count = self.count.saturating_add(part.count);
         self.quota = self.quota.max(self.count);
-        *self.sum += *part.sum;
+        self.sum.join(&part.sum);
         self.free() == 0
     }
 
@@ -117,26 +178,21 @@ impl Batch {
         self.quota.into()
     }
 
-    /// The raw sum, in rewards, for the faults that the tests must detect.
-    #[cfg(dpb_faults)]
+    /// The raw sum, in rewards, for the faults that the tests must detect. Without them it is 0.
     pub(crate) fn bare_sum(&self) -> f64 {
-        *self.sum as f64 / Reward::ONE as f64
+        self.sum.bare()
     }
 
     /// Adds the open sum of another batch, for the faults that the tests must detect.
-    #[cfg(dpb_faults)]
     pub(crate) fn keep(&mut self, bare_sum: f64) {
-        *self.sum += (bare_sum * Reward::ONE as f64) as i64;
+        self.sum.add((bare_sum * Reward::ONE as f64) as i64);
     }
 
-    /// Releases the sum of a full batch with fresh noise, and erases it, so that it cannot be released again.
+    /// Releases the sum of a full batch.
     pub fn release<L: Distribution>(&mut self, noise: &mut NoiseSource<L>) -> Release {
         debug_assert!(self.free() == 0 && self.count > 0);
-        let exact = std::mem::take(&mut *self.sum);
         noise.renew();
-        let sum = exact + noise.draw();
-        #[cfg(dpb_faults)]
-        let sum = crate::noise::probe::release(sum, || exact + noise.draw());
+        let sum = self.sum.release(noise);
         Release { count: self.count.into(), sum: sum as f64 / Reward::ONE as f64 }
     }
 }
@@ -144,16 +200,17 @@ impl Batch {
 /// Rewards of one arm that another handle contributes: what [`Batch::save`] wrote.
 pub struct BatchPart {
     pub count: u32,
-    sum: Zeroizing<i64>,
+    sum: RawSum,
 }
 
 impl BatchPart {
     /// # Errors
     /// `Corrupt` for sums that so many rewards cannot have.
     pub fn read(from: &mut Reader) -> Result<BatchPart> {
-        let (count, sum) = (from.u32()?, Zeroizing::new(from.u64()?));
-        ensure(count >= 1 && *sum <= u64::from(count) * Reward::ONE as u64)?;
-        Ok(BatchPart { count, sum: Zeroizing::new(*sum as i64) })
+        let (count, mut sum) = (from.u32()?, RawSum::default());
+        ensure(count >= 1)?;
+        sum.load(from, count.into(), 0, Reward::ONE)?;
+        Ok(BatchPart { count, sum })
     }
 }
 

@@ -3,7 +3,6 @@
 use super::Laplace;
 use super::exponential::Exponential;
 use super::laplace::ceil_div;
-#[cfg(dpb_faults)]
 use super::probe;
 use crate::error::{Error, Result, Value};
 use crate::random::Random;
@@ -77,10 +76,10 @@ impl Gaussian {
 
     /// One exact sample.
     pub fn sample(&self, random: &mut Random) -> i64 {
-        #[cfg(dpb_faults)]
-        return probe::sample(self.sigma, probe::Draw::Gaussian, |sigma| Gaussian::with_sigma(sigma).draw(random));
-        #[cfg(not(dpb_faults))]
-        self.draw(random)
+        match probe::SEES {
+            true => probe::gaussian(self.sigma, |sigma| Gaussian::with_sigma(sigma).draw(random)),
+            false => self.draw(random),
+        }
     }
 
     /// Canonne, Kamath, Steinke (2020), Algorithm 3. Any scale of the proposal gives the same distribution; here it

@@ -1,7 +1,6 @@
 //! Draws discrete Laplace noise: P(X = x) proportional to exp(-|x|/scale).
 
 use super::exponential::Exponential;
-#[cfg(dpb_faults)]
 use super::probe;
 use crate::error::{Error, Result, Value};
 use crate::random::Random;
@@ -67,10 +66,10 @@ impl Laplace {
 
     /// One exact sample.
     pub fn sample(&self, random: &mut Random) -> i64 {
-        #[cfg(dpb_faults)]
-        return probe::sample(self.scale, probe::Draw::Laplace, |scale| Laplace::with_scale(scale).draw(random));
-        #[cfg(not(dpb_faults))]
-        self.draw(random)
+        match probe::SEES {
+            true => probe::laplace(self.scale, |scale| Laplace::with_scale(scale).draw(random)),
+            false => self.draw(random),
+        }
     }
 
     #[inline]

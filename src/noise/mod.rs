@@ -9,7 +9,7 @@ mod exponential;
 mod gaussian;
 mod laplace;
 mod logarithms;
-#[cfg(dpb_faults)]
+#[cfg_attr(not(dpb_faults), path = "blind.rs")]
 #[doc(hidden)]
 pub mod probe;
 #[cfg(test)]

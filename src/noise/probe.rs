@@ -4,9 +4,21 @@
 //! |d|/scale. A test with a [`NoiseProbe`] executes such a proof: it sees every draw, and moves some. A test can also
 //! weaken the noise, or insert a [`Fault`] into every handle, restored ones too, to check that an auditor detects it.
 
+use crate::privacy::calibration::ShuffleNoise;
 use crate::random::{Random, Seed};
 use crate::shuffle::Params;
 use std::cell::{Cell, RefCell};
+
+/// Whether the tests have built this fault in. The library itself has none.
+macro_rules! faulty {
+    ($fault:ident) => {
+        $crate::noise::probe::Fault::$fault.is_built_in()
+    };
+}
+pub(crate) use faulty;
+
+/// Whether draws are seen.
+pub(crate) const SEES: bool = true;
 
 thread_local! {
     static PROBE: RefCell<Option<ProbeState>> = const { RefCell::new(None) };
@@ -246,6 +258,11 @@ pub(crate) fn fill(key: &mut [u8]) -> bool {
     is_test
 }
 
+/// A raw sum, which nothing but a fault reads.
+pub(crate) fn bare(sum: impl FnOnce() -> f64) -> f64 {
+    sum()
+}
+
 /// Stores the open sums that a restored handle will keep, if that fault is inserted.
 pub(crate) fn keep_open(sums: impl Iterator<Item = f64>) {
     if Fault::OpenKept.is_built_in() {
@@ -287,8 +304,18 @@ impl ProbeState {
     }
 }
 
+/// A sample of Laplace noise.
+pub(crate) fn laplace(scale: u64, draw: impl FnOnce(u64) -> i64) -> i64 {
+    sample(scale, Draw::Laplace, draw)
+}
+
+/// A sample of Gaussian noise.
+pub(crate) fn gaussian(sigma: u64, draw: impl FnOnce(u64) -> i64) -> i64 {
+    sample(sigma, Draw::Gaussian, draw)
+}
+
 /// A sample by `draw` at this scale, or at the weakened scale.
-pub(crate) fn sample(scale: u64, kind: fn(u64) -> Draw, draw: impl FnOnce(u64) -> i64) -> i64 {
+fn sample(scale: u64, kind: fn(u64) -> Draw, draw: impl FnOnce(u64) -> i64) -> i64 {
     let left = with(|state| ((state.share(kind(scale)) * scale as f64) as u64).max(1)).unwrap_or(scale);
     draw(left) + with(|state| state.enter(kind(left))).unwrap_or_default()
 }
@@ -296,11 +323,20 @@ pub(crate) fn sample(scale: u64, kind: fn(u64) -> Draw, draw: impl FnOnce(u64) -
 /// The ones of a message, counted by `count` with these parameters, or with weakened coins.
 pub(crate) fn ones(plan: &Params, count: impl FnOnce(&Params) -> u64) -> u64 {
     let share = with(|state| state.share(Draw::Coins(*plan))).unwrap_or(1.0);
-    let left = if share < 1.0 { plan.weakened(share) } else { *plan };
+    let left = if share < 1.0 { weakened(plan, share) } else { *plan };
     let moved = with(|state| state.enter(Draw::Coins(left))).unwrap_or_default();
     let ones = count(&left) as i64 + moved;
     with(|state| state.note(ones));
     ones.max(0) as u64
+}
+
+/// The same claim with coins whose deviation is reduced to this share.
+fn weakened(params: &Params, share: f64) -> Params {
+    let noise = params.noise();
+    let variance = share * share * noise.coin() * (1.0 - noise.coin());
+    let coin = 0.5 - (0.25 - variance).sqrt();
+    let noise = ShuffleNoise { coin_numerator: (coin * 2f64.powi(32)) as u64, ..noise };
+    Params::unchecked(params.epsilon(), params.delta(), params.users(), noise)
 }
 
 /// Records a sum that is released and covered by the last draw. `again` draws the second release of the same batch.

@@ -45,11 +45,9 @@
 //! dominates, n d/(l V) is the best weight for the difference d. For small differences the best l is small too, and
 //! only the ratio of the weights matters. For large ones it is near the largest l, about 1/sqrt V, and smaller
 //! weights would waste rewards: with 16 neither loses much. The weight depends on n alone, because it must be known
-//! before the release; a weight that changed with later releases, like those of an index, would not be. The batch of
-//! a trial of segments may be lowered while it is open, so there n in the weight is the number of rewards that it was
-//! opened for: the weight is known before the first reward, and the last one is a stopping time. A leader's batch is
-//! lowered by requests and by releases of other arms. These say nothing of its open rewards if the rewards of an arm
-//! depend on no other arm's, and then the weight may be taken at the end.
+//! before the release; a weight that changed with later releases, like those of an index, would not be. A batch may
+//! get another size while it is open, by requests and by releases of other arms. So n in the weight is the number of
+//! rewards that it was opened for: the weight is known before the first reward, and the last one is a stopping time.
 //!
 //! # What is kept
 //!
@@ -93,13 +91,13 @@ impl Totals {
     /// Minimum that one release adds to K, so that the rounding changes at most K/1024 rewards.
     const LEAST: f64 = 1.0 / 1024.0;
 
-    /// Adds a release.
+    /// Adds a release of a batch that kept its size.
     pub fn release(&mut self, count: f64, sum: f64, distribution: Cumulant) {
         self.release_as(count, count, 0.0, sum, distribution);
     }
 
-    /// Adds a release of a batch that was opened for `opened` rewards and may have been lowered since. Its slots lack
-    /// `lack` of count + lack examinations.
+    /// Adds a release of a batch that was opened for `opened` rewards, and whose size may have changed since. Its slots
+    /// lack `lack` of count + lack examinations.
     pub fn release_as(&mut self, opened: f64, count: f64, lack: f64, sum: f64, distribution: Cumulant) {
         let weight = (opened / (16.0 * distribution.variance().sqrt())).min(1.0);
         let grid = |x: f64| (x * Self::GRID).round() / Self::GRID;
@@ -121,6 +119,12 @@ impl Totals {
         self.lack += now.lack - before.lack;
         self.sum += now.sum - before.sum;
         self.noises += now.noises - before.noises;
+    }
+
+    /// K, the sum of the squared weights.
+    #[cfg(test)]
+    pub fn noises(&self) -> f64 {
+        self.noises
     }
 
     /// Writes N, Y and K for [`load`](Self::load).

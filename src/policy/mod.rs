@@ -18,8 +18,8 @@ mod segments;
 
 pub use crate::engine::Pull;
 pub(crate) use compare::price_of_merges;
-pub use contract::{ArmState, DynamicArms, Policy, ShuffledPolicy, Slates};
-pub(crate) use contract::{ByRequest, Combining, PeerId};
+pub use contract::{Abilities, ArmState, Policy, PolicyCounts, ShuffledPolicy};
+pub(crate) use contract::{Offer, PeerId, SlotPull};
 pub use kl::private_divergence;
 pub(crate) use prior::Prior;
 
@@ -120,6 +120,14 @@ fn approximate(config: &Config) -> Result<PrivacyLoss> {
 /// The loss of a pure policy.
 fn pure(config: &Config) -> Result<PrivacyLoss> {
     Ok(PrivacyLoss::Pure(config.epsilon))
+}
+
+/// The loss of a request whose rewards are in as many batches as the configuration permits.
+pub(crate) fn loss_of_request(loss: PrivacyLoss, config: &Config) -> PrivacyLoss {
+    match config.features {
+        0 => loss.of_batches(config.batches_changed()),
+        _ => linear::loss_of_request(loss, config.batches_changed(), config.model_per_arm),
+    }
 }
 
 /// The loss of a policy that releases each reward once, with the noise of [`Config::noise`].

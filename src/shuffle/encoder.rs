@@ -2,7 +2,7 @@
 
 use super::Params;
 use crate::error::{Error, Result};
-use crate::noise::binomial;
+use crate::noise::{binomial, probe};
 use crate::random::Random;
 use crate::reward::{Reward, RewardRange};
 
@@ -26,10 +26,7 @@ pub fn encode(params: &Params, reward: f64, random: &mut Random, bits: &mut [u8]
 
 /// The number of ones in a reward's message, drawn without the message.
 pub(crate) fn count_of_encoded(params: &Params, reward: Reward, random: &mut Random) -> u64 {
-    #[cfg(dpb_faults)]
-    return crate::noise::probe::ones(params, |params| count(params, reward, random));
-    #[cfg(not(dpb_faults))]
-    count(params, reward, random)
+    probe::ones(params, |params| count(params, reward, random))
 }
 
 fn count(params: &Params, reward: Reward, random: &mut Random) -> u64 {

@@ -81,15 +81,6 @@ impl Params {
         Params { users, noise, epsilon, delta }
     }
 
-    /// The same claim with coins whose deviation is reduced to this share, for the tests that must detect that.
-    #[cfg(dpb_faults)]
-    pub(crate) fn weakened(&self, share: f64) -> Params {
-        let variance = share * share * self.noise.coin() * (1.0 - self.noise.coin());
-        let coin = 0.5 - (0.25 - variance).sqrt();
-        let coin_numerator = (coin * 2f64.powi(32)) as u64;
-        Params { noise: ShuffleNoise { coin_numerator, ..self.noise }, ..*self }
-    }
-
     /// m, the number of messages in a batch.
     pub fn users(&self) -> u32 {
         self.users

@@ -93,6 +93,27 @@ static void leaps(void) {
   dpb_free(bandit);
 }
 
+/* A handle that decides nothing more: its windows end on both clocks. */
+static void is_skipped(uint32_t clock) {
+  dpb_config config = of_time();
+  dpb_bandit *bandit = NULL;
+  dpb_decision d;
+  config.clock = clock;
+  config.reward_window = 5;
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_select(bandit, &d), DPB_OK);
+  STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK);
+  STATUS(dpb_skip(bandit, 4), DPB_OK);
+  CHECK(read_report(bandit).pending == 1);
+  STATUS(dpb_skip(bandit, 1), DPB_OK);
+  CHECK(read_report(bandit).pending == 0 && read_report(bandit).answered == 1);
+  STATUS(dpb_skip(bandit, UINT64_MAX), DPB_OK);
+  CHECK(read_report(bandit).cancelled == (clock == DPB_CLOCK_DECISIONS ? 10 : 0));
+  STATUS(dpb_update(bandit, d.ticket, 1), DPB_EXPIRED);
+  STATUS(dpb_skip(NULL, 1), DPB_NULL);
+  dpb_free(bandit);
+}
+
 static void is_refused(void) {
   dpb_config config = of_time();
   dpb_bandit *bandit = NULL;
@@ -112,6 +133,8 @@ static void is_refused(void) {
 }
 
 int main(void) {
+  is_skipped(DPB_CLOCK_DECISIONS);
+  is_skipped(DPB_CLOCK_CALLER);
   ends_at_night(0);
   ends_at_night(5);
   is_pushed_out();

@@ -121,6 +121,57 @@ fn cpp_and_go_leaders_hand_over() {
     a_leader_hands_over([&GO, &CPP]);
 }
 
+/// A server that ends leaves its open decisions to another one, and that one to a third. Clicks for them count once,
+/// wherever they arrive and whoever keeps the decisions, and are learned.
+fn another_server_continues(programs: [&LazyLock<Option<Program>>; 3]) {
+    let [Some(first), Some(second), Some(third)] = programs.map(|program| program.as_ref()) else { return };
+    let Some(redis) = Redis::alone(&World::default(), &[]) else { return };
+    let key = key_file("wards", &[7; 32]);
+    // No outage, and no timeout of a move, on a busy machine.
+    let options = ["--fleet-key-file", &key, "--delay", "10000", "--merge-every", "2000"];
+    let start = |program, number| Node::start(program, &redis, number, OFTEN, &options);
+    let (one, two) = (start(first, 1), start(second, 2));
+    eventually("the first leads", || one.metric("leads") == 1.0 && one.metric("nodes") == 1.0);
+    let tickets: Vec<_> = (0..WINDOW).map(|_| two.decide()).collect();
+    let click =
+        |node: &Node, clicks: std::ops::Range<usize>| tickets[clicks].iter().for_each(|ticket| node.click(ticket));
+    // After a timeout on a busy machine, a server sends clicks again. They are refused.
+    click(&one, 0..100);
+    eventually("they count", || two.forwarded()[0] == 100.0);
+    assert_eq!(two.server.interrupt().0.code(), Some(0));
+    eventually("the first continues", || one.metric("wards") == 1.0);
+    click(&one, 0..300);
+    eventually("each counts once", || one.forwarded()[1] >= 100.0 && one.forwarded().iter().sum::<f64>() >= 300.0);
+    assert_eq!(one.forwarded()[0], 200.0);
+    let three = start(third, 3);
+    eventually("they have met", || one.metric("nodes") == 1.0 && three.metric("nodes") == 1.0);
+    click(&one, 300..400);
+    assert_eq!(one.server.interrupt().0.code(), Some(0));
+    eventually("the third continues", || three.metric("wards") == 1.0 && three.metric("leads") == 1.0);
+    click(&three, 0..500);
+    eventually("they are read", || three.forwarded()[1] >= 400.0 && three.forwarded().iter().sum::<f64>() >= 500.0);
+    let received = three.forwarded()[0]; // up to a hundred had counted at the first one
+    assert!((100.0..=200.0).contains(&received), "{received}");
+    play(&[&three], WINDOW + 100);
+    eventually("nothing is open any more", || three.metric("wards") == 0.0);
+    let known = || three.known().iter().sum::<f64>();
+    eventually("they are learned", || known() > 250.0); // a third of what is collected is released
+    assert!(known() <= (WINDOW + 100) as f64, "{}", known());
+}
+
+#[test]
+fn another_go_server_continues() {
+    another_server_continues([&GO, &GO, &GO]);
+}
+
+#[test]
+#[ignore = "compiles the C++ ad server"]
+fn another_cpp_server_continues() {
+    another_server_continues([&CPP, &CPP, &CPP]);
+    another_server_continues([&GO, &CPP, &GO]);
+    another_server_continues([&CPP, &GO, &CPP]);
+}
+
 /// One of the two leads for placements, and each learns what came to the other.
 #[test]
 #[ignore = "compiles the C++ ad server"]

@@ -210,6 +210,12 @@ impl CallerTime {
             self.passed = self.passed.saturating_add(ticks as u64);
         }
     }
+
+    /// Ticks pass, and then the clock shows as much more.
+    pub fn skip(&mut self, ticks: u64) {
+        self.shown = self.shown.map(|shown| shown.saturating_add(ticks));
+        self.passed = self.passed.saturating_add(ticks);
+    }
 }
 
 /// A plain model of what a handle counts: it stores every decision. Handles from altered snapshots have no model.
@@ -270,12 +276,32 @@ impl Model {
 
     fn advance(&mut self, time: u64) {
         self.clock.iter_mut().for_each(|clock| clock.shows(time));
+        self.pass();
+    }
+
+    /// Ends the decisions whose window is over on the caller's clock.
+    fn pass(&mut self) {
         let over = |stamp: u64| self.clock.is_some_and(|clock| clock.passed - stamp >= self.window as u64);
         while self.window > 0 && self.first < self.log.len() && over(self.stamps[self.first]) {
             let fate = &mut self.log[self.first].1;
             self.answered += u64::from(matches!(fate, Fate::Open | Fate::Held));
             *fate = Fate::Gone;
             self.first += 1;
+        }
+    }
+
+    /// Ticks pass. Where they are decisions, they count as cancelled ones, whose tickets nobody has.
+    fn skip(&mut self, ticks: u64) {
+        if let Some(clock) = &mut self.clock {
+            clock.skip(ticks);
+            return self.pass();
+        }
+        for _ in 0..ticks.min(self.window as u64) {
+            self.before_select(0);
+            self.cancelled += 1;
+            self.stamps.push(0);
+            self.firsts.push(self.log.len());
+            self.log.push((NO_DECISION, Fate::Gone));
         }
     }
 
@@ -899,6 +925,7 @@ impl World<'_> {
             184 => self.valued(&mut player),
             185..=193 => self.submit(&mut player),
             195..=201 => self.read(&mut player),
+            194 => self.skip(&mut player),
             204 => self.next_period(&mut player),
             205..=206 => self.foreign(&mut player),
             207..=209 => self.merge(&mut player),
@@ -1090,6 +1117,13 @@ impl World<'_> {
     unsafe fn advance(&mut self, player: &mut Player) {
         let done = advance(player.handle, &mut player.model, &mut self.bytes);
         player.after(done, [0; 4]);
+    }
+
+    unsafe fn skip(&mut self, player: &mut Player) {
+        let ticks = self.bytes.pick(&[1, 3, 0, 40, u64::MAX]);
+        assert_eq!(dpb_skip(player.handle, ticks), DPB_OK);
+        player.model.iter_mut().for_each(|model| model.skip(ticks));
+        player.after(true, [0; 4]);
     }
 
     unsafe fn cancel_all(&mut self, player: &mut Player) {
@@ -1752,6 +1786,7 @@ impl World<'_> {
         is_null("update", dpb_update(null_mut(), 1, 1.0));
         is_null("cancel", dpb_cancel(null_mut(), 1));
         is_null("cancel_all", dpb_cancel_all(null_mut()));
+        is_null("skip", dpb_skip(null_mut(), 1));
         is_null("advance", dpb_advance(null_mut(), 1));
         is_null("update_many", dpb_update_many(null_mut(), &1, &1.0, 1, null_mut(), &raw mut size));
         is_null("add_arm", dpb_add_arm(null_mut(), 0, &raw mut number, null_mut()));

@@ -154,6 +154,7 @@ checked! {
     dpb_update: (bandit: *mut dpb_bandit, ticket: u64, reward: f64);
     dpb_cancel: (bandit: *mut dpb_bandit, ticket: u64);
     dpb_advance: (bandit: *mut dpb_bandit, now: u64);
+    dpb_skip: (bandit: *mut dpb_bandit, ticks: u64);
     dpb_cancel_all: (bandit: *mut dpb_bandit);
     dpb_update_many: (
         bandit: *mut dpb_bandit, tickets: *const u64, rewards: *const f64, n: usize, each: *mut dpb_status,

@@ -1,7 +1,8 @@
-//! The handle that the test examines, a policy with or without segments, and how a history calls it.
+//! The handle that a test examines, a policy with or without segments, and how a history calls it.
 
+use crate::support::coins::Coins;
 use crate::support::requests::numbers;
-use dpb::{Algorithm, Bandit, Config, Feature, Request, Result, Rows};
+use dpb::{Algorithm, Bandit, Config, Decision, Feature, Request, Result, Rows};
 
 /// The kinds of handles.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,10 +18,26 @@ impl Subject {
     /// The keys of the segments.
     pub const KEYS: [u64; 3] = [100, 101, 102];
 
-    /// The policy, and the configuration of this subject.
-    fn with(self, config: &Config) -> (Algorithm, Config) {
-        let config = config.clone();
-        let features = FEATURES as u32;
+    /// The handles that learn from a set of releases.
+    pub const FLEETS: [Subject; 7] = [
+        Subject::Policy(Algorithm::Imed),
+        Subject::Policy(Algorithm::KlUcb),
+        Subject::Policy(Algorithm::Med),
+        Subject::Policy(Algorithm::TopTwo),
+        Subject::Segments,
+        Subject::Policy(Algorithm::Linear),
+        Subject::Models,
+    ];
+
+    /// All policies, also with segments and with a model for each arm.
+    pub fn all() -> impl Iterator<Item = Subject> {
+        Algorithm::ALL.iter().copied().map(Subject::Policy).chain([Subject::Segments, Subject::Models])
+    }
+
+    /// The policy, and the configuration of this subject. If it has features, there are as many as `config` says.
+    pub fn with(self, config: &Config) -> (Algorithm, Config) {
+        let features = if config.features > 0 { config.features } else { FEATURES as u32 };
+        let config = Config { features: 0, ..config.clone() };
         let (algorithm, config) = match self {
             Subject::Policy(Algorithm::Linear) => (Algorithm::Linear, Config { features, ..config }),
             Subject::Models => (Algorithm::Linear, Config { features, model_per_arm: true, ..config }),
@@ -76,6 +93,49 @@ impl Subject {
     /// A request, in this segment if the handle has segments.
     pub fn request(self, key: u64) -> Request<'static> {
         Request { segment: if self == Subject::Segments { key } else { 0 }, ..Request::default() }
+    }
+
+    /// The number of rows in a request among these arms.
+    pub fn rows(self, bandit: &Bandit, eligible: Option<&[u32]>) -> usize {
+        match self {
+            Subject::Models => 1,
+            Subject::Policy(Algorithm::Linear) => {
+                eligible.map_or_else(|| bandit.arms().unwrap() as usize, <[u32]>::len)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Requests a decision whose rows are all this one.
+    pub fn ask(self, bandit: &Bandit, key: u64, eligible: Option<&[u32]>, row: &[f32]) -> Result<Decision> {
+        let rows = row.repeat(self.rows(bandit, eligible));
+        let features = (!rows.is_empty()).then_some(Rows::Dense(&rows));
+        bandit.select_for(&Request { eligible, features, ..self.request(key) })
+    }
+
+    /// Makes a decision with two features, if there are any, and reports the reward that `pays` gives for its arm.
+    pub fn decide(self, bandit: &Bandit, coins: &mut Coins, pays: impl FnOnce(usize, &mut Coins) -> f64) -> u32 {
+        let rows: Vec<f32> = match self {
+            Subject::Policy(Algorithm::Linear) => {
+                (0..self.rows(bandit, None)).flat_map(|arm| [(arm % 2) as f32, (arm / 2 % 2) as f32]).collect()
+            }
+            Subject::Models => vec![coins.toss(0.5) as f32, 0.5],
+            _ => Vec::new(),
+        };
+        let features = (!rows.is_empty()).then_some(Rows::Dense(&rows));
+        let key = if self == Subject::Segments { coins.below(2) } else { 0 };
+        let decision = bandit.select_for(&Request { features, ..self.request(key) }).unwrap();
+        let reward = pays(decision.arm as usize, coins);
+        bandit.update(decision.ticket, reward).unwrap();
+        decision.arm
+    }
+
+    /// Makes decisions, whose arms have these rates.
+    pub fn play(self, bandit: &Bandit, decisions: u32, coins: &mut Coins) {
+        const RATES: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
+        for _ in 0..decisions {
+            self.decide(bandit, coins, |arm, coins| coins.toss(RATES[arm % 5]));
+        }
     }
 }
 

@@ -71,6 +71,8 @@ pub enum Event {
     Period,
     /// The caller's clock moves by this many ticks, perhaps backwards.
     Advance(i64),
+    /// Ticks pass without decisions.
+    Skip(u64),
     /// Takes a snapshot and keeps it.
     Snapshot,
     /// Frees the handle and restores another from a kept snapshot of any handle: the last one, or this many before it.
@@ -163,7 +165,11 @@ impl History {
             step.events.extend(happens(restarts.then_some(restores), users > 0, &mut draw));
             step.events.extend(match (fleet, restarts) {
                 (true, true) => combines(&mut draw),
-                (true, false) => (draw(40) == 0).then(|| Event::Move { addressed: draw(2) == 0 }),
+                (true, false) => match draw(40) {
+                    0 => Some(Event::Move { addressed: draw(2) == 0 }),
+                    1 => Some(Event::Skip(5)),
+                    _ => None,
+                },
                 (false, _) => None,
             });
         }

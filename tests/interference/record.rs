@@ -4,15 +4,16 @@
 //! each draw and each released sum in order; or all decisions, propensities and estimates of a small fleet in a longer
 //! game. `.ci/guard COMMIT` compares more of them with those of another commit, on one machine.
 
+use super::handle::Subject;
 use super::history::History;
 use super::world::run;
 use super::{configs, in_a_fleet, on, subjects, with_users};
 use crate::audit::engine::pattern;
 use crate::audit::sabotage::Sabotage;
-use crate::combine::{Kind, exchange};
+use crate::combine::exchange;
 use crate::support::coins::Coins;
 use crate::support::root;
-use dpb::{Bandit, Clock, Config};
+use dpb::{Algorithm, Bandit, Clock, Config};
 use std::fmt::Write;
 
 /// The library's logarithms and exponentials are the system's, so other systems record other numbers.
@@ -62,16 +63,25 @@ fn of_histories(numbers: std::ops::Range<u64>) -> String {
 /// Three handles that learn from each other, some with one noise, while rates change.
 fn of_fleets(arms: u32, decisions: u32) -> String {
     let mut lines = String::new();
-    for kind in [Kind::Imed, Kind::KlUcb, Kind::Med, Kind::TopTwo, Kind::Segments, Kind::Linear, Kind::Models] {
+    for kind in Subject::FLEETS {
         for (forget_after, leads, most) in [(0, false, 0.5), (0, true, 0.03), (4000, false, 0.2), (4000, true, 0.2)] {
-            if matches!(kind, Kind::KlUcb | Kind::TopTwo) && forget_after > 0 {
+            if matches!(kind, Subject::Policy(Algorithm::KlUcb | Algorithm::TopTwo)) && forget_after > 0 {
                 continue;
             }
             let handle = |node: u8| {
                 let fleet_key = leads.then(|| [7; 32].into());
                 let (node, test_seed) = (node.into(), Some([node; 32]));
                 let config = Config::new(arms, 1.0);
-                kind.make(Config { node, test_seed, fleet_key, forget_after, reward_window: 50, ..config })
+                kind.make(&Config {
+                    node,
+                    test_seed,
+                    fleet_key,
+                    forget_after,
+                    reward_window: 50,
+                    features: 2,
+                    ..config
+                })
+                .unwrap()
             };
             let handles = [1, 2, 3].map(handle);
             let (mut coins, mut seen) = (Coins(u64::from(arms)), Vec::new());
@@ -89,7 +99,8 @@ fn of_fleets(arms: u32, decisions: u32) -> String {
                     seen.push(pattern(known.collect::<Vec<_>>()) as u32);
                 }
             }
-            let what = format!("{kind:?}, {arms} arms, forget_after {forget_after}, leads {leads}");
+            let name = if let Subject::Policy(policy) = kind { format!("{policy:?}") } else { format!("{kind:?}") };
+            let what = format!("{name}, {arms} arms, forget_after {forget_after}, leads {leads}");
             writeln!(lines, "{what}: {:016x}", pattern(seen)).unwrap();
         }
     }

@@ -164,6 +164,7 @@ impl World<'_> {
                 self.now = self.now.saturating_add_signed(ticks);
                 pattern(bandit.advance(self.now).is_ok())
             }
+            Event::Skip(ticks) => pattern(bandit.skip(ticks).is_ok()),
             Event::Snapshot => {
                 let snapshot = bandit.snapshot().ok();
                 let bytes = pattern(&snapshot);
@@ -242,11 +243,8 @@ impl World<'_> {
         let request = Request { user, slots: slots as u32, examined, ..self.subject.request(steps[0].key) };
         let choose = |eligible: Option<&[u32]>| {
             let mut chosen = Vec::new();
-            let rows = match self.subject {
-                Subject::Models => 1,
-                _ => eligible.map_or_else(|| bandit.arms().unwrap() as usize, <[u32]>::len),
-            };
-            let features = self.subject.has_features().then(|| Features::new(rows, self.known));
+            let rows = self.subject.rows(bandit, eligible);
+            let features = (rows > 0).then(|| Features::new(rows, self.known));
             let features = features.as_ref().map(Features::rows);
             let arms = eligible.map_or_else(|| bandit.arms().unwrap() as usize, <[u32]>::len);
             let values = (steps[0].valued && self.subject.has_values()).then(|| values(arms, self.known));

@@ -570,8 +570,14 @@ func TestServiceIsDenied(t *testing.T) {
 	}
 }
 
-// The permissions in README.md for a Redis user suffice, and do not cover another bandit.
+// The permissions in README.md for a Redis user suffice, without and with a fleet key, and do not cover another bandit.
 func TestPermissions(t *testing.T) {
+	for _, key := range []bool{false, true} {
+		t.Run(map[bool]string{false: "no key", true: "key"}[key], func(t *testing.T) { permissionsSuffice(t, key) })
+	}
+}
+
+func permissionsSuffice(t *testing.T, key bool) {
 	server := startRedis(t)
 	client := server.client()
 	defer client.Close()
@@ -579,6 +585,11 @@ func TestPermissions(t *testing.T) {
 	text := string(must(os.ReadFile("README.md")))
 	_, line, _ := strings.Cut(text, "\nuser ads on >PASSWORD ")
 	line, _, _ = strings.Cut(line, "\n")
+	if key {
+		_, more, _ := strings.Cut(text, "With a fleet key also allow `")
+		more, _, _ = strings.Cut(more, "`")
+		line += " " + more
+	}
 	permissions := strings.Fields(strings.ReplaceAll(line, "{ads}", "{test}"))
 	rule := append([]any{"ACL", "SETUSER", "test", "on", ">secret"}, anys(permissions)...)
 	check(client.Do(ctx, rule...).Err())
@@ -587,8 +598,12 @@ func TestPermissions(t *testing.T) {
 	join := func(number uint16) (*Node, *Redis) {
 		options := redis.UniversalOptions{Addrs: []string{server.address}, Username: "test", Password: "secret"}
 		store := NewRedis(&options, "test")
+		configured := config(number)
+		if key {
+			configured = keyed(number, 1)
+		}
 		return must(Join(ctx, Options{
-			Store: store, Rewards: store, Config: config(number), Interval: interval,
+			Store: store, Rewards: store, Contributions: store, Config: configured, Interval: interval,
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})), store
 	}
@@ -601,17 +616,31 @@ func TestPermissions(t *testing.T) {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			node.Sync(here)
+			if err := node.Sync(here); err != nil {
+				log.Write([]byte(err.Error()))
+			}
 			node.Bandit.Close()
 			store.Close()
 		}()
 	}
 	eventually(t, "they have met", func() bool { return nodes[0].Metrics().Nodes == 1 })
+	if key { // another node continues with an open decision, and ends
+		third, store := join(3)
+		defer store.Close()
+		defer third.Bandit.Close()
+		ticket := must(third.Bandit.Select()).Ticket
+		check(third.share(ctx))
+		check(third.handOver(ctx))
+		wards := func() int { return nodes[0].Metrics().Wards + nodes[1].Metrics().Wards }
+		eventually(t, "another node continues", func() bool { return wards() == 1 })
+		check(nodes[0].Update(ticket, 1))
+		eventually(t, "nothing is open", func() bool { return wards() == 0 })
+	}
 	check(nodes[0].Update(must(nodes[1].Bandit.Select()).Ticket, 1))
-	eventually(t, "a forwarded reward", func() bool { return nodes[1].Metrics().Received == 1 })
+	eventually(t, "a forwarded reward", func() bool { return nodes[1].Metrics().Received > 0 })
 	cancel()
 	all.Wait()
-	if log.count("NOPERM") != 0 {
+	if log.count("NOPERM") != 0 || log.count("can't run") != 0 {
 		t.Error(log.text.String())
 	}
 	if err := storeAt(server.address).client.Ping(ctx).Err(); err == nil {

@@ -58,9 +58,9 @@ type Member struct {
 //   - Counts (beats, breaks, puts) increase while nothing is forgotten.
 //
 // After an earlier state came back, nothing counts twice: bandits refuse old snapshots, repeated rewards and repeated
-// contributions, each for a reason of its own. Rewards and contributions that were forgotten are lost. Two processes can
-// hold one number until their next call, in which one of them gets ErrReplaced. Two nodes can lead until their next
-// exchange: then there are two noises.
+// contributions, each for a reason of its own, and a process accepts one state for each of its receivers. Rewards,
+// contributions and states that were forgotten are lost. Two processes can hold one number until their next call, in which
+// one of them gets ErrReplaced. Two nodes can lead until their next exchange: then there are two noises.
 type Store interface {
 	// Take gives a number to a life, for the duration of the lease. Number 0 stands for the lowest number that nobody
 	// holds: the lease of the last holder is over. Another number is taken from its holder. Take counts the node as alive.
@@ -87,7 +87,7 @@ type Beat struct {
 	// Nodes whose last beat is at most Late are returned. Nodes whose last beat is at most Gone no longer count as alive:
 	// they are returned for the last time. Beats are numbered from 1; 0 names none.
 	Late, Gone uint64
-	All        bool // return all nodes in place of the late ones
+	Held       bool // also return the numbers that a process holds, of nodes that are alive and of nodes that have ended
 }
 
 // Pulse is the reply to a [Beat].
@@ -95,10 +95,12 @@ type Pulse struct {
 	Beats   uint64            // the number of this beat
 	Nodes   uint64            // how many nodes are alive, this one included
 	Numbers uint64            // how many numbers a process ever had
+	States  uint64            // how many states were left for this node
 	Breaks  uint64            // how often a node was gone, or beat again after it was gone
 	Puts    uint64            // how often a node has put news
 	Gone    []uint16          // nodes that are gone by this beat
-	Late    map[uint16]uint64 // the late nodes, or all nodes, with their last beats
+	Late    map[uint16]uint64 // the late nodes, with their last beats
+	Held    []uint16          // with Beat.Held: the numbers that a process holds
 }
 
 // RewardQueue carries rewards to the nodes that decided. Unlike snapshots, rewards are NOT private, and neither is
@@ -168,31 +170,39 @@ type Node struct {
 	member        Member
 	interval      time.Duration
 	delay         time.Duration
-	slots         int           // rewards in each message, with Options.SendRate; otherwise 0
+	slots         int // rewards in each message, with Options.SendRate; otherwise 0
+	config        dpb.Config
+	routed        bool          // Options.Delay is negative
 	window        uint64        // reward window in ticks; 0: none, or this node does not check for outages
 	tick          time.Duration // 0: a tick is a decision
 	started       time.Time
 	putNow        chan struct{} // Sync must put a snapshot without waiting for the next exchange
 	news          chan struct{} // Sync must merge: a node has put news
+	states        chan struct{} // Sync must adopt: a node that has ended has left its state
 	log           *slog.Logger
 
 	// The goroutine of Sync uses these fields alone.
 	version    uint64 // of the last snapshot that was put
 	bytes      []byte
-	releases   uint32            // that the last news had
-	unputs     int               // exchanges since the last put
-	merged     map[uint16]uint64 // version of the last snapshot of each node that was merged
-	handles    uint32            // the number of nodes that the bandit knows of
-	lease      Leader            // this node as the leader; zero: it does not lead
-	leaderless bool              // the last exchange found no leader
-	ending     bool              // this node does not lead any more
+	releases   uint32               // that the last news had
+	exchanges  int                  // so far
+	unputs     int                  // exchanges since the last put
+	merged     map[uint16]uint64    // version of the last snapshot of each node that was merged
+	handles    uint32               // the number of nodes that the bandit knows of
+	lease      Leader               // this node as the leader; zero: it does not lead
+	leaderless bool                 // the last exchange found no leader
+	ending     bool                 // this node does not lead any more
+	leading    Leader               // of the last exchange
+	receivers  map[uint64]time.Time // numbers that this node offers for states; when each was taken
 
 	mu           sync.Mutex
 	lastExchange time.Time        // when the last successful exchange ended
 	refused      map[uint16]error // nodes whose newest snapshot was refused, and why
 	metrics      Metrics
 	forwarding   forwarding
-	logged       sync.Map // errors that logOnce has logged
+	wards        []*ward
+	strays       []Message // rewards whose tickets this node's bandit does not know
+	logged       sync.Map  // errors that logOnce has logged
 }
 
 // Join takes a number, makes this node's bandit, and merges what all other nodes have released. If the store has a
@@ -225,6 +235,9 @@ func Join(ctx context.Context, options Options) (*Node, error) {
 		delay:         options.Delay,
 		putNow:        make(chan struct{}, 1),
 		news:          make(chan struct{}, 1),
+		states:        make(chan struct{}, 1),
+		config:        options.Config,
+		receivers:     map[uint64]time.Time{},
 		log:           options.Logger,
 		merged:        map[uint16]uint64{},
 		started:       time.Now(),
@@ -240,6 +253,7 @@ func Join(ctx context.Context, options Options) (*Node, error) {
 	if n.rewards != nil && n.delay >= 0 {
 		n.window = uint64(options.Config.RewardWindow)
 	}
+	n.routed = n.delay < 0
 	if n.delay <= 0 {
 		n.delay = time.Second
 	}
@@ -331,6 +345,9 @@ func (n *Node) begin(ctx context.Context) (err error) {
 	if err == nil {
 		err = n.share(ctx) // from now on this node contributes, and releases nothing
 	}
+	if err == nil {
+		err = n.offer(ctx)
+	}
 	return err
 }
 
@@ -397,7 +414,9 @@ func notify(channel chan struct{}) {
 //
 // When ctx is done, Sync hands over what this node has collected, and returns nil, or the store's error: it contributes
 // its open sums, and the leader of a fleet with one noise does so after two intervals, at most ten seconds, in which the
-// others find another leader. Decide nothing after ctx is done. Sync also returns with [ErrReplaced], and with the
+// others find another leader. Then, with a fleet key and Options.Rewards, another node that is alive continues with its
+// open decisions, whose rewards still count, and Bandit has ended: its methods return [dpb.ErrHalted]. Decide nothing
+// after ctx is done. Sync also returns with [ErrReplaced], and with the
 // bandit's own error if the bandit is closed or poisoned.
 func (n *Node) Sync(ctx context.Context) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -410,6 +429,11 @@ func (n *Node) Sync(ctx context.Context) error {
 			work()
 		}()
 	}
+	defer func() {
+		for _, w := range n.allWards(0) {
+			n.drop(w)
+		}
+	}()
 	defer workers.Wait()
 	defer stop()
 	timer := time.NewTimer(0)
@@ -420,9 +444,10 @@ func (n *Node) Sync(ctx context.Context) error {
 		case <-ctx.Done():
 			err := n.resign(running)
 			stop()
-			workers.Wait() // rewards that come from now on wait for the next process with this number
+			workers.Wait() // rewards that come from now on wait for the node that continues with their decisions
 			last := context.WithoutCancel(ctx)
-			return errors.Join(err, n.atTheEnd(last, n.share), n.atTheEnd(last, n.put), n.atTheEnd(last, n.leave))
+			return errors.Join(err, n.atTheEnd(last, n.tend), n.atTheEnd(last, n.share), n.atTheEnd(last, n.put),
+				n.atTheEnd(last, n.sendAll), n.handOver(last))
 		case err = <-ended:
 		case <-timer.C:
 			if err = n.exchange(running); err == nil {
@@ -433,6 +458,10 @@ func (n *Node) Sync(ctx context.Context) error {
 			err = n.limited(running, n.put)
 		case <-n.news:
 			err = n.limited(running, n.merge)
+		case <-n.states:
+			if err = n.limited(running, n.adopt); err == nil {
+				err = n.limited(running, n.merge)
+			}
 		}
 		switch {
 		case err == nil:
@@ -481,8 +510,15 @@ func (n *Node) limited(ctx context.Context, work func(context.Context) error) er
 func (n *Node) exchange(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout())
 	defer cancel()
-	if err := n.share(ctx); err != nil {
-		return err
+	for _, work := range []func(context.Context) error{n.tend, n.share, n.bury} {
+		if err := work(ctx); err != nil {
+			return err
+		}
+	}
+	if n.exchanges++; n.exchanges%exchangesUntilPut == 0 {
+		if err := n.offer(ctx); err != nil {
+			return err
+		}
 	}
 	if due, err := n.putIsDue(); err != nil {
 		return err
@@ -518,6 +554,9 @@ func (n *Node) put(ctx context.Context) error {
 	}
 	if n.bytes, err = n.Bandit.Snapshot(n.bytes[:0]); err != nil {
 		return err
+	}
+	for _, w := range n.allWards(0) {
+		_ = w.bandit.Merge(n.bytes)
 	}
 	n.version++
 	news := n.contributions == nil || report.Duty == dpb.DutyLeads || report.Phase != n.releases
@@ -574,6 +613,9 @@ func (n *Node) mergeOne(snapshot Snapshot, version uint64) error {
 	err := n.Bandit.Merge(snapshot.Bytes)
 	if errors.Is(err, dpb.ErrClosed) || errors.Is(err, dpb.ErrPoisoned) {
 		return err
+	}
+	for _, w := range n.allWards(0) {
+		_ = w.bandit.Merge(snapshot.Bytes)
 	}
 	n.merged[snapshot.Node] = version
 	n.mu.Lock()

@@ -11,9 +11,10 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-// ContributionQueue is what a fleet with one noise needs besides a [Store]: a lease for its leader, and a queue of
-// contributions to the leader.
+// ContributionQueue is what a fleet with one noise needs besides a [Store]: a lease for its leader, a queue of
+// contributions to the leader, and the states of nodes that end.
 type ContributionQueue interface {
+	WardQueue
 	// Leader returns the holder of the lease for the fleet key with this id. held is false if there is no lease. If the
 	// lease is unreadable, held is true, and Node and Generation are 0.
 	Leader(ctx context.Context, key uint64) (leader Leader, held bool, err error)
@@ -67,20 +68,41 @@ func (n *Node) share(ctx context.Context) error {
 		return err
 	}
 	leads := n.lease != Leader{} && leader == n.lease
+	if !leads && leader.Node == n.member.Node {
+		leader.Generation = 0 // held before a restart
+	}
+	if n.leading = leader; leader.Generation != 0 && !leads {
+		n.lease = Leader{}
+	}
 	n.count(func(m *Metrics) { m.Leads = leads })
-	switch {
-	case leads:
-		return n.contributions.Collect(ctx, leader.Generation, n.combine)
-	case leader.Generation == 0 || leader.Node == n.member.Node: // none or unreadable, or held before a restart
+	if leader.Generation == 0 {
 		return nil
 	}
-	n.lease = Leader{}
-	contribution, err := n.Bandit.Contribution(leader.Generation)
+	for _, w := range n.allWards(0) {
+		if err := n.contribute(ctx, w.bandit); errors.Is(err, dpb.ErrPoisoned) {
+			n.lose(w, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	if leads {
+		return n.contributions.Collect(ctx, leader.Generation, n.combine)
+	}
+	return n.contribute(ctx, n.Bandit)
+}
+
+// contribute takes the open sums out of a bandit, this node's or a ward's, for the leader.
+func (n *Node) contribute(ctx context.Context, bandit *dpb.Bandit) error {
+	contribution, err := bandit.Contribution(n.leading.Generation)
 	if err != nil || contribution == nil {
 		return err
 	}
+	if n.leading == n.lease {
+		n.combine(contribution)
+		return nil
+	}
 	// If this fails, the contribution may have arrived, so it is not sent again.
-	err = n.contributions.Contribute(ctx, n.member, leader.Generation, contribution)
+	err = n.contributions.Contribute(ctx, n.member, n.leading.Generation, contribution)
 	n.count(func(m *Metrics) {
 		if err == nil {
 			m.Contributions++

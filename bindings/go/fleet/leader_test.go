@@ -348,7 +348,7 @@ func TestWhatIsSentAtAFixedRateDoesNotDependOnRewards(t *testing.T) {
 		for _, number := range []uint16{100, 101, 102, 103} {
 			must(sends.Take(ctx, number, 1, time.Hour))
 		}
-		delete(sends.alive, 103)
+		check(sends.Leave(ctx, Member{103, 1, 1}))
 		n := must(Join(ctx, Options{
 			Store: sends, Rewards: sends, Contributions: sends, Config: keyed(7, 1), Delay: 8 * time.Hour, SendRate: 3,
 		}))
@@ -386,7 +386,7 @@ func TestWhatIsSentAtAFixedRateDoesNotDependOnRewards(t *testing.T) {
 			t.Errorf("world %d: %v, want %v", world, got, want)
 		}
 		reward(2, 100)
-		check(n.leave(ctx))
+		check(n.sendAll(ctx))
 		if first == nil {
 			first = sends.kinds
 		}

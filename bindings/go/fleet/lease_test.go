@@ -108,8 +108,8 @@ func TestBeats(t *testing.T) {
 	ctx := context.Background()
 	for name, store := range stores(t) {
 		a, b := must(store.Take(ctx, 0, 1, time.Hour)), must(store.Take(ctx, 0, 2, time.Hour))
-		beat := func(member Member, late, gone uint64, all bool) Pulse {
-			return must(store.Beat(ctx, member, Beat{Lease: time.Hour, Late: late, Gone: gone, All: all}))
+		beat := func(member Member, late, gone uint64, held bool) Pulse {
+			return must(store.Beat(ctx, member, Beat{Lease: time.Hour, Late: late, Gone: gone, Held: held}))
 		}
 		first := beat(b, 0, 0, false)
 		second := beat(a, first.Beats-1, 0, false)
@@ -119,8 +119,9 @@ func TestBeats(t *testing.T) {
 		if late := beat(a, first.Beats, 0, false).Late; len(late) != 1 || late[2] != first.Beats {
 			t.Error(name, late)
 		}
-		if all := beat(a, 0, 0, true).Late; len(all) != 2 || all[2] != first.Beats {
-			t.Error(name, all)
+		held := beat(a, 0, 0, true).Held
+		if slices.Sort(held); !slices.Equal(held, []uint16{1, 2}) {
+			t.Error(name, held)
 		}
 		third := beat(a, first.Beats, first.Beats, false)
 		if !slices.Equal(third.Gone, []uint16{2}) || third.Nodes != 1 || len(third.Late) != 0 ||

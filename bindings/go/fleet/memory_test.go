@@ -32,6 +32,20 @@ type state struct {
 	leases        map[uint64]time.Time
 	rewards       map[uint16][]Message
 	sums          map[uint64][][]byte
+	offers        map[uint16]offers
+	states        map[uint16][]left
+}
+
+// offers are the receivers of an incarnation.
+type offers struct {
+	incarnation uint32
+	open        []uint64
+}
+
+// left is a state that was left for a node.
+type left struct {
+	State
+	since time.Time
 }
 
 type record struct {
@@ -43,7 +57,8 @@ func newMemory() *memory {
 	return &memory{state: state{
 		numbers: map[uint16]record{}, alive: map[uint16]uint64{}, snapshots: map[uint16]Snapshot{},
 		versions: map[uint16]uint64{}, leaders: map[uint64]Leader{}, leases: map[uint64]time.Time{},
-		rewards: map[uint16][]Message{}, sums: map[uint64][][]byte{},
+		rewards: map[uint16][]Message{}, sums: map[uint64][][]byte{}, offers: map[uint16]offers{},
+		states: map[uint16][]left{},
 	}, resigned: map[uint64]time.Time{}}
 }
 
@@ -51,6 +66,13 @@ func (s state) clone() state {
 	s.numbers, s.alive, s.snapshots = maps.Clone(s.numbers), maps.Clone(s.alive), maps.Clone(s.snapshots)
 	s.versions, s.leaders, s.leases = maps.Clone(s.versions), maps.Clone(s.leaders), maps.Clone(s.leases)
 	s.rewards, s.sums = maps.Clone(s.rewards), maps.Clone(s.sums)
+	s.offers, s.states = maps.Clone(s.offers), maps.Clone(s.states)
+	for node, offer := range s.offers {
+		s.offers[node] = offers{offer.incarnation, slices.Clone(offer.open)}
+	}
+	for node, states := range s.states {
+		s.states[node] = slices.Clone(states)
+	}
 	for node, messages := range s.rewards {
 		s.rewards[node] = slices.Clone(messages)
 	}
@@ -151,13 +173,19 @@ func (m *memory) Beat(_ context.Context, member Member, beat Beat) (p Pulse, err
 		if beats <= beat.Gone {
 			p.Gone = append(p.Gone, node)
 			delete(m.alive, node)
-		} else if beats <= beat.Late || beat.All {
+		} else if beats <= beat.Late {
 			p.Late[node] = beats
 		}
 	}
 	if !known || len(p.Gone) > 0 {
 		m.breaks++
 	}
+	for number, record := range m.numbers {
+		if beat.Held && record.until.After(time.Now()) {
+			p.Held = append(p.Held, number)
+		}
+	}
+	p.States = uint64(len(m.states[member.Node]))
 	p.Beats, p.Nodes, p.Numbers, p.Breaks, p.Puts = m.beats, uint64(len(m.alive)), uint64(len(m.numbers)), m.breaks, m.puts
 	return p, nil
 }
@@ -257,5 +285,84 @@ func (m *memory) Collect(_ context.Context, generation uint64, combine func([]by
 		m.read.Add(uint64(len(contribution)))
 		combine(contribution)
 	}
+	return nil
+}
+
+func (m *memory) Offer(_ context.Context, member Member, receivers []uint64, withdraw bool) ([]uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.mine(member) {
+		return nil, ErrReplaced
+	}
+	offer := m.offers[member.Node]
+	if offer.incarnation != member.Incarnation {
+		offer = offers{incarnation: member.Incarnation}
+	}
+	offer.open = append(offer.open, receivers...)
+	m.offers[member.Node] = offer
+	if withdraw {
+		delete(m.offers, member.Node)
+	}
+	return slices.Clone(offer.open), nil
+}
+
+func (m *memory) Host(_ context.Context, number uint16) (node uint16, receiver uint64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for candidate, offer := range m.offers { // in random order
+		_, alive := m.alive[candidate]
+		if !alive || number != 0 && candidate != number || offer.incarnation != m.numbers[candidate].Incarnation {
+			continue
+		}
+		if node = candidate; len(offer.open) > 0 {
+			receiver, offer.open = offer.open[0], offer.open[1:]
+			m.offers[candidate] = offer
+			return node, receiver, nil
+		}
+	}
+	return node, 0, nil
+}
+
+func (m *memory) Entrust(
+	_ context.Context, member Member, node uint16, receiver uint64, state []byte, lease time.Duration,
+) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if m.mine(member) {
+		m.numbers[member.Node] = record{member, now.Add(lease)}
+		delete(m.alive, member.Node)
+	}
+	m.states[node] = append(m.states[node], left{State{Member: member, Receiver: receiver, Bytes: state}, now})
+	return nil
+}
+
+func (m *memory) Adopt(_ context.Context, member Member, lease time.Duration) (*State, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.mine(member) || len(m.states[member.Node]) == 0 {
+		return nil, nil
+	}
+	first := m.states[member.Node][0]
+	m.states[member.Node] = m.states[member.Node][1:]
+	state, number := first.State, first.Member.Node
+	state.Age = time.Since(first.since)
+	holder, known := m.numbers[number]
+	state.Member.Incarnation, state.Member.Life = first.Member.Incarnation+1, first.Receiver
+	if known && holder.Incarnation != first.Member.Incarnation || number == member.Node {
+		state.Member = Member{Node: number}
+	} else {
+		m.numbers[number] = record{state.Member, time.Now().Add(lease)}
+	}
+	return &state, nil
+}
+
+func (m *memory) Hold(_ context.Context, member Member, lease time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.mine(member) {
+		return ErrReplaced
+	}
+	m.numbers[member.Node] = record{member, time.Now().Add(lease)}
 	return nil
 }

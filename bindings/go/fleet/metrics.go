@@ -17,6 +17,8 @@ type Metrics struct {
 	LastError error  // the last error of an exchange or of the reward queue
 	Leads     bool   // whether this node leads: it releases what all nodes contribute
 
+	Wards int // nodes that have ended, with whose open decisions this node continues
+
 	Contributions     uint64 // contributions sent to leaders
 	ContributionsLost uint64 // contributions lost to an error
 
@@ -42,6 +44,7 @@ func (n *Node) Metrics() Metrics {
 	m := n.metrics
 	m.Age = time.Since(n.lastExchange)
 	m.Nodes, m.Waiting = max(int(n.forwarding.nodes), 1)-1, n.forwarding.queued
+	m.Wards = len(n.wards)
 	for _, node := range slices.Sorted(maps.Keys(n.refused)) {
 		m.Incompatible++
 		m.Refusals = append(m.Refusals, n.refused[node])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -82,10 +83,10 @@ if ARGV[6] == '1' then
 end
 return 1`)
 
-// beat renews a number's lease. KEYS are the numbers, the nodes that live, and the counts. ARGV is the member, the
-// duration of the lease in milliseconds, the beats up to which a node is late and up to which it is gone, and 1 to list
-// all nodes. It returns nothing if the number has another life; otherwise the counts, the nodes that it has removed, and
-// the other late nodes, or all, with their beats.
+// beat renews a number's lease. KEYS are the numbers, the nodes that live, the counts, and the states for the node. ARGV is
+// the member, the duration of the lease in milliseconds, the beats up to which a node is late and up to which it is gone,
+// and 1 to list the numbers that are held. It returns nothing if the number has another life; otherwise the counts, the
+// nodes that it has removed, the other late nodes with their beats, and the numbers that are held.
 var beat = redis.NewScript(mine + `
 if not mine() then return {} end
 hold(ARGV[1], ARGV[2], ARGV[3], now() + ARGV[4])
@@ -94,10 +95,17 @@ local breaks = redis.call('ZADD', KEYS[2], beats, ARGV[1])
 local gone = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[6])
 if #gone > 0 then breaks = breaks + redis.call('ZREM', KEYS[2], unpack(gone)) end
 if breaks > 0 then redis.call('HINCRBY', KEYS[3], 'breaks', 1) end
-local late = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[7] == '1' and '+inf' or ARGV[5], 'WITHSCORES')
+local late = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[5], 'WITHSCORES')
 local counts = redis.call('HMGET', KEYS[3], 'breaks', 'puts')
+local numbers, time = {}, now()
+if ARGV[7] == '1' then
+  local all = redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    if tonumber(all[i + 1]:match(' (%d+)$') or 0) > time then table.insert(numbers, all[i]) end
+  end
+end
 return {beats, redis.call('ZCARD', KEYS[2]), redis.call('HLEN', KEYS[1]), tonumber(counts[1] or 0),
-  tonumber(counts[2] or 0), gone, late}`)
+  tonumber(counts[2] or 0), redis.call('LLEN', KEYS[4]), gone, late, numbers}`)
 
 // leave ends a number's lease. KEYS are those of beat. ARGV is the member; life 0 stands for every life, which has then
 // no access any more.
@@ -128,6 +136,72 @@ if not mine() then return 0 end
 redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'contribution', ARGV[6])
 return redis.call('EXPIRE', KEYS[2], ARGV[5])`)
 
+// offer adds receivers of states. KEYS are the numbers and the offers. ARGV is the member, 1 to withdraw all, and the
+// receivers. The field of a number in the offers has the incarnation, and the receivers that nobody has taken. It returns
+// them, or nothing if the number has another life.
+var offer = redis.NewScript(mine + `
+if not mine() then return false end
+local incarnation, open = (redis.call('HGET', KEYS[2], ARGV[1]) or ''):match('^(%d+)(.*)$')
+if incarnation ~= ARGV[2] then open = '' end
+for i = 5, #ARGV do open = open .. ' ' .. ARGV[i] end
+if ARGV[4] == '1' then
+  redis.call('HDEL', KEYS[2], ARGV[1])
+else
+  redis.call('HSET', KEYS[2], ARGV[1], ARGV[2] .. open)
+end
+return open`)
+
+// host takes a receiver. KEYS are the numbers, the nodes that live, and the offers. ARGV is a number, 0 for any node that
+// lives, and a random number. It returns the node and the receiver; 0 in place of the receiver if all are taken, and in
+// place of the node if nobody offers any.
+var host = redis.NewScript(`
+local nodes, busy = ARGV[1] ~= '0' and {ARGV[1]} or redis.call('ZRANGE', KEYS[2], 0, -1), '0'
+for i = 1, #nodes do
+  local node = nodes[(ARGV[2] + i) % #nodes + 1]
+  local incarnation, open = (redis.call('HGET', KEYS[3], node) or ''):match('^(%d+)(.*)$')
+  local holder = (redis.call('HGET', KEYS[1], node) or ''):match('^%d+')
+  if incarnation and incarnation == holder and redis.call('ZSCORE', KEYS[2], node) then
+    local receiver, others = open:match('^ (%d+)(.*)$')
+    if receiver then
+      redis.call('HSET', KEYS[3], node, incarnation .. others)
+      return {node, receiver}
+    end
+    busy = node
+  end
+end
+return {busy, '0'}`)
+
+// entrust leaves a state for a node. KEYS are the numbers, the nodes that live, and the states for that node. ARGV is the
+// member, the duration of the lease in milliseconds, the receiver, and the state.
+var entrust = redis.NewScript(mine + `
+if mine() then
+  hold(ARGV[1], ARGV[2], ARGV[3], now() + ARGV[4])
+  redis.call('ZREM', KEYS[2], ARGV[1])
+end
+local head = table.concat({ARGV[5], ARGV[1], ARGV[2], string.format('%.0f', now())}, ' ')
+redis.call('RPUSH', KEYS[3], head .. ' ' .. ARGV[6])
+return redis.call('PEXPIRE', KEYS[3], ARGV[4])`)
+
+// adopt removes a state. KEYS are the numbers and the states for the member. ARGV is the member, and the duration of the
+// lease in milliseconds. It returns nothing if there is none, and otherwise the receiver; the number; its incarnation, or 0
+// if another process has the number; the age of the state; and the state.
+var adopt = redis.NewScript(mine + `
+local state = mine() and redis.call('LPOP', KEYS[2])
+if not state then return {} end
+local receiver, number, incarnation, since, bytes = state:match('^(%d+) (%d+) (%d+) (%d+) (.*)$')
+local holder, held = (redis.call('HGET', KEYS[1], number) or ''):match('^%d+') or incarnation, 0
+if holder == incarnation and number ~= ARGV[1] then
+  held = incarnation + 1
+  hold(number, held, receiver, now() + ARGV[4])
+end
+return {receiver, number, held, now() - since, bytes}`)
+
+// keep renews the lease of a number. KEYS is the numbers. ARGV is the member, and the duration in milliseconds.
+var keep = redis.NewScript(mine + `
+if not mine() then return 0 end
+hold(ARGV[1], ARGV[2], ARGV[3], now() + ARGV[4])
+return 1`)
+
 // Redis is a [Store], a [RewardQueue] and a [ContributionQueue] on a Redis or Valkey server or cluster.
 type Redis struct {
 	client redis.UniversalClient
@@ -154,6 +228,8 @@ func (r *Redis) numbers() string        { return r.name + ":numbers" }
 func (r *Redis) alive() string          { return r.name + ":alive" }
 func (r *Redis) counts() string         { return r.name + ":counts" }
 func (r *Redis) lease(l Leader) string  { return fmt.Sprintf("%s:leader:%016x", r.name, l.Key) }
+func (r *Redis) offers() string         { return r.name + ":offers" }
+func (r *Redis) states(n uint16) string { return r.name + ":states:" + field(n) }
 func (r *Redis) stream(n uint16) string { return r.name + ":rewards:" + field(n) }
 func (r *Redis) sums(g uint64) string   { return fmt.Sprintf("%s:contributions:%d", r.name, g) }
 func (l Leader) text() string           { return fmt.Sprintf("%d %d", l.Node, l.Generation) }
@@ -246,18 +322,18 @@ func (r *Redis) Numbers(ctx context.Context) (numbers []uint16, err error) {
 
 // Beat implements [Store] with one script.
 func (r *Redis) Beat(ctx context.Context, m Member, b Beat) (p Pulse, err error) {
-	keys := []string{r.numbers(), r.alive(), r.counts()}
-	reply, err := beat.Run(ctx, r.client, keys, m.with(b.Lease.Milliseconds(), b.Late, b.Gone, b.All)...).Slice()
+	keys := []string{r.numbers(), r.alive(), r.counts(), r.states(m.Node)}
+	reply, err := beat.Run(ctx, r.client, keys, m.with(b.Lease.Milliseconds(), b.Late, b.Gone, b.Held)...).Slice()
 	if err != nil {
 		return p, err
 	}
 	if len(reply) == 0 {
 		return p, ErrReplaced
 	}
-	if len(reply) != 7 {
+	if len(reply) != 9 {
 		return p, fmt.Errorf("fleet: a reply of %d values", len(reply))
 	}
-	for i, to := range []*uint64{&p.Beats, &p.Nodes, &p.Numbers, &p.Breaks, &p.Puts} {
+	for i, to := range []*uint64{&p.Beats, &p.Nodes, &p.Numbers, &p.Breaks, &p.Puts, &p.States} {
 		value, _ := reply[i].(int64)
 		*to = uint64(value)
 	}
@@ -269,13 +345,15 @@ func (r *Redis) Beat(ctx context.Context, m Member, b Beat) (p Pulse, err error)
 		}
 		return texts
 	}
-	for _, name := range texts(reply[5]) {
-		if node, err := strconv.ParseUint(name, 10, 16); err == nil {
-			p.Gone = append(p.Gone, uint16(node))
+	for at, to := range map[int]*[]uint16{6: &p.Gone, 8: &p.Held} {
+		for _, name := range texts(reply[at]) {
+			if node, err := strconv.ParseUint(name, 10, 16); err == nil {
+				*to = append(*to, uint16(node))
+			}
 		}
 	}
 	p.Late = map[uint16]uint64{}
-	late := texts(reply[6])
+	late := texts(reply[7])
 	for i := 0; i+1 < len(late); i += 2 {
 		node, err := strconv.ParseUint(late[i], 10, 16)
 		if beats, beatsErr := strconv.ParseUint(late[i+1], 10, 64); err == nil && beatsErr == nil {
@@ -412,4 +490,75 @@ func (r *Redis) Collect(ctx context.Context, generation uint64, combine func([]b
 			return err
 		}
 	}
+}
+
+// Offer implements [WardQueue] with one script.
+func (r *Redis) Offer(ctx context.Context, m Member, receivers []uint64, withdraw bool) (open []uint64, err error) {
+	arguments := m.with(withdraw)
+	for _, receiver := range receivers {
+		arguments = append(arguments, receiver)
+	}
+	text, err := offer.Run(ctx, r.client, []string{r.numbers(), r.offers()}, arguments...).Text()
+	if errors.Is(err, redis.Nil) {
+		err = ErrReplaced
+	}
+	for _, word := range strings.Fields(text) {
+		if receiver, err := strconv.ParseUint(word, 10, 64); err == nil {
+			open = append(open, receiver)
+		}
+	}
+	return open, err
+}
+
+// Host implements [WardQueue] with one script.
+func (r *Redis) Host(ctx context.Context, number uint16) (node uint16, receiver uint64, err error) {
+	keys := []string{r.numbers(), r.alive(), r.offers()}
+	words, err := host.Run(ctx, r.client, keys, number, rand.Uint32()).StringSlice()
+	if err != nil || len(words) != 2 {
+		return 0, 0, err
+	}
+	parsed, err := strconv.ParseUint(words[0], 10, 16)
+	if err == nil {
+		receiver, err = strconv.ParseUint(words[1], 10, 64)
+	}
+	return uint16(parsed), receiver, err
+}
+
+// Entrust implements [WardQueue] with one script.
+func (r *Redis) Entrust(
+	ctx context.Context, m Member, node uint16, receiver uint64, state []byte, lease time.Duration,
+) error {
+	keys := []string{r.numbers(), r.alive(), r.states(node)}
+	return entrust.Run(ctx, r.client, keys, m.with(lease.Milliseconds(), receiver, state)...).Err()
+}
+
+// Adopt implements [WardQueue] with one script.
+func (r *Redis) Adopt(ctx context.Context, m Member, lease time.Duration) (*State, error) {
+	keys := []string{r.numbers(), r.states(m.Node)}
+	reply, err := adopt.Run(ctx, r.client, keys, m.with(lease.Milliseconds())...).Slice()
+	if err != nil || len(reply) != 5 {
+		return nil, err
+	}
+	text, _ := reply[0].(string)
+	number, _ := reply[1].(string)
+	incarnation, _ := reply[2].(int64)
+	age, _ := reply[3].(int64)
+	bytes, _ := reply[4].(string)
+	state := &State{Bytes: []byte(bytes), Age: time.Duration(age) * time.Millisecond}
+	receiver, err := strconv.ParseUint(text, 10, 64)
+	node, nodeErr := strconv.ParseUint(number, 10, 16)
+	state.Receiver, state.Member.Node = receiver, uint16(node)
+	if incarnation > 0 {
+		state.Member.Incarnation, state.Member.Life = uint32(incarnation), receiver
+	}
+	return state, errors.Join(err, nodeErr)
+}
+
+// Hold implements [WardQueue] with one script.
+func (r *Redis) Hold(ctx context.Context, m Member, lease time.Duration) error {
+	held, err := keep.Run(ctx, r.client, []string{r.numbers()}, m.with(lease.Milliseconds())...).Bool()
+	if err == nil && !held {
+		err = ErrReplaced
+	}
+	return err
 }

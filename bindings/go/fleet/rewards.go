@@ -67,7 +67,7 @@ type forwarding struct {
 	returned instant            // when the last round began that has ended well
 	rounds   []round            // the rounds that ended well without a pause, the oldest first
 	late     map[uint16]instant // nodes whose beats are late, and when they last beat
-	alive    []uint16           // the other nodes that are alive, with Options.SendRate
+	alive    []uint16           // the other numbers that a process holds, with Options.SendRate
 	nodes    uint64             // the number of nodes that are alive, with this one
 	numbers  map[uint16]bool    // numbers that a process ever had
 	breaks   uint64             // the count of breaks that was seen last
@@ -116,7 +116,7 @@ func (n *Node) startForwarding(ctx context.Context) error {
 func (n *Node) Update(ticket uint64, reward float64) error {
 	to := dpb.TicketNode(ticket)
 	if to == n.member.Node {
-		return n.Bandit.Update(ticket, reward)
+		return n.reward(to, ticket, reward)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -225,7 +225,7 @@ func (n *Node) beat(ctx context.Context) error {
 		Lease: delaysUntilGone * n.delay,
 		Late:  f.beatsBefore(n.delay, began.at),
 		Gone:  f.beatsBefore(delaysUntilGone*n.delay, began.at),
-		All:   n.slots > 0,
+		Held:  n.slots > 0,
 	}
 	known := uint64(len(f.numbers))
 	n.mu.Unlock()
@@ -252,19 +252,14 @@ func (n *Node) beat(ctx context.Context) error {
 	for len(f.rounds) > 1 && began.at.Sub(f.rounds[1].at) > delaysUntilGone*n.delay {
 		f.rounds = f.rounds[1:]
 	}
-	f.late, f.alive = map[uint16]instant{}, f.alive[:0]
+	f.late = map[uint16]instant{}
 	for node, beats := range pulse.Late {
-		if node == n.member.Node {
-			continue
-		}
-		if n.slots > 0 {
-			f.alive = append(f.alive, node)
-		}
-		if beats <= beat.Late {
+		if node != n.member.Node {
 			at := slices.IndexFunc(f.rounds, func(r round) bool { return r.beats >= beats })
 			f.late[node] = f.rounds[at].instant
 		}
 	}
+	f.alive = slices.DeleteFunc(pulse.Held, func(node uint16) bool { return node == n.member.Node })
 	slices.Sort(f.alive)
 	f.nodes = pulse.Nodes
 	if pulse.Breaks != f.breaks {
@@ -273,6 +268,9 @@ func (n *Node) beat(ctx context.Context) error {
 	if pulse.Puts != f.puts {
 		f.puts = pulse.Puts
 		notify(n.news)
+	}
+	if pulse.States > 0 {
+		notify(n.states)
 	}
 	return nil
 }
@@ -324,7 +322,7 @@ type batch struct {
 
 // batches returns the rewards to send now. Each reward is a message of its own.
 //
-// With Options.SendRate there are none unless a round is due, and then there is one message for each node that is alive,
+// With Options.SendRate there are none unless a round is due, and then there is one message for each number that is held,
 // whether rewards wait for it or not. So the messages depend on beats alone. Rewards for other numbers are lost after the
 // time in which a node is gone. Node.mu is locked.
 func (n *Node) batches(now time.Time, due bool) (batches []batch) {
@@ -366,9 +364,9 @@ func (n *Node) remove(to uint16, count int, counted *uint64) {
 	}
 }
 
-// leave sends the rewards that still wait, and ends the lease of this node's number. With Options.SendRate it sends as in
-// a round, and what still waits then is lost.
-func (n *Node) leave(ctx context.Context) error {
+// sendAll sends the rewards that still wait. With Options.SendRate it sends as in a round, and what still waits then is
+// lost.
+func (n *Node) sendAll(ctx context.Context) error {
 	waits := func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -379,7 +377,7 @@ func (n *Node) leave(ctx context.Context) error {
 			return err
 		}
 	}
-	return n.store.Leave(ctx, n.member)
+	return nil
 }
 
 // Leave tells the other nodes that the process with this number has ended without saying so. They do not wait until it is
@@ -388,19 +386,24 @@ func Leave(ctx context.Context, store Store, number uint16) error {
 	return store.Leave(ctx, Member{Node: number})
 }
 
-// receive receives rewards. The bandit refuses a repeated reward by its ticket.
+// receive receives rewards.
 func (n *Node) receive(ctx context.Context) error {
 	if n.rewards == nil {
 		return nil
 	}
-	return n.rewards.Receive(ctx, n.member, func(m Message) {
+	return n.receiveFor(ctx, n.member)
+}
+
+// receiveFor receives the rewards for a member's number. A bandit refuses a repeated reward by its ticket.
+func (n *Node) receiveFor(ctx context.Context, member Member) error {
+	return n.rewards.Receive(ctx, member, func(m Message) {
 		received, refused := uint64(0), uint64(0)
 		rewards, err := n.open(m) // of the seal
 		if err != nil {
 			refused++
 		}
 		for _, reward := range rewards {
-			if n.Bandit.Update(reward.Ticket, reward.Reward) == nil {
+			if n.reward(member.Node, reward.Ticket, reward.Reward) == nil {
 				received++
 			} else {
 				refused++
@@ -451,6 +454,9 @@ func (n *Node) checkOutage(ctx context.Context) {
 				"node", n.member.Node)
 		}
 		if late || before || once {
+			for _, w := range n.allWards(0) {
+				_ = w.bandit.CancelAll()
+			}
 			if err := n.Bandit.CancelAll(); err != nil {
 				return
 			}

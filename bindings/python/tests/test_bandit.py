@@ -156,6 +156,12 @@ def test_requests():
     bandit.cancel(slots[0].ticket)
     bandit.cancel_all()
     assert bandit.report().pending == 0
+    with pytest.raises(dpb.InvalidConfigError, match="ticks"):
+        bandit.skip(-1)
+    late = dpb.Bandit(arms=2, epsilon=1.0, reward_window=9)
+    late.update(late.select().ticket, 1.0)
+    late.skip(10)
+    assert late.report().answered == 1
 
 
 def test_many_requests():

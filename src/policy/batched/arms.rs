@@ -17,17 +17,16 @@ use super::peers::PeerReleases;
 use super::released::{Evidence, JoinedReleases, Memory, NoisySum, ReleaseHistory};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::facts::{Duty, Time};
+use crate::ledger::facts::{Duty, Facts, Time};
 use crate::ledger::open::{Batch, BatchPart};
 use crate::ledger::peers::Peers;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
-#[cfg(dpb_faults)]
-use crate::noise::probe::{self, Fault};
+use crate::noise::probe::{self, faulty};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{ArmState, Peer, Pull};
+use crate::policy::contract::{ArmState, Peer, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
@@ -45,14 +44,11 @@ pub struct BatchedArms {
     peers: Peers<PeerReleases>,
     /// Number of handles in the fleet, including this one.
     handles: u32,
-    duty: Duty,
-    /// As a leader, the number of rewards that this handle released since it leads.
-    led: u64,
+    pub facts: Facts,
     pub live: Live,
     noise: NoiseSource,
     distribution: Cumulant,
     memory: Memory,
-    time: Time,
     /// Rewards in an arm's first batch, before anything is released.
     first: u64,
     /// Maximum size of a batch, as a multiple of the arm's rewards. With exploration batches are smaller, so that
@@ -69,13 +65,8 @@ pub struct BatchedArms {
     others_noises: f64,
     /// ln(1/beta): reported intervals hold with probability 1 - beta.
     ln_inverse_beta: f64,
-    /// Number of decisions so far, including cancelled ones.
-    pub decisions: u64,
-    pub releases: u32,
     /// Number of releases that contradicted their arm's past.
     changes: u64,
-    /// Whether the handle was restored or is in a fleet, so that there may have been other releases.
-    may_have_released: bool,
     /// Number of arms with a prior.
     priors: u32,
     /// Negated means of the arms, so that the arm with the largest mean wins.
@@ -103,6 +94,8 @@ struct BatchedArm {
     mean: f64,
     /// Time of the last refresh.
     tick: u32,
+    /// The size that the open batch had when it was opened.
+    opened: u32,
     live: bool,
 }
 
@@ -127,6 +120,7 @@ impl BatchedArm {
             total: 0,
             mean: f64::NAN,
             tick: 0,
+            opened: 0,
             live: true,
         }
     }
@@ -172,12 +166,10 @@ impl BatchedArms {
             others: WipedVec::default(),
             peers: Peers::NONE,
             handles: 1,
-            duty: Duty::Alone,
-            led: 0,
+            facts: Facts::new(config),
             live: Live::new(config.arms)?,
             distribution: Cumulant::of(&noise),
             memory: Memory::new(config.forget_after),
-            time: Time::new(config),
             first: first_batch(&noise, config),
             most: 3.0 - 2.5 * config.exploration,
             least: 0,
@@ -187,10 +179,7 @@ impl BatchedArms {
             others_rewards: 0.0,
             others_noises: 0.0,
             ln_inverse_beta: config.ln_inverse_beta(),
-            decisions: 0,
-            releases: 0,
             changes: 0,
-            may_have_released: false,
             priors: 0,
             leader: Tournament::new(arms, Line::NEVER)?,
             cursor: 0,
@@ -198,18 +187,8 @@ impl BatchedArms {
         })
     }
 
-    /// The time on the configuration's clock.
-    pub fn time(&self) -> u64 {
-        self.time.at(self.decisions)
-    }
-
-    /// Advances the caller's clock by so many ticks.
-    pub fn advance(&mut self, ticks: u64) {
-        self.time.advance(ticks, self.decisions);
-    }
-
     fn now(&self) -> u32 {
-        self.memory.ticks(self.time())
+        self.memory.ticks(self.facts.now())
     }
 
     /// The releases of an arm, of all handles, discounted to now.
@@ -228,7 +207,7 @@ impl BatchedArms {
 
     /// Sets the prior of an arm.
     pub fn set_prior(&mut self, arm: usize, prior: Prior) {
-        self.time.learn();
+        self.facts.time.learn();
         self.replace_prior(arm, Some(ActivePrior { prior, tick: self.now(), share: 1.0 }));
         self.refresh(arm);
     }
@@ -246,9 +225,8 @@ impl BatchedArms {
             return 0.0;
         }
         let leading = self.mean(self.leader()).max(0.0);
-        #[cfg(dpb_faults)]
         let leading = leading + probe::glimpse(|| self.arms[arm].batch.bare_sum());
-        self.memory.discount(self.now(), active.tick) * active.prior.share(leading, self.decisions)
+        self.memory.discount(self.now(), active.tick) * active.prior.share(leading, self.facts.decisions)
     }
 
     /// Merges the releases of another handle. Returns the arms for which there are new ones; `None` if nothing changed.
@@ -265,9 +243,9 @@ impl BatchedArms {
             let now = self.now();
             self.others = WipedVec::new(self.arms.len(), |_| JoinedReleases::nothing(now))?;
         }
-        self.may_have_released = true;
+        self.facts.meet_others();
         let mut peers = std::mem::replace(&mut self.peers, Peers::NONE);
-        let (place, before) = peers.insert_at(peer, self.memory, self.time());
+        let (place, before) = peers.insert_at(peer, self.memory, self.facts.now());
         changed.extend((0..self.arms.len()).filter(|&arm| peers.is_changed(place, before.as_ref(), arm, added)));
         changed.iter().for_each(|&arm| self.join(arm, &mut peers.released(arm, added)));
         self.handles = 1 + peers.active();
@@ -294,7 +272,7 @@ impl BatchedArms {
 
     /// Replaces what other handles have released of an arm.
     fn join(&mut self, arm: usize, others: &mut dyn Iterator<Item = &ReleaseHistory>) {
-        self.time.learn();
+        self.facts.time.learn();
         let (distribution, memory, now) = (self.distribution, self.memory, self.now());
         let joined = &mut self.others[arm];
         let before = std::mem::replace(joined, JoinedReleases::nothing(now)).overall();
@@ -304,8 +282,7 @@ impl BatchedArms {
         self.others_sum += after.1 - before.1;
         self.others_noises += after.2 - before.2;
         self.least = self.least_batch();
-        #[cfg(dpb_faults)]
-        if Fault::RawMerge.is_built_in() {
+        if faulty!(RawMerge) {
             let mut open = ReleaseHistory::NOTHING;
             open.push(NoisySum::new(1.0, self.arms[arm].batch.bare_sum(), now));
             self.others[arm].add(&open, distribution, memory, now);
@@ -326,22 +303,22 @@ impl BatchedArms {
 
     /// The number of handles that share each batch.
     pub fn sharers(&self) -> f64 {
-        self.duty.sharers(self.handles.into())
+        self.facts.duty().sharers(self.handles.into())
     }
 
     /// Whether others contribute to this handle's batches.
     pub fn leads(&self) -> bool {
-        matches!(self.duty, Duty::Leads(_))
+        matches!(self.facts.duty(), Duty::Leads(_))
     }
 
     /// This handle's part of a batch of this size.
     pub fn part(&self, size: u64) -> u64 {
-        if self.duty == Duty::Alone { size } else { size.div_ceil(u64::from(self.handles)) }
+        if self.facts.duty() == Duty::Alone { size } else { size.div_ceil(u64::from(self.handles)) }
     }
 
     /// The size of a batch of which this is the handle's part.
     pub fn whole(&self, part: u64) -> u64 {
-        if self.duty == Duty::Alone { part } else { part.saturating_mul(self.handles.into()) }
+        if self.facts.duty() == Duty::Alone { part } else { part.saturating_mul(self.handles.into()) }
     }
 
     pub fn is_live(&self, arm: usize) -> bool {
@@ -401,12 +378,12 @@ impl BatchedArms {
     pub fn size(&self, arm: &Evidence, rewards: f64) -> u64 {
         let rewards = rewards.min(self.most * arm.covered);
         // With noise of its own each handle takes its part, but no less than four first batches.
-        let part = match self.duty {
+        let part = match self.facts.duty() {
             Duty::Alone => (rewards / f64::from(self.handles)).max(rewards.min(4.0 * self.first as f64)),
-            duty => rewards.min(duty.limit(self.led as f64).max(self.first as f64)),
+            _ => rewards.min(self.facts.limit().max(self.first as f64)),
         };
         let least = if arm.count == 0.0 || self.memory.is_finite() { self.first } else { 1 };
-        let most = self.time.decisions_in(self.memory.longest_batch()).ceil() as u64;
+        let most = self.facts.time.decisions_in(self.memory.longest_batch()).ceil() as u64;
         (part.ceil() as u64)
             .max(self.least.saturating_sub(arm.prior_count as u64))
             .min(most)
@@ -425,13 +402,12 @@ impl BatchedArms {
     /// The rewards that a prior counts for are subtracted, so that a prior is tested soon.
     fn least_batch(&self) -> u64 {
         let deviation = self.distribution.variance().sqrt();
-        let (mut rewards, mut sum, mut noises) = (self.rewards as f64, self.sum, f64::from(self.releases));
-        if self.duty != Duty::Alone {
+        let (mut rewards, mut sum, mut noises) = (self.rewards as f64, self.sum, f64::from(self.facts.releases));
+        if self.facts.duty() != Duty::Alone {
             // Few handles release, so each learns the rate from all.
             (rewards, sum, noises) =
                 (rewards + self.others_rewards, sum + self.others_sum, noises + self.others_noises);
         }
-        #[cfg(dpb_faults)]
         let sum = sum + self.raw_least();
         let misses = rewards / sum.max(deviation * (2.0 * noises).sqrt()) - 2.0;
         (2.0 * deviation * misses).ceil() as u64 // 0 if it is negative or NaN
@@ -444,19 +420,17 @@ impl BatchedArms {
     }
 
     /// A size that depends on open sums, for the test that must detect it.
-    #[cfg(dpb_faults)]
     fn raw_size(&self, size: u64) -> u64 {
-        match Fault::RawSize.is_built_in() {
+        match faulty!(RawSize) {
             true => size + self.arms.iter().map(|arm| arm.batch.bare_sum()).sum::<f64>() as u64,
             false => size,
         }
     }
 
     /// What the smallest batch of a fleet depends on, for the test that must detect it.
-    #[cfg(dpb_faults)]
     fn raw_least(&self) -> f64 {
         let open = || self.arms.iter().map(|arm| arm.batch.bare_sum()).sum();
-        if self.duty != Duty::Alone && Fault::RawLeast.is_built_in() { open() } else { 0.0 }
+        if self.facts.duty() != Duty::Alone && faulty!(RawLeast) { open() } else { 0.0 }
     }
 
     /// Credits a reward to its arm's batch. Returns true if that filled the batch, which is then released. Rewards
@@ -479,10 +453,8 @@ impl BatchedArms {
         full
     }
 
-    /// Takes up a duty. Open sums stay. [`open`](Self::open) the batches of all arms afterwards.
-    pub fn set_duty(&mut self, duty: Duty) {
-        (self.duty, self.led) = (duty, 0);
-        self.may_have_released = true;
+    /// Updates what depends on the duty.
+    pub fn duty_changed(&mut self) {
         self.least = self.least_batch();
     }
 
@@ -494,19 +466,20 @@ impl BatchedArms {
 
     /// Opens an arm's batch, or changes its size. What it has collected stays.
     pub fn open(&mut self, arm: usize, size: u64) {
-        let size = if self.duty.contributes() { Batch::MAX_QUOTA } else { size };
-        #[cfg(dpb_faults)]
+        let size = if self.facts.duty().contributes() { Batch::MAX_QUOTA } else { size };
         let size = self.raw_size(size);
         let state = &mut self.arms[arm];
+        if state.batch.quota() == 0 {
+            state.opened = size as u32;
+        }
         state.batch.set_quota(size + state.replaced());
     }
 
     /// Lowers the size of an arm's open batch, but not below what it has collected and one. Returns the size.
     pub fn lower(&mut self, arm: usize, size: u64) -> u64 {
-        #[cfg(dpb_faults)]
         let size = self.raw_size(size);
         let state = &mut self.arms[arm];
-        if !self.duty.contributes() && state.batch.free() > 0 {
+        if !self.facts.duty().contributes() && state.batch.free() > 0 {
             state.batch.lower(size + state.replaced());
         }
         state.size()
@@ -518,8 +491,14 @@ impl BatchedArms {
         self.arms.iter().map(|arm| u64::from(arm.batch.count())).sum::<u64>() + self.rewards
     }
 
-    pub fn has_open(&self) -> bool {
-        !self.arms.iter().all(|arm| arm.batch.is_empty())
+    /// The number of arms.
+    pub fn arms(&self) -> usize {
+        self.arms.len()
+    }
+
+    /// Whether an arm has nothing to contribute.
+    pub fn is_empty(&self, arm: usize) -> bool {
+        self.arms[arm].batch.is_empty()
     }
 
     /// Whether an arm's batch accepts rewards.
@@ -531,7 +510,7 @@ impl BatchedArms {
     /// contributor's batch ends with its next contribution.
     pub fn is_filled_by(&self, arm: usize, pending: u64) -> bool {
         let state = &self.arms[arm];
-        self.duty.contributes() || pending + state.examined() >= state.size() * Pull::EXAMINATION
+        self.facts.duty().contributes() || pending + state.examined() >= state.size() * Pull::EXAMINATION
     }
 
     /// Rewards of this handle's own decisions in an arm's open batch, in units of an examination.
@@ -540,20 +519,14 @@ impl BatchedArms {
         state.examined() - state.foreign
     }
 
-    /// Writes the open sums, for [`read_parts`](Self::read_parts).
-    pub fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        let open = || self.arms.iter().enumerate().filter(|(_, arm)| !arm.batch.is_empty());
-        to.u32(open().count() as u32);
-        for (arm, state) in open() {
-            to.u64(id(arm as u32));
-            state.batch.save(to);
-            to.u64(state.lack);
-        }
+    /// Writes an arm's open sum, and what its rewards lack, for [`ArmPart::read`].
+    pub fn save_open(&self, arm: usize, to: &mut Writer) {
+        self.arms[arm].batch.save(to);
+        to.u64(self.arms[arm].lack);
     }
 
     /// Drops an arm's open sum, which was contributed. Returns whether there was one.
     pub fn clear_open(&mut self, arm: usize) -> bool {
-        self.may_have_released = true;
         let state = &mut self.arms[arm];
         if !state.live && faulty!(RetiredKept) {
             return false;
@@ -563,38 +536,15 @@ impl BatchedArms {
         state.batch.clear() > 0
     }
 
-    /// Reads what [`save_open`](Self::save_open) wrote, and passes the parts of this handle's arms to `each`. Returns
-    /// whether they are all of them.
-    ///
-    /// # Errors
-    /// `Corrupt`.
-    pub fn read_parts(
-        from: &mut Reader,
-        arm: &dyn Fn(u64) -> Option<u32>,
-        mut each: impl FnMut(usize, &BatchPart, u64),
-    ) -> Result<bool> {
-        let mut complete = true;
-        for _ in 0..from.length(28)? {
-            let (id, part, lack) = (from.u64()?, BatchPart::read(from)?, from.u64()?);
-            ensure(lack < u64::from(part.count) * Pull::EXAMINATION)?;
-            match arm(id) {
-                Some(arm) => each(arm as usize, &part, lack),
-                None => complete = false,
-            }
-        }
-        from.finish()?;
-        Ok(complete)
-    }
-
     /// Adds what another handle contributed to an arm's open batch, and what its rewards lack of examinations. Returns
     /// true if the batch is full, and was released.
-    pub fn add(&mut self, arm: usize, part: &BatchPart, lack: u64) -> bool {
+    pub fn add(&mut self, arm: usize, part: &ArmPart) -> bool {
         let state = &mut self.arms[arm];
-        if lack > 0 {
-            state.add_lack(lack);
+        if part.lack > 0 {
+            state.add_lack(part.lack);
         }
-        state.foreign += u64::from(part.count) * Pull::EXAMINATION - lack;
-        let full = state.batch.add(part);
+        state.foreign += u64::from(part.rewards.count) * Pull::EXAMINATION - part.lack;
+        let full = state.batch.add(&part.rewards);
         if full {
             self.release(arm);
         }
@@ -603,7 +553,7 @@ impl BatchedArms {
 
     fn release(&mut self, arm: usize) {
         let _rounding = DefaultRounding::set();
-        self.time.learn();
+        self.facts.time.learn();
         let now = self.now();
         let past = self.memory.is_finite().then(|| self.released(arm));
         let state = &mut self.arms[arm];
@@ -617,7 +567,6 @@ impl BatchedArms {
         (self.sum, self.rewards) = (self.sum + release.sum, self.rewards + whole);
         state.total += whole;
         state.settled += examined - std::mem::take(&mut state.foreign);
-        self.led += whole;
         if let Some(past) = past {
             state.released.expire(self.memory, now);
             if past.contradiction(&pair.evidence(self.distribution)) > CONTRADICTION {
@@ -629,8 +578,8 @@ impl BatchedArms {
             }
         }
         state.released.push(pair);
-        state.released.totals.release_as(whole as f64, count, lack, release.sum, self.distribution);
-        self.releases = self.releases.saturating_add(1);
+        state.released.totals.release_as(state.opened.into(), count, lack, release.sum, self.distribution);
+        self.facts.release(whole);
         self.least = self.least_batch();
         self.refresh(arm);
     }
@@ -681,8 +630,7 @@ impl BatchedArms {
             true => (f64::NAN, f64::NAN),
             false => (evidence.mean(), evidence.width(self.ln_inverse_beta)),
         };
-        #[cfg(dpb_faults)]
-        let width = if Fault::RawWidth.is_built_in() { width + 1e-6 * self.arms[arm].batch.bare_sum() } else { width };
+        let width = if faulty!(RawWidth) { width + 1e-6 * self.arms[arm].batch.bare_sum() } else { width };
         ArmState { mean, width, effective_pulls: evidence.count, active: self.arms[arm].live }
     }
 
@@ -703,34 +651,35 @@ impl BatchedArms {
         if totals == Totals::NONE { Err(Error::NotReady) } else { Ok(ReleaseTotals::of(self.distribution, totals)) }
     }
 
-    /// Number of releases that contradicted their arm's past.
-    pub fn changes(&self) -> u64 {
-        self.changes
+    pub fn counts(&self) -> PolicyCounts {
+        PolicyCounts {
+            phase: self.facts.releases,
+            active: self.live.count(),
+            changes: self.changes,
+            merges: self.merges(),
+            ..PolicyCounts::default()
+        }
     }
 
     /// The loss by one release of each reward; 0 before the first release.
     pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
+        self.facts.privacy(&self.noise.distribution())
     }
 
     /// Writes all arms' releases.
     pub fn save(&self, to: &mut Writer) {
-        to.u64(self.decisions);
-        to.u32(self.releases);
+        to.u64(self.facts.decisions);
+        to.u32(self.facts.releases);
         to.u64(self.changes);
-        self.time.save(to);
+        self.facts.time.save(to);
         to.f64(self.sum);
         to.u32(self.arms.len() as u32);
-        #[cfg(dpb_faults)]
         probe::keep_open(self.arms.iter().map(|arm| arm.batch.bare_sum()));
         for arm in &*self.arms {
             to.u8(arm.live.into());
             to.u64(arm.total);
-            let released = &arm.released;
-            #[cfg(dpb_faults)]
-            let mut released = *released;
-            #[cfg(dpb_faults)]
-            if Fault::RawSnapshot.is_built_in() {
+            let mut released = arm.released;
+            if faulty!(RawSnapshot) {
                 released.push(NoisySum::new(1.0, arm.batch.bare_sum(), self.now()));
             }
             released.save(to);
@@ -745,13 +694,11 @@ impl BatchedArms {
     /// Reads them into fresh arms, of the same number. No batch is open afterwards.
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {
         let saved = Saved::read(from)?;
-        (self.decisions, self.releases, self.changes) = (saved.decisions, saved.releases, saved.changes);
-        self.sum = saved.sum;
+        let same_clock = self.facts.continue_from(saved.decisions, saved.releases, &saved.time);
+        (self.changes, self.sum) = (saved.changes, saved.sum);
         self.rewards = saved.arms.iter().fold(0, |all: u64, (_, total, ..)| all.saturating_add(*total));
         self.least = self.least_batch();
-        self.may_have_released = true;
         ensure(saved.arms.len() == self.arms.len())?;
-        let same_clock = self.time.continue_from(&saved.time);
         let (before, now) = (saved.memory(), saved.memory().ticks(saved.time()));
         for (arm, (live, total, mut released, mut active)) in saved.arms.into_iter().enumerate() {
             // The snapshot may have another `forget_after`, and ages are converted. If it has another clock, ages
@@ -765,7 +712,6 @@ impl BatchedArms {
             }
             let state = &mut self.arms[arm];
             (state.batch, state.lack, state.total, state.released) = (Batch::default(), 0, total, released);
-            #[cfg(dpb_faults)]
             state.batch.keep(probe::kept_open(arm));
             self.replace_prior(arm, active);
             if !live {
@@ -799,8 +745,7 @@ impl BatchedArms {
     }
 
     pub fn retire_arm(&mut self, arm: usize) {
-        #[cfg(dpb_faults)]
-        if Fault::RawRetired.is_built_in() {
+        if faulty!(RawRetired) {
             let bare = self.arms[arm].batch.bare_sum();
             let now = self.now();
             self.arms[arm].released.push(NoisySum::new(1.0, bare, now));
@@ -812,7 +757,6 @@ impl BatchedArms {
     }
 
     /// The leading mean with open sums, for the test that must detect it.
-    #[cfg(dpb_faults)]
     pub fn bare_leader(&self, arms: &[u32]) -> f64 {
         let means = arms.iter().filter(|&&arm| self.arms[arm as usize].total > 0).map(|&arm| {
             let state = &self.arms[arm as usize];
@@ -820,6 +764,24 @@ impl BatchedArms {
             (state.mean * total + state.batch.bare_sum()) / (total + state.batch.quota() as f64)
         });
         means.fold(0.0, f64::max).min(1.0)
+    }
+}
+
+/// What another handle contributes to an arm's batch.
+pub struct ArmPart {
+    pub id: u64,
+    rewards: BatchPart,
+    /// What their slots lack of examinations.
+    lack: u64,
+}
+
+impl ArmPart {
+    /// # Errors
+    /// `Corrupt`.
+    pub fn read(from: &mut Reader) -> Result<ArmPart> {
+        let part = ArmPart { id: from.u64()?, rewards: BatchPart::read(from)?, lack: from.u64()? };
+        ensure(part.lack < u64::from(part.rewards.count) * Pull::EXAMINATION)?;
+        Ok(part)
     }
 }
 
@@ -904,16 +866,8 @@ fn first_batch(noise: &Noise, config: &Config) -> u64 {
     .clamp(1, Batch::MAX_QUOTA)
 }
 
-/// The loss by one release of each reward; 0 before the first release.
-pub fn loss(noise: &Noise, released: bool) -> PrivacyLoss {
-    match noise {
-        Noise::Laplace(distribution) => PrivacyLoss::Pure(if released { distribution.epsilon() } else { 0.0 }),
-        Noise::Gaussian(distribution) => PrivacyLoss::Zcdp(if released { distribution.rho() } else { 0.0 }),
-    }
-}
-
 // The releases move as a snapshot has them.
-moves!(BatchedArm { batch, lack, foreign, settled } made { released, prior, total, mean, tick, live });
+moves!(BatchedArm { batch, lack, foreign, settled, opened } made { released, prior, total, mean, tick, live });
 
 impl BatchedArms {
     /// Moves what a snapshot leaves out: the open sums.
@@ -944,7 +898,7 @@ mod tests {
     fn release(arms: &mut BatchedArms, arm: usize, count: u32, ones: u32) {
         arms.open(arm, count.into());
         (0..count).for_each(|i| {
-            arms.decisions += 1;
+            arms.facts.decisions += 1;
             arms.collect(arm, Reward::from_units(if i < ones { Reward::ONE as u32 } else { 0 }), 0);
         });
     }
@@ -1010,16 +964,10 @@ mod tests {
         arms.open(2, 3);
         assert!(!arms.collect(2, Reward::MIN, 60_000));
         let mut open = Writer::Writing(Vec::new());
-        arms.save_open(&mut open, &|arm| arm.into());
-        let (open, mut parts) = (open.into_bytes(), 0);
-        for last in [false, true] {
-            let complete =
-                BatchedArms::read_parts(&mut Reader::of_fields(&open), &|id| Some(id as u32), |arm, part, lack| {
-                    parts += 1;
-                    assert!(!arms.add(arm, part, lack));
-                });
-            assert!(complete.unwrap() && parts == 1 + u32::from(last));
-        }
+        open.u64(2);
+        arms.save_open(2, &mut open);
+        let part = ArmPart::read(&mut Reader::of_fields(&open.into_bytes())).unwrap();
+        assert!(!arms.add(2, &part) && !arms.add(2, &part));
         assert_eq!(arms.open_rewards(2), Pull::EXAMINATION - 60_000);
         (0..3).for_each(|i| assert_eq!(arms.collect(2, Reward::MIN, 0), i == 2));
         assert_eq!(arms.settled(2), 4 * Pull::EXAMINATION - 60_000);
@@ -1034,6 +982,25 @@ mod tests {
             assert!(terms(&now).iter().any(|&(_, lack)| lack > 0.0));
             assert_eq!(now.exponent(0.5), then.exponent(0.5));
         }
+    }
+
+    /// What a release weighs in a comparison is known when its batch opens.
+    #[test]
+    fn a_lowered_batch_weighs_as_it_was_opened() {
+        let mut weights = [false, true].map(|is_lowered| {
+            let mut arms = with_memory(0);
+            arms.open(0, 100);
+            assert!(!arms.collect(0, Reward::MIN, 0));
+            let size = if is_lowered { arms.lower(0, 2) } else { 100 };
+            (1..size).for_each(|i| assert_eq!(arms.collect(0, Reward::MIN, 0), i + 1 == size));
+            arms.arms[0].released.totals.noises()
+        });
+        assert_eq!(weights[0], weights[1]);
+        let mut arms = with_memory(0);
+        arms.open(0, 2);
+        (0..2).for_each(|i| assert_eq!(arms.collect(0, Reward::MIN, 0), i == 1));
+        weights[1] = arms.arms[0].released.totals.noises();
+        assert!(weights[1] < weights[0], "{weights:?}");
     }
 
     /// As long as only noise was released, the rate is taken as the noise's deviation: batches grow gradually.
@@ -1058,7 +1025,7 @@ mod tests {
         assert_eq!((arms.leader(), arms.mean(0), arms.evidence(0).prior_count), (0, 0.5, 1000.0));
         arms.set_prior(1, Prior { mean: 0.1, ..STRONG });
         for decisions in [0, 1000, 1_000_000] {
-            arms.decisions = decisions;
+            arms.facts.decisions = decisions;
             let faded = (0..3).filter_map(|_| arms.refresh_next()).collect::<Vec<_>>();
             assert!(decisions == 0 || faded == [1], "{faded:?}");
             let nats = arms.evidence(1).prior_count * kl(0.1f32.into(), 0.5);
@@ -1095,7 +1062,7 @@ mod tests {
         let mut arms = with_memory(1024);
         arms.set_prior(0, STRONG);
         for (decisions, discount) in [(512, 1.0), (768, 0.5), (1023, 1.0 / 512.0), (1024, 0.0)] {
-            arms.decisions = decisions;
+            arms.facts.decisions = decisions;
             (0..3).for_each(|_| _ = arms.refresh_next());
             assert!((arms.evidence(0).prior_count - 1000.0 * discount).abs() < 1e-3);
         }

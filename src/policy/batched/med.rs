@@ -18,20 +18,21 @@
 //! leading mean has changed: at most 2^12 arms. `select_among` computes D' of its arms if the leading mean differs
 //! from the last call's. About 470 bytes an arm.
 
+use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
 use super::explore::{Explore, even_chance};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::facts::Duty;
+use crate::ledger::combine::Combining;
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving};
 use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer, Valued};
+use crate::policy::contract::{Abilities, ArmState, Offer, Peer, Policy, PolicyCounts, Pull, ReadPeer, SlotPull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
-use crate::request::Values;
+use crate::request::Request;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
@@ -156,139 +157,6 @@ impl DpMed {
         self.batched.open(arm, self.size(arm));
     }
 
-    /// Opens the next batch after a release of this arm.
-    fn released(&mut self, arm: usize) {
-        self.unsettle(arm);
-        self.refresh_some();
-        self.open(arm);
-    }
-
-    /// Refreshes some arms in turn.
-    fn refresh_some(&mut self) {
-        for _ in 0..BatchedArms::LOOKS {
-            if let Some(faded) = self.batched.refresh_next() {
-                self.unsettle(faded);
-            }
-        }
-    }
-
-    /// Computes an arm's weight again before the next decision.
-    fn unsettle(&mut self, arm: usize) {
-        (self.arms[arm].at, self.arms[arm].curve) = (f64::NAN, Curve::UNKNOWN);
-        self.settled = false;
-    }
-
-    fn play(&mut self, arm: u32, propensity: f64) -> Pull {
-        self.batched.decisions += 1;
-        Pull::new(arm, self.batched.releases, propensity)
-    }
-}
-
-impl Policy for DpMed {
-    fn choose(&mut self) -> Pull {
-        self.settle();
-        let (arms, sums) = (self.batched.live.arms(), &self.sums);
-        let all = sums[sums.len() - 1];
-        let place = match self.explore.tosses(&mut self.coins) {
-            true => self.coins.below(arms.len() as u64) as usize,
-            false => {
-                let point = self.coins.unit() * all;
-                sums.partition_point(|&sum| sum <= point).min(arms.len() - 1)
-            }
-        };
-        let own = (sums[place] - if place > 0 { sums[place - 1] } else { 0.0 }) / all;
-        self.play(arms[place], self.explore.mix(1.0 / arms.len() as f64, own))
-    }
-
-    #[inline]
-    fn observe(&mut self, pull: Pull, reward: Reward) {
-        let arm = pull.arm() as usize;
-        if self.batched.collect(arm, reward, 0) {
-            self.released(arm);
-        }
-    }
-
-    fn cancel(&mut self, _pull: Pull) {}
-
-    batched_arms_methods!();
-    undecided_methods!();
-
-    fn valued(&mut self) -> Option<&mut dyn Valued> {
-        Some(self)
-    }
-
-    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
-        self.batched.set_prior(arm as usize, prior);
-        self.unsettle(arm as usize);
-        Ok(())
-    }
-
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.batched.load(from)?;
-        (0..self.arms.len()).for_each(|arm| self.open(arm));
-        Ok(())
-    }
-}
-
-impl Combining for DpMed {
-    fn set_duty(&mut self, duty: Duty) {
-        self.batched.set_duty(duty);
-        (0..self.arms.len()).for_each(|arm| self.batched.open(arm, self.size(arm)));
-    }
-
-    fn set_handles(&mut self, handles: u32) {
-        self.batched.set_handles(handles);
-    }
-
-    fn has_open(&self) -> bool {
-        self.batched.has_open()
-    }
-
-    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        self.batched.save_open(to, id);
-    }
-
-    fn clear_open(&mut self) {
-        (0..self.arms.len()).for_each(|arm| _ = self.batched.clear_open(arm));
-        self.refresh_some(); // a contributor releases nothing, but its evidence fades
-    }
-
-    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
-        BatchedArms::read_parts(&mut from.clone(), arm, |_, _, _| ())?;
-        BatchedArms::read_parts(from, arm, |arm, part, lack| {
-            if self.batched.add(arm, part, lack) {
-                self.released(arm);
-            }
-        })
-    }
-}
-
-impl Valued for DpMed {
-    fn choose_valued(&mut self, left: &mut Vec<u32>, values: &Values, _slots: usize, each: &mut dyn FnMut(Pull)) {
-        let (_, best) = self.batched.leader_at(left, 1, |arm| values.of(arm));
-        let starts = left.iter().any(|&arm| self.batched.mean(arm as usize).is_nan() && values.of(arm) > best);
-        // The sums of the weights up to each arm. Their memory is for all arms, so the next plain decision settles anew.
-        self.settled = false;
-        self.sums.clear();
-        for &arm in &**left {
-            let weight = self.valued_weight(starts, arm, best, values.of(arm));
-            self.sums.push(self.sums.last().unwrap_or(&0.0) + weight);
-        }
-        let all = self.sums[left.len() - 1];
-        let place = match self.explore.tosses(&mut self.coins) {
-            true => self.coins.below(left.len() as u64) as usize,
-            false => {
-                let point = self.coins.unit() * all;
-                self.sums.partition_point(|&sum| sum <= point).min(left.len() - 1)
-            }
-        };
-        let own = (self.sums[place] - if place > 0 { self.sums[place - 1] } else { 0.0 }) / all;
-        let propensity = self.explore.mix(1.0 / left.len() as f64, own);
-        each(self.play(left[place], propensity));
-    }
-}
-
-impl DynamicArms for DpMed {
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let (_, leading) = self.batched.leader_of(arms);
         let starts = self.starts(arms);
@@ -321,8 +189,68 @@ impl DynamicArms for DpMed {
         self.play(drawn, self.explore.mix(even_chance(arms, drawn), own))
     }
 
-    fn is_live(&self, arm: u32) -> bool {
-        self.batched.is_live(arm as usize)
+    fn play(&mut self, arm: u32, propensity: f64) -> Pull {
+        self.batched.facts.decisions += 1;
+        Pull::new(arm, self.batched.facts.releases, propensity)
+    }
+}
+
+impl Policy for DpMed {
+    fn choose(&mut self) -> Pull {
+        self.settle();
+        let (arms, sums) = (self.batched.live.arms(), &self.sums);
+        let all = sums[sums.len() - 1];
+        let place = match self.explore.tosses(&mut self.coins) {
+            true => self.coins.below(arms.len() as u64) as usize,
+            false => {
+                let point = self.coins.unit() * all;
+                sums.partition_point(|&sum| sum <= point).min(arms.len() - 1)
+            }
+        };
+        let own = (sums[place] - if place > 0 { sums[place - 1] } else { 0.0 }) / all;
+        self.play(arms[place], self.explore.mix(1.0 / arms.len() as f64, own))
+    }
+
+    #[inline]
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        let arm = pull.arm() as usize;
+        if self.batched.collect(arm, reward, 0) {
+            self.released(arm);
+        }
+    }
+
+    fn cancel(&mut self, _pull: Pull) {}
+
+    batched_arms_methods!();
+    undecided_methods!();
+
+    fn abilities(&self) -> Abilities {
+        Abilities { arms: true, values: true, ..Abilities::default() }
+    }
+
+    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
+        let (left, Some(values)) = (offer.left, offer.values) else { return };
+        let (_, best) = self.batched.leader_at(left, 1, |arm| values.of(arm));
+        let starts = left.iter().any(|&arm| self.batched.mean(arm as usize).is_nan() && values.of(arm) > best);
+        // The sums of the weights up to each arm. Their memory is for all arms, so the next plain decision settles anew.
+        self.settled = false;
+        self.sums.clear();
+        for &arm in &**left {
+            let weight = self.valued_weight(starts, arm, best, values.of(arm));
+            self.sums.push(self.sums.last().unwrap_or(&0.0) + weight);
+        }
+        let all = self.sums[left.len() - 1];
+        let place = match self.explore.tosses(&mut self.coins) {
+            true => self.coins.below(left.len() as u64) as usize,
+            false => {
+                let point = self.coins.unit() * all;
+                self.sums.partition_point(|&sum| sum <= point).min(left.len() - 1)
+            }
+        };
+        let own = (self.sums[place] - if place > 0 { self.sums[place - 1] } else { 0.0 }) / all;
+        let propensity = self.explore.mix(1.0 / left.len() as f64, own);
+        let pull = self.play(left[place], propensity);
+        each(SlotPull { pull, arm: pull.arm(), worth: f64::NAN });
     }
 
     fn add_arm(&mut self) -> Result<()> {
@@ -341,6 +269,44 @@ impl DynamicArms for DpMed {
 
     fn retire_arm(&mut self, arm: u32) {
         self.batched.retire_arm(arm as usize);
+        self.settled = false;
+    }
+
+    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
+        self.batched.set_prior(arm as usize, prior);
+        self.unsettle(arm as usize);
+        Ok(())
+    }
+
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.batched.load(from)?;
+        (0..self.arms.len()).for_each(|arm| self.open(arm));
+        Ok(())
+    }
+}
+
+impl BatchedPolicy for DpMed {
+    fn batched(&self) -> &BatchedArms {
+        &self.batched
+    }
+
+    fn batched_mut(&mut self) -> &mut BatchedArms {
+        &mut self.batched
+    }
+
+    fn reopen(&mut self, arm: usize) {
+        self.open(arm);
+    }
+
+    fn released(&mut self, arm: usize) {
+        self.unsettle(arm);
+        self.refresh_some();
+        self.open(arm);
+    }
+
+    /// Computes an arm's weight again before the next decision.
+    fn unsettle(&mut self, arm: usize) {
+        (self.arms[arm].at, self.arms[arm].curve) = (f64::NAN, Curve::UNKNOWN);
         self.settled = false;
     }
 }

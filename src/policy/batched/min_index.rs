@@ -33,32 +33,35 @@
 //! the policy is the published one.
 //!
 //! **Positions.** Pulls, and the ends of batches, are counted in examinations: a pull for a slot that visitors examine
-//! with probability e counts e. See [`imed`](super::imed). The arms that lead get the slots that most visitors examine, so
-//! they have more examinations than the m-th one, and larger indices. An arm that must be explored would take the place
-//! of the best one. So all leading arms are compared by the index of the m-th one, and the best of them come first.
+//! with probability e counts e. See [`imed`](super::imed). The arms that lead get the slots that most visitors examine.
 //!
 //! **Several slots.** For m slots, the arm with the m-th largest mean among the eligible arms takes the role of the
-//! leader: x is computed from its mean, and better arms have batches as leaders do. Then the arm with the smallest
-//! index that is not yet in the request is chosen, m times.
+//! leader: x is computed from its mean, and better arms have batches as leaders do. m times an arm is chosen that is not
+//! yet in the request. With DP-KLUCB it is the one with the smallest index. With DP-IMED it is the best leading arm,
+//! unless another has a smaller index than they have: half way between that of the m-th one and the largest of theirs.
+//! So an arm that is explored takes the place of the last leading arm. (20 ads of 6% to 1%, a million requests of three
+//! slots, epsilon 1, 40 to 80 runs: 826 clicks are lost, 1019 in the worst tenth. Compared with the m-th one 1030 and
+//! 1698, with the largest index 874 and 1096. By the smallest index of all, where an arm that is explored mostly takes
+//! the place of the best one, 936 and 1211. DP-KLUCB loses the least that way.)
 
+use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
 use super::explore::{Explore, Live, even_chance};
 use super::released::Evidence;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::facts::Duty;
+use crate::ledger::combine::Combining;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
+use crate::noise::probe::faulty;
 use crate::os::DefaultRounding;
 use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{
-    ArmState, Combining, DynamicArms, Peer, Policy, Positioned, Pull, ReadPeer, Slates, Valued,
-};
+use crate::policy::contract::{Abilities, ArmState, Offer, Peer, Policy, PolicyCounts, Pull, ReadPeer, SlotPull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
-use crate::request::Values;
+use crate::request::{Request, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 use crate::tournament::{Line, Tournament};
@@ -329,7 +332,7 @@ impl<I: Index> MinIndexPolicy<I> {
     fn settle(&mut self) {
         let _rounding = DefaultRounding::set();
         let mean = self.batched.mean(self.batched.leader()).max(0.0);
-        let point = self.index.point(mean, self.batched.decisions);
+        let point = self.index.point(mean, self.batched.facts.decisions);
         if point != self.point {
             (self.point, self.stale) = (point, true);
             self.order.move_to(point);
@@ -372,14 +375,6 @@ impl<I: Index> MinIndexPolicy<I> {
         }
     }
 
-    /// Discards an arm's indices after a change. The arm comes first until one is computed again.
-    fn unsettle(&mut self, arm: usize) {
-        let plan = &mut self.plans[arm];
-        (plan.known, plan.line, plan.curve) = ([UNKNOWN; POINTS], FIRST, Curve::UNKNOWN);
-        self.forget(arm);
-        self.settled = false;
-    }
-
     /// Opens an arm's next batch for the requested pulls that are left, if there are any. If they exceed the batch, their
     /// batches double, so that releases come early. A leader's batch is always open, because others contribute to it.
     /// Returns this handle's part.
@@ -393,24 +388,6 @@ impl<I: Index> MinIndexPolicy<I> {
             self.batched.open(arm, doubling);
         }
         part
-    }
-
-    /// Opens the next batch after a release of this arm.
-    #[inline(never)]
-    fn released(&mut self, arm: usize) {
-        let _rounding = DefaultRounding::set();
-        let size = self.open_next(arm);
-        self.settled(arm, size * Pull::EXAMINATION);
-        self.refresh_some();
-    }
-
-    /// Refreshes some arms in turn.
-    fn refresh_some(&mut self) {
-        for _ in 0..BatchedArms::LOOKS {
-            if let Some(faded) = self.batched.refresh_next() {
-                self.unsettle(faded);
-            }
-        }
     }
 
     /// Updates an arm whose open sum was released or contributed. The arm's next batch has `size` units of this handle.
@@ -529,8 +506,8 @@ impl<I: Index> MinIndexPolicy<I> {
     #[inline]
     fn pull(&mut self, arm: usize, propensity: f64) -> Pull {
         self.plans[arm].pulls += Pull::EXAMINATION;
-        self.batched.decisions += 1;
-        Pull::new(arm as u32, self.batched.releases, propensity)
+        self.batched.facts.decisions += 1;
+        Pull::new(arm as u32, self.batched.facts.releases, propensity)
     }
 
     /// Pulls the arm with the smallest index of these, or explores another of them.
@@ -572,7 +549,7 @@ impl<I: Index> MinIndexPolicy<I> {
 
     /// The same with values, among the arms that may be the best one, if there are any: as many as there are slots lead.
     fn least_valued(&mut self, arms: &[u32], contest: &Contest) -> Option<usize> {
-        let first = self.batched.decisions.wrapping_mul(GOLDEN) >> 32;
+        let first = self.batched.facts.decisions.wrapping_mul(GOLDEN) >> 32;
         let (later, sooner) = arms.split_at(((first * arms.len() as u64) >> 32) as usize);
         let (mut best, mut least) = (None, f64::INFINITY);
         for arm in sooner.iter().chain(later).map(|&arm| arm as usize) {
@@ -588,31 +565,66 @@ impl<I: Index> MinIndexPolicy<I> {
         best
     }
 
-    /// The best leading arm, unless one of the others is to be explored before the m-th leading arm. One of them is there.
-    fn least_of_others(&mut self, others: &[u32], leading: Option<u32>, contest: &Contest) -> usize {
+    /// The best of these leading arms, unless one of the others is to be explored. One of them is there.
+    fn least_of_others(&mut self, others: &[u32], leading: &[u32], contest: &Contest) -> usize {
         let least = match (others, contest.values) {
             ([], _) => None,
             (_, None) => Some(self.least_of(others, contest.point)),
             (_, Some(_)) => self.least_valued(others, contest),
         };
-        match (least, leading) {
-            (Some(least), Some(leading)) => {
+        match (least, leading.last().copied()) {
+            (Some(least), Some(best)) => {
+                let indices = leading.iter().map(|&arm| self.index_in(arm as usize, contest));
+                let most = indices.fold(f64::NEG_INFINITY, f64::max);
+                let theirs = 0.5 * (most + self.index_in(contest.leader, contest));
                 let margin = self.index.margin(&self.batched.live);
-                let is_last = self.index_in(least, contest) + margin >= self.index_in(contest.leader, contest);
-                if is_last { leading as usize } else { least }
+                if self.index_in(least, contest) + margin < theirs { least } else { best as usize }
             }
             (Some(least), None) => least,
             (None, leading) => leading.unwrap_or(others.first().copied().unwrap_or(contest.leader as u32)) as usize,
         }
     }
 
-    /// Pulls this many arms, all different, and removes them from `left`.
-    fn play_slots(&mut self, left: &mut Vec<u32>, slots: usize, contest: &Contest, each: &mut dyn FnMut(Pull)) {
-        for _ in 0..slots {
-            let pull = self.play_among(left, contest);
-            left.retain(|&arm| arm != pull.arm());
-            each(pull);
+    /// Pulls the arm with the smallest index of these that are [sorted](Self::sort_leading), where leading arms come in
+    /// the order of their worth.
+    fn play_leading(&mut self, arms: &[u32], contest: &Contest) -> Pull {
+        arms.iter().for_each(|&arm| self.lower_unless_leading(arm as usize, contest));
+        let first = arms.partition_point(|&arm| self.rank(arm, contest) < 0.0);
+        loop {
+            let best = self.least_of_others(&arms[..first], &arms[first..], contest);
+            if self.has_pulls_left(best, contest) {
+                return self.play(best, contest, Some(arms));
+            }
         }
+    }
+
+    /// Sorts arms so that the leading ones come last, the best one at the end.
+    fn sort_leading(&self, arms: &mut [u32], contest: &Contest) {
+        let mut others = 0;
+        for place in 0..arms.len() {
+            if self.rank(arms[place], contest) < 0.0 {
+                arms.swap(others, place);
+                others += 1;
+            }
+        }
+        let rank = |arm: u32| self.rank(arm, contest);
+        arms[others..].sort_unstable_by(|&a, &b| f64::total_cmp(&rank(a), &rank(b)).then(a.cmp(&b)));
+    }
+
+    /// A leading arm's worth; -1 for others.
+    fn rank(&self, arm: u32, contest: &Contest) -> f64 {
+        match self.worth(arm as usize, contest) {
+            worth if worth >= self.worth(contest.leader, contest) => worth,
+            _ => -1.0,
+        }
+    }
+
+    /// Pulls the arm with the smallest index of these eligible ones.
+    fn choose_among(&mut self, arms: &[u32]) -> Pull {
+        let (leader, mean) = self.batched.leader_of(arms);
+        let mean = if faulty!(RawLeader) { self.batched.bare_leader(arms) } else { mean };
+        let point = self.index.point(mean, self.batched.facts.decisions);
+        self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
     }
 
     /// The arm to pull with exploration, and its probability.
@@ -665,20 +677,49 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     batched_arms_methods!();
     undecided_methods!();
 
-    fn sets_rounding(&self) -> bool {
-        true
+    fn abilities(&self) -> Abilities {
+        let (arms, slots, sets_rounding) = (true, true, true);
+        let (values, examined) = (self.index.is_valued(), self.index.is_valued());
+        Abilities { arms, slots, values, examined, sets_rounding, ..Abilities::default() }
     }
 
-    fn slates(&mut self) -> Option<&mut dyn Slates> {
-        Some(self)
+    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
+        let Offer { request, left, values, .. } = offer;
+        let slots = request.slots as usize;
+        let (leader, best) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
+        let best = if faulty!(RawLeader) { self.batched.bare_leader(left) } else { best };
+        let point = self.index.point(best, self.batched.facts.decisions);
+        let contest = Contest::special(leader, point, values, left.len());
+        let has_leaders = self.index.is_valued();
+        if has_leaders {
+            self.sort_leading(left, &contest);
+        }
+        for _ in 0..slots {
+            let pull = if has_leaders { self.play_leading(left, &contest) } else { self.play_among(left, &contest) };
+            left.retain(|&arm| arm != pull.arm());
+            each(SlotPull { pull, arm: pull.arm(), worth: self.worth(pull.arm() as usize, &contest) });
+        }
     }
 
-    fn valued(&mut self) -> Option<&mut dyn Valued> {
-        if self.index.is_valued() { Some(self) } else { None }
+    fn lack(&mut self, arm: u32, lack: u16) {
+        self.plans[arm as usize].pulls -= u64::from(lack);
     }
 
-    fn positioned(&mut self) -> Option<&mut dyn Positioned> {
-        if self.index.is_valued() { Some(self) } else { None }
+    fn add_arm(&mut self) -> Result<()> {
+        self.plans.reserve()?;
+        self.order.reserve()?;
+        self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)?;
+        self.batched.add_arm()?;
+        self.plans.push(Plan::NEW);
+        self.order.push(FIRST);
+        self.settled = false;
+        Ok(())
+    }
+
+    fn retire_arm(&mut self, arm: u32) {
+        self.batched.retire_arm(arm as usize);
+        self.order.set(arm as usize, Line::NEVER);
+        self.settled = false;
     }
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
@@ -698,135 +739,37 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     }
 }
 
-impl<I: Index> Combining for MinIndexPolicy<I> {
-    fn set_duty(&mut self, duty: Duty) {
-        self.batched.set_duty(duty);
-        for arm in 0..self.plans.len() {
-            self.open_next(arm);
-            self.unsettle(arm);
-        }
+impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
+    fn batched(&self) -> &BatchedArms {
+        &self.batched
     }
 
-    fn set_handles(&mut self, handles: u32) {
-        self.batched.set_handles(handles);
+    fn batched_mut(&mut self) -> &mut BatchedArms {
+        &mut self.batched
     }
 
-    fn has_open(&self) -> bool {
-        self.batched.has_open()
+    fn reopen(&mut self, arm: usize) {
+        self.open_next(arm);
+        self.unsettle(arm);
     }
 
-    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        self.batched.save_open(to, id);
+    fn emptied(&mut self, arm: usize) {
+        self.settled(arm, self.plans[arm].goal.saturating_sub(self.batched.settled(arm)));
     }
 
-    fn clear_open(&mut self) {
-        for arm in 0..self.plans.len() {
-            if self.batched.clear_open(arm) {
-                self.settled(arm, self.plans[arm].goal.saturating_sub(self.batched.settled(arm)));
-            }
-        }
-        self.refresh_some(); // a contributor releases nothing, but its evidence fades
+    #[inline(never)]
+    fn released(&mut self, arm: usize) {
+        let _rounding = DefaultRounding::set();
+        let size = self.open_next(arm);
+        self.settled(arm, size * Pull::EXAMINATION);
+        self.refresh_some();
     }
 
-    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
-        BatchedArms::read_parts(&mut from.clone(), arm, |_, _, _| ())?;
-        BatchedArms::read_parts(from, arm, |arm, part, lack| {
-            if !self.batched.is_open(arm) {
-                self.batched.open(arm, self.batched.doubling(arm));
-            }
-            if self.batched.add(arm, part, lack) {
-                self.released(arm);
-            }
-        })
-    }
-}
-
-impl<I: Index> Slates for MinIndexPolicy<I> {
-    fn choose_slate(&mut self, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull)) {
-        let (leader, mean) = self.batched.leader_at(left, slots, |_| 1.0);
-        let point = self.index.point(mean, self.batched.decisions);
-        self.play_slots(left, slots, &Contest::special(leader, point, None, left.len()), each);
-    }
-}
-
-impl<I: Index> Valued for MinIndexPolicy<I> {
-    fn choose_valued(&mut self, left: &mut Vec<u32>, values: &Values, slots: usize, each: &mut dyn FnMut(Pull)) {
-        let (leader, point) = self.batched.leader_at(left, slots, |arm| values.of(arm));
-        #[cfg(dpb_faults)]
-        let point = if crate::Fault::RawLeader.is_built_in() { self.batched.bare_leader(left) } else { point };
-        self.play_slots(left, slots, &Contest::special(leader, point, Some(values), left.len()), each);
-    }
-}
-
-impl<I: Index> Positioned for MinIndexPolicy<I> {
-    fn choose_positioned(
-        &mut self,
-        left: &mut Vec<u32>,
-        values: Option<&Values>,
-        slots: usize,
-        each: &mut dyn FnMut(Pull),
-    ) {
-        let (leader, point) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
-        #[cfg(dpb_faults)]
-        let point = if crate::Fault::RawLeader.is_built_in() { self.batched.bare_leader(left) } else { point };
-        let contest = Contest::special(leader, point, values, left.len());
-        // The leading arms come last, the best one at the end.
-        let leading = self.worth(leader, &contest);
-        let rank = |policy: &Self, arm: u32| match policy.worth(arm as usize, &contest) {
-            worth if worth >= leading => worth,
-            _ => -1.0,
-        };
-        left.sort_unstable_by(|&a, &b| f64::total_cmp(&rank(self, a), &rank(self, b)).then(a.cmp(&b)));
-        for _ in 0..slots {
-            left.iter().for_each(|&arm| self.lower_unless_leading(arm as usize, &contest));
-            let first = left.partition_point(|&arm| rank(self, arm) < 0.0);
-            let pull = loop {
-                let best = self.least_of_others(&left[..first], left[first..].last().copied(), &contest);
-                if self.has_pulls_left(best, &contest) {
-                    break self.play(best, &contest, Some(left));
-                }
-            };
-            left.retain(|&arm| arm != pull.arm());
-            each(pull);
-        }
-    }
-
-    fn mean(&self, arm: u32) -> f64 {
-        self.batched.mean(arm as usize)
-    }
-
-    fn lack(&mut self, arm: u32, lack: u16) {
-        self.plans[arm as usize].pulls -= u64::from(lack);
-    }
-}
-
-impl<I: Index> DynamicArms for MinIndexPolicy<I> {
-    fn choose_among(&mut self, arms: &[u32]) -> Pull {
-        let (leader, mean) = self.batched.leader_of(arms);
-        #[cfg(dpb_faults)]
-        let mean = if crate::Fault::RawLeader.is_built_in() { self.batched.bare_leader(arms) } else { mean };
-        let point = self.index.point(mean, self.batched.decisions);
-        self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
-    }
-
-    fn is_live(&self, arm: u32) -> bool {
-        self.batched.is_live(arm as usize)
-    }
-
-    fn add_arm(&mut self) -> Result<()> {
-        self.plans.reserve()?;
-        self.order.reserve()?;
-        self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)?;
-        self.batched.add_arm()?;
-        self.plans.push(Plan::NEW);
-        self.order.push(FIRST);
-        self.settled = false;
-        Ok(())
-    }
-
-    fn retire_arm(&mut self, arm: u32) {
-        self.batched.retire_arm(arm as usize);
-        self.order.set(arm as usize, Line::NEVER);
+    /// Discards an arm's indices. The arm comes first until one is computed again.
+    fn unsettle(&mut self, arm: usize) {
+        let plan = &mut self.plans[arm];
+        (plan.known, plan.line, plan.curve) = ([UNKNOWN; POINTS], FIRST, Curve::UNKNOWN);
+        self.forget(arm);
         self.settled = false;
     }
 }
@@ -897,7 +840,7 @@ mod tests {
                 let mut left = policy.batched.live.arms().to_vec();
                 left.retain(|&arm| arm < 25);
                 let (leader, mean) = policy.batched.leader_at(&left, 3, |_| 1.0);
-                let point = policy.index.point(mean, policy.batched.decisions);
+                let point = policy.index.point(mean, policy.batched.facts.decisions);
                 let contest = Contest::special(leader, point, None, left.len());
                 for _ in 0..3 {
                     let pull = policy.play_among(&left, &contest);
@@ -992,7 +935,10 @@ mod tests {
                 slots => {
                     left.clear();
                     left.extend(0..8);
-                    policy.choose_slate(&mut left, slots as usize - 1, &mut |pull| chosen.push(pull));
+                    let request = Request { slots: slots as u32 - 1, ..Request::default() };
+                    let places = &mut std::iter::empty();
+                    let offer = Offer { request: &request, left: &mut left, values: None, places };
+                    policy.choose_slots(offer, &mut |slot| chosen.push(slot.pull));
                 }
             }
             for pull in chosen {
@@ -1001,7 +947,7 @@ mod tests {
                 policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
             }
         }
-        (count.load(Relaxed), policy.batched.releases.into())
+        (count.load(Relaxed), policy.batched.facts.releases.into())
     }
 
     /// An index that one kind of request has computed is still known when its turn comes again. DP-KLUCB's points are
@@ -1088,10 +1034,10 @@ mod tests {
             MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut Seed::new(Some([2; 32])).unwrap())
                 .unwrap();
         for _ in 0..100_000 {
-            let (releases, before) = (policy.batched.releases, [0, 1].map(|arm| policy.batched.settled(arm)));
+            let (releases, before) = (policy.batched.facts.releases, [0, 1].map(|arm| policy.batched.settled(arm)));
             let pull = policy.choose();
             policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(pull.arm() == 0) * Reward::ONE as u32));
-            if policy.batched.releases > releases {
+            if policy.batched.facts.releases > releases {
                 let arm = pull.arm() as usize;
                 let (before, after) = (before[arm], policy.batched.settled(arm));
                 if arm == 0 {

@@ -48,18 +48,20 @@
 //! Cost: select O(K), update O(1). The end of a batch costs some 10 microseconds for each arm, and a plan ten times that;
 //! at most 2^8 arms. About 400 bytes an arm.
 
+use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::peers::PeerReleases;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::facts::Duty;
+use crate::ledger::combine::Combining;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
 use crate::policy::compare::{Mixture, ReleaseTotals, price_of_merges};
-use crate::policy::contract::{ArmState, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer};
+use crate::policy::contract::{Abilities, ArmState, Peer, Policy, PolicyCounts, Pull, ReadPeer};
 use crate::policy::cumulant::Cumulant;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
+use crate::request::Request;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 
@@ -259,14 +261,24 @@ impl DpTopTwo {
         }
     }
 
-    fn released(&mut self, arm: usize) {
-        self.open_next(arm);
-        self.judge(arm);
-    }
-
-    /// Judges again after something changed that this arm's evidence or mean depends on.
-    fn unsettle(&mut self, arm: usize) {
-        self.judge(arm);
+    /// The next of these arms that still has planned pulls; if none has, the next that is left; if none is, the best.
+    fn choose_among(&mut self, arms: &[u32]) -> Pull {
+        for again in [false, true] {
+            let has_pulls = |arm: u32| self.contenders[arm as usize].pulls < self.contenders[arm as usize].goal;
+            for step in 1..=self.left.len() {
+                let place = (self.turn + step) % self.left.len();
+                let arm = self.left[place];
+                if arms.contains(&arm) && (again || has_pulls(arm)) {
+                    self.turn = place;
+                    return self.play(arm as usize);
+                }
+            }
+            if !again && !self.left.iter().any(|&arm| has_pulls(arm)) {
+                self.request();
+            }
+        }
+        let (best, _) = self.batched.leader_of(arms);
+        self.play(best)
     }
 
     fn play(&mut self, arm: usize) -> Pull {
@@ -276,8 +288,8 @@ impl DpTopTwo {
             contender.goal = contender.pulls;
             self.open_next(arm);
         }
-        self.batched.decisions += 1;
-        Pull::new(arm as u32, self.batched.releases, 1.0)
+        self.batched.facts.decisions += 1;
+        Pull::new(arm as u32, self.batched.facts.releases, 1.0)
     }
 }
 
@@ -314,8 +326,30 @@ impl Policy for DpTopTwo {
         ArmState { active: state.active && self.contenders[arm as usize].beaten_by == NOBODY, ..state }
     }
 
-    fn active(&self) -> u32 {
-        self.left.len() as u32
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts { active: self.left.len() as u32, ..self.batched.counts() }
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { arms: true, ..Abilities::default() }
+    }
+
+    fn add_arm(&mut self) -> Result<()> {
+        if self.contenders.len() >= Self::MOST_ARMS as usize {
+            let rule = format!("must be at most {} for this policy", Self::MOST_ARMS);
+            return Err(Error::config("arms", &rule, self.contenders.len() + 1));
+        }
+        self.contenders.reserve()?;
+        self.left.try_reserve(self.contenders.len() + 1 - self.left.len()).map_err(|_| Error::NoMemory)?;
+        self.batched.add_arm()?;
+        self.contenders.push(Contender::NEW);
+        self.find_left();
+        Ok(())
+    }
+
+    fn retire_arm(&mut self, arm: u32) {
+        self.batched.retire_arm(arm as usize);
+        self.find_left();
     }
 
     fn best_arm(&self) -> Result<u32> {
@@ -350,83 +384,27 @@ impl Policy for DpTopTwo {
     }
 }
 
-impl Combining for DpTopTwo {
-    fn set_duty(&mut self, duty: Duty) {
-        self.batched.set_duty(duty);
-        (0..self.contenders.len()).for_each(|arm| self.open_next(arm));
+impl BatchedPolicy for DpTopTwo {
+    fn batched(&self) -> &BatchedArms {
+        &self.batched
+    }
+
+    fn batched_mut(&mut self) -> &mut BatchedArms {
+        &mut self.batched
+    }
+
+    fn reopen(&mut self, arm: usize) {
+        self.open_next(arm);
         self.planned = false;
     }
 
-    fn set_handles(&mut self, handles: u32) {
-        self.batched.set_handles(handles);
+    fn released(&mut self, arm: usize) {
+        self.open_next(arm);
+        self.judge(arm);
     }
 
-    fn has_open(&self) -> bool {
-        self.batched.has_open()
-    }
-
-    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        self.batched.save_open(to, id);
-    }
-
-    fn clear_open(&mut self) {
-        (0..self.contenders.len()).for_each(|arm| _ = self.batched.clear_open(arm));
-    }
-
-    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
-        BatchedArms::read_parts(&mut from.clone(), arm, |_, _, _| ())?;
-        BatchedArms::read_parts(from, arm, |arm, part, lack| {
-            if !self.batched.is_open(arm) {
-                self.batched.open(arm, self.batched.doubling(arm));
-            }
-            if self.batched.add(arm, part, lack) {
-                self.released(arm);
-            }
-        })
-    }
-}
-
-impl DynamicArms for DpTopTwo {
-    /// The next of these arms that still has planned pulls; if none has, the next that is left; if none is, the best.
-    fn choose_among(&mut self, arms: &[u32]) -> Pull {
-        for again in [false, true] {
-            let has_pulls = |arm: u32| self.contenders[arm as usize].pulls < self.contenders[arm as usize].goal;
-            for step in 1..=self.left.len() {
-                let place = (self.turn + step) % self.left.len();
-                let arm = self.left[place];
-                if arms.contains(&arm) && (again || has_pulls(arm)) {
-                    self.turn = place;
-                    return self.play(arm as usize);
-                }
-            }
-            if !again && !self.left.iter().any(|&arm| has_pulls(arm)) {
-                self.request();
-            }
-        }
-        let (best, _) = self.batched.leader_of(arms);
-        self.play(best)
-    }
-
-    fn is_live(&self, arm: u32) -> bool {
-        self.batched.is_live(arm as usize)
-    }
-
-    fn add_arm(&mut self) -> Result<()> {
-        if self.contenders.len() >= Self::MOST_ARMS as usize {
-            let rule = format!("must be at most {} for this policy", Self::MOST_ARMS);
-            return Err(Error::config("arms", &rule, self.contenders.len() + 1));
-        }
-        self.contenders.reserve()?;
-        self.left.try_reserve(self.contenders.len() + 1 - self.left.len()).map_err(|_| Error::NoMemory)?;
-        self.batched.add_arm()?;
-        self.contenders.push(Contender::NEW);
-        self.find_left();
-        Ok(())
-    }
-
-    fn retire_arm(&mut self, arm: u32) {
-        self.batched.retire_arm(arm as usize);
-        self.find_left();
+    fn unsettle(&mut self, arm: usize) {
+        self.judge(arm);
     }
 }
 
@@ -439,7 +417,8 @@ impl Moved for DpTopTwo {
         self.batched.move_open(with)?;
         self.contenders.moved(with)?;
         self.turn.moved(with)?;
-        self.leader.moved(with)
+        self.leader.moved(with)?;
+        self.planned.moved(with)
     }
 }
 
@@ -615,7 +594,7 @@ mod tests {
                 _ => {}
             }
         }
-        assert!(policy.batched.releases > 60, "{}", policy.batched.releases);
+        assert!(policy.batched.facts.releases > 60, "{}", policy.batched.facts.releases);
         let mut policy = made(&config, 2);
         let mut pulls = [0; 6];
         (0..3001).for_each(|_| pulls[policy.choose().arm() as usize] += 1);
@@ -628,9 +607,9 @@ mod tests {
         let (mut policy, mut random) = (made(&Config::new(3, 0.1), 4), coins(5));
         let mut rewards = [0; 3];
         while policy.best_arm().is_err() {
-            let (pull, releases) = (policy.choose(), policy.batched.releases);
+            let (pull, releases) = (policy.choose(), policy.batched.facts.releases);
             policy.observe(pull, coin([0.5, 0.45, 0.3][pull.arm() as usize], &mut random));
-            if policy.batched.releases > releases {
+            if policy.batched.facts.releases > releases {
                 let arm = pull.arm() as usize;
                 let size = policy.batched.settled_rewards(arm) - rewards[arm];
                 assert!(
@@ -650,14 +629,14 @@ mod tests {
         let (config, means, mut random) = (Config::new(3, 1.0), [0.1, 0.9, 0.5, 0.7], coins(6));
         let mut policy = made(&config, 7);
         assert_eq!(play(&mut policy, &means, 100_000, &mut random), Some(1));
-        let releases = policy.batched.releases;
+        let releases = policy.batched.facts.releases;
         for _ in 0..100_000 {
             let pull = policy.choose();
             assert_eq!(pull.arm(), 1);
             policy.observe(pull, coin(0.0, &mut random)); // the verdict is final
         }
-        assert!((3..20).contains(&(policy.batched.releases - releases)));
-        assert_eq!((policy.best_arm(), policy.active(), policy.arm(0).active), (Ok(1), 1, false));
+        assert!((3..20).contains(&(policy.batched.facts.releases - releases)));
+        assert_eq!((policy.best_arm(), policy.counts().active, policy.arm(0).active), (Ok(1), 1, false));
         let bytes = write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal();
         let mut next = made(&config, 8);
         next.load(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();

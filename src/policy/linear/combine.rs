@@ -7,14 +7,14 @@
 use super::batch::VectorBatch;
 use super::{Linear, SavedLinear};
 use crate::error::Result;
-use crate::ledger::facts::Duty;
-use crate::policy::contract::Combining;
+use crate::ledger::combine::OpenSums;
+use crate::ledger::facts::{Duty, Facts};
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
 /// A vector that another handle contributes: of a model, or of the pilot.
-pub(super) struct VectorPart {
+pub(crate) struct VectorPart {
     /// The id of the model's arm, 0 for a model of all arms.
-    pub model: Option<u64>,
+    model: Option<u64>,
     /// For the pilot, the sum of |x|_1.
     size: f64,
     batch: VectorBatch,
@@ -23,45 +23,27 @@ pub(super) struct VectorPart {
 impl Linear {
     /// Updates what limits the size of batches.
     pub(super) fn limit(&mut self) {
-        self.common.handles = self.handles / self.duty.sharers(self.handles);
-        self.common.most = self.duty.limit(self.led);
+        self.common.handles = self.handles / self.facts.duty().sharers(self.handles);
+        self.common.most = self.facts.limit();
     }
 
     /// The generation that this handle leads, or 0.
     pub(super) fn led(&self) -> u64 {
-        if let Duty::Leads(generation) = self.duty { generation } else { 0 }
+        if let Duty::Leads(generation) = self.facts.duty() { generation } else { 0 }
     }
 
     /// Takes over the instrument of the leader's open batch of a model.
     pub(super) fn follow(&mut self, model: usize, leader: &SavedLinear, theirs: usize) {
         let (batch, instrument) = (&mut self.batches[model], leader.models[theirs].instrument);
-        if self.duty == Duty::Contributes(leader.led) && batch.instrument != instrument {
+        if self.facts.duty() == Duty::Contributes(leader.led) && batch.instrument != instrument {
             batch.open(instrument, self.models[model].quota(instrument, &self.common));
         }
-    }
-
-    /// Reads what [`save_open`](Combining::save_open) wrote.
-    ///
-    /// # Errors
-    /// `Corrupt`, `NoMemory`.
-    pub(super) fn read_open(&self, from: &mut Reader) -> Result<Vec<VectorPart>> {
-        let length = from.length(17)?;
-        let mut parts = crate::memory::try_with_capacity(length)?;
-        for _ in 0..length {
-            let (pilot, id, size) = (from.bool()?, from.u64()?, from.f64()?);
-            ensure(is_plausible(size))?;
-            let mut batch = VectorBatch::new(self.d(), self.intercept)?;
-            batch.load(from)?;
-            parts.push(VectorPart { model: (!pilot).then_some(id), size, batch });
-        }
-        from.finish()?;
-        Ok(parts)
     }
 
     /// Adds a vector to the open batch of a model, or of the pilot. Returns whether that was possible: not if the pilot
     /// has ended, or the instrument has changed.
     #[must_use]
-    pub(super) fn add(&mut self, model: Option<usize>, part: &VectorPart) -> bool {
+    fn add_to(&mut self, model: Option<usize>, part: &VectorPart) -> bool {
         match (&mut self.pilot, model) {
             (Some(pilot), None) => {
                 let added = pilot.batch.add(&part.batch);
@@ -83,13 +65,12 @@ impl Linear {
     }
 }
 
-impl Combining for Linear {
-    fn set_duty(&mut self, duty: Duty) {
-        (self.duty, self.led, self.may_have_released) = (duty, 0.0, true);
-        self.limit();
-        for (model, batch) in self.models.iter().zip(&mut *self.batches) {
-            batch.set_quota(model.quota(batch.instrument, &self.common));
-        }
+impl OpenSums for Linear {
+    type Part = VectorPart;
+    const SHORTEST: usize = 17;
+
+    fn facts(&mut self) -> &mut Facts {
+        &mut self.facts
     }
 
     fn set_handles(&mut self, handles: u32) {
@@ -98,52 +79,52 @@ impl Combining for Linear {
         self.limit();
     }
 
-    fn has_open(&self) -> bool {
-        match &self.pilot {
-            Some(pilot) => !pilot.batch.is_empty(),
-            None => !self.batches.iter().all(VectorBatch::is_empty),
+    fn places(&self) -> usize {
+        if self.pilot.is_some() { 1 } else { self.batches.len() }
+    }
+
+    fn is_empty(&self, place: usize) -> bool {
+        self.pilot.as_ref().map_or(&self.batches[place], |pilot| &pilot.batch).is_empty()
+    }
+
+    fn write(&self, place: usize, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
+        let (batch, size) = self.pilot.as_ref().map_or((&self.batches[place], 0.0), |pilot| (&pilot.batch, pilot.size));
+        to.u8(self.pilot.is_some().into());
+        to.u64(if self.shape.per_arm && self.pilot.is_none() { id(place as u32) } else { 0 });
+        to.f64(size);
+        batch.save(to);
+    }
+
+    fn read(&self, from: &mut Reader) -> Result<VectorPart> {
+        let (pilot, id, size) = (from.bool()?, from.u64()?, from.f64()?);
+        ensure(is_plausible(size))?;
+        let mut batch = VectorBatch::new(self.d(), self.intercept)?;
+        batch.load(from)?;
+        Ok(VectorPart { model: (!pilot).then_some(id), size, batch })
+    }
+
+    fn add(&mut self, part: &VectorPart, arm: &dyn Fn(u64) -> Option<u32>) -> bool {
+        match part.model {
+            Some(id) if self.shape.per_arm => arm(id).is_some_and(|arm| self.add_to(Some(arm as usize), part)),
+            Some(_) => self.add_to(Some(0), part),
+            None => self.add_to(None, part),
         }
     }
 
-    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        if let Some(pilot) = &self.pilot {
-            to.u32(1);
-            to.u8(1);
-            to.u64(0);
-            to.f64(pilot.size);
-            pilot.batch.save(to);
-            return;
-        }
-        let open = || self.batches.iter().enumerate().filter(|(_, batch)| !batch.is_empty());
-        to.u32(open().count() as u32);
-        for (model, batch) in open() {
-            to.u8(0);
-            to.u64(if self.shape.per_arm { id(model as u32) } else { 0 });
-            to.f64(0.0);
-            batch.save(to);
+    fn clear(&mut self, place: usize) {
+        match &mut self.pilot {
+            Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance, self.tail),
+            None => {
+                let batch = &mut self.batches[place];
+                batch.open(batch.instrument, batch.quota as f64);
+            }
         }
     }
 
-    fn clear_open(&mut self) {
-        self.may_have_released = true;
-        if let Some(pilot) = &mut self.pilot {
-            pilot.open(&self.own_pilot, self.pilot_variance);
+    fn duty_changed(&mut self) {
+        self.limit();
+        for (model, batch) in self.models.iter().zip(&mut *self.batches) {
+            batch.set_quota(model.quota(batch.instrument, &self.common));
         }
-        for batch in &mut *self.batches {
-            batch.open(batch.instrument, batch.quota as f64);
-        }
-    }
-
-    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
-        let mut complete = true;
-        for part in self.read_open(from)? {
-            let model = match part.model {
-                Some(id) if self.shape.per_arm => arm(id).map(|arm| Some(arm as usize)),
-                Some(_) => Some(Some(0)),
-                None => Some(None),
-            };
-            complete &= model.is_some_and(|model| self.add(model, &part));
-        }
-        Ok(complete)
     }
 }

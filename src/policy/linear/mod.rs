@@ -62,23 +62,36 @@
 //!
 //! ```text
 //! pilot      uniform play; the plain sum of rewards in batches that double, Y the sum of them with weights,
-//!            until Y is six deviations of its noise and four of a count of rare rewards; then one even decision for
-//!            each model, at which the model's draws are made
+//!            until Y is six deviations of its noise (four with Gaussian noise) and four of a count of rare rewards;
+//!            then one even decision for each model, at which the model's draws are made
 //!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1, of the
-//!            intercept and of all features together
+//!            intercept and of all features together; L_0 has the features' precision times lambda, at first 1
 //! choose     one of 32 kept draws of theta + L^-1/2 z/2; the arm with the largest x theta
 //!            at each fourth decision one draw is drawn anew, at a release all of them
 //!            With values: the arm with the largest value times sigma(x theta)
 //! reward     p = sigma(m), v = p (1 - p), m = x theta, within 3 of theta_0 c
 //!            H += v x x'/w, e += (p - v m) u, G += q u
-//! batch full at n = max(B1, half of all rewards released before): y = G + Z,
+//! batch full at n = max(B1, sqrt(2 count n_0)), between a tenth and a half of count, all rewards released before,
+//!            where n_0 rewards have as much information as the noise: y = G + Z,
 //!            L += A' S^-1 A, h += A' S^-1 (y/(g scale) - e), theta = L^-1 h:  A = sum v u x', S = sum v u u' + N
+//! lambda     the one of .1, .3, 1, 3 with the largest prior times the marginal likelihood of all models' evidence:
+//!            ln = (d ln lambda - ln det L + h L^-1 h)/2, summed over the models
 //! next batch the instrument of the largest gain of ln det L to be expected for each reward, from this one's moments
 //! ```
 //!
-//! The instruments are the plain sum of rewards, the sum over all coordinates or over the features, and bins. B1 is
-//! such that a coordinate's expected sum is a third of the scale of the noise, and a plain sum 3.5 of it. Where the
+//! The instruments are the plain sum of rewards, the sum over all coordinates or over the features, and bins; with
+//! Gaussian noise, the sums over coordinates only. B1 is such that a coordinate's expected sum is a third of the scale of the noise, and a plain sum 3.5 of it. Where the
 //! noise is large, a model for each arm begins with plain sums: its rate is known long before its features are.
+//!
+//! **The shrinkage lambda.** Features of ads move a logit by less than 1, those of a classification set by 3 or more. So
+//! the width of the prior is learned, by empirical Bayes, and costs no privacy: lambda is a function of L and h, which
+//! are functions of releases, so it is post-processing, and Theorem L does not change. It is not stored: a restored
+//! handle, or one that merges, computes it from the evidence that it knows. When it changes, the model that has just
+//! been released follows at once, and the others one at each decision, or when a prediction reads them.
+//!
+//! **The size of a batch.** A batch of n rewards keeps n/(n + n_0) of its information, because of the noise, and delays
+//! it: on average n/2 rewards are not known yet. sqrt(2 count n_0) is the best compromise: half of all before while the
+//! noise is large, and a tenth once it is small.
 //!
 //! Each batch makes one Newton step, so no row is stored. A noisy batch has little weight. A release holds the handle's
 //! lock (.55 ms at d = 64), because decisions read the models that it writes. If that is too long, use a handle for
@@ -109,7 +122,7 @@ use super::contract::Pull;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::ledger::facts::{Duty, Time};
+use crate::ledger::facts::{Facts, Time};
 use crate::ledger::peers::Peers;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::noise::{Laplace, Noise, NoiseSource};
@@ -121,7 +134,7 @@ use crate::request::{Rows, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, ensure};
 use batch::{BOUND, Instrument, VectorBatch};
-use model::{Belief, Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch};
+use model::{Belief, Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
 use pilot::{Pilot, PilotTotals, Pool};
 use policy::SavedPeer;
 use rows::{PendingRows, Row, Scale, SpreadRow, UNIT};
@@ -153,6 +166,8 @@ pub(crate) struct Linear {
     /// Noise of the pilot, if it differs from `noise`; and its variance at sensitivity 1.
     pilot_noise: Option<NoiseSource>,
     pilot_variance: f64,
+    /// Number of deviations of the noise at which the pilot ends.
+    tail: f64,
     coins: Random,
     /// The pilot; `None` once the rate is known.
     pilot: Option<Pilot>,
@@ -163,9 +178,11 @@ pub(crate) struct Linear {
     pooled: PilotTotals,
     common: Common,
     models: WipedVec<Model>,
-    /// Number of models whose draws follow their releases and priors. After the pilot each decision adds one, and arms
-    /// are played evenly until all models are ready.
+    /// Number of models whose draws follow their releases and priors. After the pilot, and after the shrinkage has
+    /// changed, each decision adds one.
     ready: usize,
+    /// Whether all models have been ready since the pilot. Until then arms are played evenly.
+    begun: bool,
     batches: WipedVec<VectorBatch>,
     live: WipedVec<bool>,
     /// Arms that may still be chosen in this request, each once with the position of its row. The first `left` are in
@@ -183,14 +200,7 @@ pub(crate) struct Linear {
     kept: PendingRows,
     /// Draw that is redrawn next.
     cursor: usize,
-    time: Time,
-    decisions: u64,
-    releases: u32,
-    /// Whether there may be releases beyond `releases`, because the handle was restored or has merged.
-    may_have_released: bool,
-    duty: Duty,
-    /// As a leader, the number of rewards that this handle released since it leads.
-    led: f64,
+    facts: Facts,
     /// Number of handles that learn together, including this one.
     handles: f64,
     failures: u64,
@@ -245,7 +255,7 @@ pub(crate) fn lifetime_loss(config: &Config) -> Result<PrivacyLoss> {
 }
 
 /// Returns the loss of a request. With one model for all arms, one vector may hold all of its rewards: see Theorem L.
-fn loss_of_request(loss: PrivacyLoss, batches: u32, per_arm: bool) -> PrivacyLoss {
+pub(crate) fn loss_of_request(loss: PrivacyLoss, batches: u32, per_arm: bool) -> PrivacyLoss {
     match loss.of_batches(batches) {
         loss @ PrivacyLoss::Zcdp(_) if !per_arm => loss.of_batches(batches),
         loss => loss,
@@ -289,7 +299,7 @@ impl Linear {
         let variance = variance_of(&noise);
         let of_pilot = self::noise(config, false)?;
         let pilot_variance = variance_of(&of_pilot);
-        let has_own = of_pilot != noise;
+        let (has_own, tail) = (of_pilot != noise, if euclidean { pilot::GAUSSIAN } else { pilot::LAPLACE });
         let models = if shape.per_arm { config.arms as usize } else { 1 };
         let mut policy = Linear {
             shape,
@@ -302,21 +312,25 @@ impl Linear {
             coins: seed.stream(),
             pilot_noise: has_own.then(|| NoiseSource::new(of_pilot, seed.stream())),
             pilot_variance,
-            pilot: Some(Pilot::new(d, intercept, pilot_variance)?),
+            tail,
+            pilot: Some(Pilot::new(d, intercept, pilot_variance, tail)?),
             own_pilot: PilotTotals::default(),
             other_pilots: Pool::default(),
             pooled: PilotTotals::default(),
             common: Common {
-                belief: Belief { intercept: 0.0, constant: 1.0, precision: 1.0 },
+                belief: Belief { intercept: 0.0, constant: 1.0, precision: 1.0, shrinkage: 1.0 },
                 first: Instrument::Sum,
                 variance,
                 spread: 0.25,
                 size: 1.0,
+                square: 1.0,
+                instruments: if euclidean { &Instrument::SUMS } else { &Instrument::ALL },
                 handles: 1.0,
                 most: f64::INFINITY,
             },
             models: WipedVec::try_with_capacity(models)?,
             ready: 0,
+            begun: false,
             batches: WipedVec::try_with_capacity(models)?,
             live: WipedVec::new(config.arms as usize, |_| true)?,
             candidates: WipedVec::new(config.arms as usize, |_| NOBODY)?,
@@ -329,12 +343,7 @@ impl Linear {
             x: algebra::zeros(d)?,
             kept: PendingRows::new(Engine::places(config), features)?,
             cursor: 0,
-            time: Time::new(config),
-            decisions: 0,
-            releases: 0,
-            may_have_released: false,
-            duty: Duty::Alone,
-            led: 0.0,
+            facts: Facts::new(config),
             handles: 1.0,
             failures: 0,
             oversized: 0,
@@ -407,7 +416,7 @@ impl Linear {
     }
 
     fn plays_evenly(&self) -> bool {
-        self.pilot.is_some() || self.ready < self.models.len()
+        self.pilot.is_some() || !self.begun
     }
 
     /// Draws one of the candidates. The row is kept in `slot` until the decision's reward takes effect or the decision
@@ -430,9 +439,9 @@ impl Linear {
         self.oversized += u64::from(self.is_large);
         self.row.arm = arm;
         self.kept.keep(slot, &self.row);
-        self.decisions += 1;
+        self.facts.decisions += 1;
         self.refresh_next();
-        (Pull::new(slot as u32, self.releases, propensity), arm)
+        (Pull::new(slot as u32, self.facts.releases, propensity), arm)
     }
 
     /// Checks the rows of a request whose eligible arms are live. Changes nothing.
@@ -513,7 +522,7 @@ impl Linear {
     }
 
     /// Redraws one draw between releases and, with `forget_after`, refreshes one model to its faded evidence. After the
-    /// pilot, prepares one model.
+    /// pilot, and after the shrinkage has changed, refreshes one model instead.
     fn refresh_next(&mut self) {
         if self.pilot.is_some() {
             return;
@@ -523,50 +532,67 @@ impl Linear {
             self.refresh(self.ready);
             return;
         }
-        if self.decisions.is_multiple_of(RENEW) {
+        if self.facts.decisions.is_multiple_of(RENEW) {
             self.cursor = (self.cursor + 1) % (DRAWS * models);
             self.models[self.cursor % models].redraw(self.cursor / models, &mut self.coins);
         }
-        let decisions = self.time.decisions_in(self.memory).min(1e18);
+        let decisions = self.facts.time.decisions_in(self.memory).min(1e18);
         let patience = (decisions / 16.0 / models as f64).max(64.0) as u64;
-        if self.memory.is_finite() && self.decisions.is_multiple_of(patience) {
-            let model = (self.decisions / patience % models as u64) as usize;
+        if self.memory.is_finite() && self.facts.decisions.is_multiple_of(patience) {
+            let model = (self.facts.decisions / patience % models as u64) as usize;
             self.fade(model);
-            self.refresh(model);
+            self.refit(model);
         }
     }
 
     fn release_pilot(&mut self) {
         let Some(pilot) = &mut self.pilot else { return };
-        self.releases = self.releases.saturating_add(1);
+        self.facts.release(0);
         pilot.batch.release(self.pilot_noise.as_mut().unwrap_or(&mut self.noise), &mut self.scratch.y);
         pilot.learn(&self.scratch.y, self.pilot_variance, &mut self.own_pilot);
-        if self.own_pilot.is_known() {
+        if self.own_pilot.is_known(self.tail) {
             self.believe();
             self.end_pilot();
         } else {
-            pilot.open(&self.own_pilot, self.pilot_variance);
+            pilot.open(&self.own_pilot, self.pilot_variance, self.tail);
         }
     }
 
     /// Sets the common prior from the releases of all pilots together.
     fn believe(&mut self) {
-        let pooled = self.other_pilots.and(&self.own_pilot).totals();
-        if pooled.is_known() {
+        let pooled = self.other_pilots.and(&self.own_pilot, self.tail).totals();
+        if pooled.is_known(self.tail) {
             self.pooled = pooled;
         }
-        if self.pooled.is_known() {
+        if self.pooled.is_known(self.tail) {
             let rate = self.pooled.rate();
-            (self.common.belief, self.common.spread) = (self.pooled.belief(self.constant), rate * (1.0 - rate));
-            self.common.size = self.pooled.mean_size();
+            self.common.belief = self.pooled.belief(self.constant, self.common.belief.shrinkage);
+            self.common.spread = rate * (1.0 - rate);
+            (self.common.size, self.common.square) = (self.pooled.mean_size(), self.pooled.mean_square());
         }
+    }
+
+    /// Chooses the shrinkage of the prior with the largest marginal likelihood of all evidence. Returns whether it has
+    /// changed. Then each model follows at its next release or refresh, one at each decision. (The sum is exact, so it
+    /// does not depend on the order of the arms.)
+    fn choose_shrinkage(&mut self) -> bool {
+        let likelihood = |place: &usize| {
+            let of_models = self.models.iter().map(|model| fixed(model.likelihoods[*place]));
+            of_models.fold(fixed(SHRINKAGES[*place].1), i128::saturating_add)
+        };
+        let best = (0..SHRINKAGES.len()).max_by_key(likelihood).map_or(1.0, |place| SHRINKAGES[place].0);
+        let changed = std::mem::replace(&mut self.common.belief.shrinkage, best) != best;
+        if changed {
+            self.ready = 0;
+        }
+        changed
     }
 
     /// Ends the pilot once the rate is known. The rewards in its open batch are dropped; the moments of the rows are
     /// used. To draw from all models takes long if there are many, so the next decisions do that, one model each.
     fn end_pilot(&mut self) {
         let Some(pilot) = self.pilot.take() else { return };
-        self.ready = 0;
+        (self.ready, self.begun) = (0, false);
         self.models.iter_mut().for_each(|model| model.expect(&self.common.belief));
         self.refresh(0);
         // All models are alike now, so the best first instrument of one is the best of all.
@@ -582,17 +608,20 @@ impl Linear {
 
     /// Releases a full batch, its only release. Then updates the model and opens the next batch.
     fn release(&mut self, model: usize) {
-        self.time.learn();
+        self.facts.time.learn();
         self.fade(model);
-        self.led += self.batches[model].count as f64;
+        self.facts.release(self.batches[model].count);
         self.limit();
-        let (model, batch) = (&mut self.models[model], &mut self.batches[model]);
+        let batch = &mut self.batches[model];
         batch.release(&mut self.noise, &mut self.scratch.y);
-        self.releases = self.releases.saturating_add(1);
         batch.residuals(&mut self.scratch.y);
-        let learned = model.learn(batch, &self.common, &mut self.scratch, &mut self.coins);
+        let learned = self.models[model].learn(batch, &self.common, &mut self.scratch, &mut self.coins);
         self.failures += u64::from(!learned);
-        let next = model.next(batch, 1.0, &self.common, &mut self.scratch);
+        if self.choose_shrinkage() {
+            self.refresh(model);
+        }
+        let batch = &mut self.batches[model];
+        let next = self.models[model].next(batch, 1.0, &self.common, &mut self.scratch);
         batch.open(next.0, next.1);
     }
 
@@ -607,7 +636,7 @@ impl Linear {
 
     /// Returns the current time on the configuration's clock.
     fn now(&self) -> u64 {
-        self.time.at(self.decisions)
+        self.facts.now()
     }
 
     /// Returns the discount of a model's evidence since it last faded.
@@ -619,6 +648,14 @@ impl Linear {
         let sound = self.models[model].refresh(&self.common.belief, &mut self.scratch, &mut self.coins);
         self.failures += u64::from(!sound);
         self.ready += usize::from(model == self.ready);
+        self.begun |= self.ready == self.models.len();
+    }
+
+    /// Makes the shrinkage and this model follow the model's evidence.
+    fn refit(&mut self, model: usize) {
+        self.models[model].fit(&self.common.belief, &mut self.scratch);
+        self.choose_shrinkage();
+        self.refresh(model);
     }
 
     /// Reserves memory for the releases of others, for each model, including models of arms that are added later.
@@ -633,11 +670,12 @@ impl Linear {
     /// [`join`](Self::join) each model. If this handle's own pilot is still running and another one knows the rate, the
     /// handle continues with that rate, and the rewards in the open batch of its pilot are dropped.
     fn join_pilots(&mut self, others: &mut dyn Iterator<Item = &PilotTotals>, handles: u32) {
-        (self.handles, self.may_have_released) = (1.0 + f64::from(handles), true);
+        self.handles = 1.0 + f64::from(handles);
+        self.facts.meet_others();
         self.limit();
-        self.other_pilots = others.fold(Pool::default(), |pool, totals| pool.and(totals));
+        self.other_pilots = others.fold(Pool::default(), |pool, totals| pool.and(totals, self.tail));
         self.believe();
-        if self.pooled.is_known() {
+        if self.pooled.is_known(self.tail) {
             self.end_pilot();
         }
     }
@@ -648,10 +686,10 @@ impl Linear {
     /// the merges and whichever releases are their own, except for priors and for what has faded since. Call
     /// [`reserve_others`](Self::reserve_others) first.
     fn join(&mut self, model: usize, others: &mut dyn Iterator<Item = (&ModelEvidence, f64)>) {
-        self.time.learn();
+        self.facts.time.learn();
         self.fade(model);
         self.models[model].join(others);
-        self.refresh(model);
+        self.refit(model);
     }
 }
 

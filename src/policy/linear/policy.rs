@@ -2,16 +2,19 @@
 
 use super::model::FadingPrior;
 use super::pilot::Pilot;
-use super::{FARTHEST, Linear, NOBODY, SavedLinear, Shape, discount, loss_of_request};
+use super::{FARTHEST, Linear, NOBODY, SavedLinear, Shape, discount};
 use crate::config::Config;
 use crate::error::{Error, Result, Value};
+use crate::ledger::combine::Combining;
 use crate::ledger::peers::{ArmIds, Entry, PeerSnapshot, Peers};
 use crate::moving::{Moved, Moving};
-use crate::policy::batched::loss;
-use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull, ReadPeer};
+use crate::noise::probe::faulty;
+use crate::policy::contract::{
+    Abilities, ArmState, Offer, Peer, PeerId, Policy, PolicyCounts, Pull, ReadPeer, SlotPull,
+};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
-use crate::request::{Request, Rows, Values};
+use crate::request::{Request, Rows};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 
@@ -73,27 +76,29 @@ fn rows<'a>(request: &Request<'a>) -> Rows<'a> {
     request.features.unwrap_or(Rows::Dense(&[]))
 }
 
-impl ByRequest for Linear {
+impl Policy for Linear {
+    fn abilities(&self) -> Abilities {
+        Abilities { arms: true, slots: true, values: true, by_request: true, features: true, ..Abilities::default() }
+    }
+
+    fn choose(&mut self) -> Pull {
+        unreachable!("each decision has features")
+    }
+
     fn check(&mut self, request: &Request) -> Result<()> {
         self.check_rows(request.eligible, required(request)?)
     }
 
     /// An arm that is listed twice counts once, with its first row.
-    fn choose(&mut self, request: &Request, place: usize) -> (Pull, u32) {
+    fn choose_for(&mut self, request: &Request, place: usize) -> (Pull, u32) {
         let rows = rows(request);
         self.begin(request.eligible, rows);
         self.draw(place, rows, None)
     }
 
     /// Draws one arm after the other, each among those that are left.
-    fn choose_slots(
-        &mut self,
-        request: &Request,
-        _left: &mut Vec<u32>,
-        values: Option<&Values>,
-        places: &mut dyn Iterator<Item = usize>,
-        each: &mut dyn FnMut(Pull, u32),
-    ) {
+    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
+        let Offer { request, values, places, .. } = offer;
         let rows = rows(request);
         self.begin(request.eligible, rows);
         if let Some(values) = values {
@@ -104,23 +109,14 @@ impl ByRequest for Linear {
         {
             let (pull, arm) = self.draw(place, rows, values);
             self.keep(|other| other != arm);
-            each(pull, arm);
+            each(SlotPull { pull, arm, worth: f64::NAN });
         }
-    }
-
-    fn predictions(&self, request: &Request) -> Result<usize> {
-        required(request)?;
-        Ok(request.eligible.map_or(self.live.len(), <[u32]>::len))
     }
 
     /// Calls `each` with the estimated mean reward of each of these arms, in the request's order, and its standard
     /// deviation. Both are functions of releases. Without a list, they are NaN for retired arms.
-    ///
-    /// # Errors
-    /// `InvalidRequest`: "eligible", and as [`check_rows`](Linear::check_rows).
-    fn predict(&mut self, request: &Request, each: &mut dyn FnMut(f64, f64)) -> Result<()> {
-        let (eligible, rows) = (request.eligible, required(request)?);
-        self.check_rows(eligible, rows)?;
+    fn predict(&mut self, request: &Request, each: &mut dyn FnMut(f64, f64)) {
+        let (eligible, rows) = (request.eligible, rows(request));
         for place in 0..eligible.map_or(self.live.len(), <[u32]>::len) {
             let arm = eligible.map_or(place as u32, |arms| arms[place]);
             if !self.live[arm as usize] {
@@ -129,27 +125,15 @@ impl ByRequest for Linear {
             }
             let model = self.model(arm);
             while self.ready <= model {
-                self.refresh(self.ready); // right after the pilot: each model once, not at each prediction
+                self.refresh(self.ready); // each model once, not at each prediction
             }
             self.spread_row(rows.get(if self.shape.per_arm { 0 } else { place }, &self.scale));
             self.scratch.y.copy_from_slice(&self.x);
             let (m, deviation) = self.models[model].predict(&mut self.scratch.y);
             let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
-            #[cfg(dpb_faults)]
             let p = if faulty!(RawPrediction) { p + 1e-9 * self.batches[model].bare_sum() } else { p };
             each(p, p * (1.0 - p) * deviation);
         }
-        Ok(())
-    }
-
-    fn oversized(&self) -> u64 {
-        self.oversized
-    }
-}
-
-impl Policy for Linear {
-    fn choose(&mut self) -> Pull {
-        unreachable!("each decision has features")
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
@@ -160,7 +144,7 @@ impl Policy for Linear {
             let entries = self.row.places().iter().map(|&j| self.x[1 + usize::from(j)].abs());
             pilot.size += entries.sum::<f64>();
             pilot.batch.collect(&self.row, &self.x, [0.0, 0.0, 1.0], reward);
-            if pilot.batch.is_full() && !self.duty.contributes() {
+            if pilot.batch.is_full() && !self.facts.duty().contributes() {
                 self.release_pilot();
             }
             return;
@@ -171,11 +155,10 @@ impl Policy for Linear {
         let m = self.x_dot(&self.models[model].mean).clamp(centre - FARTHEST, centre + FARTHEST);
         let p = 1.0 / (1.0 + libm::exp(-m));
         self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
-        #[cfg(dpb_faults)]
-        if crate::Fault::RawSize.is_built_in() && self.batches[model].bare_sum() > 2.0 {
+        if faulty!(RawSize) && self.batches[model].bare_sum() > 2.0 {
             self.batches[model].quota = self.batches[model].count;
         }
-        if self.batches[model].is_full() && !self.duty.contributes() {
+        if self.batches[model].is_full() && !self.facts.duty().contributes() {
             self.release(model);
             if faulty!(CollectedTwice) {
                 self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
@@ -187,7 +170,7 @@ impl Policy for Linear {
     fn cancel(&mut self, _pull: Pull) {}
 
     fn advance(&mut self, ticks: u64) {
-        self.time.advance(ticks, self.decisions);
+        self.facts.advance(ticks);
     }
 
     fn arm_of(&self, pull: Pull) -> u32 {
@@ -202,20 +185,16 @@ impl Policy for Linear {
         ArmState { effective_pulls, ..ArmState::unknown(self.live[arm as usize]) }
     }
 
-    fn phase(&self) -> u32 {
-        self.releases
-    }
-
-    fn active(&self) -> u32 {
-        self.live.iter().filter(|&&live| live).count() as u32
-    }
-
-    fn by_request(&mut self) -> Option<&mut dyn ByRequest> {
-        Some(self)
-    }
-
-    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
-        Some(self)
+    /// Its failures are releases and models that were dropped because a matrix was not positive definite to working
+    /// precision.
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts {
+            phase: self.facts.releases,
+            active: self.live.iter().filter(|&&live| live).count() as u32,
+            failures: self.failures,
+            oversized: self.oversized,
+            ..PolicyCounts::default()
+        }
     }
 
     fn combining(&mut self) -> Option<&mut dyn Combining> {
@@ -269,31 +248,22 @@ impl Policy for Linear {
                 "a prior of one arm: all arms share a model, because config.feature_model is DPB_MODEL_SHARED",
             ));
         }
-        self.time.learn();
+        self.facts.time.learn();
         self.fade(arm as usize);
         self.models[arm as usize].public = Some(FadingPrior::new(prior));
-        self.refresh(arm as usize);
+        self.refit(arm as usize);
         Ok(())
     }
 
-    /// How often a release or a model was dropped because a matrix was not positive definite to working precision.
-    fn failures(&self) -> u64 {
-        self.failures
-    }
-
     fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
-    }
-
-    fn loss_of_request(&self, batches: u32) -> PrivacyLoss {
-        loss_of_request(self.privacy(), batches, self.shape.per_arm)
+        self.facts.privacy(&self.noise.distribution())
     }
 
     /// Writes the releases and the public state, without open batches.
     fn save(&self, to: &mut Writer) -> Result<()> {
-        to.u64(self.decisions);
-        to.u32(self.releases);
-        self.time.save(to);
+        to.u64(self.facts.decisions);
+        to.u32(self.facts.releases);
+        self.facts.time.save(to);
         to.u64(self.failures);
         to.u64(self.oversized);
         self.own_pilot.save(to);
@@ -306,8 +276,7 @@ impl Policy for Linear {
             to.u8(batch.instrument as u8);
             to.u8(model.public.is_some().into());
             model.public.iter().for_each(|public| public.save(self.discount(number), to));
-            #[cfg(dpb_faults)]
-            if crate::Fault::RawSnapshot.is_built_in() {
+            if faulty!(RawSnapshot) {
                 to.f64(self.discount(number) * model.own.count + 1e-6 * batch.bare_sum().abs());
                 model.own.save_matrices(self.discount(number), to);
                 continue;
@@ -324,8 +293,7 @@ impl Policy for Linear {
     /// `Corrupt`: drop the policy.
     fn load(&mut self, from: &mut Reader) -> Result<()> {
         let saved = SavedLinear::read(from, &self.shape, self.live.len())?;
-        (self.decisions, self.releases, self.may_have_released) = (saved.decisions, saved.releases, true);
-        self.time.continue_from(&saved.time);
+        self.facts.continue_from(saved.decisions, saved.releases, &saved.time);
         let now = self.now();
         (self.failures, self.oversized) = (saved.failures, saved.oversized);
         (self.own_pilot, self.pooled) = (saved.pilot, saved.pooled);
@@ -333,24 +301,22 @@ impl Policy for Linear {
         self.believe();
         self.live = saved.live;
         match &mut self.pilot {
-            pilot if self.pooled.is_known() => *pilot = None,
-            Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance),
+            pilot if self.pooled.is_known(self.tail) => *pilot = None,
+            Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance, self.tail),
             None => (),
         }
         let parts = saved.models.into_iter().zip(&mut *self.models).zip(&mut *self.batches);
         for ((saved, model), batch) in parts {
             (model.own, model.public, model.faded) = (saved.evidence, saved.public, now);
             batch.open(saved.instrument, model.quota(saved.instrument, &self.common));
+            model.fit(&self.common.belief, &mut self.scratch);
+        }
+        self.choose_shrinkage();
+        for model in &mut *self.models {
             ensure(model.refresh(&self.common.belief, &mut self.scratch, &mut self.coins))?;
         }
-        self.ready = self.models.len();
+        (self.ready, self.begun) = (self.models.len(), true);
         Ok(())
-    }
-}
-
-impl DynamicArms for Linear {
-    fn choose_among(&mut self, _arms: &[u32]) -> Pull {
-        unreachable!("each decision has features")
     }
 
     fn is_live(&self, arm: u32) -> bool {
@@ -383,8 +349,7 @@ impl DynamicArms for Linear {
     /// Retires an arm, which is no longer eligible. Rewards of its pending decisions still count.
     fn retire_arm(&mut self, arm: u32) {
         self.live[arm as usize] = false;
-        #[cfg(dpb_faults)]
-        if crate::Fault::RawRetired.is_built_in() {
+        if faulty!(RawRetired) {
             let model = self.model(arm);
             self.models[model].own.count += self.batches[model].bare_sum().abs();
         }
@@ -396,7 +361,7 @@ impl Moved for Linear {
         with.snapshot(self, Policy::save, Policy::load)?;
         self.kept.moved(with)?;
         self.batches.moved(with)?;
-        let (d, intercept, variance) = (self.d(), self.intercept, self.pilot_variance);
-        with.option(&mut self.pilot, || Pilot::new(d, intercept, variance))
+        let (d, intercept, variance, tail) = (self.d(), self.intercept, self.pilot_variance, self.tail);
+        with.option(&mut self.pilot, || Pilot::new(d, intercept, variance, tail))
     }
 }

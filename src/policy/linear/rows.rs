@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::moves;
+use crate::noise::probe::faulty;
 use crate::request::{Feature, Rows};
 
 /// One row.

@@ -3,7 +3,7 @@
 use super::rows::{LARGEST, Scale, SpreadRow, UNIT};
 use super::*;
 use crate::policy::Prior;
-use crate::policy::contract::{ByRequest, DynamicArms, PeerId, Policy};
+use crate::policy::contract::{Offer, PeerId, Policy, SlotPull};
 use crate::request::{Feature, Request};
 use crate::snapshot::{Kind, write};
 
@@ -31,7 +31,7 @@ fn request<'a>(eligible: Option<&'a [u32]>, rows: Rows<'a>) -> Request<'a> {
 fn choose(policy: &mut Linear, eligible: Option<&[u32]>, rows: Rows) -> (u32, f64) {
     let request = request(eligible, rows);
     policy.check(&request).unwrap();
-    let (pull, arm) = ByRequest::choose(policy, &request, 0);
+    let (pull, arm) = policy.choose_for(&request, 0);
     (arm, pull.propensity)
 }
 
@@ -125,13 +125,13 @@ const THETA: [f64; 3] = [2.0, -2.0, 1.0];
 fn is_sound(policy: &mut Linear) -> bool {
     let (d, arms) = (policy.scale.features, policy.live.len());
     let eligible: Vec<u32> = (0..arms as u32).filter(|&arm| policy.live[arm as usize]).collect();
-    let mut sound = policy.failures() == 0;
+    let mut sound = policy.failures == 0;
     for scale in [0.0, 1.0, -1.0, 1e30] {
         let rows = if policy.shape.per_arm { 1 } else { eligible.len() };
         let x: Vec<f32> = (0..rows * d).map(|i| (scale * (i as f64 - 3.0)) as f32).collect();
         let mut each =
             |mean: f64, deviation: f64| sound &= (0.0..=1.0).contains(&mean) && (0.0..1e9).contains(&deviation);
-        policy.predict(&request(Some(&eligible), Rows::Dense(&x)), &mut each).unwrap();
+        policy.predict(&request(Some(&eligible), Rows::Dense(&x)), &mut each);
     }
     sound
 }
@@ -143,7 +143,7 @@ fn it_learns() {
         let shape = Shape { per_arm, norm: 2.0, ..SHAPE };
         let mut policy = policy(&Config { delta, ..config(4, 1.0) }, shape, 1);
         let lost = play(&mut policy, 30_000, 2.0, &THETA, &mut stream(2));
-        println!("{per_arm} {delta}: {lost:.3}, {} releases", policy.releases);
+        println!("{per_arm} {delta}: {lost:.3}, {} releases", policy.facts.releases);
         assert!(lost < most && is_sound(&mut policy), "{per_arm} {delta}: {lost}");
     }
 }
@@ -184,10 +184,128 @@ fn a_prediction_after_the_pilot_prepares_models() {
     assert_eq!(policy.ready, 1);
     let mut means = Vec::new();
     for (eligible, ready) in [(&[20][..], 21), (&[49, 3], 50)] {
-        policy.predict(&request(Some(eligible), Rows::Dense(&row)), &mut |mean, _| means.push(mean)).unwrap();
+        policy.predict(&request(Some(eligible), Rows::Dense(&row)), &mut |mean, _| means.push(mean));
         assert_eq!(policy.ready, ready);
     }
     assert!(means.iter().all(|mean| *mean == means[0]), "{means:?}"); // no model has a release yet
+}
+
+/// The logarithm of the marginal likelihood, beside numerical integrals over theta of two coordinates.
+#[test]
+fn the_marginal_likelihood_is_an_integral() {
+    let mut policy = policy(&config(2, 1.0), Shape { features: 1, ..SHAPE }, 1);
+    let belief = Belief { intercept: -2.0, constant: 1.0, precision: 0.5, shrinkage: 1.0 };
+    let model = &mut policy.models[0];
+    let (precision, shift) = ([3.0, 1.0, 2.0], [-4.0, 1.5]);
+    model.own.precision.copy_from_slice(&precision);
+    model.own.shift.copy_from_slice(&shift);
+    model.fit(&belief, &mut policy.scratch);
+    let integral = |shrinkage: f64| {
+        let mut sum = 0.0;
+        for (i, j) in (-1000..1000).flat_map(|i| (-1000..1000).map(move |j| (i, j))) {
+            let (a, b) = (0.01 * f64::from(i), 0.02 * f64::from(j));
+            let evidence = precision[0] * a * a + 2.0 * precision[1] * a * b + precision[2] * b * b;
+            let prior = (a - belief.intercept).powi(2) + shrinkage * belief.precision * b * b;
+            sum += (shift[0] * a + shift[1] * b - (evidence + prior) / 2.0).exp();
+        }
+        (sum * shrinkage.sqrt()).ln()
+    };
+    let offset = model.likelihoods[0] - integral(SHRINKAGES[0].0);
+    for ((shrinkage, _), likelihood) in SHRINKAGES.into_iter().zip(model.likelihoods) {
+        assert!((likelihood - integral(shrinkage) - offset).abs() < 1e-6, "{shrinkage}");
+    }
+}
+
+/// The prior becomes as wide as the features are strong, for both models and both noises.
+#[test]
+fn the_prior_is_as_wide_as_the_features_are_strong() {
+    for (per_arm, delta) in [(false, 0.0), (true, 0.0), (true, 1e-6)] {
+        let shrinkage = |strength: f64| {
+            let shape = Shape { per_arm, norm: 2.0, ..SHAPE };
+            let mut policy = policy(&Config { delta, ..config(4, 4.0) }, shape, 1);
+            let lost = play(&mut policy, 20_000, 2.0, &THETA.map(|theta| strength * theta), &mut stream(2));
+            println!("{per_arm} {delta} {strength}: {lost:.3}, {:?}", policy.models[0].likelihoods);
+            policy.common.belief.shrinkage
+        };
+        assert!(shrinkage(6.0) < 0.5 && shrinkage(0.3) >= 1.0, "{per_arm} {delta}");
+    }
+}
+
+/// One release with much noise is not believed: it moves the likelihood by some nats, and a prior of the same rate is
+/// as wide afterwards. Nothing has been released at the beginning, and the shrinkage is 1.
+#[test]
+fn noise_alone_does_not_choose_the_shrinkage() {
+    let mut policy = policy(&config(2, 1.0), SHAPE, 1);
+    assert!(!policy.choose_shrinkage() && policy.common.belief.shrinkage == 1.0);
+    policy.models[0].likelihoods = [2.0, 1.0, 0.0, 0.4]; // as after a scalar with noise of three deviations
+    assert!(!policy.choose_shrinkage() && policy.common.belief.shrinkage == 1.0);
+    policy.models[0].likelihoods = [9.0, 6.0, 0.0, -9.0];
+    assert!(policy.choose_shrinkage() && policy.common.belief.shrinkage == 0.1);
+}
+
+/// After the shrinkage has changed, each decision refreshes one model, and a prediction those that it reads. Arms are
+/// not played evenly meanwhile.
+#[test]
+fn after_a_change_of_the_shrinkage_each_decision_refreshes_a_model() {
+    let shape = Shape { per_arm: true, ..SHAPE };
+    let mut policy = policy(&config(10, 10.0), shape, 3);
+    play(&mut policy, 3000, 1.0, &THETA, &mut stream(4));
+    let row = [0.1; 4];
+    let shrinkage = policy.common.belief.shrinkage;
+    policy.models[0].likelihoods = if shrinkage < 1.0 { [0.0, 0.0, 0.0, 1e6] } else { [1e6, 0.0, 0.0, 0.0] };
+    assert!(policy.choose_shrinkage() && policy.common.belief.shrinkage != shrinkage);
+    let before = policy.models[9].mean.to_vec();
+    for ready in 1..=5 {
+        let (_, propensity) = choose(&mut policy, None, Rows::Dense(&row));
+        policy.cancel(Pull::of(0));
+        assert!(policy.ready == ready && propensity.is_nan());
+    }
+    assert_eq!(*policy.models[9].mean, *before);
+    policy.predict(&request(Some(&[9]), Rows::Dense(&row)), &mut |_, _| ());
+    assert!(policy.ready == 10 && *policy.models[9].mean != *before);
+}
+
+/// Batches are half of all before where noise is large, a tenth where it is small, and the geometric mean in between:
+/// there n is the size at which most is known.
+#[test]
+fn batches_end_when_most_is_known() {
+    let mut policy = policy(&config(2, 1.0), SHAPE, 1);
+    policy.models[0].own.count = 1e6;
+    let mut quota = |variance: f64, instrument| {
+        policy.common.variance = variance;
+        policy.models[0].quota(instrument, &policy.common)
+    };
+    for instrument in Instrument::ALL {
+        assert!(quota(1e9, instrument) >= 5e5);
+        assert_eq!(quota(1e-9, instrument), 1e5);
+    }
+    assert_eq!(quota(1e4, Instrument::Bin), 5e5);
+    let (spread, d, noise) = (0.25, 5.0, 1e3);
+    let n = quota(noise, Instrument::Bin);
+    assert!(n > 1e5 && n < 5e5, "{n}");
+    let known = |n: f64| n / (n + d * noise / spread) / (1.0 + n / 2e6);
+    assert!(known(n) > known(0.99 * n) && known(n) > known(1.01 * n), "{n}");
+}
+
+/// With Gaussian noise, models release sums only, and the pilot ends at four deviations instead of six.
+#[test]
+fn gaussian_noise_has_sums_only() {
+    let played = |delta: f64| {
+        let mut policy = policy(&Config { delta, ..config(3, 0.5) }, Shape { per_arm: true, ..SHAPE }, 1);
+        let (first, variance) = (policy.pilot.as_ref().unwrap().batch.quota, policy.pilot_variance);
+        let mut instruments = Vec::new();
+        for _ in 0..200 {
+            play(&mut policy, 50, 1.0, &THETA, &mut stream(2));
+            if policy.pilot.is_none() {
+                instruments.extend(policy.batches.iter().map(|batch| batch.instrument));
+            }
+        }
+        (first as f64 / variance.sqrt(), instruments)
+    };
+    let is_sum = |instrument: &Instrument| Instrument::SUMS.contains(instrument);
+    let ((laplace, mixed), (gaussian, sums)) = (played(0.0), played(1e-6));
+    assert!(sums.len() > 300 && sums.iter().all(is_sum) && !mixed.iter().all(is_sum));
+    assert!((6.0..8.5).contains(&laplace) && (4.0..4.6).contains(&gaussian), "{laplace} {gaussian}");
 }
 
 /// With features and C in other units by powers of two, results are the same to the last bit. By other factors, the
@@ -234,7 +352,7 @@ fn precisions_stay_positive_definite() {
             choose(&mut policy, None, Rows::Dense(&x));
             observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.3)));
         }
-        assert!(is_sound(&mut policy) && policy.releases > 5, "{features} {epsilon}: {}", policy.failures());
+        assert!(is_sound(&mut policy) && policy.facts.releases > 5, "{features} {epsilon}: {}", policy.failures);
         assert!(policy.models.iter().all(|model| model.mean.iter().all(|x| x.abs() < 1e6)));
     }
 }
@@ -242,11 +360,8 @@ fn precisions_stay_positive_definite() {
 /// (The handle has checked the eligible arms.)
 fn refused(policy: &mut Linear, eligible: &[u32], rows: Rows, about: &str) {
     let request = request(Some(eligible), rows);
-    let is_about =
-        |outcome: &Result<()>| matches!(outcome, Err(Error::InvalidRequest { field, .. }) if *field == about);
-    let outcome = policy.predict(&request, &mut |_, _| ());
-    assert!(is_about(&outcome), "{about}: {outcome:?}");
-    assert!(is_about(&policy.check(&request)));
+    let outcome = policy.check(&request);
+    assert!(matches!(outcome, Err(Error::InvalidRequest { field, .. }) if field == about), "{about}: {outcome:?}");
 }
 
 /// Invalid calls are refused, and afterwards the policy behaves as a twin without those calls.
@@ -281,7 +396,7 @@ fn bad_requests_change_nothing() {
                 refused(&mut policy, &[0, 0], Rows::Sparse(&[feature(0, 1.0)], &[2, 1]), "sparse_ends");
             }
             for bare in [Request { segment: 1, ..request(None, Rows::Dense(&good)) }, Request::default()] {
-                assert!(policy.check(&bare).is_err() && policy.predict(&bare, &mut |_, _| ()).is_err());
+                assert!(policy.check(&bare).is_err());
             }
             let [ours, theirs] = [&mut policy, &mut twin].map(|p| choose(p, Some(one), Rows::Dense(&good)));
             assert_eq!((ours.0, ours.1.to_bits()), (theirs.0, theirs.1.to_bits()));
@@ -290,7 +405,7 @@ fn bad_requests_change_nothing() {
             observe(&mut twin, 0, reward);
         }
         assert_eq!(saved(&policy), saved(&twin));
-        assert!(policy.releases > 5 && policy.oversized() > 0);
+        assert!(policy.facts.releases > 5 && policy.oversized > 0);
     }
     for shape in [
         Shape { features: 0, ..SHAPE },
@@ -316,16 +431,16 @@ fn what_cannot_be_learned_is_left_out_and_counted() {
     policy.reserve_others().unwrap();
     policy.join(0, &mut [(&broken, 1.0)].into_iter());
     assert_eq!(*policy.models[0].mean, *believed);
-    assert_eq!(policy.failures(), 1);
-    let releases = policy.releases;
+    assert_eq!(policy.failures, 1);
+    let releases = policy.facts.releases;
     play(&mut policy, 3000, 1.0, &THETA, &mut stream(4));
-    assert!(policy.releases > releases && policy.failures() > 1 && policy.decisions == 6000);
+    assert!(policy.facts.releases > releases && policy.failures > 1 && policy.facts.decisions == 6000);
     assert_eq!(*policy.models[0].mean, *believed);
     // Once the broken matrix is replaced, the model learns again.
     policy.join(0, &mut [].into_iter());
-    let failures = policy.failures();
+    let failures = policy.failures;
     play(&mut policy, 6000, 1.0, &THETA, &mut stream(5));
-    assert!(*policy.models[0].mean != *believed && policy.failures() == failures);
+    assert!(*policy.models[0].mean != *believed && policy.failures == failures);
 }
 
 // Tests of features.
@@ -357,13 +472,15 @@ fn a_snapshot_has_what_was_released() {
             };
             let fields = &bytes[5..bytes.len() - 4];
             let mut loaded = load(fields).unwrap();
+            (policy.ready..policy.models.len()).for_each(|model| policy.refresh(model)); // to the last shrinkage
+            assert_eq!(loaded.common.belief, policy.common.belief);
             assert_eq!(&saved(&loaded)[5..bytes.len() - 4], fields);
             assert_eq!(loaded.pilot.is_some(), decisions == 10);
             for (ours, theirs) in policy.models.iter().zip(&*loaded.models) {
                 assert!(ours.mean.iter().zip(&*theirs.mean).all(|(a, b)| (a - b).abs() < 1e-9));
             }
             play(&mut loaded, 2000, 1.0, &THETA, &mut stream(4));
-            assert!(is_sound(&mut loaded) && loaded.decisions == decisions as u64 + 2000);
+            assert!(is_sound(&mut loaded) && loaded.facts.decisions == decisions as u64 + 2000);
             for cut in 0..fields.len() {
                 assert!(load(&fields[..cut]).is_err());
             }
@@ -437,7 +554,7 @@ fn what_others_released_counts_as_ones_own() {
             let mut predicted = Vec::new();
             let rows = [0.5, -0.25, 0.25, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.7, -0.3, 0.0];
             let rows = Rows::Dense(if per_arm { &rows[..4] } else { &rows });
-            policy.predict(&request(None, rows), &mut |mean, deviation| predicted.push((mean, deviation))).unwrap();
+            policy.predict(&request(None, rows), &mut |mean, deviation| predicted.push((mean, deviation)));
             predicted
         };
         let alone = handles.each_mut().map(ask);
@@ -445,7 +562,7 @@ fn what_others_released_counts_as_ones_own() {
             let bytes = saved(policy);
             SavedLinear::read(&mut Reader::of_fields(&bytes[5..bytes.len() - 4]), &shape, 3).unwrap()
         };
-        let counts = handles.each_ref().map(|policy| policy.decisions);
+        let counts = handles.each_ref().map(|policy| policy.facts.decisions);
         for (number, order) in [[1, 2, 3], [3, 0, 2], [0, 1, 3], [2, 1, 0]].into_iter().enumerate() {
             let others = order.map(|other| read(&handles[other]));
             assert!(order.iter().zip(&others).all(|(&other, saved)| saved.decisions == counts[other]));
@@ -489,7 +606,7 @@ fn what_others_released_of_an_added_arm_counts() {
         let mut predicted = Vec::new();
         let row = [0.5, -0.25, 0.25, 0.0];
         let request = request(None, Rows::Dense(&row));
-        policy.predict(&request, &mut |mean, deviation| predicted.push((mean.to_bits(), deviation.to_bits()))).unwrap();
+        policy.predict(&request, &mut |mean, deviation| predicted.push((mean.to_bits(), deviation.to_bits())));
         predicted
     };
     let (before, after, another) = (predictions(false, 77), predictions(true, 77), predictions(true, 78));
@@ -541,7 +658,7 @@ fn propensities_are_chances() {
             let (arm, propensity) = choose(&mut policy, None, Rows::Dense(&x));
             assert!((0.1..=0.7 + 1e-12).contains(&propensity));
             weights[arm as usize] += 1.0 / propensity / 20_000.0;
-            if policy.decisions.is_multiple_of(500) && policy.pilot.is_none() {
+            if policy.facts.decisions.is_multiple_of(500) && policy.pilot.is_none() {
                 let sum: f64 = (0..4).map(|number| policy.propensity(number, Rows::Dense(&x), None)).sum();
                 assert!((sum - 1.0).abs() < 1e-12);
             }
@@ -577,7 +694,8 @@ fn slots_are_different_arms_at_their_chances() {
             let request = request(eligible, Rows::Dense(rows));
             policy.check(&request).unwrap();
             let (mut seen, mut slot) = ([false; 5], 0);
-            policy.choose_slots(&request, &mut Vec::new(), None, &mut (7..9), &mut |pull, arm| {
+            let offer = Offer { request: &request, left: &mut Vec::new(), values: None, places: &mut (7..9) };
+            policy.choose_slots(offer, &mut |SlotPull { pull, arm, .. }| {
                 assert!(pull.propensity >= 0.1 && !std::mem::replace(&mut seen[arm as usize], true));
                 weights[slot][arm as usize] += 1.0 / pull.propensity / 20_000.0;
                 slot += 1;
@@ -706,9 +824,9 @@ fn speeds() {
         for _ in 0..20_000 {
             x.iter_mut().for_each(|x| *x = coins.unit() as f32 - 0.5);
             choose(&mut policy, None, Rows::Dense(&x));
-            let (before, start) = (policy.releases, Instant::now());
+            let (before, start) = (policy.facts.releases, Instant::now());
             observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.3)));
-            if policy.releases > before && policy.pilot.is_none() {
+            if policy.facts.releases > before && policy.pilot.is_none() {
                 times.push(start.elapsed().as_secs_f64() * 1e6);
             }
         }

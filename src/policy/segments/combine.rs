@@ -2,102 +2,109 @@
 
 use super::Segments;
 use crate::error::Result;
-use crate::ledger::facts::Duty;
+use crate::ledger::combine::OpenSums;
+use crate::ledger::facts::Facts;
 use crate::ledger::open::{Batch, BatchPart};
-use crate::policy::contract::Combining;
 use crate::snapshot::{Reader, Writer};
 
 impl Segments {
     /// The quota of a cell's next batch. A contributor's batch is never full.
     pub(super) fn quota(&self, row: usize, arm: usize) -> u64 {
-        if self.duty.contributes() { Batch::MAX_QUOTA } else { self.size(row, arm) }
+        if self.facts.duty().contributes() { Batch::MAX_QUOTA } else { self.size(row, arm) }
     }
 
-    /// The rows and arms of the cells with open rewards.
-    fn open_cells(&self) -> impl Iterator<Item = (usize, usize)> {
-        let arms = self.rates.len();
-        let cells = (0..self.rows.len() * arms).map(move |place| (place / arms, place % arms));
-        cells.filter(|&cell| !self.plays[cell].batch.is_empty())
+    /// The row and the arm of a place.
+    fn cell_at(&self, place: usize) -> (usize, usize) {
+        (place / self.rates.len(), place % self.rates.len())
     }
 
-    fn add(&mut self, row: usize, arm: usize, part: &BatchPart) {
-        self.ensure_open(row, arm);
-        if self.plays[(row, arm)].batch.add(part) {
-            self.release(row, arm);
-        }
+    /// Ends what all rows have planned.
+    fn compare_again(&mut self) {
+        self.turns.iter_mut().for_each(|turn| turn.left = 0);
+        self.rates.iter_mut().for_each(|rate| rate.left = 0);
     }
 }
 
-impl Combining for Segments {
-    fn set_duty(&mut self, duty: Duty) {
-        (self.duty, self.led, self.may_have_released) = (duty, 0, true);
-        for row in 0..self.rows.len() {
-            for arm in 0..self.rates.len() {
-                if self.plays[(row, arm)].batch.quota() > 0 {
-                    let size = self.quota(row, arm);
-                    self.plays[(row, arm)].batch.set_quota(size);
-                }
-            }
-            self.turns[row].left = 0;
-        }
-        self.rates.iter_mut().for_each(|rate| rate.left = 0);
-        self.trial = false;
-        self.plan();
+/// What another handle contributes to a cell.
+pub(crate) struct CellPart {
+    /// The segment's key; `None` for all segments together.
+    key: Option<u64>,
+    /// The arm's id.
+    id: u64,
+    rewards: BatchPart,
+}
+
+impl OpenSums for Segments {
+    type Part = CellPart;
+    const SHORTEST: usize = 29;
+
+    fn facts(&mut self) -> &mut Facts {
+        &mut self.facts
     }
 
     fn set_handles(&mut self, handles: u32) {
         self.peers.set_handles(handles);
     }
 
-    fn has_open(&self) -> bool {
-        self.open_cells().next().is_some()
+    fn places(&self) -> usize {
+        self.rows.len() * self.rates.len()
     }
 
-    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        to.u32(self.open_cells().count() as u32);
-        for (row, arm) in self.open_cells() {
-            to.u8(u8::from(row > 0));
-            to.u64(if row > 0 { self.keys[row - 1] } else { 0 });
-            to.u64(id(arm as u32));
-            self.plays[(row, arm)].batch.save(to);
-        }
+    fn is_empty(&self, place: usize) -> bool {
+        self.plays[self.cell_at(place)].batch.is_empty()
     }
 
-    fn clear_open(&mut self) {
-        let Segments { rows, rates, plays, turns, may_have_released, .. } = self;
-        *may_have_released = true;
-        for row in 0..rows.len() {
-            (0..rates.len()).for_each(|arm| _ = plays[(row, arm)].batch.clear());
-            turns[row].left = 0;
-        }
-        rates.iter_mut().for_each(|rate| rate.left = 0);
+    fn write(&self, place: usize, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
+        let (row, arm) = self.cell_at(place);
+        to.u8(u8::from(row > 0));
+        to.u64(if row > 0 { self.keys[row - 1] } else { 0 });
+        to.u64(id(arm as u32));
+        self.plays[(row, arm)].batch.save(to);
     }
 
-    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
-        read(&mut from.clone(), |_, _, _| ())?;
-        let mut complete = true;
-        read(from, |key, id, part| {
-            let row = match key {
-                None => Some(0),
-                Some(key) => self.find_or_add(key).map(|segment| segment as usize + 1),
-            };
-            match (row, arm(id)) {
-                (Some(row), Some(arm)) => self.add(row, arm as usize, part),
-                _ => complete = false,
-            }
-        })?;
-        // While it waited for contributions to a trial, a segment has begun with little knowledge. Let it compare again.
-        self.turns[1..].iter_mut().for_each(|turn| turn.left = 0);
-        Ok(complete)
-    }
-}
-
-/// Reads what `save_open` wrote. Passes the segment's key (`None`: all segments together), the arm's id and its rewards
-/// to `each`.
-fn read(from: &mut Reader, mut each: impl FnMut(Option<u64>, u64, &BatchPart)) -> Result<()> {
-    for _ in 0..from.length(29)? {
+    fn read(&self, from: &mut Reader) -> Result<CellPart> {
         let (own, key, id) = (from.bool()?, from.u64()?, from.u64()?);
-        each(own.then_some(key), id, &BatchPart::read(from)?);
+        Ok(CellPart { key: own.then_some(key), id, rewards: BatchPart::read(from)? })
     }
-    from.finish()
+
+    fn add(&mut self, part: &CellPart, arm: &dyn Fn(u64) -> Option<u32>) -> bool {
+        let row = match part.key {
+            None => Some(0),
+            Some(key) => self.find_or_add(key).map(|segment| segment as usize + 1),
+        };
+        let (Some(row), Some(arm)) = (row, arm(part.id)) else { return false };
+        let cell = (row, arm as usize);
+        self.ensure_open(cell.0, cell.1);
+        if self.plays[cell].batch.add(&part.rewards) {
+            self.release(cell.0, cell.1);
+        }
+        true
+    }
+
+    fn clear(&mut self, place: usize) {
+        let cell = self.cell_at(place);
+        self.plays[cell].batch.clear();
+    }
+
+    fn emptied(&mut self) {
+        self.compare_again();
+    }
+
+    /// While it waited for contributions to a trial, a segment has begun with little knowledge. It compares again.
+    fn combined(&mut self) {
+        self.turns[1..].iter_mut().for_each(|turn| turn.left = 0);
+    }
+
+    fn duty_changed(&mut self) {
+        for place in 0..self.places() {
+            let cell = self.cell_at(place);
+            if self.plays[cell].batch.quota() > 0 {
+                let size = self.quota(cell.0, cell.1);
+                self.plays[cell].batch.set_quota(size);
+            }
+        }
+        self.compare_again();
+        self.trial = false;
+        self.plan();
+    }
 }

@@ -98,13 +98,12 @@ mod tests;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
-use crate::ledger::facts::{Duty, Time};
+use crate::ledger::facts::Facts;
 use crate::ledger::open::Batch;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::moves;
 use crate::noise::NoiseSource;
-#[cfg(dpb_faults)]
-use crate::noise::probe::Fault;
+use crate::noise::probe::faulty;
 use crate::policy::batched::{Explore, Live, even_chance};
 use crate::policy::contract::Pull;
 use crate::policy::cumulant::Cumulant;
@@ -155,7 +154,7 @@ pub(crate) struct Segments {
     noise: NoiseSource,
     /// Standard deviation of the noise, in rewards.
     deviation: f64,
-    time: Time,
+    facts: Facts,
     /// Time in which evidence loses half of its weight.
     half_life: f64,
     /// Minimum number of rewards in a batch, from the current releases.
@@ -164,12 +163,6 @@ pub(crate) struct Segments {
     cursor: usize,
     /// Whether the model is what [`fit`](Self::fit) computes from the current releases.
     fitted: bool,
-    decisions: u64,
-    releases: u32,
-    may_have_released: bool,
-    duty: Duty,
-    /// As a leader, the number of rewards that this handle released since it leads.
-    led: u64,
     /// Whether all segments together try an arm, which is `turns[0].best`; and the rule by which it was chosen.
     trial: bool,
     rule: TrialRule,
@@ -289,16 +282,11 @@ impl Segments {
             deviation: noise.variance().sqrt() / Reward::ONE as f64,
             noise: NoiseSource::new(noise, seed.stream()),
             coins: seed.stream(),
-            time: Time::new(config),
+            facts: Facts::new(config),
             half_life: half_life(config.forget_after),
             least_batch: 0.0,
             cursor: 0,
             fitted: false,
-            decisions: 0,
-            releases: 0,
-            may_have_released: false,
-            duty: Duty::Alone,
-            led: 0,
             trial: false,
             rule: TrialRule::default(),
         };
@@ -310,7 +298,7 @@ impl Segments {
 
     /// The current time on the configuration's clock.
     fn now(&self) -> u64 {
-        self.time.at(self.decisions)
+        self.facts.now()
     }
 
     fn push_row(&mut self) {
@@ -398,8 +386,7 @@ impl Segments {
         self.pull(segment, row, arm, propensity)
     }
 
-    /// Chooses `slots` different arms for one request, as [`Slates::choose_slate`](crate::policy::Slates::choose_slate)
-    /// does. Each slot counts as one decision.
+    /// Chooses `slots` different arms for one request, as [`choose_slots`](crate::policy::Policy::choose_slots) does. Each slot counts as one decision.
     /// Values are those of these arms.
     fn choose_slate(
         &mut self,
@@ -469,7 +456,7 @@ impl Segments {
     /// Counts decisions in a segment.
     #[inline]
     fn count(&mut self, own: usize, decisions: u64) {
-        self.decisions += decisions;
+        self.facts.decisions += decisions;
         self.turns[own].decisions += decisions;
     }
 
@@ -484,7 +471,7 @@ impl Segments {
     /// Whether this decision takes part in the trial of an arm.
     #[inline]
     fn takes_part(&self, arm: u32) -> bool {
-        self.rates[arm as usize].left > 0 || self.decisions.wrapping_mul(GOLDEN) >> 61 == 0
+        self.rates[arm as usize].left > 0 || self.facts.decisions.wrapping_mul(GOLDEN) >> 61 == 0
     }
 
     /// Returns the arm of these whose trial this decision takes part in.
@@ -587,16 +574,14 @@ impl Segments {
             self.rates[arm].left = self.part(self.size(row, arm));
         }
         let batch = &mut self.plays[(row, arm)].batch;
-        #[cfg(dpb_faults)]
         let kept = batch.bare_sum();
         *batch = Batch::open(size);
-        #[cfg(dpb_faults)]
         batch.keep(kept);
     }
 
     /// Returns the number of handles that share each batch.
     fn sharers(&self) -> f64 {
-        self.duty.sharers(self.peers.active_handles)
+        self.facts.duty().sharers(self.peers.active_handles)
     }
 
     fn ensure_open(&mut self, row: usize, arm: usize) {
@@ -610,12 +595,11 @@ impl Segments {
     fn open_as_now(&mut self, row: usize, arm: usize) -> u64 {
         self.ensure_open(row, arm);
         let size = self.size(row, arm);
-        if self.duty.contributes() {
+        if self.facts.duty().contributes() {
             return size;
         }
         let batch = &mut self.plays[(row, arm)].batch;
-        #[cfg(dpb_faults)]
-        let size = if Fault::RawSize.is_built_in() { size - (batch.bare_sum() as u64).min(size - 1) } else { size };
+        let size = if faulty!(RawSize) { size - (batch.bare_sum() as u64).min(size - 1) } else { size };
         batch.lower(size);
         batch.free()
     }
@@ -628,7 +612,7 @@ impl Segments {
         // mean, so an arm whose first release is negative noise does not wait for the next one indefinitely.
         // Handles that share each batch compute the size of the whole.
         let (handles, least) = (self.peers.active_handles / self.sharers(), self.least_batch);
-        let part = (half / handles).min(self.duty.limit(self.led as f64));
+        let part = (half / handles).min(self.facts.limit());
         (part.max(least / handles.sqrt()).ceil() as u64).clamp(1, Batch::MAX_QUOTA)
     }
 
@@ -649,7 +633,7 @@ impl Segments {
         let rates = || self.live.arms().iter().map(|&arm| (arm, &self.rates[arm as usize]));
         let (_, leader) = rates().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean)).expect("an arm");
         let largest = leader.mean;
-        let clicks = largest * self.time.decisions_in(self.half_life).min(self.decisions as f64);
+        let clicks = largest * self.facts.time.decisions_in(self.half_life).min(self.facts.decisions as f64);
         let most = leader.clicks().max(clicks).ln();
         let enough = 1.0 / (self.spread() * (1.0 / KNOWN + 1.0 / self.together()));
         let rule = TrialRule { largest, most, enough };
@@ -704,7 +688,7 @@ impl Segments {
 
     /// Releases a full batch. This is the only place where rewards become public.
     fn release(&mut self, row: usize, arm: usize) {
-        self.time.learn();
+        self.facts.time.learn();
         let now = self.now();
         let expected = rate(self.rows[row].scale * self.rates[arm].mean);
         let released = self.plays[(row, arm)].batch.release(&mut self.noise);
@@ -724,8 +708,7 @@ impl Segments {
         self.all.count += count;
         self.peers.all.fade(now, self.half_life);
         self.least_batch = self.size_of_least_batch();
-        self.releases = self.releases.saturating_add(1);
-        self.led += released.count;
+        self.facts.release(released.count);
         self.open(row, arm);
         self.turns[row].left = 0;
         self.trial &= row > 0 || self.turns[0].best != arm as u32;

@@ -2,7 +2,6 @@
 
 use super::{DEVIATIONS, Segments};
 use crate::moving::moves;
-#[cfg(dpb_faults)]
 use crate::noise::probe;
 use crate::policy::compare::Totals;
 use crate::policy::prior::Prior;
@@ -284,12 +283,9 @@ impl Segments {
         }
         let live = self.rates.iter().filter(|rate| rate.live);
         let largest = live.map(|rate| rate.mean).fold(0.0, f64::max);
-        #[cfg_attr(not(dpb_faults), allow(clippy::unused_enumerate_index))]
-        for (_arm, rate) in self.rates.iter_mut().enumerate() {
-            #[cfg(dpb_faults)]
-            let largest = largest
-                + probe::glimpse(|| (0..self.rows.len()).map(|row| self.plays[(row, _arm)].batch.bare_sum()).sum());
-            rate.weigh_prior(largest, self.decisions, now, self.half_life);
+        for (arm, rate) in self.rates.iter_mut().enumerate() {
+            let open = || (0..self.rows.len()).map(|row| self.plays[(row, arm)].batch.bare_sum()).sum();
+            rate.weigh_prior(largest + probe::glimpse(open), self.facts.decisions, now, self.half_life);
         }
         let mean = self.mean_rate();
         (0..self.rates.len()).for_each(|arm| self.update_rate(arm, mean));

@@ -36,6 +36,7 @@ use crate::key_index::KeyIndex;
 use crate::ledger::facts::Time;
 use crate::ledger::peers::{ArmIds, Entry, PeerSnapshot, Peers};
 use crate::memory::try_with_capacity;
+use crate::noise::probe::faulty;
 use crate::policy::compare::Totals;
 use crate::policy::contract::PeerId;
 use crate::snapshot::{Reader, ensure};
@@ -278,11 +279,11 @@ impl Segments {
 
     /// Inserts a newer snapshot, after [`is_newer`](Self::is_newer).
     pub fn insert(&mut self, mut peer: PeerBandit) {
-        self.time.learn();
+        self.facts.time.learn();
         let (now, half_life) = (self.now(), self.half_life);
         (peer.merged, peer.all.time) = (now, now);
         let (place, before) = self.peers.known.insert(peer);
-        self.may_have_released = true;
+        self.facts.meet_others();
         self.peers.count(now, half_life);
         self.least_batch = self.size_of_least_batch();
         let SegmentPeers { known, cells, trials, decisions, places, .. } = &mut self.peers;
@@ -309,8 +310,7 @@ impl Segments {
                 cell.fade(now, half_life);
                 cell.add(then_released, -lost);
                 cell.add(now_released, 1.0);
-                #[cfg(dpb_faults)]
-                if crate::Fault::RawMerge.is_built_in() {
+                if faulty!(RawMerge) {
                     cell.sum += self.plays[(row, arm)].batch.bare_sum();
                 }
             }
@@ -375,7 +375,7 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::contract::{ByRequest, Policy};
+    use crate::policy::contract::Policy;
     use crate::random::{Random, Seed};
     use crate::snapshot::{Kind, write};
 
@@ -404,7 +404,7 @@ mod tests {
         let keys: [&[u64]; 3] = [&[5, 6], &[6], &[8, 5, 7]];
         let other = |origin: usize, decisions: u64, coins: &mut Random| {
             let mut released = segments(keys[origin], 3, coins);
-            released.decisions = decisions;
+            released.facts.decisions = decisions;
             let saved = write(Kind::Bandit, usize::MAX, |to| {
                 released.save_pulls(to, &mut [].into_iter());
                 released.save(to)

@@ -5,10 +5,9 @@ use super::model::{WeightedEvidence, half_life};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Time;
 use crate::moving::{Moved, Moving};
-#[cfg(dpb_faults)]
-use crate::noise::probe::{self, Fault};
+use crate::noise::probe::{self, faulty};
 use crate::policy::compare::Totals;
-use crate::policy::contract::{ByRequest, Policy};
+use crate::policy::contract::Policy;
 use crate::policy::prior::Prior;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
@@ -35,9 +34,9 @@ impl SavedArm {
 impl Segments {
     /// Writes this handle's own releases, and public counts.
     pub(super) fn save_releases(&self, to: &mut Writer) {
-        to.u64(self.decisions);
-        to.u32(self.releases);
-        self.time.save(to);
+        to.u64(self.facts.decisions);
+        to.u32(self.facts.releases);
+        self.facts.time.save(to);
         self.all.save(to);
         to.u32(self.arms());
         for rate in &*self.rates {
@@ -52,16 +51,13 @@ impl Segments {
         to.alike(self.turns.iter().enumerate(), |to, (row, turn)| {
             to.u64(turn.decisions.saturating_sub(self.peers.decisions(row)));
         });
-        #[cfg(dpb_faults)]
-        {
-            probe::keep_open(self.plays.iter().map(|play| play.batch.bare_sum()));
-            if Fault::RawSnapshot.is_built_in() {
-                for (cell, play) in self.cells.iter().zip(self.plays.iter()) {
-                    let sum = (cell.released.sum + play.batch.bare_sum()).min(cell.released.weight);
-                    WeightedEvidence { sum, ..cell.released }.save(to);
-                }
-                return;
+        probe::keep_open(self.plays.iter().map(|play| play.batch.bare_sum()));
+        if faulty!(RawSnapshot) {
+            for (cell, play) in self.cells.iter().zip(self.plays.iter()) {
+                let sum = (cell.released.sum + play.batch.bare_sum()).min(cell.released.weight);
+                WeightedEvidence { sum, ..cell.released }.save(to);
             }
+            return;
         }
         to.alike(self.cells.iter(), |to, cell| cell.released.save(to));
     }
@@ -72,11 +68,10 @@ impl Segments {
     /// # Errors
     /// `Corrupt`; `NoMemory`.
     pub(super) fn load_releases(&mut self, from: &mut Reader) -> Result<()> {
-        self.decisions = from.count()?;
-        self.releases = from.u32()?;
-        self.may_have_released = true;
-        let saved_time = Time::load(from, self.decisions)?;
-        let now = saved_time.at(self.decisions);
+        let (decisions, releases) = (from.count()?, from.u32()?);
+        let saved_time = Time::load(from, decisions)?;
+        let now = saved_time.at(decisions);
+        let same_clock = self.facts.continue_from(decisions, releases, &saved_time);
         self.all = WeightedEvidence::load(from, now)?;
         ensure(from.u32()? == self.arms())?;
         for arm in 0..self.rates.len() {
@@ -94,11 +89,10 @@ impl Segments {
         for row in 0..self.rows.len() {
             for arm in 0..self.rates.len() {
                 self.cells[(row, arm)].released = WeightedEvidence::load_cell(from, now)?;
-                #[cfg(dpb_faults)]
                 self.plays[(row, arm)].batch.keep(probe::kept_open(row * self.rates.len() + arm));
             }
         }
-        if !self.time.continue_from(&saved_time) {
+        if !same_clock {
             self.restamp(now, half_life(saved_time.memory()));
         }
         self.least_batch = self.size_of_least_batch();

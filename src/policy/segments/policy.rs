@@ -6,15 +6,14 @@ use super::{Segments, is_trial};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
-#[cfg(dpb_faults)]
-use crate::noise::probe::Fault;
-use crate::policy::batched::loss;
+use crate::ledger::combine::Combining;
+use crate::noise::probe::faulty;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, Policy, Pull, ReadPeer};
+use crate::policy::contract::{Abilities, ArmState, Offer, Peer, Policy, PolicyCounts, Pull, ReadPeer, SlotPull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
-use crate::request::{Request, Values};
+use crate::request::Request;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
@@ -39,7 +38,15 @@ impl Segments {
     }
 }
 
-impl ByRequest for Segments {
+impl Policy for Segments {
+    fn abilities(&self) -> Abilities {
+        Abilities { arms: true, slots: true, values: true, by_request: true, ..Abilities::default() }
+    }
+
+    fn choose(&mut self) -> Pull {
+        unreachable!("each decision names its segment")
+    }
+
     #[inline]
     fn check(&mut self, request: &Request) -> Result<()> {
         if request.features.is_some() {
@@ -50,7 +57,7 @@ impl ByRequest for Segments {
     }
 
     #[inline]
-    fn choose(&mut self, request: &Request, _place: usize) -> (Pull, u32) {
+    fn choose_for(&mut self, request: &Request, _place: usize) -> (Pull, u32) {
         let segment = self.segment(request.segment);
         let pull = match request.eligible {
             Some(eligible) => self.choose_among_in(segment, eligible),
@@ -59,16 +66,12 @@ impl ByRequest for Segments {
         (pull, self.arm_of(pull))
     }
 
-    fn choose_slots(
-        &mut self,
-        request: &Request,
-        left: &mut Vec<u32>,
-        values: Option<&Values>,
-        _places: &mut dyn Iterator<Item = usize>,
-        each: &mut dyn FnMut(Pull, u32),
-    ) {
-        let segment = self.segment(request.segment);
-        self.choose_slate(segment, left, values, request.slots as usize, each);
+    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
+        let segment = self.segment(offer.request.segment);
+        let slots = offer.request.slots as usize;
+        self.choose_slate(segment, offer.left, offer.values, slots, &mut |pull, arm| {
+            each(SlotPull { pull, arm, worth: f64::NAN });
+        });
     }
 
     fn unplay(&mut self, pull: Pull) {
@@ -87,22 +90,12 @@ impl ByRequest for Segments {
         to.counts(pulls, pending.map(place));
     }
 
-    fn segments(&self) -> u32 {
-        self.keys.len() as u32
-    }
-
     fn arm_in(&self, segment: u64, arm: u32) -> Result<(ArmState, u64)> {
         let known = || Error::request("segment", "must be the key of an earlier request", segment);
         let segment = self.index.find(segment).ok_or_else(known)? as u32;
         let (mean, effective_pulls) = self.estimate(segment, arm);
         let state = ArmState { mean, width: f64::NAN, effective_pulls, active: self.is_live(arm) };
         Ok((state, self.plays[(segment as usize + 1, arm as usize)].pulls))
-    }
-}
-
-impl Policy for Segments {
-    fn choose(&mut self) -> Pull {
-        unreachable!("each decision names its segment")
     }
 
     #[inline]
@@ -135,7 +128,7 @@ impl Policy for Segments {
     }
 
     fn advance(&mut self, ticks: u64) {
-        self.time.advance(ticks, self.decisions);
+        self.facts.advance(ticks);
     }
 
     fn arm_of(&self, pull: Pull) -> u32 {
@@ -149,20 +142,14 @@ impl Policy for Segments {
         ArmState { mean, width: f64::NAN, effective_pulls, active: self.is_live(arm) }
     }
 
-    fn phase(&self) -> u32 {
-        self.releases
-    }
-
-    fn active(&self) -> u32 {
-        self.live.count()
-    }
-
-    fn by_request(&mut self) -> Option<&mut dyn ByRequest> {
-        Some(self)
-    }
-
-    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
-        Some(self)
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts {
+            phase: self.facts.releases,
+            active: self.live.count(),
+            merges: self.peers.updates(),
+            segments: self.keys.len() as u32,
+            ..PolicyCounts::default()
+        }
     }
 
     fn combining(&mut self) -> Option<&mut dyn Combining> {
@@ -191,10 +178,6 @@ impl Policy for Segments {
         self.seed_arm_from_peers();
     }
 
-    fn merges(&self) -> u64 {
-        self.peers.updates()
-    }
-
     /// The releases of an arm's trials, here and at peers, for an interval that holds at all times. The module's page
     /// says what mean they estimate. Merging widens the interval, by the number of merges.
     fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
@@ -212,14 +195,14 @@ impl Policy for Segments {
     }
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
-        self.time.learn();
+        self.facts.time.learn();
         self.rates[arm as usize].prior = Some((prior, self.now()));
         self.learn(0);
         Ok(())
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
+        self.facts.privacy(&self.noise.distribution())
     }
 
     fn save(&self, to: &mut Writer) -> Result<()> {
@@ -244,12 +227,6 @@ impl Policy for Segments {
             }
         }
         self.load_releases(from)
-    }
-}
-
-impl DynamicArms for Segments {
-    fn choose_among(&mut self, _arms: &[u32]) -> Pull {
-        unreachable!("each decision names its segment")
     }
 
     fn is_live(&self, arm: u32) -> bool {
@@ -289,8 +266,7 @@ impl DynamicArms for Segments {
     }
 
     fn retire_arm(&mut self, arm: u32) {
-        #[cfg(dpb_faults)]
-        if Fault::RawRetired.is_built_in() {
+        if faulty!(RawRetired) {
             for row in 0..self.rows.len() {
                 let bare = self.plays[(row, arm as usize)].batch.bare_sum();
                 let released = &mut self.cells[(row, arm as usize)].released;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::policy::compare::Totals;
-use crate::policy::contract::{ByRequest, DynamicArms, PeerId, Policy};
+use crate::policy::contract::{PeerId, Policy};
 use crate::policy::prior::Prior;
 use crate::snapshot::{Kind, Reader, write};
 
@@ -48,7 +48,7 @@ impl Site {
     /// The rewards in all open batches and in all releases.
     fn collected(&self) -> u64 {
         let open = self.segments.plays.iter().map(|play| play.batch.quota() - play.batch.free());
-        open.sum::<u64>() + self.segments.led
+        open.sum::<u64>() + self.segments.facts.led()
     }
 
     fn any_segment(&mut self) -> u32 {
@@ -156,7 +156,7 @@ impl Site {
         let is_new = state.plays[(0, arm as usize)].batch.quota() == 0;
         let takes_part = is_new
             || state.rates[arm as usize].left > 0
-            || (state.decisions + decisions).wrapping_mul(GOLDEN) >> 61 == 0;
+            || (state.facts.decisions + decisions).wrapping_mul(GOLDEN) >> 61 == 0;
         (state.trial && takes_part).then_some(arm)
     }
 
@@ -211,10 +211,11 @@ fn pending_pulls_survive_new_arms() {
                 assert_eq!(site.segments.turns[segment as usize + 1].decisions, before - 1);
                 *counts.get_mut(&(segment, arm)).unwrap() -= 1;
             } else {
-                let (free, releases) = (site.segments.plays[(row, arm as usize)].batch.free(), site.segments.releases);
+                let (free, releases) =
+                    (site.segments.plays[(row, arm as usize)].batch.free(), site.segments.facts.releases);
                 site.segments.observe(pull, Reward::MIN);
                 let now = site.segments.plays[(row, arm as usize)].batch.free();
-                assert!(now + 1 == free || (free == 1 && site.segments.releases == releases + 1));
+                assert!(now + 1 == free || (free == 1 && site.segments.facts.releases == releases + 1));
             }
         }
     }
@@ -241,7 +242,7 @@ fn too_many_arms_are_refused() {
     let mut segments = Segments::new(&config, &mut Seed::new(Some([1; 32])).unwrap()).unwrap();
     assert_eq!((segments.add_arm(), segments.add_arm()), (Ok(()), Ok(())));
     assert!(matches!(segments.add_arm(), Err(Error::InvalidConfig { .. })));
-    assert_eq!((segments.arms(), segments.active(), segments.plays.arms()), (1024, 1024, 1024));
+    assert_eq!((segments.arms(), segments.counts().active, segments.plays.arms()), (1024, 1024, 1024));
     let last = segments.number((1 << 17) - 2, 1023);
     assert!(u64::from(last) < Segments::MOST_CELLS && segments.cell(last) == ((1 << 17) - 2, 1023));
 }
@@ -292,7 +293,7 @@ fn a_retired_arm_is_never_played() {
             if t % 300 == 100 {
                 site.add_arm(1000 + t);
             }
-            if t % 300 == 200 && site.segments.active() > 3 {
+            if t % 300 == 200 && site.segments.counts().active > 3 {
                 let live = site.live();
                 // The arm on trial, or the arm that a segment plays.
                 let arm = match t % 900 {
@@ -305,7 +306,7 @@ fn a_retired_arm_is_never_played() {
                 }
             }
             let (live, segment) = (site.live(), site.any_segment());
-            assert_eq!(site.segments.active() as usize, live.len());
+            assert_eq!(site.segments.counts().active as usize, live.len());
             assert!(!site.segments.trial || live.contains(&site.segments.turns[0].best));
             trials += u32::from(site.segments.trial);
             let mut pulls = Vec::new();
@@ -331,9 +332,9 @@ fn a_retired_arm_is_never_played() {
             }
             while pending.len() > 60 {
                 let (segment, pull) = pending.swap_remove(site.coins.below(60) as usize);
-                let releases = site.segments.releases;
+                let releases = site.segments.facts.releases;
                 let arm = site.answer(segment, pull, ads);
-                after += u32::from(!site.segments.is_live(arm) && site.segments.releases > releases);
+                after += u32::from(!site.segments.is_live(arm) && site.segments.facts.releases > releases);
                 answered += 1;
             }
             assert!(t % 20 > 0 || site.collected() == answered);
@@ -569,11 +570,11 @@ fn a_snapshot_goes_on() {
         let bytes = site.saved();
         let mut next = site.restored(&bytes).unwrap();
         assert_eq!((next.saved(), next.releases(), next.trials()), (bytes.clone(), site.releases(), site.trials()));
-        assert_eq!((next.live(), next.segments.active()), (vec![0, 2, 4], 3));
+        assert_eq!((next.live(), next.segments.counts().active), (vec![0, 2, 4], 3));
         assert_eq!(next.segments.rates[4].prior, site.segments.rates[4].prior);
         let played = next.play(5_000, ads);
         assert!(played.iter().all(|segment| segment[1] == 0 && segment[3] == 0));
-        assert!(next.segments.releases > site.segments.releases);
+        assert!(next.segments.facts.releases > site.segments.facts.releases);
         // A snapshot with another number of arms is refused.
         site.segments.added.pop();
         assert!(site.restored(&bytes).is_err());

@@ -45,6 +45,8 @@ var (
 			func(m *fleet.Metrics) float64 { return float64(m.Incompatible) }),
 		metric.Gauge("fleet_leads", "1 while this node leads: it releases what all nodes contribute.",
 			func(m *fleet.Metrics) float64 { return metric.One(m.Leads) }),
+		metric.Gauge("fleet_wards", "Nodes that have ended, with whose open decisions this node continues.",
+			func(m *fleet.Metrics) float64 { return float64(m.Wards) }),
 		metric.Count("fleet_contributions", "Contributions sent to leaders.",
 			func(m *fleet.Metrics) uint64 { return m.Contributions }),
 		metric.Count("fleet_contributions_lost", "Contributions that an error may have lost.",

@@ -61,7 +61,7 @@ func TestCollectors(t *testing.T) {
 		}
 		expected := []string{
 			"age_seconds", "contributions_lost_total", "contributions_total", "errors_total", "exchanges_total",
-			"incompatible_nodes", "leads", "nodes", "outage", "outages_total", "released_nodes",
+			"incompatible_nodes", "leads", "nodes", "outage", "outages_total", "released_nodes", "wards",
 		}
 		if private {
 			expected = append(expected, "reward_errors_total", "rewards_received_total", "rewards_refused_total",

@@ -590,6 +590,14 @@ class Bandit(Handle):
         except OverflowError:
             raise InvalidConfigError(f"now must be in 0 .. 2^64 - 1, got {now}") from None
 
+    def skip(self, ticks: int) -> None:
+        """Lets ticks pass without decisions, in a bandit that decides nothing more: its windows end. Ticks must not
+        depend on rewards."""
+        try:
+            self._check(lib.dpb_skip(self._c, ticks))
+        except OverflowError:
+            raise InvalidConfigError(f"ticks must be in 0 .. 2^64 - 1, got {ticks}") from None
+
     def next_period(self) -> None:
         """With expected_users: begins a new period. Write a snapshot right after it."""
         self._check(lib.dpb_next_period(self._c))

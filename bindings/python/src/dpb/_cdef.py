@@ -90,6 +90,7 @@ dpb_status dpb_select(dpb_bandit *bandit, dpb_decision *out);
 dpb_status dpb_update(dpb_bandit *bandit, uint64_t ticket, double reward);
 dpb_status dpb_cancel(dpb_bandit *bandit, uint64_t ticket);
 dpb_status dpb_advance(dpb_bandit *bandit, uint64_t now);
+dpb_status dpb_skip(dpb_bandit *bandit, uint64_t ticks);
 dpb_status dpb_cancel_all(dpb_bandit *bandit);
 dpb_status dpb_update_many(dpb_bandit *bandit, const uint64_t *tickets, const double *rewards, size_t n, dpb_status *each, size_t *done);
 dpb_status dpb_snapshot(const dpb_bandit *bandit, uint8_t *buf, size_t cap, size_t *len, dpb_error *error);

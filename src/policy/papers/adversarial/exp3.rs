@@ -14,7 +14,7 @@ use super::weights::Weights;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::moving::moves;
-use crate::policy::contract::{ArmState, Policy, Pull};
+use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
@@ -96,8 +96,8 @@ impl Policy for Exp3 {
 
     fn cancel(&mut self, _pull: Pull) {}
 
-    fn needs_full_pull(&self) -> bool {
-        true
+    fn abilities(&self) -> Abilities {
+        Abilities { full_pulls: true, ..Abilities::default() }
     }
 
     /// EXP3 keeps no means.
@@ -105,12 +105,8 @@ impl Policy for Exp3 {
         ArmState::unknown(true)
     }
 
-    fn phase(&self) -> u32 {
-        0
-    }
-
-    fn active(&self) -> u32 {
-        self.weights.arms() as u32
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts { active: self.weights.arms() as u32, ..PolicyCounts::default() }
     }
 
     fn privacy(&self) -> PrivacyLoss {

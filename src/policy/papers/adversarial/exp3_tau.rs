@@ -46,7 +46,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::moves;
-use crate::policy::contract::{ArmState, Policy, Pull};
+use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::bounded_range_to_zcdp;
 use crate::random::Seed;
@@ -138,7 +138,7 @@ impl Policy for Exp3Tau {
         if self.interval.missing == 0 && self.draws < self.draws_most {
             self.open_interval();
         }
-        Pull::new(self.interval.arm, self.phase(), f64::NAN)
+        Pull::new(self.interval.arm, self.draws as u32, f64::NAN)
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
@@ -162,8 +162,8 @@ impl Policy for Exp3Tau {
 
     fn cancel(&mut self, _pull: Pull) {}
 
-    fn needs_full_pull(&self) -> bool {
-        true
+    fn abilities(&self) -> Abilities {
+        Abilities { full_pulls: true, ..Abilities::default() }
     }
 
     /// Only the arms themselves are released.
@@ -171,13 +171,9 @@ impl Policy for Exp3Tau {
         ArmState::unknown(true)
     }
 
-    /// The number of draws (it wraps).
-    fn phase(&self) -> u32 {
-        self.draws as u32
-    }
-
-    fn active(&self) -> u32 {
-        self.drawn.len() as u32
+    /// Its phase is the number of draws (it wraps).
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts { phase: self.draws as u32, active: self.drawn.len() as u32, ..PolicyCounts::default() }
     }
 
     fn privacy(&self) -> PrivacyLoss {

@@ -28,7 +28,7 @@ use crate::memory::WipedVec;
 use crate::moving::moves;
 use crate::noise::LaplaceSource;
 use crate::policy::Algorithm;
-use crate::policy::contract::{ArmState, Policy, Pull};
+use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
@@ -78,7 +78,7 @@ impl Lap {
         let base_config =
             Config { horizon: draws, beta, batch: 0, base: 0, expected_users: 0, budget_periods: 0, ..config.clone() };
         let built = base.build(&base_config, seed)?;
-        if built.takes_bits() {
+        if built.abilities().takes_bits {
             return Err(Error::config("base", "must be a policy that takes gains, not privatised bits", config.base));
         }
         Ok(Lap {
@@ -124,8 +124,8 @@ impl Policy for Lap {
         self.intervals.cancel(pull);
     }
 
-    fn needs_full_pull(&self) -> bool {
-        true
+    fn abilities(&self) -> Abilities {
+        Abilities { full_pulls: true, ..Abilities::default() }
     }
 
     /// The mean of all releases. The width is for stochastic rewards (adversarial ones have no mean to estimate):
@@ -143,13 +143,9 @@ impl Policy for Lap {
         ArmState { mean: arm.sum / rewards, width, effective_pulls: rewards, active }
     }
 
-    /// The number of draws.
-    fn phase(&self) -> u32 {
-        self.intervals.last()
-    }
-
-    fn active(&self) -> u32 {
-        self.base.active()
+    /// Its phase is the number of draws.
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts { phase: self.intervals.last(), active: self.base.counts().active, ..PolicyCounts::default() }
     }
 
     fn best_arm(&self) -> Result<u32> {

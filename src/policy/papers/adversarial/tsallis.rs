@@ -49,7 +49,7 @@ use crate::error::Result;
 use crate::memory::WipedVec;
 use crate::moving::moves;
 use crate::noise::LaplaceSource;
-use crate::policy::contract::{ArmState, Policy, Pull};
+use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
@@ -218,8 +218,8 @@ impl Policy for Tsallis {
         self.intervals.cancel(pull);
     }
 
-    fn needs_full_pull(&self) -> bool {
-        true
+    fn abilities(&self) -> Abilities {
+        Abilities { full_pulls: true, ..Abilities::default() }
     }
 
     /// The mean of all releases. Adversarial rewards have no mean to estimate, so there is no width.
@@ -229,13 +229,9 @@ impl Policy for Tsallis {
         ArmState { mean: arm.sum / rewards, width: f64::NAN, effective_pulls: rewards, active: true }
     }
 
-    /// The number of draws.
-    fn phase(&self) -> u32 {
-        self.intervals.last()
-    }
-
-    fn active(&self) -> u32 {
-        self.losses.len() as u32
+    /// Its phase is the number of draws.
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts { phase: self.intervals.last(), active: self.losses.len() as u32, ..PolicyCounts::default() }
     }
 
     fn privacy(&self) -> PrivacyLoss {

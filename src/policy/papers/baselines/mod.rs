@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::memory::WipedVec;
 use crate::moving::{Moved, moves};
-use crate::policy::contract::{ArmState, Policy, Pull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -138,12 +138,8 @@ impl<R: BaselineRule> Policy for Baseline<R> {
         self.tally.state(arm)
     }
 
-    fn phase(&self) -> u32 {
-        0
-    }
-
-    fn active(&self) -> u32 {
-        self.tally.arms.len() as u32
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts { active: self.tally.arms.len() as u32, ..PolicyCounts::default() }
     }
 
     fn privacy(&self) -> PrivacyLoss {

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::moving::moves;
-use crate::policy::contract::{ArmState, Policy, Pull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
@@ -71,6 +71,12 @@ impl Se {
     }
 }
 
+impl Se {
+    fn phase(&self) -> u32 {
+        u32::try_from(self.round).unwrap_or(u32::MAX)
+    }
+}
+
 impl Policy for Se {
     fn choose(&mut self) -> Pull {
         // The next arm that this round needs, or the next in turn if it needs none.
@@ -99,12 +105,8 @@ impl Policy for Se {
         ArmState { active: self.viable.binary_search(&arm).is_ok(), ..self.tally.state(arm) }
     }
 
-    fn phase(&self) -> u32 {
-        u32::try_from(self.round).unwrap_or(u32::MAX)
-    }
-
-    fn active(&self) -> u32 {
-        self.viable.len() as u32
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts { phase: self.phase(), active: self.viable.len() as u32, ..PolicyCounts::default() }
     }
 
     fn best_arm(&self) -> Result<u32> {

@@ -16,7 +16,7 @@ use crate::counter::RunningSum;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::{Moved, moves};
-use crate::policy::contract::{ArmState, Policy, Pull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::papers::scores::Scores;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
@@ -150,12 +150,8 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
         ArmState { mean: arm.mean(), width, effective_pulls: n, active: true }
     }
 
-    fn phase(&self) -> u32 {
-        0
-    }
-
-    fn active(&self) -> u32 {
-        self.arms.len() as u32
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts { active: self.arms.len() as u32, ..PolicyCounts::default() }
     }
 
     fn privacy(&self) -> PrivacyLoss {

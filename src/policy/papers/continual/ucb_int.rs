@@ -45,7 +45,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::moves;
-use crate::policy::contract::{ArmState, Policy, Pull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::papers::scores::Scores;
 use crate::privacy::composition::zcdp_to_approximate;
 use crate::privacy::{Heterogeneous, PrivacyLoss, Responses, least_near};
@@ -304,6 +304,13 @@ impl DpUcbInt {
     }
 }
 
+impl DpUcbInt {
+    /// The number of releases of the arm with the most.
+    fn phase(&self) -> u32 {
+        u32::try_from(self.releases).unwrap_or(u32::MAX)
+    }
+}
+
 impl Policy for DpUcbInt {
     fn choose(&mut self) -> Pull {
         let ln_t = ((self.pulls + 1) as f64).ln();
@@ -349,13 +356,8 @@ impl Policy for DpUcbInt {
         }
     }
 
-    /// The number of releases of the arm with the most.
-    fn phase(&self) -> u32 {
-        u32::try_from(self.releases).unwrap_or(u32::MAX)
-    }
-
-    fn active(&self) -> u32 {
-        self.arms.len() as u32
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts { phase: self.phase(), active: self.arms.len() as u32, ..PolicyCounts::default() }
     }
 
     fn privacy(&self) -> PrivacyLoss {

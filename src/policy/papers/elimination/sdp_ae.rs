@@ -30,7 +30,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{self, WipedVec};
 use crate::moving::{Moved, Moving, moves};
-use crate::policy::contract::{ArmState, Policy, Pull, ShuffledPolicy};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::calibration::ShuffleNoise;
 use crate::random::{Random, Seed};
@@ -290,12 +290,8 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
         }
     }
 
-    fn phase(&self) -> u32 {
-        self.phase
-    }
-
-    fn active(&self) -> u32 {
-        self.viable.len() as u32
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts { phase: self.phase, active: self.viable.len() as u32, ..PolicyCounts::default() }
     }
 
     fn best_arm(&self) -> Result<u32> {

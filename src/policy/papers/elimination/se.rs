@@ -19,9 +19,10 @@ use crate::error::{Error, Result};
 use crate::ledger::open::Batch;
 use crate::memory::WipedVec;
 use crate::moving::moves;
+use crate::noise::probe::faulty;
 use crate::noise::{LaplaceSource, Noise};
 use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{ArmState, Policy, Pull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
@@ -189,16 +190,17 @@ impl DpSe {
         let quota = self.arms[self.first() as usize].batch.quota();
         let width = self.schedule().width(self.epoch, self.viable, quota);
         let mut best = f64::NEG_INFINITY;
-        #[cfg(dpb_faults)]
-        let bare = self.bare_means();
+        let is_broken = [faulty!(SharedNoise), faulty!(UnnoisedMaximum)].contains(&true);
+        let bare = if is_broken { self.bare_means() } else { Vec::new() };
         for arm in self.arms.iter_mut().filter(|arm| arm.is_viable()) {
             let release = arm.batch.release(&mut self.noise);
             (arm.mean, arm.count) = (release.mean(), release.count);
             arm.width = width;
             best = best.max(arm.mean);
         }
-        #[cfg(dpb_faults)]
-        self.sabotage(&bare, &mut best);
+        if !bare.is_empty() {
+            self.sabotage(&bare, &mut best);
+        }
         self.released = true;
         self.keep(|arm| arm.is_viable() && best - arm.mean <= 2.0 * width);
     }
@@ -233,33 +235,25 @@ fn first_guess(arms: u32) -> u64 {
 }
 
 /// Faulty releases, for the tests that must detect them.
-#[cfg(dpb_faults)]
 impl DpSe {
-    /// The viable arms' means without noise, if such a fault is inserted.
+    /// The viable arms' means without noise.
     fn bare_means(&self) -> Vec<f64> {
-        use crate::Fault;
         let mean = |arm: &SeArm| arm.batch.bare_sum() / arm.batch.quota() as f64;
-        let viable = self.arms.iter().filter(|arm| arm.is_viable());
-        if Fault::SharedNoise.is_built_in() || Fault::UnnoisedMaximum.is_built_in() {
-            viable.map(mean).collect()
-        } else {
-            Vec::new()
-        }
+        self.arms.iter().filter(|arm| arm.is_viable()).map(mean).collect()
     }
 
     /// Replaces the releases at the end of an epoch by faulty ones.
     fn sabotage(&mut self, bare: &[f64], best: &mut f64) {
-        use crate::Fault;
         let unit = Reward::ONE as f64 * self.arms[self.first() as usize].batch.quota() as f64;
         let largest = |means: &mut dyn Iterator<Item = f64>| means.fold(f64::NEG_INFINITY, f64::max);
-        if Fault::SharedNoise.is_built_in() {
+        if faulty!(SharedNoise) {
             let noise = self.noise.draw() as f64 / unit;
             for (arm, mean) in self.arms.iter_mut().filter(|arm| arm.is_viable()).zip(bare) {
                 arm.mean = mean + noise;
             }
             *best = largest(&mut bare.iter().map(|mean| mean + noise));
         }
-        if Fault::UnnoisedMaximum.is_built_in() {
+        if faulty!(UnnoisedMaximum) {
             *best = largest(&mut bare.iter().copied());
         }
     }
@@ -330,12 +324,8 @@ impl Policy for DpSe {
         Ok(ReleaseTotals::last(distribution, state.count, state.mean, epoch - 1).at_price(price))
     }
 
-    fn phase(&self) -> u32 {
-        self.epoch
-    }
-
-    fn active(&self) -> u32 {
-        self.viable
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts { phase: self.epoch, active: self.viable, ..PolicyCounts::default() }
     }
 
     fn best_arm(&self) -> Result<u32> {

@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::local::RandomizedResponse;
 use crate::moving::{Moved, moves};
-use crate::policy::contract::{ArmState, DynamicArms, Policy, Pull};
+use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::papers::baselines::ucb1::Ucb1;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
@@ -60,6 +60,10 @@ impl<P: IndexPolicy> OnBits<P> {
 }
 
 impl<P: IndexPolicy> Policy for OnBits<P> {
+    fn abilities(&self) -> Abilities {
+        Abilities { takes_bits: true, ..Abilities::default() }
+    }
+
     fn choose(&mut self) -> Pull {
         self.policy.choose()
     }
@@ -78,24 +82,12 @@ impl<P: IndexPolicy> Policy for OnBits<P> {
         ArmState { mean: self.response.debias(bits.mean), width: bits.width * self.response.stretch(), ..bits }
     }
 
-    fn phase(&self) -> u32 {
-        self.policy.phase()
-    }
-
-    fn active(&self) -> u32 {
-        self.policy.active()
-    }
-
-    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
-        self.policy.dynamic_arms()
+    fn counts(&self) -> PolicyCounts {
+        self.policy.counts()
     }
 
     fn privacy(&self) -> PrivacyLoss {
         PrivacyLoss::Pure(if self.has_rewards { self.response.epsilon() } else { 0.0 })
-    }
-
-    fn takes_bits(&self) -> bool {
-        true
     }
 
     /// Writes sums of bits that were private before they arrived.

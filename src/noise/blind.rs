@@ -1,0 +1,45 @@
+//! The seams of the file `probe.rs`, in a library without it: nothing is seen, moved or broken.
+
+/// Whether draws are seen.
+pub(crate) const SEES: bool = false;
+
+macro_rules! faulty {
+    ($fault:ident) => {
+        false
+    };
+}
+pub(crate) use faulty;
+
+pub(crate) fn laplace(scale: u64, draw: impl FnOnce(u64) -> i64) -> i64 {
+    draw(scale)
+}
+
+pub(crate) fn gaussian(sigma: u64, draw: impl FnOnce(u64) -> i64) -> i64 {
+    draw(sigma)
+}
+
+pub(crate) fn ones<P>(params: &P, count: impl FnOnce(&P) -> u64) -> u64 {
+    count(params)
+}
+
+pub(crate) fn release(sum: i64, _again: impl FnOnce() -> i64) -> i64 {
+    sum
+}
+
+pub(crate) fn bare(_sum: impl FnOnce() -> f64) -> f64 {
+    0.0
+}
+
+pub(crate) fn fill(_key: &mut [u8]) -> bool {
+    false
+}
+
+pub(crate) fn keep_open(_sums: impl Iterator<Item = f64>) {}
+
+pub(crate) fn kept_open(_place: usize) -> f64 {
+    0.0
+}
+
+pub(crate) fn glimpse(_sum: impl FnOnce() -> f64) -> f64 {
+    0.0
+}
