@@ -527,7 +527,7 @@ fn time_is_divided_between_players() {
             *done += 1;
             Ok(Step { seconds: 1.0, complete: done == all })
         };
-        let runs = schedule::play(steps.len(), limits, start, step, |share| share > 0.0).unwrap().unwrap();
+        let runs = schedule::play(steps.len(), limits, start, step, |share| share >= 0.0).unwrap().unwrap();
         runs.into_iter().map(|runs| runs.into_iter().map(|(done, _)| done).collect()).collect()
     }
     let limits = Limits { first_runs: 2, most_runs: 5, seconds: 1000.0, threads: 1 };
