@@ -140,7 +140,7 @@ pub trait Policy: Send + Moved {
     fn choose_slots(&mut self, _offer: Offer, _each: &mut dyn FnMut(SlotPull)) {}
 
     /// Says what the slot of this arm's last pull lacks of an examination. `observe` and `cancel` get it with the pull
-    /// ([`Pull::lack`]).
+    /// (`Pull::lack`).
     fn lack(&mut self, _arm: u32, _lack: u16) {}
 
     /// Reports the reward of an earlier pull.

@@ -41,8 +41,8 @@ impl Instrument {
     pub const ALL: [Instrument; 4] = [Instrument::Sum, Instrument::Fields, Instrument::Bin, Instrument::Rate];
 
     /// With Gaussian noise: a bin has no more than a sum, and a sum has the rate at three eighths of the norm. (With
-    /// bins and plain sums, Satellite has 43% wrong instead of 41% at epsilon 1, and LetterRecognition 87% instead of
-    /// 81% at 4. Ads lose as much.)
+    /// plain sums too, Satellite has 43% wrong instead of 41% at epsilon 1, and LetterRecognition 87% instead of 81% at
+    /// 4. Ads lose as much.)
     pub const SUMS: [Instrument; 2] = [Instrument::Sum, Instrument::Fields];
 
     pub fn from_number(number: u8) -> Result<Instrument> {
