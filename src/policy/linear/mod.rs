@@ -135,7 +135,7 @@ use crate::request::{Rows, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, ensure};
 use batch::{BOUND, Instrument, VectorBatch};
-use model::{Belief, Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
+use model::{Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
 use pilot::{Pilot, PilotTotals, Pool};
 use policy::SavedPeer;
 use rows::{PendingRows, Row, Scale, SpreadRow, UNIT};
@@ -268,6 +268,21 @@ impl Shape {
         Shape { features: config.features, per_arm: config.model_per_arm, norm: config.feature_norm }
     }
 
+    /// # Errors
+    /// `InvalidConfig`.
+    fn checked(config: &Config) -> Result<Shape> {
+        let shape = Shape::of(config);
+        if !(1..=MOST_FEATURES).contains(&shape.features) {
+            return Err(Error::config("features", "must be in 1 .. 256", shape.features));
+        }
+        if !(shape.norm >= 1e-30 && shape.norm <= 1e30) {
+            return Err(Error::config("feature_norm", "must be in 1e-30 .. 1e30", shape.norm));
+        }
+        config.check()?;
+        config.check_arms(shape.most_arms())?;
+        Ok(shape)
+    }
+
     /// Returns the maximum number of arms. More would take too long: with one model for all arms, a decision with
     /// propensities takes some 50 ms; with a model for each arm, a merge takes half a second.
     fn most_arms(&self) -> u32 {
@@ -282,15 +297,7 @@ impl Linear {
     /// # Errors
     /// `InvalidConfig`, `NoMemory`.
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Linear> {
-        let shape = Shape::of(config);
-        if !(1..=MOST_FEATURES).contains(&shape.features) {
-            return Err(Error::config("features", "must be in 1 .. 256", shape.features));
-        }
-        if !(shape.norm >= 1e-30 && shape.norm <= 1e30) {
-            return Err(Error::config("feature_norm", "must be in 1e-30 .. 1e30", shape.norm));
-        }
-        config.check()?;
-        config.check_arms(shape.most_arms())?;
+        let shape = Shape::checked(config)?;
         let noise = noise(config, shape.per_arm)?;
         let euclidean = matches!(noise, Noise::Gaussian(_));
         let intercept = if euclidean { 3 * UNIT } else { UNIT };
@@ -318,17 +325,7 @@ impl Linear {
             own_pilot: PilotTotals::default(),
             other_pilots: Pool::default(),
             pooled: PilotTotals::default(),
-            common: Common {
-                belief: Belief { intercept: 0.0, constant: 1.0, precision: 1.0, shrinkage: 1.0 },
-                first: Instrument::Sum,
-                variance,
-                spread: 0.25,
-                size: 1.0,
-                square: 1.0,
-                instruments: if euclidean { &Instrument::SUMS } else { &Instrument::ALL },
-                handles: 1.0,
-                most: f64::INFINITY,
-            },
+            common: Common::new(variance, if euclidean { &Instrument::SUMS } else { &Instrument::ALL }),
             models: WipedVec::try_with_capacity(models)?,
             ready: 0,
             begun: false,

@@ -113,6 +113,23 @@ pub struct Common {
     pub most: f64,
 }
 
+impl Common {
+    /// What a handle begins with, before its pilot.
+    pub fn new(variance: f64, instruments: &'static [Instrument]) -> Common {
+        Common {
+            belief: Belief { intercept: 0.0, constant: 1.0, precision: 1.0, shrinkage: 1.0 },
+            first: Instrument::Sum,
+            variance,
+            spread: 0.25,
+            size: 1.0,
+            square: 1.0,
+            instruments,
+            handles: 1.0,
+            most: f64::INFINITY,
+        }
+    }
+}
+
 /// One handle's evidence for a model: the sums of A' S^-1 A (packed) and of A' S^-1 (y - e), and the number of rewards
 /// in them.
 pub struct ModelEvidence {

@@ -1,5 +1,6 @@
 //! Numerical tests, and tests of learning. (tests/interference.rs executes the proof of Theorem L.)
 
+use super::model::Belief;
 use super::rows::{LARGEST, Scale, SpreadRow, UNIT};
 use super::*;
 use crate::policy::Prior;
