@@ -284,7 +284,8 @@ impl State {
             let known = chosen.iter().filter(|chosen| worth(chosen).is_finite()).count();
             free[..known].sort_unstable_by(|&a, &b| f64::total_cmp(&examined[a as usize], &examined[b as usize]));
         }
-        for (number, (&SlotPull { pull, arm, .. }, &slot)) in chosen.iter().zip(free.iter().rev()).enumerate() {
+        for (number, (&SlotPull { pull, .. }, &slot)) in chosen.iter().zip(free.iter().rev()).enumerate() {
+            let arm = self.policy.arm_of(pull);
             each(slot as usize, self.issue(pull, arm, number > 0, request.lack(slot), learned));
         }
         self.scratch = Some(scratch);

@@ -73,7 +73,6 @@ pub(crate) struct Offer<'a> {
 /// A pull for one slot of an [`Offer`].
 pub(crate) struct SlotPull {
     pub pull: Pull,
-    pub arm: u32,
     /// The arm's mean times its value: the best arms get the slots that most visitors examine. NaN for an arm without a
     /// mean, and if no slot is better than another.
     pub worth: f64,

@@ -250,7 +250,7 @@ impl Policy for DpMed {
         let own = (self.sums[place] - if place > 0 { self.sums[place - 1] } else { 0.0 }) / all;
         let propensity = self.explore.mix(1.0 / left.len() as f64, own);
         let pull = self.play(left[place], propensity);
-        each(SlotPull { pull, arm: pull.arm(), worth: f64::NAN });
+        each(SlotPull { pull, worth: f64::NAN });
     }
 
     fn add_arm(&mut self) -> Result<()> {

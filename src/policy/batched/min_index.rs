@@ -697,7 +697,7 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
         for _ in 0..slots {
             let pull = if has_leaders { self.play_leading(left, &contest) } else { self.play_among(left, &contest) };
             left.retain(|&arm| arm != pull.arm());
-            each(SlotPull { pull, arm: pull.arm(), worth: self.worth(pull.arm() as usize, &contest) });
+            each(SlotPull { pull, worth: self.worth(pull.arm() as usize, &contest) });
         }
     }
 

@@ -109,7 +109,7 @@ impl Policy for Linear {
         {
             let (pull, arm) = self.draw(place, rows, values);
             self.keep(|other| other != arm);
-            each(SlotPull { pull, arm, worth: f64::NAN });
+            each(SlotPull { pull, worth: f64::NAN });
         }
     }
 

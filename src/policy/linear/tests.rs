@@ -696,11 +696,14 @@ fn slots_are_different_arms_at_their_chances() {
             policy.check(&request).unwrap();
             let (mut seen, mut slot) = ([false; 5], 0);
             let offer = Offer { request: &request, left: &mut Vec::new(), values: None, places: &mut (7..9) };
-            policy.choose_slots(offer, &mut |SlotPull { pull, arm, .. }| {
+            let mut pulls = Vec::new();
+            policy.choose_slots(offer, &mut |SlotPull { pull, .. }| pulls.push(pull));
+            for pull in pulls {
+                let arm = policy.arm_of(pull);
                 assert!(pull.propensity >= 0.1 && !std::mem::replace(&mut seen[arm as usize], true));
                 weights[slot][arm as usize] += 1.0 / pull.propensity / 20_000.0;
                 slot += 1;
-            });
+            }
             assert!(slot == 2 && seen[policy.kept.arm(7) as usize] && seen[policy.kept.arm(8) as usize] && !seen[3]);
             [7, 8].into_iter().for_each(|slot| observe(&mut policy, slot, f64::from(u8::from(coins.unit() < 0.3))));
         }
