@@ -62,7 +62,7 @@ fn handles_need_only_their_number() {
     for kind in Subject::FLEETS {
         let play = |number: Option<u32>| {
             let handles: Vec<_> = (0..8).map(|seed| kind.make(&config(seed, 1.0)).unwrap()).collect();
-            let (mut coins, mut arms) = (Coins(4), Vec::new());
+            let (mut coins, mut arms) = (Coins(5), Vec::new());
             for _ in 0..100 {
                 exchange_through(&handles, if number.is_some() { &handles[..1] } else { &handles });
                 for handle in &handles {
