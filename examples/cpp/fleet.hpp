@@ -112,7 +112,7 @@ inline constexpr std::chrono::nanoseconds MIN_ALONE = 2s;
 // A node offers this many receivers of states. A node that ends waits so long for one, and for states that were on the way
 // to it. The maximum number of rewards that a node keeps for a state that may come. Without a window a ward ends after the
 // last time.
-inline constexpr std::size_t OFFERED = 4, MAX_STRAYS = 10'000;
+inline constexpr std::size_t OFFERED = 4, MAX_UNKNOWN = 10'000;
 inline constexpr std::chrono::nanoseconds MAX_SEARCH = 5s, MAX_WARD = 1h;
 // The maximum number of messages in one send or read, and of snapshots in one read.
 inline constexpr std::size_t BATCH = 1000, SNAPSHOTS_AT_ONCE = 64;
@@ -1210,7 +1210,7 @@ private:
       }
     };
     resign(last);
-    last([&](Clock::time_point deadline) { tend(deadline); });
+    last([&](Clock::time_point deadline) { update_wards(deadline); });
     last([&](Clock::time_point deadline) { lead_or_contribute(deadline); });
     last([&](Clock::time_point deadline) { put(deadline); });
     last([&](Clock::time_point deadline) {
@@ -1377,8 +1377,8 @@ private:
     }
     if (is_own && status == DPB_UNKNOWN_TICKET && moves() && Clock::now() - started_ < lease_of_number(options_)) {
       const std::lock_guard alone(lock_); // perhaps of the last process with this number, whose state comes soon
-      if (strays_.size() < MAX_STRAYS) {
-        strays_.push_back({number, ticket, reward});
+      if (unknown_.size() < MAX_UNKNOWN) {
+        unknown_.push_back({number, ticket, reward});
       }
     }
     return status;
@@ -1449,16 +1449,16 @@ private:
     } else if (window_.is_time) {
       ward->ticks -= std::min<std::uint64_t>(now, static_cast<std::uint64_t>(state.age.count()));
     }
-    std::vector<Message> strays;
+    std::vector<Message> unknown;
     {
       const std::lock_guard alone(lock_);
       wards_.push_back(ward);
-      strays = strays_;
+      unknown = unknown_;
       merged_.clear(); // a ward learns from the others' newest snapshots too
     }
-    for (const Message &stray : strays) {
-      if (stray.to == ward->member.node) {
-        (void)ward->bandit.try_update(stray.ticket, stray.reward);
+    for (const Message &reward : unknown) {
+      if (reward.to == ward->member.node) {
+        (void)ward->bandit.try_update(reward.ticket, reward.reward);
       }
     }
     contribute(ward->bandit, deadline);
@@ -1466,7 +1466,7 @@ private:
 
   // Reads the rewards of wards, and then lets time pass for them. If another process has got a ward's number, that process
   // gets the ward. If it takes none, what is open is cancelled.
-  void tend(Clock::time_point deadline) {
+  void update_wards(Clock::time_point deadline) {
     for (const auto &ward : wards()) {
       const auto now = ticks();
       if (ward->holds) {
@@ -1490,7 +1490,7 @@ private:
   }
 
   // Ends the wards in which nothing is open any more. What they had collected is contributed.
-  void bury(Clock::time_point deadline) {
+  void end_wards(Clock::time_point deadline) {
     for (const auto &ward : wards()) {
       const bool is_old = window_.ticks == 0 && Clock::now() - ward->since > MAX_WARD;
       if ((ward->bandit.report().pending > 0 && !is_old) || generation_ == 0) {
@@ -1713,9 +1713,9 @@ private:
   // Cares for wards, shares, then puts, then merges. Nodes that release nothing only put what a process that continues from it needs, and
   // so seldom.
   void exchange(Clock::time_point deadline) {
-    tend(deadline);
+    update_wards(deadline);
     lead_or_contribute(deadline);
-    bury(deadline);
+    end_wards(deadline);
     if (++exchanges_until_offer_ == EXCHANGES_UNTIL_PUT) {
       exchanges_until_offer_ = 0;
       offer(deadline);
@@ -2055,7 +2055,7 @@ private:
 
   mutable std::mutex lock_; // protects everything below; only the background thread changes merged_
   std::vector<std::shared_ptr<Ward>> wards_;
-  std::vector<Message> strays_; // rewards whose tickets this node's bandit does not know
+  std::vector<Message> unknown_; // rewards whose tickets this node's bandit does not know
   bool stopping_ = false, put_soon_ = false, has_news_ = false, has_states_ = false, leads_ = false, is_replaced_ = false;
   const Clock::time_point started_ = Clock::now();
   Clock::time_point last_ = Clock::now(); // time of the last successful exchange

@@ -95,7 +95,7 @@ impl<S: OpenSums> Combining for S {
     }
 
     fn clear_open(&mut self) {
-        self.facts().meet_others();
+        self.facts().assume_releases();
         (0..self.places()).for_each(|place| self.clear(place));
         self.emptied();
     }

@@ -67,8 +67,8 @@ impl Facts {
         self.time.advance(ticks, self.decisions);
     }
 
-    /// Records that there may have been releases that this handle did not make.
-    pub fn meet_others(&mut self) {
+    /// From now on there may have been releases that this handle does not count.
+    pub fn assume_releases(&mut self) {
         self.may_have_released = true;
     }
 
@@ -84,7 +84,7 @@ impl Facts {
 
     pub fn set_duty(&mut self, duty: Duty) {
         (self.duty, self.led) = (duty, 0);
-        self.meet_others();
+        self.assume_releases();
     }
 
     /// The maximum size of a batch: see [`Duty::limit`].
@@ -104,7 +104,7 @@ impl Facts {
     /// Continues from what was saved. Returns whether the time continues: see [`Time::continue_from`].
     pub fn continue_from(&mut self, decisions: u64, releases: u32, time: &Time) -> bool {
         (self.decisions, self.releases) = (decisions, releases);
-        self.meet_others();
+        self.assume_releases();
         self.time.continue_from(time)
     }
 

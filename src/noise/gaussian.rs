@@ -76,7 +76,7 @@ impl Gaussian {
 
     /// One exact sample.
     pub fn sample(&self, random: &mut Random) -> i64 {
-        match probe::SEES {
+        match probe::ENABLED {
             true => probe::gaussian(self.sigma, |sigma| Gaussian::with_sigma(sigma).draw(random)),
             false => self.draw(random),
         }

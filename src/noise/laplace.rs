@@ -66,7 +66,7 @@ impl Laplace {
 
     /// One exact sample.
     pub fn sample(&self, random: &mut Random) -> i64 {
-        match probe::SEES {
+        match probe::ENABLED {
             true => probe::laplace(self.scale, |scale| Laplace::with_scale(scale).draw(random)),
             false => self.draw(random),
         }

@@ -9,7 +9,7 @@ mod exponential;
 mod gaussian;
 mod laplace;
 mod logarithms;
-#[cfg_attr(not(dpb_faults), path = "blind.rs")]
+#[cfg_attr(not(dpb_faults), path = "probe_off.rs")]
 #[doc(hidden)]
 pub mod probe;
 #[cfg(test)]

@@ -18,7 +18,7 @@ macro_rules! faulty {
 pub(crate) use faulty;
 
 /// Whether draws are seen.
-pub(crate) const SEES: bool = true;
+pub(crate) const ENABLED: bool = true;
 
 thread_local! {
     static PROBE: RefCell<Option<ProbeState>> = const { RefCell::new(None) };

@@ -201,7 +201,7 @@ type Node struct {
 	metrics      Metrics
 	forwarding   forwarding
 	wards        []*ward
-	strays       []Message // rewards whose tickets this node's bandit does not know
+	unknown      []Message // rewards whose tickets this node's bandit does not know
 	logged       sync.Map  // errors that logOnce has logged
 }
 
@@ -446,7 +446,7 @@ func (n *Node) Sync(ctx context.Context) error {
 			stop()
 			workers.Wait() // rewards that come from now on wait for the node that continues with their decisions
 			last := context.WithoutCancel(ctx)
-			return errors.Join(err, n.atTheEnd(last, n.tend), n.atTheEnd(last, n.share), n.atTheEnd(last, n.put),
+			return errors.Join(err, n.atTheEnd(last, n.updateWards), n.atTheEnd(last, n.share), n.atTheEnd(last, n.put),
 				n.atTheEnd(last, n.sendAll), n.handOver(last))
 		case err = <-ended:
 		case <-timer.C:
@@ -510,7 +510,7 @@ func (n *Node) limited(ctx context.Context, work func(context.Context) error) er
 func (n *Node) exchange(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout())
 	defer cancel()
-	for _, work := range []func(context.Context) error{n.tend, n.share, n.bury} {
+	for _, work := range []func(context.Context) error{n.updateWards, n.share, n.endWards} {
 		if err := work(ctx); err != nil {
 			return err
 		}

@@ -44,7 +44,7 @@ const (
 	// A node that ends waits so long for a receiver, and for states that were on the way to it.
 	maxSearch = 5 * time.Second
 	// The maximum number of rewards that a node keeps for a state that may come.
-	maxStrays = 10_000
+	maxUnknown = 10_000
 )
 
 // ward is a bandit of a node that has ended. It decides nothing: it gets the rewards of the decisions that are open,
@@ -95,8 +95,8 @@ func (n *Node) reward(number uint16, ticket uint64, reward float64) (err error) 
 	if own && errors.Is(err, dpb.ErrUnknownTicket) && n.moves() && time.Since(n.started) < delaysUntilGone*n.delay {
 		n.mu.Lock() // perhaps of the last process with this number, whose state comes soon
 		defer n.mu.Unlock()
-		if len(n.strays) < maxStrays {
-			n.strays = append(n.strays, Message{To: number, Ticket: ticket, Reward: reward})
+		if len(n.unknown) < maxUnknown {
+			n.unknown = append(n.unknown, Message{To: number, Ticket: ticket, Reward: reward})
 		}
 	}
 	return err
@@ -189,20 +189,20 @@ func (n *Node) take(ctx context.Context, state *State) error {
 	}
 	n.mu.Lock()
 	n.wards = append(n.wards, w)
-	strays := n.strays
+	unknown := n.unknown
 	n.mu.Unlock()
-	for _, stray := range strays {
-		if stray.To == w.member.Node {
-			_ = w.bandit.Update(stray.Ticket, stray.Reward)
+	for _, reward := range unknown {
+		if reward.To == w.member.Node {
+			_ = w.bandit.Update(reward.Ticket, reward.Reward)
 		}
 	}
 	clear(n.merged) // a ward learns from the others' newest snapshots too
 	return errors.Join(err, n.contribute(ctx, w.bandit))
 }
 
-// tend reads the rewards of wards, and then lets time pass for them. If another process has got a ward's number, that
+// updateWards reads the rewards of wards, and then lets time pass for them. If another process has got a ward's number, that
 // process gets the ward.
-func (n *Node) tend(ctx context.Context) error {
+func (n *Node) updateWards(ctx context.Context) error {
 	for _, w := range n.allWards(0) {
 		now, err := n.now()
 		if err != nil {
@@ -266,8 +266,8 @@ func (n *Node) passOn(ctx context.Context, w *ward, now instant) error {
 	return err
 }
 
-// bury ends the wards in which nothing is open any more. What they had collected is contributed.
-func (n *Node) bury(ctx context.Context) error {
+// endWards ends the wards in which nothing is open any more. What they had collected is contributed.
+func (n *Node) endWards(ctx context.Context) error {
 	for _, w := range n.allWards(0) {
 		report, err := w.bandit.Report()
 		if err != nil {

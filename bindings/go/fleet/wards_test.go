@@ -91,7 +91,7 @@ func (w *wards) leave(node *Node) {
 func endNow(node *Node) error {
 	ctx := context.Background()
 	node.ending = true
-	return errors.Join(node.tend(ctx), node.share(ctx), node.put(ctx), node.sendAll(ctx), node.handOver(ctx))
+	return errors.Join(node.updateWards(ctx), node.share(ctx), node.put(ctx), node.sendAll(ctx), node.handOver(ctx))
 }
 
 // decide makes decisions, and returns their tickets.
@@ -340,7 +340,7 @@ func TestWardsOfKilledProcesses(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			old.ending = true
-			for _, work := range []func(context.Context) error{old.tend, old.share, old.put, old.sendAll} {
+			for _, work := range []func(context.Context) error{old.updateWards, old.share, old.put, old.sendAll} {
 				_ = work(ctx)
 			}
 			if killer.calls < 0 && !killsHost {

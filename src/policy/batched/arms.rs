@@ -243,7 +243,7 @@ impl BatchedArms {
             let now = self.now();
             self.others = WipedVec::new(self.arms.len(), |_| JoinedReleases::nothing(now))?;
         }
-        self.facts.meet_others();
+        self.facts.assume_releases();
         let mut peers = std::mem::replace(&mut self.peers, Peers::NONE);
         let (place, before) = peers.insert_at(peer, self.memory, self.facts.now());
         changed.extend((0..self.arms.len()).filter(|&arm| peers.is_changed(place, before.as_ref(), arm, added)));

@@ -669,7 +669,7 @@ impl Linear {
     /// handle continues with that rate, and the rewards in the open batch of its pilot are dropped.
     fn join_pilots(&mut self, others: &mut dyn Iterator<Item = &PilotTotals>, handles: u32) {
         self.handles = 1.0 + f64::from(handles);
-        self.facts.meet_others();
+        self.facts.assume_releases();
         self.limit();
         self.other_pilots = others.fold(Pool::default(), |pool, totals| pool.and(totals, self.tail));
         self.believe();

@@ -394,7 +394,7 @@ impl Segments {
         left: &mut Vec<u32>,
         values: Option<&Values>,
         slots: usize,
-        each: &mut dyn FnMut(Pull, u32),
+        each: &mut dyn FnMut(Pull),
     ) {
         let own = segment as usize + 1;
         self.count(own, slots as u64);
@@ -423,7 +423,7 @@ impl Segments {
             } else {
                 self.open_as_now(row, arm as usize);
             }
-            each(self.pull(segment, row, arm, propensity), arm);
+            each(self.pull(segment, row, arm, propensity));
         }
         left.clear();
         left.extend(self.ranks[slots..].iter().map(|&(_, arm)| arm));

@@ -283,7 +283,7 @@ impl Segments {
         let (now, half_life) = (self.now(), self.half_life);
         (peer.merged, peer.all.time) = (now, now);
         let (place, before) = self.peers.known.insert(peer);
-        self.facts.meet_others();
+        self.facts.assume_releases();
         self.peers.count(now, half_life);
         self.least_batch = self.size_of_least_batch();
         let SegmentPeers { known, cells, trials, decisions, places, .. } = &mut self.peers;

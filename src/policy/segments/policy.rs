@@ -69,7 +69,7 @@ impl Policy for Segments {
     fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
         let segment = self.segment(offer.request.segment);
         let slots = offer.request.slots as usize;
-        self.choose_slate(segment, offer.left, offer.values, slots, &mut |pull, _| {
+        self.choose_slate(segment, offer.left, offer.values, slots, &mut |pull| {
             each(SlotPull { pull, worth: f64::NAN });
         });
     }

@@ -1,7 +1,7 @@
-//! The seams of the file `probe.rs`, in a library without it: nothing is seen, moved or broken.
+//! The functions of the file `probe.rs` that the library calls, in a build without it: they change nothing.
 
 /// Whether draws are seen.
-pub(crate) const SEES: bool = false;
+pub(crate) const ENABLED: bool = false;
 
 macro_rules! faulty {
     ($fault:ident) => {
