@@ -408,7 +408,7 @@ impl Engine {
         let place = self.place(sequence);
         if let Some(SlotExtras { held, times: Some(times), .. }) = self.extras.as_deref_mut() {
             times.first = times.first.max(sequence + 1);
-            if faulty!(PushedOutTells) && self.ring[place].fate() == Fate::HELD {
+            if self.ring[place].fate() == Fate::HELD && faulty!(PushedOutTells) {
                 let reward = held[place];
                 return self.end(place, Some(reward));
             }
@@ -605,7 +605,7 @@ impl Engine {
         let learned = slot.end().is_learned();
         if let Some(extras) = &mut self.extras {
             let held = extras.settle(place);
-            if faulty!(CancelledDrawn) && extras.requests.is_some() {
+            if extras.requests.is_some() && faulty!(CancelledDrawn) {
                 extras.held[place] = held.unwrap_or_default();
             }
         }
@@ -710,7 +710,7 @@ impl Moved for Slot {
         let Slot { tag, played } = self;
         tag.moved(with)?;
         played.moved(with)?;
-        if faulty!(AnsweredReopened) && self.fate() == Fate::DONE && matches!(with, Moving::In(_)) {
+        if self.fate() == Fate::DONE && matches!(with, Moving::In(_)) && faulty!(AnsweredReopened) {
             self.played |= Fate::OPEN.0;
         }
         Ok(())

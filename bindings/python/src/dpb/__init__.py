@@ -9,52 +9,80 @@
 docs/python.md is the guide, docs/privacy.md the guarantee.
 """
 
+# A name is exported to callers that mypy --strict checks only by "as".
 from ._bandit import (
-    ARM,
-    DECISION,
-    Bandit,
-    Decision,
-    Diagnostics,
-    Report,
-    feature_cross,
-    feature_hash,
-    ticket_node,
+    ARM as ARM,
+    DECISION as DECISION,
+    Bandit as Bandit,
+    Decision as Decision,
+    Diagnostics as Diagnostics,
+    Report as Report,
+    feature_cross as feature_cross,
+    feature_hash as feature_hash,
+    ticket_node as ticket_node,
 )
-from ._budget import Budget
+from ._budget import (
+    Budget as Budget,
+)
 from ._library import (
-    ERRORS,
-    BufferTooSmallError,
-    ClosedError,
-    CorruptError,
-    DuplicateError,
-    EntropyError,
-    Error,
-    ExpiredError,
-    ForkedError,
-    FullError,
-    HaltedError,
-    InvalidConfigError,
-    InvalidRequestError,
-    InvalidRewardError,
-    NewerVersionError,
-    NoMemoryError,
-    NotPrivateWarning,
-    NotReadyError,
-    OverBudgetError,
-    PoisonedError,
-    UnknownTicketError,
-    UnsupportedError,
-    abi_version,
-    policies,
-    status_name,
-    version,
+    ERRORS as ERRORS,
+    BufferTooSmallError as BufferTooSmallError,
+    ClosedError as ClosedError,
+    CorruptError as CorruptError,
+    DuplicateError as DuplicateError,
+    EntropyError as EntropyError,
+    Error as Error,
+    ExpiredError as ExpiredError,
+    ForkedError as ForkedError,
+    FullError as FullError,
+    HaltedError as HaltedError,
+    InvalidConfigError as InvalidConfigError,
+    InvalidRequestError as InvalidRequestError,
+    InvalidRewardError as InvalidRewardError,
+    NewerVersionError as NewerVersionError,
+    NoMemoryError as NoMemoryError,
+    NotPrivateWarning as NotPrivateWarning,
+    NotReadyError as NotReadyError,
+    OverBudgetError as OverBudgetError,
+    PoisonedError as PoisonedError,
+    UnknownTicketError as UnknownTicketError,
+    UnsupportedError as UnsupportedError,
+    abi_version as abi_version,
+    policies as policies,
+    status_name as status_name,
+    version as version,
 )
-from ._mab import MAB
-from ._numbers import Clock, Duty, Warnings
-from ._plan import Estimate, Estimates, Table, estimate, replay, simulate, simulate_test
-from ._shuffle import ShuffleParams, Shuffler, ldp_encode, shuffle_encode, shuffle_plan
-from ._sums import Counter, Stopping
-from ._table import POLICIES, Config
+from ._mab import (
+    MAB as MAB,
+)
+from ._numbers import (
+    Clock as Clock,
+    Duty as Duty,
+    Warnings as Warnings,
+)
+from ._plan import (
+    Estimate as Estimate,
+    Estimates as Estimates,
+    Table as Table,
+    estimate as estimate,
+    replay as replay,
+    simulate as simulate,
+    simulate_test as simulate_test,
+)
+from ._shuffle import (
+    ShuffleParams as ShuffleParams,
+    Shuffler as Shuffler,
+    ldp_encode as ldp_encode,
+    shuffle_encode as shuffle_encode,
+    shuffle_plan as shuffle_plan,
+)
+from ._sums import (
+    Counter as Counter,
+    Stopping as Stopping,
+)
+from ._table import (
+    POLICIES as POLICIES,
+    Config as Config,
+)
 
 __version__ = version()
-__all__ = [name for name in dir() if not name.startswith("_")]
