@@ -65,7 +65,7 @@
 //!            until Y is six deviations of its noise (four with Gaussian noise) and four of a count of rare rewards;
 //!            then one even decision for each model, at which the model's draws are made
 //!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1, of the
-//!            intercept and of all features together; L_0 has the features' precision times lambda, at first 1
+//!            intercept and of all features together; L_0 has the features' precision times lambda
 //! choose     one of 32 kept draws of theta + L^-1/2 z/2; the arm with the largest x theta
 //!            at each fourth decision one draw is drawn anew, at a release all of them
 //!            With values: the arm with the largest value times sigma(x theta)
@@ -85,7 +85,8 @@
 //! known long before its features are.
 //!
 //! **The shrinkage lambda.** Features of ads move a logit by less than 1, those of a classification set by 3 or more. So
-//! the width of the prior is learned, by empirical Bayes, and costs no privacy: lambda is a function of L and h, which
+//! the width of the prior is learned, by empirical Bayes with a prior of its own, about epsilon^(-1/3): features are worth
+//! more where they can be learned. It costs no privacy: lambda is a function of L and h, which
 //! are functions of releases, so it is post-processing, and Theorem L does not change. It is not stored: a restored
 //! handle, or one that merges, computes it from the evidence that it knows. When it changes, the model that has just
 //! been released follows at once, and the others one at each decision, or when a prediction reads them.
@@ -135,7 +136,7 @@ use crate::request::{Rows, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, ensure};
 use batch::{BOUND, Instrument, VectorBatch};
-use model::{Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
+use model::{Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed, shrinkage_prior};
 use pilot::{Pilot, PilotTotals, Pool};
 use policy::SavedPeer;
 use rows::{PendingRows, Row, Scale, SpreadRow, UNIT};
@@ -347,6 +348,7 @@ impl Linear {
             oversized: 0,
             peers: Peers::NONE,
         };
+        policy.choose_shrinkage();
         for _ in 0..models {
             policy.add_model()?;
         }
@@ -576,9 +578,9 @@ impl Linear {
     fn choose_shrinkage(&mut self) -> bool {
         let likelihood = |place: &usize| {
             let of_models = self.models.iter().map(|model| fixed(model.likelihoods[*place]));
-            of_models.fold(fixed(SHRINKAGES[*place].1), i128::saturating_add)
+            of_models.fold(fixed(shrinkage_prior(SHRINKAGES[*place], self.common.variance)), i128::saturating_add)
         };
-        let best = (0..SHRINKAGES.len()).max_by_key(likelihood).map_or(1.0, |place| SHRINKAGES[place].0);
+        let best = (0..SHRINKAGES.len()).max_by_key(likelihood).map_or(1.0, |place| SHRINKAGES[place]);
         let changed = std::mem::replace(&mut self.common.belief.shrinkage, best) != best;
         if changed {
             self.ready = 0;

@@ -211,8 +211,8 @@ fn the_marginal_likelihood_is_an_integral() {
         }
         (sum * shrinkage.sqrt()).ln()
     };
-    let offset = model.likelihoods[0] - integral(SHRINKAGES[0].0);
-    for ((shrinkage, _), likelihood) in SHRINKAGES.into_iter().zip(model.likelihoods) {
+    let offset = model.likelihoods[0] - integral(SHRINKAGES[0]);
+    for (shrinkage, likelihood) in SHRINKAGES.into_iter().zip(model.likelihoods) {
         assert!((likelihood - integral(shrinkage) - offset).abs() < 1e-6, "{shrinkage}");
     }
 }
@@ -232,15 +232,18 @@ fn the_prior_is_as_wide_as_the_features_are_strong() {
     }
 }
 
-/// One release with much noise is not believed: it moves the likelihood by some nats, and a prior of the same rate is
-/// as wide afterwards. Nothing has been released at the beginning, and the shrinkage is 1.
+/// One release with much noise is not believed: it moves the likelihood by some nats, and the prior is as wide
+/// afterwards. What nothing is known of has the width that belongs to the noise.
 #[test]
 fn noise_alone_does_not_choose_the_shrinkage() {
-    let mut policy = policy(&config(2, 1.0), SHAPE, 1);
-    assert!(!policy.choose_shrinkage() && policy.common.belief.shrinkage == 1.0);
+    let of = |epsilon: f64| policy(&config(2, epsilon), SHAPE, 1);
+    for (epsilon, shrinkage) in [(0.1, 3.0), (0.4, 1.0), (1.0, 1.0), (4.0, 1.0), (64.0, 0.3), (1e6, 0.1)] {
+        assert_eq!(of(epsilon).common.belief.shrinkage, shrinkage, "{epsilon}");
+    }
+    let mut policy = of(1.0);
     policy.models[0].likelihoods = [2.0, 1.0, 0.0, 0.4]; // as after a scalar with noise of three deviations
     assert!(!policy.choose_shrinkage() && policy.common.belief.shrinkage == 1.0);
-    policy.models[0].likelihoods = [9.0, 6.0, 0.0, -9.0];
+    policy.models[0].likelihoods = [12.0, 6.0, 0.0, -9.0];
     assert!(policy.choose_shrinkage() && policy.common.belief.shrinkage == 0.1);
 }
 
