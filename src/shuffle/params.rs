@@ -1,6 +1,6 @@
 //! The parameters that encoder, shuffler and server of one batch share, with a checked privacy claim.
 
-use crate::error::{Error, Result, Value};
+use crate::error::{Error, Result, Value, check_share};
 use crate::privacy::calibration::ShuffleNoise;
 
 /// One batch of M_sum (Tenenbaum et al. 2021, Algorithm 3): its size, its noise, and the (epsilon, delta) that it
@@ -50,9 +50,7 @@ impl Params {
         if !(epsilon > 0.0 && epsilon <= MAX_EPSILON) {
             return Err(Error::config("epsilon", "must be in (0, 100] in the shuffle model", epsilon));
         }
-        if !(delta > 0.0 && delta < 1.0) {
-            return Err(Error::config("delta", "must be in (0, 1)", delta));
-        }
+        check_share("delta", delta)?;
         if users == 0 {
             return Err(Error::config("users", "must be at least 1", users));
         }

@@ -47,8 +47,8 @@ use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::moves;
 use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
-use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::bounded_range_to_zcdp;
+use crate::privacy::{PrivacyLoss, first};
 use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::Writer;
@@ -109,12 +109,7 @@ fn smallest_tau(config: &Config, horizon: u64) -> u64 {
         let loss = loss(config.arms, horizon.div_ceil(plays), horizon.div_ceil(plays), plays);
         loss.epsilon(config.delta, config.contributions_per_user) <= config.epsilon
     };
-    let (mut too_small, mut enough) = (0, horizon);
-    while enough - too_small > 1 {
-        let middle = too_small + (enough - too_small) / 2;
-        if fits(middle) { enough = middle } else { too_small = middle }
-    }
-    enough
+    first(0, horizon, fits)
 }
 
 /// The loss of the first `draws` of at most `draws_most`: rho = (draws - 1) range^2/8.

@@ -138,7 +138,7 @@ impl Policy for Lap {
         }
         let rewards = arm.rewards as f64;
         let log = 2.0 * LN_2 + self.ln_inverse_beta; // ln(4/beta)
-        let noise = Tail::of(arm.releases, 1.0 / self.epsilon).width_at(log);
+        let noise = Tail::default().and_many(arm.releases, 1.0 / self.epsilon).width_at(log);
         let width = (log / (2.0 * rewards)).sqrt() + noise / rewards;
         ArmState { mean: arm.sum / rewards, width, effective_pulls: rewards, active }
     }
