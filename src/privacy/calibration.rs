@@ -177,7 +177,7 @@ fn check(epsilon: f64, delta: f64) -> Result<()> {
     check_share("delta", delta)
 }
 
-fn check_users(users: u32) -> Result<()> {
+pub(crate) fn check_users(users: u32) -> Result<()> {
     if users == 0 { Err(Error::config("users", "must be at least 1", users)) } else { Ok(()) }
 }
 

@@ -1,7 +1,7 @@
 //! The parameters that encoder, shuffler and server of one batch share, with a checked privacy claim.
 
 use crate::error::{Error, Result, Value, check_share};
-use crate::privacy::calibration::ShuffleNoise;
+use crate::privacy::calibration::{ShuffleNoise, check_users};
 
 /// One batch of M_sum (Tenenbaum et al. 2021, Algorithm 3): its size, its noise, and the (epsilon, delta) that it
 /// claims.
@@ -51,9 +51,7 @@ impl Params {
             return Err(Error::config("epsilon", "must be in (0, 100] in the shuffle model", epsilon));
         }
         check_share("delta", delta)?;
-        if users == 0 {
-            return Err(Error::config("users", "must be at least 1", users));
-        }
+        check_users(users)?;
         if !(1..=MAX_COINS_PER_USER).contains(&noise.coins_per_user) {
             return Err(Error::config("coins_per_user", "must be in 1 .. 2^20", noise.coins_per_user));
         }

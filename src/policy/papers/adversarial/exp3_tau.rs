@@ -41,7 +41,7 @@
 //!
 //! Cost: select O(1), O(log K) at an interval's start and end; 48 bytes an arm.
 
-use super::exp3::{Exp3, exploration, known_horizon};
+use super::exp3::{Exp3, exploration};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
@@ -77,11 +77,8 @@ struct TauInterval {
 
 impl Exp3Tau {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Exp3Tau> {
-        let horizon = known_horizon(config)?;
+        let horizon = config.horizon;
         config.epsilon_per_reward()?;
-        if config.delta == 0.0 {
-            return Err(Error::config("delta", "must be > 0 for this policy", 0u32));
-        }
         let plays = smallest_tau(config, horizon);
         let draws_most = horizon.div_ceil(plays);
         Ok(Exp3Tau {

@@ -297,9 +297,7 @@ impl DpUcbInt {
         let slope = if self.rigorous { state.scale } else { 0.0 };
         self.scores.set(arm, state.mean, 1.0 / (n as f64).sqrt(), slope);
     }
-}
 
-impl DpUcbInt {
     /// The number of releases of the arm with the most.
     fn phase(&self) -> u32 {
         u32::try_from(self.releases).unwrap_or(u32::MAX)

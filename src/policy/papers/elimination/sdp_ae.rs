@@ -137,9 +137,6 @@ impl ShuffledElimination {
         plans: impl FnOnce(&dyn Fn(u32) -> Result<Params>) -> Result<Box<[Params]>>,
     ) -> Result<Self> {
         config.check_arms(1 << 20)?;
-        if config.horizon == 0 {
-            return Err(Error::config("horizon", "must be known to this policy", 0u32));
-        }
         let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
         // A plan's own fields are not in the configuration.
         let plan = |users| {
