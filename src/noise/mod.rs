@@ -9,7 +9,7 @@ mod exponential;
 mod gaussian;
 mod laplace;
 mod logarithms;
-#[cfg_attr(not(dpb_faults), path = "probe_off.rs")]
+#[cfg_attr(dpb_faults, path = "../../tests/hooked/probe.rs")]
 #[doc(hidden)]
 pub mod probe;
 mod source;
