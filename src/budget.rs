@@ -1,6 +1,6 @@
 //! A privacy budget that handles share: it adds up their losses, and refuses a handle that would exceed it.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, check_positive};
 use crate::os::Origin;
 use crate::privacy::composition::{add_up, zcdp_to_approximate};
 use crate::privacy::{Heterogeneous, PrivacyLoss};
@@ -91,9 +91,7 @@ impl Budget {
     /// # Errors
     /// `InvalidConfig` if epsilon is not finite and > 0, or delta is outside `[0, 1)`.
     pub fn new(epsilon: f64, delta: f64) -> Result<Budget> {
-        if !(epsilon.is_finite() && epsilon > 0.0) {
-            return Err(Error::config("epsilon", "must be finite and > 0", epsilon));
-        }
+        check_positive("epsilon", epsilon)?;
         check_delta(delta)?;
         let charges = Mutex::default();
         Ok(Budget(Arc::new(Shared { epsilon, delta, origin: Origin::here(), charges })))
@@ -163,7 +161,7 @@ impl Budget {
     }
 }
 
-fn check_delta(delta: f64) -> Result<()> {
+pub(crate) fn check_delta(delta: f64) -> Result<()> {
     if (0.0..1.0).contains(&delta) { Ok(()) } else { Err(Error::config("delta", "must be in [0, 1)", delta)) }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::budget::Budget;
 use crate::contribution::FleetKey;
-use crate::error::{Error, Result, Value};
+use crate::error::{Error, Result, Value, check_positive, check_share};
 use crate::noise::{Gaussian, Laplace, Noise};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, delta_share, mul_up};
@@ -347,18 +347,14 @@ impl Config {
     /// The privacy loss that one reward may cause, checked: epsilon / contributions_per_user, divided by the number
     /// of batches that one contribution may change.
     pub(crate) fn epsilon_per_reward(&self) -> Result<f64> {
-        if !(self.epsilon.is_finite() && self.epsilon > 0.0) {
-            return Err(Error::config("epsilon", "must be finite and > 0", self.epsilon));
-        }
+        check_positive("epsilon", self.epsilon)?;
         Ok(slates::share(slates::share(self.epsilon, self.contributions_per_user), self.batches_changed()))
     }
 
     /// The delta that one reward may cost in addition to [`epsilon_per_reward`](Self::epsilon_per_reward), checked:
     /// at least delta/(contributions_per_user e^epsilon).
     pub(crate) fn delta_per_reward(&self) -> Result<f64> {
-        if !(self.delta > 0.0 && self.delta < 1.0) {
-            return Err(Error::config("delta", "must be in (0, 1)", self.delta));
-        }
+        check_share("delta", self.delta)?;
         self.epsilon_per_reward()?;
         Ok(delta_share(self.epsilon, self.delta, self.contributions_per_user))
     }

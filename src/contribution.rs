@@ -75,10 +75,12 @@ const MOST: u64 = 1 << 37;
 /// What a sealed message is for. A message is opened only for its own purpose.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u8)]
-enum Purpose {
+pub(crate) enum Purpose {
+    /// The [address](Address::save), and sums.
     Contribution = 2,
     Message = 3,
     Id = 4,
+    /// The whole state of a handle.
     State = 5,
 }
 
@@ -140,34 +142,6 @@ impl FleetKey {
         Ok(bytes)
     }
 
-    /// Seals what is contributed to this generation, in [`unsealed`](Self::unsealed) memory: the
-    /// [address](Address::save), and the sums.
-    pub(crate) fn contribution(&self, generation: u64, nonce: Nonce, content: Zeroizing<Vec<u8>>) -> Result<Vec<u8>> {
-        self.seal(Purpose::Contribution, generation, nonce, content)
-    }
-
-    /// Opens a contribution. Returns the generation, the version of the format, and what was sealed.
-    ///
-    /// # Errors
-    /// `Corrupt` for anything that was not sealed by this key as a contribution; `NewerVersion`; `NoMemory`.
-    pub(crate) fn open_contribution(&self, sealed: &[u8]) -> Result<(u64, u8, Zeroizing<Vec<u8>>)> {
-        self.open(Purpose::Contribution, sealed)
-    }
-
-    /// Seals the whole state of a handle, in [`unsealed`](Self::unsealed) memory. Its `receiver` is authenticated, and
-    /// public.
-    pub(crate) fn state(&self, receiver: u64, nonce: Nonce, content: Zeroizing<Vec<u8>>) -> Result<Vec<u8>> {
-        self.seal(Purpose::State, receiver, nonce, content)
-    }
-
-    /// Opens a state. Returns the receiver, the version of the format, and what was sealed.
-    ///
-    /// # Errors
-    /// As [`open_contribution`](Self::open_contribution).
-    pub(crate) fn open_state(&self, sealed: &[u8]) -> Result<(u64, u8, Zeroizing<Vec<u8>>)> {
-        self.open(Purpose::State, sealed)
-    }
-
     /// Seals any message, with a random nonce.
     pub(crate) fn message(&self, message: &[u8], random: &mut Random) -> Result<Vec<u8>> {
         let nonce = Nonce::new(random);
@@ -179,7 +153,7 @@ impl FleetKey {
     /// Opens a message.
     ///
     /// # Errors
-    /// As [`open_contribution`](Self::open_contribution).
+    /// As [`open`](Self::open).
     pub(crate) fn open_message(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
         Ok(self.open(Purpose::Message, sealed)?.2)
     }
@@ -198,25 +172,30 @@ impl FleetKey {
         XChaCha20Poly1305::new((&**self.0).into())
     }
 
-    /// Seals the content where it is, so that no copy of it stays in memory.
-    fn seal(
+    /// Seals the content where it is, in [`unsealed`](Self::unsealed) memory, so that no copy of it stays. `to` is whom it
+    /// is addressed to, if anybody: a generation or a receiver. It is authenticated, and public.
+    pub(crate) fn seal(
         &self,
         purpose: Purpose,
-        generation: u64,
+        to: u64,
         Nonce(nonce): Nonce,
         mut bytes: Zeroizing<Vec<u8>>,
     ) -> Result<Vec<u8>> {
         let (head, content) = bytes.split_at_mut(HEAD);
         head[..3].copy_from_slice(&MAGIC);
         (head[3], head[4]) = (VERSION, purpose as u8);
-        head[5..13].copy_from_slice(&generation.to_le_bytes());
+        head[5..13].copy_from_slice(&to.to_le_bytes());
         head[13..].copy_from_slice(&nonce);
         let tag = self.cipher().encrypt_inout_detached(&XNonce::from(nonce), head, content.into());
         bytes.extend_from_slice(&tag.map_err(|_| Error::NoMemory)?); // only beyond twice `MOST`
         Ok(std::mem::take(&mut *bytes))
     }
 
-    fn open(&self, purpose: Purpose, sealed: &[u8]) -> Result<(u64, u8, Zeroizing<Vec<u8>>)> {
+    /// Opens what was sealed for this purpose. Returns whom it is addressed to, the version of the format, and the content.
+    ///
+    /// # Errors
+    /// `Corrupt` for anything that was not sealed by this key for this purpose; `NewerVersion`; `NoMemory`.
+    pub(crate) fn open(&self, purpose: Purpose, sealed: &[u8]) -> Result<(u64, u8, Zeroizing<Vec<u8>>)> {
         let (rest, tag) = sealed.split_last_chunk::<TAG>().ok_or(Error::Corrupt)?;
         let (head, rest) = rest.split_at_checked(HEAD).ok_or(Error::Corrupt)?;
         if head[..3] != MAGIC || head[3] == 0 {
@@ -228,7 +207,7 @@ impl FleetKey {
         if head[4] != purpose as u8 {
             return Err(Error::Corrupt);
         }
-        let generation = Reader::of_fields(&head[5..]).u64()?;
+        let to = Reader::of_fields(&head[5..]).u64()?;
         let (mut nonce, mut content) = ([0; NONCE], Zeroizing::new(crate::memory::try_with_capacity(rest.len())?));
         nonce.copy_from_slice(&head[13..]);
         content.extend_from_slice(rest);
@@ -239,7 +218,7 @@ impl FleetKey {
             &Tag::from(*tag),
         );
         opened.map_err(|_| Error::Corrupt)?;
-        Ok((generation, head[3], content))
+        Ok((to, head[3], content))
     }
 }
 
@@ -255,25 +234,25 @@ mod tests {
             let mut unsealed = FleetKey::unsealed(content.len(), SEAL + content.len()).unwrap();
             let memory = (unsealed.capacity(), unsealed.as_ptr());
             unsealed.extend_from_slice(content);
-            let sealed = key.contribution(7, Nonce::new(&mut random), unsealed.into()).unwrap();
+            let sealed = key.seal(Purpose::Contribution, 7, Nonce::new(&mut random), unsealed.into()).unwrap();
             assert_eq!((sealed.capacity(), sealed.as_ptr()), memory, "it was sealed elsewhere");
             sealed
         };
         let sealed = contribution(b"raw sums");
         assert_eq!(sealed.len(), SEAL + 8);
-        let (generation, version, content) = key.open_contribution(&sealed).unwrap();
+        let (generation, version, content) = key.open(Purpose::Contribution, &sealed).unwrap();
         assert_eq!((generation, version, &content[..]), (7, VERSION, &b"raw sums"[..]));
         assert!(!sealed.windows(4).any(|window| window == b"sums"));
-        assert_eq!(FleetKey::from([2; 32]).open_contribution(&sealed).unwrap_err(), Error::Corrupt);
+        assert_eq!(FleetKey::from([2; 32]).open(Purpose::Contribution, &sealed).unwrap_err(), Error::Corrupt);
         for bit in 0..8 * sealed.len() {
             let mut altered = sealed.clone();
             altered[bit / 8] ^= 1 << (bit % 8);
             let newer = bit / 8 == 3 && altered[3] > VERSION;
             let expected = if newer { Error::NewerVersion } else { Error::Corrupt };
-            assert_eq!(key.open_contribution(&altered).unwrap_err(), expected, "{bit}");
+            assert_eq!(key.open(Purpose::Contribution, &altered).unwrap_err(), expected, "{bit}");
         }
         for cut in 0..sealed.len() {
-            assert_eq!(key.open_contribution(&sealed[..cut]).unwrap_err(), Error::Corrupt);
+            assert_eq!(key.open(Purpose::Contribution, &sealed[..cut]).unwrap_err(), Error::Corrupt);
         }
     }
 
@@ -283,8 +262,9 @@ mod tests {
         let [first, second] = [(); 2].map(|()| key.message(b"a click", &mut random).unwrap());
         assert_ne!(first, second);
         assert_eq!(&key.open_message(&first).unwrap()[..], b"a click");
-        assert_eq!(key.open_contribution(&first).unwrap_err(), Error::Corrupt);
-        let contribution = key.contribution(7, Nonce::new(&mut random), FleetKey::unsealed(0, SEAL).unwrap().into());
+        assert_eq!(key.open(Purpose::Contribution, &first).unwrap_err(), Error::Corrupt);
+        let contribution =
+            key.seal(Purpose::Contribution, 7, Nonce::new(&mut random), FleetKey::unsealed(0, SEAL).unwrap().into());
         assert_eq!(key.open_message(&contribution.unwrap()).unwrap_err(), Error::Corrupt);
     }
 

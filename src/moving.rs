@@ -221,15 +221,10 @@ impl<T: Moved + Default + Clone> Moved for Vec<T> {
 
 impl<T: Moved + Default + Clone> Moved for VecDeque<T> {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        let mut length = self.len();
-        length.moved(with)?;
-        if let Moving::In(from) = with {
-            ensure(length <= from.left())?;
-            self.clear();
-            self.try_reserve(length).map_err(|_| Error::NoMemory)?;
-            self.resize(length, T::default());
-        }
-        self.iter_mut().try_for_each(|value| value.moved(with))
+        let mut values = Vec::from(std::mem::take(self)); // in the same memory, and back
+        let moved = values.moved(with);
+        *self = values.into();
+        moved
     }
 }
 

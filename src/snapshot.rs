@@ -82,20 +82,18 @@ pub enum Writer {
 ///
 /// # Errors
 /// `BufferTooSmall` if the snapshot is longer than `limit`; `NoMemory`; the errors of `save`.
-pub fn write(kind: Kind, limit: usize, mut save: impl FnMut(&mut Writer) -> Result<()>) -> Result<Unsealed> {
-    let mut counter = Writer::Counting(0);
-    save(&mut counter)?;
-    let needed = HEAD + counter.length() + CHECKSUM;
-    if needed > limit {
-        return Err(Error::BufferTooSmall { needed });
-    }
-    let mut bytes = memory::try_with_capacity(needed)?;
-    bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(&[VERSION, kind as u8]);
-    let mut writer = Writer::Writing(bytes);
-    save(&mut writer)?;
-    debug_assert_eq!(writer.length() + CHECKSUM, needed);
-    Ok(Unsealed(writer))
+pub fn write(kind: Kind, limit: usize, save: impl FnMut(&mut Writer) -> Result<()>) -> Result<Unsealed> {
+    let allocate = |length| {
+        let needed = HEAD + length + CHECKSUM;
+        if needed > limit {
+            return Err(Error::BufferTooSmall { needed });
+        }
+        let mut bytes = memory::try_with_capacity(needed)?;
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&[VERSION, kind as u8]);
+        Ok(bytes)
+    };
+    fields(allocate, save).map(Unsealed)
 }
 
 /// Writes what `save` writes, without a head and a checksum, for a [`Reader::of_fields`]: into the memory that
@@ -119,11 +117,11 @@ pub fn fields(
 }
 
 /// A snapshot without its checksum. The checksum is computed later, because it needs no lock on the saved object.
-pub struct Unsealed(Writer);
+pub struct Unsealed(Vec<u8>);
 
 impl Unsealed {
     pub fn seal(self) -> Vec<u8> {
-        let mut bytes = self.0.into_bytes();
+        let mut bytes = self.0;
         let checksum = crc32fast::hash(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
         bytes

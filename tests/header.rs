@@ -4,7 +4,8 @@
 mod table;
 
 /// The header's sections in order: a title, and the source files whose items follow it. Each file's constants and types
-/// come before its functions. No other file of the crate may declare an item of the interface.
+/// come before its functions. No other file of the crate may declare an item of the interface. `policies` and `papers`
+/// are written here, from the table.
 const SECTIONS: [(&str, &[&str]); 8] = [
     ("A bandit: its handle, decisions, rewards, snapshots", &["status", "bandit", "snapshot", "config", "fields"]),
     ("Requests, arms, users", &["request", "arms"]),
@@ -25,13 +26,21 @@ fn the_header_has_not_drifted() {
     let (version, abi) = versions(&std::fs::read_to_string(format!("{root}/Cargo.toml")).unwrap());
     let header = config.header.take().unwrap().replace("{VERSION}", &version).replace("{ABI_VERSION}", &abi);
     let trailer = config.trailer.take().unwrap().replace("{CONFIG_SIZE}", &table::size_of_config().to_string());
+    let written = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    for (file, code) in ["policies", "papers"].iter().zip(table::constructors()) {
+        std::fs::write(written.join(format!("{file}.rs")), code).unwrap();
+    }
+    let source = |file: &str| match file {
+        "policies" | "papers" => written.join(format!("{file}.rs")),
+        _ => format!("{root}/src/ffi/{file}.rs").into(),
+    };
     let mut items = String::new();
     for (title, files) in SECTIONS {
         items += &format!("\n/* {title}. {} */\n", "-".repeat(100 - title.len()));
         for file in files {
             let mut part = Vec::new();
             let builder = cbindgen::Builder::new().with_config(config.clone());
-            builder.with_src(format!("{root}/src/ffi/{file}.rs")).generate().unwrap().write(&mut part);
+            builder.with_src(source(file)).generate().unwrap().write(&mut part);
             items += "\n";
             items += String::from_utf8(part).unwrap().trim_start();
         }

@@ -320,7 +320,7 @@ fn the_samplers_integers_stay_in_their_bounds() {
         ("let z1 = z << 7;", "let z1 = z << 9;"),
         ("(high_signed(z1, THIRD) >> 8)", "(high_signed(z1, THIRD) >> 7)"),
         ("const LN_2: u64 = 0xb172_17f7_d1cf_79ab;", "const LN_2: u64 = 0xb172_17f7_d1cf_79ac;"),
-        ("[0xff803fe00ff803fe, 0x007fe00aa6ac4399]", "[0xff803fe00ff803fe, 0x007fe00aa6ac4398]"),
+        ("twice_atanh(1025)", "twice_atanh(1024)"),
     ] {
         assert!(code.contains(right) || table.contains(right), "{right}");
         std::fs::write(directory.join("exponential.rs"), code.replacen(right, wrong, 1)).unwrap();

@@ -307,12 +307,12 @@ fn a_limit_that_is_too_small_reads_nothing() {
     _ = select(&bandit, 7);
     let nothing = |_, _: dpb::ArmReport| panic!("an arm was read");
     let short = Err(Error::BufferTooSmall { needed: 4 });
-    assert_eq!(bandit.for_each_arm_within(3, nothing), short);
-    assert_eq!(bandit.for_each_arm_in_within(7, 3, nothing), short);
-    assert!(matches!(bandit.for_each_arm_in_within(8, 3, nothing), Err(Error::InvalidRequest { .. })));
+    assert_eq!(bandit.read_arms(None, 3, nothing), short);
+    assert_eq!(bandit.read_arms(Some(7), 3, nothing), short);
+    assert!(matches!(bandit.read_arms(Some(8), 3, nothing), Err(Error::InvalidRequest { .. })));
     let mut read = 0;
-    assert_eq!(bandit.for_each_arm_within(4, |_, _| read += 1), Ok(4));
-    assert_eq!(bandit.for_each_arm_in_within(7, 9, |_, _| read += 1), Ok(4));
+    assert_eq!(bandit.read_arms(None, 4, |_, _| read += 1), Ok(4));
+    assert_eq!(bandit.read_arms(Some(7), 9, |_, _| read += 1), Ok(4));
     assert_eq!(read, 8);
     let linear = Bandit::new(Algorithm::Linear, &Config { features: 1, ..Config::new(4, 1.0) }).unwrap();
     let bad = Request { features: Some(Rows::Dense(&[f32::NAN; 4])), ..Request::default() };

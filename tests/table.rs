@@ -67,6 +67,7 @@ struct Policy {
     rust: &'static str,
     number: u32,
     label: &'static str,
+    constructor: &'static str,
     go: &'static str,
     group: &'static str,
     from: &'static str,
@@ -84,7 +85,7 @@ struct Policy {
 macro_rules! algorithms {
     ($(
         $(#[doc = $doc:literal])*
-        $name:ident = $number:literal, $label:literal, $go:literal, $group:ident, $policy:path {
+        $name:ident = $number:literal, $label:literal, $constructor:ident, $go:literal, $group:ident, $new:path {
             from: $from:literal;
             loss: $loss:path;
             can: $can:literal;
@@ -103,6 +104,7 @@ macro_rules! algorithms {
                 rust: stringify!($name),
                 number: $number,
                 label: std::ffi::CStr::to_str($label).unwrap(),
+                constructor: stringify!($constructor),
                 go: $go,
                 group: stringify!($group),
                 from: $from,
@@ -230,6 +232,7 @@ impl Tables {
             field.users == "Every" || policies.iter().any(|p| p.group == "Ours" && words(p.uses).contains(&field.name))
         };
         for policy in &policies {
+            assert_eq!(policy.constructor, format!("dpb_new_{}", short(policy)));
             let named = words(policy.uses).into_iter().chain(words(policy.needs)).chain(policy.refuses.clone());
             for name in named.flat_map(|group| group.split('|')) {
                 assert!(fields.iter().any(|field| field.name == name), "{}: {name} is no field", policy.label);
@@ -241,7 +244,7 @@ impl Tables {
 
     fn constructor(&self, policy: &Policy, language: Language) -> String {
         match language {
-            Language::C => format!("dpb_new_{}", short(policy)),
+            Language::C => policy.constructor.to_owned(),
             Language::Go => format!("[New{}]", policy.go),
             Language::Python => policy.label.to_owned(),
         }
@@ -502,12 +505,12 @@ impl dpb_config {{
         )
     }
 
-    /// src/ffi/policies.rs and papers.rs.
-    fn constructors(&self, title: &str, groups: &[&str]) -> String {
+    /// The numbers and constructors of these groups as cbindgen reads them: without what they do.
+    fn constructors(&self, groups: &[&str]) -> String {
         let mut constants = String::new();
         let mut functions = String::new();
         for policy in groups.iter().flat_map(|group| self.policies.iter().filter(move |p| p.group == *group)) {
-            let (name, rust, number) = (short(policy), policy.rust, policy.number);
+            let (name, number) = (short(policy), policy.number);
             let constant = format!("DPB_POLICY_{}", name.to_uppercase());
             constants += &format!(
                 "/// dpb_report.policy and dpb_config.base: dpb_new_{name}.\npub const {constant}: u32 = {number};\n"
@@ -531,19 +534,12 @@ pub unsafe extern "C" fn dpb_new_{name}(
     config: *const dpb_config,
     out: *mut *mut dpb_bandit,
     error: *mut dpb_error,
-) -> dpb_status {{
-    // SAFETY: passed on.
-    unsafe {{ new(Algorithm::{rust}, config, out, error) }}
-}}
+) -> dpb_status {{}}
 "#,
                 wrap(&text, "/// ", 118)
             );
         }
-        format!(
-            "//! {title}\n//!\n{RUST_HEAD}\nuse super::bandit::{{dpb_bandit, new}};\nuse super::config::dpb_error;\n\
-             use super::fields::dpb_config;\nuse super::status::dpb_status;\nuse crate::policy::Algorithm;\n\n\
-             {constants}{functions}"
-        )
+        constants + &functions
     }
 
     /// bindings/go/table.go.
@@ -843,17 +839,8 @@ POLICIES = {{
              there are segments; of VB-SDP-AE `horizon`, which plans its batches | {} |\n",
             rust[0], rust[1]
         );
-        let private = ["Ours", "Papers", "Baselines", "Shuffle", "Local"];
         vec![
             ("src/ffi/fields.rs", self.struct_of_c()),
-            (
-                "src/ffi/policies.rs",
-                self.constructors("The constructors of the library's own policies.", &private[..1]),
-            ),
-            (
-                "src/ffi/papers.rs",
-                self.constructors("The constructors of the papers' policies and of the baselines.", &private[1..]),
-            ),
             ("bindings/go/table.go", self.go()),
             ("bindings/python/src/dpb/_table.py", self.python()),
             part("bindings/cpp/dpb.hpp", &[("constructors", &self.cpp())]),
@@ -904,6 +891,12 @@ pub fn drifted(root: &Path, write: bool) -> Vec<&'static str> {
         }
     }
     drifted
+}
+
+/// The constructors of the library's own policies, for cbindgen; and those of the papers' policies and of the baselines.
+pub fn constructors() -> [String; 2] {
+    let all = Tables::new();
+    [all.constructors(&["Ours"]), all.constructors(&["Papers", "Baselines", "Shuffle", "Local"])]
 }
 
 /// The size of dpb_config, for the header's own check.

@@ -191,7 +191,7 @@ impl Lines {
         let noises = count.count_ones();
         let (at, line) = &mut self.at[noises as usize];
         if log_t > *at + 1e-3 {
-            let tail = Tail::default().and_many(noises, self.scale);
+            let tail = Tail::default().and_many(noises.into(), self.scale);
             (*at, *line) = (log_t, tail.line(std::f64::consts::LN_2 + 4.0 * log_t));
         }
         *line

@@ -5,7 +5,7 @@ use super::fleet::Sharing;
 use super::persist::check_policy;
 use super::state::State;
 use crate::config::{Config, Scope};
-use crate::contribution::{Address, FleetKey, Nonce};
+use crate::contribution::{Address, FleetKey, Nonce, Purpose};
 use crate::error::{Error, Result};
 use crate::ledger::combine::Combining;
 use crate::ledger::facts::Duty;
@@ -140,7 +140,7 @@ impl Bandit {
             sharing.sequence = address.sequence;
             (sharing.key.clone(), Nonce::new(&mut sharing.random), content)
         };
-        key.contribution(generation, nonce, content)
+        key.seal(Purpose::Contribution, generation, nonce, content)
     }
 
     /// Adds a [`contribution`](Self::contribution) to the open batches of this handle, which must lead the generation
@@ -156,7 +156,7 @@ impl Bandit {
     /// internal failure. Nothing has changed.
     pub fn combine(&self, contribution: &[u8]) -> Result<()> {
         let key = self.lock.lock()?.sharing()?.key.clone();
-        let (generation, version, content) = key.open_contribution(contribution)?;
+        let (generation, version, content) = key.open(Purpose::Contribution, contribution)?;
         let from = &mut Reader::of_fields(&content).of_version(version);
         let address = Address::read(generation, from)?;
         let algorithm = Algorithm::from_number(from.u32()?).map_err(|_| Error::Corrupt)?;

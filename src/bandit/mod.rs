@@ -7,9 +7,10 @@ mod moving;
 mod persist;
 mod state;
 
+use crate::budget::check_delta;
 use crate::config::{Clock, Config, PackedConfig};
 use crate::engine::{Engine, Refusals};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, check_share};
 use crate::ledger::facts::Duty;
 use crate::memory::WipedVec;
 use crate::policy::{Algorithm, ArmState, Prior, price_of_merges};
@@ -573,21 +574,7 @@ impl Bandit {
     /// # Errors
     /// `Poisoned` after an internal failure.
     pub fn for_each_arm(&self, each: impl FnMut(u32, ArmReport)) -> Result<()> {
-        self.for_each_arm_within(usize::MAX, each).map(drop)
-    }
-
-    /// Like [`for_each_arm`](Self::for_each_arm), if there are at most `limit` arms. Otherwise `each` is not called, and
-    /// the error states the number. Returns it.
-    ///
-    /// # Errors
-    /// `BufferTooSmall`; as [`for_each_arm`](Self::for_each_arm).
-    pub fn for_each_arm_within(&self, limit: usize, mut each: impl FnMut(u32, ArmReport)) -> Result<usize> {
-        let state = self.lock.lock()?;
-        let arms = within(limit, state.pulls.len())?;
-        for arm in 0..arms {
-            each(arm as u32, self.arm_report(state.policy.arm(arm as u32), state.pulls[arm]));
-        }
-        Ok(arms)
+        self.read_arms(None, usize::MAX, each).map(drop)
     }
 
     /// Like [`for_each_arm`](Self::for_each_arm), for one segment. Its mean is the model's, from the releases of all
@@ -597,39 +584,28 @@ impl Bandit {
     /// `InvalidRequest` if no request had this key; `Unsupported` without segments; `Poisoned` after an internal
     /// failure.
     pub fn for_each_arm_in(&self, segment: u64, each: impl FnMut(u32, ArmReport)) -> Result<()> {
-        self.for_each_arm_in_within(segment, usize::MAX, each).map(drop)
+        self.read_arms(Some(segment), usize::MAX, each).map(drop)
     }
 
-    /// Like [`for_each_arm_in`](Self::for_each_arm_in), if there are at most `limit` arms. Otherwise `each` is not called,
-    /// and the error states the number. Returns it.
+    /// Like [`for_each_arm`](Self::for_each_arm) or [`for_each_arm_in`](Self::for_each_arm_in), if there are at most `limit`
+    /// arms. Otherwise `each` is not called, and the error states the number. Returns it.
     ///
     /// # Errors
-    /// `BufferTooSmall`; as [`for_each_arm_in`](Self::for_each_arm_in).
-    pub fn for_each_arm_in_within(
-        &self,
-        segment: u64,
-        limit: usize,
-        mut each: impl FnMut(u32, ArmReport),
-    ) -> Result<usize> {
+    /// `BufferTooSmall`; as these.
+    pub fn read_arms(&self, segment: Option<u64>, limit: usize, mut each: impl FnMut(u32, ArmReport)) -> Result<usize> {
         let state = &mut *self.lock.lock()?;
-        let policy = &*state.policy;
-        policy.arm_in(segment, 0)?; // whether there is such a segment
+        let read = |arm: u32| match segment {
+            None => Ok((state.policy.arm(arm), state.pulls[arm as usize])),
+            Some(segment) => state.policy.arm_in(segment, arm),
+        };
+        read(0)?; // whether there is such a segment
         let arms = within(limit, state.pulls.len())?;
         for arm in 0..arms as u32 {
-            let (read, pulls) = policy.arm_in(segment, arm)?;
-            each(arm, self.arm_report(read, pulls));
+            let (ArmState { mean, width, effective_pulls, active }, pulls) = read(arm)?;
+            let (mean, width) = (self.range.mean_from_unit(mean), self.range.width_from_unit(width));
+            each(arm, ArmReport { mean, width, pulls, effective_pulls, active });
         }
         Ok(arms)
-    }
-
-    fn arm_report(&self, state: ArmState, pulls: u64) -> ArmReport {
-        ArmReport {
-            mean: self.range.mean_from_unit(state.mean),
-            width: self.range.width_from_unit(state.width),
-            pulls,
-            effective_pulls: state.effective_pulls,
-            active: state.active,
-        }
     }
 
     /// Calls `each` with the estimated mean reward of each row of a request with features, and its standard deviation,
@@ -696,9 +672,7 @@ impl Bandit {
     /// `InvalidConfig` for i = j and a `confidence` outside (0, 1); `Unsupported` by other policies, and with
     /// `forget_after`; `Poisoned` after an internal failure.
     pub fn compare(&self, i: u32, j: u32, confidence: f64) -> Result<(f64, f64)> {
-        if !(confidence > 0.0 && confidence < 1.0) {
-            return Err(Error::config("confidence", "must be in (0, 1)", confidence));
-        }
+        check_share("confidence", confidence)?;
         if i == j {
             return Err(Error::config("j", "must be another arm than i", j));
         }
@@ -722,9 +696,7 @@ impl Bandit {
     /// # Errors
     /// `InvalidConfig` if delta is not in `[0, 1)`; `Poisoned` after an internal failure.
     pub fn epsilon_spent(&self, delta: f64) -> Result<f64> {
-        if !(0.0..1.0).contains(&delta) {
-            return Err(Error::config("delta", "must be in [0, 1)", delta));
-        }
+        check_delta(delta)?;
         let (loss, contributions) = self.lock.lock()?.loss(&self.config.config()?);
         Ok(loss.epsilon(delta, contributions))
     }

@@ -5,7 +5,7 @@ use super::fleet::Sharing;
 use super::persist::{SnapshotHead, check_policy};
 use super::state::State;
 use crate::config::{Config, Scope};
-use crate::contribution::{FleetKey, Nonce};
+use crate::contribution::{FleetKey, Nonce, Purpose};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::moving::{Moved, Moving};
@@ -156,7 +156,7 @@ impl Bandit {
             let sharing = state.sharing()?;
             (sharing.key.clone(), Nonce::new(&mut sharing.random), content)
         };
-        key.state(receiver, nonce, content)
+        key.seal(Purpose::State, receiver, nonce, content)
     }
 
     /// Continues from what another handle [suspended](Self::suspend), as if that handle had never ended. A state at rest
@@ -176,7 +176,7 @@ impl Bandit {
     pub fn resume(algorithm: Option<Algorithm>, config: &Config, state: &[u8]) -> Result<Bandit> {
         let no_key = || Error::unconfigured("a state: config.fleet_key is not set");
         let key = config.fleet_key.as_ref().ok_or_else(no_key)?;
-        let (receiver, version, content) = key.open_state(state)?;
+        let (receiver, version, content) = key.open(Purpose::State, state)?;
         let from = &mut Reader::of_fields(&content).of_version(version);
         let head = SnapshotHead::read(from)?;
         check_policy(algorithm.unwrap_or(head.algorithm), head.algorithm)?;

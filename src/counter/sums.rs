@@ -112,7 +112,7 @@ impl RunningSum for Binary {
     }
 
     fn tail(&self) -> Tail {
-        Tail::default().and_many(self.count.count_ones(), self.distribution.scale() as f64)
+        Tail::default().and_many(self.count.count_ones().into(), self.distribution.scale() as f64)
     }
 
     fn count(&self) -> u64 {
@@ -162,7 +162,7 @@ impl RunningSum for Logarithmic {
 
     /// The tail of the release at the last power of two.
     fn tail(&self) -> Tail {
-        Tail::default().and_many(u64::BITS - self.count.leading_zeros(), self.distribution.scale() as f64)
+        Tail::default().and_many((u64::BITS - self.count.leading_zeros()).into(), self.distribution.scale() as f64)
     }
 
     fn count(&self) -> u64 {
@@ -290,7 +290,7 @@ impl RunningSum for Hybrid {
 
     fn tail(&self) -> Tail {
         let (k, inside) = Self::open_block(self.count);
-        self.blocks_tail.and_many(inside.count_ones(), self.distributions.0[k].1.scale() as f64)
+        self.blocks_tail.and_many(inside.count_ones().into(), self.distributions.0[k].1.scale() as f64)
     }
 
     fn count(&self) -> u64 {
@@ -374,7 +374,7 @@ mod tests {
                 blocks = blocks.and(distributions.0[k.max(1) - 1].0.scale() as f64);
             }
             let nodes = (count - (1 << k)).count_ones();
-            assert_eq!(hybrid.tail(), blocks.and_many(nodes, distributions.0[k].1.scale() as f64), "{count}");
+            assert_eq!(hybrid.tail(), blocks.and_many(nodes.into(), distributions.0[k].1.scale() as f64), "{count}");
         }
     }
 

@@ -1,10 +1,10 @@
 //! Arms that come and go, public data on them, periods of users, and policies by their names.
 
-use super::bandit::{dpb_bandit, explained};
-use super::config::{construct, dpb_error, explain};
+use super::bandit::{dpb_bandit, explained, explained_with_output};
+use super::config::{construct, dpb_error};
 use super::fields::dpb_config;
 use super::guard::call;
-use super::status::{DPB_NULL, dpb_status};
+use super::status::dpb_status;
 use crate::policy::Algorithm;
 use std::ffi::{CStr, c_char};
 
@@ -28,19 +28,9 @@ pub unsafe extern "C" fn dpb_add_arm(
     arm: *mut u32,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if arm.is_null() {
-        // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, "arm is NULL") };
-        return DPB_NULL;
-    }
-    let write = |b: &dpb_bandit| {
-        let added = if id == 0 { b.bandit.add_arm() } else { b.bandit.add_arm_as(id) }?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { arm.write(added) };
-        Ok(())
-    };
+    let add = |b: &dpb_bandit| if id == 0 { b.bandit.add_arm() } else { b.bandit.add_arm_as(id) };
     // SAFETY: NULL or valid, by contract.
-    unsafe { explained(bandit, error, write) }
+    unsafe { explained_with_output(bandit, error, ("arm", arm), add) }
 }
 
 /// Retires an arm: it is never played again. Rewards of its open decisions are accepted as before, and
@@ -80,7 +70,7 @@ pub unsafe extern "C" fn dpb_set_prior(
     error: *mut dpb_error,
 ) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.set_prior(arm, mean, strength)) }
+    unsafe { explained(bandit, error, &[], |b: &dpb_bandit| b.bandit.set_prior(arm, mean, strength)) }
 }
 
 /// Begins a new period, such as a day. The library may again learn from contributions_per_user decisions of every
@@ -112,14 +102,9 @@ pub unsafe extern "C" fn dpb_new_policy(
     out: *mut *mut dpb_bandit,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if name.is_null() {
-        // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, "name is NULL") };
-        return DPB_NULL;
-    }
     // SAFETY: NULL or valid, by contract; name and config are not NULL where they are read.
     unsafe {
-        construct(config, out, error, || {
+        construct(out, error, &[("name", name.is_null()), ("config", config.is_null())], || {
             let name = CStr::from_ptr(name).to_string_lossy();
             dpb_bandit::new(name.parse()?, dpb_config::read(config)?)
         })

@@ -1,8 +1,8 @@
 //! dpb_bandit: constructors, decisions, rewards.
 
-use super::config::{construct, dpb_error, explain, text};
+use super::config::{construct, dpb_error, explain, lacks, text};
 use super::fields::dpb_config;
-use super::guard::{self, Guard, Handle, call, call_directly};
+use super::guard::{self, Guard, Handle, call, call_directly, handle};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::bandit::{Bandit, Decision};
 use crate::config::Config;
@@ -19,11 +19,7 @@ pub struct dpb_bandit {
     pub(super) bandit: Bandit,
 }
 
-impl Handle for dpb_bandit {
-    fn guard(&self) -> &Guard {
-        &self.guard
-    }
-}
+handle!(dpb_bandit);
 
 /// Whether a frequent call must be repeated in the default rounding of numbers. (A second copy of its code for that
 /// would make both slower.)
@@ -85,7 +81,9 @@ pub(super) unsafe fn new(
     error: *mut dpb_error,
 ) -> dpb_status {
     // SAFETY: NULL or valid, by contract; config is not NULL where it is read.
-    unsafe { construct(config, out, error, || dpb_bandit::new(algorithm, dpb_config::read(config)?)) }
+    unsafe {
+        construct(out, error, &[("config", config.is_null())], || dpb_bandit::new(algorithm, dpb_config::read(config)?))
+    }
 }
 
 /// Makes a bandit with the recommended policy: dpb_new_imed, or dpb_new_linear if config.features > 0.
@@ -109,7 +107,7 @@ pub unsafe extern "C" fn dpb_new(
 ) -> dpb_status {
     // SAFETY: passed on.
     unsafe {
-        construct(config, out, error, || {
+        construct(out, error, &[("config", config.is_null())], || {
             let config = dpb_config::read(config)?;
             dpb_bandit::new(Algorithm::recommended(&config), config)
         })
@@ -277,15 +275,20 @@ pub unsafe extern "C" fn dpb_update_many(
     })
 }
 
-/// [`call`], and why it was refused.
+/// [`call`], and why it was refused. `required`: as in [`lacks`].
 ///
 /// # Safety
 /// `error` is NULL or valid.
 pub(super) unsafe fn explained<H: Handle>(
     handle: *const H,
     error: *mut dpb_error,
+    required: &[(&str, bool)],
     body: impl FnOnce(&H) -> Result<()>,
 ) -> dpb_status {
+    // SAFETY: as above.
+    if unsafe { lacks(error, required) } {
+        return DPB_NULL;
+    }
     let mut message = None;
     let status = call(handle, |h| body(h).inspect_err(|failure| message = Some(text(failure))));
     if status != DPB_OK {
@@ -297,6 +300,20 @@ pub(super) unsafe fn explained<H: Handle>(
         unsafe { explain(error, status, why) };
     }
     status
+}
+
+/// The same with one output, which has a name.
+///
+/// # Safety
+/// `out` and `error` are NULL or valid.
+pub(super) unsafe fn explained_with_output<H: Handle, T>(
+    handle: *const H,
+    error: *mut dpb_error,
+    (name, out): (&str, *mut T),
+    body: impl FnOnce(&H) -> Result<T>,
+) -> dpb_status {
+    // SAFETY: as above; not NULL where it is written.
+    unsafe { explained(handle, error, &[(name, out.is_null())], |h| body(h).map(|value| out.write(value))) }
 }
 
 /// Panics inside a call, as a bug would. Only in builds for tests.

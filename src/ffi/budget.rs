@@ -1,7 +1,7 @@
 //! dpb_budget: creating, reading, freeing.
 
-use super::config::{dpb_error, produce};
-use super::guard::{self, Guard, Handle, call_with_output};
+use super::config::{construct, dpb_error};
+use super::guard::{self, Guard, Handle, call_with_output, handle};
 use super::status::dpb_status;
 use crate::budget::Budget;
 
@@ -19,11 +19,7 @@ impl dpb_budget {
     }
 }
 
-impl Handle for dpb_budget {
-    fn guard(&self) -> &Guard {
-        &self.guard
-    }
-}
+handle!(dpb_budget);
 
 /// Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
 ///
@@ -58,7 +54,7 @@ pub unsafe extern "C" fn dpb_new_budget(
     error: *mut dpb_error,
 ) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { produce(out, error, || Ok(Box::into_raw(Box::new(dpb_budget::of(Budget::new(epsilon, delta)?))))) }
+    unsafe { construct(out, error, &[], || Ok(dpb_budget::of(Budget::new(epsilon, delta)?))) }
 }
 
 /// Reads what the handles charged so far may cost one user together, at this delta in [0, 1): an upper bound,

@@ -70,34 +70,33 @@ impl dpb_config {
     }
 }
 
-/// Runs a constructor: hands out a boxed handle, or fills `error` (NULL allowed). `config` is what it will
-/// read: not NULL.
+/// Makes a handle: see [`produce`].
 ///
 /// # Safety
 /// `out` and `error` are NULL or valid.
-pub(super) unsafe fn construct<C, H>(
-    config: *const C,
+pub(super) unsafe fn construct<H>(
     out: *mut *mut H,
     error: *mut dpb_error,
+    required: &[(&str, bool)],
     build: impl FnOnce() -> Result<H>,
 ) -> dpb_status {
-    if config.is_null() {
-        // SAFETY: as above.
-        unsafe { explain(error, DPB_NULL, "config is NULL") };
-        return DPB_NULL;
-    }
     // SAFETY: as above.
-    unsafe { produce(out, error, || Ok(Box::into_raw(Box::new(build()?)))) }
+    unsafe { produce(out, error, required, || Ok(Box::into_raw(Box::new(build()?)))) }
 }
 
-/// Runs a cold call that has no handle yet: writes what it gives, or fills `error` (NULL allowed).
+/// Runs a cold call that has no handle yet: writes what it gives, or fills `error` (NULL allowed). `required`: as in
+/// [`lacks`].
 ///
 /// # Safety
 /// `out` and `error` are NULL or valid.
-pub(super) unsafe fn produce<T>(out: *mut T, error: *mut dpb_error, body: impl FnOnce() -> Result<T>) -> dpb_status {
-    if out.is_null() {
-        // SAFETY: as above.
-        unsafe { explain(error, DPB_NULL, "out is NULL") };
+pub(super) unsafe fn produce<T>(
+    out: *mut T,
+    error: *mut dpb_error,
+    required: &[(&str, bool)],
+    body: impl FnOnce() -> Result<T>,
+) -> dpb_status {
+    // SAFETY: as above.
+    if unsafe { lacks(error, required) || lacks(error, &[("out", out.is_null())]) } {
         return DPB_NULL;
     }
     match guard::catch(body) {
@@ -112,6 +111,17 @@ pub(super) unsafe fn produce<T>(out: *mut T, error: *mut dpb_error, body: impl F
             failure.status()
         }
     }
+}
+
+/// Returns whether a required value is NULL, and explains which. `required` has the name of each, and whether it is NULL.
+///
+/// # Safety
+/// `error` is NULL or valid.
+pub(super) unsafe fn lacks(error: *mut dpb_error, required: &[(&str, bool)]) -> bool {
+    let Some((name, _)) = required.iter().find(|(_, is_null)| *is_null) else { return false };
+    // SAFETY: as above.
+    unsafe { explain(error, DPB_NULL, &format!("{name} is NULL")) };
+    true
 }
 
 /// The text of a refusal in the words of C: the table says which fields and values have another name in Rust.

@@ -1,7 +1,7 @@
 //! dpb_counter: sums under continual observation.
 
 use super::config::{construct, dpb_error, read_seed};
-use super::guard::{self, Guard, Handle, call, call_with_output};
+use super::guard::{self, Guard, Handle, call, call_with_output, handle, lock};
 use super::sized::{self, Growing};
 use super::status::dpb_status;
 use crate::counter::{Counter, CounterKind};
@@ -18,11 +18,7 @@ pub struct dpb_counter {
     counter: Mutex<Counter>,
 }
 
-impl Handle for dpb_counter {
-    fn guard(&self) -> &Guard {
-        &self.guard
-    }
-}
+handle!(dpb_counter);
 
 /// A DPB_COUNTER_ number.
 pub type dpb_counter_kind = u32;
@@ -100,7 +96,7 @@ pub unsafe extern "C" fn dpb_new_counter(
 ) -> dpb_status {
     // SAFETY: NULL or valid, by contract; config is not NULL where it is read.
     unsafe {
-        construct(config, out, error, || {
+        construct(out, error, &[("config", config.is_null())], || {
             let c = sized::read(config, dpb_counter_config::defaults(DPB_COUNTER_LOGARITHMIC, 0.0))?;
             let kind = match c.kind {
                 DPB_COUNTER_LOGARITHMIC => CounterKind::Logarithmic,
@@ -120,7 +116,7 @@ pub unsafe extern "C" fn dpb_new_counter(
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_counter_add(counter: *mut dpb_counter, value: f64) -> dpb_status {
-    call(counter, |c: &dpb_counter| c.counter.lock().map_err(|_| Error::Poisoned)?.add(value))
+    call(counter, |c: &dpb_counter| lock(&c.counter)?.add(value))
 }
 
 /// Reads the released sum, 0 before the first release. It has noise, so it can be negative, not whole, and smaller than
@@ -131,7 +127,7 @@ pub unsafe extern "C" fn dpb_counter_add(counter: *mut dpb_counter, value: f64) 
 #[must_use]
 pub unsafe extern "C" fn dpb_counter_read(counter: *const dpb_counter, sum: *mut f64) -> dpb_status {
     let read = |c: &dpb_counter| {
-        let counter = c.counter.lock().map_err(|_| Error::Poisoned)?;
+        let counter = lock(&c.counter)?;
         counter.check()?;
         Ok(counter.read())
     };
@@ -144,7 +140,7 @@ pub unsafe extern "C" fn dpb_counter_read(counter: *const dpb_counter, sum: *mut
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_counter_is_private(counter: *const dpb_counter, is_private: *mut u32) -> dpb_status {
-    let read = |c: &dpb_counter| Ok(c.counter.lock().map_err(|_| Error::Poisoned)?.is_private().into());
+    let read = |c: &dpb_counter| Ok(lock(&c.counter)?.is_private().into());
     // SAFETY: NULL or valid, by contract.
     unsafe { call_with_output(counter, is_private, read) }
 }

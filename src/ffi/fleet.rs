@@ -1,10 +1,9 @@
 //! Fleets: merging; and a fleet with one noise: contributions to a leader, and sealed messages.
 
-use super::bandit::{dpb_bandit, explained};
-use super::config::{dpb_error, explain};
-use super::guard::slice;
-use super::snapshot::fill;
-use super::status::{DPB_NULL, dpb_status};
+use super::bandit::{dpb_bandit, explained, explained_with_output};
+use super::config::dpb_error;
+use super::guard::{slice, write_length};
+use super::status::dpb_status;
 use crate::error::{Error, Result};
 
 /// Learns from what another handle has released: from its dpb_snapshot, made here or on another machine. Each
@@ -41,13 +40,9 @@ pub unsafe extern "C" fn dpb_merge(
     len: usize,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if snapshot.is_null() && len > 0 {
-        // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, "snapshot is NULL") };
-        return DPB_NULL;
-    }
+    let required = [("snapshot", snapshot.is_null() && len > 0)];
     // SAFETY: NULL or valid, by contract; not NULL if there are bytes.
-    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.merge(slice(snapshot, len))) }
+    unsafe { explained(bandit, error, &required, |b: &dpb_bandit| b.bandit.merge(slice(snapshot, len))) }
 }
 
 /// Makes this handle the leader of its fleet: the handle that releases what the others contribute. A fleet with one
@@ -63,18 +58,8 @@ pub unsafe extern "C" fn dpb_merge(
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_lead(bandit: *mut dpb_bandit, generation: *mut u64, error: *mut dpb_error) -> dpb_status {
-    if generation.is_null() {
-        // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, "generation is NULL") };
-        return DPB_NULL;
-    }
-    // SAFETY: NULL or valid, by contract; generation is not NULL.
-    unsafe {
-        explained(bandit, error, |b: &dpb_bandit| {
-            generation.write(b.bandit.lead()?);
-            Ok(())
-        })
-    }
+    // SAFETY: NULL or valid, by contract.
+    unsafe { explained_with_output(bandit, error, ("generation", generation), |b: &dpb_bandit| b.bandit.lead()) }
 }
 
 /// Ends contributing and leading: the handle releases its own full batches again, as before its first
@@ -88,7 +73,7 @@ pub unsafe extern "C" fn dpb_lead(bandit: *mut dpb_bandit, generation: *mut u64,
 #[must_use]
 pub unsafe extern "C" fn dpb_alone(bandit: *mut dpb_bandit, error: *mut dpb_error) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.alone()) }
+    unsafe { explained(bandit, error, &[], |b: &dpb_bandit| b.bandit.alone()) }
 }
 
 /// Sets how many handles share the work of a fleet with one noise, this one included, from the next batch on. Each handle
@@ -103,7 +88,7 @@ pub unsafe extern "C" fn dpb_alone(bandit: *mut dpb_bandit, error: *mut dpb_erro
 #[must_use]
 pub unsafe extern "C" fn dpb_set_handles(bandit: *mut dpb_bandit, handles: u32, error: *mut dpb_error) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.set_handles(handles)) }
+    unsafe { explained(bandit, error, &[], |b: &dpb_bandit| b.bandit.set_handles(handles)) }
 }
 
 /// Takes the sums of all open batches out of this handle for good, and writes them sealed, for the leader of this
@@ -155,13 +140,9 @@ pub unsafe extern "C" fn dpb_combine(
     len: usize,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if contribution.is_null() && len > 0 {
-        // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, "contribution is NULL") };
-        return DPB_NULL;
-    }
+    let required = [("contribution", contribution.is_null() && len > 0)];
     // SAFETY: NULL or valid, by contract; not NULL if there are bytes.
-    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.combine(slice(contribution, len))) }
+    unsafe { explained(bandit, error, &required, |b: &dpb_bandit| b.bandit.combine(slice(contribution, len))) }
 }
 
 /// Seals a message for the handles of the fleet, for example a click that came to another node than its decision.
@@ -213,7 +194,7 @@ pub const DPB_SEAL_BYTES: usize = 53;
 
 const _: () = assert!(DPB_SEAL_BYTES == crate::contribution::SEAL);
 
-/// Runs a call that makes bytes of bytes.
+/// Runs a call that makes bytes of bytes. It stores how many there are also where they do not fit.
 ///
 /// # Safety
 /// Pointers are NULL or valid for the lengths beside them.
@@ -228,25 +209,19 @@ pub(super) unsafe fn bytes<B: AsRef<[u8]>>(
     error: *mut dpb_error,
     make: impl FnOnce(&dpb_bandit, &[u8]) -> Result<B>,
 ) -> dpb_status {
-    let missing = match (len.is_null(), buf.is_null() && cap > 0, given.is_null() && given_len > 0) {
-        (true, ..) => "len is NULL",
-        (_, true, _) => "buf is NULL",
-        (.., true) => "the message is NULL",
-        _ => "",
-    };
-    if !missing.is_empty() {
-        // SAFETY: as above.
-        unsafe { explain(error, DPB_NULL, missing) };
-        return DPB_NULL;
-    }
+    let required =
+        [("len", len.is_null()), ("buf", buf.is_null() && cap > 0), ("the message", given.is_null() && given_len > 0)];
     // SAFETY: as above; not NULL where there are bytes.
     unsafe {
-        explained(bandit, error, |b: &dpb_bandit| {
-            let made = make(b, slice(given, given_len)).and_then(|made| match made.as_ref().len() {
-                needed if needed > cap => Err(Error::BufferTooSmall { needed }),
-                _ => Ok(made),
+        explained(bandit, error, &required, |b: &dpb_bandit| {
+            let written = make(b, slice(given, given_len)).and_then(|made| match made.as_ref() {
+                bytes if bytes.len() > cap => Err(Error::BufferTooSmall { needed: bytes.len() }),
+                bytes => {
+                    buf.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+                    Ok(bytes.len())
+                }
             });
-            fill(made, buf, len)
+            write_length(written, len)
         })
     }
 }

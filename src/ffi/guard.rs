@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::os::DefaultRounding;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 /// Part of every handle. After a panic it closes the handle permanently.
 #[derive(Default)]
@@ -17,6 +18,18 @@ pub struct Guard {
 pub trait Handle {
     fn guard(&self) -> &Guard;
 }
+
+/// Makes a struct with a `guard` a handle.
+macro_rules! handle {
+    ($name:ident) => {
+        impl Handle for $name {
+            fn guard(&self) -> &Guard {
+                &self.guard
+            }
+        }
+    };
+}
+pub(super) use handle;
 
 /// Runs a call on a handle, in the default rounding of numbers. Returns DPB_NULL without a handle, DPB_POISONED after a
 /// panic.
@@ -89,6 +102,16 @@ pub unsafe fn write_length(written: Result<usize>, n: *mut usize) -> Result<()> 
 pub unsafe fn slice<'a, T>(first: *const T, n: usize) -> &'a [T] {
     // SAFETY: as above.
     if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(first, n) } }
+}
+
+/// Locks what a handle keeps.
+pub fn lock<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
+    mutex.lock().map_err(|_| Error::Poisoned)
+}
+
+/// Runs a call that needs no handle.
+pub fn run(body: impl FnOnce() -> Result<()>) -> dpb_status {
+    catch(body).map_or_else(refuse, |()| DPB_OK)
 }
 
 /// Runs a call that has no handle yet, such as a constructor.

@@ -1,7 +1,7 @@
 //! The local model: the device's privatiser, and the policies on its bits.
 
 use super::guard;
-use super::status::{DPB_NULL, DPB_OK, dpb_status};
+use super::status::{DPB_NULL, dpb_status};
 use crate::local::RandomizedResponse;
 use crate::random::Seed;
 
@@ -22,16 +22,11 @@ pub unsafe extern "C" fn dpb_ldp_encode(epsilon: f64, reward: f64, bit: *mut u8)
     if bit.is_null() {
         return DPB_NULL;
     }
-    let outcome = guard::catch(|| {
+    guard::run(|| {
         let response = RandomizedResponse::new(epsilon)?;
-        response.encode(reward, &mut Seed::new(None)?.stream())
-    });
-    match outcome {
-        Ok(private) => {
-            // SAFETY: not NULL, so valid by contract.
-            unsafe { bit.write(private.into()) };
-            DPB_OK
-        }
-        Err(error) => error.status(),
-    }
+        let private = response.encode(reward, &mut Seed::new(None)?.stream())?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { bit.write(private.into()) };
+        Ok(())
+    })
 }

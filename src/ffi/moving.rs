@@ -1,13 +1,13 @@
 //! States that move: a handle ends, and another one continues with all that it knew.
 
-use super::bandit::{dpb_bandit, explained};
-use super::config::{dpb_error, explain};
+use super::bandit::{dpb_bandit, explained, explained_with_output};
+use super::config::dpb_error;
 use super::fields::dpb_config;
 use super::fleet::bytes;
-use super::snapshot::restored;
-use super::status::{DPB_NULL, dpb_status};
+use super::snapshot::restored_as;
+use super::status::dpb_status;
 use crate::bandit::Bandit;
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 
 /// How old a state at rest may be, in seconds: see dpb_resume.
 pub const DPB_STATE_LIFETIME: u64 = 3600;
@@ -75,22 +75,8 @@ pub unsafe extern "C" fn dpb_resume(
     out: *mut *mut dpb_bandit,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if config.is_null() {
-        // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, "config is NULL") };
-        return DPB_NULL;
-    }
-    // SAFETY: NULL or valid, by contract; config is not NULL, nor is name where it is read.
-    unsafe {
-        restored(buf, len, out, error, |bytes| {
-            let config = dpb_config::read(config)?;
-            let policy = match name.is_null() {
-                true => None,
-                false => Some(CStr::from_ptr(name).to_string_lossy().parse()?),
-            };
-            Bandit::resume(policy, &config, bytes).map(dpb_bandit::of)
-        })
-    }
+    // SAFETY: passed on.
+    unsafe { restored_as(name, config, buf, len, out, error, Bandit::resume) }
 }
 
 /// Ends the hold of a handle that dpb_resume made from a state at rest. Call it when it is certain that no other handle
@@ -103,7 +89,7 @@ pub unsafe extern "C" fn dpb_resume(
 #[must_use]
 pub unsafe extern "C" fn dpb_claimed(bandit: *mut dpb_bandit) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { explained(bandit, std::ptr::null_mut(), |b: &dpb_bandit| b.bandit.claimed()) }
+    unsafe { explained(bandit, std::ptr::null_mut(), &[], |b: &dpb_bandit| b.bandit.claimed()) }
 }
 
 /// Draws a number that one state may be addressed to (dpb_suspend), and be resumed in this process, while this handle
@@ -119,16 +105,6 @@ pub unsafe extern "C" fn dpb_receiver(
     receiver: *mut u64,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if receiver.is_null() {
-        // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, "receiver is NULL") };
-        return DPB_NULL;
-    }
-    // SAFETY: NULL or valid, by contract; receiver is not NULL.
-    unsafe {
-        explained(bandit, error, |b: &dpb_bandit| {
-            receiver.write(b.bandit.receiver()?);
-            Ok(())
-        })
-    }
+    // SAFETY: NULL or valid, by contract.
+    unsafe { explained_with_output(bandit, error, ("receiver", receiver), |b: &dpb_bandit| b.bandit.receiver()) }
 }

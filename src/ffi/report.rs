@@ -4,8 +4,7 @@ use super::bandit::dpb_bandit;
 use super::guard::{call, call_with_output, write_length};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
-use crate::bandit::{ArmReport, Bandit, Warnings};
-use crate::error::Result;
+use crate::bandit::Warnings;
 use crate::ledger::facts::Duty;
 use std::ffi::{CStr, c_char};
 
@@ -260,7 +259,7 @@ pub unsafe extern "C" fn dpb_arms_read(
     n: *mut usize,
 ) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { read_arms(bandit, out, cap, n, |b, each| b.for_each_arm_within(cap, each)) }
+    unsafe { read_arms(bandit, None, out, cap, n) }
 }
 
 /// dpb_arms_read for one segment.
@@ -283,25 +282,23 @@ pub unsafe extern "C" fn dpb_segment_read(
     n: *mut usize,
 ) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { read_arms(bandit, out, cap, n, |b, each| b.for_each_arm_in_within(segment, cap, each)) }
+    unsafe { read_arms(bandit, Some(segment), out, cap, n) }
 }
 
-/// `read` passes at most `cap` arms to its argument.
-///
 /// # Safety
 /// `out` is NULL or has capacity for `cap` arms, `n` is NULL or valid.
 unsafe fn read_arms(
     bandit: *const dpb_bandit,
+    segment: Option<u64>,
     out: *mut dpb_arm,
     cap: usize,
     n: *mut usize,
-    read: impl FnOnce(&Bandit, &mut dyn FnMut(u32, ArmReport)) -> Result<usize>,
 ) -> dpb_status {
     if n.is_null() || (out.is_null() && cap > 0) {
         return DPB_NULL;
     }
     call(bandit, |b: &dpb_bandit| {
-        let written = read(&b.bandit, &mut |arm, a| {
+        let written = b.bandit.read_arms(segment, cap, |arm, a| {
             let read = dpb_arm {
                 mean: a.mean,
                 width: a.width,

@@ -1,7 +1,7 @@
 //! dpb_request: the inputs of one decision.
 
 use super::bandit::{dpb_bandit, dpb_decision, explained};
-use super::config::{dpb_error, explain};
+use super::config::dpb_error;
 use super::guard::{call, slice, write_length};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
@@ -119,24 +119,14 @@ impl dpb_request {
             Error::InvalidConfig { field, problem } => Error::InvalidRequest { field, problem },
             other => other,
         })?;
-        if r.eligible.is_null() && r.eligible_len > 0 {
-            return Err(Error::request("eligible_len", "must be 0 where eligible is NULL", r.eligible_len));
-        }
-        // SAFETY: valid for that many arms, by contract.
-        let eligible = (!r.eligible.is_null()).then(|| unsafe { slice(r.eligible, r.eligible_len) });
-        if r.values.is_null() && r.values_len > 0 {
-            return Err(Error::request("values_len", "must be 0 where values is NULL", r.values_len));
-        }
         // SAFETY: as above.
-        let values = (!r.values.is_null()).then(|| unsafe { slice(r.values, r.values_len) });
-        if r.examined.is_null() && r.examined_len > 0 {
-            return Err(Error::request("examined_len", "must be 0 where examined is NULL", r.examined_len));
+        unsafe {
+            let eligible = list(r.eligible, r.eligible_len, "eligible_len", "must be 0 where eligible is NULL")?;
+            let values = list(r.values, r.values_len, "values_len", "must be 0 where values is NULL")?;
+            let examined = list(r.examined, r.examined_len, "examined_len", "must be 0 where examined is NULL")?;
+            let features = r.rows()?;
+            Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible, values, examined, features })
         }
-        // SAFETY: as above.
-        let examined = (!r.examined.is_null()).then(|| unsafe { slice(r.examined, r.examined_len) });
-        // SAFETY: as above.
-        let features = unsafe { r.rows() }?;
-        Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible, values, examined, features })
     }
 
     /// Returns the rows of features, if there are any. The handle checks their number.
@@ -175,6 +165,19 @@ impl dpb_request {
             }
         })
     }
+}
+
+/// Returns a list that may be absent. Then its length must be 0.
+///
+/// # Safety
+/// It is NULL, or valid for `n` elements while the result is used.
+#[inline(always)]
+unsafe fn list<'a, T>(first: *const T, n: usize, length: &'static str, rule: &str) -> Result<Option<&'a [T]>> {
+    if first.is_null() && n > 0 {
+        return Err(Error::request(length, rule, n));
+    }
+    // SAFETY: as above.
+    Ok((!first.is_null()).then(|| unsafe { slice(first, n) }))
 }
 
 /// Fills a request with the defaults: one slot, all live arms. NULL is a no-op. Any thread.
@@ -317,13 +320,11 @@ pub unsafe extern "C" fn dpb_request_check(
     request: *const dpb_request,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if request.is_null() {
-        // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, "request is NULL") };
-        return DPB_NULL;
-    }
+    let required = [("request", request.is_null())];
     // SAFETY: NULL or valid, by contract; the request is valid for the size that it states.
-    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.check_request(&dpb_request::read(request)?)) }
+    unsafe {
+        explained(bandit, error, &required, |b: &dpb_bandit| b.bandit.check_request(&dpb_request::read(request)?))
+    }
 }
 
 /// Reads the predicted mean reward of each row of a request, and its standard deviation, in the caller's units.

@@ -3,9 +3,9 @@
 use super::bandit::dpb_bandit;
 use super::config::{construct, dpb_error, produce};
 use super::fields::DPB_SHUFFLE_PRINTED;
-use super::guard::{self, Guard, Handle, call, call_with_output, slice, write_length};
+use super::guard::{self, Guard, Handle, call, call_with_output, handle, lock, slice, write_length};
 use super::sized::{self, Growing};
-use super::status::{DPB_NULL, DPB_OK, dpb_status};
+use super::status::{DPB_NULL, dpb_status};
 use crate::error::{Error, Result};
 use crate::privacy::calibration::ShuffleNoise;
 use crate::random::Seed;
@@ -49,11 +49,7 @@ pub struct dpb_shuffler {
     shuffler: Mutex<Shuffler>,
 }
 
-impl Handle for dpb_shuffler {
-    fn guard(&self) -> &Guard {
-        &self.guard
-    }
-}
+handle!(dpb_shuffler);
 
 impl From<Params> for dpb_shuffle_params {
     fn from(p: Params) -> dpb_shuffle_params {
@@ -96,10 +92,6 @@ unsafe fn fill(
     unsafe { write_length(write(out), len) }
 }
 
-fn status(outcome: Result<()>) -> dpb_status {
-    outcome.map_or_else(|error| error.status(), |()| DPB_OK)
-}
-
 /// Plans a batch of M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): the number of coins that its
 /// users must add to their bits, so that the count of ones is (epsilon, delta)-DP. It is the least such number, by
 /// the exact divergence between the binomial distribution and the same shifted by one. Takes microseconds to
@@ -121,7 +113,7 @@ pub unsafe extern "C" fn dpb_shuffle_plan(
 ) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
     unsafe {
-        produce(out, error, || {
+        produce(out, error, &[], || {
             if flags & !DPB_SHUFFLE_PRINTED != 0 {
                 return Err(Error::config("flags", "must be 0 or DPB_SHUFFLE_PRINTED", flags));
             }
@@ -156,13 +148,13 @@ pub unsafe extern "C" fn dpb_shuffle_encode(
     if params.is_null() || len.is_null() || (bits.is_null() && cap > 0) {
         return DPB_NULL;
     }
-    status(guard::catch(|| {
+    guard::run(|| {
         // SAFETY: not NULL, so valid by contract.
         let params = unsafe { dpb_shuffle_params::read(params) }?;
         let mut random = Seed::new(None)?.stream();
         // SAFETY: likewise.
         unsafe { fill(bits, cap, len, |bits| encode(&params, reward, &mut random, bits)) }
-    }))
+    })
 }
 
 /// Makes a shuffler for batches of this plan, one after another. Use one handle for each arm with an open batch. It
@@ -180,7 +172,7 @@ pub unsafe extern "C" fn dpb_new_shuffler(
 ) -> dpb_status {
     // SAFETY: NULL or valid, by contract; params is not NULL where it is read.
     unsafe {
-        construct(params, out, error, || {
+        construct(out, error, &[("config", params.is_null())], || {
             let shuffler = Shuffler::new(dpb_shuffle_params::read(params)?, None)?;
             Ok(dpb_shuffler { guard: Guard::default(), shuffler: Mutex::new(shuffler) })
         })
@@ -188,7 +180,7 @@ pub unsafe extern "C" fn dpb_new_shuffler(
 }
 
 fn shuffling(shuffler: *mut dpb_shuffler, body: impl FnOnce(&mut Shuffler) -> Result<()>) -> dpb_status {
-    call(shuffler, |s: &dpb_shuffler| body(&mut *s.shuffler.lock().map_err(|_| Error::Poisoned)?))
+    call(shuffler, |s: &dpb_shuffler| body(&mut *lock(&s.shuffler)?))
 }
 
 /// Adds one user's message. O(len), no allocation. The transport must ensure that each user sends one.

@@ -1,11 +1,13 @@
 //! Snapshots of handles.
 
-use super::bandit::{dpb_bandit, explained};
-use super::config::{dpb_error, explain, produce};
+use super::bandit::dpb_bandit;
+use super::config::{construct, dpb_error};
 use super::fields::dpb_config;
-use super::guard::{slice, write_length};
-use super::status::{DPB_NULL, dpb_status};
+use super::fleet::bytes;
+use super::guard::slice;
+use super::status::dpb_status;
 use crate::bandit::Bandit;
+use crate::config::Config;
 use crate::error::Result;
 use crate::policy::Algorithm;
 use std::ffi::{CStr, c_char};
@@ -41,28 +43,8 @@ pub unsafe extern "C" fn dpb_snapshot(
     len: *mut usize,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if len.is_null() || (buf.is_null() && cap > 0) {
-        // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, if len.is_null() { "len is NULL" } else { "buf is NULL" }) };
-        return DPB_NULL;
-    }
-    // SAFETY: NULL or valid, by contract; not NULL, and capacity for cap bytes.
-    unsafe { explained(bandit, error, |b: &dpb_bandit| fill(b.bandit.snapshot_within(cap), buf, len)) }
-}
-
-/// Writes bytes that fit, such as a snapshot, and how long it is in any case.
-///
-/// # Safety
-/// The buffer has capacity for the bytes, and `len` for its length.
-pub(super) unsafe fn fill(snapshot: Result<impl AsRef<[u8]>>, buf: *mut u8, len: *mut usize) -> Result<()> {
-    let written = snapshot.map(|bytes| {
-        let bytes = bytes.as_ref();
-        // SAFETY: as above.
-        unsafe { buf.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        bytes.len()
-    });
-    // SAFETY: as above.
-    unsafe { write_length(written, len) }
+    // SAFETY: passed on.
+    unsafe { bytes(bandit, std::ptr::null(), 0, buf, cap, len, error, |b, _| b.bandit.snapshot_within(cap)) }
 }
 
 /// Makes a handle from a snapshot, with the configuration in it and fresh entropy. The decisions that were open
@@ -91,8 +73,9 @@ pub unsafe extern "C" fn dpb_restore(
     out: *mut *mut dpb_bandit,
     error: *mut dpb_error,
 ) -> dpb_status {
-    // SAFETY: passed on.
-    unsafe { restored(buf, len, out, error, |bytes| Bandit::restore(bytes).map(dpb_bandit::of)) }
+    let required = [("buf", buf.is_null() && len > 0)];
+    // SAFETY: NULL or valid, by contract; not NULL if there are bytes.
+    unsafe { construct(out, error, &required, || Bandit::restore(slice(buf, len)).map(dpb_bandit::of)) }
 }
 
 /// dpb_restore with another configuration: you can change parameters by a restart, and keep what was learned.
@@ -124,38 +107,35 @@ pub unsafe extern "C" fn dpb_restore_as(
     out: *mut *mut dpb_bandit,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if config.is_null() {
-        // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, "config is NULL") };
-        return DPB_NULL;
-    }
-    // SAFETY: NULL or valid, by contract; config is not NULL, nor is name where it is read.
+    // SAFETY: passed on.
     unsafe {
-        restored(buf, len, out, error, |bytes| {
-            let config = dpb_config::read(config)?;
-            let policy = match name.is_null() {
-                true => Algorithm::recommended(&config),
-                false => CStr::from_ptr(name).to_string_lossy().parse()?,
-            };
-            Bandit::restore_as(policy, &config, bytes).map(dpb_bandit::of)
+        restored_as(name, config, buf, len, out, error, |policy, config, bytes| {
+            Bandit::restore_as(policy.unwrap_or_else(|| Algorithm::recommended(config)), config, bytes)
         })
     }
 }
 
+/// Makes a handle from bytes with a configuration, and with a name or NULL.
+///
 /// # Safety
-/// `buf` is NULL or valid for `len` bytes, `out` and `error` NULL or valid.
-pub(super) unsafe fn restored<H>(
+/// Pointers are NULL or valid, `buf` for `len` bytes.
+pub(super) unsafe fn restored_as(
+    name: *const c_char,
+    config: *const dpb_config,
     buf: *const u8,
     len: usize,
-    out: *mut *mut H,
+    out: *mut *mut dpb_bandit,
     error: *mut dpb_error,
-    restore: impl FnOnce(&[u8]) -> Result<H>,
+    restore: impl FnOnce(Option<Algorithm>, &Config, &[u8]) -> Result<Bandit>,
 ) -> dpb_status {
-    if buf.is_null() && len > 0 {
-        // SAFETY: as above.
-        unsafe { explain(error, DPB_NULL, "buf is NULL") };
-        return DPB_NULL;
+    let required = [("config", config.is_null()), ("buf", buf.is_null() && len > 0)];
+    // SAFETY: as above; config is not NULL, nor is name where it is read, nor buf if there are bytes.
+    unsafe {
+        construct(out, error, &required, || {
+            let config = dpb_config::read(config)?;
+            let name = (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy());
+            let policy = name.map(|name| name.parse()).transpose()?;
+            restore(policy, &config, slice(buf, len)).map(dpb_bandit::of)
+        })
     }
-    // SAFETY: as above; buf is not NULL if there are bytes.
-    unsafe { produce(out, error, || Ok(Box::into_raw(Box::new(restore(slice(buf, len))?)))) }
 }

@@ -1,10 +1,10 @@
 //! dpb_stopping: stopping rules.
 
 use super::config::{construct, dpb_error, read_seed};
-use super::guard::{self, Guard, Handle, call_with_output};
+use super::guard::{self, Guard, Handle, call_with_output, handle, lock};
 use super::sized::{self, Growing};
 use super::status::dpb_status;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::stopping::{StoppingConfig, StoppingRule};
 use std::sync::Mutex;
 
@@ -18,11 +18,7 @@ pub struct dpb_stopping {
     rule: Mutex<StoppingRule>,
 }
 
-impl Handle for dpb_stopping {
-    fn guard(&self) -> &Guard {
-        &self.guard
-    }
-}
+handle!(dpb_stopping);
 
 /// The configuration of a stopping rule. Fill it with dpb_stopping_config_init, then set alpha and beta.
 #[repr(C)]
@@ -85,7 +81,7 @@ unsafe fn new(
 ) -> dpb_status {
     // SAFETY: NULL or valid, by contract; config is not NULL where it is read.
     unsafe {
-        construct(config, out, error, || {
+        construct(out, error, &[("config", config.is_null())], || {
             let c = sized::read(config, dpb_stopping_config::defaults(0.0, 0.0))?;
             let test_seed = read_seed(c.test_seed);
             let config = StoppingConfig { range: c.range, alpha: c.alpha, beta: c.beta, epsilon: c.epsilon, test_seed };
@@ -145,11 +141,7 @@ pub unsafe extern "C" fn dpb_new_dp_exp_nas(
 #[must_use]
 pub unsafe extern "C" fn dpb_stopping_push(stopping: *mut dpb_stopping, sample: f64, halted: *mut u32) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe {
-        call_with_output(stopping, halted, |s: &dpb_stopping| {
-            s.rule.lock().map_err(|_| Error::Poisoned)?.push(sample).map(Into::into)
-        })
-    }
+    unsafe { call_with_output(stopping, halted, |s: &dpb_stopping| lock(&s.rule)?.push(sample).map(Into::into)) }
 }
 
 /// Reads the released mean, in the samples' unit. Reading it costs no privacy.
@@ -158,7 +150,7 @@ pub unsafe extern "C" fn dpb_stopping_push(stopping: *mut dpb_stopping, sample: 
 #[must_use]
 pub unsafe extern "C" fn dpb_stopping_mean(stopping: *const dpb_stopping, mean: *mut f64) -> dpb_status {
     let read = |s: &dpb_stopping| {
-        let rule = s.rule.lock().map_err(|_| Error::Poisoned)?;
+        let rule = lock(&s.rule)?;
         rule.check()?;
         rule.mean()
     };
@@ -171,7 +163,7 @@ pub unsafe extern "C" fn dpb_stopping_mean(stopping: *const dpb_stopping, mean: 
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_stopping_is_private(stopping: *const dpb_stopping, is_private: *mut u32) -> dpb_status {
-    let read = |s: &dpb_stopping| Ok(s.rule.lock().map_err(|_| Error::Poisoned)?.is_private().into());
+    let read = |s: &dpb_stopping| Ok(lock(&s.rule)?.is_private().into());
     // SAFETY: NULL or valid, by contract.
     unsafe { call_with_output(stopping, is_private, read) }
 }

@@ -5,7 +5,7 @@
 //! 1/eps^2 times the samples (Ren, Zhou, Liu, Shroff 2020; Tenenbaum et al. 2021, Table 1), where the shuffle and
 //! central models pay a constant once.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, check_positive};
 use crate::random::Random;
 use crate::reward::{Reward, RewardRange};
 use crate::shuffle::round_at_random;
@@ -33,9 +33,7 @@ impl RandomizedResponse {
     /// `InvalidConfig` if epsilon is not finite and positive; below 1e-6, where a bit contains almost no information
     /// (10^12 bits determine a mean to one half); or above 40, where it hides nothing.
     pub fn new(epsilon: f64) -> Result<RandomizedResponse> {
-        if !(epsilon.is_finite() && epsilon > 0.0) {
-            return Err(Error::config("epsilon", "must be finite and > 0", epsilon));
-        }
+        check_positive("epsilon", epsilon)?;
         if !(1e-6..=40.0).contains(&epsilon) {
             return Err(Error::config("epsilon", "must be in 1e-6 .. 40 in the local model", epsilon));
         }

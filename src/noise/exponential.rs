@@ -454,7 +454,7 @@ mod tests {
         let chi2: f64 = (0..24).map(|i| (cells[i as usize] - expected(i)).powi(2) / expected(i)).sum();
         let x = 1e9f64.ln();
         assert!(chi2 < 23.0 + 2.0 * (23.0 * x).sqrt() + 2.0 * x, "{chi2}");
-        let width = crate::noise::binomial_width(DRAWS.into(), (-1.0f64 / 3.0).exp(), 1, 1e-9);
+        let width = crate::noise::tests::width::binomial_width(DRAWS.into(), (-1.0f64 / 3.0).exp(), 1, 1e-9);
         assert!((f64::from(least) - f64::from(DRAWS) * (-1.0f64 / 3.0).exp()).abs() < width, "{least}");
     }
 

@@ -4,7 +4,7 @@ use super::Laplace;
 use super::exponential::Exponential;
 use super::laplace::ceil_div;
 use super::probe;
-use crate::error::{Error, Result, Value};
+use crate::error::{Error, Result, Value, check_positive};
 use crate::random::Random;
 
 /// The discrete Gaussian distribution on the integers, at an integer sigma.
@@ -35,9 +35,7 @@ impl Gaussian {
     /// # Errors
     /// `InvalidConfig` if rho is not finite and positive, or sigma would be outside 2^10 ..= 2^50.
     pub fn new(rho: f64, sensitivity: u64) -> Result<Gaussian> {
-        if !(rho.is_finite() && rho > 0.0) {
-            return Err(Error::config("rho", "must be finite and > 0", rho));
-        }
+        check_positive("rho", rho)?;
         let square = u128::from(sensitivity) * u128::from(sensitivity);
         let variance = ceil_div(square, (2.0 * rho).min(f64::MAX)).unwrap_or(u128::MAX);
         let sigma = ceil_sqrt(variance);

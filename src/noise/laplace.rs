@@ -2,7 +2,7 @@
 
 use super::exponential::Exponential;
 use super::probe;
-use crate::error::{Error, Result, Value};
+use crate::error::{Error, Result, Value, check_positive};
 use crate::random::Random;
 
 /// The discrete Laplace distribution on the integers, at an integer scale.
@@ -27,9 +27,7 @@ impl Laplace {
     /// # Errors
     /// `InvalidConfig` if epsilon is not finite and positive, or the scale would be outside 2^10 ..= 2^50.
     pub fn new(epsilon: f64, sensitivity: u64) -> Result<Laplace> {
-        if !(epsilon.is_finite() && epsilon > 0.0) {
-            return Err(Error::config("epsilon", "must be finite and > 0", epsilon));
-        }
+        check_positive("epsilon", epsilon)?;
         let scale = ceil_div(sensitivity.into(), epsilon).and_then(|scale| scale.try_into().ok()).unwrap_or(u64::MAX);
         if scale < Self::MIN_SCALE {
             let most = sensitivity / Self::MIN_SCALE;

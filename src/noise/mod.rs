@@ -9,16 +9,14 @@ mod exponential;
 mod gaussian;
 mod laplace;
 mod logarithms;
-#[cfg_attr(not(dpb_faults), path = "probe_off.rs")]
+#[cfg_attr(dpb_faults, path = "../../tests/hooked/probe.rs")]
 #[doc(hidden)]
 pub mod probe;
-#[cfg(test)]
-mod reference;
 mod source;
-mod width;
+#[cfg(test)]
+mod tests;
 
 pub use binomial::binomial;
 pub use gaussian::Gaussian;
 pub use laplace::Laplace;
 pub use source::{Distribution, LaplaceSource, Noise, NoiseSource};
-pub use width::{SumWidth, binomial_width, laplace_sum_width};

@@ -1,351 +1,45 @@
-//! Observes and changes the noise of the current thread, and inserts faults (tests only).
-//!
-//! Proofs of privacy move noise: if a reward changes a sum by d, noise moved by -d hides the change, at a cost of
-//! |d|/scale. A test with a [`NoiseProbe`] executes such a proof: it sees every draw, and moves some. A test can also
-//! weaken the noise, or insert a [`Fault`] into every handle, restored ones too, to check that an auditor detects it.
+//! The functions of `tests/hooked/probe.rs` that the library calls, in a build without faults: they change nothing.
 
-use crate::privacy::calibration::ShuffleNoise;
-use crate::random::{Random, Seed};
-use crate::shuffle::Params;
-use std::cell::{Cell, RefCell};
+/// Whether draws are seen.
+pub(crate) const ENABLED: bool = false;
 
-/// Whether the tests have built this fault in. The library itself has none.
 macro_rules! faulty {
     ($fault:ident) => {
-        $crate::noise::probe::Fault::$fault.is_built_in()
+        false
     };
 }
 pub(crate) use faulty;
 
-/// Whether draws are seen.
-pub(crate) const ENABLED: bool = true;
-
-thread_local! {
-    static PROBE: RefCell<Option<ProbeState>> = const { RefCell::new(None) };
-    static SABOTAGE_APPLIED: Cell<bool> = const { Cell::new(false) };
-    /// The entropy of tests without a probe.
-    static ENTROPY: RefCell<Option<Random>> = const { RefCell::new(None) };
-}
-
-macro_rules! faults {
-    ($($(#[doc = $text:literal])* $name:ident,)*) => {
-        /// A fault that an auditor must detect, apart from noise that is too weak.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Fault {
-            $($(#[doc = $text])* $name,)*
-        }
-
-        impl Fault {
-            /// All faults.
-            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
-        }
-    };
-}
-
-faults! {
-    /// All arms of an epoch get the same noise.
-    SharedNoise,
-    /// Arms are compared with the largest true mean.
-    UnnoisedMaximum,
-    /// A second reward for a ticket counts again.
-    DuplicateBelieved,
-    /// A batch closes when its rewards have arrived, not when their windows have ended.
-    ClosedByArrival,
-    /// A decision whose reward waits for the end of its window is not cancelled.
-    CancelTells,
-    /// If a decision is evicted and its reward has arrived, it ends with that reward.
-    PushedOutTells,
-    /// A width depends on a sum that is not released.
-    RawWidth,
-    /// The leader among some arms depends on sums that are not released.
-    RawLeader,
-    /// A retired arm shows its open sum.
-    RawRetired,
-    /// The policy learns from all decisions of a user.
-    UserUnbounded,
-    /// The sums in a snapshot include open ones.
-    RawSnapshot,
-    /// A snapshot counts rewards that wait for the end of their windows.
-    HeldCounted,
-    /// A restored handle keeps the open sums of the handle that was saved.
-    OpenKept,
-    /// The evidence for an arm that a handle gives to others includes its open sum.
-    RawMerge,
-    /// A reward enters two batches.
-    CollectedTwice,
-    /// A batch's size depends on open sums.
-    RawSize,
-    /// The smallest batch of a fleet depends on open sums.
-    RawLeast,
-    /// The prior of an arm depends on 0.3 of the arm's open sum.
-    RawPrior,
-    /// The prior of an arm depends on a thousandth of the arm's open sum.
-    RawPriorSlightly,
-    /// A cancelled reward is still drawn among those of its request.
-    CancelledDrawn,
-    /// A leader combines a contribution as often as it comes.
-    CombinedTwice,
-    /// A leader combines what is addressed to others.
-    CombinedByOthers,
-    /// A handle keeps what it contributes.
-    ContributedKept,
-    /// A handle keeps what it contributes of retired arms.
-    RetiredKept,
-    /// A handle contributes no sums that are 0, so a length depends on rewards.
-    ZerosUnsent,
-    /// A leader remembers only the newest of its contributors.
-    SendersForgotten,
-    /// The operating system gives the same entropy again and again.
-    EntropyRepeats,
-    /// A leader that is to be alone leads on, and forgets which contributions it has accepted.
-    AloneForgets,
-    /// A handle that was suspended lives on.
-    SuspendedLives,
-    /// A receiver accepts any number of states.
-    ReceiverKept,
-    /// A handle that is held acts.
-    HeldActs,
-    /// A handle that is resumed accepts a second reward for its tickets.
-    AnsweredReopened,
-    /// A state is longer if rewards wait in it.
-    WaitingTells,
-    /// Noise that was drawn does not move.
-    NoiseLost,
-    /// The reward determines the instrument of its row.
-    LateInstrument,
-    /// A prediction depends on an open sum.
-    RawPrediction,
-    /// A row of features that is larger than C counts in full.
-    NormNotEnforced,
-}
-
-impl Fault {
-    /// Whether this fault is inserted in the current thread.
-    pub(crate) fn is_built_in(self) -> bool {
-        let built = with(|state| state.fault == Some(self)) == Some(true);
-        if built {
-            SABOTAGE_APPLIED.set(true);
-        }
-        built
-    }
-
-    /// Whether any sabotage took effect in this thread since the last call. A fault that a policy's code never checks
-    /// has no effect on it.
-    pub fn was_done() -> bool {
-        SABOTAGE_APPLIED.take()
-    }
-}
-
-/// A draw of noise that a privacy claim depends on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Draw {
-    /// Laplace noise of this scale, in grid units.
-    Laplace(u64),
-    /// Gaussian noise of this sigma, in grid units.
-    Gaussian(u64),
-    /// The coins of one message of a batch with these parameters, in the shuffle model.
-    Coins(Params),
-}
-
-#[derive(Default)]
-struct ProbeState {
-    moves: Vec<(usize, i64)>,
-    weakening: Option<Box<Weakening>>,
-    twice: bool,
-    draws: Vec<Draw>,
-    /// Number of releases that the draws so far cover.
-    covered: f64,
-    released: Vec<(usize, i64)>,
-    fault: Option<Fault>,
-    entropy: Option<Random>,
-    open: Vec<f64>,
-}
-
-/// The share of its scale that a draw keeps, given the number of releases covered before it.
-type Weakening = dyn Fn(usize, Draw) -> f64;
-
-/// Observes the noise of its thread until it is dropped. Draws are numbered from its creation.
-pub struct NoiseProbe(());
-
-impl NoiseProbe {
-    /// A probe that changes nothing.
-    #[allow(clippy::new_without_default, reason = "a thread has one probe")]
-    pub fn new() -> NoiseProbe {
-        PROBE.set(Some(ProbeState::default()));
-        NoiseProbe(())
-    }
-
-    /// Moves the noise of each of these draws (number of the draw, distance).
-    pub fn moving(self, draws: &[(usize, i64)]) -> NoiseProbe {
-        with(|state| state.moves = draws.to_vec());
-        self
-    }
-
-    /// Inserts this fault into every handle.
-    pub fn breaking(self, fault: Fault) -> NoiseProbe {
-        with(|state| state.fault = Some(fault));
-        self
-    }
-
-    /// Replaces the operating system's entropy by this seed.
-    pub fn seeding(self, seed: [u8; 32]) -> NoiseProbe {
-        let entropy = Seed::new(Some(seed)).ok().map(|mut seed| seed.stream());
-        with(|state| state.entropy = entropy);
-        self
-    }
-
-    /// Reduces the scale of draws by this rule.
-    pub fn weakening(self, rule: impl Fn(usize, Draw) -> f64 + 'static) -> NoiseProbe {
-        with(|state| state.weakening = Some(Box::new(rule)));
-        self
-    }
-
-    /// Releases every batch twice, and publishes the mean of both.
-    pub fn releasing_twice(self) -> NoiseProbe {
-        with(|state| state.twice = true);
-        self
-    }
-
-    /// The number of draws so far.
-    pub fn draws(&self) -> usize {
-        with(|state| state.draws.len()).unwrap_or_default()
-    }
-
-    /// The sums released since the last call, each with the number of the draw that covers it. For mechanisms whose
-    /// releases cannot all be read.
-    pub fn released(&self) -> Vec<(usize, i64)> {
-        with(|state| std::mem::take(&mut state.released)).unwrap_or_default()
-    }
-
-    /// Ends the probe, and returns all draws.
-    pub fn lift(self) -> Vec<Draw> {
-        with(|state| std::mem::take(&mut state.draws)).unwrap_or_default()
-    }
-}
-
-impl Drop for NoiseProbe {
-    fn drop(&mut self) {
-        PROBE.set(None);
-    }
-}
-
-fn with<T>(f: impl FnOnce(&mut ProbeState) -> T) -> Option<T> {
-    PROBE.with_borrow_mut(|probe| probe.as_mut().map(f))
-}
-
-/// Fills a key with what takes the place of the operating system's entropy: from the probe's seed, or else from a seed
-/// that is the same in every test. So a test whose handles have no seed makes the same decisions in every run. Returns
-/// false in threads that a test starts, which have no names: the system is asked there.
-pub(crate) fn fill(key: &mut [u8]) -> bool {
-    if Fault::EntropyRepeats.is_built_in() {
-        key.fill(7);
-        return true;
-    }
-    let mut fill = |entropy: &mut Random| key.fill_with(|| entropy.next_u32() as u8);
-    if with(|state| state.entropy.as_mut().map(&mut fill)).flatten().is_some() {
-        return true;
-    }
-    let is_test = std::thread::current().name().is_some();
-    if is_test {
-        ENTROPY.with_borrow_mut(|entropy| {
-            let random = entropy.take().or_else(|| Seed::new(Some([41; 32])).ok().map(|mut seed| seed.stream()));
-            *entropy = random.map(|mut random| {
-                fill(&mut random);
-                random
-            });
-        });
-    }
-    is_test
-}
-
-/// A raw sum, which nothing but a fault reads.
-pub(crate) fn bare(sum: impl FnOnce() -> f64) -> f64 {
-    sum()
-}
-
-/// Stores the open sums that a restored handle will keep, if that fault is inserted.
-pub(crate) fn keep_open(sums: impl Iterator<Item = f64>) {
-    if Fault::OpenKept.is_built_in() {
-        with(|state| state.open = sums.collect());
-    }
-}
-
-/// One of the stored open sums.
-pub(crate) fn kept_open(place: usize) -> f64 {
-    with(|state| state.open.get(place).copied()).flatten().unwrap_or_default()
-}
-
-/// The part of an open sum that a prior depends on, if that fault is inserted.
-pub(crate) fn glimpse(sum: impl FnOnce() -> f64) -> f64 {
-    let shares = [(Fault::RawPrior, 0.3), (Fault::RawPriorSlightly, 1e-3)];
-    shares.into_iter().find(|(fault, _)| fault.is_built_in()).map_or(0.0, |(_, share)| share * sum())
-}
-
-impl ProbeState {
-    /// The share of its scale that the next draw keeps.
-    fn share(&mut self, draw: Draw) -> f64 {
-        let share = self.weakening.as_ref().map_or(1.0, |rule| rule(self.covered as usize, draw));
-        if share != 1.0 {
-            SABOTAGE_APPLIED.set(true);
-        }
-        share
-    }
-
-    /// Records a draw, and returns the distance that it is moved.
-    fn enter(&mut self, draw: Draw) -> i64 {
-        let number = self.draws.len();
-        self.draws.push(draw);
-        self.covered += if let Draw::Coins(plan) = draw { 1.0 / f64::from(plan.users()) } else { 1.0 };
-        self.moves.iter().filter(|moved| moved.0 == number).map(|moved| moved.1).sum()
-    }
-
-    fn note(&mut self, released: i64) {
-        self.released.push((self.draws.len() - 1, released));
-    }
-}
-
-/// A sample of Laplace noise.
 pub(crate) fn laplace(scale: u64, draw: impl FnOnce(u64) -> i64) -> i64 {
-    sample(scale, Draw::Laplace, draw)
+    draw(scale)
 }
 
-/// A sample of Gaussian noise.
 pub(crate) fn gaussian(sigma: u64, draw: impl FnOnce(u64) -> i64) -> i64 {
-    sample(sigma, Draw::Gaussian, draw)
+    draw(sigma)
 }
 
-/// A sample by `draw` at this scale, or at the weakened scale.
-fn sample(scale: u64, kind: fn(u64) -> Draw, draw: impl FnOnce(u64) -> i64) -> i64 {
-    let left = with(|state| ((state.share(kind(scale)) * scale as f64) as u64).max(1)).unwrap_or(scale);
-    draw(left) + with(|state| state.enter(kind(left))).unwrap_or_default()
+pub(crate) fn ones<P>(params: &P, count: impl FnOnce(&P) -> u64) -> u64 {
+    count(params)
 }
 
-/// The ones of a message, counted by `count` with these parameters, or with weakened coins.
-pub(crate) fn ones(plan: &Params, count: impl FnOnce(&Params) -> u64) -> u64 {
-    let share = with(|state| state.share(Draw::Coins(*plan))).unwrap_or(1.0);
-    let left = if share < 1.0 { weakened(plan, share) } else { *plan };
-    let moved = with(|state| state.enter(Draw::Coins(left))).unwrap_or_default();
-    let ones = count(&left) as i64 + moved;
-    with(|state| state.note(ones));
-    ones.max(0) as u64
-}
-
-/// The same claim with coins whose deviation is reduced to this share.
-fn weakened(params: &Params, share: f64) -> Params {
-    let noise = params.noise();
-    let variance = share * share * noise.coin() * (1.0 - noise.coin());
-    let coin = 0.5 - (0.25 - variance).sqrt();
-    let noise = ShuffleNoise { coin_numerator: (coin * 2f64.powi(32)) as u64, ..noise };
-    Params::unchecked(params.epsilon(), params.delta(), params.users(), noise)
-}
-
-/// Records a sum that is released and covered by the last draw. `again` draws the second release of the same batch.
-pub(crate) fn release(sum: i64, again: impl FnOnce() -> i64) -> i64 {
-    let mut sum = sum;
-    if with(|state| state.twice) == Some(true) {
-        SABOTAGE_APPLIED.set(true);
-        sum = (sum + again()) / 2;
-    }
-    with(|state| state.note(sum));
+pub(crate) fn release(sum: i64, _again: impl FnOnce() -> i64) -> i64 {
     sum
+}
+
+pub(crate) fn bare(_sum: impl FnOnce() -> f64) -> f64 {
+    0.0
+}
+
+pub(crate) fn fill(_key: &mut [u8]) -> bool {
+    false
+}
+
+pub(crate) fn keep_open(_sums: impl Iterator<Item = f64>) {}
+
+pub(crate) fn kept_open(_place: usize) -> f64 {
+    0.0
+}
+
+pub(crate) fn glimpse(_sum: impl FnOnce() -> f64) -> f64 {
+    0.0
 }

@@ -21,6 +21,7 @@ pub(crate) use compare::price_of_merges;
 pub use contract::{Abilities, ArmState, Policy, PolicyCounts, ShuffledPolicy};
 pub(crate) use contract::{Offer, PeerId, SlotPull};
 pub use kl::private_divergence;
+use papers::{adversarial, baselines, continual, elimination, local};
 pub(crate) use prior::Prior;
 
 /// What the table says of a policy.
@@ -38,7 +39,7 @@ struct TableRow {
 macro_rules! algorithms {
     ($(
         $(#[$doc:meta])*
-        $name:ident = $number:literal, $label:literal, $go:literal, $group:ident, $policy:path {
+        $name:ident = $number:literal, $label:literal, $in_c:ident, $go:literal, $group:ident, $new:path {
             from: $from:literal;
             loss: $loss:path;
             can: $can:literal;
@@ -98,7 +99,7 @@ macro_rules! algorithms {
                     return Ok(Box::new(segments::Segments::new(config, seed)?));
                 }
                 Ok(match self {
-                    $(Algorithm::$name => Box::new(<$policy>::new(config, seed)?),)*
+                    $(Algorithm::$name => Box::new($new(config, seed)?),)*
                 })
             }
         }

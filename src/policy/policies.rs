@@ -1,9 +1,9 @@
 // The table of the policies: the only place for a policy, besides its own file. `mod.rs` includes it, and makes `Algorithm`
-// with its checks. The test `header` includes it too, and writes from it the constructors and constants of C, C++ and Go,
-// and the tables of the pages.
+// with its checks; `ffi/policies.rs` makes the constructors of C. The test `header` includes it too, and writes from it
+// their declarations, the constructors of C++ and Go, the constants, and the tables of the pages.
 //
 // /// The documentation, in all languages; links and names in backticks become those of C and of Go.
-// Name = number, name, "name in Go", group, type {
+// Name = number, name, constructor of C, "name in Go", group, constructor {
 //     from:   whose algorithm it is.
 //     loss:   its guarantee: a function of the configuration.
 //     can:    what it supports beyond selecting, updating and cancelling: see `docs/reference/policies.md`.
@@ -19,7 +19,7 @@ algorithms! {
     /// with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. It needs no horizon and no tuning. Select and
     /// update are O(1). Supports eligible arms, [`add_arm`](crate::Bandit::add_arm) and
     /// [`retire_arm`](crate::Bandit::retire_arm), `forget_after` and `exploration`.
-    Imed = 20, c"dp-imed", "IMED", Ours, batched::imed::DpImed {
+    Imed = 20, c"dp-imed", dpb_new_imed, "IMED", Ours, batched::imed::DpImed::new {
         from: "this library, after Honda and Takemura 2015: see its file";
         loss: released;
         can: "among, change, slate, values, examined, snapshot, merge, prior";
@@ -33,7 +33,7 @@ algorithms! {
     /// DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta must be 0.
     /// Select and update are O(1). Supports eligible arms, [`add_arm`](crate::Bandit::add_arm) and
     /// [`retire_arm`](crate::Bandit::retire_arm).
-    KlUcb = 21, c"dp-klucb", "KLUCB", Ours, batched::klucb::DpKlUcb {
+    KlUcb = 21, c"dp-klucb", dpb_new_klucb, "KLUCB", Ours, batched::klucb::DpKlUcb::new {
         from: "Azize and others 2025";
         loss: pure;
         can: "among, change, slate, snapshot, merge, prior";
@@ -48,7 +48,7 @@ algorithms! {
     /// delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms,
     /// [`add_arm`](crate::Bandit::add_arm) and [`retire_arm`](crate::Bandit::retire_arm), `forget_after` and
     /// `exploration`.
-    Med = 23, c"dp-med", "MED", Ours, batched::med::DpMed {
+    Med = 23, c"dp-med", dpb_new_med, "MED", Ours, batched::med::DpMed::new {
         from: "this library, after Honda and Takemura 2011: see its file";
         loss: released;
         can: "among, change, values, snapshot, merge, prior";
@@ -67,7 +67,7 @@ algorithms! {
     /// [`add_arm`](crate::Bandit::add_arm) and [`retire_arm`](crate::Bandit::retire_arm) a new test begins with the same
     /// rewards and a beta of its own. Supports eligible arms; an arm that is not active is pulled only if no active one is
     /// eligible.
-    TopTwo = 25, c"dp-tt", "TT", Ours, batched::top_two::DpTopTwo {
+    TopTwo = 25, c"dp-tt", dpb_new_tt, "TT", Ours, batched::top_two::DpTopTwo::new {
         from: "this library, after Russo 2016: see its file";
         loss: released;
         can: "among, change, snapshot, merge";
@@ -99,7 +99,7 @@ algorithms! {
     /// M that of models (1, or K with `model_per_arm`), D = features + 1, P as at [`dpb_new`](crate::ffi::dpb_new). Select takes O(arms d),
     /// update O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with `model_per_arm`
     /// at most 2^23/(D (D + 8)).
-    Linear = 24, c"dp-linear", "Linear", Ours, linear::Linear {
+    Linear = 24, c"dp-linear", dpb_new_linear, "Linear", Ours, linear::Linear::new {
         from: "this library: see its file";
         loss: linear::lifetime_loss;
         can: "among, change, slate, values, snapshot, merge, prior";
@@ -114,7 +114,7 @@ algorithms! {
     /// Theorem 4.1). With a horizon, beta is 1/horizon. Without horizon and beta, the policy guesses a horizon and
     /// squares the guess. With beta it identifies the best arm at that confidence
     /// ([`best_arm`](crate::Bandit::best_arm)).
-    Se = 1, c"dp-se", "SE", Papers, papers::elimination::se::DpSe {
+    Se = 1, c"dp-se", dpb_new_se, "SE", Papers, elimination::se::DpSe::new {
         from: "Sajed and Sheffet 2019, Algorithm 3";
         loss: pure;
         can: "snapshot";
@@ -127,7 +127,7 @@ algorithms! {
     }
     /// DP-UCB-BOUND, UCB on hybrid sums with an index widened by the noise: pure epsilon-DP (Tossou and Dimitrakakis
     /// 2016, Algorithm 1, Theorem 3.1, with the hybrid's budget corrected). Needs no horizon.
-    UcbBound = 6, c"dp-ucb-bound", "UCBBound", Papers, papers::continual::ucb_bound::DpUcbBound {
+    UcbBound = 6, c"dp-ucb-bound", dpb_new_ucb_bound, "UCBBound", Papers, continual::ucb_bound::new {
         from: "Tossou and Dimitrakakis 2016, Algorithm 1";
         loss: pure;
         can: "";
@@ -141,7 +141,7 @@ algorithms! {
     /// DP-UCB, UCB on hybrid sums of equal noise: pure epsilon-DP (Tossou and Dimitrakakis 2016, Algorithm 2, Theorem
     /// 3.1, with the hybrid's budget corrected). An update draws one noise an arm. Needs no horizon. The regret of its
     /// Theorem 3.3 is not proved: a worse arm gets of the order of ln^3 t/epsilon^2 pulls.
-    Ucb = 7, c"dp-ucb", "UCB", Papers, papers::continual::ucb::DpUcb {
+    Ucb = 7, c"dp-ucb", dpb_new_ucb, "UCB", Papers, continual::ucb::new {
         from: "Tossou and Dimitrakakis 2016, Algorithm 2";
         loss: pure;
         can: "";
@@ -158,7 +158,7 @@ algorithms! {
     /// as printed with b = 1. Needs no horizon. Their Theorem 3.5, a regret of that of UCB plus a constant, does not
     /// hold: with the printed index rare runs play a worse arm for a very long time; with `rigorous_index` none do, but
     /// worse arms get of the order of ln^(2/(2-v)) t decisions.
-    UcbInt = 8, c"dp-ucb-int", "UCBInt", Papers, papers::continual::ucb_int::DpUcbInt {
+    UcbInt = 8, c"dp-ucb-int", dpb_new_ucb_int, "UCBInt", Papers, continual::ucb_int::DpUcbInt::new {
         from: "Tossou and Dimitrakakis 2016, Algorithm 3";
         loss: approximate;
         can: "";
@@ -171,7 +171,7 @@ algorithms! {
     }
     /// Private-UCB, UCB on binary-tree sums: pure epsilon-DP (Mishra and Thakurta 2015; the baseline that Sajed and
     /// Sheffet 2019 call DP-UCB). Needs horizon.
-    PrivateUcb = 9, c"private-ucb", "PrivateUCB", Papers, papers::continual::private_ucb::PrivateUcb {
+    PrivateUcb = 9, c"private-ucb", dpb_new_private_ucb, "PrivateUCB", Papers, continual::private_ucb::new {
         from: "Mishra and Thakurta 2015";
         loss: pure;
         can: "";
@@ -186,7 +186,7 @@ algorithms! {
     /// made private by noise on its gains. Pure epsilon-DP. Needs the horizon. `batch` = tau plays of one arm make one
     /// gain: 0 = the paper's 1; ceil(1/epsilon) is better, 2 ln(horizon)/epsilon best. Propensities are the base's:
     /// over EXP3_tau NaN.
-    Lap = 11, c"dp-lap", "Lap", Papers, papers::adversarial::lap::Lap {
+    Lap = 11, c"dp-lap", dpb_new_lap, "Lap", Papers, adversarial::lap::Lap::new {
         from: "Tossou and Dimitrakakis 2017, Algorithm 1, over any policy";
         loss: pure;
         can: "snapshot";
@@ -200,7 +200,7 @@ algorithms! {
     /// DP-EXP3-Lap (Tossou and Dimitrakakis 2017, Algorithm 1), for adversarial rewards: DP-Lambda-Lap over EXP3. Pure
     /// epsilon-DP. Needs the horizon. `batch` = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon)
     /// is better, 2 ln(horizon)/epsilon best.
-    Exp3Lap = 12, c"dp-exp3-lap", "EXP3Lap", Papers, papers::adversarial::exp3_lap::Exp3Lap {
+    Exp3Lap = 12, c"dp-exp3-lap", dpb_new_exp3_lap, "EXP3Lap", Papers, adversarial::exp3_lap::new {
         from: "the same over EXP3";
         loss: pure;
         can: "snapshot";
@@ -214,7 +214,7 @@ algorithms! {
     /// EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs: EXP3 in
     /// intervals of tau decisions, (epsilon, delta)-DP by its own randomness. tau is the smallest that suffices. Needs
     /// the horizon and delta > 0. Propensities are NaN, because they would reveal raw rewards.
-    Exp3Tau = 13, c"exp3-tau", "EXP3Tau", Papers, papers::adversarial::exp3_tau::Exp3Tau {
+    Exp3Tau = 13, c"exp3-tau", dpb_new_exp3_tau, "EXP3Tau", Papers, adversarial::exp3_tau::Exp3Tau::new {
         from: "Tossou and Dimitrakakis 2017, section 3.2";
         loss: approximate;
         can: "";
@@ -228,7 +228,7 @@ algorithms! {
     /// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the recommended policy for adversarial rewards.
     /// Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon. `batch` = decisions for one arm in one release: 0 =
     /// ceil(1/epsilon).
-    Tsallis = 14, c"tsallis", "Tsallis", Papers, papers::adversarial::tsallis::Tsallis {
+    Tsallis = 14, c"tsallis", dpb_new_tsallis, "Tsallis", Papers, adversarial::tsallis::Tsallis::new {
         from: "Asi, Raman and Talwar 2025";
         loss: pure;
         can: "snapshot";
@@ -240,7 +240,7 @@ algorithms! {
         arms: "2^20";
     }
     /// UCB1 (Auer, Cesa-Bianchi, Fischer 2002): a baseline WITHOUT privacy.
-    NonprivateUcb1 = 2, c"nonprivate-ucb1", "NonprivateUCB1", Baselines, papers::baselines::ucb1::Ucb1 {
+    NonprivateUcb1 = 2, c"nonprivate-ucb1", dpb_new_nonprivate_ucb1, "NonprivateUCB1", Baselines, baselines::ucb1::Ucb1::new {
         from: "Auer, Cesa-Bianchi and Fischer 2002";
         loss: unbounded;
         can: "";
@@ -252,7 +252,7 @@ algorithms! {
         arms: "2^20";
     }
     /// KL-UCB (Garivier and Cappe 2011): a baseline WITHOUT privacy.
-    NonprivateKlUcb = 3, c"nonprivate-klucb", "NonprivateKLUCB", Baselines, papers::baselines::klucb::KlUcb {
+    NonprivateKlUcb = 3, c"nonprivate-klucb", dpb_new_nonprivate_klucb, "NonprivateKLUCB", Baselines, baselines::klucb::KlUcb::new {
         from: "Garivier and Cappe 2011";
         loss: unbounded;
         can: "";
@@ -264,7 +264,7 @@ algorithms! {
         arms: "2^15";
     }
     /// IMED (Honda and Takemura 2015): a baseline WITHOUT privacy.
-    NonprivateImed = 4, c"nonprivate-imed", "NonprivateIMED", Baselines, papers::baselines::imed::Imed {
+    NonprivateImed = 4, c"nonprivate-imed", dpb_new_nonprivate_imed, "NonprivateIMED", Baselines, baselines::imed::Imed::new {
         from: "Honda and Takemura 2015";
         loss: unbounded;
         can: "";
@@ -277,7 +277,7 @@ algorithms! {
     }
     /// Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy. Needs horizon or beta; with
     /// one arm left it is the best arm at that confidence ([`best_arm`](crate::Bandit::best_arm)).
-    NonprivateSe = 5, c"nonprivate-se", "NonprivateSE", Baselines, papers::baselines::se::Se {
+    NonprivateSe = 5, c"nonprivate-se", dpb_new_nonprivate_se, "NonprivateSE", Baselines, baselines::se::Se::new {
         from: "Even-Dar, Mannor and Mansour 2006";
         loss: unbounded;
         can: "";
@@ -290,7 +290,7 @@ algorithms! {
     }
     /// EXP3 (Auer, Cesa-Bianchi, Freund, Schapire 2003): a baseline for adversarial rewards, WITHOUT privacy. Needs the
     /// horizon.
-    NonprivateExp3 = 10, c"nonprivate-exp3", "NonprivateEXP3", Baselines, papers::adversarial::exp3::Exp3 {
+    NonprivateExp3 = 10, c"nonprivate-exp3", dpb_new_nonprivate_exp3, "NonprivateEXP3", Baselines, adversarial::exp3::Exp3::new {
         from: "Auer and others 2003";
         loss: unbounded;
         can: "";
@@ -308,7 +308,7 @@ algorithms! {
     /// In production devices encode, a shuffler permutes, and the server calls
     /// [`submit_shuffled`](crate::Bandit::submit_shuffled). In a simulation [`update`](crate::Bandit::update) encodes
     /// and shuffles in the process. The first of these calls decides which of the two a handle takes for good.
-    SdpAe = 15, c"sdp-ae", "SDPAE", Shuffle, papers::elimination::sdp_ae::SdpAe {
+    SdpAe = 15, c"sdp-ae", dpb_new_sdp_ae, "SDPAE", Shuffle, elimination::sdp_ae::new {
         from: "Tenenbaum and others 2021, Algorithm 1";
         loss: approximate;
         can: "snapshot";
@@ -322,7 +322,7 @@ algorithms! {
     }
     /// VB-SDP-AE: SDP-AE with 2^t users for each batch of phase t (Algorithm 2). (epsilon, delta)-DP in the shuffle
     /// model, at nearly the central model's regret. Otherwise as `sdp-ae`.
-    VbSdpAe = 16, c"vb-sdp-ae", "VBSDPAE", Shuffle, papers::elimination::vb_sdp_ae::VbSdpAe {
+    VbSdpAe = 16, c"vb-sdp-ae", dpb_new_vb_sdp_ae, "VBSDPAE", Shuffle, elimination::vb_sdp_ae::new {
         from: "Tenenbaum and others 2021, Algorithm 2";
         loss: approximate;
         can: "snapshot";
@@ -339,7 +339,7 @@ algorithms! {
     /// 1 as `reward_max` and 0 as `reward_min`; anything else is [`InvalidReward`](crate::Error::InvalidReward). This
     /// handle makes nothing private, so it must never get a raw reward. epsilon: 1e-6 .. 40. `reward_window` must be 0,
     /// because silence would be a bit that no device made private.
-    LdpUcb = 17, c"ldp-ucb", "LDPUCB", Local, papers::local::ldp_ucb::LdpUcb {
+    LdpUcb = 17, c"ldp-ucb", dpb_new_ldp_ucb, "LDPUCB", Local, local::ldp_ucb::new {
         from: "Ren and others 2020";
         loss: pure;
         can: "snapshot";
@@ -355,7 +355,7 @@ algorithms! {
     }
     /// LDP KL-UCB: LDP-UCB with the Kullback-Leibler index of the bits, which are Bernoulli whatever the rewards are.
     /// Otherwise as `ldp-ucb`.
-    LdpKlUcb = 18, c"ldp-klucb", "LDPKLUCB", Local, papers::local::ldp_klucb::LdpKlUcb {
+    LdpKlUcb = 18, c"ldp-klucb", dpb_new_ldp_klucb, "LDPKLUCB", Local, local::ldp_klucb::new {
         from: "the same with the index of KL-UCB";
         loss: pure;
         can: "snapshot";

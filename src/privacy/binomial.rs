@@ -1,5 +1,7 @@
 //! Sums over a binomial distribution, rounded up, with an error below the digits that any bound shows.
 
+use super::search::first;
+
 /// Maximum number of trials that the error analysis of [`Binomial`] covers.
 pub(super) const MAX_TRIALS: u64 = 1 << 33;
 
@@ -27,11 +29,7 @@ impl Binomial {
     /// the rest is negligible: O(sqrt(n)) steps.
     pub fn mean(&self, weight: impl Fn(u64) -> f64) -> f64 {
         // Weights are 0 from `end` on, because they do not increase.
-        let (mut last, mut end) = (0, self.n + 1);
-        while end - last > 1 {
-            let middle = last + (end - last) / 2;
-            if weight(middle) == 0.0 { end = middle } else { last = middle }
-        }
+        let last = first(0, self.n + 1, |k| weight(k) == 0.0) - 1;
         // The mode or the number before it, but not beyond the last positive weight.
         let top = last.min((self.n as f64 * self.p) as u64);
         // Relative to P(top). Away from the mode the terms only decrease, so n times one of them bounds the rest.

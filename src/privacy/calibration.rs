@@ -26,7 +26,7 @@
 
 use super::binomial::{Binomial, MAX_TRIALS};
 use super::search::least_near;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, check_positive, check_share};
 
 /// log2 of the grid of coin probabilities.
 const COIN_BITS: u32 = 32;
@@ -173,16 +173,11 @@ pub fn delta_of_binomial_shift(coins: u64, q: f64, epsilon: f64) -> f64 {
 }
 
 fn check(epsilon: f64, delta: f64) -> Result<()> {
-    if !(epsilon.is_finite() && epsilon > 0.0) {
-        return Err(Error::config("epsilon", "must be finite and > 0", epsilon));
-    }
-    if !(delta > 0.0 && delta < 1.0) {
-        return Err(Error::config("delta", "must be in (0, 1)", delta));
-    }
-    Ok(())
+    check_positive("epsilon", epsilon)?;
+    check_share("delta", delta)
 }
 
-fn check_users(users: u32) -> Result<()> {
+pub(crate) fn check_users(users: u32) -> Result<()> {
     if users == 0 { Err(Error::config("users", "must be at least 1", users)) } else { Ok(()) }
 }
 

@@ -46,7 +46,7 @@ pub mod slates;
 
 pub use composition::Heterogeneous;
 pub(crate) use responses::Responses;
-pub(crate) use search::least_near;
+pub(crate) use search::{first, least_near};
 
 /// The privacy loss of one reward so far, in the terms of the mechanism's theorem.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -47,6 +47,16 @@ pub fn least_near(guess: u64, most: u64, excess: impl Fn(u64) -> f64) -> u64 {
     }
 }
 
+/// The smallest n in `low < n <= high` that meets a condition which `low` does not meet, and `high` and what is above
+/// such a number do, by bisection.
+pub fn first(mut low: u64, mut high: u64, meets: impl Fn(u64) -> bool) -> u64 {
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if meets(middle) { high = middle } else { low = middle }
+    }
+    high
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

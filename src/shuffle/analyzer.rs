@@ -1,20 +1,14 @@
 //! The analyzer of the shuffle model, on the server: turns counts of ones into an estimate and its width.
 
-use super::Params;
-use crate::error::{Error, Result};
+use super::{Params, check_bits};
+use crate::error::Result;
 
 /// The number of ones in one shuffled batch.
 ///
 /// # Errors
 /// `InvalidConfig` unless `bits` are [`Params::batch_len`] bytes, each 0 or 1.
 pub fn count_ones(params: &Params, bits: &[u8]) -> Result<u64> {
-    let length = params.batch_len();
-    if bits.len() != length {
-        return Err(Error::config("len", &format!("must be {length}"), bits.len()));
-    }
-    if bits.iter().any(|&bit| bit > 1) {
-        return Err(Error::refused("bits", format_args!("must be bytes of 0 or 1")));
-    }
+    check_bits(bits, params.batch_len())?;
     Ok(bits.iter().map(|&bit| u64::from(bit)).sum())
 }
 

@@ -39,6 +39,8 @@
 //! delta)-DP by the calibration of [`crate::privacy::calibration`]. A batch has too little noise if some of its m
 //! users send no honest coins. The shuffler checks the *length* of messages, and can check no more.
 
+use crate::error::{Error, Result};
+
 mod analyzer;
 mod encoder;
 mod params;
@@ -49,3 +51,14 @@ pub use encoder::encode;
 pub(crate) use encoder::{count_of_encoded, round_at_random};
 pub use params::Params;
 pub use shuffler::Shuffler;
+
+/// Refuses what is not `length` bytes of 0 or 1.
+fn check_bits(bits: &[u8], length: usize) -> Result<()> {
+    if bits.len() != length {
+        return Err(Error::config("len", &format!("must be {length}"), bits.len()));
+    }
+    if bits.iter().any(|&bit| bit > 1) {
+        return Err(Error::refused("bits", format_args!("must be bytes of 0 or 1")));
+    }
+    Ok(())
+}

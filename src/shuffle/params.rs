@@ -1,7 +1,7 @@
 //! The parameters that encoder, shuffler and server of one batch share, with a checked privacy claim.
 
-use crate::error::{Error, Result, Value};
-use crate::privacy::calibration::ShuffleNoise;
+use crate::error::{Error, Result, Value, check_share};
+use crate::privacy::calibration::{ShuffleNoise, check_users};
 
 /// One batch of M_sum (Tenenbaum et al. 2021, Algorithm 3): its size, its noise, and the (epsilon, delta) that it
 /// claims.
@@ -50,12 +50,8 @@ impl Params {
         if !(epsilon > 0.0 && epsilon <= MAX_EPSILON) {
             return Err(Error::config("epsilon", "must be in (0, 100] in the shuffle model", epsilon));
         }
-        if !(delta > 0.0 && delta < 1.0) {
-            return Err(Error::config("delta", "must be in (0, 1)", delta));
-        }
-        if users == 0 {
-            return Err(Error::config("users", "must be at least 1", users));
-        }
+        check_share("delta", delta)?;
+        check_users(users)?;
         if !(1..=MAX_COINS_PER_USER).contains(&noise.coins_per_user) {
             return Err(Error::config("coins_per_user", "must be in 1 .. 2^20", noise.coins_per_user));
         }

@@ -1,6 +1,6 @@
 //! The shuffler of the shuffle model: holds a batch until it is complete, then releases it without its senders.
 
-use super::Params;
+use super::{Params, check_bits};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::os::Origin;
@@ -45,13 +45,7 @@ impl Shuffler {
     /// complete and not yet taken.
     pub fn push(&mut self, message: &[u8]) -> Result<()> {
         self.origin.check()?;
-        let length = self.params.message_len();
-        if message.len() != length {
-            return Err(Error::config("len", &format!("must be {length}"), message.len()));
-        }
-        if message.iter().any(|&bit| bit > 1) {
-            return Err(Error::refused("bits", format_args!("must be bytes of 0 or 1")));
-        }
+        check_bits(message, self.params.message_len())?;
         if self.is_complete() {
             return Err(Error::Expired);
         }

@@ -29,7 +29,7 @@
 //!
 //! Cost: O(1) for each sample (one noise for each comparison); memory O(1).
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, check_share};
 use crate::noise::Laplace;
 use crate::os::Origin;
 use crate::random::{Random, Seed};
@@ -118,18 +118,17 @@ impl StoppingRule {
     }
 
     fn new(config: &StoppingConfig, schedule: CheckSchedule, noise: Option<RuleNoise>) -> Result<StoppingRule> {
-        let open = |field, value: f64| {
-            if value > 0.0 && value < 1.0 { Ok(value) } else { Err(Error::config(field, "must be in (0, 1)", value)) }
-        };
-        let (alpha, beta, r) = (open("alpha", config.alpha)?, open("beta", config.beta)?, config.range);
+        check_share("alpha", config.alpha)?;
+        check_share("beta", config.beta)?;
+        let r = config.range;
         if !(r > 0.0 && r <= RewardRange::FARTHEST) {
             return Err(Error::config("range", "must be > 0 and at most 1e290", r));
         }
         let range = RewardRange::new(-r, r, Reward::BITS, false)?;
         Ok(StoppingRule {
             range,
-            alpha,
-            beta,
+            alpha: config.alpha,
+            beta: config.beta,
             schedule,
             noise,
             sum: 0.into(),

@@ -1,9 +1,6 @@
 """Writes the expected values of tests/noise.rs, by an independent implementation: ChaCha20 by RFC 8439's block function
-with a 64-bit counter and a zero nonce, fast key erasure, and the samplers, on 100 decimal digits.
+with a 64-bit counter and a zero nonce, fast key erasure, and the samplers, on 100 decimal digits."""
 
-With --table: the table of src/noise/logarithms.rs."""
-
-import sys
 from decimal import Decimal, getcontext
 
 getcontext().prec = 100
@@ -76,24 +73,6 @@ class Random:
             if bits < accepted:
                 return proposed
 
-
-def table():
-    print("//! Reciprocals and their logarithms: `python3 tests/data/noise.py --table` prints this file.")
-    print()
-    print("/// For the interval about c = (2i + 513)/512: 1/c and ln c, in units of 2^-64, the first rounded down, and")
-    print("/// the logarithm, rounded down, that of the rounded reciprocal.")
-    print("#[rustfmt::skip]")
-    print("pub static LOGARITHMS: [[u64; 2]; 256] = [")
-    for i in range(256):
-        reciprocal = 2**73 // (2 * i + 513)
-        logarithm = int(-(Decimal(reciprocal) / 2**64).ln() * 2**64)
-        print(f"    [{reciprocal:#018x}, {logarithm:#018x}],")
-    print("];")
-
-
-if sys.argv[1:] == ["--table"]:
-    table()
-    sys.exit()
 
 root = Random([int.from_bytes(bytes(range(i, i + 4)), "little") for i in range(0, 32, 4)])
 bits, laplace, gaussian = root.stream(), root.stream(), root.stream()

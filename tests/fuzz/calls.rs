@@ -526,8 +526,8 @@ impl Player {
     fn expected_status(&self, model: &Model, spec: &Spec, number: usize) -> dpb_status {
         let policy = self.seen.report[9] as u32;
         let (users, slate) = (self.config.expected_users > 0, u64::from(self.config.max_slots));
-        let slates = [DPB_POLICY_IMED, DPB_POLICY_KLUCB].contains(&policy);
-        let among = slates || [DPB_POLICY_MED, DPB_POLICY_TT].contains(&policy);
+        let slates = [dpb::Algorithm::Imed as u32, dpb::Algorithm::KlUcb as u32].contains(&policy);
+        let among = slates || [dpb::Algorithm::Med as u32, dpb::Algorithm::TopTwo as u32].contains(&policy);
         let playable = |&arm: &u32| self.seen.arms.get(arm as usize).is_some_and(|arm| arm[3] == 1);
         let known = spec.eligible.iter().flatten().all(playable);
         if spec.flaw.is_some() {
@@ -539,10 +539,14 @@ impl Player {
             Some(_) if !among => return DPB_UNSUPPORTED,
             Some(arms) if arms.is_empty() || !known => return DPB_INVALID_REQUEST,
             _ if spec.segment != 0 => return DPB_UNSUPPORTED,
-            _ if spec.values.is_some() && ![DPB_POLICY_IMED, DPB_POLICY_MED].contains(&policy) => {
+            _ if spec.values.is_some()
+                && ![dpb::Algorithm::Imed as u32, dpb::Algorithm::Med as u32].contains(&policy) =>
+            {
                 return DPB_UNSUPPORTED;
             }
-            _ if spec.examined.is_some() && (policy != DPB_POLICY_IMED || self.config.reward_min != 0.0) => {
+            _ if spec.examined.is_some()
+                && (policy != dpb::Algorithm::Imed as u32 || self.config.reward_min != 0.0) =>
+            {
                 return DPB_UNSUPPORTED;
             }
             _ if !spec.is_examined() => return DPB_INVALID_REQUEST,

@@ -22,7 +22,7 @@ impl Drop for Player {
 unsafe fn seen(handle: *const dpb_bandit) -> Vec<u64> {
     let r = report(handle);
     assert_eq!(r.decisions - r.answered - r.cancelled - r.expired, u64::from(r.pending));
-    assert!(r.policy == DPB_POLICY_LINEAR && r.epsilon_spent >= 0.0);
+    assert!(r.policy == dpb::Algorithm::Linear as u32 && r.epsilon_spent >= 0.0);
     let mut all = vec![r.decisions, r.answered, r.cancelled, r.expired, r.epsilon_spent.to_bits(), r.phase.into()];
     for arm in arms(handle) {
         assert!(arm.mean.is_nan() && arm.effective_pulls >= 0.0 && arm.effective_pulls.is_finite());

@@ -70,7 +70,10 @@ impl Seen {
         assert_eq!(r.decisions - r.answered - r.cancelled - r.expired, u64::from(r.pending));
         assert!(r.epsilon_spent >= 0.0 && r.delta_spent >= 0.0 && r.is_private < 2 && r.changes_detected == 0);
         assert!(keys.len() <= r.segments as usize && r.segments <= r.max_segments);
-        assert_eq!((r.policy, dpb_policy_number(dpb_policy_name(handle))), (DPB_POLICY_IMED, DPB_POLICY_IMED));
+        assert_eq!(
+            (r.policy, dpb_policy_number(dpb_policy_name(handle))),
+            (dpb::Algorithm::Imed as u32, dpb::Algorithm::Imed as u32)
+        );
         let named: Vec<_> = keys.iter().flat_map(|&key| cells(handle, Some(key), r.arms_active).unwrap()).collect();
         for key in KEYS.iter().filter(|key| !keys.contains(key)) {
             assert_eq!(cells(handle, Some(*key), r.arms_active), None);

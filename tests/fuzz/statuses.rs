@@ -248,7 +248,7 @@ pub fn rare(constructors: &[super::Constructor]) {
         for (constructor, delta) in
             constructors.iter().flat_map(|constructor| [(constructor, 0.0), (constructor, 1e-6)])
         {
-            for base in [0, DPB_POLICY_SE] {
+            for base in [0, dpb::Algorithm::Se as u32] {
                 let config = dpb_config { budget, delta, horizon: 1000, base, ..dpb_config::defaults(2, 0.5) };
                 let _ = constructor(&raw const config, &raw mut handle, null_mut());
             }
@@ -303,7 +303,7 @@ pub fn rare(constructors: &[super::Constructor]) {
         bytes[3] += 1;
         expect(merge(&bytes), DPB_NEWER_VERSION);
         bytes[3] -= 1;
-        bytes[5] = DPB_POLICY_NONPRIVATE_UCB1 as u8;
+        bytes[5] = dpb::Algorithm::NonprivateUcb1 as u32 as u8;
         let bytes = super::sealed(bytes);
         expect(restore_as(c"nonprivate-ucb1", &plain, &bytes, &raw mut none), DPB_UNSUPPORTED);
         expect(dpb_restore(bytes.as_ptr(), bytes.len(), &raw mut none, null_mut()), DPB_UNSUPPORTED);

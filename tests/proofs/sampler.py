@@ -14,10 +14,6 @@ from pathlib import Path
 
 SOURCE = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[2] / "src/noise"
 CODE = (SOURCE / "exponential.rs").read_text().split("#[cfg(test)]\nmod tests")[0]
-TABLE = [
-    [int(word, 16) for word in pair]
-    for pair in re.findall(r"\[(0x[0-9a-f]{16}), (0x[0-9a-f]{16})\]", (SOURCE / "logarithms.rs").read_text())
-]
 LN_2 = int(re.search(r"const LN_2: u64 = (0x[0-9a-f_]+);", CODE)[1].replace("_", ""), 16)
 WINDOW = int(re.search(r"const WINDOW: u128 = (\d+);", CODE)[1])
 MAX_SCALE = 2**50
@@ -27,6 +23,49 @@ ONE = 2**64
 def prove(fact, what):
     if not fact:
         sys.exit(f"not proved: {what}")
+
+
+def twice_atanh(n):
+    total, power, odd = 0, 2**121 // n, 1
+    while power > 0:
+        total, power, odd = total + power // odd, power // (n * n), odd + 2
+    return total
+
+
+def table():
+    """What logarithms.rs computes, which must be these lines. The proof compares each entry with the exact logarithm."""
+    code = re.sub(r" *//.*", "", (SOURCE / "logarithms.rs").read_text())
+    assumed = """
+        pub static LOGARITHMS: [[u64; 2]; 256] = {
+        let mut table = [[0; 2]; 256];
+        let mut log = twice_atanh(1025);
+        let mut i = 0;
+        while i < table.len() {
+        let c = 2 * i as u128 + 513;
+        let (reciprocal, rest) = ((1 << 73) / c, (1 << 73) % c);
+        table[i] = [reciprocal as u64, ((log + (rest << 47)) >> 56) as u64];
+        log += twice_atanh(c + 1);
+        i += 1;
+        }
+        table
+        };
+        const fn twice_atanh(n: u128) -> u128 {
+        let (mut power, mut odd, mut sum) = ((1 << 121) / n, 1, 0);
+        while power > 0 {
+        sum += power / odd;
+        power /= n * n;
+        odd += 2;
+        }
+        sum
+        }"""
+    prove(code.split() == assumed.split(), "logarithms.rs computes the table as this proof assumes")
+    entries, log = [], twice_atanh(1025)
+    for c in range(513, 2 * 256 + 513, 2):
+        reciprocal, rest = 2**73 // c, 2**73 % c
+        entries.append([reciprocal, (log + (rest << 47)) >> 56])
+        prove(reciprocal < ONE and log + (rest << 47) < 2**120, "the words hold the entries")
+        log += twice_atanh(c + 1)
+    return entries
 
 
 class Interval:
@@ -146,11 +185,10 @@ constants = {
     name: (2**63 - 1) // int(n) for name, n in re.findall(r"const (\w+): i64 = i64::MAX / (\d+);", CODE)
 }
 
-prove(len(TABLE) == 256, "the table has 256 entries")
 ln_2, above = logarithm(2)
 prove(LN_2 << 256 <= ln_2 and above < (LN_2 + 1) << 256, "LN_2 is ln 2, rounded down")
 worst, widest = Fraction(0), Fraction(0)
-for i, (reciprocal, entry) in enumerate(TABLE):
+for i, (reciprocal, entry) in enumerate(table()):
     # z grows with the fraction, so its ends are those of the interval.
     ends = [reciprocal + (f * reciprocal >> 64) - ONE for f in (i << 56, (i + 1 << 56) - 1)]
     x = Interval(Fraction(ends[0], ONE), Fraction(ends[1], ONE))

@@ -12,11 +12,6 @@ use crate::error::Result;
 use crate::policy::Algorithm;
 use crate::random::Seed;
 
-pub enum Exp3Lap {}
-
-impl Exp3Lap {
-    #[allow(clippy::new_ret_no_self)]
-    pub fn new(config: &Config, seed: &mut Seed) -> Result<Lap> {
-        Lap::over(Algorithm::NonprivateExp3, config, seed)
-    }
+pub fn new(config: &Config, seed: &mut Seed) -> Result<Lap> {
+    Lap::over(Algorithm::NonprivateExp3, config, seed)
 }

@@ -41,14 +41,14 @@
 //!
 //! Cost: select O(1), O(log K) at an interval's start and end; 48 bytes an arm.
 
-use super::exp3::{Exp3, exploration, known_horizon};
+use super::exp3::{Exp3, exploration};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::moves;
 use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
-use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::bounded_range_to_zcdp;
+use crate::privacy::{PrivacyLoss, first};
 use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::Writer;
@@ -77,11 +77,8 @@ struct TauInterval {
 
 impl Exp3Tau {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Exp3Tau> {
-        let horizon = known_horizon(config)?;
+        let horizon = config.horizon;
         config.epsilon_per_reward()?;
-        if config.delta == 0.0 {
-            return Err(Error::config("delta", "must be > 0 for this policy", 0u32));
-        }
         let plays = smallest_tau(config, horizon);
         let draws_most = horizon.div_ceil(plays);
         Ok(Exp3Tau {
@@ -109,12 +106,7 @@ fn smallest_tau(config: &Config, horizon: u64) -> u64 {
         let loss = loss(config.arms, horizon.div_ceil(plays), horizon.div_ceil(plays), plays);
         loss.epsilon(config.delta, config.contributions_per_user) <= config.epsilon
     };
-    let (mut too_small, mut enough) = (0, horizon);
-    while enough - too_small > 1 {
-        let middle = too_small + (enough - too_small) / 2;
-        if fits(middle) { enough = middle } else { too_small = middle }
-    }
-    enough
+    first(0, horizon, fits)
 }
 
 /// The loss of the first `draws` of at most `draws_most`: rho = (draws - 1) range^2/8.

@@ -18,7 +18,6 @@
 //!
 //! Cost: the base's, once in tau decisions; 24 bytes an arm in addition to the base and the intervals.
 
-use super::exp3::known_horizon;
 use super::intervals::Intervals;
 use crate::config::Config;
 use crate::counter::Tail;
@@ -69,10 +68,9 @@ impl Lap {
     }
 
     pub(super) fn over(base: Algorithm, config: &Config, seed: &mut Seed) -> Result<Lap> {
-        let horizon = known_horizon(config)?;
         let distribution = config.laplace(config.epsilon_per_reward()?)?;
         let plays = u64::from(config.batch.max(1)); // tau
-        let draws = horizon.div_ceil(plays);
+        let draws = config.horizon.div_ceil(plays);
         let noise = LaplaceSource::new(distribution, seed.stream());
         let beta = if base.uses("beta") { config.beta } else { 0.0 };
         let base_config =
@@ -138,7 +136,7 @@ impl Policy for Lap {
         }
         let rewards = arm.rewards as f64;
         let log = 2.0 * LN_2 + self.ln_inverse_beta; // ln(4/beta)
-        let noise = Tail::of(arm.releases, 1.0 / self.epsilon).width_at(log);
+        let noise = Tail::default().and_many(arm.releases, 1.0 / self.epsilon).width_at(log);
         let width = (log / (2.0 * rewards)).sqrt() + noise / rewards;
         ArmState { mean: arm.sum / rewards, width, effective_pulls: rewards, active }
     }
@@ -245,7 +243,7 @@ mod tests {
         config.base = 0;
         assert_eq!(refuse(&config), "base must be the number of a policy, got 0");
         (config.base, config.horizon) = (10, 0);
-        assert_eq!(refuse(&config), "horizon must be known (> 0) for this policy, got 0");
+        assert_eq!(refuse(&config), "horizon must not be 0: nonprivate-exp3 needs horizon, got 0");
         (config.horizon, config.epsilon) = (100, f64::NAN);
         assert_eq!(refuse(&config), "epsilon must be finite and > 0, got NaN");
     }

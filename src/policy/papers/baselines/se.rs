@@ -33,9 +33,6 @@ pub struct Se {
 impl Se {
     pub fn new(config: &Config, _seed: &mut Seed) -> Result<Se> {
         config.check_arms(1 << 20)?;
-        if config.beta == 0.0 && config.horizon == 0 {
-            return Err(Error::config("horizon", "must be given where beta is not", 0u32));
-        }
         let mut viable = memory::try_with_capacity(config.arms as usize)?;
         viable.extend(0..config.arms);
         Ok(Se {
@@ -69,9 +66,7 @@ impl Se {
     fn decided(&self) -> bool {
         self.viable.len() == 1
     }
-}
 
-impl Se {
     fn phase(&self) -> u32 {
         u32::try_from(self.round).unwrap_or(u32::MAX)
     }

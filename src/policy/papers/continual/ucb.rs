@@ -21,12 +21,7 @@ use crate::counter::{Hybrid, HybridDistributions};
 use crate::error::Result;
 use crate::random::Seed;
 
-pub struct DpUcb;
-
-impl DpUcb {
-    #[allow(clippy::new_ret_no_self, reason = "the list's constructors are all called new")]
-    pub fn new(config: &Config, seed: &mut Seed) -> Result<ContinualUcb<Hybrid>> {
-        let distributions = HybridDistributions::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
-        ContinualUcb::new(config, seed, NoiseRule::EqualNoise, || Hybrid::new(distributions.clone()))
-    }
+pub fn new(config: &Config, seed: &mut Seed) -> Result<ContinualUcb<Hybrid>> {
+    let distributions = HybridDistributions::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
+    ContinualUcb::new(config, seed, NoiseRule::EqualNoise, || Hybrid::new(distributions.clone()))
 }

@@ -17,12 +17,7 @@ use crate::counter::{Hybrid, HybridDistributions};
 use crate::error::Result;
 use crate::random::Seed;
 
-pub struct DpUcbBound;
-
-impl DpUcbBound {
-    #[allow(clippy::new_ret_no_self, reason = "the list's constructors are all called new")]
-    pub fn new(config: &Config, seed: &mut Seed) -> Result<ContinualUcb<Hybrid>> {
-        let distributions = HybridDistributions::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
-        ContinualUcb::new(config, seed, NoiseRule::Widened, || Hybrid::new(distributions.clone()))
-    }
+pub fn new(config: &Config, seed: &mut Seed) -> Result<ContinualUcb<Hybrid>> {
+    let distributions = HybridDistributions::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
+    ContinualUcb::new(config, seed, NoiseRule::Widened, || Hybrid::new(distributions.clone()))
 }

@@ -48,7 +48,7 @@ use crate::moving::moves;
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::papers::scores::Scores;
 use crate::privacy::composition::zcdp_to_approximate;
-use crate::privacy::{Heterogeneous, PrivacyLoss, Responses, least_near};
+use crate::privacy::{Heterogeneous, PrivacyLoss, Responses, first, least_near};
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::snapshot::Writer;
@@ -158,12 +158,7 @@ impl ReleaseSchedule {
             sum * (n as f64).powf(v) >= self.interval
         };
         // i^-v is at least n^-v and at most the integral around i. So the next point is at most l rewards away.
-        let (mut early, mut late) = (last, last + self.interval.ceil() as u64);
-        while late - early > 1 {
-            let middle = early + (late - early) / 2;
-            if due(middle) { late = middle } else { early = middle }
-        }
-        late
+        first(last, last + self.interval.ceil() as u64, due)
     }
 
     /// Maximum number of rewards of an arm at a release.
@@ -302,9 +297,7 @@ impl DpUcbInt {
         let slope = if self.rigorous { state.scale } else { 0.0 };
         self.scores.set(arm, state.mean, 1.0 / (n as f64).sqrt(), slope);
     }
-}
 
-impl DpUcbInt {
     /// The number of releases of the arm with the most.
     fn phase(&self) -> u32 {
         u32::try_from(self.releases).unwrap_or(u32::MAX)

@@ -38,14 +38,18 @@ use crate::reward::Reward;
 use crate::shuffle::{Params, count_of_encoded, count_ones, radius};
 use crate::snapshot::{Reader, Writer, ensure, ensure_interval};
 use std::cmp::Ordering;
-use std::marker::PhantomData;
 use zeroize::Zeroizing;
 
-/// SDP-AE: all batches have the same size.
-pub type SdpAe = ShuffledElimination<Fixed>;
+/// m users in every phase.
+pub fn new(config: &Config, seed: &mut Seed) -> Result<ShuffledElimination> {
+    ShuffledElimination::new(config, seed, |plan| {
+        let users = if config.batch > 0 { config.batch } else { four_times_the_noise(config)? };
+        Ok([plan(users)?].into())
+    })
+}
 
-/// Arm elimination on shuffled batches. `S` determines the sizes of the batches.
-pub struct ShuffledElimination<S> {
+/// Arm elimination on shuffled batches.
+pub struct ShuffledElimination {
     /// Parameters of the batches of phases 1, 2, ...; the last are repeated for ever.
     plans: Box<[Params]>,
     ln_inverse_beta: f64,
@@ -62,23 +66,6 @@ pub struct ShuffledElimination<S> {
     random: Random,
     source: RewardSource,
     released: bool,
-    sizes: PhantomData<S>,
-}
-
-/// The number of users of a batch, by phase.
-pub trait BatchSizes: Send {
-    /// Parameters of the batches of phases 1, 2, ...; the last are repeated.
-    fn plans(config: &Config, plan: impl Fn(u32) -> Result<Params>) -> Result<Box<[Params]>>;
-}
-
-/// m users in every phase.
-pub enum Fixed {}
-
-impl BatchSizes for Fixed {
-    fn plans(config: &Config, plan: impl Fn(u32) -> Result<Params>) -> Result<Box<[Params]>> {
-        let users = if config.batch > 0 { config.batch } else { four_times_the_noise(config)? };
-        Ok([plan(users)?].into())
-    }
 }
 
 /// m = 4 ceil(sigma^2): the noise adds as much to a batch's variance as the rewards' own, which is at most m/4. At
@@ -141,12 +128,15 @@ impl Encoded {
     }
 }
 
-impl<S: BatchSizes> ShuffledElimination<S> {
-    pub fn new(config: &Config, seed: &mut Seed) -> Result<Self> {
+impl ShuffledElimination {
+    /// `plans` gives the parameters of the batches of phases 1, 2, ..., from those of a number of users. The last are
+    /// repeated.
+    pub fn new(
+        config: &Config,
+        seed: &mut Seed,
+        plans: impl FnOnce(&dyn Fn(u32) -> Result<Params>) -> Result<Box<[Params]>>,
+    ) -> Result<Self> {
         config.check_arms(1 << 20)?;
-        if config.horizon == 0 {
-            return Err(Error::config("horizon", "must be known to this policy", 0u32));
-        }
         let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
         // A plan's own fields are not in the configuration.
         let plan = |users| {
@@ -166,7 +156,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
             count: 0,
         };
         let mut policy = Self {
-            plans: S::plans(config, plan)?,
+            plans: plans(&plan)?,
             ln_inverse_beta: config.ln_inverse_beta(),
             arms: WipedVec::new(config.arms as usize, |_| arm.clone())?,
             viable: memory::try_with_capacity(config.arms as usize)?,
@@ -178,7 +168,6 @@ impl<S: BatchSizes> ShuffledElimination<S> {
             random: seed.stream(),
             source: RewardSource::Unknown,
             released: false,
-            sizes: PhantomData,
         };
         policy.viable.extend(0..config.arms);
         policy.open_phase();
@@ -254,7 +243,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
     }
 }
 
-impl<S: BatchSizes> Policy for ShuffledElimination<S> {
+impl Policy for ShuffledElimination {
     fn choose(&mut self) -> Pull {
         let open = if self.decided() { &self.viable } else { &self.waiting };
         let arm = open[self.cursor % open.len()];
@@ -366,7 +355,7 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
     }
 }
 
-impl<S: BatchSizes> ShuffledPolicy for ShuffledElimination<S> {
+impl ShuffledPolicy for ShuffledElimination {
     fn params(&self, phase: u32) -> Params {
         *plan_of(&self.plans, phase)
     }
@@ -397,9 +386,9 @@ fn plan_of(plans: &[Params], phase: u32) -> &Params {
     &plans[(phase.max(1) as usize).min(plans.len()) - 1]
 }
 
-moves!(generic [S: BatchSizes] ShuffledElimination<S> {
+moves!(ShuffledElimination {
     arms, viable, waiting, cursor, phase, pulls, noise_mean, source, released,
-} made { plans, ln_inverse_beta, random, sizes });
+} made { plans, ln_inverse_beta, random });
 moves!(SdpAeArm { batch, early, ones, mean, width, count });
 moves!(Encoded { messages, ones });
 

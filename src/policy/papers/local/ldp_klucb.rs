@@ -7,17 +7,12 @@
 //!
 //! Cost: that of KL-UCB.
 
-use super::ldp_ucb::{IndexPolicy, OnBits};
+use super::ldp_ucb::OnBits;
 use crate::config::Config;
 use crate::error::Result;
 use crate::policy::papers::baselines::klucb::KlUcb;
 use crate::random::Seed;
 
-/// KL-UCB on privatised bits.
-pub type LdpKlUcb = OnBits<KlUcb>;
-
-impl IndexPolicy for KlUcb {
-    fn fresh(config: &Config, seed: &mut Seed) -> Result<Self> {
-        KlUcb::new(config, seed)
-    }
+pub fn new(config: &Config, seed: &mut Seed) -> Result<OnBits<KlUcb>> {
+    OnBits::new(config, seed, KlUcb::new)
 }

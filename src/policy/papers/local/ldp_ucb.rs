@@ -26,40 +26,30 @@ use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
-/// UCB1 on privatised bits.
-pub type LdpUcb = OnBits<Ucb1>;
+pub fn new(config: &Config, seed: &mut Seed) -> Result<OnBits<Ucb1>> {
+    OnBits::new(config, seed, Ucb1::new)
+}
 
-/// A policy without privacy of its own, on bits that are already private.
+/// An index policy without privacy of its own, on bits that are already private. Its choices must not change if an
+/// increasing linear function is applied to all rewards.
 pub struct OnBits<P> {
     policy: P,
     response: RandomizedResponse,
     has_rewards: bool,
 }
 
-/// An index policy whose choices do not change if an increasing linear function is applied to all rewards.
-pub trait IndexPolicy: Policy + Sized {
-    /// A policy without rewards.
-    fn fresh(config: &Config, seed: &mut Seed) -> Result<Self>;
-}
-
-impl IndexPolicy for Ucb1 {
-    fn fresh(config: &Config, seed: &mut Seed) -> Result<Self> {
-        Ucb1::new(config, seed)
-    }
-}
-
-impl<P: IndexPolicy> OnBits<P> {
-    pub fn new(config: &Config, seed: &mut Seed) -> Result<Self> {
+impl<P> OnBits<P> {
+    pub fn new(config: &Config, seed: &mut Seed, policy: fn(&Config, &mut Seed) -> Result<P>) -> Result<Self> {
         if config.reward_window > 0 {
             let rule = "must be 0 in the local model: every device sends its bit";
             return Err(Error::config("reward_window", rule, config.reward_window));
         }
         let response = RandomizedResponse::new(config.epsilon_per_reward()?)?;
-        Ok(OnBits { policy: P::fresh(config, seed)?, response, has_rewards: false })
+        Ok(OnBits { policy: policy(config, seed)?, response, has_rewards: false })
     }
 }
 
-impl<P: IndexPolicy> Policy for OnBits<P> {
+impl<P: Policy> Policy for OnBits<P> {
     fn abilities(&self) -> Abilities {
         Abilities { takes_bits: true, ..Abilities::default() }
     }

@@ -65,7 +65,8 @@ fn fraction_with(flip: &mut impl FnMut(u128, u128) -> bool, numerator: u128, den
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::noise::{Gaussian, Laplace, binomial_width};
+    use crate::noise::tests::width::binomial_width;
+    use crate::noise::{Gaussian, Laplace};
     use crate::random::Seed;
 
     /// Walks the tree of all coin flips down to branches of mass `least`. Returns the mass of the leaves that are

@@ -1,0 +1,4 @@
+//! What tests compare the samplers with.
+
+mod reference;
+pub mod width;
