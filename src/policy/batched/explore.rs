@@ -1,7 +1,8 @@
 //! The live arms, and a minimum for their probabilities.
 
+use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::random::Random;
+use crate::random::{Random, Seed};
 
 /// The arms that can be pulled.
 #[derive(Default)]
@@ -46,23 +47,36 @@ impl Live {
 /// arms has a probability of at least f/K. It costs f times the mean gap for each decision.
 pub struct Explore {
     pub share: f64,
+    pub coins: Random,
 }
 
 impl Explore {
-    pub fn new(share: f64) -> Explore {
-        Explore { share }
+    pub fn new(config: &Config, seed: &mut Seed) -> Explore {
+        Explore { share: config.exploration, coins: seed.stream() }
     }
 
     /// Draws whether this decision's arm is to be drawn uniformly.
     #[inline]
-    pub fn tosses(&self, coins: &mut Random) -> bool {
-        self.share > 0.0 && coins.unit() < self.share
+    pub fn tosses(&mut self) -> bool {
+        self.share > 0.0 && self.coins.unit() < self.share
     }
 
     /// The probability of an arm, from that in a uniform draw and the policy's own.
     #[inline]
     pub fn mix(&self, even: f64, own: f64) -> f64 {
         self.share * even + (1.0 - self.share) * own
+    }
+
+    /// Returns the policy's choice `best`, or a uniformly drawn arm of these (`None`: of all live ones); and its
+    /// probability.
+    pub fn choose(&mut self, best: u32, among: Option<&[u32]>, live: &Live) -> (u32, f64) {
+        let arms = among.unwrap_or(live.arms());
+        let mut arm = best;
+        if self.tosses() {
+            arm = arms[self.coins.below(arms.len() as u64) as usize];
+        }
+        let even = if among.is_some() { even_chance(arms, arm) } else { 1.0 / arms.len() as f64 };
+        (arm, self.mix(even, f64::from(u8::from(arm == best))))
     }
 }
 

@@ -47,23 +47,17 @@
 use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
-use super::explore::{Explore, Live, even_chance};
+use super::explore::{Explore, Live};
 use super::released::Evidence;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::combine::Combining;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
 use crate::noise::probe::faulty;
 use crate::os::DefaultRounding;
-use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{Abilities, ArmState, Offer, Peer, Policy, PolicyCounts, Pull, ReadPeer, SlotPull};
-use crate::policy::prior::Prior;
-use crate::privacy::PrivacyLoss;
-use crate::random::{Random, Seed};
-use crate::request::{Request, Values};
-use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer};
+use crate::policy::contract::{Abilities, Offer, Policy, Pull, SlotPull};
+use crate::random::Seed;
+use crate::request::Values;
 use crate::tournament::{Line, Tournament};
 
 /// The index that distinguishes policies of this kind.
@@ -96,7 +90,6 @@ pub struct MinIndexPolicy<I> {
     batched: BatchedArms,
     plans: WipedVec<Plan>,
     explore: Explore,
-    coins: Random,
     /// The arms by their lines, or by their indices if these are computed.
     order: Tournament,
     /// Arms whose indices are in `order`.
@@ -214,8 +207,7 @@ impl<I: Index> MinIndexPolicy<I> {
             index,
             batched: BatchedArms::new(config, seed)?,
             plans: WipedVec::new(arms, |_| Plan::NEW)?,
-            explore: Explore::new(config.exploration),
-            coins: seed.stream(),
+            explore: Explore::new(config, seed),
             order: Tournament::new(arms, FIRST)?,
             computed: try_with_capacity(arms)?,
             point: f64::NAN,
@@ -229,7 +221,7 @@ impl<I: Index> MinIndexPolicy<I> {
     fn evidence(&self, arm: usize) -> Evidence {
         let mut evidence = self.batched.evidence(arm);
         let covered = (self.plans[arm].covered - self.batched.settled(arm)) as f64 / Pull::EXAMINATION as f64;
-        evidence.covered = evidence.count + covered * self.batched.sharers();
+        evidence.covered = evidence.count + covered * f64::from(self.batched.sharers());
         evidence
     }
 
@@ -384,7 +376,7 @@ impl<I: Index> MinIndexPolicy<I> {
         let part = left.min(self.batched.part(doubling));
         if part > 0 {
             self.batched.open(arm, self.batched.whole(part).min(doubling));
-        } else if self.batched.leads() {
+        } else if self.batched.facts.duty().leads() {
             self.batched.open(arm, doubling);
         }
         part
@@ -406,18 +398,6 @@ impl<I: Index> MinIndexPolicy<I> {
     fn has_pulls_left(&mut self, arm: usize, contest: &Contest) -> bool {
         let plan = &self.plans[arm];
         plan.pulls < plan.goal || self.has_pulls_left_after(arm, contest)
-    }
-
-    /// The same for a plain request, of which most calls need only the arm.
-    #[inline]
-    fn has_plain_pulls_left(&mut self, arm: usize, leader: usize) -> bool {
-        let plan = &self.plans[arm];
-        plan.pulls < plan.goal || self.has_plain_pulls_left_after(arm, leader)
-    }
-
-    #[inline(never)]
-    fn has_plain_pulls_left_after(&mut self, arm: usize, leader: usize) -> bool {
-        self.has_pulls_left_after(arm, &Contest::plain(leader, self.point))
     }
 
     /// The same for an arm that has had all its requested pulls.
@@ -619,35 +599,38 @@ impl<I: Index> MinIndexPolicy<I> {
         }
     }
 
-    /// Pulls the arm with the smallest index of these eligible ones.
-    fn choose_among(&mut self, arms: &[u32]) -> Pull {
-        let (leader, mean) = self.batched.leader_of(arms);
-        let mean = if faulty!(RawLeader) { self.batched.bare_leader(arms) } else { mean };
-        let point = self.index.point(mean, self.batched.facts.decisions);
-        self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
-    }
-
     /// The arm to pull with exploration, and its probability.
     #[inline(never)]
     fn explore(&mut self, best: usize, contest: &Contest, among: Option<&[u32]>) -> (usize, f64) {
-        let arms = among.unwrap_or(self.batched.live.arms());
-        let mut arm = best;
-        if self.explore.tosses(&mut self.coins) {
-            arm = arms[self.coins.below(arms.len() as u64) as usize] as usize;
-        }
-        let even = if among.is_some() { even_chance(arms, arm as u32) } else { 1.0 / arms.len() as f64 };
-        let propensity = self.explore.mix(even, f64::from(u8::from(arm == best)));
-        while !self.has_pulls_left(arm, contest) {}
-        (arm, propensity)
+        let (arm, propensity) = self.explore.choose(best as u32, among, &self.batched.live);
+        while !self.has_pulls_left(arm as usize, contest) {}
+        (arm as usize, propensity)
     }
 }
 
-impl<I: Index> Policy for MinIndexPolicy<I> {
+impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
+    fn batched(&self) -> &BatchedArms {
+        &self.batched
+    }
+
+    fn batched_mut(&mut self) -> &mut BatchedArms {
+        &mut self.batched
+    }
+
+    fn can(&self) -> Abilities {
+        let (arms, slots, sets_rounding) = (true, true, true);
+        let (values, examined) = (self.index.is_valued(), self.index.is_valued());
+        Abilities { arms, slots, values, examined, sets_rounding, ..Abilities::default() }
+    }
+
     #[inline]
-    fn choose(&mut self) -> Pull {
+    fn choose_any(&mut self) -> Pull {
         let leader = self.batched.leader(); // only a release changes it
         let mut arm = self.least(leader);
-        while !self.has_plain_pulls_left(arm, leader) {
+        // As `has_pulls_left`; most calls need only the arm.
+        while self.plans[arm].pulls >= self.plans[arm].goal
+            && !self.has_pulls_left_after(arm, &Contest::plain(leader, self.point))
+        {
             arm = self.least(leader);
         }
         if self.explore.share > 0.0 {
@@ -656,34 +639,15 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
         self.pull(arm, 1.0)
     }
 
-    #[inline]
-    fn observe(&mut self, pull: Pull, reward: Reward) {
-        let arm = pull.arm() as usize;
-        if self.batched.collect(arm, reward, pull.lack()) {
-            self.released(arm);
-        }
+    /// Pulls the arm with the smallest index of these eligible ones.
+    fn choose_among(&mut self, arms: &[u32]) -> Pull {
+        let (leader, mean) = self.batched.leader_of(arms);
+        let mean = if faulty!(RawLeader) { self.batched.bare_leader(arms) } else { mean };
+        let point = self.index.point(mean, self.batched.facts.decisions);
+        self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
     }
 
-    fn cancel(&mut self, pull: Pull) {
-        let arm = pull.arm() as usize;
-        let plan = &mut self.plans[arm];
-        plan.pulls -= Pull::EXAMINATION - u64::from(pull.lack());
-        if plan.pulls < plan.covered {
-            plan.covered = self.batched.settled(arm);
-            self.unsettle(arm);
-        }
-    }
-
-    batched_arms_methods!();
-    undecided_methods!();
-
-    fn abilities(&self) -> Abilities {
-        let (arms, slots, sets_rounding) = (true, true, true);
-        let (values, examined) = (self.index.is_valued(), self.index.is_valued());
-        Abilities { arms, slots, values, examined, sets_rounding, ..Abilities::default() }
-    }
-
-    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
+    fn choose_offered(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
         let Offer { request, left, values, .. } = offer;
         let slots = request.slots as usize;
         let (leader, best) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
@@ -701,51 +665,45 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
         }
     }
 
-    fn lack(&mut self, arm: u32, lack: u16) {
+    fn lacks(&mut self, arm: u32, lack: u16) {
         self.plans[arm as usize].pulls -= u64::from(lack);
     }
 
-    fn add_arm(&mut self) -> Result<()> {
+    fn cancelled(&mut self, pull: Pull) {
+        let arm = pull.arm() as usize;
+        let plan = &mut self.plans[arm];
+        plan.pulls -= Pull::EXAMINATION - u64::from(pull.lack());
+        if plan.pulls < plan.covered {
+            plan.covered = self.batched.settled(arm);
+            self.unsettle(arm);
+        }
+    }
+
+    fn reserve_plan(&mut self) -> Result<()> {
         self.plans.reserve()?;
         self.order.reserve()?;
-        self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)?;
-        self.batched.add_arm()?;
+        self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)
+    }
+
+    fn added(&mut self) {
         self.plans.push(Plan::NEW);
         self.order.push(FIRST);
         self.settled = false;
-        Ok(())
     }
 
-    fn retire_arm(&mut self, arm: u32) {
-        self.batched.retire_arm(arm as usize);
-        self.order.set(arm as usize, Line::NEVER);
+    fn retired(&mut self, arm: usize) {
+        self.order.set(arm, Line::NEVER);
         self.settled = false;
     }
 
-    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
-        self.batched.set_prior(arm as usize, prior);
-        self.unsettle(arm as usize);
-        Ok(())
-    }
-
-    /// After a restore no batch is requested, and no decision is pending.
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.batched.load(from)?;
-        for arm in 0..self.plans.len() {
-            self.plans[arm] = Plan::NEW;
-            self.order.set(arm, if self.batched.is_live(arm) { FIRST } else { Line::NEVER });
+    fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()> {
+        if with.reads() {
+            for arm in 0..self.plans.len() {
+                self.plans[arm] = Plan::NEW;
+                self.order.set(arm, if self.batched.is_live(arm) { FIRST } else { Line::NEVER });
+            }
         }
         Ok(())
-    }
-}
-
-impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
-    fn batched(&self) -> &BatchedArms {
-        &self.batched
-    }
-
-    fn batched_mut(&mut self) -> &mut BatchedArms {
-        &mut self.batched
     }
 
     fn reopen(&mut self, arm: usize) {
@@ -753,7 +711,7 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
         self.unsettle(arm);
     }
 
-    fn emptied(&mut self, arm: usize) {
+    fn contributed(&mut self, arm: usize) {
         self.settled(arm, self.plans[arm].goal.saturating_sub(self.batched.settled(arm)));
     }
 
@@ -778,7 +736,7 @@ moves!(Plan { pulls, covered, goal, leads } made { known, next, line, place, cur
 
 impl<I: Index> Moved for MinIndexPolicy<I> {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        with.snapshot(self, Policy::save, Policy::load)?;
+        self.snapshot(with)?;
         self.batched.move_open(with)?;
         self.plans.moved(with)
     }
@@ -789,7 +747,10 @@ mod tests {
     use super::super::imed::Chernoff;
     use super::super::klucb::KlUcbIndex;
     use super::*;
-    use crate::snapshot::{Kind, write};
+    use crate::random::Random;
+    use crate::request::Request;
+    use crate::reward::Reward;
+    use crate::snapshot::{Kind, Reader, write};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -997,8 +958,8 @@ mod tests {
                 policy.observe(Pull::of(pull.arm()), Reward::from_units(pull.arm() << 21));
             }
         }
-        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal();
-        next.load(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
+        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Moving::Out(to))).unwrap().seal();
+        next.snapshot(&mut Moving::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
         for (arm, plan) in next.plans.iter().enumerate() {
             assert_eq!([plan.pulls, plan.covered, plan.goal, next.batched.settled(arm)], [0; 4]);
             assert_eq!(next.evidence(arm).covered, policy.batched.evidence(arm).count);

@@ -12,13 +12,12 @@
 
 use super::weights::Weights;
 use crate::config::Config;
-use crate::error::{Error, Result};
-use crate::moving::moves;
+use crate::error::Result;
+use crate::moving::{Moving, moves};
 use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer};
 use std::f64::consts::{E, LOG2_E};
 
 pub struct Exp3 {
@@ -29,7 +28,7 @@ pub struct Exp3 {
 
 impl Exp3 {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Exp3> {
-        Exp3::for_rounds(config.arms, known_horizon(config)?, seed.stream())
+        Exp3::for_rounds(config.arms, config.horizon, seed.stream())
     }
 
     /// Equal weights, with gamma for this many draws.
@@ -76,14 +75,6 @@ pub(super) fn exploration(arms: u32, rounds: u64) -> f64 {
     f64::min(1.0, (arms * arms.ln() / ((E - 1.0) * rounds as f64)).sqrt())
 }
 
-/// T, for policies that need it.
-pub(super) fn known_horizon(config: &Config) -> Result<u64> {
-    match config.horizon {
-        0 => Err(Error::config("horizon", "must be known (> 0) for this policy", 0u32)),
-        horizon => Ok(horizon),
-    }
-}
-
 impl Policy for Exp3 {
     fn choose(&mut self) -> Pull {
         let (arm, propensity) = self.draw();
@@ -113,13 +104,8 @@ impl Policy for Exp3 {
         PrivacyLoss::Unbounded
     }
 
-    fn save(&self, to: &mut Writer) -> Result<()> {
-        self.weights.save(to);
-        Ok(())
-    }
-
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.weights.load(from)
+    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        self.weights.snapshot(with)
     }
 }
 
@@ -128,6 +114,7 @@ moves!(Exp3 { weights } made { gamma, coins });
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Algorithm;
 
     fn policy(arms: u32, horizon: u64) -> Exp3 {
         let mut config = Config::new(arms, 1.0);
@@ -184,7 +171,8 @@ mod tests {
 
     #[test]
     fn needs_the_horizon() {
-        let error = Exp3::new(&Config::new(4, 1.0), &mut Seed::new(Some([8; 32])).unwrap()).err().unwrap();
-        assert_eq!(error.to_string(), "horizon must be known (> 0) for this policy, got 0");
+        let (config, seed) = (Config::new(4, 1.0), &mut Seed::new(Some([8; 32])).unwrap());
+        let error = Algorithm::NonprivateExp3.build(&config, seed).err().unwrap();
+        assert_eq!(error.to_string(), "horizon must not be 0: nonprivate-exp3 needs horizon, got 0");
     }
 }

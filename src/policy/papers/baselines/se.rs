@@ -10,12 +10,11 @@ use super::Tally;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory;
-use crate::moving::moves;
+use crate::moving::{Moving, moves};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::Writer;
 
 pub struct Se {
     tally: Tally,
@@ -33,9 +32,6 @@ pub struct Se {
 impl Se {
     pub fn new(config: &Config, _seed: &mut Seed) -> Result<Se> {
         config.check_arms(1 << 20)?;
-        if config.beta == 0.0 && config.horizon == 0 {
-            return Err(Error::config("horizon", "must be given where beta is not", 0u32));
-        }
         let mut viable = memory::try_with_capacity(config.arms as usize)?;
         viable.extend(0..config.arms);
         Ok(Se {
@@ -69,9 +65,7 @@ impl Se {
     fn decided(&self) -> bool {
         self.viable.len() == 1
     }
-}
 
-impl Se {
     fn phase(&self) -> u32 {
         u32::try_from(self.round).unwrap_or(u32::MAX)
     }
@@ -117,7 +111,7 @@ impl Policy for Se {
         PrivacyLoss::Unbounded
     }
 
-    fn save(&self, _to: &mut Writer) -> Result<()> {
+    fn snapshot(&mut self, _with: &mut Moving) -> Result<()> {
         Err(Error::unsupported("a snapshot: a round of this baseline is not kept"))
     }
 }

@@ -8,7 +8,6 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::moving::{Moved, Moving};
 use crate::policy::papers::scores::Scores;
-use crate::random::Seed;
 
 /// UCB1.
 pub type Ucb1 = Baseline<UpperBound>;
@@ -16,14 +15,13 @@ pub type Ucb1 = Baseline<UpperBound>;
 /// argmax of mean + sqrt(2 ln t/n).
 pub struct UpperBound(Scores);
 
-impl Ucb1 {
-    pub fn new(config: &Config, _seed: &mut Seed) -> Result<Ucb1> {
-        config.check_arms(1 << 20)?;
-        Ok(Ucb1 { tally: Tally::new(config)?, rule: UpperBound(Scores::new(config.arms)?) })
-    }
-}
-
 impl BaselineRule for UpperBound {
+    const MOST_ARMS: u32 = 1 << 20;
+
+    fn new(config: &Config) -> Result<Self> {
+        Ok(UpperBound(Scores::new(config.arms)?))
+    }
+
     fn best(&self, tally: &Tally) -> u32 {
         self.0.argmax((2.0 * tally.ln_t()).sqrt(), 0.0)
     }

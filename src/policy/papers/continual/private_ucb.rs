@@ -13,7 +13,7 @@
 use super::{ContinualUcb, NoiseRule};
 use crate::config::Config;
 use crate::counter::Binary;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::random::Seed;
 
 pub struct PrivateUcb;
@@ -22,9 +22,6 @@ impl PrivateUcb {
     #[allow(clippy::new_ret_no_self, reason = "the list's constructors are all called new")]
     pub fn new(config: &Config, seed: &mut Seed) -> Result<ContinualUcb<Binary>> {
         let epsilon = config.epsilon_per_reward()?;
-        if config.horizon == 0 {
-            return Err(Error::config("horizon", "must be known to this policy", 0u32));
-        }
         let tree = Binary::new(epsilon, config.horizon, |epsilon| config.laplace(epsilon))?;
         ContinualUcb::new(config, seed, NoiseRule::Widened, || tree.another())
     }

@@ -44,14 +44,13 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::moves;
+use crate::moving::{Moving, moves};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::papers::scores::Scores;
 use crate::privacy::composition::zcdp_to_approximate;
 use crate::privacy::{Heterogeneous, PrivacyLoss, Responses, least_near};
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
-use crate::snapshot::Writer;
 use std::f64::consts::LN_2;
 use zeroize::Zeroizing;
 
@@ -302,9 +301,7 @@ impl DpUcbInt {
         let slope = if self.rigorous { state.scale } else { 0.0 };
         self.scores.set(arm, state.mean, 1.0 / (n as f64).sqrt(), slope);
     }
-}
 
-impl DpUcbInt {
     /// The number of releases of the arm with the most.
     fn phase(&self) -> u32 {
         u32::try_from(self.releases).unwrap_or(u32::MAX)
@@ -365,7 +362,7 @@ impl Policy for DpUcbInt {
         PrivacyLoss::Scheduled { releases, epsilon, delta }
     }
 
-    fn save(&self, _to: &mut Writer) -> Result<()> {
+    fn snapshot(&mut self, _with: &mut Moving) -> Result<()> {
         Err(Error::unsupported("a snapshot: its next release is of all of an arm's rewards, and their sum is raw"))
     }
 }

@@ -36,16 +36,23 @@ use crate::privacy::calibration::ShuffleNoise;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::shuffle::{Params, count_of_encoded, count_ones, radius};
-use crate::snapshot::{Reader, Writer, ensure, ensure_interval};
+use crate::snapshot::ensure;
 use std::cmp::Ordering;
-use std::marker::PhantomData;
 use zeroize::Zeroizing;
 
 /// SDP-AE: all batches have the same size.
-pub type SdpAe = ShuffledElimination<Fixed>;
+pub struct SdpAe;
 
-/// Arm elimination on shuffled batches. `S` determines the sizes of the batches.
-pub struct ShuffledElimination<S> {
+impl SdpAe {
+    #[allow(clippy::new_ret_no_self, reason = "the list's constructors are all called new")]
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<ShuffledElimination> {
+        let users = if config.batch > 0 { config.batch } else { four_times_the_noise(config)? };
+        ShuffledElimination::new(config, seed, [users])
+    }
+}
+
+/// Arm elimination on shuffled batches.
+pub struct ShuffledElimination {
     /// Parameters of the batches of phases 1, 2, ...; the last are repeated for ever.
     plans: Box<[Params]>,
     ln_inverse_beta: f64,
@@ -62,23 +69,6 @@ pub struct ShuffledElimination<S> {
     random: Random,
     source: RewardSource,
     released: bool,
-    sizes: PhantomData<S>,
-}
-
-/// The number of users of a batch, by phase.
-pub trait BatchSizes: Send {
-    /// Parameters of the batches of phases 1, 2, ...; the last are repeated.
-    fn plans(config: &Config, plan: impl Fn(u32) -> Result<Params>) -> Result<Box<[Params]>>;
-}
-
-/// m users in every phase.
-pub enum Fixed {}
-
-impl BatchSizes for Fixed {
-    fn plans(config: &Config, plan: impl Fn(u32) -> Result<Params>) -> Result<Box<[Params]>> {
-        let users = if config.batch > 0 { config.batch } else { four_times_the_noise(config)? };
-        Ok([plan(users)?].into())
-    }
 }
 
 /// m = 4 ceil(sigma^2): the noise adds as much to a batch's variance as the rewards' own, which is at most m/4. At
@@ -141,12 +131,10 @@ impl Encoded {
     }
 }
 
-impl<S: BatchSizes> ShuffledElimination<S> {
-    pub fn new(config: &Config, seed: &mut Seed) -> Result<Self> {
+impl ShuffledElimination {
+    /// A policy whose batches of phases 1, 2, ... have this number of users; the last is repeated.
+    pub fn new(config: &Config, seed: &mut Seed, users: impl IntoIterator<Item = u32>) -> Result<Self> {
         config.check_arms(1 << 20)?;
-        if config.horizon == 0 {
-            return Err(Error::config("horizon", "must be known to this policy", 0u32));
-        }
         let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
         // A plan's own fields are not in the configuration.
         let plan = |users| {
@@ -166,7 +154,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
             count: 0,
         };
         let mut policy = Self {
-            plans: S::plans(config, plan)?,
+            plans: users.into_iter().map(plan).collect::<Result<_>>()?,
             ln_inverse_beta: config.ln_inverse_beta(),
             arms: WipedVec::new(config.arms as usize, |_| arm.clone())?,
             viable: memory::try_with_capacity(config.arms as usize)?,
@@ -178,7 +166,6 @@ impl<S: BatchSizes> ShuffledElimination<S> {
             random: seed.stream(),
             source: RewardSource::Unknown,
             released: false,
-            sizes: PhantomData,
         };
         policy.viable.extend(0..config.arms);
         policy.open_phase();
@@ -245,6 +232,26 @@ impl<S: BatchSizes> ShuffledElimination<S> {
         radius(batches, intervals.ln() + self.ln_inverse_beta)
     }
 
+    /// Checks what was read of a snapshot, and continues from it.
+    fn check_saved(&mut self) -> Result<()> {
+        ensure(self.waiting.iter().all(|&arm| self.is_viable(arm)))?;
+        ensure(!self.viable.is_empty() && self.waiting.is_empty() == self.decided())?;
+        // The released batches must have had this configuration's sizes and noise, because the intervals depend on
+        // that.
+        let closed = self.phase - u32::from(!self.decided());
+        let last = self.plans.len() as u32;
+        let beyond = f64::from(closed.saturating_sub(last));
+        let all = |of: fn(&Params) -> f64| {
+            let each = (1..=closed.min(last)).map(|phase| of(plan_of(&self.plans, phase)));
+            each.sum::<f64>() + beyond * of(plan_of(&self.plans, last))
+        };
+        let same = |ours: f64, theirs: f64| (ours - theirs).abs() <= 1e-9 * ours;
+        ensure(same(all(|plan| plan.users().into()), self.pulls as f64))?;
+        ensure(same(all(Params::noise_mean), self.noise_mean))?;
+        self.released = true; // there may have been releases since the snapshot
+        Ok(())
+    }
+
     fn decided(&self) -> bool {
         self.viable.len() == 1
     }
@@ -254,7 +261,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
     }
 }
 
-impl<S: BatchSizes> Policy for ShuffledElimination<S> {
+impl Policy for ShuffledElimination {
     fn choose(&mut self) -> Pull {
         let open = if self.decided() { &self.viable } else { &self.waiting };
         let arm = open[self.cursor % open.len()];
@@ -311,62 +318,35 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
         Some(self)
     }
 
-    /// Writes complete batches. Incomplete ones are dropped, because half a batch has half of its noise. The way in
+    /// Moves complete batches. Incomplete ones are dropped, because half a batch has half of its noise. The way in
     /// which rewards arrive is saved too: a reward that arrived here must not arrive in the other way after a
     /// restore.
-    fn save(&self, to: &mut Writer) -> Result<()> {
-        to.u32(self.phase);
-        to.u8(self.source as u8);
-        to.u64(self.pulls);
-        to.f64(self.noise_mean);
-        to.u32(self.arms.len() as u32);
-        to.alike(self.arms.iter().enumerate(), |to, (arm, state)| {
-            let arm = arm as u32;
-            to.u8(self.is_viable(arm).into());
-            to.u8(self.waiting.binary_search(&arm).is_ok().into());
-            to.u64(state.ones);
-            to.f64(state.mean);
-            to.f64(state.width);
-            to.u64(state.count);
-        });
-        Ok(())
-    }
-
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.phase = from.u32()?;
-        ensure((1..=1 << 31).contains(&self.phase))?;
-        self.source = RewardSource::of(from.u8()?)?;
-        (self.pulls, self.noise_mean) = (from.count()?, from.f64()?);
-        ensure(from.u32()? as usize == self.arms.len())?;
-        self.viable.clear();
-        self.waiting.clear();
-        for (number, arm) in (0..).zip(&mut *self.arms) {
-            let (viable, waiting) = (from.bool()?, from.bool()?);
-            self.viable.extend(viable.then_some(number));
-            self.waiting.extend(waiting.then_some(number));
-            (arm.ones, arm.mean, arm.width, arm.count) = (from.count()?, from.f64()?, from.f64()?, from.count()?);
-            ensure(viable || !waiting)?;
-            ensure_interval(arm.count > 0, arm.mean, arm.width)?;
+    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        self.phase.moved(with)?;
+        with.ensure((1..=1 << 31).contains(&self.phase))?;
+        self.source.moved(with)?;
+        with.count(&mut self.pulls)?;
+        self.noise_mean.moved(with)?;
+        with.arms(self.arms.len())?;
+        let Self { arms, viable, waiting, .. } = self;
+        if with.reads() {
+            viable.clear();
+            waiting.clear();
         }
-        ensure(!self.viable.is_empty() && self.waiting.is_empty() == self.decided())?;
-        // The released batches must have had this configuration's sizes and noise, because the intervals depend on
-        // that.
-        let closed = self.phase - u32::from(!self.decided());
-        let last = self.plans.len() as u32;
-        let beyond = f64::from(closed.saturating_sub(last));
-        let all = |of: fn(&Params) -> f64| {
-            let each = (1..=closed.min(last)).map(|phase| of(plan_of(&self.plans, phase)));
-            each.sum::<f64>() + beyond * of(plan_of(&self.plans, last))
-        };
-        let same = |ours: f64, theirs: f64| (ours - theirs).abs() <= 1e-9 * ours;
-        ensure(same(all(|plan| plan.users().into()), self.pulls as f64))?;
-        ensure(same(all(Params::noise_mean), self.noise_mean))?;
-        self.released = true; // there may have been releases since the snapshot
-        Ok(())
+        with.alike(arms.iter_mut().enumerate(), |with, (number, arm)| {
+            with.member(viable, number as u32)?;
+            with.member(waiting, number as u32)?;
+            with.count(&mut arm.ones)?;
+            arm.mean.moved(with)?;
+            arm.width.moved(with)?;
+            with.count(&mut arm.count)?;
+            with.ensure_interval(arm.count > 0, arm.mean, arm.width)
+        })?;
+        if with.reads() { self.check_saved() } else { Ok(()) }
     }
 }
 
-impl<S: BatchSizes> ShuffledPolicy for ShuffledElimination<S> {
+impl ShuffledPolicy for ShuffledElimination {
     fn params(&self, phase: u32) -> Params {
         *plan_of(&self.plans, phase)
     }
@@ -397,9 +377,9 @@ fn plan_of(plans: &[Params], phase: u32) -> &Params {
     &plans[(phase.max(1) as usize).min(plans.len()) - 1]
 }
 
-moves!(generic [S: BatchSizes] ShuffledElimination<S> {
+moves!(ShuffledElimination {
     arms, viable, waiting, cursor, phase, pulls, noise_mean, source, released,
-} made { plans, ln_inverse_beta, random, sizes });
+} made { plans, ln_inverse_beta, random });
 moves!(SdpAeArm { batch, early, ones, mean, width, count });
 moves!(Encoded { messages, ones });
 

@@ -9,20 +9,18 @@
 //! construction (0.2 ms in all at eps = 1, 25 ms at eps = 0.004). The two users of phase 1 share all coins, at most
 //! 2^20 each, so eps below 0.004 (at delta = 1e-6) is refused: [SDP-AE](super::sdp_ae) supports it.
 
-use super::sdp_ae::{BatchSizes, ShuffledElimination};
+use super::sdp_ae::ShuffledElimination;
 use crate::config::Config;
 use crate::error::Result;
-use crate::shuffle::Params;
+use crate::random::Seed;
 
-/// VB-SDP-AE: batches double in each phase.
-pub type VbSdpAe = ShuffledElimination<Doubling>;
+/// VB-SDP-AE: batches double in each phase, with 2^t users in phase t.
+pub struct VbSdpAe;
 
-/// 2^t users in phase t.
-pub enum Doubling {}
-
-impl BatchSizes for Doubling {
-    fn plans(config: &Config, plan: impl Fn(u32) -> Result<Params>) -> Result<Box<[Params]>> {
+impl VbSdpAe {
+    #[allow(clippy::new_ret_no_self, reason = "the list's constructors are all called new")]
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<ShuffledElimination> {
         let last = config.horizon.ilog2().clamp(1, 22);
-        (1..=last).map(|phase| plan(1 << phase)).collect()
+        ShuffledElimination::new(config, seed, (1..=last).map(|phase| 1 << phase))
     }
 }

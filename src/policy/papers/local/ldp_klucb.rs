@@ -7,17 +7,8 @@
 //!
 //! Cost: that of KL-UCB.
 
-use super::ldp_ucb::{IndexPolicy, OnBits};
-use crate::config::Config;
-use crate::error::Result;
-use crate::policy::papers::baselines::klucb::KlUcb;
-use crate::random::Seed;
+use super::ldp_ucb::OnBits;
+use crate::policy::papers::baselines::klucb::KlIndex;
 
 /// KL-UCB on privatised bits.
-pub type LdpKlUcb = OnBits<KlUcb>;
-
-impl IndexPolicy for KlUcb {
-    fn fresh(config: &Config, seed: &mut Seed) -> Result<Self> {
-        KlUcb::new(config, seed)
-    }
-}
+pub type LdpKlUcb = OnBits<KlIndex>;
