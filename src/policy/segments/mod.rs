@@ -704,7 +704,7 @@ impl Segments {
     }
 
     /// Computes the model anew from all releases. The result depends only on releases, on the segments' keys and on the
-    /// arms' ids. Call [`is_newer`](Self::is_newer) first, which reserves the memory.
+    /// arms' ids. The memory is reserved.
     fn fit(&mut self) {
         let Segments { order, by_key, keys, added, configured, .. } = self;
         // A function pointer, so that the library contains the code of one sort.
