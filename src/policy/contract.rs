@@ -2,9 +2,11 @@
 
 use super::compare::ReleaseTotals;
 use super::prior::Prior;
+use crate::config::Config;
 pub use crate::engine::Pull;
 use crate::error::{Error, Result};
 use crate::ledger::learner::Learner;
+use crate::memory::try_with_capacity;
 use crate::moving::{Moved, Moving};
 use crate::privacy::PrivacyLoss;
 use crate::request::{Request, Values};
@@ -237,6 +239,16 @@ pub trait Policy: Send + Moved {
     fn shuffled(&mut self) -> Option<&mut dyn ShuffledPolicy> {
         None
     }
+}
+
+/// The arms of a new handle, which may all be pulled.
+///
+/// # Errors
+/// `NoMemory`.
+pub(super) fn all_arms(config: &Config) -> Result<Vec<u32>> {
+    let mut arms = try_with_capacity(config.arms as usize)?;
+    arms.extend(0..config.arms);
+    Ok(arms)
 }
 
 /// The error of a policy that decides for no arm.

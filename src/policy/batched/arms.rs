@@ -12,7 +12,6 @@
 //! how much of it counts. This share is computed at the arm's releases, and for 16 arms in turn at any release.
 //! Between these times the earlier share counts, which may be too small when the time has advanced.
 
-use super::explore::Live;
 use super::peers::HandleReleases;
 use super::released::{Evidence, JoinedReleases, Memory, NoisySum, ReleaseHistory};
 use crate::config::Config;
@@ -26,7 +25,7 @@ use crate::noise::probe::{self, faulty};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{ArmState, PolicyCounts, Pull};
+use crate::policy::contract::{ArmState, PolicyCounts, Pull, all_arms};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::random::Seed;
@@ -37,12 +36,12 @@ use std::f64::consts::LN_2;
 
 /// The batches of all arms, and their releases.
 pub struct BatchedArms {
-    arms: WipedVec<BatchedArm>,
+    pub arms: WipedVec<BatchedArm>,
     /// Releases of other handles for each arm; empty if there are none.
     others: WipedVec<JoinedReleases>,
     pub peers: Peers<HandleReleases>,
     pub facts: Facts,
-    pub live: Live,
+    pub live: Vec<u32>,
     pub noise: NoiseSource,
     distribution: Cumulant,
     memory: Memory,
@@ -70,12 +69,12 @@ pub struct BatchedArms {
     cursor: usize,
 }
 
-struct BatchedArm {
+pub struct BatchedArm {
     /// The open batch. While the handle contributes, it is never full. Its size is in examinations: its quota has one
     /// more reward for each that its rewards lack, rounded up. So it closes with less than one more than its size.
-    batch: Batch,
+    pub batch: Batch,
     /// What the slots of the rewards in the open batch lack of an [examination](Pull::EXAMINATION) each, in its units.
-    lack: u64,
+    pub lack: u64,
     /// The part of the open batch that others contributed, in these units.
     foreign: u64,
     /// Rewards of this handle's own decisions since it was made that are in no open batch: they were released or
@@ -160,7 +159,7 @@ impl BatchedArms {
             others: WipedVec::default(),
             peers: Peers::default(),
             facts: Facts::new(config),
-            live: Live::new(config.arms)?,
+            live: all_arms(config)?,
             distribution: Cumulant::of(&noise),
             memory: Memory::new(config.forget_after),
             first: first_batch(&noise, config),
@@ -432,16 +431,6 @@ impl BatchedArms {
         self.arms.iter().map(|arm| u64::from(arm.batch.count())).sum::<u64>() + self.rewards
     }
 
-    /// The number of arms.
-    pub fn arms(&self) -> usize {
-        self.arms.len()
-    }
-
-    /// Whether an arm has nothing to contribute.
-    pub fn is_empty(&self, arm: usize) -> bool {
-        self.arms[arm].batch.is_empty()
-    }
-
     /// Whether an arm's batch accepts rewards.
     pub fn is_open(&self, arm: usize) -> bool {
         self.arms[arm].batch.free() > 0
@@ -596,7 +585,7 @@ impl BatchedArms {
     pub fn counts(&self) -> PolicyCounts {
         PolicyCounts {
             phase: self.facts.releases,
-            active: self.live.count(),
+            active: self.live.len() as u32,
             changes: self.changes,
             merges: self.peers.updates(),
             ..PolicyCounts::default()
@@ -655,7 +644,7 @@ impl BatchedArms {
         if self.priors > 0 {
             (0..self.arms.len()).for_each(|arm| self.refresh(arm));
         }
-        ensure(self.live.count() >= 1)
+        ensure(!self.live.is_empty())
     }
 
     /// Adds an arm. May allocate.
@@ -665,7 +654,7 @@ impl BatchedArms {
     pub fn add_arm(&mut self) -> Result<()> {
         self.arms.reserve()?;
         self.leader.reserve()?;
-        self.live.reserve(1)?;
+        self.live.try_reserve(1).map_err(|_| Error::NoMemory)?;
         if !self.others.is_empty() {
             self.others.reserve()?;
             self.others.push(JoinedReleases::nothing(self.now()));
@@ -685,7 +674,7 @@ impl BatchedArms {
         self.replace_prior(arm, None);
         self.arms[arm].saved.live = false;
         self.leader.set(arm, Line::NEVER);
-        self.live.remove(arm as u32);
+        self.live.retain(|&other| other != arm as u32);
     }
 
     /// The leading mean with open sums, for the test that must detect it.
@@ -789,16 +778,6 @@ fn first_batch(noise: &Noise, config: &Config) -> u64 {
 
 // The releases move as a snapshot has them.
 moves!(BatchedArm { batch, lack, foreign, settled, opened } made { saved, mean, tick });
-
-impl BatchedArms {
-    /// Moves what a snapshot leaves out: the open sums.
-    ///
-    /// # Errors
-    /// `Corrupt`.
-    pub fn move_open(&mut self, with: &mut Moving) -> Result<()> {
-        self.arms.moved(with)
-    }
-}
 
 #[cfg(test)]
 mod tests {

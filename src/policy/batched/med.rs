@@ -21,7 +21,7 @@
 use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
-use super::explore::{Explore, even_chance};
+use super::explore::{Explore, even_chance, kappa};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
@@ -91,7 +91,7 @@ impl DpMed {
         match (starts, self.batched.mean(arm as usize).is_nan()) {
             (true, unknown) => f64::from(u8::from(unknown)),
             (false, _) => match self.weight(arm as usize, leading) {
-                1.0 => self.batched.live.kappa(),
+                1.0 => kappa(self.batched.live.len()),
                 weight => weight,
             },
         }
@@ -124,11 +124,11 @@ impl DpMed {
             return;
         }
         let leading = self.batched.mean(self.batched.leader());
-        let starts = self.starts(self.batched.live.arms());
+        let starts = self.starts(&self.batched.live);
         self.sums.clear();
         let mut sum = 0.0;
-        for place in 0..self.batched.live.arms().len() {
-            sum += self.weight_among(starts, self.batched.live.arms()[place], leading);
+        for place in 0..self.batched.live.len() {
+            sum += self.weight_among(starts, self.batched.live[place], leading);
             self.sums.push(sum);
         }
         self.settled = true;
@@ -185,7 +185,7 @@ impl BatchedPolicy for DpMed {
     fn choose_any(&mut self) -> Pull {
         self.settle();
         let (place, propensity) = self.draw(self.sums.len());
-        self.play(self.batched.live.arms()[place], propensity)
+        self.play(self.batched.live[place], propensity)
     }
 
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
@@ -278,7 +278,7 @@ impl BatchedPolicy for DpMed {
 impl Moved for DpMed {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         self.snapshot(with)?;
-        self.batched.move_open(with)
+        self.batched.arms.moved(with)
     }
 }
 

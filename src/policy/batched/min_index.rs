@@ -47,7 +47,7 @@
 use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
-use super::explore::{Explore, Live};
+use super::explore::Explore;
 use super::released::Evidence;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -61,7 +61,11 @@ use crate::request::Values;
 use crate::tournament::{Line, Tournament};
 
 /// The index that distinguishes policies of this kind.
-pub trait Index: Send {
+pub trait Index: Send + Sized {
+    /// # Errors
+    /// `InvalidConfig`.
+    fn new(config: &Config) -> Result<Self>;
+
     /// The public number that all indices are functions of, computed from the leading released mean, or from the
     /// number of decisions so far.
     fn point(&self, leader: f64, decisions: u64) -> f64;
@@ -70,7 +74,7 @@ pub trait Index: Send {
     fn at(&self, arm: &Evidence, point: f64) -> (f64, Line);
 
     /// How far an index must be below that of a leading arm for its arm to be pulled instead; 0 or more.
-    fn margin(&self, live: &Live) -> f64;
+    fn margin(&self, arms: usize) -> f64;
 
     /// Rewards in the next batch of an arm with this index.
     fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64, margin: f64) -> f64;
@@ -201,7 +205,11 @@ impl<I: Index> MinIndexPolicy<I> {
     /// Maximum number of indices computed at one decision. Eight times as many may be replaced by their lines.
     const AT_ONCE: usize = 16;
 
-    pub fn with_index(index: I, config: &Config, seed: &mut Seed) -> Result<MinIndexPolicy<I>> {
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<MinIndexPolicy<I>> {
+        MinIndexPolicy::with_index(I::new(config)?, config, seed)
+    }
+
+    fn with_index(index: I, config: &Config, seed: &mut Seed) -> Result<MinIndexPolicy<I>> {
         let arms = config.arms as usize;
         Ok(MinIndexPolicy {
             index,
@@ -302,7 +310,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// The arm to pull, where `best` has the smallest index of all: the leading arm of these with the smallest index,
     /// unless `best` is below it by more than the [`margin`](Index::margin).
     fn prefer_leading(&mut self, mut best: usize, arms: &[u32], contest: &Contest) -> usize {
-        let margin = self.index.margin(&self.batched.live);
+        let margin = self.index.margin(self.batched.live.len());
         let leading = self.worth(contest.leader, contest);
         if margin > 0.0 && self.worth(best, contest) < leading {
             let mut most = self.index_in(best, contest) + margin;
@@ -435,7 +443,7 @@ impl<I: Index> MinIndexPolicy<I> {
     fn usual_batch(&mut self, arm: usize, contest: &Contest) -> u64 {
         let index = self.index_in(arm, contest);
         let evidence = self.evidence(arm);
-        let (leader, margin) = (self.evidence(contest.leader), self.index.margin(&self.batched.live));
+        let (leader, margin) = (self.evidence(contest.leader), self.index.margin(self.batched.live.len()));
         self.batched.size(&evidence, self.index.batch(&evidence, &leader, index, margin))
     }
 
@@ -557,7 +565,7 @@ impl<I: Index> MinIndexPolicy<I> {
                 let indices = leading.iter().map(|&arm| self.index_in(arm as usize, contest));
                 let most = indices.fold(f64::NEG_INFINITY, f64::max);
                 let theirs = 0.5 * (most + self.index_in(contest.leader, contest));
-                let margin = self.index.margin(&self.batched.live);
+                let margin = self.index.margin(self.batched.live.len());
                 if self.index_in(least, contest) + margin < theirs { least } else { best as usize }
             }
             (Some(least), None) => least,
@@ -737,7 +745,7 @@ moves!(Plan { pulls, covered, goal, leads } made { known, next, line, place, cur
 impl<I: Index> Moved for MinIndexPolicy<I> {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         self.snapshot(with)?;
-        self.batched.move_open(with)?;
+        self.batched.arms.moved(with)?;
         self.plans.moved(with)
     }
 }
@@ -761,7 +769,7 @@ mod tests {
         if !known(arm) {
             return false;
         }
-        let margin = policy.index.margin(&policy.batched.live);
+        let margin = policy.index.margin(policy.batched.live.len());
         let leads = |arm: u32| policy.batched.mean(arm as usize) >= policy.batched.mean(leader);
         let index = |arm: u32| policy.index.at(&policy.evidence(arm as usize), point).0;
         let compared = |arm: u32| if leads(arm) { index(arm) - margin } else { index(arm) };
@@ -786,7 +794,7 @@ mod tests {
             if !settled && policy.settled && pull.propensity > 0.5 {
                 // Of several arms with the largest mean, only the leader is preferred.
                 let (leader, mean) = (policy.batched.leader(), |arm: u32| policy.batched.mean(arm as usize));
-                let mut arms = policy.batched.live.arms().to_vec();
+                let mut arms = policy.batched.live.clone();
                 arms.retain(|&arm| arm == leader as u32 || !(mean(arm) == mean(leader as u32)));
                 checks += 1;
                 changed[0] += u32::from(is_the_least(&policy, pull.arm(), &arms, leader, point));
@@ -798,7 +806,7 @@ mod tests {
             waiting.push(pull);
             if step % 10 == 0 {
                 // A request of three slots for the live arms of the first 25.
-                let mut left = policy.batched.live.arms().to_vec();
+                let mut left = policy.batched.live.clone();
                 left.retain(|&arm| arm < 25);
                 let (leader, mean) = policy.batched.leader_at(&left, 3, |_| 1.0);
                 let point = policy.index.point(mean, policy.batched.facts.decisions);
@@ -844,10 +852,10 @@ mod tests {
             let mut seed = Seed::new(Some([9; 32])).unwrap();
             let config = Config { exploration, ..Config::new(40, epsilon) };
             let mut random = seed.stream();
-            let imed = MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut seed).unwrap();
+            let imed = MinIndexPolicy::<Chernoff>::new(&config, &mut seed).unwrap();
             let changed = plays_the_least(imed, &mut random);
             assert!(changed.iter().all(|&times| times > 10), "{changed:?}");
-            let klucb = MinIndexPolicy::with_index(KlUcbIndex::new(epsilon), &config, &mut seed).unwrap();
+            let klucb = MinIndexPolicy::<KlUcbIndex>::new(&config, &mut seed).unwrap();
             assert_eq!(plays_the_least(klucb, &mut random), [0, 0]);
         }
     }
@@ -856,6 +864,10 @@ mod tests {
     struct Counted<I>(I, Arc<AtomicU64>);
 
     impl<I: Index> Index for Counted<I> {
+        fn new(_config: &Config) -> Result<Self> {
+            unreachable!()
+        }
+
         fn point(&self, leader: f64, decisions: u64) -> f64 {
             self.0.point(leader, decisions)
         }
@@ -873,8 +885,8 @@ mod tests {
             self.0.leaders_batch(leader)
         }
 
-        fn margin(&self, live: &Live) -> f64 {
-            self.0.margin(live)
+        fn margin(&self, arms: usize) -> f64 {
+            self.0.margin(arms)
         }
     }
 
@@ -915,9 +927,9 @@ mod tests {
     /// steps of the time, some 800 here.
     #[test]
     fn requests_of_several_kinds_share_the_computed_indices() {
-        let (count, releases) = computed(Chernoff::new(&Config::new(8, 1.0)));
+        let (count, releases) = computed(Chernoff::new(&Config::new(8, 1.0)).unwrap());
         assert!(releases > 50 && count < 10 * releases, "{count} indices, {releases} releases");
-        let (count, releases) = computed(KlUcbIndex::new(1.0));
+        let (count, releases) = computed(KlUcbIndex::new(&Config::new(8, 1.0)).unwrap());
         assert!(releases > 50 && count < 8 * 800 + 10 * releases, "{count} indices, {releases} releases");
     }
 
@@ -927,7 +939,7 @@ mod tests {
     fn nobody_waits_for_thousands_of_indices() {
         let mut seed = Seed::new(Some([3; 32])).unwrap();
         let config = Config::new(5000, 1.0);
-        let mut policy = MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut seed).unwrap();
+        let mut policy = MinIndexPolicy::<Chernoff>::new(&config, &mut seed).unwrap();
         let mut random = seed.stream();
         let (mut unsettled, mut most) = (0, 0);
         for _ in 0..200_000 {
@@ -950,7 +962,7 @@ mod tests {
     fn a_restored_arm_has_no_decision_to_make_up_for() {
         let mut seed = Seed::new(Some([5; 32])).unwrap();
         let config = Config::new(5, 0.5);
-        let mut fresh = || MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut seed).unwrap();
+        let mut fresh = || MinIndexPolicy::<Chernoff>::new(&config, &mut seed).unwrap();
         let (mut policy, mut next) = (fresh(), fresh());
         for turn in 0..3000 {
             let pull = policy.choose();
@@ -977,9 +989,7 @@ mod tests {
     #[test]
     fn without_rewards_no_arm_is_preferred() {
         let config = Config::new(5, 1.0);
-        let mut policy =
-            MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut Seed::new(Some([4; 32])).unwrap())
-                .unwrap();
+        let mut policy = MinIndexPolicy::<Chernoff>::new(&config, &mut Seed::new(Some([4; 32])).unwrap()).unwrap();
         let mut pulls = [0; 5];
         (0..10_000).for_each(|_| pulls[policy.choose().arm() as usize] += 1);
         assert!(pulls.iter().all(|pulls| (1800..2200).contains(pulls)), "{pulls:?}");
@@ -991,9 +1001,7 @@ mod tests {
     fn batches_begin_and_grow_as_they_should() {
         let (mut leaders, mut others) = (Vec::new(), Vec::new());
         let config = Config::new(2, 0.1);
-        let mut policy =
-            MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut Seed::new(Some([2; 32])).unwrap())
-                .unwrap();
+        let mut policy = MinIndexPolicy::<Chernoff>::new(&config, &mut Seed::new(Some([2; 32])).unwrap()).unwrap();
         for _ in 0..100_000 {
             let (releases, before) = (policy.batched.facts.releases, [0, 1].map(|arm| policy.batched.settled(arm)));
             let pull = policy.choose();

@@ -157,7 +157,7 @@ impl<P: BatchedPolicy> Policy for P {
     }
 
     fn add_arm(&mut self) -> Result<()> {
-        let arms = self.batched().arms();
+        let arms = self.batched().arms.len();
         if arms >= P::MOST_ARMS {
             return Err(Error::config("arms", &format!("must be at most {} for this policy", P::MOST_ARMS), arms + 1));
         }
@@ -197,11 +197,11 @@ impl<P: BatchedPolicy> OpenSums for P {
     }
 
     fn places(&self) -> usize {
-        self.batched().arms()
+        self.batched().arms.len()
     }
 
     fn is_empty(&self, arm: usize) -> bool {
-        self.batched().is_empty(arm)
+        self.batched().arms[arm].batch.is_empty()
     }
 
     fn write(&self, arm: usize, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
@@ -299,5 +299,5 @@ mod released;
 pub mod top_two;
 
 use arms::{ArmPart, BatchedArms};
-pub use explore::{Explore, Live};
+pub use explore::Explore;
 use peers::HandleReleases;

@@ -121,18 +121,18 @@ impl DpTopTwo {
             }
         }
         left.clear();
-        left.extend(batched.live.arms().iter().filter(|&&arm| contenders[arm as usize].beaten_by == NOBODY));
+        left.extend(batched.live.iter().filter(|&&arm| contenders[arm as usize].beaten_by == NOBODY));
         if left.is_empty() {
             // Only a forged snapshot has arms that beat each other.
             contenders.iter_mut().for_each(|contender| contender.beaten_by = NOBODY);
-            left.extend(batched.live.arms());
+            left.extend(&batched.live);
         }
         (self.turn, self.planned) = (0, false);
     }
 
     /// Nats that refute that an arm is as good as another.
     fn enough(&self) -> f64 {
-        let others = f64::from(self.batched.live.count().max(2) - 1);
+        let others = (self.batched.live.len().max(2) - 1) as f64;
         others.ln() + self.ln_inverse_beta + price_of_merges(self.batched.peers.updates())
     }
 
@@ -373,7 +373,7 @@ moves!(Contender { pulls, goal, step } made { beaten_by });
 impl Moved for DpTopTwo {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         self.snapshot(with)?;
-        self.batched.move_open(with)?;
+        self.batched.arms.moved(with)?;
         self.contenders.moved(with)?;
         self.turn.moved(with)?;
         self.leader.moved(with)?;

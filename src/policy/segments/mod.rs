@@ -104,8 +104,8 @@ use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::moves;
 use crate::noise::NoiseSource;
 use crate::noise::probe::faulty;
-use crate::policy::batched::{Explore, Live};
-use crate::policy::contract::Pull;
+use crate::policy::batched::Explore;
+use crate::policy::contract::{Pull, all_arms};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::kl::kl;
 use crate::random::Seed;
@@ -137,7 +137,7 @@ pub(crate) struct Segments {
     rows: WipedVec<SegmentRow>,
     cells: Grid<Cell>,
     rates: WipedVec<Rate>,
-    live: Live,
+    live: Vec<u32>,
     explore: Explore,
     /// An index or a mean, and its arm, for the current request. Capacity for all arms.
     ranks: Vec<(f64, u32)>,
@@ -260,8 +260,7 @@ impl Segments {
         }
         let noise = config.noise()?;
         let (arms, rows) = (config.arms as usize, max_segments as usize + 1);
-        let (ranks, mut order) = (try_with_capacity(arms)?, try_with_capacity(arms)?);
-        order.extend(0..config.arms);
+        let (ranks, order) = (try_with_capacity(arms)?, all_arms(config)?);
         let mut segments = Segments {
             keys: try_with_capacity(max_segments as usize)?,
             index: KeyIndex::try_with_capacity(max_segments as usize)?,
@@ -275,7 +274,7 @@ impl Segments {
             plays: Grid::try_new(arms, rows)?,
             cells: Grid::try_new(arms, rows)?,
             rates: WipedVec::new(arms, |_| Rate::new())?,
-            live: Live::new(config.arms)?,
+            live: all_arms(config)?,
             ranks,
             order,
             by_key: Vec::new(),
@@ -495,7 +494,7 @@ impl Segments {
     #[inline]
     fn current(&mut self, row: usize) -> u32 {
         if self.turns[row].left == 0 && row > 0 {
-            let best = self.least(row, self.live.arms());
+            let best = self.least(row, &self.live);
             self.turn(row, best);
         }
         self.turns[row].best
@@ -619,7 +618,7 @@ impl Segments {
 
     /// Decides whether all segments together try an arm, and which.
     fn plan(&mut self) {
-        let rates = || self.live.arms().iter().map(|&arm| (arm, &self.rates[arm as usize]));
+        let rates = || self.live.iter().map(|&arm| (arm, &self.rates[arm as usize]));
         let (_, leader) = rates().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean)).expect("an arm");
         let largest = leader.mean;
         let clicks = largest * self.facts.time.decisions_in(self.half_life).min(self.facts.decisions as f64);
@@ -642,7 +641,7 @@ impl Segments {
 
     /// Returns c in a segment.
     fn caution(&self, row: usize) -> f64 {
-        let arms = f64::from(self.live.count());
+        let arms = self.live.len() as f64;
         let decisions = self.turns[row].decisions as f64 * self.peers.unmerged();
         1.0 + CAUTION / (1.0 + decisions / (PATIENCE * arms * self.least_batch))
     }
@@ -701,19 +700,6 @@ impl Segments {
         // one row in turn.
         self.cursor = (self.cursor + 1) % self.rows.len();
         self.learn(self.cursor);
-    }
-
-    /// Computes the model anew from all releases. The result depends only on releases, on the segments' keys and on the
-    /// arms' ids. The memory is reserved.
-    fn fit(&mut self) {
-        let Segments { order, by_key, keys, added, configured, .. } = self;
-        // A function pointer, so that the library contains the code of one sort.
-        let sort = |list: &mut [u32], key: &dyn Fn(u32) -> u64| list.sort_unstable_by_key(|&number| key(number));
-        sort(order, &|arm| arm.checked_sub(*configured).map_or(u64::from(arm), |place| added[place as usize]));
-        by_key.clear();
-        by_key.extend(0..keys.len() as u32);
-        sort(by_key, &|segment| keys[segment as usize]);
-        self.fit_in_order();
     }
 
     /// Returns the model's mean of an arm's rate in a segment, and the number of rewards in the cell's own releases,

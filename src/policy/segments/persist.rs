@@ -53,9 +53,9 @@ impl Segments {
     /// Continues from the releases that were read.
     fn continue_from(&mut self, saved: &SavedFacts) -> Result<()> {
         for arm in (0..self.arms()).filter(|&arm| !self.rates[arm as usize].live) {
-            self.live.remove(arm);
+            self.live.retain(|&other| other != arm);
         }
-        ensure(self.live.count() >= 1)?;
+        ensure(!self.live.is_empty())?;
         if !self.facts.continue_from(saved) {
             self.restamp(saved.now(), half_life(saved.time.memory()));
         }

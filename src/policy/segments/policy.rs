@@ -160,7 +160,7 @@ impl Policy for Segments {
     fn counts(&self) -> PolicyCounts {
         PolicyCounts {
             phase: self.facts.releases,
-            active: self.live.count(),
+            active: self.live.len() as u32,
             merges: self.peers.known.updates(),
             segments: self.keys.len() as u32,
             ..PolicyCounts::default()
@@ -221,7 +221,7 @@ impl Policy for Segments {
         let no_memory = |_| Error::NoMemory;
         self.added.try_reserve(1).map_err(no_memory)?;
         self.rates.reserve()?;
-        self.live.reserve(1)?;
+        self.live.try_reserve(1).map_err(|_| Error::NoMemory)?;
         self.order.try_reserve(1).map_err(no_memory)?;
         let more = (arms as usize).saturating_sub(self.ranks.len());
         self.ranks.try_reserve(more).map_err(no_memory)?;
@@ -249,7 +249,7 @@ impl Policy for Segments {
                 released.sum = (released.sum + bare).min(released.weight);
             }
         }
-        self.live.remove(arm);
+        self.live.retain(|&other| other != arm);
         let rate = &mut self.rates[arm as usize];
         rate.live = false;
         let had_prior = rate.prior.take().is_some();

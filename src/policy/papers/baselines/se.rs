@@ -9,9 +9,8 @@
 use super::Tally;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::memory;
 use crate::moving::{Moving, moves};
-use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull, all_arms};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
@@ -32,12 +31,10 @@ pub struct Se {
 impl Se {
     pub fn new(config: &Config, _seed: &mut Seed) -> Result<Se> {
         config.check_arms(1 << 20)?;
-        let mut viable = memory::try_with_capacity(config.arms as usize)?;
-        viable.extend(0..config.arms);
         Ok(Se {
             tally: Tally::new(config)?,
             log: (4.0 * f64::from(config.arms)).ln() + config.ln_inverse_beta(),
-            viable,
+            viable: all_arms(config)?,
             cursor: 0,
             round: 1,
             missing: config.arms as usize,

@@ -30,7 +30,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{self, WipedVec};
 use crate::moving::{Moved, Moving, moves};
-use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull, ShuffledPolicy};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull, ShuffledPolicy, all_arms};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::calibration::ShuffleNoise;
 use crate::random::{Random, Seed};
@@ -95,7 +95,7 @@ impl RewardSource {
     }
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct SdpAeArm {
     /// Batch of the open phase. `early` holds rewards that arrived early, for the next phase.
     batch: Encoded,
@@ -145,19 +145,12 @@ impl ShuffledElimination {
                 error => error,
             })
         };
-        let arm = SdpAeArm {
-            batch: Encoded::default(),
-            early: Encoded::default(),
-            ones: 0,
-            mean: f64::NAN,
-            width: f64::NAN,
-            count: 0,
-        };
+        let arm = SdpAeArm { mean: f64::NAN, width: f64::NAN, ..SdpAeArm::default() };
         let mut policy = Self {
             plans: users.into_iter().map(plan).collect::<Result<_>>()?,
             ln_inverse_beta: config.ln_inverse_beta(),
             arms: WipedVec::new(config.arms as usize, |_| arm.clone())?,
-            viable: memory::try_with_capacity(config.arms as usize)?,
+            viable: all_arms(config)?,
             waiting: memory::try_with_capacity(config.arms as usize)?,
             cursor: 0,
             phase: 0,
@@ -167,7 +160,6 @@ impl ShuffledElimination {
             source: RewardSource::Unknown,
             released: false,
         };
-        policy.viable.extend(0..config.arms);
         policy.open_phase();
         Ok(policy)
     }

@@ -74,35 +74,6 @@ impl SeArm {
     }
 }
 
-/// The numbers of Algorithm 3: the length of an epoch and the width of its intervals.
-struct EpochSchedule {
-    /// ln(1/beta).
-    ln_inverse_beta: f64,
-    epsilon: f64,
-}
-
-impl EpochSchedule {
-    /// R_e, pulls of each viable arm in epoch e (line 8).
-    fn quota(&self, epoch: u32, viable: u32) -> u64 {
-        let gap = 0.5f64.powi(epoch.min(500) as i32);
-        let (wide, narrow) = self.logs(epoch, viable);
-        let pulls = f64::max(32.0 * wide / (gap * gap), 8.0 * narrow / (self.epsilon * gap)) + 1.0;
-        (pulls.ceil() as u64).min(Batch::MAX_QUOTA)
-    }
-
-    /// h_e + c_e, the half-width of an interval after `pulls` pulls (lines 15 and 16).
-    fn width(&self, epoch: u32, viable: u32, pulls: u64) -> f64 {
-        let (wide, narrow) = self.logs(epoch, viable);
-        (wide / (2.0 * pulls as f64)).sqrt() + narrow / (self.epsilon * pulls as f64)
-    }
-
-    /// ln(8|S|e^2/beta) and ln(4|S|e^2/beta).
-    fn logs(&self, epoch: u32, viable: u32) -> (f64, f64) {
-        let log = (f64::from(viable) * f64::from(epoch).powi(2)).ln() + self.ln_inverse_beta;
-        (8f64.ln() + log, 4f64.ln() + log)
-    }
-}
-
 impl DpSe {
     /// A guess that is never reached, because there are fewer tickets.
     const NEVER: u64 = 1 << 63;
@@ -144,8 +115,8 @@ impl DpSe {
     /// Lines 4 to 8: opens the next epoch.
     fn open_epoch(&mut self) {
         self.epoch += 1;
-        let quota = self.schedule().quota(self.epoch, self.viable.len() as u32);
-        let next_at_least = self.schedule().quota(self.epoch + 1, 2);
+        let quota = self.quota(self.epoch, self.viable.len() as u32);
+        let next_at_least = self.quota(self.epoch + 1, 2);
         (self.missing, self.unissued) = (0, 0);
         for &arm in &self.viable {
             let arm = &mut self.arms[arm as usize];
@@ -160,7 +131,7 @@ impl DpSe {
     /// Lines 15 to 20: releases every viable arm's sum, then eliminates arms that are worse than the best.
     fn close_epoch(&mut self) {
         let quota = self.arms[self.first() as usize].batch.quota();
-        let width = self.schedule().width(self.epoch, self.viable.len() as u32, quota);
+        let width = self.width(self.epoch, self.viable.len() as u32, quota);
         let mut best = f64::NEG_INFINITY;
         let is_broken = [faulty!(SharedNoise), faulty!(UnnoisedMaximum)].contains(&true);
         let bare = if is_broken { self.bare_means() } else { Vec::new() };
@@ -207,8 +178,25 @@ impl DpSe {
         Ok(())
     }
 
-    fn schedule(&self) -> EpochSchedule {
-        EpochSchedule { ln_inverse_beta: self.ln_inverse_beta, epsilon: self.noise.distribution().epsilon() }
+    /// R_e, pulls of each viable arm in epoch e (line 8).
+    fn quota(&self, epoch: u32, viable: u32) -> u64 {
+        let gap = 0.5f64.powi(epoch.min(500) as i32);
+        let (wide, narrow) = self.logs(epoch, viable);
+        let pulls =
+            f64::max(32.0 * wide / (gap * gap), 8.0 * narrow / (self.noise.distribution().epsilon() * gap)) + 1.0;
+        (pulls.ceil() as u64).min(Batch::MAX_QUOTA)
+    }
+
+    /// h_e + c_e, the half-width of an interval after `pulls` pulls (lines 15 and 16).
+    fn width(&self, epoch: u32, viable: u32, pulls: u64) -> f64 {
+        let (wide, narrow) = self.logs(epoch, viable);
+        (wide / (2.0 * pulls as f64)).sqrt() + narrow / (self.noise.distribution().epsilon() * pulls as f64)
+    }
+
+    /// ln(8|S|e^2/beta) and ln(4|S|e^2/beta).
+    fn logs(&self, epoch: u32, viable: u32) -> (f64, f64) {
+        let log = (f64::from(viable) * f64::from(epoch).powi(2)).ln() + self.ln_inverse_beta;
+        (8f64.ln() + log, 4f64.ln() + log)
     }
 
     /// The first viable arm.
