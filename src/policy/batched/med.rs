@@ -134,15 +134,12 @@ impl DpMed {
         self.settled = true;
     }
 
-    /// The size of an arm's next batch.
-    fn size(&self, arm: usize) -> u64 {
+    /// Opens an arm's next batch.
+    fn open(&mut self, arm: usize) {
         let evidence = self.batched.evidence(arm);
         let ratio = if arm == self.batched.leader() { 2.0 } else { 1.5 };
-        self.batched.size(&evidence, (ratio - 1.0) * evidence.count)
-    }
-
-    fn open(&mut self, arm: usize) {
-        self.batched.open(arm, self.size(arm));
+        let size = self.batched.size(&evidence, (ratio - 1.0) * evidence.count);
+        self.batched.open(arm, size);
     }
 
     /// Draws one of these arms, of whose weights the sums up to each are known.

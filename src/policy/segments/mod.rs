@@ -105,7 +105,7 @@ use crate::moving::moves;
 use crate::noise::NoiseSource;
 use crate::noise::probe::faulty;
 use crate::policy::batched::Explore;
-use crate::policy::contract::{Pull, all_arms};
+use crate::policy::contract::{Pull, SlotPull, all_arms};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::kl::kl;
 use crate::random::Seed;
@@ -392,7 +392,7 @@ impl Segments {
         left: &mut Vec<u32>,
         values: Option<&Values>,
         slots: usize,
-        each: &mut dyn FnMut(Pull),
+        each: &mut dyn FnMut(SlotPull),
     ) {
         let own = segment as usize + 1;
         self.count(own, slots as u64);
@@ -421,7 +421,7 @@ impl Segments {
             } else {
                 self.open_as_now(row, arm as usize);
             }
-            each(self.pull(segment, row, arm, propensity));
+            each(SlotPull { pull: self.pull(segment, row, arm, propensity), worth: f64::NAN });
         }
         left.clear();
         left.extend(self.ranks[slots..].iter().map(|&(_, arm)| arm));

@@ -88,9 +88,7 @@ impl Policy for Segments {
     fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
         let segment = self.segment(offer.request.segment);
         let slots = offer.request.slots as usize;
-        self.choose_slate(segment, offer.left, offer.values, slots, &mut |pull| {
-            each(SlotPull { pull, worth: f64::NAN });
-        });
+        self.choose_slate(segment, offer.left, offer.values, slots, each);
     }
 
     fn unplay(&mut self, pull: Pull) {

@@ -320,7 +320,7 @@ fn a_retired_arm_is_never_played() {
                 1 => {
                     let (capacity, slots) = (site.segments.ranks.capacity(), 1 + t as usize % live.len());
                     let mut left = live.clone();
-                    site.segments.choose_slate(segment, &mut left, None, slots, &mut |pull| pulls.push(pull));
+                    site.segments.choose_slate(segment, &mut left, None, slots, &mut |slot| pulls.push(slot.pull));
                     let mut all: Vec<_> = pulls.iter().map(|&pull| site.segments.arm_of(pull)).chain(left).collect();
                     all.sort_unstable();
                     assert_eq!((pulls.len(), &all), (slots, &live));
@@ -376,7 +376,7 @@ fn slots_show_the_least_indices() {
         }
         site.segments.turns[own].decisions -= slots as u64;
         let mut pulls = Vec::new();
-        site.segments.choose_slate(segment, &mut left, None, slots, &mut |pull| pulls.push(pull));
+        site.segments.choose_slate(segment, &mut left, None, slots, &mut |slot| pulls.push(slot.pull));
         assert!(pulls.iter().all(|pull| pull.propensity == 1.0));
         let arms: Vec<u32> = pulls.iter().map(|&pull| site.segments.arm_of(pull)).collect();
         assert_eq!(arms, expected[..slots], "{t}");
@@ -456,7 +456,7 @@ fn frequencies_are_the_propensities() {
             order.sort_by(|a, b| index(a).total_cmp(&index(b)).then(a.cmp(b)));
             site.segments.turns[own].decisions -= 3;
             let mut pulls = Vec::new();
-            site.segments.choose_slate(segment, &mut left, None, 3, &mut |pull| pulls.push(pull));
+            site.segments.choose_slate(segment, &mut left, None, 3, &mut |slot| pulls.push(slot.pull));
             for (slot, pull) in pulls.into_iter().enumerate() {
                 let arm = site.answer(segment, pull, ads);
                 let place = order.iter().position(|&other| other == arm).unwrap();
