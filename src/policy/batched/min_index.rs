@@ -408,6 +408,18 @@ impl<I: Index> MinIndexPolicy<I> {
         plan.pulls < plan.goal || self.has_pulls_left_after(arm, contest)
     }
 
+    /// The same for a plain request, of which most calls need only the arm.
+    #[inline]
+    fn has_plain_pulls_left(&mut self, arm: usize, leader: usize) -> bool {
+        let plan = &self.plans[arm];
+        plan.pulls < plan.goal || self.has_plain_pulls_left_after(arm, leader)
+    }
+
+    #[inline(never)]
+    fn has_plain_pulls_left_after(&mut self, arm: usize, leader: usize) -> bool {
+        self.has_pulls_left_after(arm, &Contest::plain(leader, self.point))
+    }
+
     /// The same for an arm that has had all its requested pulls.
     #[inline(never)]
     fn has_pulls_left_after(&mut self, arm: usize, contest: &Contest) -> bool {
@@ -631,14 +643,11 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
         Abilities { arms, slots, values, examined, sets_rounding, ..Abilities::default() }
     }
 
-    #[inline]
+    #[inline(always)] // into the one caller
     fn choose_any(&mut self) -> Pull {
         let leader = self.batched.leader(); // only a release changes it
         let mut arm = self.least(leader);
-        // As `has_pulls_left`; most calls need only the arm.
-        while self.plans[arm].pulls >= self.plans[arm].goal
-            && !self.has_pulls_left_after(arm, &Contest::plain(leader, self.point))
-        {
+        while !self.has_plain_pulls_left(arm, leader) {
             arm = self.least(leader);
         }
         if self.explore.share > 0.0 {

@@ -101,7 +101,7 @@ impl<P: BatchedPolicy> Policy for P {
     fn choose_for(&mut self, request: &Request, _place: usize) -> (Pull, u32) {
         let pull = match request.eligible {
             Some(arms) => self.choose_among(arms),
-            None => self.choose_any(),
+            None => self.choose(),
         };
         (pull, pull.arm())
     }

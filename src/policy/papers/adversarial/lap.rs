@@ -227,7 +227,7 @@ mod tests {
         let refuse = |config: &Config| Lap::new(config, &mut Seed::new(None).unwrap()).err().unwrap().to_string();
         config.base = 0;
         assert_eq!(refuse(&config), "base must be the number of a policy, got 0");
-        (config.base, config.horizon) = (10, 0);
+        (config.base, config.horizon, config.delta) = (10, 0, 0.0);
         let error = Algorithm::Lap.build(&config, &mut Seed::new(None).unwrap()).err().unwrap();
         assert_eq!(error.to_string(), "horizon must not be 0: dp-lap needs horizon, got 0");
         (config.horizon, config.epsilon) = (100, f64::NAN);
