@@ -48,7 +48,7 @@
 
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::snapshot::{Reader, Writer, ensure};
+use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use std::collections::VecDeque;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -76,17 +76,62 @@ impl Moving<'_, '_> {
         ensure(number == ours)
     }
 
-    /// Moves what `save` writes and `load` reads: the releases and the public state of a policy, as in a snapshot.
-    pub fn snapshot<P>(
-        &mut self,
-        policy: &mut P,
-        save: impl FnOnce(&P, &mut Writer) -> Result<()>,
-        load: impl FnOnce(&mut P, &mut Reader) -> Result<()>,
-    ) -> Result<()> {
-        match self {
-            Moving::Out(to) => save(policy, to),
-            Moving::In(from) => load(policy, from),
+    /// Whether a state is being read.
+    pub fn reads(&self) -> bool {
+        matches!(self, Moving::In(_))
+    }
+
+    /// `Corrupt` for what is read, unless `holds`.
+    pub fn ensure(&self, holds: bool) -> Result<()> {
+        ensure(holds || !self.reads())
+    }
+
+    /// `Corrupt` for what is read, unless mean and width are both plausible, or both unknown (NaN).
+    pub fn ensure_interval(&self, known: bool, mean: f64, width: f64) -> Result<()> {
+        let both = is_plausible(mean) && is_plausible(width) && width > 0.0;
+        self.ensure(if known { both } else { mean.is_nan() && width.is_nan() })
+    }
+
+    /// Moves a count of at most 2^62, so that further counting never overflows.
+    pub fn count(&mut self, count: &mut u64) -> Result<()> {
+        count.moved(self)?;
+        self.ensure(*count <= 1 << 62)
+    }
+
+    /// Moves whether this list has a number. It is in ascending order, and so are the numbers that are moved; for reading,
+    /// begin with an empty one.
+    pub fn member(&mut self, list: &mut Vec<u32>, number: u32) -> Result<()> {
+        let mut is_member = list.binary_search(&number).is_ok();
+        is_member.moved(self)?;
+        if self.reads() && is_member {
+            list.push(number);
         }
+        Ok(())
+    }
+
+    /// Moves the number of arms, which must be the same at both ends.
+    pub fn arms(&mut self, arms: usize) -> Result<()> {
+        let mut number = arms as u32;
+        number.moved(self)?;
+        ensure(number as usize == arms)
+    }
+
+    /// Moves items that each take the same number of bytes. The pass that counts bytes moves only the first.
+    pub fn alike<T>(
+        &mut self,
+        items: impl ExactSizeIterator<Item = T>,
+        mut each: impl FnMut(&mut Moving, T) -> Result<()>,
+    ) -> Result<()> {
+        let many = items.len();
+        for item in items {
+            let before = if let Moving::Out(Writer::Counting(length)) = self { *length } else { 0 };
+            each(self, item)?;
+            if let Moving::Out(Writer::Counting(length)) = self {
+                *length += (*length - before) * (many - 1);
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Moves each value of a table.
@@ -205,7 +250,7 @@ impl<T: Moved> Moved for WipedVec<T> {
 }
 
 /// A list of any length.
-impl<T: Moved + Default + Clone> Moved for Vec<T> {
+impl<T: Moved + Default + Clone> Moved for VecDeque<T> {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         let mut length = self.len();
         length.moved(with)?;
@@ -215,15 +260,15 @@ impl<T: Moved + Default + Clone> Moved for Vec<T> {
             self.try_reserve(length).map_err(|_| Error::NoMemory)?;
             self.resize(length, T::default());
         }
-        with.each(self)
+        with.each(self.make_contiguous())
     }
 }
 
-impl<T: Moved + Default + Clone> Moved for VecDeque<T> {
+impl<T: Moved + Default + Clone> Moved for Vec<T> {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        let mut values = Vec::from(std::mem::take(self)); // in the same memory, and back
-        let moved = values.moved(with);
-        *self = values.into();
+        let mut list = VecDeque::from(std::mem::take(self));
+        let moved = list.moved(with);
+        *self = list.into();
         moved
     }
 }

@@ -234,6 +234,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a field that there is since this version. Before it, its value was always `before`.
+    #[allow(dead_code, reason = "the first field that is added needs it")]
     pub fn since<T>(&mut self, version: u8, before: T, read: impl FnOnce(&mut Reader<'a>) -> Result<T>) -> Result<T> {
         if self.version < version { Ok(before) } else { read(self) }
     }
@@ -309,12 +310,6 @@ pub fn ensure(holds: bool) -> Result<()> {
 /// not beyond 1e17, so it stays finite in every range of rewards.
 pub fn is_plausible(x: f64) -> bool {
     x.abs() <= 1e17
-}
-
-/// `Corrupt` unless mean and width are both plausible, or both unknown (NaN).
-pub fn ensure_interval(known: bool, mean: f64, width: f64) -> Result<()> {
-    let both = is_plausible(mean) && is_plausible(width) && width > 0.0;
-    ensure(if known { both } else { mean.is_nan() && width.is_nan() })
 }
 
 #[cfg(test)]

@@ -7,17 +7,17 @@ use super::state::State;
 use crate::config::{Config, Scope};
 use crate::contribution::{Address, FleetKey, Nonce, Purpose};
 use crate::error::{Error, Result};
-use crate::ledger::combine::Combining;
 use crate::ledger::facts::Duty;
+use crate::ledger::learner::Learner;
 use crate::noise::probe::faulty;
 use crate::policy::{Algorithm, Policy};
 use crate::snapshot::{self, Reader};
 use zeroize::Zeroizing;
 
 /// The policy as one whose open sums another handle can release.
-fn combining(policy: &mut dyn Policy) -> Result<&mut dyn Combining> {
+fn combining(policy: &mut dyn Policy) -> Result<&mut dyn Learner> {
     policy
-        .combining()
+        .learner()
         .ok_or_else(|| Error::unsupported("fleets with one noise: it does not learn from a set of releases"))
 }
 

@@ -188,7 +188,7 @@ impl Bandit {
         let (led, contributes) = (from.bool()?, from.u64()?);
         let config = Config { test_seed: None, ..config.clone() };
         let mut bandit = Bandit::made(head.algorithm, &config)?;
-        let may_differ = bandit.lock.get_mut()?.policy.combining().is_some();
+        let may_differ = bandit.lock.get_mut()?.policy.learner().is_some();
         config.check_same(if may_differ { Scope::Moved } else { Scope::Handle }, &head.config)?;
         bandit.generation = head.generation.checked_add(1).ok_or(Error::Corrupt)?;
         let state = bandit.lock.get_mut()?;

@@ -5,8 +5,11 @@ use super::state::State;
 use crate::config::{Config, Scope};
 use crate::engine::Counts;
 use crate::error::{Error, Result};
+use crate::ledger::learner::Learner;
+use crate::ledger::peers::PeerId;
 use crate::memory;
-use crate::policy::{Algorithm, PeerId, Pull};
+use crate::moving::Moving;
+use crate::policy::{Algorithm, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::snapshot::{self, Kind, Reader, Writer, ensure};
 
@@ -41,7 +44,7 @@ impl Bandit {
         state.check_private()?;
         self.save_head(state, to);
         state.policy.save_pulls(to, &mut state.engine.pending().map(Pull::of));
-        state.policy.save(to)
+        state.policy.snapshot(&mut Moving::Out(to))
     }
 
     /// Writes what [`SnapshotHead::read`] reads.
@@ -119,7 +122,7 @@ impl Bandit {
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;
         state.continue_from(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
-        state.policy.load(from).map_err(|error| match (error, meant) {
+        state.policy.snapshot(&mut Moving::In(from)).map_err(|error| match (error, meant) {
             // A new configuration can be invalid for the policy; the one in the snapshot was valid.
             (Error::InvalidConfig { .. }, None) => Error::Corrupt,
             (error, _) => error,
@@ -161,8 +164,7 @@ impl Bandit {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
         let head = SnapshotHead::read(from)?;
         check_policy(self.algorithm, head.algorithm)?;
-        let read = self.lock.lock()?.policy.peer_reader();
-        let read = read.ok_or_else(|| Error::unsupported("merging: it does not learn from a set of releases"))?;
+        let read = merging(&mut *self.lock.lock()?.policy)?.peer_reader();
         let config = self.config.config()?;
         config.check_same(Scope::Fleet, &head.config)?;
         let peer = read(&config, &head.id(), from)?;
@@ -171,7 +173,7 @@ impl Bandit {
         if head.origin == state.fleet.origin {
             return Ok(());
         }
-        if state.policy.merge(peer, state.fleet.added())? {
+        if merging(&mut *state.policy)?.merge(peer, state.fleet.added())? {
             state.seeded |= head.seeded;
         }
         state.health.merge(state.engine.counts().decisions);
@@ -227,6 +229,11 @@ pub(super) fn check_policy(ours: Algorithm, theirs: Algorithm) -> Result<()> {
         return Ok(());
     }
     Err(Error::refused("policy", format_args!("must be {}, as in the snapshot, got {}", theirs.name(), ours.name())))
+}
+
+/// The policy as one that merges.
+fn merging(policy: &mut dyn Policy) -> Result<&mut dyn Learner> {
+    policy.learner().ok_or_else(|| Error::unsupported("merging: it does not learn from a set of releases"))
 }
 
 impl State {

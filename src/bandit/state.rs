@@ -468,7 +468,9 @@ impl State {
         if ticks > 0 {
             health.advance(engine.counts().decisions);
         }
-        policy.advance(ticks);
+        if let Some(learner) = policy.learner() {
+            learner.facts().advance(ticks);
+        }
         engine.settle(|event| apply(&mut **policy, pulls, health, event));
     }
 
@@ -504,7 +506,7 @@ impl State {
     pub fn take_over(&mut self, origin: u64, added: Vec<u64>, config: &Config) -> Result<()> {
         added.iter().try_for_each(|_| self.grow())?;
         self.fleet.restore(origin, added, config)?;
-        (1..=self.fleet.added().len()).for_each(|n| self.policy.name_arm(&self.fleet.added()[..n]));
+        (1..=self.fleet.added().len()).for_each(|n| self.name_arm(n));
         Ok(())
     }
 
@@ -514,8 +516,15 @@ impl State {
         self.fleet.reserve(config)?;
         self.grow()?;
         self.fleet.add(id);
-        self.policy.name_arm(self.fleet.added());
+        self.name_arm(self.fleet.added().len());
         Ok(arm)
+    }
+
+    /// Tells the policy the id of the n-th added arm.
+    fn name_arm(&mut self, n: usize) {
+        if let Some(learner) = self.policy.learner() {
+            learner.name_arm(&self.fleet.added()[..n]);
+        }
     }
 
     /// Adds an arm.

@@ -3,9 +3,10 @@
 
 use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
+use crate::moving::{Moved, Moving, moves};
 use crate::noise::Noise;
 use crate::privacy::PrivacyLoss;
-use crate::snapshot::{Reader, Writer, ensure, is_plausible};
+use crate::snapshot::is_plausible;
 use std::f64::consts::LN_2;
 
 /// What a handle does with the rewards that it collects: see [`crate::contribution`].
@@ -24,17 +25,13 @@ impl Duty {
         matches!(self, Duty::Contributes(_))
     }
 
-    /// The number of handles that share each batch, of a fleet of `handles`.
-    pub(crate) fn sharers(self, handles: f64) -> f64 {
-        if self == Duty::Alone { 1.0 } else { handles }
+    pub(crate) fn leads(self) -> bool {
+        matches!(self, Duty::Leads(_))
     }
 
-    /// The maximum size of a batch. What is in open batches when a leader ends is lost. So the batches of a new leader
-    /// grow from small ones, by the rewards that it `released` since it leads: whenever it ends, it has released a part
-    /// of what was contributed to it.
-    pub(crate) fn limit(self, released: f64) -> f64 {
-        const GROWTH: f64 = 4.0;
-        if matches!(self, Duty::Leads(_)) { GROWTH * released } else { f64::INFINITY }
+    /// The number of handles that share each batch, of a fleet of `handles`.
+    pub(crate) fn sharers(self, handles: u32) -> u32 {
+        if self == Duty::Alone { 1 } else { handles }
     }
 }
 
@@ -87,9 +84,12 @@ impl Facts {
         self.assume_releases();
     }
 
-    /// The maximum size of a batch: see [`Duty::limit`].
+    /// The maximum size of a batch. What is in open batches when a leader ends is lost. So the batches of a new leader
+    /// grow from small ones, by the rewards that it released since it leads: whenever it ends, it has released a part of
+    /// what was contributed to it.
     pub fn limit(&self) -> f64 {
-        self.duty.limit(self.led as f64)
+        const GROWTH: f64 = 4.0;
+        if self.duty.leads() { GROWTH * self.led as f64 } else { f64::INFINITY }
     }
 
     /// The loss by one release of each reward; 0 before the first release.
@@ -101,16 +101,71 @@ impl Facts {
         }
     }
 
+    /// What a snapshot has of them.
+    pub fn saved(&self) -> SavedFacts {
+        SavedFacts { decisions: self.decisions, releases: self.releases, time: self.time }
+    }
+
     /// Continues from what was saved. Returns whether the time continues: see [`Time::continue_from`].
-    pub fn continue_from(&mut self, decisions: u64, releases: u32, time: &Time) -> bool {
-        (self.decisions, self.releases) = (decisions, releases);
+    pub fn continue_from(&mut self, saved: &SavedFacts) -> bool {
+        (self.decisions, self.releases) = (saved.decisions, saved.releases);
         self.assume_releases();
-        self.time.continue_from(time)
+        self.time.continue_from(&saved.time)
     }
 
     #[cfg(test)]
     pub fn led(&self) -> u64 {
         self.led
+    }
+}
+
+/// What a snapshot has of the [`Facts`] of a handle.
+#[derive(Clone, Copy)]
+pub(crate) struct SavedFacts {
+    pub decisions: u64,
+    pub releases: u32,
+    pub time: Time,
+}
+
+impl SavedFacts {
+    /// What a snapshot replaces.
+    pub const NOTHING: SavedFacts = SavedFacts { decisions: 0, releases: 0, time: Time::of(Clock::Decisions, 0) };
+
+    /// The time of the snapshot on its configuration's clock.
+    pub fn now(&self) -> u64 {
+        self.time.at(self.decisions)
+    }
+
+    /// Moves the counts, before [the time](Self::move_time).
+    pub fn move_counts(&mut self, with: &mut Moving) -> Result<()> {
+        with.count(&mut self.decisions)?;
+        self.releases.moved(with)
+    }
+
+    pub fn move_time(&mut self, with: &mut Moving) -> Result<()> {
+        let time = &mut self.time;
+        time.moved(with)?;
+        (time.learned, time.counted) = (time.ticks, self.decisions);
+        with.ensure(time.memory <= Config::MOST_MEMORY && time.ticks <= Time::END)?;
+        with.ensure([time.decisions, time.elapsed].iter().all(|&number| is_plausible(number) && number >= 0.0))
+    }
+}
+
+impl Moved for SavedFacts {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        self.move_counts(with)?;
+        self.move_time(with)
+    }
+}
+
+moves!(Time { clock, memory, ticks, decisions, elapsed } made { learned, counted });
+
+impl Moved for Clock {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        let mut number = *self as u32;
+        number.moved(with)?;
+        *self = Clock::try_from(number).map_err(|_| Error::Corrupt)?;
+        Ok(())
     }
 }
 
@@ -191,27 +246,6 @@ impl Time {
             (true, false) => f64::INFINITY,
             (true, true) => ticks * self.decisions / self.elapsed,
         }
-    }
-
-    pub fn save(&self, to: &mut Writer) {
-        to.u32(self.clock as u32);
-        to.u64(self.memory);
-        to.u64(self.ticks);
-        to.f64(self.decisions);
-        to.f64(self.elapsed);
-    }
-
-    /// Reads what was saved after `counted` decisions.
-    ///
-    /// # Errors
-    /// `Corrupt`.
-    pub fn load(from: &mut Reader, counted: u64) -> Result<Time> {
-        let clock = Clock::try_from(from.u32()?).map_err(|_| Error::Corrupt)?;
-        let (memory, ticks) = (from.u64()?, from.count()?);
-        ensure(memory <= Config::MOST_MEMORY)?;
-        let (decisions, elapsed) = (from.f64()?, from.f64()?);
-        ensure([decisions, elapsed].into_iter().all(|number| is_plausible(number) && number >= 0.0))?;
-        Ok(Time { clock, memory, ticks, learned: ticks, counted, decisions, elapsed })
     }
 
     /// Continues the time of a snapshot. Returns false if the snapshot had another clock: then the time starts anew,

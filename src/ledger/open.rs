@@ -152,6 +152,17 @@ impl Batch {
         self.sum.save(to);
     }
 
+    /// Reads what [`save`](Self::save) wrote, for [`add`](Self::add).
+    ///
+    /// # Errors
+    /// `Corrupt` for sums that so many rewards cannot have.
+    pub fn read(from: &mut Reader) -> Result<Batch> {
+        let mut part = Batch { count: from.u32()?, ..Batch::default() };
+        ensure(part.count >= 1)?;
+        part.sum.load(from, part.count.into(), 0, Reward::ONE)?;
+        Ok(part)
+    }
+
     /// Drops the rewards so far, which were contributed. Returns their number.
     pub fn clear(&mut self) -> u32 {
         self.sum.clear();
@@ -160,7 +171,7 @@ impl Batch {
 
     /// Adds rewards that another handle contributes, also beyond the quota. Returns whether the batch is full.
     #[must_use]
-    pub fn add(&mut self, part: &BatchPart) -> bool {
+    pub fn add(&mut self, part: &Batch) -> bool {
         self.count = self.count.saturating_add(part.count);
         self.quota = self.quota.max(self.count);
         self.sum.join(&part.sum);
@@ -194,23 +205,6 @@ impl Batch {
         noise.renew();
         let sum = self.sum.release(noise);
         Release { count: self.count.into(), sum: sum as f64 / Reward::ONE as f64 }
-    }
-}
-
-/// Rewards of one arm that another handle contributes: what [`Batch::save`] wrote.
-pub struct BatchPart {
-    pub count: u32,
-    sum: RawSum,
-}
-
-impl BatchPart {
-    /// # Errors
-    /// `Corrupt` for sums that so many rewards cannot have.
-    pub fn read(from: &mut Reader) -> Result<BatchPart> {
-        let (count, mut sum) = (from.u32()?, RawSum::default());
-        ensure(count >= 1)?;
-        sum.load(from, count.into(), 0, Reward::ONE)?;
-        Ok(BatchPart { count, sum })
     }
 }
 

@@ -41,43 +41,97 @@
 //! A handle merges at most 1024 others. A bandit keeps twelve pairs for each arm of each of them, some 290 bytes. The
 //! policy has all pairs of an arm joined to twelve, 420 bytes more.
 
+use super::facts::{Facts, SavedFacts};
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
+use crate::snapshot::Reader;
+use std::any::Any;
 
 /// The other handles, each known by its newest snapshot, in the order of their origins.
-pub(crate) struct Peers<P> {
+pub(crate) struct Peers<R> {
     /// Each with the value of `updates` when it was merged.
-    others: Vec<(u64, P)>,
+    others: Vec<(u64, Peer<R>)>,
     /// Number of merged snapshots that were newer than the known one.
     updates: u64,
     /// The number of handles that share each batch, as the caller says; 0: it is counted.
+    stated: u32,
+    /// This number, or this handle and the active others.
     handles: u32,
 }
 
-/// The origin and version of a snapshot.
-pub(crate) struct Entry {
-    pub origin: u64,
+/// Another handle, as of its newest snapshot.
+pub(crate) struct Peer<R> {
+    pub releases: R,
+    /// Time of the merge on this handle's clock.
+    pub merged: u64,
+    origin: u64,
     /// Generation, decisions, time, releases, checksum.
-    pub version: (u32, u64, u64, u32, u32),
+    version: (u32, u64, u64, u32, u32),
+    ids: ArmIds,
 }
 
-/// What a snapshot of another handle says.
-pub(crate) trait PeerSnapshot {
-    fn entry(&self) -> &Entry;
+/// What a policy learns from another handle.
+pub(crate) trait PeerReleases: Sized + 'static {
+    /// Reads a snapshot of a handle with so many arms. `config` may be this handle's: all handles of a fleet have the
+    /// same arms in it.
+    ///
+    /// # Errors
+    /// `Corrupt`; `NoMemory`.
+    fn read(config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, Self)>;
+
+    /// The time `then` on the other handle's clock is now on this one's.
+    fn rebase(&mut self, _then: u64, _here: &Facts) {}
 }
 
-impl<P> Peers<P> {
-    /// No others.
-    pub const NONE: Peers<P> = Peers { others: Vec::new(), updates: 0, handles: 0 };
+/// The identity of the handle that made a snapshot.
+pub(crate) struct PeerId<'a> {
+    pub origin: u64,
+    pub generation: u32,
+    /// The ids of the arms that were added.
+    pub added: &'a [u64],
 }
 
-impl<P: PeerSnapshot> Peers<P> {
+/// A [`Peer`] with the type of releases that a policy learns from.
+pub(crate) type AnyPeer = Box<dyn Any>;
+
+/// Reads a snapshot of a policy, with the pulls before it.
+///
+/// # Errors
+/// `Corrupt`; `NoMemory`.
+pub(crate) type ReadPeer = fn(&Config, &PeerId, &mut Reader) -> Result<AnyPeer>;
+
+impl<R: PeerReleases> Peer<R> {
+    /// Reads a snapshot.
+    ///
+    /// # Errors
+    /// `Corrupt`; `NoMemory`.
+    pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<AnyPeer> {
+        let (facts, releases) = R::read(config, config.arms as usize + id.added.len(), from)?;
+        let version = (id.generation, facts.decisions, facts.now(), facts.releases, from.checksum());
+        let ids = ArmIds::of(config.arms, id.added)?;
+        Ok(Box::new(Peer { releases, merged: 0, origin: id.origin, version, ids }))
+    }
+
+    /// The snapshot is merged now, on the clock of this handle.
+    pub fn arrive(&mut self, here: &Facts) {
+        self.merged = here.now();
+        self.releases.rebase(self.version.2, here);
+    }
+
+    /// Returns the peer's number of our arm; `added` are the ids of our added arms.
+    pub fn arm(&self, ours: usize, added: &[u64]) -> Option<usize> {
+        self.ids.find(self.ids.id(ours as u32, added)).map(|arm| arm as usize)
+    }
+}
+
+impl<R> Peers<R> {
     /// Maximum number of other handles.
     pub const MAX_HANDLES: usize = 1024;
 
     /// The place of a handle if it is known, or else the one where it belongs.
     fn find(&self, origin: u64) -> std::result::Result<usize, usize> {
-        self.others.binary_search_by_key(&origin, |(_, known)| known.entry().origin)
+        self.others.binary_search_by_key(&origin, |(_, known)| known.origin)
     }
 
     /// Returns whether this snapshot is newer than the known one of its origin. Memory for [`insert`](Self::insert) is
@@ -85,30 +139,32 @@ impl<P: PeerSnapshot> Peers<P> {
     ///
     /// # Errors
     /// `NoMemory`; `Full` for too many handles. On an error nothing has changed.
-    pub fn is_newer(&mut self, peer: &P) -> Result<bool> {
-        let known = self.find(peer.entry().origin);
+    pub fn is_newer(&mut self, peer: &Peer<R>) -> Result<bool> {
+        let known = self.find(peer.origin);
         if known.is_err() && self.others.len() == Self::MAX_HANDLES {
             let most = Self::MAX_HANDLES as u64;
             return Err(Error::Full { what: "other handle", number: most + 1, limit: "the maximum", most });
         }
         self.others.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        Ok(known.map_or(true, |place| peer.entry().version > self.others[place].1.entry().version))
+        Ok(known.map_or(true, |place| peer.version > self.others[place].1.version))
     }
 
     /// Inserts a newer snapshot, for which memory is reserved. Returns its place, and what it replaces.
-    pub fn insert(&mut self, peer: P) -> (usize, Option<P>) {
+    pub fn insert(&mut self, peer: Peer<R>) -> (usize, Option<Peer<R>>) {
         self.updates += 1;
-        match self.find(peer.entry().origin) {
+        let (place, before) = match self.find(peer.origin) {
             Ok(place) => (place, Some(std::mem::replace(&mut self.others[place], (self.updates, peer)).1)),
             Err(place) => {
                 self.others.insert(place, (self.updates, peer));
                 (place, None)
             }
-        }
+        };
+        self.set_handles(self.stated);
+        (place, before)
     }
 
     /// What is known of the others, in the order of their origins.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &P> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Peer<R>> {
         self.others.iter().map(|(_, peer)| peer)
     }
 
@@ -117,26 +173,30 @@ impl<P: PeerSnapshot> Peers<P> {
         self.updates
     }
 
-    /// Sets the number of handles, this one included. 0: it is counted.
-    pub fn set_handles(&mut self, handles: u32) {
-        self.handles = handles;
+    /// Sets the number of handles, this one included. 0: the active ones are counted, which are those with an update
+    /// among the last 3n, where n is the number of others.
+    pub fn set_handles(&mut self, stated: u32) {
+        let least = self.updates.saturating_sub(3 * self.others.len() as u64);
+        let active = || self.others.iter().filter(|(updates, _)| *updates > least).count() as u32;
+        (self.stated, self.handles) = (stated, if stated > 0 { stated } else { 1 + active() });
     }
 
-    /// Returns the number of active other handles: as the caller says, or those with an update among the last 3n, where
-    /// n is the number of others.
-    pub fn active(&self) -> u32 {
-        if self.handles > 0 {
-            return self.handles - 1;
-        }
-        let least = self.updates.saturating_sub(3 * self.others.len() as u64);
-        self.others.iter().filter(|(updates, _)| *updates > least).count() as u32
+    /// Returns the number of handles that share the work, this one included.
+    pub fn handles(&self) -> u32 {
+        self.handles
     }
 }
 
-impl<P> std::ops::Index<usize> for Peers<P> {
-    type Output = P;
+impl<R> Default for Peers<R> {
+    fn default() -> Peers<R> {
+        Peers { others: Vec::new(), updates: 0, stated: 0, handles: 1 }
+    }
+}
 
-    fn index(&self, place: usize) -> &P {
+impl<R> std::ops::Index<usize> for Peers<R> {
+    type Output = Peer<R>;
+
+    fn index(&self, place: usize) -> &Peer<R> {
         &self.others[place].1
     }
 }
@@ -181,10 +241,5 @@ impl ArmIds {
     /// Returns the arm with this id.
     pub fn find(&self, id: u64) -> Option<u32> {
         if id < self.first.into() { Some(id as u32) } else { Some(self.first + self.added.find(id)? as u32) }
-    }
-
-    /// Returns the arm with the id of an arm of another handle, which has these added ones.
-    pub fn same(&self, arm: usize, added: &[u64]) -> Option<u32> {
-        self.find(self.id(arm as u32, added))
     }
 }

@@ -71,7 +71,8 @@
 
 use super::cumulant::Cumulant;
 use crate::error::Result;
-use crate::snapshot::{Reader, Writer, ensure, is_plausible};
+use crate::moving::{Moved, Moving};
+use crate::snapshot::is_plausible;
 
 /// The weighted totals of an arm's releases: N, Y and K.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,17 +127,16 @@ impl Totals {
     pub fn noises(&self) -> f64 {
         self.noises
     }
+}
 
-    /// Writes N, Y and K for [`load`](Self::load).
-    pub fn save(&self, to: &mut Writer) {
-        [self.count, self.sum, self.noises].into_iter().for_each(|number| to.f64(number));
-    }
-
-    pub fn load(from: &mut Reader) -> Result<Totals> {
-        let totals = Totals { count: from.f64()?, lack: 0.0, sum: from.f64()?, noises: from.f64()? };
-        let Totals { count, sum, noises, .. } = totals;
-        ensure([count, sum, noises].into_iter().all(is_plausible) && count >= 0.0 && noises >= 0.0)?;
-        Ok(totals)
+/// Moves N, Y and K.
+impl Moved for Totals {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        for number in [&mut self.count, &mut self.sum, &mut self.noises] {
+            number.moved(with)?;
+            with.ensure(is_plausible(*number))?;
+        }
+        with.ensure(self.count >= 0.0 && self.noises >= 0.0)
     }
 }
 

@@ -5,14 +5,14 @@ use super::prior::Prior;
 use crate::config::Config;
 pub use crate::engine::Pull;
 use crate::error::{Error, Result};
-use crate::ledger::combine::Combining;
-use crate::moving::Moved;
+use crate::ledger::learner::Learner;
+use crate::memory::try_with_capacity;
+use crate::moving::{Moved, Moving};
 use crate::privacy::PrivacyLoss;
 use crate::request::{Request, Values};
 use crate::reward::Reward;
 use crate::shuffle::Params;
-use crate::snapshot::{Reader, Writer};
-use std::any::Any;
+use crate::snapshot::Writer;
 
 /// The public state of one arm: released values only, in the unit interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -156,9 +156,6 @@ pub trait Policy: Send + Moved {
         pull.arm()
     }
 
-    /// Advances the caller's clock by so many ticks. Time is public.
-    fn advance(&mut self, _ticks: u64) {}
-
     /// The public state of an arm.
     fn arm(&self, arm: u32) -> ArmState;
 
@@ -178,7 +175,7 @@ pub trait Policy: Send + Moved {
     /// # Errors
     /// `NotReady` before that; `Unsupported` if the policy never decides.
     fn best_arm(&self) -> Result<u32> {
-        Err(Error::unsupported("a best arm: it never decides for one"))
+        Err(never_decides())
     }
 
     /// The releases of an arm, for an interval that holds at all times.
@@ -208,10 +205,6 @@ pub trait Policy: Send + Moved {
         Err(Error::unsupported("new arms: its arms are fixed"))
     }
 
-    /// Names the arm that was added last: its id is the last of these. From now on, what other handles release of it
-    /// counts.
-    fn name_arm(&mut self, _added: &[u64]) {}
-
     /// Retires this arm, which is live and not the last live one. It is not pulled again. Rewards of its pending
     /// decisions still arrive.
     fn retire_arm(&mut self, _arm: u32) {}
@@ -221,46 +214,24 @@ pub trait Policy: Send + Moved {
     /// # Errors
     /// `Unsupported` if the policy has no priors.
     fn set_prior(&mut self, _arm: u32, _prior: Prior) -> Result<()> {
-        Err(Error::unsupported("a prior"))
+        Err(has_no_priors())
     }
 
-    /// Writes how often each arm was pulled in each segment, without the pending pulls, for [`load`](Self::load).
+    /// Writes how often each arm was pulled in each segment, without the pending pulls. [`snapshot`](Self::snapshot) reads
+    /// it.
     fn save_pulls(&self, _to: &mut Writer, _pending: &mut dyn Iterator<Item = Pull>) {}
 
-    /// Writes released and public state, and nothing else, for [`load`](Self::load). (A baseline writes its sums:
-    /// they are released if it is the base of DP-Lap or receives privatised bits. A handle does not write others.)
+    /// Writes released and public state, and nothing else, or continues from it in a fresh policy of the same
+    /// configuration. Open batches are not written: their rewards never enter a release. The caller drops a handle that
+    /// could not be read. (A baseline writes its sums: they are released if it is the base of DP-Lap or receives
+    /// privatised bits. A handle does not write others.)
     ///
     /// # Errors
-    /// `Unsupported` if the policy cannot continue from released state.
-    fn save(&self, to: &mut Writer) -> Result<()>;
+    /// `Unsupported` if the policy cannot continue from released state; `Corrupt`; `NoMemory`.
+    fn snapshot(&mut self, with: &mut Moving) -> Result<()>;
 
-    /// Continues from saved state, in a fresh policy of the same configuration. Open batches were not saved: their
-    /// rewards never enter a release. The caller drops a handle whose load failed.
-    ///
-    /// # Errors
-    /// `Corrupt`; `NoMemory`; `Unsupported`.
-    fn load(&mut self, _from: &mut Reader) -> Result<()> {
-        Err(Error::unsupported("a snapshot"))
-    }
-
-    /// The function that reads what another handle has released, for [`merge`](Self::merge), if the policy merges. The
-    /// handle calls it without its lock.
-    fn peer_reader(&self) -> Option<ReadPeer> {
-        None
-    }
-
-    /// Learns from the releases of another handle. `added` are the ids of this handle's added arms. Returns whether
-    /// there were new ones.
-    ///
-    /// # Errors
-    /// `NoMemory`; `Full` for too many handles; `Corrupt` for the releases of another policy. Nothing has
-    /// changed.
-    fn merge(&mut self, _peer: Peer, _added: &[u64]) -> Result<bool> {
-        Err(Error::Corrupt)
-    }
-
-    /// The policy as one whose open sums the leader of a fleet can release, if it can.
-    fn combining(&mut self) -> Option<&mut dyn Combining> {
+    /// The policy as one that learns from a set of releases, if it does.
+    fn learner(&mut self) -> Option<&mut dyn Learner> {
         None
     }
 
@@ -268,6 +239,26 @@ pub trait Policy: Send + Moved {
     fn shuffled(&mut self) -> Option<&mut dyn ShuffledPolicy> {
         None
     }
+}
+
+/// The arms of a new handle, which may all be pulled.
+///
+/// # Errors
+/// `NoMemory`.
+pub(super) fn all_arms(config: &Config) -> Result<Vec<u32>> {
+    let mut arms = try_with_capacity(config.arms as usize)?;
+    arms.extend(0..config.arms);
+    Ok(arms)
+}
+
+/// The error of a policy that decides for no arm.
+pub(super) fn never_decides() -> Error {
+    Error::unsupported("a best arm: it never decides for one")
+}
+
+/// The error of a policy that has no priors.
+pub(super) fn has_no_priors() -> Error {
+    Error::unsupported("a prior")
 }
 
 /// A policy of the shuffle model: rewards arrive in batches, as bits in random order.
@@ -278,20 +269,3 @@ pub trait ShuffledPolicy {
     /// Adds the batch of one arm in the open phase. A refused batch changes nothing.
     fn submit(&mut self, phase: u32, arm: u32, bits: &[u8]) -> Result<()>;
 }
-
-/// The identity of the handle that made a snapshot.
-pub(crate) struct PeerId<'a> {
-    pub origin: u64,
-    pub generation: u32,
-    /// The ids of the arms that were added.
-    pub added: &'a [u64],
-}
-
-/// The releases of another handle, of the type that the policy's [`ReadPeer`] returns.
-pub(crate) type Peer = Box<dyn Any>;
-
-/// Reads what [`Policy::save`] wrote, and [`Policy::save_pulls`] before it.
-///
-/// # Errors
-/// `Corrupt`; `NoMemory`.
-pub(crate) type ReadPeer = fn(&Config, &PeerId, &mut Reader) -> Result<Peer>;

@@ -19,7 +19,7 @@ mod segments;
 pub use crate::engine::Pull;
 pub(crate) use compare::price_of_merges;
 pub use contract::{Abilities, ArmState, Policy, PolicyCounts, ShuffledPolicy};
-pub(crate) use contract::{Offer, PeerId, SlotPull};
+pub(crate) use contract::{Offer, SlotPull};
 pub use kl::private_divergence;
 use papers::{adversarial, baselines, continual, elimination, local};
 pub(crate) use prior::Prior;

@@ -15,8 +15,8 @@
 
 use super::kl::kl;
 use crate::error::{Error, Result};
+use crate::moving::{Moved, Moving};
 use crate::reward::RewardRange;
-use crate::snapshot::{Reader, Writer, ensure};
 
 /// A prior that counts as `strength` rewards of this mean, in the unit interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +26,8 @@ pub struct Prior {
 }
 
 impl Prior {
+    /// A prior that says nothing.
+    pub const WEAKEST: Prior = Prior { mean: 0.0, strength: 1.0 };
     /// Maximum strength; a larger one would be a certainty.
     const STRONGEST: f32 = (1u32 << 24) as f32;
     /// Maximum evidence of a prior against an arm, as a share of ln t.
@@ -64,15 +66,12 @@ impl Prior {
         let strength = self.strength * share as f32;
         (strength >= 1.0).then_some(Prior { strength, ..self })
     }
+}
 
-    pub fn save(self, to: &mut Writer) {
-        to.f32(self.mean);
-        to.f32(self.strength);
-    }
-
-    pub fn load(from: &mut Reader) -> Result<Prior> {
-        let prior = Prior { mean: from.f32()?, strength: from.f32()? };
-        ensure((0.0..=1.0).contains(&prior.mean) && (1.0..=Self::STRONGEST).contains(&prior.strength))?;
-        Ok(prior)
+impl Moved for Prior {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        self.mean.moved(with)?;
+        self.strength.moved(with)?;
+        with.ensure((0.0..=1.0).contains(&self.mean) && (1.0..=Self::STRONGEST).contains(&self.strength))
     }
 }

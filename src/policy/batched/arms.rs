@@ -12,24 +12,22 @@
 //! how much of it counts. This share is computed at the arm's releases, and for 16 arms in turn at any release.
 //! Between these times the earlier share counts, which may be too small when the time has advanced.
 
-use super::explore::Live;
-use super::peers::PeerReleases;
+use super::peers::HandleReleases;
 use super::released::{Evidence, JoinedReleases, Memory, NoisySum, ReleaseHistory};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::facts::{Duty, Facts, Time};
-use crate::ledger::open::{Batch, BatchPart};
+use crate::ledger::facts::{Duty, Facts, SavedFacts};
+use crate::ledger::open::Batch;
 use crate::ledger::peers::Peers;
-use crate::memory::{WipedVec, try_with_capacity};
+use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
 use crate::noise::probe::{self, faulty};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{ArmState, Peer, PolicyCounts, Pull};
+use crate::policy::contract::{ArmState, PolicyCounts, Pull, all_arms};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
-use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
@@ -38,19 +36,17 @@ use std::f64::consts::LN_2;
 
 /// The batches of all arms, and their releases.
 pub struct BatchedArms {
-    arms: WipedVec<BatchedArm>,
+    pub arms: WipedVec<BatchedArm>,
     /// Releases of other handles for each arm; empty if there are none.
     others: WipedVec<JoinedReleases>,
-    peers: Peers<PeerReleases>,
-    /// Number of handles in the fleet, including this one.
-    handles: u32,
+    pub peers: Peers<HandleReleases>,
     pub facts: Facts,
-    pub live: Live,
-    noise: NoiseSource,
+    pub live: Vec<u32>,
+    pub noise: NoiseSource,
     distribution: Cumulant,
     memory: Memory,
     /// Rewards in an arm's first batch, before anything is released.
-    first: u64,
+    pub first: u64,
     /// Maximum size of a batch, as a multiple of the arm's rewards. With exploration batches are smaller, so that
     /// results come sooner.
     most: f64,
@@ -59,10 +55,8 @@ pub struct BatchedArms {
     /// Sum of all releases of this handle; `rewards` is the number of rewards in them.
     sum: f64,
     rewards: u64,
-    /// The same of all other handles, and the number of noises in it.
-    others_sum: f64,
-    others_rewards: f64,
-    others_noises: f64,
+    /// The rewards in the releases of all other handles, their sum, and the number of noises in it.
+    others_overall: [f64; 3],
     /// ln(1/beta): reported intervals hold with probability 1 - beta.
     ln_inverse_beta: f64,
     /// Number of releases that contradicted their arm's past.
@@ -75,28 +69,41 @@ pub struct BatchedArms {
     cursor: usize,
 }
 
-struct BatchedArm {
+pub struct BatchedArm {
     /// The open batch. While the handle contributes, it is never full. Its size is in examinations: its quota has one
     /// more reward for each that its rewards lack, rounded up. So it closes with less than one more than its size.
-    batch: Batch,
+    pub batch: Batch,
     /// What the slots of the rewards in the open batch lack of an [examination](Pull::EXAMINATION) each, in its units.
-    lack: u64,
+    pub lack: u64,
     /// The part of the open batch that others contributed, in these units.
     foreign: u64,
     /// Rewards of this handle's own decisions since it was made that are in no open batch: they were released or
     /// contributed. In units of an examination.
     settled: u64,
-    released: ReleaseHistory,
-    prior: Option<ActivePrior>,
-    /// Rewards in all releases, including forgotten ones.
-    total: u64,
+    saved: SavedArm,
     /// The mean at the last refresh; NaN if there was none.
     mean: f64,
     /// Time of the last refresh.
     tick: u32,
     /// The size that the open batch had when it was opened.
     opened: u32,
+}
+
+/// What a snapshot has of an arm.
+#[derive(Clone, Copy)]
+pub struct SavedArm {
     live: bool,
+    /// Rewards in all releases, including forgotten ones.
+    total: u64,
+    pub released: ReleaseHistory,
+    prior: Option<ActivePrior>,
+}
+
+/// What a snapshot has of a handle, before its arms.
+pub struct SavedHead {
+    pub facts: SavedFacts,
+    changes: u64,
+    sum: f64,
 }
 
 /// A prior, the time at which it was set, and the share of it that counts.
@@ -109,24 +116,10 @@ pub struct ActivePrior {
 
 impl BatchedArm {
     fn new() -> BatchedArm {
-        let (batch, released) = (Batch::default(), ReleaseHistory::NOTHING);
-        BatchedArm {
-            batch,
-            lack: 0,
-            foreign: 0,
-            settled: 0,
-            released,
-            prior: None,
-            total: 0,
-            mean: f64::NAN,
-            tick: 0,
-            opened: 0,
-            live: true,
-        }
+        let (batch, saved) = (Batch::default(), SavedArm::NEW);
+        BatchedArm { batch, lack: 0, foreign: 0, settled: 0, saved, mean: f64::NAN, tick: 0, opened: 0 }
     }
-}
 
-impl BatchedArm {
     /// The number of rewards that the open batch has more than its size, in place of what its rewards lack.
     fn replaced(&self) -> u64 {
         self.lack.div_ceil(Pull::EXAMINATION)
@@ -164,10 +157,9 @@ impl BatchedArms {
         Ok(BatchedArms {
             arms: WipedVec::new(arms, |_| BatchedArm::new())?,
             others: WipedVec::default(),
-            peers: Peers::NONE,
-            handles: 1,
+            peers: Peers::default(),
             facts: Facts::new(config),
-            live: Live::new(config.arms)?,
+            live: all_arms(config)?,
             distribution: Cumulant::of(&noise),
             memory: Memory::new(config.forget_after),
             first: first_batch(&noise, config),
@@ -175,9 +167,7 @@ impl BatchedArms {
             least: 0,
             sum: 0.0,
             rewards: 0,
-            others_sum: 0.0,
-            others_rewards: 0.0,
-            others_noises: 0.0,
+            others_overall: [0.0; 3],
             ln_inverse_beta: config.ln_inverse_beta(),
             changes: 0,
             priors: 0,
@@ -193,13 +183,13 @@ impl BatchedArms {
 
     /// The releases of an arm, of all handles, discounted to now.
     fn released(&self, arm: usize) -> Evidence {
-        self.arms[arm].released.and(self.others.get(arm), self.distribution, self.memory, self.now())
+        self.arms[arm].saved.released.and(self.others.get(arm), self.distribution, self.memory, self.now())
     }
 
     /// The releases of an arm and its prior, discounted to now.
     pub fn evidence(&self, arm: usize) -> Evidence {
         let mut evidence = self.released(arm);
-        if let Some(active) = &self.arms[arm].prior {
+        if let Some(active) = &self.arms[arm].saved.prior {
             evidence.add_prior(active.prior, active.share.into());
         }
         evidence
@@ -213,7 +203,7 @@ impl BatchedArms {
     }
 
     fn replace_prior(&mut self, arm: usize, active: Option<ActivePrior>) {
-        let before = std::mem::replace(&mut self.arms[arm].prior, active);
+        let before = std::mem::replace(&mut self.arms[arm].saved.prior, active);
         self.priors = self.priors + u32::from(active.is_some()) - u32::from(before.is_some());
     }
 
@@ -229,58 +219,29 @@ impl BatchedArms {
         self.memory.discount(self.now(), active.tick) * active.prior.share(leading, self.facts.decisions)
     }
 
-    /// Merges the releases of another handle. Returns the arms for which there are new ones; `None` if nothing changed.
+    /// Reserves memory for the releases of other handles.
     ///
     /// # Errors
-    /// `NoMemory`; `Full` for too many handles; `Corrupt`. Nothing has changed.
-    pub fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<Option<Vec<usize>>> {
-        let peer = *peer.downcast::<PeerReleases>().map_err(|_| Error::Corrupt)?;
-        if !self.peers.is_newer(&peer)? {
-            return Ok(None);
-        }
-        let mut changed = try_with_capacity(self.arms.len())?;
+    /// `NoMemory`.
+    pub fn reserve_others(&mut self) -> Result<()> {
         if self.others.is_empty() {
             let now = self.now();
             self.others = WipedVec::new(self.arms.len(), |_| JoinedReleases::nothing(now))?;
         }
-        self.facts.assume_releases();
-        let mut peers = std::mem::replace(&mut self.peers, Peers::NONE);
-        let (place, before) = peers.insert_at(peer, self.memory, self.facts.now());
-        changed.extend((0..self.arms.len()).filter(|&arm| peers.is_changed(place, before.as_ref(), arm, added)));
-        changed.iter().for_each(|&arm| self.join(arm, &mut peers.released(arm, added)));
-        self.handles = 1 + peers.active();
-        self.peers = peers;
-        Ok(Some(changed))
+        Ok(())
     }
 
-    /// Joins what was merged before of the arm that was added last. Returns that arm if there are peers.
-    pub fn name_arm(&mut self, added: &[u64]) -> Option<usize> {
-        let arm = self.arms.len() - 1;
-        if self.others.is_empty() {
-            return None;
-        }
-        let peers = std::mem::replace(&mut self.peers, Peers::NONE);
-        self.join(arm, &mut peers.released(arm, added));
-        self.peers = peers;
-        Some(arm)
-    }
-
-    /// How often [`merge`](Self::merge) found new releases.
-    pub fn merges(&self) -> u64 {
-        self.peers.updates()
-    }
-
-    /// Replaces what other handles have released of an arm.
-    fn join(&mut self, arm: usize, others: &mut dyn Iterator<Item = &ReleaseHistory>) {
+    /// Joins what other handles have released of an arm. `added` are the ids of the added arms.
+    pub fn join(&mut self, arm: usize, added: &[u64]) {
         self.facts.time.learn();
         let (distribution, memory, now) = (self.distribution, self.memory, self.now());
         let joined = &mut self.others[arm];
         let before = std::mem::replace(joined, JoinedReleases::nothing(now)).overall();
-        others.for_each(|released| joined.add(released, distribution, memory, now));
+        for released in self.peers.iter().filter_map(|peer| peer.released(arm, added)) {
+            joined.add(released, distribution, memory, now);
+        }
         let after = joined.overall();
-        self.others_rewards += after.0 - before.0;
-        self.others_sum += after.1 - before.1;
-        self.others_noises += after.2 - before.2;
+        (0..3).for_each(|i| self.others_overall[i] += after[i] - before[i]);
         self.least = self.least_batch();
         if faulty!(RawMerge) {
             let mut open = ReleaseHistory::NOTHING;
@@ -296,33 +257,23 @@ impl BatchedArms {
         self.arms[arm].settled
     }
 
-    /// The same in rewards, for policies whose slots are always examined.
-    pub fn settled_rewards(&self, arm: usize) -> u64 {
-        self.settled(arm) / Pull::EXAMINATION
-    }
-
     /// The number of handles that share each batch.
-    pub fn sharers(&self) -> f64 {
-        self.facts.duty().sharers(self.handles.into())
-    }
-
-    /// Whether others contribute to this handle's batches.
-    pub fn leads(&self) -> bool {
-        matches!(self.facts.duty(), Duty::Leads(_))
+    pub fn sharers(&self) -> u32 {
+        self.facts.duty().sharers(self.peers.handles())
     }
 
     /// This handle's part of a batch of this size.
     pub fn part(&self, size: u64) -> u64 {
-        if self.facts.duty() == Duty::Alone { size } else { size.div_ceil(u64::from(self.handles)) }
+        size.div_ceil(self.sharers().into())
     }
 
     /// The size of a batch of which this is the handle's part.
     pub fn whole(&self, part: u64) -> u64 {
-        if self.facts.duty() == Duty::Alone { part } else { part.saturating_mul(self.handles.into()) }
+        part.saturating_mul(self.sharers().into())
     }
 
     pub fn is_live(&self, arm: usize) -> bool {
-        self.arms[arm].live
+        self.arms[arm].saved.live
     }
 
     /// The arm with the largest released mean; an arbitrary arm before the first release.
@@ -368,18 +319,13 @@ impl BatchedArms {
         self.arms[arm].mean
     }
 
-    /// The size of an arm's first batch, before anything is released.
-    pub fn first(&self) -> u64 {
-        self.first
-    }
-
     /// The permitted size nearest to `rewards`, for the next batch of an arm. Handles that share a batch compute the
     /// size of the whole.
     pub fn size(&self, arm: &Evidence, rewards: f64) -> u64 {
         let rewards = rewards.min(self.most * arm.covered);
         // With noise of its own each handle takes its part, but no less than four first batches.
         let part = match self.facts.duty() {
-            Duty::Alone => (rewards / f64::from(self.handles)).max(rewards.min(4.0 * self.first as f64)),
+            Duty::Alone => (rewards / f64::from(self.peers.handles())).max(rewards.min(4.0 * self.first as f64)),
             _ => rewards.min(self.facts.limit().max(self.first as f64)),
         };
         let least = if arm.count == 0.0 || self.memory.is_finite() { self.first } else { 1 };
@@ -402,12 +348,12 @@ impl BatchedArms {
     /// The rewards that a prior counts for are subtracted, so that a prior is tested soon.
     fn least_batch(&self) -> u64 {
         let deviation = self.distribution.variance().sqrt();
-        let (mut rewards, mut sum, mut noises) = (self.rewards as f64, self.sum, f64::from(self.facts.releases));
+        let mut overall = [self.rewards as f64, self.sum, self.facts.releases.into()];
         if self.facts.duty() != Duty::Alone {
             // Few handles release, so each learns the rate from all.
-            (rewards, sum, noises) =
-                (rewards + self.others_rewards, sum + self.others_sum, noises + self.others_noises);
+            (0..3).for_each(|i| overall[i] += self.others_overall[i]);
         }
+        let [rewards, sum, noises] = overall;
         let sum = sum + self.raw_least();
         let misses = rewards / sum.max(deviation * (2.0 * noises).sqrt()) - 2.0;
         (2.0 * deviation * misses).ceil() as u64 // 0 if it is negative or NaN
@@ -458,12 +404,6 @@ impl BatchedArms {
         self.least = self.least_batch();
     }
 
-    /// Sets the number of handles that share each batch.
-    pub fn set_handles(&mut self, handles: u32) {
-        self.peers.set_handles(handles);
-        self.handles = 1 + self.peers.active();
-    }
-
     /// Opens an arm's batch, or changes its size. What it has collected stays.
     pub fn open(&mut self, arm: usize, size: u64) {
         let size = if self.facts.duty().contributes() { Batch::MAX_QUOTA } else { size };
@@ -489,16 +429,6 @@ impl BatchedArms {
     #[cfg(test)]
     pub fn collected(&self) -> u64 {
         self.arms.iter().map(|arm| u64::from(arm.batch.count())).sum::<u64>() + self.rewards
-    }
-
-    /// The number of arms.
-    pub fn arms(&self) -> usize {
-        self.arms.len()
-    }
-
-    /// Whether an arm has nothing to contribute.
-    pub fn is_empty(&self, arm: usize) -> bool {
-        self.arms[arm].batch.is_empty()
     }
 
     /// Whether an arm's batch accepts rewards.
@@ -528,7 +458,7 @@ impl BatchedArms {
     /// Drops an arm's open sum, which was contributed. Returns whether there was one.
     pub fn clear_open(&mut self, arm: usize) -> bool {
         let state = &mut self.arms[arm];
-        if !state.live && faulty!(RetiredKept) {
+        if !state.saved.live && faulty!(RetiredKept) {
             return false;
         }
         state.settled += state.examined() - std::mem::take(&mut state.foreign);
@@ -543,7 +473,7 @@ impl BatchedArms {
         if part.lack > 0 {
             state.add_lack(part.lack);
         }
-        state.foreign += u64::from(part.rewards.count) * Pull::EXAMINATION - part.lack;
+        state.foreign += u64::from(part.rewards.count()) * Pull::EXAMINATION - part.lack;
         let full = state.batch.add(&part.rewards);
         if full {
             self.release(arm);
@@ -565,20 +495,21 @@ impl BatchedArms {
         let pair = NoisySum::new(count, release.sum, now).lacking(lack);
         let whole = examined / Pull::EXAMINATION;
         (self.sum, self.rewards) = (self.sum + release.sum, self.rewards + whole);
-        state.total += whole;
+        state.saved.total += whole;
         state.settled += examined - std::mem::take(&mut state.foreign);
         if let Some(past) = past {
-            state.released.expire(self.memory, now);
+            state.saved.released.expire(self.memory, now);
             if past.contradiction(&pair.evidence(self.distribution)) > CONTRADICTION {
-                state.released = ReleaseHistory::NOTHING;
+                state.saved.released = ReleaseHistory::NOTHING;
                 if let Some(others) = self.others.get_mut(arm) {
                     *others = JoinedReleases::nothing(now); // until other handles release more
                 }
                 self.changes += 1;
             }
         }
-        state.released.push(pair);
-        state.released.totals.release_as(state.opened.into(), count, lack, release.sum, self.distribution);
+        let released = &mut state.saved.released;
+        released.push(pair);
+        released.totals.release_as(state.opened.into(), count, lack, release.sum, self.distribution);
         self.facts.release(whole);
         self.least = self.least_batch();
         self.refresh(arm);
@@ -587,7 +518,7 @@ impl BatchedArms {
     /// Updates the arm's mean and prior to now.
     fn refresh(&mut self, arm: usize) {
         let now = self.now();
-        if let Some(active) = self.arms[arm].prior {
+        if let Some(active) = self.arms[arm].saved.prior {
             let share = self.share(arm, &active) as f32;
             self.replace_prior(arm, (share > 0.0).then_some(ActivePrior { share, ..active }));
         }
@@ -595,7 +526,7 @@ impl BatchedArms {
         let state = &mut self.arms[arm];
         state.tick = now;
         state.mean = if evidence.is_empty() { f64::NAN } else { evidence.mean() };
-        if state.live {
+        if state.saved.live {
             let line = if evidence.is_empty() { Line::NEVER } else { Line::level(-state.mean) };
             self.leader.set(arm, line);
         }
@@ -610,14 +541,14 @@ impl BatchedArms {
         }
         self.cursor = (self.cursor + 1) % self.arms.len();
         let now = self.now();
-        let moved = self.arms[self.cursor].prior.is_some_and(|active| {
+        let moved = self.arms[self.cursor].saved.prior.is_some_and(|active| {
             let change = self.share(self.cursor, &active) / f64::from(active.share);
             !(0.95..1.05).contains(&change)
         });
         let state = &mut self.arms[self.cursor];
         let stale = moved || self.memory.is_stale(now, state.tick);
         if stale {
-            state.released.expire(self.memory, now);
+            state.saved.released.expire(self.memory, now);
             self.refresh(self.cursor);
         }
         stale.then_some(self.cursor)
@@ -631,7 +562,7 @@ impl BatchedArms {
             false => (evidence.mean(), evidence.width(self.ln_inverse_beta)),
         };
         let width = if faulty!(RawWidth) { width + 1e-6 * self.arms[arm].batch.bare_sum() } else { width };
-        ArmState { mean, width, effective_pulls: evidence.count, active: self.arms[arm].live }
+        ArmState { mean, width, effective_pulls: evidence.count, active: self.arms[arm].saved.live }
     }
 
     /// The sums of an arm's releases, of all handles.
@@ -644,7 +575,7 @@ impl BatchedArms {
                 "comparing with forget_after: a changing mean has no interval for all times",
             ));
         }
-        let mut totals = self.arms[arm].released.totals;
+        let mut totals = self.arms[arm].saved.released.totals;
         if let Some(others) = self.others.get(arm) {
             totals.add(&others.totals);
         }
@@ -654,76 +585,66 @@ impl BatchedArms {
     pub fn counts(&self) -> PolicyCounts {
         PolicyCounts {
             phase: self.facts.releases,
-            active: self.live.count(),
+            active: self.live.len() as u32,
             changes: self.changes,
-            merges: self.merges(),
+            merges: self.peers.updates(),
             ..PolicyCounts::default()
         }
     }
 
-    /// The loss by one release of each reward; 0 before the first release.
-    pub fn privacy(&self) -> PrivacyLoss {
-        self.facts.privacy(&self.noise.distribution())
-    }
-
-    /// Writes all arms' releases.
-    pub fn save(&self, to: &mut Writer) {
-        to.u64(self.facts.decisions);
-        to.u32(self.facts.releases);
-        to.u64(self.changes);
-        self.facts.time.save(to);
-        to.f64(self.sum);
-        to.u32(self.arms.len() as u32);
+    /// Writes all arms' releases, or reads them into fresh arms, of the same number. No batch is open afterwards.
+    pub fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        let mut head = SavedHead { facts: self.facts.saved(), changes: self.changes, sum: self.sum };
+        head.moved(with)?;
+        with.arms(self.arms.len())?;
+        if with.reads() {
+            return self.load(&head, with);
+        }
         probe::keep_open(self.arms.iter().map(|arm| arm.batch.bare_sum()));
         for arm in &*self.arms {
-            to.u8(arm.live.into());
-            to.u64(arm.total);
-            let mut released = arm.released;
+            let mut saved = arm.saved;
             if faulty!(RawSnapshot) {
-                released.push(NoisySum::new(1.0, arm.batch.bare_sum(), self.now()));
+                saved.released.push(NoisySum::new(1.0, arm.batch.bare_sum(), self.now()));
             }
-            released.save(to);
-            to.u8(arm.prior.is_some().into());
-            if let Some(active) = &arm.prior {
-                active.prior.save(to);
-                to.u32(active.tick);
-            }
+            saved.moved(with)?;
         }
+        Ok(())
     }
 
-    /// Reads them into fresh arms, of the same number. No batch is open afterwards.
-    pub fn load(&mut self, from: &mut Reader) -> Result<()> {
-        let saved = Saved::read(from)?;
-        let same_clock = self.facts.continue_from(saved.decisions, saved.releases, &saved.time);
-        (self.changes, self.sum) = (saved.changes, saved.sum);
-        self.rewards = saved.arms.iter().fold(0, |all: u64, (_, total, ..)| all.saturating_add(*total));
-        self.least = self.least_batch();
-        ensure(saved.arms.len() == self.arms.len())?;
-        let (before, now) = (saved.memory(), saved.memory().ticks(saved.time()));
-        for (arm, (live, total, mut released, mut active)) in saved.arms.into_iter().enumerate() {
+    /// Reads the arms' releases, after the head.
+    fn load(&mut self, head: &SavedHead, with: &mut Moving) -> Result<()> {
+        let same_clock = self.facts.continue_from(&head.facts);
+        (self.changes, self.sum) = (head.changes, head.sum);
+        let before = Memory::new(head.facts.time.memory());
+        let (memory, then, now) = (self.memory, before.ticks(head.facts.now()), self.now());
+        for arm in 0..self.arms.len() {
+            let mut saved = SavedArm::NEW;
+            saved.moved(with)?;
             // The snapshot may have another `forget_after`, and ages are converted. If it has another clock, ages
             // stay the same fractions of `forget_after`.
-            if before != self.memory || !same_clock {
-                let (memory, then) = (self.memory, self.now());
+            if before != memory || !same_clock {
                 let in_ours = |age| if same_clock { before.age_in(memory, age) } else { age };
-                let moved = |tick: u32| then.wrapping_sub(in_ours(now.wrapping_sub(tick)));
-                released.moved(moved);
-                active.iter_mut().for_each(|active| active.tick = moved(active.tick));
+                let converted = |tick: u32| now.wrapping_sub(in_ours(then.wrapping_sub(tick)));
+                saved.released.convert_times(converted);
+                saved.prior.iter_mut().for_each(|active| active.tick = converted(active.tick));
             }
-            let state = &mut self.arms[arm];
-            (state.batch, state.lack, state.total, state.released) = (Batch::default(), 0, total, released);
-            state.batch.keep(probe::kept_open(arm));
-            self.replace_prior(arm, active);
+            self.rewards = self.rewards.saturating_add(saved.total);
+            let (live, prior) = (saved.live, saved.prior.take());
+            saved.live = true;
+            self.arms[arm] = BatchedArm { saved, ..BatchedArm::new() };
+            self.arms[arm].batch.keep(probe::kept_open(arm));
+            self.replace_prior(arm, prior);
             if !live {
                 self.retire_arm(arm);
             }
             self.refresh(arm);
         }
+        self.least = self.least_batch();
         // The share of a prior that counts depends on the leading mean.
         if self.priors > 0 {
             (0..self.arms.len()).for_each(|arm| self.refresh(arm));
         }
-        ensure(self.live.count() >= 1)
+        ensure(!self.live.is_empty())
     }
 
     /// Adds an arm. May allocate.
@@ -733,7 +654,7 @@ impl BatchedArms {
     pub fn add_arm(&mut self) -> Result<()> {
         self.arms.reserve()?;
         self.leader.reserve()?;
-        self.live.reserve(1)?;
+        self.live.try_reserve(1).map_err(|_| Error::NoMemory)?;
         if !self.others.is_empty() {
             self.others.reserve()?;
             self.others.push(JoinedReleases::nothing(self.now()));
@@ -748,19 +669,19 @@ impl BatchedArms {
         if faulty!(RawRetired) {
             let bare = self.arms[arm].batch.bare_sum();
             let now = self.now();
-            self.arms[arm].released.push(NoisySum::new(1.0, bare, now));
+            self.arms[arm].saved.released.push(NoisySum::new(1.0, bare, now));
         }
         self.replace_prior(arm, None);
-        self.arms[arm].live = false;
+        self.arms[arm].saved.live = false;
         self.leader.set(arm, Line::NEVER);
-        self.live.remove(arm as u32);
+        self.live.retain(|&other| other != arm as u32);
     }
 
     /// The leading mean with open sums, for the test that must detect it.
     pub fn bare_leader(&self, arms: &[u32]) -> f64 {
-        let means = arms.iter().filter(|&&arm| self.arms[arm as usize].total > 0).map(|&arm| {
+        let means = arms.iter().filter(|&&arm| self.arms[arm as usize].saved.total > 0).map(|&arm| {
             let state = &self.arms[arm as usize];
-            let total = state.total as f64;
+            let total = state.saved.total as f64;
             (state.mean * total + state.batch.bare_sum()) / (total + state.batch.quota() as f64)
         });
         means.fold(0.0, f64::max).min(1.0)
@@ -770,7 +691,7 @@ impl BatchedArms {
 /// What another handle contributes to an arm's batch.
 pub struct ArmPart {
     pub id: u64,
-    rewards: BatchPart,
+    rewards: Batch,
     /// What their slots lack of examinations.
     lack: u64,
 }
@@ -779,49 +700,38 @@ impl ArmPart {
     /// # Errors
     /// `Corrupt`.
     pub fn read(from: &mut Reader) -> Result<ArmPart> {
-        let part = ArmPart { id: from.u64()?, rewards: BatchPart::read(from)?, lack: from.u64()? };
-        ensure(part.lack < u64::from(part.rewards.count) * Pull::EXAMINATION)?;
+        let part = ArmPart { id: from.u64()?, rewards: Batch::read(from)?, lack: from.u64()? };
+        ensure(part.lack < u64::from(part.rewards.count()) * Pull::EXAMINATION)?;
         Ok(part)
     }
 }
 
-/// The output of [`BatchedArms::save`].
-pub struct Saved {
-    pub decisions: u64,
-    pub releases: u32,
-    changes: u64,
-    time: Time,
-    sum: f64,
-    /// For each arm: whether it is live, the number of rewards in all of its releases, these releases, and its prior.
-    pub arms: Vec<(bool, u64, ReleaseHistory, Option<ActivePrior>)>,
+impl SavedArm {
+    pub const NEW: SavedArm = SavedArm { live: true, total: 0, released: ReleaseHistory::NOTHING, prior: None };
 }
 
-impl Saved {
-    pub fn read(from: &mut Reader) -> Result<Saved> {
-        let (decisions, releases, changes) = (from.count()?, from.u32()?, from.count()?);
-        let (time, sum) = (Time::load(from, decisions)?, from.f64()?);
-        ensure(is_plausible(sum))?;
-        let length = from.length(10)?;
-        let mut arms = try_with_capacity(length)?;
-        for _ in 0..length {
-            let (live, total, released) = (from.bool()?, from.count()?, ReleaseHistory::load(from)?);
-            let active = match from.bool()? {
-                true => Some(ActivePrior { prior: Prior::load(from)?, tick: from.u32()?, share: 1.0 }),
-                false => None,
-            };
-            arms.push((live, total, released, active));
-        }
-        Ok(Saved { decisions, releases, changes, time, sum, arms })
+impl Moved for SavedArm {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        self.live.moved(with)?;
+        with.count(&mut self.total)?;
+        self.released.moved(with)?;
+        with.option(&mut self.prior, || Ok(ActivePrior { prior: Prior::WEAKEST, tick: 0, share: 1.0 }))
     }
+}
 
-    /// The time of saving, on the snapshot's clock.
-    pub fn time(&self) -> u64 {
-        self.time.at(self.decisions)
-    }
+moves!(ActivePrior { prior, tick } made { share });
 
-    /// The `forget_after` that the ages of its releases refer to.
-    fn memory(&self) -> Memory {
-        Memory::new(self.time.memory())
+impl SavedHead {
+    pub const NOTHING: SavedHead = SavedHead { facts: SavedFacts::NOTHING, changes: 0, sum: 0.0 };
+}
+
+impl Moved for SavedHead {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        self.facts.move_counts(with)?;
+        with.count(&mut self.changes)?;
+        self.facts.move_time(with)?;
+        self.sum.moved(with)?;
+        with.ensure(is_plausible(self.sum))
     }
 }
 
@@ -867,17 +777,7 @@ fn first_batch(noise: &Noise, config: &Config) -> u64 {
 }
 
 // The releases move as a snapshot has them.
-moves!(BatchedArm { batch, lack, foreign, settled, opened } made { released, prior, total, mean, tick, live });
-
-impl BatchedArms {
-    /// Moves what a snapshot leaves out: the open sums.
-    ///
-    /// # Errors
-    /// `Corrupt`.
-    pub fn move_open(&mut self, with: &mut Moving) -> Result<()> {
-        self.arms.moved(with)
-    }
-}
+moves!(BatchedArm { batch, lack, foreign, settled, opened } made { saved, mean, tick });
 
 #[cfg(test)]
 mod tests {
@@ -927,10 +827,10 @@ mod tests {
         arms.set_prior(3, STRONG);
         assert_eq!(arms.size(&arms.evidence(3), 0.0), 1);
         let mut saved = Writer::Writing(Vec::new());
-        arms.save(&mut saved);
+        arms.snapshot(&mut Moving::Out(&mut saved)).unwrap();
         let mut next = fresh(0);
         next.add_arm().unwrap();
-        next.load(&mut Reader::of_fields(&saved.into_bytes())).unwrap();
+        next.snapshot(&mut Moving::In(&mut Reader::of_fields(&saved.into_bytes()))).unwrap();
         assert_eq!(next.size(&next.evidence(1), 0.0) as f64, size);
         let mut short = fresh(6400);
         release(&mut short, 0, 100_000, 300);
@@ -972,9 +872,9 @@ mod tests {
         (0..3).for_each(|i| assert_eq!(arms.collect(2, Reward::MIN, 0), i == 2));
         assert_eq!(arms.settled(2), 4 * Pull::EXAMINATION - 60_000);
         let mut saved = Writer::Writing(Vec::new());
-        arms.save(&mut saved);
+        arms.snapshot(&mut Moving::Out(&mut saved)).unwrap();
         let mut next = with_memory(0);
-        next.load(&mut Reader::of_fields(&saved.into_bytes())).unwrap();
+        next.snapshot(&mut Moving::In(&mut Reader::of_fields(&saved.into_bytes()))).unwrap();
         for arm in 0..3 {
             let [now, then] = [&next, &arms].map(|arms| arms.evidence(arm));
             let terms = |evidence: &Evidence| evidence.terms().iter().map(|t| (t.count, t.lack)).collect::<Vec<_>>();
@@ -993,13 +893,13 @@ mod tests {
             assert!(!arms.collect(0, Reward::MIN, 0));
             let size = if is_lowered { arms.lower(0, 2) } else { 100 };
             (1..size).for_each(|i| assert_eq!(arms.collect(0, Reward::MIN, 0), i + 1 == size));
-            arms.arms[0].released.totals.noises()
+            arms.arms[0].saved.released.totals.noises()
         });
         assert_eq!(weights[0], weights[1]);
         let mut arms = with_memory(0);
         arms.open(0, 2);
         (0..2).for_each(|i| assert_eq!(arms.collect(0, Reward::MIN, 0), i == 1));
-        weights[1] = arms.arms[0].released.totals.noises();
+        weights[1] = arms.arms[0].saved.released.totals.noises();
         assert!(weights[1] < weights[0], "{weights:?}");
     }
 

@@ -31,10 +31,10 @@ impl Evidence {
         let limit = |t: &Term| if t.noises > 0.0 { self.distribution.limit().min(STEEPEST) } else { STEEPEST };
         let limits = self.terms().iter().map(|t| limit(t) / t.weight);
         let steepest = limits.fold(f64::INFINITY, f64::min) * (1.0 - 1e-12);
-        let (mut low, mut high) = (0.0, (lack / noise).min(steepest));
+        let high = (lack / noise).min(steepest);
         // Newton's first step from 0, where rewards have variance q (1 - q).
-        let mut l = f64::min(0.5 * high, lack / (q * (1.0 - q) * spread + noise));
-        for _ in 0..60 {
+        let start = f64::min(0.5 * high, lack / (q * (1.0 - q) * spread + noise));
+        let derivative = |l: f64| {
             let (mut first, mut second) = (-self.sum, 0.0);
             for t in self.terms() {
                 // The mean of a Bernoulli reward of mean q_b tilted by e^(-l w r).
@@ -44,18 +44,9 @@ impl Evidence {
                 first += t.discount * t.weight * (rewards * v - t.noises * phi);
                 second -= t.discount * t.weight * t.weight * (rewards * v * (1.0 - v) + t.noises * bend);
             }
-            if first > 0.0 {
-                low = l
-            } else {
-                high = l
-            }
-            let newton = l - first / second;
-            let next = if newton > low && newton < high { newton } else { 0.5 * (low + high) };
-            if (next - l).abs() <= 1e-9 * l {
-                break;
-            }
-            l = next;
-        }
+            (first, second)
+        };
+        let l = zero(start, (0.0, high), |l| 1e-9 * l, derivative);
         let (mut value, mut slope) = (-l * self.sum, 0.0);
         for t in self.terms() {
             let (s, q) = (l * t.weight, t.seen(q));
@@ -123,27 +114,42 @@ fn log_density(distribution: Cumulant, n: f64, noises: f64, y: f64, mean: f64) -
     // |K'(s) - n q| >= k V |s|
     let furthest =
         (gap.abs() / (noises * distribution.variance())).min(distribution.limit().min(STEEPEST) * (1.0 - 1e-12));
-    let (mut low, mut high) = (-furthest, furthest);
-    let mut s = (gap / (n * q * (1.0 - q) + noises * distribution.variance())).clamp(0.9 * low, 0.9 * high);
+    let start = gap / (n * q * (1.0 - q) + noises * distribution.variance());
     let mut bend = f64::NAN;
-    for _ in 0..60 {
+    let lack = |s: f64| {
         let tilted = q * s.exp() / (1.0 - q + q * s.exp());
         let (slope, curve) = distribution.slopes(s);
         bend = n * tilted * (1.0 - tilted) + noises * curve;
-        let excess = n * tilted + noises * slope - y;
-        if excess < 0.0 {
-            low = s
+        (y - (n * tilted + noises * slope), -bend)
+    };
+    let bounds = (-furthest, furthest);
+    let s = zero(start.clamp(-0.9 * furthest, 0.9 * furthest), bounds, |_| 1e-9 * furthest, lack);
+    n * (q * s.exp_m1()).ln_1p() + noises * distribution.at(s) - s * y - 0.5 * (std::f64::consts::TAU * bend).ln()
+}
+
+/// The zero of a decreasing function between two bounds, by Newton's method. `at` computes its value and its derivative.
+fn zero(
+    start: f64,
+    (mut low, mut high): (f64, f64),
+    precision: impl Fn(f64) -> f64,
+    mut at: impl FnMut(f64) -> (f64, f64),
+) -> f64 {
+    let mut x = start;
+    for _ in 0..60 {
+        let (value, slope) = at(x);
+        if value > 0.0 {
+            low = x
         } else {
-            high = s
+            high = x
         }
-        let newton = s - excess / bend;
+        let newton = x - value / slope;
         let next = if newton > low && newton < high { newton } else { 0.5 * (low + high) };
-        if (next - s).abs() <= 1e-9 * furthest {
+        if (next - x).abs() <= precision(x) {
             break;
         }
-        s = next;
+        x = next;
     }
-    n * (q * s.exp_m1()).ln_1p() + noises * distribution.at(s) - s * y - 0.5 * (std::f64::consts::TAU * bend).ln()
+    x
 }
 
 /// 1 - q + q e^(-s).

@@ -1,68 +1,47 @@
 //! The live arms, and a minimum for their probabilities.
 
-use crate::error::{Error, Result};
-use crate::random::Random;
+use crate::config::Config;
+use crate::random::{Random, Seed};
 
-/// The arms that can be pulled.
-#[derive(Default)]
-pub struct Live(Vec<u32>);
-
-impl Live {
-    pub fn new(arms: u32) -> Result<Live> {
-        let mut live = Live::default();
-        live.reserve(arms as usize)?;
-        live.0.extend(0..arms);
-        Ok(live)
-    }
-
-    /// Reserves capacity for `more` more arms, so that the next [`push`](Self::push) cannot fail.
-    pub fn reserve(&mut self, more: usize) -> Result<()> {
-        self.0.try_reserve(more).map_err(|_| Error::NoMemory)
-    }
-
-    pub fn push(&mut self, arm: u32) {
-        self.0.push(arm);
-    }
-
-    pub fn remove(&mut self, arm: u32) {
-        self.0.retain(|&other| other != arm);
-    }
-
-    pub fn arms(&self) -> &[u32] {
-        &self.0
-    }
-
-    pub fn count(&self) -> u32 {
-        self.0.len() as u32
-    }
-
-    /// How far policies prefer the leader among this number of arms: see [`imed`](super::imed).
-    pub fn kappa(&self) -> f64 {
-        1.0 + f64::from(self.count().saturating_sub(10)) / 8.0
-    }
+/// How far policies prefer the leader among this number of live arms: see [`imed`](super::imed).
+pub fn kappa(arms: usize) -> f64 {
+    1.0 + arms.saturating_sub(10) as f64 / 8.0
 }
 
 /// `exploration` f: with probability f a uniformly drawn arm is pulled instead of the policy's, so that each of K
 /// arms has a probability of at least f/K. It costs f times the mean gap for each decision.
 pub struct Explore {
     pub share: f64,
+    pub coins: Random,
 }
 
 impl Explore {
-    pub fn new(share: f64) -> Explore {
-        Explore { share }
+    pub fn new(config: &Config, seed: &mut Seed) -> Explore {
+        Explore { share: config.exploration, coins: seed.stream() }
     }
 
     /// Draws whether this decision's arm is to be drawn uniformly.
     #[inline]
-    pub fn tosses(&self, coins: &mut Random) -> bool {
-        self.share > 0.0 && coins.unit() < self.share
+    pub fn tosses(&mut self) -> bool {
+        self.share > 0.0 && self.coins.unit() < self.share
     }
 
     /// The probability of an arm, from that in a uniform draw and the policy's own.
     #[inline]
     pub fn mix(&self, even: f64, own: f64) -> f64 {
         self.share * even + (1.0 - self.share) * own
+    }
+
+    /// Returns the policy's choice `best`, or a uniformly drawn arm of these (`None`: of all live ones); and its
+    /// probability.
+    pub fn choose(&mut self, best: u32, among: Option<&[u32]>, live: &[u32]) -> (u32, f64) {
+        let arms = among.unwrap_or(live);
+        let mut arm = best;
+        if self.tosses() {
+            arm = arms[self.coins.below(arms.len() as u64) as usize];
+        }
+        let even = if among.is_some() { even_chance(arms, arm) } else { 1.0 / arms.len() as f64 };
+        (arm, self.mix(even, f64::from(u8::from(arm == best))))
     }
 }
 
@@ -77,7 +56,7 @@ mod tests {
 
     #[test]
     fn kappa_grows_with_the_arms_beyond_ten() {
-        let kappas = [1, 5, 10, 11, 40, 100].map(|arms| Live::new(arms).unwrap().kappa());
+        let kappas = [1, 5, 10, 11, 40, 100].map(kappa);
         assert_eq!(kappas, [1.0, 1.0, 1.0, 1.125, 4.75, 12.25]);
     }
 }

@@ -93,12 +93,11 @@
 //! 12 terms (24 in a fleet), and O(log K). About 710 bytes an arm. See [`min_index`](super::min_index) for delays,
 //! several slots and many arms.
 
-use super::explore::Live;
+use super::explore::kappa;
 use super::min_index::{Index, MinIndexPolicy};
 use super::released::Evidence;
 use crate::config::Config;
 use crate::error::Result;
-use crate::random::Seed;
 use crate::tournament::Line;
 
 /// DP-IMED.
@@ -112,21 +111,9 @@ pub struct Chernoff {
     banded: bool,
 }
 
-impl DpImed {
-    pub fn new(config: &Config, seed: &mut Seed) -> Result<DpImed> {
-        MinIndexPolicy::with_index(Chernoff::new(config), config, seed)
-    }
-}
-
 impl Chernoff {
     /// Number of arms above which the index is c D + ln N.
     const MANY_ARMS: u32 = 1024;
-
-    pub fn new(config: &Config) -> Chernoff {
-        // With forgetting, a lost arm is tried again.
-        let caution = if config.forget_after == 0 { 1.0 / 3.0 } else { 0.0 };
-        Chernoff { caution, banded: config.arms <= Self::MANY_ARMS }
-    }
 
     /// c, multiplied by the growth of the evidence that pending decisions cover.
     fn rate(&self, arm: &Evidence) -> f64 {
@@ -141,6 +128,12 @@ fn rewards(arm: &Evidence) -> f64 {
 }
 
 impl Index for Chernoff {
+    fn new(config: &Config) -> Result<Chernoff> {
+        // With forgetting, a lost arm is tried again.
+        let caution = if config.forget_after == 0 { 1.0 / 3.0 } else { 0.0 };
+        Ok(Chernoff { caution, banded: config.arms <= Self::MANY_ARMS })
+    }
+
     fn point(&self, leader: f64, _decisions: u64) -> f64 {
         leader
     }
@@ -167,8 +160,8 @@ impl Index for Chernoff {
         true
     }
 
-    fn margin(&self, live: &Live) -> f64 {
-        live.kappa().ln()
+    fn margin(&self, arms: usize) -> f64 {
+        kappa(arms).ln()
     }
 }
 
@@ -182,7 +175,7 @@ mod tests {
     #[test]
     fn a_batch_reaches_the_leaders_smaller_index() {
         let config = Config::new(40, 1.0);
-        let (policy, distribution) = (Chernoff::new(&config), Cumulant::of(&config.noise().unwrap()));
+        let (policy, distribution) = (Chernoff::new(&config).unwrap(), Cumulant::of(&config.noise().unwrap()));
         let evidence = |rewards, mean| {
             let mut released = ReleaseHistory::NOTHING;
             released.push(NoisySum::new(rewards, mean * rewards, 0));

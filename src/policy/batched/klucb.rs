@@ -16,13 +16,11 @@
 //! Cost: select and update O(1). The end of a batch costs a few indices (at most 50 bisections each) and O(log K).
 //! About 710 bytes an arm. See [`min_index`](super::min_index) for delays, several slots and many arms.
 
-use super::explore::Live;
 use super::min_index::{Index, MinIndexPolicy};
 use super::released::Evidence;
 use crate::config::Config;
 use crate::error::Result;
 use crate::policy::kl::kl;
-use crate::random::Seed;
 use crate::tournament::Line;
 
 /// Number of steps in a unit of ln t.
@@ -36,13 +34,11 @@ pub struct KlUcbIndex {
     epsilon: f64,
 }
 
-impl DpKlUcb {
-    pub fn new(config: &Config, seed: &mut Seed) -> Result<DpKlUcb> {
-        MinIndexPolicy::with_index(KlUcbIndex::new(config.epsilon_per_reward()?), config, seed)
-    }
-}
-
 impl Index for KlUcbIndex {
+    fn new(config: &Config) -> Result<KlUcbIndex> {
+        Ok(KlUcbIndex { epsilon: config.epsilon_per_reward()? })
+    }
+
     /// ln t, rounded up to steps, so that requests with eligible arms find the indices that earlier ones computed.
     fn point(&self, _leader: f64, decisions: u64) -> f64 {
         ((decisions.max(1) as f64).ln() * STEPS).ceil() / STEPS
@@ -63,14 +59,8 @@ impl Index for KlUcbIndex {
         leader.covered
     }
 
-    fn margin(&self, _live: &Live) -> f64 {
+    fn margin(&self, _arms: usize) -> f64 {
         0.0
-    }
-}
-
-impl KlUcbIndex {
-    pub fn new(epsilon: f64) -> KlUcbIndex {
-        KlUcbIndex { epsilon }
     }
 }
 

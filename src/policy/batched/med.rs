@@ -21,20 +21,13 @@
 use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
-use super::explore::{Explore, even_chance};
+use super::explore::{Explore, even_chance, kappa};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::combine::Combining;
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving};
-use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{Abilities, ArmState, Offer, Peer, Policy, PolicyCounts, Pull, ReadPeer, SlotPull};
-use crate::policy::prior::Prior;
-use crate::privacy::PrivacyLoss;
-use crate::random::{Random, Seed};
-use crate::request::Request;
-use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer};
+use crate::policy::contract::{Abilities, Offer, Policy, Pull, SlotPull};
+use crate::random::Seed;
 
 pub struct DpMed {
     batched: BatchedArms,
@@ -42,7 +35,6 @@ pub struct DpMed {
     /// For each live arm, in their order, the sum of the weights up to it.
     sums: Vec<f64>,
     explore: Explore,
-    coins: Random,
     /// Whether the sums are up to date with the last releases.
     settled: bool,
     /// Distinguishes the arms of one `choose_among` from those of another.
@@ -64,17 +56,13 @@ impl Weight {
 }
 
 impl DpMed {
-    /// Maximum number of arms; with more the end of a batch could take longer than 50 ms.
-    const MOST_ARMS: u32 = 1 << 12;
-
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpMed> {
-        config.check_arms(Self::MOST_ARMS)?;
+        config.check_arms(Self::MOST_ARMS as u32)?;
         let mut policy = DpMed {
             batched: BatchedArms::new(config, seed)?,
             arms: WipedVec::new(config.arms as usize, |_| Weight::NEW)?,
             sums: Vec::new(),
-            explore: Explore::new(config.exploration),
-            coins: seed.stream(),
+            explore: Explore::new(config, seed),
             settled: false,
             mark: 0,
         };
@@ -103,7 +91,7 @@ impl DpMed {
         match (starts, self.batched.mean(arm as usize).is_nan()) {
             (true, unknown) => f64::from(u8::from(unknown)),
             (false, _) => match self.weight(arm as usize, leading) {
-                1.0 => self.batched.live.kappa(),
+                1.0 => kappa(self.batched.live.len()),
                 weight => weight,
             },
         }
@@ -136,25 +124,65 @@ impl DpMed {
             return;
         }
         let leading = self.batched.mean(self.batched.leader());
-        let starts = self.starts(self.batched.live.arms());
+        let starts = self.starts(&self.batched.live);
         self.sums.clear();
         let mut sum = 0.0;
-        for place in 0..self.batched.live.arms().len() {
-            sum += self.weight_among(starts, self.batched.live.arms()[place], leading);
+        for place in 0..self.batched.live.len() {
+            sum += self.weight_among(starts, self.batched.live[place], leading);
             self.sums.push(sum);
         }
         self.settled = true;
     }
 
-    /// The size of an arm's next batch.
-    fn size(&self, arm: usize) -> u64 {
+    /// Opens an arm's next batch.
+    fn open(&mut self, arm: usize) {
         let evidence = self.batched.evidence(arm);
         let ratio = if arm == self.batched.leader() { 2.0 } else { 1.5 };
-        self.batched.size(&evidence, (ratio - 1.0) * evidence.count)
+        let size = self.batched.size(&evidence, (ratio - 1.0) * evidence.count);
+        self.batched.open(arm, size);
     }
 
-    fn open(&mut self, arm: usize) {
-        self.batched.open(arm, self.size(arm));
+    /// Draws one of these arms, of whose weights the sums up to each are known.
+    fn draw(&mut self, arms: usize) -> (usize, f64) {
+        let sums = &self.sums;
+        let all = sums[arms - 1];
+        let place = match self.explore.tosses() {
+            true => self.explore.coins.below(arms as u64) as usize,
+            false => {
+                let point = self.explore.coins.unit() * all;
+                sums.partition_point(|&sum| sum <= point).min(arms - 1)
+            }
+        };
+        let own = (sums[place] - if place > 0 { sums[place - 1] } else { 0.0 }) / all;
+        (place, self.explore.mix(1.0 / arms as f64, own))
+    }
+
+    fn play(&mut self, arm: u32, propensity: f64) -> Pull {
+        self.batched.facts.decisions += 1;
+        Pull::new(arm, self.batched.facts.releases, propensity)
+    }
+}
+
+impl BatchedPolicy for DpMed {
+    /// With more the end of a batch could take longer than 50 ms.
+    const MOST_ARMS: usize = 1 << 12;
+
+    fn batched(&self) -> &BatchedArms {
+        &self.batched
+    }
+
+    fn batched_mut(&mut self) -> &mut BatchedArms {
+        &mut self.batched
+    }
+
+    fn can(&self) -> Abilities {
+        Abilities { arms: true, values: true, ..Abilities::default() }
+    }
+
+    fn choose_any(&mut self) -> Pull {
+        self.settle();
+        let (place, propensity) = self.draw(self.sums.len());
+        self.play(self.batched.live[place], propensity)
     }
 
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
@@ -170,10 +198,10 @@ impl DpMed {
             }
         }
         let mut drawn = arms[0];
-        if self.explore.tosses(&mut self.coins) {
-            drawn = arms[self.coins.below(arms.len() as u64) as usize];
+        if self.explore.tosses() {
+            drawn = arms[self.explore.coins.below(arms.len() as u64) as usize];
         } else {
-            let mut point = self.coins.unit() * all;
+            let mut point = self.explore.coins.unit() * all;
             for &arm in arms {
                 let weight = self.weight_among(starts, arm, leading);
                 if weight > 0.0 && std::mem::replace(&mut self.arms[arm as usize].mark, second) != second {
@@ -189,46 +217,7 @@ impl DpMed {
         self.play(drawn, self.explore.mix(even_chance(arms, drawn), own))
     }
 
-    fn play(&mut self, arm: u32, propensity: f64) -> Pull {
-        self.batched.facts.decisions += 1;
-        Pull::new(arm, self.batched.facts.releases, propensity)
-    }
-}
-
-impl Policy for DpMed {
-    fn choose(&mut self) -> Pull {
-        self.settle();
-        let (arms, sums) = (self.batched.live.arms(), &self.sums);
-        let all = sums[sums.len() - 1];
-        let place = match self.explore.tosses(&mut self.coins) {
-            true => self.coins.below(arms.len() as u64) as usize,
-            false => {
-                let point = self.coins.unit() * all;
-                sums.partition_point(|&sum| sum <= point).min(arms.len() - 1)
-            }
-        };
-        let own = (sums[place] - if place > 0 { sums[place - 1] } else { 0.0 }) / all;
-        self.play(arms[place], self.explore.mix(1.0 / arms.len() as f64, own))
-    }
-
-    #[inline]
-    fn observe(&mut self, pull: Pull, reward: Reward) {
-        let arm = pull.arm() as usize;
-        if self.batched.collect(arm, reward, 0) {
-            self.released(arm);
-        }
-    }
-
-    fn cancel(&mut self, _pull: Pull) {}
-
-    batched_arms_methods!();
-    undecided_methods!();
-
-    fn abilities(&self) -> Abilities {
-        Abilities { arms: true, values: true, ..Abilities::default() }
-    }
-
-    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
+    fn choose_offered(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
         let (left, Some(values)) = (offer.left, offer.values) else { return };
         let (_, best) = self.batched.leader_at(left, 1, |arm| values.of(arm));
         let starts = left.iter().any(|&arm| self.batched.mean(arm as usize).is_nan() && values.of(arm) > best);
@@ -239,59 +228,31 @@ impl Policy for DpMed {
             let weight = self.valued_weight(starts, arm, best, values.of(arm));
             self.sums.push(self.sums.last().unwrap_or(&0.0) + weight);
         }
-        let all = self.sums[left.len() - 1];
-        let place = match self.explore.tosses(&mut self.coins) {
-            true => self.coins.below(left.len() as u64) as usize,
-            false => {
-                let point = self.coins.unit() * all;
-                self.sums.partition_point(|&sum| sum <= point).min(left.len() - 1)
-            }
-        };
-        let own = (self.sums[place] - if place > 0 { self.sums[place - 1] } else { 0.0 }) / all;
-        let propensity = self.explore.mix(1.0 / left.len() as f64, own);
+        let (place, propensity) = self.draw(left.len());
         let pull = self.play(left[place], propensity);
         each(SlotPull { pull, worth: f64::NAN });
     }
 
-    fn add_arm(&mut self) -> Result<()> {
-        if self.arms.len() >= Self::MOST_ARMS as usize {
-            let rule = format!("must be at most {} for this policy", Self::MOST_ARMS);
-            return Err(Error::config("arms", &rule, self.arms.len() + 1));
-        }
+    fn reserve_plan(&mut self) -> Result<()> {
         self.arms.reserve()?;
-        self.sums.try_reserve(self.arms.len() + 1).map_err(|_| Error::NoMemory)?;
-        self.batched.add_arm()?;
+        self.sums.try_reserve(self.arms.len() + 1).map_err(|_| Error::NoMemory)
+    }
+
+    fn added(&mut self) {
         self.arms.push(Weight::NEW);
         self.open(self.arms.len() - 1);
         self.settled = false;
-        Ok(())
     }
 
-    fn retire_arm(&mut self, arm: u32) {
-        self.batched.retire_arm(arm as usize);
+    fn retired(&mut self, _arm: usize) {
         self.settled = false;
     }
 
-    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
-        self.batched.set_prior(arm as usize, prior);
-        self.unsettle(arm as usize);
+    fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()> {
+        if with.reads() {
+            (0..self.arms.len()).for_each(|arm| self.open(arm));
+        }
         Ok(())
-    }
-
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.batched.load(from)?;
-        (0..self.arms.len()).for_each(|arm| self.open(arm));
-        Ok(())
-    }
-}
-
-impl BatchedPolicy for DpMed {
-    fn batched(&self) -> &BatchedArms {
-        &self.batched
-    }
-
-    fn batched_mut(&mut self) -> &mut BatchedArms {
-        &mut self.batched
     }
 
     fn reopen(&mut self, arm: usize) {
@@ -313,14 +274,15 @@ impl BatchedPolicy for DpMed {
 
 impl Moved for DpMed {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        with.snapshot(self, Policy::save, Policy::load)?;
-        self.batched.move_open(with)
+        self.snapshot(with)?;
+        self.batched.arms.moved(with)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reward::Reward;
 
     /// Every propensity is the arm's weight over the sum of the weights, computed afresh; and the leader has kappa = 3.
     #[test]
@@ -346,7 +308,7 @@ mod tests {
                 leads += u32::from(pull.arm() as usize == policy.batched.leader());
             }
             let click = coins.unit() < 0.1 + 0.02 * f64::from(pull.arm());
-            policy.observe(pull, Reward::from_units(u32::from(click) * Reward::ONE as u32));
+            policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
         }
         assert!((10..90).contains(&leads), "{leads}");
     }

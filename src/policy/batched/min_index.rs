@@ -47,27 +47,25 @@
 use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
-use super::explore::{Explore, Live, even_chance};
+use super::explore::Explore;
 use super::released::Evidence;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::combine::Combining;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
 use crate::noise::probe::faulty;
 use crate::os::DefaultRounding;
-use crate::policy::compare::ReleaseTotals;
-use crate::policy::contract::{Abilities, ArmState, Offer, Peer, Policy, PolicyCounts, Pull, ReadPeer, SlotPull};
-use crate::policy::prior::Prior;
-use crate::privacy::PrivacyLoss;
-use crate::random::{Random, Seed};
-use crate::request::{Request, Values};
-use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer};
+use crate::policy::contract::{Abilities, Offer, Policy, Pull, SlotPull};
+use crate::random::Seed;
+use crate::request::Values;
 use crate::tournament::{Line, Tournament};
 
 /// The index that distinguishes policies of this kind.
-pub trait Index: Send {
+pub trait Index: Send + Sized {
+    /// # Errors
+    /// `InvalidConfig`.
+    fn new(config: &Config) -> Result<Self>;
+
     /// The public number that all indices are functions of, computed from the leading released mean, or from the
     /// number of decisions so far.
     fn point(&self, leader: f64, decisions: u64) -> f64;
@@ -76,7 +74,7 @@ pub trait Index: Send {
     fn at(&self, arm: &Evidence, point: f64) -> (f64, Line);
 
     /// How far an index must be below that of a leading arm for its arm to be pulled instead; 0 or more.
-    fn margin(&self, live: &Live) -> f64;
+    fn margin(&self, arms: usize) -> f64;
 
     /// Rewards in the next batch of an arm with this index.
     fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64, margin: f64) -> f64;
@@ -96,7 +94,6 @@ pub struct MinIndexPolicy<I> {
     batched: BatchedArms,
     plans: WipedVec<Plan>,
     explore: Explore,
-    coins: Random,
     /// The arms by their lines, or by their indices if these are computed.
     order: Tournament,
     /// Arms whose indices are in `order`.
@@ -208,14 +205,17 @@ impl<I: Index> MinIndexPolicy<I> {
     /// Maximum number of indices computed at one decision. Eight times as many may be replaced by their lines.
     const AT_ONCE: usize = 16;
 
-    pub fn with_index(index: I, config: &Config, seed: &mut Seed) -> Result<MinIndexPolicy<I>> {
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<MinIndexPolicy<I>> {
+        MinIndexPolicy::with_index(I::new(config)?, config, seed)
+    }
+
+    fn with_index(index: I, config: &Config, seed: &mut Seed) -> Result<MinIndexPolicy<I>> {
         let arms = config.arms as usize;
         Ok(MinIndexPolicy {
             index,
             batched: BatchedArms::new(config, seed)?,
             plans: WipedVec::new(arms, |_| Plan::NEW)?,
-            explore: Explore::new(config.exploration),
-            coins: seed.stream(),
+            explore: Explore::new(config, seed),
             order: Tournament::new(arms, FIRST)?,
             computed: try_with_capacity(arms)?,
             point: f64::NAN,
@@ -229,7 +229,7 @@ impl<I: Index> MinIndexPolicy<I> {
     fn evidence(&self, arm: usize) -> Evidence {
         let mut evidence = self.batched.evidence(arm);
         let covered = (self.plans[arm].covered - self.batched.settled(arm)) as f64 / Pull::EXAMINATION as f64;
-        evidence.covered = evidence.count + covered * self.batched.sharers();
+        evidence.covered = evidence.count + covered * f64::from(self.batched.sharers());
         evidence
     }
 
@@ -310,7 +310,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// The arm to pull, where `best` has the smallest index of all: the leading arm of these with the smallest index,
     /// unless `best` is below it by more than the [`margin`](Index::margin).
     fn prefer_leading(&mut self, mut best: usize, arms: &[u32], contest: &Contest) -> usize {
-        let margin = self.index.margin(&self.batched.live);
+        let margin = self.index.margin(self.batched.live.len());
         let leading = self.worth(contest.leader, contest);
         if margin > 0.0 && self.worth(best, contest) < leading {
             let mut most = self.index_in(best, contest) + margin;
@@ -384,7 +384,7 @@ impl<I: Index> MinIndexPolicy<I> {
         let part = left.min(self.batched.part(doubling));
         if part > 0 {
             self.batched.open(arm, self.batched.whole(part).min(doubling));
-        } else if self.batched.leads() {
+        } else if self.batched.facts.duty().leads() {
             self.batched.open(arm, doubling);
         }
         part
@@ -455,7 +455,7 @@ impl<I: Index> MinIndexPolicy<I> {
     fn usual_batch(&mut self, arm: usize, contest: &Contest) -> u64 {
         let index = self.index_in(arm, contest);
         let evidence = self.evidence(arm);
-        let (leader, margin) = (self.evidence(contest.leader), self.index.margin(&self.batched.live));
+        let (leader, margin) = (self.evidence(contest.leader), self.index.margin(self.batched.live.len()));
         self.batched.size(&evidence, self.index.batch(&evidence, &leader, index, margin))
     }
 
@@ -577,7 +577,7 @@ impl<I: Index> MinIndexPolicy<I> {
                 let indices = leading.iter().map(|&arm| self.index_in(arm as usize, contest));
                 let most = indices.fold(f64::NEG_INFINITY, f64::max);
                 let theirs = 0.5 * (most + self.index_in(contest.leader, contest));
-                let margin = self.index.margin(&self.batched.live);
+                let margin = self.index.margin(self.batched.live.len());
                 if self.index_in(least, contest) + margin < theirs { least } else { best as usize }
             }
             (Some(least), None) => least,
@@ -619,32 +619,32 @@ impl<I: Index> MinIndexPolicy<I> {
         }
     }
 
-    /// Pulls the arm with the smallest index of these eligible ones.
-    fn choose_among(&mut self, arms: &[u32]) -> Pull {
-        let (leader, mean) = self.batched.leader_of(arms);
-        let mean = if faulty!(RawLeader) { self.batched.bare_leader(arms) } else { mean };
-        let point = self.index.point(mean, self.batched.facts.decisions);
-        self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
-    }
-
     /// The arm to pull with exploration, and its probability.
     #[inline(never)]
     fn explore(&mut self, best: usize, contest: &Contest, among: Option<&[u32]>) -> (usize, f64) {
-        let arms = among.unwrap_or(self.batched.live.arms());
-        let mut arm = best;
-        if self.explore.tosses(&mut self.coins) {
-            arm = arms[self.coins.below(arms.len() as u64) as usize] as usize;
-        }
-        let even = if among.is_some() { even_chance(arms, arm as u32) } else { 1.0 / arms.len() as f64 };
-        let propensity = self.explore.mix(even, f64::from(u8::from(arm == best)));
-        while !self.has_pulls_left(arm, contest) {}
-        (arm, propensity)
+        let (arm, propensity) = self.explore.choose(best as u32, among, &self.batched.live);
+        while !self.has_pulls_left(arm as usize, contest) {}
+        (arm as usize, propensity)
     }
 }
 
-impl<I: Index> Policy for MinIndexPolicy<I> {
-    #[inline]
-    fn choose(&mut self) -> Pull {
+impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
+    fn batched(&self) -> &BatchedArms {
+        &self.batched
+    }
+
+    fn batched_mut(&mut self) -> &mut BatchedArms {
+        &mut self.batched
+    }
+
+    fn can(&self) -> Abilities {
+        let (arms, slots, sets_rounding) = (true, true, true);
+        let (values, examined) = (self.index.is_valued(), self.index.is_valued());
+        Abilities { arms, slots, values, examined, sets_rounding, ..Abilities::default() }
+    }
+
+    #[inline(always)] // into the one caller
+    fn choose_any(&mut self) -> Pull {
         let leader = self.batched.leader(); // only a release changes it
         let mut arm = self.least(leader);
         while !self.has_plain_pulls_left(arm, leader) {
@@ -656,34 +656,15 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
         self.pull(arm, 1.0)
     }
 
-    #[inline]
-    fn observe(&mut self, pull: Pull, reward: Reward) {
-        let arm = pull.arm() as usize;
-        if self.batched.collect(arm, reward, pull.lack()) {
-            self.released(arm);
-        }
+    /// Pulls the arm with the smallest index of these eligible ones.
+    fn choose_among(&mut self, arms: &[u32]) -> Pull {
+        let (leader, mean) = self.batched.leader_of(arms);
+        let mean = if faulty!(RawLeader) { self.batched.bare_leader(arms) } else { mean };
+        let point = self.index.point(mean, self.batched.facts.decisions);
+        self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
     }
 
-    fn cancel(&mut self, pull: Pull) {
-        let arm = pull.arm() as usize;
-        let plan = &mut self.plans[arm];
-        plan.pulls -= Pull::EXAMINATION - u64::from(pull.lack());
-        if plan.pulls < plan.covered {
-            plan.covered = self.batched.settled(arm);
-            self.unsettle(arm);
-        }
-    }
-
-    batched_arms_methods!();
-    undecided_methods!();
-
-    fn abilities(&self) -> Abilities {
-        let (arms, slots, sets_rounding) = (true, true, true);
-        let (values, examined) = (self.index.is_valued(), self.index.is_valued());
-        Abilities { arms, slots, values, examined, sets_rounding, ..Abilities::default() }
-    }
-
-    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
+    fn choose_offered(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
         let Offer { request, left, values, .. } = offer;
         let slots = request.slots as usize;
         let (leader, best) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
@@ -701,51 +682,45 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
         }
     }
 
-    fn lack(&mut self, arm: u32, lack: u16) {
+    fn lacks(&mut self, arm: u32, lack: u16) {
         self.plans[arm as usize].pulls -= u64::from(lack);
     }
 
-    fn add_arm(&mut self) -> Result<()> {
+    fn cancelled(&mut self, pull: Pull) {
+        let arm = pull.arm() as usize;
+        let plan = &mut self.plans[arm];
+        plan.pulls -= Pull::EXAMINATION - u64::from(pull.lack());
+        if plan.pulls < plan.covered {
+            plan.covered = self.batched.settled(arm);
+            self.unsettle(arm);
+        }
+    }
+
+    fn reserve_plan(&mut self) -> Result<()> {
         self.plans.reserve()?;
         self.order.reserve()?;
-        self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)?;
-        self.batched.add_arm()?;
+        self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)
+    }
+
+    fn added(&mut self) {
         self.plans.push(Plan::NEW);
         self.order.push(FIRST);
         self.settled = false;
-        Ok(())
     }
 
-    fn retire_arm(&mut self, arm: u32) {
-        self.batched.retire_arm(arm as usize);
-        self.order.set(arm as usize, Line::NEVER);
+    fn retired(&mut self, arm: usize) {
+        self.order.set(arm, Line::NEVER);
         self.settled = false;
     }
 
-    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
-        self.batched.set_prior(arm as usize, prior);
-        self.unsettle(arm as usize);
-        Ok(())
-    }
-
-    /// After a restore no batch is requested, and no decision is pending.
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.batched.load(from)?;
-        for arm in 0..self.plans.len() {
-            self.plans[arm] = Plan::NEW;
-            self.order.set(arm, if self.batched.is_live(arm) { FIRST } else { Line::NEVER });
+    fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()> {
+        if with.reads() {
+            for arm in 0..self.plans.len() {
+                self.plans[arm] = Plan::NEW;
+                self.order.set(arm, if self.batched.is_live(arm) { FIRST } else { Line::NEVER });
+            }
         }
         Ok(())
-    }
-}
-
-impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
-    fn batched(&self) -> &BatchedArms {
-        &self.batched
-    }
-
-    fn batched_mut(&mut self) -> &mut BatchedArms {
-        &mut self.batched
     }
 
     fn reopen(&mut self, arm: usize) {
@@ -753,7 +728,7 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
         self.unsettle(arm);
     }
 
-    fn emptied(&mut self, arm: usize) {
+    fn contributed(&mut self, arm: usize) {
         self.settled(arm, self.plans[arm].goal.saturating_sub(self.batched.settled(arm)));
     }
 
@@ -778,8 +753,8 @@ moves!(Plan { pulls, covered, goal, leads } made { known, next, line, place, cur
 
 impl<I: Index> Moved for MinIndexPolicy<I> {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        with.snapshot(self, Policy::save, Policy::load)?;
-        self.batched.move_open(with)?;
+        self.snapshot(with)?;
+        self.batched.arms.moved(with)?;
         self.plans.moved(with)
     }
 }
@@ -789,7 +764,10 @@ mod tests {
     use super::super::imed::Chernoff;
     use super::super::klucb::KlUcbIndex;
     use super::*;
-    use crate::snapshot::{Kind, write};
+    use crate::random::Random;
+    use crate::request::Request;
+    use crate::reward::Reward;
+    use crate::snapshot::{Kind, Reader, write};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -800,7 +778,7 @@ mod tests {
         if !known(arm) {
             return false;
         }
-        let margin = policy.index.margin(&policy.batched.live);
+        let margin = policy.index.margin(policy.batched.live.len());
         let leads = |arm: u32| policy.batched.mean(arm as usize) >= policy.batched.mean(leader);
         let index = |arm: u32| policy.index.at(&policy.evidence(arm as usize), point).0;
         let compared = |arm: u32| if leads(arm) { index(arm) - margin } else { index(arm) };
@@ -825,7 +803,7 @@ mod tests {
             if !settled && policy.settled && pull.propensity > 0.5 {
                 // Of several arms with the largest mean, only the leader is preferred.
                 let (leader, mean) = (policy.batched.leader(), |arm: u32| policy.batched.mean(arm as usize));
-                let mut arms = policy.batched.live.arms().to_vec();
+                let mut arms = policy.batched.live.clone();
                 arms.retain(|&arm| arm == leader as u32 || !(mean(arm) == mean(leader as u32)));
                 checks += 1;
                 changed[0] += u32::from(is_the_least(&policy, pull.arm(), &arms, leader, point));
@@ -837,7 +815,7 @@ mod tests {
             waiting.push(pull);
             if step % 10 == 0 {
                 // A request of three slots for the live arms of the first 25.
-                let mut left = policy.batched.live.arms().to_vec();
+                let mut left = policy.batched.live.clone();
                 left.retain(|&arm| arm < 25);
                 let (leader, mean) = policy.batched.leader_at(&left, 3, |_| 1.0);
                 let point = policy.index.point(mean, policy.batched.facts.decisions);
@@ -883,10 +861,10 @@ mod tests {
             let mut seed = Seed::new(Some([9; 32])).unwrap();
             let config = Config { exploration, ..Config::new(40, epsilon) };
             let mut random = seed.stream();
-            let imed = MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut seed).unwrap();
+            let imed = MinIndexPolicy::<Chernoff>::new(&config, &mut seed).unwrap();
             let changed = plays_the_least(imed, &mut random);
             assert!(changed.iter().all(|&times| times > 10), "{changed:?}");
-            let klucb = MinIndexPolicy::with_index(KlUcbIndex::new(epsilon), &config, &mut seed).unwrap();
+            let klucb = MinIndexPolicy::<KlUcbIndex>::new(&config, &mut seed).unwrap();
             assert_eq!(plays_the_least(klucb, &mut random), [0, 0]);
         }
     }
@@ -895,6 +873,10 @@ mod tests {
     struct Counted<I>(I, Arc<AtomicU64>);
 
     impl<I: Index> Index for Counted<I> {
+        fn new(_config: &Config) -> Result<Self> {
+            unreachable!()
+        }
+
         fn point(&self, leader: f64, decisions: u64) -> f64 {
             self.0.point(leader, decisions)
         }
@@ -912,8 +894,8 @@ mod tests {
             self.0.leaders_batch(leader)
         }
 
-        fn margin(&self, live: &Live) -> f64 {
-            self.0.margin(live)
+        fn margin(&self, arms: usize) -> f64 {
+            self.0.margin(arms)
         }
     }
 
@@ -954,9 +936,9 @@ mod tests {
     /// steps of the time, some 800 here.
     #[test]
     fn requests_of_several_kinds_share_the_computed_indices() {
-        let (count, releases) = computed(Chernoff::new(&Config::new(8, 1.0)));
+        let (count, releases) = computed(Chernoff::new(&Config::new(8, 1.0)).unwrap());
         assert!(releases > 50 && count < 10 * releases, "{count} indices, {releases} releases");
-        let (count, releases) = computed(KlUcbIndex::new(1.0));
+        let (count, releases) = computed(KlUcbIndex::new(&Config::new(8, 1.0)).unwrap());
         assert!(releases > 50 && count < 8 * 800 + 10 * releases, "{count} indices, {releases} releases");
     }
 
@@ -966,7 +948,7 @@ mod tests {
     fn nobody_waits_for_thousands_of_indices() {
         let mut seed = Seed::new(Some([3; 32])).unwrap();
         let config = Config::new(5000, 1.0);
-        let mut policy = MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut seed).unwrap();
+        let mut policy = MinIndexPolicy::<Chernoff>::new(&config, &mut seed).unwrap();
         let mut random = seed.stream();
         let (mut unsettled, mut most) = (0, 0);
         for _ in 0..200_000 {
@@ -989,7 +971,7 @@ mod tests {
     fn a_restored_arm_has_no_decision_to_make_up_for() {
         let mut seed = Seed::new(Some([5; 32])).unwrap();
         let config = Config::new(5, 0.5);
-        let mut fresh = || MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut seed).unwrap();
+        let mut fresh = || MinIndexPolicy::<Chernoff>::new(&config, &mut seed).unwrap();
         let (mut policy, mut next) = (fresh(), fresh());
         for turn in 0..3000 {
             let pull = policy.choose();
@@ -997,8 +979,8 @@ mod tests {
                 policy.observe(Pull::of(pull.arm()), Reward::from_units(pull.arm() << 21));
             }
         }
-        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal();
-        next.load(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
+        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Moving::Out(to))).unwrap().seal();
+        next.snapshot(&mut Moving::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
         for (arm, plan) in next.plans.iter().enumerate() {
             assert_eq!([plan.pulls, plan.covered, plan.goal, next.batched.settled(arm)], [0; 4]);
             assert_eq!(next.evidence(arm).covered, policy.batched.evidence(arm).count);
@@ -1016,9 +998,7 @@ mod tests {
     #[test]
     fn without_rewards_no_arm_is_preferred() {
         let config = Config::new(5, 1.0);
-        let mut policy =
-            MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut Seed::new(Some([4; 32])).unwrap())
-                .unwrap();
+        let mut policy = MinIndexPolicy::<Chernoff>::new(&config, &mut Seed::new(Some([4; 32])).unwrap()).unwrap();
         let mut pulls = [0; 5];
         (0..10_000).for_each(|_| pulls[policy.choose().arm() as usize] += 1);
         assert!(pulls.iter().all(|pulls| (1800..2200).contains(pulls)), "{pulls:?}");
@@ -1030,9 +1010,7 @@ mod tests {
     fn batches_begin_and_grow_as_they_should() {
         let (mut leaders, mut others) = (Vec::new(), Vec::new());
         let config = Config::new(2, 0.1);
-        let mut policy =
-            MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut Seed::new(Some([2; 32])).unwrap())
-                .unwrap();
+        let mut policy = MinIndexPolicy::<Chernoff>::new(&config, &mut Seed::new(Some([2; 32])).unwrap()).unwrap();
         for _ in 0..100_000 {
             let (releases, before) = (policy.batched.facts.releases, [0, 1].map(|arm| policy.batched.settled(arm)));
             let pull = policy.choose();

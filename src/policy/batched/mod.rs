@@ -4,88 +4,72 @@
 //! against a mean, and [`curve`] interpolates it; [`min_index`] pulls the arm with the smallest index; [`top_two`] finds
 //! the best arm and stops; [`peers`] holds the releases of other handles; [`explore`] guarantees minimum probabilities.
 
-use crate::error::Result;
-use crate::ledger::combine::OpenSums;
+use super::compare::ReleaseTotals;
+use super::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull, has_no_priors, never_decides};
+use super::prior::Prior;
+use crate::config::Config;
+use crate::error::{Error, Result};
 use crate::ledger::facts::Facts;
+use crate::ledger::learner::{Learner, Learning, OpenSums};
+use crate::ledger::peers::{AnyPeer, Peer, PeerId, Peers};
+use crate::moving::{Moved, Moving};
+use crate::privacy::PrivacyLoss;
+use crate::request::Request;
+use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
-/// Methods of [`Policy`](super::contract::Policy) that are the same for all policies with batched arms.
-macro_rules! batched_arms_methods {
-    () => {
-        fn advance(&mut self, ticks: u64) {
-            self.batched.facts.advance(ticks);
-        }
+/// A policy over [`BatchedArms`], with a plan for each arm. What all of them do is in the implementations of [`Policy`],
+/// [`OpenSums`] and [`Learning`] below.
+trait BatchedPolicy: Send + Moved {
+    /// Maximum number of arms.
+    const MOST_ARMS: usize = usize::MAX;
+    const HAS_PRIORS: bool = true;
+    /// Numbers of 4 bytes that a snapshot has of each arm's plan.
+    const SAVED: usize = 0;
 
-        fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
-            self.batched.sums(arm as usize)
-        }
-
-        fn privacy(&self) -> PrivacyLoss {
-            self.batched.privacy()
-        }
-
-        fn choose_for(&mut self, request: &Request, _place: usize) -> (Pull, u32) {
-            let pull = match request.eligible {
-                Some(arms) => self.choose_among(arms),
-                None => self.choose(),
-            };
-            (pull, pull.arm())
-        }
-
-        fn is_live(&self, arm: u32) -> bool {
-            self.batched.is_live(arm as usize)
-        }
-
-        fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<bool> {
-            let Some(changed) = self.batched.merge(peer, added)? else { return Ok(false) };
-            changed.into_iter().for_each(|arm| self.unsettle(arm));
-            Ok(true)
-        }
-
-        fn name_arm(&mut self, added: &[u64]) {
-            if let Some(arm) = self.batched.name_arm(added) {
-                self.unsettle(arm);
-            }
-        }
-
-        fn combining(&mut self) -> Option<&mut dyn Combining> {
-            Some(self)
-        }
-    };
-}
-
-/// The same for policies that eliminate no arm.
-macro_rules! undecided_methods {
-    () => {
-        fn arm(&self, arm: u32) -> ArmState {
-            self.batched.arm(arm as usize)
-        }
-
-        fn counts(&self) -> PolicyCounts {
-            self.batched.counts()
-        }
-
-        fn peer_reader(&self) -> Option<ReadPeer> {
-            Some(|config, id, from| Ok(Box::new(super::peers::PeerReleases::read(config, id, from)?)))
-        }
-
-        fn save(&self, to: &mut Writer) -> Result<()> {
-            self.batched.save(to);
-            Ok(())
-        }
-    };
-}
-
-/// A policy over [`BatchedArms`].
-trait BatchedPolicy {
     fn batched(&self) -> &BatchedArms;
     fn batched_mut(&mut self) -> &mut BatchedArms;
+
+    /// What the policy can do.
+    fn can(&self) -> Abilities;
+
+    /// The next arm to pull, of all.
+    fn choose_any(&mut self) -> Pull;
+
+    /// The next arm to pull, of these.
+    fn choose_among(&mut self, arms: &[u32]) -> Pull;
+
+    /// As [`Policy::choose_slots`].
+    fn choose_offered(&mut self, _offer: Offer, _each: &mut dyn FnMut(SlotPull)) {}
+
+    /// As [`Policy::lack`].
+    fn lacks(&mut self, _arm: u32, _lack: u16) {}
+
+    /// A pull was cancelled.
+    fn cancelled(&mut self, _pull: Pull) {}
+
+    /// The arms that are left, if the policy decides for one.
+    fn left(&self) -> Option<&[u32]> {
+        None
+    }
+
+    /// Reserves memory for the plan of one more arm.
+    fn reserve_plan(&mut self) -> Result<()>;
+
+    /// An arm was added, for whose plan memory is reserved.
+    fn added(&mut self);
+
+    /// An arm was retired.
+    fn retired(&mut self, arm: usize);
+
+    /// Moves what a snapshot has of the plan. After a restore no batch is requested, and no decision is pending.
+    fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()>;
 
     /// Opens an arm's batch under a new duty, or changes its size.
     fn reopen(&mut self, arm: usize);
 
     /// An arm's open sum was contributed.
-    fn emptied(&mut self, _arm: usize) {}
+    fn contributed(&mut self, _arm: usize) {}
 
     /// Opens an arm's next batch after a release.
     fn released(&mut self, arm: usize);
@@ -103,30 +87,157 @@ trait BatchedPolicy {
     }
 }
 
-impl<P: BatchedPolicy> OpenSums for P {
-    type Part = ArmPart;
-    const SHORTEST: usize = 28;
+#[allow(private_interfaces)] // as in the trait
+impl<P: BatchedPolicy> Policy for P {
+    fn abilities(&self) -> Abilities {
+        self.can()
+    }
 
+    #[inline]
+    fn choose(&mut self) -> Pull {
+        self.choose_any()
+    }
+
+    fn choose_for(&mut self, request: &Request, _place: usize) -> (Pull, u32) {
+        let pull = match request.eligible {
+            Some(arms) => self.choose_among(arms),
+            None => self.choose(),
+        };
+        (pull, pull.arm())
+    }
+
+    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
+        self.choose_offered(offer, each);
+    }
+
+    fn lack(&mut self, arm: u32, lack: u16) {
+        self.lacks(arm, lack);
+    }
+
+    #[inline]
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        let arm = pull.arm() as usize;
+        if self.batched_mut().collect(arm, reward, pull.lack()) {
+            self.released(arm);
+        }
+    }
+
+    fn cancel(&mut self, pull: Pull) {
+        self.cancelled(pull);
+    }
+
+    fn arm(&self, arm: u32) -> ArmState {
+        let state = self.batched().arm(arm as usize);
+        ArmState { active: self.left().map_or(state.active, |left| left.contains(&arm)), ..state }
+    }
+
+    fn counts(&self) -> PolicyCounts {
+        let counts = self.batched().counts();
+        PolicyCounts { active: self.left().map_or(counts.active, |left| left.len() as u32), ..counts }
+    }
+
+    fn best_arm(&self) -> Result<u32> {
+        match self.left() {
+            Some(&[winner]) => Ok(winner),
+            Some(_) => Err(Error::NotReady),
+            None => Err(never_decides()),
+        }
+    }
+
+    fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
+        self.batched().sums(arm as usize)
+    }
+
+    fn privacy(&self) -> PrivacyLoss {
+        self.batched().facts.privacy(&self.batched().noise.distribution())
+    }
+
+    fn is_live(&self, arm: u32) -> bool {
+        self.batched().is_live(arm as usize)
+    }
+
+    fn add_arm(&mut self) -> Result<()> {
+        let arms = self.batched().arms.len();
+        if arms >= P::MOST_ARMS {
+            return Err(Error::config("arms", &format!("must be at most {} for this policy", P::MOST_ARMS), arms + 1));
+        }
+        self.reserve_plan()?;
+        self.batched_mut().add_arm()?;
+        self.added();
+        Ok(())
+    }
+
+    fn retire_arm(&mut self, arm: u32) {
+        self.batched_mut().retire_arm(arm as usize);
+        self.retired(arm as usize);
+    }
+
+    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
+        if !P::HAS_PRIORS {
+            return Err(has_no_priors());
+        }
+        self.batched_mut().set_prior(arm as usize, prior);
+        self.unsettle(arm as usize);
+        Ok(())
+    }
+
+    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        self.batched_mut().snapshot(with)?;
+        self.snapshot_plan(with)
+    }
+
+    fn learner(&mut self) -> Option<&mut dyn Learner> {
+        Some(self)
+    }
+}
+
+impl<P: BatchedPolicy> OpenSums for P {
     fn facts(&mut self) -> &mut Facts {
         &mut self.batched_mut().facts
     }
 
-    fn set_handles(&mut self, handles: u32) {
-        self.batched_mut().set_handles(handles);
-    }
-
     fn places(&self) -> usize {
-        self.batched().arms()
+        self.batched().arms.len()
     }
 
     fn is_empty(&self, arm: usize) -> bool {
-        self.batched().is_empty(arm)
+        self.batched().arms[arm].batch.is_empty()
     }
 
     fn write(&self, arm: usize, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
         to.u64(id(arm as u32));
         self.batched().save_open(arm, to);
     }
+
+    fn clear(&mut self, arm: usize) {
+        if self.batched_mut().clear_open(arm) {
+            self.contributed(arm);
+        }
+    }
+
+    /// A contributor releases nothing, but its evidence fades.
+    fn emptied(&mut self) {
+        self.refresh_some();
+    }
+
+    fn duty_changed(&mut self) {
+        self.batched_mut().duty_changed();
+        (0..self.places()).for_each(|arm| self.reopen(arm));
+    }
+
+    fn name_arm(&mut self, added: &[u64]) {
+        let arm = self.places() - 1;
+        if self.batched().peers.updates() > 0 {
+            self.batched_mut().join(arm, added);
+            self.unsettle(arm);
+        }
+    }
+}
+
+impl<P: BatchedPolicy> Learning for P {
+    type Part = ArmPart;
+    const SHORTEST: usize = 28;
+    type Releases = HandleReleases;
 
     fn read(&self, from: &mut Reader) -> Result<ArmPart> {
         ArmPart::read(from)
@@ -144,20 +255,34 @@ impl<P: BatchedPolicy> OpenSums for P {
         true
     }
 
-    fn clear(&mut self, arm: usize) {
-        if self.batched_mut().clear_open(arm) {
-            BatchedPolicy::emptied(self, arm);
+    fn peers(&mut self) -> &mut Peers<HandleReleases> {
+        &mut self.batched_mut().peers
+    }
+
+    /// What another handle has planned is its own.
+    fn read_peer(config: &Config, id: &PeerId, from: &mut Reader) -> Result<AnyPeer> {
+        let peer = Peer::<HandleReleases>::read(config, id, from)?;
+        let numbers = P::SAVED * (config.arms as usize + id.added.len());
+        (0..numbers).try_for_each(|_| from.u32().map(drop))?;
+        Ok(peer)
+    }
+
+    fn reserve(&mut self) -> Result<()> {
+        self.batched_mut().reserve_others()
+    }
+
+    fn join(&mut self, place: usize, before: Option<&Peer<HandleReleases>>, added: &[u64]) {
+        let is_changed = |policy: &P, arm: usize| policy.batched().peers[place].is_changed(before, arm, added);
+        for arm in 0..self.places() {
+            if is_changed(self, arm) {
+                self.batched_mut().join(arm, added);
+            }
         }
-    }
-
-    /// A contributor releases nothing, but its evidence fades.
-    fn emptied(&mut self) {
-        self.refresh_some();
-    }
-
-    fn duty_changed(&mut self) {
-        self.batched_mut().duty_changed();
-        (0..self.places()).for_each(|arm| self.reopen(arm));
+        for arm in 0..self.places() {
+            if is_changed(self, arm) {
+                self.unsettle(arm);
+            }
+        }
     }
 }
 
@@ -174,4 +299,5 @@ mod released;
 pub mod top_two;
 
 use arms::{ArmPart, BatchedArms};
-pub use explore::{Explore, Live, even_chance};
+pub use explore::Explore;
+use peers::HandleReleases;

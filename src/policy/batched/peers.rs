@@ -1,63 +1,48 @@
 //! The releases of other handles, for policies whose arms collect batches.
 
-use super::arms::Saved;
+use super::arms::{SavedArm, SavedHead};
 use super::released::{Memory, ReleaseHistory};
 use crate::config::Config;
 use crate::error::Result;
-use crate::ledger::peers::{ArmIds, Entry, PeerSnapshot, Peers};
+use crate::ledger::facts::{Facts, SavedFacts};
+use crate::ledger::peers::{Peer, PeerReleases};
 use crate::memory::try_with_capacity;
-use crate::policy::contract::PeerId;
-use crate::snapshot::{Reader, ensure};
+use crate::moving::{Moved, Moving};
+use crate::snapshot::Reader;
 
-/// Another handle, as of its newest snapshot.
-pub struct PeerReleases {
-    entry: Entry,
-    arms: Vec<ReleaseHistory>,
-    ids: ArmIds,
-}
+/// The releases of each arm of another handle.
+pub struct HandleReleases(Vec<ReleaseHistory>);
 
-impl PeerSnapshot for PeerReleases {
-    fn entry(&self) -> &Entry {
-        &self.entry
+impl PeerReleases for HandleReleases {
+    fn read(_config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, HandleReleases)> {
+        let (mut head, with) = (SavedHead::NOTHING, &mut Moving::In(from));
+        head.moved(with)?;
+        with.arms(arms)?;
+        let mut releases = try_with_capacity(arms)?;
+        for _ in 0..arms {
+            let mut saved = SavedArm::NEW;
+            saved.moved(with)?;
+            releases.push(saved.released);
+        }
+        Ok((head.facts, HandleReleases(releases)))
+    }
+
+    fn rebase(&mut self, then: u64, here: &Facts) {
+        let memory = Memory::new(here.time.memory());
+        let (then, now) = (memory.ticks(then), memory.ticks(here.now()));
+        self.0.iter_mut().for_each(|released| released.convert_times(|tick| now.wrapping_sub(then.wrapping_sub(tick))));
     }
 }
 
-impl PeerReleases {
-    /// Reads a snapshot. `config` may be this handle's: all handles of a fleet have the same arms in it.
-    ///
-    /// # Errors
-    /// `Corrupt`; `NoMemory`.
-    pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<PeerReleases> {
-        let saved = Saved::read(from)?;
-        ensure(saved.arms.len() == config.arms as usize + id.added.len())?;
-        let version = (id.generation, saved.decisions, saved.time(), saved.releases, from.checksum());
-        let mut arms = try_with_capacity(saved.arms.len())?;
-        arms.extend(saved.arms.into_iter().map(|(_, _, released, _)| released));
-        Ok(PeerReleases { entry: Entry { origin: id.origin, version }, arms, ids: ArmIds::of(config.arms, id.added)? })
-    }
-
+impl Peer<HandleReleases> {
     /// Returns the releases of our arm; `added` are the ids of our added arms.
-    fn arm(&self, arm: usize, added: &[u64]) -> Option<&ReleaseHistory> {
-        self.arms.get(self.ids.same(arm, added)? as usize)
-    }
-}
-
-impl Peers<PeerReleases> {
-    /// Inserts a newer snapshot at `time` on this handle's clock. Returns its place, and what it replaces.
-    pub fn insert_at(&mut self, mut peer: PeerReleases, memory: Memory, time: u64) -> (usize, Option<PeerReleases>) {
-        let (then, now) = (memory.ticks(peer.entry.version.2), memory.ticks(time));
-        peer.arms.iter_mut().for_each(|released| released.rebase(then, now));
-        self.insert(peer)
+    pub fn released(&self, arm: usize, added: &[u64]) -> Option<&ReleaseHistory> {
+        self.releases.0.get(self.arm(arm, added)?)
     }
 
-    /// Returns whether the handle at this place has new releases of our arm.
-    pub fn is_changed(&self, place: usize, before: Option<&PeerReleases>, arm: usize, added: &[u64]) -> bool {
-        let [now, then] = [Some(&self[place]), before].map(|peer| peer?.arm(arm, added));
+    /// Returns whether it has other releases of our arm than `before`.
+    pub fn is_changed(&self, before: Option<&Self>, arm: usize, added: &[u64]) -> bool {
+        let [now, then] = [Some(self), before].map(|peer| peer?.released(arm, added));
         now.is_some_and(|now| !now.pairs().is_empty()) && now != then
-    }
-
-    /// What each other handle has released of one of our arms.
-    pub fn released(&self, arm: usize, added: &[u64]) -> impl Iterator<Item = &ReleaseHistory> {
-        self.iter().filter_map(move |peer| peer.arm(arm, added))
     }
 }

@@ -1,10 +1,11 @@
 //! The releases of one arm, as plain values. All indices are functions of them.
 
 use crate::error::Result;
+use crate::moving::{Moved, Moving};
 use crate::policy::compare::Totals;
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
-use crate::snapshot::{Reader, Writer, ensure, is_plausible};
+use crate::snapshot::{ensure, is_plausible};
 
 /// A release, or several joined. It takes 20 bytes, in single precision, rounded so that no bound computed from it gets
 /// stronger.
@@ -152,58 +153,13 @@ impl ReleaseHistory {
         &self.pairs[..self.count as usize]
     }
 
-    /// Converts its times to our clock, where `then` is `now`.
-    pub fn rebase(&mut self, then: u32, now: u32) {
-        self.moved(|tick| now.wrapping_sub(then.wrapping_sub(tick)));
-    }
-
-    /// Converts its times by `on_it`.
-    pub fn moved(&mut self, on_it: impl Fn(u32) -> u32) {
-        self.pairs.iter_mut().for_each(|pair| pair.tick = on_it(pair.tick));
+    /// Converts its times by `converted`.
+    pub fn convert_times(&mut self, converted: impl Fn(u32) -> u32) {
+        self.pairs.iter_mut().for_each(|pair| pair.tick = converted(pair.tick));
     }
 
     /// Flag of the number of releases where slots were not always examined.
     const LACKS: u8 = 128;
-
-    pub fn save(&self, to: &mut Writer) {
-        let lacks = self.totals.lack > 0.0 || self.pairs().iter().any(|pair| pair.lack > 0.0);
-        to.u8(self.count | if lacks { Self::LACKS } else { 0 });
-        if lacks {
-            self.pairs().iter().for_each(|pair| to.f32(pair.lack));
-            to.f64(self.totals.lack);
-        }
-        for pair in self.pairs() {
-            to.f32(pair.count);
-            to.f32(pair.sum);
-            to.u32(pair.noises);
-            to.u32(pair.tick);
-        }
-        self.totals.save(to);
-    }
-
-    pub fn load(from: &mut Reader) -> Result<ReleaseHistory> {
-        let flagged = from.u8()?;
-        let count = flagged & !Self::LACKS;
-        ensure(count as usize <= Self::MOST)?;
-        let mut released = ReleaseHistory { count, ..ReleaseHistory::NOTHING };
-        let mut lack = 0.0;
-        if count != flagged {
-            released.pairs[..count as usize].iter_mut().try_for_each(|pair| from.f32().map(|lack| pair.lack = lack))?;
-            lack = from.f64()?;
-        }
-        let is_lack = |lack: f64| is_plausible(lack) && lack >= 0.0;
-        for pair in &mut released.pairs[..count as usize] {
-            let lack = pair.lack;
-            ensure(is_lack(lack.into()))?;
-            *pair = NoisySum { count: from.f32()?, lack, sum: from.f32()?, noises: from.u32()?, tick: from.u32()? };
-            let real = is_plausible(pair.count.into()) && is_plausible(pair.sum.into());
-            ensure(real && pair.count >= 1.0 && pair.sum >= 0.0 && pair.noises >= 1)?;
-        }
-        ensure(is_lack(lack))?;
-        released.totals = Totals::load(from)?;
-        released.totals.lack = lack;
-        Ok(released)
-    }
 
     /// Removes releases whose discount is 0.
     pub fn expire(&mut self, memory: Memory, now: u32) {
@@ -243,6 +199,40 @@ impl ReleaseHistory {
             _ => self.pairs().iter().for_each(|pair| add(&ReleaseGroup::of(*pair, now))),
         }
         evidence
+    }
+}
+
+impl Moved for ReleaseHistory {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        let lacks = self.totals.lack > 0.0 || self.pairs().iter().any(|pair| pair.lack > 0.0);
+        let mut flagged = self.count | if lacks { Self::LACKS } else { 0 };
+        flagged.moved(with)?;
+        self.count = flagged & !Self::LACKS;
+        ensure(self.count as usize <= Self::MOST)?;
+        let (pairs, totals) = (&mut self.pairs[..self.count as usize], &mut self.totals);
+        if flagged != self.count {
+            for lack in pairs.iter_mut().map(|pair| &mut pair.lack) {
+                lack.moved(with)?;
+                with.ensure(is_plausible((*lack).into()) && *lack >= 0.0)?;
+            }
+            totals.lack.moved(with)?;
+            with.ensure(is_plausible(totals.lack) && totals.lack >= 0.0)?;
+        }
+        with.each(pairs)?;
+        totals.moved(with)
+    }
+}
+
+/// Moves all but the lack.
+impl Moved for NoisySum {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        for number in [&mut self.count, &mut self.sum] {
+            number.moved(with)?;
+            with.ensure(is_plausible((*number).into()))?;
+        }
+        self.noises.moved(with)?;
+        self.tick.moved(with)?;
+        with.ensure(self.count >= 1.0 && self.sum >= 0.0 && self.noises >= 1)
     }
 }
 
@@ -322,10 +312,9 @@ impl JoinedReleases {
     }
 
     /// The rewards, their noised sum, and the number of its noises.
-    pub fn overall(&self) -> (f64, f64, f64) {
-        self.groups
-            .iter()
-            .fold((0.0, 0.0, 0.0), |all, group| (all.0 + group.count, all.1 + group.sum, all.2 + group.noises))
+    pub fn overall(&self) -> [f64; 3] {
+        let total = |each: fn(&ReleaseGroup) -> f64| self.groups.iter().map(each).fold(0.0, |all, x| all + x);
+        [total(|group| group.count), total(|group| group.sum), total(|group| group.noises)]
     }
 
     /// Adds an origin with its releases whose discount is not 0 now.

@@ -50,20 +50,14 @@
 
 use super::BatchedPolicy;
 use super::arms::BatchedArms;
-use super::peers::PeerReleases;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::combine::Combining;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
-use crate::policy::compare::{Mixture, ReleaseTotals, price_of_merges};
-use crate::policy::contract::{Abilities, ArmState, Peer, Policy, PolicyCounts, Pull, ReadPeer};
+use crate::policy::compare::{Mixture, price_of_merges};
+use crate::policy::contract::{Abilities, Policy, Pull};
 use crate::policy::cumulant::Cumulant;
-use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
-use crate::request::Request;
-use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
 
 pub struct DpTopTwo {
     batched: BatchedArms,
@@ -102,11 +96,8 @@ impl Contender {
 const FIRST: u64 = 50;
 
 impl DpTopTwo {
-    /// Maximum number of arms; with more the end of a batch could take longer than 50 ms.
-    const MOST_ARMS: u32 = 1 << 8;
-
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpTopTwo> {
-        config.check_arms(Self::MOST_ARMS)?;
+        config.check_arms(Self::MOST_ARMS as u32)?;
         let mut policy = DpTopTwo {
             batched: BatchedArms::new(config, seed)?,
             mixture: Mixture::new(Cumulant::of(&config.noise()?)),
@@ -130,19 +121,19 @@ impl DpTopTwo {
             }
         }
         left.clear();
-        left.extend(batched.live.arms().iter().filter(|&&arm| contenders[arm as usize].beaten_by == NOBODY));
+        left.extend(batched.live.iter().filter(|&&arm| contenders[arm as usize].beaten_by == NOBODY));
         if left.is_empty() {
             // Only a forged snapshot has arms that beat each other.
             contenders.iter_mut().for_each(|contender| contender.beaten_by = NOBODY);
-            left.extend(batched.live.arms());
+            left.extend(&batched.live);
         }
         (self.turn, self.planned) = (0, false);
     }
 
     /// Nats that refute that an arm is as good as another.
     fn enough(&self) -> f64 {
-        let others = f64::from(self.batched.live.count().max(2) - 1);
-        others.ln() + self.ln_inverse_beta + price_of_merges(self.batched.merges())
+        let others = (self.batched.live.len().max(2) - 1) as f64;
+        others.ln() + self.ln_inverse_beta + price_of_merges(self.batched.peers.updates())
     }
 
     /// Judges the arms after new releases of this one: those out of the race go out.
@@ -187,8 +178,7 @@ impl DpTopTwo {
         if self.left.iter().any(|&arm| count(arm) == 0.0) {
             // Arms without a release come first.
             for &arm in &self.left {
-                let size =
-                    self.batched.size(&self.batched.evidence(arm as usize), 0.0).max(FIRST * self.batched.first());
+                let size = self.batched.size(&self.batched.evidence(arm as usize), 0.0).max(FIRST * self.batched.first);
                 self.contenders[arm as usize].step = if count(arm) == 0.0 { self.batched.part(size) } else { 0 };
             }
             return;
@@ -238,7 +228,7 @@ impl DpTopTwo {
         }
         for place in 0..self.left.len() {
             let arm = self.left[place] as usize;
-            let (contender, settled) = (&mut self.contenders[arm], self.batched.settled_rewards(arm));
+            let (contender, settled) = (&mut self.contenders[arm], self.batched.settled(arm) / Pull::EXAMINATION);
             // Pulls that are planned already are part of a new plan.
             contender.goal =
                 if planned { contender.goal + contender.step } else { contender.goal.max(settled + contender.step) };
@@ -251,13 +241,56 @@ impl DpTopTwo {
     /// Opens an arm's batch for the planned pulls, or changes its size. A leader's batch is always open, because others
     /// contribute to it.
     fn open_next(&mut self, arm: usize) {
-        let (contender, leads) = (&self.contenders[arm], self.batched.leads());
-        let left = contender.goal - self.batched.settled_rewards(arm);
+        let (contender, leads) = (&self.contenders[arm], self.batched.facts.duty().leads());
+        let left = contender.goal - self.batched.settled(arm) / Pull::EXAMINATION;
         let part = if leads { left.min(contender.step) } else { left };
         if part > 0 {
             self.batched.open(arm, self.batched.whole(part));
         } else if leads {
             self.batched.open(arm, self.batched.doubling(arm));
+        }
+    }
+
+    fn play(&mut self, arm: usize) -> Pull {
+        let contender = &mut self.contenders[arm];
+        contender.pulls += 1;
+        if contender.pulls > contender.goal {
+            contender.goal = contender.pulls;
+            self.open_next(arm);
+        }
+        self.batched.facts.decisions += 1;
+        Pull::new(arm as u32, self.batched.facts.releases, 1.0)
+    }
+}
+
+impl BatchedPolicy for DpTopTwo {
+    /// With more the end of a batch could take longer than 50 ms.
+    const MOST_ARMS: usize = 1 << 8;
+    const HAS_PRIORS: bool = false;
+    const SAVED: usize = 1;
+
+    fn batched(&self) -> &BatchedArms {
+        &self.batched
+    }
+
+    fn batched_mut(&mut self) -> &mut BatchedArms {
+        &mut self.batched
+    }
+
+    fn can(&self) -> Abilities {
+        Abilities { arms: true, ..Abilities::default() }
+    }
+
+    fn choose_any(&mut self) -> Pull {
+        loop {
+            for _ in 0..self.left.len() {
+                self.turn = (self.turn + 1) % self.left.len();
+                let arm = self.left[self.turn] as usize;
+                if self.contenders[arm].pulls < self.contenders[arm].goal {
+                    return self.play(arm);
+                }
+            }
+            self.request();
         }
     }
 
@@ -281,116 +314,42 @@ impl DpTopTwo {
         self.play(best)
     }
 
-    fn play(&mut self, arm: usize) -> Pull {
-        let contender = &mut self.contenders[arm];
-        contender.pulls += 1;
-        if contender.pulls > contender.goal {
-            contender.goal = contender.pulls;
-            self.open_next(arm);
-        }
-        self.batched.facts.decisions += 1;
-        Pull::new(arm as u32, self.batched.facts.releases, 1.0)
-    }
-}
-
-impl Policy for DpTopTwo {
-    fn choose(&mut self) -> Pull {
-        loop {
-            for _ in 0..self.left.len() {
-                self.turn = (self.turn + 1) % self.left.len();
-                let arm = self.left[self.turn] as usize;
-                if self.contenders[arm].pulls < self.contenders[arm].goal {
-                    return self.play(arm);
-                }
-            }
-            self.request();
-        }
-    }
-
-    #[inline]
-    fn observe(&mut self, pull: Pull, reward: Reward) {
-        let arm = pull.arm() as usize;
-        if self.batched.collect(arm, reward, 0) {
-            self.released(arm);
-        }
-    }
-
-    fn cancel(&mut self, pull: Pull) {
+    fn cancelled(&mut self, pull: Pull) {
         self.contenders[pull.arm() as usize].pulls -= 1;
     }
 
-    batched_arms_methods!();
-
-    fn arm(&self, arm: u32) -> ArmState {
-        let state = self.batched.arm(arm as usize);
-        ArmState { active: state.active && self.contenders[arm as usize].beaten_by == NOBODY, ..state }
+    fn left(&self) -> Option<&[u32]> {
+        Some(&self.left)
     }
 
-    fn counts(&self) -> PolicyCounts {
-        PolicyCounts { active: self.left.len() as u32, ..self.batched.counts() }
-    }
-
-    fn abilities(&self) -> Abilities {
-        Abilities { arms: true, ..Abilities::default() }
-    }
-
-    fn add_arm(&mut self) -> Result<()> {
-        if self.contenders.len() >= Self::MOST_ARMS as usize {
-            let rule = format!("must be at most {} for this policy", Self::MOST_ARMS);
-            return Err(Error::config("arms", &rule, self.contenders.len() + 1));
-        }
+    fn reserve_plan(&mut self) -> Result<()> {
         self.contenders.reserve()?;
-        self.left.try_reserve(self.contenders.len() + 1 - self.left.len()).map_err(|_| Error::NoMemory)?;
-        self.batched.add_arm()?;
+        self.left.try_reserve(self.contenders.len() + 1 - self.left.len()).map_err(|_| Error::NoMemory)
+    }
+
+    fn added(&mut self) {
         self.contenders.push(Contender::NEW);
         self.find_left();
-        Ok(())
     }
 
-    fn retire_arm(&mut self, arm: u32) {
-        self.batched.retire_arm(arm as usize);
+    fn retired(&mut self, _arm: usize) {
         self.find_left();
     }
 
-    fn best_arm(&self) -> Result<u32> {
-        if let [winner] = self.left[..] { Ok(winner) } else { Err(Error::NotReady) }
-    }
-
-    fn peer_reader(&self) -> Option<ReadPeer> {
-        Some(|config, id, from| {
-            let peer = PeerReleases::read(config, id, from)?;
-            // What another handle has decided for is its own: this one judges by the releases of both.
-            (0..config.arms as usize + id.added.len()).try_for_each(|_| from.u32().map(drop))?;
-            Ok(Box::new(peer))
-        })
-    }
-
-    fn save(&self, to: &mut Writer) -> Result<()> {
-        self.batched.save(to);
-        to.alike(self.contenders.iter(), |to, contender| to.u32(contender.beaten_by));
-        Ok(())
-    }
-
-    /// After a restore no batch is requested, and no decision is pending.
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.batched.load(from)?;
+    fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()> {
         let arms = self.contenders.len() as u32;
         for contender in &mut *self.contenders {
-            *contender = Contender { beaten_by: from.u32()?, ..Contender::NEW };
-            ensure(contender.beaten_by < arms || contender.beaten_by == NOBODY)?;
+            let mut beaten_by = contender.beaten_by;
+            beaten_by.moved(with)?;
+            with.ensure(beaten_by < arms || beaten_by == NOBODY)?;
+            if with.reads() {
+                *contender = Contender { beaten_by, ..Contender::NEW };
+            }
         }
-        self.find_left();
+        if with.reads() {
+            self.find_left();
+        }
         Ok(())
-    }
-}
-
-impl BatchedPolicy for DpTopTwo {
-    fn batched(&self) -> &BatchedArms {
-        &self.batched
-    }
-
-    fn batched_mut(&mut self) -> &mut BatchedArms {
-        &mut self.batched
     }
 
     fn reopen(&mut self, arm: usize) {
@@ -413,8 +372,8 @@ moves!(Contender { pulls, goal, step } made { beaten_by });
 
 impl Moved for DpTopTwo {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        with.snapshot(self, Policy::save, Policy::load)?;
-        self.batched.move_open(with)?;
+        self.snapshot(with)?;
+        self.batched.arms.moved(with)?;
         self.contenders.moved(with)?;
         self.turn.moved(with)?;
         self.leader.moved(with)?;
@@ -426,9 +385,10 @@ impl Moved for DpTopTwo {
 mod tests {
     use super::*;
     use crate::noise::Distribution;
-    use crate::policy::compare::Totals;
+    use crate::policy::compare::{ReleaseTotals, Totals};
     use crate::random::Random;
-    use crate::snapshot::{Kind, write};
+    use crate::reward::Reward;
+    use crate::snapshot::{Kind, Reader, write};
 
     fn made(config: &Config, number: u64) -> DpTopTwo {
         let mut key = [5; 32];
@@ -451,7 +411,7 @@ mod tests {
                 return Some(winner);
             }
             let pull = policy.choose();
-            policy.observe(pull, coin(means[pull.arm() as usize], random));
+            policy.observe(Pull::of(pull.arm()), coin(means[pull.arm() as usize], random));
         }
         policy.best_arm().ok()
     }
@@ -548,7 +508,7 @@ mod tests {
                 let (mut random, mut decisions) = (coins(number as u8 ^ 99), 0);
                 while policy.best_arm().is_err() {
                     let pull = policy.choose();
-                    policy.observe(pull, coin(means[pull.arm() as usize], &mut random));
+                    policy.observe(Pull::of(pull.arm()), coin(means[pull.arm() as usize], &mut random));
                     decisions += 1;
                 }
                 decisions
@@ -578,12 +538,12 @@ mod tests {
                 if random.below(20) == 0 {
                     policy.cancel(pull);
                 } else {
-                    policy.observe(pull, coin(0.5 + 0.01 * f64::from(pull.arm() % 7), &mut random));
+                    policy.observe(Pull::of(pull.arm()), coin(0.5 + 0.01 * f64::from(pull.arm() % 7), &mut random));
                     answered += 1;
                 }
             }
             assert_eq!(policy.batched.collected(), answered);
-            let settles = |arm: usize| policy.batched.settled_rewards(arm) <= policy.contenders[arm].goal;
+            let settles = |arm: usize| (policy.batched.settled(arm) / Pull::EXAMINATION) <= policy.contenders[arm].goal;
             assert!(
                 (0..policy.contenders.len())
                     .all(|arm| settles(arm) && policy.contenders[arm].pulls <= policy.contenders[arm].goal)
@@ -608,10 +568,10 @@ mod tests {
         let mut rewards = [0; 3];
         while policy.best_arm().is_err() {
             let (pull, releases) = (policy.choose(), policy.batched.facts.releases);
-            policy.observe(pull, coin([0.5, 0.45, 0.3][pull.arm() as usize], &mut random));
+            policy.observe(Pull::of(pull.arm()), coin([0.5, 0.45, 0.3][pull.arm() as usize], &mut random));
             if policy.batched.facts.releases > releases {
                 let arm = pull.arm() as usize;
-                let size = policy.batched.settled_rewards(arm) - rewards[arm];
+                let size = (policy.batched.settled(arm) / Pull::EXAMINATION) - rewards[arm];
                 assert!(
                     if rewards[arm] == 0 { size == 500 } else { size <= 3 * rewards[arm] + 1 },
                     "{size} {rewards:?}"
@@ -633,13 +593,13 @@ mod tests {
         for _ in 0..100_000 {
             let pull = policy.choose();
             assert_eq!(pull.arm(), 1);
-            policy.observe(pull, coin(0.0, &mut random)); // the verdict is final
+            policy.observe(Pull::of(pull.arm()), coin(0.0, &mut random)); // the verdict is final
         }
         assert!((3..20).contains(&(policy.batched.facts.releases - releases)));
         assert_eq!((policy.best_arm(), policy.counts().active, policy.arm(0).active), (Ok(1), 1, false));
-        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal();
+        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Moving::Out(to))).unwrap().seal();
         let mut next = made(&config, 8);
-        next.load(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
+        next.snapshot(&mut Moving::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
         assert_eq!((next.best_arm(), next.choose().arm()), (Ok(1), 1));
         // Only arms that are not active are eligible.
         assert_eq!(next.choose_among(&[0, 2]).arm(), 2);

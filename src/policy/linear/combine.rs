@@ -5,10 +5,12 @@
 //! instruments in the leader's snapshots; what it has collected with another one is dropped.
 
 use super::batch::VectorBatch;
-use super::{Linear, SavedLinear};
+use super::{Linear, SavedLinear, Shape, discount};
+use crate::config::Config;
 use crate::error::Result;
-use crate::ledger::combine::OpenSums;
-use crate::ledger::facts::{Duty, Facts};
+use crate::ledger::facts::{Duty, Facts, SavedFacts};
+use crate::ledger::learner::{Learning, OpenSums};
+use crate::ledger::peers::{Peer, PeerReleases, Peers};
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
 /// A vector that another handle contributes: of a model, or of the pilot.
@@ -23,7 +25,7 @@ pub(crate) struct VectorPart {
 impl Linear {
     /// Updates what limits the size of batches.
     pub(super) fn limit(&mut self) {
-        self.common.handles = self.handles / self.facts.duty().sharers(self.handles);
+        self.common.handles = if self.facts.duty() == Duty::Alone { self.handles } else { 1.0 };
         self.common.most = self.facts.limit();
     }
 
@@ -40,43 +42,35 @@ impl Linear {
         }
     }
 
-    /// Adds a vector to the open batch of a model, or of the pilot. Returns whether that was possible: not if the pilot
-    /// has ended, or the instrument has changed.
-    #[must_use]
-    fn add_to(&mut self, model: Option<usize>, part: &VectorPart) -> bool {
-        match (&mut self.pilot, model) {
-            (Some(pilot), None) => {
-                let added = pilot.batch.add(&part.batch);
-                pilot.size += if added { part.size } else { 0.0 };
-                if pilot.batch.is_full() {
-                    self.release_pilot();
-                }
-                added
-            }
-            (None, Some(model)) => {
-                let added = self.batches[model].add(&part.batch);
-                if self.batches[model].is_full() {
-                    self.release(model);
-                }
-                added
-            }
-            _ => false,
-        }
+    /// Joins the peers' releases for a model.
+    fn join_peers(&mut self, model: usize, peers: &Peers<SavedLinear>, added: &[u64]) {
+        let (per_arm, now, memory) = (self.shape.per_arm, self.now(), self.memory);
+        self.join(
+            model,
+            &mut peers.iter().filter_map(|peer| {
+                let theirs = peer.model(model, per_arm, added)?;
+                Some((peer.releases.evidence(theirs), discount(now - peer.merged, memory)))
+            }),
+        );
+    }
+}
+
+impl PeerReleases for SavedLinear {
+    fn read(config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, SavedLinear)> {
+        SavedLinear::read(from, &Shape::of(config), arms)
+    }
+}
+
+impl Peer<SavedLinear> {
+    /// Returns the peer's model for our model `ours`. `added` are the ids of our added arms.
+    fn model(&self, ours: usize, per_arm: bool, added: &[u64]) -> Option<usize> {
+        if per_arm { self.arm(ours, added) } else { Some(0) }
     }
 }
 
 impl OpenSums for Linear {
-    type Part = VectorPart;
-    const SHORTEST: usize = 17;
-
     fn facts(&mut self) -> &mut Facts {
         &mut self.facts
-    }
-
-    fn set_handles(&mut self, handles: u32) {
-        self.peers.set_handles(handles);
-        self.handles = 1.0 + f64::from(self.peers.active());
-        self.limit();
     }
 
     fn places(&self) -> usize {
@@ -95,22 +89,6 @@ impl OpenSums for Linear {
         batch.save(to);
     }
 
-    fn read(&self, from: &mut Reader) -> Result<VectorPart> {
-        let (pilot, id, size) = (from.bool()?, from.u64()?, from.f64()?);
-        ensure(is_plausible(size))?;
-        let mut batch = VectorBatch::new(self.d(), self.intercept)?;
-        batch.load(from)?;
-        Ok(VectorPart { model: (!pilot).then_some(id), size, batch })
-    }
-
-    fn add(&mut self, part: &VectorPart, arm: &dyn Fn(u64) -> Option<u32>) -> bool {
-        match part.model {
-            Some(id) if self.shape.per_arm => arm(id).is_some_and(|arm| self.add_to(Some(arm as usize), part)),
-            Some(_) => self.add_to(Some(0), part),
-            None => self.add_to(None, part),
-        }
-    }
-
     fn clear(&mut self, place: usize) {
         match &mut self.pilot {
             Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance, self.tail),
@@ -126,5 +104,78 @@ impl OpenSums for Linear {
         for (model, batch) in self.models.iter().zip(&mut *self.batches) {
             batch.set_quota(model.quota(batch.instrument, &self.common));
         }
+    }
+
+    fn name_arm(&mut self, added: &[u64]) {
+        if self.shape.per_arm && self.peers.updates() > 0 {
+            let peers = std::mem::take(&mut self.peers);
+            self.join_peers(self.models.len() - 1, &peers, added);
+            self.peers = peers;
+        }
+    }
+}
+
+impl Learning for Linear {
+    type Part = VectorPart;
+    const SHORTEST: usize = 17;
+    type Releases = SavedLinear;
+
+    fn read(&self, from: &mut Reader) -> Result<VectorPart> {
+        let (pilot, id, size) = (from.bool()?, from.u64()?, from.f64()?);
+        ensure(is_plausible(size))?;
+        let mut batch = VectorBatch::new(self.d(), self.intercept)?;
+        batch.load(from)?;
+        Ok(VectorPart { model: (!pilot).then_some(id), size, batch })
+    }
+
+    /// It cannot be added if the pilot has ended, or the instrument has changed.
+    fn add(&mut self, part: &VectorPart, arm: &dyn Fn(u64) -> Option<u32>) -> bool {
+        let model = match part.model {
+            Some(id) if self.shape.per_arm => arm(id).map(|arm| arm as usize),
+            model => model.map(|_| 0),
+        };
+        match (&mut self.pilot, model) {
+            (Some(pilot), None) if part.model.is_none() => {
+                let added = pilot.batch.add(&part.batch);
+                pilot.size += if added { part.size } else { 0.0 };
+                if pilot.batch.is_full() {
+                    self.release_pilot();
+                }
+                added
+            }
+            (None, Some(model)) => {
+                let added = self.batches[model].add(&part.batch);
+                if self.batches[model].is_full() {
+                    self.release(model);
+                }
+                added
+            }
+            _ => false,
+        }
+    }
+
+    fn peers(&mut self) -> &mut Peers<SavedLinear> {
+        &mut self.peers
+    }
+
+    fn handles_changed(&mut self) {
+        self.handles = self.peers.handles().into();
+        self.limit();
+    }
+
+    fn reserve(&mut self) -> Result<()> {
+        self.reserve_others()
+    }
+
+    fn join(&mut self, place: usize, _before: Option<&Peer<SavedLinear>>, added: &[u64]) {
+        let peers = std::mem::take(&mut self.peers);
+        self.join_pilots(&mut peers.iter().map(|peer| &peer.releases.pilot), peers.handles() - 1);
+        for model in 0..self.models.len() {
+            self.join_peers(model, &peers, added);
+            if let Some(theirs) = peers[place].model(model, self.shape.per_arm, added) {
+                self.follow(model, &peers[place].releases, theirs);
+            }
+        }
+        self.peers = peers;
     }
 }

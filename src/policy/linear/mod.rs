@@ -121,12 +121,14 @@ mod rows;
 mod tests;
 
 use super::contract::Pull;
+use super::prior::Prior;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::ledger::facts::{Facts, Time};
+use crate::ledger::facts::{Facts, SavedFacts};
 use crate::ledger::peers::Peers;
 use crate::memory::{WipedVec, try_with_capacity};
+use crate::moving::{Moved, Moving};
 use crate::noise::{Laplace, Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, mul_up};
@@ -138,7 +140,6 @@ use crate::snapshot::{Reader, ensure};
 use batch::{BOUND, Instrument, VectorBatch};
 use model::{Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed, shrinkage_prior};
 use pilot::{Pilot, PilotTotals, Pool};
-use policy::SavedPeer;
 use rows::{PendingRows, Row, Scale, SpreadRow, UNIT};
 use std::f64::consts::LN_2;
 
@@ -207,7 +208,7 @@ pub(crate) struct Linear {
     handles: f64,
     failures: u64,
     oversized: u64,
-    peers: Peers<SavedPeer>,
+    peers: Peers<SavedLinear>,
 }
 
 #[derive(Clone, Copy)]
@@ -346,7 +347,7 @@ impl Linear {
             handles: 1.0,
             failures: 0,
             oversized: 0,
-            peers: Peers::NONE,
+            peers: Peers::default(),
         };
         policy.choose_shrinkage();
         for _ in 0..models {
@@ -699,12 +700,7 @@ fn discount(age: u64, memory: f64) -> f64 {
 }
 
 /// The contents of another handle's snapshot.
-struct SavedLinear {
-    /// Decisions until the snapshot.
-    decisions: u64,
-    /// Releases until the snapshot.
-    releases: u32,
-    time: Time,
+pub(crate) struct SavedLinear {
     /// Releases of the pilot.
     pilot: PilotTotals,
     /// Whether each arm is live.
@@ -729,9 +725,9 @@ impl SavedLinear {
     ///
     /// # Errors
     /// `Corrupt`, `NoMemory`.
-    fn read(from: &mut Reader, shape: &Shape, arms: usize) -> Result<SavedLinear> {
-        let (decisions, releases) = (from.count()?, from.u32()?);
-        let time = Time::load(from, decisions)?;
+    fn read(from: &mut Reader, shape: &Shape, arms: usize) -> Result<(SavedFacts, SavedLinear)> {
+        let mut facts = SavedFacts::NOTHING;
+        facts.moved(&mut Moving::In(from))?;
         let (failures, oversized) = (from.count()?, from.count()?);
         let (pilot, pooled) = (PilotTotals::load(from)?, PilotTotals::load(from)?);
         let (led, first) = (from.u64()?, Instrument::from_number(from.u8()?)?);
@@ -744,17 +740,13 @@ impl SavedLinear {
         let mut models = try_with_capacity(if shape.per_arm { arms } else { 1 })?;
         for _ in 0..models.capacity() {
             let instrument = Instrument::from_number(from.u8()?)?;
-            let public = if from.bool()? { Some(FadingPrior::load(from)?) } else { None };
+            let mut public = None;
+            Moving::In(from).option(&mut public, || Ok(FadingPrior::new(Prior::WEAKEST)))?;
             let mut evidence = ModelEvidence::new(1 + shape.features as usize)?;
             evidence.load(from)?;
             models.push(SavedModel { instrument, public, evidence });
         }
-        Ok(SavedLinear { decisions, releases, time, pilot, live, failures, oversized, pooled, led, first, models })
-    }
-
-    /// Returns the time of the snapshot on the configuration's clock.
-    fn now(&self) -> u64 {
-        self.time.at(self.decisions)
+        Ok((facts, SavedLinear { pilot, live, failures, oversized, pooled, led, first, models }))
     }
 
     /// Returns the evidence for a model.

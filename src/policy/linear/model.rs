@@ -4,6 +4,7 @@ use super::algebra::{add, add_square, dot, factorise, log_determinant, packed, s
 use super::batch::{Information, Instrument, TINY, VectorBatch};
 use crate::error::Result;
 use crate::memory::WipedVec;
+use crate::moving::{Moved, Moving};
 use crate::policy::prior::Prior;
 use crate::random::Random;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -91,16 +92,17 @@ impl FadingPrior {
         FadingPrior { prior, discount: 1.0 }
     }
 
-    /// Writes the prior, faded by `discount` more.
-    pub fn save(&self, discount: f64, to: &mut Writer) {
-        self.prior.save(to);
-        to.f64(discount * self.discount);
+    /// Returns the prior, faded by `discount` more.
+    pub fn faded(self, discount: f64) -> FadingPrior {
+        FadingPrior { discount: discount * self.discount, ..self }
     }
+}
 
-    pub fn load(from: &mut Reader) -> Result<FadingPrior> {
-        let (prior, discount) = (Prior::load(from)?, from.f64()?);
-        ensure((0.0..=1.0).contains(&discount))?;
-        Ok(FadingPrior { prior, discount })
+impl Moved for FadingPrior {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        self.prior.moved(with)?;
+        self.discount.moved(with)?;
+        with.ensure((0.0..=1.0).contains(&self.discount))
     }
 }
 

@@ -2,66 +2,17 @@
 
 use super::model::FadingPrior;
 use super::pilot::Pilot;
-use super::{FARTHEST, Linear, NOBODY, SavedLinear, Shape, discount};
-use crate::config::Config;
+use super::{FARTHEST, Linear, NOBODY, SavedLinear};
 use crate::error::{Error, Result, Value};
-use crate::ledger::combine::Combining;
-use crate::ledger::peers::{ArmIds, Entry, PeerSnapshot, Peers};
+use crate::ledger::learner::Learner;
 use crate::moving::{Moved, Moving};
 use crate::noise::probe::faulty;
-use crate::policy::contract::{
-    Abilities, ArmState, Offer, Peer, PeerId, Policy, PolicyCounts, Pull, ReadPeer, SlotPull,
-};
+use crate::policy::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::request::{Request, Rows};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
-
-/// The releases of another handle.
-pub(crate) struct SavedPeer {
-    entry: Entry,
-    saved: SavedLinear,
-    ids: ArmIds,
-    /// Time of the merge on this handle's clock. The releases fade from then on.
-    merged: u64,
-}
-
-impl PeerSnapshot for SavedPeer {
-    fn entry(&self) -> &Entry {
-        &self.entry
-    }
-}
-
-impl SavedPeer {
-    /// # Errors
-    /// `Corrupt`; `NoMemory`.
-    pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<SavedPeer> {
-        let saved = SavedLinear::read(from, &Shape::of(config), config.arms as usize + id.added.len())?;
-        let version = (id.generation, saved.decisions, saved.now(), saved.releases, from.checksum());
-        let entry = Entry { origin: id.origin, version };
-        Ok(SavedPeer { entry, saved, ids: ArmIds::of(config.arms, id.added)?, merged: 0 })
-    }
-
-    /// Returns the peer's model for our model `ours`. `added` are the ids of our added arms.
-    fn model(&self, ours: usize, per_arm: bool, added: &[u64]) -> Option<usize> {
-        if per_arm { self.ids.same(ours, added).map(|arm| arm as usize) } else { Some(0) }
-    }
-}
-
-impl Linear {
-    /// Joins the peers' releases for a model.
-    fn join_peers(&mut self, model: usize, peers: &Peers<SavedPeer>, added: &[u64]) {
-        let (per_arm, now, memory) = (self.shape.per_arm, self.now(), self.memory);
-        self.join(
-            model,
-            &mut peers.iter().filter_map(|peer| {
-                let theirs = peer.model(model, per_arm, added)?;
-                Some((peer.saved.evidence(theirs), discount(now - peer.merged, memory)))
-            }),
-        );
-    }
-}
 
 /// Returns the rows that a request must have.
 fn required<'a>(request: &Request<'a>) -> Result<Rows<'a>> {
@@ -169,10 +120,6 @@ impl Policy for Linear {
     /// A cancelled decision has entered no sum: its place is simply reused.
     fn cancel(&mut self, _pull: Pull) {}
 
-    fn advance(&mut self, ticks: u64) {
-        self.facts.advance(ticks);
-    }
-
     fn arm_of(&self, pull: Pull) -> u32 {
         self.kept.arm(pull.arm() as usize)
     }
@@ -197,40 +144,8 @@ impl Policy for Linear {
         }
     }
 
-    fn combining(&mut self) -> Option<&mut dyn Combining> {
+    fn learner(&mut self) -> Option<&mut dyn Learner> {
         Some(self)
-    }
-
-    fn peer_reader(&self) -> Option<ReadPeer> {
-        Some(|config, id, from| Ok(Box::new(SavedPeer::read(config, id, from)?)))
-    }
-
-    fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<bool> {
-        let mut peer = peer.downcast::<SavedPeer>().map_err(|_| Error::Corrupt)?;
-        if !self.peers.is_newer(&peer)? {
-            return Ok(false);
-        }
-        self.reserve_others()?;
-        let mut peers = std::mem::replace(&mut self.peers, Peers::NONE);
-        peer.merged = self.now();
-        let (place, _) = peers.insert(*peer);
-        self.join_pilots(&mut peers.iter().map(|peer| &peer.saved.pilot), peers.active());
-        for model in 0..self.models.len() {
-            self.join_peers(model, &peers, added);
-            if let Some(theirs) = peers[place].model(model, self.shape.per_arm, added) {
-                self.follow(model, &peers[place].saved, theirs);
-            }
-        }
-        self.peers = peers;
-        Ok(true)
-    }
-
-    fn name_arm(&mut self, added: &[u64]) {
-        if self.shape.per_arm && self.peers.updates() > 0 {
-            let peers = std::mem::replace(&mut self.peers, Peers::NONE);
-            self.join_peers(self.models.len() - 1, &peers, added);
-            self.peers = peers;
-        }
     }
 
     /// Sets the prior of an arm's mean rate over all requests, which is a prior of the intercept of its model. Whatever
@@ -259,64 +174,11 @@ impl Policy for Linear {
         self.facts.privacy(&self.noise.distribution())
     }
 
-    /// Writes the releases and the public state, without open batches.
-    fn save(&self, to: &mut Writer) -> Result<()> {
-        to.u64(self.facts.decisions);
-        to.u32(self.facts.releases);
-        self.facts.time.save(to);
-        to.u64(self.failures);
-        to.u64(self.oversized);
-        self.own_pilot.save(to);
-        self.pooled.save(to);
-        to.u64(self.led());
-        to.u8(self.common.first as u8);
-        to.u32(self.live.len() as u32);
-        self.live.iter().for_each(|&live| to.u8(live.into()));
-        for (number, (model, batch)) in self.models.iter().zip(&*self.batches).enumerate() {
-            to.u8(batch.instrument as u8);
-            to.u8(model.public.is_some().into());
-            model.public.iter().for_each(|public| public.save(self.discount(number), to));
-            if faulty!(RawSnapshot) {
-                to.f64(self.discount(number) * model.own.count + 1e-6 * batch.bare_sum().abs());
-                model.own.save_matrices(self.discount(number), to);
-                continue;
-            }
-            model.own.save(self.discount(number), to);
+    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        match with {
+            Moving::Out(to) => self.save(to),
+            Moving::In(from) => self.load(from),
         }
-        Ok(())
-    }
-
-    /// Reads what [`save`](Self::save) wrote, into a new policy of the same configuration and number of arms. Rewards
-    /// that were in open batches, including the pilot's, never enter a release.
-    ///
-    /// # Errors
-    /// `Corrupt`: drop the policy.
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        let saved = SavedLinear::read(from, &self.shape, self.live.len())?;
-        self.facts.continue_from(saved.decisions, saved.releases, &saved.time);
-        let now = self.now();
-        (self.failures, self.oversized) = (saved.failures, saved.oversized);
-        (self.own_pilot, self.pooled) = (saved.pilot, saved.pooled);
-        self.common.first = saved.first;
-        self.believe();
-        self.live = saved.live;
-        match &mut self.pilot {
-            pilot if self.pooled.is_known(self.tail) => *pilot = None,
-            Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance, self.tail),
-            None => (),
-        }
-        let parts = saved.models.into_iter().zip(&mut *self.models).zip(&mut *self.batches);
-        for ((saved, model), batch) in parts {
-            (model.own, model.public, model.faded) = (saved.evidence, saved.public, now);
-            batch.open(saved.instrument, model.quota(saved.instrument, &self.common));
-            model.fit(&self.common.belief, &mut self.scratch);
-        }
-        self.choose_shrinkage();
-        for model in &mut *self.models {
-            ensure(model.refresh(&self.common.belief, &mut self.scratch, &mut self.coins))?;
-        }
-        (self.ready, self.begun) = (self.models.len(), true);
-        Ok(())
     }
 
     fn is_live(&self, arm: u32) -> bool {
@@ -356,9 +218,69 @@ impl Policy for Linear {
     }
 }
 
+impl Linear {
+    /// Writes the releases and the public state, without open batches.
+    pub(super) fn save(&self, to: &mut Writer) -> Result<()> {
+        self.facts.saved().moved(&mut Moving::Out(to))?;
+        to.u64(self.failures);
+        to.u64(self.oversized);
+        self.own_pilot.save(to);
+        self.pooled.save(to);
+        to.u64(self.led());
+        to.u8(self.common.first as u8);
+        to.u32(self.live.len() as u32);
+        self.live.iter().for_each(|&live| to.u8(live.into()));
+        for (number, (model, batch)) in self.models.iter().zip(&*self.batches).enumerate() {
+            to.u8(batch.instrument as u8);
+            let mut public = model.public.map(|public| public.faded(self.discount(number)));
+            Moving::Out(to).option(&mut public, || Err(Error::Corrupt))?;
+            if faulty!(RawSnapshot) {
+                to.f64(self.discount(number) * model.own.count + 1e-6 * batch.bare_sum().abs());
+                model.own.save_matrices(self.discount(number), to);
+                continue;
+            }
+            model.own.save(self.discount(number), to);
+        }
+        Ok(())
+    }
+
+    /// Reads what [`save`](Self::save) wrote, into a new policy of the same configuration and number of arms. Rewards
+    /// that were in open batches, including the pilot's, never enter a release.
+    ///
+    /// # Errors
+    /// `Corrupt`: drop the policy.
+    pub(super) fn load(&mut self, from: &mut Reader) -> Result<()> {
+        let (facts, saved) = SavedLinear::read(from, &self.shape, self.live.len())?;
+        self.facts.continue_from(&facts);
+        let now = self.now();
+        (self.failures, self.oversized) = (saved.failures, saved.oversized);
+        (self.own_pilot, self.pooled) = (saved.pilot, saved.pooled);
+        self.common.first = saved.first;
+        self.believe();
+        self.live = saved.live;
+        match &mut self.pilot {
+            pilot if self.pooled.is_known(self.tail) => *pilot = None,
+            Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance, self.tail),
+            None => (),
+        }
+        let parts = saved.models.into_iter().zip(&mut *self.models).zip(&mut *self.batches);
+        for ((saved, model), batch) in parts {
+            (model.own, model.public, model.faded) = (saved.evidence, saved.public, now);
+            batch.open(saved.instrument, model.quota(saved.instrument, &self.common));
+            model.fit(&self.common.belief, &mut self.scratch);
+        }
+        self.choose_shrinkage();
+        for model in &mut *self.models {
+            ensure(model.refresh(&self.common.belief, &mut self.scratch, &mut self.coins))?;
+        }
+        (self.ready, self.begun) = (self.models.len(), true);
+        Ok(())
+    }
+}
+
 impl Moved for Linear {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        with.snapshot(self, Policy::save, Policy::load)?;
+        self.snapshot(with)?;
         self.kept.moved(with)?;
         self.batches.moved(with)?;
         let (d, intercept, variance, tail) = (self.d(), self.intercept, self.pilot_variance, self.tail);

@@ -3,8 +3,10 @@
 use super::model::Belief;
 use super::rows::{LARGEST, Scale, SpreadRow, UNIT};
 use super::*;
+use crate::ledger::learner::{Learner, OpenSums};
+use crate::ledger::peers::PeerId;
 use crate::policy::Prior;
-use crate::policy::contract::{Offer, PeerId, Policy, SlotPull};
+use crate::policy::contract::{Offer, Policy, SlotPull};
 use crate::request::{Feature, Request};
 use crate::snapshot::{Kind, write};
 
@@ -529,7 +531,7 @@ fn a_merge_that_ends_the_pilot_reads_no_open_reward() {
 fn merge_saved(policy: &mut Linear, config: &Config, bytes: &[u8], theirs: &[u64], ours: &[u64]) -> bool {
     let (id, from) =
         (PeerId { origin: 1, generation: 0, added: theirs }, &mut Reader::new(bytes, Kind::Bandit).unwrap());
-    let peer = policy.peer_reader().unwrap()(config, &id, from).unwrap();
+    let peer = policy.peer_reader()(config, &id, from).unwrap();
     policy.merge(peer, ours).unwrap()
 }
 
@@ -569,7 +571,8 @@ fn what_others_released_counts_as_ones_own() {
         let counts = handles.each_ref().map(|policy| policy.facts.decisions);
         for (number, order) in [[1, 2, 3], [3, 0, 2], [0, 1, 3], [2, 1, 0]].into_iter().enumerate() {
             let others = order.map(|other| read(&handles[other]));
-            assert!(order.iter().zip(&others).all(|(&other, saved)| saved.decisions == counts[other]));
+            assert!(order.iter().zip(&others).all(|(&other, (facts, _))| facts.decisions == counts[other]));
+            let others = others.map(|(_, saved)| saved);
             merge(&mut handles[number], &others);
             merge(&mut handles[number], &others); // merging again changes nothing
         }

@@ -1,11 +1,10 @@
 //! Contributing the open sums of all cells to a leader: see [`crate::contribution`].
 
 use super::Segments;
-use crate::error::Result;
-use crate::ledger::combine::OpenSums;
 use crate::ledger::facts::Facts;
-use crate::ledger::open::{Batch, BatchPart};
-use crate::snapshot::{Reader, Writer};
+use crate::ledger::learner::OpenSums;
+use crate::ledger::open::Batch;
+use crate::snapshot::Writer;
 
 impl Segments {
     /// The quota of a cell's next batch. A contributor's batch is never full.
@@ -28,22 +27,15 @@ impl Segments {
 /// What another handle contributes to a cell.
 pub(crate) struct CellPart {
     /// The segment's key; `None` for all segments together.
-    key: Option<u64>,
+    pub key: Option<u64>,
     /// The arm's id.
-    id: u64,
-    rewards: BatchPart,
+    pub id: u64,
+    pub rewards: Batch,
 }
 
 impl OpenSums for Segments {
-    type Part = CellPart;
-    const SHORTEST: usize = 29;
-
     fn facts(&mut self) -> &mut Facts {
         &mut self.facts
-    }
-
-    fn set_handles(&mut self, handles: u32) {
-        self.peers.set_handles(handles);
     }
 
     fn places(&self) -> usize {
@@ -62,25 +54,6 @@ impl OpenSums for Segments {
         self.plays[(row, arm)].batch.save(to);
     }
 
-    fn read(&self, from: &mut Reader) -> Result<CellPart> {
-        let (own, key, id) = (from.bool()?, from.u64()?, from.u64()?);
-        Ok(CellPart { key: own.then_some(key), id, rewards: BatchPart::read(from)? })
-    }
-
-    fn add(&mut self, part: &CellPart, arm: &dyn Fn(u64) -> Option<u32>) -> bool {
-        let row = match part.key {
-            None => Some(0),
-            Some(key) => self.find_or_add(key).map(|segment| segment as usize + 1),
-        };
-        let (Some(row), Some(arm)) = (row, arm(part.id)) else { return false };
-        let cell = (row, arm as usize);
-        self.ensure_open(cell.0, cell.1);
-        if self.plays[cell].batch.add(&part.rewards) {
-            self.release(cell.0, cell.1);
-        }
-        true
-    }
-
     fn clear(&mut self, place: usize) {
         let cell = self.cell_at(place);
         self.plays[cell].batch.clear();
@@ -88,11 +61,6 @@ impl OpenSums for Segments {
 
     fn emptied(&mut self) {
         self.compare_again();
-    }
-
-    /// While it waited for contributions to a trial, a segment has begun with little knowledge. It compares again.
-    fn combined(&mut self) {
-        self.turns[1..].iter_mut().for_each(|turn| turn.left = 0);
     }
 
     fn duty_changed(&mut self) {
@@ -106,5 +74,9 @@ impl OpenSums for Segments {
         self.compare_again();
         self.trial = false;
         self.plan();
+    }
+    fn name_arm(&mut self, added: &[u64]) {
+        self.added.extend(added.last());
+        self.seed_arm_from_peers();
     }
 }

@@ -7,6 +7,7 @@ use std::ops::{Index, IndexMut};
 
 /// A grid of values. The arms of the configuration lie row by row in one table. Each added arm has a table of its own,
 /// with one value for each row. Every table reserves its address space for all rows when it is created.
+#[derive(Default)]
 pub(super) struct Grid<T> {
     /// Number of the configuration's arms.
     configured: usize,
@@ -18,11 +19,6 @@ pub(super) struct Grid<T> {
 }
 
 impl<T: Default> Grid<T> {
-    /// Returns a grid without rows and arms, which takes no memory.
-    pub fn none() -> Grid<T> {
-        Grid { configured: 0, capacity: 0, rows: 0, base: WipedVec::default(), added: Vec::new() }
-    }
-
     /// Returns an empty grid for `arms` arms and at most `capacity` rows.
     ///
     /// # Errors
@@ -53,10 +49,6 @@ impl<T: Default> Grid<T> {
     /// Adds an arm with the values that [`new_arm`](Self::new_arm) returned.
     pub fn push_arm(&mut self, column: WipedVec<T>) {
         self.added.push(column);
-    }
-
-    pub fn rows(&self) -> usize {
-        self.rows
     }
 
     pub fn arms(&self) -> usize {
@@ -131,7 +123,7 @@ mod tests {
             } else {
                 grid.push_row();
             }
-            for row in 0..grid.rows() {
+            for row in 0..grid.rows {
                 for arm in 0..grid.arms() {
                     let value = &mut grid[(row, arm)];
                     assert!(*value == 0 || *value == name(row, arm));

@@ -104,11 +104,11 @@ use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::moves;
 use crate::noise::NoiseSource;
 use crate::noise::probe::faulty;
-use crate::policy::batched::{Explore, Live, even_chance};
-use crate::policy::contract::Pull;
+use crate::policy::batched::Explore;
+use crate::policy::contract::{Pull, SlotPull, all_arms};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::kl::kl;
-use crate::random::{Random, Seed};
+use crate::random::Seed;
 use crate::request::Values;
 use crate::reward::Reward;
 use grid::Grid;
@@ -137,9 +137,8 @@ pub(crate) struct Segments {
     rows: WipedVec<SegmentRow>,
     cells: Grid<Cell>,
     rates: WipedVec<Rate>,
-    live: Live,
+    live: Vec<u32>,
     explore: Explore,
-    coins: Random,
     /// An index or a mean, and its arm, for the current request. Capacity for all arms.
     ranks: Vec<(f64, u32)>,
     /// Arms in the order in which the model adds them up: sorted by id when it was last fitted, then newer ones.
@@ -240,6 +239,11 @@ fn by_index(a: &(f64, u32), b: &(f64, u32)) -> std::cmp::Ordering {
     a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
 }
 
+/// Returns the arm with the smallest index.
+fn smallest(indices: impl Iterator<Item = (f64, u32)>) -> Option<u32> {
+    indices.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, arm)| arm)
+}
+
 impl Segments {
     /// Maximum number of arms times segments.
     pub const MOST_CELLS: u64 = 1 << 27;
@@ -256,8 +260,7 @@ impl Segments {
         }
         let noise = config.noise()?;
         let (arms, rows) = (config.arms as usize, max_segments as usize + 1);
-        let (ranks, mut order) = (try_with_capacity(arms)?, try_with_capacity(arms)?);
-        order.extend(0..config.arms);
+        let (ranks, order) = (try_with_capacity(arms)?, all_arms(config)?);
         let mut segments = Segments {
             keys: try_with_capacity(max_segments as usize)?,
             index: KeyIndex::try_with_capacity(max_segments as usize)?,
@@ -271,17 +274,16 @@ impl Segments {
             plays: Grid::try_new(arms, rows)?,
             cells: Grid::try_new(arms, rows)?,
             rates: WipedVec::new(arms, |_| Rate::new())?,
-            live: Live::new(config.arms)?,
-            explore: Explore::new(config.exploration),
+            live: all_arms(config)?,
             ranks,
             order,
             by_key: Vec::new(),
             moments: Moments::default(),
             all: WeightedEvidence::default(),
-            peers: SegmentPeers::new(),
+            peers: SegmentPeers::default(),
             deviation: noise.variance().sqrt() / Reward::ONE as f64,
             noise: NoiseSource::new(noise, seed.stream()),
-            coins: seed.stream(),
+            explore: Explore::new(config, seed),
             facts: Facts::new(config),
             half_life: half_life(config.forget_after),
             least_batch: 0.0,
@@ -340,7 +342,9 @@ impl Segments {
     /// Chooses the next arm in a segment.
     #[inline]
     fn choose_in(&mut self, segment: u32) -> Pull {
-        let row = self.next(segment);
+        let own = segment as usize + 1;
+        self.count(own, 1);
+        let row = if self.trial && self.takes_part(self.turns[0].best) { 0 } else { own };
         let best = self.current(row);
         if self.explore.share > 0.0 {
             return self.explore(segment, row, best, None);
@@ -371,13 +375,7 @@ impl Segments {
     /// row.
     #[inline(never)]
     fn explore(&mut self, segment: u32, row: usize, best: u32, among: Option<&[u32]>) -> Pull {
-        let arms = among.unwrap_or(self.live.arms());
-        let mut arm = best;
-        if self.explore.tosses(&mut self.coins) {
-            arm = arms[self.coins.below(arms.len() as u64) as usize];
-        }
-        let even = if among.is_some() { even_chance(arms, arm) } else { 1.0 / arms.len() as f64 };
-        let propensity = self.explore.mix(even, f64::from(u8::from(arm == best)));
+        let (arm, propensity) = self.explore.choose(best, among, &self.live);
         let row = if arm == best { row } else { segment as usize + 1 };
         if arm == best && (row == 0 || among.is_none()) {
             self.take_turn(row, arm);
@@ -394,7 +392,7 @@ impl Segments {
         left: &mut Vec<u32>,
         values: Option<&Values>,
         slots: usize,
-        each: &mut dyn FnMut(Pull),
+        each: &mut dyn FnMut(SlotPull),
     ) {
         let own = segment as usize + 1;
         self.count(own, slots as u64);
@@ -407,8 +405,8 @@ impl Segments {
         self.rank(own, value, leading, slots, trial);
         for slot in 0..slots {
             let (best, rest) = (self.ranks[slot].1, self.ranks.len() - slot);
-            if self.explore.tosses(&mut self.coins) {
-                let drawn = slot + self.coins.below(rest as u64) as usize;
+            if self.explore.tosses() {
+                let drawn = slot + self.explore.coins.below(rest as u64) as usize;
                 let (kept, rank) = (drawn.min(slots - 1), self.ranks[drawn]);
                 // Drawing an arm from outside the ranked ones drops the last ranked arm, which is no longer needed.
                 self.ranks[drawn] = self.ranks[kept];
@@ -423,7 +421,7 @@ impl Segments {
             } else {
                 self.open_as_now(row, arm as usize);
             }
-            each(self.pull(segment, row, arm, propensity));
+            each(SlotPull { pull: self.pull(segment, row, arm, propensity), worth: f64::NAN });
         }
         left.clear();
         left.extend(self.ranks[slots..].iter().map(|&(_, arm)| arm));
@@ -460,14 +458,6 @@ impl Segments {
         self.turns[own].decisions += decisions;
     }
 
-    /// Counts a decision in a segment. Returns the row whose batch it fills.
-    #[inline]
-    fn next(&mut self, segment: u32) -> usize {
-        let own = segment as usize + 1;
-        self.count(own, 1);
-        if self.trial && self.takes_part(self.turns[0].best) { 0 } else { own }
-    }
-
     /// Whether this decision takes part in the trial of an arm.
     #[inline]
     fn takes_part(&self, arm: u32) -> bool {
@@ -482,8 +472,7 @@ impl Segments {
         let mut arm = self.turns[0].best;
         if !arms.contains(&arm) {
             let index = |rate: &Rate| self.rule.index(rate, self.rule.largest / rate.mean);
-            let tried = arms.iter().filter_map(|&arm| Some((index(&self.rates[arm as usize])?, arm)));
-            arm = tried.min_by(|a, b| a.0.total_cmp(&b.0))?.1;
+            arm = smallest(arms.iter().filter_map(|&arm| Some((index(&self.rates[arm as usize])?, arm))))?;
             self.ensure_open(0, arm as usize);
         }
         self.takes_part(arm).then_some(arm)
@@ -495,9 +484,8 @@ impl Segments {
         let worth = |arm: u32| value(arm) * self.rates[arm as usize].mean;
         let largest = arms.iter().map(|&arm| worth(arm)).fold(0.0, f64::max);
         let able = arms.iter().filter(|&&arm| value(arm) > leading);
-        let tried =
-            able.filter_map(|&arm| Some((self.rule.index(&self.rates[arm as usize], largest / worth(arm))?, arm)));
-        let arm = tried.min_by(|a, b| a.0.total_cmp(&b.0))?.1;
+        let index = |arm: u32| self.rule.index(&self.rates[arm as usize], largest / worth(arm));
+        let arm = smallest(able.filter_map(|&arm| Some((index(arm)?, arm))))?;
         self.ensure_open(0, arm as usize);
         self.takes_part(arm).then_some(arm)
     }
@@ -506,7 +494,7 @@ impl Segments {
     #[inline]
     fn current(&mut self, row: usize) -> u32 {
         if self.turns[row].left == 0 && row > 0 {
-            let best = self.least(row, self.live.arms());
+            let best = self.least(row, &self.live);
             self.turn(row, best);
         }
         self.turns[row].best
@@ -581,7 +569,7 @@ impl Segments {
 
     /// Returns the number of handles that share each batch.
     fn sharers(&self) -> f64 {
-        self.facts.duty().sharers(self.peers.active_handles)
+        self.facts.duty().sharers(self.peers.known.handles()).into()
     }
 
     fn ensure_open(&mut self, row: usize, arm: usize) {
@@ -611,7 +599,7 @@ impl Segments {
         // handles together expect as many deviations of their total noise. The size does not depend on the arm's own
         // mean, so an arm whose first release is negative noise does not wait for the next one indefinitely.
         // Handles that share each batch compute the size of the whole.
-        let (handles, least) = (self.peers.active_handles / self.sharers(), self.least_batch);
+        let (handles, least) = (f64::from(self.peers.known.handles()) / self.sharers(), self.least_batch);
         let part = (half / handles).min(self.facts.limit());
         (part.max(least / handles.sqrt()).ceil() as u64).clamp(1, Batch::MAX_QUOTA)
     }
@@ -630,22 +618,18 @@ impl Segments {
 
     /// Decides whether all segments together try an arm, and which.
     fn plan(&mut self) {
-        let rates = || self.live.arms().iter().map(|&arm| (arm, &self.rates[arm as usize]));
+        let rates = || self.live.iter().map(|&arm| (arm, &self.rates[arm as usize]));
         let (_, leader) = rates().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean)).expect("an arm");
         let largest = leader.mean;
         let clicks = largest * self.facts.time.decisions_in(self.half_life).min(self.facts.decisions as f64);
         let most = leader.clicks().max(clicks).ln();
         let enough = 1.0 / (self.spread() * (1.0 / KNOWN + 1.0 / self.together()));
         let rule = TrialRule { largest, most, enough };
-        let tried = rates().filter_map(|(arm, rate)| Some((rule.index(rate, largest / rate.mean)?, arm)));
-        let least = tried.min_by(|a, b| a.0.total_cmp(&b.0));
+        let tried = smallest(rates().filter_map(|(arm, rate)| Some((rule.index(rate, largest / rate.mean)?, arm))));
         self.rule = rule;
-        let Some((_, arm)) = least else {
-            self.trial = false;
-            return;
-        };
-        if !self.trial || self.turns[0].best != arm {
-            self.trial = true;
+        let was_tried = self.trial.then_some(self.turns[0].best);
+        self.trial = tried.is_some();
+        if let Some(arm) = tried.filter(|_| tried != was_tried) {
             self.turn(0, arm);
         }
     }
@@ -657,7 +641,7 @@ impl Segments {
 
     /// Returns c in a segment.
     fn caution(&self, row: usize) -> f64 {
-        let arms = f64::from(self.live.count());
+        let arms = self.live.len() as f64;
         let decisions = self.turns[row].decisions as f64 * self.peers.unmerged();
         1.0 + CAUTION / (1.0 + decisions / (PATIENCE * arms * self.least_batch))
     }
@@ -673,8 +657,7 @@ impl Segments {
     fn least(&self, row: usize, arms: &[u32]) -> u32 {
         let caution = self.caution(row);
         let largest = arms.iter().map(|&arm| self.distribution(row, arm as usize).0).fold(0.0, f64::max);
-        let ranks = arms.iter().map(|&arm| (self.index(row, arm, largest, caution), arm));
-        ranks.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(0, |(_, arm)| arm)
+        smallest(arms.iter().map(|&arm| (self.index(row, arm, largest, caution), arm))).unwrap_or(0)
     }
 
     /// Returns the releases of a cell, here and at peers, discounted to now.
@@ -717,19 +700,6 @@ impl Segments {
         // one row in turn.
         self.cursor = (self.cursor + 1) % self.rows.len();
         self.learn(self.cursor);
-    }
-
-    /// Computes the model anew from all releases. The result depends only on releases, on the segments' keys and on the
-    /// arms' ids. Call [`is_newer`](Self::is_newer) first, which reserves the memory.
-    fn fit(&mut self) {
-        let Segments { order, by_key, keys, added, configured, .. } = self;
-        // A function pointer, so that the library contains the code of one sort.
-        let sort = |list: &mut [u32], key: &dyn Fn(u32) -> u64| list.sort_unstable_by_key(|&number| key(number));
-        sort(order, &|arm| arm.checked_sub(*configured).map_or(u64::from(arm), |place| added[place as usize]));
-        by_key.clear();
-        by_key.extend(0..keys.len() as u32);
-        sort(by_key, &|segment| keys[segment as usize]);
-        self.fit_in_order();
     }
 
     /// Returns the model's mean of an arm's rate in a segment, and the number of rewards in the cell's own releases,

@@ -220,7 +220,14 @@ impl Segments {
     /// Computes the model anew from all releases, segments in the order of their keys and arms in the order of their
     /// ids, so that the result depends on nothing else. The caller has reserved the memory for the order of the
     /// segments.
-    pub(super) fn fit_in_order(&mut self) {
+    pub(super) fn fit(&mut self) {
+        let Segments { order, by_key, keys, added, configured, .. } = self;
+        // A function pointer, so that the library contains the code of one sort.
+        let sort = |list: &mut [u32], key: &dyn Fn(u32) -> u64| list.sort_unstable_by_key(|&number| key(number));
+        sort(order, &|arm| arm.checked_sub(*configured).map_or(u64::from(arm), |place| added[place as usize]));
+        by_key.clear();
+        by_key.extend(0..keys.len() as u32);
+        sort(by_key, &|segment| keys[segment as usize]);
         self.moments = Moments::default();
         self.rows.iter_mut().for_each(|row| *row = SegmentRow::new());
         for row in 0..self.rows.len() {

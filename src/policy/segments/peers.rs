@@ -27,22 +27,25 @@
 //! an arm O(peers segments) and a fit.
 
 use super::Segments;
+use super::combine::CellPart;
 use super::grid::Grid;
-use super::model::{WeightedEvidence, half_life};
-use super::persist::SavedArm;
+use super::model::{Rate, WeightedEvidence, half_life};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
-use crate::ledger::facts::Time;
-use crate::ledger::peers::{ArmIds, Entry, PeerSnapshot, Peers};
+use crate::ledger::facts::SavedFacts;
+use crate::ledger::learner::Learning;
+use crate::ledger::open::Batch;
+use crate::ledger::peers::{Peer, PeerReleases, Peers};
 use crate::memory::try_with_capacity;
+use crate::moving::{Moved, Moving};
 use crate::noise::probe::faulty;
 use crate::policy::compare::Totals;
-use crate::policy::contract::PeerId;
-use crate::snapshot::{Reader, ensure};
+use crate::snapshot::Reader;
 
+#[derive(Default)]
 pub struct SegmentPeers {
-    known: Peers<PeerBandit>,
+    pub(super) known: Peers<SegmentReleases>,
     /// Sum of the peers' releases: of each cell of this handle, of the trials of each arm, and of everything.
     cells: Grid<WeightedEvidence>,
     trials: Vec<Totals>,
@@ -51,25 +54,19 @@ pub struct SegmentPeers {
     decisions: Vec<u64>,
     /// For each arm of this handle, its position in the snapshot being merged and in the one replaced. Capacity for all
     /// arms.
-    places: Vec<[Option<u32>; 2]>,
+    places: Vec<[Option<usize>; 2]>,
     /// Number of segments of the peer that has the most.
     pub(super) segments: usize,
-    /// Number of active handles, including this one.
-    pub(super) active_handles: f64,
 }
 
-/// Another handle, as of its newest snapshot.
-pub struct PeerBandit {
-    entry: Entry,
+/// What another handle has released and decided.
+pub struct SegmentReleases {
     keys: KeyIndex,
-    ids: ArmIds,
     /// Decisions in all segments together, then in each.
     decisions: Vec<u64>,
     cells: Vec<Rounded>,
     trials: Vec<Totals>,
     all: WeightedEvidence,
-    /// Time of the merge on this handle's clock. The releases fade from then on.
-    merged: u64,
 }
 
 /// Z, W and the number of rewards.
@@ -92,48 +89,43 @@ pub(super) fn read_keys(from: &mut Reader) -> Result<Vec<u64>> {
     Ok(keys)
 }
 
-impl PeerSnapshot for PeerBandit {
-    fn entry(&self) -> &Entry {
-        &self.entry
-    }
-}
-
-impl PeerBandit {
-    /// Reads a snapshot. `config` may be this handle's: all handles of a fleet have the same arms in it.
-    ///
-    /// # Errors
-    /// `Corrupt`; `NoMemory`.
-    pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<PeerBandit> {
+impl PeerReleases for SegmentReleases {
+    fn read(config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, SegmentReleases)> {
         let keys = &read_keys(from)?[..];
-        for _ in 0..keys.len() * (config.arms as usize + id.added.len()) {
+        for _ in 0..keys.len() * arms {
             from.count()?; // how often each arm was played
         }
-        let half_life = half_life(config.forget_after);
-        let (made, releases) = (from.count()?, from.u32()?);
-        let now = Time::load(from, made)?.at(made);
-        let mut all = WeightedEvidence::load(from, now)?;
+        let (half_life, rows) = (half_life(config.forget_after), keys.len() + 1);
+        let (mut facts, mut all) = (SavedFacts::NOTHING, WeightedEvidence::default());
+        let with = &mut Moving::In(from);
+        facts.moved(with)?;
+        let now = facts.now();
+        all.move_saved(now, with)?;
         all.fade(now, half_life);
-        let (arms, rows) = (from.length(2 + 24)?, keys.len() + 1);
-        ensure(arms == config.arms as usize + id.added.len())?;
+        with.arms(arms)?;
         let (mut decisions, mut cells, mut trials) =
             (try_with_capacity(rows)?, try_with_capacity(rows * arms)?, try_with_capacity(arms)?);
         for _ in 0..arms {
-            trials.push(SavedArm::read(from, now)?.trials); // each handle has its own priors and live arms
+            let mut rate = Rate::new(); // each handle has its own priors and live arms
+            rate.move_saved(now, with)?;
+            trials.push(rate.trials);
         }
         for _ in 0..rows {
-            decisions.push(from.count()?.min(1 << 50)); // so that sums fit
+            let mut count = 0;
+            with.count(&mut count)?;
+            decisions.push(count.min(1 << 50)); // so that sums fit
         }
         for _ in 0..rows * arms {
-            let mut released = WeightedEvidence::load_cell(from, now)?;
+            let mut released = WeightedEvidence::default();
+            released.move_cell(now, with)?;
             released.fade(now, half_life);
             cells.push(rounded(released));
         }
-        let version = (id.generation, made, now, releases, from.checksum());
-        let entry = Entry { origin: id.origin, version };
-        let (keys, ids) = (KeyIndex::of(keys, 0)?, ArmIds::of(config.arms, id.added)?);
-        Ok(PeerBandit { entry, keys, ids, decisions, cells, trials, all, merged: 0 })
+        Ok((facts, SegmentReleases { keys: KeyIndex::of(keys, 0)?, decisions, cells, trials, all }))
     }
+}
 
+impl SegmentReleases {
     /// Returns the decisions and releases of the segment with this key, or of all segments together.
     fn row(&self, key: Option<u64>) -> (u64, &[Rounded]) {
         let arms = self.trials.len();
@@ -142,7 +134,9 @@ impl PeerBandit {
             None => (0, &[]),
         }
     }
+}
 
+impl Peer<SegmentReleases> {
     /// Returns the weight that the peer's releases have kept since they were merged.
     fn discount(&self, now: u64, half_life: f64) -> f64 {
         if half_life.is_finite() { (-((now - self.merged) as f64) / half_life).exp2() } else { 1.0 }
@@ -150,8 +144,8 @@ impl PeerBandit {
 }
 
 /// Returns a row's releases of an arm, or zeros if the peer has no such row or arm.
-fn of_arm(row: &[Rounded], place: Option<u32>) -> Rounded {
-    place.and_then(|place| row.get(place as usize)).copied().unwrap_or_default()
+fn of_arm(row: &[Rounded], place: Option<usize>) -> Rounded {
+    place.and_then(|place| row.get(place)).copied().unwrap_or_default()
 }
 
 impl WeightedEvidence {
@@ -164,19 +158,6 @@ impl WeightedEvidence {
 }
 
 impl SegmentPeers {
-    pub fn new() -> SegmentPeers {
-        SegmentPeers {
-            known: Peers::NONE,
-            cells: Grid::none(),
-            trials: Vec::new(),
-            all: WeightedEvidence::default(),
-            decisions: Vec::new(),
-            places: Vec::new(),
-            segments: 0,
-            active_handles: 1.0,
-        }
-    }
-
     /// Returns the peers' releases of a cell, as of its last update.
     pub(super) fn released(&self, row: usize, arm: usize) -> WeightedEvidence {
         self.cells.get(row, arm).copied().unwrap_or_default()
@@ -199,11 +180,6 @@ impl SegmentPeers {
         self.decisions.get(row).copied().unwrap_or_default()
     }
 
-    /// Returns the number of merged snapshots that were newer than the known one.
-    pub fn updates(&self) -> u64 {
-        self.known.updates()
-    }
-
     /// Adds an arm without releases.
     ///
     /// # Errors
@@ -222,13 +198,7 @@ impl SegmentPeers {
     /// Returns by how much the decisions of all handles are more than those that are known, if every handle has equally
     /// many: handles that release nothing need not be merged.
     pub(super) fn unmerged(&self) -> f64 {
-        (self.active_handles / (1.0 + self.known.iter().len() as f64)).max(1.0)
-    }
-
-    /// Sets the number of handles that share each batch.
-    pub(super) fn set_handles(&mut self, handles: u32) {
-        self.known.set_handles(handles);
-        self.active_handles = 1.0 + f64::from(self.known.active());
+        (f64::from(self.known.handles()) / (1.0 + self.known.iter().len() as f64)).max(1.0)
     }
 
     /// Recomputes what is stored of all peers together.
@@ -236,31 +206,54 @@ impl SegmentPeers {
         let mut all = WeightedEvidence { time: now, ..WeightedEvidence::default() };
         for peer in self.known.iter() {
             let discount = peer.discount(now, half_life);
-            all.sum += discount * peer.all.sum;
-            all.count += discount * peer.all.count;
+            all.sum += discount * peer.releases.all.sum;
+            all.count += discount * peer.releases.all.count;
         }
         self.all = all;
-        self.segments = self.known.iter().map(|peer| peer.decisions.len() - 1).max().unwrap_or(0);
-        self.active_handles = 1.0 + f64::from(self.known.active());
+        self.segments = self.known.iter().map(|peer| peer.releases.decisions.len() - 1).max().unwrap_or(0);
     }
 }
 
-impl Segments {
-    /// Returns whether a snapshot is newer than the known one of its handle. If so, memory for [`insert`](Self::insert)
-    /// is reserved. Memory for [`fit`](Self::fit) is reserved in any case.
-    ///
-    /// # Errors
-    /// As [`Roster::is_newer`].
-    pub fn is_newer(&mut self, peer: &PeerBandit) -> Result<bool> {
+impl Learning for Segments {
+    type Part = CellPart;
+    const SHORTEST: usize = 29;
+    type Releases = SegmentReleases;
+
+    fn read(&self, from: &mut Reader) -> Result<CellPart> {
+        let (own, key, id) = (from.bool()?, from.u64()?, from.u64()?);
+        Ok(CellPart { key: own.then_some(key), id, rewards: Batch::read(from)? })
+    }
+
+    fn add(&mut self, part: &CellPart, arm: &dyn Fn(u64) -> Option<u32>) -> bool {
+        let row = match part.key {
+            None => Some(0),
+            Some(key) => self.find_or_add(key).map(|segment| segment as usize + 1),
+        };
+        let (Some(row), Some(arm)) = (row, arm(part.id)) else { return false };
+        let cell = (row, arm as usize);
+        self.ensure_open(cell.0, cell.1);
+        if self.plays[cell].batch.add(&part.rewards) {
+            self.release(cell.0, cell.1);
+        }
+        true
+    }
+
+    /// While it waited for contributions to a trial, a segment has begun with little knowledge. It compares again.
+    fn combined(&mut self) {
+        self.turns[1..].iter_mut().for_each(|turn| turn.left = 0);
+    }
+
+    fn peers(&mut self) -> &mut Peers<SegmentReleases> {
+        &mut self.peers.known
+    }
+
+    fn reserve(&mut self) -> Result<()> {
         let (arms, no_memory) = (self.rates.len(), |_| Error::NoMemory);
         let most = self.max_segments as usize;
         self.by_key.try_reserve_exact(most - self.by_key.len()).map_err(no_memory)?;
         let peers = &mut self.peers;
         peers.places.clear();
         peers.places.try_reserve(arms).map_err(no_memory)?;
-        if !peers.known.is_newer(peer)? {
-            return Ok(false);
-        }
         if peers.decisions.is_empty() {
             let configured = self.configured as usize;
             let (mut cells, mut trials) = (Grid::try_new(configured, most + 1)?, try_with_capacity(arms)?);
@@ -274,25 +267,21 @@ impl Segments {
             trials.resize(arms, Totals::NONE);
             (peers.cells, peers.trials, peers.decisions) = (cells, trials, decisions);
         }
-        Ok(true)
+        Ok(())
     }
 
-    /// Inserts a newer snapshot, after [`is_newer`](Self::is_newer).
-    pub fn insert(&mut self, mut peer: PeerBandit) {
+    fn join(&mut self, place: usize, before: Option<&Peer<SegmentReleases>>, _added: &[u64]) {
         self.facts.time.learn();
         let (now, half_life) = (self.now(), self.half_life);
-        (peer.merged, peer.all.time) = (now, now);
-        let (place, before) = self.peers.known.insert(peer);
-        self.facts.assume_releases();
         self.peers.count(now, half_life);
         self.least_batch = self.size_of_least_batch();
         let SegmentPeers { known, cells, trials, decisions, places, .. } = &mut self.peers;
-        let (peer, before) = (&known[place], before.as_ref());
+        let peer = &known[place];
         places.clear();
         for (arm, trials) in trials.iter_mut().enumerate() {
-            let [at, was] = [Some(peer), before].map(|peer| peer.and_then(|peer| peer.ids.same(arm, &self.added)));
-            let of = |peer: Option<&PeerBandit>, place: Option<u32>| {
-                place.and_then(|place| peer?.trials.get(place as usize)).copied().unwrap_or(Totals::NONE)
+            let [at, was] = [Some(peer), before].map(|peer| peer.and_then(|peer| peer.arm(arm, &self.added)));
+            let of = |peer: Option<&Peer<SegmentReleases>>, place: Option<usize>| {
+                place.and_then(|place| peer?.releases.trials.get(place)).copied().unwrap_or(Totals::NONE)
             };
             trials.replace(&of(before, was), &of(Some(peer), at));
             places.push([at, was]);
@@ -300,8 +289,8 @@ impl Segments {
         let lost = before.map_or(0.0, |before| before.discount(now, half_life));
         for row in 0..self.rows.len() {
             let key = row.checked_sub(1).map(|segment| self.keys[segment]);
-            let (decisions_now, released) = peer.row(key);
-            let (decisions_then, replaced) = before.map_or((0, &[][..]), |before| before.row(key));
+            let (decisions_now, released) = peer.releases.row(key);
+            let (decisions_then, replaced) = before.map_or((0, &[][..]), |before| before.releases.row(key));
             let mut changed = false;
             for (arm, &[at, was]) in places.iter().enumerate() {
                 let (now_released, then_released) = (of_arm(released, at), of_arm(replaced, was));
@@ -326,48 +315,57 @@ impl Segments {
         self.plan();
     }
 
+    /// If nothing was released or merged since the model was fitted, fitting it again would change nothing.
+    fn merged(&mut self) {
+        if !self.fitted {
+            self.fit();
+        }
+    }
+}
+
+impl Segments {
     /// Adds the peers' releases of the newest row, whose segment has this key, if there are peers.
     pub(super) fn seed_segment_from_peers(&mut self, key: u64) {
-        let (row, now, half_life) = (self.rows.len() - 1, self.now(), self.half_life);
+        let row = self.rows.len() - 1;
         let SegmentPeers { known, cells, decisions, .. } = &mut self.peers;
         if decisions.is_empty() {
             return;
         }
         cells.push_row();
-        decisions.push(0);
-        for arm in 0..cells.arms() {
-            let cell = &mut cells[(row, arm)];
-            cell.time = now;
-            for peer in known.iter() {
-                let released = of_arm(peer.row(Some(key)).1, peer.ids.same(arm, &self.added));
-                cell.add(released, peer.discount(now, half_life));
-            }
-        }
-        decisions[row] = known.iter().map(|peer| peer.row(Some(key)).0).sum();
+        decisions.push(known.iter().map(|peer| peer.releases.row(Some(key)).0).sum());
         self.turns[row].decisions += decisions[row];
+        (0..self.rates.len()).for_each(|arm| self.seed(row, arm));
         self.learn(row);
     }
 
-    /// Adds the peers' releases of the newest arm, if there are peers.
+    /// Adds the peers' releases of the newest arm, if there are peers that have it.
     pub(super) fn seed_arm_from_peers(&mut self) {
-        let (arm, now, half_life) = (self.rates.len() - 1, self.now(), self.half_life);
-        let SegmentPeers { known, cells, trials, .. } = &mut self.peers;
+        let arm = self.rates.len() - 1;
+        let SegmentPeers { known, trials, .. } = &mut self.peers;
         let mut changed = false;
         for peer in known.iter() {
-            let Some(place) = peer.ids.same(arm, &self.added) else { continue };
+            let Some(place) = peer.arm(arm, &self.added) else { continue };
             changed = true;
-            trials[arm].add(&peer.trials[place as usize]);
-            let discount = peer.discount(now, half_life);
-            for row in 0..cells.rows() {
-                let key = row.checked_sub(1).map(|segment| self.keys[segment]);
-                cells[(row, arm)].fade(now, half_life);
-                cells[(row, arm)].add(of_arm(peer.row(key).1, Some(place)), discount);
-            }
+            trials[arm].add(&peer.releases.trials[place]);
         }
         if changed {
+            (0..self.rows.len()).for_each(|row| self.seed(row, arm));
             self.turns.iter_mut().for_each(|turn| turn.left = 0);
             self.trial = false;
             self.fit();
+        }
+    }
+
+    /// Adds the peers' releases of a cell that is new.
+    fn seed(&mut self, row: usize, arm: usize) {
+        let (now, half_life) = (self.now(), self.half_life);
+        let key = row.checked_sub(1).map(|segment| self.keys[segment]);
+        let SegmentPeers { known, cells, .. } = &mut self.peers;
+        let cell = &mut cells[(row, arm)];
+        cell.time = now;
+        for peer in known.iter() {
+            let released = of_arm(peer.releases.row(key).1, peer.arm(arm, &self.added));
+            cell.add(released, peer.discount(now, half_life));
         }
     }
 }
@@ -375,6 +373,8 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::learner::Learner;
+    use crate::ledger::peers::{AnyPeer, PeerId};
     use crate::policy::contract::Policy;
     use crate::random::{Random, Seed};
     use crate::snapshot::{Kind, write};
@@ -407,13 +407,13 @@ mod tests {
             released.facts.decisions = decisions;
             let saved = write(Kind::Bandit, usize::MAX, |to| {
                 released.save_pulls(to, &mut [].into_iter());
-                released.save(to)
+                released.snapshot(&mut Moving::Out(to))
             });
             let bytes = saved.unwrap().seal();
             move || {
                 let from = &mut Reader::new(&bytes, Kind::Bandit).unwrap();
                 let id = PeerId { origin: 7 + origin as u64, generation: 0, added: &[] };
-                PeerBandit::read(&Config::new(3, 1.0), &id, from).unwrap()
+                Peer::<SegmentReleases>::read(&Config::new(3, 1.0), &id, from).unwrap()
             }
         };
         let all: Vec<_> = (0..6).map(|i| other(i % 3, 10 + i as u64, &mut coins)).collect();
@@ -422,15 +422,13 @@ mod tests {
             let mut here = segments(&[6, 5], 3, &mut coins);
             (0..9).for_each(|place| here.cells[(place / 3, place % 3)].released = WeightedEvidence::default());
             for number in order {
-                let other = all[number]();
-                if here.is_newer(&other).unwrap() {
-                    here.insert(other);
-                }
+                here.merge(all[number](), &[]).unwrap();
             }
             here.add_segment(7);
             sums.push(here.peers.cells.iter().map(|cell| [cell.sum, cell.weight, cell.count]).collect::<Vec<_>>());
         }
-        let newest = [all[3](), all[4](), all[5]()];
+        let releases = |peer: AnyPeer| peer.downcast::<Peer<SegmentReleases>>().unwrap().releases;
+        let newest = [all[3](), all[4](), all[5]()].map(releases);
         let expected = [None, Some(6), Some(5), Some(7)].into_iter().flat_map(|key| {
             let mut sums = [[0.0; 3]; 3];
             for other in &newest {

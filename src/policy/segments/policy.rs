@@ -1,15 +1,16 @@
 //! Segments as a policy that decides by request. A request names its segment by a key.
 
 use super::model::Rate;
-use super::peers::{PeerBandit, read_keys};
+use super::peers::read_keys;
 use super::{Segments, is_trial};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
-use crate::ledger::combine::Combining;
+use crate::ledger::learner::Learner;
+use crate::moving::Moving;
 use crate::noise::probe::faulty;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{Abilities, ArmState, Offer, Peer, Policy, PolicyCounts, Pull, ReadPeer, SlotPull};
+use crate::policy::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
@@ -29,9 +30,27 @@ impl Segments {
             None => self.add_segment(key),
         }
     }
-}
 
-impl Segments {
+    /// Reads what [`save_pulls`](Policy::save_pulls) wrote, into new segments.
+    fn load_pulls(&mut self, from: &mut Reader) -> Result<()> {
+        let keys = read_keys(from)?;
+        if keys.len() > self.max_segments as usize {
+            let rule = format!("must be at least {}, as in the snapshot", keys.len());
+            return Err(Error::config("max_segments", &rule, self.max_segments));
+        }
+        self.index = KeyIndex::of(&keys, self.max_segments as usize)?;
+        for key in keys {
+            self.keys.push(key);
+            self.push_row();
+        }
+        for row in 1..self.rows.len() {
+            for arm in 0..self.rates.len() {
+                self.plays[(row, arm)].pulls = from.count()?;
+            }
+        }
+        Ok(())
+    }
+
     #[cold]
     fn full(&self, number: u64) -> Error {
         Error::Full { what: "segment", number, limit: "all of config.max_segments", most: self.max_segments.into() }
@@ -69,9 +88,7 @@ impl Policy for Segments {
     fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
         let segment = self.segment(offer.request.segment);
         let slots = offer.request.slots as usize;
-        self.choose_slate(segment, offer.left, offer.values, slots, &mut |pull| {
-            each(SlotPull { pull, worth: f64::NAN });
-        });
+        self.choose_slate(segment, offer.left, offer.values, slots, each);
     }
 
     fn unplay(&mut self, pull: Pull) {
@@ -127,10 +144,6 @@ impl Policy for Segments {
         *decisions = decisions.saturating_sub(1); // a snapshot counts pending decisions, but does not restore them
     }
 
-    fn advance(&mut self, ticks: u64) {
-        self.facts.advance(ticks);
-    }
-
     fn arm_of(&self, pull: Pull) -> u32 {
         self.cell(pull.arm() / 2).1 as u32
     }
@@ -145,37 +158,15 @@ impl Policy for Segments {
     fn counts(&self) -> PolicyCounts {
         PolicyCounts {
             phase: self.facts.releases,
-            active: self.live.count(),
-            merges: self.peers.updates(),
+            active: self.live.len() as u32,
+            merges: self.peers.known.updates(),
             segments: self.keys.len() as u32,
             ..PolicyCounts::default()
         }
     }
 
-    fn combining(&mut self) -> Option<&mut dyn Combining> {
+    fn learner(&mut self) -> Option<&mut dyn Learner> {
         Some(self)
-    }
-
-    fn peer_reader(&self) -> Option<ReadPeer> {
-        Some(|config, id, from| Ok(Box::new(PeerBandit::read(config, id, from)?)))
-    }
-
-    fn merge(&mut self, peer: Peer, _added: &[u64]) -> Result<bool> {
-        let peer = peer.downcast::<PeerBandit>().map_err(|_| Error::Corrupt)?;
-        let is_newer = self.is_newer(&peer)?;
-        if is_newer {
-            self.insert(*peer);
-        }
-        // If nothing was released or merged since the model was fitted, fitting it again would change nothing.
-        if !self.fitted {
-            self.fit();
-        }
-        Ok(is_newer)
-    }
-
-    fn name_arm(&mut self, added: &[u64]) {
-        self.added.extend(added.last());
-        self.seed_arm_from_peers();
     }
 
     /// The releases of an arm's trials, here and at peers, for an interval that holds at all times. The module's page
@@ -205,28 +196,11 @@ impl Policy for Segments {
         self.facts.privacy(&self.noise.distribution())
     }
 
-    fn save(&self, to: &mut Writer) -> Result<()> {
-        self.save_releases(to);
-        Ok(())
-    }
-
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        let keys = read_keys(from)?;
-        if keys.len() > self.max_segments as usize {
-            let rule = format!("must be at least {}, as in the snapshot", keys.len());
-            return Err(Error::config("max_segments", &rule, self.max_segments));
+    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        if let Moving::In(from) = with {
+            self.load_pulls(from)?;
         }
-        self.index = KeyIndex::of(&keys, self.max_segments as usize)?;
-        for key in keys {
-            self.keys.push(key);
-            self.push_row();
-        }
-        for row in 1..self.rows.len() {
-            for arm in 0..self.rates.len() {
-                self.plays[(row, arm)].pulls = from.count()?;
-            }
-        }
-        self.load_releases(from)
+        self.move_releases(with)
     }
 
     fn is_live(&self, arm: u32) -> bool {
@@ -245,7 +219,7 @@ impl Policy for Segments {
         let no_memory = |_| Error::NoMemory;
         self.added.try_reserve(1).map_err(no_memory)?;
         self.rates.reserve()?;
-        self.live.reserve(1)?;
+        self.live.try_reserve(1).map_err(|_| Error::NoMemory)?;
         self.order.try_reserve(1).map_err(no_memory)?;
         let more = (arms as usize).saturating_sub(self.ranks.len());
         self.ranks.try_reserve(more).map_err(no_memory)?;
@@ -273,7 +247,7 @@ impl Policy for Segments {
                 released.sum = (released.sum + bare).min(released.weight);
             }
         }
-        self.live.remove(arm);
+        self.live.retain(|&other| other != arm);
         let rate = &mut self.rates[arm as usize];
         rate.live = false;
         let had_prior = rate.prior.take().is_some();

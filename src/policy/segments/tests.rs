@@ -1,9 +1,13 @@
 //! Tests of segments: new and retired arms, eligible arms, slots, exploration, merging and snapshots.
 
 use super::*;
+use crate::ledger::learner::{Learner, OpenSums};
+use crate::ledger::peers::PeerId;
+use crate::moving::Moving;
 use crate::policy::compare::Totals;
-use crate::policy::contract::{PeerId, Policy};
+use crate::policy::contract::Policy;
 use crate::policy::prior::Prior;
+use crate::random::Random;
 use crate::snapshot::{Kind, Reader, write};
 
 /// Segments, what a handle knows of them, and the coins of simulated rewards.
@@ -79,15 +83,15 @@ impl Site {
         (0..self.segments.arms()).filter(|&arm| self.segments.is_live(arm)).collect()
     }
 
-    fn saved(&self) -> Vec<u8> {
+    fn saved(&mut self) -> Vec<u8> {
         self.saved_without(&mut std::iter::empty())
     }
 
     /// A snapshot that does not count the pending pulls.
-    fn saved_without(&self, pending: &mut dyn Iterator<Item = Pull>) -> Vec<u8> {
+    fn saved_without(&mut self, pending: &mut dyn Iterator<Item = Pull>) -> Vec<u8> {
         let saved = write(Kind::Bandit, usize::MAX, |to| {
             self.segments.save_pulls(to, pending);
-            self.segments.save(to)
+            self.segments.snapshot(&mut Moving::Out(to))
         });
         saved.unwrap().seal()
     }
@@ -98,19 +102,19 @@ impl Site {
             site.add_arm(id);
         }
         let from = &mut Reader::new(bytes, Kind::Bandit).unwrap();
-        site.segments.load(from)?;
+        site.segments.snapshot(&mut Moving::In(from))?;
         from.finish()?;
         Ok(site)
     }
 
-    fn merge(&mut self, other: &Site) {
+    fn merge(&mut self, other: &mut Site) {
         if self.origin == other.origin {
             return;
         }
         let bytes = other.saved();
         let from = &mut Reader::new(&bytes, Kind::Bandit).unwrap();
         let id = PeerId { origin: other.origin, generation: 0, added: &other.segments.added };
-        let peer = self.segments.peer_reader().unwrap()(&self.config, &id, from).unwrap();
+        let peer = self.segments.peer_reader()(&self.config, &id, from).unwrap();
         from.finish().unwrap();
         self.segments.merge(peer, &[]).unwrap();
     }
@@ -227,7 +231,8 @@ fn pending_pulls_survive_new_arms() {
         }
     }
     // A snapshot counts all pulls but the pending ones.
-    let next = site.restored(&site.saved_without(&mut pending.iter().map(|&(.., pull)| pull))).unwrap();
+    let saved = site.saved_without(&mut pending.iter().map(|&(.., pull)| pull));
+    let next = site.restored(&saved).unwrap();
     pending.iter().for_each(|&(segment, arm, ..)| *counts.get_mut(&(segment, arm)).unwrap() -= 1);
     for ((segment, arm), count) in counts {
         assert_eq!(next.pulls(segment, arm), count);
@@ -315,7 +320,7 @@ fn a_retired_arm_is_never_played() {
                 1 => {
                     let (capacity, slots) = (site.segments.ranks.capacity(), 1 + t as usize % live.len());
                     let mut left = live.clone();
-                    site.segments.choose_slate(segment, &mut left, None, slots, &mut |pull| pulls.push(pull));
+                    site.segments.choose_slate(segment, &mut left, None, slots, &mut |slot| pulls.push(slot.pull));
                     let mut all: Vec<_> = pulls.iter().map(|&pull| site.segments.arm_of(pull)).chain(left).collect();
                     all.sort_unstable();
                     assert_eq!((pulls.len(), &all), (slots, &live));
@@ -371,7 +376,7 @@ fn slots_show_the_least_indices() {
         }
         site.segments.turns[own].decisions -= slots as u64;
         let mut pulls = Vec::new();
-        site.segments.choose_slate(segment, &mut left, None, slots, &mut |pull| pulls.push(pull));
+        site.segments.choose_slate(segment, &mut left, None, slots, &mut |slot| pulls.push(slot.pull));
         assert!(pulls.iter().all(|pull| pull.propensity == 1.0));
         let arms: Vec<u32> = pulls.iter().map(|&pull| site.segments.arm_of(pull)).collect();
         assert_eq!(arms, expected[..slots], "{t}");
@@ -451,7 +456,7 @@ fn frequencies_are_the_propensities() {
             order.sort_by(|a, b| index(a).total_cmp(&index(b)).then(a.cmp(b)));
             site.segments.turns[own].decisions -= 3;
             let mut pulls = Vec::new();
-            site.segments.choose_slate(segment, &mut left, None, 3, &mut |pull| pulls.push(pull));
+            site.segments.choose_slate(segment, &mut left, None, 3, &mut |slot| pulls.push(slot.pull));
             for (slot, pull) in pulls.into_iter().enumerate() {
                 let arm = site.answer(segment, pull, ads);
                 let place = order.iter().position(|&other| other == arm).unwrap();
@@ -509,11 +514,12 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
                 }
             }
         }
-        let (mut late, last) = (made(3, &KEYS), fleet);
-        let copies: Vec<Site> = last
-            .iter()
+        let (mut late, mut last) = (made(3, &KEYS), fleet);
+        let mut copies: Vec<Site> = last
+            .iter_mut()
             .map(|site| {
-                let mut copy = site.restored(&site.saved()).unwrap();
+                let saved = site.saved();
+                let mut copy = site.restored(&saved).unwrap();
                 copy.origin = site.origin;
                 copy
             })
@@ -523,7 +529,7 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
             site.segments.retire_arm(place as u32);
             for turn in 0..5 {
                 // Repeated merges, also of a handle's own snapshot.
-                site.merge(&copies[(place + turn * (1 + place % 2)) % 3]);
+                site.merge(&mut copies[(place + turn * (1 + place % 2)) % 3]);
             }
             for id in [44, 7, 1000, 1 << 63] {
                 if !site.segments.added.contains(&id) && coins.below(2) == 0 {
@@ -531,7 +537,7 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
                 }
             }
         }
-        for copy in &copies {
+        for copy in &mut copies {
             late.merge(copy);
         }
         for site in fleet.iter_mut().chain([&mut late]) {
@@ -550,7 +556,8 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
         }
         assert!(trials.iter().filter(|(_, totals)| *totals != Totals::NONE).count() > 3);
         // A snapshot contains none of the merged releases.
-        assert!(late.restored(&late.saved()).unwrap().trials().iter().all(|(_, totals)| *totals == Totals::NONE));
+        let saved = late.saved();
+        assert!(late.restored(&saved).unwrap().trials().iter().all(|(_, totals)| *totals == Totals::NONE));
     }
 }
 

@@ -13,12 +13,11 @@
 use super::weights::Weights;
 use crate::config::Config;
 use crate::error::Result;
-use crate::moving::moves;
+use crate::moving::{Moving, moves};
 use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer};
 use std::f64::consts::{E, LOG2_E};
 
 pub struct Exp3 {
@@ -105,13 +104,8 @@ impl Policy for Exp3 {
         PrivacyLoss::Unbounded
     }
 
-    fn save(&self, to: &mut Writer) -> Result<()> {
-        self.weights.save(to);
-        Ok(())
-    }
-
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.weights.load(from)
+    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        self.weights.snapshot(with)
     }
 }
 

@@ -45,13 +45,12 @@ use super::exp3::{Exp3, exploration};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::moves;
+use crate::moving::{Moving, moves};
 use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::composition::bounded_range_to_zcdp;
 use crate::privacy::{PrivacyLoss, first};
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::Writer;
 use zeroize::Zeroizing;
 
 pub struct Exp3Tau {
@@ -172,7 +171,7 @@ impl Policy for Exp3Tau {
         loss(self.drawn.len() as u32, self.draws, self.draws_most, self.plays)
     }
 
-    fn save(&self, _to: &mut Writer) -> Result<()> {
+    fn snapshot(&mut self, _with: &mut Moving) -> Result<()> {
         Err(Error::unsupported("a snapshot: its weights are functions of raw rewards"))
     }
 }
@@ -183,6 +182,7 @@ moves!(TauInterval { arm, probability, missing, sum });
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Algorithm;
     use crate::random::Random;
 
     fn random(seed: u8) -> Random {
@@ -334,7 +334,10 @@ mod tests {
 
     #[test]
     fn refuses_what_it_cannot_do() {
-        let refuse = |config: &Config| Exp3Tau::new(config, &mut Seed::new(None).unwrap()).err().unwrap().to_string();
+        let refuse = |config: &Config| {
+            let built = Algorithm::Exp3Tau.build(config, &mut Seed::new(None).unwrap());
+            built.err().unwrap().to_string()
+        };
         assert!(refuse(&config(0, 1.0, 1e-6)).starts_with("horizon"));
         assert!(refuse(&config(1000, 1.0, 0.0)).starts_with("delta"));
         assert!(refuse(&config(1000, -1.0, 1e-6)).starts_with("epsilon"));

@@ -16,11 +16,10 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::ledger::open::{Batch, Release};
 use crate::memory::{WipedVec, queue_room};
-use crate::moving::moves;
+use crate::moving::{Moved, Moving, moves};
 use crate::noise::LaplaceSource;
 use crate::policy::contract::Pull;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer};
 use std::collections::VecDeque;
 
 pub struct Intervals {
@@ -124,15 +123,10 @@ impl Intervals {
         if self.released { self.noise.distribution().epsilon() } else { 0.0 }
     }
 
-    /// Open intervals are not saved.
-    pub fn save(&self, to: &mut Writer) {
-        to.u32(self.last);
-    }
-
-    pub fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.last = from.u32()?;
-        self.released = true; // there may have been releases since the snapshot
-        Ok(())
+    /// Moves what a snapshot has: no open intervals.
+    pub fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        self.released |= with.reads(); // there may have been releases since the snapshot
+        self.last.moved(with)
     }
 
     fn at(&mut self, number: u32) -> &mut PlayInterval {

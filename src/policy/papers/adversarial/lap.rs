@@ -22,16 +22,15 @@ use super::intervals::Intervals;
 use crate::config::Config;
 use crate::counter::Tail;
 use crate::error::{Error, Result};
-use crate::ledger::open::Release;
 use crate::memory::WipedVec;
-use crate::moving::moves;
+use crate::moving::{Moved, Moving, moves};
 use crate::noise::LaplaceSource;
 use crate::policy::Algorithm;
 use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure, is_plausible};
+use crate::snapshot::is_plausible;
 use std::f64::consts::LN_2;
 
 pub struct Lap {
@@ -111,7 +110,9 @@ impl Policy for Lap {
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let Some((drawn, release)) = self.intervals.observe(pull, reward) else { return };
         let arm = &mut self.arms[drawn.arm() as usize];
-        arm.add(&release);
+        arm.sum += release.sum;
+        arm.rewards += release.count;
+        arm.releases += 1;
         match self.rescaled(release.mean()) {
             Some(gain) => self.base.observe(drawn, gain),
             None => self.base.cancel(drawn),
@@ -155,33 +156,17 @@ impl Policy for Lap {
     }
 
     /// The base's state is a function of releases.
-    fn save(&self, to: &mut Writer) -> Result<()> {
-        self.intervals.save(to);
-        to.u32(self.arms.len() as u32);
-        to.alike(self.arms.iter(), |to, arm| {
-            to.f64(arm.sum);
-            to.u64(arm.rewards);
-            to.u64(arm.releases);
-        });
-        self.base.save(to)
-    }
-
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.intervals.load(from)?;
-        ensure(from.u32()? as usize == self.arms.len())?;
-        for arm in &mut *self.arms {
-            *arm = LapReleases { sum: from.f64()?, rewards: from.count()?, releases: from.count()? };
-            ensure(is_plausible(arm.sum) && arm.rewards >= arm.releases && (arm.rewards > 0) == (arm.releases > 0))?;
-        }
-        self.base.load(from)
-    }
-}
-
-impl LapReleases {
-    fn add(&mut self, release: &Release) {
-        self.sum += release.sum;
-        self.rewards += release.count;
-        self.releases += 1;
+    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        self.intervals.snapshot(with)?;
+        with.arms(self.arms.len())?;
+        with.alike(self.arms.iter_mut(), |with, arm| {
+            arm.sum.moved(with)?;
+            with.count(&mut arm.rewards)?;
+            with.count(&mut arm.releases)?;
+            let alike = (arm.rewards > 0) == (arm.releases > 0);
+            with.ensure(is_plausible(arm.sum) && arm.rewards >= arm.releases && alike)
+        })?;
+        self.base.snapshot(with)
     }
 }
 
@@ -242,8 +227,9 @@ mod tests {
         let refuse = |config: &Config| Lap::new(config, &mut Seed::new(None).unwrap()).err().unwrap().to_string();
         config.base = 0;
         assert_eq!(refuse(&config), "base must be the number of a policy, got 0");
-        (config.base, config.horizon) = (10, 0);
-        assert_eq!(refuse(&config), "horizon must not be 0: nonprivate-exp3 needs horizon, got 0");
+        (config.base, config.horizon, config.delta) = (10, 0, 0.0);
+        let error = Algorithm::Lap.build(&config, &mut Seed::new(None).unwrap()).err().unwrap();
+        assert_eq!(error.to_string(), "horizon must not be 0: dp-lap needs horizon, got 0");
         (config.horizon, config.epsilon) = (100, f64::NAN);
         assert_eq!(refuse(&config), "epsilon must be finite and > 0, got NaN");
     }

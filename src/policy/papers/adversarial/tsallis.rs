@@ -47,13 +47,13 @@ use super::weights::Weights;
 use crate::config::Config;
 use crate::error::Result;
 use crate::memory::WipedVec;
-use crate::moving::moves;
+use crate::moving::{Moved, Moving, moves};
 use crate::noise::LaplaceSource;
 use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure, is_plausible};
+use crate::snapshot::is_plausible;
 
 /// theta = 1 - 2^(-1/3).
 const THRESHOLD: f64 = 0.206_299_474_015_900_26;
@@ -239,29 +239,18 @@ impl Policy for Tsallis {
     }
 
     /// The losses are functions of releases.
-    fn save(&self, to: &mut Writer) -> Result<()> {
-        self.intervals.save(to);
-        to.u64(self.draws);
-        to.u32(self.losses.len() as u32);
-        to.alike(self.losses.iter().zip(&*self.released), |to, (loss, arm)| {
-            to.f64(*loss);
-            to.f64(arm.sum);
-            to.u64(arm.rewards);
-        });
-        Ok(())
-    }
-
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.intervals.load(from)?;
-        self.draws = from.count()?;
-        ensure(from.u32()? as usize == self.losses.len())?;
-        for (loss, arm) in self.losses.iter_mut().zip(&mut *self.released) {
-            *loss = from.f64()?;
-            *arm = TsallisReleases { sum: from.f64()?, rewards: from.count()? };
+    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        self.intervals.snapshot(with)?;
+        with.count(&mut self.draws)?;
+        with.arms(self.losses.len())?;
+        with.alike(self.losses.iter_mut().zip(&mut *self.released), |with, (loss, arm)| {
+            loss.moved(with)?;
+            arm.sum.moved(with)?;
+            with.count(&mut arm.rewards)?;
             // Beyond that, doubles could not distinguish neighbouring shares.
-            ensure(loss.abs() <= 1e15 && is_plausible(arm.sum) && (arm.rewards > 0 || arm.sum == 0.0))?;
-        }
-        self.behind = true;
+            with.ensure(loss.abs() <= 1e15 && is_plausible(arm.sum) && (arm.rewards > 0 || arm.sum == 0.0))
+        })?;
+        self.behind |= with.reads();
         Ok(())
     }
 }

@@ -7,9 +7,8 @@
 
 use crate::error::Result;
 use crate::memory::WipedVec;
-use crate::moving::moves;
+use crate::moving::{Moved, Moving, moves};
 use crate::random::Random;
-use crate::snapshot::{Reader, Writer, ensure};
 use zeroize::{DefaultIsZeroes, Zeroize};
 
 pub struct Weights {
@@ -139,24 +138,23 @@ impl Weights {
         (node - self.arms()) as u32
     }
 
-    pub fn save(&self, to: &mut Writer) {
-        to.u32(self.arms() as u32);
-        to.alike(self.fractions.iter().zip(&self.nodes[self.arms()..]), |to, (fraction, leaf)| {
-            to.f64(*fraction);
-            to.u64(leaf.exponent as u64);
-        });
-    }
-
-    pub fn load(&mut self, from: &mut Reader) -> Result<()> {
+    /// Moves the weights of a snapshot.
+    pub fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
         let arms = self.arms();
-        ensure(from.u32()? as usize == arms)?;
-        for (fraction, leaf) in self.fractions.iter_mut().zip(&mut self.nodes[arms..]) {
-            let exponent;
-            (*fraction, exponent) = (from.f64()?, from.count()?);
-            ensure((0.0..1.0).contains(fraction))?;
-            *leaf = Wide { mantissa: fraction.exp2(), exponent: exponent as i64 };
+        with.arms(arms)?;
+        with.alike(self.fractions.iter_mut().zip(&mut self.nodes[arms..]), |with, (fraction, leaf)| {
+            fraction.moved(with)?;
+            let mut exponent = leaf.exponent as u64;
+            with.count(&mut exponent)?;
+            with.ensure((0.0..1.0).contains(fraction))?;
+            if with.reads() {
+                *leaf = Wide { mantissa: fraction.exp2(), exponent: exponent as i64 };
+            }
+            Ok(())
+        })?;
+        if with.reads() {
+            (1..arms).rev().for_each(|node| self.recompute(node));
         }
-        (1..arms).rev().for_each(|node| self.recompute(node));
         Ok(())
     }
 

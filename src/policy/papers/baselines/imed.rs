@@ -9,7 +9,6 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::moving::moves;
 use crate::policy::kl::kl;
-use crate::random::Seed;
 
 /// IMED.
 pub type Imed = Baseline<LeastIndex>;
@@ -17,14 +16,13 @@ pub type Imed = Baseline<LeastIndex>;
 /// argmin of n kl(mean, largest mean) + ln n.
 pub struct LeastIndex;
 
-impl Imed {
-    pub fn new(config: &Config, _seed: &mut Seed) -> Result<Imed> {
-        config.check_arms(1 << 20)?;
-        Ok(Imed { tally: Tally::new(config)?, rule: LeastIndex })
-    }
-}
-
 impl BaselineRule for LeastIndex {
+    const MOST_ARMS: u32 = 1 << 20;
+
+    fn new(_config: &Config) -> Result<Self> {
+        Ok(LeastIndex)
+    }
+
     fn best(&self, tally: &Tally) -> u32 {
         let top = tally.arms.iter().map(|counts| counts.mean()).fold(0.0, f64::max);
         let (mut best, mut least) = (0, f64::INFINITY);

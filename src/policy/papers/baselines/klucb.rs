@@ -10,7 +10,6 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::moving::moves;
 use crate::policy::kl::{kl, kl_upper};
-use crate::random::Seed;
 
 /// KL-UCB.
 pub type KlUcb = Baseline<KlIndex>;
@@ -18,14 +17,13 @@ pub type KlUcb = Baseline<KlIndex>;
 /// argmax of max{ q : n kl(mean, q) <= ln t }.
 pub struct KlIndex;
 
-impl KlUcb {
-    pub fn new(config: &Config, _seed: &mut Seed) -> Result<KlUcb> {
-        config.check_arms(1 << 15)?;
-        Ok(KlUcb { tally: Tally::new(config)?, rule: KlIndex })
-    }
-}
-
 impl BaselineRule for KlIndex {
+    const MOST_ARMS: u32 = 1 << 15;
+
+    fn new(_config: &Config) -> Result<Self> {
+        Ok(KlIndex)
+    }
+
     fn best(&self, tally: &Tally) -> u32 {
         let ln_t = tally.ln_t();
         let (mut best, mut most) = (0, -1.0);

@@ -8,11 +8,11 @@ pub mod ucb1;
 use crate::config::Config;
 use crate::error::Result;
 use crate::memory::WipedVec;
-use crate::moving::{Moved, moves};
+use crate::moving::{Moved, Moving, moves};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
+use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
 use std::f64::consts::LN_2;
 
 /// Exact sums of rewards, for baselines WITHOUT privacy.
@@ -72,22 +72,16 @@ impl Tally {
         self.pulls -= 1;
     }
 
-    fn save(&self, to: &mut Writer) {
-        to.u32(self.arms.len() as u32);
-        to.alike(self.arms.iter(), |to, arm| {
-            to.u64(arm.count);
-            to.u64(arm.sum as u64);
-        });
-    }
-
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        ensure(from.u32()? as usize == self.arms.len())?;
-        for arm in &mut *self.arms {
-            let (count, sum) = (from.u64()?, from.u64()?);
-            ensure(count <= 1 << 38 && sum <= count * Reward::ONE as u64)?;
-            *arm = BaselineArm { sum: sum as i64, count, in_flight: 0 };
+    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        with.arms(self.arms.len())?;
+        with.alike(self.arms.iter_mut(), |with, arm| {
+            arm.count.moved(with)?;
+            arm.sum.moved(with)?;
+            with.ensure(arm.count <= 1 << 38 && arm.sum as u64 <= arm.count * Reward::ONE as u64)
+        })?;
+        if with.reads() {
+            self.pulls = self.arms.iter().map(|arm| arm.count).sum();
         }
-        self.pulls = self.arms.iter().map(|arm| arm.count).sum();
         Ok(())
     }
 
@@ -103,7 +97,13 @@ impl Tally {
 }
 
 /// The rule by which a baseline chooses an arm.
-pub trait BaselineRule: Moved + Send {
+pub trait BaselineRule: Moved + Send + Sized {
+    /// Maximum number of arms.
+    const MOST_ARMS: u32;
+
+    /// The rule before the first reward.
+    fn new(config: &Config) -> Result<Self>;
+
     /// The arm to pull.
     fn best(&self, tally: &Tally) -> u32;
 
@@ -113,8 +113,15 @@ pub trait BaselineRule: Moved + Send {
 
 /// A policy on exact sums, WITHOUT privacy.
 pub struct Baseline<R> {
-    pub tally: Tally,
-    pub rule: R,
+    tally: Tally,
+    rule: R,
+}
+
+impl<R: BaselineRule> Baseline<R> {
+    pub fn new(config: &Config, _seed: &mut Seed) -> Result<Self> {
+        config.check_arms(R::MOST_ARMS)?;
+        Ok(Baseline { tally: Tally::new(config)?, rule: R::new(config)? })
+    }
 }
 
 impl<R: BaselineRule> Policy for Baseline<R> {
@@ -146,14 +153,11 @@ impl<R: BaselineRule> Policy for Baseline<R> {
         PrivacyLoss::Unbounded
     }
 
-    fn save(&self, to: &mut Writer) -> Result<()> {
-        self.tally.save(to);
-        Ok(())
-    }
-
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.tally.load(from)?;
-        (0..self.tally.arms.len() as u32).for_each(|arm| self.rule.changed(&self.tally, arm));
+    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        self.tally.snapshot(with)?;
+        if with.reads() {
+            (0..self.tally.arms.len() as u32).for_each(|arm| self.rule.changed(&self.tally, arm));
+        }
         Ok(())
     }
 }

@@ -9,13 +9,11 @@
 use super::Tally;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::memory;
-use crate::moving::moves;
-use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
+use crate::moving::{Moving, moves};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull, all_arms};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::Writer;
 
 pub struct Se {
     tally: Tally,
@@ -33,12 +31,10 @@ pub struct Se {
 impl Se {
     pub fn new(config: &Config, _seed: &mut Seed) -> Result<Se> {
         config.check_arms(1 << 20)?;
-        let mut viable = memory::try_with_capacity(config.arms as usize)?;
-        viable.extend(0..config.arms);
         Ok(Se {
             tally: Tally::new(config)?,
             log: (4.0 * f64::from(config.arms)).ln() + config.ln_inverse_beta(),
-            viable,
+            viable: all_arms(config)?,
             cursor: 0,
             round: 1,
             missing: config.arms as usize,
@@ -112,7 +108,7 @@ impl Policy for Se {
         PrivacyLoss::Unbounded
     }
 
-    fn save(&self, _to: &mut Writer) -> Result<()> {
+    fn snapshot(&mut self, _with: &mut Moving) -> Result<()> {
         Err(Error::unsupported("a snapshot: a round of this baseline is not kept"))
     }
 }

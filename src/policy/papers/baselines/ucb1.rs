@@ -6,39 +6,35 @@
 use super::{Baseline, BaselineRule, Tally};
 use crate::config::Config;
 use crate::error::Result;
-use crate::moving::{Moved, Moving};
+use crate::moving::moves;
 use crate::policy::papers::scores::Scores;
-use crate::random::Seed;
 
 /// UCB1.
 pub type Ucb1 = Baseline<UpperBound>;
 
 /// argmax of mean + sqrt(2 ln t/n).
-pub struct UpperBound(Scores);
-
-impl Ucb1 {
-    pub fn new(config: &Config, _seed: &mut Seed) -> Result<Ucb1> {
-        config.check_arms(1 << 20)?;
-        Ok(Ucb1 { tally: Tally::new(config)?, rule: UpperBound(Scores::new(config.arms)?) })
-    }
+pub struct UpperBound {
+    scores: Scores,
 }
 
 impl BaselineRule for UpperBound {
+    const MOST_ARMS: u32 = 1 << 20;
+
+    fn new(config: &Config) -> Result<Self> {
+        Ok(UpperBound { scores: Scores::new(config.arms)? })
+    }
+
     fn best(&self, tally: &Tally) -> u32 {
-        self.0.argmax((2.0 * tally.ln_t()).sqrt(), 0.0)
+        self.scores.argmax((2.0 * tally.ln_t()).sqrt(), 0.0)
     }
 
     fn changed(&mut self, tally: &Tally, arm: u32) {
         let counts = &tally.arms[arm as usize];
         match counts.pulls() {
-            0 => self.0.set(arm, f64::INFINITY, 0.0, 0.0),
-            pulls => self.0.set(arm, counts.mean(), 1.0 / (pulls as f64).sqrt(), 0.0),
+            0 => self.scores.set(arm, f64::INFINITY, 0.0, 0.0),
+            pulls => self.scores.set(arm, counts.mean(), 1.0 / (pulls as f64).sqrt(), 0.0),
         }
     }
 }
 
-impl Moved for UpperBound {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        self.0.moved(with)
-    }
-}
+moves!(UpperBound { scores });

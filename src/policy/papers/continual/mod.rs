@@ -15,13 +15,12 @@ use crate::config::Config;
 use crate::counter::RunningSum;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::{Moved, moves};
+use crate::moving::{Moved, Moving, moves};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::papers::scores::Scores;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
-use crate::snapshot::Writer;
 use std::f64::consts::LN_2;
 
 pub struct ContinualUcb<S> {
@@ -158,7 +157,7 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
         PrivacyLoss::Pure(if self.released { self.epsilon } else { 0.0 })
     }
 
-    fn save(&self, _to: &mut Writer) -> Result<()> {
+    fn snapshot(&mut self, _with: &mut Moving) -> Result<()> {
         Err(Error::unsupported("a snapshot: its next releases need partial sums that are raw"))
     }
 }

@@ -44,14 +44,13 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::moves;
+use crate::moving::{Moving, moves};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::papers::scores::Scores;
 use crate::privacy::composition::zcdp_to_approximate;
 use crate::privacy::{Heterogeneous, PrivacyLoss, Responses, first, least_near};
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
-use crate::snapshot::Writer;
 use std::f64::consts::LN_2;
 use zeroize::Zeroizing;
 
@@ -358,7 +357,7 @@ impl Policy for DpUcbInt {
         PrivacyLoss::Scheduled { releases, epsilon, delta }
     }
 
-    fn save(&self, _to: &mut Writer) -> Result<()> {
+    fn snapshot(&mut self, _with: &mut Moving) -> Result<()> {
         Err(Error::unsupported("a snapshot: its next release is of all of an arm's rewards, and their sum is raw"))
     }
 }

@@ -30,22 +30,20 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{self, WipedVec};
 use crate::moving::{Moved, Moving, moves};
-use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull, ShuffledPolicy};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull, ShuffledPolicy, all_arms};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::calibration::ShuffleNoise;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::shuffle::{Params, count_of_encoded, count_ones, radius};
-use crate::snapshot::{Reader, Writer, ensure, ensure_interval};
+use crate::snapshot::ensure;
 use std::cmp::Ordering;
 use zeroize::Zeroizing;
 
 /// m users in every phase.
 pub fn new(config: &Config, seed: &mut Seed) -> Result<ShuffledElimination> {
-    ShuffledElimination::new(config, seed, |plan| {
-        let users = if config.batch > 0 { config.batch } else { four_times_the_noise(config)? };
-        Ok([plan(users)?].into())
-    })
+    let users = if config.batch > 0 { config.batch } else { four_times_the_noise(config)? };
+    ShuffledElimination::new(config, seed, [users])
 }
 
 /// Arm elimination on shuffled batches.
@@ -92,7 +90,7 @@ impl RewardSource {
     }
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct SdpAeArm {
     /// Batch of the open phase. `early` holds rewards that arrived early, for the next phase.
     batch: Encoded,
@@ -129,13 +127,8 @@ impl Encoded {
 }
 
 impl ShuffledElimination {
-    /// `plans` gives the parameters of the batches of phases 1, 2, ..., from those of a number of users. The last are
-    /// repeated.
-    pub fn new(
-        config: &Config,
-        seed: &mut Seed,
-        plans: impl FnOnce(&dyn Fn(u32) -> Result<Params>) -> Result<Box<[Params]>>,
-    ) -> Result<Self> {
+    /// A policy whose batches of phases 1, 2, ... have this number of users; the last is repeated.
+    pub fn new(config: &Config, seed: &mut Seed, users: impl IntoIterator<Item = u32>) -> Result<Self> {
         config.check_arms(1 << 20)?;
         let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
         // A plan's own fields are not in the configuration.
@@ -147,19 +140,12 @@ impl ShuffledElimination {
                 error => error,
             })
         };
-        let arm = SdpAeArm {
-            batch: Encoded::default(),
-            early: Encoded::default(),
-            ones: 0,
-            mean: f64::NAN,
-            width: f64::NAN,
-            count: 0,
-        };
+        let arm = SdpAeArm { mean: f64::NAN, width: f64::NAN, ..SdpAeArm::default() };
         let mut policy = Self {
-            plans: plans(&plan)?,
+            plans: users.into_iter().map(plan).collect::<Result<_>>()?,
             ln_inverse_beta: config.ln_inverse_beta(),
             arms: WipedVec::new(config.arms as usize, |_| arm.clone())?,
-            viable: memory::try_with_capacity(config.arms as usize)?,
+            viable: all_arms(config)?,
             waiting: memory::try_with_capacity(config.arms as usize)?,
             cursor: 0,
             phase: 0,
@@ -169,7 +155,6 @@ impl ShuffledElimination {
             source: RewardSource::Unknown,
             released: false,
         };
-        policy.viable.extend(0..config.arms);
         policy.open_phase();
         Ok(policy)
     }
@@ -232,6 +217,26 @@ impl ShuffledElimination {
         let batches = (1..=phase.min(last)).zip(&self.plans).map(|(t, &plan)| (plan, times(t)));
         let intervals = 2.0 * self.arms.len() as f64 * phase as f64 * (phase as f64 + 1.0);
         radius(batches, intervals.ln() + self.ln_inverse_beta)
+    }
+
+    /// Checks what was read of a snapshot, and continues from it.
+    fn check_saved(&mut self) -> Result<()> {
+        ensure(self.waiting.iter().all(|&arm| self.is_viable(arm)))?;
+        ensure(!self.viable.is_empty() && self.waiting.is_empty() == self.decided())?;
+        // The released batches must have had this configuration's sizes and noise, because the intervals depend on
+        // that.
+        let closed = self.phase - u32::from(!self.decided());
+        let last = self.plans.len() as u32;
+        let beyond = f64::from(closed.saturating_sub(last));
+        let all = |of: fn(&Params) -> f64| {
+            let each = (1..=closed.min(last)).map(|phase| of(plan_of(&self.plans, phase)));
+            each.sum::<f64>() + beyond * of(plan_of(&self.plans, last))
+        };
+        let same = |ours: f64, theirs: f64| (ours - theirs).abs() <= 1e-9 * ours;
+        ensure(same(all(|plan| plan.users().into()), self.pulls as f64))?;
+        ensure(same(all(Params::noise_mean), self.noise_mean))?;
+        self.released = true; // there may have been releases since the snapshot
+        Ok(())
     }
 
     fn decided(&self) -> bool {
@@ -300,58 +305,31 @@ impl Policy for ShuffledElimination {
         Some(self)
     }
 
-    /// Writes complete batches. Incomplete ones are dropped, because half a batch has half of its noise. The way in
+    /// Moves complete batches. Incomplete ones are dropped, because half a batch has half of its noise. The way in
     /// which rewards arrive is saved too: a reward that arrived here must not arrive in the other way after a
     /// restore.
-    fn save(&self, to: &mut Writer) -> Result<()> {
-        to.u32(self.phase);
-        to.u8(self.source as u8);
-        to.u64(self.pulls);
-        to.f64(self.noise_mean);
-        to.u32(self.arms.len() as u32);
-        to.alike(self.arms.iter().enumerate(), |to, (arm, state)| {
-            let arm = arm as u32;
-            to.u8(self.is_viable(arm).into());
-            to.u8(self.waiting.binary_search(&arm).is_ok().into());
-            to.u64(state.ones);
-            to.f64(state.mean);
-            to.f64(state.width);
-            to.u64(state.count);
-        });
-        Ok(())
-    }
-
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.phase = from.u32()?;
-        ensure((1..=1 << 31).contains(&self.phase))?;
-        self.source = RewardSource::of(from.u8()?)?;
-        (self.pulls, self.noise_mean) = (from.count()?, from.f64()?);
-        ensure(from.u32()? as usize == self.arms.len())?;
-        self.viable.clear();
-        self.waiting.clear();
-        for (number, arm) in (0..).zip(&mut *self.arms) {
-            let (viable, waiting) = (from.bool()?, from.bool()?);
-            self.viable.extend(viable.then_some(number));
-            self.waiting.extend(waiting.then_some(number));
-            (arm.ones, arm.mean, arm.width, arm.count) = (from.count()?, from.f64()?, from.f64()?, from.count()?);
-            ensure(viable || !waiting)?;
-            ensure_interval(arm.count > 0, arm.mean, arm.width)?;
+    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        self.phase.moved(with)?;
+        with.ensure((1..=1 << 31).contains(&self.phase))?;
+        self.source.moved(with)?;
+        with.count(&mut self.pulls)?;
+        self.noise_mean.moved(with)?;
+        with.arms(self.arms.len())?;
+        let Self { arms, viable, waiting, .. } = self;
+        if with.reads() {
+            viable.clear();
+            waiting.clear();
         }
-        ensure(!self.viable.is_empty() && self.waiting.is_empty() == self.decided())?;
-        // The released batches must have had this configuration's sizes and noise, because the intervals depend on
-        // that.
-        let closed = self.phase - u32::from(!self.decided());
-        let last = self.plans.len() as u32;
-        let beyond = f64::from(closed.saturating_sub(last));
-        let all = |of: fn(&Params) -> f64| {
-            let each = (1..=closed.min(last)).map(|phase| of(plan_of(&self.plans, phase)));
-            each.sum::<f64>() + beyond * of(plan_of(&self.plans, last))
-        };
-        let same = |ours: f64, theirs: f64| (ours - theirs).abs() <= 1e-9 * ours;
-        ensure(same(all(|plan| plan.users().into()), self.pulls as f64))?;
-        ensure(same(all(Params::noise_mean), self.noise_mean))?;
-        self.released = true; // there may have been releases since the snapshot
-        Ok(())
+        with.alike(arms.iter_mut().enumerate(), |with, (number, arm)| {
+            with.member(viable, number as u32)?;
+            with.member(waiting, number as u32)?;
+            with.count(&mut arm.ones)?;
+            arm.mean.moved(with)?;
+            arm.width.moved(with)?;
+            with.count(&mut arm.count)?;
+            with.ensure_interval(arm.count > 0, arm.mean, arm.width)
+        })?;
+        if with.reads() { self.check_saved() } else { Ok(()) }
     }
 }
 

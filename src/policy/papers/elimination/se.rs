@@ -17,8 +17,8 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::open::Batch;
-use crate::memory::WipedVec;
-use crate::moving::moves;
+use crate::memory::{WipedVec, try_with_capacity};
+use crate::moving::{Moved, Moving, moves};
 use crate::noise::probe::faulty;
 use crate::noise::{LaplaceSource, Noise};
 use crate::policy::compare::ReleaseTotals;
@@ -27,7 +27,7 @@ use crate::policy::cumulant::Cumulant;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure, ensure_interval};
+use crate::snapshot::ensure;
 
 pub struct DpSe {
     /// ln(1/beta).
@@ -37,9 +37,9 @@ pub struct DpSe {
     decisions: u64,
     noise: LaplaceSource,
     arms: WipedVec<SeArm>,
-    /// |S|, the number of viable arms. `cursor` is the next arm in turn.
-    viable: u32,
-    cursor: u32,
+    /// S, the viable arms, in ascending order. `cursor` is the place of the next one in turn.
+    viable: Vec<u32>,
+    cursor: usize,
     epoch: u32,
     /// Rewards that the open epoch still waits for.
     missing: u64,
@@ -60,55 +60,17 @@ struct SeArm {
     count: u64,
     /// Number of pending decisions.
     in_flight: u32,
-    /// The viable arm that is next in turn; [`OUT`] for an eliminated arm.
-    next: u32,
 }
-
-/// `next` of an eliminated arm.
-const OUT: u32 = u32::MAX;
 
 impl SeArm {
     fn new() -> SeArm {
         let (batch, next_batch) = (Batch::default(), Batch::default());
-        SeArm { batch, next_batch, mean: f64::NAN, width: f64::NAN, count: 0, in_flight: 0, next: OUT }
-    }
-
-    fn is_viable(&self) -> bool {
-        self.next != OUT
+        SeArm { batch, next_batch, mean: f64::NAN, width: f64::NAN, count: 0, in_flight: 0 }
     }
 
     /// Whether the open epoch still needs a pull of this arm, in addition to the pending ones.
     fn wants_pull(&self) -> bool {
         u64::from(self.in_flight) < self.batch.free()
-    }
-}
-
-/// The numbers of Algorithm 3: the length of an epoch and the width of its intervals.
-struct EpochSchedule {
-    /// ln(1/beta).
-    ln_inverse_beta: f64,
-    epsilon: f64,
-}
-
-impl EpochSchedule {
-    /// R_e, pulls of each viable arm in epoch e (line 8).
-    fn quota(&self, epoch: u32, viable: u32) -> u64 {
-        let gap = 0.5f64.powi(epoch.min(500) as i32);
-        let (wide, narrow) = self.logs(epoch, viable);
-        let pulls = f64::max(32.0 * wide / (gap * gap), 8.0 * narrow / (self.epsilon * gap)) + 1.0;
-        (pulls.ceil() as u64).min(Batch::MAX_QUOTA)
-    }
-
-    /// h_e + c_e, the half-width of an interval after `pulls` pulls (lines 15 and 16).
-    fn width(&self, epoch: u32, viable: u32, pulls: u64) -> f64 {
-        let (wide, narrow) = self.logs(epoch, viable);
-        (wide / (2.0 * pulls as f64)).sqrt() + narrow / (self.epsilon * pulls as f64)
-    }
-
-    /// ln(8|S|e^2/beta) and ln(4|S|e^2/beta).
-    fn logs(&self, epoch: u32, viable: u32) -> (f64, f64) {
-        let log = (f64::from(viable) * f64::from(epoch).powi(2)).ln() + self.ln_inverse_beta;
-        (8f64.ln() + log, 4f64.ln() + log)
     }
 }
 
@@ -128,7 +90,7 @@ impl DpSe {
             decisions: 0,
             noise: LaplaceSource::new(distribution, seed.stream()),
             arms: WipedVec::new(config.arms as usize, |_| SeArm::new())?,
-            viable: 0,
+            viable: try_with_capacity(config.arms as usize)?,
             cursor: 0,
             epoch: 0,
             missing: 0,
@@ -144,55 +106,37 @@ impl DpSe {
         for arm in &mut *self.arms {
             (arm.batch, arm.next_batch) = (Batch::default(), Batch::default());
         }
-        self.keep(|_| true);
+        self.viable.clear();
+        self.viable.extend(0..self.arms.len() as u32);
         self.epoch = 0;
         self.open_epoch();
-    }
-
-    /// Keeps these arms, in round-robin order. The others collect no more rewards.
-    fn keep(&mut self, stays: impl Fn(&SeArm) -> bool) {
-        self.viable = 0;
-        let (mut first, mut last) = (0, 0);
-        for number in 0..self.arms.len() {
-            if stays(&self.arms[number]) {
-                if self.viable == 0 {
-                    first = number;
-                } else {
-                    self.arms[last].next = number as u32;
-                }
-                (last, self.viable) = (number, self.viable + 1);
-                self.arms[number].next = first as u32;
-            } else {
-                let arm = &mut self.arms[number];
-                (arm.batch, arm.next_batch, arm.next) = (Batch::default(), Batch::default(), OUT);
-            }
-        }
-        self.cursor = first as u32;
     }
 
     /// Lines 4 to 8: opens the next epoch.
     fn open_epoch(&mut self) {
         self.epoch += 1;
-        let quota = self.schedule().quota(self.epoch, self.viable);
-        let next_at_least = self.schedule().quota(self.epoch + 1, 2);
+        let quota = self.quota(self.epoch, self.viable.len() as u32);
+        let next_at_least = self.quota(self.epoch + 1, 2);
         (self.missing, self.unissued) = (0, 0);
-        for arm in self.arms.iter_mut().filter(|arm| arm.is_viable()) {
+        for &arm in &self.viable {
+            let arm = &mut self.arms[arm as usize];
             arm.batch = std::mem::replace(&mut arm.next_batch, Batch::open(next_at_least));
             arm.batch.raise(quota);
             self.missing += arm.batch.free();
             self.unissued += arm.batch.free().saturating_sub(arm.in_flight.into());
         }
-        self.cursor = self.first();
+        self.cursor = 0;
     }
 
     /// Lines 15 to 20: releases every viable arm's sum, then eliminates arms that are worse than the best.
     fn close_epoch(&mut self) {
         let quota = self.arms[self.first() as usize].batch.quota();
-        let width = self.schedule().width(self.epoch, self.viable, quota);
+        let width = self.width(self.epoch, self.viable.len() as u32, quota);
         let mut best = f64::NEG_INFINITY;
         let is_broken = [faulty!(SharedNoise), faulty!(UnnoisedMaximum)].contains(&true);
         let bare = if is_broken { self.bare_means() } else { Vec::new() };
-        for arm in self.arms.iter_mut().filter(|arm| arm.is_viable()) {
+        for &arm in &self.viable {
+            let arm = &mut self.arms[arm as usize];
             let release = arm.batch.release(&mut self.noise);
             (arm.mean, arm.count) = (release.mean(), release.count);
             arm.width = width;
@@ -202,20 +146,70 @@ impl DpSe {
             self.sabotage(&bare, &mut best);
         }
         self.released = true;
-        self.keep(|arm| arm.is_viable() && best - arm.mean <= 2.0 * width);
+        let arms = &mut self.arms;
+        self.viable.retain(|&arm| {
+            let arm = &mut arms[arm as usize];
+            let stays = best - arm.mean <= 2.0 * width;
+            if !stays {
+                (arm.batch, arm.next_batch) = (Batch::default(), Batch::default()); // they collect no more rewards
+            }
+            stays
+        });
+        self.cursor = 0;
     }
 
-    fn schedule(&self) -> EpochSchedule {
-        EpochSchedule { ln_inverse_beta: self.ln_inverse_beta, epsilon: self.noise.distribution().epsilon() }
+    /// Continues from a snapshot's arms and this guess, 0 for none.
+    fn continue_from(&mut self, guess: u64) -> Result<()> {
+        if self.guess != Self::NEVER {
+            self.guess = guess.max(self.guess).min(Self::NEVER - 1);
+            while self.guess < self.decisions {
+                self.guess = self.guess.saturating_mul(self.guess); // the snapshot's handle had a horizon
+            }
+            self.ln_inverse_beta = (self.guess as f64).ln();
+        }
+        ensure(!self.viable.is_empty())?;
+        self.released = true; // there may have been releases since the snapshot
+        if self.decided() {
+            (self.missing, self.unissued) = (0, 0);
+        } else {
+            self.epoch -= 1;
+            self.open_epoch();
+        }
+        Ok(())
+    }
+
+    /// R_e, pulls of each viable arm in epoch e (line 8).
+    fn quota(&self, epoch: u32, viable: u32) -> u64 {
+        let gap = 0.5f64.powi(epoch.min(500) as i32);
+        let (wide, narrow) = self.logs(epoch, viable);
+        let pulls =
+            f64::max(32.0 * wide / (gap * gap), 8.0 * narrow / (self.noise.distribution().epsilon() * gap)) + 1.0;
+        (pulls.ceil() as u64).min(Batch::MAX_QUOTA)
+    }
+
+    /// h_e + c_e, the half-width of an interval after `pulls` pulls (lines 15 and 16).
+    fn width(&self, epoch: u32, viable: u32, pulls: u64) -> f64 {
+        let (wide, narrow) = self.logs(epoch, viable);
+        (wide / (2.0 * pulls as f64)).sqrt() + narrow / (self.noise.distribution().epsilon() * pulls as f64)
+    }
+
+    /// ln(8|S|e^2/beta) and ln(4|S|e^2/beta).
+    fn logs(&self, epoch: u32, viable: u32) -> (f64, f64) {
+        let log = (f64::from(viable) * f64::from(epoch).powi(2)).ln() + self.ln_inverse_beta;
+        (8f64.ln() + log, 4f64.ln() + log)
     }
 
     /// The first viable arm.
     fn first(&self) -> u32 {
-        self.arms.iter().position(SeArm::is_viable).unwrap_or_default() as u32
+        self.viable[0]
+    }
+
+    fn is_viable(&self, arm: u32) -> bool {
+        self.viable.binary_search(&arm).is_ok()
     }
 
     fn decided(&self) -> bool {
-        self.viable == 1
+        self.viable.len() == 1
     }
 
     /// How often a guess at T was reached.
@@ -238,8 +232,8 @@ fn first_guess(arms: u32) -> u64 {
 impl DpSe {
     /// The viable arms' means without noise.
     fn bare_means(&self) -> Vec<f64> {
-        let mean = |arm: &SeArm| arm.batch.bare_sum() / arm.batch.quota() as f64;
-        self.arms.iter().filter(|arm| arm.is_viable()).map(mean).collect()
+        let batches = self.viable.iter().map(|&arm| &self.arms[arm as usize].batch);
+        batches.map(|batch| batch.bare_sum() / batch.quota() as f64).collect()
     }
 
     /// Replaces the releases at the end of an epoch by faulty ones.
@@ -248,8 +242,8 @@ impl DpSe {
         let largest = |means: &mut dyn Iterator<Item = f64>| means.fold(f64::NEG_INFINITY, f64::max);
         if faulty!(SharedNoise) {
             let noise = self.noise.draw() as f64 / unit;
-            for (arm, mean) in self.arms.iter_mut().filter(|arm| arm.is_viable()).zip(bare) {
-                arm.mean = mean + noise;
+            for (&arm, mean) in self.viable.iter().zip(bare) {
+                self.arms[arm as usize].mean = mean + noise;
             }
             *best = largest(&mut bare.iter().map(|mean| mean + noise));
         }
@@ -267,15 +261,16 @@ impl Policy for DpSe {
             self.restart();
         }
         self.decisions += 1;
+        let next = |cursor: usize| if cursor + 1 < self.viable.len() { cursor + 1 } else { 0 };
         if self.unissued > 0 {
-            while !self.arms[self.cursor as usize].wants_pull() {
-                self.cursor = self.arms[self.cursor as usize].next;
+            while !self.arms[self.viable[self.cursor] as usize].wants_pull() {
+                self.cursor = next(self.cursor);
             }
             self.unissued -= 1;
         }
-        let (number, arm) = (self.cursor, &mut self.arms[self.cursor as usize]);
-        arm.in_flight += 1;
-        self.cursor = arm.next;
+        let number = self.viable[self.cursor];
+        self.arms[number as usize].in_flight += 1;
+        self.cursor = next(self.cursor);
         Pull::new(number, self.epoch, 1.0)
     }
 
@@ -307,7 +302,7 @@ impl Policy for DpSe {
             mean: state.mean,
             width: state.width,
             effective_pulls: state.count as f64,
-            active: state.is_viable(),
+            active: self.is_viable(arm),
         }
     }
 
@@ -325,7 +320,7 @@ impl Policy for DpSe {
     }
 
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts { phase: self.epoch, active: self.viable, ..PolicyCounts::default() }
+        PolicyCounts { phase: self.epoch, active: self.viable.len() as u32, ..PolicyCounts::default() }
     }
 
     fn best_arm(&self) -> Result<u32> {
@@ -336,52 +331,31 @@ impl Policy for DpSe {
         PrivacyLoss::Pure(if self.released { self.noise.distribution().epsilon() } else { 0.0 })
     }
 
-    fn save(&self, to: &mut Writer) -> Result<()> {
-        to.u64(self.decisions);
-        to.u64(if self.guess == Self::NEVER { 0 } else { self.guess });
-        to.u32(self.epoch);
-        to.u32(self.arms.len() as u32);
-        to.alike(self.arms.iter(), |to, arm| {
-            to.u8(arm.is_viable().into());
-            to.f64(arm.mean);
-            to.f64(arm.width);
-            to.u64(arm.count);
-        });
-        Ok(())
-    }
-
-    /// The open epoch starts again, with other rewards.
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.decisions = from.count()?;
-        let guess = from.u64()?;
-        ensure(guess == 0 || guess >= self.decisions)?;
-        if self.guess != Self::NEVER {
-            self.guess = guess.max(self.guess).min(Self::NEVER - 1);
-            while self.guess < self.decisions {
-                self.guess = self.guess.saturating_mul(self.guess); // the snapshot's handle had a horizon
+    /// A restored handle plays the open epoch again, with other rewards.
+    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        with.count(&mut self.decisions)?;
+        let mut guess = if self.guess == Self::NEVER { 0 } else { self.guess };
+        guess.moved(with)?;
+        with.ensure(guess == 0 || guess >= self.decisions)?;
+        self.epoch.moved(with)?;
+        with.ensure((1..u32::MAX).contains(&self.epoch))?;
+        with.arms(self.arms.len())?;
+        if with.reads() {
+            self.viable.clear();
+        }
+        with.alike(self.arms.iter_mut().enumerate(), |with, (number, arm)| {
+            with.member(&mut self.viable, number as u32)?;
+            arm.mean.moved(with)?;
+            arm.width.moved(with)?;
+            with.count(&mut arm.count)?;
+            if with.reads() {
+                (arm.batch, arm.next_batch) = (Batch::default(), Batch::default());
             }
-            self.ln_inverse_beta = (self.guess as f64).ln();
-        }
-        self.epoch = from.u32()?;
-        ensure((1..u32::MAX).contains(&self.epoch) && from.u32()? as usize == self.arms.len())?;
-        for arm in &mut *self.arms {
-            arm.next = if from.bool()? { 0 } else { OUT };
-            (arm.mean, arm.width, arm.count) = (from.f64()?, from.f64()?, from.count()?);
-            ensure_interval(arm.count > 0, arm.mean, arm.width)?;
-            (arm.batch, arm.next_batch) = (Batch::default(), Batch::default());
-        }
-        self.keep(SeArm::is_viable);
-        ensure(self.viable > 0)?;
-        self.released = true; // there may have been releases since the snapshot
-        if self.decided() {
-            (self.missing, self.unissued) = (0, 0);
-        } else {
-            self.epoch -= 1;
-            self.open_epoch();
-        }
-        Ok(())
+            with.ensure_interval(arm.count > 0, arm.mean, arm.width)
+        })?;
+        if with.reads() { self.continue_from(guess) } else { Ok(()) }
     }
 }
 
 moves!(DpSe { guess, decisions, arms, viable, cursor, epoch, missing, unissued, released } made { ln_inverse_beta, noise });
-moves!(SeArm { batch, next_batch, mean, width, count, in_flight, next });
+moves!(SeArm { batch, next_batch, mean, width, count, in_flight });

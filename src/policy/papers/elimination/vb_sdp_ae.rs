@@ -16,8 +16,6 @@ use crate::random::Seed;
 
 /// 2^t users in phase t.
 pub fn new(config: &Config, seed: &mut Seed) -> Result<ShuffledElimination> {
-    ShuffledElimination::new(config, seed, |plan| {
-        let last = config.horizon.ilog2().clamp(1, 22);
-        (1..=last).map(|phase| plan(1 << phase)).collect()
-    })
+    let last = config.horizon.ilog2().clamp(1, 22);
+    ShuffledElimination::new(config, seed, (1..=last).map(|phase| 1 << phase))
 }

@@ -8,11 +8,7 @@
 //! Cost: that of KL-UCB.
 
 use super::ldp_ucb::OnBits;
-use crate::config::Config;
-use crate::error::Result;
-use crate::policy::papers::baselines::klucb::KlUcb;
-use crate::random::Seed;
+use crate::policy::papers::baselines::klucb::KlIndex;
 
-pub fn new(config: &Config, seed: &mut Seed) -> Result<OnBits<KlUcb>> {
-    OnBits::new(config, seed, KlUcb::new)
-}
+/// KL-UCB on privatised bits.
+pub type LdpKlUcb = OnBits<KlIndex>;

@@ -18,38 +18,37 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::local::RandomizedResponse;
-use crate::moving::{Moved, moves};
+use crate::moving::{Moved, Moving, moves};
 use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
-use crate::policy::papers::baselines::ucb1::Ucb1;
+use crate::policy::papers::baselines::ucb1::UpperBound;
+use crate::policy::papers::baselines::{Baseline, BaselineRule};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer};
 
-pub fn new(config: &Config, seed: &mut Seed) -> Result<OnBits<Ucb1>> {
-    OnBits::new(config, seed, Ucb1::new)
-}
+/// UCB1 on privatised bits.
+pub type LdpUcb = OnBits<UpperBound>;
 
-/// An index policy without privacy of its own, on bits that are already private. Its choices must not change if an
-/// increasing linear function is applied to all rewards.
-pub struct OnBits<P> {
-    policy: P,
+/// A baseline on bits that are already private. Its choices do not change if an increasing linear function is applied to
+/// all rewards.
+pub struct OnBits<R> {
+    policy: Baseline<R>,
     response: RandomizedResponse,
     has_rewards: bool,
 }
 
-impl<P> OnBits<P> {
-    pub fn new(config: &Config, seed: &mut Seed, policy: fn(&Config, &mut Seed) -> Result<P>) -> Result<Self> {
+impl<R: BaselineRule> OnBits<R> {
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<Self> {
         if config.reward_window > 0 {
             let rule = "must be 0 in the local model: every device sends its bit";
             return Err(Error::config("reward_window", rule, config.reward_window));
         }
         let response = RandomizedResponse::new(config.epsilon_per_reward()?)?;
-        Ok(OnBits { policy: policy(config, seed)?, response, has_rewards: false })
+        Ok(OnBits { policy: Baseline::new(config, seed)?, response, has_rewards: false })
     }
 }
 
-impl<P: Policy> Policy for OnBits<P> {
+impl<R: BaselineRule> Policy for OnBits<R> {
     fn abilities(&self) -> Abilities {
         Abilities { takes_bits: true, ..Abilities::default() }
     }
@@ -80,15 +79,11 @@ impl<P: Policy> Policy for OnBits<P> {
         PrivacyLoss::Pure(if self.has_rewards { self.response.epsilon() } else { 0.0 })
     }
 
-    /// Writes sums of bits that were private before they arrived.
-    fn save(&self, to: &mut Writer) -> Result<()> {
-        self.policy.save(to)
-    }
-
-    fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.has_rewards = true; // there may have been rewards since the snapshot
-        self.policy.load(from)
+    /// Moves sums of bits that were private before they arrived.
+    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+        self.has_rewards |= with.reads(); // there may have been rewards since the snapshot
+        self.policy.snapshot(with)
     }
 }
 
-moves!(generic [P: Moved] OnBits<P> { policy, has_rewards } made { response });
+moves!(generic [R: Moved] OnBits<R> { policy, has_rewards } made { response });
