@@ -85,9 +85,9 @@
 //! known long before its features are.
 //!
 //! **The shrinkage lambda.** Features of ads move a logit by less than 1, those of a classification set by 3 or more. So
-//! the width of the prior is learned, by empirical Bayes with a prior of its own, about epsilon^(-1/3): features are worth
-//! more where they can be learned. It costs no privacy: lambda is a function of L and h, which
-//! are functions of releases, so it is post-processing, and Theorem L does not change. It is not stored: a restored
+//! the width of the prior is learned, by empirical Bayes with a prior of its own: narrow at first, wide once the rewards
+//! outweigh the noise. It costs no privacy: lambda is a function of L, h and counts, which are functions of releases, so it
+//! is post-processing, and Theorem L does not change. It is not stored: a restored
 //! handle, or one that merges, computes it from the evidence that it knows. When it changes, the model that has just
 //! been released follows at once, and the others one at each decision, or when a prediction reads them.
 //!
@@ -138,7 +138,7 @@ use crate::request::{Rows, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, ensure};
 use batch::{BOUND, Instrument, VectorBatch};
-use model::{Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed, shrinkage_prior};
+use model::{Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed, real, shrinkage_prior};
 use pilot::{Pilot, PilotTotals, Pool};
 use rows::{PendingRows, Row, Scale, SpreadRow, UNIT};
 use std::f64::consts::LN_2;
@@ -573,13 +573,22 @@ impl Linear {
         }
     }
 
+    /// Returns the mean number of released rewards of a model, as a multiple of n_0, those whose information about a
+    /// coordinate is that of the noise.
+    fn known(&self) -> f64 {
+        let rewards: i128 = self.models.iter().map(|model| fixed(model.count())).sum();
+        let alone = self.d() as f64 * self.common.variance / self.common.spread;
+        real(rewards) / (self.models.len().max(1) as f64 * alone)
+    }
+
     /// Chooses the shrinkage of the prior with the largest marginal likelihood of all evidence. Returns whether it has
     /// changed. Then each model follows at its next release or refresh, one at each decision. (The sum is exact, so it
     /// does not depend on the order of the arms.)
     fn choose_shrinkage(&mut self) -> bool {
+        let known = self.known();
         let likelihood = |place: &usize| {
             let of_models = self.models.iter().map(|model| fixed(model.likelihoods[*place]));
-            of_models.fold(fixed(shrinkage_prior(SHRINKAGES[*place], self.common.variance)), i128::saturating_add)
+            of_models.fold(fixed(shrinkage_prior(SHRINKAGES[*place], known)), i128::saturating_add)
         };
         let best = (0..SHRINKAGES.len()).max_by_key(likelihood).map_or(1.0, |place| SHRINKAGES[place]);
         let changed = std::mem::replace(&mut self.common.belief.shrinkage, best) != best;

@@ -230,19 +230,23 @@ fn the_prior_is_as_wide_as_the_features_are_strong() {
             println!("{per_arm} {delta} {strength}: {lost:.3}, {:?}", policy.models[0].likelihoods);
             policy.common.belief.shrinkage
         };
-        assert!(shrinkage(6.0) < 0.5 && shrinkage(0.3) >= 1.0, "{per_arm} {delta}");
+        let [wide, narrow] = [6.0, 0.3].map(shrinkage);
+        assert!(wide < 0.5 && narrow > wide, "{per_arm} {delta}: {wide} {narrow}");
     }
 }
 
 /// One release with much noise is not believed: it moves the likelihood by some nats, and the prior is as wide
-/// afterwards. What nothing is known of has the width that belongs to the noise.
+/// afterwards. Without evidence the prior has the width that belongs to the number of rewards.
 #[test]
 fn noise_alone_does_not_choose_the_shrinkage() {
-    let of = |epsilon: f64| policy(&config(2, epsilon), SHAPE, 1);
-    for (epsilon, shrinkage) in [(0.1, 3.0), (0.4, 1.0), (1.0, 1.0), (4.0, 1.0), (64.0, 0.3), (1e6, 0.1)] {
-        assert_eq!(of(epsilon).common.belief.shrinkage, shrinkage, "{epsilon}");
+    let mut policy = policy(&config(2, 1.0), SHAPE, 1);
+    assert_eq!(policy.common.belief.shrinkage, 3.0);
+    let alone = policy.d() as f64 * policy.common.variance / policy.common.spread;
+    for (known, shrinkage) in [(0.01, 3.0), (10.0, 0.3), (1e6, 0.3), (0.25, 1.0)] {
+        policy.models[0].own.count = known * alone;
+        policy.choose_shrinkage();
+        assert_eq!(policy.common.belief.shrinkage, shrinkage, "{known}");
     }
-    let mut policy = of(1.0);
     policy.models[0].likelihoods = [2.0, 1.0, 0.0, 0.4]; // as after a scalar with noise of three deviations
     assert!(!policy.choose_shrinkage() && policy.common.belief.shrinkage == 1.0);
     policy.models[0].likelihoods = [12.0, 6.0, 0.0, -9.0];
