@@ -102,10 +102,10 @@ fn all_sabotage_is_caught() {
     use Algorithm::{Imed, Linear, Se, Tsallis};
     use Fault::{
         AloneForgets, AnsweredReopened, CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, CombinedByOthers,
-        CombinedTwice, ContributedKept, DuplicateBelieved, EntropyRepeats, HeldActs, HeldCounted, LateInstrument,
+        CombinedTwice, ContributedKept, CountersReset, DuplicateBelieved, EntropyRepeats, HeldActs, HeldCounted, LateInstrument,
         NoiseLost, NormNotEnforced, OpenKept, PushedOutTells, RawLeader, RawLeast, RawMerge, RawPrediction, RawPrior,
         RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawWidth, ReceiverKept, RetiredKept, SendersForgotten,
-        SharedNoise, SuspendedLives, UnnoisedMaximum, UserUnbounded, WaitingTells, ZerosUnsent,
+        SharedNoise, SuspendedLives, UnnoisedMaximum, UserUnbounded, WaitingEnded, WaitingTells, ZerosUnsent,
     };
     use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
     let caught = [
@@ -151,6 +151,8 @@ fn all_sabotage_is_caught() {
         ReceiverKept,
         HeldActs,
         AnsweredReopened,
+        WaitingEnded,
+        CountersReset,
         WaitingTells,
         NoiseLost,
         LateInstrument,

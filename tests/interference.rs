@@ -283,29 +283,48 @@ fn moving(subject: Subject) -> Vec<Config> {
     windows.map(with_key).collect()
 }
 
-/// Theorem M: states are suspended and resumed, in every policy, with and without a reward window.
+/// The same, and users who come more often than the limit.
+fn moving_users(subject: Subject) -> Vec<Config> {
+    let windows = [0, WINDOW].into_iter().flat_map(|window| with_users(subject, window));
+    windows.map(|config| Config { fleet_key: Some([7; 32].into()), ..config }).collect()
+}
+
+/// Theorem M: states are suspended and resumed, in every policy, with and without a reward window. A period goes on.
 #[test]
 fn noise_hides_rewards_in_states_that_move() {
     subjects(true).into_iter().for_each(|subject| hidden_in(subject, &moving(subject), false, 1));
+    for subject in [Subject::Policy(Algorithm::Imed), Subject::Segments] {
+        hidden_in(subject, &moving_users(subject), false, 1);
+    }
 }
 
 /// Faults of states that move: a state has two heirs, or a heir is not what ended.
 #[test]
 #[ignore = "two minutes"]
 fn leaks_of_moves_are_seen() {
-    let kinds = |subject: Subject| Kinds {
+    let of = |subject, configs: Vec<Config>| Kinds {
         subject,
-        configs: moving(subject).into_iter().map(|config| (config, false)).collect(),
+        configs: configs.into_iter().map(|config| (config, false)).collect(),
     };
+    let kinds = |subject| of(subject, moving(subject));
     let once = [Subject::Policy(Algorithm::Imed), Subject::Policy(Algorithm::Se), Subject::Segments, Subject::Models];
     are_seen_in(&OF_MOVES.map(Sabotage::Built), once.into_iter().map(kinds).collect());
+    let users = [Subject::Policy(Algorithm::Imed), Subject::Segments].map(|subject| of(subject, moving_users(subject)));
+    are_seen_in(&[Sabotage::Built(Fault::CountersReset)], users.into());
     // The trees keep noise. (With two heirs they lose no more than they claim for longer histories.)
     let trees = [Algorithm::UcbBound, Algorithm::PrivateUcb].map(Subject::Policy);
     are_seen_in(&[Sabotage::Built(Fault::NoiseLost)], trees.into_iter().map(kinds).collect());
 }
 
-const OF_MOVES: [Fault; 5] =
-    [Fault::SuspendedLives, Fault::ReceiverKept, Fault::HeldActs, Fault::AnsweredReopened, Fault::WaitingTells];
+const OF_MOVES: [Fault; 7] = [
+    Fault::SuspendedLives,
+    Fault::ReceiverKept,
+    Fault::HeldActs,
+    Fault::AnsweredReopened,
+    Fault::WaitingEnded,
+    Fault::WaitingTells,
+    Fault::EntropyRepeats, // words of noise are used again
+];
 
 /// Configurations of fleets whose handles contribute to each other: leaders come, go and are restored, several lead at
 /// once, and contributions are lost, repeated, reordered and sent to the wrong leader.

@@ -279,6 +279,11 @@ impl Moved for State {
         pulls.moved(with)?;
         seeded.moved(with)?;
         users.moved(with)?;
+        if let (Some(users), Moving::In(_)) = (&mut *users, &with)
+            && faulty!(CountersReset)
+        {
+            users.forget();
+        }
         periods.moved(with)?;
         health.moved(with)
     }

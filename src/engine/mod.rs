@@ -710,8 +710,12 @@ impl Moved for Slot {
         let Slot { tag, played } = self;
         tag.moved(with)?;
         played.moved(with)?;
-        if self.fate() == Fate::DONE && matches!(with, Moving::In(_)) && faulty!(AnsweredReopened) {
-            self.played |= Fate::OPEN.0;
+        if matches!(with, Moving::In(_)) {
+            if self.fate() == Fate::DONE && faulty!(AnsweredReopened) {
+                self.played |= Fate::OPEN.0;
+            } else if self.fate() == Fate::HELD && faulty!(WaitingEnded) {
+                self.end();
+            }
         }
         Ok(())
     }

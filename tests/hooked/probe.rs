@@ -105,8 +105,12 @@ faults! {
     ReceiverKept,
     /// A handle that is held acts.
     HeldActs,
-    /// A handle that is resumed accepts a second reward for its tickets.
+    /// A handle that is resumed accepts rewards for decisions that have ended: answered, expired or cancelled.
     AnsweredReopened,
+    /// The rewards that wait in a state are lost when it is resumed.
+    WaitingEnded,
+    /// A handle that is resumed counts the users of the period anew.
+    CountersReset,
     /// A state is longer if rewards wait in it.
     WaitingTells,
     /// Noise that was drawn does not move.
