@@ -102,10 +102,11 @@ fn all_sabotage_is_caught() {
     use Algorithm::{Imed, Linear, Se, Tsallis};
     use Fault::{
         AloneForgets, AnsweredReopened, CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, CombinedByOthers,
-        CombinedTwice, ContributedKept, CountersReset, DuplicateBelieved, EntropyRepeats, HeldActs, HeldCounted, LateInstrument,
-        NoiseLost, NormNotEnforced, OpenKept, PushedOutTells, RawLeader, RawLeast, RawMerge, RawPrediction, RawPrior,
-        RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawWidth, ReceiverKept, RetiredKept, SendersForgotten,
-        SharedNoise, SuspendedLives, UnnoisedMaximum, UserUnbounded, WaitingEnded, WaitingTells, ZerosUnsent,
+        CombinedTwice, ContributedKept, CountersReset, DuplicateBelieved, EntropyRepeats, HeldActs, HeldCounted,
+        LateInstrument, NoiseLost, NormNotEnforced, OpenKept, PushedOutTells, RawLeader, RawLeast, RawMerge,
+        RawPrediction, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawWidth, ReceiverKept,
+        RetiredKept, SendersForgotten, SharedNoise, SuspendedLives, UnnoisedMaximum, UserUnbounded, WaitingEnded,
+        WaitingTells, ZerosUnsent,
     };
     use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
     let caught = [
