@@ -65,7 +65,7 @@
 //!            until Y is six deviations of its noise (four with Gaussian noise) and four of a count of rare rewards;
 //!            then one even decision for each model, at which the model's draws are made
 //!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1, of the
-//!            intercept and of all features together; L_0 has the features' precision times lambda
+//!            intercept and of all features together; L_0 has the features' precision times lambda, at first 1
 //! choose     one of 32 kept draws of theta + L^-1/2 z/2; the arm with the largest x theta
 //!            at each fourth decision one draw is drawn anew, at a release all of them
 //!            With values: the arm with the largest value times sigma(x theta)
@@ -74,7 +74,7 @@
 //! batch full at n = max(B1, sqrt(2 count n_0)), between a tenth and a half of count, all rewards released before,
 //!            where n_0 rewards have as much information as the noise: y = G + Z,
 //!            L += A' S^-1 A, h += A' S^-1 (y/(g scale) - e), theta = L^-1 h:  A = sum v u x', S = sum v u u' + N
-//! lambda     the one of .1, .3, 1, 3 with the largest prior times the marginal likelihood of all models' evidence:
+//! lambda     the one of .1, .3, 1 with the largest prior times the marginal likelihood of all models' evidence:
 //!            ln = (d ln lambda - ln det L + h L^-1 h)/2, summed over the models
 //! next batch the instrument of the largest gain of ln det L to be expected for each reward, from this one's moments
 //! ```
@@ -85,9 +85,8 @@
 //! known long before its features are.
 //!
 //! **The shrinkage lambda.** Features of ads move a logit by less than 1, those of a classification set by 3 or more. So
-//! the width of the prior is learned, by empirical Bayes with a prior of its own: narrow at first, wide once the rewards
-//! outweigh the noise. It costs no privacy: lambda is a function of L, h and counts, which are functions of releases, so it
-//! is post-processing, and Theorem L does not change. It is not stored: a restored
+//! the width of the prior is learned, by empirical Bayes, and costs no privacy: lambda is a function of L and h, which
+//! are functions of releases, so it is post-processing, and Theorem L does not change. It is not stored: a restored
 //! handle, or one that merges, computes it from the evidence that it knows. When it changes, the model that has just
 //! been released follows at once, and the others one at each decision, or when a prediction reads them.
 //!
@@ -138,7 +137,7 @@ use crate::request::{Rows, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, ensure};
 use batch::{BOUND, Instrument, VectorBatch};
-use model::{Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed, real, shrinkage_prior};
+use model::{Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
 use pilot::{Pilot, PilotTotals, Pool};
 use rows::{PendingRows, Row, Scale, SpreadRow, UNIT};
 use std::f64::consts::LN_2;
@@ -349,7 +348,6 @@ impl Linear {
             oversized: 0,
             peers: Peers::default(),
         };
-        policy.choose_shrinkage();
         for _ in 0..models {
             policy.add_model()?;
         }
@@ -573,24 +571,15 @@ impl Linear {
         }
     }
 
-    /// Returns the mean number of released rewards of a model, as a multiple of n_0, those whose information about a
-    /// coordinate is that of the noise.
-    fn known(&self) -> f64 {
-        let rewards: i128 = self.models.iter().map(|model| fixed(model.count())).sum();
-        let alone = self.d() as f64 * self.common.variance / self.common.spread;
-        real(rewards) / (self.models.len().max(1) as f64 * alone)
-    }
-
     /// Chooses the shrinkage of the prior with the largest marginal likelihood of all evidence. Returns whether it has
     /// changed. Then each model follows at its next release or refresh, one at each decision. (The sum is exact, so it
     /// does not depend on the order of the arms.)
     fn choose_shrinkage(&mut self) -> bool {
-        let known = self.known();
         let likelihood = |place: &usize| {
             let of_models = self.models.iter().map(|model| fixed(model.likelihoods[*place]));
-            of_models.fold(fixed(shrinkage_prior(SHRINKAGES[*place], known)), i128::saturating_add)
+            of_models.fold(fixed(SHRINKAGES[*place].1), i128::saturating_add)
         };
-        let best = (0..SHRINKAGES.len()).max_by_key(likelihood).map_or(1.0, |place| SHRINKAGES[place]);
+        let best = (0..SHRINKAGES.len()).max_by_key(likelihood).map_or(1.0, |place| SHRINKAGES[place].0);
         let changed = std::mem::replace(&mut self.common.belief.shrinkage, best) != best;
         if changed {
             self.ready = 0;
