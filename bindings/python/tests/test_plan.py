@@ -132,6 +132,8 @@ def test_bad_logs_are_refused():
             dpb.replay({**LOG, **change})
     with pytest.raises(dpb.InvalidConfigError, match="no column reward"):
         dpb.replay({"arm": [0, 1], "propensity": [0.5, 0.5]})
+    with pytest.raises(dpb.InvalidConfigError, match="no column reward"):
+        dpb.replay({"action": [0, 1], "pscore": [0.5, 0.5]})
     with pytest.raises(dpb.InvalidConfigError, match="no decision"):
         dpb.replay({"arm": [], "propensity": [], "reward": []})
     with pytest.raises(dpb.InvalidConfigError, match="policy"):

@@ -355,7 +355,7 @@ class _Columns:
     def __init__(self, log: Any, features: Sequence[str] | None) -> None:
         if isinstance(log, Mapping) and "pscore" in log and "action" in log:  # bandit_feedback of zr-obp
             pscore = log["pscore"]
-            given = {"arm": log["action"], "propensity": pscore, "reward": log["reward"], "features": log.get("context")}
+            given = {"arm": log["action"], "propensity": pscore, "reward": log.get("reward"), "features": log.get("context")}
             log = {name: value for name, value in given.items() if value is not None}
         arms = _column(log, "arm")
         if arms is None:
