@@ -49,12 +49,13 @@ func TestFeatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := must[[]Prediction](t)(b.Predict(Request{Features: kinds[0]}))
-	if len(said) != 4 || !(said[0].Mean > 0.25 && said[1].Mean < 0.25) || !math.IsNaN(said[3].Mean) {
+	// Of two arms that are equally good, the policy may play only one.
+	if len(said) != 4 || !(max(said[0].Mean, said[2].Mean) > 0.25 && said[1].Mean < 0.25) || !math.IsNaN(said[3].Mean) {
 		t.Errorf("%v", said)
 	}
-	said = must[[]Prediction](t)(b.Predict(Request{Features: kinds[1], Eligible: []uint32{1, 0}}))
-	if len(said) != 2 || !(said[0].Mean > said[1].Mean) || !(said[0].Deviation > 0) {
-		t.Errorf("%v", said)
+	some := must[[]Prediction](t)(b.Predict(Request{Features: kinds[0], Eligible: []uint32{1, 0}}))
+	if len(some) != 2 || some[0] != said[1] || some[1] != said[0] || !(some[0].Deviation > 0) {
+		t.Errorf("%v, not %v", some, said)
 	}
 	report := must[Report](t)(b.Report())
 	if report.Policy != PolicyLinear || report.Features != 3 || !report.ModelPerArm || report.Failures != 0 {
