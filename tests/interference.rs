@@ -562,7 +562,7 @@ fn all_sabotage_is_seen() {
     let elsewhere: Vec<_> = OF_FLEETS
         .into_iter()
         .chain(OF_MOVES)
-        .chain([Fault::NoiseLost, Fault::UserUnbounded, Fault::PushedOutTells])
+        .chain([Fault::NoiseLost, Fault::UserUnbounded, Fault::PushedOutTells, Fault::CountersReset])
         .map(Sabotage::Built)
         .collect();
     let sabotages: Vec<_> = Sabotage::all().into_iter().filter(|sabotage| !elsewhere.contains(sabotage)).collect();
