@@ -279,7 +279,8 @@ impl Moved for State {
         pulls.moved(with)?;
         seeded.moved(with)?;
         users.moved(with)?;
-        if let (Some(users), Moving::In(_)) = (&mut *users, &with)
+        if with.reads()
+            && let Some(users) = users
             && faulty!(CountersReset)
         {
             users.forget();

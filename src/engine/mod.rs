@@ -710,7 +710,7 @@ impl Moved for Slot {
         let Slot { tag, played } = self;
         tag.moved(with)?;
         played.moved(with)?;
-        if matches!(with, Moving::In(_)) {
+        if with.reads() {
             if self.fate() == Fate::DONE && faulty!(AnsweredReopened) {
                 self.played |= Fate::OPEN.0;
             } else if self.fate() == Fate::HELD && faulty!(WaitingEnded) {

@@ -9,7 +9,8 @@ use crate::random::{Random, Seed};
 use crate::shuffle::Params;
 use std::cell::{Cell, RefCell};
 
-/// Whether the tests have built this fault in. The library itself has none.
+/// Whether the tests have built this fault in. The library itself has none. A fault that is asked for counts as applied, so
+/// ask last whether it is there, after what it depends on.
 macro_rules! faulty {
     ($fault:ident) => {
         $crate::noise::probe::Fault::$fault.is_built_in()

@@ -17,7 +17,7 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::open::Batch;
-use crate::memory::{WipedVec, try_with_capacity};
+use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
 use crate::noise::probe::faulty;
 use crate::noise::{LaplaceSource, Noise};
@@ -60,7 +60,7 @@ struct SeArm {
     count: u64,
     /// Number of pending decisions.
     in_flight: u32,
-    /// At a place below |S|: the viable arm at this place, in ascending order. (A list of its own would make a handle 3%
+    /// In the first |S| arms: the list of viable arms, in ascending order. (A list of its own would make a handle 3%
     /// larger.)
     turn: u32,
 }
@@ -121,7 +121,7 @@ impl DpSe {
         self.viable += 1;
     }
 
-    /// The viable arm at this place.
+    /// The viable arm at this place of their list.
     fn turn(&self, place: u32) -> usize {
         self.arms[place as usize].turn as usize
     }
@@ -358,12 +358,16 @@ impl Policy for DpSe {
         self.epoch.moved(with)?;
         with.ensure((1..u32::MAX).contains(&self.epoch))?;
         with.arms(self.arms.len())?;
-        let mut viable = try_with_capacity(self.arms.len())?;
-        if !with.reads() {
-            viable.extend((0..self.viable).map(|place| self.turn(place) as u32));
+        if with.reads() {
+            self.viable = 0;
         }
-        with.alike(self.arms.iter_mut().enumerate(), |with, (number, arm)| {
-            with.member(&mut viable, number as u32)?;
+        with.alike(0..self.arms.len() as u32, |with, number| {
+            let mut is_viable = self.is_viable(number);
+            is_viable.moved(with)?;
+            if with.reads() && is_viable {
+                self.keep(number);
+            }
+            let arm = &mut self.arms[number as usize];
             arm.mean.moved(with)?;
             arm.width.moved(with)?;
             with.count(&mut arm.count)?;
@@ -372,12 +376,7 @@ impl Policy for DpSe {
             }
             with.ensure_interval(arm.count > 0, arm.mean, arm.width)
         })?;
-        if with.reads() {
-            self.viable = 0;
-            viable.into_iter().for_each(|arm| self.keep(arm));
-            self.continue_from(guess)?;
-        }
-        Ok(())
+        if with.reads() { self.continue_from(guess) } else { Ok(()) }
     }
 }
 
