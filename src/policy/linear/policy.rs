@@ -2,7 +2,7 @@
 
 use super::model::FadingPrior;
 use super::pilot::Pilot;
-use super::{FARTHEST, Linear, NOBODY, SavedLinear};
+use super::{Linear, NOBODY, SavedLinear};
 use crate::error::{Error, Result, Value};
 use crate::ledger::learner::Learner;
 use crate::moving::{Moved, Moving};
@@ -101,18 +101,15 @@ impl Policy for Linear {
             return;
         }
         let model = self.model(self.row.arm);
-        // Any point is valid for the linearisation. Far from the rate v vanishes, and nothing would be learned.
-        let centre = self.common.belief.intercept * self.constant;
-        let m = self.x_dot(&self.models[model].mean).clamp(centre - FARTHEST, centre + FARTHEST);
-        let p = 1.0 / (1.0 + libm::exp(-m));
-        self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
+        let point = self.linearise(model);
+        self.batches[model].collect(&self.row, &self.x, point, reward);
         if faulty!(RawSize) && self.batches[model].bare_sum() > 2.0 {
             self.batches[model].quota = self.batches[model].count;
         }
         if self.batches[model].is_full() && !self.facts.duty().contributes() {
             self.release(model);
             if faulty!(CollectedTwice) {
-                self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
+                self.batches[model].collect(&self.row, &self.x, point, reward);
             }
         }
     }
