@@ -283,7 +283,7 @@ fn made_for_windows() {
     let Some(mut go) = support::go("bindings/go", &["build", "-o"]) else { return };
     std::fs::write(place.join("main.go"), &snippets("bindings/go/README.md", "go")[0]).unwrap();
     go.arg(prefix.join("go.exe")).arg(place.join("main.go")).env("GOOS", "windows").env("CC", &cc);
-    run(go.env("DPB_LIBS", format!("-L{} -ldpb", prefix.join("lib").display())));
+    run(go.env("CGO_LDFLAGS", format!("-L{} -ldpb", prefix.join("lib").display())));
     assert!(wine(Command::new("wine").arg("go.exe").current_dir(&prefix)).contains("a click counts once"));
 }
 

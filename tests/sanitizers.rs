@@ -58,7 +58,7 @@ fn it_writes_within_gos_memory() {
     let arguments = ["test", "-asan", "-skip=Allocat|ArmsComeAndGo|ForgottenHandles", "-count=1", "-timeout=30m", "."];
     let Some(mut test) = go("bindings/go", &arguments) else { return };
     let (library, _) = with_asan();
-    test.env("DPB_LIBS", format!("{} {}", library.display(), SYSTEM_LIBRARIES.join(" ")));
+    test.env("CGO_LDFLAGS", format!("{} {}", library.display(), SYSTEM_LIBRARIES.join(" ")));
     run(test.env("ASAN_OPTIONS", "detect_leaks=0")); // bandits that are not closed are left to the garbage collector
 }
 

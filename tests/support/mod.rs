@@ -150,10 +150,11 @@ pub fn go(directory: &str, arguments: &[&str]) -> Option<Command> {
         return None;
     }
     let mut command = Command::new("go");
-    // The Go module asks pkg-config for an installed library. This script answers with the library of this build
-    // instead.
-    command.arg(arguments[0]).env("PKG_CONFIG", root().join("tests/support/pkg-config"));
-    command.env("DPB_LIBS", format!("{} {}", library_dir().join("libdpb.a").display(), SYSTEM_LIBRARIES.join(" ")));
+    // The Go module asks pkg-config for an installed library. `true` answers nothing, and this variable has the library
+    // of this build. (What pkg-config answers is no part of the key in Go's cache: another checkout's library would be
+    // linked.)
+    command.arg(arguments[0]).env("PKG_CONFIG", "true");
+    command.env("CGO_LDFLAGS", format!("{} {}", library_dir().join("libdpb.a").display(), SYSTEM_LIBRARIES.join(" ")));
     if arguments[0] != "mod" {
         command.arg("-tags=dpb_system");
     }
