@@ -150,20 +150,21 @@ pub fn go(directory: &str, arguments: &[&str]) -> Option<Command> {
         return None;
     }
     let mut command = Command::new("go");
-    // The Go module asks pkg-config for an installed library. `true` answers nothing, and this variable has the library
-    // of this build. (What pkg-config answers is no part of the key in Go's cache: another checkout's library would be
-    // linked.)
-    command.arg(arguments[0]).env("PKG_CONFIG", "true");
-    command.env("CGO_LDFLAGS", format!("{} {}", library_dir().join("libdpb.a").display(), SYSTEM_LIBRARIES.join(" ")));
+    command.arg(arguments[0]);
     if arguments[0] != "mod" {
         command.arg("-tags=dpb_system");
     }
-    command
-        .args(&arguments[1..])
-        .current_dir(root().join(directory))
-        .env("GOTOOLCHAIN", "local")
-        .env("CGO_ENABLED", "1");
+    command.args(&arguments[1..]).current_dir(root().join(directory)).env("CGO_ENABLED", "1");
+    link_this_build(&mut command);
     Some(command)
+}
+
+/// Sets what `go` needs to link the library of this test's build, in `go` or in a shell that starts it.
+pub fn link_this_build(command: &mut Command) -> &mut Command {
+    // The Go module asks pkg-config for an installed library. `true` answers nothing, and CGO_LDFLAGS has the library.
+    // (What pkg-config answers is no part of the keys in Go's cache: another checkout's library would be linked.)
+    let libraries = format!("{} {}", library_dir().join("libdpb.a").display(), SYSTEM_LIBRARIES.join(" "));
+    command.env("PKG_CONFIG", "true").env("CGO_LDFLAGS", libraries).env("GOTOOLCHAIN", "local")
 }
 
 /// As `go`, for modules with dependencies, which it downloads once. Returns None if that fails.
