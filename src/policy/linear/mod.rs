@@ -223,12 +223,12 @@ const MOST_FEATURES: u32 = 256;
 /// error, and a decision at d = 64 takes three times as long.)
 const RENEW: u64 = 4;
 
-/// Largest distance from the rate of the point at which the model is linearised, in logits; and of the point whose
-/// variance is its slope there. (With 3 for both, Shuttle has 5.5, 6.7, 8.0 and 13.3% wrong without noise and at epsilon
+/// Largest distance, in logits, from the rate to the point at which a mean is linearised; and to the point whose slope is
+/// used there. (With 3 for both, Shuttle has 5.5, 6.7, 8.0 and 13.3% wrong without noise and at epsilon
 /// 4, 1 and .25, instead of 4.3, 4.7, 6.7 and 11.0. With 8 for both, 3.6, 6.1, 7.8 and 10.6, and one run in three has
 /// twice as much.)
-const FARTHEST: f64 = 8.0;
-const STEEP: f64 = 3.0;
+const FARTHEST_POINT: f64 = 8.0;
+const FARTHEST_SLOPE: f64 = 3.0;
 
 /// Returns the noise for vectors of sensitivity BOUND: of one model for all arms and of the pilot, or of a model
 /// `per_arm`.
@@ -582,9 +582,9 @@ impl Linear {
         let rate = self.common.belief.intercept * self.constant;
         let near = |m: f64, distance| m.clamp(rate - distance, rate + distance);
         let mean = |m: f64| 1.0 / (1.0 + libm::exp(-m));
-        let m = near(self.x_dot(&self.models[model].mean), FARTHEST);
-        let steep = mean(near(m, STEEP));
-        [m, mean(m), steep * (1.0 - steep)]
+        let m = near(self.x_dot(&self.models[model].mean), FARTHEST_POINT);
+        let p = mean(near(m, FARTHEST_SLOPE));
+        [m, mean(m), p * (1.0 - p)]
     }
 
     /// Chooses the shrinkage of the prior with the largest marginal likelihood of all evidence. Returns whether it has

@@ -219,6 +219,22 @@ fn the_marginal_likelihood_is_an_integral() {
     }
 }
 
+/// A mean is linearised where theta puts it, within 8 logits of the rate, and its slope is that within 3 of the rate: it
+/// is never almost 0.
+#[test]
+fn a_slope_is_never_almost_zero() {
+    let mut policy = policy(&config(2, 1.0), SHAPE, 1);
+    (policy.common.belief.intercept, policy.constant) = (-2.0, 1.0);
+    policy.set_x();
+    let sigma = |m: f64| 1.0 / (1.0 + (-m).exp());
+    for (logit, point, slope) in [(-1.0, -1.0, -1.0), (3.0, 3.0, 1.0), (-7.0, -7.0, -5.0), (90.0, 6.0, 1.0)] {
+        policy.models[0].mean[0] = logit;
+        let [m, p, v] = policy.linearise(0);
+        let expected = [point, sigma(point), sigma(slope) * (1.0 - sigma(slope))];
+        assert!([m, p, v].iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-12), "{logit}: {m} {p} {v}");
+    }
+}
+
 /// Rows whose means are near 0 or 1 do not hold theta back, where rows of up to 10 logits have a slope of 10. It is
 /// learned as 7.4 with a standard deviation of .2 (20 seeds). (Linearised within 3 logits of the rate, 5.3 and .4: a line
 /// through such points leaves [0, 1] soon.)
