@@ -269,16 +269,20 @@ fn the_prior_is_as_wide_as_the_features_are_strong() {
     }
 }
 
-/// One release with much noise is not believed: it moves the likelihood by some nats, and a prior of the same rate is
-/// as wide afterwards. Nothing has been released at the beginning, and the shrinkage is 1.
+/// A handle begins with the most probable shrinkage. One release with much noise, which moves the likelihood by some nats,
+/// is not believed, and several are.
 #[test]
 fn noise_alone_does_not_choose_the_shrinkage() {
     let mut policy = policy(&config(2, 1.0), SHAPE, 1);
-    assert!(!policy.choose_shrinkage() && policy.common.belief.shrinkage == 1.0);
-    policy.models[0].likelihoods = [2.0, 1.0, 0.0]; // as after a scalar with noise of three deviations
-    assert!(!policy.choose_shrinkage() && policy.common.belief.shrinkage == 1.0);
-    policy.models[0].likelihoods = [9.0, 6.0, 0.0];
-    assert!(policy.choose_shrinkage() && policy.common.belief.shrinkage == 0.1);
+    let mut chosen = |likelihoods| {
+        policy.models[0].likelihoods = likelihoods;
+        (policy.choose_shrinkage(), policy.common.belief.shrinkage)
+    };
+    assert_eq!(chosen([0.0; 3]), (false, 0.3));
+    assert_eq!(chosen([2.0, 1.0, 0.0]), (false, 0.3)); // as after a scalar with noise of three deviations
+    assert_eq!(chosen([-2.0, -1.0, 0.0]), (false, 0.3));
+    assert_eq!(chosen([9.0, 6.0, 0.0]), (true, 0.1));
+    assert_eq!(chosen([-9.0, -4.0, 0.0]), (true, 1.0));
 }
 
 /// After the shrinkage has changed, each decision refreshes one model, and a prediction those that it reads. Arms are
