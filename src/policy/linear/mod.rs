@@ -85,10 +85,11 @@
 //! known long before its features are.
 //!
 //! **The shrinkage lambda.** Features of ads move a logit by less than 1, those of a classification set by 3 or more. So
-//! the width of the prior is learned, by empirical Bayes, and costs no privacy: lambda is a function of L and h, which
-//! are functions of releases, so it is post-processing, and Theorem L does not change. It is not stored: a restored
-//! handle, or one that merges, computes it from the evidence that it knows. When it changes, the model that has just
-//! been released follows at once, and the others one at each decision, or when a prediction reads them.
+//! the width of the prior is learned, by empirical Bayes, from a start in between. This costs no privacy: lambda is a
+//! function of L and h, which are functions of releases, so it is post-processing, and Theorem L does not change. It is
+//! not stored: a restored handle, or one that merges, computes it from the evidence that it knows. When it changes, the
+//! model that has just been released follows at once, and the others one at each decision, or when a prediction reads
+//! them.
 //!
 //! **The size of a batch.** A batch of n rewards keeps n/(n + n_0) of its information, because of the noise, and delays
 //! it: on average n/2 rewards are not known yet. sqrt(2 count n_0) is the best compromise: half of all before while the
