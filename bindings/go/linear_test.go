@@ -49,8 +49,16 @@ func TestFeatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := must[[]Prediction](t)(b.Predict(Request{Features: kinds[0]}))
+	if len(said) != 4 || !math.IsNaN(said[3].Mean) {
+		t.Fatalf("%v", said)
+	}
+	for arm, rate := range []float64{0.4, 0.1, 0.4} {
+		if math.Abs(said[arm].Mean-rate) > 4*said[arm].Deviation {
+			t.Errorf("arm %d: %v", arm, said[arm])
+		}
+	}
 	// Of two arms that are equally good, the policy may play only one.
-	if len(said) != 4 || !(max(said[0].Mean, said[2].Mean) > 0.25 && said[1].Mean < 0.25) || !math.IsNaN(said[3].Mean) {
+	if !(max(said[0].Mean, said[2].Mean) > 0.35 && min(said[0].Deviation, said[2].Deviation) < 0.03) {
 		t.Errorf("%v", said)
 	}
 	some := must[[]Prediction](t)(b.Predict(Request{Features: kinds[0], Eligible: []uint32{1, 0}}))
