@@ -96,7 +96,7 @@
 //! noise is large, and a tenth once it is small.
 //!
 //! Each batch makes one step like Newton's, so no row is stored. A noisy batch has little weight. A release holds the
-//! handle's lock (.55 ms at d = 64), because decisions read the models that it writes. If that is too long, use a
+//! handle's lock (.6 ms at d = 64), because decisions read the models that it writes. If that is too long, use a
 //! handle for each thread and merge them. If a matrix is not positive definite to working precision, the last model
 //! stays, and the report counts it.
 //!
