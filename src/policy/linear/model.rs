@@ -47,12 +47,12 @@ pub struct Belief {
 }
 
 /// The multiples of the features' precision to choose from, each with the logarithm of its prior probability. A handle
-/// begins with the most probable one, and little evidence suffices to leave it. (From 1, LetterRecognition has 89% wrong instead of 86% at
-/// epsilon 1, Shuttle 7.1% instead of 6.1%, adult 17.2% instead of 16.9%; ads lose as much. From .1, LetterRecognition
-/// has 82%, but arms of different rates and 12 dense features lose 66% instead of 55% at .25 in 1e5 decisions. With .01,
-/// one release with much noise chose it and was then believed: unit vectors of 16 dimensions lost 40% in one of 16 runs.
-/// With .03 no set has less wrong than with .1. With 3, ads lose more at epsilon 1 and above: too narrow a prior holds
-/// exploration back.)
+/// begins with the most probable one, and little evidence suffices to leave it. (From 1, LetterRecognition has 89% wrong
+/// instead of 86% at epsilon 1, Shuttle 7.1% instead of 6.1%, adult 17.2% instead of 16.9%; ads lose as much. From .1,
+/// LetterRecognition has 82%, but arms of different rates and 12 dense features lose 66% instead of 55% at .25 in 1e5
+/// decisions. With .01, one release with much noise chose it and was then believed: unit vectors of 16 dimensions lost
+/// 40% in one of 16 runs. With .03 no set has less wrong than with .1. With 3, ads lose more at epsilon 1 and above: too
+/// narrow a prior holds exploration back.)
 pub const SHRINKAGES: [(f64, f64); 3] = [(0.1, -1.0), (0.3, 1.5), (1.0, 0.0)];
 
 impl Belief {
