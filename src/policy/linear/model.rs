@@ -122,8 +122,9 @@ pub struct Common {
 impl Common {
     /// What a handle begins with, before its pilot.
     pub fn new(variance: f64, instruments: &'static [Instrument]) -> Common {
+        let (shrinkage, _) = SHRINKAGES[1]; // the most probable one
         Common {
-            belief: Belief { intercept: 0.0, constant: 1.0, precision: 1.0, shrinkage: SHRINKAGES[1].0 },
+            belief: Belief { intercept: 0.0, constant: 1.0, precision: 1.0, shrinkage },
             first: Instrument::Sum,
             variance,
             spread: 0.25,

@@ -59,8 +59,8 @@ impl PilotTotals {
         (above / self.weight).clamp(1e-6, 0.9)
     }
 
-    /// Returns the prior of all models: logits of standard deviation 1, of the intercept and of all features together,
-    /// until `shrinkage` is another one.
+    /// Returns the prior of all models: logits of standard deviation 1 of the intercept, and of all features together if
+    /// `shrinkage` is 1.
     pub fn belief(&self, constant: f64, shrinkage: f64) -> Belief {
         let rate = self.rate();
         Belief {
