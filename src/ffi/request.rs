@@ -192,53 +192,37 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 
 /// Decides a request. Writes one decision for each slot.
 ///
-/// **Several slots.** The arms are different: the best ones, and those that must still be explored, in random
-/// order, or with request.examined the best ones where most visitors look. Each decision gets its reward, or is cancelled, by itself. slots is at most the number of different
-/// eligible arms, at most dpb_config.max_slots if that is set, and at most reward_window, or without one
-/// pending_capacity rounded up. A propensity is the exact probability of that arm in its draw, given the draws
-/// before it; with exploration = f it is at least f divided by the number of arms left. O(slots eligible_len). For
-/// dpb_new_imed, dpb_new_klucb and dpb_new_linear. The unit of epsilon (Theorem S,
-/// src/privacy/slates.rs: the rewards of a request are in different batches, so m rewards lose m epsilon, or m rho,
-/// and never m^2 rho):
+/// **Several slots** get different arms: the best ones, and those that must still be explored, in random order, or
+/// with request.examined the best ones where most visitors look. Each decision gets its own reward, or is cancelled.
+/// slots is at most the number of eligible arms, max_slots if that is set, and reward_window (without one
+/// pending_capacity rounded up). A propensity is the probability of that arm in its draw, given the draws before it.
+/// For dpb_new_imed, dpb_new_klucb and dpb_new_linear. Epsilon is the loss of (Theorem S, src/privacy/slates.rs):
 ///   dpb_config.max_slots = 0                    one reward
 ///   dpb_config.max_slots = S                    one request with all its rewards; the noise is for epsilon/S
 ///   dpb_config.max_slots = S, max_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
-/// With max_slots a request of one slot is a request too. With max_clicks, all rewards of a request are fixed as
-/// soon as later decisions end the window of its first: from then on dpb_update returns DPB_EXPIRED for each of its
-/// tickets, kept or not, while dpb_cancel works until the end of each one's own window. Nothing reveals which
-/// clicks were kept.
+/// With max_clicks, all tickets of a request are DPB_EXPIRED for dpb_update as soon as the window of its first ends.
 ///
-/// **Segments.** With dpb_config.max_segments each segment learns for itself, and starts with what all others know
-/// of its arms. Finding a segment is O(1). A segment's choice is a function of the releases, so the propensity is
-/// 1, or with exploration = f exact. Several slots get the arms of least index, each once. The phase is 0 for a
-/// decision that learns with all segments together, and 1 for one that learns for its segment.
+/// **Segments** (dpb_config.max_segments) learn for themselves, and start with what all others know of their arms. The
+/// phase is 1 for a decision that learns for its segment, and 0 for one that learns with all segments together.
 ///
-/// **Features.** With dpb_config.features the decision depends on the rows of the request: see dpb_new_linear.
-/// dpb_predict reads the predicted mean of each row.
+/// **Features** (dpb_config.features): the decision depends on the rows of the request. See dpb_new_linear.
 ///
-/// **Users.** With dpb_config.expected_users the library learns from the first m = contributions_per_user decisions
-/// of a user in a period (dpb_next_period). Later decisions look the same: they are served, and dpb_update,
-/// dpb_cancel and all counts treat them as the others, but the library discards their rewards. For the policy such
-/// a decision was cancelled at once. Theorem (group privacy, on Theorem P): at most m rewards of a user are learned
-/// from in each period. So two worlds that differ in all rewards of a user in one period differ by a loss of at
-/// most epsilon, and in p periods by p epsilon for a pure policy; otherwise dpb_epsilon_spent gives the loss of m p
-/// rewards. The bound is certain. The counters (a count-min sketch of decisions, never of rewards, fixed at
-/// construction) err to the other side: if n users come in a period, a user with fewer than m decisions is skipped
-/// with a probability of at most about (1 - e^(-n/(3 users)))^4, which is 0.65% at n = dpb_config.expected_users.
-/// For visitors without an account, pass a random number for each if each counts as a person, or one number for all
-/// of them. A person with A accounts loses A times as much, and nobody else more. A decision that is cancelled or
-/// expires counts towards m. Each handle counts by itself: in a fleet, send each user to one handle. Several slots
-/// need max_slots; a request then counts once.
+/// **Users** (dpb_config.expected_users): the library learns from the first contributions_per_user decisions of a
+/// user in a period (dpb_next_period), cancelled and expired ones included. It serves and counts later decisions like
+/// all others, and discards their rewards. A request of several slots counts once, and needs max_slots. Each handle
+/// counts by itself: in a fleet, send each user to one handle. docs/privacy.md, section Users, has the guarantee, and
+/// what to pass for visitors without an account.
 ///
 /// request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
 /// only. Never allocates on success, but for the first request with examined: 2 bytes for each open decision.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a
-/// feature that is missing, not finite, or beyond d, a value that is negative or not finite, fewer positive values than
-/// slots, an examined out of range, a wrong length, struct_size); DPB_UNSUPPORTED (eligible arms, several slots, values, examined, a segment, a
-/// user or features that this policy or configuration does not support); DPB_FULL (a new
-/// segment, and there are max_segments); DPB_NOT_READY (a restored handle with expected_users of which no snapshot was
-/// taken yet); DPB_NO_MEMORY (the first request with examined); DPB_NEWER_VERSION (struct_size of a newer library);
-/// DPB_POISONED. Unless DPB_OK, nothing has changed or been counted, and dpb_request_check says why. Any thread.
+/// O(slots eligible_len). Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no
+/// arm at all, slots, a feature that is missing, not finite, or beyond d, a value that is negative or not finite, fewer
+/// positive values than slots, an examined out of range, a wrong length, struct_size); DPB_UNSUPPORTED (eligible
+/// arms, several slots, values, examined, a segment, a user or features that this policy or configuration does not
+/// support); DPB_FULL (a new segment, and there are max_segments); DPB_NOT_READY (a restored handle with
+/// expected_users of which no snapshot was taken yet); DPB_NO_MEMORY (the first request with examined);
+/// DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or been
+/// counted, and dpb_request_check says why. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select_for(
