@@ -292,8 +292,13 @@ fn check(steps: &[Step], clock: Clock, window: u32, capacity: u32) -> u32 {
     phase - 1
 }
 
+fn histories(cases: u32) -> ProptestConfig {
+    let rng_seed = prop::test_runner::RngSeed::Fixed(1);
+    ProptestConfig { cases, failure_persistence: None, rng_seed, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, rng_seed: prop::test_runner::RngSeed::Fixed(1), ..ProptestConfig::default() })]
+    #![proptest_config(histories(80))]
 
     #[test]
     fn explicit_rewards_agree_with_the_model(steps in steps(), capacity in 1u32..64) {
@@ -313,6 +318,17 @@ proptest! {
     #[test]
     fn time_ends_no_explicit_decision(steps in steps_in_time(), capacity in 1u32..64) {
         check(&steps, Clock::Caller, 0, capacity);
+    }
+}
+
+proptest! {
+    #![proptest_config(histories(600))]
+
+    #[test]
+    #[ignore = "half a minute"]
+    fn many_histories_agree_with_the_model(steps in steps_in_time(), window in 0u32..50, capacity in 1u32..64) {
+        check(&steps, Clock::Decisions, window, capacity);
+        check(&steps, Clock::Caller, window, capacity);
     }
 }
 
