@@ -147,6 +147,8 @@ promises! {
     killed_twice_it_counts_no_click_twice
     its_restart_loses_nothing
     a_state_is_opened_once_wherever_it_is_killed
+    releases_with_links_continue_in_turn
+    files_with_other_links_are_refused
     a_long_pause_cancels_what_was_open
 }
 
