@@ -87,7 +87,7 @@ fn main() {
         eprintln!("{message}\n\n{USAGE}");
         std::process::exit(2)
     });
-    if let Err(error) = run(&options) {
+    if let Err(error) = run(options) {
         eprintln!("{error}");
         std::process::exit(1);
     }
@@ -284,15 +284,16 @@ fn policy_named(name: &str) -> Result<Algorithm, String> {
     name.parse().map_err(all)
 }
 
-fn run(options: &Options) -> Anything<()> {
+fn run(mut options: Options) -> Anything<()> {
     let (interrupt, mut interrupted) = watch::channel(false);
     ctrlc::set_handler(move || {
         interrupt.send_replace(true);
     })?;
     if let Some(address) = &options.visit {
-        return spend_day(options, address.trim_end_matches('/'), &interrupted);
+        return spend_day(&options, address.trim_end_matches('/'), &interrupted);
     }
 
+    options.snapshot = options.snapshot.as_deref().map(files::own).transpose()?;
     let _lock = options.snapshot.as_deref().map(files::lock).transpose()?;
     let shop = Arc::new(options.shop()?);
     let runtime = tokio::runtime::Runtime::new()?;
@@ -321,7 +322,7 @@ fn run(options: &Options) -> Anything<()> {
     let ended = if options.serve {
         runtime.block_on(interrupted.wait_for(|interrupted| *interrupted)).map(drop).map_err(Into::into)
     } else {
-        spend_day(options, &address, &interrupted) // after an interrupt, the browsers stop before the server ends
+        spend_day(&options, &address, &interrupted) // after an interrupt, the browsers stop before the server ends
     };
     stop.send_replace(true);
     for server in servers {

@@ -34,6 +34,9 @@ use std::sync::{Arc, Mutex};
 /// source has the proof. A restore with another P charges its own budget for all of the new P, because the periods so
 /// far are among them.
 ///
+/// **Moves.** [`Bandit::resume`](crate::Bandit::resume) continues a handle that a budget may have charged already. Then
+/// the budget charges only the difference: nothing, unless the new P is larger.
+///
 /// **Composition.** The loss is the minimum of three bounds. Let E and D be the sums over the handles that are
 /// (epsilon, delta)-DP. Each bound is E plus one of:
 /// - the sum of the epsilons of the pure handles, plus the loss of the Gaussian handles at delta - D;
@@ -69,8 +72,8 @@ struct Shared {
     epsilon: f64,
     delta: f64,
     origin: Origin,
-    /// The charges, and the origins of the handles that were charged.
-    charges: Mutex<(Charges, Vec<u64>)>,
+    /// The origins of the handles that were charged, and the charges. An origin has one for each restore.
+    charges: Mutex<Vec<(u64, PrivacyLoss)>>,
 }
 
 /// Sums of the losses of one user.
@@ -104,7 +107,7 @@ impl Budget {
     /// `InvalidConfig` if delta is outside `[0, 1)`; `Poisoned` after a fork.
     pub fn spent(&self, delta: f64) -> Result<f64> {
         check_delta(delta)?;
-        self.with(|(charges, _)| Ok(charges.epsilon(delta)))
+        self.with(|charged| Ok(Charges::of(&*charged).epsilon(delta)))
     }
 
     /// The largest epsilon of a pure handle that still fits; 0 if none fits.
@@ -113,7 +116,8 @@ impl Budget {
     /// `Poisoned` after a fork.
     pub fn remaining(&self) -> Result<f64> {
         let Shared { epsilon, delta, .. } = *self.0;
-        self.with(|(charges, _)| {
+        self.with(|charged| {
+            let charges = Charges::of(&*charged);
             let fits = |more: f64| charges.and(PrivacyLoss::Pure(more)).epsilon(delta) <= epsilon;
             if fits(epsilon) {
                 return Ok(epsilon);
@@ -127,35 +131,40 @@ impl Budget {
         })
     }
 
-    /// Charges what a handle may cost one user, unless a handle of this origin was charged. A refused charge changes
-    /// nothing.
+    /// Charges what a handle of this origin may cost one user. If it `continues` a handle from its state, the budget
+    /// charges what exceeds that handle's charge; of several handles of the origin, the smallest charge, because nothing
+    /// says which one it continues. A refused charge changes nothing.
     ///
     /// # Errors
     /// `OverBudget`; `Poisoned` after a fork.
-    pub(crate) fn charge(&self, origin: Option<u64>, loss: PrivacyLoss) -> Result<()> {
+    pub(crate) fn charge(&self, origin: u64, continues: bool, loss: PrivacyLoss) -> Result<()> {
         if loss == PrivacyLoss::Unbounded {
             return Err(Error::OverBudget(
                 "a handle that is not private (a baseline, a test_seed) fits no budget".into(),
             ));
         }
         let Shared { epsilon, delta, .. } = *self.0;
-        self.with(|(charges, origins)| {
-            if origin.is_some_and(|origin| origins.contains(&origin)) {
+        self.with(|charged| {
+            let of_origin = (0..charged.len()).filter(|&at| continues && charged[at].0 == origin);
+            let before = of_origin.min_by(|&a, &b| charged[a].1.size().total_cmp(&charged[b].1.size()));
+            if before.is_some_and(|at| charged[at].1.covers(loss)) {
                 return Ok(());
             }
-            origins.try_reserve(1).map_err(|_| Error::NoMemory)?;
-            let after = charges.and(loss);
-            let spent = after.epsilon(delta);
+            charged.try_reserve(1).map_err(|_| Error::NoMemory)?;
+            let others = charged.iter().enumerate().filter(|&(at, _)| Some(at) != before);
+            let spent = Charges::of(others.map(|(_, charge)| charge)).and(loss).epsilon(delta);
             if spent > epsilon * ROUNDING {
                 return Err(Error::over_budget(spent, epsilon, delta));
             }
-            *charges = after;
-            origins.extend(origin);
+            match before {
+                Some(at) => charged[at].1 = loss,
+                None => charged.push((origin, loss)),
+            }
             Ok(())
         })
     }
 
-    fn with<T>(&self, body: impl FnOnce(&mut (Charges, Vec<u64>)) -> Result<T>) -> Result<T> {
+    fn with<T>(&self, body: impl FnOnce(&mut Vec<(u64, PrivacyLoss)>) -> Result<T>) -> Result<T> {
         self.0.origin.check()?;
         body(&mut *self.0.charges.lock().map_err(|_| Error::Poisoned)?)
     }
@@ -166,6 +175,10 @@ pub(crate) fn check_delta(delta: f64) -> Result<()> {
 }
 
 impl Charges {
+    fn of<'a>(charged: impl IntoIterator<Item = &'a (u64, PrivacyLoss)>) -> Charges {
+        charged.into_iter().fold(Charges::default(), |sum, &(_, loss)| sum.and(loss))
+    }
+
     /// The charges with one loss added.
     fn and(mut self, loss: PrivacyLoss) -> Charges {
         match loss {

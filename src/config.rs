@@ -8,7 +8,7 @@ use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, delta_share, mul_up};
 use crate::privacy::slates;
 use crate::reward::{Reward, RewardRange};
-use crate::snapshot::{Reader, Writer};
+use crate::snapshot::{Reader, VERSION, Writer, version_of};
 
 /// The objects in which a field must have the same value. The principle: a field that says how to read a released
 /// number belongs to the releases. All other fields concern one handle, and a restart may change them.
@@ -114,6 +114,8 @@ pub(crate) struct Field {
     pub users: UsedBy,
     scope: Scope,
     bytes: usize,
+    /// The first version of snapshots that has it.
+    version: u8,
     /// What C calls it, if that differs: the name, and the names of its values or the flag.
     in_c: Option<InC>,
     show: fn(&[u8]) -> Value,
@@ -170,6 +172,7 @@ macro_rules! fields {
                 users: UsedBy::$users,
                 scope: Scope::$scope,
                 bytes: size_of::<$type>(),
+                version: version_of($since),
                 in_c: in_c!($($($in_c)*)?),
                 show: <$type as Packed>::show,
             },)*];
@@ -189,9 +192,12 @@ macro_rules! fields {
                 packed
             }
 
-            /// Reads a [saved](PackedConfig::save) configuration, unchecked.
+            /// Reads a [saved](PackedConfig::save) configuration, unchecked. A field that its version lacks has its default.
             pub(crate) fn load(from: &mut Reader) -> Result<Config> {
-                Ok(Config { $($name: <$type as Packed>::load(from)?,)* ..Self::DEFAULT })
+                Ok(Config {
+                    $($name: from.since(version_of($since), Self::DEFAULT.$name, <$type as Packed>::load)?,)*
+                    ..Self::DEFAULT
+                })
             }
 
             /// Checks the range of each field.
@@ -209,6 +215,15 @@ macro_rules! fields {
 }
 
 include!("fields.rs");
+
+/// Each field's version of the library is in the list of `snapshot.rs`.
+const _: () = {
+    let mut at = 0;
+    while at < Config::FIELDS.len() {
+        assert!(Config::FIELDS[at].version <= VERSION);
+        at += 1;
+    }
+};
 
 impl Config {
     /// The defaults: rewards in `[0, 1]` on a 2^-20 grid, at most 4096 pending decisions, no reward window, entropy
@@ -384,18 +399,20 @@ impl Config {
     }
 
     /// Charges the budget, if there is one, with what a handle may cost one user over all restarts. This is the last
-    /// step of creating or restoring a handle. `begun`: periods of users that earlier generations counted; used only
-    /// where this one counts none.
+    /// step of making a handle. `continues`: from the state of a handle of this origin. `begun`: periods of users that
+    /// earlier generations counted; used only where this one counts none.
     pub(crate) fn charge(
         &self,
-        origin: Option<u64>,
+        origin: u64,
+        continues: bool,
         seeded: bool,
         begun: u32,
         loss: impl FnOnce(&Config) -> Result<PrivacyLoss>,
     ) -> Result<()> {
         let Some(budget) = &self.budget else { return Ok(()) };
         let periods = if self.expected_users > 0 { self.budget_periods } else { begun };
-        budget.charge(origin, if seeded { PrivacyLoss::Unbounded } else { loss(self)?.of_periods(periods.into()) })
+        let loss = if seeded { PrivacyLoss::Unbounded } else { loss(self)?.of_periods(periods.into()) };
+        budget.charge(origin, continues, loss)
     }
 
     /// What one user loses, with all rewards, if each is released once with [`noise`](Self::noise).
@@ -435,5 +452,53 @@ impl PackedConfig {
     /// `Corrupt`, which cannot happen for a configuration that was packed.
     pub fn config(&self) -> Result<Config> {
         Config::load(&mut Reader::of_fields(&self.0))
+    }
+}
+
+/// A table like that of `fields.rs`, with two fields of a version that is to come.
+#[cfg(test)]
+mod later {
+    use super::*;
+
+    struct PackedConfig;
+
+    impl PackedConfig {
+        const BYTES: usize = 4 + 8 + 8 + 4;
+    }
+
+    fields! {
+        /// Arms.
+        arms: u32 = 2, Releases, Every, "0.1", "must be at least 2" => |arms| arms >= 2;
+        /// A later field.
+        added: f64 = 0.75, Handle, Listed, "9.9";
+        /// A field.
+        epsilon: f64 = 1.0, Releases, Every, "0.1";
+        /// A later field.
+        also: Clock = Clock::Caller, Handle, Every, "9.9";
+        @not_kept
+        /// No field of a snapshot.
+        budget: Option<Budget>, Every, "9.9";
+    }
+
+    /// The later fields are read from bytes that have them, and have their defaults with bytes of today.
+    #[test]
+    fn a_configuration_can_get_fields() {
+        let config = Config { arms: 9, added: 0.25, epsilon: 0.5, also: Clock::Decisions, ..Config::DEFAULT };
+        assert!(config.check_each().is_ok() && config.budget.is_none());
+        let mut changed = config.clone();
+        Config::FIELDS.iter().for_each(|field| changed.reset(field.name));
+        assert_eq!(changed.pack(), Config::DEFAULT.pack());
+        let next = config.pack();
+        let today = [&next[..4], &next[12..20]].concat();
+        for (version, bytes, implied) in [
+            (VERSION, &today[..], Config { added: 0.75, also: Clock::Caller, ..config.clone() }),
+            (VERSION + 1, &next, config),
+        ] {
+            let from = &mut Reader::of_fields(bytes).of_version(version);
+            let read = Config::load(from).unwrap();
+            assert_eq!((read.pack(), from.finish()), (implied.pack(), Ok(())), "{version}");
+        }
+        let versions = Config::FIELDS.iter().map(|field| field.version);
+        assert!(versions.eq([1, VERSION + 1, 1, VERSION + 1]));
     }
 }

@@ -1,4 +1,4 @@
-//! The errors of the library, one variant for each status of the C interface.
+//! The errors of the library, one variant for each status of the C interface, and two for DPB_EXPIRED.
 
 use std::fmt::{Arguments, Display, Formatter};
 
@@ -35,6 +35,13 @@ pub enum Error {
     /// A ticket whose reward window has ended, or whose decision was evicted from the pending table.
     #[error("this ticket has expired, or this contribution is for another generation")]
     Expired,
+    /// A state that is too old or from the future, or whose receiver cannot have it: see
+    /// [`Bandit::resume`](crate::Bandit::resume). In C the status is that of `Expired`.
+    #[error("{0}")]
+    ExpiredState(
+        /// Which of them.
+        Box<str>,
+    ),
     /// There is no result yet, or a restored handle that counts users has not been saved yet.
     #[error(
         "there is no result yet, or config.expected_users is set and no snapshot of the restored handle was taken yet"

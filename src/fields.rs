@@ -11,6 +11,7 @@
 // in C:   [flag NAME number]: a bit of `flags`. [name VALUE VALUE ..]: another name, or a constant for each value.
 // rule:   the text of the error, if the check fails. The range is the same for every policy.
 //
+// A version after 0.1: snapshot.rs says how to add a field, and older snapshots imply its default.
 // Snapshots keep the fields in this order. In C the fields of the papers' policies follow the others.
 fields! {
     /// K, the number of arms. Some policies have a smaller limit.

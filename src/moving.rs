@@ -109,6 +109,18 @@ impl Moving<'_, '_> {
         Ok(())
     }
 
+    /// Moves a value that there is since this version of the format. Before it, the value was always `before`.
+    #[allow(dead_code, reason = "the first field that is added needs it")]
+    pub fn since<T: Moved>(&mut self, version: u8, value: &mut T, before: T) -> Result<()> {
+        if let Moving::In(from) = self
+            && from.lacks(version)
+        {
+            *value = before;
+            return Ok(());
+        }
+        value.moved(self)
+    }
+
     /// Moves the number of arms, which must be the same at both ends.
     pub fn arms(&mut self, arms: usize) -> Result<()> {
         let mut number = arms as u32;
@@ -274,13 +286,19 @@ impl<T: Moved + Default + Clone> Moved for Vec<T> {
 }
 
 /// `moves!(Type { fields that move } made { fields that construction makes });`, for a generic type
-/// `moves!(generic [T: Bound] Type<T> ...);`. Every field is named.
+/// `moves!(generic [T: Bound] Type<T> ...);`. Every field is named. Fields that a later version of the format has added
+/// follow, each with its version and the value that older bytes imply: `moves!(Type { first, second; since 2 third = 0 })`.
 macro_rules! moves {
-    (generic [$($generic:tt)*] $type:ty { $($field:ident),* $(,)? } $(made { $($made:ident),* $(,)? })?) => {
+    (
+        generic [$($generic:tt)*] $type:ty
+        { $($field:ident),* $(,)? $(; since $version:literal $later:ident = $before:expr)* }
+        $(made { $($made:ident),* $(,)? })?
+    ) => {
         impl<$($generic)*> crate::moving::Moved for $type {
             fn moved(&mut self, _with: &mut crate::moving::Moving) -> crate::error::Result<()> {
-                let Self { $($field,)* $($($made: _,)*)? } = self;
+                let Self { $($field,)* $($later,)* $($($made: _,)*)? } = self;
                 $(crate::moving::Moved::moved($field, _with)?;)*
+                $(_with.since($version, $later, $before)?;)*
                 Ok(())
             }
         }
@@ -290,3 +308,73 @@ macro_rules! moves {
     };
 }
 pub(crate) use moves;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot;
+
+    #[derive(Debug, Default, PartialEq)]
+    struct Part {
+        number: u32,
+        list: Vec<u64>,
+        added: f64,
+    }
+
+    #[derive(Debug, Default, PartialEq)]
+    struct Whole {
+        first: u8,
+        parts: [Part; 2],
+        added: u64,
+        also: Option<u32>,
+        made: bool,
+    }
+
+    moves!(Part { number, list; since 2 added = 0.5 });
+    moves!(Whole { first, parts; since 2 added = 7; since 3 also = Some(9) } made { made });
+
+    /// What wrote the format before it had the later fields.
+    fn write(version: u8, whole: &mut Whole) -> Vec<u8> {
+        let mut save = |to: &mut Writer| {
+            let with = &mut Moving::Out(to);
+            whole.first.moved(with)?;
+            for part in &mut whole.parts {
+                part.number.moved(with)?;
+                part.list.moved(with)?;
+                if version >= 2 {
+                    part.added.moved(with)?;
+                }
+            }
+            if version >= 2 {
+                whole.added.moved(with)?;
+            }
+            if version >= 3 {
+                whole.also.moved(with)?;
+            }
+            Ok(())
+        };
+        snapshot::fields(|length| Ok(Vec::with_capacity(length)), &mut save).unwrap()
+    }
+
+    /// Types get fields, inside others too. Bytes of each version are read to their end, with the values that they imply.
+    #[test]
+    fn a_type_can_get_a_field() {
+        let whole = |version| {
+            let part = |number| Part { number, list: vec![4, 5], added: if version < 2 { 0.5 } else { 0.25 } };
+            let added = if version < 2 { 7 } else { 8 };
+            let also = Some(if version < 3 { 9 } else { 3 });
+            Whole { first: 1, parts: [part(2), part(3)], added, also, made: false }
+        };
+        for version in 1..=3 {
+            let bytes = write(version, &mut whole(3));
+            let mut read = Whole { also: Some(0), ..Whole::default() };
+            let from = &mut Reader::of_fields(&bytes).of_version(version);
+            read.moved(&mut Moving::In(from)).unwrap();
+            assert_eq!((read, from.finish()), (whole(version), Ok(())), "{version}");
+        }
+        // What is written is the newest version.
+        let all = |to: &mut Writer| whole(3).moved(&mut Moving::Out(to));
+        let newest = snapshot::fields(|length| Ok(Vec::with_capacity(length)), all).unwrap();
+        assert_eq!(newest, write(3, &mut whole(3)));
+    }
+}

@@ -7,6 +7,9 @@
 #[cfg(unix)]
 use crate::error::Error;
 use crate::error::Result;
+use std::cell::UnsafeCell;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// The process in which a handle was created. A forked child must not use its copy: it would draw the same noise as its
 /// parent, and would release its parent's open batches a second time. So every call there is refused.
@@ -30,6 +33,14 @@ impl Origin {
         }
     }
 
+    /// The number of the process, which is not 0. A child has another one than its ancestors.
+    fn number(&self) -> u32 {
+        #[cfg(unix)]
+        return self.process.number();
+        #[cfg(not(unix))]
+        1
+    }
+
     /// Checks that this still is the process that created the handle.
     ///
     /// # Errors
@@ -41,6 +52,51 @@ impl Origin {
             return Err(Error::Poisoned);
         }
         Ok(())
+    }
+}
+
+/// A value that the threads of a process share, one at a time. If a process forks while another thread has the value, that
+/// thread does not exist in the child, and a mutex would stay locked there. So the lock names its process: in a child it
+/// is free, and the child begins with a value of its own. (That of the parent is leaked there. It may be half changed.)
+pub struct OfProcess<T> {
+    /// The number of the process that has the value; 0 if none does.
+    holder: AtomicU32,
+    /// The number of the process that the value belongs to, and the value.
+    value: UnsafeCell<(u32, T)>,
+}
+
+// SAFETY: `with` gives the value to one thread at a time.
+unsafe impl<T: Send> Sync for OfProcess<T> {}
+
+impl<T: Default> OfProcess<T> {
+    /// `first` needs no destructor.
+    pub const fn new(first: T) -> OfProcess<T> {
+        OfProcess { holder: AtomicU32::new(0), value: UnsafeCell::new((0, first)) }
+    }
+
+    /// Calls this with the value. Waits for other threads; they must be quick.
+    pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+        struct Lease<'a>(&'a AtomicU32);
+        impl Drop for Lease<'_> {
+            fn drop(&mut self) {
+                self.0.store(0, Release);
+            }
+        }
+        let ours = Origin::here().number();
+        let is_free = |holder| (holder != ours).then_some(ours);
+        while self.holder.fetch_update(Acquire, Relaxed, is_free).is_err() {
+            std::thread::yield_now();
+        }
+        let _lease = Lease(&self.holder);
+        // SAFETY: the holder is this thread alone, and no thread of another process exists here. The reference ends before
+        // `_lease`. A value of an ancestor is overwritten without a look at it.
+        unsafe {
+            let value = self.value.get();
+            if (*value).0 != ours {
+                value.write((ours, T::default()));
+            }
+            body(&mut (*value).1)
+        }
     }
 }
 
@@ -140,6 +196,10 @@ mod process {
             Number { word: word.word, number, pid: if word.wiped { 0 } else { pid() } }
         }
 
+        pub fn number(&self) -> u32 {
+            self.number
+        }
+
         #[inline]
         pub fn is_of_this_process(&self) -> bool {
             self.word.load(Relaxed) == self.number && (self.pid == 0 || pid() == self.pid)
@@ -148,25 +208,8 @@ mod process {
 
     #[cfg(test)]
     mod tests {
+        use super::super::in_child;
         use super::*;
-
-        /// Runs the check in a child made by fork, or by the bare system call, which runs no handler.
-        fn in_child(bare: bool, check: impl Fn() -> bool) -> bool {
-            // SAFETY: the child only compares numbers, and exits without unwinding.
-            unsafe {
-                let child = match bare {
-                    #[cfg(target_os = "linux")]
-                    true => libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t,
-                    _ => libc::fork(),
-                };
-                if child == 0 {
-                    libc::_exit(i32::from(!check()));
-                }
-                let mut status = 0;
-                assert_eq!(libc::waitpid(child, &mut status, 0), child);
-                status == 0
-            }
-        }
 
         #[test]
         fn children_are_other_processes() {
@@ -186,6 +229,27 @@ mod process {
             #[cfg(target_os = "linux")]
             assert!(Word::get().wiped, "Linux 4.14 has MADV_WIPEONFORK");
         }
+    }
+}
+
+/// Runs the check in a child made by fork, or by the bare system call, which runs no handler. A child that hangs is killed.
+#[cfg(all(test, unix))]
+pub fn in_child(bare: bool, check: impl Fn() -> bool) -> bool {
+    // SAFETY: after fork, glibc's allocator works in the child; after the bare call the check only compares numbers. The
+    // child exits without unwinding.
+    unsafe {
+        let child = match bare {
+            #[cfg(target_os = "linux")]
+            true => libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t,
+            _ => libc::fork(),
+        };
+        if child == 0 {
+            libc::alarm(60);
+            libc::_exit(i32::from(!check()));
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        status == 0
     }
 }
 

@@ -3,9 +3,18 @@
 //!
 //! All numbers are little-endian. The bytes are "dpb", the version in one byte, the kind of object in one byte, the
 //! object's fields, and a CRC-32 of everything before. A reader refuses versions newer than its own with
-//! `NewerVersion`. From the first public version on, a reader accepts every version up to its own: a field that is added
-//! raises `VERSION`, and is read by [`Reader::since`], anywhere among the others. A snapshot counts the periods of users,
-//! and does not say which users came in them.
+//! `NewerVersion`. A reader accepts every version up to its own. A snapshot counts the periods of users, and does not say
+//! which users came in them.
+//!
+//! # How to add a field
+//!
+//! A field that a release of the library adds to any object needs a new version: append the library's version to
+//! [`LIBRARIES`], once for each release. Bytes of older versions lack the field. They imply a value for it:
+//! * a field of [`Config`](crate::Config) has its version in the table of fields, and older bytes imply its default;
+//! * a field of a type that moves is a row at the end of its `moves!`, with the version and the value;
+//! * other fields are read by [`Reader::since`], or moved by [`Moving::since`](crate::moving::Moving::since).
+//!
+//! `tests/data` has files of each version, which `tests/snapshot.rs` reads.
 //!
 //! # What restoring guarantees
 //!
@@ -57,8 +66,31 @@ use crate::error::{Error, Result};
 use crate::memory;
 
 const MAGIC: &[u8; 3] = b"dpb";
-/// The version of snapshots and of contributions.
-pub const VERSION: u8 = 1;
+/// The versions of the library that have changed the format of snapshots, states and contributions: each is a version of
+/// the format, from 1.
+const LIBRARIES: &[&str] = &["0.1"];
+/// The version of the format.
+pub const VERSION: u8 = LIBRARIES.len() as u8;
+
+/// The first version of the format whose bytes have the fields that this version of the library has added; the next one
+/// for a version that is not in the list.
+pub const fn version_of(library: &str) -> u8 {
+    let mut at = 0;
+    while at < LIBRARIES.len() && !is_same(LIBRARIES[at].as_bytes(), library.as_bytes()) {
+        at += 1;
+    }
+    at as u8 + 1
+}
+
+const fn is_same(mut a: &[u8], mut b: &[u8]) -> bool {
+    while let ([x, rest_of_a @ ..], [y, rest_of_b @ ..]) = (a, b) {
+        if *x != *y {
+            return false;
+        }
+        (a, b) = (rest_of_a, rest_of_b);
+    }
+    a.is_empty() && b.is_empty()
+}
 /// Magic, version, kind.
 const HEAD: usize = 5;
 const CHECKSUM: usize = 4;
@@ -234,9 +266,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a field that there is since this version. Before it, its value was always `before`.
-    #[allow(dead_code, reason = "the first field that is added needs it")]
     pub fn since<T>(&mut self, version: u8, before: T, read: impl FnOnce(&mut Reader<'a>) -> Result<T>) -> Result<T> {
-        if self.version < version { Ok(before) } else { read(self) }
+        if self.lacks(version) { Ok(before) } else { read(self) }
+    }
+
+    /// Whether these bytes are older than this version.
+    pub fn lacks(&self, version: u8) -> bool {
+        self.version < version
     }
 
     pub fn checksum(&self) -> u32 {
@@ -357,6 +393,15 @@ mod tests {
         let mut reader = Reader::new(&bytes, Kind::Bandit).unwrap();
         assert_eq!(reader.length(0), Ok(u32::MAX as usize));
         assert_eq!(reader.finish(), Err(Error::Corrupt));
+    }
+
+    #[test]
+    fn versions_of_the_library_are_versions_of_the_format() {
+        assert_eq!(version_of(LIBRARIES[0]), 1);
+        assert_eq!(version_of(LIBRARIES[LIBRARIES.len() - 1]), VERSION);
+        for unknown in ["", "0.", "0.11", "9.9"] {
+            assert_eq!(version_of(unknown), VERSION + 1, "{unknown}");
+        }
     }
 
     /// A field is added in the middle of a format. Its reader reads what was written before, with the value that was

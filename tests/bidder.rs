@@ -834,7 +834,10 @@ fn clicks_on_bids_that_were_shown_count_after_a_restart() {
     assert_eq!((count(&operator, "pending"), count(&operator, "cancelled_total")), (4.0, 0.0));
     assert_eq!(server.end(libc::SIGTERM).0.code(), Some(0));
 
-    let (server, operator) = begin();
+    // The next release of a deploy has a link to the file.
+    let link = place.join("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let (server, operator) = start(&[key[0], key[1], "--snapshot", link.to_str().unwrap()]).unwrap();
     assert_eq!((count(&operator, "pending"), count(&operator, "cancelled_total")), (2.0, 2.0));
     for (path, duplicates) in
         [(&shown[CLICK], 0.0), (&shown[CLICK], 1.0), (&hidden[CLICK], 2.0), (&clicked[CLICK], 3.0), (&early_click, 4.0)]

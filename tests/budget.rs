@@ -277,6 +277,67 @@ fn a_handle_that_is_restored_many_times_stays_within_its_budget() {
     assert_eq!((heard, budget.spent(0.0)), (3, Ok(3.0)));
 }
 
+/// A resumed handle goes on with the charge of the suspended one, however that was made, and pays for more periods.
+#[test]
+fn a_resumed_handle_is_charged_the_difference() {
+    let moved = |bandit: &Bandit, config: &Config| Bandit::resume(None, config, &bandit.suspend(0).unwrap());
+    for (delta, window) in [(0.0, 0), (1e-6, 0), (0.0, 20)] {
+        let config = |periods, budget: &Budget| Config {
+            expected_users: 100,
+            budget_periods: periods,
+            reward_window: window,
+            fleet_key: Some([7; 32].into()),
+            ..config(1.0, delta, budget)
+        };
+        let cost = |periods| {
+            let alone = budget(1e9, 1e-3);
+            Bandit::new(Algorithm::Imed, &config(periods, &alone)).unwrap();
+            alone.spent(1e-3).unwrap()
+        };
+        // No budget admits fifty periods after one.
+        let most = budget(cost(3), 1e-3);
+        let first = Bandit::new(Algorithm::Imed, &config(1, &most)).unwrap();
+        let state = first.suspend(0).unwrap();
+        for periods in [4, 50] {
+            let refused = Bandit::resume(None, &config(periods, &most), &state).err();
+            assert!(matches!(refused, Some(Error::OverBudget(_))), "{periods}: {refused:?}");
+            assert_eq!(most.spent(1e-3).unwrap(), cost(1));
+        }
+        let mut bandit = Bandit::resume(None, &config(3, &most), &state).unwrap();
+        assert_eq!(most.spent(1e-3).unwrap(), cost(3));
+        for periods in [1, 3, 2] {
+            bandit.claimed().unwrap();
+            bandit = moved(&bandit, &config(periods, &most)).unwrap();
+            assert_eq!(most.spent(1e-3).unwrap(), cost(3), "what may have been spent stays charged");
+        }
+        bandit.claimed().unwrap();
+        assert!(moved(&bandit, &config(4, &most)).is_err());
+
+        // After a restore in another process, whose budget has the charge from there.
+        let snapshot = Bandit::new(Algorithm::Imed, &config(1, &budget(1e9, 1e-3))).unwrap().snapshot().unwrap();
+        let next = budget(1.5 * cost(2), 1e-3);
+        let mut bandit = Bandit::restore_as(Algorithm::Imed, &config(2, &next), &snapshot).unwrap();
+        for _ in 0..3 {
+            assert_eq!(next.spent(1e-3).unwrap(), cost(2));
+            bandit = moved(&bandit, &config(2, &next)).unwrap();
+            bandit.claimed().unwrap();
+        }
+        // Another handle that is restored is a charge of its own, and no handle that is resumed hides behind it.
+        let both = budget(cost(2) + cost(3) * 1.001, 0.0);
+        if delta > 0.0 {
+            continue; // two Gaussian handles cost less than their sum
+        }
+        let [small, large] =
+            [2, 3].map(|periods| Bandit::restore_as(Algorithm::Imed, &config(periods, &both), &snapshot));
+        assert_eq!(both.spent(0.0).unwrap(), 5.0);
+        large.unwrap().snapshot().unwrap();
+        let small = small.unwrap().suspend(0).unwrap();
+        assert!(Bandit::resume(None, &config(4, &both), &small).is_err());
+        assert_eq!(Bandit::resume(None, &config(2, &both), &small).map(drop), Ok(()));
+        assert_eq!(both.spent(0.0).unwrap(), 5.0);
+    }
+}
+
 /// Several threads request a tenth at once: ten requests succeed, every time.
 #[test]
 fn concurrent_constructors_never_overspend() {

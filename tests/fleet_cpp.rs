@@ -498,8 +498,14 @@ fn a_node_restores_the_newer_of_its_file_and_redis() {
     assert_eq!(node.server.interrupt().0.code(), Some(0));
     let old_file = fs::read(&file).unwrap();
     redis.ask(&[b"HSET", KEY.as_bytes(), b"1", &old_field]);
+    let beside = |more: &str| PathBuf::from(format!("{}{more}", file.display()));
+    let states = [".state", ".state.new", ".state.opened"].map(beside);
+    let others = [".state.backup", ".statement-2026.pdf", ".states"].map(beside);
+    states.iter().chain(&others).for_each(|name| fs::write(name, "").unwrap());
     let node = start();
     assert_eq!(node.decisions(), 1500, "from its disk");
+    assert!(!states.iter().any(|name| name.exists()), "a state of before the fleet");
+    assert!(others.iter().all(|name| name.exists()), "a file that is no state");
     play(&[&node], 1500);
     assert_eq!(node.server.interrupt().0.code(), Some(0));
     fs::write(&file, old_file).unwrap();

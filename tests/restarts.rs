@@ -149,14 +149,13 @@ pub fn a_state_is_opened_once_wherever_it_is_killed(program: &Program) {
     let (no_key, other_key): ([&str; 0], _) = ([], ["--fleet-key-file", &other_key]);
     let other_window = [key[0], key[1], "--window", "999"];
     type Files<'a> = &'a [(&'a str, &'a [u8])];
-    let cases: [(&str, Files, &[&str], bool, bool); 12] = [
+    let cases: [(&str, Files, &[&str], bool, bool); 11] = [
         ("before it ends", &[], &key, false, false),
         ("while it writes the state", &[(".state.new", half)], &key, false, false),
         ("before it renames the state", &[(".state.new", &state)], &key, false, false),
         ("after it renamed the state", &[(".state", &state)], &key, true, false),
-        ("when a name was made", &[(".state", &state), (".state.Ab12cD", b"")], &key, true, false),
-        ("from taking the state to deleting it", &[(".state.Ab12cD", &state)], &key, false, false),
-        ("both", &[(".state", &state), (".state.Ab12cD", &state), (".state.new", half)], &key, true, false),
+        ("from taking the state to deleting it", &[(".state.opened", &state)], &key, false, false),
+        ("both", &[(".state", &state), (".state.opened", &state), (".state.new", half)], &key, true, false),
         ("altered", &[(".state", &altered)], &key, false, true),
         ("not whole", &[(".state", half)], &key, false, true),
         ("another key", &[(".state", &state)], &other_key, false, true),
@@ -206,6 +205,103 @@ pub fn a_state_is_opened_once_wherever_it_is_killed(program: &Program) {
     refuses("other users");
     fs::remove_file(&home.key).unwrap();
     refuses("");
+}
+
+/// Each release of a deploy has a directory with a link to the same file. They continue in turn, from each state once.
+pub fn releases_with_links_continue_in_turn(program: &Program) {
+    let home = Home::new("volume");
+    home.start(program, &[]).kill();
+    let mut ticket = None;
+    for number in 0..3 {
+        let other = Home::new("release");
+        std::os::unix::fs::symlink(&home.snapshot, &other.snapshot).unwrap();
+        fs::copy(&home.key, &other.key).unwrap();
+        let life = other.start(program, &[]);
+        assert!(fs::symlink_metadata(&other.snapshot).unwrap().is_symlink());
+        assert_eq!(other.states(), [""; 0]);
+        assert!(home.beside(".lock").exists() && !other.beside(".lock").exists());
+        match &ticket {
+            None => ticket = Some(click_url(&life.server)),
+            Some(ticket) => assert_eq!(life.click(ticket), number == 1, "release {number}"),
+        }
+        life.end();
+        assert_eq!((home.states(), other.states()), (vec![".state".to_owned()], vec![]));
+        assert!(!other.log().contains("what was open is lost"), "{}", other.log());
+        let saved = Bandit::restore(&fs::read(&home.snapshot).unwrap()).unwrap().report().unwrap();
+        assert_eq!(saved.counts.decisions, 1, "the snapshot is not in the volume");
+    }
+}
+
+/// A server's files are regular files with one link each. Otherwise it ends before it changes anything.
+pub fn files_with_other_links_are_refused(program: &Program) {
+    let home = Home::new("links");
+    let life = home.start(program, &[]);
+    let ticket = click_url(&life.server);
+    life.end();
+    let (snapshot, state) = (fs::read(&home.snapshot).unwrap(), fs::read(home.beside(".state")).unwrap());
+    let elsewhere = home.snapshot.with_file_name("elsewhere");
+    let key = ["--fleet-key-file", home.key.as_str()];
+    type Make = fn(&Path, &Path);
+    let link: Make = |to, at| std::os::unix::fs::symlink(to, at).unwrap();
+    let hard: Make = |to, at| fs::hard_link(to, at).unwrap();
+    let directory: Make = |_, at| fs::create_dir(at).unwrap();
+    let fifo: Make = |_, at| assert!(Command::new("mkfifo").arg(at).status().unwrap().success());
+    let nothing: Make = |to, at| {
+        fs::remove_file(to).unwrap();
+        std::os::unix::fs::symlink(to, at).unwrap();
+    };
+    for (more, what, make) in [
+        ("", "hard", hard),
+        ("", "directory", directory),
+        ("", "fifo", fifo),
+        ("", "nothing", nothing),
+        (".state", "link", link),
+        (".state", "hard", hard),
+        (".state", "directory", directory),
+        (".state", "fifo", fifo),
+        (".lock", "link", link),
+        (".lock", "hard", hard),
+    ] {
+        fs::write(&elsewhere, if more == ".state" { &state } else { &snapshot }).unwrap();
+        let file = home.beside(more);
+        fs::remove_file(&file).unwrap();
+        make(&elsewhere, &file);
+        fs::write(&home.log, "").unwrap();
+        let mut process = home.command(program, &key).stdout(Stdio::null()).spawn().unwrap();
+        assert_eq!(wait(&mut process).code(), Some(1), "{more} {what}: {}", home.log());
+        let says = if what == "nothing" { "" } else { "must be a regular file with one link" };
+        assert!(
+            home.log().contains(says) && home.log().contains(file.to_str().unwrap()),
+            "{more} {what}: {}",
+            home.log()
+        );
+        match what {
+            "directory" => fs::remove_dir(&file).unwrap(),
+            _ => fs::remove_file(&file).unwrap(),
+        }
+        let there = fs::read(&elsewhere).ok();
+        assert!(
+            what == "nothing" || there.as_ref() == Some(if more == ".state" { &state } else { &snapshot }),
+            "{more} {what}"
+        );
+        for (more, bytes) in [("", &snapshot), (".state", &state), (".lock", &vec![])] {
+            assert!(!home.beside(more).exists() || fs::read(home.beside(more)).unwrap() == *bytes, "{more} {what}");
+            fs::write(home.beside(more), bytes).unwrap();
+        }
+        _ = fs::remove_file(&elsewhere);
+    }
+
+    // What the server makes anew is a file of its own, whatever had its name. It deletes nothing else.
+    fs::write(&elsewhere, "mine").unwrap();
+    link(&elsewhere, &home.beside(".new"));
+    let others = [".state.backup", ".statement-2026.pdf", ".state.Ab12cD", ".state-of-things", ".stat", ".news"];
+    others.iter().for_each(|more| fs::write(home.beside(more), "mine").unwrap());
+    let life = home.start(program, &[]);
+    assert!(life.click(&ticket) && !life.click(&ticket));
+    life.end();
+    assert!(fs::symlink_metadata(&home.snapshot).unwrap().is_file());
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "mine");
+    others.iter().for_each(|more| assert_eq!(fs::read_to_string(home.beside(more)).unwrap(), "mine", "{more}"));
 }
 
 /// Clicks that come while no server runs are lost. After more than an eighth of a window, they must not count as none:

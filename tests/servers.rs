@@ -15,8 +15,8 @@ use browser::Browser;
 use dpb::{Bandit, Counts, Seed};
 use restarts::{
     a_long_pause_cancels_what_was_open, a_restart_begins_no_period_of_placements,
-    a_state_is_opened_once_wherever_it_is_killed, its_restart_loses_nothing,
-    killed_as_it_ends_or_starts_it_counts_no_click_twice,
+    a_state_is_opened_once_wherever_it_is_killed, files_with_other_links_are_refused, its_restart_loses_nothing,
+    killed_as_it_ends_or_starts_it_counts_no_click_twice, releases_with_links_continue_in_turn,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -147,6 +147,8 @@ promises! {
     killed_twice_it_counts_no_click_twice
     its_restart_loses_nothing
     a_state_is_opened_once_wherever_it_is_killed
+    releases_with_links_continue_in_turn
+    files_with_other_links_are_refused
     a_long_pause_cancels_what_was_open
 }
 

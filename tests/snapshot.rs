@@ -574,22 +574,33 @@ fn extreme_snapshots_never_break_anything() {
     }
 }
 
-/// The version of the format. From the first release on, files of older versions stay and are read too.
-const VERSION: u8 = 1;
+/// The version of the format that this library writes. Files of older versions stay, and are read too.
+fn version() -> u8 {
+    Bandit::new(Algorithm::Imed, &Config::new(2, 1.0)).unwrap().snapshot().unwrap()[3]
+}
 
-/// A file of `tests/data` that a snapshot was written to; DPB_BLESS=1 writes it if it is missing.
-fn golden(name: &str, snapshot: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("data/snapshot-{VERSION}-{name}"));
-    if std::env::var_os("DPB_BLESS").is_some() && !path.exists() {
-        std::fs::write(&path, snapshot()).unwrap();
+/// Files of `tests/data` that a snapshot was written to, one of each version from the first that has it; DPB_BLESS=1 writes
+/// that of today's version if it is missing.
+fn golden(name: &str, snapshot: impl FnOnce() -> Vec<u8>) -> Vec<Vec<u8>> {
+    let path = |of| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("data/snapshot-{of}-{name}"));
+    let newest = path(version());
+    if std::env::var_os("DPB_BLESS").is_some() && !newest.exists() {
+        std::fs::write(&newest, snapshot()).unwrap();
     }
-    std::fs::read(&path).unwrap()
+    assert!(newest.exists(), "DPB_BLESS=1 writes {newest:?}");
+    let has_file = |&of: &u8| path(of).exists();
+    let versions = (1..=version()).filter(has_file).map(|of| {
+        let bytes = std::fs::read(path(of)).unwrap();
+        assert_eq!(bytes[..5], [b'd', b'p', b'b', of, 1]);
+        bytes
+    });
+    versions.collect()
 }
 
 #[test]
 fn old_snapshots_are_read_for_ever() {
     for algorithm in ABLE {
-        let bytes = golden(algorithm.name(), || {
+        let all = golden(algorithm.name(), || {
             let mut configs = configs(algorithm);
             let config = configs.swap_remove(usize::from(configs[1].reward_window > 0));
             let bandit = Bandit::new(algorithm, &config).unwrap();
@@ -597,29 +608,30 @@ fn old_snapshots_are_read_for_ever() {
             play(&bandit, &config, 20_000, &mut random(1));
             bandit.snapshot().unwrap()
         });
-        assert_eq!(bytes[..5], [b'd', b'p', b'b', VERSION, 1]);
-        let bandit = Bandit::restore(&bytes).unwrap();
-        let report = bandit.report().unwrap();
-        assert_eq!((report.algorithm, report.counts.decisions), (algorithm, 20_000));
-        assert!(report.epsilon_spent > 0.999);
-        let best = bandit.arm_reports().unwrap()[0];
-        let local = matches!(algorithm, Algorithm::LdpUcb | Algorithm::LdpKlUcb);
-        let lies = if local { 1.0 / (1.0 + 1f64.exp()) } else { 0.0 };
-        let mean = (A[0] - lies) / (1.0 - 2.0 * lies);
-        let has_no_mean = matches!(algorithm, Algorithm::Se | Algorithm::Linear); // none yet, or none for arms
-        assert!(has_no_mean || (best.mean - mean).abs() < 0.06, "{algorithm:?}: {best:?}");
-        assert_eq!(bandit.ask().unwrap().ticket >> 48, 77);
-        // The same bytes with an unknown version are refused.
-        let newer = sealed([&bytes[..3], &[u8::MAX], &bytes[4..]].concat());
-        assert_eq!(Bandit::restore(&newer).err(), Some(Error::NewerVersion));
-        assert_eq!(Bandit::restore(&bytes[..bytes.len() - 1]).err(), Some(Error::Corrupt));
-        assert_eq!(Bandit::restore(&[]).err(), Some(Error::Corrupt));
+        for bytes in all {
+            let bandit = Bandit::restore(&bytes).unwrap();
+            let report = bandit.report().unwrap();
+            assert_eq!((report.algorithm, report.counts.decisions), (algorithm, 20_000));
+            assert!(report.epsilon_spent > 0.999);
+            let best = bandit.arm_reports().unwrap()[0];
+            let local = matches!(algorithm, Algorithm::LdpUcb | Algorithm::LdpKlUcb);
+            let lies = if local { 1.0 / (1.0 + 1f64.exp()) } else { 0.0 };
+            let mean = (A[0] - lies) / (1.0 - 2.0 * lies);
+            let has_no_mean = matches!(algorithm, Algorithm::Se | Algorithm::Linear); // none yet, or none for arms
+            assert!(has_no_mean || (best.mean - mean).abs() < 0.06, "{algorithm:?}: {best:?}");
+            assert_eq!(bandit.ask().unwrap().ticket >> 48, 77);
+            // The same bytes with an unknown version are refused.
+            let newer = sealed([&bytes[..3], &[u8::MAX], &bytes[4..]].concat());
+            assert_eq!(Bandit::restore(&newer).err(), Some(Error::NewerVersion));
+            assert_eq!(Bandit::restore(&bytes[..bytes.len() - 1]).err(), Some(Error::Corrupt));
+            assert_eq!(Bandit::restore(&[]).err(), Some(Error::Corrupt));
+        }
     }
 }
 
 #[test]
 fn old_snapshots_with_segments_are_read_for_ever() {
-    let bytes = golden("segments", || {
+    let all = golden("segments", || {
         let config = Config { node: 77, max_segments: 3, ..Config::new(4, 1.0) };
         let (bandit, mut random) = (Bandit::new(Algorithm::Imed, &config).unwrap(), random(1));
         bandit.set_prior(0, 0.2, 100.0).unwrap();
@@ -630,14 +642,15 @@ fn old_snapshots_with_segments_are_read_for_ever() {
         }
         bandit.snapshot().unwrap()
     });
-    assert_eq!(bytes[..5], [b'd', b'p', b'b', VERSION, 1]);
-    let bandit = Bandit::restore(&bytes).unwrap();
-    let report = bandit.report().unwrap();
-    assert_eq!((report.counts.decisions, report.segments, report.max_segments), (20_000, 2, 3));
-    assert!(report.epsilon_spent == 1.0 && report.phase > 10);
-    let mut best = None;
-    bandit.for_each_arm_in(71, |arm, read| best = if arm == 2 { Some(read) } else { best }).unwrap();
-    let best = best.unwrap();
-    assert!((best.mean - 0.4).abs() < 0.06 && best.effective_pulls > 1000.0 && best.pulls > 5000, "{best:?}");
-    assert_eq!(bandit.select_for(&in_segment(71)).unwrap().ticket >> 48, 77);
+    for bytes in all {
+        let bandit = Bandit::restore(&bytes).unwrap();
+        let report = bandit.report().unwrap();
+        assert_eq!((report.counts.decisions, report.segments, report.max_segments), (20_000, 2, 3));
+        assert!(report.epsilon_spent == 1.0 && report.phase > 10);
+        let mut best = None;
+        bandit.for_each_arm_in(71, |arm, read| best = if arm == 2 { Some(read) } else { best }).unwrap();
+        let best = best.unwrap();
+        assert!((best.mean - 0.4).abs() < 0.06 && best.effective_pulls > 1000.0 && best.pulls > 5000, "{best:?}");
+        assert_eq!(bandit.select_for(&in_segment(71)).unwrap().ticket >> 48, 77);
+    }
 }

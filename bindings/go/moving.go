@@ -51,8 +51,9 @@ func (b *Bandit) Suspend(receiver uint64, bytes []byte) ([]byte, error) {
 // others' newest snapshots again. A contributor goes on contributing, and a leader is alone until it leads anew.
 //
 // It returns ErrCorrupt for bytes that the key did not seal as a state, ErrExpired for a receiver that is not of this
-// process or has had its state and for a state at rest older than [StateLifetime], and ErrInvalidConfig for a field that
-// must not differ but does.
+// process or has had its state and for a state at rest older than [StateLifetime] or from more than a minute in the future,
+// ErrOverBudget if the budget is too small for what exceeds its charge for the suspended bandit, and ErrInvalidConfig for a
+// field that must not differ but does.
 func Resume(config Config, state []byte) (*Bandit, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()

@@ -56,3 +56,38 @@ func TestStatesMove(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A resumed handle is charged the difference to the charge of the suspended one.
+func TestResumedHandlesAreChargedTheDifference(t *testing.T) {
+	periods := func(number uint32, budget *Budget) Config {
+		config := NewConfig(3, 2)
+		config.FleetKey, config.ExpectedUsers, config.BudgetPeriods, config.Budget = &[32]byte{7}, 100, number, budget
+		return config
+	}
+	spent := func(budget *Budget) float64 { return must[float64](t)(budget.Spent(0)) }
+	budget := must[*Budget](t)(NewBudget(3, 0))
+	defer budget.Close()
+	bandit := must[*Bandit](t)(New(periods(1, budget)))
+	defer bandit.Close()
+	snapshot := must[[]byte](t)(bandit.Snapshot(nil))
+	state := must[[]byte](t)(bandit.Suspend(0, nil))
+	if _, err := Resume(periods(50, budget), state); !errors.Is(err, ErrOverBudget) || spent(budget) != 2 {
+		t.Fatal(err)
+	}
+	next := must[*Bandit](t)(Resume(periods(1, budget), state))
+	defer next.Close()
+	if spent(budget) != 2 {
+		t.Error(spent(budget))
+	}
+
+	// Another process restores a snapshot, and then moves the handle.
+	another := must[*Budget](t)(NewBudget(5, 0))
+	defer another.Close()
+	restored := must[*Bandit](t)(RestorePolicy(PolicyIMED, periods(2, another), snapshot))
+	defer restored.Close()
+	moved := must[*Bandit](t)(Resume(periods(2, another), must[[]byte](t)(restored.Suspend(0, nil))))
+	defer moved.Close()
+	if spent(another) != 4 {
+		t.Error(spent(another))
+	}
+}

@@ -2,11 +2,11 @@
 //! a lock. `docs/operating.md` says what each step is for ("What the example servers do").
 
 use dpb::{Algorithm, Bandit, Clock, Config, FleetKey};
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use std::fmt::Display;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Result, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,6 +35,37 @@ fn place(file: &Path) -> Result<PathBuf> {
     Ok(file.parent().unwrap_or(&file).to_owned())
 }
 
+/// The path of a server's file, without symbolic links. The server takes it once, at its start. A rename or removal of a
+/// link would leave the file that the link leads to, and another server would continue from the same state.
+pub fn own(file: &Path) -> Result<PathBuf> {
+    if fs::symlink_metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        let directory = fs::canonicalize(place(file)?).map_err(of(file))?;
+        return Ok(directory.join(file.file_name().unwrap_or_default()));
+    }
+    let known = fs::canonicalize(file).map_err(of(file))?; // refuses a link to nothing
+    open_own(&known, OpenOptions::new().read(true))?;
+    Ok(known)
+}
+
+/// Opens a file that is the server's own: a regular file with one link, because a file that has another link is still
+/// there when the server has removed it.
+fn open_own(file: &Path, how: &mut OpenOptions) -> Result<File> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK; // a FIFO would wait
+    let open = how.custom_flags(flags.bits()).open(file);
+    let is_link = fs::symlink_metadata(file).is_ok_and(|there| there.is_symlink());
+    if is_link || matches!(&open, Ok(open) if !open.metadata().is_ok_and(|there| there.is_file() && there.nlink() == 1))
+    {
+        return Err(fault(file, "must be a regular file with one link"));
+    }
+    open.map_err(of(file))
+}
+
+/// Removes a file if there is one.
+fn remove(file: &Path) -> Result<()> {
+    fs::remove_file(file)
+        .or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(of(file)(error)) })
+}
+
 /// Makes the renames and removals of files in this one's directory durable.
 fn sync_directory(file: &Path) -> Result<()> {
     let place = place(file)?;
@@ -44,7 +75,8 @@ fn sync_directory(file: &Path) -> Result<()> {
 /// Writes a file. At any time, even after a crash, it holds all of these bytes or all of the previous ones.
 pub fn write(file: &Path, bytes: &[u8]) -> Result<()> {
     let new = beside(file, ".new"); // in the same directory, because a rename does not cross file systems
-    let mut open = File::create(&new).map_err(of(&new))?;
+    remove(&new)?;
+    let mut open = open_own(&new, OpenOptions::new().write(true).create_new(true))?;
     open.write_all(bytes).and_then(|()| open.sync_all()).map_err(of(&new))?; // before the rename
     fs::rename(&new, file).map_err(of(file))?;
     sync_directory(file)
@@ -52,9 +84,9 @@ pub fn write(file: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Reads a file, unless it is too large. None if there is none.
 fn load(file: &Path) -> Result<Option<Vec<u8>>> {
-    let open = match File::open(file) {
+    let open = match open_own(file, OpenOptions::new().read(true)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        open => open.map_err(of(file))?,
+        open => open?,
     };
     let mut bytes = Vec::new();
     if open.take(MOST + 1).read_to_end(&mut bytes).map_err(of(file))? as u64 > MOST {
@@ -68,7 +100,7 @@ fn load(file: &Path) -> Result<Option<Vec<u8>>> {
 /// a race. The system releases the lock when the process ends.
 pub fn lock(snapshot: &Path) -> Result<Flock<File>> {
     let lock = beside(snapshot, ".lock");
-    let open = File::options().create(true).append(true).open(&lock).map_err(of(&lock))?;
+    let open = open_own(&lock, OpenOptions::new().create(true).append(true))?;
     let taken = |_| fault(snapshot, format!("another server has it ({} is locked)", lock.display()));
     Flock::lock(open, FlockArg::LockExclusiveNonblock).map_err(taken)
 }
@@ -109,26 +141,21 @@ pub fn resume(policy: Algorithm, config: &Config, snapshot: &Path) -> Result<Opt
     Ok(take_state(policy, config, &beside(snapshot, ".state"))?.or(restored))
 }
 
-/// Continues from a state. It is opened once: only by the process that has renamed it, and only under that new name. So
-/// one bandit at most continues from it, wherever processes are killed.
+/// Continues from a state. It is opened once: only by the process that has renamed it, and only under that new name, which
+/// no other process uses, because this one has the lock. So one bandit at most continues from it, wherever processes are
+/// killed.
 fn take_state(policy: Algorithm, config: &Config, state: &Path) -> Result<Option<Bandit>> {
-    // What killed processes have left, and nobody may open.
-    let (directory, left) = (place(state)?, beside(state, "."));
-    let left = left.file_name().unwrap_or_default().as_encoded_bytes();
-    for entry in fs::read_dir(&directory).map_err(of(&directory))? {
-        let file = entry?.path();
-        if file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(left)) {
-            fs::remove_file(&file).map_err(of(&file))?;
-        }
+    let taken = beside(state, ".opened");
+    remove(&beside(state, ".new"))?; // what killed processes have left, and nobody may open
+    remove(&taken)?;
+    match open_own(state, OpenOptions::new().read(true)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        there => drop(there?),
     }
-    if !state.try_exists().map_err(of(state))? {
-        return Ok(None);
-    }
-    let (_, taken) = nix::unistd::mkstemp(&beside(state, ".XXXXXX")).map_err(|error| fault(state, error))?;
     fs::rename(state, &taken).map_err(of(state))?;
     sync_directory(state)?;
     let next = open_state(policy, config, &taken);
-    fs::remove_file(&taken).map_err(of(&taken))?;
+    remove(&taken)?;
     next.or_else(|why| {
         eprintln!("what was open is lost: {why}");
         Ok(None)

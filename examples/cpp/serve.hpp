@@ -32,7 +32,9 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/asio.hpp> // after <utility>, which Boost 1.74 does not include
@@ -491,18 +493,48 @@ inline void check_io(bool well, const std::filesystem::path &file) {
   }
 }
 
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE *)>;
+
+// Opens a file that is the server's own: a regular file with one link, because a file that has another link is still there
+// when the server has removed it. Null if there is none and the flags do not create it.
+inline File open_own(const std::filesystem::path &file, int flags, const char *mode) {
+  const int descriptor = ::open(file.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666); // a FIFO would wait
+  if (descriptor < 0 && errno == ENOENT && !(flags & O_CREAT)) {
+    return {nullptr, std::fclose};
+  }
+  check_io(descriptor >= 0 || errno == ELOOP, file);
+  struct stat status = {};
+  File open(descriptor < 0 ? nullptr : ::fdopen(descriptor, mode), std::fclose);
+  if (!open || ::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink != 1) {
+    throw std::runtime_error(file.string() + ": must be a regular file with one link");
+  }
+  return open;
+}
+
+// The path of a server's file, without symbolic links. The server takes it once, at its start. A rename or removal of a link
+// would leave the file that the link leads to, and another server would continue from the same state.
+inline std::filesystem::path own(const std::filesystem::path &file) {
+  if (std::filesystem::symlink_status(file).type() == std::filesystem::file_type::not_found) {
+    return std::filesystem::canonical(std::filesystem::absolute(file).parent_path()) / file.filename();
+  }
+  const std::filesystem::path known = std::filesystem::canonical(file); // throws for a link to nothing
+  open_own(known, O_RDONLY, "rb");
+  return known;
+}
+
 // Makes the renames and removals of files in this one's directory durable.
 inline void sync_directory(const std::filesystem::path &file) {
   const std::filesystem::path place = std::filesystem::absolute(file).parent_path();
-  const std::unique_ptr<std::FILE, int (*)(std::FILE *)> directory(std::fopen(place.c_str(), "r"), std::fclose);
+  const File directory(std::fopen(place.c_str(), "r"), std::fclose);
   check_io(directory && ::fsync(::fileno(directory.get())) == 0, place);
 }
 
 // Writes a file. At any time, even after a crash, it holds all of these bytes or all of the previous ones.
 inline void write(const std::filesystem::path &file, const std::vector<std::uint8_t> &bytes) {
   const std::string beside = file.string() + ".new"; // a rename does not cross file systems
-  const std::unique_ptr<std::FILE, int (*)(std::FILE *)> open(std::fopen(beside.c_str(), "wb"), std::fclose);
-  check_io(open && std::fwrite(bytes.data(), 1, bytes.size(), open.get()) == bytes.size(), beside);
+  std::filesystem::remove(beside);
+  const File open = open_own(beside, O_WRONLY | O_CREAT | O_EXCL, "wb");
+  check_io(std::fwrite(bytes.data(), 1, bytes.size(), open.get()) == bytes.size(), beside);
   check_io(std::fflush(open.get()) == 0 && ::fsync(::fileno(open.get())) == 0, beside); // before the rename
   check_io(std::rename(beside.c_str(), file.c_str()) == 0, file);
   sync_directory(file);
@@ -512,16 +544,16 @@ inline void save(const dpb::Bandit &bandit, const std::filesystem::path &file) {
 
 // The contents of the file; nullopt if it does not exist.
 inline std::optional<std::vector<std::uint8_t>> load(const std::filesystem::path &file) {
-  if (!std::filesystem::exists(file)) {
+  const File open = open_own(file, O_RDONLY, "rb");
+  if (!open) {
     return std::nullopt;
   }
-  const std::uintmax_t size = std::filesystem::file_size(file); // throws if it is not a regular file
+  const std::uintmax_t size = std::filesystem::file_size(file);
   if (size > MAX_SNAPSHOT) {
     throw std::runtime_error(file.string() + ": " + std::to_string(size) + " bytes are not a snapshot of this server");
   }
-  std::ifstream open(file, std::ios::binary);
   std::vector<std::uint8_t> bytes(size);
-  if (!open.read(reinterpret_cast<char *>(bytes.data()), static_cast<std::streamsize>(size))) {
+  if (std::fread(bytes.data(), 1, bytes.size(), open.get()) != bytes.size()) {
     throw std::runtime_error(file.string() + ": cannot be read");
   }
   return bytes;
@@ -537,17 +569,14 @@ public:
       return;
     }
     const std::string beside = snapshot.string() + ".lock";
-    file_.reset(std::fopen(beside.c_str(), "a"));
-    if (!file_) {
-      throw std::system_error(errno, std::generic_category(), beside);
-    }
+    file_ = open_own(beside, O_WRONLY | O_CREAT | O_APPEND, "a");
     if (::flock(::fileno(file_.get()), LOCK_EX | LOCK_NB) != 0) {
       throw std::runtime_error(snapshot.string() + ": another server has it (" + beside + " is locked)");
     }
   }
 
 private:
-  std::unique_ptr<std::FILE, int (*)(std::FILE *)> file_{nullptr, std::fclose};
+  File file_{nullptr, std::fclose};
 };
 
 // Restores an object from a file by a function like try_restore; nullopt if the file does not exist. Throws if the file
@@ -572,30 +601,24 @@ inline void suspend(dpb::Bandit &bandit, const std::filesystem::path &snapshot) 
   write(snapshot.string() + ".state", bandit.suspend(0));
 }
 
-// Removes the files of this directory whose names begin so.
-inline void remove_files(const std::filesystem::path &beginning) {
-  const std::string name = beginning.filename().string();
-  for (const auto &entry : std::filesystem::directory_iterator(std::filesystem::absolute(beginning).parent_path())) {
-    if (entry.path().filename().string().rfind(name, 0) == 0) {
-      std::filesystem::remove(entry.path());
-    }
-  }
-  sync_directory(beginning);
+// Removes what killed processes have left of a state, and nobody may open.
+inline void remove_leftovers(const std::string &state) {
+  std::filesystem::remove(state + ".new");
+  std::filesystem::remove(state + ".opened");
+  sync_directory(state);
 }
 
 // Continues from the state that the last process has left; nullopt if there is none, or if it is refused. A state is
-// opened once: only by the process that has renamed it, and only under that new name. So one bandit at most continues
-// from it, wherever processes are killed.
+// opened once: only by the process that has renamed it, and only under that new name, which no other process uses, because
+// this one has the lock. So one bandit at most continues from it, wherever processes are killed.
 inline std::optional<dpb::Bandit> take_state(std::string_view policy, const dpb::Config &config,
                                              const std::filesystem::path &snapshot) {
   const std::string state = snapshot.string() + ".state";
-  remove_files(state + "."); // of killed processes: nobody may open them
-  if (!std::filesystem::exists(state)) {
+  const std::string taken = state + ".opened";
+  remove_leftovers(state);
+  if (!open_own(state, O_RDONLY, "rb")) {
     return std::nullopt;
   }
-  std::string taken = state + ".XXXXXX";
-  const int fresh = ::mkstemp(taken.data());
-  check_io(fresh >= 0 && ::close(fresh) == 0, taken);
   check_io(std::rename(state.c_str(), taken.c_str()) == 0, state);
   sync_directory(state);
   std::optional<dpb::Bandit> next;
@@ -633,7 +656,8 @@ inline dpb::Bandit resume(dpb::Bandit fresh, const dpb::Config &config, const st
     fresh = std::move(*stored);
   }
   if (in_fleet) {
-    remove_files(file.string() + ".state");
+    std::filesystem::remove(file.string() + ".state");
+    remove_leftovers(file.string() + ".state");
     return fresh;
   }
   auto next = take_state(fresh.policy_name(), config, file);
@@ -691,7 +715,7 @@ struct Options {
         throw UsageError(name, "one of the policies below", value);
       }
     } else if (name == "--snapshot") {
-      snapshot = file(name, value);
+      snapshot = own(file(name, value));
     } else if (name == "--fleet-key-file") {
       key_file = file(name, value);
     } else if (name == "--snapshot-every") {

@@ -155,7 +155,7 @@ impl Bandit {
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let bandit = Self::made(algorithm, config)?;
         let origin = bandit.lock.lock()?.fleet.origin;
-        config.charge(Some(origin), config.test_seed.is_some(), 1, |config| algorithm.lifetime_loss(config))?;
+        config.charge(origin, false, config.test_seed.is_some(), 1, |config| algorithm.lifetime_loss(config))?;
         Ok(bandit)
     }
 

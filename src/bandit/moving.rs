@@ -10,12 +10,11 @@ use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::moving::{Moved, Moving};
 use crate::noise::probe::faulty;
-use crate::os::Origin;
+#[cfg(not(dpb_faults))]
+use crate::os::OfProcess;
 use crate::policy::Algorithm;
 use crate::random::Seed;
 use crate::snapshot::{self, Reader};
-#[cfg(not(dpb_faults))]
-use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
 
@@ -42,15 +41,15 @@ pub(super) struct Receiver(u64);
 
 /// Calls this with the numbers that no state has been addressed to so far.
 #[cfg(not(dpb_faults))]
-fn with_open<T>(body: impl FnOnce(&mut Vec<(u64, Origin)>) -> T) -> T {
-    static OPEN: Mutex<Vec<(u64, Origin)>> = Mutex::new(Vec::new());
-    body(&mut OPEN.lock().unwrap_or_else(PoisonError::into_inner))
+fn with_open<T>(body: impl FnOnce(&mut Vec<u64>) -> T) -> T {
+    static OPEN: OfProcess<Vec<u64>> = OfProcess::new(Vec::new());
+    OPEN.with(body)
 }
 
 /// The same in a test with seeds, whose threads draw equal numbers.
 #[cfg(dpb_faults)]
-fn with_open<T>(body: impl FnOnce(&mut Vec<(u64, Origin)>) -> T) -> T {
-    std::thread_local!(static OPEN: std::cell::RefCell<Vec<(u64, Origin)>> = const { std::cell::RefCell::new(Vec::new()) });
+fn with_open<T>(body: impl FnOnce(&mut Vec<u64>) -> T) -> T {
+    std::thread_local!(static OPEN: std::cell::RefCell<Vec<u64>> = const { std::cell::RefCell::new(Vec::new()) });
     OPEN.with_borrow_mut(body)
 }
 
@@ -62,14 +61,14 @@ impl Receiver {
         let number = Seed::new(None)?.stream().next_u64().max(1);
         with_open(|open| {
             open.try_reserve(1).map_err(|_| Error::NoMemory)?;
-            open.push((number, Origin::here()));
+            open.push(number);
             Ok(Receiver(number))
         })
     }
 
     /// Whether a state may be addressed to this number.
     fn is_open(number: u64) -> bool {
-        with_open(|open| open.iter().any(|(other, origin)| *other == number && origin.check().is_ok()))
+        with_open(|open| open.contains(&number))
     }
 
     /// The same. From now on none may.
@@ -78,7 +77,7 @@ impl Receiver {
             return Receiver::is_open(number);
         }
         with_open(|open| {
-            let place = open.iter().position(|(other, origin)| *other == number && origin.check().is_ok());
+            let place = open.iter().position(|&other| other == number);
             let was_open = place.map(|place| open.swap_remove(place)).is_some();
             if open.is_empty() {
                 *open = Vec::new(); // a library that is unloaded leaves no memory
@@ -97,6 +96,29 @@ impl Drop for Receiver {
 /// Unix time, in seconds.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// How far ahead of this machine's clock that of the machine which suspended may be, in seconds.
+const STATE_AHEAD: u64 = 60;
+
+/// Checks the age of a state at rest. A state from the future would have a longer life than others, and with the clock set
+/// back it would have many.
+fn check_age(suspended: u64, now: u64) -> Result<()> {
+    let refused = |age, what, most| {
+        let why =
+            format!("the state was suspended {age} seconds {what}, by the clock of the system: the most is {most}");
+        Err(Error::ExpiredState(why.into()))
+    };
+    match (now.saturating_sub(suspended), suspended.saturating_sub(now)) {
+        (age, _) if age > Bandit::STATE_LIFETIME => refused(age, "ago", Bandit::STATE_LIFETIME),
+        (_, ahead) if ahead > STATE_AHEAD => refused(ahead, "in the future", STATE_AHEAD),
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn no_receiver() -> Error {
+    Error::ExpiredState("the state's receiver is not of this process, or has had its state".into())
 }
 
 impl Bandit {
@@ -169,10 +191,11 @@ impl Bandit {
     /// again from the others' newest snapshots. A contributor goes on contributing, and a leader is alone until it leads.
     ///
     /// # Errors
-    /// `Corrupt` for anything that was not sealed by the key as a state; `NewerVersion`; `Expired` for a receiver that is
-    /// not of this process or has had its state, and for a state at rest that is older than
-    /// [`STATE_LIFETIME`](Self::STATE_LIFETIME); `InvalidConfig`; `Unsupported` without a key; `OverBudget` unless the
-    /// budget was charged for the suspended handle already; `Entropy`; `NoMemory`.
+    /// `Corrupt` for anything that was not sealed by the key as a state; `NewerVersion`; `ExpiredState` for a receiver that
+    /// is not of this process or has had its state, and for a state at rest that is older than
+    /// [`STATE_LIFETIME`](Self::STATE_LIFETIME) or from more than a minute in the future; `InvalidConfig`; `Unsupported`
+    /// without a key; `OverBudget`: the budget is charged what exceeds its charge for the suspended handle; `Entropy`;
+    /// `NoMemory`.
     pub fn resume(algorithm: Option<Algorithm>, config: &Config, state: &[u8]) -> Result<Bandit> {
         let no_key = || Error::unconfigured("a state: config.fleet_key is not set");
         let key = config.fleet_key.as_ref().ok_or_else(no_key)?;
@@ -180,10 +203,11 @@ impl Bandit {
         let from = &mut Reader::of_fields(&content).of_version(version);
         let head = SnapshotHead::read(from)?;
         check_policy(algorithm.unwrap_or(head.algorithm), head.algorithm)?;
-        let age = now().saturating_sub(from.u64()?);
-        let is_late = if receiver == 0 { age > Self::STATE_LIFETIME } else { !Receiver::is_open(receiver) };
-        if is_late {
-            return Err(Error::Expired);
+        let suspended = from.u64()?;
+        if receiver == 0 {
+            check_age(suspended, now())?;
+        } else if !Receiver::is_open(receiver) {
+            return Err(no_receiver());
         }
         let (led, contributes) = (from.bool()?, from.u64()?);
         let config = Config { test_seed: None, ..config.clone() };
@@ -201,13 +225,13 @@ impl Bandit {
         if led || contributes > 0 {
             state.continue_duty(contributes)?;
         }
-        config.charge(Some(state.fleet.origin), state.seeded, state.periods.begun, |config| {
+        config.charge(head.origin, true, state.seeded, state.periods.begun, |config| {
             head.algorithm.lifetime_loss(config)
         })?;
         if receiver == 0 {
             state.life = Life::Held;
         } else if !Receiver::forget(receiver) {
-            return Err(Error::Expired);
+            return Err(no_receiver());
         }
         Ok(bandit)
     }
@@ -422,6 +446,82 @@ mod tests {
                 play(&next, 5000, 0, &mut open);
             }
         }
+    }
+
+    /// The clock of the system may have been set since a state was suspended. Only its time differs here.
+    #[test]
+    fn a_state_is_neither_old_nor_from_the_future() {
+        let key = FleetKey::from([7; 32]);
+        let at = |ahead: i64| {
+            let bandit = Bandit::new(Algorithm::Imed, &config()).unwrap();
+            play(&bandit, 300, 0, &mut Vec::new());
+            let head = |to: &mut Writer| {
+                bandit.save_head(&bandit.lock.lock().unwrap(), to);
+                Ok(())
+            };
+            let time = snapshot::fields(|length| Ok(Vec::with_capacity(length)), head).unwrap().len();
+            let (receiver, _, mut content) = key.open(Purpose::State, &bandit.suspend(0).unwrap()).unwrap();
+            let bytes = &mut content[time..time + 8];
+            let suspended = u64::from_le_bytes((&*bytes).try_into().unwrap());
+            assert!(suspended.abs_diff(now()) < 600);
+            bytes.copy_from_slice(&suspended.strict_add_signed(ahead).to_le_bytes());
+            let nonce = Nonce::new(&mut Seed::new(None).unwrap().stream());
+            let mut sealed = FleetKey::unsealed(content.len(), usize::MAX).unwrap();
+            sealed.extend_from_slice(&content);
+            key.seal(Purpose::State, receiver, nonce, Zeroizing::new(sealed)).unwrap()
+        };
+        let resume = |ahead| Bandit::resume(None, &config(), &at(ahead)).map(drop);
+        let hour = Bandit::STATE_LIFETIME as i64;
+        assert_eq!([resume(0), resume(600 - hour)], [Ok(()), Ok(())]);
+        for (ahead, what) in
+            [(-hour - 10, "ago"), (-90_000, "ago"), (600 + 60, "in the future"), (1 << 40, "in the future")]
+        {
+            let Err(Error::ExpiredState(why)) = resume(ahead) else { panic!("{ahead}: accepted") };
+            assert!(why.starts_with("the state was suspended ") && why.contains(what), "{ahead}: {why}");
+        }
+        let now = 1 << 40;
+        for (suspended, holds) in [
+            (now - 3601, false),
+            (now - 3600, true),
+            (now, true),
+            (now + 60, true),
+            (now + 61, false),
+            (u64::MAX, false),
+            (0, false),
+        ] {
+            assert_eq!(check_age(suspended, now).is_ok(), holds, "{suspended}");
+        }
+    }
+
+    /// A process forks while one of its threads draws a receiver. The child draws receivers of its own, and has none of its
+    /// parent's.
+    #[cfg(unix)]
+    #[test]
+    fn a_child_has_receivers_of_its_own() {
+        use std::sync::mpsc::channel;
+        let bandit = Bandit::new(Algorithm::Imed, &config()).unwrap();
+        let parents = bandit.receiver().unwrap();
+        let state = bandit.suspend(parents).unwrap();
+        let ((is_held, held), (go_on, waits)) = (channel(), channel::<()>());
+        let thread = std::thread::spawn(move || {
+            with_open(|_| {
+                is_held.send(()).unwrap();
+                waits.recv().unwrap();
+            });
+        });
+        held.recv().unwrap();
+        let seen = crate::os::in_child(false, || {
+            let refused = matches!(Bandit::resume(None, &config(), &state), Err(Error::ExpiredState(_)));
+            let bandit = Bandit::new(Algorithm::Imed, &config()).unwrap();
+            let [first, second] = [(); 2].map(|()| bandit.receiver().unwrap());
+            let state = bandit.suspend(second).unwrap();
+            let resumed = [(); 2].map(|()| Bandit::resume(None, &config(), &state).is_ok());
+            refused && Receiver::is_open(first) && !Receiver::is_open(parents) && resumed == [true, false]
+        });
+        go_on.send(()).unwrap();
+        thread.join().unwrap();
+        assert!(seen && Receiver::is_open(parents));
+        Bandit::resume(None, &config(), &state).unwrap();
     }
 
     /// What must not move: a contributor goes on as another sender, whose contributions are numbered from 1; a leader does

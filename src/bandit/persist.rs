@@ -128,7 +128,9 @@ impl Bandit {
             (error, _) => error,
         })?;
         from.finish()?;
-        config.charge(None, state.seeded, state.periods.begun, |config| head.algorithm.lifetime_loss(config))?;
+        config.charge(head.origin, false, state.seeded, state.periods.begun, |config| {
+            head.algorithm.lifetime_loss(config)
+        })?;
         Ok(bandit)
     }
 

@@ -57,7 +57,7 @@ impl Error {
             Error::InvalidReward => DPB_INVALID_REWARD,
             Error::UnknownTicket => DPB_UNKNOWN_TICKET,
             Error::Duplicate => DPB_DUPLICATE,
-            Error::Expired => DPB_EXPIRED,
+            Error::Expired | Error::ExpiredState(_) => DPB_EXPIRED,
             Error::NotReady => DPB_NOT_READY,
             Error::Halted => DPB_HALTED,
             Error::BufferTooSmall { .. } => DPB_BUFFER_TOO_SMALL,

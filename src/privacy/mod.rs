@@ -119,6 +119,24 @@ impl PrivacyLoss {
         if pure.is_finite() && pure <= approximate { (pure, 0.0) } else { (approximate, delta) }
     }
 
+    /// The part that grows with the number of periods: epsilon or rho. Infinite for what no budget admits.
+    pub(crate) fn size(self) -> f64 {
+        match self {
+            PrivacyLoss::Pure(size) | PrivacyLoss::Zcdp(size) | PrivacyLoss::Approximate { epsilon: size, .. } => size,
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// Whether a loss of the same kind is at most this one.
+    pub(crate) fn covers(self, other: PrivacyLoss) -> bool {
+        let (delta, other_delta) = match (self, other) {
+            (PrivacyLoss::Pure(_), PrivacyLoss::Pure(_)) | (PrivacyLoss::Zcdp(_), PrivacyLoss::Zcdp(_)) => (0.0, 0.0),
+            (PrivacyLoss::Approximate { delta, .. }, PrivacyLoss::Approximate { delta: other, .. }) => (delta, other),
+            _ => return false,
+        };
+        other.size() <= self.size() && other_delta <= delta
+    }
+
     /// The loss of one user in `periods` periods, from that in one (Theorem U, by a chain of as many neighbours).
     /// `Unbounded` if no bound is known.
     pub(crate) fn of_periods(self, periods: u64) -> PrivacyLoss {

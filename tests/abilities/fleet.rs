@@ -494,7 +494,7 @@ impl<'a> Fleet<'a> {
             assert_eq!(next.cancel_all(), Err(Error::NotReady));
             next.claimed().unwrap();
         } else {
-            assert_eq!(subject.resume(config, &state).err(), Some(Error::Expired));
+            assert!(matches!(subject.resume(config, &state).err(), Some(Error::ExpiredState(_))));
         }
         self.senders += 1;
         let node = &mut self.nodes[at];

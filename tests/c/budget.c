@@ -173,8 +173,61 @@ static void periods(void) {
   dpb_budget_free(budget);
 }
 
+static unsigned char *state_of(dpb_bandit *bandit, size_t *len) {
+  unsigned char *bytes;
+  STATUS(dpb_suspend(bandit, 0, NULL, 0, len, NULL), DPB_BUFFER_TOO_SMALL);
+  bytes = (unsigned char *)malloc(*len);
+  CHECK(bytes != NULL);
+  STATUS(dpb_suspend(bandit, 0, bytes, *len, len, NULL), DPB_OK);
+  dpb_free(bandit);
+  return bytes;
+}
+
+/* A resumed handle is charged the difference to the charge of the suspended one. */
+static void moves(void) {
+  static const uint8_t KEY[32] = {7, 8, 9};
+  dpb_config config = private_one(3, 2);
+  dpb_bandit *bandit = NULL, *none = NULL;
+  dpb_budget *budget, *next;
+  dpb_error error;
+  unsigned char *state;
+  uint8_t bytes[1024];
+  size_t n, len;
+  STATUS(dpb_new_budget(3, 0, &budget, NULL), DPB_OK);
+  config.budget = budget;
+  config.fleet_key = KEY;
+  config.expected_users = 100;
+  config.budget_periods = 1;
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n, NULL), DPB_OK);
+  state = state_of(bandit, &len);
+  config.budget_periods = 50;
+  STATUS(dpb_resume(NULL, &config, state, len, &none, &error), DPB_OVER_BUDGET);
+  CHECK(none == NULL && spent(budget, 0) == 2);
+  CHECK(strcmp(error.message, "the budget of epsilon 3 at delta 0 would be overspent: 100") == 0);
+  config.budget_periods = 1;
+  STATUS(dpb_resume(NULL, &config, state, len, &bandit, NULL), DPB_OK);
+  CHECK(spent(budget, 0) == 2);
+  dpb_free(bandit);
+  free(state);
+
+  /* The process restores a snapshot, and then moves the handle. */
+  STATUS(dpb_new_budget(5, 0, &next, NULL), DPB_OK);
+  config.budget = next;
+  config.budget_periods = 2;
+  STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &bandit, NULL), DPB_OK);
+  state = state_of(bandit, &len);
+  STATUS(dpb_resume(NULL, &config, state, len, &bandit, NULL), DPB_OK);
+  CHECK(spent(next, 0) == 4);
+  dpb_free(bandit);
+  free(state);
+  dpb_budget_free(next);
+  dpb_budget_free(budget);
+}
+
 int main(void) {
   seeds();
+  moves();
   periods();
   refusals();
   ten();

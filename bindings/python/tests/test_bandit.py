@@ -317,6 +317,50 @@ def test_snapshots_pickles_and_copies():
         pickle.dumps(dpb.Bandit(arms=3, epsilon=1.0, policy="dp-ucb"))
 
 
+def test_no_copy_doubles_what_people_contribute():
+    counted = dpb.Config(arms=3, epsilon=1.0, expected_users=10, fleet_key=KEY)
+    charged = dpb.Config(arms=3, epsilon=1.0, fleet_key=KEY, budget=dpb.Budget(9.0))
+    of_counted, of_charged = (dpb.Bandit(config).snapshot() for config in (counted, charged))
+    unready = dpb.Bandit.restore(of_counted)
+    for bandit in (
+        dpb.Bandit(counted),
+        dpb.Bandit(charged),
+        unready,
+        dpb.Bandit.restore(of_counted, counted),
+        dpb.Bandit.restore(of_charged, charged),
+        dpb.Bandit.resume(dpb.Bandit(counted).suspend(), counted),
+        dpb.Bandit.resume(dpb.Bandit(charged).suspend(), charged),
+    ):
+        for double in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="second bandit"):
+                double(bandit)
+    with pytest.raises(dpb.NotReadyError):
+        unready.select(user=1)  # no snapshot was taken
+    # Without them: with a context, segments or features too.
+    for fields in ({}, {"max_segments": 3}, {"features": 2}, {"fleet_key": KEY}):
+        copy.copy(dpb.Bandit(dpb.Config(arms=3, epsilon=1.0, **fields)))
+
+
+def test_resumed_bandits_are_charged_the_difference():
+    budget = dpb.Budget(3.0)
+
+    def periods(number, budget):
+        return dpb.Config(
+            arms=3, epsilon=2.0, fleet_key=KEY, expected_users=10, budget_periods=number, budget=budget
+        )
+
+    bandit = dpb.Bandit(periods(1, budget))
+    snapshot, state = bandit.snapshot(), bandit.suspend()
+    with pytest.raises(dpb.OverBudgetError, match="overspent: 100"):
+        dpb.Bandit.resume(state, periods(50, budget))
+    dpb.Bandit.resume(state, periods(1, budget))
+    assert budget.spent() == 2.0
+    another = dpb.Budget(5.0)
+    restored = dpb.Bandit.restore(snapshot, periods(2, another))
+    dpb.Bandit.resume(restored.suspend(), periods(2, another))
+    assert another.spent() == 4.0
+
+
 def test_fleets():
     a, b = (dpb.Bandit(arms=3, epsilon=1.0, fleet_key=KEY, node=node) for node in (1, 2))
     a.merge(learned().snapshot())

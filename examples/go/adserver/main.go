@@ -202,6 +202,10 @@ func parsePositive(text string) (uint64, error) {
 
 // run serves until it is stopped. It prints its addresses to out.
 func run(stop context.Context, o options, out io.Writer) error {
+	var err error
+	if o.snapshot, err = own(o.snapshot); err != nil {
+		return err
+	}
 	unlock, err := lock(o.snapshot)
 	if err != nil {
 		return err

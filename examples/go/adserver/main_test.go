@@ -623,3 +623,27 @@ func TestRotation(t *testing.T) {
 		ads.close()
 	}
 }
+
+// In a fleet a server deletes a state that it finds, and no other file.
+func TestAFleetDeletesOnlyStates(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ads")
+	config := dpb.NewConfig(2, 1)
+	states, others := []string{".state", ".state.new", ".state.opened"}, []string{".state.backup", ".statement-2026.pdf", ".states"}
+	for _, more := range append(states, others...) {
+		if err := os.WriteFile(file+more, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bandit, err := dpb.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bandit.Close()
+	if _, err := resume(bandit, options{fleet: fleetOptions{redis: "redis"}}, config, file); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(file + "*")
+	if err != nil || len(left) != len(others) {
+		t.Error(left, err)
+	}
+}

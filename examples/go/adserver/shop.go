@@ -137,7 +137,7 @@ func load(file string) ([]byte, error) {
 	if file == "" {
 		return nil, nil
 	}
-	open, err := os.Open(file)
+	open, err := openOwn(file, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -164,7 +164,7 @@ func lock(snapshot string) (unlock func(), err error) {
 	if snapshot == "" {
 		return func() {}, nil
 	}
-	beside, err := os.OpenFile(snapshot+".lock", os.O_CREATE|os.O_RDWR, 0o666)
+	beside, err := openOwn(snapshot+".lock", os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}

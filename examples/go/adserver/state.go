@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
+	"syscall"
 	"time"
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
@@ -46,7 +46,7 @@ func resume(bandit *dpb.Bandit, o options, config dpb.Config, snapshot string) (
 		return bandit, nil
 	}
 	if o.fleet.redis != "" { // the clicks of the meantime have gone elsewhere
-		return bandit, removeFiles(snapshot + ".state")
+		return bandit, errors.Join(remove(snapshot+".state"), removeLeftovers(snapshot+".state"))
 	}
 	next, err := takeState(bandit.PolicyName(), config, snapshot+".state")
 	if err == nil && next == nil {
@@ -57,21 +57,21 @@ func resume(bandit *dpb.Bandit, o options, config dpb.Config, snapshot string) (
 }
 
 // takeState continues from a state. It is opened once: only by the process that has renamed it, and only under that new
-// name. So one bandit at most continues from it, wherever processes are killed. takeState returns nil if there is no
-// state, or if it is refused.
+// name, which no other process uses, because this one has the lock. So one bandit at most continues from it, wherever
+// processes are killed. takeState returns nil if there is no state, or if it is refused.
 func takeState(policy string, config dpb.Config, state string) (*dpb.Bandit, error) {
-	if err := removeFiles(state + "."); err != nil { // of killed processes: nobody may open them
+	taken := state + ".opened"
+	if err := removeLeftovers(state); err != nil {
 		return nil, err
 	}
-	if _, err := os.Lstat(state); errors.Is(err, fs.ErrNotExist) {
+	there, err := openOwn(state, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	fresh, err := os.CreateTemp(filepath.Dir(state), filepath.Base(state)+".*")
 	if err != nil {
 		return nil, err
 	}
-	taken := fresh.Name()
-	if err := errors.Join(fresh.Close(), os.Rename(state, taken), syncDirectory(state)); err != nil {
+	if err := errors.Join(there.Close(), os.Rename(state, taken), syncDirectory(state)); err != nil {
 		return nil, err
 	}
 	next, refused := openState(policy, config, taken)
@@ -113,20 +113,70 @@ func openState(policy string, config dpb.Config, taken string) (*dpb.Bandit, err
 	return next, nil
 }
 
-// removeFiles removes the files of a directory whose names begin so.
-func removeFiles(beginning string) error {
-	entries, err := os.ReadDir(filepath.Dir(beginning))
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), filepath.Base(beginning)) {
-			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(beginning), entry.Name())))
-		}
+// removeLeftovers removes what killed processes have left of a state, and nobody may open.
+func removeLeftovers(state string) error {
+	return errors.Join(remove(state+".new"), remove(state+".opened"), syncDirectory(state))
+}
+
+// remove removes a file if there is one.
+func remove(file string) error {
+	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return errors.Join(err, syncDirectory(beginning))
+	return nil
+}
+
+// own returns the path of a server's file, without symbolic links. The server takes it once, at its start. A rename or
+// removal of a link would leave the file that the link leads to, and another server would continue from the same state.
+func own(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+		directory, err := filepath.EvalSymlinks(filepath.Dir(file))
+		return filepath.Join(directory, filepath.Base(file)), err
+	}
+	known, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", file, err) // such as a link to nothing
+	}
+	open, err := openOwn(known, os.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	return known, open.Close()
+}
+
+// openOwn opens a file that is the server's own: a regular file with one link, because a file that has another link is
+// still there when the server has removed it.
+func openOwn(file string, flags int) (*os.File, error) {
+	open, err := os.OpenFile(file, flags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o666) // a FIFO would wait
+	if err != nil && !errors.Is(err, syscall.ELOOP) {
+		return nil, err
+	}
+	if err == nil {
+		status, err := open.Stat()
+		if err != nil {
+			return nil, errors.Join(err, open.Close())
+		}
+		if there, ok := status.Sys().(*syscall.Stat_t); ok && status.Mode().IsRegular() && there.Nlink == 1 {
+			return open, nil
+		}
+		open.Close()
+	}
+	return nil, fmt.Errorf("%s: must be a regular file with one link", file)
 }
 
 // writeFile writes a file. At any time, even after a crash, it holds all of these bytes or all of the previous ones.
 func writeFile(file string, bytes []byte) error {
-	beside, err := os.Create(file + ".new") // a rename does not cross file systems
+	if err := remove(file + ".new"); err != nil {
+		return err
+	}
+	beside, err := openOwn(file+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL) // a rename does not cross file systems
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ from ._library import (
     InvalidConfigError,
     InvalidRequestError,
     NotPrivateWarning,
+    NotReadyError,
     UnknownTicketError,
     bytes_of,
     check,
@@ -219,14 +220,15 @@ class Bandit(Handle):
     """Chooses an arm for each request, and learns from rewards which arm is best.
 
     Any number of threads may use a bandit. Calls release the GIL. It does not survive os.fork(): ForkedError. It can be
-    pickled and copied if its policy has snapshots: the copy continues from the snapshot, without the open decisions.
+    pickled and copied if its policy has snapshots, unless it has a budget or expected_users. The copy is a second bandit: it
+    continues from the snapshot, without the open decisions, and each of the two learns from what it decides.
 
     Args:
         config: the configuration; or give its fields as keywords: ``Bandit(arms=10, epsilon=1.0)``.
         policy: the name of a policy, one of dpb.POLICIES. None = what the library recommends for this configuration.
     """
 
-    __slots__ = ()
+    __slots__ = ("_has_budget",)
 
     def __init__(self, config: Config | None = None, policy: str | None = None, **given: Any) -> None:
         if config is None:
@@ -242,6 +244,7 @@ class Bandit(Handle):
             status = lib.dpb_new_policy(policy.encode(), c, out, error)
         check(status, error)
         del kept
+        self._has_budget = config.budget is not None
         # An estimate of its memory, for collectors that do not count references.
         self._own(out[0], lib.dpb_free, 2000 + 12 * (config.pending_capacity + config.reward_window) + 600 * config.arms)
         if config.test_seed is not None:
@@ -268,9 +271,7 @@ class Bandit(Handle):
             name = ffi.NULL if policy is None else policy.encode()
             check(lib.dpb_restore_as(name, c, buf, len(buf), out, error), error)
             del kept
-        bandit = cls.__new__(cls)
-        bandit._own(out[0], lib.dpb_free, (1 << 16) + 16 * len(buf))
-        return bandit
+        return cls._continued(out[0], len(buf), config)
 
     @classmethod
     def resume(cls, state: bytes, config: Config) -> Bandit:
@@ -283,14 +284,29 @@ class Bandit(Handle):
         c, kept = _config(config)
         check(lib.dpb_resume(ffi.NULL, c, buf, len(buf), out, error), error)
         del kept
+        return cls._continued(out[0], len(buf), config)
+
+    @classmethod
+    def _continued(cls, c: Any, length: int, config: Config | None) -> Bandit:
         bandit = cls.__new__(cls)
-        bandit._own(out[0], lib.dpb_free, (1 << 16) + 16 * len(buf))
+        bandit._has_budget = config is not None and config.budget is not None
+        bandit._own(c, lib.dpb_free, (1 << 16) + 16 * length)
         return bandit
 
     def __enter__(self) -> Bandit:
         return self
 
     def __reduce_ex__(self, _: Any) -> Any:
+        # The budget would not know the copy, whose counters of users would not know what this one has counted.
+        request = ffi.new("dpb_request *")
+        lib.dpb_request_init_sized(request, ffi.sizeof("dpb_request"))
+        request.slots, request.user = 0, 1  # a bandit without expected_users refuses the user first
+        counts = (InvalidRequestError.status, NotReadyError.status)
+        if self._has_budget or lib.dpb_request_check(self._c, request, ffi.NULL) in counts:
+            raise TypeError(
+                "a Bandit with a budget or expected_users cannot be copied or pickled, because the copy would be a second "
+                "bandit for the same people: use snapshot and, when this one has ended, restore"
+            )
         return (_restored, (type(self), self.snapshot()))
 
     def __repr__(self) -> str:
