@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// A stream keeps at least this many rewards. More rewards push out the oldest.
+	// A stream keeps this many rewards. One more pushes out the oldest, and no other.
 	maxRewards = 100_000
 	// A stream expires if no reward is added for this long: it contains raw rewards, which have no use after a
 	// restart of their node.
@@ -379,7 +379,7 @@ func (r *Redis) Send(ctx context.Context, messages []Message) error {
 			}
 			stream := r.stream(m.To)
 			streams[stream] = true
-			pipeline.XAdd(ctx, &redis.XAddArgs{Stream: stream, MaxLen: maxRewards, Approx: true, Values: values})
+			pipeline.XAdd(ctx, &redis.XAddArgs{Stream: stream, MaxLen: maxRewards, Values: values})
 		}
 		for stream := range streams {
 			pipeline.Expire(ctx, stream, rewardLifetime)
