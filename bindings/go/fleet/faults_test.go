@@ -577,6 +577,29 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
+// Redis without its password is NOAUTH, also if the first command is a script, whose arguments Redis calls a protocol error
+// then.
+func TestNoPassword(t *testing.T) {
+	server := startRedis(t)
+	client := server.client()
+	defer client.Close()
+	check(client.Do(context.Background(), "CONFIG", "SET", "requirepass", "secret").Err())
+	for _, number := range []uint16{0, 7} {
+		for password, want := range map[string]string{"": "NOAUTH", "wrong": "WRONGPASS"} {
+			connected := 0
+			store := NewRedis(&redis.UniversalOptions{
+				Addrs: []string{server.address}, Password: password,
+				OnConnect: func(context.Context, *redis.Conn) error { connected++; return nil },
+			}, "test")
+			_, err := Join(context.Background(), Options{Store: store, Config: config(number)})
+			if err == nil || !strings.Contains(err.Error(), want) || connected != 0 {
+				t.Error(number, err, connected)
+			}
+			store.Close()
+		}
+	}
+}
+
 func permissionsSuffice(t *testing.T, key bool) {
 	server := startRedis(t)
 	client := server.client()
