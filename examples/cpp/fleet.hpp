@@ -19,9 +19,8 @@
 // and counts once because of its ticket.
 //
 // While rewards cannot travel, a missing reward does not mean reward 0. So a node cancels its open decisions
-// (dpb_cancel_all) during an outage. To detect one, each node makes rounds at fixed times: it sends the rewards that wait,
-// then beats, then receives. A beat renews the lease and is counted in "dpb:{NAME}:alive"; Redis tells the node which
-// others do not beat. A node is in an outage if its own rounds fail, or if another node does not beat. A node that has not
+// (dpb_cancel_all) during an outage. To detect one, each node makes rounds at fixed times: it beats, then receives. A beat
+// renews the lease and is counted in "dpb:{NAME}:alive"; Redis tells the node which others do not beat. A node is in an outage if its own rounds fail, or if another node does not beat. A node that has not
 // beaten for 30 delays is gone: its number is free, and all others cancel once what is open.
 //
 // With a fleet key another node continues with the open decisions of a node that ends. The nodes that are alive offer
@@ -56,6 +55,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -305,13 +305,15 @@ struct Options {
   std::string bandit = "ads";
   std::uint16_t node = 0; // no other process of the fleet may have this number; 0: the lowest that is free
   bool is_numbered = false; // --node was given
-  std::filesystem::path password_file; // its first line is the password of Redis; empty: no password
+  std::string user;                    // of Redis' access control list; empty: the default one
+  std::filesystem::path password_file; // its first line is the password of that user; empty: no password
   std::filesystem::path key_file;      // empty: each node adds its own noise
   std::chrono::milliseconds merge_every = 5s;
   // It is an outage if rewards take longer than this to reach another node; 0: never check for outages.
   std::chrono::milliseconds delay = USUAL_DELAY;
   // With a fleet key: at fixed times the node sends each other node a message of one length, with space for
-  // at least this many rewards a second. 0: it sends each reward at once, so that Redis shows how many travel.
+  // at least this many rewards a second. A reward that finds no space is lost. 0: it sends each reward at once, so that
+  // Redis shows how many travel.
   std::uint32_t send_rate = 0;
 
   // Returns whether it is one of these options. Throws serve::UsageError if its value is not valid.
@@ -332,6 +334,11 @@ struct Options {
     } else if (name == "--node") {
       node = value == "auto" ? 0 : serve::number<std::uint16_t>(name, value, 1);
       is_numbered = true;
+    } else if (name == "--redis-user") {
+      user = value;
+      if (value.empty()) {
+        throw serve::UsageError(name, "the name of a user", value);
+      }
     } else if (name == "--redis-password-file") {
       password_file = serve::file(name, value);
     } else if (name == "--merge-every") {
@@ -365,6 +372,9 @@ struct Options {
     if (redis.empty() && !password_file.empty()) {
       throw serve::UsageError("--redis-password-file needs --redis");
     }
+    if (!user.empty() && password_file.empty()) {
+      throw serve::UsageError("--redis-user needs --redis-password-file");
+    }
     if (send_rate > 0 && key_file.empty()) {
       throw serve::UsageError("--send-rate needs --fleet-key-file");
     }
@@ -389,8 +399,9 @@ struct Options {
       "                     showed the ad: then the servers do not check\n"
       "  --send-rate N      with --fleet-key-file: send each other server a message of one length eight times in a\n"
       "                     --delay, with space for at least N clicks a second, so that Redis does not show how many\n"
-      "                     travel. Default: send each click at once\n"
+      "                     travel. A click that finds no space is lost. Default: send each click at once\n"
       "  --redis-password-file FILE  the first line is the password of Redis\n"
+      "  --redis-user NAME  with a password: the user of Redis' access control list; without it, the default user\n"
       "                     With --redis and --fleet-key-file, which is then the same for all servers, one server\n"
       "                     releases what all collect, with one noise, and clicks travel sealed\n";
 };
@@ -445,6 +456,117 @@ struct Message {
 };
 using OnMessage = std::function<void(const Message &)>;
 
+// A reward that waits to be sent.
+struct Reward {
+  std::uint64_t ticket;
+  double reward;
+};
+
+// The rewards of one message: one or, with Options::send_rate, those that came in one round.
+struct Batch {
+  std::vector<Reward> rewards;
+  Clock::time_point since;
+};
+
+// The rewards that wait to be sent. What becomes of a reward must not depend on other rewards, because otherwise one
+// reward would decide what is learned from others.
+//
+// With slots (Options::send_rate), a reward travels in the message of the round in which it came, whoever else waits. A
+// round makes one message for each number that is held, with at most so many rewards; more are lost. So one more reward in
+// a round costs at most one other. If messages were filled from a queue, one more reward would delay all that come after
+// it until the queue is empty.
+class Outbox {
+public:
+  // 0 slots: a message has one reward, and is sent at once.
+  explicit Outbox(std::size_t slots) : slots_(slots) {}
+
+  // Adds a reward. Returns false if there is no space, and the reward is lost.
+  bool add(std::uint16_t to, const Reward &reward, Clock::time_point now) {
+    if (slots_ == 0) {
+      if (count_ >= MAX_REWARDS) {
+        return false;
+      }
+      messages_[to].push_back({{reward}, now});
+    } else {
+      auto &next = next_[to];
+      if (next.count(reward.ticket) > 0) {
+        return true; // the node would refuse it
+      }
+      if (next.size() >= slots_) {
+        return false;
+      }
+      next[reward.ticket] = reward.reward;
+    }
+    ++count_;
+    return true;
+  }
+
+  // Ends a round: with slots it makes a message for each number that is held, whether there are rewards or not. It drops
+  // what waits for other numbers, and what has waited longer than this time. So how many messages wait for a node depends
+  // on rounds and on numbers alone. Returns the number of rewards that it has dropped.
+  std::size_t round(const std::set<std::uint16_t> &held, Clock::time_point now, Clock::duration longest) {
+    const std::size_t before = count_;
+    if (slots_ == 0) {
+      return 0;
+    }
+    for (const auto &[node, messages] : waiting()) {
+      const std::uint16_t to = node; // a lambda cannot have the name of a part
+      const auto &queue = messages_[to];
+      const auto is_kept = [&](const Batch &batch) { return held.count(to) > 0 && now - batch.since <= longest; };
+      remove(to, static_cast<std::size_t>(std::find_if(queue.begin(), queue.end(), is_kept) - queue.begin()));
+    }
+    for (const std::uint16_t to : held) {
+      Batch message{{}, now};
+      for (const auto &[ticket, reward] : next_[to]) {
+        message.rewards.push_back({ticket, reward});
+      }
+      messages_[to].push_back(std::move(message));
+      next_.erase(to);
+    }
+    for (const auto &[to, rewards] : std::exchange(next_, {})) {
+      count_ -= rewards.size();
+    }
+    return before - count_;
+  }
+
+  // The nodes for which messages wait, and how many.
+  std::map<std::uint16_t, std::size_t> waiting() const {
+    std::map<std::uint16_t, std::size_t> waiting;
+    for (const auto &[to, messages] : messages_) {
+      waiting[to] = messages.size();
+    }
+    return waiting;
+  }
+
+  // The first messages for a node.
+  std::vector<Batch> first(std::uint16_t to, std::size_t most) const {
+    const auto &queue = messages_.at(to);
+    return {queue.begin(), queue.begin() + std::min(most, queue.size())};
+  }
+
+  // Removes the first messages for a node. Returns the number of their rewards.
+  std::size_t remove(std::uint16_t to, std::size_t messages) {
+    auto &queue = messages_[to];
+    const std::size_t before = count_;
+    for (; messages > 0; --messages) {
+      count_ -= queue.front().rewards.size();
+      queue.pop_front();
+    }
+    if (queue.empty()) {
+      messages_.erase(to);
+    }
+    return before - count_;
+  }
+
+  std::size_t count() const { return count_; }
+
+private:
+  const std::size_t slots_;
+  std::map<std::uint16_t, std::map<std::uint64_t, double>> next_; // with slots: the rewards of the next messages
+  std::map<std::uint16_t, std::deque<Batch>> messages_;           // the oldest first
+  std::size_t count_ = 0;                                         // of rewards in both
+};
+
 // A connection to Redis. After it throws, drop it: a reply to an earlier command may still arrive.
 class Connection {
 public:
@@ -454,7 +576,7 @@ public:
   };
   using Reply = std::unique_ptr<redisReply, Free>;
 
-  explicit Connection(const Options &options) : address_(options.redis) {
+  explicit Connection(const Options &options) : address_(options.redis), user_(options.user) {
     if (std::ifstream file(options.password_file); !options.password_file.empty()) {
       std::getline(file, password_);
       remove_line_end(password_);
@@ -520,9 +642,12 @@ private:
                           : redisConnectWithTimeout(host.c_str(), *Options::port(address_), remaining(deadline)));
     check(context_ ? REDIS_OK : REDIS_ERR);
     check(context_->err);
-    if (!password_.empty()) {
+    if (!user_.empty()) {
+      call({"AUTH", user_, password_}, deadline);
+    } else if (!password_.empty()) {
       call({"AUTH", password_}, deadline);
     }
+    call({"PING"}, deadline); // without its password Redis calls a script a protocol error, and this NOAUTH
   }
 
   void check(int status) const {
@@ -540,7 +665,7 @@ private:
     return {static_cast<time_t>(time / 1s), static_cast<suseconds_t>((time % 1s).count())};
   }
 
-  const std::string address_;
+  const std::string address_, user_;
   std::string password_;
   std::unique_ptr<redisContext, Free> context_;
 };
@@ -794,7 +919,7 @@ public:
     for (const Message &message : messages) {
       const auto stream = streams.insert(stream_of(message.to)).first;
       const std::string ticket = std::to_string(message.ticket), reward = text(message.reward);
-      std::vector<std::string_view> words{"XADD", *stream, "MAXLEN", "~", MAX_REWARDS_IN_STREAM, "*"};
+      std::vector<std::string_view> words{"XADD", *stream, "MAXLEN", MAX_REWARDS_IN_STREAM, "*"};
       if (message.sealed.empty()) {
         words.insert(words.end(), {"ticket", ticket, "reward", reward});
       } else {
@@ -1014,6 +1139,7 @@ public:
     merge(deadline);
     lead_or_contribute(deadline); // from now on this node contributes, and releases nothing
     offer(deadline);
+    sender_thread_ = std::thread([this] { send_all_rounds(); });
     thread_ = std::thread([this] { run(); });
     if (options_.delay > 0ms && window_.ticks > 0) {
       outage_thread_ = std::thread([this] { check_outage(); });
@@ -1059,8 +1185,9 @@ public:
   }
 
   // Reports the reward of a decision of any node. A reward for this node's own decision counts at
-  // once. A reward for another node's decision goes to a queue, which the background thread sends. If the queue already
-  // has MAX_REWARDS, the reward is lost, and counted in rewards_unsent_total. This node's bandit refuses a ticket of an
+  // once. A reward for another node's decision goes to a queue, which a background thread sends. If the queue already
+  // has MAX_REWARDS, or with Options::send_rate if the next message to that node is full, the reward is lost, and counted
+  // in rewards_unsent_total. This node's bandit refuses a ticket of an
   // unknown node, so that invented tickets create no streams. Never waits for Redis.
   void update(std::uint64_t ticket, double reward) {
     const std::uint16_t to = dpb_ticket_node(ticket);
@@ -1068,10 +1195,8 @@ public:
     if (to == member_.node || numbers_.count(to) == 0) {
       alone.unlock();
       (void)count(member_.node, ticket, reward);
-    } else if (queued_ < MAX_REWARDS) {
-      outbox_[to].push_back({ticket, reward, Clock::now()});
-      ++queued_;
-      wake();
+    } else if (outbox_.add(to, {ticket, reward}, Clock::now())) {
+      sends_.notify_one();
     } else {
       ++unsent_;
     }
@@ -1120,9 +1245,9 @@ public:
     family("rewards_sent_total", "counter", "Rewards sent to other nodes. NOT private.",
            [](const Node &n) { return n.sent_; });
     family("rewards_waiting", "gauge", "Rewards in the queue to other nodes. NOT private.",
-           [](const Node &n) { return n.queued_; });
+           [](const Node &n) { return n.outbox_.count(); });
     family("rewards_unsent_total", "counter",
-           "Rewards lost because the queue was full or their node is gone. NOT private.",
+           "Rewards lost because the queue or a message was full, or because their node is gone. NOT private.",
            [](const Node &n) { return n.unsent_; });
     family("rewards_received_total", "counter", "Rewards from other nodes that took effect. NOT private.",
            [](const Node &n) { return n.received_; });
@@ -1145,7 +1270,6 @@ private:
   void run() {
     std::set<std::string> logged;
     int failures = 0;
-    bool is_failing = false;
     auto next = Clock::now() + pause(0);
     for (Event event; !(event = wait(next)).stop;) {
       const Clock::time_point now = Clock::now();
@@ -1170,10 +1294,7 @@ private:
       };
       if (event.round_due) {
         round_at_ = now + beat_interval();
-      }
-      if (event.round_due || !is_failing) { // after an error the next round tries again, however many rewards come
-        attempt([&] { round(now, now + timeout_of_round(), event.round_due); });
-        is_failing = has_failed;
+        attempt([&] { round(now, now + timeout_of_round()); });
       }
       if (!has_failed && (event.put_soon || event.news || event.states) && !event.exchange_due) {
         attempt([&] {
@@ -1213,14 +1334,13 @@ private:
     last([&](Clock::time_point deadline) { update_wards(deadline); });
     last([&](Clock::time_point deadline) { lead_or_contribute(deadline); });
     last([&](Clock::time_point deadline) { put(deadline); });
-    last([&](Clock::time_point deadline) {
-      if (slots_ > 0) { // as in a round; what still waits then is lost
-        send(deadline, true);
-      }
-      while (slots_ == 0 && queued_ > 0) { // update is not called any more
-        send(deadline, false);
-      }
-    });
+    {
+      const std::lock_guard alone(lock_);
+      sending_ends_ = true; // update is not called any more
+    }
+    sends_.notify_one();
+    sender_thread_.join();
+    last([&](Clock::time_point deadline) { send(deadline, true); }); // what still waits then is lost
     hand_over(last);
   }
 
@@ -1228,7 +1348,7 @@ private:
     bool stop, exchange_due, round_due, news, put_soon, states;
   };
 
-  // Waits until there is something to do, and returns what, except whether rewards are in the queue.
+  // Waits until there is something to do, and returns what.
   Event wait(Clock::time_point next) {
     pollfd socket = {wakeup_.socket(), POLLIN, 0};
     const auto time = std::chrono::ceil<std::chrono::milliseconds>(std::min(next, round_at_) - Clock::now());
@@ -1322,7 +1442,7 @@ private:
         }
         if (const Clock::time_point now = Clock::now(); now >= round_at_) { // rewards still come
           round_at_ = now + beat_interval();
-          round(now, deadline, true);
+          round(now, deadline);
         }
         store_.collect(*led, deadline, [this](std::string_view sums) { combine(sums); });
         has_heir = passed > drain && !store_.leader(lease_, deadline).empty();
@@ -1641,19 +1761,6 @@ private:
     }
   }
 
-  // A reward that waits to be sent, and since when.
-  struct Reward {
-    std::uint64_t ticket;
-    double reward;
-    Clock::time_point since;
-  };
-
-  // The rewards of one message.
-  struct Batch {
-    std::uint16_t to;
-    std::vector<Reward> rewards;
-  };
-
   static void put_number(std::vector<std::uint8_t> &bytes, std::uint64_t number) {
     for (int shift = 56; shift >= 0; shift -= 8) {
       bytes.push_back(static_cast<std::uint8_t>(number >> shift));
@@ -1667,9 +1774,9 @@ private:
   // Makes a message of a batch. With a fleet key it seals the rewards. Every sealed message of this node has the same
   // length: otherwise the length would tell a reward's value, or how many rewards there are. Zeros take the place of
   // those that are missing. 0 is no ticket, because a node's number is in its tickets.
-  Message message_of(const Batch &batch) const {
+  Message message_of(std::uint16_t to, const Batch &batch) const {
     if (options_.key_file.empty()) {
-      return {batch.to, batch.rewards[0].ticket, batch.rewards[0].reward};
+      return {to, batch.rewards[0].ticket, batch.rewards[0].reward};
     }
     std::vector<std::uint8_t> bytes;
     for (const Reward &reward : batch.rewards) {
@@ -1680,7 +1787,7 @@ private:
     }
     bytes.resize(std::max<std::size_t>(slots_, 1) * SEALED_REWARD);
     const std::vector<std::uint8_t> sealed = bandit_.seal(bytes);
-    return {batch.to, 0, 0, {sealed.begin(), sealed.end()}};
+    return {to, 0, 0, {sealed.begin(), sealed.end()}};
   }
 
   // The tickets and rewards in a message that this node received. With a fleet key, returns nullopt unless the message
@@ -1731,21 +1838,18 @@ private:
     merge(deadline);
   }
 
-  // Sends the rewards that wait and, if due, beats and receives: when that has ended well, the rewards that waited at its
-  // beginning have arrived, and so have those that others had sent. Rounds depend on the time only, never on how many
-  // rewards wait, because an outage must not depend on rewards.
-  void round(Clock::time_point now, Clock::time_point deadline, bool is_due) {
+  // Beats and receives: when that has ended well, the rewards that others had sent before it began have arrived. Another
+  // thread sends. So neither beats nor the end of a round depend on whether rewards wait here, how many, or whether they
+  // can be sent: an outage cancels decisions, and so must not depend on rewards.
+  void round(Clock::time_point now, Clock::time_point deadline) {
     std::unique_lock alone(lock_);
     const Moment began{now, ticks_};
     alone.unlock();
-    send(deadline, is_due);
-    if (is_due) {
-      beat(deadline);
-      store_.receive(member_, deadline, on_message_);
-      alone.lock();
-      returned_ = began;
-      is_replaced_ = false;
-    }
+    beat(deadline);
+    store_.receive(member_, deadline, on_message_);
+    alone.lock();
+    returned_ = began;
+    is_replaced_ = false;
   }
 
   // How often all nodes had beaten before this long ago; 0 if that is not known.
@@ -1806,79 +1910,73 @@ private:
     }
   }
 
-  // Sends rewards that wait for other nodes. After an error it sends the same rewards again later; each counts once
-  // because of its ticket.
-  void send(Clock::time_point deadline, bool is_due) {
+  // The thread that sends rewards: at once, or with Options::send_rate at the times of rounds. After an error it tries again
+  // at the time of the next round, however many rewards come. It logs an error that repeats only once.
+  void send_all_rounds() {
+    std::set<std::string> logged;
+    bool is_failing = false;
+    auto next = Clock::now() + beat_interval();
     std::unique_lock alone(lock_);
-    const std::vector<Batch> batches = take(Clock::now(), is_due);
-    alone.unlock();
-    std::vector<Message> messages;
-    std::transform(batches.begin(), batches.end(), std::back_inserter(messages),
-                   [this](const Batch &batch) { return message_of(batch); });
-    store_.send(messages, deadline);
-    alone.lock();
-    for (const Batch &batch : batches) {
-      remove(batch.to, batch.rewards.size());
-      sent_ += batch.rewards.size();
-    }
-    wake();
-  }
-
-  // The rewards to send now. Each reward is a message of its own, up to 1000 at once.
-  //
-  // With --send-rate there are none unless a round is due, and then there is one message for each number that is held,
-  // whether rewards wait for it or not. So the messages depend on beats only. Rewards for other numbers are lost after the
-  // time in which a node is gone. lock_ is locked.
-  std::vector<Batch> take(Clock::time_point now, bool due) {
-    std::vector<Batch> batches;
-    if (slots_ == 0) {
-      for (const auto &[node, queue] : outbox_) {
-        for (auto reward = queue.begin(); reward != queue.end() && batches.size() < BATCH; ++reward) {
-          batches.push_back({node, {*reward}});
+    for (;;) {
+      const auto is_awake = [&] { return sending_ends_ || (slots_ == 0 && !is_failing && outbox_.count() > 0); };
+      sends_.wait_until(alone, next, is_awake);
+      if (sending_ends_) {
+        return;
+      }
+      alone.unlock();
+      const Clock::time_point now = Clock::now();
+      const bool is_due = now >= next;
+      next = is_due ? now + beat_interval() : next;
+      try {
+        send(now + timeout_of_round(), is_due);
+        is_failing = false;
+        logged.clear();
+      } catch (const std::exception &error) {
+        is_failing = true;
+        if (logged.insert(error.what()).second) {
+          std::fprintf(stderr, "%s\n", error.what());
         }
       }
-      return batches;
-    }
-    if (!due) {
-      return batches;
-    }
-    for (auto next = outbox_.begin(); next != outbox_.end();) {
-      const auto &[node, queue] = *next++; // `remove` may erase it
-      if (alive_.count(node) == 0) {
-        const auto kept = std::find_if(queue.begin(), queue.end(), [&](const Reward &reward) {
-          return now - reward.since <= lease_of_number(options_);
-        });
-        const auto late = static_cast<std::size_t>(kept - queue.begin());
-        unsent_ += late;
-        remove(node, late);
-      }
-    }
-    for (const std::uint16_t node : alive_) {
-      const auto queue = outbox_.find(node);
-      batches.push_back({node, {}});
-      if (queue != outbox_.end()) {
-        const auto first = queue->second.begin();
-        batches.back().rewards.assign(first, first + std::min(queue->second.size(), slots_));
-      }
-    }
-    return batches;
-  }
-
-  // Removes the first rewards for a node from the queue. lock_ is locked.
-  void remove(std::uint16_t node, std::size_t count) {
-    if (const auto found = outbox_.find(node); found != outbox_.end()) {
-      found->second.erase(found->second.begin(), found->second.begin() + count);
-      queued_ -= count;
-      if (found->second.empty()) {
-        outbox_.erase(found);
-      }
+      alone.lock();
+      errors_ += is_failing;
     }
   }
 
-  // Makes the background thread send the rewards that wait, unless it sends at a fixed rate. lock_ is locked.
-  void wake() const {
-    if (slots_ == 0 && queued_ > 0) {
-      wakeup_.signal();
+  // Sends the rewards that wait. With --send-rate it first ends a round, if one is due. After an error it sends the same
+  // rewards again later; each counts once because of its ticket. A node whose stream is broken keeps only its own rewards
+  // waiting. Throws the first error.
+  void send(Clock::time_point deadline, bool is_due) {
+    std::map<std::uint16_t, std::size_t> waiting;
+    {
+      const std::lock_guard alone(lock_);
+      unsent_ += is_due ? outbox_.round(alive_, Clock::now(), lease_of_number(options_)) : 0;
+      waiting = outbox_.waiting();
+    }
+    std::exception_ptr failed;
+    for (auto [to, count] : waiting) {
+      try {
+        while (count > 0) {
+          std::vector<Batch> batches;
+          {
+            const std::lock_guard alone(lock_);
+            batches = outbox_.first(to, std::min(count, BATCH));
+          }
+          std::vector<Message> messages;
+          for (const Batch &batch : batches) {
+            messages.push_back(message_of(to, batch));
+          }
+          sender_.send(messages, deadline);
+          const std::lock_guard alone(lock_);
+          sent_ += outbox_.remove(to, batches.size());
+          count -= batches.size();
+        }
+      } catch (const std::exception &) {
+        sender_.drop();
+        failed = failed ? failed : std::current_exception();
+      }
+    }
+    if (failed) {
+      std::rethrow_exception(failed);
     }
   }
 
@@ -2004,6 +2102,7 @@ private:
 
   const Options options_;
   Store &store_;
+  Store sender_{options_}; // for the thread that sends rewards
   dpb::Bandit &bandit_;
   const serve::Span window_;
   const std::optional<Key> key_ = options_.key();
@@ -2073,12 +2172,12 @@ private:
   std::uint64_t outages_ = 0;
   std::uint64_t contributions_ = 0, contributions_lost_ = 0;
   std::uint64_t exchanges_ = 0, errors_ = 0, sent_ = 0, unsent_ = 0, received_ = 0, refused_ = 0;
-  // Rewards to send, by node, and their number. Only the background thread removes them.
-  std::map<std::uint16_t, std::deque<Reward>> outbox_;
-  std::size_t queued_ = 0;
+  Outbox outbox_{slots_}; // only the thread that sends removes some
+  std::condition_variable sends_;
+  bool sending_ends_ = false;
   std::map<std::uint16_t, Merged> merged_; // of other nodes
 
-  std::thread thread_, outage_thread_;
+  std::thread thread_, outage_thread_, sender_thread_;
 };
 
 } // namespace fleet

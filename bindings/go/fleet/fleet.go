@@ -151,8 +151,9 @@ type Options struct {
 	// SendRate needs Config.FleetKey. If it is 0, the node sends each reward at once: the store then shows how many
 	// rewards travel and when, which is NOT private. Otherwise the node sends a message of one length to each other node
 	// at fixed times, eight times in a Delay, whether rewards wait or not. The messages have space for at least SendRate
-	// rewards a second to each node. More rewards wait: choose at least twice the rate of your peak, and watch
-	// Metrics.Waiting.
+	// rewards a second to each node. A reward travels in the next message. If that is full, it is lost, and one reward
+	// decides about another: choose a rate at which this does not happen (README.md has a table), and watch
+	// Metrics.Unsent.
 	SendRate int
 	// Logger logs outages, incompatible nodes, and the first error of the store after a success. If it is nil, the node
 	// uses slog.Default().
@@ -420,9 +421,11 @@ func notify(channel chan struct{}) {
 // bandit's own error if the bandit is closed or poisoned.
 func (n *Node) Sync(ctx context.Context) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	var workers sync.WaitGroup
-	for _, work := range []func(){func() { n.beats(running, ended) }, func() { n.checkOutage(running) }} {
+	for _, work := range []func(){
+		func() { n.beats(running, ended) }, func() { n.sends(running, ended) }, func() { n.checkOutage(running) },
+	} {
 		workers.Add(1)
 		go func() {
 			defer workers.Done()

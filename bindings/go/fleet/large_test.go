@@ -160,7 +160,7 @@ func TestLargeTraffic(t *testing.T) {
 		began, before := time.Now(), used()
 		for range rounds {
 			for _, node := range nodes {
-				if err, rewardErr := node.round(ctx, true); err != nil || rewardErr != nil {
+				if err, rewardErr := node.round(ctx); err != nil || rewardErr != nil {
 					t.Fatal(err, rewardErr)
 				}
 			}

@@ -208,7 +208,7 @@ func (n *Node) logOnce(message string, err error) {
 // those that are missing. 0 is no ticket, because a node's number is in its tickets.
 func (n *Node) seal(b batch) (Message, error) {
 	if n.contributions == nil {
-		return b.rewards[0].Message, nil
+		return b.rewards[0], nil
 	}
 	text := make([]byte, max(n.slots, 1)*sealedReward)
 	for i, reward := range b.rewards {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -295,11 +296,7 @@ func TestSealedMessagesHaveOneLength(t *testing.T) {
 		defer n.Bandit.Close()
 		lengths := map[int]bool{}
 		try := func(rewards ...Message) {
-			waits := make([]waiting, len(rewards))
-			for i := range rewards {
-				waits[i].Message = rewards[i]
-			}
-			sealed := must(n.seal(batch{7, waits}))
+			sealed := must(n.seal(batch{to: 7, rewards: rewards}))
 			lengths[len(sealed.Sealed)] = true
 			if opened := must(n.open(sealed)); sealed.To != 7 || !slices.EqualFunc(opened, rewards, equal) {
 				t.Error(opened, rewards)
@@ -324,65 +321,82 @@ func TestSealedMessagesHaveOneLength(t *testing.T) {
 	}
 }
 
-// sends records what a node sends.
+// sends records what a node sends: the messages, and in which call each reward was sent first.
 type sends struct {
 	*memory
+	open  func(Message) ([]Message, error)
+	fails bool
 	kinds []string
+	when  map[uint64]int // by ticket
+	round int
 }
 
 func (s *sends) Send(_ context.Context, messages []Message) error {
+	if s.fails {
+		return errors.New("it fails")
+	}
 	kinds := ""
 	for _, m := range messages {
 		kinds += fmt.Sprintf("to %d: ticket %d, reward %v, %d sealed bytes; ", m.To, m.Ticket, m.Reward, len(m.Sealed))
+		for _, reward := range must(s.open(m)) {
+			if _, sent := s.when[reward.Ticket]; !sent {
+				s.when[reward.Ticket] = s.round
+			}
+		}
 	}
 	s.kinds = append(s.kinds, kinds)
 	return nil
 }
 
+// atAFixedRate joins a node with so many places in each message. The numbers 100 to 102 are held, and 103 is not.
+func atAFixedRate(t *testing.T, slots int) (*Node, *sends) {
+	ctx, s := context.Background(), &sends{memory: newMemory(), when: map[uint64]int{}}
+	for _, number := range []uint16{100, 101, 102, 103} {
+		must(s.Take(ctx, number, 1, time.Hour))
+	}
+	check(s.Leave(ctx, Member{103, 1, 1}))
+	n := must(Join(ctx, Options{
+		Store: s, Rewards: s, Contributions: s, Config: keyed(7, 1), Delay: 8 * time.Hour, SendRate: 1,
+	}))
+	t.Cleanup(func() { n.Bandit.Close() })
+	n.slots, n.forwarding.outbox.slots = slots, slots // and not 3,600
+	s.open = n.open
+	return n, s
+}
+
 // With SendRate, what a node sends does not depend on rewards: with none, with more than fit, and with some for nodes
-// that do not beat, or have left.
+// that have left.
 func TestWhatIsSentAtAFixedRateDoesNotDependOnRewards(t *testing.T) {
 	var first []string
 	for world := range uint16(4) {
-		ctx, sends := context.Background(), &sends{memory: newMemory()}
-		for _, number := range []uint16{100, 101, 102, 103} {
-			must(sends.Take(ctx, number, 1, time.Hour))
-		}
-		check(sends.Leave(ctx, Member{103, 1, 1}))
-		n := must(Join(ctx, Options{
-			Store: sends, Rewards: sends, Contributions: sends, Config: keyed(7, 1), Delay: 8 * time.Hour, SendRate: 3,
-		}))
-		t.Cleanup(func() { n.Bandit.Close() })
-		n.slots = 3 // and not 10,800
-		longAgo := time.Now().Add(-delaysUntilGone*n.delay - time.Hour)
+		ctx := context.Background()
+		n, sends := atAFixedRate(t, 3)
 		reward := func(count int, of ...uint64) {
-			for range count {
+			for ticket := range uint64(count) {
 				for _, node := range of {
-					check(n.Update(node<<48|7, 1))
+					if err := n.Update(node<<48|ticket+1, 1); err != nil && !errors.Is(err, ErrQueueFull) {
+						t.Error(err)
+					}
 				}
 			}
 		}
 		if world == 1 {
 			reward(1, 100)
+			reward(1, 100) // a repeat takes no place
 		} else if world == 2 {
 			reward(7, 100, 101, 102, 103)
 		} else if world == 3 {
 			reward(500, 103)
-			for i := range n.forwarding.outbox[103] {
-				n.forwarding.outbox[103][i].since = longAgo
-			}
 		}
 		for range 4 {
-			if sent := must(n.send(ctx, false)); sent || len(n.forwarding.wake) > 0 {
+			if check(n.send(ctx, false)); len(sends.kinds)%3 != 0 || len(n.forwarding.wake) > 0 {
 				t.Error("it sends between two rounds")
 			}
-			if err, rewardErr := n.round(ctx, true); err != nil || rewardErr != nil {
-				t.Error(err, rewardErr)
-			}
+			check(n.send(ctx, true))
 		}
 		m := n.Metrics()
 		got := [3]int{int(m.Sent), m.Waiting, int(m.Unsent)}
-		if want := [][3]int{{}, {1}, {21, 7}, {0, 0, 500}}[world]; got != want {
+		if want := [][3]int{{}, {1}, {9, 0, 19}, {0, 0, 500}}[world]; got != want {
 			t.Errorf("world %d: %v, want %v", world, got, want)
 		}
 		reward(2, 100)
@@ -390,8 +404,104 @@ func TestWhatIsSentAtAFixedRateDoesNotDependOnRewards(t *testing.T) {
 		if first == nil {
 			first = sends.kinds
 		}
-		if len(first) != 5 || strings.Count(first[0], "sealed bytes") != 3 || !slices.Equal(sends.kinds, first) {
+		if len(first) != 15 || !strings.Contains(first[0], "sealed bytes") || !slices.Equal(sends.kinds, first) {
 			t.Errorf("world %d: %q, in the first %q", world, sends.kinds, first)
+		}
+	}
+}
+
+// arrival is a reward, and the round in which it comes.
+type arrival struct {
+	ticket uint64
+	round  int
+}
+
+// travel returns what a node sends of these rewards, and when. The store fails in some of the rounds.
+func travel(t *testing.T, slots, rounds int, arrivals []arrival) *sends {
+	n, sends := atAFixedRate(t, slots)
+	for sends.round = range rounds {
+		for _, arrival := range arrivals {
+			if arrival.round == sends.round {
+				_ = n.Update(arrival.ticket, 1)
+			}
+		}
+		sends.fails = sends.round%20 >= 12 && sends.round < rounds-1
+		_ = n.send(context.Background(), true)
+	}
+	return sends
+}
+
+// others returns the rewards, except one, that are sent in other rounds in two worlds, or in one of them only.
+func others(t *testing.T, one, other *sends, except uint64) (differ []uint64) {
+	if !slices.Equal(one.kinds, other.kinds) {
+		t.Error("the messages tell that one reward differs")
+	}
+	for _, world := range []map[uint64]int{one.when, other.when} {
+		for ticket := range world {
+			here, inOne := one.when[ticket]
+			there, inOther := other.when[ticket]
+			if (here != there || inOne != inOther) && ticket != except && !slices.Contains(differ, ticket) {
+				differ = append(differ, ticket)
+			}
+		}
+	}
+	return differ
+}
+
+// Twins: two worlds differ in one reward, which does not come in the second, or comes later. Every other reward is sent in
+// the same round, also after the store has failed for a while. If more rewards come in a round than a message holds, one
+// reward decides about one other in each round in which it differs, however many rounds are full.
+func TestOneRewardDoesNotDecideAboutOthers(t *testing.T) {
+	const slots, rounds = 4, 60
+	for _, full := range []bool{false, true} {
+		random := rand.New(rand.NewPCG(1, 2))
+		var arrivals []arrival
+		for round := range rounds {
+			for node := uint64(100); node < 103; node++ {
+				count := random.IntN(slots) // the unit has a place in each round
+				if full {
+					count = slots + random.IntN(slots)
+				}
+				for range count {
+					arrivals = append(arrivals, arrival{node<<48 | uint64(len(arrivals)+1), round})
+				}
+			}
+		}
+		for unit := 0; unit < 100; unit += 7 {
+			all := travel(t, slots, rounds, arrivals)
+			without := slices.Delete(slices.Clone(arrivals), unit, unit+1)
+			later := slices.Clone(arrivals)
+			later[unit].round += 13
+			for i, twin := range [][]arrival{without, later} {
+				limit := 0
+				if full {
+					limit = i + 1
+				}
+				if differ := others(t, all, travel(t, slots, rounds, twin), arrivals[unit].ticket); len(differ) > limit {
+					t.Errorf("full %v, unit %d: %d others differ", full, unit, len(differ))
+				}
+			}
+		}
+	}
+}
+
+// Messages that cannot be sent are dropped after a time, whether there are rewards in them or not.
+func TestOldMessagesAreDropped(t *testing.T) {
+	began, held := time.Now(), []uint16{100, 101}
+	for rewards := range uint64(3) {
+		box, lost := newOutbox(2), uint64(0)
+		for round := range 20 {
+			for ticket := range rewards {
+				box.add(Message{To: 100, Ticket: ticket + 1}, began)
+			}
+			lost += box.round(held, began.Add(time.Duration(round)*time.Second), 9*time.Second)
+		}
+		if len(box.messages[100]) != 10 || len(box.messages[101]) != 10 || lost != 10*rewards || box.count != int(10*rewards) {
+			t.Error(len(box.messages[100]), lost, box.count)
+		}
+		lost = box.round(held[:1], began.Add(time.Hour), 9*time.Second)
+		if len(box.messages[100]) != 1 || len(box.messages[101]) != 0 || lost != 10*rewards || box.count != 0 {
+			t.Error(len(box.messages[100]), lost, box.count)
 		}
 	}
 }
@@ -401,7 +511,7 @@ func TestRewardsTravelAtAFixedRate(t *testing.T) {
 	server := startRedis(t)
 	var nodes []running
 	for number := range uint16(3) { // with timeouts that suffice on a busy machine
-		options := Options{Config: keyed(number+1, 1), SendRate: 100, Interval: 20 * time.Second, Delay: 4 * time.Second}
+		options := Options{Config: keyed(number+1, 1), SendRate: 200, Interval: 20 * time.Second, Delay: 4 * time.Second}
 		nodes = append(nodes, run(t, server.address, options))
 	}
 	eventually(t, "they have met", func() bool {

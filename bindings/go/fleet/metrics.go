@@ -31,7 +31,7 @@ type Metrics struct {
 	// either, because some errors occur only if there are rewards.
 	Sent         uint64 // rewards sent to other nodes
 	Waiting      int    // rewards in the queue, which wait to be sent
-	Unsent       uint64 // rewards lost because the queue was full or, with Options.SendRate, because their node is gone
+	Unsent       uint64 // rewards lost because the queue or, with Options.SendRate, a message was full, or their node gone
 	Received     uint64 // rewards from other nodes that took effect
 	Refused      uint64 // rewards from other nodes that were repeated, late, or without a ticket of this node
 	RewardErrors uint64 // errors of the reward queue
@@ -43,7 +43,7 @@ func (n *Node) Metrics() Metrics {
 	defer n.mu.Unlock()
 	m := n.metrics
 	m.Age = time.Since(n.lastExchange)
-	m.Nodes, m.Waiting = max(int(n.forwarding.nodes), 1)-1, n.forwarding.queued
+	m.Nodes, m.Waiting = max(int(n.forwarding.nodes), 1)-1, n.forwarding.outbox.count
 	m.Wards = len(n.wards)
 	for _, node := range slices.Sorted(maps.Keys(n.refused)) {
 		m.Incompatible++

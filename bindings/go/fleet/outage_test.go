@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -266,34 +267,79 @@ func TestUpdateDoesNotWaitForTheStore(t *testing.T) {
 // counter counts beats.
 type counter struct {
 	*memory
-	beats int
+	beats atomic.Int64
 }
 
 func (c *counter) Beat(ctx context.Context, member Member, beat Beat) (Pulse, error) {
-	c.beats++
+	c.beats.Add(1)
 	return c.memory.Beat(ctx, member, beat)
 }
 
-// An outage must not depend on rewards. A node beats whether rewards wait or not, and also when the queue is full.
-func TestBeatsDoNotDependOnRewards(t *testing.T) {
-	for i, waiting := range []int{0, 1, batchSize, batchSize + 1, maxRewards, maxRewards + 1} {
-		counter := &counter{memory: newMemory()}
-		options := Options{
-			Store: counter, Rewards: counter, Config: config(uint16(i + 1)), Interval: interval, Delay: time.Hour,
-		}
-		node := must(Join(context.Background(), options))
-		t.Cleanup(func() { node.Bandit.Close() })
-		node.forwarding.numbers[100] = true
-		for range waiting {
-			_ = node.Update(100<<48|7, 1) // the last reward can find the queue full
-		}
-		if err, rewardErr := node.round(context.Background(), true); err != nil || rewardErr != nil {
-			t.Error(err, rewardErr)
-		}
-		if counter.beats != 2 { // one of them to join
-			t.Errorf("%d rewards wait: %d beats", waiting, counter.beats)
-		}
+// unsent is a queue that fails to send, or does not end to before the test does.
+type unsent struct {
+	*counter
+	hangs bool
+	end   chan struct{}
+	calls atomic.Int64
+}
+
+func (u *unsent) Send(context.Context, []Message) error {
+	if u.calls.Add(1); u.hangs {
+		<-u.end
 	}
+	return errors.New("WRONGTYPE")
+}
+
+// An outage must not depend on rewards. A node beats, and its rounds end well, also while a reward waits that cannot be
+// sent.
+func TestBeatsDoNotDependOnRewards(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		store := &unsent{counter: &counter{memory: newMemory()}, hangs: hangs, end: make(chan struct{})}
+		must(store.Take(context.Background(), 100, 1, time.Hour))
+		node := run(t, "", Options{
+			Store: store, Rewards: store, Contributions: store, Config: config(1), Interval: time.Hour,
+			Delay: 80 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		})
+		check(node.Update(100<<48|7, 1))
+		eventually(t, "it tries to send", func() bool { return store.calls.Load() >= 3 || hangs && store.calls.Load() == 1 })
+		began, beats := time.Now(), store.beats.Load()
+		eventually(t, "it beats", func() bool { return store.beats.Load() > beats+20 })
+		eventually(t, "a round ends well", func() bool {
+			node.mu.Lock()
+			defer node.mu.Unlock()
+			return node.forwarding.returned.at.After(began)
+		})
+		if m := node.Metrics(); m.Waiting != 1 || m.Sent != 0 || m.Errors != 0 {
+			t.Errorf("%+v", m)
+		}
+		close(store.end)
+	}
+}
+
+// The stream of a node is broken. Rewards for others travel, and those for this node do when it is mended.
+func TestABrokenStreamHoldsUpNoOthers(t *testing.T) {
+	server := startRedis(t)
+	client := server.client()
+	defer client.Close()
+	var nodes []running
+	for number := range uint16(3) {
+		nodes = append(nodes, runAt(t, server.address, number+1, interval))
+	}
+	eventually(t, "they have met", func() bool {
+		return !slices.ContainsFunc(nodes, func(n running) bool { return n.Metrics().Nodes != 2 })
+	})
+	stream := nodes[0].rewards.(*Redis).stream(2)
+	check(client.Set(context.Background(), stream, "broken", 0).Err())
+	for range batchSize + 1 {
+		check(nodes[0].Update(must(nodes[1].Bandit.Select()).Ticket, 1))
+		check(nodes[0].Update(must(nodes[2].Bandit.Select()).Ticket, 1))
+	}
+	eventually(t, "the others have arrived", func() bool { return nodes[2].Metrics().Received == batchSize+1 })
+	if m := nodes[0].Metrics(); m.Waiting != batchSize+1 {
+		t.Errorf("%+v", m)
+	}
+	check(client.Del(context.Background(), stream).Err())
+	eventually(t, "all have arrived", func() bool { return nodes[1].Metrics().Received == batchSize+1 })
 }
 
 // failing is a queue that cannot delete messages.

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// A stream keeps at least this many rewards. More rewards push out the oldest.
+	// A stream keeps this many rewards. One more pushes out the oldest, and no other.
 	maxRewards = 100_000
 	// A stream expires if no reward is added for this long: it contains raw rewards, which have no use after a
 	// restart of their node.
@@ -209,12 +209,19 @@ type Redis struct {
 }
 
 // NewRedis returns the store of the bandit with this name. Different bandits need different names. NewRedis does not
-// connect: the first command does. Set Password and TLSConfig in the options to protect the connection. Call Close when
-// done.
+// connect: the first command does. Set Password and TLSConfig in the options to protect the connection, and Username for a
+// user of Redis' access control list. With the address of one node of a cluster, set IsClusterMode. Call Close when done.
 func NewRedis(options *redis.UniversalOptions, name string) *Redis {
 	own := *options
 	own.ContextTimeoutEnabled = true // no command may wait for a server that does not respond
 	own.MaxRetries = -1              // Sync retries itself
+	own.OnConnect = func(ctx context.Context, connection *redis.Conn) error {
+		// Without its password Redis calls a script a protocol error, and this NOAUTH.
+		if err := connection.Ping(ctx).Err(); err != nil || options.OnConnect == nil {
+			return err
+		}
+		return options.OnConnect(ctx, connection)
+	}
 	return &Redis{redis.NewUniversalClient(&own), "dpb:{" + name + "}"}
 }
 
@@ -379,7 +386,7 @@ func (r *Redis) Send(ctx context.Context, messages []Message) error {
 			}
 			stream := r.stream(m.To)
 			streams[stream] = true
-			pipeline.XAdd(ctx, &redis.XAddArgs{Stream: stream, MaxLen: maxRewards, Approx: true, Values: values})
+			pipeline.XAdd(ctx, &redis.XAddArgs{Stream: stream, MaxLen: maxRewards, Values: values})
 		}
 		for stream := range streams {
 			pipeline.Expire(ctx, stream, rewardLifetime)

@@ -3,13 +3,14 @@ package fleet
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-// ErrQueueFull means that too many rewards wait for the store. This reward is lost.
+// ErrQueueFull means that too many rewards wait for the store, or for the next message to a node. This reward is lost.
 var ErrQueueFull = errors.New("fleet: too many rewards wait for the store")
 
 const (
@@ -51,18 +52,100 @@ func (n *Node) now() (instant, error) {
 	return now, err
 }
 
-// waiting is a reward that waits to be sent.
-type waiting struct {
-	Message
-	since time.Time
+// batch holds the rewards of one message: one reward or, with Options.SendRate, those that came in one round.
+type batch struct {
+	to      uint16
+	rewards []Message
+	since   time.Time
+}
+
+// outbox holds the rewards that wait to be sent. What becomes of a reward must not depend on other rewards, because
+// otherwise one reward would decide what is learned from others.
+//
+// With slots (Options.SendRate), a reward travels in the message of the round in which it came, whoever else waits. A
+// round makes one message for each number that is held, with at most so many rewards; more are lost. So one more reward
+// in a round costs at most one other. If messages were filled from a queue, one more reward would delay all that come
+// after it until the queue is empty.
+type outbox struct {
+	slots    int                           // rewards in each message; 0: one, which is sent at once
+	next     map[uint16]map[uint64]float64 // with slots, for each node: the rewards of its next message, by ticket
+	messages map[uint16][]batch            // for each node, the oldest first
+	count    int                           // rewards in both
+}
+
+func newOutbox(slots int) outbox {
+	return outbox{slots: slots, next: map[uint16]map[uint64]float64{}, messages: map[uint16][]batch{}}
+}
+
+// add adds a reward. It returns false if there is no space, and the reward is lost.
+func (o *outbox) add(reward Message, now time.Time) bool {
+	to := reward.To
+	switch _, repeated := o.next[to][reward.Ticket]; {
+	case repeated: // the node would refuse it
+		return true
+	case o.slots > 0 && len(o.next[to]) >= o.slots, o.slots == 0 && o.count >= maxRewards:
+		return false
+	case o.slots == 0:
+		o.messages[to] = append(o.messages[to], batch{to, []Message{reward}, now})
+	case o.next[to] == nil:
+		o.next[to] = map[uint64]float64{reward.Ticket: reward.Reward}
+	default:
+		o.next[to][reward.Ticket] = reward.Reward
+	}
+	o.count++
+	return true
+}
+
+// round ends a round: with slots it makes a message for each number that is held, whether there are rewards or not. It
+// drops what waits for other numbers, and what has waited longer than this time. So how many messages wait for a node
+// depends on rounds and on numbers alone. It returns the number of rewards that it has dropped.
+func (o *outbox) round(held []uint16, now time.Time, longest time.Duration) (lost uint64) {
+	if o.slots == 0 {
+		return 0
+	}
+	for to, messages := range o.messages {
+		late := slices.IndexFunc(messages, func(b batch) bool { return now.Sub(b.since) <= longest })
+		if late < 0 || !slices.Contains(held, to) {
+			late = len(messages)
+		}
+		lost += o.remove(to, late)
+	}
+	for _, to := range held {
+		message := batch{to: to, since: now}
+		for ticket, reward := range o.next[to] {
+			message.rewards = append(message.rewards, Message{To: to, Ticket: ticket, Reward: reward})
+		}
+		o.messages[to] = append(o.messages[to], message)
+		delete(o.next, to)
+	}
+	for to, rewards := range o.next {
+		lost += uint64(len(rewards))
+		o.count -= len(rewards)
+		delete(o.next, to)
+	}
+	return lost
+}
+
+// waiting returns the nodes for which messages wait.
+func (o *outbox) waiting() []uint16 { return slices.Sorted(maps.Keys(o.messages)) }
+
+// remove removes the first messages for a node, and returns the number of their rewards.
+func (o *outbox) remove(to uint16, messages int) (rewards uint64) {
+	for _, message := range o.messages[to][:messages] {
+		rewards += uint64(len(message.rewards))
+	}
+	o.count -= int(rewards)
+	if o.messages[to] = o.messages[to][messages:]; len(o.messages[to]) == 0 {
+		delete(o.messages, to)
+	}
+	return rewards
 }
 
 // forwarding is the state of sending rewards and of checking for outages. Node.mu guards it.
 type forwarding struct {
-	outbox map[uint16][]waiting // by node
-	queued int                  // the number of rewards in the outbox
-	wake   chan struct{}        // the outbox is not empty, and rewards are sent at once
-	ticks  uint64               // the bandit's clock at the last check
+	outbox outbox
+	wake   chan struct{} // the outbox is not empty, and rewards are sent at once
+	ticks  uint64        // the bandit's clock at the last check
 
 	returned instant            // when the last round began that has ended well
 	rounds   []round            // the rounds that ended well without a pause, the oldest first
@@ -96,7 +179,7 @@ func (f *forwarding) beatsBefore(ago time.Duration, now time.Time) (beats uint64
 func (n *Node) startForwarding(ctx context.Context) error {
 	now, err := n.now()
 	n.forwarding = forwarding{
-		outbox: map[uint16][]waiting{}, wake: make(chan struct{}, 1), ticks: now.ticks, returned: now,
+		outbox: newOutbox(n.slots), wake: make(chan struct{}, 1), ticks: now.ticks, returned: now,
 		numbers: map[uint16]bool{},
 	}
 	if err == nil {
@@ -111,8 +194,8 @@ func (n *Node) startForwarding(ctx context.Context) error {
 // can be called by any goroutine.
 //
 // Update returns [dpb.ErrUnknownTicket] if the ticket has a number that no process ever had, or that of any other node
-// without Options.Rewards. It returns [ErrQueueFull] if 100,000 rewards wait already. Like every error of a reward,
-// these are NOT private: do not show them to visitors.
+// without Options.Rewards. It returns [ErrQueueFull] if 100,000 rewards wait already or, with Options.SendRate, if the next
+// message to that node is full. Like every error of a reward, these are NOT private: do not show them to visitors.
 func (n *Node) Update(ticket uint64, reward float64) error {
 	to := dpb.TicketNode(ticket)
 	if to == n.member.Node {
@@ -123,55 +206,36 @@ func (n *Node) Update(ticket uint64, reward float64) error {
 	if n.rewards == nil || !n.forwarding.numbers[to] {
 		return dpb.ErrUnknownTicket // an invented ticket must not create a stream in the store
 	}
-	f := &n.forwarding
-	if f.queued >= maxRewards {
+	if !n.forwarding.outbox.add(Message{To: to, Ticket: ticket, Reward: reward}, time.Now()) {
 		n.metrics.Unsent++
 		return ErrQueueFull
 	}
-	f.outbox[to] = append(f.outbox[to], waiting{Message{To: to, Ticket: ticket, Reward: reward}, time.Now()})
-	f.queued++
-	n.wake()
+	if n.slots == 0 {
+		notify(n.forwarding.wake)
+	}
 	return nil
 }
 
-// wake makes sendRewards send the rewards that wait, unless it sends at a fixed rate. Node.mu is locked.
-func (n *Node) wake() {
-	if n.slots > 0 || n.forwarding.queued == 0 {
-		return
-	}
-	select {
-	case n.forwarding.wake <- struct{}{}:
-	default:
-	}
-}
-
-// beats makes rounds at fixed times, until ctx is done, and sends rewards in between. A round sends the rewards that
-// wait, then beats, then receives: when it has ended well, the rewards that waited at its beginning have arrived, and so
-// have those that others had sent. Rounds depend on the time alone, never on how many rewards wait, because an outage
-// cancels decisions and so must not depend on rewards.
+// beats makes rounds at fixed times, until ctx is done. A round beats, then receives: when it has ended well, the rewards
+// that others had sent before it began have arrived. Another goroutine sends. So neither beats nor the end of a round
+// depend on whether rewards wait here, how many, or whether they can be sent: an outage cancels decisions, and so must
+// not depend on rewards.
 func (n *Node) beats(ctx context.Context, ended chan<- error) {
 	ticker := time.NewTicker(max(n.delay/beatsPerDelay, 1))
 	defer ticker.Stop()
 	var failures, rewardFailures int
 	for {
-		due := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			due = true
-		case <-n.forwarding.wake:
-			if failures+rewardFailures > 0 {
-				continue // the next round tries again, however many rewards come
-			}
 		}
-		err, rewardErr := n.round(ctx, due)
+		err, rewardErr := n.round(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		switch {
-		case errors.Is(err, ErrReplaced), errors.Is(rewardErr, ErrReplaced),
-			errors.Is(err, dpb.ErrClosed), errors.Is(err, dpb.ErrPoisoned):
+		case hasFailed(err), hasFailed(rewardErr):
 			ended <- errors.Join(err, rewardErr)
 			return
 		case err != nil:
@@ -179,35 +243,75 @@ func (n *Node) beats(ctx context.Context, ended chan<- error) {
 			n.count(func(m *Metrics) { m.Errors++ })
 			n.failed(err, failures)
 		case rewardErr != nil:
-			// Whether an error occurs can depend on whether there are rewards, so the count is for operators only.
 			rewardFailures++
-			n.count(func(m *Metrics) { m.RewardErrors++ })
-			n.failed(rewardErr, rewardFailures)
-		case due:
+			n.rewardsFailed(rewardErr, rewardFailures)
+		default:
 			failures, rewardFailures = 0, 0
 		}
 	}
 }
 
-// round sends rewards and, if due, beats and receives. The second error is of the reward queue.
-func (n *Node) round(ctx context.Context, due bool) (err, rewardErr error) {
-	limited := func(work func(context.Context) error) error {
-		limited, cancel := context.WithTimeout(ctx, n.delay)
-		defer cancel()
-		return work(limited)
+// sends sends the rewards that wait, until ctx is done: at once, or with Options.SendRate at the times of rounds. After an
+// error it tries again at the time of the next round, however many rewards come.
+func (n *Node) sends(ctx context.Context, ended chan<- error) {
+	ticker := time.NewTicker(max(n.delay/beatsPerDelay, 1))
+	defer ticker.Stop()
+	for failures := 0; ; {
+		due := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			due = true
+		case <-n.forwarding.wake:
+			if failures > 0 {
+				continue
+			}
+		}
+		switch err := n.inDelay(ctx, func(ctx context.Context) error { return n.send(ctx, due) }); {
+		case ctx.Err() != nil:
+			return
+		case hasFailed(err):
+			ended <- err
+			return
+		case err != nil:
+			failures++
+			n.rewardsFailed(err, failures)
+		default:
+			failures = 0
+		}
 	}
+}
+
+// hasFailed reports whether an error ends Sync.
+func hasFailed(err error) bool {
+	return errors.Is(err, ErrReplaced) || errors.Is(err, dpb.ErrClosed) || errors.Is(err, dpb.ErrPoisoned)
+}
+
+// rewardsFailed records an error of the reward queue. Whether an error occurs can depend on whether there are rewards, so
+// the count is for operators only.
+func (n *Node) rewardsFailed(err error, failures int) {
+	n.count(func(m *Metrics) { m.RewardErrors++ })
+	n.failed(err, failures)
+}
+
+// inDelay does some work within a delay.
+func (n *Node) inDelay(ctx context.Context, work func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, n.delay)
+	defer cancel()
+	return work(ctx)
+}
+
+// round beats and receives. The second error is of the reward queue.
+func (n *Node) round(ctx context.Context) (err, rewardErr error) {
 	began, err := n.now()
+	if err == nil {
+		err = n.inDelay(ctx, n.beat)
+	}
 	if err != nil {
 		return err, nil
 	}
-	send := func(ctx context.Context) error { _, err := n.send(ctx, due); return err }
-	if rewardErr = limited(send); rewardErr != nil || !due {
-		return nil, rewardErr
-	}
-	if err = limited(n.beat); err != nil {
-		return err, nil
-	}
-	if rewardErr = limited(n.receive); rewardErr == nil {
+	if rewardErr = n.inDelay(ctx, n.receive); rewardErr == nil {
 		n.count(func(*Metrics) { n.forwarding.returned = began })
 	}
 	return nil, rewardErr
@@ -277,107 +381,61 @@ func (n *Node) beat(ctx context.Context) error {
 
 // Ready reports whether this node can forward clicks: its rounds have ended well within the last ten delays. Tell your
 // balancer, which should send clicks to nodes that are ready only, and must obey within twenty delays: after that, the
-// other nodes learn from the silence of clicks that this node cannot forward. Without Options.Rewards it is always true.
+// other nodes learn from the silence of clicks that this node cannot forward. Whether rewards can be sent does not matter
+// here, because readiness is public: operators watch Metrics.RewardErrors. Without Options.Rewards it is always true.
 func (n *Node) Ready() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.rewards == nil || time.Since(n.forwarding.returned.at) <= delaysUntilUnready*n.delay
 }
 
-// send sends the rewards that wait. It reports whether it sent anything. After an error it sends the same rewards again
-// at the next round: a reward counts once, because of its ticket.
-func (n *Node) send(ctx context.Context, due bool) (sent bool, err error) {
+// send sends the rewards that wait. With Options.SendRate it first ends a round, if one is due. After an error it sends the
+// same rewards again at the next round: a reward counts once, because of its ticket. A node whose stream is broken keeps
+// only its own rewards waiting.
+func (n *Node) send(ctx context.Context, due bool) (failed error) {
 	if n.rewards == nil {
-		return false, nil
-	}
-	n.mu.Lock()
-	batches := n.batches(time.Now(), due)
-	n.mu.Unlock()
-	var messages []Message
-	for i := 0; i < len(batches) && err == nil; i++ {
-		var message Message
-		message, err = n.seal(batches[i])
-		messages = append(messages, message)
-	}
-	if len(messages) > 0 && err == nil {
-		err = n.rewards.Send(ctx, messages)
-	}
-	if err != nil {
-		return false, err
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, batch := range batches {
-		n.remove(batch.to, len(batch.rewards), &n.metrics.Sent)
-	}
-	n.wake()
-	return len(messages) > 0, nil
-}
-
-// batch holds the rewards of one message.
-type batch struct {
-	to      uint16
-	rewards []waiting
-}
-
-// batches returns the rewards to send now. Each reward is a message of its own.
-//
-// With Options.SendRate there are none unless a round is due, and then there is one message for each number that is held,
-// whether rewards wait for it or not. So the messages depend on beats alone. Rewards for other numbers are lost after the
-// time in which a node is gone. Node.mu is locked.
-func (n *Node) batches(now time.Time, due bool) (batches []batch) {
-	f := &n.forwarding
-	if n.slots == 0 {
-		for to, queue := range f.outbox {
-			for i := range queue[:min(len(queue), batchSize-len(batches))] {
-				batches = append(batches, batch{to, queue[i : i+1]})
-			}
-		}
-		return batches
-	}
-	if !due {
 		return nil
 	}
-	for to, queue := range f.outbox {
-		if !slices.Contains(f.alive, to) {
-			late := slices.IndexFunc(queue, func(w waiting) bool { return now.Sub(w.since) <= delaysUntilGone*n.delay })
-			n.remove(to, late, &n.metrics.Unsent)
+	box := &n.forwarding.outbox
+	n.mu.Lock()
+	if due {
+		n.metrics.Unsent += box.round(n.forwarding.alive, time.Now(), delaysUntilGone*n.delay)
+	}
+	nodes := box.waiting()
+	n.mu.Unlock()
+	for _, to := range nodes {
+		n.mu.Lock()
+		waiting := box.messages[to] // only this goroutine removes some
+		n.mu.Unlock()
+		for some := range slices.Chunk(waiting, batchSize) {
+			messages := make([]Message, len(some))
+			var err error
+			for i := 0; i < len(some) && err == nil; i++ {
+				messages[i], err = n.seal(some[i])
+			}
+			if err == nil {
+				err = n.rewards.Send(ctx, messages)
+			}
+			if err != nil {
+				failed = errors.Join(failed, err)
+				break
+			}
+			n.mu.Lock()
+			n.metrics.Sent += box.remove(to, len(some))
+			n.mu.Unlock()
 		}
 	}
-	for _, to := range f.alive {
-		batches = append(batches, batch{to, f.outbox[to][:min(len(f.outbox[to]), n.slots)]})
-	}
-	return batches
-}
-
-// remove removes the first rewards for a node from the outbox, all if count is negative, and counts them. Node.mu is
-// locked.
-func (n *Node) remove(to uint16, count int, counted *uint64) {
-	f := &n.forwarding
-	if count < 0 {
-		count = len(f.outbox[to])
-	}
-	f.queued -= count
-	*counted += uint64(count)
-	if f.outbox[to] = f.outbox[to][count:]; len(f.outbox[to]) == 0 {
-		delete(f.outbox, to)
-	}
+	return failed
 }
 
 // sendAll sends the rewards that still wait. With Options.SendRate it sends as in a round, and what still waits then is
 // lost.
 func (n *Node) sendAll(ctx context.Context) error {
-	waits := func() bool {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return n.rewards != nil && n.slots == 0 && n.forwarding.queued > 0
-	}
-	for last := n.slots > 0; last || waits(); last = false {
-		if _, err := n.send(ctx, last); err != nil {
+	for {
+		if err := n.send(ctx, true); err != nil || n.slots > 0 || n.Metrics().Waiting == 0 {
 			return err
 		}
 	}
-	return nil
 }
 
 // Leave tells the other nodes that the process with this number has ended without saying so. They do not wait until it is

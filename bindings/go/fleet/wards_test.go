@@ -53,7 +53,8 @@ func (w *wards) exchange() {
 	w.t.Helper()
 	for range 2 {
 		for _, node := range w.nodes {
-			err, rewardErr := node.round(context.Background(), true)
+			check(node.send(context.Background(), true))
+			err, rewardErr := node.round(context.Background())
 			for _, err := range []error{err, rewardErr, node.adopt(context.Background()), node.exchange(context.Background())} {
 				if err != nil {
 					w.t.Error(node.Number(), err)
@@ -364,7 +365,8 @@ func TestWardsOfKilledProcesses(t *testing.T) {
 			w.click(tickets[20:])
 			for range 3 {
 				for _, node := range w.nodes {
-					_, _ = node.round(context.Background(), true)
+					_ = node.send(context.Background(), true)
+					_, _ = node.round(context.Background())
 				}
 				if !killsHost || killer.calls >= 0 {
 					_ = host.exchange(context.Background())

@@ -31,7 +31,8 @@ type fleetOptions struct {
 	node         uint16 // this server's number, 1 to 32767; 0 without a fleet, or with auto
 	auto         bool   // the server takes the lowest number that is free
 	bandit       string // the fleet's name
-	passwordFile string // "": none
+	user         string // of Redis' access control list; "": the default one
+	passwordFile string // of that user; "": none
 	keyFile      string // "": each server adds its own noise; see also leavesState
 	mergeEvery   time.Duration
 	delay        time.Duration // negative: a router sends each click to the server that decided
@@ -57,6 +58,8 @@ func (o *fleetOptions) register() {
 	})
 	flag.StringVar(&o.bandit, "bandit", o.bandit, "`NAME` of the bandit that they share")
 	flag.StringVar(&o.passwordFile, "redis-password-file", "", "`FILE` whose first line is the password of Redis")
+	flag.StringVar(&o.user, "redis-user", "",
+		"with a password: the user `NAME` of Redis' access control list (default: the default user)")
 	flag.StringVar(&o.keyFile, "fleet-key-file", "", "with -snapshot: a restart loses nothing, because the server "+
 		"leaves its open decisions and batches, sealed, to the next one; with -redis: one server releases what all "+
 		"servers collect, with one noise, and clicks are sealed while they travel: `FILE` has 32 secret random bytes "+
@@ -77,8 +80,8 @@ func (o *fleetOptions) register() {
 		return err
 	})
 	usage = "with -fleet-key-file: send each other server a message of one length eight times in a -delay, with space " +
-		"for at least `N` clicks a second, so that Redis does not show how many travel " +
-		"(default: send each click at once)"
+		"for at least `N` clicks a second, so that Redis does not show how many travel; a click that finds no space is " +
+		"lost (default: send each click at once)"
 	flag.Func("send-rate", usage, func(text string) (err error) {
 		o.sendRate, err = parsePositive(text)
 		return err
@@ -92,6 +95,8 @@ func (o fleetOptions) check() error {
 		return errors.New("-redis and -node need each other")
 	case o.redis == "" && o.passwordFile != "":
 		return errors.New("-redis-password-file needs -redis")
+	case o.user != "" && o.passwordFile == "":
+		return errors.New("-redis-user needs -redis-password-file")
 	case o.bandit == "":
 		return errors.New("-bandit must be a name")
 	case o.sendRate > 0 && o.keyFile == "":
@@ -111,7 +116,7 @@ func (o fleetOptions) number() uint16 {
 func (o fleetOptions) name() string { return cmp.Or(o.bandit, "ads") }
 
 func (o fleetOptions) connect() (*redis.UniversalOptions, error) {
-	options := &redis.UniversalOptions{Addrs: []string{o.redis}}
+	options := &redis.UniversalOptions{Addrs: []string{o.redis}, Username: o.user}
 	if o.passwordFile == "" {
 		return options, nil
 	}

@@ -1,0 +1,122 @@
+package fleet
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// clusterServer is a redis-server of a cluster.
+type clusterServer struct {
+	*redis.Client
+	port, bus string
+}
+
+// freePort returns a port that is free now. It may be taken later.
+func freePort() string {
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	defer listener.Close()
+	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+}
+
+// startClusterServer starts a redis-server of a cluster, which does not know the others yet.
+func startClusterServer(t *testing.T) clusterServer {
+	directory := must(os.MkdirTemp("", "dpb"))
+	t.Cleanup(func() { os.RemoveAll(directory) })
+	for end := time.Now().Add(testTimeout); time.Now().Before(end); {
+		s := clusterServer{port: freePort(), bus: freePort()}
+		process := exec.Command("redis-server", "--cluster-enabled", "yes", "--bind", "127.0.0.1", "--port", s.port,
+			"--cluster-port", s.bus, "--dir", directory, "--save", "", "--logfile", directory+"/log")
+		check(process.Start())
+		ended := make(chan struct{})
+		go func() { process.Wait(); close(ended) }()
+		s.Client = redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + s.port})
+		for running := true; running && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if s.Ping(context.Background()).Err() == nil {
+				t.Cleanup(func() { s.Close(); process.Process.Kill(); <-ended })
+				return s
+			}
+			select {
+			case <-ended: // a port was taken
+				running = false
+			default:
+			}
+		}
+		s.Close()
+		process.Process.Kill()
+		<-ended
+	}
+	t.Fatal("no redis-server starts")
+	return clusterServer{}
+}
+
+// A cluster of three servers keeps all keys of a bandit on one of them. A fleet that knows only another one learns with one
+// noise, forwards a reward, and moves the decisions of a node that ends.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("skipped: redis-server not found")
+	}
+	ctx := context.Background()
+	var servers []clusterServer
+	for i := range 3 {
+		server := startClusterServer(t)
+		check(server.Do(ctx, "CLUSTER", "ADDSLOTSRANGE", i*16384/3, (i+1)*16384/3-1).Err())
+		check(server.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
+		servers = append(servers, server)
+	}
+	for _, server := range servers {
+		for _, other := range servers {
+			check(server.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", other.port, other.bus).Err())
+		}
+	}
+	for _, server := range servers {
+		eventually(t, "the cluster works", func() bool {
+			info := must(server.ClusterInfo(ctx).Result())
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3")
+		})
+	}
+	keys := func() (counts []int64) {
+		for _, server := range servers {
+			counts = append(counts, must(server.DBSize(ctx).Result()))
+		}
+		return counts
+	}
+	slot := must(servers[0].ClusterKeySlot(ctx, "dpb:{test}").Result())
+	other := servers[(slot*3/16384+1)%3]
+	var nodes []running
+	for number := range uint16(2) {
+		store := NewRedis(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:" + other.port}, IsClusterMode: true}, "test")
+		t.Cleanup(func() { store.Close() })
+		nodes = append(nodes, run(t, "", Options{
+			Store: store, Rewards: store, Contributions: store, Config: keyed(number+1, 1), Interval: interval,
+		}))
+	}
+	eventually(t, "one leads", func() bool { return nodes[0].Metrics().Leads || nodes[1].Metrics().Leads })
+	eventually(t, "they have met", func() bool { return nodes[0].Metrics().Nodes == 1 && nodes[1].Metrics().Nodes == 1 })
+	check(nodes[0].Update(must(nodes[1].Bandit.Select()).Ticket, 1))
+	eventually(t, "a forwarded reward", func() bool { return nodes[1].Metrics().Received == 1 })
+	open := must(nodes[1].Bandit.Select()).Ticket
+	if err := nodes[1].end(); !planned(err) {
+		t.Fatal(err)
+	}
+	eventually(t, "the other node continues", func() bool { return nodes[0].Metrics().Wards == 1 })
+	eventually(t, "its reward counts", func() bool { return nodes[0].Update(open, 1) == nil })
+	eventually(t, "nothing is open", func() bool { return nodes[0].Metrics().Wards == 0 })
+	if counts := keys(); counts[slot*3/16384] == 0 || counts[0]*counts[1]+counts[1]*counts[2]+counts[0]*counts[2] != 0 {
+		t.Error(counts)
+	}
+	// A client of one server only is told where the keys are, as the C++ servers are.
+	single := NewRedis(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:" + other.port}}, "test")
+	defer single.Close()
+	if _, err := single.Versions(ctx); err == nil || !strings.Contains(err.Error(), "MOVED") {
+		t.Error(err)
+	}
+}
