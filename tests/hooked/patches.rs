@@ -78,7 +78,10 @@ impl Patch {
             for Replacement { from, to, .. } in patch.replacements.iter().filter(|replaced| replaced.file == file) {
                 let times = source.matches(from).count();
                 if times != 1 || patched.matches(from).count() != 1 {
-                    return Err(format!("{}: src/{file} has this {times} times, or another patch changes it:\n{from}", patch.name));
+                    return Err(format!(
+                        "{}: src/{file} has this {times} times, or another patch changes it:\n{from}",
+                        patch.name
+                    ));
                 }
                 let asks = format!("crate::noise::probe::Fault::{}.is_built_in()", patch.name);
                 patched = patched.replacen(from, &to.replace("FAULT", &asks), 1);
