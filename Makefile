@@ -81,7 +81,7 @@ REMAP = --remap-path-prefix=$(CURDIR)=/libdpb --remap-path-prefix=$${CARGO_HOME:
   --remap-path-prefix=$(shell $(RUSTC) --print sysroot)/lib/rustlib/src/rust=/rust
 # For Python's package cargo also links libdpb.so, on which it depends. Nothing uses that, but it needs the target's linker.
 ARCHIVE = $(RUST)/lib$(CRATE).a
-$(ARCHIVE): $(shell find src tests/hooked bindings/python/native examples/plan -name '*.rs') Cargo.toml Cargo.lock build.rs Makefile
+$(ARCHIVE): $(shell find src tests/hooked bindings/python/native examples/plan -name '*.rs') $(wildcard tests/hooked/faults.txt) Cargo.toml Cargo.lock build.rs Makefile
 	RUSTFLAGS="$$RUSTFLAGS $(REMAP) $(CROSS:%=-C linker=%gcc)" $(CARGO) rustc --locked --package $(PACKAGE) --lib --profile $(PROFILE) \
 	  --crate-type staticlib$(if $(SONAME),,,cdylib) $(TARGET:%=--target=%) --target-dir $(BUILD) -- $(SMALL)
 	touch -c $@

@@ -7,31 +7,32 @@
 //!
 //! # Theorem M
 //!
-//! Let (1) the state hold every variable on which a later output depends; (2) each state be accepted by at most one
-//! handle, and its writer do nothing afterwards; (3) the handles of one origin form a chain: each begins from the state
-//! of the last one or, if that is never opened, from the newest snapshot; (4) lengths and times of suspensions be
-//! functions of public data; (5) nobody else have the key. Then the transcript of all handles of the chain has the same
-//! distribution as that of one handle with the same public calls. So every theorem that holds for a handle (P, U, S, L,
-//! C, and each policy's own) holds for the chain, with the same constants.
+//! Handles form *lines*: a line begins with a handle that is created or restored from a snapshot, and goes on with the
+//! handle that resumes the state of the last one. Let (1) the state hold every variable on which a later output depends;
+//! (2) each state be accepted by at most one handle, and its writer do nothing afterwards; (3) lengths and times of
+//! suspensions be functions of public data; (4) nobody else have the key. Then the transcript of all handles has the same
+//! distribution as without moves, where each line is one handle that gets the same public calls. So every theorem that
+//! holds for handles that do not move (P, U, S, L, C, and each policy's own) holds for lines, with the same constants.
 //!
 //! *Proof.* What a handle outputs next is a function of its variables, of the public calls, and of random words that it
 //! has not used yet. Unused words are uniform and independent of everything that was used and of everything that was
 //! output. So fresh words have the same joint distribution with the past as those that the ended handle would have used,
 //! and by (1) the next handle computes the same functions of the same values. By (2) only one handle does. A state is
-//! bytes whose length is public (4), and by (5) they are indistinguishable from random ones of that length. So one move
-//! changes no distribution, and by induction over the moves of the chain (3) none do. A restore from a snapshot continues
-//! as it does without moves. In the proof of [Theorem C](crate::contribution) a reward is at one place more: in a state
-//! that nobody has opened. ∎
+//! bytes whose length is public (3), and by (4) they are indistinguishable from random ones of that length. So one move
+//! changes no distribution, and by induction over all moves of all lines none do. A line ends with a handle whose state
+//! nobody resumes: then it ends as in a crash. In the proof of [Theorem C](crate::contribution) a reward is at one place
+//! more: in a state that nobody has opened. ∎
 //!
 //! *If a state has n heirs*, against (2), they are n mechanisms with independent noise: a reward that was open or waiting
 //! in the state loses n epsilon (n rho) in all, and with a policy that keeps sums (the trees, DP-UCB-INT, EXP3_tau) so
 //! does each earlier reward of these sums. A person may contribute n m rewards in that period.
 //!
-//! *A handle that begins from a snapshot* of the chain while the chain goes on is a handle of its own: a snapshot holds no
-//! raw sum, so no reward is in both. A fleet does so: the state of a node that ends goes to another node, which keeps the
-//! handle as a *ward*, and the next process with its number begins from its snapshot. The ward decides nothing, so a user
-//! is counted in one of them, in the period of that one; and it publishes no snapshot, so the others take the new process
-//! for the newer generation. Its contributions have a sender of their own.
+//! *A hand-over* makes two lines. The state of a node that ends goes to another node, which keeps the handle as a *ward*,
+//! and the next process with its number begins from its snapshot. The ward goes on with the line. The new process begins
+//! a line of its own: a snapshot holds no raw sum, so no reward is in both (`hand_over` in `tests/proofs/TheoremM.v`). The
+//! ward decides nothing, so it learns only from decisions of periods that the snapshot counts, and Theorem U counts the
+//! periods of the new process after them. The ward publishes no snapshot, so the others take the new process for the newer
+//! generation. Its contributions have a sender of their own.
 //!
 //! # What moves
 //!

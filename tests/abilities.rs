@@ -294,12 +294,13 @@ fn each_reward_is_in_one_release_or_in_one_open_sum() {
 fn faults_of_fleets_are_seen() {
     use Fault::{
         AloneForgets, CombinedByOthers, CombinedTwice, ContributedKept, EntropyRepeats, HeldActs, ReceiverKept,
-        RetiredKept, SendersForgotten, SuspendedLives,
+        RetiredKept, SenderKept, SendersForgotten, SuspendedLives,
     };
     let subjects = [Subject::Policy(Algorithm::Imed), Subject::Segments, Subject::Models];
     for kind in kinds(merges).iter().filter(|kind| kind.with == "nothing more" && subjects.contains(&kind.subject)) {
         let faults = [AloneForgets, CombinedByOthers, CombinedTwice, ContributedKept, EntropyRepeats, HeldActs];
-        for fault in faults.into_iter().chain([ReceiverKept, RetiredKept, SendersForgotten, SuspendedLives]) {
+        for fault in faults.into_iter().chain([ReceiverKept, RetiredKept, SenderKept, SendersForgotten, SuspendedLives])
+        {
             let with_fault = Kind { fault: Some(fault), ..kind.clone() };
             Fault::was_done();
             let seen = catch_unwind(|| follow_rewards(&with_fault)).is_err();

@@ -1,9 +1,10 @@
 //! The caller's clock: windows of time, forgetting by time, and time over restarts and in fleets.
 
+use crate::audit::sabotage::with_fault;
 use crate::interference::handle::Subject;
 use crate::support::coins::Coins;
 use crate::support::requests::in_segment;
-use dpb::{Algorithm, Bandit, Clock, Config, Error};
+use dpb::{Algorithm, Bandit, Clock, Config, Error, Fault};
 
 /// A day of milliseconds.
 const DAY: u64 = 86_400_000;
@@ -274,6 +275,19 @@ fn a_restored_handle_keeps_its_time() {
     back.advance(5).unwrap();
     back.advance(5 + 70_000_000).unwrap(); // a tenth of forget_after
     assert!((known(&back) - 0.2 * fresh).abs() < 0.01 * fresh);
+}
+
+/// A clock that was never set shows no time: what it shows first after a restart is no leap.
+#[test]
+fn a_clock_that_was_never_set_continues_at_any_time() {
+    let leaps = || {
+        let bandit = Bandit::new(Algorithm::Imed, &of_time(1000, 100 * DAY)).unwrap();
+        bandit.select().unwrap();
+        let restored = Bandit::restore(&bandit.snapshot().unwrap()).unwrap();
+        restored.advance(EPOCH).unwrap();
+        restored.report().unwrap().clock_leaps
+    };
+    assert_eq!((leaps(), with_fault(Fault::TimeZeroCounts, leaps)), (0, 1));
 }
 
 /// A release of another handle has the age that it had when its snapshot was taken, whatever the two clocks show.

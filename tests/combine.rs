@@ -1,10 +1,11 @@
 //! A fleet with one noise: handles contribute their open sums to a leader, which releases them. Theorem C is in
 //! `src/contribution.rs`; `interference` executes its proof, and `abilities` follows each reward.
 
+use crate::audit::sabotage::with_fault;
 use crate::interference::handle::Subject;
 use crate::support::coins::Coins;
 use dpb::noise::probe::NoiseProbe;
-use dpb::{Algorithm, Bandit, Config, Error, Request};
+use dpb::{Algorithm, Bandit, Config, Error, Fault, FleetKey, Request};
 
 const KEY: [u8; 32] = [7; 32];
 const RATES: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
@@ -128,6 +129,116 @@ fn no_contributor_is_forgotten() {
     assert!(matches!(leader.combine(&beyond), Err(Error::Full { most: 1024, .. })));
     assert!(contributions.iter().all(|contribution| leader.combine(contribution) == Err(Error::Duplicate)));
     assert_eq!(leader.report().unwrap().contributions, 1024);
+}
+
+/// A handle that leads again has no contributors yet, however many it had.
+#[test]
+fn a_new_generation_has_no_contributors() {
+    let accepted = || {
+        let (leader, other) = (handle(1), handle(2));
+        let mut accepted = 0;
+        for _ in 0..2 {
+            let generation = leader.lead().unwrap();
+            for _ in 0..700 {
+                other.contribution(1).unwrap();
+                IMED.play(&other, 1, &mut Coins(1));
+                accepted += u32::from(leader.combine(&other.contribution(generation).unwrap()).is_ok());
+            }
+            leader.alone().unwrap();
+        }
+        accepted
+    };
+    assert_eq!((accepted(), with_fault(Fault::SendersKept, accepted)), (1400, 1024));
+}
+
+/// A contributor to another leader numbers its contributions from 1: the leader misses none.
+#[test]
+fn each_leader_gets_numbers_from_one() {
+    let lost = || {
+        let [first, second, other] = [1, 2, 3].map(handle);
+        for (leader, contributions) in [(&first, 4), (&second, 2)] {
+            let generation = leader.lead().unwrap();
+            assert!(other.contribution(generation).unwrap().is_empty()); // from now on it releases nothing itself
+            for _ in 0..contributions {
+                IMED.play(&other, 3, &mut Coins(1));
+                leader.combine(&other.contribution(generation).unwrap()).unwrap();
+            }
+            assert_eq!(leader.report().unwrap().contributions, contributions);
+        }
+        second.report().unwrap().contributions_lost
+    };
+    assert_eq!((lost(), with_fault(Fault::SequenceKept, lost)), (0, 4));
+}
+
+/// A contribution that somebody with the key has altered is refused if it is too long or too short, or if so many rewards
+/// cannot have such a sum. Then nothing changes.
+#[test]
+fn impossible_contributions_are_refused() {
+    type Change = fn(&mut Vec<u8>, usize);
+    let longer: Change = |content, _| content.push(0);
+    let shorter: Change = |content, _| _ = content.pop();
+    let huge: Change = |content, sum| content[sum..sum + 8].copy_from_slice(&(1i64 << 60).to_le_bytes());
+    let negative: Change = |content, sum| content[sum..sum + 8].copy_from_slice(&(-1i64 << 60).to_le_bytes());
+    for kind in Subject::FLEETS {
+        // Where the last sum begins, counted from the end.
+        let from_end = match kind {
+            Subject::Segments => 8,
+            Subject::Policy(Algorithm::Linear) | Subject::Models => 8 * (3 + 3 + 6 + 9 + 3 + 3), // the pilot's
+            _ => 16,
+        };
+        let combined = |change: Change| {
+            let (leader, other) = (kind.make(&config(1, 1.0)).unwrap(), kind.make(&config(2, 1.0)).unwrap());
+            let generation = leader.lead().unwrap();
+            other.contribution(generation).unwrap();
+            kind.play(&other, 4, &mut Coins(1));
+            let contribution = other.contribution(generation).unwrap();
+            let forged = FleetKey::from(KEY).forge(&contribution, |content| {
+                let sum = content.len() - from_end;
+                change(content, sum);
+            });
+            let before = leader.snapshot().unwrap();
+            let combined = leader.combine(&forged);
+            assert!(combined.is_ok() || leader.snapshot().unwrap() == before);
+            combined
+        };
+        assert_eq!(combined(|_, _| ()), Ok(()), "{kind:?}");
+        for change in [longer, shorter, huge, negative] {
+            assert_eq!(combined(change), Err(Error::Corrupt), "{kind:?}");
+        }
+        assert_eq!(with_fault(Fault::LengthUnchecked, || combined(longer)), Ok(()), "{kind:?}");
+        for change in [huge, negative] {
+            assert_eq!(with_fault(Fault::SumUnchecked, || combined(change)), Ok(()), "{kind:?}");
+        }
+    }
+}
+
+/// Whatever a new leader has learned, it releases early, and each batch is at most four times what it has released since
+/// it leads, apart from its first few rewards: so little is lost if it ends.
+#[test]
+fn a_new_leaders_batches_grow_from_small_ones() {
+    const FIRST: f64 = 5.0;
+    let largest = |kind: Subject| {
+        let bandit = kind.make(&config(1, 1.0)).unwrap();
+        kind.play(&bandit, 20_000, &mut Coins(1));
+        bandit.contribution(1).unwrap(); // so that nothing is open
+        bandit.lead().unwrap();
+        let (before, mut known, mut largest) = (rewards(&bandit, kind), rewards(&bandit, kind), 0f64);
+        for step in 0..4000 {
+            kind.play(&bandit, 1, &mut Coins(step));
+            let now = rewards(&bandit, kind);
+            if now != known {
+                largest = largest.max((now - known) / (known - before).max(FIRST));
+                known = now;
+            }
+        }
+        assert!(known > before + 300.0, "{kind:?}: {known} {before}");
+        largest
+    };
+    for kind in [Subject::Policy(Algorithm::Linear), Subject::Models] {
+        let (found, unlimited) = (largest(kind), with_fault(Fault::LinearUnlimited, || largest(kind)));
+        println!("{kind:?}: {found} {unlimited}");
+        assert!(found <= 4.0 && unlimited > 10.0, "{kind:?}: {found} {unlimited}");
+    }
 }
 
 /// A contribution with another key, or of another configuration or kind, is refused, as is another message.

@@ -48,6 +48,9 @@ fn hide(subject: Subject, history: &History) -> Result<Hidden, String> {
     if plain.nonce_repeats {
         return Err("two messages with one nonce".into());
     }
+    if plain.noise_repeats {
+        return Err("noise of the same random words".into());
+    }
     let mut moves: Vec<(usize, i64)> = Vec::new();
     loop {
         let changed = run(subject, history, 1, &moves, &plain.transcript);
@@ -236,6 +239,39 @@ fn hidden_in(subject: Subject, configs: &[Config], restarts: bool, histories: u6
     assert!(covered + chosen > 0, "{}: no history tells anything", subject.name());
 }
 
+/// Policies whose batches depend on all that was released. They take long to plan by it.
+const PLANNERS: [Subject; 3] =
+    [Subject::Policy(Algorithm::TopTwo), Subject::Policy(Algorithm::Linear), Subject::Models];
+
+/// Longer histories, in which the user comes when the policy has released much.
+fn late(subject: Subject) -> impl Iterator<Item = Config> {
+    let long = |config: Config| Config { horizon: 2400, ..config };
+    [0, WINDOW].into_iter().map(move |window| long(configs(subject, window)[0].clone()))
+}
+
+/// While the unit is open, other batches are planned and released.
+#[test]
+fn noise_hides_rewards_while_policies_plan() {
+    hidden_late(2);
+}
+
+fn hidden_late(histories: u64) {
+    for subject in PLANNERS {
+        let mut covered = 0;
+        for (number, config) in (0..histories).flat_map(|number| late(subject).map(move |config| (number, config))) {
+            let restarts = number % 2 == 1;
+            let history = History::late(&config, Sabotage::Nothing, number, restarts);
+            match hide(subject, &history) {
+                Ok(Hidden::Noise(moves)) => covered += usize::from(moves > 0),
+                Ok(Hidden::Choice) => {}
+                Err(seen) => panic!("{}, history {number} of {config:?}: {seen}", subject.name()),
+            }
+        }
+        println!("{}: covered {covered}", subject.name());
+        assert!(covered > 0, "{}", subject.name());
+    }
+}
+
 /// These configurations, on this clock.
 fn on(clock: Clock, configs: Vec<Config>) -> impl Iterator<Item = Config> {
     configs.into_iter().map(move |config| Config { clock, ..config })
@@ -280,7 +316,9 @@ fn noise_hides_rewards_on_the_callers_clock() {
 fn moving(subject: Subject) -> Vec<Config> {
     let windows = [0, WINDOW].into_iter().flat_map(|window| configs(subject, window));
     let with_key = |config: Config| Config { fleet_key: Some([7; 32].into()), ..config };
-    windows.map(with_key).collect()
+    let mut moving: Vec<_> = windows.map(with_key).collect();
+    moving.push(Config { test_seed: Some([5; 32]), ..moving[0].clone() });
+    moving
 }
 
 /// The same with users who come more often than the limit.
@@ -302,16 +340,34 @@ fn noise_hides_rewards_in_states_that_move() {
 #[test]
 #[ignore = "two minutes"]
 fn leaks_of_moves_are_seen() {
-    let kinds = |subject| Kinds {
-        subject,
-        configs: moving(subject).into_iter().chain(moving_users(subject)).map(|config| (config, false)).collect(),
-    };
     let once = [Subject::Policy(Algorithm::Imed), Subject::Policy(Algorithm::Se), Subject::Segments, Subject::Models];
-    are_seen_in(&OF_MOVES.map(Sabotage::Built), once.into_iter().map(kinds).collect());
+    let all: Vec<_> = OF_MOVES.into_iter().chain(OF_HEIRS).map(Sabotage::Built).collect();
+    are_seen_in(&all, once.into_iter().map(Kinds::of_moves).collect());
     // The trees keep noise. (With two heirs they lose no more than they claim for longer histories.)
     let trees = [Algorithm::UcbBound, Algorithm::PrivateUcb].map(Subject::Policy);
-    are_seen_in(&[Sabotage::Built(Fault::NoiseLost)], trees.into_iter().map(kinds).collect());
+    are_seen_in(&[Sabotage::Built(Fault::NoiseLost)], trees.into_iter().map(Kinds::of_moves).collect());
 }
+
+/// The fastest kind of handle shows that an heir is not what ended.
+#[test]
+fn wrong_heirs_are_seen() {
+    let mut kinds = Kinds::of_moves(Subject::Policy(Algorithm::Imed));
+    let several = |config: &Config| config.reward_window > 0 && config.max_clicks.max(config.expected_users as u32) > 0;
+    kinds.configs.retain(|(config, _)| config.test_seed.is_some() || several(config));
+    are_seen_in(&OF_HEIRS.map(Sabotage::Built), vec![kinds]);
+}
+
+/// An heir that may not begin, or lacks something.
+const OF_HEIRS: [Fault; 8] = [
+    Fault::OldStateResumed,
+    Fault::SeedResumed,
+    Fault::SeedForgotten,
+    Fault::PeriodsUnchecked,
+    Fault::ChargedAgain,
+    Fault::OriginUncharged,
+    Fault::FollowsLost,
+    Fault::SecondReward,
+];
 
 const OF_MOVES: [Fault; 8] = [
     Fault::SuspendedLives,
@@ -367,6 +423,7 @@ const OF_FLEETS: [Fault; 9] = [
 #[ignore = "two minutes"]
 fn noise_hides_rewards_in_many_histories() {
     hidden_in_a_fleet(16);
+    hidden_late(24);
     for window in [0, WINDOW] {
         noise_hides_rewards(subjects(true), window, false, 16);
         noise_hides_rewards(with_lives(), window, true, 32);
@@ -446,6 +503,12 @@ impl Kinds {
         let both = |config: Config| restarts.clone().map(move |restarts| (config.clone(), restarts));
         let configs = [0, WINDOW].into_iter().flat_map(|window| configs(subject, window)).flat_map(both).collect();
         Kinds { subject, configs }
+    }
+
+    /// Whose states move.
+    fn of_moves(subject: Subject) -> Kinds {
+        let configs = moving(subject).into_iter().chain(moving_users(subject));
+        Kinds { subject, configs: configs.map(|config| (config, false)).collect() }
     }
 
     /// With a reward window on the caller's clock.
@@ -553,6 +616,54 @@ fn leaks_of_the_clock_are_seen() {
     are_seen_in(&faults, subjects.map(Kinds::of_time).into());
 }
 
+/// Faults that show only while a policy plans.
+const OF_LATE_UNITS: [Fault; 2] = [Fault::LinearSize, Fault::LinearPoint];
+
+#[test]
+fn leaks_of_late_units_are_seen() {
+    for fault in OF_LATE_UNITS {
+        let mut touched = false;
+        for subject in [Subject::Policy(Algorithm::Linear), Subject::Models] {
+            let configs: Vec<_> = late(subject).collect();
+            let histories = |number: u64| {
+                configs.iter().map(move |config| History::late(config, Sabotage::Built(fault), number, false))
+            };
+            Fault::was_done();
+            histories(0).for_each(|history| _ = run(subject, &history, 0, &[], &[]));
+            if Fault::was_done() {
+                touched = true;
+                let first = (0..100).find(|&number| histories(number).any(|history| hide(subject, &history).is_err()));
+                println!("{fault:?} in {}: {first:?}", subject.name());
+                assert!(first.is_some(), "{fault:?} of {}", subject.name());
+            }
+        }
+        assert!(touched, "{fault:?} touches nothing");
+    }
+}
+
+/// Faults that other tests see: of reports, of fleets, of memory.
+const IN_OTHER_TESTS: [Fault; 19] = [
+    Fault::WarningOfClicks,
+    Fault::WarningOfSilence,
+    Fault::ExpiringEarly,
+    Fault::UnlearnedEarly,
+    Fault::StoppedEarly,
+    Fault::UnmergedEarly,
+    Fault::SmallestEarly,
+    Fault::LargestEarly,
+    Fault::DebugTells,
+    Fault::TimeZeroCounts,
+    Fault::SendersKept,
+    Fault::SenderKept,
+    Fault::SequenceKept,
+    Fault::LengthUnchecked,
+    Fault::SumUnchecked,
+    Fault::StateLengthUnchecked,
+    Fault::WordsKept,
+    Fault::UnusedWordsKept,
+    Fault::LinearUnlimited,
+];
+
 #[test]
 #[ignore = "a minute"]
 fn all_sabotage_is_seen() {
@@ -560,6 +671,9 @@ fn all_sabotage_is_seen() {
     let elsewhere: Vec<_> = OF_FLEETS
         .into_iter()
         .chain(OF_MOVES)
+        .chain(OF_HEIRS)
+        .chain(OF_LATE_UNITS)
+        .chain(IN_OTHER_TESTS)
         .chain([Fault::NoiseLost, Fault::UserUnbounded, Fault::PushedOutTells])
         .map(Sabotage::Built)
         .collect();

@@ -11,7 +11,8 @@
 mod requests;
 
 use dpb::noise::Laplace;
-use dpb::{Algorithm, Bandit, Clock, Config, Feature, Random, Request, Rows, Seed};
+use dpb::noise::probe::NoiseProbe;
+use dpb::{Algorithm, Bandit, Clock, Config, Fault, Feature, Random, Request, Rows, Seed};
 use requests::{Ask, fitted};
 use std::collections::HashSet;
 use std::fs::File;
@@ -152,6 +153,71 @@ fn the_search_finds_a_key_that_stays_in_memory() {
     victim.release(2000);
     assert!(recovered(&possible_keys(), &victim.noises) > 1990);
     assert_ne!(seed[0], 0); // keeps the seed alive up to here
+}
+
+/// Hashes of the pairs of consecutive words that come next. Nothing else keeps the words.
+fn pairs(random: &mut Random, words: usize) -> HashSet<u64> {
+    let mut last = random.next_u32();
+    let mut next = || {
+        let word = random.next_u32();
+        hash(std::mem::replace(&mut last, word), word)
+    };
+    (1..words).map(|_| next()).collect()
+}
+
+fn hash(first: u32, second: u32) -> u64 {
+    (u64::from(first) << 32 | u64::from(second)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ 0x5bd1_e995
+}
+
+/// How many of these pairs are in memory.
+fn in_memory(pairs: &HashSet<u64>) -> usize {
+    let mut found = 0;
+    each_block(|bytes| {
+        let words: Vec<u32> = bytes.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect();
+        found += words.windows(2).filter(|pair| pairs.contains(&hash(pair[0], pair[1]))).count();
+    });
+    found
+}
+
+const DRAWN: usize = 40; // of one block
+
+/// The words of noise that was drawn are not in memory, although their stream is alive.
+#[test]
+fn used_words_are_erased() {
+    let _alone = alone();
+    let kept = |probe: NoiseProbe| {
+        let mut random = Random::from_key([0x1234_5678, 3, 4, 5, 6, 7, 8, 9]);
+        let kept = in_memory(&pairs(&mut random, DRAWN));
+        drop((std::hint::black_box(random), probe));
+        kept
+    };
+    let found = (kept(NoiseProbe::new()), kept(NoiseProbe::new().breaking(Fault::WordsKept)));
+    println!("{found:?}");
+    assert!(found.0 < 5 && found.1 > DRAWN - 5, "{found:?}");
+}
+
+/// The words that a stream does not use any more, because it was renewed, are not in memory.
+#[test]
+fn unused_words_are_erased() {
+    let _alone = alone();
+    let kept = |breaks: Option<Fault>| {
+        let stream = || Seed::new(None).unwrap().stream();
+        let probe = NoiseProbe::new().seeding([3; 32]);
+        let unused = pairs(&mut stream(), DRAWN);
+        drop(probe);
+        let probe = NoiseProbe::new().seeding([3; 32]); // another stream with the same words
+        let probe = if let Some(fault) = breaks { probe.breaking(fault) } else { probe };
+        let mut random = stream();
+        random.next_u32();
+        let before = in_memory(&unused);
+        random.renew();
+        let after = in_memory(&unused);
+        drop((std::hint::black_box(random), probe));
+        (before, after)
+    };
+    let found = (kept(None), kept(Some(Fault::UnusedWordsKept)));
+    println!("{found:?}");
+    assert!(found.0.0 > DRAWN - 5 && found.0.1 < 5 && found.1.1 > DRAWN - 5, "{found:?}");
 }
 
 /// A reward, in grid units, of which other numbers are unlikely to be multiples.

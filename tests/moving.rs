@@ -2,14 +2,44 @@
 //! `bandit::moving` tests that every variable moves.)
 
 use crate::audit::engine::seed;
+use crate::audit::sabotage::with_fault;
+use crate::interference::handle::Subject;
 use crate::support::coins::Coins;
-use dpb::{Algorithm, Bandit, Config, Error};
+use dpb::{Algorithm, Bandit, Clock, Config, Error, Fault, FleetKey};
 use std::collections::VecDeque;
 
 /// Decisions between two restarts.
 const LIFE: u32 = 2000;
 /// Decisions until a click arrives.
 const DELAY: usize = 300;
+
+/// A state of another length than its fields is refused, although it was sealed with the key.
+#[test]
+fn a_state_has_the_length_of_its_fields() {
+    let config = Config {
+        reward_window: 40,
+        clock: Clock::Caller,
+        horizon: 1000,
+        features: 2,
+        fleet_key: Some([3; 32].into()),
+        ..Config::new(4, 1.0)
+    };
+    let policies = [Algorithm::Imed, Algorithm::TopTwo, Algorithm::Se, Algorithm::UcbBound, Algorithm::Linear];
+    for subject in policies.map(Subject::Policy).into_iter().chain([Subject::Segments, Subject::Models]) {
+        let bandit = subject.make(&config).unwrap();
+        subject.play(&bandit, 30, &mut Coins(2));
+        let state = bandit.suspend(0).unwrap();
+        let resumed = |change: fn(&mut Vec<u8>)| {
+            let forged = FleetKey::from([3; 32]).forge(&state, change);
+            subject.resume(&config, &forged).map(drop)
+        };
+        let longer = || resumed(|content| content.push(0));
+        assert_eq!(longer(), Err(Error::Corrupt), "{subject:?}");
+        assert_eq!(resumed(|content| _ = content.pop()), Err(Error::Corrupt), "{subject:?}");
+        assert_eq!(with_fault(Fault::StateLengthUnchecked, longer), Ok(()), "{subject:?}");
+        assert_eq!(resumed(|_| ()), Ok(()), "{subject:?}");
+    }
+}
 
 /// How a process ends, and what the next one continues from.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,6 +4,15 @@
 use dpb::Fault;
 use dpb::noise::probe::{Draw, NoiseProbe};
 
+/// What a test finds with this fault, which must change something.
+pub fn with_fault<T>(fault: Fault, body: impl FnOnce() -> T) -> T {
+    let _probe = NoiseProbe::new().breaking(fault);
+    Fault::was_done();
+    let found = body();
+    assert!(Fault::was_done(), "{fault:?} changes nothing");
+    found
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     Nothing,

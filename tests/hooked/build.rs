@@ -1,6 +1,54 @@
-//! Builds the library with the faults that tests must detect. Only this package sets the flag: no feature of another
-//! package can.
+//! Builds the library with the faults that tests must detect: it copies the source, and applies the patches in faults.txt.
+//! Only this package sets the flag for the seams in the source: no feature of another package can.
+
+mod patches;
+
+use patches::Patch;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The files below a directory, by their paths in it.
+fn files(directory: &Path, within: &Path, to: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let (path, name) = (entry.path(), within.join(entry.file_name()));
+        if path.is_dir() { files(&path, &name, to) } else { to.push(name) }
+    }
+}
+
+/// The root of the crate without what a file that is included cannot have: inner documentation and attributes.
+fn without_inner(root: &str) -> String {
+    let is_inner = |line: &&str| line.starts_with("//!") || line.starts_with("#![");
+    root.lines().map(|line| if is_inner(&line) { "" } else { line }).collect::<Vec<_>>().join("\n")
+}
+
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cfg=dpb_faults");
+    for changed in ["build.rs", "patches.rs", "faults.txt", "probe.rs", "../../src"] {
+        println!("cargo::rerun-if-changed={changed}");
+    }
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    let source = Path::new("../../src");
+    let read = |path: PathBuf| fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let write = |path: PathBuf, text: String| {
+        fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+        fs::write(path, text).expect("a file");
+    };
+    let patches = Patch::read(&read("faults.txt".into())).unwrap_or_else(|error| panic!("faults.txt: {error}"));
+    let mut all = Vec::new();
+    files(source, Path::new(""), &mut all);
+    for file in &all {
+        let name = file.to_str().expect("UTF-8").replace('\\', "/");
+        let patched = Patch::apply(&patches, &name, &read(source.join(file)));
+        let patched = patched.unwrap_or_else(|error| panic!("faults.txt: {error}"));
+        let patched = if name == "lib.rs" { without_inner(&patched) } else { patched };
+        write(out.join("src").join(file), patched);
+    }
+    for replaced in patches.iter().flat_map(|patch| &patch.replacements) {
+        assert!(all.iter().any(|file| file == Path::new(&replaced.file)), "faults.txt: no file src/{}", replaced.file);
+    }
+    // src/noise/mod.rs names this path.
+    let (probe, place) = (read("probe.rs".into()), "    // The faults of faults.txt.\n");
+    assert_eq!(probe.matches(place).count(), 1, "probe.rs: the place of the faults in faults.txt");
+    write(out.join("tests/hooked/probe.rs"), probe.replace(place, &Patch::variants(&patches)));
 }

@@ -122,6 +122,7 @@ faults! {
     RawPrediction,
     /// A row of features that is larger than C counts in full.
     NormNotEnforced,
+    // The faults of faults.txt.
 }
 
 impl Fault {
@@ -164,6 +165,9 @@ struct ProbeState {
     fault: Option<Fault>,
     entropy: Option<Random>,
     open: Vec<f64>,
+    /// The numbers that were drawn, before they are moved.
+    drawn: Vec<i64>,
+    time: Option<u64>,
 }
 
 /// The share of its scale that a draw keeps, given the number of releases covered before it.
@@ -209,6 +213,24 @@ impl NoiseProbe {
     pub fn releasing_twice(self) -> NoiseProbe {
         with(|state| state.twice = true);
         self
+    }
+
+    /// Sets the system's clock, in seconds of Unix time.
+    pub fn set_time(&self, time: u64) {
+        with(|state| state.time = Some(time));
+    }
+
+    /// Whether two consecutive draws are equal to two others: their random words were used again. (Of two pairs of
+    /// independent draws at a scale of 2^16 this is true with a probability below 2^-33. Smaller scales are left out.)
+    pub fn repeats(&self) -> bool {
+        let wide = |draw: &Draw| matches!(draw, Draw::Laplace(scale) | Draw::Gaussian(scale) if *scale >= 1 << 16);
+        with(|state| {
+            let wide = state.draws.iter().zip(&state.drawn).filter(|(draw, _)| wide(draw));
+            let drawn: Vec<i64> = wide.map(|(_, drawn)| *drawn).collect();
+            let mut pairs = std::collections::HashSet::new();
+            !drawn.windows(2).all(|pair| pairs.insert((pair[0], pair[1])))
+        })
+        .unwrap_or_default()
     }
 
     /// The number of draws so far.
@@ -263,6 +285,11 @@ pub(crate) fn fill(key: &mut [u8]) -> bool {
     is_test
 }
 
+/// The time that a test has set, in seconds of Unix time.
+pub(crate) fn unix_time() -> Option<u64> {
+    with(|state| state.time).flatten()
+}
+
 /// A raw sum, which nothing but a fault reads.
 pub(crate) fn bare(sum: impl FnOnce() -> f64) -> f64 {
     sum()
@@ -297,9 +324,10 @@ impl ProbeState {
     }
 
     /// Records a draw, and returns the distance that it is moved.
-    fn enter(&mut self, draw: Draw) -> i64 {
+    fn enter(&mut self, draw: Draw, drawn: i64) -> i64 {
         let number = self.draws.len();
         self.draws.push(draw);
+        self.drawn.push(drawn);
         self.covered += if let Draw::Coins(plan) = draw { 1.0 / f64::from(plan.users()) } else { 1.0 };
         self.moves.iter().filter(|moved| moved.0 == number).map(|moved| moved.1).sum()
     }
@@ -322,14 +350,15 @@ pub(crate) fn gaussian(sigma: u64, draw: impl FnOnce(u64) -> i64) -> i64 {
 /// A sample by `draw` at this scale, or at the weakened scale.
 fn sample(scale: u64, kind: fn(u64) -> Draw, draw: impl FnOnce(u64) -> i64) -> i64 {
     let left = with(|state| ((state.share(kind(scale)) * scale as f64) as u64).max(1)).unwrap_or(scale);
-    draw(left) + with(|state| state.enter(kind(left))).unwrap_or_default()
+    let drawn = draw(left);
+    drawn + with(|state| state.enter(kind(left), drawn)).unwrap_or_default()
 }
 
 /// The ones of a message, counted by `count` with these parameters, or with weakened coins.
 pub(crate) fn ones(plan: &Params, count: impl FnOnce(&Params) -> u64) -> u64 {
     let share = with(|state| state.share(Draw::Coins(*plan))).unwrap_or(1.0);
     let left = if share < 1.0 { weakened(plan, share) } else { *plan };
-    let moved = with(|state| state.enter(Draw::Coins(left))).unwrap_or_default();
+    let moved = with(|state| state.enter(Draw::Coins(left), 0)).unwrap_or_default();
     let ones = count(&left) as i64 + moved;
     with(|state| state.note(ones));
     ones.max(0) as u64

@@ -134,12 +134,21 @@ impl History {
     /// snapshots, restores, merges and priors; an arm that is not retired gets a prior soon. Without, a handle with a key
     /// moves. In every second history rewards are rare.
     pub fn new(config: &Config, sabotage: Sabotage, number: u64, restarts: bool) -> History {
+        History::with(config, sabotage, number, restarts, false)
+    }
+
+    /// The same, whose user comes late: the policy has released much by then, and plans by it. So epsilon is larger.
+    pub fn late(config: &Config, sabotage: Sabotage, number: u64, restarts: bool) -> History {
+        History::with(config, sabotage, number, restarts, true)
+    }
+
+    fn with(config: &Config, sabotage: Sabotage, number: u64, restarts: bool, late: bool) -> History {
         let mut random = Seed::new(Some(seed(!number))).unwrap().stream();
         let mut draw = |n: usize| random.below(n as u64) as usize;
         let Config { reward_window, contributions_per_user, horizon, expected_users: users, .. } = *config;
         let decisions = horizon as usize;
         let windowed = reward_window > 0;
-        let (epsilon, batch) = ([1.0, 4.0][draw(2)], [0, 5][draw(2)]);
+        let (epsilon, batch) = (if late { [4.0, 16.0] } else { [1.0, 4.0] }[draw(2)], [0, 5][draw(2)]);
         let config = Config { epsilon, batch, ..config.clone() };
         // Each handle learns from a user up to the limit, so histories with users have one handle only.
         let fleet = config.fleet_key.is_some();
@@ -173,7 +182,7 @@ impl History {
                 (false, _) => None,
             });
         }
-        let first = draw(decisions / 3);
+        let first = draw(decisions / 3) + if late { decisions / 2 } else { 0 };
         let often = contributions_per_user as usize * if users > 0 { OFTEN } else { 1 };
         let mut changed: Vec<_> = (0..often).map(|i| first + 20 * i + draw(20 - config.max_slots as usize)).collect();
         let mut who = Vec::new();
@@ -181,7 +190,7 @@ impl History {
             // Some other users also make many requests.
             let mut other = || 1 + if draw(5) == 0 { draw(8) } else { 8 + draw(1 << 20) } as u64;
             who.extend((0..decisions).map(|at| if changed.contains(&at) { 0 } else { other() }));
-            if number & 1 == 1 {
+            if number & 1 == 1 || fleet {
                 steps[changed[often / 2]].events.push(Event::Period);
             }
         }

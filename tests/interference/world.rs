@@ -5,7 +5,7 @@ use super::history::{Call, Event, History, Step, WINDOW, Which};
 use crate::audit::engine::{pattern, seed};
 use crate::support::sealed::{head, nonce};
 use dpb::noise::probe::{Draw, NoiseProbe};
-use dpb::{Bandit, Clock, Decision, Request};
+use dpb::{Bandit, Budget, Clock, Config, Decision, Duty, Error, Report, Request};
 use std::collections::HashSet;
 use std::fmt::{Display, Formatter};
 use std::hash::Hash;
@@ -55,11 +55,17 @@ struct Made {
     before: u32,
     period: usize,
     taken_back: bool,
+    rewarded: bool,
 }
+
+/// The system's time at which states are suspended.
+const NOW: u64 = 1_800_000_000;
 
 struct World<'a> {
     subject: Subject,
     history: &'a History,
+    /// That of the history. If the history has one handle that moves, it shares a budget with nobody.
+    config: Config,
     world: usize,
     generations: Vec<Generation>,
     /// Handles that must not act: suspended ones, and second ones that continue from a state.
@@ -81,6 +87,8 @@ struct World<'a> {
     made: Vec<Made>,
     /// The periods of user counts so far.
     periods: usize,
+    /// Whether a handle knows what another one has released.
+    merged: bool,
     /// The time of the caller's clock.
     now: u64,
     /// The largest loss that any handle reported.
@@ -130,6 +138,20 @@ impl World<'_> {
         Ok(())
     }
 
+    /// What can be read of a handle that has merged nothing, and of its budget: a handle that continues from its state has
+    /// the same. Left out are its loss, which is then at least that of one release; its duty as a leader; and estimates of
+    /// segments and of features, because their models are fitted anew.
+    fn readable(&self, bandit: &Bandit) -> String {
+        let report = bandit.report().unwrap();
+        let duty = if matches!(report.duty, Duty::Leads(_)) { Duty::Alone } else { report.duty };
+        let report = Report { duty, contributions: 0, contributions_lost: 0, ..report };
+        let report = Report { epsilon_spent: 0.0, delta_spent: 0.0, ..report };
+        let is_exact = self.subject != Subject::Segments && !self.subject.has_features();
+        let arms: Vec<_> = arms(bandit).iter().map(|arm| (is_exact.then_some(arm.estimates), arm.counts)).collect();
+        let spent = self.config.budget.as_ref().map(|budget| budget.spent(self.config.delta).unwrap());
+        format!("{report:?} {:?} {arms:?} {spent:?}", bandit.diagnostics().unwrap())
+    }
+
     /// Records the loss that this handle reports.
     fn settle(&mut self, at: usize) {
         let spent = |delta| self.generations[at].bandit.epsilon_spent(delta).unwrap();
@@ -171,10 +193,13 @@ impl World<'_> {
                 self.snapshots.extend(snapshot);
                 bytes
             }
-            Event::Merge(last_but) => pattern(self.snapshot(last_but).map(|snapshot| bandit.merge(snapshot).is_ok())),
+            Event::Merge(last_but) => {
+                self.merged = true;
+                pattern(self.snapshot(last_but).map(|snapshot| bandit.merge(snapshot).is_ok()))
+            }
             Event::Restore(last_but) => {
                 let Some(snapshot) = self.snapshot(last_but) else { return Ok(()) };
-                let bandit = self.subject.restore(&self.history.config, snapshot).unwrap();
+                let bandit = self.subject.restore(&self.config, snapshot).unwrap();
                 self.settle(at);
                 self.generations[at] = Generation { bandit, decisions: 0 };
                 self.periods += 1;
@@ -203,11 +228,30 @@ impl World<'_> {
             }
             Event::Move { addressed } => {
                 let receiver = if addressed { bandit.receiver().unwrap() } else { 0 };
+                let before = (!self.merged).then(|| self.readable(bandit));
+                self.hand.set_time(NOW);
                 let state = bandit.suspend(receiver).unwrap();
                 self.nonce_repeats |= !self.nonces.insert(nonce(&state).to_vec());
-                let resumed = || self.subject.resume(&self.history.config, &state);
+                let resumed = || self.subject.resume(&self.config, &state);
+                self.hand.set_time(NOW + Bandit::STATE_LIFETIME + 1);
+                if !addressed {
+                    assert_eq!(resumed().err(), Some(Error::Expired), "a state is older than its lifetime");
+                    self.hand.set_time(NOW + Bandit::STATE_LIFETIME);
+                }
+                if self.config.budget_periods > 0 && self.periods > 0 {
+                    let fewer = Config { budget_periods: self.periods as u32, ..self.config.clone() };
+                    let refused = self.subject.resume(&fewer, &state).err();
+                    assert!(
+                        matches!(refused, Some(Error::OverBudget(_))),
+                        "{refused:?} after {} periods",
+                        self.periods
+                    );
+                }
                 let (next, second) = (resumed().unwrap(), resumed());
                 next.claimed().unwrap();
+                if let Some(before) = before {
+                    assert_eq!(before, self.readable(&next), "what moves is not what ended");
+                }
                 let ended = std::mem::replace(&mut self.generations[at].bandit, next);
                 // What must not act does so at most once in a history, because a third could hide a second.
                 if self.ghosts.is_empty() {
@@ -269,7 +313,7 @@ impl World<'_> {
         }
         for decision in some.unwrap_or_else(|| choose(None).unwrap()) {
             self.generations[at].decisions += 1;
-            self.made.push(Made { decision, at, before, period: self.periods, taken_back: false });
+            self.made.push(Made { decision, at, before, period: self.periods, taken_back: false, rewarded: false });
             self.look(at, returned, Some(decision))?;
         }
         Ok(())
@@ -291,6 +335,9 @@ impl World<'_> {
             Call::Answer(_) => {
                 let Some(reward) = self.history.reward(number, self.world) else { return Ok(()) };
                 let answered = bandit.update(decision.ticket, reward);
+                let made = &mut self.made[number];
+                assert!(answered.is_err() || !made.rewarded, "a second reward counts");
+                made.rewarded |= answered.is_ok();
                 // With a window, the user's update calls are secret.
                 match windowed && self.history.changed.contains(&number) {
                     true => Ok(()),
@@ -323,20 +370,23 @@ pub struct Run {
     pub reported: [f64; 2],
     /// Whether two sealed messages have one nonce.
     pub nonce_repeats: bool,
+    /// Whether random words of the noise were used again.
+    pub noise_repeats: bool,
     /// For each decision: its period, and whether it was cancelled in time, so that its reward cannot matter.
     pub made: Vec<(usize, bool)>,
 }
 
 /// Runs a world with these draws of noise moved, until its transcript differs from the other one.
 pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i64)], other: &[u64]) -> Run {
-    let config = &history.config;
-    let hand = history.sabotage.hand(config.arms).seeding(seed(history.number)).moving(moves);
-    let generation = |_| Generation { bandit: subject.make(config).unwrap(), decisions: 0 };
+    let hand = history.sabotage.hand(history.config.arms).seeding(seed(history.number)).moving(moves);
+    let config = with_budget(history);
+    let generation = |_| Generation { bandit: subject.make(&config).unwrap(), decisions: 0 };
     let mut it = World {
         subject,
         history,
-        world,
         generations: (0..history.handles).map(generation).collect(),
+        config,
+        world,
         ghosts: Vec::new(),
         snapshots: Vec::new(),
         leaders: Vec::new(),
@@ -351,6 +401,7 @@ pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i
         known: 0,
         made: Vec::new(),
         periods: 0,
+        merged: false,
         now: 0,
         reported: [0.0; 2],
     };
@@ -360,5 +411,16 @@ pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i
     let phases = it.made.iter().map(|made| made.decision.phase).collect();
     let made = it.made.iter().map(|made| (made.period, made.taken_back)).collect();
     let World { transcript, hand, reported, nonce_repeats, .. } = it;
-    Run { transcript, draws: hand.lift(), phases, difference, reported, nonce_repeats, made }
+    let noise_repeats = other.is_empty() && hand.repeats();
+    Run { transcript, draws: hand.lift(), phases, difference, reported, nonce_repeats, noise_repeats, made }
+}
+
+/// The configuration of a history; with a budget of its own if it has one private handle, which moves.
+fn with_budget(history: &History) -> Config {
+    let config = history.config.clone();
+    if history.handles > 1 || config.fleet_key.is_none() || config.test_seed.is_some() {
+        return config;
+    }
+    let budget_periods = if config.expected_users > 0 { history.periods() } else { 0 };
+    Config { budget: Some(Budget::new(1e6, 0.9).unwrap()), budget_periods, ..config }
 }

@@ -159,3 +159,16 @@ Example two_heirs_lose_twice : leaks (fun V ops => step false ops).
 Proof.
   leak ((Release 2 5, [0%Z]) :: (Release 1 5, [0%Z]) :: (Resume 2 0, []) :: (Resume 1 0, []) :: (Suspend 0, []) :: tl seen).
 Qed.
+
+(* A hand-over: life 1 keeps the state of life 0, and life 2 begins from a snapshot. Life 1 alone has the reward. *)
+Example a_hand_over left :
+  let s := run false (world 1 None (fun _ l => l) left) ((Resume 1 0, []) :: (Suspend 0, []) :: tl seen) in
+  map (fun l => sums 1 1 1 (filter (in_batch l 5) (items s))) [0; 1; 2]%nat = [[0%Z]; [if left then 0%Z else 1%Z]; [0%Z]].
+Proof. destruct left; reflexivity. Qed.
+
+(* A life that goes on after its state was handed over. *)
+Example lives_on_after_the_hand_over_leaks : leaks (fun V ops s m =>
+  match m with Suspend l => with_items (step false ops s m) (items s) | _ => step false ops s m end).
+Proof.
+  leak ((Release 0 5, [0%Z]) :: (Release 1 5, [0%Z]) :: (Resume 1 0, []) :: (Suspend 0, []) :: tl seen).
+Qed.

@@ -1,6 +1,9 @@
 (* Theorem M (states that move). A state that is suspended and resumed continues what was open, so the theorems hold over
    all lives with the same constants, if each state is opened once: `states_are_opened_once` in their files. A state that
-   n lives open costs n times as much. (No code suspends a handle yet.) *)
+   n lives open costs n times as much. The code is src/bandit/moving.rs.
+
+   The lives need not form a chain. In a hand-over one life resumes the state, and another one begins beside it with
+   nothing, from a snapshot: `hand_over`. The theorems count the rewards of all lives together, so they hold for both. *)
 Require Import Sums Laplace Machine Worlds Once Unit.
 
 Section Continues.
@@ -26,6 +29,36 @@ Section Continues.
     specialize (IH (fun x h => N x (or_intror h))).
     destruct (of_life l i); simpl; [|exact IH]. rewrite G. unfold of_life at 1. simpl. rewrite Nat.eqb_refl. simpl.
     destruct (f i); simpl; rewrite IH; reflexivity.
+  Qed.
+
+  (* A hand-over: life l ends, the ward k resumes its state, and the successor n begins from a snapshot. Then l and n hold
+     nothing, and all others hold what they held. (By the theorem above, k holds what l held.) *)
+  Theorem hand_over (s : state V) (l k n : nat) :
+    (forall i, In i (items s) -> life i <> k /\ life i <> n) -> k <> l -> k <> n ->
+    let s' := step limited ops (step limited ops s (Suspend l)) (Resume k (length (stored s))) in
+    filter (of_life l) (items s') = [] /\ filter (of_life n) (items s') = [] /\
+    forall j, j <> l -> j <> k -> filter (of_life j) (items s') = filter (of_life j) (items s).
+  Proof.
+    intros N Kl Kn s'.
+    assert (E : items s' = without (of_life l) (items s) ++ map (moved_to k) (filter (of_life l) (items s))).
+    { unfold s'. simpl. rewrite nth_error_app2 by lia. rewrite Nat.sub_diag. reflexivity. }
+    assert (M : forall j (xs : list (item V)), j <> k -> filter (of_life j) (map (moved_to k) xs) = []).
+    { intros j xs H. induction xs as [|x xs IH]; simpl; [reflexivity|].
+      assert (of_life j (moved_to k x) = false) as -> by (apply Nat.eqb_neq; simpl; congruence). exact IH. }
+    assert (L : forall xs : list (item V), filter (of_life l) (without (of_life l) xs) = []).
+    { unfold without. induction xs as [|x xs IH]; simpl; [reflexivity|]. destruct (of_life l x) eqn:F; simpl; [exact IH|].
+      rewrite F. exact IH. }
+    assert (W : forall j (xs : list (item V)), j <> l -> filter (of_life j) (without (of_life l) xs) = filter (of_life j) xs).
+    { intros j xs H. unfold without. induction xs as [|x xs IH]; simpl; [reflexivity|].
+      destruct (of_life l x) eqn:F; simpl; rewrite IH; [|reflexivity].
+      apply Nat.eqb_eq in F. assert (of_life j x = false) as -> by (apply Nat.eqb_neq; congruence). reflexivity. }
+    assert (Z0 : forall xs : list (item V), (forall i, In i xs -> life i <> n) -> filter (of_life n) xs = []).
+    { induction xs as [|x xs IH]; intros H; simpl; [reflexivity|].
+      assert (of_life n x = false) as -> by (apply Nat.eqb_neq, H; left; reflexivity). apply IH. intros i I. apply H. right. exact I. }
+    rewrite E. split; [|split].
+    - rewrite filter_app, M, L by congruence. reflexivity.
+    - rewrite filter_app, M, app_nil_r by congruence. apply Z0. intros i I. apply filter_In in I as [I _]. apply N, I.
+    - intros j Jl Jk. rewrite filter_app, M, app_nil_r by assumption. apply W. exact Jl.
   Qed.
 End Continues.
 
