@@ -114,8 +114,8 @@ fn all_sabotage_is_caught() {
         AloneForgets, AnsweredReopened, CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, CombinedByOthers,
         CombinedTwice, ContributedKept, CountersReset, DuplicateBelieved, EntropyRepeats, HeldActs, HeldCounted,
         LateInstrument, NoiseLost, NormNotEnforced, OpenKept, PushedOutTells, RawLeader, RawLeast, RawMerge,
-        RawPrediction, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawWidth, ReceiverKept,
-        RetiredKept, SendersForgotten, SharedNoise, SuspendedLives, UnnoisedMaximum, UserUnbounded, WaitingEnded,
+        RawPlan, RawPrediction, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawVerdict, RawWidth,
+        ReceiverKept, RetiredKept, SendersForgotten, SharedNoise, SuspendedLives, UnnoisedMaximum, UserUnbounded, WaitingEnded,
         WaitingTells, ZerosUnsent,
     };
     use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
@@ -156,6 +156,8 @@ fn all_sabotage_is_caught() {
         RetiredKept,
         SendersForgotten,
         RawLeast,
+        RawVerdict,
+        RawPlan,
         ZerosUnsent,
         AloneForgets,
         SuspendedLives,

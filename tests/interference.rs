@@ -607,6 +607,18 @@ fn leaks_of_features_are_seen() {
     are_seen(&[Sabotage::HalfNoise, Sabotage::TenPercentLess, Sabotage::ReleasedTwice], subjects);
 }
 
+/// Faults of a test that stops. Its histories are so long that arms are judged, and batches planned, while the unit is
+/// open.
+#[test]
+#[ignore = "ten seconds"]
+fn leaks_of_a_test_are_seen() {
+    let subject = Subject::Policy(Algorithm::TopTwo);
+    let configs = [0, WINDOW].map(|window| (plain(window, 1, 0.0, 1600), false));
+    are_seen_in(&OF_TESTS.map(Sabotage::Built), vec![Kinds { subject, configs: configs.into() }]);
+}
+
+const OF_TESTS: [Fault; 2] = [Fault::RawVerdict, Fault::RawPlan];
+
 /// Faults by which the time at which a reward takes effect would reveal it.
 #[test]
 #[ignore = "ten seconds"]
@@ -674,6 +686,7 @@ fn all_sabotage_is_seen() {
         .chain(OF_HEIRS)
         .chain(OF_LATE_UNITS)
         .chain(IN_OTHER_TESTS)
+        .chain(OF_TESTS)
         .chain([Fault::NoiseLost, Fault::UserUnbounded, Fault::PushedOutTells])
         .map(Sabotage::Built)
         .collect();
