@@ -70,6 +70,16 @@ struct Prediction {
 [[nodiscard]] inline std::uint32_t feature_hash(const char *field, const char *value, std::uint32_t d) noexcept {
   return dpb_feature_hash(field, value, d);
 }
+/// The same, without exceptions, for text that may contain a NUL: DPB_INVALID_REQUEST, because text of C ends there, and the
+/// category would have the index of another one.
+[[nodiscard]] inline dpb_status try_feature_hash(const std::string &field, const std::string &value, std::uint32_t d,
+                                                 std::uint32_t &index) noexcept {
+  if (field.find('\0') != std::string::npos || value.find('\0') != std::string::npos) {
+    return DPB_INVALID_REQUEST;
+  }
+  index = dpb_feature_hash(field.c_str(), value.c_str(), d);
+  return DPB_OK;
+}
 /// The index of a pair of categories, below d (dpb_feature_cross).
 [[nodiscard]] inline std::uint32_t feature_cross(std::uint32_t a, std::uint32_t b, std::uint32_t d) noexcept {
   return dpb_feature_cross(a, b, d);

@@ -997,7 +997,8 @@ dpb_status dpb_predict(const dpb_bandit *bandit,
  * The index of a category, for one-hot features: the CRC-32 (as in zlib and PNG) of "field=value", modulo d. So a log can
  * be read elsewhere, for example in Python: zlib.crc32(b"device=phone") % d. Two categories share an index with a chance
  * of 1/d.
- * field, value: NUL-terminated; NULL is empty. d: dpb_config.features. Returns 0 for d = 0. Any thread.
+ * field, value: NUL-terminated; NULL is empty. Refuse a value that contains a NUL, because it would end there and have the
+ * index of another value. d: dpb_config.features. Returns 0 for d = 0. Any thread.
  */
 DPB_API
 uint32_t dpb_feature_hash(const char *field,

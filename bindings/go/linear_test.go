@@ -1,6 +1,7 @@
 package dpb
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -213,7 +214,13 @@ func TestMessagesNameFields(t *testing.T) {
 }
 
 func TestHashes(t *testing.T) {
-	if FeatureHash("device", "phone", 1000) != 627 || FeatureHash("", "", 0) != 0 || FeatureCross(3, 5, 1000) != 584 {
-		t.Error(FeatureHash("device", "phone", 1000), FeatureCross(3, 5, 1000))
+	phone, nothing := must[uint32](t)(FeatureHash("device", "phone", 1000)), must[uint32](t)(FeatureHash("", "", 0))
+	if phone != 627 || nothing != 0 || FeatureCross(3, 5, 1000) != 584 {
+		t.Error(phone, nothing, FeatureCross(3, 5, 1000))
+	}
+	for _, text := range [][2]string{{"device", "pho\x00ne"}, {"\x00", "phone"}} {
+		if index, err := FeatureHash(text[0], text[1], 1000); index != 0 || !errors.Is(err, ErrInvalidRequest) {
+			t.Error(index, err)
+		}
 	}
 }

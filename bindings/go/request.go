@@ -94,6 +94,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"runtime"
+	"strings"
 	"unsafe"
 )
 
@@ -355,12 +356,16 @@ func (b *Bandit) Predict(request Request) ([]Prediction, error) {
 }
 
 // FeatureHash returns the index of a category for one-hot features: the CRC-32 (IEEE) of "field=value", modulo d. Two
-// categories share an index with probability 1/d. It returns 0 if d is 0.
-func FeatureHash(field, value string, d uint32) uint32 {
-	if d == 0 {
-		return 0
+// categories share an index with probability 1/d. It returns 0 if d is 0. A NUL is ErrInvalidRequest: text of C ends there,
+// so a server in another language would give such a category the index of another one.
+func FeatureHash(field, value string, d uint32) (uint32, error) {
+	if strings.Contains(field, "\x00") || strings.Contains(value, "\x00") {
+		return 0, fmt.Errorf("%w: field and value must have no NUL, got %q and %q", ErrInvalidRequest, field, value)
 	}
-	return crc32.ChecksumIEEE([]byte(field+"="+value)) % d
+	if d == 0 {
+		return 0, nil
+	}
+	return crc32.ChecksumIEEE([]byte(field+"="+value)) % d, nil
 }
 
 // FeatureCross returns the index of a pair of categories, such as device and country: the CRC-32 of both indices as

@@ -330,7 +330,9 @@ static void find_features(Slot &slot, const json &request, const json &imp) {
   const json &device = part(request, "device"), &geo = part(device, "geo");
   const json &site = part(request, request.contains("app") ? "app" : "site"), &categories = list(site, "cat");
   const auto hash = [](const char *field, const std::string &value) {
-    return dpb::feature_hash(field, value.c_str(), UINT32_MAX);
+    std::uint32_t index = 0;
+    const bool known = dpb::try_feature_hash(field, value, UINT32_MAX, index) == DPB_OK; // JSON may contain a NUL
+    return known ? index : dpb::feature_hash(field, "", UINT32_MAX);
   };
   const std::uint32_t type = hash("device", std::to_string(device.value("devicetype", 0)));
   const std::array<std::uint32_t, ROW - 2> others = {

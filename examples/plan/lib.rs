@@ -166,11 +166,27 @@ pub fn replayed(
     Ok(Replayed { survey, least, named, fixed, evaluations })
 }
 
+/// A warning if the intervals of all policies have a point in common (doubly robust; without a width an interval has all
+/// points). `played` of `decisions` are replayed.
+pub fn indistinct(evaluations: &[dpb::Result<Evaluation>], played: f64, decisions: u64) -> Option<String> {
+    let known = evaluations.iter().flatten().map(|evaluation| evaluation.estimates[2]);
+    // f64::max and f64::min pass over NaN.
+    let low = known.clone().map(|one| one.mean - one.width).fold(f64::NEG_INFINITY, f64::max);
+    let high = known.clone().map(|one| one.mean + one.width).fold(f64::INFINITY, f64::min);
+    (known.count() > 1 && low <= high).then(|| {
+        format!(
+            "no two policies can be told apart, because all their intervals overlap: {played:.0} of {decisions} decisions \
+             can be replayed. Log more decisions, or with larger propensities"
+        )
+    })
+}
+
 /// A warning if the weights or the number of played decisions contradict the propensities.
 pub fn doubt(evaluation: &Evaluation, expected: f64) -> Option<String> {
     const DEVIATIONS: f64 = 5.0;
     let (weight, played) = (evaluation.weight, evaluation.played);
-    if (weight.mean - 1.0).abs() > DEVIATIONS * weight.width.max(1e-9) {
+    let deviation = if weight.width < 1e-9 { 1e-9 } else { weight.width }; // NaN remains, and says nothing
+    if (weight.mean - 1.0).abs() > DEVIATIONS * deviation {
         return Some(format!(
             "the weights have mean {:.3} and not 1: propensities are wrong, or an eligible arm had propensity 0",
             weight.mean

@@ -29,11 +29,14 @@ plan [options]            simulates a service, and estimates what each policy an
   --forget-after T        the policies forget what is older; those that cannot are left out (never)
   --delay T               from a decision to its reward (0)
   --processes N           processes that share the decisions and merge every minute (1)
+  --people N              people who make the decisions; policies learn from at most --users-limit decisions of a person
+                          in a period. For one process (there is no such limit)
+  --period T              with --people, the length of a period (for ever)
   --seconds N             time for the simulation (40)
 
 plan --winner [options]   simulates an A/B test that stops, and estimates how long it runs
-  The options are those above, without --slots, --max-clicks, --change-every and --forget-after. --days is the longest
-  test (365).
+  The options are those above, without --slots, --max-clicks, --change-every, --forget-after, --people and --period.
+  --days is the longest test (365).
   --confidence C          probability that the winner is the best arm (0.95)
 
 plan --log FILE [options] replays a log, and estimates what each policy and epsilon would have won
@@ -72,10 +75,12 @@ const SIMULATION: &[&str] = &[
     "change-every",
     "forget-after",
     "processes",
+    "people",
+    "period",
     "seconds",
 ];
 /// Those that a test does not have, and those that only a test has.
-const NO_TEST: &[&str] = &["slots", "max-clicks", "change-every", "forget-after"];
+const NO_TEST: &[&str] = &["slots", "max-clicks", "change-every", "forget-after", "people", "period"];
 const TEST: &[&str] = &["confidence"];
 const REPLAY: &[&str] = &["reward-min", "feature-norm", "least-propensity"];
 
@@ -102,6 +107,9 @@ pub struct Options {
     pub forget_after: Span,
     pub delay: Span,
     pub processes: u32,
+    /// 0 = no limit for each person.
+    pub people: u64,
+    pub period: Span,
     pub seconds: f64,
     /// Whether the service is a test that stops, at this confidence.
     pub winner: bool,
@@ -135,6 +143,8 @@ impl Default for Options {
             forget_after: Span::Decisions(0),
             delay: Span::Decisions(0),
             processes: 1,
+            people: 0,
+            period: Span::Decisions(0),
             seconds: 40.0,
             winner: false,
             confidence: 0.95,
@@ -176,6 +186,8 @@ impl Options {
                 "forget-after" => options.forget_after = span(&name, &value()?)?,
                 "delay" => options.delay = span(&name, &value()?)?,
                 "processes" => options.processes = between(&name, &value()?, 1, 64)?,
+                "people" => options.people = between(&name, &value()?, 1, 1 << 28)?,
+                "period" => options.period = span(&name, &value()?)?,
                 "seconds" => options.seconds = between(&name, &value()?, 0.1, 1e6)?,
                 "winner" => options.winner = true,
                 "confidence" => options.confidence = between(&name, &value()?, 0.5, 0.999_999_999)?,
@@ -229,6 +241,13 @@ impl Options {
             format!("--max-clicks: {} is above --slots, {}", self.max_clicks, self.slots)
         } else if self.amount.is_some_and(|amount| amount > high) {
             format!("--amount: is above --reward-max, {high}")
+        } else if self.people > 0 && self.processes > 1 {
+            format!(
+                "--people: has no meaning with --processes {}, because a fleet sends each person to one",
+                self.processes
+            )
+        } else if self.people == 0 && self.decisions(self.period) > 0 {
+            "--period: has no meaning without --people".into()
         } else if let (Some(_), Span::Seconds(_)) = (&self.log, self.delay) {
             "--delay: must be a number of decisions with --log".into()
         } else {
@@ -289,6 +308,8 @@ impl Options {
             // The library draws the rewards that count when a decision's window ends.
             delay: self.decisions(self.delay).max(u64::from(self.max_clicks > 0)),
             processes: self.processes,
+            people: self.people,
+            period: self.decisions(self.period),
         };
         let open = (world.delay + 1).saturating_mul(self.slots.into());
         if open > u64::from(Config::MAX_PENDING) {
@@ -317,7 +338,7 @@ impl Options {
         };
         // With limited time, the first runs of all players are in memory. dp-imed takes most for each arm.
         let runs = self.runs.map_or(limits.first_runs * players as u64, |_| threads as u64);
-        let memory = runs * u64::from(self.processes) * (2000 + 648 * u64::from(self.arms));
+        let memory = runs * u64::from(self.processes) * (2000 + 648 * u64::from(self.arms) + 12 * self.people);
         if memory > MEMORY {
             let gigabytes = memory >> 30;
             let fewer = "fewer arms, processes, policies or epsilons, or set --runs";
@@ -330,6 +351,7 @@ impl Options {
         Config {
             beta: if self.winner { 1.0 - self.confidence } else { 0.0 },
             contributions_per_user: self.users_limit,
+            expected_users: self.people,
             reward_min: self.range.0,
             reward_max: self.range.1,
             forget_after: self.decisions(self.forget_after),

@@ -5,7 +5,7 @@ use crate::options::Options;
 use crate::plot::{Axis, BLACK, Figure, Line, Panel, Point, table};
 use crate::replay::Estimate;
 use crate::simulate::{Loss, World};
-use crate::{Replayed, Simulated, Tested, doubt, is_baseline, replayed, simulated, tested};
+use crate::{Replayed, Simulated, Tested, doubt, indistinct, is_baseline, replayed, simulated, tested};
 use dpb::Algorithm;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::error::Error;
@@ -177,6 +177,11 @@ fn described(options: &Options, world: &World) -> String {
     } else {
         format!("{} of a person", plural(limit, "reward", "rewards"))
     };
+    if world.people > 0 {
+        let each = grouped(world.period as f64);
+        let period = if world.period > 0 { format!("in each {each} decisions") } else { "for ever".to_owned() };
+        text += &format!("{} people, limited {period}; ", grouped(world.people as f64));
+    }
     text += &format!("{}; epsilon is for {unit}.\n", plural(u64::from(options.processes), "process", "processes"));
     text
 }
@@ -287,6 +292,7 @@ fn of_log(options: &Options, path: &std::path::Path) -> Result<String, Box<dyn E
         }
     }
     notes.dedup();
+    notes.extend(indistinct(&evaluations, played, survey.entries).map(|note| format!("Note: {note}.\n")));
     text += &table(&header, &rows);
     if played < 10.0 * survey.arms as f64 {
         notes.push(format!(
@@ -299,7 +305,8 @@ fn of_log(options: &Options, path: &std::path::Path) -> Result<String, Box<dyn E
     }
     let point = |at: usize| {
         let estimate = evaluations[at].as_ref().ok()?.estimates[2];
-        Some((estimate.mean, estimate.mean - estimate.width, estimate.mean + estimate.width))
+        let interval = (estimate.mean, estimate.mean - estimate.width, estimate.mean + estimate.width);
+        estimate.width.is_finite().then_some(interval)
     };
     let title = "What would have been won (doubly robust), by epsilon".to_owned();
     draw(options, &named, title, "mean reward", false, point, Some(("the log's own policy", logged.mean)))?;

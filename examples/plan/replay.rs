@@ -64,7 +64,7 @@ impl Survey {
     }
 }
 
-/// A mean for each decision, and the half-width of its 95% interval.
+/// A mean for each decision, and the half-width of its 95% interval. Both are NaN where nothing is known of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     pub mean: f64,
@@ -147,11 +147,16 @@ impl Moments {
         self.squares += value * value;
     }
 
-    /// The mean of n terms, and the variance of the mean.
+    /// The mean of n terms, and the variance of the mean, which one term does not have.
     fn mean(&self, n: f64) -> (f64, f64) {
         let mean = self.sum / n;
-        (mean, (self.squares / n - mean * mean).max(0.0) / n)
+        (mean, if n < 2.0 { f64::NAN } else { variance(self.squares / n - mean * mean) / n })
     }
+}
+
+/// A variance that rounding made negative is 0. (f64::max would turn NaN into 0 too.)
+fn variance(computed: f64) -> f64 {
+    if computed < 0.0 { 0.0 } else { computed }
 }
 
 /// The rewards of each arm so far by examination. For an arm without rewards, those of all arms.
@@ -187,6 +192,8 @@ impl Means {
 #[derive(Default)]
 pub struct Evidence {
     entries: f64,
+    /// Those with a weight above 0: nothing else is known of the policy's rewards.
+    weighing: u64,
     weighted: Moments,
     weights: Moments,
     /// The sum of the products of `weighted` and `weights`.
@@ -197,20 +204,22 @@ pub struct Evidence {
 impl Evidence {
     pub fn add(&mut self, weighted: f64, weight: f64, robust: f64) {
         self.entries += 1.0;
+        self.weighing += u64::from(weight > 0.0);
         self.weighted.add(weighted);
         self.weights.add(weight);
         self.products += weighted * weight;
         self.robust.add(robust);
     }
 
-    /// The mean of each estimator, and its variance.
+    /// The mean of each estimator, and its variance. Fewer than two entries with a weight have no variance.
     pub fn estimates(&self) -> [(f64, f64); 3] {
         let n = self.entries;
-        let share = self.weights.sum.max(f64::MIN_POSITIVE);
+        let share = self.weights.sum;
         let mean = self.weighted.sum / share;
         // The variance of the sum of (w r - mean w), by the delta method.
         let spread = self.weighted.squares - 2.0 * mean * self.products + mean * mean * self.weights.squares;
-        [self.weighted.mean(n), (mean, spread.max(0.0) / (share * share)), self.robust.mean(n)]
+        let found = [self.weighted.mean(n), (mean, variance(spread) / (share * share)), self.robust.mean(n)];
+        if self.weighing < 2 { found.map(|(mean, _)| (mean, f64::NAN)) } else { found }
     }
 }
 

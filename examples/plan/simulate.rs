@@ -30,6 +30,11 @@ pub struct World {
     pub delay: u64,
     /// Handles that share the requests and merge once a minute.
     pub processes: u32,
+    /// The people whose requests these are, each as often as the others, if the library limits what it learns from each.
+    /// 0 = it does not.
+    pub people: u64,
+    /// The number of requests between two beginnings of a period. 0 = one period.
+    pub period: u64,
 }
 
 impl World {
@@ -111,7 +116,7 @@ impl Player {
             ..self.config.clone()
         };
         if super::is_baseline(self.algorithm) {
-            config.forget_after = 0; // it cannot forget
+            (config.forget_after, config.expected_users) = (0, 0); // it cannot forget, and protects nobody
         }
         if world.delay > 0 || config.forget_after > 0 {
             config.clock = Clock::Caller; // the same for all processes: it counts requests
@@ -150,6 +155,8 @@ struct Run<'a> {
     /// The loss of a request is `best` minus `mean_amount` times the rates and values of the chosen arms.
     best: f64,
     mean_amount: f64,
+    /// `World::people`, unless the policy protects nobody.
+    people: u64,
     now: u64,
     lost: f64,
     curve: Curve,
@@ -179,6 +186,7 @@ impl<'a> Run<'a> {
             chosen: Vec::new(),
             best: if world.payouts > 0.0 { 0.0 } else { world.best() },
             mean_amount: world.mean_amount(),
+            people: config.expected_users,
             now: 0,
             lost: 0.0,
             curve: Vec::new(),
@@ -197,6 +205,9 @@ impl<'a> Run<'a> {
         if self.by_time {
             bandit.advance(now)?;
         }
+        if self.people > 0 && now > 0 && now.checked_rem(world.period) == Some(0) {
+            bandit.next_period()?;
+        }
         self.chosen.clear();
         if world.payouts > 0.0 {
             for (value, &own) in self.values.iter_mut().zip(&self.payouts) {
@@ -206,12 +217,13 @@ impl<'a> Run<'a> {
             worth.for_each(|(worth, (value, rate))| *worth = value * rate);
             self.best = world.largest(&mut self.worth) * self.mean_amount;
         }
-        if world.slots == 1 && world.payouts == 0.0 {
+        if world.slots == 1 && world.payouts == 0.0 && self.people == 0 {
             let decision = bandit.select()?;
             self.chosen.push((decision.ticket, decision.arm));
         } else {
             let values = (world.payouts > 0.0).then_some(&self.values[..]);
-            let request = Request { slots: world.slots, values, ..Request::default() };
+            let user = if self.people > 0 { self.deals.below(self.people) } else { 0 };
+            let request = Request { slots: world.slots, values, user, ..Request::default() };
             bandit.select_slots(&request, |_, decision| self.chosen.push((decision.ticket, decision.arm)))?;
         }
         self.lost += self.best;

@@ -354,7 +354,8 @@ pub unsafe extern "C" fn dpb_predict(
 /// The index of a category, for one-hot features: the CRC-32 (as in zlib and PNG) of "field=value", modulo d. So a log can
 /// be read elsewhere, for example in Python: zlib.crc32(b"device=phone") % d. Two categories share an index with a chance
 /// of 1/d.
-/// field, value: NUL-terminated; NULL is empty. d: dpb_config.features. Returns 0 for d = 0. Any thread.
+/// field, value: NUL-terminated; NULL is empty. Refuse a value that contains a NUL, because it would end there and have the
+/// index of another value. d: dpb_config.features. Returns 0 for d = 0. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_feature_hash(field: *const c_char, value: *const c_char, d: u32) -> u32 {
     // SAFETY: NULL or NUL-terminated, by contract.

@@ -921,6 +921,11 @@ static void features() {
             .find("features_len must be 2 for this request, got 1") != std::string::npos);
   CHECK(refusal([&] { (void)bandit.select(dpb::Request()); }).status() == DPB_INVALID_REQUEST);
   CHECK(refusal([&] { (void)bandit.select(); }).status() == DPB_UNSUPPORTED);
+  std::uint32_t index = 7;
+  CHECK(dpb::try_feature_hash("device", "phone", 1000, index) == DPB_OK && index == 627);
+  index = 7;
+  CHECK(dpb::try_feature_hash("device", std::string("pho\0ne", 6), 1000, index) == DPB_INVALID_REQUEST && index == 7);
+  CHECK(dpb::try_feature_hash(std::string("\0", 1), "phone", 1000, index) == DPB_INVALID_REQUEST && index == 7);
   CHECK(dpb::feature_hash("device", "phone", 64) < 64 && dpb::feature_cross(1, 2, 64) < 64);
 }
 

@@ -5,7 +5,7 @@ pub use dpb::ffi;
 
 use plan::log::{Columns, Log, MOST_ARMS};
 use plan::replay::{Estimate, Evidence};
-use plan::{Options, doubt, is_baseline};
+use plan::{Options, doubt, indistinct, is_baseline};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -235,6 +235,7 @@ fn replay(options: &Options, log: &Log, at: impl Fn(f64, f64) -> bool) -> Result
     if played < 10.0 * done.survey.arms as f64 {
         notes.push("too few decisions can be replayed: log with exploration".to_owned());
     }
+    notes.extend(indistinct(&done.evaluations, played, done.survey.entries));
     notes.dedup();
     Ok(json!({
         "rows": rows,

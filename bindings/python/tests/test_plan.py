@@ -45,7 +45,10 @@ def test_a_replay_finds_the_best_arm():
         assert 0.4 < row["dr"] - row["dr_width"] and row["dr"] + row["dr_width"] < 0.52
         assert row["ips"] == pytest.approx(row["dr"], abs=0.03)
     assert none["epsilon"] is None and high["epsilon"] == 2.0
-    assert low["played"] == pytest.approx(N / K, rel=0.1) and table.notes == []
+    assert low["played"] == pytest.approx(N / K, rel=0.1)
+    # All three find the arm in 5000 decisions.
+    [note] = table.notes
+    assert "no two policies can be told apart" in note and "5000 of 20000 decisions" in note
     assert table.dr.shape == (5,) and math.isnan(table.epsilon[0]) and table.policy[2] == "dp-imed"
     assert "dp-imed" in repr(table) and "<table>" in table._repr_html_() and len(table) == 5
 
@@ -142,6 +145,105 @@ def test_bad_logs_are_refused():
         dpb.replay(LOG, epsilons=-1)
     with pytest.raises(dpb.InvalidConfigError, match="no/such/file"):
         dpb.replay("no/such/file")
+
+
+def test_missing_arms_are_refused():
+    pandas = None
+    try:
+        import pandas
+    except ImportError:
+        pass
+    names = ["a", "b", "c", "d"]
+    log = {"propensity": [0.5] * 4, "reward": [1.0, 0.0, 1.0, 0.0]}
+    missing = [None, math.nan, np.float64("nan"), np.ma.masked, np.datetime64("NaT"), "", 0.5, 2.0**53, b"a", ("a",)]
+    missing += [pandas.NA, pandas.NaT] if pandas else []
+    for one in missing:
+        with pytest.raises(dpb.InvalidConfigError, match="arm: row 2 is"):
+            dpb.replay({**log, "arm": [*names[:2], one, names[3]]}, "dp-imed", 1.0)
+        if isinstance(one, (str, bytes, tuple)) or one is np.ma.masked:
+            continue
+        with pytest.raises(dpb.InvalidConfigError, match="eligible: row 1: row 2 is"):
+            dpb.replay({**log, "arm": names, "eligible": [names, ["a", "b", one], names, names]}, "dp-imed", 1.0)
+    for arms in (np.array([0, 1, math.nan, 1]), np.ma.array([0, 1, 0, 1], mask=[0, 0, 1, 0]), np.array([["a", "b"]] * 4), "abcd"):
+        with pytest.raises(dpb.InvalidConfigError, match="arm"):
+            dpb.replay({**log, "arm": arms}, "dp-imed", 1.0)
+    if pandas:
+        for kind in ("string", "category", object):
+            with pytest.raises(dpb.InvalidConfigError, match="arm: row 2 is"):
+                dpb.replay({**log, "arm": pandas.Series(["a", "b", None, "a"], dtype=kind)}, "dp-imed", 1.0)
+        with pytest.raises(dpb.InvalidConfigError, match="arm: row 2 is"):
+            dpb.replay(pandas.DataFrame({**log, "arm": pandas.array([1, 2, None, 1], dtype="Int64")}), "dp-imed", 1.0)
+    wanted = rows(dpb.replay({**log, "arm": [0, 1, 0, 1]}, "dp-imed", 1.0))
+    for arms in ([0.0, 1.0, 0.0, 1.0], np.array([0.0, 1.0, 0.0, 1.0]), [False, True, False, True], ["a", "b", "a", "b"], [2**63, 2**63 + 1] * 2):
+        assert rows(dpb.replay({**log, "arm": arms}, "dp-imed", 1.0)) == wanted
+
+
+def test_columns_are_not_changed():
+    log = {"arm": [0, 1, 0, 1], "propensity": [0.5] * 4, "reward": [1.0, 0.0, 1.0, 0.0]}
+    for name, wrong in [
+        ("reward", np.array([1, 0, 1, 0], "M8[s]")),
+        ("reward", np.array([1, 0, 1, 0], "m8[s]")),
+        ("reward", np.ma.array([1.0, 0.0, 1.0, 0.0], mask=[0, 0, 0, 1])),
+        ("reward", [1.0, 0.0, None, 0.0]),
+        ("reward", ["1", "0", "1", "0"]),
+        ("propensity", np.ma.array([0.5] * 4, mask=[0, 0, 0, 1])),
+        ("examined", ["1"] * 4),
+        ("features", [[1.0], [None], [1.0], [1.0]]),
+        ("features", [[1.0], [1.0, 2.0], [1.0], [1.0]]),
+        ("features", np.array([[1]] * 4, "M8[s]")),
+    ]:
+        with pytest.raises(dpb.InvalidConfigError, match=name):
+            dpb.replay({**log, name: wrong}, "dp-imed", 1.0)
+    lists = [[0, 1]] * 4
+    for others in ({"eligible": lists[:3]}, {"eligible": lists + lists}, {"eligible": lists, "values": [[1.0, 1.0]] * 3}):
+        with pytest.raises(dpb.InvalidConfigError, match=r"must have 4 rows, got \d"):
+            dpb.replay({**log, **others}, "dp-imed", 1.0)
+    with pytest.raises(dpb.InvalidConfigError, match="values: row 0"):
+        dpb.replay({**log, "eligible": lists, "values": [["1", "1"]] * 4}, "dp-imed", 1.0)
+    with pytest.raises(dpb.InvalidConfigError, match="eligible: row 0"):
+        dpb.replay({**log, "arm": ["0"] * 4, "eligible": ["01"] * 4}, "dp-imed", 1.0)
+
+
+def test_the_number_of_actions_counts():
+    feedback = {"action": np.array([3, 1] * 500), "pscore": np.full(1000, 0.25), "reward": np.zeros(1000)}
+    two = dpb.replay(feedback, "dp-imed", 1.0)
+    four = dpb.replay({**feedback, "n_actions": 4}, "dp-imed", 1.0)
+    assert "2 arms" in two.title and "4 arms" in four.title
+    assert any("propensity 0" in note for note in four.notes)  # actions 0 and 2 were never played
+    for wrong in (3, 0, -1):
+        with pytest.raises(dpb.InvalidConfigError, match="n_actions"):
+            dpb.replay({**feedback, "n_actions": wrong}, "dp-imed", 1.0)
+    with pytest.raises(TypeError, match="n_actions"):
+        dpb.replay({**feedback, "n_actions": 4.0}, "dp-imed", 1.0)
+
+
+def test_a_log_that_tells_nothing_apart_says_so():
+    coins = np.random.default_rng(11)
+    arm = coins.integers(0, 40, 40_000)
+    log = {"arm": arm, "propensity": np.full(len(arm), 1 / 40), "reward": (coins.random(len(arm)) < 0.05) * 1.0}
+    table = dpb.replay(log, ["dp-imed", "dp-klucb"], [0.1, 2.0], runs=2)
+    assert [note for note in table.notes if "no two policies can be told apart" in note and "1000 of 40000" in note]
+    assert not [note for note in dpb.replay(log, "dp-imed", 1.0, runs=2).notes if "told apart" in note]  # there is one
+    # A policy that has no time to learn, and one that has.
+    arm = coins.integers(0, 2, 20_000)
+    log = {"arm": arm, "propensity": np.full(len(arm), 0.5), "reward": (coins.random(len(arm)) < np.array([0.0, 1.0])[arm]) * 1.0}
+    table = dpb.replay(log, ["dp-imed", "nonprivate-imed"], 0.001)
+    assert table.dr[3] - table.dr[2] > table.dr_width[2] + table.dr_width[3] and table.notes == []
+
+
+def test_people_are_limited():
+    service = {"arms": 4, "rate": 0.5, "decisions": 20_000, "policies": ["dp-imed", "nonprivate-imed"], "epsilons": 4, "runs": 4}
+    free = dpb.simulate(**service)
+    # A hundred people have 200 decisions each: of these, one counts for ever, or one in each of ten periods.
+    ever = dpb.simulate(**service, people=100)
+    often = dpb.simulate(**service, people=100, period=2000)
+    assert free.lost[0] < often.lost[0] / 2 < ever.lost[0] / 2
+    assert free.lost[1] == ever.lost[1] == often.lost[1]  # it protects nobody, and is not limited
+    many = dpb.simulate(**service, people=100, users_limit=200)
+    assert many.lost[0] < ever.lost[0]
+    for wrong, words in [({"people": 0}, "people"), ({"period": 5}, "period: has no meaning"), ({"people": 9, "processes": 2}, "processes")]:
+        with pytest.raises(dpb.InvalidConfigError, match=words):
+            dpb.simulate(**service, **wrong)
 
 
 def test_a_simulation():
@@ -245,6 +347,26 @@ def test_estimates():
             dpb.estimate(*bad)
     with pytest.raises(dpb.InvalidConfigError):
         dpb.estimate([1.0], [1.0], [1.0], predicted=[1.0])
+    for names in ({"predicted": [1.0, 2.0], "expected": 1.0}, {"predicted": 1.0, "expected": [math.nan]}):
+        with pytest.raises(dpb.InvalidConfigError, match="must be a finite number, or as many"):
+            dpb.estimate([1.0], [1.0], [1.0], **names)
+
+
+def test_an_estimate_has_no_width_where_nothing_is_known():
+    one = dpb.estimate([1.0], [0.5], [1.0])
+    assert one.ips.mean == 2.0 and one.snips.mean == 1.0 and all(math.isnan(each.width) for each in one)
+    # Of three decisions the policy makes one, or none.
+    one = dpb.estimate([1.0, 0.0, 1.0], [0.5] * 3, [1.0, 0.0, 0.0])
+    assert one.snips.mean == 1.0 and all(math.isnan(each.width) for each in one)
+    none = dpb.estimate([1.0, 0.0, 1.0], [0.5] * 3, [0.0] * 3)
+    assert math.isnan(none.snips.mean) and all(math.isnan(each.width) for each in none)
+    two = dpb.estimate([1.0, 0.0, 1.0], [0.5] * 3, [1.0, 1.0, 0.0])
+    assert all(each.width > 0 for each in two)
+    for least in (5e-324, 1e-320):
+        with pytest.raises(dpb.InvalidConfigError, match="propensities must not be so small"):
+            dpb.estimate([1.0, 1.0], [least, 0.5], [1.0, 1.0])
+    tiny = dpb.estimate([1.0, 0.0], [1e-200, 0.5], [1.0, 1.0])  # its square is infinite
+    assert all(math.isnan(each.width) or each.width > 0 for each in tiny) and math.isnan(tiny.ips.width)
 
 
 def test_plots():

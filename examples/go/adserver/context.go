@@ -35,7 +35,8 @@ func configureContext(config *dpb.Config) {
 // contextOf returns the row of features of a visitor at this time.
 func contextOf(r *http.Request, now time.Time) dpb.Request {
 	part := uint32(now.UTC().Hour() * parts / 24)
-	language := dpb.FeatureHash("language", languageOf(r.Header.Get("Accept-Language")), languages)
+	// net/http refuses a header with a NUL, the only text without an index.
+	language, _ := dpb.FeatureHash("language", languageOf(r.Header.Get("Accept-Language")), languages)
 	return dpb.Request{
 		Sparse: []dpb.Feature{
 			{Index: deviceOf(r.UserAgent()), Value: 1},

@@ -36,7 +36,11 @@ func TestFeaturesOfAVisitor(t *testing.T) {
 	r.Header.Set("Accept-Language", "de")
 	for hour, part := range map[int]uint32{0: 0, 3: 0, 4: 1, 23: 5} {
 		row := contextOf(r, time.Date(2026, 1, 1, hour, 59, 0, 0, time.UTC)).Sparse
-		language := devices + parts + dpb.FeatureHash("language", "de", languages)
+		language, err := dpb.FeatureHash("language", "de", languages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		language += devices + parts
 		if len(row) != fields || row[0].Index != 3 || row[1].Index != devices+part || row[2].Index != language {
 			t.Errorf("%d: %v", hour, row)
 		}

@@ -2,7 +2,7 @@
 
 use dpb::{Algorithm, Bandit, Config, Random, Request, Seed};
 use plan::log::{Logged, MOST_LINE, Reader, Source};
-use plan::replay::{Candidate, Estimate, Evaluation, Fixed, Plan, Replay, evaluate, survey};
+use plan::replay::{Candidate, Estimate, Evaluation, Evidence, Fixed, Plan, Replay, evaluate, survey};
 use plan::schedule::{self, Limits, Step};
 use plan::simulate::{Curve, Loss, Player, World, simulate};
 use plan::{Options, plan as run};
@@ -469,6 +469,69 @@ fn wrong_propensities_are_doubted() {
     assert!(said.contains("propensities are wrong"), "{said}");
 }
 
+/// Where nothing is known of a policy's rewards, an estimate has no width, and 0 is none.
+#[test]
+fn unknown_widths_are_not_zero() {
+    let estimates = |entries: &[(f64, f64)]| {
+        let mut evidence = Evidence::default();
+        entries.iter().for_each(|&(reward, weight)| evidence.add(weight * reward, weight, weight * reward));
+        evidence.estimates().map(|(mean, variance)| Estimate::new(mean, variance))
+    };
+    let one: &[(f64, f64)] = &[(1.0, 2.0)];
+    for entries in [one, &[(1.0, 2.0), (0.0, 0.0)], &[(1.0, 0.0), (0.0, 0.0)], &[(1.0, 1e200), (0.0, 1e200)]] {
+        let found = estimates(entries);
+        assert!(found[0].width.is_nan() && found[2].width.is_nan(), "{entries:?}: {found:?}");
+        assert!(!(found[1].width <= 0.0), "{entries:?}: {found:?}");
+    }
+    let found = estimates(&[(1.0, 2.0), (0.0, 2.0), (1.0, 0.0)]);
+    assert!(found.iter().all(|one| one.width > 0.0), "{found:?}");
+}
+
+/// A log whose policies cannot be told apart says so, and one whose policies can does not.
+#[test]
+fn equal_policies_are_named() {
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("indistinct");
+    let said = |name: &str, arms: u64, entries: u64, rate: &dyn Fn(u64) -> f64, more: &[&str]| {
+        let mut random = stream(4, 9);
+        let line = |_| {
+            let arm = random.below(arms);
+            format!("{arm},{},{}\n", 1.0 / arms as f64, u8::from(random.unit() < rate(arm)))
+        };
+        let text: String = (0..entries).map(line).collect();
+        let path = file(name, format!("arm,propensity,reward\n{text}").as_bytes());
+        run(&options(
+            &[&["--log", path.to_str().unwrap(), "--out", out.to_str().unwrap(), "--runs", "2"], more].concat(),
+        ))
+        .unwrap()
+    };
+    let note = "no two policies can be told apart";
+    let even = said("even.csv", 40, 40_000, &|_| 0.05, &[]);
+    assert!(even.contains(note) && even.contains("1000 of 40000 decisions"), "{even}");
+    let apart: &[&str] = &["--policy", "dp-imed,nonprivate-imed", "--epsilon", "0.001"];
+    let apart = said("apart.csv", 2, 20_000, &|arm| arm as f64, apart);
+    assert!(!apart.contains(note), "{apart}");
+}
+
+/// What is learned of each person is limited for ever or in each period, and a baseline is not limited.
+#[test]
+fn people_are_limited() {
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("people");
+    let common = ["--decisions", "20000", "--rate", "0.5", "--arms", "4", "--runs", "4", "--epsilon", "4"];
+    let common = [&common[..], &["--policy", "dp-imed,nonprivate-imed", "--out", out.to_str().unwrap()]].concat();
+    let lost = |more: &[&str], row: &str| -> f64 {
+        let said = run(&options(&[&common, more].concat())).unwrap();
+        let row = said.split_once(&format!("\n| {row} | ")).unwrap().1;
+        row.split_once(" ±").unwrap().0.replace(',', "").parse().unwrap()
+    };
+    let (ever, often): (&[&str], &[&str]) = (&["--people", "100"], &["--people", "100", "--period", "2000"]);
+    assert!(lost(&[], "4") < lost(often, "4") / 2.0 && lost(often, "4") < lost(ever, "4"));
+    let baseline = "none (nonprivate-imed)";
+    assert_eq!(lost(ever, baseline), lost(&[], baseline));
+    let refused = |more: &[&str]| Options::parse(lexopt::Parser::from_args(more)).err().unwrap().to_string();
+    assert!(refused(&["--period", "5"]).starts_with("--period: has no meaning without --people"));
+    assert!(refused(&["--people", "5", "--processes", "2"]).starts_with("--people: has no meaning with --processes 2"));
+}
+
 #[test]
 fn a_service_is_simulated() {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simulated");
@@ -563,6 +626,8 @@ fn world(arms: u32, best: f64, worst: f64, horizon: u64) -> World {
         horizon,
         delay: 0,
         processes: 1,
+        people: 0,
+        period: 0,
     }
 }
 

@@ -9,21 +9,23 @@ from typing import Any, Mapping, NamedTuple, NoReturn, Sequence, overload
 import numpy as np
 
 from ._budget import Budget
+from ._convert import flag, integer, integers, is_row, real, reals
 from ._library import (
     POLICY_NAMES,
     Error,
     Handle,
     InvalidConfigError,
     InvalidRequestError,
+    InvalidRewardError,
     NotPrivateWarning,
     NotReadyError,
     UnknownTicketError,
+    UnsupportedError,
     bytes_of,
     check,
     ffi,
     lib,
     new_error,
-    number,
     policy_number,
     refusal,
     seed,
@@ -166,12 +168,12 @@ def _read(kind: Any, c: Any) -> Any:
 def _config(config: Config) -> tuple[Any, list[Any]]:
     """The configuration of C, and what must live until it has been read."""
     c, kept = ffi.new("dpb_config *"), []
-    number("arms", config.arms, lambda value: setattr(c, "arms", value))
-    lib.dpb_config_init_sized(c, ffi.sizeof("dpb_config"), c.arms, config.epsilon)
+    arms, epsilon = integer("arms", config.arms, 32), real("epsilon", config.epsilon)
+    lib.dpb_config_init_sized(c, ffi.sizeof("dpb_config"), arms, epsilon)
     for name, kind in KINDS.items():
         value = getattr(config, name)
         if kind.startswith("flag "):
-            c.flags |= getattr(lib, kind[len("flag ") :]) if value else 0
+            c.flags |= getattr(lib, kind[len("flag ") :]) if flag(name, value) else 0
         elif kind == "key":
             kept.append(seed(name, value))
             setattr(c, name, kept[-1])
@@ -184,36 +186,35 @@ def _config(config: Config) -> tuple[Any, list[Any]]:
             setattr(c, name, kept[-1])
         elif name == "base":
             c.base = policy_number(value, "base")
+        elif kind == "feature_model":
+            c.feature_model = flag(name, value)
+        elif kind == "f64":
+            setattr(c, name, real(name, value))
         else:
-            place = name if kind in ("u32", "u64", "f64") else kind
-            number(name, value, lambda value, place=place: setattr(c, place, value))  # type: ignore[misc]
+            setattr(c, name, integer(name, value, 64 if kind == "u64" else 32))
     return c, kept
 
 
-def _integers(name: str, values: Array, kind: Any) -> np.ndarray[Any, Any]:
-    """An array of integers for C. No copy if it is one already."""
-    array = np.asarray(values)
-    if array.size and array.dtype.kind not in "iu":
-        if array.dtype.kind == "f" and not isinstance(values, np.ndarray):
-            array = np.array([int(value) for value in values], kind)  # numpy makes floats of mixed large integers
-        else:
-            raise InvalidRequestError(f"{name} must be integers, got {array.dtype}")
-    return np.ascontiguousarray(array, dtype=kind)
+def _needed(c: Any) -> tuple[str, ...]:
+    """What every request must have by this configuration of C: 0 is a segment and a user like any other."""
+    fields = (("segment", c.max_segments), ("user", c.expected_users))
+    return tuple(name for name, most in fields if most)
 
 
 def _sparse(rows: Any) -> tuple[Any, Any]:
     """Sparse rows for C: a mapping, a sequence of them, or a matrix of scipy in CSR format."""
     if hasattr(rows, "indptr"):
-        entries = list(zip(rows.indices.tolist(), rows.data.tolist()))
-        ends = rows.indptr[1:].tolist()
+        indices, values, ends = rows.indices, rows.data, integers("sparse", rows.indptr, 32)[1:].tolist()
     else:
-        entries, ends = [], []
+        indices, values, ends = [], [], []
         for row in [rows] if isinstance(rows, Mapping) else rows:
             if not isinstance(row, Mapping):
                 raise TypeError(f"a sparse row must be a mapping of indices to values, got {row!r}")
-            entries += row.items()
-            ends.append(len(entries))
-    return ffi.new("dpb_feature[]", entries), ffi.new("uint32_t[]", ends)
+            indices += row.keys()
+            values += row.values()
+            ends.append(len(indices))
+    of, parts = integers("sparse", indices, 32), reals("sparse", values, np.float32)
+    return ffi.new("dpb_feature[]", list(zip(of.tolist(), parts.tolist()))), ffi.new("uint32_t[]", ends)
 
 
 class Bandit(Handle):
@@ -228,7 +229,7 @@ class Bandit(Handle):
         policy: the name of a policy, one of dpb.POLICIES. None = what the library recommends for this configuration.
     """
 
-    __slots__ = ("_has_budget",)
+    __slots__ = ("_has_budget", "_needs")
 
     def __init__(self, config: Config | None = None, policy: str | None = None, **given: Any) -> None:
         if config is None:
@@ -243,10 +244,11 @@ class Bandit(Handle):
             policy_number(policy)
             status = lib.dpb_new_policy(policy.encode(), c, out, error)
         check(status, error)
-        del kept
         self._has_budget = config.budget is not None
         # An estimate of its memory, for collectors that do not count references.
-        self._own(out[0], lib.dpb_free, 2000 + 12 * (config.pending_capacity + config.reward_window) + 600 * config.arms)
+        self._own(out[0], lib.dpb_free, 2000 + 12 * (c.pending_capacity + c.reward_window) + 600 * c.arms)
+        self._needs = _needed(c)
+        del kept
         if config.test_seed is not None:
             warnings.warn("test_seed: this bandit is reproducible, and NOT private", NotPrivateWarning, stacklevel=2)
 
@@ -260,7 +262,7 @@ class Bandit(Handle):
         taken, and written, a snapshot of the new bandit.
         """
         buf = ffi.from_buffer("uint8_t[]", snapshot)
-        out, error = ffi.new("dpb_bandit **"), new_error()
+        out, error, needs = ffi.new("dpb_bandit **"), new_error(), None
         if config is None:
             if policy is not None:
                 raise TypeError("a policy needs a config: a snapshot names its own")
@@ -270,8 +272,9 @@ class Bandit(Handle):
             c, kept = _config(config)
             name = ffi.NULL if policy is None else policy.encode()
             check(lib.dpb_restore_as(name, c, buf, len(buf), out, error), error)
+            needs = _needed(c)
             del kept
-        return cls._continued(out[0], len(buf), config)
+        return cls._continued(out[0], len(buf), config, needs)
 
     @classmethod
     def resume(cls, state: bytes, config: Config) -> Bandit:
@@ -283,14 +286,16 @@ class Bandit(Handle):
         out, error = ffi.new("dpb_bandit **"), new_error()
         c, kept = _config(config)
         check(lib.dpb_resume(ffi.NULL, c, buf, len(buf), out, error), error)
+        needs = _needed(c)
         del kept
-        return cls._continued(out[0], len(buf), config)
+        return cls._continued(out[0], len(buf), config, needs)
 
     @classmethod
-    def _continued(cls, c: Any, length: int, config: Config | None) -> Bandit:
+    def _continued(cls, c: Any, length: int, config: Config | None, needs: tuple[str, ...] | None) -> Bandit:
         bandit = cls.__new__(cls)
-        bandit._has_budget = config is not None and config.budget is not None
         bandit._own(c, lib.dpb_free, (1 << 16) + 16 * length)
+        bandit._has_budget = config is not None and config.budget is not None
+        bandit._needs = bandit._probed() if needs is None else needs
         return bandit
 
     def __enter__(self) -> Bandit:
@@ -298,11 +303,7 @@ class Bandit(Handle):
 
     def __reduce_ex__(self, _: Any) -> Any:
         # The budget would not know the copy, whose counters of users would not know what this one has counted.
-        request = ffi.new("dpb_request *")
-        lib.dpb_request_init_sized(request, ffi.sizeof("dpb_request"))
-        request.slots, request.user = 0, 1  # a bandit without expected_users refuses the user first
-        counts = (InvalidRequestError.status, NotReadyError.status)
-        if self._has_budget or lib.dpb_request_check(self._c, request, ffi.NULL) in counts:
+        if self._has_budget or "user" in self._needs:
             raise TypeError(
                 "a Bandit with a budget or expected_users cannot be copied or pickled, because the copy would be a second "
                 "bandit for the same people: use snapshot and, when this one has ended, restore"
@@ -329,8 +330,8 @@ class Bandit(Handle):
         self,
         *,
         slots: None = None,
-        segment: int = 0,
-        user: int = 0,
+        segment: int | None = None,
+        user: int | None = None,
         eligible: Sequence[int] | Array | None = None,
         values: Sequence[float] | Array | None = None,
         examined: Sequence[float] | Array | None = None,
@@ -343,8 +344,8 @@ class Bandit(Handle):
         self,
         *,
         slots: int,
-        segment: int = 0,
-        user: int = 0,
+        segment: int | None = None,
+        user: int | None = None,
         eligible: Sequence[int] | Array | None = None,
         values: Sequence[float] | Array | None = None,
         examined: Sequence[float] | Array | None = None,
@@ -356,8 +357,8 @@ class Bandit(Handle):
         self,
         *,
         slots: int | None = None,
-        segment: int = 0,
-        user: int = 0,
+        segment: int | None = None,
+        user: int | None = None,
         eligible: Sequence[int] | Array | None = None,
         values: Sequence[float] | Array | None = None,
         examined: Sequence[float] | Array | None = None,
@@ -368,8 +369,8 @@ class Bandit(Handle):
 
         Args:
             slots: the number of different arms to choose; then the result is a list of decisions, each with a ticket.
-            segment: with max_segments, the key of the request's segment.
-            user: with expected_users, a keyed hash of the person.
+            segment: with max_segments, the key of the request's segment. 0 is a key like any other.
+            user: with expected_users, a keyed hash of the person. 0 is a person like any other.
             eligible: the live arms to choose from; None = all.
             values: what a reward of each eligible arm (of each arm, without eligible) is worth in this request, such as
                 its bid: finite and at least 0, in any unit. The policy maximises value times mean.
@@ -379,17 +380,16 @@ class Bandit(Handle):
                 eligible arm. A contiguous array of float32 is not copied.
             sparse: the same rows as mappings of indices to values: one, or a sequence; or a CSR matrix of scipy.
         """
-        if all(each is None for each in (slots, eligible, values, examined, features, sparse)) and not segment and not user:
+        given = (segment, user, eligible, values, examined, features, sparse)
+        if slots is None and not self._needs and all(each is None for each in given):
             one = ffi.new("dpb_decision *")
             status = lib.dpb_select(self._c, one)
             if status:
                 self._refuse(status, ffi.NULL)
             return Decision(one.ticket, one.propensity, one.arm, one.phase)
-        request, kept = self._request(segment, user, eligible, values, examined, features, sparse)
-        wanted = 1 if slots is None else slots
-        number("slots", wanted, lambda value: setattr(request, "slots", value))
+        request, kept = self._asked(slots, *given)
         # More than the arms is refused, and must not be allocated before.
-        out = ffi.new("dpb_decision[]", min(wanted, 1 << 24))
+        out = ffi.new("dpb_decision[]", min(request.slots, 1 << 24))
         status = lib.dpb_select_for(self._c, request, out)
         if status:
             self._refuse(status, request)
@@ -397,27 +397,51 @@ class Bandit(Handle):
         decisions = [Decision(one.ticket, one.propensity, one.arm, one.phase) for one in out]
         return decisions[0] if slots is None else decisions
 
+    def _probed(self) -> tuple[str, ...]:
+        """What every request to a restored bandit must have. Its snapshot has the configuration, which C does not return,
+        but a bandit that counts no users says so before it reads anything else of a request."""
+        request = ffi.new("dpb_request *")
+        lib.dpb_request_init_sized(request, ffi.sizeof("dpb_request"))
+        request.user, request.slots = 1, 0
+        counts = bool(lib.dpb_request_check(self._c, request, ffi.NULL) != lib.DPB_UNSUPPORTED)
+        return ("segment",) * (self.report().max_segments > 0) + ("user",) * counts
+
+    def _require(self, given: Mapping[str, Any]) -> None:
+        for name in self._needs:
+            if given[name] is None and not self.closed:
+                field = {"segment": "max_segments", "user": "expected_users"}[name]
+                raise UnsupportedError(f"{name} must be given, because {field} is set")
+
+    def _asked(self, slots: Any, segment: Any, user: Any, *rest: Any) -> tuple[Any, list[Any]]:
+        """A request of select and check, and what must live as long."""
+        self._require({"segment": segment, "user": user})
+        request, kept = self._request(segment, user, *rest)
+        request.slots = 1 if slots is None else integer("slots", slots, 32, InvalidRequestError)
+        return request, kept
+
     def _request(
-        self, segment: int, user: int, eligible: Any, values: Any, examined: Any, features: Any, sparse: Any
+        self, segment: Any, user: Any, eligible: Any, values: Any, examined: Any, features: Any, sparse: Any
     ) -> tuple[Any, list[Any]]:
         request, kept = ffi.new("dpb_request *"), []
         lib.dpb_request_init_sized(request, ffi.sizeof("dpb_request"))
-        number("segment", segment, lambda value: setattr(request, "segment", value))
-        number("user", user, lambda value: setattr(request, "user", value))
+        if segment is not None:
+            request.segment = integer("segment", segment, error=InvalidRequestError)
+        if user is not None:
+            request.user = integer("user", user, error=InvalidRequestError)
         if eligible is not None:
-            arms = ffi.from_buffer("uint32_t[]", _integers("eligible", eligible, np.uint32))
+            arms = ffi.from_buffer("uint32_t[]", integers("eligible", eligible, 32))
             request.eligible, request.eligible_len = arms, len(arms)
             kept.append(arms)
         if values is not None:
-            worth = ffi.from_buffer("double[]", np.ascontiguousarray(values, dtype=np.float64))
+            worth = ffi.from_buffer("double[]", reals("values", values))
             request.values, request.values_len = worth, len(worth)
             kept.append(worth)
         if examined is not None:
-            chances = ffi.from_buffer("double[]", np.ascontiguousarray(examined, dtype=np.float64))
+            chances = ffi.from_buffer("double[]", reals("examined", examined))
             request.examined, request.examined_len = chances, len(chances)
             kept.append(chances)
         if features is not None:
-            rows = ffi.from_buffer("float[]", np.ascontiguousarray(features, dtype=np.float32))
+            rows = ffi.from_buffer("float[]", reals("features", features, np.float32, ndim=None))
             request.features, request.features_len = rows, len(rows)
             kept.append(rows)
         if sparse is not None:
@@ -435,8 +459,10 @@ class Bandit(Handle):
             request = ffi.new("dpb_request *")
             lib.dpb_request_init_sized(request, ffi.sizeof("dpb_request"))
         error = new_error()
-        same = lib.dpb_request_check(self._c, request, error) == status
-        return refusal(status, ffi.string(error.message).decode("utf-8", "replace") if same else "")
+        found = lib.dpb_request_check(self._c, request, error)
+        # Without features dpb_select names no field, and the check does.
+        same = found == status or (status == lib.DPB_UNSUPPORTED and found == lib.DPB_INVALID_REQUEST)
+        return refusal(found if same else status, ffi.string(error.message).decode("utf-8", "replace") if same else "")
 
     def _refuse(self, status: int, request: Any) -> NoReturn:
         if status in (InvalidRequestError.status, lib.DPB_UNSUPPORTED, lib.DPB_FULL):
@@ -472,23 +498,28 @@ class Bandit(Handle):
         Raises:
             Error: of the first refused request. Its ``decisions`` are those made before.
         """
-        keys = {name: np.asarray(value) for name, value in (("segment", segment), ("user", user)) if value is not None}
+        each_key = (("segment", segment), ("user", user))
+        keys = {name: integers(name, value, ndim=None) for name, value in each_key if value is not None}
+        if any(value.ndim > 1 for value in keys.values()):
+            raise InvalidRequestError("segment and user must be numbers, or arrays of one dimension")
         lengths = {name: len(value) for name, value in keys.items() if value.ndim}
         rows: np.ndarray[Any, Any] | None = None
         if features is not None:
-            rows = np.ascontiguousarray(features, dtype=np.float32)
-            lengths["features"] = len(rows)
+            rows = reals("features", features, np.float32, ndim=None)
+            lengths["features"] = len(rows) if rows.ndim else 0
         given = (("eligible", eligible), ("values", values), ("examined", examined))
         lists = {name: each for name, each in given if each is not None}
-        several = {name for name, each in lists.items() if len(each) > 0 and np.ndim(next(iter(each))) > 0}
+        several = {name for name, each in lists.items() if len(each) > 0 and is_row(next(iter(each)))}
         lengths.update({name: len(lists[name]) for name in several})
         if n is not None:
-            lengths["n"] = n
+            lengths["n"] = integer("n", n, error=InvalidRequestError)
+        slots = integer("slots", slots, 32, InvalidRequestError)
         if len(set(lengths.values())) != 1:
             raise InvalidRequestError(f"the number of requests must be given, and the same everywhere, got {lengths}")
         n = next(iter(lengths.values()))
-        if n < 0 or not 0 < slots < 1 << 24:
-            raise InvalidRequestError(f"n must be at least 0 and slots in 1 .. 2^24, got {n} and {slots}")
+        self._require({"segment": segment, "user": user})
+        if not 0 < slots < 1 << 24:
+            raise InvalidRequestError(f"slots must be in 1 .. 2^24, got {slots}")
         out, done = np.empty((n, slots), DECISION), ffi.new("size_t *")
         requests, kept = ffi.NULL, []
         if slots != 1 or keys or lists or rows is not None:
@@ -498,14 +529,14 @@ class Bandit(Handle):
             table[:] = np.frombuffer(ffi.buffer(one), _REQUEST)
             table["slots"] = slots
             for name, value in keys.items():
-                table[name] = _integers(name, value, np.uint64)
+                table[name] = value
             for name, each in lists.items():
                 rows_of = each if name in several else [each]
                 if name == "eligible":
-                    parts = [_integers(name, row, np.uint32) for row in rows_of]
+                    parts = [integers(name, row, 32) for row in rows_of]
                 else:
-                    parts = [np.ascontiguousarray(row, dtype=np.float64) for row in rows_of]
-                flat = np.concatenate(parts)
+                    parts = [reals(name, row) for row in rows_of]
+                flat = np.concatenate(parts) if parts else np.empty(0)
                 sizes = np.array([len(part) for part in parts], np.uintp)
                 table[name] = flat.ctypes.data + flat.itemsize * (np.cumsum(sizes) - sizes)
                 table[f"{name}_len"] = sizes
@@ -528,9 +559,9 @@ class Bandit(Handle):
     def check(
         self,
         *,
-        slots: int = 1,
-        segment: int = 0,
-        user: int = 0,
+        slots: int | None = None,
+        segment: int | None = None,
+        user: int | None = None,
         eligible: Sequence[int] | Array | None = None,
         values: Sequence[float] | Array | None = None,
         examined: Sequence[float] | Array | None = None,
@@ -538,8 +569,7 @@ class Bandit(Handle):
         sparse: Any = None,
     ) -> None:
         """Raises the error with which select would refuse a request now. Changes and counts nothing."""
-        request, kept = self._request(segment, user, eligible, values, examined, features, sparse)
-        number("slots", slots, lambda value: setattr(request, "slots", value))
+        request, kept = self._asked(slots, segment, user, eligible, values, examined, features, sparse)
         error = new_error()
         self._check(lib.dpb_request_check(self._c, request, error), error)
         del kept
@@ -549,10 +579,7 @@ class Bandit(Handle):
 
         The error reveals whether the ticket had a reward before. Give a visitor the same reply whatever it is.
         """
-        try:
-            status = lib.dpb_update(self._c, ticket, reward)
-        except OverflowError:
-            raise UnknownTicketError(f"ticket must have 64 bits, got {ticket}") from None
+        status = lib.dpb_update(self._c, _ticket(ticket), real("reward", reward, InvalidRewardError))
         if status:
             self._fail(status)
 
@@ -565,8 +592,8 @@ class Bandit(Handle):
         Raises:
             Error: of the first refused reward. Its ``statuses`` are those of all n, 0 for an accepted one.
         """
-        tickets = _integers("tickets", tickets, np.uint64)
-        rewards = np.ascontiguousarray(rewards, dtype=np.float64)
+        tickets = integers("tickets", tickets)
+        rewards = reals("rewards", rewards, error=InvalidRewardError)
         if tickets.shape != rewards.shape:
             raise InvalidConfigError(f"tickets and rewards must be as many, got {tickets.shape} and {rewards.shape}")
         statuses, done = np.zeros(tickets.size, np.int32), ffi.new("size_t *")
@@ -587,10 +614,7 @@ class Bandit(Handle):
 
     def cancel(self, ticket: int) -> None:
         """Cancels a decision: it counts as not played. The reason and the time must not depend on the reward."""
-        try:
-            status = lib.dpb_cancel(self._c, ticket)
-        except OverflowError:
-            raise UnknownTicketError(f"ticket must have 64 bits, got {ticket}") from None
+        status = lib.dpb_cancel(self._c, _ticket(ticket))
         if status:
             self._fail(status)
 
@@ -601,18 +625,12 @@ class Bandit(Handle):
     def advance(self, now: int) -> None:
         """Sets the time of a bandit with Clock.CALLER. Rewards whose window is over take effect. Time is public: never
         call this because of a reward."""
-        try:
-            self._check(lib.dpb_advance(self._c, now))
-        except OverflowError:
-            raise InvalidConfigError(f"now must be in 0 .. 2^64 - 1, got {now}") from None
+        self._check(lib.dpb_advance(self._c, integer("now", now)))
 
     def skip(self, ticks: int) -> None:
         """Lets ticks pass without decisions, in a bandit that decides nothing more: its windows end. Ticks must not
         depend on rewards."""
-        try:
-            self._check(lib.dpb_skip(self._c, ticks))
-        except OverflowError:
-            raise InvalidConfigError(f"ticks must be in 0 .. 2^64 - 1, got {ticks}") from None
+        self._check(lib.dpb_skip(self._c, integer("ticks", ticks)))
 
     def next_period(self) -> None:
         """With expected_users: begins a new period. Write a snapshot right after it."""
@@ -623,10 +641,7 @@ class Bandit(Handle):
     def add_arm(self, id: int = 0) -> int:
         """Adds an arm, and returns its number. ``id`` names the arm in all bandits of a fleet; 0 = only this one has it."""
         arm, error = ffi.new("uint32_t *"), new_error()
-        try:
-            self._check(lib.dpb_add_arm(self._c, id, arm, error), error)
-        except OverflowError:
-            raise InvalidConfigError(f"id must be in 0 .. 2^64 - 1, got {id}") from None
+        self._check(lib.dpb_add_arm(self._c, integer("id", id), arm, error), error)
         return int(arm[0])
 
     def retire_arm(self, arm: int) -> None:
@@ -636,13 +651,12 @@ class Bandit(Handle):
     def set_prior(self, arm: int, mean: float, strength: float) -> None:
         """States what public data say of an arm: ``strength`` rewards (1 .. 2^24) with this mean."""
         error = new_error()
-        self._check(lib.dpb_set_prior(self._c, self._arm(arm), mean, strength, error), error)
+        numbers = real("mean", mean), real("strength", strength)
+        self._check(lib.dpb_set_prior(self._c, self._arm(arm), *numbers, error), error)
 
     @staticmethod
     def _arm(arm: int) -> int:
-        if not 0 <= arm < 1 << 32:
-            raise InvalidRequestError(f"there is no arm {arm}")
-        return arm
+        return integer("arm", arm, 32, InvalidRequestError)
 
     # What the bandit has learned and spent. All but diagnostics is released, so reading costs no privacy.
 
@@ -681,15 +695,14 @@ class Bandit(Handle):
 
     def segment(self, key: int) -> np.ndarray[Any, Any]:
         """The arms of one segment, as an array of dpb.ARM: ``mean`` is the prediction, ``width`` NaN."""
-        if not 0 <= key < 1 << 64:
-            raise InvalidRequestError(f"segment must be in 0 .. 2^64 - 1, got {key}")
+        key = integer("segment", key, error=InvalidRequestError)
         return self._arms(lambda out, room, n: lib.dpb_segment_read(self._c, key, out, room, n))
 
     def predict(
         self, *, features: Array | None = None, sparse: Any = None, eligible: Sequence[int] | Array | None = None
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """With features: the predicted mean reward of each eligible arm, and its standard deviation."""
-        request, kept = self._request(0, 0, eligible, None, None, features, sparse)
+        request, kept = self._request(None, None, eligible, None, None, features, sparse)
         n = ffi.new("size_t *")
         mean = deviation = np.empty(0)
         while True:
@@ -706,7 +719,7 @@ class Bandit(Handle):
     def compare(self, i: int, j: int, confidence: float = 0.95) -> tuple[float, float]:
         """A confidence interval for the mean of arm i minus that of arm j, valid at all times together."""
         low, high = ffi.new("double *"), ffi.new("double *")
-        self._check(lib.dpb_compare(self._c, self._arm(i), self._arm(j), confidence, low, high))
+        self._check(lib.dpb_compare(self._c, self._arm(i), self._arm(j), real("confidence", confidence), low, high))
         return float(low[0]), float(high[0])
 
     def best_arm(self) -> int:
@@ -718,7 +731,7 @@ class Bandit(Handle):
     def epsilon_spent(self, delta: float = 0.0) -> float:
         """An upper bound of the privacy loss of one user so far, at this delta in [0, 1)."""
         epsilon = ffi.new("double *")
-        self._check(lib.dpb_epsilon_spent(self._c, delta, epsilon))
+        self._check(lib.dpb_epsilon_spent(self._c, real("delta", delta), epsilon))
         return float(epsilon[0])
 
     # Lives and fleets.
@@ -733,9 +746,7 @@ class Bandit(Handle):
         ``receiver``: a number of a bandit's receiver in the process that resumes, or 0 for a state at rest. One bandit at
         most may continue from a state: if two do, a reward that was open in it loses its epsilon twice.
         """
-        if not 0 <= receiver < 1 << 64:
-            raise InvalidConfigError(f"receiver must be in 0 .. 2^64 - 1, got {receiver}")
-        return self._bytes(lib.dpb_suspend, receiver)
+        return self._bytes(lib.dpb_suspend, integer("receiver", receiver))
 
     def claimed(self) -> None:
         """Ends the hold of a bandit that continues from a state at rest, once no other bandit can."""
@@ -764,16 +775,12 @@ class Bandit(Handle):
 
     def set_handles(self, handles: int) -> None:
         """Tells the bandit how many bandits share the work of a fleet with one noise; 0: as many as it has merged."""
-        if not 0 <= handles < 1 << 32:
-            raise InvalidConfigError(f"handles must be in 0 .. 2^32 - 1, got {handles}")
         error = new_error()
-        self._check(lib.dpb_set_handles(self._c, handles, error), error)
+        self._check(lib.dpb_set_handles(self._c, integer("handles", handles, 32), error), error)
 
     def contribution(self, generation: int) -> bytes:
         """Takes all open sums out of this bandit, sealed for the leader of this generation; b"" for nothing."""
-        if not 0 <= generation < 1 << 64:
-            raise InvalidConfigError(f"generation must be in 1 .. 2^64 - 1, got {generation}")
-        return self._bytes(lib.dpb_contribution, generation)
+        return self._bytes(lib.dpb_contribution, integer("generation", generation))
 
     def combine(self, contribution: bytes) -> None:
         """Adds a contribution to the open batches of this bandit, which leads."""
@@ -804,15 +811,13 @@ class Bandit(Handle):
     def shuffle_params(self, phase: int) -> ShuffleParams:
         """The plan of a phase's batches."""
         out = ffi.new("dpb_shuffle_params *")
-        if not 0 <= phase < 1 << 32:
-            raise InvalidConfigError(f"phase must be in 1 .. 2^32 - 1, got {phase}")
+        phase = integer("phase", phase, 32)
         self._check(lib.dpb_shuffle_params_read(self._c, phase, out))
         return params_of(out)
 
     def submit_shuffled(self, phase: int, arm: int, batch: bytes) -> None:
         """Gives the server one arm's shuffled batch of the open phase, once."""
-        if not 0 <= phase < 1 << 32:
-            raise InvalidConfigError(f"phase must be in 1 .. 2^32 - 1, got {phase}")
+        phase = integer("phase", phase, 32)
         bits = ffi.from_buffer("uint8_t[]", batch)
         self._check(lib.dpb_submit_shuffled(self._c, phase, self._arm(arm), bits, len(bits)))
 
@@ -821,16 +826,25 @@ def _restored(kind: type[Bandit], snapshot: bytes) -> Bandit:
     return kind.restore(snapshot)
 
 
+def _ticket(ticket: int) -> int:
+    return integer("ticket", ticket, error=UnknownTicketError)
+
+
 def ticket_node(ticket: int) -> int:
     """The node that issued a ticket, which is its top 16 bits: see Config.node."""
-    return int(lib.dpb_ticket_node(ticket))
+    return int(lib.dpb_ticket_node(_ticket(ticket)))
 
 
 def feature_hash(field: str, value: str, d: int) -> int:
-    """The index of a category, for one-hot features: the CRC-32 of "field=value", modulo d."""
-    return int(lib.dpb_feature_hash(str.encode(field), str.encode(value), d))
+    """The index of a category, for one-hot features: the CRC-32 of "field=value", modulo d. A NUL is refused, because C's
+    text ends there."""
+    for name, text in (("field", field), ("value", value)):
+        if "\0" in text:
+            raise InvalidRequestError(f"{name} must have no NUL, got {text!r}")
+    return int(lib.dpb_feature_hash(str.encode(field), str.encode(value), integer("d", d, 32, InvalidRequestError)))
 
 
 def feature_cross(a: int, b: int, d: int) -> int:
     """The index of two categories that come together, modulo d."""
-    return int(lib.dpb_feature_cross(a, b, d))
+    numbers = (integer(name, number, 32, InvalidRequestError) for name, number in (("a", a), ("b", b), ("d", d)))
+    return int(lib.dpb_feature_cross(*numbers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ._convert import real
 from ._library import Handle, check, ffi, lib, new_error
 
 
@@ -19,13 +20,13 @@ class Budget(Handle):
 
     def __init__(self, epsilon: float, delta: float = 0.0) -> None:
         out, error = ffi.new("dpb_budget **"), new_error()
-        check(lib.dpb_new_budget(epsilon, delta, out, error), error)
+        check(lib.dpb_new_budget(real("epsilon", epsilon), real("delta", delta), out, error), error)
         self._own(out[0], lib.dpb_budget_free)
 
     def spent(self, delta: float = 0.0) -> float:
         """An upper bound of what the bandits charged so far may cost one user together, at this delta."""
         epsilon = ffi.new("double *")
-        self._check(lib.dpb_budget_spent(self._c, delta, epsilon))
+        self._check(lib.dpb_budget_spent(self._c, real("delta", delta), epsilon))
         return float(epsilon[0])
 
     def remaining(self) -> float:

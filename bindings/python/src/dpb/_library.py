@@ -8,25 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, NoReturn
 
-from cffi import FFI
-
-from ._cdef import CDEF
+from ._ffi import ffi as _compiled  # made with the wheel, by hatch_build.py
 from ._table import KINDS, POLICIES
 
-ffi: Any = FFI()
-ffi.cdef(CDEF)
-# What only this package calls: bindings/python/native.
-ffi.cdef("""
-typedef struct dpb_log {
-  size_t entries; const uint32_t *arm; const double *propensity; const double *reward;
-  const uint32_t *eligible; const size_t *eligible_ends; const double *values; const double *examined;
-  const float *features; size_t features_len; uint32_t arms;
-} dpb_log;
-int32_t dpb_plan(const uint8_t *arguments, size_t len, const dpb_log *log, double *progress, uint32_t *stop,
-                 uint8_t **out, size_t *out_len);
-void dpb_plan_free(uint8_t *out, size_t len);
-void dpb_plan_estimate(const double *weighted, const double *weights, const double *robust, size_t n, double *out);
-""")
+ffi: Any = _compiled
 _NAME = {"win32": "_native.dll", "darwin": "_native.dylib"}.get(sys.platform, "_native.so")
 lib: Any = ffi.dlopen(str(Path(__file__).with_name(_NAME)))
 
@@ -216,16 +201,6 @@ class Handle:
     def _check(self, status: int, error: Any = None) -> None:
         if status:
             self._fail(status, error)
-
-
-def number(name: str, value: Any, set_field: Callable[[Any], None]) -> None:
-    """Sets a field of C, which takes a narrower range of numbers than Python."""
-    try:
-        set_field(value)
-    except OverflowError:
-        raise InvalidConfigError(f"{name} must be a number that fits into its type of C, got {value}") from None
-    except TypeError as wrong:
-        raise TypeError(f"{name}: {wrong}") from None
 
 
 def seed(name: str, value: bytes | None) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, Hashable, Iterable, Sequence
 import numpy as np
 
 from ._bandit import Bandit
+from ._convert import reals
 from ._library import InvalidConfigError, InvalidRequestError
 from ._table import Config
 
@@ -35,7 +36,7 @@ class MAB:
 
     def fit(self, decisions: Sequence[Hashable], rewards: Sequence[float], contexts: Any = None) -> MAB:
         """Forgets all, and learns from these rewards."""
-        features = {} if contexts is None else {"features": np.atleast_2d(contexts).shape[1], "model_per_arm": True}
+        features = {} if contexts is None else {"features": _rows(contexts).shape[1], "model_per_arm": True}
         self.bandit = Bandit(Config(**{**features, **self._given, "arms": len(self.arms)}), self._policy)
         return self.partial_fit(decisions, rewards, contexts)
 
@@ -46,10 +47,10 @@ class MAB:
             arms = np.array([[self._numbers[name]] for name in np.asarray(decisions, dtype=object)], np.uint32)
         except KeyError as unknown:
             raise InvalidRequestError(f"there is no arm {unknown}") from None
-        values = np.ascontiguousarray(rewards, dtype=np.float64)
+        values = reals("rewards", rewards)
         if len(arms) != len(values):
             raise InvalidConfigError(f"decisions and rewards must be as many, got {len(arms)} and {len(values)}")
-        rows = None if contexts is None else np.atleast_2d(np.asarray(contexts, np.float32))
+        rows = None if contexts is None else _rows(contexts)
         for begin in range(0, len(arms), 1024):
             part = slice(begin, begin + 1024)
             chosen = bandit.select_many(eligible=arms[part], features=None if rows is None else rows[part])
@@ -63,7 +64,7 @@ class MAB:
             decision = bandit.select()
             bandit.cancel(decision.ticket)
             return self.arms[decision.arm]
-        chosen = bandit.select_many(features=np.atleast_2d(contexts))
+        chosen = bandit.select_many(features=_rows(contexts))
         for ticket in chosen["ticket"].tolist():
             bandit.cancel(ticket)
         names = [self.arms[arm] for arm in chosen["arm"].tolist()]
@@ -75,7 +76,7 @@ class MAB:
         if contexts is None:
             means = bandit.arms()["mean"]
             return {name: float(means[number]) for name, number in self._numbers.items()}
-        rows = np.atleast_2d(np.asarray(contexts, np.float32))
+        rows = _rows(contexts)
         of = [bandit.predict(features=row)[0] for row in rows]
         found = [{name: float(means[number]) for name, number in self._numbers.items()} for means in of]
         return found if len(found) > 1 else found[0]
@@ -92,3 +93,7 @@ class MAB:
         if self.bandit is None:
             raise InvalidConfigError("call fit first")
         return self.bandit
+
+
+def _rows(contexts: Any) -> np.ndarray[Any, Any]:
+    return np.atleast_2d(reals("contexts", contexts, np.float32, ndim=None))

@@ -13,6 +13,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from ._convert import integer, real, reals
 from ._library import InvalidConfigError, PoisonedError, ffi, lib
 
 Array = Any
@@ -117,7 +118,9 @@ class Estimate(NamedTuple):
     """A mean reward, and the half-width of its 95% interval."""
 
     mean: float
+    """NaN if no decision has a weight."""
     width: float
+    """NaN if fewer than two decisions have a weight, or the weights are too large for a variance."""
 
 
 class Estimates(NamedTuple):
@@ -149,8 +152,9 @@ def estimate(
         expected: the same model's mean reward of the evaluated policy's choice. Without a model both are the mean of
             ``rewards``.
     """
-    r, p, w = (np.asarray(column, dtype=np.float64) for column in (rewards, propensities, weights))
-    if not r.shape == p.shape == w.shape or r.ndim != 1 or r.size == 0:
+    given = (("rewards", rewards), ("propensities", propensities), ("weights", weights))
+    r, p, w = (reals(name, column, error=InvalidConfigError) for name, column in given)
+    if not r.shape == p.shape == w.shape or r.size == 0:
         raise InvalidConfigError(f"rewards, propensities and weights must be as many, got {r.shape}, {p.shape}, {w.shape}")
     if not (np.isfinite(r).all() and np.isfinite(w).all() and (w >= 0).all() and (w <= 1).all()):
         raise InvalidConfigError("rewards must be finite, and weights probabilities")
@@ -158,10 +162,17 @@ def estimate(
         raise InvalidConfigError("propensities must be probabilities above 0")
     if (predicted is None) != (expected is None):
         raise InvalidConfigError("predicted and expected must be given together")
-    model = r.mean() if predicted is None else np.asarray(predicted, dtype=np.float64)
-    value = r.mean() if expected is None else np.asarray(expected, dtype=np.float64)
-    ratio = w / p
-    robust = np.broadcast_to(value + ratio * (r - model), r.shape)
+    models = []
+    for name, numbers in (("predicted", predicted), ("expected", expected)):
+        found = np.asarray(r.mean()) if numbers is None else reals(name, numbers, error=InvalidConfigError, ndim=None)
+        if found.shape not in ((), r.shape) or not np.isfinite(found).all():
+            raise InvalidConfigError(f"{name} must be a finite number, or as many as the rewards, got {found.shape}")
+        models.append(found)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ratio = w / p
+        robust = np.broadcast_to(models[1] + ratio * (r - models[0]), r.shape)
+    if not (np.isfinite(ratio * r).all() and np.isfinite(robust).all()):
+        raise InvalidConfigError(f"propensities must not be so small that a weighted reward is infinite, got {p.min()}")
     columns = [np.ascontiguousarray(column) for column in (ratio * r, ratio, robust)]
     out = ffi.new("double[6]")
     lib.dpb_plan_estimate(*(ffi.from_buffer("double[]", column) for column in columns), r.size, out)
@@ -192,19 +203,39 @@ class _Bar:
             self._bar.close()
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, (str, bytes, os.PathLike)):
-        return os.fsdecode(value)
-    if isinstance(value, (Sequence, np.ndarray)):
-        return ",".join(_text(item) for item in value)
-    return str(value)
+_INTEGERS = ("arms", "slots", "max_clicks", "decisions", "processes", "people", "users_limit", "runs", "seed", "threads")
+_TEXTS = ("change_every", "forget_after", "delay", "period")
+"""A time, or a number of decisions."""
+
+
+def _text(name: str, value: Any) -> str:
+    """An option of the command line."""
+    if name in ("log", "policies"):
+        names = [value] if isinstance(value, (str, bytes, os.PathLike)) else list(value)
+        if not all(isinstance(item, (str, bytes, os.PathLike)) for item in names):
+            raise TypeError(f"{name} must be names, got {value!r}")
+        return ",".join(os.fsdecode(item) for item in names)
+    if name == "epsilons":
+        return value if isinstance(value, str) else ",".join(map(repr, np.atleast_1d(_epsilons(value)).tolist()))
+    if name in _TEXTS and isinstance(value, str):
+        return value
+    return str(integer(name, value)) if name in _INTEGERS + _TEXTS else repr(real(name, value))
+
+
+def _epsilons(value: Any) -> np.ndarray[Any, Any]:
+    return reals("epsilons", value, error=InvalidConfigError, ndim=None)
+
+
+_OPTIONS = {"policies": "policy", "epsilons": "epsilon"}
 
 
 def _plan(what: str, options: Mapping[str, Any], log: Any, progress: bool) -> dict[str, Any]:
     """Calls the library in a thread, so that this one can show the progress, and stop the work by an interrupt."""
-    names = {"policies": "policy", "epsilons": "epsilon"}
-    given = ((names.get(name, name).replace("_", "-"), value) for name, value in options.items() if value is not None)
-    texts = (f"--{name}\0" if value is True else f"--{name}={_text(value)}\0" for name, value in given)
+    given = ((name, value) for name, value in options.items() if value is not None)
+    texts = (
+        "--winner\0" if name == "winner" else f"--{_OPTIONS.get(name, name).replace('_', '-')}={_text(name, value)}\0"
+        for name, value in given
+    )
     arguments = "".join(texts).encode("utf-8", "surrogateescape")
     share, stop = ffi.new("double *"), ffi.new("uint32_t *")
     out, length, status = ffi.new("uint8_t **"), ffi.new("size_t *"), []
@@ -261,6 +292,8 @@ def simulate(
     processes: int | None = None,
     policies: Sequence[str] | str | None = None,
     epsilons: Sequence[float] | float | None = None,
+    people: int | None = None,
+    period: str | int | None = None,
     users_limit: int | None = None,
     seconds: float | None = None,
     runs: int | None = None,
@@ -283,6 +316,8 @@ def simulate(
         processes: processes that share the decisions, and merge every minute.
         policies, epsilons: what to compare; default dp-imed, dp-klucb, dp-med and nonprivate-imed at .1 to 2.
         users_limit: epsilon holds for so many rewards of a person.
+        people: the people who make the decisions. Policies then learn from at most ``users_limit`` decisions of a person
+            in each ``period``, a time or a number of decisions; without one for ever. For one process.
         seconds: time for the simulation (40); or ``runs``: complete runs of each policy, however long they take.
 
     Returns:
@@ -343,33 +378,61 @@ def _column(log: Any, name: str) -> Any:
 def _numbers(name: str, column: Any, entries: int) -> np.ndarray[Any, Any]:
     if column is None:
         raise InvalidConfigError(f"the log has no column {name}; it needs arm, propensity and reward")
-    array = np.ascontiguousarray(np.asarray(column), dtype=np.float64)
+    array = reals(name, column, error=InvalidConfigError, ndim=None)
     if array.shape != (entries,):
         raise InvalidConfigError(f"{name} must have {entries} numbers, got an array of shape {array.shape}")
     return array
+
+
+def _names(name: str, column: Any) -> Any:
+    """The names of arms: an array of integers, or a list. A missing one is refused, and a number that stands for others."""
+    if isinstance(column, np.ma.MaskedArray) and np.ma.is_masked(column):
+        raise InvalidConfigError(f"{name} must have no masked elements")
+    if isinstance(column, (str, bytes)):
+        raise InvalidConfigError(f"{name} must be a list of names, got {column!r}")
+    array = np.asarray(column) if hasattr(column, "dtype") or hasattr(column, "__array__") else None
+    if array is not None and array.ndim != 1:
+        raise InvalidConfigError(f"{name} must be a list of names, got an array of shape {array.shape}")
+    if array is not None and array.dtype.kind in "iu":
+        return array
+    names: list[Any] = list(column) if array is None else array.tolist()
+    for at, one in enumerate(names):
+        if type(one) is str and one:
+            continue
+        if isinstance(one, (float, np.floating)) and float(one).is_integer() and abs(float(one)) < 2**53:
+            names[at] = int(one)
+        elif isinstance(one, (int, np.integer, np.bool_)):
+            names[at] = one.item() if isinstance(one, np.generic) else one
+        else:
+            raise InvalidConfigError(f"{name}: row {at} is {one!r}, which is neither a name nor a whole number below 2^53")
+    return names
 
 
 class _Columns:
     """A log in memory, as C reads it."""
 
     def __init__(self, log: Any, features: Sequence[str] | None) -> None:
+        arms_of = None
         if isinstance(log, Mapping) and "pscore" in log and "action" in log:  # bandit_feedback of zr-obp
-            pscore = log["pscore"]
-            given = {"arm": log["action"], "propensity": pscore, "reward": log.get("reward"), "features": log.get("context")}
-            log = {name: value for name, value in given.items() if value is not None}
+            names = {"arm": "action", "propensity": "pscore", "features": "context"}
+            arms_of = log.get("n_actions")
+            log = {**log, **{name: log.get(theirs) for name, theirs in names.items()}}
+            log = {name: value for name, value in log.items() if value is not None}
         arms = _column(log, "arm")
         if arms is None:
             raise InvalidConfigError("the log has no column arm; it needs arm, propensity and reward")
-        chosen = np.asarray(arms)
         eligible, worth = _column(log, "eligible"), _column(log, "values")
-        names = chosen if eligible is None and chosen.dtype.kind in "iu" else chosen.tolist()
+        names = _names("arm", arms)
         numbers: dict[Any, int] = {}
         codes: np.ndarray[Any, Any]
         self.kept: list[Any] = []
         c = self.c = ffi.new("dpb_log *")
         c.entries = len(names)
+        for name, column in (("eligible", eligible), ("values", worth)):
+            if column is not None and len(column) != len(names):
+                raise InvalidConfigError(f"{name} must have {len(names)} rows, got {len(column)}")
         # Arms are numbered in the order of a file, so that a log in memory gives what the file gives.
-        if isinstance(names, np.ndarray):
+        if isinstance(names, np.ndarray) and eligible is None:
             values, first, inverse = np.unique(names, return_index=True, return_inverse=True)
             numbers = {value: number for number, value in enumerate(values[np.argsort(first)].tolist())}
             codes = np.argsort(np.argsort(first)).astype(np.uint32)[inverse]
@@ -377,18 +440,25 @@ class _Columns:
             codes = np.fromiter((numbers.setdefault(name, len(numbers)) for name in names), np.uint32, len(names))
         else:
             codes, flat, ends = np.empty(len(names), np.uint32), [], np.empty(len(names), np.uintp)
-            for at, (name, among) in enumerate(zip(names, eligible)):
+            for at, (name, among) in enumerate(zip(list(names), eligible)):
                 codes[at] = numbers.setdefault(name, len(numbers))
-                flat += [numbers.setdefault(other, len(numbers)) for other in np.asarray(among).tolist()]
+                flat += [numbers.setdefault(other, len(numbers)) for other in list(_names(f"eligible: row {at}", among))]
                 ends[at] = len(flat)
             c.eligible = self._keep("uint32_t[]", np.array(flat, np.uint32))
             c.eligible_ends = self._keep("size_t[]", ends)
         if worth is not None:
             if eligible is None or any(len(own) != len(among) for own, among in zip(worth, eligible)):
                 raise InvalidConfigError("values must have a number for each of the eligible arms")
-            flat = [value for own in worth for value in np.asarray(own, np.float64).tolist()]
-            c.values = self._keep("double[]", np.array(flat, np.float64))
+            parts = [reals(f"values: row {at}", own, error=InvalidConfigError) for at, own in enumerate(worth)]
+            c.values = self._keep("double[]", np.concatenate(parts) if parts else np.empty(0))
         c.arms = len(numbers)
+        if arms_of is not None:
+            # Arms that were never chosen have numbers too, so that policies can choose them.
+            most = integer("n_actions", arms_of, 32)
+            strange = [name for name in numbers if not isinstance(name, int) or not 0 <= name < most]
+            c.arms = most
+            if strange:
+                raise InvalidConfigError(f"action must be below n_actions, which is {most}, got {strange[0]!r}")
         c.arm = self._keep("uint32_t[]", codes)
         c.propensity = self._keep("double[]", _numbers("propensity", _column(log, "propensity"), len(names)))
         c.reward = self._keep("double[]", _numbers("reward", _column(log, "reward"), len(names)))
@@ -397,11 +467,10 @@ class _Columns:
         rows = None
         if features is not None:
             rows = np.column_stack([_numbers(name, _column(log, name), len(names)) for name in features])
-        elif (column := _column(log, "features")) is not None:
-            rows = np.asarray(column)
-            rows = np.stack(list(rows)) if rows.dtype == object and len(rows) else rows
+        else:
+            rows = _column(log, "features")
         if rows is not None:
-            rows = np.ascontiguousarray(rows, dtype=np.float32)
+            rows = reals("features", rows, np.float32, InvalidConfigError, ndim=None)
             if rows.ndim != 2 or len(rows) != len(names):
                 raise InvalidConfigError(f"features must have shape ({len(names)}, d), got {rows.shape}")
             c.features, c.features_len = self._keep("float[]", rows), rows.size
@@ -435,7 +504,7 @@ def replay(
             probability with which the arm was chosen) and ``reward``, and if they vary ``eligible`` (lists of arms),
             ``values`` (lists of what their rewards are worth), ``examined`` (how likely a visitor examined the slot;
             ``propensity`` is then that of the arm in this slot) and ``features`` (rows of numbers); or zr-obp's
-            ``bandit_feedback``; or the path of a file of CSV or JSON lines with these fields.
+            ``bandit_feedback``, whose ``n_actions`` is the number of arms; or the path of a file of CSV or JSON lines with these fields.
         policies, epsilons: what to compare; default dp-imed, dp-klucb, dp-med, with features dp-linear, and
             nonprivate-imed, at .1 to 2.
         features: the names of the columns that are features.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ._library import Handle, InvalidConfigError, bytes_of, check, ffi, lib, new_error, number
+from ._convert import flag, integer, real
+from ._library import Handle, InvalidRewardError, bytes_of, check, ffi, lib, new_error
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,10 @@ class ShuffleParams:
     def _c(self) -> Any:
         c = ffi.new("dpb_shuffle_params *")
         c.struct_size = ffi.sizeof("dpb_shuffle_params")
-        for name in self.__dataclass_fields__:
-            number(name, getattr(self, name), lambda value, name=name: setattr(c, name, value))  # type: ignore[misc]
+        for name in ("users", "coins_per_user", "coin_numerator"):
+            setattr(c, name, integer(name, getattr(self, name), 32))
+        for name in ("epsilon", "delta"):
+            setattr(c, name, real(name, getattr(self, name)))
         return c
 
 
@@ -37,17 +40,16 @@ def shuffle_plan(epsilon: float, delta: float, users: int, printed: bool = False
     """Plans a batch of M_sum: the coins that its users must add to their bits so that the count of ones is
     (epsilon, delta)-DP. ``printed``: the noise of the paper's formula."""
     out, error = ffi.new("dpb_shuffle_params *"), new_error()
-    if not 0 <= users < 1 << 32:
-        raise InvalidConfigError(f"users must be in 1 .. 2^32 - 1, got {users}")
-    flags = lib.DPB_SHUFFLE_PRINTED if printed else 0
-    check(lib.dpb_shuffle_plan(epsilon, delta, users, flags, out, error), error)
+    flags = lib.DPB_SHUFFLE_PRINTED if flag("printed", printed) else 0
+    numbers = real("epsilon", epsilon), real("delta", delta), integer("users", users, 32)
+    check(lib.dpb_shuffle_plan(*numbers, flags, out, error), error)
     return params_of(out)
 
 
 def shuffle_encode(params: ShuffleParams, reward: float) -> bytes:
     """Encodes a reward in [0, 1] into one message, on the user's device. It reveals the reward: send it, once and
     encrypted, to the shuffler only."""
-    c = params._c()
+    c, reward = params._c(), real("reward", reward, InvalidRewardError)
     status, message, _ = bytes_of(lambda buf, room, n, _: int(lib.dpb_shuffle_encode(c, reward, buf, room, n)))
     check(status)
     return message
@@ -83,5 +85,5 @@ def ldp_encode(epsilon: float, reward: float) -> int:
     """Encodes a reward in [0, 1] into one bit on the user's device, in the local model: epsilon-DP for whoever reads
     it. The server passes 1 as reward_max and 0 as reward_min to Bandit.update of an ldp- policy."""
     bit = ffi.new("uint8_t *")
-    check(lib.dpb_ldp_encode(epsilon, reward, bit))
+    check(lib.dpb_ldp_encode(real("epsilon", epsilon), real("reward", reward, InvalidRewardError), bit))
     return int(bit[0])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 
-from ._library import Handle, InvalidConfigError, NotPrivateWarning, check, ffi, lib, new_error, number, seed
+from ._convert import integer, real
+from ._library import Handle, InvalidConfigError, NotPrivateWarning, check, ffi, lib, new_error, seed
 
 _KINDS = {
     "logarithmic": lib.DPB_COUNTER_LOGARITHMIC,
@@ -36,8 +37,9 @@ class Counter(Handle):
         if kind not in _KINDS:
             raise InvalidConfigError(f"kind must be one of {', '.join(_KINDS)}, got {kind!r}")
         config, out, error = ffi.new("dpb_counter_config *"), ffi.new("dpb_counter **"), new_error()
-        lib.dpb_counter_config_init_sized(config, ffi.sizeof("dpb_counter_config"), _KINDS[kind], epsilon)
-        number("horizon", horizon, lambda value: setattr(config, "horizon", value))
+        size = ffi.sizeof("dpb_counter_config")
+        lib.dpb_counter_config_init_sized(config, size, _KINDS[kind], real("epsilon", epsilon))
+        config.horizon = integer("horizon", horizon)
         kept = config.test_seed = seed("test_seed", test_seed)
         check(lib.dpb_new_counter(config, out, error), error)
         self._own(out[0], lib.dpb_counter_free)
@@ -46,7 +48,7 @@ class Counter(Handle):
 
     def add(self, value: float) -> None:
         """Adds a value in [0, 1], and updates the released sum."""
-        self._check(lib.dpb_counter_add(self._c, value))
+        self._check(lib.dpb_counter_add(self._c, real("value", value)))
 
     def read(self) -> float:
         """The released sum. Reading costs no privacy."""
@@ -91,8 +93,9 @@ class Stopping(Handle):
         if rule not in _RULES:
             raise InvalidConfigError(f"rule must be one of {', '.join(_RULES)}, got {rule!r}")
         config, out, error = ffi.new("dpb_stopping_config *"), ffi.new("dpb_stopping **"), new_error()
-        lib.dpb_stopping_config_init_sized(config, ffi.sizeof("dpb_stopping_config"), range, epsilon)
-        config.alpha, config.beta = alpha, beta
+        size = ffi.sizeof("dpb_stopping_config")
+        lib.dpb_stopping_config_init_sized(config, size, real("range", range), real("epsilon", epsilon))
+        config.alpha, config.beta = real("alpha", alpha), real("beta", beta)
         kept = config.test_seed = seed("test_seed", test_seed)
         check(_RULES[rule](config, out, error), error)
         self._own(out[0], lib.dpb_stopping_free)
@@ -102,7 +105,7 @@ class Stopping(Handle):
     def push(self, sample: float) -> bool:
         """Adds a sample. Returns whether the rule halts with it."""
         halted = ffi.new("uint32_t *")
-        self._check(lib.dpb_stopping_push(self._c, sample, halted))
+        self._check(lib.dpb_stopping_push(self._c, real("sample", sample), halted))
         return bool(halted[0])
 
     def mean(self) -> float:
