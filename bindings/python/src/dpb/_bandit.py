@@ -18,7 +18,6 @@ from ._library import (
     InvalidRequestError,
     InvalidRewardError,
     NotPrivateWarning,
-    NotReadyError,
     UnknownTicketError,
     UnsupportedError,
     bytes_of,
