@@ -506,22 +506,26 @@ async fn accept(listener: &TcpListener, crowd: &Crowd) -> TcpStream {
 
 fn respond(shop: &Shop, routes: Routes, request: &Request<Incoming>) -> Page {
     let has_body = !request.body().is_end_stream();
+    let hosts = request.headers().get_all(HOST).iter().count();
     let mut page = match *request.method() {
         // RFC 9112, 3.2
-        _ if request.version() == Version::HTTP_11 && request.headers().get_all(HOST).iter().count() != 1 => {
+        _ if hosts > 1 || (hosts == 0 && request.version() == Version::HTTP_11) => {
             failure(StatusCode::BAD_REQUEST, "bad_request", "not a request of HTTP/1.1")
         }
         Method::GET if has_body => failure(StatusCode::PAYLOAD_TOO_LARGE, "body_refused", "no request has a body here"),
         Method::GET => routes(shop, request.uri().path()),
         _ => failure(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "only GET is served"),
     };
+    let is_malformed = page.status() == StatusCode::BAD_REQUEST;
     let headers = page.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store")); // a cached ad would repeat its ticket
     if request.method() != Method::GET {
         headers.insert(ALLOW, HeaderValue::from_static("GET"));
     }
-    if has_body {
-        headers.insert(CONNECTION, HeaderValue::from_static("close")); // the server does not read the body
+    // The server does not read a body. A connection of HTTP/1.0 ends, because its proxies may pass on a Connection that
+    // they do not understand.
+    if is_malformed || has_body || request.version() == Version::HTTP_10 {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     page
 }

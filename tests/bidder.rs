@@ -2,8 +2,8 @@
 //! each notice once gives the expected results.
 #![cfg(target_os = "linux")] // signals, /proc
 
-use crate::support::http::{PATIENCE, Server, allow_many_files, ask, connect, send, wait};
-use crate::support::{Link, build, empty_directory, have, have_header};
+use crate::support::http::{PATIENCE, Server, allow_many_files, answer, ask, check_framing, connect, send, wait};
+use crate::support::{Link, build, empty_directory, have, have_header, root};
 use dpb::{Random, Seed};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -125,7 +125,11 @@ fn it_bids_with_creatives_that_fit() {
         (with(any.clone(), "badv", json!(["bikes.example", "coffee.example", "outdoors.example"])), &[3]),
         (with(imp(json!({"bidfloor": 0.5})), "bcat", json!(["IAB17", "IAB18"])), &[1]),
         (with(any.clone(), "cur", json!(["EUR", "USD"])), &[0, 1, 2, 3]),
+        (with(any.clone(), "badv", json!(["Bikes.EXAMPLE.", "coffee.example", "OUTDOORS.example"])), &[3]),
+        (with(any.clone(), "acat", json!(["IAB8", "IAB10", "iab9"])), &[1, 3]),
         (with(any.clone(), "tmax", json!(60_000)), &[0, 1, 2, 3]),
+        (imp(json!({"secure": 1})), &[0, 1, 2, 3]), // the URL is https
+        (imp(json!({"pmp": {"private_auction": 0, "deals": [{"id": "d", "bidfloor": 9}]}})), &[0, 1, 2, 3]),
         (with(any.clone(), "ext", json!({"unknown": [[[]]]})), &[0, 1, 2, 3]),
         // No creative fits.
         (imp(json!({"banner": {"w": 250, "h": 300}})), &[]),
@@ -133,7 +137,6 @@ fn it_bids_with_creatives_that_fit() {
         (imp(json!({"bidfloorcur": "EUR"})), &[]),
         (with(any.clone(), "cur", json!(["EUR"])), &[]),
         (with(any.clone(), "bcat", json!(["IAB8", "IAB17", "IAB9", "IAB18"])), &[]),
-        (json!({"id": "r", "imp": []}), &[]),
         (json!({"id": "r", "imp": [{"id": "1", "video": {"w": 300, "h": 250}}]}), &[]),
     ] {
         let (status, answer) = bid(server.host(), &request);
@@ -195,6 +198,10 @@ fn an_invalid_bid_request_is_refused_and_changes_nothing() {
         r#"{"id":"r","imp":[{"id":"1","banner":7}]}"#,
         r#"{"id":"r","imp":[{"id":"1","banner":{"w":"300"}}]}"#,
         r#"{"id":"r","imp":[],"tmax":"soon"}"#,
+        r#"{"id":"r","id":"r","imp":[{"id":"1","banner":{"w":300,"h":250}}]}"#,
+        r#"{"id":"r","bcat":["IAB8"],"imp":[{"id":"1","banner":{"w":300,"h":250}}],"bcat":[]}"#,
+        r#"{"id":"r","imp":[{"id":"1","banner":{"w":300,"h":250,"w":320}}]}"#,
+        r#"{"id":"r","imp":[{"id":"1","banner":{"w":300,"h":250}}],"ext":[{"a":{"b":1,"c":2,"b":1}}]}"#,
         r#"{"id":"r","imp":[{"id":"1","banner":{"w":1e999}}]}"#,
         "{\"id\":\"\u{1}\",\"imp\":[]}",
         &deep,
@@ -207,7 +214,7 @@ fn an_invalid_bid_request_is_refused_and_changes_nothing() {
     }
     let mut connection = server.connect(); // not UTF-8
     connection.write_all(b"POST /bid HTTP/1.0\r\nContent-Length: 18\r\n\r\n{\"id\":\"\xff\",\"imp\":[]").unwrap();
-    assert!(answer_to(connection).starts_with("HTTP/1.1 400 "));
+    assert!(answer_to(connection).starts_with("HTTP/1.0 400 "));
 
     for (method, path, status, allow) in [
         ("GET", "/bid", 405, "allow: post"),
@@ -247,6 +254,103 @@ fn an_invalid_bid_request_is_refused_and_changes_nothing() {
         assert!(got == Some(code) && said.contains(says), "{options:?}: {got:?} {said}");
         assert!(code == 1 || said.contains("usage: bidder"), "{options:?}: {said}");
     }
+}
+
+/// The table of OpenRTB's fields in the examples' README: each field absent, null and with each value of its row, in a
+/// request that is otherwise bid on.
+#[test]
+#[ignore = "half a minute, to compile the bidder"]
+fn it_answers_each_field_as_its_table_says() {
+    let page = fs::read_to_string(root().join("examples/README.md")).unwrap();
+    let table = page.split_once("| field of OpenRTB 2.6 |").unwrap().1.split("\n\n").next().unwrap();
+    let usual = json!({"id": "r", "imp": [{"id": "1", "banner": {"w": 300, "h": 250}}], "bcat": ["IAB1"]});
+    let code = |cell: &str| -> Vec<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+    let mut cases = vec![("nothing else".to_owned(), usual.clone(), "bid".to_owned())];
+    for row in table.lines().skip(2) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [fields, _, absent, values] = cells[..] else { panic!("{row}") };
+        for path in code(fields) {
+            let with = |value: Option<Value>| {
+                let (mut request, (above, name)) = (usual.clone(), path.rsplit_once('.').unwrap_or(("", &path)));
+                let object = above.split('.').filter(|name| !name.is_empty()).fold(&mut request, |object, name| {
+                    let inner = &mut object[name];
+                    if inner.is_array() { &mut inner[0] } else { inner }
+                });
+                match value {
+                    Some(value) => object[name] = value,
+                    None => drop(object.as_object_mut().map(|object| object.remove(name))),
+                }
+                request
+            };
+            cases.push((format!("no {path}"), with(None), absent.to_owned()));
+            cases.push((format!("{path} null"), with(Some(Value::Null)), absent.to_owned()));
+            for item in values.split("; ") {
+                let (listed, answer) = item.rsplit_once("`: ").unwrap_or_else(|| panic!("{item}"));
+                for value in code(&format!("{listed}`")) {
+                    let parsed = serde_json::from_str(&value).unwrap_or_else(|_| panic!("{value}"));
+                    cases.push((format!("{path} {value}"), with(Some(parsed)), answer.to_owned()));
+                }
+            }
+        }
+    }
+    assert!(cases.len() > 200, "{} cases", cases.len());
+    for options in [&[][..], &["--context"]] {
+        let Some((server, operator)) = start(options) else { return };
+        let wrong = cases.iter().filter_map(|(name, request, expected)| {
+            let (status, body) = bid(server.host(), request);
+            let got = match status {
+                200 => "bid".to_owned(),
+                204 => "no bid".to_owned(),
+                _ => status.to_string(),
+            };
+            (got != *expected).then(|| format!("{name}: {got}, not {expected} {body}"))
+        });
+        let wrong = wrong.collect::<Vec<_>>();
+        assert!(wrong.is_empty(), "{options:?}\n{}", wrong.join("\n"));
+        let bids = cases.iter().filter(|(_, _, expected)| expected == "bid").count();
+        let late = 1; // tmax
+        let decisions = metrics(&operator)["dpb_decisions_total{bandit=\"creatives\"}"];
+        assert_eq!(decisions, (bids + late) as f64, "a refused request changed something");
+    }
+}
+
+#[test]
+#[ignore = "half a minute, to compile the bidder"]
+fn it_accepts_valid_requests_only() {
+    let Some((server, operator)) = start(&[]) else { return };
+    check_framing(server.host(), true);
+    assert_eq!(metrics(&operator)["dpb_decisions_total{bandit=\"creatives\"}"], 0.0);
+}
+
+/// At SIGTERM, requests whose bodies are under way get their responses, and an idle connection closes.
+#[test]
+#[ignore = "half a minute, to compile the bidder"]
+fn requests_under_way_are_finished_at_the_end() {
+    let Some((server, _)) = start(&[]) else { return };
+    let body = request(300, 250).to_string();
+    let (begun, rest) = body.split_at(10);
+    let mut idle = BufReader::new(server.connect());
+    assert_eq!(ask(&mut idle, "GET", "/healthz", "").unwrap().0, 200);
+    let under_way = (0..64).map(|_| {
+        let mut connection = BufReader::new(server.connect());
+        let head = format!("Host: x\r\nExpect: 100-continue\r\nContent-Length: {}", body.len());
+        write!(connection.get_mut(), "POST /bid HTTP/1.1\r\n{head}\r\n\r\n{begun}").unwrap();
+        assert_eq!(answer(&mut connection).unwrap().0, 100, "it reads the body");
+        connection
+    });
+    let mut under_way: Vec<_> = under_way.collect();
+    server.signal(libc::SIGSTOP); // the signal and the bodies come at once
+    server.signal(libc::SIGTERM);
+    under_way.iter_mut().for_each(|connection| connection.get_mut().write_all(rest.as_bytes()).unwrap());
+    server.signal(libc::SIGCONT);
+    for connection in &mut under_way {
+        let (status, head, body) = answer(connection).expect("a response");
+        assert!(status == 200 && body.contains("seatbid"), "{head}{body}");
+        assert!(answer(connection).is_none(), "it closes");
+    }
+    assert!(answer(&mut idle).is_none());
+    let (status, said) = server.wait();
+    assert!(status.code() == Some(0) && said.ends_with("stopped\n"), "{status} {said}");
 }
 
 /// With windows of time, the bidder cancels a bid that was not shown, and a missing click becomes reward 0, without
@@ -640,7 +744,7 @@ fn a_context_that_is_malformed_is_refused() {
         request(300, 250),
         with("device", json!({})),
         with("device", json!({"devicetype": 4, "geo": {"country": "\u{0}", "utcoffset": -720}})),
-        with("app", json!({"cat": ["IAB1", 7]})),
+        with("app", json!({"cat": ["IAB1", "IAB2"]})),
         with("site", json!({"cat": []})),
     ] {
         assert_eq!(bid(server.host(), &asked).0, 200, "{asked}");
@@ -651,6 +755,7 @@ fn a_context_that_is_malformed_is_refused() {
         with("device", json!({"geo": {"country": 7}})),
         with("device", json!({"geo": []})),
         with("site", json!({"cat": [7]})),
+        with("app", json!({"cat": ["IAB1", 7]})),
         with("site", json!({"cat": 7})),
         with("imp", json!([{"id": "1", "tagid": 7, "banner": {"w": 300, "h": 250}}])),
     ];

@@ -34,14 +34,17 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -248,39 +251,193 @@ private:
   std::unordered_map<std::uint64_t, std::array<bool, 2>> open_; // their notices
 };
 
-// The subset of OpenRTB: banners, floors in USD, blocked categories and advertisers. Other types than OpenRTB specifies
-// throw a json::exception.
+// The subset of OpenRTB: banners in USD. The table in the examples' README has each field that it reads. A field that is
+// null is absent; another type than OpenRTB specifies throws Invalid.
+
+struct Invalid : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Parses a text of JSON without repeated keys: of two values, a filter before this server may have read the other one.
+static json parse(const std::string &text) {
+  std::vector<std::set<std::string, std::less<>>> keys; // of the objects that are open
+  bool repeated = false;
+  json value = json::parse(text, [&](int, json::parse_event_t event, json &key) {
+    if (event == json::parse_event_t::object_start) {
+      keys.emplace_back();
+    } else if (event == json::parse_event_t::object_end) {
+      keys.pop_back();
+    } else if (event == json::parse_event_t::key) {
+      repeated |= !keys.back().insert(key.get<std::string>()).second;
+    }
+    return true;
+  });
+  if (repeated) {
+    throw Invalid("a repeated key");
+  }
+  return value;
+}
+
+// The field of this name; nullptr if there is none.
+static const json *field(const json &object, const char *name) {
+  if (!object.is_object()) {
+    throw Invalid("no object");
+  }
+  const auto found = object.find(name);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+static std::string text(const json &object, const char *name, const char *otherwise = "") {
+  const json *found = field(object, name);
+  if (found != nullptr && !found->is_string()) {
+    throw Invalid("no string");
+  }
+  return found == nullptr ? otherwise : found->get<std::string>();
+}
+
+static std::string required_text(const json &object, const char *name) {
+  std::string found = text(object, name);
+  return found.empty() ? throw Invalid("a string is missing") : found;
+}
+
+static double real(const json &object, const char *name) {
+  const json *found = field(object, name);
+  if (found != nullptr && !found->is_number()) {
+    throw Invalid("no number");
+  }
+  return found == nullptr ? 0.0 : found->get<double>();
+}
+
+// A whole number of at most 32 bits. 300.0 is one.
+static std::int32_t whole(const json &value) {
+  const double number = value.is_number() ? value.get<double>() : throw Invalid("no number");
+  if (!(number >= INT32_MIN && number <= INT32_MAX && number == std::trunc(number))) {
+    throw Invalid("no integer");
+  }
+  return static_cast<std::int32_t>(number);
+}
+
+static std::int32_t integer(const json &object, const char *name, std::int32_t otherwise = 0) {
+  const json *found = field(object, name);
+  return found == nullptr ? otherwise : whole(*found);
+}
 
 // The list with this name, or an empty list if there is none.
 static const json &list(const json &object, const char *name) {
   static const json none = json::array();
-  const auto found = object.find(name);
-  return found == object.end() ? none : *found;
+  const json *found = field(object, name);
+  if (found != nullptr && !found->is_array()) {
+    throw Invalid("no list");
+  }
+  return found == nullptr ? none : *found;
 }
 
-static bool names(const json &list, const char *text) {
-  return std::any_of(list.begin(), list.end(), [&](const json &item) { return item == text; });
+static std::vector<std::string> texts(const json &object, const char *name) {
+  std::vector<std::string> texts;
+  for (const json &item : list(object, name)) {
+    texts.push_back(item.is_string() ? item.get<std::string>() : throw Invalid("no string"));
+  }
+  return texts;
 }
 
-// The creatives that the request does not block.
+static std::vector<std::int32_t> integers(const json &object, const char *name) {
+  std::vector<std::int32_t> integers;
+  for (const json &item : list(object, name)) {
+    integers.push_back(whole(item));
+  }
+  return integers;
+}
+
+// The object with this name, or an empty object if there is none.
+static const json &part(const json &object, const char *name) {
+  static const json none = json::object();
+  const json *found = field(object, name);
+  if (found != nullptr && !found->is_object()) {
+    throw Invalid("no object");
+  }
+  return found == nullptr ? none : *found;
+}
+
+// Whether the function holds for an item of the list.
+template <class List, class Function> bool any(const List &list, Function function) {
+  return std::any_of(list.begin(), list.end(), function);
+}
+
+// Whether two texts differ in the case of their letters at most.
+static bool are_same(std::string_view a, std::string_view b) {
+  return boost::beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
+}
+
+static bool names(const std::vector<std::string> &list, std::string_view text) {
+  return any(list, [&](const std::string &item) { return are_same(item, text); });
+}
+
+// Whether a domain, in any case and with or without the root's dot, is the advertiser's or one above it.
+static bool has_domain(std::string_view advertiser, std::string_view domain) {
+  domain = domain.substr(0, domain.size() - (domain.size() > 1 && domain.back() == '.'));
+  if (domain.empty() || domain.size() > advertiser.size()) {
+    return false;
+  }
+  const std::size_t rest = advertiser.size() - domain.size();
+  return are_same(advertiser.substr(rest), domain) && (rest == 0 || advertiser[rest - 1] == '.');
+}
+
+// Whether a language, such as en or en-GB, is that of the creatives.
+static bool is_english(std::string_view language) {
+  return are_same(language.substr(0, language.find('-')), "en");
+}
+
+// The categories of the creatives are of this taxonomy, the IAB's Content Category Taxonomy 1.0. It is the default of
+// every `cattax`.
+static constexpr std::int32_t TAXONOMY = 1;
+
+// The creatives that the whole request allows.
 static std::vector<std::uint32_t> allowed(const json &request) {
+  const std::vector<std::string> blocked = texts(request, "bcat"), only = texts(request, "acat"),
+                                 advertisers = texts(request, "badv"), currencies = texts(request, "cur"),
+                                 seats = texts(request, "wseat");
+  std::vector<std::string> languages = texts(request, "wlang");
+  for (std::string &language : texts(request, "wlangb")) {
+    languages.push_back(std::move(language));
+  }
+  // The categories of another taxonomy could be any of ours.
+  const bool is_foreign = integer(request, "cattax", TAXONOMY) != TAXONOMY && !(blocked.empty() && only.empty());
+  const bool is_test = integer(request, "test") != 0; // there is nothing to learn from it
+  const bool is_outdoor = part(request, "dooh").is_object() && field(request, "dooh") != nullptr; // nobody clicks
+  if (is_foreign || is_test || is_outdoor || !seats.empty() || !(currencies.empty() || names(currencies, "USD")) ||
+      !(languages.empty() || any(languages, is_english))) {
+    return {};
+  }
   std::vector<std::uint32_t> creatives;
-  const json &currencies = list(request, "cur");
-  for (std::uint32_t i = 0; (currencies.empty() || names(currencies, "USD")) && i < CREATIVES.size(); ++i) {
-    if (!names(list(request, "bcat"), CREATIVES[i].category) &&
-        !names(list(request, "badv"), CREATIVES[i].advertiser)) {
+  for (std::uint32_t i = 0; i < CREATIVES.size(); ++i) {
+    const Creative &creative = CREATIVES[i];
+    if (!names(blocked, creative.category) && (only.empty() || names(only, creative.category)) &&
+        !any(advertisers, [&](std::string_view domain) { return has_domain(creative.advertiser, domain); })) {
       creatives.push_back(i);
     }
   }
   return creatives;
 }
 
-static bool fits(const Creative &creative, const json &banner) {
-  const auto has_size = [&](const json &size) {
-    return size.value("w", 0.0) == creative.width && size.value("h", 0.0) == creative.height;
-  };
-  const json &formats = list(banner, "format");
-  return has_size(banner) || std::any_of(formats.begin(), formats.end(), has_size);
+struct Size {
+  std::int32_t width, height;
+};
+
+static Size size(const json &object) { return {integer(object, "w"), integer(object, "h")}; }
+
+// The sizes of a banner, or none if it does not take the markup: a text with a link, in HTML.
+static std::vector<Size> sizes(const json &banner) {
+  std::vector<Size> sizes = {size(banner)};
+  for (const json &format : list(banner, "format")) {
+    sizes.push_back(size(format));
+  }
+  const std::vector<std::string> types = texts(banner, "mimes");
+  const std::vector<std::int32_t> kinds = integers(banner, "btype"), attributes = integers(banner, "battr");
+  constexpr std::int32_t XHTML_TEXT = 1, TEXT_ONLY = 12;
+  const bool takes = (types.empty() || names(types, "text/html")) &&
+                     std::find(kinds.begin(), kinds.end(), XHTML_TEXT) == kinds.end() &&
+                     std::find(attributes.begin(), attributes.end(), TEXT_ONLY) == attributes.end();
+  return takes ? sizes : std::vector<Size>();
 }
 
 // A slot and the creatives that fit it.
@@ -305,18 +462,28 @@ struct Slot {
 static constexpr std::uint32_t FEATURES = 128;
 static constexpr std::uint32_t ROW = 6;
 
-// The object with this name, or an empty object if there is none.
-static const json &part(const json &object, const char *name) {
-  static const json none = json::object();
-  const auto found = object.find(name);
-  return found == object.end() ? none : *found;
-}
+// What the request says about the visitor and the place.
+struct Context {
+  std::int32_t device;
+  std::string country, part_of_day, category;
+};
 
-// The quarter of the day, in the device's local time.
-static std::string part_of_day(const json &geo) {
+// Also without --context, so that the same requests are valid.
+static Context find_context(const json &request) {
+  const json &device = part(request, "device"), &geo = part(device, "geo");
+  const json &app = part(request, "app"), &site = part(request, "site"),
+             &place = field(request, "app") == nullptr ? site : app;
+  const std::int32_t offset = integer(geo, "utcoffset");
+  if (offset < -24 * 60 || offset > 24 * 60) {
+    throw Invalid("no offset");
+  }
   const auto now = std::chrono::system_clock::now().time_since_epoch(); // UTC
-  const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(now).count() + geo.value("utcoffset", 0);
-  return std::to_string(minutes / 360 % 4);
+  const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(now).count() + offset;
+  const bool is_foreign = integer(place, "cattax", TAXONOMY) != TAXONOMY;
+  const std::vector<std::string> categories = texts(place, "cat");
+  return {integer(device, "devicetype"), text(geo, "country"),
+          std::to_string(minutes / 360 % 4), // the quarter of the day, in the device's local time
+          is_foreign || categories.empty() ? "" : categories.front()};
 }
 
 // The features of each eligible creative. NEVER COMPUTE A FEATURE FROM REWARDS: not from the clicks of this visitor,
@@ -326,20 +493,18 @@ static std::string part_of_day(const json &geo) {
 //
 // The model distinguishes creatives by their rows. A feature that is the same for all creatives is therefore paired
 // with the creative or its category. With the category, a new creative begins with the estimate for its category.
-static void find_features(Slot &slot, const json &request, const json &imp) {
-  const json &device = part(request, "device"), &geo = part(device, "geo");
-  const json &site = part(request, request.contains("app") ? "app" : "site"), &categories = list(site, "cat");
+static void find_features(Slot &slot, const Context &context, const std::string &placement) {
   const auto hash = [](const char *field, const std::string &value) {
     std::uint32_t index = 0;
     const bool known = dpb::try_feature_hash(field, value, UINT32_MAX, index) == DPB_OK; // JSON may contain a NUL
     return known ? index : dpb::feature_hash(field, "", UINT32_MAX);
   };
-  const std::uint32_t type = hash("device", std::to_string(device.value("devicetype", 0)));
+  const std::uint32_t type = hash("device", std::to_string(context.device));
   const std::array<std::uint32_t, ROW - 2> others = {
-      hash("country", geo.value("country", "")),
-      hash("hour", part_of_day(geo)),
-      hash("site", categories.empty() ? "" : categories.at(0).get<std::string>()),
-      hash("placement", imp.value("tagid", "")),
+      hash("country", context.country),
+      hash("hour", context.part_of_day),
+      hash("site", context.category),
+      hash("placement", placement),
   };
   for (const std::uint32_t arm : slot.eligible) {
     const std::uint32_t creative = hash("creative", CREATIVES[arm].name);
@@ -353,27 +518,46 @@ static void find_features(Slot &slot, const json &request, const json &imp) {
   }
 }
 
+// What a request is decided by, besides itself.
+struct Terms {
+  bool has_features, has_values, is_secure; // is_secure: all URLs of a bid are https
+};
+
 // The slots that some creative fits. The choice depends on the request only, which does not depend on clicks.
-static std::vector<Slot> find_slots(const json &request, bool has_features, bool has_values) {
+static std::vector<Slot> find_slots(const json &request, const Terms &terms) {
   const std::vector<std::uint32_t> creatives = allowed(request);
+  const Context context = find_context(request);
   std::vector<Slot> slots;
-  for (const json &imp : request.at("imp")) {
-    Slot slot{imp.at("id").get<std::string>(), {}, {}, {}, {}};
-    const double floor = imp.value("bidfloor", 0.0);
-    if (imp.contains("banner") && imp.value("bidfloorcur", "USD") == "USD") {
+  std::set<std::string> ids;
+  for (const json &imp : list(request, "imp")) {
+    Slot slot{required_text(imp, "id"), {}, {}, {}, {}};
+    if (!ids.insert(slot.id).second) {
+      throw Invalid("a repeated slot");
+    }
+    const double floor = real(imp, "bidfloor");
+    const std::string currency = text(imp, "bidfloorcur", "USD"), placement = text(imp, "tagid");
+    const bool needs_secure = integer(imp, "secure") != 0;
+    const bool needs_deal = integer(part(imp, "pmp"), "private_auction") != 0; // there are no deals
+    const std::vector<Size> fit = sizes(part(imp, "banner"));
+    if ((terms.is_secure || !needs_secure) && !needs_deal && are_same(currency, "USD")) {
       std::copy_if(creatives.begin(), creatives.end(), std::back_inserter(slot.eligible), [&](std::uint32_t i) {
-        return CREATIVES[i].price >= floor && fits(CREATIVES[i], imp.at("banner"));
+        return CREATIVES[i].price >= floor && any(fit, [&](const Size &size) {
+                 return size.width == CREATIVES[i].width && size.height == CREATIVES[i].height;
+               });
       });
     }
     if (!slot.eligible.empty() && slots.size() < MAX_BIDS) {
-      for (std::size_t i = 0; has_values && i < slot.eligible.size(); ++i) {
+      for (std::size_t i = 0; terms.has_values && i < slot.eligible.size(); ++i) {
         slot.values.push_back(CREATIVES[slot.eligible[i]].click);
       }
-      if (has_features) {
-        find_features(slot, request, imp);
+      if (terms.has_features) {
+        find_features(slot, context, placement);
       }
       slots.push_back(std::move(slot));
     }
+  }
+  if (ids.empty()) {
+    throw Invalid("no slots");
   }
   return slots;
 }
@@ -383,8 +567,8 @@ static std::vector<Slot> find_slots(const json &request, bool has_features, bool
 class Bidder {
 public:
   Bidder(dpb::Bandit bandit, serve::Span shown_within, bool has_values, Tokens tokens, std::string url)
-      : has_features_(bandit.report().features > 0), has_values_(has_values), bids_(std::move(bandit), shown_within),
-        tokens_(std::move(tokens)), url_(std::move(url)) {}
+      : terms_{bandit.report().features > 0, has_values, are_same(url.substr(0, 8), "https://")},
+        bids_(std::move(bandit), shown_within), tokens_(std::move(tokens)), url_(std::move(url)) {}
 
   const dpb::Bandit &bandit() const { return bids_.bandit(); }
   void tick() { bids_.tick(); }
@@ -416,10 +600,13 @@ private:
   static constexpr std::array RESPONSES = {"bid", "no_fit", "too_late", "refused"};
 
   Page bid(const Request &http_request) try {
-    const json request = json::parse(http_request.body);
-    const std::string &id = request.at("id").get_ref<const std::string &>();
-    const double limit = request.value("tmax", 0.0); // milliseconds; 0: none
-    const std::vector<Slot> slots = find_slots(request, has_features_, has_values_);
+    const json request = parse(http_request.body);
+    const std::string id = required_text(request, "id");
+    const std::int32_t limit = integer(request, "tmax"); // milliseconds; 0: none
+    if (limit < 0) {
+      throw Invalid("no time");
+    }
+    const std::vector<Slot> slots = find_slots(request, terms_);
     if (slots.empty()) {
       return no_bid(NO_FIT);
     }
@@ -441,6 +628,12 @@ private:
     ++responses_[BID];
     return page;
   } catch (const json::exception &) {
+    return refuse();
+  } catch (const Invalid &) {
+    return refuse();
+  }
+
+  Page refuse() {
     ++responses_[REFUSED];
     return serve::failure(http::status::bad_request, "bad_request", "not a bid request of OpenRTB 2.6");
   }
@@ -513,7 +706,7 @@ private:
     return page;
   }
 
-  const bool has_features_, has_values_;
+  const Terms terms_;
   Bids bids_;
   const Tokens tokens_;
   const std::string url_; // of this server, as exchanges and visitors reach it

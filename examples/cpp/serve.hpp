@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -59,8 +60,10 @@ inline constexpr std::size_t MAX_CONNECTIONS = 2000;
 inline constexpr std::size_t CLOSED_AT_ONCE = 16;
 // The maximum size of a snapshot in bytes, enough for 600,000 placements.
 inline constexpr std::uintmax_t MAX_SNAPSHOT = 256 << 20;
-// The maximum size of a request's header in bytes.
+// The maximum size of a request's header in bytes, and of all extensions of its chunks.
 inline constexpr std::size_t MAX_HEAD = 16 << 10;
+// The time for which a server that ends waits for the requests that it has begun.
+inline constexpr auto GRACE = 1s;
 
 // Parses a text that is one number and nothing else: no plus sign, no space.
 template <class Number, class... Base> std::optional<Number> parse(std::string_view text, Base... base) {
@@ -283,7 +286,10 @@ private:
 
 // The server: one coroutine for each connection, on a few threads.
 
-using Connection = beast::tcp_stream;
+struct Connection : beast::tcp_stream {
+  using beast::tcp_stream::tcp_stream;
+  bool is_busy = false; // from the header of a request to the end of its response
+};
 
 // The connections of a port, in the order of their last requests.
 class Crowd {
@@ -303,7 +309,26 @@ public:
   void leave(Place place) {
     const std::lock_guard alone(lock_);
     places_.erase(place);
+    left_.notify_all();
   }
+
+  // Closes the idle connections, and lets the others finish one response until then.
+  void finish(Clock::time_point deadline) {
+    std::unique_lock alone(lock_);
+    ends_ = true;
+    for (const auto &place : places_) {
+      if (const auto connection = place.lock()) {
+        asio::post(connection->get_executor(), [connection] {
+          if (!connection->is_busy) {
+            connection->close();
+          }
+        });
+      }
+    }
+    left_.wait_until(alone, deadline, [&] { return places_.empty(); });
+  }
+
+  bool ends() const { return ends_; }
 
   // Reports whether another connection is possible. If not, it closes idle ones.
   bool can_accept() {
@@ -319,6 +344,8 @@ public:
 
 private:
   std::mutex lock_;
+  std::condition_variable left_;
+  std::atomic<bool> ends_ = false;
   std::list<std::weak_ptr<Connection>> places_;
 };
 
@@ -331,6 +358,29 @@ inline std::string_view origin_form(std::string_view target) {
     }
   }
   return target;
+}
+
+// The refusal of what Beast's parser accepts, although a proxy may see another request in it.
+template <class Fields> beast::error_code check_request(const http::request_header<Fields> &request) {
+  if (request.version() != 10 && request.version() != 11) {
+    return http::error::bad_version;
+  }
+  const std::size_t hosts = request.count(http::field::host);
+  if (hosts > 1 || (hosts == 0 && request.version() == 11)) { // RFC 9112, 3.2
+    return http::error::bad_field;
+  }
+  // RFC 9112, 6.1: after any other coding, and in HTTP/1.0, the end of the body is unknown.
+  if (const std::size_t codings = request.count(http::field::transfer_encoding);
+      codings > 1 || (codings == 1 && (request.version() == 10 ||
+                                       !beast::iequals(request[http::field::transfer_encoding], "chunked")))) {
+    return http::error::bad_transfer_encoding;
+  }
+  const std::string_view target = origin_form({request.target().data(), request.target().size()});
+  const bool is_other = request.method() == http::verb::options || request.method() == http::verb::connect;
+  if (!is_other && !target.empty() && target.front() != '/' && target.front() != '?') {
+    return http::error::bad_target;
+  }
+  return {};
 }
 
 // The response to a malformed request; nullopt if the connection is lost.
@@ -349,18 +399,25 @@ inline std::optional<Page> refusal_of(beast::error_code error) {
 inline asio::awaitable<void> serve_connection(std::shared_ptr<Connection> connection, const Site &site,
                                       std::shared_ptr<Crowd> crowd, Crowd::Place place) {
   const std::shared_ptr<void> leaves(nullptr, [&](void *) { crowd->leave(place); });
-  Connection &stream = *connection;
+  beast::tcp_stream &stream = *connection;
   beast::flat_buffer buffer(MAX_HEAD);
   for (bool another = true; another;) {
     http::request_parser<http::string_body> parser;
     parser.header_limit(MAX_HEAD);
     parser.body_limit(std::numeric_limits<std::uint64_t>::max()); // the body is not read yet
     stream.expires_after(TIMEOUT);
+    std::size_t extensions = 0;
+    auto limit_extensions = [&](std::uint64_t, auto text, beast::error_code &error) {
+      extensions += text.size();
+      error = extensions > MAX_HEAD ? http::error::header_limit : beast::error_code();
+    };
+    parser.on_chunk_header(limit_extensions);
     beast::error_code malformed;
     co_await http::async_read_header(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, malformed));
+    connection->is_busy = true;
     const auto &request = parser.get();
-    if (!malformed && request.version() == 11 && request.count(http::field::host) != 1) {
-      malformed = http::error::bad_field;
+    if (!malformed) {
+      malformed = check_request(request);
     }
     if (malformed) {
       if (auto refusal = refusal_of(malformed)) {
@@ -380,15 +437,25 @@ inline asio::awaitable<void> serve_connection(std::shared_ptr<Connection> connec
     auto [route, refusal] = find(site, request.method(), path);
     const std::uint64_t declared = parser.content_length().value_or(0); // 0 for a chunked body
     if (route != nullptr && route->max_body > 0 && !parser.is_done() && declared <= route->max_body) {
-      parser.body_limit(route->max_body);
-      beast::error_code error;
-      co_await http::async_read(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
-      if (error && error != http::error::body_limit) {
-        throw beast::system_error(error);
+      if (const auto coding = request.find(http::field::content_encoding);
+          coding != request.end() && !beast::iequals(coding->value(), "identity")) {
+        refusal = failure(http::status::unsupported_media_type, "encoded_body", "the body must not be compressed");
+        refusal->set(http::field::accept_encoding, "identity");
+      } else {
+        if (request.version() == 11 && beast::iequals(request[http::field::expect], "100-continue")) {
+          const http::response<http::empty_body> proceed(http::status::continue_, 11);
+          co_await http::async_write(stream, proceed, asio::use_awaitable);
+        }
+        parser.body_limit(route->max_body);
+        beast::error_code error;
+        co_await http::async_read(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
+        if (error && error != http::error::body_limit && !(refusal = refusal_of(error))) {
+          throw beast::system_error(error);
+        }
       }
     }
     const bool whole = parser.is_done();
-    if (route != nullptr && !whole) {
+    if (route != nullptr && !whole && !refusal) {
       refusal = failure(http::status::payload_too_large, "body_refused", "this page does not accept such a body");
     }
     Page page;
@@ -399,7 +466,9 @@ inline asio::awaitable<void> serve_connection(std::shared_ptr<Connection> connec
       page = failure(http::status::internal_server_error, "internal", "the request failed");
     }
     page.set(http::field::cache_control, "no-store"); // a cached ad would repeat its ticket
-    page.keep_alive(request.keep_alive() && whole);
+    page.version(request.version());
+    // A connection of HTTP/1.0 ends, because its proxies may pass on a Connection that they do not understand.
+    page.keep_alive(request.keep_alive() && request.version() == 11 && whole && !crowd->ends());
     if (page.result() != http::status::no_content) { // 204 has no body
       page.prepare_payload();
     }
@@ -411,14 +480,16 @@ inline asio::awaitable<void> serve_connection(std::shared_ptr<Connection> connec
     } else {
       co_await http::async_write(stream, page, asio::use_awaitable);
     }
+    connection->is_busy = false;
+    another = another && !crowd->ends();
   }
   beast::error_code error;
   stream.socket().shutdown(tcp::socket::shutdown_send, error);
 }
 
 // Accepts connections and passes them to the pool.
-inline asio::awaitable<void> accept(tcp::acceptor acceptor, asio::thread_pool &pool, const Site &site) {
-  const auto crowd = std::make_shared<Crowd>();
+inline asio::awaitable<void> accept(tcp::acceptor &acceptor, asio::thread_pool &pool, const Site &site,
+                                    std::shared_ptr<Crowd> crowd) {
   asio::steady_timer pause(acceptor.get_executor());
   for (;;) {
     const auto strand = asio::make_strand(pool);
@@ -783,16 +854,21 @@ public:
       chores.push_back({options_.snapshot_every, save});
     }
     std::printf("listening on %s\n", address().c_str());
-    asio::co_spawn(accept_context_, accept(std::move(visitors_), pool_, visitors), asio::detached);
+    const auto crowd = std::make_shared<Crowd>(), operators_crowd = std::make_shared<Crowd>();
+    asio::co_spawn(accept_context_, accept(visitors_, pool_, visitors, crowd), asio::detached);
     if (operators_) {
       std::printf("the operator's counts, not private: %s%s\n", address(*operators_).c_str(), operators_page);
-      asio::co_spawn(accept_context_, accept(std::move(*operators_), pool_, operators), asio::detached);
+      asio::co_spawn(accept_context_, accept(*operators_, pool_, operators, operators_crowd), asio::detached);
     }
     std::fflush(stdout);
     for (const auto strand = asio::make_strand(pool_); const Chore &chore : chores) { // one at a time
       asio::co_spawn(strand, repeat(chore), asio::detached);
     }
     accept_context_.run();
+    visitors_.close();
+    const Clock::time_point deadline = Clock::now() + GRACE;
+    crowd->finish(deadline);
+    operators_crowd->finish(deadline);
     pool_.stop();
     pool_.join();
     if (!options_.snapshot.empty()) {

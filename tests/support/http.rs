@@ -98,8 +98,13 @@ impl Server {
     }
 
     /// Ends the server with this signal. Returns its exit status and its last output.
-    pub fn end(mut self, signal: i32) -> (ExitStatus, String) {
+    pub fn end(self, signal: i32) -> (ExitStatus, String) {
         self.signal(signal);
+        self.wait()
+    }
+
+    /// Waits until the server ends. Returns its exit status and its last output.
+    pub fn wait(mut self) -> (ExitStatus, String) {
         let status = wait(&mut self.process);
         let mut said = String::new();
         self.output.read_to_string(&mut said).unwrap();
@@ -197,6 +202,83 @@ pub fn answer(connection: &mut impl BufRead) -> Option<(u16, String, String)> {
     let mut body = vec![0; length];
     connection.read_exact(&mut body).expect("half an answer");
     Some((head.split(' ').nth(1)?.parse().unwrap(), head, String::from_utf8(body).unwrap()))
+}
+
+/// Sends a server the raw requests of tests/data/framing.txt, and compares the statuses of its responses.
+pub fn check_framing(host: &str, is_bidder: bool) {
+    const NEXT: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: next\r\nConnection: close\r\n\r\n";
+    let list = std::fs::read_to_string(super::root().join("tests/data/framing.txt")).unwrap();
+    let mut wrong = Vec::new();
+    let cases: Vec<&str> = list.split("\n[").skip(1).collect();
+    assert!(cases.len() > 60);
+    for case in cases {
+        let name = case.split(']').next().unwrap();
+        let lines = |key: &'static str| case.lines().filter_map(move |line| line.strip_prefix(key));
+        let request: Vec<u8> = lines("send: ").flat_map(unescape).collect();
+        let answers = lines("bidder: ").next().filter(|_| is_bidder).or(lines("answer: ").next()).expect(name);
+        assert!(!answers.contains(" or ") || lines("why: ").next().is_some(), "{name}: why may the answers differ?");
+        let mut connection = connect(host);
+        // A server may refuse the beginning, and close before it has read the rest.
+        let _ = connection.write_all(&[&request, NEXT].concat());
+        let mut bytes = Vec::new();
+        let _ = connection.read_to_end(&mut bytes); // a reset is an end too
+        let (versions, statuses) = responses(&String::from_utf8_lossy(&bytes));
+        let same_version = !request.starts_with(b"GET /healthz HTTP/1.0\r\n") || versions == ["HTTP/1.0"];
+        if !answers.split(" or ").any(|answer| answer == statuses) || !same_version && statuses == "200" {
+            wrong.push(format!("{name}: {versions:?} {statuses:?}, not {answers}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The bytes of a text of tests/data/framing.txt.
+fn unescape(text: &str) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::new(), text);
+    while let Some((plain, escaped)) = rest.split_once('\\') {
+        bytes.extend(plain.bytes());
+        let (length, escape) = match escaped.as_bytes()[0] {
+            b'r' => (1, vec![b'\r']),
+            b'n' => (1, vec![b'\n']),
+            b't' => (1, vec![b'\t']),
+            b'\\' => (1, vec![b'\\']),
+            b'x' => (3, vec![u8::from_str_radix(&escaped[1..3], 16).unwrap()]),
+            b'{' => {
+                let repeated = &escaped[1..escaped.find('}').unwrap()];
+                let (times, what) = repeated.split_once(' ').unwrap();
+                (repeated.len() + 2, unescape(what).repeat(times.parse().unwrap()))
+            }
+            _ => panic!("{text}"),
+        };
+        bytes.extend(escape);
+        rest = &escaped[length..];
+    }
+    bytes.extend(rest.bytes());
+    bytes
+}
+
+/// The versions of all responses on a connection, and their statuses with spaces between them.
+fn responses(mut text: &str) -> (Vec<String>, String) {
+    let (mut versions, mut statuses) = (Vec::new(), Vec::new());
+    while let Some((head, rest)) = text.split_once("\r\n\r\n") {
+        let mut words = head.split(' ').map(str::to_owned);
+        versions.push(words.next().unwrap());
+        let status = words.next().expect(head);
+        let length = head.to_lowercase().split_once("\r\ncontent-length: ").map(|(_, after)| {
+            let digits = after.lines().next().unwrap();
+            digits.parse::<usize>().unwrap()
+        });
+        text = match length {
+            Some(length) => &rest[length..],
+            None if head.to_lowercase().contains("transfer-encoding: chunked") => {
+                rest.split_once("\r\n0\r\n\r\n").unwrap().1
+            }
+            None if status.starts_with('1') || status == "204" => rest,
+            None => "", // until the connection closes
+        };
+        statuses.push(status);
+    }
+    assert_eq!(text, "", "half an answer");
+    (versions, statuses.join(" "))
 }
 
 impl Drop for Server {

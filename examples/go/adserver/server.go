@@ -92,8 +92,10 @@ func finish(servers []*http.Server) {
 func guard(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store") // a cached ad would repeat its ticket
-		if r.ContentLength != 0 {
-			w.Header().Set("Connection", "close") // the server does not read the body
+		// The server does not read a body. Of HTTP/1.0, net/http ignores Transfer-Encoding, so the end of the request is
+		// unknown (RFC 9112, 6.1).
+		if r.ContentLength != 0 || !r.ProtoAtLeast(1, 1) {
+			w.Header().Set("Connection", "close")
 		}
 		if r.URL.Path == "" {
 			r.URL.Path = "/" // for a URL without a path
