@@ -190,11 +190,7 @@ impl Redis {
     /// Sends a command. Returns the texts in the response.
     fn ask(&self, words: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut connection = BufReader::new(UnixStream::connect(self.socket()).unwrap());
-        let mut request = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            request.extend([format!("${}\r\n", word.len()).as_bytes(), word, b"\r\n"].concat());
-        }
-        connection.get_mut().write_all(&request).unwrap();
+        connection.get_mut().write_all(&request(words)).unwrap();
         let (mut texts, mut more) = (Vec::new(), 1);
         while more > 0 {
             more -= 1;
@@ -243,6 +239,12 @@ impl Drop for Redis {
         self.kill();
         let _ = fs::remove_dir_all(&self.place);
     }
+}
+
+/// A command as Redis reads it.
+fn request(words: &[&[u8]]) -> Vec<u8> {
+    let words = words.iter().map(|word| [format!("${}\r\n", word.len()).as_bytes(), word, b"\r\n"].concat());
+    [format!("*{}\r\n", words.len()).into_bytes(), words.collect::<Vec<_>>().concat()].concat()
 }
 
 /// A server of a fleet, with its operator's address.
@@ -640,6 +642,30 @@ fn a_node_that_cannot_join_says_why() {
     };
     assert!(refused(&at, &[], None).contains("redis: NOAUTH"));
     assert!(refused(&at, &[], Some(&wrong)).contains("redis: WRONGPASS"));
+    // Redis calls a script, such as the one that takes a number, a protocol error then.
+    assert!(refused(&at, &["--node", "auto"], None).contains("redis: NOAUTH"));
+    // A user of the access control list, who has the keys of one bandit only.
+    let user =
+        b"ACL SETUSER ads on >letmein resetchannels ~dpb:{b.2}* -@all +@connection +@scripting +@hash +@sortedset \
+                 +@stream +@list +time +hkeys +expire";
+    let login = |words: &[&[u8]]| {
+        let mut connection = BufReader::new(UnixStream::connect(redis.socket()).unwrap());
+        for words in [&[b"AUTH".as_slice(), b"open sesame"] as &[&[u8]], words] {
+            let mut line = String::new();
+            connection.get_mut().write_all(&request(words)).unwrap();
+            connection.read_line(&mut line).unwrap();
+            assert_eq!(line, "+OK\r\n");
+        }
+    };
+    login(&user.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).collect::<Vec<_>>());
+    let theirs = place("theirs");
+    fs::write(&theirs, "letmein\n").unwrap();
+    let as_user = ["--redis-user", "ads", "--redis-password-file", theirs.to_str().unwrap()];
+    assert!(refused(&at, &as_user[..2], Some(&wrong)).contains("redis: WRONGPASS"));
+    assert!(refused(&at, &as_user, None).contains("redis: NOPERM"), "another bandit's keys");
+    drop(Server::start(
+        program.command().args(["--redis", &at, "--node", "auto", "--bandit", "b.2", "--port", "0"]).args(as_user),
+    ));
     assert!(refused(&at, &[], Some(&empty)).contains("no password"));
     assert!(refused(&at, &["--policy", "dp-se", "--memory", "0"], Some(&right)).contains("does not support"));
     assert!(refused(&address(free()), &[], Some(&right)).contains("Connection refused"));
@@ -660,6 +686,7 @@ fn a_node_that_cannot_join_says_why() {
     usage(&["--redis", &at]);
     usage(&["--node", "7"]);
     usage(&["--redis-password-file", "x"]);
+    usage(&["--redis", &at, "--node", "7", "--redis-user", "ads"]);
     usage(&["--redis", &at, "--node", "7", "--send-rate", "1"]);
     usage(&["--redis", &at, "--node", "auto", "--snapshot", "x"]);
     usage(&["--redis", &at, "--node", "7", "--send-rate", "524289", "--fleet-key-file", "x"]);
@@ -950,6 +977,45 @@ fn forwarded_rewards_reach_their_node_and_count_once() {
     }
     assert_eq!(seldom.metric("exchanges_total"), 0.0);
     go.end();
+}
+
+/// What becomes of a reward that travels does not depend on other rewards.
+#[test]
+#[ignore = "compiles fleet.hpp"]
+fn one_reward_does_not_decide_about_others() {
+    if CPP.is_none() {
+        return;
+    }
+    let arguments = ["-std=c++20", "-pthread", "-g0", "-Wl,--no-as-needed", "-lhiredis"];
+    run(&mut Command::new(build("c++", "tests/cpp/fleet_twins.cpp", &arguments, Link::Static)));
+}
+
+/// The stream of a node is broken. A server that has a reward for it still beats, and other rewards travel.
+#[test]
+#[ignore = "compiles the C++ ad server"]
+fn a_broken_stream_stops_no_beat() {
+    let Some((redis, program)) = Redis::start(&[]) else { return };
+    let nodes = [1, 2, 3].map(|number| Node::start(program, &redis, number, NEVER, &["--delay", "1000"]));
+    let [one, two, three] = &nodes;
+    eventually("they have met", || nodes.iter().all(|node| node.metric("nodes") == 2.0));
+    redis.ask(&[b"SET", &stream(2), b"broken"]);
+    let tickets = [0; 5].map(|_| two.decide());
+    tickets.iter().for_each(|ticket| one.click(ticket));
+    eventually("they cannot be sent", || one.metric("errors_total") >= 3.0);
+    let beat = || {
+        let score = redis.ask(&[b"ZSCORE", format!("{KEY}:alive").as_bytes(), b"1"]).remove(0);
+        String::from_utf8(score).unwrap().parse::<f64>().unwrap()
+    };
+    for _ in 0..10 {
+        let (last, errors) = (beat(), one.metric("errors_total"));
+        eventually("it beats", || beat() > last);
+        eventually("and tries again", || one.metric("errors_total") > errors);
+    }
+    one.click(&three.decide());
+    eventually("another reward has come", || three.forwarded()[0] == 1.0);
+    assert_eq!([one.metric("rewards_waiting"), one.metric("rewards_sent_total")], [5.0, 1.0]);
+    redis.ask(&[b"DEL", &stream(2)]);
+    eventually("all have come", || two.forwarded()[0] == 5.0);
 }
 
 /// The kinds of outage.

@@ -400,8 +400,8 @@ struct Options {
       "  --send-rate N      with --fleet-key-file: send each other server a message of one length eight times in a\n"
       "                     --delay, with space for at least N clicks a second, so that Redis does not show how many\n"
       "                     travel. A click that finds no space is lost. Default: send each click at once\n"
-      "  --redis-password-file FILE  the first line is the password of Redis\n"
       "  --redis-user NAME  with a password: the user of Redis' access control list; without it, the default user\n"
+      "  --redis-password-file FILE  the first line is the password of Redis\n"
       "                     With --redis and --fleet-key-file, which is then the same for all servers, one server\n"
       "                     releases what all collect, with one noise, and clicks travel sealed\n";
 };
@@ -471,14 +471,14 @@ struct Batch {
 // The rewards that wait to be sent. What becomes of a reward must not depend on other rewards, because otherwise one
 // reward would decide what is learned from others.
 //
-// With slots (Options::send_rate), a reward travels in the message of the round in which it came, whoever else waits. A
-// round makes one message for each number that is held, with at most so many rewards; more are lost. So one more reward in
-// a round costs at most one other. If messages were filled from a queue, one more reward would delay all that come after
-// it until the queue is empty.
+// With slots (Options::send_rate), a reward travels in the message of the round in which it came, whoever else waits, and
+// however long sending takes. A round makes one message for each number that is held, with at most so many rewards; more
+// are lost. So one more reward in a round costs at most one other. If messages were filled from a queue, one more reward
+// would delay all that come after it until the queue is empty.
 class Outbox {
 public:
-  // 0 slots: a message has one reward, and is sent at once.
-  explicit Outbox(std::size_t slots) : slots_(slots) {}
+  // A round begins now, and takes this time. 0 slots: a message has one reward, and is sent at once.
+  Outbox(std::size_t slots, Clock::duration every, Clock::time_point now) : slots_(slots), every_(every), began_(now) {}
 
   // Adds a reward. Returns false if there is no space, and the reward is lost.
   bool add(std::uint16_t to, const Reward &reward, Clock::time_point now) {
@@ -501,20 +501,28 @@ public:
     return true;
   }
 
-  // Ends a round: with slots it makes a message for each number that is held, whether there are rewards or not. It drops
-  // what waits for other numbers, and what has waited longer than this time. So how many messages wait for a node depends
-  // on rounds and on numbers alone. Returns the number of rewards that it has dropped.
-  std::size_t round(const std::set<std::uint16_t> &held, Clock::time_point now, Clock::duration longest) {
-    const std::size_t before = count_;
+  // Ends the rounds that are over. Drops what waits for numbers that nobody holds, and what has waited longer than this
+  // time. So how many messages wait for a node depends on time and on numbers alone. Returns the number of rewards that it
+  // has dropped.
+  std::size_t rounds(const std::set<std::uint16_t> &held, Clock::time_point now, Clock::duration longest) {
+    std::size_t lost = 0;
     if (slots_ == 0) {
-      return 0;
+      return lost;
     }
-    for (const auto &[node, messages] : waiting()) {
-      const std::uint16_t to = node; // a lambda cannot have the name of a part
+    for (began_ = std::max(began_, now - longest - every_); now - began_ >= every_; began_ += every_) {
+      lost += end(held, began_ + every_);
+    }
+    for (const auto &[node, count] : waiting()) {
+      const std::uint16_t to = node; // a lambda cannot capture a name of a structured binding
       const auto &queue = messages_[to];
       const auto is_kept = [&](const Batch &batch) { return held.count(to) > 0 && now - batch.since <= longest; };
-      remove(to, static_cast<std::size_t>(std::find_if(queue.begin(), queue.end(), is_kept) - queue.begin()));
+      lost += remove(to, static_cast<std::size_t>(std::find_if(queue.begin(), queue.end(), is_kept) - queue.begin()));
     }
+    return lost;
+  }
+
+  // Ends this round: makes a message for each number that is held, whether there are rewards or not.
+  std::size_t end(const std::set<std::uint16_t> &held, Clock::time_point now) {
     for (const std::uint16_t to : held) {
       Batch message{{}, now};
       for (const auto &[ticket, reward] : next_[to]) {
@@ -523,10 +531,12 @@ public:
       messages_[to].push_back(std::move(message));
       next_.erase(to);
     }
+    std::size_t lost = 0;
     for (const auto &[to, rewards] : std::exchange(next_, {})) {
-      count_ -= rewards.size();
+      lost += rewards.size();
     }
-    return before - count_;
+    count_ -= lost;
+    return lost;
   }
 
   // The nodes for which messages wait, and how many.
@@ -562,7 +572,9 @@ public:
 
 private:
   const std::size_t slots_;
-  std::map<std::uint16_t, std::map<std::uint64_t, double>> next_; // with slots: the rewards of the next messages
+  const Clock::duration every_;
+  Clock::time_point began_; // this round
+  std::map<std::uint16_t, std::map<std::uint64_t, double>> next_; // with slots: the rewards of this round
   std::map<std::uint16_t, std::deque<Batch>> messages_;           // the oldest first
   std::size_t count_ = 0;                                         // of rewards in both
 };
@@ -1195,10 +1207,11 @@ public:
     if (to == member_.node || numbers_.count(to) == 0) {
       alone.unlock();
       (void)count(member_.node, ticket, reward);
-    } else if (outbox_.add(to, {ticket, reward}, Clock::now())) {
-      sends_.notify_one();
     } else {
-      ++unsent_;
+      end_rounds();
+      const bool has_space = outbox_.add(to, {ticket, reward}, Clock::now());
+      unsent_ += !has_space;
+      sends_.notify_one();
     }
   }
 
@@ -1337,10 +1350,13 @@ private:
     {
       const std::lock_guard alone(lock_);
       sending_ends_ = true; // update is not called any more
+      if (slots_ > 0) {
+        unsent_ += outbox_.end(alive_, Clock::now());
+      }
     }
     sends_.notify_one();
     sender_thread_.join();
-    last([&](Clock::time_point deadline) { send(deadline, true); }); // what still waits then is lost
+    last([&](Clock::time_point deadline) { send(deadline); }); // what still waits then is lost
     hand_over(last);
   }
 
@@ -1925,10 +1941,9 @@ private:
       }
       alone.unlock();
       const Clock::time_point now = Clock::now();
-      const bool is_due = now >= next;
-      next = is_due ? now + beat_interval() : next;
+      next = now >= next ? now + beat_interval() : next;
       try {
-        send(now + timeout_of_round(), is_due);
+        send(now + timeout_of_round());
         is_failing = false;
         logged.clear();
       } catch (const std::exception &error) {
@@ -1942,14 +1957,17 @@ private:
     }
   }
 
-  // Sends the rewards that wait. With --send-rate it first ends a round, if one is due. After an error it sends the same
+  // Ends the rounds of the outbox that are over. lock_ is locked.
+  void end_rounds() { unsent_ += outbox_.rounds(alive_, Clock::now(), lease_of_number(options_)); }
+
+  // Sends the rewards that wait, with --send-rate those of the rounds that are over. After an error it sends the same
   // rewards again later; each counts once because of its ticket. A node whose stream is broken keeps only its own rewards
   // waiting. Throws the first error.
-  void send(Clock::time_point deadline, bool is_due) {
+  void send(Clock::time_point deadline) {
     std::map<std::uint16_t, std::size_t> waiting;
     {
       const std::lock_guard alone(lock_);
-      unsent_ += is_due ? outbox_.round(alive_, Clock::now(), lease_of_number(options_)) : 0;
+      end_rounds();
       waiting = outbox_.waiting();
     }
     std::exception_ptr failed;
@@ -2172,7 +2190,7 @@ private:
   std::uint64_t outages_ = 0;
   std::uint64_t contributions_ = 0, contributions_lost_ = 0;
   std::uint64_t exchanges_ = 0, errors_ = 0, sent_ = 0, unsent_ = 0, received_ = 0, refused_ = 0;
-  Outbox outbox_{slots_}; // only the thread that sends removes some
+  Outbox outbox_{slots_, beat_interval(), Clock::now()}; // only the thread that sends removes some
   std::condition_variable sends_;
   bool sending_ends_ = false;
   std::map<std::uint16_t, Merged> merged_; // of other nodes

@@ -20,8 +20,8 @@ const std::set<std::uint16_t> HELD{100, 101, 102};
 
 // What is sent of these rewards, and when. The store fails in some of the rounds.
 Sent travel(std::size_t slots, int rounds, const std::vector<Arrival> &arrivals) {
-  fleet::Outbox outbox(slots);
   const auto began = fleet::Clock::now();
+  fleet::Outbox outbox(slots, std::chrono::seconds(1), began);
   Sent sent;
   for (int round = 0; round < rounds; ++round) {
     const auto now = began + std::chrono::seconds(round);
@@ -30,7 +30,7 @@ Sent travel(std::size_t slots, int rounds, const std::vector<Arrival> &arrivals)
         outbox.add(arrival.to, {arrival.ticket, 1}, now);
       }
     }
-    outbox.round(HELD, now, std::chrono::hours(1));
+    outbox.rounds(HELD, now + std::chrono::seconds(1), std::chrono::hours(1));
     sent.messages.push_back(outbox.waiting());
     if (round % 20 >= 12 && round < rounds - 1) {
       continue;
@@ -106,30 +106,35 @@ void one_reward_does_not_decide_about_others() {
 void old_messages_are_dropped() {
   const auto began = fleet::Clock::now();
   for (std::uint64_t rewards = 0; rewards < 3; ++rewards) {
-    fleet::Outbox outbox(2);
+    fleet::Outbox outbox(2, std::chrono::seconds(1), began);
+    const std::chrono::seconds longest(9);
     std::size_t lost = 0;
+    auto now = began;
     for (int round = 0; round < 20; ++round) {
       for (std::uint64_t ticket = 1; ticket <= rewards; ++ticket) {
         outbox.add(100, {ticket, 1}, began);
         outbox.add(100, {ticket, 1}, began); // a repeat takes no place
       }
-      lost += outbox.round({100, 101}, began + std::chrono::seconds(round), std::chrono::seconds(9));
+      now += std::chrono::seconds(1);
+      lost += outbox.rounds({100, 101}, now, longest);
     }
-    const std::map<std::uint16_t, std::size_t> ten{{100, 10}, {101, 10}}, one{{100, 1}};
+    const std::map<std::uint16_t, std::size_t> ten{{100, 10}, {101, 10}}, nine{{100, 9}, {101, 9}}, one{{100, 10}};
     expect(outbox.waiting() == ten && lost == 10 * rewards && outbox.count() == 10 * rewards, "lost", lost);
-    lost = outbox.round({100}, began + std::chrono::hours(1), std::chrono::seconds(9));
-    expect(outbox.waiting() == one && lost == 10 * rewards && outbox.count() == 0, "lost at the end", lost);
+    lost = outbox.rounds({100, 101}, now + std::chrono::milliseconds(3500), longest); // nobody ends the rounds in time
+    expect(outbox.waiting() == nine && lost == 4 * rewards, "lost in three rounds", lost);
+    lost = outbox.rounds({100}, now + std::chrono::hours(1), longest);
+    expect(outbox.waiting() == one && lost == 6 * rewards && outbox.count() == 0, "lost at the end", lost);
   }
 }
 
 // Without slots each reward is a message of its own, and the queue has a limit.
 void rewards_are_sent_one_by_one() {
-  fleet::Outbox outbox(0);
+  fleet::Outbox outbox(0, std::chrono::seconds(1), fleet::Clock::now());
   for (std::size_t i = 0; i < fleet::MAX_REWARDS; ++i) {
     expect(outbox.add(100, {i + 1, 1}, {}), "refused", i);
   }
   expect(!outbox.add(100, {7, 1}, {}), "accepted", outbox.count());
-  expect(outbox.round({}, fleet::Clock::now(), {}) == 0 && outbox.first(100, 3).size() == 3, "dropped", outbox.count());
+  expect(outbox.rounds({}, fleet::Clock::now(), {}) == 0 && outbox.first(100, 3).size() == 3, "dropped", outbox.count());
   expect(outbox.remove(100, 3) == 3 && outbox.add(101, {7, 1}, {}), "no space", outbox.count());
 }
 

@@ -364,6 +364,11 @@ func atAFixedRate(t *testing.T, slots int) (*Node, *sends) {
 	return n, s
 }
 
+// endRound makes the present round be over now.
+func endRound(n *Node) {
+	n.forwarding.outbox.began = time.Now().Add(-n.forwarding.outbox.every)
+}
+
 // With SendRate, what a node sends does not depend on rewards: with none, with more than fit, and with some for nodes
 // that have left.
 func TestWhatIsSentAtAFixedRateDoesNotDependOnRewards(t *testing.T) {
@@ -389,10 +394,11 @@ func TestWhatIsSentAtAFixedRateDoesNotDependOnRewards(t *testing.T) {
 			reward(500, 103)
 		}
 		for range 4 {
-			if check(n.send(ctx, false)); len(sends.kinds)%3 != 0 || len(n.forwarding.wake) > 0 {
+			if check(n.send(ctx)); len(sends.kinds)%3 != 0 || len(n.forwarding.wake) > 0 {
 				t.Error("it sends between two rounds")
 			}
-			check(n.send(ctx, true))
+			endRound(n)
+			check(n.send(ctx))
 		}
 		m := n.Metrics()
 		got := [3]int{int(m.Sent), m.Waiting, int(m.Unsent)}
@@ -426,7 +432,8 @@ func travel(t *testing.T, slots, rounds int, arrivals []arrival) *sends {
 			}
 		}
 		sends.fails = sends.round%20 >= 12 && sends.round < rounds-1
-		_ = n.send(context.Background(), true)
+		endRound(n)
+		_ = n.send(context.Background())
 	}
 	return sends
 }
@@ -489,18 +496,23 @@ func TestOneRewardDoesNotDecideAboutOthers(t *testing.T) {
 func TestOldMessagesAreDropped(t *testing.T) {
 	began, held := time.Now(), []uint16{100, 101}
 	for rewards := range uint64(3) {
-		box, lost := newOutbox(2), uint64(0)
-		for round := range 20 {
+		box, lost, now := newOutbox(2, time.Second, began), uint64(0), began
+		for range 20 {
 			for ticket := range rewards {
 				box.add(Message{To: 100, Ticket: ticket + 1}, began)
 			}
-			lost += box.round(held, began.Add(time.Duration(round)*time.Second), 9*time.Second)
+			now = now.Add(time.Second)
+			lost += box.rounds(held, now, 9*time.Second)
 		}
 		if len(box.messages[100]) != 10 || len(box.messages[101]) != 10 || lost != 10*rewards || box.count != int(10*rewards) {
 			t.Error(len(box.messages[100]), lost, box.count)
 		}
-		lost = box.round(held[:1], began.Add(time.Hour), 9*time.Second)
-		if len(box.messages[100]) != 1 || len(box.messages[101]) != 0 || lost != 10*rewards || box.count != 0 {
+		lost = box.rounds(held, now.Add(3500*time.Millisecond), 9*time.Second) // nobody ends the rounds in time
+		if len(box.messages[100]) != 9 || lost != 4*rewards || !box.began.Equal(now.Add(3*time.Second)) {
+			t.Error(len(box.messages[100]), lost, box.began.Sub(now))
+		}
+		lost = box.rounds(held[:1], now.Add(time.Hour), 9*time.Second)
+		if len(box.messages[100]) != 10 || len(box.messages[101]) != 0 || lost != 6*rewards || box.count != 0 {
 			t.Error(len(box.messages[100]), lost, box.count)
 		}
 	}

@@ -62,19 +62,22 @@ type batch struct {
 // outbox holds the rewards that wait to be sent. What becomes of a reward must not depend on other rewards, because
 // otherwise one reward would decide what is learned from others.
 //
-// With slots (Options.SendRate), a reward travels in the message of the round in which it came, whoever else waits. A
-// round makes one message for each number that is held, with at most so many rewards; more are lost. So one more reward
-// in a round costs at most one other. If messages were filled from a queue, one more reward would delay all that come
-// after it until the queue is empty.
+// With slots (Options.SendRate), a reward travels in the message of the round in which it came, whoever else waits, and
+// however long sending takes. A round makes one message for each number that is held, with at most so many rewards; more
+// are lost. So one more reward in a round costs at most one other. If messages were filled from a queue, one more reward
+// would delay all that come after it until the queue is empty.
 type outbox struct {
 	slots    int                           // rewards in each message; 0: one, which is sent at once
-	next     map[uint16]map[uint64]float64 // with slots, for each node: the rewards of its next message, by ticket
+	every    time.Duration                 // the duration of a round
+	began    time.Time                     // when this round began
+	next     map[uint16]map[uint64]float64 // with slots, for each node: the rewards of this round, by ticket
 	messages map[uint16][]batch            // for each node, the oldest first
 	count    int                           // rewards in both
 }
 
-func newOutbox(slots int) outbox {
-	return outbox{slots: slots, next: map[uint16]map[uint64]float64{}, messages: map[uint16][]batch{}}
+func newOutbox(slots int, every time.Duration, now time.Time) outbox {
+	next, messages := map[uint16]map[uint64]float64{}, map[uint16][]batch{}
+	return outbox{slots: slots, every: every, began: now, next: next, messages: messages}
 }
 
 // add adds a reward. It returns false if there is no space, and the reward is lost.
@@ -96,12 +99,18 @@ func (o *outbox) add(reward Message, now time.Time) bool {
 	return true
 }
 
-// round ends a round: with slots it makes a message for each number that is held, whether there are rewards or not. It
-// drops what waits for other numbers, and what has waited longer than this time. So how many messages wait for a node
-// depends on rounds and on numbers alone. It returns the number of rewards that it has dropped.
-func (o *outbox) round(held []uint16, now time.Time, longest time.Duration) (lost uint64) {
+// rounds ends the rounds that are over. It drops what waits for numbers that nobody holds, and what has waited longer than
+// this time. So how many messages wait for a node depends on time and on numbers alone. It returns the number of rewards
+// that it has dropped.
+func (o *outbox) rounds(held []uint16, now time.Time, longest time.Duration) (lost uint64) {
 	if o.slots == 0 {
 		return 0
+	}
+	if oldest := now.Add(-longest - o.every); o.began.Before(oldest) {
+		o.began = oldest
+	}
+	for ; now.Sub(o.began) >= o.every; o.began = o.began.Add(o.every) {
+		lost += o.end(held, o.began.Add(o.every))
 	}
 	for to, messages := range o.messages {
 		late := slices.IndexFunc(messages, func(b batch) bool { return now.Sub(b.since) <= longest })
@@ -110,6 +119,11 @@ func (o *outbox) round(held []uint16, now time.Time, longest time.Duration) (los
 		}
 		lost += o.remove(to, late)
 	}
+	return lost
+}
+
+// end ends this round: it makes a message for each number that is held, whether there are rewards or not.
+func (o *outbox) end(held []uint16, now time.Time) (lost uint64) {
 	for _, to := range held {
 		message := batch{to: to, since: now}
 		for ticket, reward := range o.next[to] {
@@ -118,11 +132,11 @@ func (o *outbox) round(held []uint16, now time.Time, longest time.Duration) (los
 		o.messages[to] = append(o.messages[to], message)
 		delete(o.next, to)
 	}
-	for to, rewards := range o.next {
+	for _, rewards := range o.next {
 		lost += uint64(len(rewards))
-		o.count -= len(rewards)
-		delete(o.next, to)
 	}
+	o.count -= int(lost)
+	clear(o.next)
 	return lost
 }
 
@@ -179,7 +193,7 @@ func (f *forwarding) beatsBefore(ago time.Duration, now time.Time) (beats uint64
 func (n *Node) startForwarding(ctx context.Context) error {
 	now, err := n.now()
 	n.forwarding = forwarding{
-		outbox: newOutbox(n.slots), wake: make(chan struct{}, 1), ticks: now.ticks, returned: now,
+		outbox: newOutbox(n.slots, max(n.delay/beatsPerDelay, 1), now.at), wake: make(chan struct{}, 1), ticks: now.ticks, returned: now,
 		numbers: map[uint16]bool{},
 	}
 	if err == nil {
@@ -206,6 +220,7 @@ func (n *Node) Update(ticket uint64, reward float64) error {
 	if n.rewards == nil || !n.forwarding.numbers[to] {
 		return dpb.ErrUnknownTicket // an invented ticket must not create a stream in the store
 	}
+	n.endRounds()
 	if !n.forwarding.outbox.add(Message{To: to, Ticket: ticket, Reward: reward}, time.Now()) {
 		n.metrics.Unsent++
 		return ErrQueueFull
@@ -214,6 +229,12 @@ func (n *Node) Update(ticket uint64, reward float64) error {
 		notify(n.forwarding.wake)
 	}
 	return nil
+}
+
+// endRounds ends the rounds of the outbox that are over. Node.mu is locked.
+func (n *Node) endRounds() {
+	f := &n.forwarding
+	n.metrics.Unsent += f.outbox.rounds(f.alive, time.Now(), delaysUntilGone*n.delay)
 }
 
 // beats makes rounds at fixed times, until ctx is done. A round beats, then receives: when it has ended well, the rewards
@@ -257,18 +278,16 @@ func (n *Node) sends(ctx context.Context, ended chan<- error) {
 	ticker := time.NewTicker(max(n.delay/beatsPerDelay, 1))
 	defer ticker.Stop()
 	for failures := 0; ; {
-		due := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			due = true
 		case <-n.forwarding.wake:
 			if failures > 0 {
 				continue
 			}
 		}
-		switch err := n.inDelay(ctx, func(ctx context.Context) error { return n.send(ctx, due) }); {
+		switch err := n.inDelay(ctx, n.send); {
 		case ctx.Err() != nil:
 			return
 		case hasFailed(err):
@@ -389,18 +408,16 @@ func (n *Node) Ready() bool {
 	return n.rewards == nil || time.Since(n.forwarding.returned.at) <= delaysUntilUnready*n.delay
 }
 
-// send sends the rewards that wait. With Options.SendRate it first ends a round, if one is due. After an error it sends the
+// send sends the rewards that wait, with Options.SendRate those of the rounds that are over. After an error it sends the
 // same rewards again at the next round: a reward counts once, because of its ticket. A node whose stream is broken keeps
 // only its own rewards waiting.
-func (n *Node) send(ctx context.Context, due bool) (failed error) {
+func (n *Node) send(ctx context.Context) (failed error) {
 	if n.rewards == nil {
 		return nil
 	}
 	box := &n.forwarding.outbox
 	n.mu.Lock()
-	if due {
-		n.metrics.Unsent += box.round(n.forwarding.alive, time.Now(), delaysUntilGone*n.delay)
-	}
+	n.endRounds()
 	nodes := box.waiting()
 	n.mu.Unlock()
 	for _, to := range nodes {
@@ -428,11 +445,15 @@ func (n *Node) send(ctx context.Context, due bool) (failed error) {
 	return failed
 }
 
-// sendAll sends the rewards that still wait. With Options.SendRate it sends as in a round, and what still waits then is
-// lost.
+// sendAll sends the rewards that still wait. With Options.SendRate it ends the round, and what still waits then is lost.
 func (n *Node) sendAll(ctx context.Context) error {
+	n.mu.Lock()
+	if f := &n.forwarding; n.slots > 0 {
+		n.metrics.Unsent += f.outbox.end(f.alive, time.Now())
+	}
+	n.mu.Unlock()
 	for {
-		if err := n.send(ctx, true); err != nil || n.slots > 0 || n.Metrics().Waiting == 0 {
+		if err := n.send(ctx); err != nil || n.slots > 0 || n.Metrics().Waiting == 0 {
 			return err
 		}
 	}

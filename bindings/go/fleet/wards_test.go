@@ -53,7 +53,7 @@ func (w *wards) exchange() {
 	w.t.Helper()
 	for range 2 {
 		for _, node := range w.nodes {
-			check(node.send(context.Background(), true))
+			check(node.send(context.Background()))
 			err, rewardErr := node.round(context.Background())
 			for _, err := range []error{err, rewardErr, node.adopt(context.Background()), node.exchange(context.Background())} {
 				if err != nil {
@@ -365,7 +365,7 @@ func TestWardsOfKilledProcesses(t *testing.T) {
 			w.click(tickets[20:])
 			for range 3 {
 				for _, node := range w.nodes {
-					_ = node.send(context.Background(), true)
+					_ = node.send(context.Background())
 					_, _ = node.round(context.Background())
 				}
 				if !killsHost || killer.calls >= 0 {
