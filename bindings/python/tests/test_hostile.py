@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import dpb
+from dpb import _convert as convert
 
 pytestmark = pytest.mark.long
 pytest.importorskip("hypothesis")
@@ -106,6 +107,50 @@ def test_functions(arguments, one, two):
     counter = dpb.Counter("hybrid", 1.0)
     tried(counter.add, one)
     tried(dpb.Stopping("dp-nas", 1.0, 0.5, 0.5).push, one)
+
+
+NUMBERS = st.one_of(
+    st.integers(-(2**65), 2**65),
+    st.sampled_from([2**32, 2**63, 2**63 + 1, 2**64, -(2**32)]),
+    st.floats(),
+    st.booleans(),
+    st.none(),
+    st.integers(0, 2**64 - 1).map(np.uint64),
+    st.integers(-(2**63), 2**63 - 1).map(np.int64),
+    st.floats(width=32).map(np.float32),
+    st.fractions(),
+    st.decimals(),
+    st.text(max_size=2),
+)
+
+
+def is_integer(value, bits):
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 0 <= int(value) < 1 << bits
+
+
+@SETTINGS
+@given(st.lists(NUMBERS, max_size=5), st.sampled_from([32, 64]), st.sampled_from([list, tuple, lambda each: np.array(each, object)]))
+def test_conversions(values, bits, form):
+    """A list comes out as it went in, or is refused."""
+    given = form(values)
+    integers = tried(convert.integers, "x", given, bits)
+    assert (integers is not None) == all(is_integer(value, bits) for value in values)
+    assert integers is None or integers.tolist() == [int(value) for value in values]
+    reals = tried(convert.reals, "x", given)
+    assert reals is None or all(np.array_equal(one, float(value), equal_nan=True) for one, value in zip(reals, values))
+    assert reals is not None or any(value is None or isinstance(value, str) or is_odd(value) for value in values)
+    for value in values:
+        one = tried(convert.integer, "x", value, bits)
+        assert one == (int(value) if is_integer(value, bits) else None) and type(one) in (int, type(None))
+
+
+def is_odd(value):
+    """A signalling NaN of decimal is no float, nor is a number beyond 64 bits."""
+    try:
+        float(value)
+    except (OverflowError, ValueError):
+        return True
+    return False
 
 
 @SETTINGS
