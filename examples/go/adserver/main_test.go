@@ -372,10 +372,13 @@ func TestPasswordFile(t *testing.T) {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		options, err := fleetOptions{redis: "localhost:1", passwordFile: name}.connect()
-		if (err != nil) != (password == "") || err == nil && options.Password != password {
+		options, err := fleetOptions{redis: "localhost:1", user: "ads", passwordFile: name}.connect()
+		if (err != nil) != (password == "") || err == nil && (options.Password != password || options.Username != "ads") {
 			t.Errorf("%q: %v, %v", text, options, err)
 		}
+	}
+	if err := (fleetOptions{redis: "localhost:1", node: 1, bandit: "ads", user: "ads"}).check(); err == nil {
+		t.Error("a user without a password")
 	}
 }
 

@@ -57,7 +57,7 @@ var (
 			func(m *fleet.Metrics) uint64 { return m.Sent }),
 		metric.Gauge("fleet_rewards_waiting", "Rewards in the queue to other nodes. NOT private.",
 			func(m *fleet.Metrics) float64 { return float64(m.Waiting) }),
-		metric.Count("fleet_rewards_unsent", "Rewards lost because the queue was full or their node is gone. NOT private.",
+		metric.Count("fleet_rewards_unsent", "Rewards lost because the queue or a message was full, or because their node is gone. NOT private.",
 			func(m *fleet.Metrics) uint64 { return m.Unsent }),
 		metric.Count("fleet_rewards_received", "Rewards from other nodes that took effect. NOT private.",
 			func(m *fleet.Metrics) uint64 { return m.Received }),
