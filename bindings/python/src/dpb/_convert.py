@@ -88,7 +88,8 @@ def _listed(name: str, values: Any, error: type[Error]) -> np.ndarray[Any, Any]:
 
 def is_row(part: Any) -> bool:
     """Whether it is a list or an array, and no number."""
-    return bool(getattr(part, "ndim", 0)) or (isinstance(part, Sequence) and not isinstance(part, (str, bytes)))
+    listed = isinstance(part, (Sequence, array.array, memoryview)) and not isinstance(part, (str, bytes))
+    return bool(getattr(part, "ndim", 0)) or listed
 
 
 def _each(name: str, found: np.ndarray[Any, Any], convert: Any, kind: Any, error: type[Error]) -> np.ndarray[Any, Any]:
