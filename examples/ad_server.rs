@@ -275,7 +275,9 @@ fn keep(shop: Arc<Shop>, file: PathBuf, every: Duration, done: Receiver<()>) -> 
 }
 
 fn save(bandit: &Bandit, file: &Path) -> Anything<()> {
-    Ok(files::write(file, &bandit.snapshot()?)?)
+    let snapshot = bandit.snapshot()?;
+    files::write(file, &snapshot)?;
+    Ok(bandit.stored(&snapshot)?)
 }
 
 fn policy_named(name: &str) -> Result<Algorithm, String> {

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex};
 /// delta) P epsilon and delta (e^(P epsilon) - 1)/(e^epsilon - 1), by a chain of P neighbours (Theorem U of
 /// [`crate::privacy`]). Each generation begins a period, and a snapshot counts those that began in all generations.
 /// The handle refuses to begin a period beyond P, in [`next_period`](crate::Bandit::next_period) and in a restore.
-/// Once a snapshot exists, the handle learns only in periods that the newest snapshot counts. So all generations
+/// A handle learns only in the first period of a new handle, and in periods that a stored snapshot counts. So all generations
 /// together never lose more than the first one was charged, however often the program is killed; `users.rs` in the
 /// source has the proof. A restore with another P charges its own budget for all of the new P, because the periods so
 /// far are among them.

@@ -42,11 +42,15 @@ pub enum Error {
         /// Which of them.
         Box<str>,
     ),
-    /// There is no result yet, or a restored handle that counts users has not been saved yet.
-    #[error(
-        "there is no result yet, or config.expected_users is set and no snapshot of the restored handle was taken yet"
-    )]
+    /// There is no result yet, or a handle that was resumed from a state at rest is not claimed.
+    #[error("there is no result yet, or the handle was resumed from a state at rest and waits for Bandit::claimed")]
     NotReady,
+    /// A restored handle that counts users, of which no snapshot is stored.
+    #[error(
+        "config.expected_users is set, and no snapshot of the restored handle is stored: store one, and then call \
+         Bandit::stored"
+    )]
+    NotStored,
     /// The stopping rule has halted and takes no more samples.
     #[error("the stopping rule has halted")]
     Halted,

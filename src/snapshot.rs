@@ -30,7 +30,7 @@
 //! The report of a restored handle claims at least the cost of one release, because the generation that it continues
 //! may have made one after the snapshot. If users are counted, a restore begins a new period, because nothing tells
 //! which users came in the old one. So the report has one period more than the snapshot. The handle does not learn in
-//! these periods until a snapshot counts them, so that none is forgotten: see `users.rs`.
+//! these periods until a stored snapshot counts them, so that none is forgotten: see `users.rs`.
 //!
 //! A restored handle may have another configuration, except in the fields that say how released numbers are read;
 //! `config.rs` lists them. The ages of releases are stored in ticks of the snapshot's `forget_after`, which is stored

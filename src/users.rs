@@ -24,21 +24,28 @@
 //! # Periods across restarts
 //!
 //! A person may lose m rewards for each period that began, over all generations together. So a crash must not make the
-//! library forget a period. A handle cannot know how often its snapshot was restored. Therefore a handle that was ever
-//! saved learns only in periods that its newest snapshot counts:
+//! library forget a period. A handle cannot know how often its snapshot was restored, or whether a snapshot that it made
+//! was written. Therefore it learns only in periods that a snapshot of its own counts which its caller has stored
+//! durably, and said so ([`stored`](crate::Bandit::stored)). Making a snapshot changes nothing.
 //!
 //! | handle | decisions |
 //! |---|---|
-//! | created, and never saved | are learned from |
-//! | saved since its last period began | are learned from |
-//! | saved, and then a period began | are served, and not learned from |
-//! | restored, and not saved since | are refused: `NotReady` |
+//! | created, in its first period | are learned from |
+//! | the open period is stored | are learned from |
+//! | a period began, and is not stored | are served, and not learned from |
+//! | restored, and nothing stored since | are refused: `NotStored` |
 //!
-//! *Claim.* Let each generation continue from the newest snapshot of the one before. Consider the pairs of a
-//! generation and a period in which it learned from anybody. Then there are at most as many pairs as the last
-//! generation counts periods, whenever the others ended. *Idea.* A generation begins the period after those of its
-//! snapshot. What an earlier one learned from is in periods that this snapshot counts, so the periods that were learned
-//! from increase. Coq checks the proof (`tests/proofs/Restarts.v`). ∎
+//! The first period of a created handle needs no snapshot, because a restart without a snapshot creates another handle,
+//! with a guarantee of its own. So no period of a policy without snapshots needs one. A state that moves takes the period along, and whether it is stored: so a resumed handle
+//! learns where the suspended one did, and nowhere else.
+//!
+//! *Claim.* Let each restart continue from the newest snapshot that is there; let a snapshot that was stored be there for
+//! ever, unless a later one replaces it; and let the handle that began last be the only one that writes. Consider the
+//! pairs of a generation and a period in which it learned from anybody. Then there are at most as many pairs as the last
+//! generation counts periods, whenever the others ended, whatever snapshots were lost that were not stored, and
+//! even if earlier ones go on. *Idea.* A generation begins the period after those of its snapshot. What an earlier one
+//! learned from is in periods that a stored snapshot counts, so the periods that were learned from increase. Coq checks
+//! the proof (`tests/proofs/Restarts.v`). ∎
 //!
 //! So Theorem U of [`crate::privacy`] holds for all generations together, with p the periods that the last one counts.
 //! `budget_periods` = P bounds the loss of all generations together: the snapshot holds the count, and no generation
@@ -75,24 +82,22 @@ pub(crate) struct Users {
     coins: Random,
 }
 
-/// The number of user periods begun in all generations of a handle, and the number that its newest snapshot counts.
+/// The number of user periods begun in all generations of a handle, and the last one in which it may learn.
 pub(crate) struct Periods {
     /// Periods begun in all generations, including the open one; 1 if users were never counted.
     pub begun: u32,
-    /// Periods that the newest snapshot of this generation counts. 0: restored, and not saved since. `NEVER`:
-    /// created, and never saved.
-    saved: u32,
+    /// The most periods that a stored snapshot of this generation counts; 1 for a handle that was created, and 0 for one
+    /// that was restored.
+    stored: u32,
     /// Maximum of `begun`.
     most: u32,
 }
 
 impl Periods {
-    const NEVER: u32 = u32::MAX;
-
     /// The first period, of a handle that is created.
     pub fn first(config: &Config) -> Periods {
-        let most = if config.budget_periods > 0 { config.budget_periods } else { Self::NEVER - 1 };
-        Periods { begun: 1, saved: Self::NEVER, most }
+        let most = if config.budget_periods > 0 { config.budget_periods } else { u32::MAX - 1 };
+        Periods { begun: 1, stored: 1, most }
     }
 
     /// Continues from a snapshot that counts `before` periods. Begins a new period if users are counted, now or in the
@@ -102,9 +107,10 @@ impl Periods {
     /// `OverBudget`.
     pub fn continue_from(&mut self, before: u32, counted: bool) -> Result<()> {
         self.begun = before.max(1);
+        self.stored = self.begun;
         if counted {
             self.next()?;
-            self.saved = 0;
+            self.stored = 0;
         }
         Ok(())
     }
@@ -132,20 +138,20 @@ impl Periods {
         Err(Error::OverBudget(format!("budget_periods is {}, and {} have begun", self.most, self.begun).into()))
     }
 
-    /// Records a snapshot that counts `counted` periods.
-    pub fn save(&mut self, counted: u32) {
-        self.saved = if self.saved == Self::NEVER { counted } else { self.saved.max(counted) };
+    /// Records that a snapshot of this generation that counts `counted` periods is stored.
+    pub fn store(&mut self, counted: u32) {
+        self.stored = self.stored.max(counted);
     }
 
     /// Whether the handle may make decisions.
     #[inline]
     pub fn is_ready(&self) -> bool {
-        self.saved > 0
+        self.stored > 0
     }
 
     /// Whether the handle may learn from decisions.
     pub fn may_learn(&self) -> bool {
-        self.saved >= self.begun
+        self.stored >= self.begun
     }
 }
 
@@ -266,7 +272,7 @@ fn sip_round(v: &mut [u64; 4]) {
 }
 
 moves!(Users { words, keys } made { columns, bits, most, coins });
-moves!(Periods { begun, saved } made { most });
+moves!(Periods { begun, stored } made { most });
 
 #[cfg(test)]
 mod tests {
@@ -330,23 +336,25 @@ mod tests {
         }
     }
 
-    /// Checks the claim for all orders of three steps a generation, over four generations. Without a newer snapshot
-    /// there is nothing to continue from.
+    /// Checks the claim for all orders of three steps a generation, over three generations. A snapshot that is written is
+    /// mostly there for the next generation, and the caller says so; or it is there and the caller was killed before it
+    /// could say so. Without a snapshot there is nothing to continue from.
     #[test]
     fn no_period_that_was_learned_from_is_forgotten() {
         let config = Config { expected_users: 1, ..Config::new(2, 1.0) };
         let (mut lives_that_decided, mut refused, mut idle) = (0, 0, 0);
-        for order in 0..3u32.pow(4 * 3) {
+        for order in 0..4u32.pow(3 * 3) {
             let (mut periods, mut learned, mut newest) = (Periods::first(&config), 0, None);
-            for generation in 0..4 {
+            for generation in 0..3 {
                 let mut last = 0;
                 for step in 0..3 {
-                    match order / 3u32.pow(3 * generation + step) % 3 {
+                    match order / 4u32.pow(3 * generation + step) % 4 {
                         0 => periods.next().unwrap(),
                         1 => {
-                            periods.save(periods.begun);
+                            periods.store(periods.begun);
                             newest = Some(periods.begun);
                         }
+                        2 => newest = Some(periods.begun),
                         _ if !periods.is_ready() => refused += 1,
                         _ if !periods.may_learn() => idle += 1,
                         _ => {
@@ -369,9 +377,11 @@ mod tests {
     #[test]
     fn there_are_no_more_periods_than_the_budget_is_charged_for() {
         let mut periods = Periods::first(&Config { expected_users: 1, budget_periods: 3, ..Config::new(2, 1.0) });
+        assert!(periods.may_learn());
         periods.next().unwrap();
-        periods.save(2);
-        periods.save(1);
+        assert!(periods.is_ready() && !periods.may_learn());
+        periods.store(2);
+        periods.store(1);
         assert!(periods.may_learn());
         periods.continue_from(2, true).unwrap();
         assert!(!periods.is_ready() && periods.begun == 3);
@@ -379,7 +389,7 @@ mod tests {
         assert!(matches!(periods.continue_from(3, true), Err(Error::OverBudget(_))));
         assert!(matches!(periods.continue_from(u32::MAX, true), Err(Error::OverBudget(_))));
         periods.continue_from(0, false).unwrap();
-        assert_eq!(periods.begun, 1);
+        assert!(periods.begun == 1 && periods.may_learn());
     }
 
     #[test]

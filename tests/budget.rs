@@ -1,7 +1,7 @@
 //! Budgets: the privacy loss of several handles together is computed, and no constructor exceeds the budget.
 
 use crate::audit::engine::seed;
-use crate::support::requests::{Ask, fitted, of_user};
+use crate::support::requests::{Ask, fitted, of_user, store};
 use dpb::privacy::composition::{approximate_to_zcdp, zcdp_to_approximate};
 use dpb::{Algorithm, Bandit, Budget, Config, Error, Request};
 use std::sync::Barrier;
@@ -227,7 +227,7 @@ fn no_handle_exceeds_its_periods() {
                     bandit.next_period()
                 };
                 assert_eq!(matches!(another, Err(Error::OverBudget(_))), period == P, "{another:?}");
-                assert!(!saves || bandit.snapshot().is_ok());
+                assert!(!saves || bandit.snapshot().is_ok_and(|snapshot| bandit.stored(&snapshot).is_ok()));
             }
             let pure = budget.spent(0.0).unwrap();
             assert!(
@@ -268,7 +268,7 @@ fn a_handle_that_is_restored_many_times_stays_within_its_budget() {
                 }
             }
         }
-        disk = Some(bandit.snapshot().unwrap());
+        disk = Some(store(&bandit));
         let before = bandit.report().unwrap().phase;
         (0..200).for_each(|user| bandit.update(bandit.select_for(&of_user(user)).unwrap().ticket, 1.0).unwrap());
         heard += u32::from(bandit.report().unwrap().phase > before);

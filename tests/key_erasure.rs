@@ -436,6 +436,7 @@ fn counters_of_users_are_erased() {
     assert!(full() >= before + 20, "{before} {}", full());
     bandit.next_period().unwrap();
     assert!(full() <= before + 2);
+    bandit.stored(&bandit.snapshot().unwrap()).unwrap();
     come();
     assert!(full() >= before + 20);
     drop(bandit);

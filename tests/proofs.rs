@@ -228,6 +228,7 @@ fn rows(heading: &str) -> Vec<Vec<String>> {
 
 const HYPOTHESES: &str = "| hypothesis | it says | theorems | the code | its violation is seen by |";
 const RULES: &str = "| rule | it says | the code | its violation is seen by |";
+const STEPS: &str = "| step over restarts | it says | the code | its violation is seen by |";
 
 /// What is in backticks.
 fn quoted(cell: &str) -> Vec<&str> {
@@ -265,12 +266,15 @@ fn every_hypothesis_has_its_place_in_the_code() {
         "docs/privacy.md and tests/proofs/*.v differ"
     );
 
-    // The rules of the transition system are assumptions about the code too.
-    let moves = proofs["Machine"].split("Inductive move :=").nth(1).unwrap().split("\n\n").next().unwrap();
-    let moves = moves.split('|').skip(1).map(|rule| words(rule).next().unwrap().to_owned()).collect::<BTreeSet<_>>();
-    let listed =
-        rows(RULES).iter().flat_map(|row| quoted(&row[0]).into_iter().map(str::to_owned).collect::<Vec<_>>()).collect();
-    assert_eq!(moves, listed, "docs/privacy.md and the moves of tests/proofs/Machine.v differ");
+    // The rules of the transition systems are assumptions about the code too.
+    for (file, kind, table) in [("Machine", "Inductive move :=", RULES), ("Restarts", "Inductive event :=", STEPS)] {
+        let rules = proofs[file].split(kind).nth(1).unwrap().split("\n\n").next().unwrap();
+        let rules =
+            rules.split('|').skip(1).map(|rule| words(rule).next().unwrap().to_owned()).collect::<BTreeSet<_>>();
+        let names = |row: &Vec<String>| quoted(&row[0]).into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let listed = rows(table).iter().flat_map(names).collect();
+        assert_eq!(rules, listed, "docs/privacy.md and the rules of tests/proofs/{file}.v differ");
+    }
 
     // The places and the tests exist.
     let tests = sources(&["tests", "src"]);
@@ -280,7 +284,7 @@ fn every_hypothesis_has_its_place_in_the_code() {
         let patched = patches.lines().any(|line| line.starts_with(&format!("{name}: ")));
         declared("fn ") || declared("Example ") || tests.contains(&format!("    {name},\n")) || patched
     };
-    for (rows, code) in [(rows(HYPOTHESES), 3), (rows(RULES), 2)] {
+    for (rows, code) in [(rows(HYPOTHESES), 3), (rows(RULES), 2), (rows(STEPS), 2)] {
         for row in rows {
             assert_eq!(row.len(), code + 2, "{row:?}");
             let links = row[code].split("](../").skip(1).map(|rest| rest.split(')').next().unwrap());

@@ -385,6 +385,7 @@ fn a_restart_accepts_the_listed_changes() {
                 }
                 let restored = restored.unwrap_or_else(|error| panic!("{algorithm:?} {name}: {error}"));
                 let there = restored.snapshot().unwrap();
+                restored.stored(&there).unwrap();
                 let of_b = Bandit::new(algorithm, after).unwrap().snapshot().unwrap();
                 assert_eq!(there[..PACKED], of_b[..PACKED], "{algorithm:?} {name}");
                 let kept = |bandit: &Bandit| -> Vec<(f64, f64)> {
@@ -523,8 +524,8 @@ fn altered_snapshots_never_break_anything() {
                     Ok(bandit) => {
                         taken += 1;
                         for _ in 0..300 {
-                            // A handle that counts users decides only after a snapshot.
-                            let _ = bandit.snapshot();
+                            // A handle that counts users decides only when it is stored.
+                            let _ = bandit.snapshot().and_then(|snapshot| bandit.stored(&snapshot));
                             let decision = bandit.ask().or_else(|_| bandit.ask_for(&of_user(1))).unwrap();
                             let _ = bandit.update(decision.ticket, config.reward_max);
                         }

@@ -448,8 +448,7 @@ public:
   }
 
   /// A bandit that continues from a snapshot, with the snapshot's configuration and fresh entropy (dpb_restore). With
-  /// config.expected_users, selecting is DPB_NOT_READY until you take a snapshot of the new bandit: write it to a file
-  /// before you serve.
+  /// config.expected_users, selecting is DPB_NOT_READY until a snapshot of the new bandit is stored().
   [[nodiscard]] static Bandit restore(Bytes snapshot) {
     return Bandit(detail::construct<Handle>(dpb_restore, snapshot.data(), snapshot.size()));
   }
@@ -528,8 +527,7 @@ public:
   /// Throws if the request would be refused now, with a message that names the field and the value (dpb_request_check).
   /// Changes and counts nothing.
   void check(const Request &request) const { refuse(try_check(request), "dpb_request_check", request); }
-  /// Begins a new period: the bandit learns from every user again (dpb_next_period). Write a snapshot right after it. If an
-  /// earlier snapshot exists, the bandit learns from nobody until you do.
+  /// Begins a new period: the bandit learns from every user again (dpb_next_period), once a snapshot of it is stored().
   void next_period() { detail::check(try_next_period(), "dpb_next_period"); }
   /// Sets the time of the caller's clock (config.clock = DPB_CLOCK_CALLER), in any unit. Rewards whose window is over take
   /// effect. Time must not depend on rewards: see dpb_advance.
@@ -695,6 +693,15 @@ public:
   [[nodiscard]] std::vector<std::uint8_t> snapshot() const { return detail::bytes(dpb_snapshot, get()); }
   [[nodiscard]] dpb_status try_snapshot(std::vector<std::uint8_t> &bytes, dpb_error *error = nullptr) const noexcept {
     return detail::fill_bytes(bytes, error, dpb_snapshot, get());
+  }
+  /// Says that a snapshot of this very handle is stored: from now on a restart finds it or a later one (dpb_stored). Call it
+  /// after the write is durable. With config.expected_users the library learns only in periods that are stored.
+  void stored(Bytes snapshot) {
+    detail::insist([&](dpb_error *error) { return try_stored(snapshot.data(), snapshot.size(), error); });
+  }
+  [[nodiscard]] dpb_status try_stored(const std::uint8_t *snapshot, std::size_t len,
+                                      dpb_error *error = nullptr) noexcept {
+    return dpb_stored(get(), snapshot, len, error);
   }
   /// Adds the releases of another handle, from its snapshot (dpb_merge). Order and repetition do not matter.
   void merge(Bytes snapshot) {

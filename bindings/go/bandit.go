@@ -96,7 +96,7 @@ func ownBandit(c *C.dpb_bandit, status C.dpb_status, failure *C.dpb_error, bytes
 
 // Select chooses an arm. It returns ErrUnsupported if [Config.ExpectedUsers], [Config.MaxSegments] or [Config.Features]
 // is set: call [Bandit.SelectFor] then. It returns ErrNotReady for a bandit that is restored from one with ExpectedUsers,
-// until you take a snapshot of it.
+// before [Bandit.Stored].
 func (b *Bandit) Select() (Decision, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -112,8 +112,8 @@ func (b *Bandit) Select() (Decision, error) {
 // the privacy loss of a person who comes in every period grows by that of one period. Rewards still count for the period
 // of their decision.
 //
-// Write a [Bandit.Snapshot] right after this call. If an earlier snapshot exists, the bandit serves, but learns from
-// nobody, until you do.
+// Write a [Bandit.Snapshot] right after this call, and call [Bandit.Stored]. Until then the bandit serves, but learns from
+// nobody. (A policy without snapshots learns at once.)
 //
 // It returns ErrUnsupported if [Config.ExpectedUsers] is 0. It returns ErrOverBudget if all [Config.BudgetPeriods] have
 // begun; the last one then continues.

@@ -70,7 +70,16 @@ func TestBudgetOfPeriods(t *testing.T) {
 	defer next.Close()
 	_, err = next.SelectFor(Request{User: 1})
 	refused(t, err, ErrNotReady)
+	refused(t, next.Stored(snapshot), ErrInvalidConfig)
+	refused(t, next.Stored(snapshot[1:]), ErrCorrupt)
 	snapshot = must[[]byte](t)(next.Snapshot(nil))
+	err = next.CheckRequest(Request{User: 1})
+	if refused(t, err, ErrNotReady); !strings.HasSuffix(err.Error(), "and then call Bandit.Stored") || !strings.Contains(err.Error(), "Config.ExpectedUsers") {
+		t.Error(err)
+	}
+	if err := next.Stored(snapshot); err != nil {
+		t.Fatal(err)
+	}
 	must[Decision](t)(next.SelectFor(Request{User: 1}))
 	refused(t, next.NextPeriod(), ErrOverBudget)
 	_, err = Restore(snapshot)

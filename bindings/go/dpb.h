@@ -181,7 +181,7 @@ typedef int32_t dpb_status;
 #define DPB_EXPIRED 6
 
 /**
- * There is no result yet; or a restored handle that counts users has no snapshot yet (dpb_restore).
+ * There is no result yet; or a restored handle that counts users waits for dpb_stored, or a resumed one for dpb_claimed.
  */
 #define DPB_NOT_READY 7
 
@@ -312,8 +312,8 @@ DPB_API void dpb_free(dpb_bandit *bandit);
 /**
  * Chooses an arm. Writes one decision. Never allocates; O(1) or O(arms), depending on the policy.
  * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.expected_users, max_segments or features, which need
- * dpb_select_for); DPB_NOT_READY (a handle restored from a snapshot with expected_users, of which no snapshot was
- * taken yet); DPB_POISONED. Any thread.
+ * dpb_select_for); DPB_NOT_READY (a handle restored from a snapshot with expected_users, before dpb_stored);
+ * DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -447,9 +447,8 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
  * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 1 more; 20 more with a
  * prior, 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
- * grow between two calls. A call whose cap is too small takes no memory, and does not count as a snapshot
- * (dpb_config.expected_users). May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the
- * state that is not released.
+ * grow between two calls. A call whose cap is too small takes no memory. May allocate. error: NULL, or filled on
+ * failure; for DPB_UNSUPPORTED it names the state that is not released.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state is not
  * all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
  */
@@ -462,6 +461,30 @@ dpb_status dpb_snapshot(const dpb_bandit *bandit,
                         dpb_error *error);
 
 /**
+ * Says that a dpb_snapshot of this handle is stored: from now on, whatever happens, a restart finds it or a later one.
+ * With a file that is so after fsync of the file, rename, and fsync of the directory; with a database after its durable
+ * confirmation. Call it after each such write; if the write failed, do not.
+ *
+ * With dpb_config.expected_users the library learns only in periods that a stored snapshot counts. A restored handle
+ * decides nothing before (DPB_NOT_READY), and after dpb_next_period a handle decides and learns from nobody. A new
+ * handle needs no snapshot in its first period. A resumed handle (dpb_resume) learns where the suspended one did. Without
+ * expected_users the call changes nothing. If your program stores nothing, so that a restart makes another handle with a
+ * guarantee of its own, pass a snapshot that you drop.
+ *
+ * snapshot: len bytes that dpb_snapshot wrote for this very handle. An earlier one counts for the periods in it. error:
+ * NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (a snapshot of another handle, also of the one that this handle was
+ * restored from or resumed after); DPB_CORRUPT; DPB_NEWER_VERSION; DPB_NO_MEMORY; DPB_NOT_READY (the handle is held:
+ * dpb_claimed); DPB_HALTED (suspended); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_stored(dpb_bandit *bandit,
+                      const uint8_t *snapshot,
+                      size_t len,
+                      dpb_error *error);
+
+/**
  * Makes a handle from a snapshot, with the configuration in it and fresh entropy. The decisions that were open
  * have expired, and their tickets are DPB_UNKNOWN_TICKET.
  *
@@ -470,10 +493,9 @@ dpb_status dpb_snapshot(const dpb_bandit *bandit,
  * been one after the snapshot. A handle that ever had a test_seed is not private.
  *
  * With dpb_config.expected_users a new period begins (dpb_next_period), because a snapshot does not contain the users.
- * The handle refuses decisions with DPB_NOT_READY until a dpb_snapshot of it was taken. Restore the newest
- * snapshot, write the new handle's snapshot to the file that a restart reads, and only then serve. Then a program
- * that is killed, at any time and any number of times, counts every period, and dpb_epsilon_spent is at least the
- * loss. A snapshot that is kept in memory only, or sent elsewhere, does not achieve that.
+ * The handle refuses decisions with DPB_NOT_READY until dpb_stored. Restore the newest snapshot, write the new
+ * handle's snapshot to the file that a restart reads, call dpb_stored, and then serve. So a program that is killed, at
+ * any time and any number of times, counts every period, and dpb_epsilon_spent is at least the loss.
  *
  * buf: len bytes of any origin (NULL with len = 0, which is no snapshot). out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.
@@ -688,10 +710,10 @@ struct dpb_config {
    * The number of users that you expect in a period (dpb_next_period). The library then learns from at most
    * contributions_per_user decisions of a user in a period. The counters are made at construction: 1.5 bytes a
    * user at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0 = your program
-   * limits the rewards of a user. A restored handle decides nothing until a snapshot of it was written: see
-   * dpb_restore. With a budget it needs budget_periods. In the shuffle and local models the users' devices must
-   * count. It must be at most 2^28. Not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and
-   * dpb_new_ldp_klucb.
+   * limits the rewards of a user. The library learns in the first period of a new handle, and then only in periods
+   * that are dpb_stored; a restored handle decides nothing before. With a budget it needs budget_periods. In the
+   * shuffle and local models the users' devices must count. It must be at most 2^28. Not for dpb_new_sdp_ae,
+   * dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb.
    */
   uint64_t expected_users;
   /**
@@ -934,8 +956,8 @@ void dpb_request_init_sized(dpb_request *request,
  * feature that is missing, not finite, or beyond d, a value that is negative or not finite, fewer positive values than
  * slots, an examined out of range, a wrong length, struct_size); DPB_UNSUPPORTED (eligible arms, several slots, values, examined, a segment, a
  * user or features that this policy or configuration does not support); DPB_FULL (a new
- * segment, and there are max_segments); DPB_NOT_READY (a restored handle with expected_users of which no snapshot was
- * taken yet); DPB_NO_MEMORY (the first request with examined); DPB_NEWER_VERSION (struct_size of a newer library);
+ * segment, and there are max_segments); DPB_NOT_READY (a restored handle with expected_users, before dpb_stored);
+ * DPB_NO_MEMORY (the first request with examined); DPB_NEWER_VERSION (struct_size of a newer library);
  * DPB_POISONED. Unless DPB_OK, nothing has changed or been counted, and dpb_request_check says why. Any thread.
  */
 DPB_API
@@ -1079,9 +1101,9 @@ dpb_status dpb_set_prior(dpb_bandit *bandit,
  * decision. The counters are cleared, under the lock (a millisecond for ten megabytes), and their hash has a new
  * key. A restored handle begins a new period by itself, because no snapshot contains the users.
  *
- * Write a dpb_snapshot right after this call, to the file that a restart reads. If a snapshot was taken before,
- * the library learns from nobody until then, because a program that is killed would restore the earlier snapshot
- * and lose count of this period. A handle of which no snapshot was ever taken needs none.
+ * Write a dpb_snapshot right after this call, to the file that a restart reads, and call dpb_stored. Until then the
+ * library learns from nobody, because a program that is killed would restore an earlier snapshot and lose count of
+ * this period. (A policy without snapshots learns at once.)
  * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.expected_users is 0); DPB_OVER_BUDGET (all
  * dpb_config.budget_periods have begun; the last one continues); DPB_POISONED. Any thread.
  */
@@ -1147,7 +1169,7 @@ DPB_API uint32_t dpb_policy_number(const char *name);
 
 /**
  * dpb_report.warnings: with expected_users fewer than one in 100 of the last 1024 decisions are learned from. The
- * requests name no user or the same few, dpb_next_period is not called, or no snapshot follows it.
+ * requests name no user or the same few, dpb_next_period is not called, or no dpb_stored follows it.
  */
 #define DPB_WARN_UNLEARNED 4
 

@@ -600,6 +600,9 @@ func TestUsers(t *testing.T) {
 	if err := b.NextPeriod(); err != nil {
 		t.Fatal(err)
 	}
+	if err := b.Stored(must[[]byte](t)(b.Snapshot(nil))); err != nil {
+		t.Fatal(err)
+	}
 	// More rewards than the open batches of three arms can hold.
 	if more, twice := play(1000), must[float64](t)(b.EpsilonSpent(0)); more <= known || twice != 2*spent {
 		t.Error(more, twice)

@@ -36,8 +36,9 @@ var (
 	// ErrExpired: the ticket's reward window is over, or a full pending table dropped it. Also: the phase of a shuffled
 	// batch is over, or a message came while a complete batch waits.
 	ErrExpired = errors.New("dpb: expired")
-	// ErrNotReady: there is no result yet, or a restored bandit with ExpectedUsers has no snapshot of its own yet.
-	ErrNotReady = errors.New("dpb: no result yet")
+	// ErrNotReady: there is no result yet; or a restored bandit with ExpectedUsers waits for [Bandit.Stored], or one that
+	// was resumed from a state at rest for [Bandit.Claimed].
+	ErrNotReady = errors.New("dpb: no result yet, or the bandit waits for Stored or Claimed")
 	// ErrHalted: the stopping rule has halted, or the counter is full.
 	ErrHalted = errors.New("dpb: halted")
 	// ErrBufferTooSmall: a buffer is too small. Go programs do not see this error, because buffers grow.
@@ -110,7 +111,7 @@ func explainArguments(status C.dpb_status, failure *C.dpb_error) error {
 
 // inGo replaces the names of C's fields in a message by Go's.
 func inGo(message string) string {
-	message = values.Replace(message)
+	message = methods.Replace(values.Replace(message))
 	return names.ReplaceAllStringFunc(message, func(name string) string {
 		if field, is := strings.CutPrefix(name, "config."); is && fields()[field] != "" {
 			return "Config." + fields()[field]
@@ -124,6 +125,9 @@ func inGo(message string) string {
 
 // names matches what may be a field's name: a field of a configuration, words joined by _, and the first word.
 var names = regexp.MustCompile(`config\.\w+|\b[a-z]+(?:_[a-z]+)+\b|^[a-z]+\b`)
+
+// methods replaces the functions of C that messages name.
+var methods = strings.NewReplacer("dpb_stored", "Bandit.Stored", "dpb_claimed", "Bandit.Claimed")
 
 // values replaces the values of C that are others in Go, and the bits of C's flags by the fields that they are in Go.
 var values = func() *strings.Replacer {

@@ -121,7 +121,7 @@ const (
 	// with ClockCaller, PendingCapacity is too small.
 	WarnExpiring Warnings = C.DPB_WARN_EXPIRING
 	// WarnUnlearned: with ExpectedUsers, fewer than one in 100 of the last 1024 decisions are learned from. Requests name no
-	// User or the same few, [Bandit.NextPeriod] is not called, or no snapshot follows it.
+	// User or the same few, [Bandit.NextPeriod] is not called, or no [Bandit.Stored] follows it.
 	WarnUnlearned Warnings = C.DPB_WARN_UNLEARNED
 	// WarnUnmerged: the bandit contributes, and has merged no snapshot in its last 65,536 decisions. See [Bandit.Alone].
 	WarnUnmerged Warnings = C.DPB_WARN_UNMERGED

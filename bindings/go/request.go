@@ -172,7 +172,7 @@ func (r *Request) slots() uint32 { return max(r.Slots, 1) }
 //
 // It returns ErrInvalidRequest if no decision can meet the request, ErrUnsupported if the policy or configuration lacks a
 // feature that the request uses, ErrFull for a segment too many, and ErrNotReady for a restored bandit with
-// [Config.ExpectedUsers] of which no snapshot was taken yet. After an error nothing has changed or been counted, and
+// [Config.ExpectedUsers] before [Bandit.Stored]. After an error nothing has changed or been counted, and
 // [Bandit.CheckRequest] says why.
 func (b *Bandit) SelectFor(request Request) (Decision, error) {
 	var d [1]Decision

@@ -110,6 +110,9 @@ func TestSegmentsWithUsers(t *testing.T) {
 	if err := b.NextPeriod(); err != nil {
 		t.Fatal(err)
 	}
+	if err := b.Stored(must[[]byte](t)(b.Snapshot(nil))); err != nil {
+		t.Fatal(err)
+	}
 	if third := play(); third.Phase <= second.Phase || third.EpsilonSpent != 2*second.EpsilonSpent {
 		t.Error(second, third)
 	}

@@ -3,6 +3,8 @@ package dpb
 /*
 #cgo noescape dpb_snapshot
 #cgo nocallback dpb_snapshot
+#cgo noescape dpb_stored
+#cgo nocallback dpb_stored
 #cgo noescape dpb_merge
 #cgo nocallback dpb_merge
 #cgo noescape dpb_restore
@@ -53,6 +55,30 @@ func appendTo(bytes []byte, write func(*C.uint8_t, C.size_t, *C.size_t, *C.dpb_e
 	}
 }
 
+// Stored says that a [Bandit.Snapshot] of this very bandit is stored: from now on, whatever happens, a restart finds it or a
+// later one. Call it after each write that is durable: for a file after Sync, a rename, and Sync of the directory.
+//
+// With [Config.ExpectedUsers] the bandit learns only in periods that a stored snapshot counts: a restored bandit decides
+// nothing before (ErrNotReady), and after [Bandit.NextPeriod] it decides and learns from nobody. A new bandit needs no
+// snapshot in its first period. Without ExpectedUsers nothing changes. If your program stores nothing, so that a restart
+// makes another bandit with a guarantee of its own, pass a snapshot that you drop.
+//
+// It returns ErrInvalidConfig for a snapshot of another bandit, also of the one that this bandit was restored from or
+// resumed after. Then nothing has changed.
+func (b *Bandit) Stored(snapshot []byte) error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	var failure C.dpb_error
+	status := C.dpb_stored(c, (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot)), &failure)
+	if status != C.DPB_OK {
+		return explain(status, &failure)
+	}
+	return nil
+}
+
 // Merge adds the releases of another bandit, from its [Bandit.Snapshot]. In a fleet, each bandit regularly merges the
 // newest snapshot of every other. Order and repetition do not matter, and an older snapshot changes nothing. The
 // guarantee holds for the whole fleet, because each reward is in one batch of one bandit.
@@ -82,8 +108,8 @@ func (b *Bandit) Merge(snapshot []byte) error {
 // is. Restore returns ErrCorrupt for bytes that are not a snapshot, and ErrOverBudget if all [Config.BudgetPeriods] have
 // begun.
 //
-// With [Config.ExpectedUsers] a new period begins, and selecting returns ErrNotReady until you take a [Bandit.Snapshot] of
-// the new bandit. Write that snapshot to the file that the next restart reads, and then serve.
+// With [Config.ExpectedUsers] a new period begins, and selecting returns ErrNotReady until [Bandit.Stored]. Write a snapshot
+// of the new bandit to the file that the next restart reads, call Stored, and then serve.
 func Restore(snapshot []byte) (*Bandit, error) {
 	var c *C.dpb_bandit
 	var failure C.dpb_error

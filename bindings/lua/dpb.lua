@@ -170,6 +170,12 @@ function bandit:snapshot()
   return ffi.string(buf, n[0])
 end
 
+--- Says that a snapshot of this handle is stored: from now on a restart finds it or a later one (dpb_stored).
+function bandit:stored(snapshot)
+  local err = failure()
+  return done(C.dpb_stored(self, snapshot, #snapshot, err), err)
+end
+
 function bandit:merge(snapshot)
   local err = failure()
   return done(C.dpb_merge(self, snapshot, #snapshot, err), err)

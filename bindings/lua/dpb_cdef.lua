@@ -94,6 +94,7 @@ dpb_status dpb_skip(dpb_bandit *bandit, uint64_t ticks);
 dpb_status dpb_cancel_all(dpb_bandit *bandit);
 dpb_status dpb_update_many(dpb_bandit *bandit, const uint64_t *tickets, const double *rewards, size_t n, dpb_status *each, size_t *done);
 dpb_status dpb_snapshot(const dpb_bandit *bandit, uint8_t *buf, size_t cap, size_t *len, dpb_error *error);
+dpb_status dpb_stored(dpb_bandit *bandit, const uint8_t *snapshot, size_t len, dpb_error *error);
 dpb_status dpb_restore(const uint8_t *buf, size_t len, dpb_bandit **out, dpb_error *error);
 dpb_status dpb_restore_as(const char *name, const dpb_config *config, const uint8_t *buf, size_t len, dpb_bandit **out, dpb_error *error);
 struct dpb_error { dpb_status status; char message[252]; };

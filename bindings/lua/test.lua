@@ -48,6 +48,15 @@ local linear = assert(dpb.new { arms = 3, epsilon = 1, features = 2, feature_mod
 assert(linear:select { features = { 0.5, 0.5 } })
 assert(not linear:select { features = { 0.5 } })
 
+local counting = assert(dpb.new { arms = 2, epsilon = 1, expected_users = 10 })
+local old = counting:snapshot()
+counting = assert(dpb.restore(old))
+none, message = counting:select { user = 1 }
+assert(none == nil and message:find "call dpb_stored$")
+none, message = counting:stored(old)
+assert(none == nil and message:find "^snapshot must be of this very handle")
+assert(counting:stored(counting:snapshot()) and counting:select { user = 1 })
+
 -- Handles are freed.
 for _ = 1, 2000 do dpb.new { arms = 100, epsilon = 1 } end
 collectgarbage()

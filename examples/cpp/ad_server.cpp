@@ -577,9 +577,9 @@ int main(int argc, char **argv) try {
   }
   Shop &shop = *made; // for all threads
   const auto save = [&] {
-    serve::save(shop.bandits.front(), options.snapshot);
+    serve::save(shop.bandits.front(), options.snapshot, nodes.bandit.has_value());
     if (shop.segmented) {
-      serve::save(*shop.segmented, options.segmented_snapshot());
+      serve::save(*shop.segmented, options.segmented_snapshot(), nodes.segmented.has_value());
     }
   };
   serve::Copies copies(options.report_every);
@@ -595,6 +595,8 @@ int main(int argc, char **argv) try {
                         }
                         if (!options.snapshot.empty()) {
                           save();
+                        } else if (!nodes.segmented) { // nothing is kept, so a restart makes another bandit
+                          shop.segmented->stored(shop.segmented->snapshot());
                         }
                       }});
   }

@@ -211,6 +211,7 @@ public:
     serve::suspend(bandit_, snapshot);
   }
 
+  void save(const std::filesystem::path &snapshot) { serve::save(bandit_, snapshot); }
   const dpb::Bandit &bandit() const { return bandit_; }
 
 private:
@@ -572,6 +573,7 @@ public:
 
   const dpb::Bandit &bandit() const { return bids_.bandit(); }
   void tick() { bids_.tick(); }
+  void save(const std::filesystem::path &snapshot) { bids_.save(snapshot); }
   void suspend(const std::filesystem::path &snapshot) { bids_.suspend(snapshot); }
 
   serve::Site visitors() {
@@ -790,7 +792,7 @@ int main(int argc, char **argv) try {
   Bidder bidder(make(options, key), options.shown_within, options.values, Tokens(key),
                 options.url.empty() ? server.address() : options.url);
   server.run(bidder.visitors(), bidder.operators(), "/metrics",
-             [&] { serve::save(bidder.bandit(), options.snapshot); }, {{serve::TICK, [&] { bidder.tick(); }}});
+             [&] { bidder.save(options.snapshot); }, {{serve::TICK, [&] { bidder.tick(); }}});
   if (key) {
     bidder.suspend(options.snapshot);
   }

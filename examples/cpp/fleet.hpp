@@ -1215,8 +1215,8 @@ public:
     }
   }
 
-  // Makes the background thread put a snapshot at once. Call this after each dpb::Bandit::next_period: a process that
-  // continues from an older snapshot would not count the new period.
+  // Makes the background thread put a snapshot at once. Call this after each dpb::Bandit::next_period: the bandit learns
+  // from nobody until the store has it, because a process that continues from an older snapshot would not count the period.
   void put_soon() {
     {
       const std::lock_guard alone(lock_);
@@ -2072,6 +2072,7 @@ private:
     const std::string_view text{reinterpret_cast<const char *>(bytes.data()), bytes.size()};
     const bool is_kept = store_.put(member_, version_, text, is_news, deadline);
     if (is_kept) {
+      bandit_.stored(bytes);
       releases_ = report.phase;
       unputs_ = 0;
     }

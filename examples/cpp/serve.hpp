@@ -611,7 +611,14 @@ inline void write(const std::filesystem::path &file, const std::vector<std::uint
   sync_directory(file);
 }
 
-inline void save(const dpb::Bandit &bandit, const std::filesystem::path &file) { write(file, bandit.snapshot()); }
+// Writes a snapshot and says that it is stored. In a fleet the node says so, once the store has the snapshot.
+inline void save(dpb::Bandit &bandit, const std::filesystem::path &file, bool in_fleet = false) {
+  const std::vector<std::uint8_t> snapshot = bandit.snapshot();
+  write(file, snapshot);
+  if (!in_fleet) {
+    bandit.stored(snapshot);
+  }
+}
 
 // The contents of the file; nullopt if it does not exist.
 inline std::optional<std::vector<std::uint8_t>> load(const std::filesystem::path &file) {

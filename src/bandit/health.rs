@@ -20,7 +20,7 @@ impl Warnings {
     /// cancelled, and on the caller's clock too few of them can be pending.
     pub const EXPIRING: Warnings = Warnings(2);
     /// Users are counted, and fewer than one in 100 of the last 1024 decisions or more are learned from: all requests
-    /// name the same users, or the period is too long, or it has no snapshot.
+    /// name the same users, or the period is too long, or it is not [`stored`](crate::Bandit::stored).
     pub const UNLEARNED: Warnings = Warnings(4);
     /// The handle contributes, and in its last 65,536 decisions has merged no snapshot of another handle: what it
     /// contributes does not come back.

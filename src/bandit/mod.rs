@@ -215,8 +215,8 @@ impl Bandit {
     /// Chooses an arm for a default request. O(1) for phased policies, O(K) for index policies; never allocates.
     ///
     /// # Errors
-    /// `Unsupported` if the configuration needs a user, a segment or features; `NotReady` for a restored handle
-    /// that counts users, until a snapshot of it is taken; `Poisoned` after an internal failure.
+    /// `Unsupported` if the configuration needs a user, a segment or features; `NotStored` for a restored handle
+    /// that counts users, until a snapshot of it is [`stored`](Self::stored); `Poisoned` after an internal failure.
     #[inline]
     pub fn select(&self) -> Result<Decision> {
         let state = &mut *self.lock.lock()?;
@@ -245,8 +245,8 @@ impl Bandit {
     /// # Errors
     /// `InvalidRequest`: an arm that does not exist or is retired, no arm at all, slots other than 1, features;
     /// `Unsupported` for what this handle or its policy does not support; `Full` for a new segment beyond
-    /// `max_segments`; `NotReady` for a restored handle that counts users, until a snapshot of it is taken;
-    /// `Poisoned` after an internal failure. Nothing has changed or been counted.
+    /// `max_segments`; `NotStored` for a restored handle that counts users, until a snapshot of it is
+    /// [`stored`](Self::stored); `Poisoned` after an internal failure. Nothing has changed or been counted.
     ///
     /// ```
     /// # use dpb::{Algorithm, Bandit, Config, Request};
@@ -316,16 +316,21 @@ impl Bandit {
     /// [`epsilon_spent`](Self::epsilon_spent) grows by one period. A decision counts for the period in which it was
     /// made. Clears the counters, a millisecond for ten megabytes.
     ///
-    /// Take a [`snapshot`](Self::snapshot) at once, and write it. If one was taken before, the handle learns from
-    /// nobody until then, because a program that is killed would restore the earlier snapshot, which does not count
-    /// this period.
+    /// Take a [`snapshot`](Self::snapshot) at once, write it, and call [`stored`](Self::stored). Until then the handle
+    /// learns from nobody, because a program that is killed would restore an earlier snapshot, which does not count this
+    /// period. (A policy without snapshots learns at once.)
     ///
     /// # Errors
     /// `Unsupported` without [`expected_users`](Config::expected_users); `OverBudget` if all
     /// [`budget_periods`](Config::budget_periods) have begun, and the last one continues; `Poisoned` after an
     /// internal failure.
     pub fn next_period(&self) -> Result<()> {
-        self.lock.lock()?.next_period()
+        let state = &mut *self.lock.lock()?;
+        state.next_period()?;
+        if !state.has_snapshots() {
+            state.periods.store(state.periods.begun); // no restart goes back
+        }
+        Ok(())
     }
 
     /// Adds an arm, and returns its number. Numbers are never used again. May allocate. No other handle has this

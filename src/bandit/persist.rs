@@ -9,6 +9,7 @@ use crate::ledger::learner::Learner;
 use crate::ledger::peers::PeerId;
 use crate::memory;
 use crate::moving::Moving;
+use crate::noise::probe::faulty;
 use crate::policy::{Algorithm, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::snapshot::{self, Kind, Reader, Writer, ensure};
@@ -33,11 +34,43 @@ impl Bandit {
         let unsealed = {
             let state = &mut *self.lock.lock()?;
             let unsealed = snapshot::write(Kind::Bandit, limit, |to| self.save(state, to))?;
-            // A snapshot that did not fit was not taken.
-            state.periods.save(state.periods.begun);
+            if !state.periods.may_learn() && faulty!(SnapshotOpens) {
+                state.periods.store(state.periods.begun);
+            }
             unsealed
         };
         Ok(unsealed.seal())
+    }
+
+    /// Says that this [`snapshot`](Self::snapshot) of this handle is stored: from now on, whatever happens, a restart finds
+    /// it or a later one. With a file that is so after `fsync`, `rename`, and `fsync` of the directory; with a database
+    /// after its durable confirmation.
+    ///
+    /// With [`expected_users`](Config::expected_users) a handle learns only in periods that a stored snapshot counts, and a
+    /// restored one decides nothing before. A new handle needs no snapshot in its first period. Without `expected_users`
+    /// this changes nothing. If nothing is stored at all, so that a restart begins another handle with a guarantee of its
+    /// own, call it with a snapshot that you drop.
+    ///
+    /// An earlier snapshot of this handle is accepted too, and counts for the periods that it contains.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for a snapshot of another handle, also of the one that this handle was restored from or resumed
+    /// after; `Corrupt`; `NewerVersion`; `NoMemory`; `Poisoned` after an internal failure. Nothing changed.
+    pub fn stored(&self, snapshot: &[u8]) -> Result<()> {
+        let head = SnapshotHead::read(&mut Reader::new(snapshot, Kind::Bandit)?)?;
+        let state = &mut *self.lock.lock()?;
+        let begun = state.periods.begun;
+        let is_ours = (head.origin, head.generation) == (state.fleet.origin, self.generation) && head.periods <= begun;
+        if (!is_ours || head.periods < begun) && faulty!(AnyStoredOpens) {
+            state.periods.store(begun);
+            return Ok(());
+        }
+        if !is_ours {
+            let rule = "must be of this very handle: take it after the handle was made, restored or resumed";
+            return Err(Error::refused("snapshot", format_args!("{rule}")));
+        }
+        state.periods.store(head.periods);
+        Ok(())
     }
 
     fn save(&self, state: &mut State, to: &mut Writer) -> Result<()> {
@@ -69,10 +102,9 @@ impl Bandit {
     /// however old the snapshot is. [`report`](Self::report) states at least the loss of one release, because there may
     /// have been one since the snapshot.
     ///
-    /// With [`expected_users`](Config::expected_users) a new period begins, and the handle decides nothing (`NotReady`)
-    /// until a snapshot of it has been taken. Write that snapshot to where the next generation reads it, and then
-    /// serve: so no period is lost, however often the program is killed. Always restore the newest snapshot; an older
-    /// one does not count all periods.
+    /// With [`expected_users`](Config::expected_users) a new period begins, and the handle decides nothing (`NotStored`)
+    /// until a snapshot of it is [`stored`](Self::stored) where the next generation reads it: so no period is lost, however
+    /// often the program is killed. Always restore the newest snapshot; an older one does not count all periods.
     ///
     /// # Errors
     /// `Corrupt`; `NewerVersion`; `Entropy`; `NoMemory`; `InvalidConfig` for an impossible configuration; `OverBudget`
@@ -245,5 +277,11 @@ impl State {
             PrivacyLoss::Unbounded => Err(Error::unsupported("a snapshot: it is not private, and its sums are raw")),
             _ => Ok(()),
         }
+    }
+
+    /// Whether its policy has snapshots.
+    pub fn has_snapshots(&mut self) -> bool {
+        let written = |state: &mut State| state.policy.snapshot(&mut Moving::Out(&mut Writer::Counting(0)));
+        self.check_private().and_then(|()| written(self)).is_ok()
     }
 }

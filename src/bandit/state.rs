@@ -222,7 +222,7 @@ impl State {
                 Err(Error::unconfigured("a default request: config.max_segments or config.features is set"))
             }
             None if self.periods.is_ready() => Ok(()),
-            None => Err(Error::NotReady),
+            None => Err(Error::NotStored),
             // The rewards of a decision without a user would be learned without a limit.
             Some(_) => Err(Error::unconfigured("a default request: config.expected_users is set")),
         }
@@ -390,7 +390,7 @@ impl State {
         match self.users {
             None if user != 0 => Err(Error::unconfigured_number("user", user, "config.expected_users is 0")),
             _ if self.periods.is_ready() => Ok(()),
-            _ => Err(Error::NotReady),
+            _ => Err(Error::NotStored),
         }
     }
 

@@ -78,9 +78,9 @@ pub unsafe extern "C" fn dpb_set_prior(
 /// decision. The counters are cleared, under the lock (a millisecond for ten megabytes), and their hash has a new
 /// key. A restored handle begins a new period by itself, because no snapshot contains the users.
 ///
-/// Write a dpb_snapshot right after this call, to the file that a restart reads. If a snapshot was taken before,
-/// the library learns from nobody until then, because a program that is killed would restore the earlier snapshot
-/// and lose count of this period. A handle of which no snapshot was ever taken needs none.
+/// Write a dpb_snapshot right after this call, to the file that a restart reads, and call dpb_stored. Until then the
+/// library learns from nobody, because a program that is killed would restore an earlier snapshot and lose count of
+/// this period. (A policy without snapshots learns at once.)
 /// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.expected_users is 0); DPB_OVER_BUDGET (all
 /// dpb_config.budget_periods have begun; the last one continues); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]

@@ -122,8 +122,8 @@ pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
 
 /// Chooses an arm. Writes one decision. Never allocates; O(1) or O(arms), depending on the policy.
 /// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.expected_users, max_segments or features, which need
-/// dpb_select_for); DPB_NOT_READY (a handle restored from a snapshot with expected_users, of which no snapshot was
-/// taken yet); DPB_POISONED. Any thread.
+/// dpb_select_for); DPB_NOT_READY (a handle restored from a snapshot with expected_users, before dpb_stored);
+/// DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decision) -> dpb_status {

@@ -129,6 +129,7 @@ pub(super) fn text(failure: &Error) -> String {
     let mut text = failure.to_string();
     let refused = match failure {
         Error::InvalidConfig { field: "name", .. } => return text, // it quotes the caller
+        Error::NotReady | Error::NotStored => return text.replace("Bandit::", "dpb_"),
         Error::InvalidConfig { field, .. } => field,
         _ => "",
     };

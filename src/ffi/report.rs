@@ -93,7 +93,7 @@ pub const DPB_WARN_CLOCK_STOPPED: u32 = 1;
 /// is too small.
 pub const DPB_WARN_EXPIRING: u32 = 2;
 /// dpb_report.warnings: with expected_users fewer than one in 100 of the last 1024 decisions are learned from. The
-/// requests name no user or the same few, dpb_next_period is not called, or no snapshot follows it.
+/// requests name no user or the same few, dpb_next_period is not called, or no dpb_stored follows it.
 pub const DPB_WARN_UNLEARNED: u32 = 4;
 /// dpb_report.warnings: the handle contributes, and has merged no snapshot of another handle in its last 65,536
 /// decisions. What it contributes does not come back. See dpb_alone.

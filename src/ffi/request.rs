@@ -220,7 +220,7 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// positive values than slots, an examined out of range, a wrong length, struct_size); DPB_UNSUPPORTED (eligible
 /// arms, several slots, values, examined, a segment, a user or features that this policy or configuration does not
 /// support); DPB_FULL (a new segment, and there are max_segments); DPB_NOT_READY (a restored handle with
-/// expected_users of which no snapshot was taken yet); DPB_NO_MEMORY (the first request with examined);
+/// expected_users, before dpb_stored); DPB_NO_MEMORY (the first request with examined);
 /// DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or been
 /// counted, and dpb_request_check says why. Any thread.
 #[unsafe(no_mangle)]

@@ -1,6 +1,6 @@
 //! Snapshots of handles.
 
-use super::bandit::dpb_bandit;
+use super::bandit::{dpb_bandit, explained};
 use super::config::{construct, dpb_error};
 use super::fields::dpb_config;
 use super::fleet::bytes;
@@ -29,9 +29,8 @@ use std::ffi::{CStr, c_char};
 /// buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
 /// bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 1 more; 20 more with a
 /// prior, 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
-/// grow between two calls. A call whose cap is too small takes no memory, and does not count as a snapshot
-/// (dpb_config.expected_users). May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the
-/// state that is not released.
+/// grow between two calls. A call whose cap is too small takes no memory. May allocate. error: NULL, or filled on
+/// failure; for DPB_UNSUPPORTED it names the state that is not released.
 /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state is not
 /// all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
@@ -47,6 +46,34 @@ pub unsafe extern "C" fn dpb_snapshot(
     unsafe { bytes(bandit, std::ptr::null(), 0, buf, cap, len, error, |b, _| b.bandit.snapshot_within(cap)) }
 }
 
+/// Says that a dpb_snapshot of this handle is stored: from now on, whatever happens, a restart finds it or a later one.
+/// With a file that is so after fsync of the file, rename, and fsync of the directory; with a database after its durable
+/// confirmation. Call it after each such write; if the write failed, do not.
+///
+/// With dpb_config.expected_users the library learns only in periods that a stored snapshot counts. A restored handle
+/// decides nothing before (DPB_NOT_READY), and after dpb_next_period a handle decides and learns from nobody. A new
+/// handle needs no snapshot in its first period. A resumed handle (dpb_resume) learns where the suspended one did. Without
+/// expected_users the call changes nothing. If your program stores nothing, so that a restart makes another handle with a
+/// guarantee of its own, pass a snapshot that you drop.
+///
+/// snapshot: len bytes that dpb_snapshot wrote for this very handle. An earlier one counts for the periods in it. error:
+/// NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (a snapshot of another handle, also of the one that this handle was
+/// restored from or resumed after); DPB_CORRUPT; DPB_NEWER_VERSION; DPB_NO_MEMORY; DPB_NOT_READY (the handle is held:
+/// dpb_claimed); DPB_HALTED (suspended); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_stored(
+    bandit: *mut dpb_bandit,
+    snapshot: *const u8,
+    len: usize,
+    error: *mut dpb_error,
+) -> dpb_status {
+    let required = [("snapshot", snapshot.is_null() && len > 0)];
+    // SAFETY: NULL or valid, by contract; not NULL if there are bytes.
+    unsafe { explained(bandit, error, &required, |b: &dpb_bandit| b.bandit.stored(slice(snapshot, len))) }
+}
+
 /// Makes a handle from a snapshot, with the configuration in it and fresh entropy. The decisions that were open
 /// have expired, and their tickets are DPB_UNKNOWN_TICKET.
 ///
@@ -55,10 +82,9 @@ pub unsafe extern "C" fn dpb_snapshot(
 /// been one after the snapshot. A handle that ever had a test_seed is not private.
 ///
 /// With dpb_config.expected_users a new period begins (dpb_next_period), because a snapshot does not contain the users.
-/// The handle refuses decisions with DPB_NOT_READY until a dpb_snapshot of it was taken. Restore the newest
-/// snapshot, write the new handle's snapshot to the file that a restart reads, and only then serve. Then a program
-/// that is killed, at any time and any number of times, counts every period, and dpb_epsilon_spent is at least the
-/// loss. A snapshot that is kept in memory only, or sent elsewhere, does not achieve that.
+/// The handle refuses decisions with DPB_NOT_READY until dpb_stored. Restore the newest snapshot, write the new
+/// handle's snapshot to the file that a restart reads, call dpb_stored, and then serve. So a program that is killed, at
+/// any time and any number of times, counts every period, and dpb_epsilon_spent is at least the loss.
 ///
 /// buf: len bytes of any origin (NULL with len = 0, which is no snapshot). out: receives the handle, which the
 /// caller frees with dpb_free. error: NULL, or filled on failure.

@@ -76,6 +76,40 @@ static void tickets_go_on(void) {
   free(state);
 }
 
+/* A state takes along which periods of users are stored. */
+static void periods_move(void) {
+  dpb_config config = keyed();
+  dpb_bandit *bandit = NULL, *next = NULL;
+  unsigned char bytes[2048], *state;
+  dpb_decision d;
+  size_t n, len;
+  config.expected_users = 100;
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n, NULL), DPB_OK);
+  dpb_free(bandit);
+  STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &bandit, NULL), DPB_OK);
+  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n, NULL), DPB_OK);
+  state = state_of(bandit, 0, &len);
+  STATUS(dpb_stored(bandit, bytes, n, NULL), DPB_HALTED);
+  STATUS(dpb_resume(NULL, &config, state, len, &next, NULL), DPB_OK);
+  STATUS(dpb_stored(next, bytes, n, NULL), DPB_NOT_READY); /* held */
+  STATUS(dpb_claimed(next), DPB_OK);
+  STATUS(dpb_select_for(next, request(1, 0, 1, NULL, 0), &d), DPB_NOT_READY);
+  STATUS(dpb_stored(next, bytes, n, NULL), DPB_INVALID_CONFIG); /* of the suspended handle */
+  STATUS(dpb_snapshot(next, bytes, sizeof bytes, &n, NULL), DPB_OK);
+  STATUS(dpb_stored(next, bytes, n, NULL), DPB_OK);
+  STATUS(dpb_select_for(next, request(1, 0, 1, NULL, 0), &d), DPB_OK);
+  free(state);
+  dpb_free(bandit);
+  state = state_of(next, 0, &len);
+  STATUS(dpb_resume(NULL, &config, state, len, &bandit, NULL), DPB_OK);
+  STATUS(dpb_claimed(bandit), DPB_OK);
+  STATUS(dpb_select_for(bandit, request(1, 0, 2, NULL, 0), &d), DPB_OK); /* stored before the move */
+  free(state);
+  dpb_free(bandit);
+  dpb_free(next);
+}
+
 /* A receiver accepts one state, in this process, while its handle exists. */
 static void one_state_for_a_receiver(void) {
   dpb_config config = keyed();
@@ -180,6 +214,7 @@ static void one_charge(void) {
 
 int main(void) {
   tickets_go_on();
+  periods_move();
   one_state_for_a_receiver();
   bad_input();
   one_charge();

@@ -80,7 +80,14 @@ static void *play(void *argument) {
     }
     /* A new period after as many requests as there are users. */
     if (player->decided / 4000000 != (player->decided - request.slots) / 4000000) {
+      uint8_t *bytes;
+      size_t length, stored;
       STATUS(dpb_next_period(world->bandit), DPB_OK);
+      STATUS(dpb_snapshot(world->bandit, NULL, 0, &length, NULL), DPB_BUFFER_TOO_SMALL);
+      bytes = malloc(length *= 2); /* it may grow */
+      STATUS(dpb_snapshot(world->bandit, bytes, length, &stored, NULL), DPB_OK);
+      STATUS(dpb_stored(world->bandit, bytes, stored, NULL), DPB_OK);
+      free(bytes);
     }
     if (failures > 0) break;
   }

@@ -65,16 +65,45 @@ static void adds_up(void) {
   dpb_free(bandit);
 }
 
-/* Takes a snapshot. It counts only if the buffer is large enough. */
-static size_t saved(const dpb_bandit *bandit, uint8_t *bytes, size_t cap) {
+static size_t written(const dpb_bandit *bandit, uint8_t *bytes, size_t cap) {
   size_t n = 0;
   STATUS(dpb_snapshot(bandit, bytes, cap, &n, NULL), DPB_OK);
   return n;
 }
 
-/* A program that is killed right after the first snapshot of each generation, and restored from it, learns from the same
-   user in every generation. dpb_epsilon_spent reports that. A call that only asks for the length, or has too small a
-   buffer, is not a snapshot. With segments too. */
+/* Takes a snapshot, and says that it is stored. */
+static size_t saved(dpb_bandit *bandit, uint8_t *bytes, size_t cap) {
+  size_t n = written(bandit, bytes, cap);
+  STATUS(dpb_stored(bandit, bytes, n, NULL), DPB_OK);
+  return n;
+}
+
+/* What dpb_stored refuses: then a restored handle still decides nothing. */
+static void not_its_own(dpb_bandit *bandit, const uint8_t *bytes, size_t n, uint64_t segment) {
+  uint8_t other[2048];
+  dpb_config config = seeded(2, 1);
+  dpb_bandit *another = NULL;
+  dpb_decision d;
+  dpb_error error;
+  size_t length;
+  STATUS(dpb_stored(NULL, bytes, n, &error), DPB_NULL);
+  STATUS(dpb_stored(bandit, NULL, n, &error), DPB_NULL);
+  CHECK(strcmp(error.message, "snapshot is NULL") == 0);
+  STATUS(dpb_stored(bandit, NULL, 0, NULL), DPB_CORRUPT);
+  STATUS(dpb_stored(bandit, bytes, n - 1, &error), DPB_CORRUPT);
+  STATUS(dpb_stored(bandit, bytes, n, &error), DPB_INVALID_CONFIG);
+  CHECK(strncmp(error.message, "snapshot must be of this very handle", 36) == 0);
+  STATUS(dpb_new(&config, &another, NULL), DPB_OK);
+  length = written(another, other, sizeof other);
+  STATUS(dpb_stored(bandit, other, length, &error), DPB_INVALID_CONFIG);
+  STATUS(dpb_stored(another, other, length, NULL), DPB_OK);
+  dpb_free(another);
+  length = written(bandit, other, sizeof other); /* whose write fails */
+  STATUS(dpb_select_for(bandit, request(1, segment, 1, NULL, 0), &d), DPB_NOT_READY);
+}
+
+/* A program that is killed right after the first stored snapshot of each generation, and restored from it, learns from the
+   same user in every generation. dpb_epsilon_spent reports that. With segments too. */
 static void lives(uint32_t max_segments) {
   enum { LIVES = 20 };
   dpb_config config = seeded(2, 1);
@@ -82,14 +111,14 @@ static void lives(uint32_t max_segments) {
   dpb_decision d = {77, 0, 9, 9};
   uint8_t bytes[2048];
   uint64_t segment = max_segments > 0 ? 7 : 0;
-  size_t n, len;
+  size_t n = 0, len;
   double spent = 0, known = 0;
   int life;
   config.expected_users = 1000;
   config.max_segments = max_segments;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   STATUS(dpb_next_period(bandit), DPB_OK);
-  n = saved(bandit, bytes, sizeof bytes);
+  n = written(bandit, bytes, sizeof bytes);
   for (life = 0; life < LIVES; life++) {
     dpb_arm arms[2];
     uint64_t user;
@@ -97,13 +126,10 @@ static void lives(uint32_t max_segments) {
     STATUS(dpb_restore(bytes, n, &bandit, NULL), DPB_OK);
     d.ticket = 77;
     refused_for(bandit, request(1, segment, 1, NULL, 0), DPB_NOT_READY,
-               "there is no result yet, or config.expected_users is set and no snapshot of the restored handle was taken yet");
-    STATUS(dpb_snapshot(bandit, NULL, 0, &len, NULL), DPB_BUFFER_TOO_SMALL);
-    STATUS(dpb_select_for(bandit, request(1, segment, 1, NULL, 0), &d), DPB_NOT_READY);
-    STATUS(dpb_snapshot(bandit, bytes, len - 1, &len, NULL), DPB_BUFFER_TOO_SMALL);
-    STATUS(dpb_select_for(bandit, request(1, segment, 1, NULL, 0), &d), DPB_NOT_READY);
+               "config.expected_users is set, and no snapshot of the restored handle is stored: store one, and then call dpb_stored");
+    not_its_own(bandit, bytes, n, segment);
     CHECK(d.ticket == 77);
-    n = saved(bandit, bytes, len);
+    n = saved(bandit, bytes, sizeof bytes);
     for (user = 0; user < 200; user++) {
       STATUS(dpb_select_for(bandit, request(1, segment, user, NULL, 0), &d), DPB_OK);
       STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK);
@@ -114,8 +140,10 @@ static void lives(uint32_t max_segments) {
   }
   STATUS(dpb_epsilon_spent(bandit, 0, &spent), DPB_OK);
   CHECK(spent >= LIVES + 1);
-  /* A period that no snapshot contains decides as before and learns from no user. */
+  /* A period that is not stored decides as before and learns from no user, whatever was stored before. */
   STATUS(dpb_next_period(bandit), DPB_OK);
+  STATUS(dpb_stored(bandit, bytes, n, NULL), DPB_OK);
+  (void)written(bandit, bytes, sizeof bytes);
   {
     dpb_arm arms[2];
     uint64_t user;

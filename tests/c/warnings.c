@@ -41,6 +41,8 @@ static void decide(dpb_bandit *bandit, uint64_t user, enum reward reward) {
 static void one_user(void) {
   dpb_config config = seeded(3, 1);
   dpb_bandit *bandit;
+  uint8_t bytes[2048];
+  size_t n;
   uint64_t i;
   config.expected_users = 2000;
   config.contributions_per_user = 3;
@@ -55,6 +57,10 @@ static void one_user(void) {
   for (i = 0; i < 4 * 2048; i++) decide(bandit, i % 2048, NO_CLICK);
   CHECK(warnings(bandit) == DPB_WARN_UNLEARNED);
   STATUS(dpb_next_period(bandit), DPB_OK);
+  for (i = 0; i < 2048; i++) decide(bandit, i, NO_CLICK);
+  CHECK(warnings(bandit) == DPB_WARN_UNLEARNED); /* the period is not stored */
+  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n, NULL), DPB_OK);
+  STATUS(dpb_stored(bandit, bytes, n, NULL), DPB_OK);
   for (i = 0; i < 2048; i++) decide(bandit, i, NO_CLICK);
   CHECK(warnings(bandit) == 0);
   dpb_free(bandit);

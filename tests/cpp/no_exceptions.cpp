@@ -109,6 +109,7 @@ static void segments() {
   CHECK(allocations == before);
   std::vector<std::uint8_t> bytes;
   CHECK(bandit->try_snapshot(bytes) == DPB_OK && dpb::Bandit::try_restore(bytes.data(), bytes.size()));
+  CHECK(bandit->try_stored(bytes.data(), bytes.size()) == DPB_OK);
   config.max_segments = 5;
   std::optional<dpb::Bandit> larger = dpb::Bandit::try_restore("dp-imed", config, bytes.data(), bytes.size());
   CHECK(larger && larger->try_select(requests[1], decisions) == DPB_OK);

@@ -311,12 +311,22 @@ static void users() {
   CHECK(known > 20 && play(200) == known && bandit.report().answered == 400);
   const double spent = bandit.epsilon_spent();
   bandit.next_period();
+  CHECK(play(1000) == known);
+  bandit.stored(bandit.snapshot());
   // More rewards than the open batches of three arms can hold.
   CHECK(play(1000) > known && bandit.epsilon_spent() == 2 * spent);
-  // A restored handle decides after its first snapshot.
-  dpb::Bandit next = dpb::Bandit::restore(bandit.snapshot());
+  // A restored handle decides once it is stored.
+  const auto before = bandit.snapshot();
+  dpb::Bandit next = dpb::Bandit::restore(before);
+  const auto early = refusal([&] { (void)next.select(of(1)); });
+  CHECK(early.status() == DPB_NOT_READY && std::string(early.what()).find("call dpb_stored") != std::string::npos);
+  const auto wrong = refusal([&] { next.stored(before); });
+  CHECK(wrong.status() == DPB_INVALID_CONFIG && std::string(wrong.what()).find("snapshot must be of this very") == 0);
+  CHECK(next.try_stored(before.data(), before.size() - 1) == DPB_CORRUPT);
+  const auto after = next.snapshot();
   CHECK(refusal([&] { (void)next.select(of(1)); }).status() == DPB_NOT_READY);
-  CHECK(!next.snapshot().empty() && next.select(of(1)).arm < 3 && next.epsilon_spent() == 3 * spent);
+  CHECK(next.try_stored(after.data(), after.size()) == DPB_OK);
+  CHECK(next.select(of(1)).arm < 3 && next.epsilon_spent() == 3 * spent);
   CHECK(bandit.select(of(1).among(one)).arm == 1);
   CHECK(refusal([&] { (void)bandit.select(); }).status() == DPB_UNSUPPORTED);
   const auto says = [](auto call) { return std::string(refusal(call).what()); };
@@ -338,6 +348,7 @@ static void users() {
   const dpb::Report first = play_all(), second = play_all();
   CHECK(first.phase > 2 && second.phase == first.phase && second.answered == 1000);
   segmented.next_period();
+  segmented.stored(segmented.snapshot());
   const dpb::Report third = play_all();
   CHECK(third.phase > second.phase && third.epsilon_spent == 2 * second.epsilon_spent);
   CHECK(segmented.select(of(1, 1).among(one)).arm == 1);

@@ -1202,6 +1202,9 @@ impl World<'_> {
                 if player.config.expected_users > 0 { model.another(&player.config) } else { DPB_UNSUPPORTED }
             );
             model.periods += u32::from(status == DPB_OK);
+            if model.periods % 2 == 0 {
+                store(player.handle);
+            }
         }
         player.after(status == DPB_OK, [0; 4]);
     }
@@ -1495,6 +1498,7 @@ impl World<'_> {
         one_of(status, &[DPB_OK, DPB_UNSUPPORTED]);
         one_of(dpb_merge(second, bytes.as_ptr(), bytes.len() - 1, null_mut()), &[DPB_CORRUPT]);
         let next = snapshot(second).unwrap();
+        gate(second, &bytes, &next, player.config.expected_users > 0 && player.model.is_some());
         let Ok(third) = restore(&next) else { return dpb_free(second) }; // over budget, as checked above
         let last = snapshot(third).unwrap();
         // The snapshots differ only in the generation's number and the checksum.
@@ -1550,7 +1554,7 @@ impl World<'_> {
             }
         }
         if let Ok(handle) = restore(&sealed(bytes)) {
-            snapshot(handle); // a restored handle that counts users decides only after this
+            store(handle); // a restored handle that counts users decides only after this
             if self.bandits.len() < 3 && report(handle).max_segments == 0 {
                 self.bandits.push(Player::new(handle, dpb_config { fleet_key: null(), ..config }, None));
             } else {
@@ -1885,6 +1889,24 @@ unsafe fn snapshot(handle: *const dpb_bandit) -> Option<Vec<u8>> {
             Some(bytes)
         }
     }
+}
+
+/// Says that a snapshot is stored.
+unsafe fn store(handle: *mut dpb_bandit) {
+    if let Some(bytes) = snapshot(handle) {
+        assert_eq!(dpb_stored(handle, bytes.as_ptr(), bytes.len(), null_mut()), DPB_OK);
+    }
+}
+
+/// A handle that is restored from `from` accepts its own snapshot as stored, and no other bytes. If it `counts` users, it
+/// decides nothing before.
+unsafe fn gate(handle: *mut dpb_bandit, from: &[u8], own: &[u8], counts: bool) {
+    let stored = |bytes: &[u8]| dpb_stored(handle, bytes.as_ptr(), bytes.len(), null_mut());
+    let request = Spec { user: 1, ..Spec::PLAIN }.request();
+    assert_eq!([stored(from), stored(&own[1..]), stored(&[])], [DPB_INVALID_CONFIG, DPB_CORRUPT, DPB_CORRUPT]);
+    assert!(!counts || dpb_request_check(handle, &raw const request, null_mut()) == DPB_NOT_READY);
+    assert_eq!(stored(own), DPB_OK);
+    assert!(!counts || dpb_request_check(handle, &raw const request, null_mut()) != DPB_NOT_READY);
 }
 
 unsafe fn restore(bytes: &[u8]) -> Result<*mut dpb_bandit, dpb_status> {

@@ -344,6 +344,9 @@ impl Player {
                 if self.config.expected_users > 0 { model.another(&self.config) } else { DPB_UNSUPPORTED }
             );
             model.periods += u32::from(status == DPB_OK);
+            if model.periods % 2 == 0 {
+                store(self.handle);
+            }
         }
         self.after(status == DPB_OK, [0; 4]);
     }
@@ -488,7 +491,7 @@ impl Player {
             }
             return match restore(&sealed(first)) {
                 Ok(handle) if report(handle).max_segments > 0 && has_all_arms(handle) => {
-                    snapshot(handle); // a restored handle that counts users decides only after this
+                    store(handle); // a restored handle that counts users decides only after this
                     let arms = report(handle).arms_active;
                     let mut keys = KEYS.to_vec();
                     keys.retain(|&key| cells(handle, Some(key), arms).is_some());
@@ -518,6 +521,7 @@ impl Player {
             self.restored_as_it_was(&first);
         }
         let next = snapshot(second).unwrap();
+        gate(second, &first, &next, self.config.expected_users > 0 && self.model.is_some());
         let Ok(third) = restore(&next) else {
             dpb_free(second); // over budget, as checked above
             return self;

@@ -181,6 +181,7 @@ checked! {
     dpb_compare: (bandit: *const dpb_bandit, i: u32, j: u32, confidence: f64, low: *mut f64, high: *mut f64);
     dpb_epsilon_spent: (bandit: *const dpb_bandit, delta: f64, epsilon: *mut f64);
     dpb_snapshot: (bandit: *const dpb_bandit, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error);
+    dpb_stored: (bandit: *mut dpb_bandit, snapshot: *const u8, len: usize, error: *mut dpb_error);
     dpb_restore: (buf: *const u8, len: usize, out: *mut *mut dpb_bandit, error: *mut dpb_error);
     dpb_restore_as: (
         name: *const c_char, config: *const dpb_config, buf: *const u8, len: usize, out: *mut *mut dpb_bandit,
@@ -287,6 +288,16 @@ pub fn rare(constructors: &[super::Constructor]) {
         expect(dpb_select(handle, &raw mut decision), DPB_NOT_READY);
         expect(dpb_select_many(handle, null(), 1, &raw mut decision, &raw mut n), DPB_NOT_READY);
         expect(dpb_request_check(handle, &raw const request, null_mut()), DPB_NOT_READY);
+        let stored = |handle, bytes: &[u8]| dpb_stored(handle, bytes.as_ptr(), bytes.len(), null_mut());
+        expect(stored(handle, &bytes), DPB_INVALID_CONFIG);
+        expect(stored(handle, &bytes[1..]), DPB_CORRUPT);
+        bytes[3] += 1;
+        expect(stored(handle, &bytes), DPB_NEWER_VERSION);
+        bytes[3] -= 1;
+        expect(dpb_select(handle, &raw mut decision), DPB_NOT_READY);
+        expect(stored(handle, &saved(handle)), DPB_OK);
+        expect(dpb_select(handle, &raw mut decision), DPB_OK);
+        expect(stored(null_mut(), &bytes), DPB_NULL);
         expect(dpb_add_arm(handle, 9, &raw mut number, null_mut()), DPB_OK);
         expect(dpb_retire_arm(handle, number), DPB_OK);
         expect(dpb_add_arm(handle, 9, &raw mut number, null_mut()), DPB_INVALID_REQUEST);
@@ -366,6 +377,7 @@ pub fn rare(constructors: &[super::Constructor]) {
         let without = made(&plain);
         expect(dpb_suspend(without, 0, null_mut(), 0, &raw mut n, null_mut()), DPB_UNSUPPORTED);
         dpb_free(without);
+        let ours = saved(old);
         let mut state = state_of(old, generation);
         expect(resume(null(), null(), &state, &raw mut next), DPB_NULL);
         expect(resume(null(), &raw const plain, &state, &raw mut next), DPB_UNSUPPORTED);
@@ -383,6 +395,9 @@ pub fn rare(constructors: &[super::Constructor]) {
         expect(resume(null(), &raw const of_fleet, &state, &raw mut held), DPB_EXPIRED);
         expect(resume(null(), &raw const of_fleet, &state_of(next, 0), &raw mut held), DPB_OK);
         expect(dpb_suspend(held, 0, null_mut(), 0, &raw mut n, null_mut()), DPB_NOT_READY);
+        expect(stored(held, &bytes), DPB_CORRUPT);
+        expect(stored(held, &ours), DPB_NOT_READY);
+        expect(stored(old, &ours), DPB_HALTED);
         [keeper, old, next, held].into_iter().for_each(|handle| dpb_free(handle));
 
         // Beside the bandits.

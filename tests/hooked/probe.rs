@@ -64,6 +64,10 @@ faults! {
     RawRetired,
     /// The policy learns from all decisions of a user.
     UserUnbounded,
+    /// A snapshot that is made opens its period, also if it is never written.
+    SnapshotOpens,
+    /// What the caller says that it stored opens the period, whatever it is.
+    AnyStoredOpens,
     /// The sums in a snapshot include open ones.
     RawSnapshot,
     /// A snapshot counts rewards that wait for the end of their windows.

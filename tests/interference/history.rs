@@ -73,8 +73,10 @@ pub enum Event {
     Advance(i64),
     /// Ticks pass without decisions.
     Skip(u64),
-    /// Takes a snapshot and keeps it.
+    /// Takes a snapshot, keeps it, and says that it is stored.
     Snapshot,
+    /// Takes a snapshot, whose write fails. Says that the last one that was kept is stored.
+    Lost,
     /// Frees the handle and restores another from a kept snapshot of any handle: the last one, or this many before it.
     Restore(usize),
     /// Merges a kept snapshot: the last one, or this many before it.
@@ -185,13 +187,23 @@ impl History {
         let first = draw(decisions / 3) + if late { decisions / 2 } else { 0 };
         let often = contributions_per_user as usize * if users > 0 { OFTEN } else { 1 };
         let mut changed: Vec<_> = (0..often).map(|i| first + 20 * i + draw(20 - config.max_slots as usize)).collect();
+        if users > 0 && restarts && number & 1 == 1 {
+            // The user comes in a period, then in one that is not stored and is lost, and then in the next one; or only in
+            // the lost one.
+            steps[changed[0]].events.push(Event::Snapshot);
+            steps[changed[often / 3]].events.extend([Event::Period, Event::Lost]);
+            steps[changed[2 * often / 3]].events.extend([Event::Restore(0), Event::Snapshot]);
+            if number & 4 == 4 {
+                changed = changed[often / 3..2 * often / 3].to_vec();
+            }
+        }
         let mut who = Vec::new();
         if users > 0 {
             // Some other users also make many requests.
             let mut other = || 1 + if draw(5) == 0 { draw(8) } else { 8 + draw(1 << 20) } as u64;
             who.extend((0..decisions).map(|at| if changed.contains(&at) { 0 } else { other() }));
-            if number & 1 == 1 || fleet {
-                steps[changed[often / 2]].events.push(Event::Period);
+            if (number & 1 == 1 || fleet) && !restarts {
+                steps[changed[often / 2]].events.extend([Event::Period, Event::Snapshot]);
             }
         }
         let slate = config.max_slots as usize;
@@ -279,8 +291,9 @@ impl History {
         }
     }
 
-    /// How many requests of the user can differ: a reward differs and the decision was not cancelled in time; in each
-    /// period no more than the limit. `made` has the period of each decision, and whether it was cancelled in time.
+    /// How many requests of the user can differ: a reward differs, the decision was not cancelled in time, and its period
+    /// was stored; in each period no more than the limit. `made` has the period of each decision, and whether its reward
+    /// cannot matter.
     pub fn contributions(&self, made: &[(usize, bool)]) -> usize {
         let differs = |decision: usize| self.reward(decision, 0) != self.reward(decision, 1) && !made[decision].1;
         let requests = self.changed.chunks(self.slots()).filter(|request| request.iter().any(|&slot| differs(slot)));
@@ -335,10 +348,12 @@ fn happens(restores: Option<usize>, users: bool, draw: &mut impl FnMut(usize) ->
         2 if restarts => events.push(Event::AddArm(Some(100 + draw(3) as u64))),
         3..10 if restarts => events.push(prior(Which::Any(draw(64)), draw)),
         10 if users => events.extend([Event::Period, Event::Snapshot]),
+        11 if users && restarts => events.extend([Event::Period, Event::Lost]),
+        12 if users && restarts => events.extend([Event::Restore(0), Event::Lost, Event::Restore(0), Event::Snapshot]),
         13..33 if restarts => events.push(Event::Snapshot),
         33..53 if restarts => events.push(Event::Merge(draw(8))),
-        // With users only a handle restored from the newest snapshot knows the loss so far, and it needs a snapshot of
-        // its own before it decides.
+        // With users only a handle restored from the newest snapshot knows the loss so far, and one of its own must be
+        // stored before it decides.
         n if (53..last).contains(&n) && users => events.extend([Event::Restore(0), Event::Snapshot]),
         n if (53..last).contains(&n) => events.push(Event::Restore(draw(8))),
         _ => {}

@@ -54,8 +54,25 @@ struct Made {
     at: usize,
     before: u32,
     period: usize,
-    taken_back: bool,
+    /// Cancelled in time, or in a period that was not stored.
+    is_idle: bool,
     rewarded: bool,
+}
+
+/// The periods of users, as the handle must count them.
+struct Periods {
+    begun: u32,
+    stored: u32,
+    /// What each kept snapshot counts.
+    kept: Vec<u32>,
+    /// The most that a handle has begun.
+    most: u32,
+}
+
+impl Periods {
+    fn begin(&mut self, begun: u32, stored: u32) {
+        (self.begun, self.stored, self.most) = (begun, stored, self.most.max(begun));
+    }
 }
 
 /// The system's time at which states are suspended.
@@ -85,10 +102,11 @@ struct World<'a> {
     /// A hash of the transcript so far, known to the adversary who chooses the features.
     known: u64,
     made: Vec<Made>,
-    /// The periods of user counts so far.
+    /// The periods of user counts so far, in all lives.
     periods: usize,
     /// Whether a handle knows what another one has released.
     merged: bool,
+    counted: Periods,
     /// The time of the caller's clock.
     now: u64,
     /// The largest loss that any handle reported.
@@ -180,6 +198,8 @@ impl World<'_> {
             Event::Prior { arm, mean, strength } => pattern(bandit.set_prior(number(arm), mean, strength).is_ok()),
             Event::Period => {
                 self.periods += 1;
+                let (begun, saves) = (self.counted.begun + 1, bandit.snapshot().is_ok());
+                self.counted.begin(begun, if saves { self.counted.stored } else { begun });
                 pattern(bandit.next_period().is_ok())
             }
             Event::Advance(ticks) => {
@@ -190,8 +210,18 @@ impl World<'_> {
             Event::Snapshot => {
                 let snapshot = bandit.snapshot().ok();
                 let bytes = pattern(&snapshot);
-                self.snapshots.extend(snapshot);
+                if let Some(snapshot) = snapshot {
+                    bandit.stored(&snapshot).unwrap();
+                    self.counted.stored = self.counted.begun;
+                    self.counted.kept.push(self.counted.begun);
+                    self.snapshots.push(snapshot);
+                }
                 bytes
+            }
+            Event::Lost => {
+                let lost = bandit.snapshot().ok();
+                let wrong = self.snapshots.last().map(|snapshot| bandit.stored(snapshot).is_ok());
+                pattern((lost, wrong))
             }
             Event::Merge(last_but) => {
                 self.merged = true;
@@ -203,6 +233,10 @@ impl World<'_> {
                 self.settle(at);
                 self.generations[at] = Generation { bandit, decisions: 0 };
                 self.periods += 1;
+                if self.history.config.expected_users > 0 {
+                    let before = self.counted.kept[self.counted.kept.len() - 1 - last_but];
+                    self.counted.begin(before + 1, 0);
+                }
                 0
             }
             Event::Lead => {
@@ -235,7 +269,7 @@ impl World<'_> {
                 let resumed = || self.subject.resume(&self.config, &state);
                 self.hand.set_time(NOW + Bandit::STATE_LIFETIME + 1);
                 if !addressed {
-                    assert_eq!(resumed().err(), Some(Error::Expired), "a state is older than its lifetime");
+                    assert!(matches!(resumed(), Err(Error::ExpiredState(_))), "a state is older than its lifetime");
                     self.hand.set_time(NOW + Bandit::STATE_LIFETIME);
                 }
                 if self.config.budget_periods > 0 && self.periods > 0 {
@@ -313,7 +347,8 @@ impl World<'_> {
         }
         for decision in some.unwrap_or_else(|| choose(None).unwrap()) {
             self.generations[at].decisions += 1;
-            self.made.push(Made { decision, at, before, period: self.periods, taken_back: false, rewarded: false });
+            let is_idle = self.counted.stored < self.counted.begun;
+            self.made.push(Made { decision, at, before, period: self.periods, is_idle, rewarded: false });
             self.look(at, returned, Some(decision))?;
         }
         Ok(())
@@ -329,7 +364,7 @@ impl World<'_> {
                 let cancelled = bandit.cancel(decision.ticket);
                 // After that, the request's clicks are already drawn. (On the caller's clock the request is then over.)
                 let fixed = windowed && self.history.config.clock == Clock::Decisions && *decisions > before + WINDOW;
-                self.made[number].taken_back |= cancelled.is_ok() && !fixed;
+                self.made[number].is_idle |= cancelled.is_ok() && !fixed;
                 self.look(at, cancelled.err().map(|error| error.to_string()), None)
             }
             Call::Answer(_) => {
@@ -372,8 +407,11 @@ pub struct Run {
     pub nonce_repeats: bool,
     /// Whether random words of the noise were used again.
     pub noise_repeats: bool,
-    /// For each decision: its period, and whether it was cancelled in time, so that its reward cannot matter.
+    /// For each decision: its period, and whether its reward cannot matter, because it was cancelled in time or because the
+    /// period was not stored.
     pub made: Vec<(usize, bool)>,
+    /// The most periods of users that a handle has begun.
+    pub periods: u32,
 }
 
 /// Runs a world with these draws of noise moved, until its transcript differs from the other one.
@@ -402,6 +440,7 @@ pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i
         made: Vec::new(),
         periods: 0,
         merged: false,
+        counted: Periods { begun: 1, stored: 1, kept: Vec::new(), most: 1 },
         now: 0,
         reported: [0.0; 2],
     };
@@ -409,10 +448,10 @@ pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i
     assert!(difference.is_some() || other.is_empty() || other.len() == it.transcript.len());
     (0..history.handles).for_each(|at| it.settle(at));
     let phases = it.made.iter().map(|made| made.decision.phase).collect();
-    let made = it.made.iter().map(|made| (made.period, made.taken_back)).collect();
-    let World { transcript, hand, reported, nonce_repeats, .. } = it;
+    let made = it.made.iter().map(|made| (made.period, made.is_idle)).collect();
+    let World { transcript, hand, reported, nonce_repeats, counted: Periods { most: periods, .. }, .. } = it;
     let noise_repeats = other.is_empty() && hand.repeats();
-    Run { transcript, draws: hand.lift(), phases, difference, reported, nonce_repeats, noise_repeats, made }
+    Run { transcript, draws: hand.lift(), phases, difference, reported, nonce_repeats, noise_repeats, made, periods }
 }
 
 /// The configuration of a history; with a budget of its own if it has one private handle, which moves.

@@ -11,6 +11,13 @@ pub fn of_user(user: u64) -> Request<'static> {
     Request { user, ..Request::default() }
 }
 
+/// Takes a snapshot, and says that it is stored.
+pub fn store(bandit: &Bandit) -> Vec<u8> {
+    let snapshot = bandit.snapshot().unwrap();
+    bandit.stored(&snapshot).unwrap();
+    snapshot
+}
+
 pub fn in_segment(key: u64) -> Request<'static> {
     Request { segment: key, ..Request::default() }
 }

@@ -393,8 +393,8 @@ func openBandit(options Options, snapshot []byte) (*dpb.Bandit, error) {
 	return stored, nil
 }
 
-// NextPeriod begins a period ([dpb.Bandit.NextPeriod]) and makes Sync put a snapshot at once. A process that continues
-// from an older snapshot would not count this period.
+// NextPeriod begins a period ([dpb.Bandit.NextPeriod]) and makes Sync put a snapshot at once. The bandit learns from nobody
+// until the store has it, because a process that continues from an older snapshot would not count this period.
 func (n *Node) NextPeriod() error {
 	err := n.Bandit.NextPeriod()
 	notify(n.putNow)
@@ -569,6 +569,7 @@ func (n *Node) put(ctx context.Context) error {
 	}
 	if err == nil {
 		n.releases, n.unputs = report.Phase, 0
+		err = n.Bandit.Stored(n.bytes)
 	}
 	return err
 }

@@ -135,6 +135,50 @@ func TestPeriodsAreKept(t *testing.T) {
 	}
 }
 
+// away is a store that refuses to keep anything, while it is away.
+type away struct {
+	*memory
+	is bool
+}
+
+func (a *away) Put(ctx context.Context, member Member, s Snapshot, news bool) (bool, error) {
+	if a.is {
+		return false, errors.New("away")
+	}
+	return a.memory.Put(ctx, member, s, news)
+}
+
+// A period is learned from when the store has it, not when its snapshot was made.
+func TestPeriodsAreStored(t *testing.T) {
+	ctx, store := context.Background(), &away{memory: newMemory()}
+	node := must(Join(ctx, Options{Store: store, Config: segmented(1)}))
+	defer node.Bandit.Close()
+	heard := func() bool {
+		before := must(node.Bandit.Report()).Phase
+		look(node.Bandit, 2000, keys...)
+		return must(node.Bandit.Report()).Phase > before
+	}
+	if !heard() || heard() {
+		t.Error("the first period")
+	}
+	store.is = true
+	check(node.NextPeriod())
+	if node.put(ctx) == nil || heard() {
+		t.Error("a period that is not stored")
+	}
+	store.is = false
+	check(node.put(ctx))
+	if !heard() {
+		t.Error("the second period")
+	}
+	// The next process counts it too.
+	next := must(Join(ctx, Options{Store: store, Config: segmented(1)}))
+	defer next.Bandit.Close()
+	if spent := must(next.Bandit.EpsilonSpent(0)); spent < 2.9 {
+		t.Error(spent)
+	}
+}
+
 // A node continues from a bandit that was restored from a file, unless the store has a newer snapshot.
 func TestFileOrStore(t *testing.T) {
 	server := startRedis(t)

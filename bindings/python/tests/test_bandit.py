@@ -299,10 +299,16 @@ def test_users_and_budgets():
     assert budget.spent() == 1.0 and budget.remaining() == 1.0
     with pytest.raises(dpb.OverBudgetError):
         dpb.Bandit(arms=3, epsilon=1.5, budget=budget)
-    restored = dpb.Bandit.restore(dpb.Bandit(dpb.Config(arms=3, epsilon=1.0, expected_users=10)).snapshot())
-    with pytest.raises(dpb.NotReadyError):
+    snapshot = dpb.Bandit(dpb.Config(arms=3, epsilon=1.0, expected_users=10)).snapshot()
+    restored = dpb.Bandit.restore(snapshot)
+    with pytest.raises(dpb.InvalidConfigError, match="snapshot must be of this very handle"):
+        restored.stored(snapshot)
+    with pytest.raises(dpb.CorruptError):
+        restored.stored(snapshot[1:])
+    snapshot = restored.snapshot()
+    with pytest.raises(dpb.NotReadyError, match="and then call stored$"):
         restored.select(user=1)
-    restored.snapshot()
+    restored.stored(snapshot)
     restored.select(user=1)
     budget.close()
     with pytest.raises(dpb.InvalidConfigError, match="closed"):

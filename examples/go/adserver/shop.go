@@ -176,23 +176,30 @@ func lock(snapshot string) (unlock func(), err error) {
 }
 
 // save writes snapshots if the options name a file.
-func (s adServer) save(o options) error {
-	if o.snapshot == "" {
-		return nil
+func (s adServer) save(o options) (err error) {
+	if o.snapshot != "" {
+		err = s.bandit.save(o.snapshot)
 	}
-	err := save(s.bandit.Bandit, o.snapshot)
 	if s.placements > 0 {
-		err = errors.Join(err, save(s.segmented.Bandit, o.segmentedSnapshot()))
+		err = errors.Join(err, s.segmented.save(o.segmentedSnapshot()))
 	}
 	return err
 }
 
-func save(bandit *dpb.Bandit, file string) error {
-	written, err := bandit.Snapshot(nil)
+// save writes a snapshot and says that it is stored. In a fleet the node says so, once the store has the snapshot. Without
+// a file nothing is kept, and a restart makes another bandit.
+func (m member) save(file string) error {
+	written, err := m.Snapshot(nil)
+	if err == nil && file != "" {
+		err = writeFile(file, written)
+	}
+	if err == nil && m.node == nil {
+		err = m.Stored(written)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	return writeFile(file, written)
+	return nil
 }
 
 // keep saves now, regularly until it is stopped, and then once more. It returns an error of the first or the last

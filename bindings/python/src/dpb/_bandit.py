@@ -258,7 +258,7 @@ class Bandit(Handle):
         With a ``config`` it takes from that all that does not change the meaning of what was released, such as
         reward_window; the other fields must be as in the snapshot, or InvalidConfigError names one. The decisions that
         were open have expired. With expected_users a new period begins, and select raises NotReadyError until you have
-        taken, and written, a snapshot of the new bandit.
+        written a snapshot of the new bandit and called stored.
         """
         buf = ffi.from_buffer("uint8_t[]", snapshot)
         out, error, needs = ffi.new("dpb_bandit **"), new_error(), None
@@ -464,7 +464,7 @@ class Bandit(Handle):
         return refusal(found if same else status, ffi.string(error.message).decode("utf-8", "replace") if same else "")
 
     def _refuse(self, status: int, request: Any) -> NoReturn:
-        if status in (InvalidRequestError.status, lib.DPB_UNSUPPORTED, lib.DPB_FULL):
+        if status in (InvalidRequestError.status, lib.DPB_UNSUPPORTED, lib.DPB_FULL, lib.DPB_NOT_READY):
             raise self._explain(status, request)
         self._fail(status)
 
@@ -632,7 +632,7 @@ class Bandit(Handle):
         self._check(lib.dpb_skip(self._c, integer("ticks", ticks)))
 
     def next_period(self) -> None:
-        """With expected_users: begins a new period. Write a snapshot right after it."""
+        """With expected_users: begins a new period. The bandit learns from nobody in it until a snapshot is stored."""
         self._check(lib.dpb_next_period(self._c))
 
     # Arms.
@@ -738,6 +738,15 @@ class Bandit(Handle):
     def snapshot(self) -> bytes:
         """What the bandit has released, and what is public: no raw sum, no reward, no open decision."""
         return self._bytes(lib.dpb_snapshot)
+
+    def stored(self, snapshot: bytes) -> None:
+        """Says that a snapshot of this very bandit is stored: from now on a restart finds it or a later one.
+
+        Call it after each write that is durable: for a file after os.fsync, os.replace, and os.fsync of the directory.
+        With expected_users the bandit learns only in periods that are stored, and in the first one of a new bandit. If
+        your program stores nothing, so that a restart makes another bandit, pass a snapshot that you drop.
+        """
+        self._send(lib.dpb_stored, snapshot)
 
     def suspend(self, receiver: int = 0) -> bytes:
         """Ends this bandit, and returns its whole state, sealed by fleet_key, for one other bandit to continue from.

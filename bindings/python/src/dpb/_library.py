@@ -48,7 +48,7 @@ class ExpiredError(Error):
 
 
 class NotReadyError(Error):
-    """There is no result yet, or a restored bandit that counts users has no snapshot of its own yet."""
+    """There is no result yet, or a restored bandit that counts users waits for stored, or a resumed one for claimed."""
 
 
 class HaltedError(Error):
