@@ -55,9 +55,9 @@ pub unsafe extern "C" fn dpb_suspend(
 /// The policy is that of the state. config needs the fleet_key. With policies that merge (dpb_merge) these fields may
 /// differ from the suspended handle's: beta, horizon, forget_after, exploration, DPB_CLAMP_REWARDS, budget_periods, budget;
 /// with the others none but budget. (To change more, use a snapshot.) A test_seed is not used. The budget is charged as
-/// for a new handle; if it was charged for the suspended one already, only the difference, for more budget_periods. What was merged is not in the state: merge the
-/// others' newest snapshots again. A contributor goes on contributing to the same leader. A leader is alone until it leads anew,
-/// and what was contributed to it stays.
+/// for a new handle; if it was charged for the suspended one already, only the difference, for more budget_periods. What
+/// was merged is not in the state: merge the others' newest snapshots again. A contributor goes on contributing to the
+/// same leader. A leader is alone until it leads anew, and what was contributed to it stays.
 ///
 /// name: NULL, or the policy's name, which must be the state's. buf: len bytes of any origin. out: receives the handle,
 /// which the caller frees with dpb_free. error: NULL, or filled on failure.
