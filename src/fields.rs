@@ -22,7 +22,8 @@ fields! {
     /// The delta of (epsilon, delta)-DP; 0 = pure DP.
     delta: f64 = 0.0, Releases, Listed, "0.1",
         "must be in [0, 1)" => |delta| (0.0..1.0).contains(&delta);
-    /// The failure probability of the policy's confidence intervals; 0 = 1/`horizon`.
+    /// The failure probability of the policy's confidence intervals, and of its decision for an arm; 0 = 1/`horizon`, or
+    /// 5% without a horizon. With dp-tt 0 is always 5%.
     beta: f64 = 0.0, Handle, Listed, "0.1",
         "must be in [0, 1)" => |beta| (0.0..1.0).contains(&beta);
     /// T, the number of decisions that you expect; 0 = unknown, which policies that need it refuse. It states a fact, so all

@@ -103,10 +103,10 @@ fn all_sabotage_is_caught() {
     use Fault::{
         AloneForgets, AnsweredReopened, CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, CombinedByOthers,
         CombinedTwice, ContributedKept, CountersReset, DuplicateBelieved, EntropyRepeats, HeldActs, HeldCounted,
-        LateInstrument, NoiseLost, NormNotEnforced, OpenKept, PushedOutTells, RawLeader, RawLeast, RawMerge,
-        RawPrediction, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawWidth, ReceiverKept,
-        RetiredKept, SendersForgotten, SharedNoise, SuspendedLives, UnnoisedMaximum, UserUnbounded, WaitingEnded,
-        WaitingTells, ZerosUnsent,
+        LateInstrument, NoiseLost, NormNotEnforced, OpenKept, PushedOutTells, RawLeader, RawLeast, RawMerge, RawPlan,
+        RawPrediction, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawVerdict, RawWidth,
+        ReceiverKept, RetiredKept, SendersForgotten, SharedNoise, SuspendedLives, UnnoisedMaximum, UserUnbounded,
+        WaitingEnded, WaitingTells, ZerosUnsent,
     };
     use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
     let caught = [
@@ -146,6 +146,8 @@ fn all_sabotage_is_caught() {
         RetiredKept,
         SendersForgotten,
         RawLeast,
+        RawVerdict,
+        RawPlan,
         ZerosUnsent,
         AloneForgets,
         SuspendedLives,

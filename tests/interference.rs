@@ -544,6 +544,18 @@ fn leaks_of_features_are_seen() {
     are_seen(&[Sabotage::HalfNoise, Sabotage::TenPercentLess, Sabotage::ReleasedTwice], subjects);
 }
 
+/// Faults of a test that stops. Its histories are so long that arms are judged, and batches planned, while the unit is
+/// open.
+#[test]
+#[ignore = "ten seconds"]
+fn leaks_of_a_test_are_seen() {
+    let subject = Subject::Policy(Algorithm::TopTwo);
+    let configs = [0, WINDOW].map(|window| (plain(window, 1, 0.0, 1600), false));
+    are_seen_in(&OF_TESTS.map(Sabotage::Built), vec![Kinds { subject, configs: configs.into() }]);
+}
+
+const OF_TESTS: [Fault; 2] = [Fault::RawVerdict, Fault::RawPlan];
+
 /// Faults by which the time at which a reward takes effect would reveal it.
 #[test]
 #[ignore = "ten seconds"]
@@ -560,6 +572,7 @@ fn all_sabotage_is_seen() {
     let elsewhere: Vec<_> = OF_FLEETS
         .into_iter()
         .chain(OF_MOVES)
+        .chain(OF_TESTS)
         .chain([Fault::NoiseLost, Fault::UserUnbounded, Fault::PushedOutTells])
         .map(Sabotage::Built)
         .collect();

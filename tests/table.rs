@@ -812,7 +812,8 @@ POLICIES = {{
         let restart = wrap(
             &format!(
                 "These must be as in the snapshot, because they say how released numbers are read: the policy (name), \
-                 {kept}; and with dpb_new_vb_sdp_ae horizon, which plans its batches. Otherwise the call is \
+                 {kept}; with dpb_new_vb_sdp_ae horizon, which plans its batches; and with policies that decide for an arm \
+                 (dpb_best_arm) beta, because the decision has it. Otherwise the call is \
                  DPB_INVALID_CONFIG, and error names the field. These are taken from config: {taken}. A test_seed is \
                  not used. If there was no forget_after before, releases begin to age now."
             ),
@@ -821,7 +822,7 @@ POLICIES = {{
         );
         let retuning = format!(
             "| taken from the new configuration | must be as in the snapshot (`DPB_INVALID_CONFIG` names the field) |\n\
-             |---|---|\n| {} | policy, {}; with `vb-sdp-ae` also `horizon` |\n",
+             |---|---|\n| {} | policy, {}; with `vb-sdp-ae` also `horizon`, with policies that decide for an arm (`dpb_best_arm`) also `beta` |\n",
             self.restart(true, true).join(", "),
             self.restart(false, true).join(", "),
         );
@@ -836,7 +837,8 @@ POLICIES = {{
             .collect();
         let doc = format!(
             "    /// | the same as in the snapshot | taken from `config` |\n    /// |---|---|\n    /// | policy, {}, whether \
-             there are segments; of VB-SDP-AE `horizon`, which plans its batches | {} |\n",
+             there are segments; of VB-SDP-AE `horizon`, which plans its batches; of policies that \
+             decide for an arm `beta` | {} |\n",
             rust[0], rust[1]
         );
         vec![

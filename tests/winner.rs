@@ -52,6 +52,31 @@ fn tests_stop_in_time() {
     }
 }
 
+/// The lengths in the guide's table, at 95%: `plan --winner` simulated others. The standard errors are up to 7% and 9%.
+#[test]
+#[ignore = "two minutes"]
+fn tests_are_as_long_as_the_guide_says() {
+    let page = std::fs::read_to_string(crate::support::root().join("docs/guide.md")).unwrap();
+    for (row, rates) in
+        [("2.2% and 2%", &[0.022, 0.02][..]), ("5.5% and 5%", &[0.055, 0.05]), ("12%, 11% and 10%", &[0.12, 0.11, 0.1])]
+    {
+        let cells = page.lines().find_map(|line| line.strip_prefix(&format!("| {row} |"))).unwrap();
+        let stated = cells.split('|').filter_map(|cell| cell.trim().replace(',', "").parse::<f64>().ok());
+        let stated: Vec<_> = stated.collect();
+        assert_eq!(stated.len(), 3);
+        for (epsilon, visitors) in [1.0, 0.25, 0.1].into_iter().zip(stated) {
+            let made = |number| Config { beta: 0.05, ..config(rates, epsilon, number) };
+            let of = |number: u64| {
+                let bandit = Bandit::new(Algorithm::TopTwo, &made(number)).unwrap();
+                length(&bandit, rates, &mut Coins(number + 1)).0 as f64
+            };
+            let mean = (0..60).map(of).sum::<f64>() / 60.0;
+            println!("{row} at {epsilon}: {mean:.0}, stated {visitors}");
+            assert!((mean / visitors - 1.0).abs() < 0.3, "{row} at {epsilon}: {mean}, stated {visitors}");
+        }
+    }
+}
+
 /// A few of them. (The seeds are fixed. If each test were wrong with probability 1%, 4 of 40 would be with probability
 /// below 1e-3.)
 #[test]
@@ -100,6 +125,56 @@ fn the_winner_is_reported_served_and_kept() {
         assert_eq!(bandit.select_for(&among).unwrap().arm, 3);
         assert!(bandit.compare(2, 0, 0.99).unwrap().0 > 0.0);
     }
+}
+
+/// After a winner was found, arms may retire and be added: a new test begins if it must, and stops.
+#[test]
+fn a_new_test_begins_after_the_last_one() {
+    let mut rates = A.to_vec();
+    let bandit = Bandit::new(Algorithm::TopTwo, &config(&A, 1.0, 3)).unwrap();
+    let mut coins = Coins(4);
+    length(&bandit, &rates, &mut coins);
+    bandit.retire_arm(0).unwrap();
+    assert_eq!(bandit.best_arm(), Ok(2));
+    bandit.retire_arm(2).unwrap();
+    let report = bandit.report().unwrap();
+    assert_eq!((bandit.best_arm(), report.best_arm), (Err(Error::NotReady), None));
+    assert_eq!(length(&bandit, &rates, &mut coins).1, 3);
+    rates.push(0.9);
+    assert_eq!(bandit.add_arm(), Ok(5));
+    assert_eq!(length(&bandit, &rates, &mut coins).1, 5);
+    for (arm, best) in [(1, 5), (5, 3), (3, 4)] {
+        bandit.retire_arm(arm).unwrap();
+        if bandit.best_arm() == Err(Error::NotReady) {
+            length(&bandit, &rates, &mut coins);
+        }
+        assert_eq!(bandit.best_arm(), Ok(best));
+    }
+    let last = bandit.retire_arm(4).unwrap_err().to_string();
+    assert_eq!(last, "arm must not be the last one, got 4");
+}
+
+/// A handle that continues from a decision has its beta, by a snapshot or by a state.
+#[test]
+fn the_confidence_of_a_decision_does_not_change() {
+    let config = Config { fleet_key: Some([7; 32].into()), ..config(&A, 1.0, 3) };
+    let bandit = Bandit::new(Algorithm::TopTwo, &config).unwrap();
+    length(&bandit, &A, &mut Coins(4));
+    let snapshot = bandit.snapshot().unwrap();
+    let state = bandit.suspend(0).unwrap();
+    for beta in [0.0, 0.005, 0.2] {
+        let other = Config { beta, ..config.clone() };
+        let restored = Bandit::restore_as(Algorithm::TopTwo, &other, &snapshot).err().unwrap();
+        let resumed = Bandit::resume(None, &other, &state).err().unwrap();
+        for refused in [restored, resumed] {
+            assert!(refused.to_string().starts_with("beta must be 0.01, as in the snapshot"), "{refused}");
+        }
+    }
+    let longer = Config { horizon: 1_000_000, ..config };
+    let restored = Bandit::restore_as(Algorithm::TopTwo, &longer, &snapshot).unwrap();
+    let resumed = Bandit::resume(None, &longer, &state).unwrap();
+    resumed.claimed().unwrap();
+    assert_eq!((restored.best_arm(), resumed.best_arm()), (Ok(2), Ok(2)));
 }
 
 /// Handles that merge find the winner with fewer decisions each, and so does a fleet with one noise.

@@ -445,7 +445,7 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
  *
  * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
- * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 4 more; 20 more with a
+ * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 1 more; 20 more with a
  * prior, 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
  * grow between two calls. A call whose cap is too small takes no memory, and does not count as a snapshot
  * (dpb_config.expected_users). May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the
@@ -493,12 +493,12 @@ dpb_status dpb_restore(const uint8_t *buf,
  *
  * These must be as in the snapshot, because they say how released numbers are read: the policy (name), arms,
  * epsilon, delta, reward_min, reward_max, reward_bits, contributions_per_user, max_slots, max_clicks, features,
- * feature_model, feature_norm, batch, base and DPB_SHUFFLE_PRINTED; and with dpb_new_vb_sdp_ae horizon, which plans
- * its batches. Otherwise the call is DPB_INVALID_CONFIG, and error names the field. These are taken from config:
- * beta, horizon, DPB_CLAMP_REWARDS, pending_capacity, reward_window, node, forget_after, exploration,
- * expected_users, budget_periods, a max_segments that the snapshot's segments fit into, clock, fleet_key, budget,
- * interval_exponent and DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after before, releases
- * begin to age now.
+ * feature_model, feature_norm, batch, base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans its
+ * batches; and with policies that decide for an arm (dpb_best_arm) beta, because the decision has it. Otherwise the
+ * call is DPB_INVALID_CONFIG, and error names the field. These are taken from config: beta, horizon,
+ * DPB_CLAMP_REWARDS, pending_capacity, reward_window, node, forget_after, exploration, expected_users,
+ * budget_periods, a max_segments that the snapshot's segments fit into, clock, fleet_key, budget, interval_exponent
+ * and DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after before, releases begin to age now.
  * If only one of the two configurations has
  * expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
  *
@@ -609,9 +609,9 @@ struct dpb_config {
    */
   double delta;
   /**
-   * The failure probability of the policy's confidence intervals; 0 = 1/horizon. It must be in [0, 1). Not for
-   * dpb_new_linear, dpb_new_exp3_tau, dpb_new_tsallis, dpb_new_nonprivate_exp3, dpb_new_ldp_ucb and
-   * dpb_new_ldp_klucb.
+   * The failure probability of the policy's confidence intervals, and of its decision for an arm; 0 = 1/horizon,
+   * or 5% without a horizon. With dp-tt 0 is always 5%. It must be in [0, 1). Not for dpb_new_linear,
+   * dpb_new_exp3_tau, dpb_new_tsallis, dpb_new_nonprivate_exp3, dpb_new_ldp_ucb and dpb_new_ldp_klucb.
    */
   double beta;
   /**
@@ -1055,7 +1055,7 @@ dpb_status dpb_retire_arm(dpb_bandit *bandit,
  * ages by dpb_config.forget_after, and is kept by snapshots. dpb_arms_read, dpb_compare and dpb_merge use releases
  * only, so they do not contain it. A second call for the same arm replaces the first, before decisions or after.
  *
- * For dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt, and dpb_new_linear with DPB_MODEL_PER_ARM, where it
+ * For dpb_new_imed, dpb_new_klucb, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it
  * states the arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
  * dpb_segment_read then return predictions, which it influences.
  *
@@ -1531,8 +1531,8 @@ dpb_status dpb_suspend(dpb_bandit *bandit,
  * until dpb_claimed every call but dpb_report_read and dpb_free is DPB_NOT_READY.
  *
  * The policy is that of the state. config needs the fleet_key. With policies that merge (dpb_merge) these fields may
- * differ from the suspended handle's: beta, horizon, forget_after, exploration, DPB_CLAMP_REWARDS, budget_periods, budget;
- * with the others none but budget. (To change more, use a snapshot.) A test_seed is not used. The budget is charged as
+ * differ from the suspended handle's: beta (but dpb_new_tt), horizon, forget_after, exploration,
+ * DPB_CLAMP_REWARDS, budget_periods, budget; with the others none but budget. (To change more, use a snapshot.) A test_seed is not used. The budget is charged as
  * for a new handle, unless it was charged for the suspended one already. What was merged is not in the state: merge the
  * others' newest snapshots again. A contributor goes on contributing to the same leader. A leader is alone until it leads anew,
  * and what was contributed to it stays.
@@ -1883,11 +1883,13 @@ dpb_status dpb_new_med(const dpb_config *config,
  * pulls it for ever. dpb_best_arm returns it, and reports say stopped. With probability at most beta it ever returns
  * an arm that is not the best, whenever it stops: its rule is valid at all times and accounts for all noises. Pure
  * epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is not active. The
- * means must not change, and if two arms are equally good it does not stop. After dpb_add_arm and dpb_retire_arm a
- * new test begins with the same rewards and a beta of its own. Supports eligible arms; an arm that is not active is
- * pulled only if no active one is eligible.
+ * means must not change. If no arm is better than all others by more than 2^-reward_bits of the range, by which
+ * rounding may change a difference, it does not stop. After dpb_add_arm and dpb_retire_arm a new test begins with
+ * the same rewards and a beta of its own, even if you choose the arm by what was released; if you retire another arm
+ * than the winner, the winner stays. Supports eligible arms; an arm that is not active is pulled only if no active
+ * one is eligible. A restored handle keeps the beta.
  *
- * Of the fields that not all policies use it uses delta, beta and horizon. At most 2^8 arms.
+ * Of the fields that not all policies use it uses delta and beta. At most 2^8 arms.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API

@@ -445,29 +445,45 @@ func TestSlots(t *testing.T) {
 	refused(t, err, ErrInvalidConfig)
 }
 
-// An A/B test stops and says so.
+// An A/B test stops and says so. If another arm retires, the winner stays; if the winner retires, a new test begins.
 func TestWinner(t *testing.T) {
 	c := NewConfig(3, 1)
 	c.Beta, c.TestSeed = 0.01, &[32]byte{8}
 	b := must[*Bandit](t)(NewTT(c))
 	defer b.Close()
-	for range 20_000 {
-		if _, err := b.BestArm(); err == nil {
-			break
+	play := func(rewards [3]float64) uint32 {
+		_, err := b.BestArm()
+		refused(t, err, ErrNotReady)
+		for range 20_000 {
+			if best, err := b.BestArm(); err == nil {
+				return best
+			}
+			d := must[Decision](t)(b.Select())
+			if err := b.Update(d.Ticket, rewards[d.Arm]); err != nil {
+				t.Fatal(err)
+			}
 		}
-		d := must[Decision](t)(b.Select())
-		reward := 0.0
-		if d.Arm == 1 {
-			reward = 1
-		}
-		if err := b.Update(d.Ticket, reward); err != nil {
-			t.Fatal(err)
-		}
+		return 99
 	}
+	play([3]float64{0, 1, 0})
 	report, best := must[Report](t)(b.Report()), must[uint32](t)(b.BestArm())
 	if best != 1 || !report.Stopped || report.BestArm != 1 || must[Decision](t)(b.Select()).Arm != 1 {
 		t.Errorf("%d %+v", best, report)
 	}
+	retire := func(arm uint32, want error) { refused(t, b.RetireArm(arm), want) }
+	snapshot := must[[]byte](t)(b.Snapshot(nil))
+	retire(1, nil)
+	if best := play([3]float64{1, 0, 0}); best != 0 {
+		t.Error(best)
+	}
+	retire(2, nil)
+	if best := must[uint32](t)(b.BestArm()); best != 0 {
+		t.Error(best)
+	}
+	retire(0, ErrInvalidRequest)
+	c.Beta = 0.2
+	_, err := RestorePolicy(PolicyTT, c, snapshot)
+	refused(t, err, ErrInvalidConfig)
 }
 
 func TestReading(t *testing.T) {

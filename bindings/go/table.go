@@ -24,8 +24,9 @@ type Config struct {
 	// The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For [NewIMED], [NewMED], [NewTT],
 	// [NewLinear], [NewUCBInt], [NewLap], [NewEXP3Tau], [NewSDPAE] and [NewVBSDPAE].
 	Delta float64
-	// The failure probability of the policy's confidence intervals; 0 = 1/Horizon. It must be in [0, 1). Not for
-	// [NewLinear], [NewEXP3Tau], [NewTsallis], [NewNonprivateEXP3], [NewLDPUCB] and [NewLDPKLUCB].
+	// The failure probability of the policy's confidence intervals, and of its decision for an arm; 0 = 1/Horizon, or 5%
+	// without a horizon. With dp-tt 0 is always 5%. It must be in [0, 1). Not for [NewLinear], [NewEXP3Tau],
+	// [NewTsallis], [NewNonprivateEXP3], [NewLDPUCB] and [NewLDPKLUCB].
 	Beta float64
 	// T, the number of decisions that you expect; 0 = unknown, which policies that need it refuse. It states a fact, so
 	// all policies accept it.
@@ -284,11 +285,13 @@ func NewMED(c Config) (*Bandit, error) {
 // default), then pulls it for ever. [Bandit.BestArm] returns it, and reports say stopped. With probability at most
 // beta it ever returns an arm that is not the best, whenever it stops: its rule is valid at all times and accounts
 // for all noises. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is
-// not active. The means must not change, and if two arms are equally good it does not stop. After [Bandit.AddArm] and
-// [Bandit.RetireArm] a new test begins with the same rewards and a beta of its own. Supports eligible arms; an arm
-// that is not active is pulled only if no active one is eligible.
+// not active. The means must not change. If no arm is better than all others by more than 2^-RewardBits of the range,
+// by which rounding may change a difference, it does not stop. After [Bandit.AddArm] and [Bandit.RetireArm] a new
+// test begins with the same rewards and a beta of its own, even if you choose the arm by what was released; if you
+// retire another arm than the winner, the winner stays. Supports eligible arms; an arm that is not active is pulled
+// only if no active one is eligible. A restored handle keeps the Beta.
 //
-// Of the fields that not all policies use it uses Delta, Beta and Horizon.
+// Of the fields that not all policies use it uses Delta and Beta.
 func NewTT(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_tt), c)
 }

@@ -26,9 +26,9 @@ pub struct dpb_config {
     /// dpb_new_tt, dpb_new_linear, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and
     /// dpb_new_vb_sdp_ae.
     pub delta: f64,
-    /// The failure probability of the policy's confidence intervals; 0 = 1/horizon. It must be in [0, 1). Not for
-    /// dpb_new_linear, dpb_new_exp3_tau, dpb_new_tsallis, dpb_new_nonprivate_exp3, dpb_new_ldp_ucb and
-    /// dpb_new_ldp_klucb.
+    /// The failure probability of the policy's confidence intervals, and of its decision for an arm; 0 = 1/horizon,
+    /// or 5% without a horizon. With dp-tt 0 is always 5%. It must be in [0, 1). Not for dpb_new_linear,
+    /// dpb_new_exp3_tau, dpb_new_tsallis, dpb_new_nonprivate_exp3, dpb_new_ldp_ucb and dpb_new_ldp_klucb.
     pub beta: f64,
     /// T, the number of decisions that you expect; 0 = unknown, which policies that need it refuse. It states a fact,
     /// so all policies accept it.

@@ -53,8 +53,8 @@ pub unsafe extern "C" fn dpb_suspend(
 /// until dpb_claimed every call but dpb_report_read and dpb_free is DPB_NOT_READY.
 ///
 /// The policy is that of the state. config needs the fleet_key. With policies that merge (dpb_merge) these fields may
-/// differ from the suspended handle's: beta, horizon, forget_after, exploration, DPB_CLAMP_REWARDS, budget_periods, budget;
-/// with the others none but budget. (To change more, use a snapshot.) A test_seed is not used. The budget is charged as
+/// differ from the suspended handle's: beta (but dpb_new_tt), horizon, forget_after, exploration,
+/// DPB_CLAMP_REWARDS, budget_periods, budget; with the others none but budget. (To change more, use a snapshot.) A test_seed is not used. The budget is charged as
 /// for a new handle, unless it was charged for the suspended one already. What was merged is not in the state: merge the
 /// others' newest snapshots again. A contributor goes on contributing to the same leader. A leader is alone until it leads anew,
 /// and what was contributed to it stays.

@@ -183,9 +183,9 @@ impl Mixture {
         Mixture { points, shares }
     }
 
-    /// Whether this arm's mean is above that one's. It is ever wrong with probability at most e^-nats.
-    pub fn is_above(&self, this: &ReleaseTotals, that: &ReleaseTotals, nats: f64) -> bool {
-        Joint::new(self, that, this, nats).refutes(0.0, &mut 0.5)
+    /// Whether this arm's mean is above that one's by more than `gap`. It is ever wrong with probability at most e^-nats.
+    pub fn is_above(&self, this: &ReleaseTotals, that: &ReleaseTotals, gap: f64, nats: f64) -> bool {
+        Joint::new(self, that, this, nats).refutes(-gap, &mut 0.5)
     }
 }
 

@@ -137,11 +137,23 @@ fn released(config: &Config) -> Result<PrivacyLoss> {
 }
 
 impl Algorithm {
-    /// Checks that a configuration may replace that of a snapshot, in what this policy has planned its batches by.
+    /// Whether this policy decides for an arm at the confidence 1 - `beta`.
+    fn decides(self, config: &Config) -> bool {
+        use Algorithm::{Lap, NonprivateSe, SdpAe, Se, TopTwo, VbSdpAe};
+        let base = if self == Lap { Self::from_number(config.base).unwrap_or(self) } else { self };
+        matches!(base, TopTwo | Se | NonprivateSe | SdpAe | VbSdpAe)
+    }
+
+    /// Checks that a configuration may replace that of a snapshot, in what this policy has planned its batches by, and
+    /// in what it has decided by.
     pub(crate) fn check_plan(self, config: &Config, snapshot: &Config) -> Result<()> {
         if self == Algorithm::VbSdpAe && config.horizon != snapshot.horizon {
             let rule = format!("must be {}, as in the snapshot: it plans the batches", snapshot.horizon);
             return Err(Error::config("horizon", &rule, config.horizon));
+        }
+        if self.decides(snapshot) && config.beta != snapshot.beta {
+            let rule = format!("must be {}, as in the snapshot: it decides by this", snapshot.beta);
+            return Err(Error::config("beta", &rule, config.beta));
         }
         Ok(())
     }

@@ -63,16 +63,18 @@ algorithms! {
     /// pulls it for ever. [`best_arm`](crate::Bandit::best_arm) returns it, and reports say `stopped`. With probability at
     /// most beta it ever returns an arm that is not the best, whenever it stops: its rule is valid at all times and
     /// accounts for all noises. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was
-    /// refuted is not active. The means must not change, and if two arms are equally good it does not stop. After
+    /// refuted is not active. The means must not change. If no arm is better than all others by more than
+    /// 2^-`reward_bits` of the range, by which rounding may change a difference, it does not stop. After
     /// [`add_arm`](crate::Bandit::add_arm) and [`retire_arm`](crate::Bandit::retire_arm) a new test begins with the same
-    /// rewards and a beta of its own. Supports eligible arms; an arm that is not active is pulled only if no active one is
-    /// eligible.
+    /// rewards and a beta of its own, even if you choose the arm by what was released; if you retire another arm than the
+    /// winner, the winner stays. Supports eligible arms; an arm that is not active is pulled only if no active one is
+    /// eligible. A restored handle keeps the `beta`.
     TopTwo = 25, c"dp-tt", dpb_new_tt, "TT", Ours, batched::top_two::DpTopTwo::new {
         from: "this library, after Russo 2016: see its file";
         loss: released;
         can: "among, change, snapshot, merge";
         needs: "";
-        uses: "delta beta horizon";
+        uses: "delta beta";
         select: "O(K)";
         update: "O(1); at a batch's end some 10 microseconds for each arm";
         bytes: "5200 + 460 K";

@@ -51,17 +51,28 @@ static void schedule(double epsilon, uint64_t pulls) {
   dpb_free(bandit);
 }
 
-/* An A/B test stops, says so, and goes on with the winner, after a restart too. */
+/* Plays until the test has decided for this arm. */
+static void until_it_wins(dpb_bandit *bandit, const double *means, uint32_t arm) {
+  uint32_t best = 99;
+  int decisions;
+  STATUS(dpb_best_arm(bandit, &best), DPB_NOT_READY);
+  for (decisions = 0; decisions < 50000 && dpb_best_arm(bandit, &best) == DPB_NOT_READY; decisions++) play(bandit, means, 1);
+  CHECK(best == arm);
+}
+
+/* An A/B test stops, says so, and goes on with the winner, after a restart too. If another arm retires, the winner stays.
+   If the winner retires, or an arm is added, a new test begins. */
 static void winner(void) {
-  static const double means[] = {.75, .625, .5, .375, .25};
+  static const double means[] = {.75, .625, .5, .375, .25, .75};
   dpb_config config = seeded(5, 1);
   dpb_bandit *bandit, *next;
   dpb_decision d;
   dpb_report report;
   uint8_t bytes[4096];
   size_t length;
-  uint32_t best = 9;
+  uint32_t best = 9, added;
   uint64_t decisions;
+  dpb_error error;
   report.struct_size = sizeof report;
   config.beta = .01;
   STATUS(dpb_new_tt(&config, &bandit, NULL), DPB_OK);
@@ -77,6 +88,36 @@ static void winner(void) {
   CHECK(report.stopped == 1 && report.best_arm == 0 && report.arms_active == 1);
   STATUS(dpb_select(next, &d), DPB_OK);
   CHECK(d.arm == 0);
+  STATUS(dpb_cancel(next, d.ticket), DPB_OK);
+
+  STATUS(dpb_retire_arm(next, 4), DPB_OK);
+  STATUS(dpb_best_arm(next, &best), DPB_OK);
+  CHECK(best == 0);
+  STATUS(dpb_retire_arm(next, 0), DPB_OK);
+  STATUS(dpb_report_read(next, &report), DPB_OK);
+  CHECK(report.stopped == 0 && report.arms_active >= 2);
+  until_it_wins(next, means, 1);
+  STATUS(dpb_add_arm(next, 0, &added, NULL), DPB_OK);
+  CHECK(added == 5);
+  until_it_wins(next, means, 5);
+  STATUS(dpb_retire_arm(next, 0), DPB_INVALID_REQUEST);
+  STATUS(dpb_retire_arm(next, 1), DPB_OK);
+  STATUS(dpb_retire_arm(next, 2), DPB_OK);
+  STATUS(dpb_retire_arm(next, 5), DPB_OK);
+  STATUS(dpb_best_arm(next, &best), DPB_OK);
+  CHECK(best == 3);
+  STATUS(dpb_retire_arm(next, 3), DPB_INVALID_REQUEST); /* the last one */
+  dpb_free(next);
+
+  /* The confidence of a decision does not change. */
+  config.beta = .2;
+  STATUS(dpb_restore_as("dp-tt", &config, bytes, length, &next, &error), DPB_INVALID_CONFIG);
+  CHECK(strncmp(error.message, "beta must be 0.01, as in the snapshot", 37) == 0);
+  config.beta = .01;
+  config.horizon = 1000000;
+  STATUS(dpb_restore_as("dp-tt", &config, bytes, length, &next, &error), DPB_OK);
+  STATUS(dpb_best_arm(next, &best), DPB_OK);
+  CHECK(best == 0);
   dpb_free(next);
 }
 

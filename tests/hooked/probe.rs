@@ -78,6 +78,10 @@ faults! {
     RawSize,
     /// The smallest batch of a fleet depends on open sums.
     RawLeast,
+    /// The verdict on an arm depends on open sums.
+    RawVerdict,
+    /// The plan of an arm's next batch depends on its open sum.
+    RawPlan,
     /// The prior of an arm depends on 0.3 of the arm's open sum.
     RawPrior,
     /// The prior of an arm depends on a thousandth of the arm's open sum.

@@ -246,6 +246,32 @@ def test_arms_that_come_and_go():
         bandit.add_arm(id=-1)
 
 
+def test_a_winner_and_the_test_after_it():
+    test = dpb.Bandit(dpb.Config(arms=3, epsilon=1.0, beta=0.01, test_seed=SEED), "dp-tt")
+
+    def play(*rewards):
+        with pytest.raises(dpb.NotReadyError):
+            test.best_arm()
+        for _ in range(20_000):
+            decision = test.select()
+            test.update(decision.ticket, rewards[decision.arm])
+            if test.report().stopped:
+                break
+        return test.best_arm()
+
+    assert play(0, 1, 0) == 1
+    snapshot = test.snapshot()
+    test.retire_arm(1)
+    assert play(1, 0, 0) == 0
+    test.retire_arm(2)
+    assert test.best_arm() == 0
+    with pytest.raises(dpb.InvalidRequestError):
+        test.retire_arm(0)
+    assert dpb.Bandit.restore(snapshot).best_arm() == 1
+    with pytest.raises(dpb.InvalidConfigError, match="beta must be 0.01, as in the snapshot"):
+        dpb.Bandit.restore(snapshot, dpb.Config(arms=3, epsilon=1.0, beta=0.2), "dp-tt")
+
+
 def test_the_callers_clock():
     bandit = dpb.Bandit(arms=3, epsilon=1.0, clock=dpb.Clock.CALLER, reward_window=1000)
     bandit.advance(1_000_000)

@@ -24,7 +24,7 @@ trait BatchedPolicy: Send + Moved {
     /// Maximum number of arms.
     const MOST_ARMS: usize = usize::MAX;
     const HAS_PRIORS: bool = true;
-    /// Numbers of 4 bytes that a snapshot has of each arm's plan.
+    /// Bytes that a snapshot has of each arm's plan.
     const SAVED: usize = 0;
 
     fn batched(&self) -> &BatchedArms;
@@ -262,8 +262,8 @@ impl<P: BatchedPolicy> Learning for P {
     /// What another handle has planned is its own.
     fn read_peer(config: &Config, id: &PeerId, from: &mut Reader) -> Result<AnyPeer> {
         let peer = Peer::<HandleReleases>::read(config, id, from)?;
-        let numbers = P::SAVED * (config.arms as usize + id.added.len());
-        (0..numbers).try_for_each(|_| from.u32().map(drop))?;
+        let bytes = P::SAVED * (config.arms as usize + id.added.len());
+        (0..bytes).try_for_each(|_| from.u8().map(drop))?;
         Ok(peer)
     }
 

@@ -29,8 +29,9 @@ class Config:
     """The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For dp-imed, dp-med, dp-tt, dp-linear,
     dp-ucb-int, dp-lap, exp3-tau, sdp-ae and vb-sdp-ae."""
     beta: float = 0.0
-    """The failure probability of the policy's confidence intervals; 0 = 1/horizon. It must be in [0, 1). Not for
-    dp-linear, exp3-tau, tsallis, nonprivate-exp3, ldp-ucb and ldp-klucb."""
+    """The failure probability of the policy's confidence intervals, and of its decision for an arm; 0 = 1/horizon, or
+    5% without a horizon. With dp-tt 0 is always 5%. It must be in [0, 1). Not for dp-linear, exp3-tau, tsallis,
+    nonprivate-exp3, ldp-ucb and ldp-klucb."""
     horizon: int = 0
     """T, the number of decisions that you expect; 0 = unknown, which policies that need it refuse. It states a fact,
     so all policies accept it."""
@@ -187,9 +188,11 @@ POLICIES = {
     pulls it for ever. Bandit.best_arm returns it, and reports say stopped. With probability at most beta it ever
     returns an arm that is not the best, whenever it stops: its rule is valid at all times and accounts for all
     noises. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is not
-    active. The means must not change, and if two arms are equally good it does not stop. After Bandit.add_arm and
-    Bandit.retire_arm a new test begins with the same rewards and a beta of its own. Supports eligible arms; an arm
-    that is not active is pulled only if no active one is eligible.""",
+    active. The means must not change. If no arm is better than all others by more than 2^-reward_bits of the range,
+    by which rounding may change a difference, it does not stop. After Bandit.add_arm and Bandit.retire_arm a new
+    test begins with the same rewards and a beta of its own, even if you choose the arm by what was released; if you
+    retire another arm than the winner, the winner stays. Supports eligible arms; an arm that is not active is
+    pulled only if no active one is eligible. A restored handle keeps the beta.""",
     "dp-linear": """dp-linear, the contextual bandit: decisions depend on the features of a request (features, features of a
     request).
 
