@@ -54,6 +54,7 @@ const TRIED_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("bindings/lua/README.md", "lua", "lua.rs"),
     ("bindings/lua/README.md", "nginx", "lua.rs"),
     (README, "python", "python.rs"),
+    (GUIDE, "python", "python.rs"),
     ("docs/python.md", "python", "python.rs"),
     ("bindings/python/README.md", "python", "python.rs"),
 ];
