@@ -113,10 +113,10 @@ fn all_sabotage_is_caught() {
     use Fault::{
         AloneForgets, AnsweredReopened, CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, CombinedByOthers,
         CombinedTwice, ContributedKept, CountersReset, DuplicateBelieved, EntropyRepeats, HeldActs, HeldCounted,
-        LateInstrument, NoiseLost, NormNotEnforced, OpenKept, PushedOutTells, RawLeader, RawLeast, RawMerge,
-        RawPlan, RawPrediction, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawVerdict, RawWidth,
-        ReceiverKept, RetiredKept, SendersForgotten, SharedNoise, SuspendedLives, UnnoisedMaximum, UserUnbounded, WaitingEnded,
-        WaitingTells, ZerosUnsent,
+        LateInstrument, NoiseLost, NormNotEnforced, OpenKept, PushedOutTells, RawLeader, RawLeast, RawMerge, RawPlan,
+        RawPrediction, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawVerdict, RawWidth,
+        ReceiverKept, RetiredKept, SendersForgotten, SharedNoise, SuspendedLives, UnnoisedMaximum, UserUnbounded,
+        WaitingEnded, WaitingTells, ZerosUnsent,
     };
     use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
     let caught = [

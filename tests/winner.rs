@@ -52,22 +52,28 @@ fn tests_stop_in_time() {
     }
 }
 
-/// The lengths that the guide states, of two variants at 95%. The standard error of a mean of 60 tests is a tenth.
+/// The lengths in the guide's table, at 95%: `plan --winner` simulated others. The standard errors are up to 7% and 9%.
 #[test]
 #[ignore = "two minutes"]
-fn the_tests_of_the_guide_are_as_long_as_it_says() {
+fn tests_are_as_long_as_the_guide_says() {
     let page = std::fs::read_to_string(crate::support::root().join("docs/guide.md")).unwrap();
-    for (epsilon, visitors) in [(1.0, 221_000.0), (0.25, 265_000.0), (0.1, 337_000.0)] {
-        assert!(page.contains(&format!("{}k visitors at {epsilon}", visitors / 1000.0)), "{epsilon}");
-        let length = |number: u64| {
-            let rates = [0.022, 0.02];
-            let config = Config { beta: 0.05, reward_window: 0, ..config(&rates, epsilon, number) };
-            let bandit = Bandit::new(Algorithm::TopTwo, &config).unwrap();
-            length(&bandit, &rates, &mut Coins(number + 1)).0 as f64
-        };
-        let mean = (0..60).map(length).sum::<f64>() / 60.0;
-        println!("{epsilon}: {mean:.0}");
-        assert!((mean / visitors - 1.0).abs() < 0.3, "{epsilon}: {mean}");
+    for (row, rates) in
+        [("2.2% and 2%", &[0.022, 0.02][..]), ("5.5% and 5%", &[0.055, 0.05]), ("12%, 11% and 10%", &[0.12, 0.11, 0.1])]
+    {
+        let cells = page.lines().find_map(|line| line.strip_prefix(&format!("| {row} |"))).unwrap();
+        let stated = cells.split('|').filter_map(|cell| cell.trim().replace(',', "").parse::<f64>().ok());
+        let stated: Vec<_> = stated.collect();
+        assert_eq!(stated.len(), 3);
+        for (epsilon, visitors) in [1.0, 0.25, 0.1].into_iter().zip(stated) {
+            let made = |number| Config { beta: 0.05, ..config(rates, epsilon, number) };
+            let of = |number: u64| {
+                let bandit = Bandit::new(Algorithm::TopTwo, &made(number)).unwrap();
+                length(&bandit, rates, &mut Coins(number + 1)).0 as f64
+            };
+            let mean = (0..60).map(of).sum::<f64>() / 60.0;
+            println!("{row} at {epsilon}: {mean:.0}, stated {visitors}");
+            assert!((mean / visitors - 1.0).abs() < 0.3, "{row} at {epsilon}: {mean}, stated {visitors}");
+        }
     }
 }
 

@@ -152,7 +152,7 @@ impl Algorithm {
             return Err(Error::config("horizon", &rule, config.horizon));
         }
         if self.decides(snapshot) && config.beta != snapshot.beta {
-            let rule = format!("must be {}, as in the snapshot: it decides for an arm at this confidence", snapshot.beta);
+            let rule = format!("must be {}, as in the snapshot: it decides by this", snapshot.beta);
             return Err(Error::config("beta", &rule, config.beta));
         }
         Ok(())

@@ -536,8 +536,10 @@ mod tests {
                 policy.observe(Pull::of(pull.arm()), coin(means[pull.arm() as usize], &mut random));
             }
             let promising = policy.batched.leader_of(&(1..200).collect::<Vec<_>>()).0 as u32;
+            let others: Vec<u32> = (1..200).filter(|&arm| arm != promising).collect();
+            others[1..].iter().for_each(|&arm| policy.retire_arm(arm));
             policy.ln_inverse_beta -= missing;
-            (1..200).filter(|&arm| arm != promising).for_each(|arm| policy.retire_arm(arm));
+            policy.retire_arm(others[0]);
             play(&mut policy, &means, 3000, &mut random).is_some_and(|winner| winner != 0)
         };
         (0..tests).filter(|&number| is_wrong(number)).count()
@@ -582,7 +584,8 @@ mod tests {
                 let (mut low, mut high) = (1.0, 1e6f64);
                 for _ in 0..30 {
                     let middle = (low * high).sqrt();
-                    let suffices = mixture.is_above(&expected(best, leaders), &expected(arm, middle), 0.0, enough + margin);
+                    let suffices =
+                        mixture.is_above(&expected(best, leaders), &expected(arm, middle), 0.0, enough + margin);
                     if suffices { high = middle } else { low = middle }
                 }
                 high.ceil()
@@ -764,9 +767,11 @@ mod tests {
         assert_eq!(policy.left[..], [0, 2, 3]);
         policy.retire_arm(3);
         assert_eq!(policy.left[..], [0, 2], "50 rewards of 0.9 and of 0.1");
-        policy.ln_inverse_beta += 1e4; // more nats than there are
+        let mut other = restored(&mut policy, &config, 18);
+        (policy.ln_inverse_beta, other.ln_inverse_beta) = (1e4, 1e4); // more nats than there are
         policy.retire_arm(2);
-        assert_eq!(policy.left[..], [0, 1]);
+        other.add_arm().unwrap();
+        assert_eq!((&policy.left[..], &other.left[..]), (&[0, 1][..], &[0, 1, 2, 4][..]));
     }
 
     /// When the pulls that were planned before are made, an added arm gets all decisions until its first batch, as long as
