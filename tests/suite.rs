@@ -37,6 +37,7 @@ mod metrics;
 mod moving;
 mod nginx;
 mod noise;
+mod outage;
 mod package;
 mod positions;
 mod prior;
