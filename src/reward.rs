@@ -47,6 +47,9 @@ pub struct RewardRange {
     min: f64,
     max: f64,
     bits: u32,
+    /// Half steps of the grid in the range, and log2 of the units in a step.
+    halves: f64,
+    shift: u32,
     clamp: bool,
     /// Whether the range is `[0, 1]`, so that no division is needed.
     is_unit: bool,
@@ -71,12 +74,17 @@ impl RewardRange {
         if bits > Reward::BITS {
             return Err(Error::config("reward_bits", "must be in 0 .. 24", bits));
         }
-        Ok(RewardRange { min, max, bits, clamp, is_unit: min == 0.0 && max == 1.0 })
+        let is_unit = min == 0.0 && max == 1.0;
+        Ok(RewardRange { min, max, bits: 0, halves: 0.0, shift: 0, clamp, is_unit }.on_grid(bits))
+    }
+
+    fn on_grid(self, bits: u32) -> RewardRange {
+        RewardRange { bits, halves: f64::from(2u32 << bits), shift: Reward::BITS - bits, ..self }
     }
 
     /// The same range, restricted to its two ends.
     pub fn of_bits(self) -> RewardRange {
-        RewardRange { bits: 0, clamp: false, ..self }
+        RewardRange { clamp: false, ..self.on_grid(0) }
     }
 
     /// Rounds a reward to the grid, once.
@@ -98,9 +106,9 @@ impl RewardRange {
         }
         let unit = if self.is_unit { inside } else { (inside - self.min) / (self.max - self.min) };
         // Rounds to nearest: half a step is added before truncation. Doubling the steps is exact, and no branch
-        // depends on the reward.
-        let steps = ((unit * f64::from(2u32 << self.bits)) as u32 + 1) >> 1;
-        Ok(Reward(steps.min(1 << self.bits) << (Reward::BITS - self.bits)))
+        // depends on the reward. `unit` is at most 1, because rounding keeps the order of quotients.
+        let steps = ((unit * self.halves) as u32 + 1) >> 1;
+        Ok(Reward(steps << self.shift))
     }
 
     /// The most that rounding to the grid moves a reward, in the unit interval.

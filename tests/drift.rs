@@ -196,8 +196,9 @@ fn propensities_are_frequencies() {
         [(Algorithm::Med, 0.0), (Algorithm::Imed, 0.3), (Algorithm::KlUcb, 0.3), (Algorithm::Med, 0.3)]
     {
         for set in [None, Some(&[4u32, 1, 0, 1, 3, 2][..])] {
-            let config = Config { exploration, test_seed: Some(seed(11)), ..Config::new(5, 1.0) };
-            let bandit = Bandit::new(algorithm, &config).unwrap();
+            // All decisions stay open. If they were cancelled, it would be an outage.
+            let config = Config { exploration, pending_capacity: 1 << 16, ..Config::new(5, 1.0) };
+            let bandit = Bandit::new(algorithm, &Config { test_seed: Some(seed(11)), ..config }).unwrap();
             let mut coins = coins(12);
             let decide = || set.map_or_else(|| bandit.select(), |arms| bandit.select_for(&among(arms))).unwrap();
             for _ in 0..60 {
@@ -208,7 +209,6 @@ fn propensities_are_frequencies() {
             let (mut weights, mut squares, mut drawn) = ([0.0f64; 5], [0.0f64; 5], [0; 5]);
             for _ in 0..50_000 {
                 let decision = decide();
-                bandit.cancel(decision.ticket).unwrap();
                 assert!(decision.propensity >= exploration / 6.0 - 1e-12 && decision.propensity <= 1.0);
                 weights[decision.arm as usize] += 1.0 / decision.propensity;
                 squares[decision.arm as usize] += decision.propensity.powi(-2);

@@ -38,6 +38,7 @@ mod metrics;
 mod moving;
 mod nginx;
 mod noise;
+mod outage;
 mod outputs;
 mod package;
 mod positions;

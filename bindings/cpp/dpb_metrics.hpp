@@ -77,7 +77,8 @@ public:
                 {{"clock_stopped", DPB_WARN_CLOCK_STOPPED},
                  {"expiring", DPB_WARN_EXPIRING},
                  {"unlearned", DPB_WARN_UNLEARNED},
-                 {"unmerged", DPB_WARN_UNMERGED}});
+                 {"unmerged", DPB_WARN_UNMERGED},
+                 {"unreleased", DPB_WARN_UNRELEASED}});
     of_arms("mean", "Released mean reward; NaN before the first release.", &Arm::mean);
     of_arms("width", "Half-width of the mean's confidence interval.", &Arm::width);
     of_arms("pulls", "Decisions that were not cancelled and did not expire.", &Arm::pulls);

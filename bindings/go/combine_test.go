@@ -200,8 +200,8 @@ func TestWarnings(t *testing.T) {
 	if d := must[Diagnostics](t)(b.Diagnostics()); d.Warnings != 0 {
 		t.Errorf("%+v", d) // one reward took effect
 	}
-	all := WarnClockStopped | WarnExpiring | WarnUnlearned | WarnUnmerged | WarnAllSmallest | WarnAllLargest
-	if all.String() != "clock_stopped expiring unlearned unmerged all_smallest all_largest" || Warnings(0).String() != "" {
+	all := WarnClockStopped | WarnExpiring | WarnUnlearned | WarnUnmerged | WarnAllSmallest | WarnAllLargest | WarnUnreleased
+	if all.String() != "clock_stopped expiring unlearned unmerged all_smallest all_largest unreleased" || Warnings(0).String() != "" {
 		t.Error(all)
 	}
 }

@@ -405,6 +405,11 @@ dpb_status dpb_skip(dpb_bandit *bandit,
  * The call costs no privacy if its reason and its time do not depend on rewards: a decision with a waiting reward
  * ends like one without. Never call it because of the values or the number of rewards: that would select which
  * rewards count.
+ *
+ * What is cancelled teaches nothing. So from the 256th decision in a row that is cancelled, by this call or by
+ * dpb_cancel, until the next reward takes effect, dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear play the
+ * arm with the largest released mean instead of one to be explored. config.exploration goes on, and propensities are
+ * exact.
  * O(reward_window); O(pending_capacity) without a window and on the caller's clock; under the lock. Never
  * allocates.
  * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
@@ -1155,8 +1160,8 @@ DPB_API uint32_t dpb_policy_number(const char *name);
 #define DPB_DUTY_LEADS 2
 
 /**
- * dpb_report.warnings: with DPB_CLOCK_CALLER dpb_advance has not moved the time for as many decisions as may be open,
- * at least 1024. Nothing takes effect, and nothing ages.
+ * dpb_report.warnings: with DPB_CLOCK_CALLER dpb_advance has not been called for 1024 decisions, or has not moved the
+ * time for as many decisions as may be open, at least 1024. Nothing takes effect, and nothing ages.
  */
 #define DPB_WARN_CLOCK_STOPPED 1
 
@@ -1185,10 +1190,17 @@ DPB_API uint32_t dpb_policy_number(const char *name);
 #define DPB_WARN_ALL_SMALLEST 16
 
 /**
- * dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max. Only clicks are reported, or
- * something else than clicks.
+ * dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max; or all of 32 or more since the
+ * handle was made, if at most one in four decisions has a reward. Only clicks are reported, or something else than
+ * clicks.
  */
 #define DPB_WARN_ALL_LARGEST 32
+
+/**
+ * dpb_report.warnings: 16,384 rewards or more took effect, and nothing was released. The first batch of an arm has at
+ * least 1/epsilon rewards, so a tiny epsilon plays one arm for long. Set a larger epsilon, or fewer arms.
+ */
+#define DPB_WARN_UNRELEASED 64
 
 /**
  * The state of a handle that may be published: released values and public counts.
@@ -1293,7 +1305,7 @@ struct dpb_report {
   uint32_t duty;
   /**
    * 0, or signs that the handle cannot learn, joined by |: DPB_WARN_CLOCK_STOPPED, DPB_WARN_EXPIRING,
-   * DPB_WARN_UNLEARNED, DPB_WARN_UNMERGED.
+   * DPB_WARN_UNLEARNED, DPB_WARN_UNMERGED, DPB_WARN_UNRELEASED.
    */
   uint32_t warnings;
   /**

@@ -114,8 +114,8 @@ type Warnings uint32
 
 // These are in [Report.Warnings].
 const (
-	// WarnClockStopped: with ClockCaller, [Bandit.Advance] has not moved the time for as many decisions as may be open, at
-	// least 1024.
+	// WarnClockStopped: with ClockCaller, [Bandit.Advance] has not been called for 1024 decisions, or has not moved the time
+	// for as many decisions as may be open, at least 1024.
 	WarnClockStopped Warnings = C.DPB_WARN_CLOCK_STOPPED
 	// WarnExpiring: most of the last 1024 decisions expired. Without RewardWindow they were neither updated nor cancelled;
 	// with ClockCaller, PendingCapacity is too small.
@@ -125,18 +125,21 @@ const (
 	WarnUnlearned Warnings = C.DPB_WARN_UNLEARNED
 	// WarnUnmerged: the bandit contributes, and has merged no snapshot in its last 65,536 decisions. See [Bandit.Alone].
 	WarnUnmerged Warnings = C.DPB_WARN_UNMERGED
+	// WarnUnreleased: 16,384 rewards or more took effect, and nothing was released. Epsilon is too small for the traffic:
+	// the first batch of an arm has at least 1/Epsilon rewards.
+	WarnUnreleased Warnings = C.DPB_WARN_UNRELEASED
 )
 
 // These are in [Diagnostics.Warnings], because they depend on rewards.
 const (
 	// WarnAllSmallest: all of the last 65,535 rewards that took effect are RewardMin. No reward arrives.
 	WarnAllSmallest Warnings = C.DPB_WARN_ALL_SMALLEST
-	// WarnAllLargest: all of the last 1024 rewards that took effect are RewardMax. Only clicks are updated, or something
-	// else than clicks.
+	// WarnAllLargest: all of the last 1024 rewards that took effect are RewardMax; or all of 32 or more since the bandit was
+	// made, if at most one in four decisions has a reward. Only clicks are updated, or something else than clicks.
 	WarnAllLargest Warnings = C.DPB_WARN_ALL_LARGEST
 )
 
-var warningNames = [...]string{"clock_stopped", "expiring", "unlearned", "unmerged", "all_smallest", "all_largest"}
+var warningNames = [...]string{"clock_stopped", "expiring", "unlearned", "unmerged", "all_smallest", "all_largest", "unreleased"}
 
 // String returns the names, such as "clock_stopped expiring"; "" for none.
 func (w Warnings) String() string {

@@ -35,6 +35,7 @@ static const int DPB_WARN_UNLEARNED = 4;
 static const int DPB_WARN_UNMERGED = 8;
 static const int DPB_WARN_ALL_SMALLEST = 16;
 static const int DPB_WARN_ALL_LARGEST = 32;
+static const int DPB_WARN_UNRELEASED = 64;
 static const int DPB_STATE_LIFETIME = 3600;
 static const int DPB_SEAL_BYTES = 53;
 static const int DPB_POLICY_IMED = 20;

@@ -13,8 +13,8 @@ pub struct Warnings(u32);
 impl Warnings {
     /// No warning.
     pub const NONE: Warnings = Warnings(0);
-    /// The clock is the caller's, and [`advance`](crate::Bandit::advance) has not moved it for as many decisions as may
-    /// be pending (at least 1024): nothing takes effect, and nothing ages.
+    /// The clock is the caller's, and [`advance`](crate::Bandit::advance) has not been called for 1024 decisions, or has not
+    /// moved it for as many decisions as may be pending (at least 1024): nothing takes effect, and nothing ages.
     pub const CLOCK_STOPPED: Warnings = Warnings(1);
     /// Of the last 1024 decisions or more, most expired: without a `reward_window` they got no reward and were not
     /// cancelled, and on the caller's clock too few of them can be pending.
@@ -28,9 +28,13 @@ impl Warnings {
     /// All of the last 65,535 rewards that took effect, or more, are the smallest one: no reward arrives. Depends on
     /// rewards, so it is in [`Diagnostics`](crate::Diagnostics) only.
     pub const ALL_SMALLEST: Warnings = Warnings(16);
-    /// All of the last 1024 rewards that took effect, or more, are the largest one: only clicks are reported, or
-    /// something else than clicks. In [`Diagnostics`](crate::Diagnostics) only.
+    /// All of the last 1024 rewards that took effect, or more, are the largest one; or all of 32 or more since the handle
+    /// was made, if at most one in four decisions has a reward: only clicks are reported, or something else than clicks.
+    /// In [`Diagnostics`](crate::Diagnostics) only.
     pub const ALL_LARGEST: Warnings = Warnings(32);
+    /// 16,384 rewards took effect, or more, and nothing was released: epsilon is so small that an arm's first batch has
+    /// more rewards. Batches close at public times, so this reveals no reward.
+    pub const UNRELEASED: Warnings = Warnings(64);
 
     /// These warnings as bits.
     pub const fn bits(self) -> u32 {
@@ -58,9 +62,14 @@ pub(super) struct Health {
     /// The numbers of decisions when the time last moved, and when the handle last merged.
     advanced: u32,
     merged: u32,
-    /// The numbers of smallest and of largest rewards that took effect last, in a row.
-    smallest: Zeroizing<u16>,
-    largest: Zeroizing<u16>,
+    /// Whether the caller's clock was ever set.
+    is_set: bool,
+    /// The numbers of decisions and of rewards when the handle was made.
+    decisions: u32,
+    answered: u32,
+    /// The reward that took effect last, and how often it did in a row.
+    last: Zeroizing<Reward>,
+    row: Zeroizing<u16>,
     /// Decisions of the span that the policy does not learn from.
     unlearned: u16,
     /// Whether the span before had the warnings EXPIRING and UNLEARNED.
@@ -79,11 +88,16 @@ impl Health {
     const SPAN: u64 = 1 << 10;
     /// Decisions without a merge after which a contributor is warned of.
     const LONG: u64 = 1 << 16;
+    /// Rewards without a release after which a handle is warned of.
+    const MANY: u64 = 1 << 14;
+    /// Rewards that are enough if they are all that the handle ever got.
+    const FEW: u64 = 1 << 5;
 
     /// Begins with these counts, for example after a restart.
     pub fn begin(&mut self, counts: Counts) {
         let now = counts.decisions as u32;
-        *self = Health { advanced: now, merged: now, ..Health::default() };
+        let answered = counts.answered as u32;
+        *self = Health { advanced: now, merged: now, decisions: now, answered, ..Health::default() };
         self.begin_span(counts);
     }
 
@@ -115,9 +129,14 @@ impl Health {
     /// Notes a reward that takes effect.
     #[inline(always)]
     pub fn note(&mut self, reward: Reward) {
-        let counted = |run: u16, goes_on| if goes_on { run.saturating_add(1) } else { 0 };
-        *self.smallest = counted(*self.smallest, reward == Reward::MIN);
-        *self.largest = counted(*self.largest, reward.units() == Reward::ONE);
+        let row = if reward == *self.last { *self.row } else { 0 };
+        *self.row = row.saturating_add(1);
+        *self.last = reward;
+    }
+
+    /// The caller's clock was set.
+    pub fn set(&mut self) {
+        self.is_set = true;
     }
 
     /// The caller's clock moved.
@@ -131,23 +150,45 @@ impl Health {
     }
 
     /// Warnings that depend on public facts alone. `pending`: as many decisions as may be pending on the caller's clock;
-    /// `None` on the other one.
-    pub fn warnings(&self, decisions: u64, pending: Option<u64>, contributes: bool) -> Warnings {
-        let stopped = pending.is_some_and(|pending| since(self.advanced, decisions) >= pending.max(Self::SPAN));
+    /// `None` on the other one. `releases`: the number of releases, of a policy that makes them for itself.
+    pub fn warnings(&self, counts: Counts, pending: Option<u64>, contributes: bool, releases: Option<u32>) -> Warnings {
+        let decisions = counts.decisions;
+        let stopped = |pending: u64| {
+            let still = if self.is_set { pending.max(Self::SPAN) } else { Self::SPAN };
+            since(self.advanced, decisions) >= still
+        };
+        let unreleased = releases == Some(0) && counts.answered >= Self::MANY;
         Warnings::NONE
             .with(Warnings::EXPIRING, self.was_expiring)
             .with(Warnings::UNLEARNED, self.was_unlearned)
-            .with(Warnings::CLOCK_STOPPED, stopped)
+            .with(Warnings::CLOCK_STOPPED, pending.is_some_and(stopped))
+            .with(Warnings::UNRELEASED, unreleased)
             .with(Warnings::UNMERGED, contributes && since(self.merged, decisions) >= Self::LONG)
     }
 
     /// Warnings that depend on rewards. At a rate of 1 in 5000, 65,535 in a row are the smallest with a probability of
     /// 2e-6.
-    pub fn of_rewards(&self) -> Warnings {
+    pub fn of_rewards(&self, counts: Counts) -> Warnings {
+        let row = u64::from(*self.row);
+        let rare = 4 * row <= since(self.decisions, counts.decisions);
+        let enough = row >= Self::SPAN || (row >= Self::FEW && row == since(self.answered, counts.answered) && rare);
         Warnings::NONE
-            .with(Warnings::ALL_SMALLEST, *self.smallest == u16::MAX)
-            .with(Warnings::ALL_LARGEST, u64::from(*self.largest) >= Self::SPAN)
+            .with(Warnings::ALL_SMALLEST, *self.last == Reward::MIN && *self.row == u16::MAX)
+            .with(Warnings::ALL_LARGEST, self.last.units() == Reward::ONE && enough)
     }
 }
 
-moves!(Health { began, expired, advanced, merged, smallest, largest, unlearned, was_expiring, was_unlearned });
+moves!(Health {
+    began,
+    expired,
+    advanced,
+    merged,
+    is_set,
+    decisions,
+    answered,
+    last,
+    row,
+    unlearned,
+    was_expiring,
+    was_unlearned
+});

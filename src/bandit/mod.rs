@@ -449,7 +449,8 @@ impl Bandit {
     }
 
     /// Cancels every open decision, also those whose reward has arrived and waits for its window. Use it in an
-    /// outage in which rewards could not arrive, so that silence does not count. A cancelled decision still counts
+    /// outage in which rewards could not arrive, so that silence does not count. From the 256th decision in a row that is
+    /// cancelled until the next reward takes effect, recommended policies play the arm with the largest released mean. A cancelled decision still counts
     /// towards its user's limit.
     ///
     /// The call costs no privacy if *when* it is made does not depend on rewards. Its effect depends on none: a
@@ -541,6 +542,7 @@ impl Bandit {
         let sharing = state.fleet.sharing();
         let duty = sharing.map_or(Duty::Alone, |sharing| sharing.duty);
         let pending = (config.clock == Clock::Caller).then(|| state.engine.reach());
+        let releases = state.policy.learner().filter(|_| !duty.contributes()).map(|learner| learner.facts().releases);
         Ok(Report {
             algorithm: self.algorithm,
             counts,
@@ -560,7 +562,7 @@ impl Bandit {
             clock_leaps: state.engine.caller_time().1,
             fleet_key_id: sharing.map_or(0, |sharing| sharing.id),
             duty,
-            warnings: state.health.warnings(counts.decisions, pending, duty.contributes()),
+            warnings: state.health.warnings(counts, pending, duty.contributes(), releases),
             best_arm: state.policy.best_arm().ok(),
         })
     }
@@ -573,7 +575,8 @@ impl Bandit {
         let state = &mut *self.lock.lock()?;
         let oversized = state.policy.counts().oversized;
         let Refusals { duplicates, late, rejected, unknown } = state.engine.refusals();
-        Ok(Diagnostics { duplicates, late, rejected, unknown, oversized, warnings: state.health.of_rewards() })
+        let warnings = state.health.of_rewards(state.engine.counts());
+        Ok(Diagnostics { duplicates, late, rejected, unknown, oversized, warnings })
     }
 
     /// Calls `each` with what may be published of each arm, for arms `0..arms()` in order.

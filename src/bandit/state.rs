@@ -210,7 +210,10 @@ impl State {
     #[inline(always)] // into its two callers
     pub fn select(&mut self) -> Decision {
         self.make_room(0);
-        let pull = self.policy.choose();
+        let pull = match self.engine.may_be_outage() {
+            true => self.choose_in_outage(&Request::default(), 0).0,
+            false => self.policy.choose(),
+        };
         enter(&mut self.engine, &mut self.pulls, pull, pull.arm(), false)
     }
 
@@ -242,9 +245,25 @@ impl State {
         }
         self.make_room(0);
         let place = self.engine.next_place(0);
-        let (pull, arm) = self.policy.choose_for(request, place);
+        let (pull, arm) = match self.engine.may_be_outage() {
+            true => self.choose_in_outage(request, place),
+            false => self.policy.choose_for(request, place),
+        };
         each(0, self.issue(pull, arm, false, 0, learned));
         Ok(())
+    }
+
+    /// Chooses for a request of one slot if there may be an outage. What is cancelled teaches nothing, so the arm that is to
+    /// be explored would be played until the outage ends. The policy plays its best arm instead.
+    #[cold]
+    #[inline(never)]
+    fn choose_in_outage(&mut self, request: &Request, place: usize) -> (Pull, u32) {
+        if self.engine.is_outage()
+            && let Some(SlotPull { pull, .. }) = self.policy.choose_best(request, request.eligible, None, place)
+        {
+            return (pull, self.policy.arm_of(pull));
+        }
+        self.policy.choose_for(request, place)
     }
 
     #[inline(always)]
@@ -270,9 +289,20 @@ impl State {
         let Scratch { left, free, chosen, values, coins, .. } = &mut *scratch;
         let values = request.values.map(|_| &*values);
         chosen.clear();
+        let is_outage = self.engine.is_outage();
         let mut places = (0..request.slots.into()).map(|ahead| self.engine.next_place(ahead));
-        let offer = Offer { request, left, values, places: &mut places };
-        self.policy.choose_slots(offer, &mut |slot| chosen.push(slot));
+        if is_outage {
+            for place in places.clone() {
+                let Some(slot) = self.policy.choose_best(request, Some(left), values, place) else { break };
+                let arm = self.policy.arm_of(slot.pull);
+                left.retain(|&other| other != arm);
+                chosen.push(slot);
+            }
+        }
+        if chosen.is_empty() {
+            let offer = Offer { request, left, values, places: &mut places };
+            self.policy.choose_slots(offer, &mut |slot| chosen.push(slot));
+        }
         free.clear();
         free.extend(0..request.slots);
         shuffle(free, coins);
@@ -449,6 +479,7 @@ impl State {
     /// Sets the caller's clock.
     pub fn advance(&mut self, now: u64) -> Result<()> {
         let ticks = self.engine.advance(now)?;
+        self.health.set();
         self.pass(ticks);
         Ok(())
     }

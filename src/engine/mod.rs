@@ -118,6 +118,11 @@ pub struct Engine {
     key: TicketKey,
     counts: Counts,
     refusals: Refusals,
+    /// The number of decisions that were cancelled, or that the policy does not learn from, since a reward that it learned
+    /// from last took effect. It counts if `answered` still is the number of decisions with a reward: rewards that are not
+    /// learned from add to both.
+    row: u32,
+    answered: u64,
 }
 
 /// A slot of 8 bytes, which is enough if rewards take effect at once and the policy needs only the arm.
@@ -296,6 +301,8 @@ impl Engine {
             key: TicketKey::new(node, slots.trailing_zeros(), random),
             counts: Counts::default(),
             refusals: Refusals::default(),
+            row: 0,
+            answered: 0,
         };
         if clock == Clock::Caller {
             engine.extras().clock = Some(CallerClock::new(config));
@@ -360,10 +367,12 @@ impl Engine {
     /// event before it chooses.
     #[inline(always)] // into its only caller
     pub fn make_room(&mut self, ahead: u64) -> Option<Event> {
-        let due = (self.counts.decisions + ahead).checked_sub(self.reach())?;
-        let place = self.place(due);
+        let next = self.counts.decisions + ahead;
         // Most decisions got their reward, and left nothing to end.
-        if self.extras.is_none() && self.ring[place].fate() == Fate::DONE { None } else { self.end_due(due) }
+        match self.extras.is_none() && self.ring[self.place(next)].fate() == Fate::DONE {
+            true => None,
+            false => self.end_due(next.checked_sub(self.reach())?),
+        }
     }
 
     /// Ends a decision whose place another one needs.
@@ -399,6 +408,9 @@ impl Engine {
             return Some(Event::Unplayed { pull, learned });
         };
         self.counts.answered += 1;
+        if !learned {
+            self.answered += 1;
+        }
         learned.then_some(Event::Answered(pull, reward))
     }
 
@@ -513,6 +525,7 @@ impl Engine {
     pub fn idle(&mut self) -> Pull {
         let last = self.place(self.counts.decisions - 1);
         self.ring[last].played |= Fate::UNLEARNED;
+        self.extend_row();
         SlotExtras::pull(&self.extras, last, &self.ring[last])
     }
 
@@ -549,6 +562,9 @@ impl Engine {
         }
         slot.end();
         self.counts.answered += 1;
+        if !learned {
+            self.answered += 1;
+        }
         Ok(learned.then(|| Event::Answered(SlotExtras::pull(&self.extras, place, slot), reward)))
     }
 
@@ -610,7 +626,40 @@ impl Engine {
             }
         }
         self.counts.cancelled += 1;
+        if learned {
+            self.extend_row();
+        }
+        let slot = &self.ring[place];
         Event::Unplayed { pull: SlotExtras::pull(&self.extras, place, slot), learned }
+    }
+
+    /// Decisions in a row from which on there is an outage. A service that cancels many decisions, because most auctions are
+    /// lost, rarely has so many in a row: if it cancels 98%, one row in 170 is as long.
+    const OUTAGE: u32 = 1 << 8;
+
+    /// Counts a decision that nothing is learned from.
+    fn extend_row(&mut self) {
+        if self.answered != self.counts.answered {
+            (self.row, self.answered) = (0, self.counts.answered);
+        }
+        self.row = self.row.saturating_add(1);
+    }
+
+    /// Whether there [may be](Self::is_outage) an outage.
+    #[inline]
+    pub fn may_be_outage(&self) -> bool {
+        self.row >= Self::OUTAGE
+    }
+
+    /// Whether there is an outage: nothing was learned from so many decisions in a row, because they were cancelled, or
+    /// because of the limits of users. It ends when the next reward that is learned from takes effect. So it depends on the
+    /// order of requests, cancellations and windows alone (without a window also on which decisions have a reward), which
+    /// is public. No snapshot contains it: after a restart the row begins again.
+    pub fn is_outage(&mut self) -> bool {
+        if self.answered != self.counts.answered {
+            self.row = 0;
+        }
+        self.may_be_outage()
     }
 
     /// The arms of the open decisions.
@@ -696,12 +745,14 @@ impl Moved for Engine {
         if lacks {
             self.reserve_lacks()?;
         }
-        let Engine { ring, extras, key, counts, refusals } = self;
+        let Engine { ring, extras, key, counts, refusals, row, answered } = self;
         ring.moved(with)?;
         extras.moved(with)?;
         key.moved(with)?;
         counts.moved(with)?;
-        refusals.moved(with)
+        refusals.moved(with)?;
+        row.moved(with)?;
+        answered.moved(with)
     }
 }
 

@@ -48,8 +48,10 @@ use crate::random::Random;
 /// be opened again, so a late ticket would be unknown; and it would still cost more than a tenth.
 pub struct TicketKey {
     keys: [u64; ROUNDS + 2],
-    /// Mask of a tag's lower half.
+    /// Masks of a slot, and of a tag's lower and upper half.
+    slots: u32,
     lows: u32,
+    highs: u32,
     /// The node's name, in 16 bits.
     node: u16,
     /// Number of bits of a slot.
@@ -78,20 +80,20 @@ impl TicketKey {
         };
         let keys = std::array::from_fn(|_| random.next_u64());
         let half = (BITS - bits) / 2;
-        TicketKey { keys, lows: (1 << half) - 1, node, bits: bits as u8, half: half as u8 }
+        let [slots, lows, highs] = [bits, half, BITS - bits - half].map(|ones| (1 << ones) - 1);
+        TicketKey { keys, slots, lows, highs, node, bits: bits as u8, half: half as u8 }
     }
 
     /// Returns a mask with as many ones as a slot has bits.
     #[inline]
     fn slots(&self) -> u64 {
-        (1 << self.bits) - 1
+        self.slots.into()
     }
 
     /// Returns masks of a tag's lower and upper half.
     #[inline]
     fn halves(&self) -> (u64, u64) {
-        let (lows, odd) = (u64::from(self.lows), self.bits & 1);
-        (lows, lows << odd | u64::from(odd))
+        (self.lows.into(), self.highs.into())
     }
 
     /// Returns the ticket of a decision, and its place.
@@ -171,7 +173,7 @@ fn fold(a: u64, b: u64) -> u64 {
 }
 
 // The node is random where the configuration has none.
-moves!(TicketKey { keys, node } made { lows, bits, half });
+moves!(TicketKey { keys, node } made { slots, lows, highs, bits, half });
 
 #[cfg(test)]
 mod tests {

@@ -66,7 +66,7 @@ pub struct dpb_report {
     /// DPB_DUTY_ALONE, DPB_DUTY_CONTRIBUTES (this handle releases nothing itself) or DPB_DUTY_LEADS.
     pub duty: u32,
     /// 0, or signs that the handle cannot learn, joined by |: DPB_WARN_CLOCK_STOPPED, DPB_WARN_EXPIRING,
-    /// DPB_WARN_UNLEARNED, DPB_WARN_UNMERGED.
+    /// DPB_WARN_UNLEARNED, DPB_WARN_UNMERGED, DPB_WARN_UNRELEASED.
     pub warnings: u32,
     /// The generation that the handle leads or contributes to; 0 if it is alone.
     pub generation: u64,
@@ -85,8 +85,8 @@ pub const DPB_DUTY_CONTRIBUTES: u32 = 1;
 /// dpb_report.duty: the handle releases its own full batches, with what others contribute.
 pub const DPB_DUTY_LEADS: u32 = 2;
 
-/// dpb_report.warnings: with DPB_CLOCK_CALLER dpb_advance has not moved the time for as many decisions as may be open,
-/// at least 1024. Nothing takes effect, and nothing ages.
+/// dpb_report.warnings: with DPB_CLOCK_CALLER dpb_advance has not been called for 1024 decisions, or has not moved the
+/// time for as many decisions as may be open, at least 1024. Nothing takes effect, and nothing ages.
 pub const DPB_WARN_CLOCK_STOPPED: u32 = 1;
 /// dpb_report.warnings: most of the last 1024 decisions expired. Without a reward_window they got no reward and were
 /// not cancelled (if only clicks are reported, every mean tends to reward_max); on the caller's clock pending_capacity
@@ -100,9 +100,13 @@ pub const DPB_WARN_UNLEARNED: u32 = 4;
 pub const DPB_WARN_UNMERGED: u32 = 8;
 /// dpb_diagnostics.warnings: all of the last 65,535 rewards that took effect are reward_min. No reward arrives.
 pub const DPB_WARN_ALL_SMALLEST: u32 = 16;
-/// dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max. Only clicks are reported, or
-/// something else than clicks.
+/// dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max; or all of 32 or more since the
+/// handle was made, if at most one in four decisions has a reward. Only clicks are reported, or something else than
+/// clicks.
 pub const DPB_WARN_ALL_LARGEST: u32 = 32;
+/// dpb_report.warnings: 16,384 rewards or more took effect, and nothing was released. The first batch of an arm has at
+/// least 1/epsilon rewards, so a tiny epsilon plays one arm for long. Set a larger epsilon, or fewer arms.
+pub const DPB_WARN_UNRELEASED: u32 = 64;
 
 const _: () = assert!(
     DPB_WARN_CLOCK_STOPPED == Warnings::CLOCK_STOPPED.bits()
@@ -111,6 +115,7 @@ const _: () = assert!(
         && DPB_WARN_UNMERGED == Warnings::UNMERGED.bits()
         && DPB_WARN_ALL_SMALLEST == Warnings::ALL_SMALLEST.bits()
         && DPB_WARN_ALL_LARGEST == Warnings::ALL_LARGEST.bits()
+        && DPB_WARN_UNRELEASED == Warnings::UNRELEASED.bits()
 );
 
 /// Counts of refused calls and signs from rewards, for the operator only. NOT private: a duplicate reveals a click.

@@ -113,19 +113,43 @@ impl dpb_request {
     /// is used.
     #[inline(always)] // so that the result needs no memory
     unsafe fn read<'a>(request: *const dpb_request) -> Result<Request<'a>> {
-        let mut defaults = dpb_request::defaults();
         // SAFETY: as above.
-        let r = unsafe { sized::view(request, &mut defaults) }.map_err(|error| match error {
+        match unsafe { sized::whole(request) } {
+            // SAFETY: as above.
+            Some(whole) => unsafe { whole.request() },
+            // SAFETY: as above.
+            None => unsafe { Self::read_other(request) },
+        }
+    }
+
+    /// Reads the request of another version.
+    ///
+    /// # Safety
+    /// As [`read`](Self::read).
+    #[cold]
+    #[inline(never)]
+    unsafe fn read_other<'a>(request: *const dpb_request) -> Result<Request<'a>> {
+        // SAFETY: as above.
+        let whole = unsafe { sized::read(request, dpb_request::defaults()) }.map_err(|error| match error {
             Error::InvalidConfig { field, problem } => Error::InvalidRequest { field, problem },
             other => other,
         })?;
         // SAFETY: as above.
+        unsafe { whole.request() }
+    }
+
+    /// # Safety
+    /// Its arms and rows are valid for the lengths beside them while the result is used.
+    #[inline(always)]
+    unsafe fn request<'a>(&self) -> Result<Request<'a>> {
+        // SAFETY: as above.
         unsafe {
-            let eligible = list(r.eligible, r.eligible_len, "eligible_len", "must be 0 where eligible is NULL")?;
-            let values = list(r.values, r.values_len, "values_len", "must be 0 where values is NULL")?;
-            let examined = list(r.examined, r.examined_len, "examined_len", "must be 0 where examined is NULL")?;
-            let features = r.rows()?;
-            Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible, values, examined, features })
+            let eligible = list(self.eligible, self.eligible_len, "eligible_len", "must be 0 where eligible is NULL")?;
+            let values = list(self.values, self.values_len, "values_len", "must be 0 where values is NULL")?;
+            let examined = list(self.examined, self.examined_len, "examined_len", "must be 0 where examined is NULL")?;
+            let features = self.rows()?;
+            let Self { slots, segment, user, .. } = *self;
+            Ok(Request { slots, segment, user, eligible, values, examined, features })
         }
     }
 

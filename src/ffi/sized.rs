@@ -48,26 +48,22 @@ fn unknown<T: Growing>(given: u32) -> Error {
 /// # Safety
 /// `given` is valid for the size that it states.
 pub unsafe fn read<T: Growing>(given: *const T, mut ours: T) -> Result<T> {
-    // SAFETY: as above.
-    unsafe { view(given, &mut ours) }.copied()
-}
-
-/// As [`read`], in place if the struct is complete. A copy would begin before the caller's last stores have left the
-/// processor's queue, and wait for them.
-///
-/// # Safety
-/// As `read`, while the result is used.
-#[inline]
-pub unsafe fn view<T: Growing>(given: *const T, ours: &mut T) -> Result<&T> {
     // SAFETY: every version of the struct begins with its size.
     let size = known::<T>(unsafe { given.cast::<u32>().read() })?;
-    if size == size_of::<T>() {
-        // SAFETY: it has all fields, by contract.
-        return Ok(unsafe { &*given });
-    }
     // SAFETY: `given` has `size` bytes by contract, and `ours` has them because the size is known.
-    unsafe { given.cast::<u8>().copy_to_nonoverlapping((&raw mut *ours).cast(), size) };
+    unsafe { given.cast::<u8>().copy_to_nonoverlapping((&raw mut ours).cast(), size) };
     Ok(ours)
+}
+
+/// Returns a caller's struct in place if it has all fields. A copy would begin before the caller's last stores have left
+/// the processor's queue, and wait for them.
+///
+/// # Safety
+/// As [`read`], while the result is used.
+#[inline]
+pub unsafe fn whole<'a, T: Growing>(given: *const T) -> Option<&'a T> {
+    // SAFETY: every version of the struct begins with its size, and one of this size has all fields.
+    unsafe { (given.cast::<u32>().read() as usize == size_of::<T>()).then(|| &*given) }
 }
 
 /// Writes the part of `value` that fits into the caller's struct. The struct keeps its size field.

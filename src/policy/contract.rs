@@ -138,6 +138,19 @@ pub trait Policy: Send + Moved {
     /// to `each`. A propensity is that of the arm among those that were left, given the draws before it.
     fn choose_slots(&mut self, _offer: Offer, _each: &mut dyn FnMut(SlotPull)) {}
 
+    /// Decides one slot of a checked request while nothing is learned: with the arm of the largest released mean (times its
+    /// value), among these or all live ones, and with the configured exploration. `None` if nothing was released, or if the
+    /// policy goes on as always: it then decides in the usual way.
+    fn choose_best(
+        &mut self,
+        _request: &Request,
+        _among: Option<&[u32]>,
+        _values: Option<&Values>,
+        _place: usize,
+    ) -> Option<SlotPull> {
+        None
+    }
+
     /// Says what the slot of this arm's last pull lacks of an examination. `observe` and `cancel` get it with the pull
     /// (`Pull::lack`).
     fn lack(&mut self, _arm: u32, _lack: u16) {}

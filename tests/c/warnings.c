@@ -82,6 +82,35 @@ static void only_clicks(uint32_t window) {
   dpb_free(bandit);
 }
 
+/* The same is seen after 32 clicks, if they are all that the handle ever got. */
+static void few_clicks(int share, uint32_t seen) {
+  dpb_config config = seeded(3, 1);
+  dpb_bandit *bandit;
+  int i;
+  bandit = made(&config);
+  for (i = 1; i < 32 * share; i++) decide(bandit, 0, i % share == 0 ? CLICK : SILENCE);
+  CHECK(operator_warnings(bandit) == 0);
+  for (; i <= 32 * share; i++) decide(bandit, 0, i % share == 0 ? CLICK : SILENCE);
+  CHECK(operator_warnings(bandit) == seen && warnings(bandit) == 0);
+  decide(bandit, 0, NO_CLICK);
+  for (i = 0; i < 40; i++) decide(bandit, 0, CLICK);
+  CHECK(operator_warnings(bandit) == 0);
+  dpb_free(bandit);
+}
+
+/* The first batch of an arm has a million rewards. */
+static void tiny_epsilon(void) {
+  dpb_config config = seeded(3, 1e-6);
+  dpb_bandit *bandit = made(&config);
+  int i;
+  for (i = 0; i < 16383; i++) decide(bandit, 0, i % 8 == 0 ? CLICK : NO_CLICK);
+  CHECK(warnings(bandit) == 0);
+  decide(bandit, 0, NO_CLICK);
+  CHECK(warnings(bandit) == DPB_WARN_UNRELEASED && operator_warnings(bandit) == 0);
+  CHECK(read_report(bandit).phase == 0);
+  dpb_free(bandit);
+}
+
 /* No click arrives. */
 static void silence(void) {
   dpb_config config = seeded(3, 1);
@@ -120,6 +149,25 @@ static void no_clock(uint32_t window) {
     STATUS(dpb_advance(bandit, ++now * 1000), DPB_OK);
     decide(bandit, 0, NO_CLICK);
   }
+  CHECK(warnings(bandit) == 0);
+  dpb_free(bandit);
+}
+
+/* The caller's clock was never set: that is seen as soon as in a handle with a small capacity. */
+static void clock_never_set(uint32_t window) {
+  dpb_config config = seeded(3, 1);
+  dpb_bandit *bandit;
+  int i;
+  config.clock = DPB_CLOCK_CALLER;
+  config.reward_window = window;
+  config.pending_capacity = 1 << 18;
+  bandit = made(&config);
+  for (i = 0; i < 1023; i++) decide(bandit, 0, NO_CLICK);
+  CHECK(warnings(bandit) == 0);
+  decide(bandit, 0, NO_CLICK);
+  CHECK(warnings(bandit) == DPB_WARN_CLOCK_STOPPED);
+  STATUS(dpb_advance(bandit, 5), DPB_OK);
+  for (i = 0; i < 5000; i++) decide(bandit, 0, NO_CLICK);
   CHECK(warnings(bandit) == 0);
   dpb_free(bandit);
 }
@@ -167,9 +215,15 @@ int main(void) {
   one_user();
   only_clicks(0);
   only_clicks(100);
+  few_clicks(4, DPB_WARN_ALL_LARGEST);
+  few_clicks(20, DPB_WARN_ALL_LARGEST);
+  few_clicks(3, 0);
+  tiny_epsilon();
   silence();
   no_clock(0);
   no_clock(1000);
+  clock_never_set(0);
+  clock_never_set(1000);
   to_nobody();
   return failures != 0;
 }

@@ -110,7 +110,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 				to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, metric.One(all&kind != 0), name, kind.String())
 			}
 		}
-		warn(warning, report.Warnings, dpb.WarnClockStopped, dpb.WarnExpiring, dpb.WarnUnlearned, dpb.WarnUnmerged)
+		warn(warning, report.Warnings, dpb.WarnClockStopped, dpb.WarnExpiring, dpb.WarnUnlearned, dpb.WarnUnmerged, dpb.WarnUnreleased)
 		for arm := range read {
 			metric.Collect(to, arms, &read[arm], name, strconv.Itoa(arm))
 		}

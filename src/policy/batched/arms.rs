@@ -379,24 +379,24 @@ impl BatchedArms {
         if self.facts.duty() != Duty::Alone && faulty!(RawLeast) { open() } else { 0.0 }
     }
 
-    /// Credits a reward to its arm's batch. Returns true if that filled the batch, which is then released. Rewards
-    /// become public only here.
+    /// Notes what the next reward of an arm lacks of an examination, if its batch accepts it.
+    pub fn note_lack(&mut self, arm: usize, lack: u16) {
+        let state = &mut self.arms[arm];
+        if state.batch.free() > 0 {
+            state.add_lack(lack.into());
+        }
+    }
+
+    /// Credits a reward to its arm's batch. Returns true if that filled the batch, which is then to be released.
     #[inline]
-    pub fn collect(&mut self, arm: usize, reward: Reward, lack: u16) -> bool {
+    pub fn collect(&mut self, arm: usize, reward: Reward) -> bool {
         if faulty!(CollectedTwice) {
             let next = (arm + 1) % self.arms.len();
             let batch = &mut self.arms[next].batch;
             let _ = batch.free() > 1 && batch.collect(reward);
         }
-        let state = &mut self.arms[arm];
-        if lack > 0 && state.batch.free() > 0 {
-            state.add_lack(lack.into());
-        }
-        let full = state.batch.collect(reward) && state.batch.free() == 0;
-        if full {
-            self.release(arm);
-        }
-        full
+        let batch = &mut self.arms[arm].batch;
+        batch.collect(reward) && batch.free() == 0
     }
 
     /// Updates what depends on the duty.
@@ -481,7 +481,8 @@ impl BatchedArms {
         full
     }
 
-    fn release(&mut self, arm: usize) {
+    /// Releases an arm's batch. Rewards become public only here.
+    pub fn release(&mut self, arm: usize) {
         let _rounding = DefaultRounding::set();
         self.facts.time.learn();
         let now = self.now();
@@ -794,12 +795,22 @@ mod tests {
         .unwrap()
     }
 
+    /// Reports a reward as a policy does. Returns whether its batch was released.
+    fn collect(arms: &mut BatchedArms, arm: usize, reward: Reward, lack: u16) -> bool {
+        arms.note_lack(arm, lack);
+        let full = arms.collect(arm, reward);
+        if full {
+            arms.release(arm);
+        }
+        full
+    }
+
     /// Releases a batch of `count` rewards, of which `ones` are 1.
     fn release(arms: &mut BatchedArms, arm: usize, count: u32, ones: u32) {
         arms.open(arm, count.into());
         (0..count).for_each(|i| {
             arms.facts.decisions += 1;
-            arms.collect(arm, Reward::from_units(if i < ones { Reward::ONE as u32 } else { 0 }), 0);
+            collect(arms, arm, Reward::from_units(if i < ones { Reward::ONE as u32 } else { 0 }), 0);
         });
     }
 
@@ -847,7 +858,7 @@ mod tests {
             let (before, mut units) = (arms.settled(0), 0);
             for lack in lacks.into_iter().cycle() {
                 units += Pull::EXAMINATION - u64::from(lack);
-                let full = arms.collect(0, Reward::MIN, lack);
+                let full = collect(&mut arms, 0, Reward::MIN, lack);
                 assert_eq!(full, units >= size * Pull::EXAMINATION, "{size} {units}");
                 if full {
                     break;
@@ -858,18 +869,18 @@ mod tests {
             assert_eq!(arms.settled(0) - before, units);
         }
         arms.open(1, 50);
-        (0..5).for_each(|_| assert!(!arms.collect(1, Reward::MIN, 30_000))); // 2.7 examinations
+        (0..5).for_each(|_| assert!(!collect(&mut arms, 1, Reward::MIN, 30_000))); // 2.7 examinations
         assert_eq!([arms.lower(1, 9), arms.lower(1, 4), arms.lower(1, 1)], [9, 4, 3]);
-        assert!(arms.collect(1, Reward::MIN, 30_000));
+        assert!(collect(&mut arms, 1, Reward::MIN, 30_000));
         arms.open(2, 3);
-        assert!(!arms.collect(2, Reward::MIN, 60_000));
+        assert!(!collect(&mut arms, 2, Reward::MIN, 60_000));
         let mut open = Writer::Writing(Vec::new());
         open.u64(2);
         arms.save_open(2, &mut open);
         let part = ArmPart::read(&mut Reader::of_fields(&open.into_bytes())).unwrap();
         assert!(!arms.add(2, &part) && !arms.add(2, &part));
         assert_eq!(arms.open_rewards(2), Pull::EXAMINATION - 60_000);
-        (0..3).for_each(|i| assert_eq!(arms.collect(2, Reward::MIN, 0), i == 2));
+        (0..3).for_each(|i| assert_eq!(collect(&mut arms, 2, Reward::MIN, 0), i == 2));
         assert_eq!(arms.settled(2), 4 * Pull::EXAMINATION - 60_000);
         let mut saved = Writer::Writing(Vec::new());
         arms.snapshot(&mut Moving::Out(&mut saved)).unwrap();
@@ -890,15 +901,15 @@ mod tests {
         let mut weights = [false, true].map(|is_lowered| {
             let mut arms = with_memory(0);
             arms.open(0, 100);
-            assert!(!arms.collect(0, Reward::MIN, 0));
+            assert!(!collect(&mut arms, 0, Reward::MIN, 0));
             let size = if is_lowered { arms.lower(0, 2) } else { 100 };
-            (1..size).for_each(|i| assert_eq!(arms.collect(0, Reward::MIN, 0), i + 1 == size));
+            (1..size).for_each(|i| assert_eq!(collect(&mut arms, 0, Reward::MIN, 0), i + 1 == size));
             arms.arms[0].saved.released.totals.noises()
         });
         assert_eq!(weights[0], weights[1]);
         let mut arms = with_memory(0);
         arms.open(0, 2);
-        (0..2).for_each(|i| assert_eq!(arms.collect(0, Reward::MIN, 0), i == 1));
+        (0..2).for_each(|i| assert_eq!(collect(&mut arms, 0, Reward::MIN, 0), i == 1));
         weights[1] = arms.arms[0].saved.released.totals.noises();
         assert!(weights[1] < weights[0], "{weights:?}");
     }

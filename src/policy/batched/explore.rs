@@ -20,6 +20,12 @@ impl Explore {
         Explore { share: config.exploration, coins: seed.stream() }
     }
 
+    /// Whether no arm is ever drawn uniformly.
+    #[inline]
+    pub fn is_off(&self) -> bool {
+        self.share.to_bits() == 0 // as an integer, which takes fewer instructions; the share is not negative
+    }
+
     /// Draws whether this decision's arm is to be drawn uniformly.
     #[inline]
     pub fn tosses(&mut self) -> bool {

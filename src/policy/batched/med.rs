@@ -3,8 +3,10 @@
 //! **Pure eps-DP** by Theorem P of [`crate::privacy`] (rho-zCDP with delta > 0). It needs no horizon and no tuning.
 //! After each release arm i has the probability w_i/sum_j w_j with w_i = exp(-D'_i(mu*)), where mu* is the leading
 //! mean and D' is the evidence in nats of an arm's releases against it ([`imed`](super::imed) has its proof). For an arm
-//! without any evidence against it w_i is kappa: 1 for ten arms and fewer, and growing with their number as there. Arms
-//! without a release come first, with equal probabilities. So every decision carries its exact propensity given
+//! without any evidence against it w_i is kappa: 1 for ten arms and fewer, and growing with their number as there. An arm
+//! without a release has w_i = kappa too, until its decisions cover its first batch, and then 0 until that is released. So
+//! a new arm takes at most half of the decisions, and no more of them than its first batch has while rewards are late.
+//! Before any release all arms have the same probability. So every decision carries its exact propensity given
 //! everything released before, and a log of decisions and rewards can evaluate other policies (inverse propensity).
 //! Batches multiply an arm's total by 1.5, the leader's by 2.
 //!
@@ -16,7 +18,7 @@
 //!
 //! Cost: select O(log K), update O(1). The end of a batch computes D' of the released arm, or of all arms if the
 //! leading mean has changed: at most 2^12 arms. `select_among` computes D' of its arms if the leading mean differs
-//! from the last call's. About 470 bytes an arm.
+//! from the last call's. About 490 bytes an arm.
 
 use super::BatchedPolicy;
 use super::arms::BatchedArms;
@@ -25,7 +27,7 @@ use super::explore::{Explore, even_chance, kappa};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Moved, Moving, moves};
 use crate::policy::contract::{Abilities, Offer, Policy, Pull, SlotPull};
 use crate::random::Seed;
 
@@ -47,12 +49,17 @@ struct Weight {
     /// exp(-D').
     weight: f64,
     mark: u64,
+    /// This handle's decisions for the arm since it was made, without the cancelled ones.
+    pulls: u64,
+    /// Whether these cover the first batch of an arm without a release.
+    is_covered: bool,
     /// D' at the points of requests with values.
     curve: Curve,
 }
 
 impl Weight {
-    const NEW: Weight = Weight { at: f64::NAN, weight: 0.0, mark: 0, curve: Curve::UNKNOWN };
+    const NEW: Weight =
+        Weight { at: f64::NAN, weight: 0.0, mark: 0, pulls: 0, is_covered: false, curve: Curve::UNKNOWN };
 }
 
 impl DpMed {
@@ -82,30 +89,45 @@ impl DpMed {
         self.arms[arm].weight
     }
 
-    /// Whether any of these arms has no release. Then those without have all the probability, in equal parts.
-    fn starts(&self, arms: &[u32]) -> bool {
-        arms.iter().any(|&arm| self.batched.mean(arm as usize).is_nan())
+    /// Whether any of these arms has a release. If none has, all have the same probability.
+    fn is_known(&self, arms: &[u32]) -> bool {
+        arms.iter().any(|&arm| !self.batched.mean(arm as usize).is_nan())
     }
 
-    fn weight_among(&mut self, starts: bool, arm: u32, leading: f64) -> f64 {
-        match (starts, self.batched.mean(arm as usize).is_nan()) {
-            (true, unknown) => f64::from(u8::from(unknown)),
-            (false, _) => match self.weight(arm as usize, leading) {
-                1.0 => kappa(self.batched.live.len()),
-                weight => weight,
-            },
+    /// Notes whether an arm's decisions cover its first batch, after a change of their number or of the batch.
+    fn cover(&mut self, arm: usize) {
+        let (settled, pulls) = (self.batched.settled(arm), self.arms[arm].pulls * Pull::EXAMINATION);
+        let pending = pulls.saturating_sub(settled);
+        let is_covered = self.batched.mean(arm).is_nan() && {
+            let part = self.batched.part(self.batched.size(&self.batched.evidence(arm), 0.0));
+            let missing = pending.saturating_sub(self.batched.open_rewards(arm));
+            pending >= part * Pull::EXAMINATION && self.batched.is_filled_by(arm, missing)
+        };
+        if std::mem::replace(&mut self.arms[arm].is_covered, is_covered) != is_covered {
+            self.settled = false;
         }
     }
 
+    fn weight_among(&mut self, is_known: bool, arm: u32, leading: f64) -> f64 {
+        if !is_known {
+            return 1.0;
+        }
+        let weight = match self.batched.mean(arm as usize).is_nan() {
+            true => f64::from(u8::from(!self.arms[arm as usize].is_covered)),
+            false => self.weight(arm as usize, leading),
+        };
+        if weight == 1.0 { kappa(self.batched.live.len()) } else { weight }
+    }
+
     /// The weight of an arm that is compared at V/v, in a request with values: 0 if it cannot be the best one.
-    fn valued_weight(&mut self, starts: bool, arm: u32, best: f64, value: f64) -> f64 {
+    fn valued_weight(&mut self, arm: u32, best: f64, value: f64) -> f64 {
         let mean = self.batched.mean(arm as usize);
         let leads = value * mean >= best; // not if the mean is NaN
         if best >= value && !leads {
             return 0.0;
         }
-        if starts {
-            return f64::from(u8::from(mean.is_nan()));
+        if mean.is_nan() {
+            return f64::from(u8::from(best == 0.0 || !self.arms[arm as usize].is_covered));
         }
         let distance = f64::min(best / value, 1.0) - mean;
         let exponent = self.arms[arm as usize].curve.at(distance).unwrap_or_else(|| {
@@ -124,11 +146,11 @@ impl DpMed {
             return;
         }
         let leading = self.batched.mean(self.batched.leader());
-        let starts = self.starts(&self.batched.live);
+        let is_known = self.is_known(&self.batched.live);
         self.sums.clear();
         let mut sum = 0.0;
         for place in 0..self.batched.live.len() {
-            sum += self.weight_among(starts, self.batched.live[place], leading);
+            sum += self.weight_among(is_known, self.batched.live[place], leading);
             self.sums.push(sum);
         }
         self.settled = true;
@@ -159,6 +181,10 @@ impl DpMed {
 
     fn play(&mut self, arm: u32, propensity: f64) -> Pull {
         self.batched.facts.decisions += 1;
+        self.arms[arm as usize].pulls += 1;
+        if self.batched.mean(arm as usize).is_nan() {
+            self.cover(arm as usize);
+        }
         Pull::new(arm, self.batched.facts.releases, propensity)
     }
 }
@@ -187,14 +213,14 @@ impl BatchedPolicy for DpMed {
 
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let (_, leading) = self.batched.leader_of(arms);
-        let starts = self.starts(arms);
+        let is_known = self.is_known(arms);
         // Each arm counts once, however often it is listed.
         self.mark += 2;
         let (first, second) = (self.mark, self.mark + 1);
         let mut all = 0.0;
         for &arm in arms {
             if std::mem::replace(&mut self.arms[arm as usize].mark, first) != first {
-                all += self.weight_among(starts, arm, leading);
+                all += self.weight_among(is_known, arm, leading);
             }
         }
         let mut drawn = arms[0];
@@ -203,7 +229,7 @@ impl BatchedPolicy for DpMed {
         } else {
             let mut point = self.explore.coins.unit() * all;
             for &arm in arms {
-                let weight = self.weight_among(starts, arm, leading);
+                let weight = self.weight_among(is_known, arm, leading);
                 if weight > 0.0 && std::mem::replace(&mut self.arms[arm as usize].mark, second) != second {
                     drawn = arm;
                     point -= weight;
@@ -213,24 +239,36 @@ impl BatchedPolicy for DpMed {
                 }
             }
         }
-        let own = self.weight_among(starts, drawn, leading) / all;
+        let own = self.weight_among(is_known, drawn, leading) / all;
         self.play(drawn, self.explore.mix(even_chance(arms, drawn), own))
     }
 
     fn choose_offered(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
         let (left, Some(values)) = (offer.left, offer.values) else { return };
         let (_, best) = self.batched.leader_at(left, 1, |arm| values.of(arm));
-        let starts = left.iter().any(|&arm| self.batched.mean(arm as usize).is_nan() && values.of(arm) > best);
         // The sums of the weights up to each arm. Their memory is for all arms, so the next plain decision settles anew.
         self.settled = false;
         self.sums.clear();
         for &arm in &**left {
-            let weight = self.valued_weight(starts, arm, best, values.of(arm));
+            let weight = self.valued_weight(arm, best, values.of(arm));
             self.sums.push(self.sums.last().unwrap_or(&0.0) + weight);
         }
         let (place, propensity) = self.draw(left.len());
         let pull = self.play(left[place], propensity);
         each(SlotPull { pull, worth: f64::NAN });
+    }
+
+    fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Option<Pull> {
+        let (arm, propensity) = self.explore.choose(best as u32, among, &self.batched.live);
+        Some(self.play(arm, propensity))
+    }
+
+    fn cancelled(&mut self, pull: Pull) {
+        let arm = pull.arm() as usize;
+        self.arms[arm].pulls -= 1;
+        if self.batched.mean(arm).is_nan() {
+            self.cover(arm);
+        }
     }
 
     fn reserve_plan(&mut self) -> Result<()> {
@@ -257,12 +295,18 @@ impl BatchedPolicy for DpMed {
 
     fn reopen(&mut self, arm: usize) {
         self.open(arm);
+        self.cover(arm);
+    }
+
+    fn contributed(&mut self, arm: usize) {
+        self.cover(arm);
     }
 
     fn released(&mut self, arm: usize) {
         self.unsettle(arm);
         self.refresh_some();
         self.open(arm);
+        self.cover(arm);
     }
 
     /// Computes an arm's weight again before the next decision.
@@ -272,10 +316,18 @@ impl BatchedPolicy for DpMed {
     }
 }
 
+// Whether an arm's first batch is covered follows from the rest.
+moves!(Weight { pulls } made { at, weight, mark, is_covered, curve });
+
 impl Moved for DpMed {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         self.snapshot(with)?;
-        self.batched.arms.moved(with)
+        self.batched.arms.moved(with)?;
+        self.arms.moved(with)?;
+        if with.reads() {
+            (0..self.arms.len()).for_each(|arm| self.cover(arm));
+        }
+        Ok(())
     }
 }
 
@@ -311,5 +363,40 @@ mod tests {
             policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
         }
         assert!((10..90).contains(&leads), "{leads}");
+    }
+
+    /// An added arm has at most the leader's share until its decisions cover its first batch, and then none until that is
+    /// released. A cancelled decision is made up for. So it is for plain requests, eligible arms and values.
+    #[test]
+    fn an_added_arm_takes_at_most_half_and_no_more_than_a_batch() {
+        let (mut seed, new) = (Seed::new(Some([8; 32])).unwrap(), 3u32);
+        let mut policy = DpMed::new(&Config::new(new, 0.02), &mut seed).unwrap();
+        let mut coins = seed.stream();
+        for _ in 0..20_000 {
+            let pull = policy.choose();
+            let click = coins.unit() < 0.1 + 0.3 * f64::from(pull.arm());
+            policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
+        }
+        policy.add_arm().unwrap();
+        let size = policy.batched.size(&policy.batched.evidence(new as usize), 0.0);
+        let (arms, mut pulls, mut waiting) = ([0, 1, 2, new], 0, Vec::new());
+        assert!(size >= 50);
+        for turn in 0..10_000 {
+            let pull = if turn % 2 == 0 { policy.choose() } else { policy.choose_among(&arms) };
+            if pull.arm() == new {
+                assert!(pulls < size && pull.propensity <= 0.5, "{turn}: {pulls} {}", pull.propensity);
+                (pulls, _) = (pulls + 1, waiting.push(pull));
+            } else {
+                policy.observe(Pull::of(pull.arm()), Reward::from_units((pull.arm() << 23) * u32::from(turn % 8 > 0)));
+            }
+            if turn == 5000 {
+                assert_eq!(pulls, size);
+                waiting.drain(..20).for_each(|pull| policy.cancel(pull));
+                pulls -= 20;
+            }
+        }
+        assert_eq!(pulls, size);
+        waiting.into_iter().for_each(|pull| policy.observe(Pull::of(pull.arm()), Reward::MIN));
+        assert_eq!(policy.batched.mean(new as usize), 0.0);
     }
 }

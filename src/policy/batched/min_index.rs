@@ -510,6 +510,20 @@ impl<I: Index> MinIndexPolicy<I> {
         Pull::new(arm as u32, self.batched.facts.releases, propensity)
     }
 
+    /// Chooses an arm where more than the planned pulls is to be considered.
+    #[inline(never)]
+    fn choose_again(&mut self) -> Pull {
+        let leader = self.batched.leader(); // only a release changes it
+        let mut arm = self.least(leader);
+        while !self.has_plain_pulls_left(arm, leader) {
+            arm = self.least(leader);
+        }
+        if self.explore.share > 0.0 {
+            return self.play(arm, &Contest::plain(leader, self.point), None);
+        }
+        self.pull(arm, 1.0)
+    }
+
     /// Pulls the arm with the smallest index of these, or explores another of them.
     fn play_among(&mut self, arms: &[u32], contest: &Contest) -> Pull {
         arms.iter().for_each(|&arm| self.lower_unless_leading(arm as usize, contest));
@@ -645,15 +659,16 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
 
     #[inline(always)] // into the one caller
     fn choose_any(&mut self) -> Pull {
-        let leader = self.batched.leader(); // only a release changes it
-        let mut arm = self.least(leader);
-        while !self.has_plain_pulls_left(arm, leader) {
-            arm = self.least(leader);
+        if self.settled
+            && self.explore.is_off()
+            && let Some(plan) = self.plans.get_mut(self.best)
+            && plan.pulls < plan.goal
+        {
+            plan.pulls += Pull::EXAMINATION;
+            self.batched.facts.decisions += 1;
+            return Pull::new(self.best as u32, self.batched.facts.releases, 1.0);
         }
-        if self.explore.share > 0.0 {
-            return self.play(arm, &Contest::plain(leader, self.point), None);
-        }
-        self.pull(arm, 1.0)
+        self.choose_again()
     }
 
     /// Pulls the arm with the smallest index of these eligible ones.
@@ -680,6 +695,17 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
             left.retain(|&arm| arm != pull.arm());
             each(SlotPull { pull, worth: self.worth(pull.arm() as usize, &contest) });
         }
+    }
+
+    fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Option<Pull> {
+        let _rounding = DefaultRounding::set();
+        let point = self.index.point(self.batched.mean(best).max(0.0), self.batched.facts.decisions);
+        let contest = match among {
+            None => Contest::plain(best, point),
+            Some(arms) => Contest::special(best, point, None, arms.len()),
+        };
+        while !self.has_pulls_left(best, &contest) {}
+        Some(self.play(best, &contest, among))
     }
 
     fn lacks(&mut self, arm: u32, lack: u16) {

@@ -14,7 +14,7 @@ use crate::ledger::learner::{Learner, Learning, OpenSums};
 use crate::ledger::peers::{AnyPeer, Peer, PeerId, Peers};
 use crate::moving::{Moved, Moving};
 use crate::privacy::PrivacyLoss;
-use crate::request::Request;
+use crate::request::{Request, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
@@ -41,6 +41,11 @@ trait BatchedPolicy: Send + Moved {
 
     /// As [`Policy::choose_slots`].
     fn choose_offered(&mut self, _offer: Offer, _each: &mut dyn FnMut(SlotPull)) {}
+
+    /// Pulls the best of these arms while nothing is learned, or explores; `None` if the policy goes on as always.
+    fn play_best(&mut self, _best: usize, _among: Option<&[u32]>) -> Option<Pull> {
+        None
+    }
 
     /// As [`Policy::lack`].
     fn lacks(&mut self, _arm: u32, _lack: u16) {}
@@ -77,6 +82,23 @@ trait BatchedPolicy: Send + Moved {
     /// Something has changed that an arm's evidence or mean depends on.
     fn unsettle(&mut self, arm: usize);
 
+    /// As [`Policy::observe`], for a slot that visitors do not always examine.
+    #[inline(never)]
+    fn observe_lacking(&mut self, pull: Pull, reward: Reward) {
+        let arm = pull.arm() as usize;
+        self.batched_mut().note_lack(arm, pull.lack());
+        if self.batched_mut().collect(arm, reward) {
+            self.filled(arm);
+        }
+    }
+
+    /// Releases an arm's full batch.
+    #[inline(never)]
+    fn filled(&mut self, arm: usize) {
+        self.batched_mut().release(arm);
+        self.released(arm);
+    }
+
     /// Refreshes some arms in turn.
     fn refresh_some(&mut self) {
         for _ in 0..BatchedArms::LOOKS {
@@ -110,15 +132,34 @@ impl<P: BatchedPolicy> Policy for P {
         self.choose_offered(offer, each);
     }
 
+    fn choose_best(
+        &mut self,
+        _request: &Request,
+        among: Option<&[u32]>,
+        values: Option<&Values>,
+        _place: usize,
+    ) -> Option<SlotPull> {
+        let (batched, value) = (self.batched(), |arm: u32| values.map_or(1.0, |values| values.of(arm)));
+        let leader = batched.leader();
+        if batched.mean(leader).is_nan() {
+            return None;
+        }
+        let pull = self.play_best(among.map_or(leader, |arms| batched.leader_at(arms, 1, value).0), among)?;
+        Some(SlotPull { pull, worth: value(pull.arm()) * self.batched().mean(pull.arm() as usize) })
+    }
+
     fn lack(&mut self, arm: u32, lack: u16) {
         self.lacks(arm, lack);
     }
 
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
+        if pull.lack() > 0 {
+            return self.observe_lacking(pull, reward);
+        }
         let arm = pull.arm() as usize;
-        if self.batched_mut().collect(arm, reward, pull.lack()) {
-            self.released(arm);
+        if self.batched_mut().collect(arm, reward) {
+            self.filled(arm);
         }
     }
 

@@ -419,6 +419,15 @@ impl Linear {
         }
     }
 
+    /// Keeps the candidates that are among these arms.
+    fn keep_among(&mut self, arms: &[u32]) {
+        self.mark += 1;
+        arms.iter().for_each(|&arm| self.marks[arm as usize] = self.mark);
+        let (marks, mark) = (std::mem::take(&mut self.marks), self.mark);
+        self.keep(|arm| marks[arm as usize] == mark);
+        self.marks = marks;
+    }
+
     fn plays_evenly(&self) -> bool {
         self.pilot.is_some() || !self.begun
     }
@@ -431,10 +440,29 @@ impl Linear {
             true => self.coins.below(self.left as u64) as usize,
             false => {
                 let draw = self.coins.below(DRAWS as u64) as usize;
-                self.best(draw, rows, values)
+                self.best(Some(draw), rows, values)
             }
         };
         let propensity = self.propensity(number, rows, values);
+        self.play(number, slot, rows, propensity)
+    }
+
+    /// Plays the candidate whose reward the models predict to be the largest, or explores.
+    fn play_best(&mut self, slot: usize, rows: Rows, values: Option<&Values>) -> (Pull, u32) {
+        let best = self.best(None, rows, values);
+        let mut number = best;
+        if self.exploration > 0.0 && self.coins.unit() < self.exploration {
+            number = self.coins.below(self.left as u64) as usize;
+        }
+        let own = f64::from(u8::from(number == best));
+        let propensity = match self.exploration {
+            0.0 => f64::NAN, // as always without it
+            share => (1.0 - share) * own + share / self.left as f64,
+        };
+        self.play(number, slot, rows, propensity)
+    }
+
+    fn play(&mut self, number: usize, slot: usize, rows: Rows, propensity: f64) -> (Pull, u32) {
         let Candidate { arm, place } = self.candidates[number];
         let place = place as usize;
         if !self.shape.per_arm {
@@ -481,12 +509,13 @@ impl Linear {
         }
     }
 
-    /// Returns the candidate with the largest x theta in this draw; with values, with the largest value times the rate that
+    /// Returns the candidate with the largest x theta in this draw (`None`: with the posterior mean); with values, with the largest value times the rate that
     /// this is the logit of.
-    fn best(&self, draw: usize, rows: Rows, values: Option<&Values>) -> usize {
+    fn best(&self, draw: Option<usize>, rows: Rows, values: Option<&Values>) -> usize {
         let (mut best, mut largest) = (0, f64::NEG_INFINITY);
         for (number, candidate) in self.candidates[..self.left].iter().enumerate() {
-            let theta = self.models[self.model(candidate.arm)].draw(draw);
+            let model = &self.models[self.model(candidate.arm)];
+            let theta = draw.map_or(&*model.mean, |draw| model.draw(draw));
             let score = match self.shape.per_arm {
                 true => self.x_dot(theta),
                 false => rows.get(candidate.place as usize, &self.scale).score(&theta[1..], &self.scale),
@@ -521,7 +550,8 @@ impl Linear {
         if self.exploration == 0.0 {
             return f64::NAN;
         }
-        let share = (0..DRAWS).filter(|&draw| self.best(draw, rows, values) == number).count() as f64 / DRAWS as f64;
+        let share =
+            (0..DRAWS).filter(|&draw| self.best(Some(draw), rows, values) == number).count() as f64 / DRAWS as f64;
         (1.0 - self.exploration) * share + self.exploration * even
     }
 

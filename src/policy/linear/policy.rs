@@ -10,7 +10,7 @@ use crate::noise::probe::faulty;
 use crate::policy::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
-use crate::request::{Request, Rows};
+use crate::request::{Request, Rows, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 
@@ -62,6 +62,23 @@ impl Policy for Linear {
             self.keep(|other| other != arm);
             each(SlotPull { pull, worth: f64::NAN });
         }
+    }
+
+    fn choose_best(
+        &mut self,
+        request: &Request,
+        among: Option<&[u32]>,
+        values: Option<&Values>,
+        place: usize,
+    ) -> Option<SlotPull> {
+        if self.plays_evenly() {
+            return None;
+        }
+        let rows = rows(request);
+        self.begin(request.eligible, rows);
+        among.iter().for_each(|arms| self.keep_among(arms));
+        let (pull, _) = self.play_best(place, rows, values);
+        Some(SlotPull { pull, worth: f64::NAN })
     }
 
     /// Calls `each` with the estimated mean reward of each of these arms, in the request's order, and its standard

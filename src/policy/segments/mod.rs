@@ -384,6 +384,17 @@ impl Segments {
         self.pull(segment, row, arm, propensity)
     }
 
+    /// Plays the arm of these with the largest mean times value in a segment, or explores another of them.
+    pub fn play_best(&mut self, segment: u32, among: Option<&[u32]>, value: impl Fn(u32) -> f64) -> Pull {
+        let own = segment as usize + 1;
+        self.count(own, 1);
+        let worth = |&arm: &u32| (-value(arm) * self.distribution(own, arm as usize).0, arm);
+        let best = smallest(among.unwrap_or(&self.live).iter().map(worth)).unwrap_or(0);
+        let (arm, propensity) = self.explore.choose(best, among, &self.live);
+        self.ensure_open(own, arm as usize);
+        self.pull(segment, own, arm, propensity)
+    }
+
     /// Chooses `slots` different arms for one request, as [`choose_slots`](crate::policy::Policy::choose_slots) does. Each slot counts as one decision.
     /// Values are those of these arms.
     fn choose_slate(

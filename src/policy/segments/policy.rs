@@ -14,7 +14,7 @@ use crate::policy::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, 
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
-use crate::request::Request;
+use crate::request::{Request, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
@@ -89,6 +89,21 @@ impl Policy for Segments {
         let segment = self.segment(offer.request.segment);
         let slots = offer.request.slots as usize;
         self.choose_slate(segment, offer.left, offer.values, slots, each);
+    }
+
+    fn choose_best(
+        &mut self,
+        request: &Request,
+        among: Option<&[u32]>,
+        values: Option<&Values>,
+        _place: usize,
+    ) -> Option<SlotPull> {
+        if self.all.count + self.peers.all.count == 0.0 {
+            return None;
+        }
+        let segment = self.segment(request.segment);
+        let pull = self.play_best(segment, among, |arm| values.map_or(1.0, |values| values.of(arm)));
+        Some(SlotPull { pull, worth: f64::NAN })
     }
 
     fn unplay(&mut self, pull: Pull) {

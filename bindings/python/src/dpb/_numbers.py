@@ -29,7 +29,8 @@ class Warnings(IntFlag):
     """Signs that a bandit cannot learn because of how it is called. docs/operating.md says what to do."""
 
     CLOCK_STOPPED = 1
-    """With Clock.CALLER: Bandit.advance has not moved the time for as many decisions as may be open, at least 1024."""
+    """With Clock.CALLER: Bandit.advance has not been called for 1024 decisions, or has not moved the time for as many
+    decisions as may be open, at least 1024."""
     EXPIRING = 2
     """Most of the last 1024 decisions expired."""
     UNLEARNED = 4
@@ -39,4 +40,7 @@ class Warnings(IntFlag):
     ALL_SMALLEST = 16
     """Diagnostics only: all of the last 65,535 rewards that took effect are reward_min."""
     ALL_LARGEST = 32
-    """Diagnostics only: all of the last 1024 rewards that took effect are reward_max."""
+    """Diagnostics only: all of the last 1024 rewards that took effect are reward_max, or all of 32 or more since the bandit
+    was made, if at most one in four decisions has a reward."""
+    UNRELEASED = 64
+    """16,384 rewards or more took effect, and nothing was released: epsilon is too small for the traffic."""
