@@ -17,6 +17,17 @@ const SECTIONS: [(&str, &[&str]); 8] = [
     ("The papers' policies, and baselines without privacy", &["papers"]),
 ];
 
+/// A terminal of 120 columns shows it without breaks, and a comment fits on a screen.
+#[test]
+fn the_header_is_readable() {
+    let header = include_str!("../include/dpb.h");
+    let wide: Vec<_> = header.lines().filter(|line| line.chars().count() > 120).collect();
+    assert!(wide.is_empty(), "{wide:#?}");
+    for comment in header.split("/**").skip(1).filter_map(|rest| rest.split("*/").next()) {
+        assert!(comment.lines().count() <= 40, "split it, or move a part to docs/: {comment}");
+    }
+}
+
 #[test]
 fn the_header_has_not_drifted() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");

@@ -74,8 +74,11 @@ fn half(_: u32) -> f64 {
     0.5
 }
 
-fn stopped(pending_capacity: u32) -> u32 {
+fn stopped(pending_capacity: u32, is_set: bool) -> u32 {
     let bandit = handle(&Config { clock: Clock::Caller, pending_capacity, ..Config::new(2, 1.0) });
+    if is_set {
+        bandit.advance(1).unwrap();
+    }
     first(Warnings::CLOCK_STOPPED, &bandit, public, half)
 }
 
@@ -93,11 +96,12 @@ fn warnings_begin_at_their_thresholds() {
     let largest = || of_rewards(Warnings::ALL_LARGEST, |_| 1.0);
     let expiring = || (1..1025).find(|&expired| is_expiring(expired)).unwrap();
     let learned = || (1..1025).find(|&learned| !is_unlearned(learned)).unwrap() as u32;
-    let tests: [(Fault, &dyn Fn() -> u32, u32); 7] = [
+    let tests: [(Fault, &dyn Fn() -> u32, u32); 8] = [
         (Fault::SmallestEarly, &smallest, 65_535),
         (Fault::LargestEarly, &largest, 1024),
-        (Fault::StoppedEarly, &|| stopped(64), 1024),
-        (Fault::StoppedEarly, &|| stopped(4096), 4096),
+        (Fault::StoppedEarly, &|| stopped(4096, false), 1024),
+        (Fault::StoppedEarly, &|| stopped(64, true), 1024),
+        (Fault::StoppedEarly, &|| stopped(4096, true), 4096),
         (Fault::UnmergedEarly, &unmerged, 1 << 16),
         (Fault::ExpiringEarly, &expiring, 513), // more than half
         (Fault::UnlearnedEarly, &learned, 11),  // not fewer than one in 100

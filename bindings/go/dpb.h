@@ -181,7 +181,8 @@ typedef int32_t dpb_status;
 #define DPB_EXPIRED 6
 
 /**
- * There is no result yet; or a restored handle that counts users waits for dpb_stored, or a resumed one for dpb_claimed.
+ * There is no result yet; or a restored handle that counts users waits for dpb_stored, or a resumed one for
+ * dpb_claimed.
  */
 #define DPB_NOT_READY 7
 
@@ -386,9 +387,9 @@ dpb_status dpb_advance(dpb_bandit *bandit,
  * order. For a handle that decides nothing more, such as one that a process keeps for another one that has ended
  * (dpb_suspend): its windows would never end otherwise.
  *
- * With DPB_CLOCK_DECISIONS a skipped tick counts as a decision that was cancelled at once, also in dpb_report; more ticks
- * than reward_window have no further effect, and releases do not age. With DPB_CLOCK_CALLER it is dpb_advance to a time
- * that is as much later. Time is public, and must not depend on rewards: see dpb_advance.
+ * With DPB_CLOCK_DECISIONS a skipped tick counts as a decision that was cancelled at once, also in dpb_report; more
+ * ticks than reward_window have no further effect, and releases do not age. With DPB_CLOCK_CALLER it is dpb_advance to
+ * a time that is as much later. Time is public, and must not depend on rewards: see dpb_advance.
  *
  * O(reward_window) with DPB_CLOCK_DECISIONS, otherwise as dpb_advance; under the lock. Never allocates.
  * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
@@ -450,10 +451,10 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
  *
  * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
- * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 1 more; 20 more with a
- * prior, 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
- * grow between two calls. A call whose cap is too small takes no memory. May allocate. error: NULL, or filled on
- * failure; for DPB_UNSUPPORTED it names the state that is not released.
+ * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 1 more; 20 more with a prior,
+ * 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4 D^2 +
+ * 12 D more for each model, D = features + 1. It may grow between two calls. A call whose cap is too small takes no
+ * memory. May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the state that is not released.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state is not
  * all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
  */
@@ -472,9 +473,9 @@ dpb_status dpb_snapshot(const dpb_bandit *bandit,
  *
  * With dpb_config.expected_users the library learns only in periods that a stored snapshot counts. A restored handle
  * decides nothing before (DPB_NOT_READY), and after dpb_next_period a handle decides and learns from nobody. A new
- * handle needs no snapshot in its first period. A resumed handle (dpb_resume) learns where the suspended one did. Without
- * expected_users the call changes nothing. If your program stores nothing, so that a restart makes another handle with a
- * guarantee of its own, pass a snapshot that you drop.
+ * handle needs no snapshot in its first period. A resumed handle (dpb_resume) learns where the suspended one did.
+ * Without expected_users the call changes nothing. If your program stores nothing, so that a restart makes another
+ * handle with a guarantee of its own, pass a snapshot that you drop.
  *
  * snapshot: len bytes that dpb_snapshot wrote for this very handle. An earlier one counts for the periods in it. error:
  * NULL, or filled on failure.
@@ -850,14 +851,15 @@ struct dpb_request {
    */
   size_t eligible_len;
   /**
-   * NULL, the default = a reward is worth the same for all arms. Otherwise what a reward of each eligible arm is worth
-   * in this request, in that order: a bid, a price, a margin; if eligible is NULL, for every arm by its number (those
-   * of retired arms are not read). Finite, at least 0. The handle then maximises value times mean, and still learns
-   * means: reports, dpb_predict and rewards stay in their own units. An arm whose value is below 2^-20 of the largest
-   * is not eligible. eligible must name no arm twice, and dpb_config.reward_min must be 0. Log the values with the
-   * decision: its propensity is exact given them. Do not compute a value from rewards: spend, real clicks and a model
-   * of your clicks are made of them. A high value buys pulls: an arm with K times the value of the best one is pulled
-   * until its mean is known to be below 1/K of that one's, rewards or not, so limit ratios to about 100.
+   * NULL, the default = a reward is worth the same for all arms. Otherwise what a reward of each eligible arm is
+   * worth in this request, in that order: a bid, a price, a margin; if eligible is NULL, for every arm by its number
+   * (those of retired arms are not read). Finite, at least 0. The handle then maximises value times mean, and still
+   * learns means: reports, dpb_predict and rewards stay in their own units. An arm whose value is below 2^-20 of the
+   * largest is not eligible. eligible must name no arm twice, and dpb_config.reward_min must be 0. Log the values
+   * with the decision: its propensity is exact given them. Do not compute a value from rewards: spend, real clicks
+   * and a model of your clicks are made of them. A high value buys pulls: an arm with K times the value of the best
+   * one is pulled until its mean is known to be below 1/K of that one's, rewards or not, so limit ratios to about
+   * 100.
    */
   const double *values;
   /**
@@ -866,11 +868,11 @@ struct dpb_request {
   size_t values_len;
   /**
    * NULL, the default = visitors examine all slots alike. Otherwise for each slot the probability that a visitor
-   * examines it, from 2^-16 to 1. The slots then get the arms in the order of value times mean: the best arm where most
-   * visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an arm is its
-   * chance of a click in a slot that is examined, and effective_pulls and the sizes of batches count examinations.
-   * dpb_config.reward_min must be 0. Public: estimate the probabilities from slots filled at random, once, and not from
-   * the order that this handle has chosen. For dpb_new_imed without max_segments.
+   * examines it, from 2^-16 to 1. The slots then get the arms in the order of value times mean: the best arm where
+   * most visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an arm
+   * is its chance of a click in a slot that is examined, and effective_pulls and the sizes of batches count
+   * examinations. dpb_config.reward_min must be 0. Public: estimate the probabilities from slots filled at random,
+   * once, and not from the order that this handle has chosen. For dpb_new_imed without max_segments.
    */
   const double *examined;
   /**
@@ -917,53 +919,37 @@ void dpb_request_init_sized(dpb_request *request,
 /**
  * Decides a request. Writes one decision for each slot.
  *
- * **Several slots.** The arms are different: the best ones, and those that must still be explored, in random
- * order, or with request.examined the best ones where most visitors look. Each decision gets its reward, or is cancelled, by itself. slots is at most the number of different
- * eligible arms, at most dpb_config.max_slots if that is set, and at most reward_window, or without one
- * pending_capacity rounded up. A propensity is the exact probability of that arm in its draw, given the draws
- * before it; with exploration = f it is at least f divided by the number of arms left. O(slots eligible_len). For
- * dpb_new_imed, dpb_new_klucb and dpb_new_linear. The unit of epsilon (Theorem S,
- * src/privacy/slates.rs: the rewards of a request are in different batches, so m rewards lose m epsilon, or m rho,
- * and never m^2 rho):
+ * **Several slots** get different arms: the best ones, and those that must still be explored, in random order, or
+ * with request.examined the best ones where most visitors look. Each decision gets its own reward, or is cancelled.
+ * slots is at most the number of eligible arms, max_slots if that is set, and reward_window (without one
+ * pending_capacity rounded up). A propensity is the probability of that arm in its draw, given the draws before it.
+ * For dpb_new_imed, dpb_new_klucb and dpb_new_linear. Epsilon is the loss of (Theorem S, src/privacy/slates.rs):
  *   dpb_config.max_slots = 0                    one reward
  *   dpb_config.max_slots = S                    one request with all its rewards; the noise is for epsilon/S
  *   dpb_config.max_slots = S, max_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
- * With max_slots a request of one slot is a request too. With max_clicks, all rewards of a request are fixed as
- * soon as later decisions end the window of its first: from then on dpb_update returns DPB_EXPIRED for each of its
- * tickets, kept or not, while dpb_cancel works until the end of each one's own window. Nothing reveals which
- * clicks were kept.
+ * With max_clicks, all tickets of a request are DPB_EXPIRED for dpb_update as soon as the window of its first ends.
  *
- * **Segments.** With dpb_config.max_segments each segment learns for itself, and starts with what all others know
- * of its arms. Finding a segment is O(1). A segment's choice is a function of the releases, so the propensity is
- * 1, or with exploration = f exact. Several slots get the arms of least index, each once. The phase is 0 for a
- * decision that learns with all segments together, and 1 for one that learns for its segment.
+ * **Segments** (dpb_config.max_segments) learn for themselves, and start with what all others know of their arms. The
+ * phase is 1 for a decision that learns for its segment, and 0 for one that learns with all segments together.
  *
- * **Features.** With dpb_config.features the decision depends on the rows of the request: see dpb_new_linear.
- * dpb_predict reads the predicted mean of each row.
+ * **Features** (dpb_config.features): the decision depends on the rows of the request. See dpb_new_linear.
  *
- * **Users.** With dpb_config.expected_users the library learns from the first m = contributions_per_user decisions
- * of a user in a period (dpb_next_period). Later decisions look the same: they are served, and dpb_update,
- * dpb_cancel and all counts treat them as the others, but the library discards their rewards. For the policy such
- * a decision was cancelled at once. Theorem (group privacy, on Theorem P): at most m rewards of a user are learned
- * from in each period. So two worlds that differ in all rewards of a user in one period differ by a loss of at
- * most epsilon, and in p periods by p epsilon for a pure policy; otherwise dpb_epsilon_spent gives the loss of m p
- * rewards. The bound is certain. The counters (a count-min sketch of decisions, never of rewards, fixed at
- * construction) err to the other side: if n users come in a period, a user with fewer than m decisions is skipped
- * with a probability of at most about (1 - e^(-n/(3 users)))^4, which is 0.65% at n = dpb_config.expected_users.
- * For visitors without an account, pass a random number for each if each counts as a person, or one number for all
- * of them. A person with A accounts loses A times as much, and nobody else more. A decision that is cancelled or
- * expires counts towards m. Each handle counts by itself: in a fleet, send each user to one handle. Several slots
- * need max_slots; a request then counts once.
+ * **Users** (dpb_config.expected_users): the library learns from the first contributions_per_user decisions of a
+ * user in a period (dpb_next_period), cancelled and expired ones included. It serves and counts later decisions like
+ * all others, and discards their rewards. A request of several slots counts once, and needs max_slots. Each handle
+ * counts by itself: in a fleet, send each user to one handle. docs/privacy.md, section Users, has the guarantee, and
+ * what to pass for visitors without an account.
  *
  * request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
  * only. Never allocates on success, but for the first request with examined: 2 bytes for each open decision.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a
- * feature that is missing, not finite, or beyond d, a value that is negative or not finite, fewer positive values than
- * slots, an examined out of range, a wrong length, struct_size); DPB_UNSUPPORTED (eligible arms, several slots, values, examined, a segment, a
- * user or features that this policy or configuration does not support); DPB_FULL (a new
- * segment, and there are max_segments); DPB_NOT_READY (a restored handle with expected_users, before dpb_stored);
- * DPB_NO_MEMORY (the first request with examined); DPB_NEWER_VERSION (struct_size of a newer library);
- * DPB_POISONED. Unless DPB_OK, nothing has changed or been counted, and dpb_request_check says why. Any thread.
+ * O(slots eligible_len). Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no
+ * arm at all, slots, a feature that is missing, not finite, or beyond d, a value that is negative or not finite, fewer
+ * positive values than slots, an examined out of range, a wrong length, struct_size); DPB_UNSUPPORTED (eligible
+ * arms, several slots, values, examined, a segment, a user or features that this policy or configuration does not
+ * support); DPB_FULL (a new segment, and there are max_segments); DPB_NOT_READY (a restored handle with
+ * expected_users, before dpb_stored); DPB_NO_MEMORY (the first request with examined);
+ * DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or been
+ * counted, and dpb_request_check says why. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1021,11 +1007,10 @@ dpb_status dpb_predict(const dpb_bandit *bandit,
                        size_t *n);
 
 /**
- * The index of a category, for one-hot features: the CRC-32 (as in zlib and PNG) of "field=value", modulo d. So a log can
- * be read elsewhere, for example in Python: zlib.crc32(b"device=phone") % d. Two categories share an index with a chance
- * of 1/d.
- * field, value: NUL-terminated; NULL is empty. Refuse a value that contains a NUL, because it would end there and have the
- * index of another value. d: dpb_config.features. Returns 0 for d = 0. Any thread.
+ * The index of a category, for one-hot features: the CRC-32 (as in zlib and PNG) of "field=value", modulo d. So a log
+ * can be read elsewhere, for example in Python: zlib.crc32(b"device=phone") % d. Two categories share an index with a
+ * chance of 1/d. field, value: NUL-terminated; NULL is empty. Refuse a value that contains a NUL, because it would end
+ * there and have the index of another value. d: dpb_config.features. Returns 0 for d = 0. Any thread.
  */
 DPB_API
 uint32_t dpb_feature_hash(const char *field,
@@ -1190,8 +1175,8 @@ DPB_API uint32_t dpb_policy_number(const char *name);
 #define DPB_WARN_ALL_SMALLEST 16
 
 /**
- * dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max; or all of 32 or more since the
- * handle was made, if at most one in four decisions has a reward. Only clicks are reported, or something else than
+ * dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max; or all of 32 or more since
+ * the handle was made, if at most one in four decisions has a reward. Only clicks are reported, or something else than
  * clicks.
  */
 #define DPB_WARN_ALL_LARGEST 32
@@ -1388,8 +1373,8 @@ struct dpb_arm {
    */
   uint32_t reserved;
   /**
-   * The number of rewards behind the mean, 0 before the first release. With dpb_config.forget_after each counts
-   * by its weight: 1 when new, 0 when forgotten; with dpb_request.examined by the probability that visitors examined it.
+   * The number of rewards behind the mean, 0 before the first release. With dpb_config.forget_after each counts by
+   * its weight: 1 when new, 0 when forgotten; with dpb_request.examined by the probability that visitors examined it.
    */
   double effective_pulls;
   /**
@@ -1467,10 +1452,10 @@ dpb_status dpb_best_arm(const dpb_bandit *bandit,
  * the true difference, however often you read and whenever you stop. If you read many pairs, their failure
  * probabilities add up.
  *
- * An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is
- * the average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
- * dpb_new_klucb, dpb_new_med and dpb_new_tt use all releases, merged ones too; each merge with new releases makes the interval
- * a little wider. dpb_new_se uses an arm's last release only.
+ * An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is the
+ * average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new), dpb_new_klucb,
+ * dpb_new_med and dpb_new_tt use all releases, merged ones too; each merge with new releases makes the interval a
+ * little wider. dpb_new_se uses an arm's last release only.
  *
  * A policy of least regret plays a worse arm only about ln T times, and cannot tell two arms apart for 10^5
  * decisions: set dpb_config.exploration for sooner results. With two arms of 5% and 4.5%, confidence 0.95 and
@@ -1566,20 +1551,19 @@ dpb_status dpb_suspend(dpb_bandit *bandit,
  * until dpb_claimed every call but dpb_report_read and dpb_free is DPB_NOT_READY.
  *
  * The policy is that of the state. config needs the fleet_key. With policies that merge (dpb_merge) these fields may
- * differ from the suspended handle's: beta (but dpb_new_tt), horizon, forget_after, exploration,
- * DPB_CLAMP_REWARDS, budget_periods, budget; with the others none but budget. (To change more, use a snapshot.) A
- * test_seed is not used. The budget is charged as for a new handle; if it was charged for the suspended one already,
- * only the difference, for more budget_periods. What was merged is not in the state: merge the
- * others' newest snapshots again. A contributor goes on contributing to the same leader. A leader is alone until it leads anew,
- * and what was contributed to it stays.
+ * differ from the suspended handle's: beta (but dpb_new_tt), horizon, forget_after, exploration, DPB_CLAMP_REWARDS,
+ * budget_periods, budget; with the others none but budget. (To change more, use a snapshot.) A test_seed is not used.
+ * The budget is charged as for a new handle; if it was charged for the suspended one already, only the difference, for
+ * more budget_periods. What was merged is not in the state: merge the others' newest snapshots again. A contributor
+ * goes on contributing to the same leader. A leader is alone until it leads anew, and what was contributed to it stays.
  *
  * name: NULL, or the policy's name, which must be the state's. buf: len bytes of any origin. out: receives the handle,
  * which the caller frees with dpb_free. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a state); DPB_NEWER_VERSION; DPB_EXPIRED (the
- * receiver is not of this process, or has had its state; or a state at rest is older than DPB_STATE_LIFETIME or from more
- * than a minute in the future, by the clock of the system: restore the newest snapshot then); DPB_INVALID_CONFIG (a field
- * differs that must not); DPB_UNSUPPORTED (no fleet_key); DPB_OVER_BUDGET; DPB_ENTROPY; DPB_NO_MEMORY; DPB_POISONED. Any
- * thread.
+ * receiver is not of this process, or has had its state; or a state at rest is older than DPB_STATE_LIFETIME or from
+ * more than a minute in the future, by the clock of the system: restore the newest snapshot then); DPB_INVALID_CONFIG
+ * (a field differs that must not); DPB_UNSUPPORTED (no fleet_key); DPB_OVER_BUDGET; DPB_ENTROPY; DPB_NO_MEMORY;
+ * DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1646,8 +1630,9 @@ dpb_status dpb_receiver(dpb_bandit *bandit,
  * For dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt and dpb_new_linear. snapshot: len bytes of any origin.
  * error: NULL, or filled on failure. The time is proportional to the arms with new releases; other threads wait.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG
- * (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after); DPB_FULL
- * (1024 others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
+ * (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after); DPB_FULL (1024
+ * others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any
+ * thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1661,9 +1646,9 @@ dpb_status dpb_merge(dpb_bandit *bandit,
  * leader has one noise, and learns nearly as fast as one handle. It needs dpb_config.fleet_key.
  *
  * The others call dpb_contribution with the leader's generation, and send the bytes to the leader, which calls
- * dpb_combine. Releases spread as in every fleet: each handle merges the snapshots of all others (dpb_merge). A
- * handle that leads already keeps its generation. A restored handle does not lead. If several handles lead, each
- * releases what is contributed to it, with its own noise; no reward is released twice (Theorem C, in src/contribution.rs).
+ * dpb_combine. Releases spread as in every fleet: each handle merges the snapshots of all others (dpb_merge). A handle
+ * that leads already keeps its generation. A restored handle does not lead. If several handles lead, each releases what
+ * is contributed to it, with its own noise; no reward is released twice (Theorem C, in src/contribution.rs).
  *
  * generation: receives a random number that is not 0. It is public. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
@@ -1689,11 +1674,11 @@ dpb_status dpb_alone(dpb_bandit *bandit,
                      dpb_error *error);
 
 /**
- * Sets how many handles share the work of a fleet with one noise, this one included, from the next batch on. Each handle
- * takes its part of a batch. With this number a handle need not merge the snapshots of handles that release nothing:
- * those of leaders, of now and of before, suffice. Set it to the number of handles that are running, as you know it, when
- * that changes. 0, as at first and after a restore: the handle counts those whose snapshots it merged lately. The number
- * must not depend on rewards. A wrong one costs learning only.
+ * Sets how many handles share the work of a fleet with one noise, this one included, from the next batch on. Each
+ * handle takes its part of a batch. With this number a handle need not merge the snapshots of handles that release
+ * nothing: those of leaders, of now and of before, suffice. Set it to the number of handles that are running, as you
+ * know it, when that changes. 0, as at first and after a restore: the handle counts those whose snapshots it merged
+ * lately. The number must not depend on rewards. A wrong one costs learning only.
  *
  * error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
@@ -1790,15 +1775,15 @@ dpb_status dpb_open(const dpb_bandit *bandit,
 /**
  * Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
  *
- * A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy
- * its epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med, dpb_new_tt and dpb_new_linear with
- * delta > 0 the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their
- * epsilon and delta. Epsilon is the loss of one user, so contributions_per_user is included. Epsilons add up, and
- * rhos add up. Rhos are turned into an epsilon at the part of the budget's delta that the handles' deltas leave;
- * so are pure handles, by advanced composition or zCDP, if that is less. With dpb_config.expected_users a handle
- * is charged for dpb_config.budget_periods periods, P epsilon or P^2 rho, and begins no more, over all restarts. A
- * baseline never fits, nor does a handle with a test_seed, or one restored from such a handle. A sum may exceed
- * the budget by a factor of 1 + 2^-40, so that ten times 0.1 fit into 1.
+ * A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy its
+ * epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med, dpb_new_tt and dpb_new_linear with delta > 0 the
+ * rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their epsilon
+ * and delta. Epsilon is the loss of one user, so contributions_per_user is included. Epsilons add up, and rhos add up.
+ * Rhos are turned into an epsilon at the part of the budget's delta that the handles' deltas leave; so are pure
+ * handles, by advanced composition or zCDP, if that is less. With dpb_config.expected_users a handle is charged for
+ * dpb_config.budget_periods periods, P epsilon or P^2 rho, and begins no more, over all restarts. A baseline never
+ * fits, nor does a handle with a test_seed, or one restored from such a handle. A sum may exceed the budget by a factor
+ * of 1 + 2^-40, so that ten times 0.1 fit into 1.
  *
  * With delta = 0 you may choose handles by what earlier ones have published. With delta > 0 you must not, because
  * no such theorem exists for a mixture.
@@ -2053,8 +2038,8 @@ DPB_API DPB_MUST_USE dpb_status dpb_counter_add(dpb_counter *counter, double val
 
 /**
  * Reads the released sum, 0 before the first release. It has noise, so it can be negative, not whole, and smaller than
- * before: do not clamp it before you add or subtract sums, because that biases them. Reading costs no privacy and draws no noise: it gives the
- * same number until the next dpb_counter_add. O(1).
+ * before: do not clamp it before you add or subtract sums, because that biases them. Reading costs no privacy and draws
+ * no noise: it gives the same number until the next dpb_counter_add. O(1).
  * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
  */
 DPB_API

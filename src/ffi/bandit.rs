@@ -208,9 +208,9 @@ pub unsafe extern "C" fn dpb_advance(bandit: *mut dpb_bandit, now: u64) -> dpb_s
 /// order. For a handle that decides nothing more, such as one that a process keeps for another one that has ended
 /// (dpb_suspend): its windows would never end otherwise.
 ///
-/// With DPB_CLOCK_DECISIONS a skipped tick counts as a decision that was cancelled at once, also in dpb_report; more ticks
-/// than reward_window have no further effect, and releases do not age. With DPB_CLOCK_CALLER it is dpb_advance to a time
-/// that is as much later. Time is public, and must not depend on rewards: see dpb_advance.
+/// With DPB_CLOCK_DECISIONS a skipped tick counts as a decision that was cancelled at once, also in dpb_report; more
+/// ticks than reward_window have no further effect, and releases do not age. With DPB_CLOCK_CALLER it is dpb_advance to
+/// a time that is as much later. Time is public, and must not depend on rewards: see dpb_advance.
 ///
 /// O(reward_window) with DPB_CLOCK_DECISIONS, otherwise as dpb_advance; under the lock. Never allocates.
 /// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.

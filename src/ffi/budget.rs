@@ -23,15 +23,15 @@ handle!(dpb_budget);
 
 /// Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
 ///
-/// A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy
-/// its epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med, dpb_new_tt and dpb_new_linear with
-/// delta > 0 the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their
-/// epsilon and delta. Epsilon is the loss of one user, so contributions_per_user is included. Epsilons add up, and
-/// rhos add up. Rhos are turned into an epsilon at the part of the budget's delta that the handles' deltas leave;
-/// so are pure handles, by advanced composition or zCDP, if that is less. With dpb_config.expected_users a handle
-/// is charged for dpb_config.budget_periods periods, P epsilon or P^2 rho, and begins no more, over all restarts. A
-/// baseline never fits, nor does a handle with a test_seed, or one restored from such a handle. A sum may exceed
-/// the budget by a factor of 1 + 2^-40, so that ten times 0.1 fit into 1.
+/// A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy its
+/// epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med, dpb_new_tt and dpb_new_linear with delta > 0 the
+/// rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their epsilon
+/// and delta. Epsilon is the loss of one user, so contributions_per_user is included. Epsilons add up, and rhos add up.
+/// Rhos are turned into an epsilon at the part of the budget's delta that the handles' deltas leave; so are pure
+/// handles, by advanced composition or zCDP, if that is less. With dpb_config.expected_users a handle is charged for
+/// dpb_config.budget_periods periods, P epsilon or P^2 rho, and begins no more, over all restarts. A baseline never
+/// fits, nor does a handle with a test_seed, or one restored from such a handle. A sum may exceed the budget by a factor
+/// of 1 + 2^-40, so that ten times 0.1 fit into 1.
 ///
 /// With delta = 0 you may choose handles by what earlier ones have published. With delta > 0 you must not, because
 /// no such theorem exists for a mixture.

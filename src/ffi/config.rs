@@ -113,7 +113,8 @@ pub(super) unsafe fn produce<T>(
     }
 }
 
-/// Returns whether a required value is NULL, and explains which. `required` has the name of each, and whether it is NULL.
+/// Returns whether a required value is NULL, and explains which. `required` has the name of each, and whether it is
+/// NULL.
 ///
 /// # Safety
 /// `error` is NULL or valid.

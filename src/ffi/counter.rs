@@ -120,8 +120,8 @@ pub unsafe extern "C" fn dpb_counter_add(counter: *mut dpb_counter, value: f64) 
 }
 
 /// Reads the released sum, 0 before the first release. It has noise, so it can be negative, not whole, and smaller than
-/// before: do not clamp it before you add or subtract sums, because that biases them. Reading costs no privacy and draws no noise: it gives the
-/// same number until the next dpb_counter_add. O(1).
+/// before: do not clamp it before you add or subtract sums, because that biases them. Reading costs no privacy and draws
+/// no noise: it gives the same number until the next dpb_counter_add. O(1).
 /// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]

@@ -30,8 +30,9 @@ use crate::error::{Error, Result};
 /// For dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt and dpb_new_linear. snapshot: len bytes of any origin.
 /// error: NULL, or filled on failure. The time is proportional to the arms with new releases; other threads wait.
 /// Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG
-/// (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after); DPB_FULL
-/// (1024 others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
+/// (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after); DPB_FULL (1024
+/// others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any
+/// thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_merge(
@@ -49,9 +50,9 @@ pub unsafe extern "C" fn dpb_merge(
 /// leader has one noise, and learns nearly as fast as one handle. It needs dpb_config.fleet_key.
 ///
 /// The others call dpb_contribution with the leader's generation, and send the bytes to the leader, which calls
-/// dpb_combine. Releases spread as in every fleet: each handle merges the snapshots of all others (dpb_merge). A
-/// handle that leads already keeps its generation. A restored handle does not lead. If several handles lead, each
-/// releases what is contributed to it, with its own noise; no reward is released twice (Theorem C, in src/contribution.rs).
+/// dpb_combine. Releases spread as in every fleet: each handle merges the snapshots of all others (dpb_merge). A handle
+/// that leads already keeps its generation. A restored handle does not lead. If several handles lead, each releases what
+/// is contributed to it, with its own noise; no reward is released twice (Theorem C, in src/contribution.rs).
 ///
 /// generation: receives a random number that is not 0. It is public. error: NULL, or filled on failure.
 /// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
@@ -76,11 +77,11 @@ pub unsafe extern "C" fn dpb_alone(bandit: *mut dpb_bandit, error: *mut dpb_erro
     unsafe { explained(bandit, error, &[], |b: &dpb_bandit| b.bandit.alone()) }
 }
 
-/// Sets how many handles share the work of a fleet with one noise, this one included, from the next batch on. Each handle
-/// takes its part of a batch. With this number a handle need not merge the snapshots of handles that release nothing:
-/// those of leaders, of now and of before, suffice. Set it to the number of handles that are running, as you know it, when
-/// that changes. 0, as at first and after a restore: the handle counts those whose snapshots it merged lately. The number
-/// must not depend on rewards. A wrong one costs learning only.
+/// Sets how many handles share the work of a fleet with one noise, this one included, from the next batch on. Each
+/// handle takes its part of a batch. With this number a handle need not merge the snapshots of handles that release
+/// nothing: those of leaders, of now and of before, suffice. Set it to the number of handles that are running, as you
+/// know it, when that changes. 0, as at first and after a restore: the handle counts those whose snapshots it merged
+/// lately. The number must not depend on rewards. A wrong one costs learning only.
 ///
 /// error: NULL, or filled on failure.
 /// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.

@@ -53,20 +53,19 @@ pub unsafe extern "C" fn dpb_suspend(
 /// until dpb_claimed every call but dpb_report_read and dpb_free is DPB_NOT_READY.
 ///
 /// The policy is that of the state. config needs the fleet_key. With policies that merge (dpb_merge) these fields may
-/// differ from the suspended handle's: beta (but dpb_new_tt), horizon, forget_after, exploration,
-/// DPB_CLAMP_REWARDS, budget_periods, budget; with the others none but budget. (To change more, use a snapshot.) A
-/// test_seed is not used. The budget is charged as for a new handle; if it was charged for the suspended one already,
-/// only the difference, for more budget_periods. What was merged is not in the state: merge the
-/// others' newest snapshots again. A contributor goes on contributing to the same leader. A leader is alone until it leads anew,
-/// and what was contributed to it stays.
+/// differ from the suspended handle's: beta (but dpb_new_tt), horizon, forget_after, exploration, DPB_CLAMP_REWARDS,
+/// budget_periods, budget; with the others none but budget. (To change more, use a snapshot.) A test_seed is not used.
+/// The budget is charged as for a new handle; if it was charged for the suspended one already, only the difference, for
+/// more budget_periods. What was merged is not in the state: merge the others' newest snapshots again. A contributor
+/// goes on contributing to the same leader. A leader is alone until it leads anew, and what was contributed to it stays.
 ///
 /// name: NULL, or the policy's name, which must be the state's. buf: len bytes of any origin. out: receives the handle,
 /// which the caller frees with dpb_free. error: NULL, or filled on failure.
 /// Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a state); DPB_NEWER_VERSION; DPB_EXPIRED (the
-/// receiver is not of this process, or has had its state; or a state at rest is older than DPB_STATE_LIFETIME or from more
-/// than a minute in the future, by the clock of the system: restore the newest snapshot then); DPB_INVALID_CONFIG (a field
-/// differs that must not); DPB_UNSUPPORTED (no fleet_key); DPB_OVER_BUDGET; DPB_ENTROPY; DPB_NO_MEMORY; DPB_POISONED. Any
-/// thread.
+/// receiver is not of this process, or has had its state; or a state at rest is older than DPB_STATE_LIFETIME or from
+/// more than a minute in the future, by the clock of the system: restore the newest snapshot then); DPB_INVALID_CONFIG
+/// (a field differs that must not); DPB_UNSUPPORTED (no fleet_key); DPB_OVER_BUDGET; DPB_ENTROPY; DPB_NO_MEMORY;
+/// DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_resume(

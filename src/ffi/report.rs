@@ -100,8 +100,8 @@ pub const DPB_WARN_UNLEARNED: u32 = 4;
 pub const DPB_WARN_UNMERGED: u32 = 8;
 /// dpb_diagnostics.warnings: all of the last 65,535 rewards that took effect are reward_min. No reward arrives.
 pub const DPB_WARN_ALL_SMALLEST: u32 = 16;
-/// dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max; or all of 32 or more since the
-/// handle was made, if at most one in four decisions has a reward. Only clicks are reported, or something else than
+/// dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max; or all of 32 or more since
+/// the handle was made, if at most one in four decisions has a reward. Only clicks are reported, or something else than
 /// clicks.
 pub const DPB_WARN_ALL_LARGEST: u32 = 32;
 /// dpb_report.warnings: 16,384 rewards or more took effect, and nothing was released. The first batch of an arm has at
@@ -155,8 +155,8 @@ pub struct dpb_arm {
     pub active: u32,
     /// Always 0.
     pub reserved: u32,
-    /// The number of rewards behind the mean, 0 before the first release. With dpb_config.forget_after each counts
-    /// by its weight: 1 when new, 0 when forgotten; with dpb_request.examined by the probability that visitors examined it.
+    /// The number of rewards behind the mean, 0 before the first release. With dpb_config.forget_after each counts by
+    /// its weight: 1 when new, 0 when forgotten; with dpb_request.examined by the probability that visitors examined it.
     pub effective_pulls: f64,
     /// 0, for later versions.
     pub spare: [f64; 3],
@@ -338,10 +338,10 @@ pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) 
 /// the true difference, however often you read and whenever you stop. If you read many pairs, their failure
 /// probabilities add up.
 ///
-/// An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is
-/// the average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
-/// dpb_new_klucb, dpb_new_med and dpb_new_tt use all releases, merged ones too; each merge with new releases makes the interval
-/// a little wider. dpb_new_se uses an arm's last release only.
+/// An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is the
+/// average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new), dpb_new_klucb,
+/// dpb_new_med and dpb_new_tt use all releases, merged ones too; each merge with new releases makes the interval a
+/// little wider. dpb_new_se uses an arm's last release only.
 ///
 /// A policy of least regret plays a worse arm only about ln T times, and cannot tell two arms apart for 10^5
 /// decisions: set dpb_config.exploration for sooner results. With two arms of 5% and 4.5%, confidence 0.95 and

@@ -31,23 +31,24 @@ pub struct dpb_request {
     pub eligible: *const u32,
     /// The number of eligible arms: at least 1 if eligible is not NULL, otherwise 0.
     pub eligible_len: usize,
-    /// NULL, the default = a reward is worth the same for all arms. Otherwise what a reward of each eligible arm is worth
-    /// in this request, in that order: a bid, a price, a margin; if eligible is NULL, for every arm by its number (those
-    /// of retired arms are not read). Finite, at least 0. The handle then maximises value times mean, and still learns
-    /// means: reports, dpb_predict and rewards stay in their own units. An arm whose value is below 2^-20 of the largest
-    /// is not eligible. eligible must name no arm twice, and dpb_config.reward_min must be 0. Log the values with the
-    /// decision: its propensity is exact given them. Do not compute a value from rewards: spend, real clicks and a model
-    /// of your clicks are made of them. A high value buys pulls: an arm with K times the value of the best one is pulled
-    /// until its mean is known to be below 1/K of that one's, rewards or not, so limit ratios to about 100.
+    /// NULL, the default = a reward is worth the same for all arms. Otherwise what a reward of each eligible arm is
+    /// worth in this request, in that order: a bid, a price, a margin; if eligible is NULL, for every arm by its number
+    /// (those of retired arms are not read). Finite, at least 0. The handle then maximises value times mean, and still
+    /// learns means: reports, dpb_predict and rewards stay in their own units. An arm whose value is below 2^-20 of the
+    /// largest is not eligible. eligible must name no arm twice, and dpb_config.reward_min must be 0. Log the values
+    /// with the decision: its propensity is exact given them. Do not compute a value from rewards: spend, real clicks
+    /// and a model of your clicks are made of them. A high value buys pulls: an arm with K times the value of the best
+    /// one is pulled until its mean is known to be below 1/K of that one's, rewards or not, so limit ratios to about
+    /// 100.
     pub values: *const f64,
     /// The number of values: that of eligible arms, or of all arms.
     pub values_len: usize,
     /// NULL, the default = visitors examine all slots alike. Otherwise for each slot the probability that a visitor
-    /// examines it, from 2^-16 to 1. The slots then get the arms in the order of value times mean: the best arm where most
-    /// visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an arm is its
-    /// chance of a click in a slot that is examined, and effective_pulls and the sizes of batches count examinations.
-    /// dpb_config.reward_min must be 0. Public: estimate the probabilities from slots filled at random, once, and not from
-    /// the order that this handle has chosen. For dpb_new_imed without max_segments.
+    /// examines it, from 2^-16 to 1. The slots then get the arms in the order of value times mean: the best arm where
+    /// most visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an arm
+    /// is its chance of a click in a slot that is examined, and effective_pulls and the sizes of batches count
+    /// examinations. dpb_config.reward_min must be 0. Public: estimate the probabilities from slots filled at random,
+    /// once, and not from the order that this handle has chosen. For dpb_new_imed without max_segments.
     pub examined: *const f64,
     /// The number of these probabilities: that of slots.
     pub examined_len: usize,
@@ -375,11 +376,10 @@ pub unsafe extern "C" fn dpb_predict(
     })
 }
 
-/// The index of a category, for one-hot features: the CRC-32 (as in zlib and PNG) of "field=value", modulo d. So a log can
-/// be read elsewhere, for example in Python: zlib.crc32(b"device=phone") % d. Two categories share an index with a chance
-/// of 1/d.
-/// field, value: NUL-terminated; NULL is empty. Refuse a value that contains a NUL, because it would end there and have the
-/// index of another value. d: dpb_config.features. Returns 0 for d = 0. Any thread.
+/// The index of a category, for one-hot features: the CRC-32 (as in zlib and PNG) of "field=value", modulo d. So a log
+/// can be read elsewhere, for example in Python: zlib.crc32(b"device=phone") % d. Two categories share an index with a
+/// chance of 1/d. field, value: NUL-terminated; NULL is empty. Refuse a value that contains a NUL, because it would end
+/// there and have the index of another value. d: dpb_config.features. Returns 0 for d = 0. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_feature_hash(field: *const c_char, value: *const c_char, d: u32) -> u32 {
     // SAFETY: NULL or NUL-terminated, by contract.

@@ -245,7 +245,8 @@ mod tests {
         grows(request(3), request(4), |r| vec![r.slots.into(), r.user as f64]);
     }
 
-    /// A struct that has grown accepts its first size, its own, and the multiples of its alignment between them; no others.
+    /// A struct that has grown accepts its first size, its own, and the multiples of its alignment between them; no
+    /// others.
     #[test]
     fn a_struct_that_has_grown_accepts_what_came_before() {
         let ours = Grown { today: dpb_config { node: 5, ..dpb_config::defaults(2, 1.0) }, added: DEFAULT };

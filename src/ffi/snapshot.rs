@@ -27,10 +27,10 @@ use std::ffi::{CStr, c_char};
 /// that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
 ///
 /// buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
-/// bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 1 more; 20 more with a
-/// prior, 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4 D^2 + 12 D more for each model, D = features + 1. It may
-/// grow between two calls. A call whose cap is too small takes no memory. May allocate. error: NULL, or filled on
-/// failure; for DPB_UNSUPPORTED it names the state that is not released.
+/// bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 1 more; 20 more with a prior,
+/// 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4 D^2 +
+/// 12 D more for each model, D = features + 1. It may grow between two calls. A call whose cap is too small takes no
+/// memory. May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the state that is not released.
 /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state is not
 /// all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
@@ -52,9 +52,9 @@ pub unsafe extern "C" fn dpb_snapshot(
 ///
 /// With dpb_config.expected_users the library learns only in periods that a stored snapshot counts. A restored handle
 /// decides nothing before (DPB_NOT_READY), and after dpb_next_period a handle decides and learns from nobody. A new
-/// handle needs no snapshot in its first period. A resumed handle (dpb_resume) learns where the suspended one did. Without
-/// expected_users the call changes nothing. If your program stores nothing, so that a restart makes another handle with a
-/// guarantee of its own, pass a snapshot that you drop.
+/// handle needs no snapshot in its first period. A resumed handle (dpb_resume) learns where the suspended one did.
+/// Without expected_users the call changes nothing. If your program stores nothing, so that a restart makes another
+/// handle with a guarantee of its own, pass a snapshot that you drop.
 ///
 /// snapshot: len bytes that dpb_snapshot wrote for this very handle. An earlier one counts for the periods in it. error:
 /// NULL, or filled on failure.

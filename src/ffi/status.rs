@@ -23,7 +23,8 @@ pub const DPB_DUPLICATE: dpb_status = 5;
 /// The reward window of the ticket is over, or a later decision took its place in the pending table; or the
 /// contribution is for another generation.
 pub const DPB_EXPIRED: dpb_status = 6;
-/// There is no result yet; or a restored handle that counts users waits for dpb_stored, or a resumed one for dpb_claimed.
+/// There is no result yet; or a restored handle that counts users waits for dpb_stored, or a resumed one for
+/// dpb_claimed.
 pub const DPB_NOT_READY: dpb_status = 7;
 /// The stopping rule has halted, or a counter of bounded length is full. It takes no more values.
 pub const DPB_HALTED: dpb_status = 8;
