@@ -450,8 +450,8 @@ impl Bandit {
 
     /// Cancels every open decision, also those whose reward has arrived and waits for its window. Use it in an
     /// outage in which rewards could not arrive, so that silence does not count. From the 256th decision in a row that is
-    /// cancelled until the next reward takes effect, recommended policies play the arm with the largest released mean. A cancelled decision still counts
-    /// towards its user's limit.
+    /// cancelled until the next reward takes effect, recommended policies play the arm with the largest released mean. A
+    /// cancelled decision still counts towards its user's limit.
     ///
     /// The call costs no privacy if *when* it is made does not depend on rewards. Its effect depends on none: a
     /// decision with a waiting reward ends like one without. Never call it because of the values or the number of

@@ -41,8 +41,8 @@ use crate::random::Random;
 ///
 /// The network is Luby and Rackoff's. Its round function, a folded 128-bit product with two secret keys, is our own: it
 /// is fast, and nobody has proved it pseudorandom. SipHash-1-3 would be the standard choice, if it cost no more than a
-/// tenth of a decision. Callgrind counts 430 instructions for `dpb_select` and `dpb_update` of DP-IMED with 10 arms,
-/// 88 of them for the ticket: 71 to seal it and 17 to find its slot. One SipHash-1-3 of one word takes 83
+/// tenth of a decision. Callgrind counts 395 instructions for `dpb_select` and `dpb_update` of DP-IMED with 10 arms,
+/// 80 of them for the ticket: 64 to seal it and 16 to find its slot. One SipHash-1-3 of one word takes 83
 /// instructions, one after the other, and some 70 ns where a decision takes 300 ns. The network needs six of them, 500
 /// instructions: a decision would take twice as long. With only one, as a tag that the slot stores, a ticket could not
 /// be opened again, so a late ticket would be unknown; and it would still cost more than a tenth.
