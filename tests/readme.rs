@@ -551,8 +551,8 @@ fn combined(what: &str, with: With) -> dpb_status {
                 "`dpb_snapshot`, `dpb_restore`" => {
                     let (bytes, length) = saved(bandit);
                     let status = dpb_restore(bytes, length, &raw mut next, null_mut());
-                    saved(next);
-                    assert_eq!(ask(next), DPB_OK);
+                    let (bytes, length) = saved(next);
+                    assert_eq!((dpb_stored(next, bytes, length, null_mut()), ask(next)), (DPB_OK, DPB_OK));
                     status
                 }
                 // A feature of the configuration or of the request has been tried above.

@@ -395,7 +395,7 @@ pub fn rare(constructors: &[super::Constructor]) {
         expect(resume(null(), &raw const of_fleet, &state, &raw mut held), DPB_EXPIRED);
         expect(resume(null(), &raw const of_fleet, &state_of(next, 0), &raw mut held), DPB_OK);
         expect(dpb_suspend(held, 0, null_mut(), 0, &raw mut n, null_mut()), DPB_NOT_READY);
-        expect(stored(held, &bytes), DPB_CORRUPT);
+        expect(stored(held, &bytes[1..]), DPB_CORRUPT);
         expect(stored(held, &ours), DPB_NOT_READY);
         expect(stored(old, &ours), DPB_HALTED);
         [keeper, old, next, held].into_iter().for_each(|handle| dpb_free(handle));
