@@ -89,9 +89,9 @@ fields! {
     /// The number of users that you expect in a period ([`next_period`](crate::Bandit::next_period)). The library then
     /// learns from at most `contributions_per_user` decisions of a user in a period. The counters are made at construction:
     /// 1.5 bytes a user at `contributions_per_user` = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0 = your
-    /// program limits the rewards of a user. The library learns in the first period of a new handle, and then only in
-    /// periods that are [`stored`](crate::Bandit::stored); a restored handle decides nothing before. With a `budget` it
-    /// needs `budget_periods`. In the shuffle and local models the users' devices must count.
+    /// program limits the rewards of a user. The library learns in the first period of a new handle, and then only in a
+    /// period whose snapshot your program has [`stored`](crate::Bandit::stored); a restored handle decides nothing before.
+    /// With a `budget` it needs `budget_periods`. In the shuffle and local models the users' devices must count.
     expected_users: u64 = 0, Moved, Every, "0.1",
         "must be at most 2^28" => |users| users <= Self::MOST_USERS;
     /// P, with `expected_users`: the most periods of this handle, all restarts included. After P periods

@@ -79,10 +79,10 @@ type Config struct {
 	// The number of users that you expect in a period ([Bandit.NextPeriod]). The library then learns from at most
 	// ContributionsPerUser decisions of a user in a period. The counters are made at construction: 1.5 bytes a user at
 	// ContributionsPerUser = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0 = your program limits the
-	// rewards of a user. The library learns in the first period of a new handle, and then only in periods that are
-	// [Bandit.Stored]; a restored handle decides nothing before. With a Budget it needs BudgetPeriods. In the shuffle
-	// and local models the users' devices must count. It must be at most 2^28. Not for [NewSDPAE], [NewVBSDPAE],
-	// [NewLDPUCB] and [NewLDPKLUCB].
+	// rewards of a user. The library learns in the first period of a new handle, and then only in a period whose
+	// snapshot your program has [Bandit.Stored]; a restored handle decides nothing before. With a Budget it needs
+	// BudgetPeriods. In the shuffle and local models the users' devices must count. It must be at most 2^28. Not for
+	// [NewSDPAE], [NewVBSDPAE], [NewLDPUCB] and [NewLDPKLUCB].
 	ExpectedUsers uint64
 	// P, with ExpectedUsers: the most periods of this handle, all restarts included. After P periods [Bandit.NextPeriod]
 	// is [ErrOverBudget], and so is a restore, which begins a period. The budget is charged when the handle is made,

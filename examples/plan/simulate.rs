@@ -207,6 +207,10 @@ impl<'a> Run<'a> {
         }
         if self.people > 0 && now > 0 && now.checked_rem(world.period) == Some(0) {
             bandit.next_period()?;
+            // A simulation ends before it could continue from a file.
+            if let Ok(snapshot) = bandit.snapshot() {
+                bandit.stored(&snapshot)?;
+            }
         }
         self.chosen.clear();
         if world.payouts > 0.0 {

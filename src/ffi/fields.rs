@@ -79,10 +79,10 @@ pub struct dpb_config {
     /// The number of users that you expect in a period (dpb_next_period). The library then learns from at most
     /// contributions_per_user decisions of a user in a period. The counters are made at construction: 1.5 bytes a
     /// user at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0 = your program
-    /// limits the rewards of a user. The library learns in the first period of a new handle, and then only in periods
-    /// that are dpb_stored; a restored handle decides nothing before. With a budget it needs budget_periods. In the
-    /// shuffle and local models the users' devices must count. It must be at most 2^28. Not for dpb_new_sdp_ae,
-    /// dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb.
+    /// limits the rewards of a user. The library learns in the first period of a new handle, and then only in a
+    /// period whose snapshot your program has dpb_stored; a restored handle decides nothing before. With a budget it
+    /// needs budget_periods. In the shuffle and local models the users' devices must count. It must be at most 2^28.
+    /// Not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb.
     pub expected_users: u64,
     /// P, with expected_users: the most periods of this handle, all restarts included. After P periods
     /// dpb_next_period is DPB_OVER_BUDGET, and so is a restore, which begins a period. The budget is charged when the

@@ -195,9 +195,9 @@ def test_absent_is_not_zero():
     users, hours = make(expected_users=10), make(max_segments=24)
     restored = dpb.Bandit.restore(hours.snapshot())
     again = dpb.Bandit.restore(users.snapshot())
-    again.snapshot()
+    again.stored(again.snapshot())
     other = dpb.Bandit.restore(users.snapshot(), dpb.Config(arms=4, epsilon=1.0, expected_users=10))
-    other.snapshot()
+    other.stored(other.snapshot())
     resumed = dpb.Bandit.resume(make(expected_users=10).suspend(), dpb.Config(arms=4, epsilon=1.0, expected_users=10, fleet_key=bytes(32)))
     resumed.claimed()
     for bandit, name in [(users, "user"), (hours, "segment"), (restored, "segment"), (again, "user"), (other, "user"), (resumed, "user")]:

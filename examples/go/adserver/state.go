@@ -138,7 +138,10 @@ func own(file string) (string, error) {
 	}
 	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
 		directory, err := filepath.EvalSymlinks(filepath.Dir(file))
-		return filepath.Join(directory, filepath.Base(file)), err
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", file, err)
+		}
+		return filepath.Join(directory, filepath.Base(file)), nil
 	}
 	known, err := filepath.EvalSymlinks(file)
 	if err != nil {

@@ -25,10 +25,12 @@ impl Segments {
     /// Returns the segment of the request that was checked last, and adds it if it is new.
     #[inline]
     fn segment(&mut self, key: u64) -> u32 {
-        match self.found {
+        let segment = match self.found {
             Some(segment) => segment,
             None => self.add_segment(key),
-        }
+        };
+        self.found = Some(segment);
+        segment
     }
 
     /// Reads what [`save_pulls`](Policy::save_pulls) wrote, into new segments.
