@@ -111,12 +111,12 @@ fn sabotage_is_caught() {
 fn all_sabotage_is_caught() {
     use Algorithm::{Imed, Linear, Se, Tsallis};
     use Fault::{
-        AloneForgets, AnsweredReopened, CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, CombinedByOthers,
-        CombinedTwice, ContributedKept, CountersReset, DuplicateBelieved, EntropyRepeats, HeldActs, HeldCounted,
-        LateInstrument, NoiseLost, NormNotEnforced, OpenKept, PushedOutTells, RawLeader, RawLeast, RawMerge, RawPlan,
-        RawPrediction, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawVerdict, RawWidth,
-        ReceiverKept, RetiredKept, SendersForgotten, SharedNoise, SuspendedLives, UnnoisedMaximum, UserUnbounded,
-        WaitingEnded, WaitingTells, ZerosUnsent,
+        AloneForgets, AnsweredReopened, AnyStoredOpens, CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice,
+        CombinedByOthers, CombinedTwice, ContributedKept, CountersReset, DuplicateBelieved, EntropyRepeats, HeldActs,
+        HeldCounted, LateInstrument, NoiseLost, NormNotEnforced, OpenKept, PushedOutTells, RawLeader, RawLeast,
+        RawMerge, RawPlan, RawPrediction, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawVerdict,
+        RawWidth, ReceiverKept, RetiredKept, SendersForgotten, SharedNoise, SnapshotOpens, SuspendedLives,
+        UnnoisedMaximum, UserUnbounded, WaitingEnded, WaitingTells, ZerosUnsent,
     };
     use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
     let caught = [
@@ -140,6 +140,8 @@ fn all_sabotage_is_caught() {
     let elsewhere = [NoNoise, ReleasedTwice, TenPercentLess, Built(RawLeader), Built(UserUnbounded)];
     let of_lives = [
         RawSnapshot,
+        SnapshotOpens,
+        AnyStoredOpens,
         HeldCounted,
         OpenKept,
         RawMerge,
