@@ -586,7 +586,12 @@ inline File open_own(const std::filesystem::path &file, int flags, const char *m
 // would leave the file that the link leads to, and another server would continue from the same state.
 inline std::filesystem::path own(const std::filesystem::path &file) {
   if (std::filesystem::symlink_status(file).type() == std::filesystem::file_type::not_found) {
-    return std::filesystem::canonical(std::filesystem::absolute(file).parent_path()) / file.filename();
+    std::error_code failed;
+    const std::filesystem::path place = std::filesystem::canonical(std::filesystem::absolute(file).parent_path(), failed);
+    if (failed) {
+      throw std::filesystem::filesystem_error("no directory", file, failed);
+    }
+    return place / file.filename();
   }
   const std::filesystem::path known = std::filesystem::canonical(file); // throws for a link to nothing
   open_own(known, O_RDONLY, "rb");
