@@ -36,8 +36,8 @@
 //! | restored, and nothing stored since | are refused: `NotStored` |
 //!
 //! The first period of a created handle needs no snapshot, because a restart without a snapshot creates another handle,
-//! with a guarantee of its own. So no period of a policy without snapshots needs one. A state that moves takes the period along, and whether it is stored: so a resumed handle
-//! learns where the suspended one did, and nowhere else.
+//! with a guarantee of its own. So no period of a policy without snapshots needs one. A state that moves takes the
+//! period along, and whether it is stored: so a resumed handle learns where the suspended one did, and nowhere else.
 //!
 //! *Claim.* Let each restart continue from the newest snapshot that is there; let a snapshot that was stored be there for
 //! ever, unless a later one replaces it; and let the handle that began last be the only one that writes. Consider the
