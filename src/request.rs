@@ -1,6 +1,7 @@
 //! What a caller says about one decision.
 
 use crate::error::{Error, Result};
+use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
 
 /// One request for a decision. All of it is public: compute nothing in it from rewards.
@@ -96,7 +97,7 @@ pub enum Rows<'a> {
 }
 
 /// What a reward of each arm is worth in the current request, as a part of the largest value.
-pub struct Values {
+pub(crate) struct Values {
     /// For each arm: the number of the last request that listed it, and its value there; 0 if that was too small.
     listed: WipedVec<(u32, f32)>,
     request: u32,
@@ -135,7 +136,7 @@ impl Values {
     ///
     /// # Errors
     /// `InvalidRequest`: "values", "values_len", "eligible".
-    pub fn list(&mut self, request: &Request, is_live: impl Fn(u32) -> bool, left: &mut Vec<u32>) -> Result<()> {
+    pub fn list(&mut self, request: &Request, roster: &Roster, left: &mut Vec<u32>) -> Result<()> {
         let (values, eligible) = (request.values.unwrap_or(&[]), request.eligible);
         let length = eligible.map_or(self.listed.len(), <[u32]>::len);
         if values.len() != length {
@@ -154,7 +155,7 @@ impl Values {
             values.iter().enumerate().map(|(place, &value)| (eligible.map_or(place as u32, |arms| arms[place]), value))
         };
         let mut largest = 0.0;
-        for (arm, value) in arms().filter(|&(arm, _)| eligible.is_some() || is_live(arm)) {
+        for (arm, value) in arms().filter(|&(arm, _)| eligible.is_some() || roster.is_live(arm as usize)) {
             if !(0.0..f64::INFINITY).contains(&value) {
                 return Err(Error::request("values", "must be finite and at least 0", value));
             }

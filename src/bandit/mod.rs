@@ -164,7 +164,7 @@ impl Bandit {
         let range = config.check()?;
         let mut seed = Seed::new(config.test_seed)?;
         let policy = algorithm.build(config, &mut seed)?;
-        let abilities = policy.abilities();
+        let abilities = algorithm.abilities(config);
         let range = if abilities.takes_bits { range.of_bits() } else { range };
         // The key of the tickets comes from the operating system even with a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
@@ -358,7 +358,7 @@ impl Bandit {
             return Err(Error::config("id", &rule, id));
         }
         match state.fleet.arm(id, &config) {
-            Some(arm) if state.check_arms(&[arm], "id").is_err() => {
+            Some(arm) if state.check_arm(arm, "id").is_err() => {
                 Err(Error::request("id", "must not be that of a retired arm", id))
             }
             Some(arm) => Ok(arm),
@@ -395,8 +395,7 @@ impl Bandit {
         let state = &mut *self.lock.lock()?;
         state.check_live(&[arm], "arm", "retiring an arm: its arms are fixed")?;
         // (Not all live arms are active: a test that has stopped has one active arm.)
-        let arms = 0..state.pulls.len() as u32;
-        if !arms.rev().any(|other| other != arm && state.policy.is_live(other)) {
+        if state.policy.roster().is_some_and(|roster| roster.live().len() == 1) {
             return Err(Error::request("arm", "must not be the last one", arm));
         }
         state.policy.retire_arm(arm);
@@ -550,7 +549,7 @@ impl Bandit {
             arms_active: of_policy.active,
             epsilon_spent,
             delta_spent,
-            is_private: !state.seeded && state.policy.privacy() != PrivacyLoss::Unbounded,
+            is_private: !state.seeded && of_policy.loss != PrivacyLoss::Unbounded,
             changes_detected: of_policy.changes,
             failures: of_policy.failures,
             features: config.features,
@@ -563,7 +562,7 @@ impl Bandit {
             fleet_key_id: sharing.map_or(0, |sharing| sharing.id),
             duty,
             warnings: state.health.warnings(counts, pending, duty.contributes(), releases),
-            best_arm: state.policy.best_arm().ok(),
+            best_arm: of_policy.best,
         })
     }
 
@@ -664,7 +663,12 @@ impl Bandit {
     /// # Errors
     /// `NotReady` before that; `Unsupported` by policies that never decide; `Poisoned` after an internal failure.
     pub fn best_arm(&self) -> Result<u32> {
-        self.lock.lock()?.policy.best_arm()
+        let best = self.lock.lock()?.policy.counts().best;
+        match best {
+            Some(arm) => Ok(arm),
+            None if self.algorithm.decides(&self.config.config()?) => Err(Error::NotReady),
+            None => Err(Error::unsupported("a best arm: it never decides for one")),
+        }
     }
 
     /// Returns an interval for the mean of arm i less that of arm j, in the caller's units, from releases alone. It is
@@ -688,8 +692,8 @@ impl Bandit {
         }
         let (of_i, of_j, merges) = {
             let state = &mut *self.lock.lock()?;
-            state.check_arms(&[i], "i")?;
-            state.check_arms(&[j], "j")?;
+            state.check_arm(i, "i")?;
+            state.check_arm(j, "j")?;
             (state.policy.sums(i)?, state.policy.sums(j)?, state.policy.counts().merges)
         };
         // A union bound over both sides, and over what may be known after the m-th merge.

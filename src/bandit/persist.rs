@@ -273,7 +273,7 @@ fn merging(policy: &mut dyn Policy) -> Result<&mut dyn Learner> {
 impl State {
     /// Refuses a snapshot of a policy that is not private, because snapshots may be published.
     fn check_private(&self) -> Result<()> {
-        match self.policy.privacy() {
+        match self.policy.counts().loss {
             PrivacyLoss::Unbounded => Err(Error::unsupported("a snapshot: it is not private, and its sums are raw")),
             _ => Ok(()),
         }

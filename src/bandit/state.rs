@@ -6,6 +6,7 @@ use super::moving::{Life, Receiver};
 use crate::config::Config;
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
+use crate::ledger::roster::Roster;
 use crate::memory::{self, WipedVec};
 use crate::noise::probe::faulty;
 use crate::os::Origin;
@@ -95,11 +96,11 @@ impl Scratch {
     }
 
     /// Lists the arms that a request may get: these arms, all live, each once and in order; or all live arms.
-    fn list(&mut self, eligible: Option<&[u32]>, arms: u32, is_live: impl Fn(u32) -> bool) {
-        let left = &mut self.left;
+    fn list(&mut self, eligible: Option<&[u32]>, roster: &Roster) {
+        let (left, arms) = (&mut self.left, roster.arms());
         left.clear();
         let Some(eligible) = eligible else {
-            left.extend((0..arms).filter(|&arm| is_live(arm)));
+            left.extend(roster.live());
             return;
         };
         let tidy = |left: &mut Vec<u32>| {
@@ -108,10 +109,10 @@ impl Scratch {
         };
         for &arm in eligible {
             // The capacity is one entry for each arm.
-            if left.len() == arms as usize {
+            if left.len() == arms {
                 tidy(left);
             }
-            if left.len() < arms as usize {
+            if left.len() < arms {
                 left.push(arm);
             }
         }
@@ -345,24 +346,25 @@ impl State {
     fn check_slots(&mut self, request: &Request) -> Result<()> {
         let slots = u64::from(request.slots);
         let unsupported = || Error::unsupported_number("slots", slots, "it has one slot for each request");
-        let can_slots = self.abilities.arms && (slots == 1 || self.abilities.slots);
+        let can_slots = slots == 1 || self.abilities.slots;
         if request.values.is_some() && !self.abilities.values {
             return Err(Error::unsupported("values: it maximises rewards"));
         }
         if let Some(examined) = request.examined {
             self.check_examined(request, examined)?;
         }
-        let (Some(scratch), true) = (&mut self.scratch, can_slots) else { return Err(unsupported()) };
-        let policy = &*self.policy;
+        let (Some(scratch), Some(roster), true) = (&mut self.scratch, self.policy.roster(), can_slots) else {
+            return Err(unsupported());
+        };
         let mut what = "the number of eligible arms";
         if request.values.is_some() {
             if !scratch.from_zero {
                 return Err(Error::unconfigured("values: config.reward_min is not 0"));
             }
-            scratch.values.list(request, |arm| policy.is_live(arm), &mut scratch.left)?;
+            scratch.values.list(request, roster, &mut scratch.left)?;
             what = "the number of eligible arms of positive value";
         } else {
-            scratch.list(request.eligible, self.pulls.len() as u32, |arm| policy.is_live(arm));
+            scratch.list(request.eligible, roster);
         }
         let (arms, most, reach) = (scratch.left.len() as u64, u64::from(scratch.most), self.engine.reach());
         let at_most = |most: u64, what| Err(Error::request("slots", &format!("must be at most {most}, {what}"), slots));
@@ -398,21 +400,17 @@ impl State {
     }
 
     /// Checks that these arms can be played, and that the policy supports `what`. `field` has the arms.
-    pub fn check_live(&mut self, arms: &[u32], field: &'static str, what: &'static str) -> Result<()> {
-        if self.abilities.arms { self.check_arms(arms, field) } else { Err(Error::unsupported(what)) }
+    pub fn check_live(&self, arms: &[u32], field: &'static str, what: &'static str) -> Result<()> {
+        self.policy.roster().ok_or_else(|| Error::unsupported(what))?.check(arms, field)
     }
 
-    /// Checks that these arms exist and are not retired. `field` has them.
-    pub fn check_arms(&mut self, arms: &[u32], field: &'static str) -> Result<()> {
-        for &arm in arms {
-            if arm as usize >= self.pulls.len() {
-                return Err(Error::request(field, &format!("must be below {}", self.pulls.len()), arm));
-            }
-            if !self.policy.is_live(arm) {
-                return Err(Error::request(field, "must not be a retired arm", arm));
-            }
+    /// Checks that this arm exists and is not retired. `field` has it.
+    pub fn check_arm(&self, arm: u32, field: &'static str) -> Result<()> {
+        match self.policy.roster() {
+            Some(roster) => roster.check(&[arm], field),
+            None if (arm as usize) < self.pulls.len() => Ok(()),
+            None => Err(Error::request(field, &format!("must be below {}", self.pulls.len()), arm)),
         }
-        Ok(())
     }
 
     /// Checks that this user may make a request now. A handle that counts no users accepts only user 0.
@@ -524,7 +522,7 @@ impl State {
     pub fn loss(&self, config: &Config) -> (PrivacyLoss, u32) {
         let m = config.contributions_per_user;
         match self.periods.begun.checked_mul(m) {
-            Some(contributions) => (loss_of_request(self.policy.privacy(), config), contributions),
+            Some(contributions) => (loss_of_request(self.policy.counts().loss, config), contributions),
             None => (PrivacyLoss::Unbounded, m), // more than are ever given
         }
     }

@@ -6,6 +6,7 @@ use crate::config::Config;
 pub use crate::engine::Pull;
 use crate::error::{Error, Result};
 use crate::ledger::learner::Learner;
+use crate::ledger::roster::Roster;
 use crate::memory::try_with_capacity;
 use crate::moving::{Moved, Moving};
 use crate::privacy::PrivacyLoss;
@@ -34,11 +35,9 @@ impl ArmState {
     }
 }
 
-/// What a policy can do besides choosing and observing. It does not change.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// What a policy can do with a configuration besides choosing and observing: see `Algorithm::abilities`.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Abilities {
-    /// Requests with eligible arms; arms that come and go.
-    pub arms: bool,
     /// Requests with several slots.
     pub slots: bool,
     /// Requests with values.
@@ -79,8 +78,12 @@ pub(crate) struct SlotPull {
 }
 
 /// What a report contains of a policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PolicyCounts {
+    /// The loss of one reward through the releases made so far.
+    pub loss: PrivacyLoss,
+    /// The arm that the policy has decided for.
+    pub best: Option<u32>,
     /// The current epoch, phase or interval.
     pub phase: u32,
     /// Number of arms that are neither eliminated nor retired.
@@ -97,19 +100,22 @@ pub struct PolicyCounts {
     pub oversized: u64,
 }
 
+impl PolicyCounts {
+    /// Zero of everything but the loss.
+    pub(crate) fn of(loss: PrivacyLoss) -> PolicyCounts {
+        let (phase, active, changes, failures, merges, segments, oversized) = (0, 0, 0, 0, 0, 0, 0);
+        PolicyCounts { loss, best: None, phase, active, changes, failures, merges, segments, oversized }
+    }
+}
+
 /// A bandit algorithm as a state machine over releases.
 ///
 /// The engine guarantees that every reward is in range and on the grid, belongs to an earlier `choose` of this
 /// policy, and comes at most once. A pull ends in `observe` or in `cancel`, never in both. The policy guarantees that
 /// `choose` and everything readable depend only on released state, coins and the public order of events. Of what a
-/// policy [can](Self::abilities) not do, nothing is called.
+/// policy [cannot do](Abilities), nothing is called.
 #[allow(private_interfaces, private_bounds)] // requests, peers and states that move are private to the crate
 pub trait Policy: Send + Moved {
-    /// What the policy can do.
-    fn abilities(&self) -> Abilities {
-        Abilities::default()
-    }
-
     /// The next arm to pull, for a default request.
     fn choose(&mut self) -> Pull;
 
@@ -183,14 +189,6 @@ pub trait Policy: Send + Moved {
     /// What a report contains besides the arms.
     fn counts(&self) -> PolicyCounts;
 
-    /// The arm that the policy has decided for.
-    ///
-    /// # Errors
-    /// `NotReady` before that; `Unsupported` if the policy never decides.
-    fn best_arm(&self) -> Result<u32> {
-        Err(never_decides())
-    }
-
     /// The releases of an arm, for an interval that holds at all times.
     ///
     /// # Errors
@@ -202,12 +200,9 @@ pub trait Policy: Send + Moved {
     /// Passes the predicted mean of each row of a checked request with features, and its standard deviation, to `each`.
     fn predict(&mut self, _request: &Request, _each: &mut dyn FnMut(f64, f64)) {}
 
-    /// The loss of one reward through the releases made so far.
-    fn privacy(&self) -> PrivacyLoss;
-
-    /// Whether this arm is neither eliminated nor retired.
-    fn is_live(&self, _arm: u32) -> bool {
-        true
+    /// The arms, if they come and go, and requests may name eligible ones.
+    fn roster(&self) -> Option<&Roster> {
+        None
     }
 
     /// Adds an arm, with the next number. May allocate.
@@ -262,11 +257,6 @@ pub(super) fn all_arms(config: &Config) -> Result<Vec<u32>> {
     let mut arms = try_with_capacity(config.arms as usize)?;
     arms.extend(0..config.arms);
     Ok(arms)
-}
-
-/// The error of a policy that decides for no arm.
-pub(super) fn never_decides() -> Error {
-    Error::unsupported("a best arm: it never decides for one")
 }
 
 /// The error of a policy that has no priors.

@@ -33,6 +33,10 @@ struct TableRow {
     /// Other fields that it does not use, and why.
     refuses: &'static [(&'static str, &'static str)],
     loss: fn(&Config) -> Result<PrivacyLoss>,
+    /// What it supports.
+    can: &'static str,
+    /// What a handle must know of it.
+    also: &'static str,
 }
 
 /// Declares the policies: see the file `policies.rs`, which is the table.
@@ -43,6 +47,7 @@ macro_rules! algorithms {
             from: $from:literal;
             loss: $loss:path;
             can: $can:literal;
+            $(also: $also:literal;)?
             needs: $needs:literal;
             uses: $uses:literal;
             $(refuses: $refused:ident $why:literal;)*
@@ -88,6 +93,8 @@ macro_rules! algorithms {
                         uses: $uses,
                         refuses: &[$((stringify!($refused), $why),)*],
                         loss: $loss,
+                        can: $can,
+                        also: concat!($($also)?),
                     },)*
                 }
             }
@@ -138,10 +145,28 @@ fn released(config: &Config) -> Result<PrivacyLoss> {
 
 impl Algorithm {
     /// Whether this policy decides for an arm at the confidence 1 - `beta`.
-    fn decides(self, config: &Config) -> bool {
+    pub(crate) fn decides(self, config: &Config) -> bool {
         use Algorithm::{Lap, NonprivateSe, SdpAe, Se, TopTwo, VbSdpAe};
         let base = if self == Lap { Self::from_number(config.base).unwrap_or(self) } else { self };
         matches!(base, TopTwo | Se | NonprivateSe | SdpAe | VbSdpAe)
+    }
+
+    /// What this policy can do with a configuration.
+    pub(crate) fn abilities(self, config: &Config) -> Abilities {
+        let TableRow { can, also, .. } = self.row();
+        let can = |what: &str| can.split(", ").any(|word| word == what);
+        let also = |what: &str| also.split(", ").any(|word| word == what);
+        let (segments, features) = (config.max_segments > 0, config.features > 0);
+        Abilities {
+            slots: can("slate"),
+            values: can("values"),
+            examined: can("examined") && !segments,
+            by_request: segments || features,
+            features,
+            full_pulls: also("full pulls"),
+            sets_rounding: also("rounding") && !segments,
+            takes_bits: also("bits"),
+        }
     }
 
     /// Checks that a configuration may replace that of a snapshot, in what this policy has planned its batches by, and

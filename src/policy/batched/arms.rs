@@ -19,13 +19,14 @@ use crate::error::{Error, Result};
 use crate::ledger::facts::{Duty, Facts, SavedFacts};
 use crate::ledger::open::Batch;
 use crate::ledger::peers::Peers;
+use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
 use crate::noise::probe::{self, faulty};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{ArmState, PolicyCounts, Pull, all_arms};
+use crate::policy::contract::{ArmState, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::random::Seed;
@@ -41,7 +42,7 @@ pub struct BatchedArms {
     others: WipedVec<JoinedReleases>,
     pub peers: Peers<HandleReleases>,
     pub facts: Facts,
-    pub live: Vec<u32>,
+    pub roster: Roster,
     pub noise: NoiseSource,
     distribution: Cumulant,
     memory: Memory,
@@ -89,10 +90,9 @@ pub struct BatchedArm {
     opened: u32,
 }
 
-/// What a snapshot has of an arm.
+/// What a snapshot has of an arm, after whether it is live.
 #[derive(Clone, Copy)]
 pub struct SavedArm {
-    live: bool,
     /// Rewards in all releases, including forgotten ones.
     total: u64,
     pub released: ReleaseHistory,
@@ -159,7 +159,7 @@ impl BatchedArms {
             others: WipedVec::default(),
             peers: Peers::default(),
             facts: Facts::new(config),
-            live: all_arms(config)?,
+            roster: Roster::new(config.arms)?,
             distribution: Cumulant::of(&noise),
             memory: Memory::new(config.forget_after),
             first: first_batch(&noise, config),
@@ -273,7 +273,7 @@ impl BatchedArms {
     }
 
     pub fn is_live(&self, arm: usize) -> bool {
-        self.arms[arm].saved.live
+        self.roster.is_live(arm)
     }
 
     /// The arm with the largest released mean; an arbitrary arm before the first release.
@@ -457,10 +457,10 @@ impl BatchedArms {
 
     /// Drops an arm's open sum, which was contributed. Returns whether there was one.
     pub fn clear_open(&mut self, arm: usize) -> bool {
-        let state = &mut self.arms[arm];
-        if !state.saved.live && faulty!(RetiredKept) {
+        if !self.is_live(arm) && faulty!(RetiredKept) {
             return false;
         }
+        let state = &mut self.arms[arm];
         state.settled += state.examined() - std::mem::take(&mut state.foreign);
         state.lack = 0;
         state.batch.clear() > 0
@@ -527,7 +527,7 @@ impl BatchedArms {
         let state = &mut self.arms[arm];
         state.tick = now;
         state.mean = if evidence.is_empty() { f64::NAN } else { evidence.mean() };
-        if state.saved.live {
+        if self.roster.is_live(arm) {
             let line = if evidence.is_empty() { Line::NEVER } else { Line::level(-state.mean) };
             self.leader.set(arm, line);
         }
@@ -563,7 +563,7 @@ impl BatchedArms {
             false => (evidence.mean(), evidence.width(self.ln_inverse_beta)),
         };
         let width = if faulty!(RawWidth) { width + 1e-6 * self.arms[arm].batch.bare_sum() } else { width };
-        ArmState { mean, width, effective_pulls: evidence.count, active: self.arms[arm].saved.live }
+        ArmState { mean, width, effective_pulls: evidence.count, active: self.is_live(arm) }
     }
 
     /// The sums of an arm's releases, of all handles.
@@ -586,10 +586,10 @@ impl BatchedArms {
     pub fn counts(&self) -> PolicyCounts {
         PolicyCounts {
             phase: self.facts.releases,
-            active: self.live.len() as u32,
+            active: self.roster.live().len() as u32,
             changes: self.changes,
             merges: self.peers.updates(),
-            ..PolicyCounts::default()
+            ..PolicyCounts::of(self.facts.privacy(&self.noise.distribution()))
         }
     }
 
@@ -602,11 +602,12 @@ impl BatchedArms {
             return self.load(&head, with);
         }
         probe::keep_open(self.arms.iter().map(|arm| arm.batch.bare_sum()));
-        for arm in &*self.arms {
-            let mut saved = arm.saved;
+        for (number, arm) in self.arms.iter().enumerate() {
+            let (mut live, mut saved) = (self.roster.is_live(number), arm.saved);
             if faulty!(RawSnapshot) {
                 saved.released.push(NoisySum::new(1.0, arm.batch.bare_sum(), self.now()));
             }
+            live.moved(with)?;
             saved.moved(with)?;
         }
         Ok(())
@@ -619,7 +620,8 @@ impl BatchedArms {
         let before = Memory::new(head.facts.time.memory());
         let (memory, then, now) = (self.memory, before.ticks(head.facts.now()), self.now());
         for arm in 0..self.arms.len() {
-            let mut saved = SavedArm::NEW;
+            let (mut live, mut saved) = (true, SavedArm::NEW);
+            live.moved(with)?;
             saved.moved(with)?;
             // The snapshot may have another `forget_after`, and ages are converted. If it has another clock, ages
             // stay the same fractions of `forget_after`.
@@ -630,8 +632,7 @@ impl BatchedArms {
                 saved.prior.iter_mut().for_each(|active| active.tick = converted(active.tick));
             }
             self.rewards = self.rewards.saturating_add(saved.total);
-            let (live, prior) = (saved.live, saved.prior.take());
-            saved.live = true;
+            let prior = saved.prior.take();
             self.arms[arm] = BatchedArm { saved, ..BatchedArm::new() };
             self.arms[arm].batch.keep(probe::kept_open(arm));
             self.replace_prior(arm, prior);
@@ -645,7 +646,7 @@ impl BatchedArms {
         if self.priors > 0 {
             (0..self.arms.len()).for_each(|arm| self.refresh(arm));
         }
-        ensure(!self.live.is_empty())
+        ensure(!self.roster.live().is_empty())
     }
 
     /// Adds an arm. May allocate.
@@ -655,12 +656,12 @@ impl BatchedArms {
     pub fn add_arm(&mut self) -> Result<()> {
         self.arms.reserve()?;
         self.leader.reserve()?;
-        self.live.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        self.roster.reserve()?;
         if !self.others.is_empty() {
             self.others.reserve()?;
             self.others.push(JoinedReleases::nothing(self.now()));
         }
-        self.live.push(self.arms.len() as u32);
+        self.roster.add();
         self.arms.push(BatchedArm::new());
         self.leader.push(Line::NEVER);
         Ok(())
@@ -673,9 +674,8 @@ impl BatchedArms {
             self.arms[arm].saved.released.push(NoisySum::new(1.0, bare, now));
         }
         self.replace_prior(arm, None);
-        self.arms[arm].saved.live = false;
         self.leader.set(arm, Line::NEVER);
-        self.live.retain(|&other| other != arm as u32);
+        self.roster.retire(arm);
     }
 
     /// The leading mean with open sums, for the test that must detect it.
@@ -708,12 +708,11 @@ impl ArmPart {
 }
 
 impl SavedArm {
-    pub const NEW: SavedArm = SavedArm { live: true, total: 0, released: ReleaseHistory::NOTHING, prior: None };
+    pub const NEW: SavedArm = SavedArm { total: 0, released: ReleaseHistory::NOTHING, prior: None };
 }
 
 impl Moved for SavedArm {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        self.live.moved(with)?;
         with.count(&mut self.total)?;
         self.released.moved(with)?;
         with.option(&mut self.prior, || Ok(ActivePrior { prior: Prior::WEAKEST, tick: 0, share: 1.0 }))

@@ -28,7 +28,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
-use crate::policy::contract::{Abilities, Offer, Policy, Pull, SlotPull};
+use crate::policy::contract::{Offer, Policy, Pull, SlotPull};
 use crate::random::Seed;
 
 pub struct DpMed {
@@ -116,7 +116,7 @@ impl DpMed {
             true => f64::from(u8::from(!self.arms[arm as usize].is_covered)),
             false => self.weight(arm as usize, leading),
         };
-        if weight == 1.0 { kappa(self.batched.live.len()) } else { weight }
+        if weight == 1.0 { kappa(self.batched.roster.live().len()) } else { weight }
     }
 
     /// The weight of an arm that is compared at V/v, in a request with values: 0 if it cannot be the best one.
@@ -146,11 +146,11 @@ impl DpMed {
             return;
         }
         let leading = self.batched.mean(self.batched.leader());
-        let is_known = self.is_known(&self.batched.live);
+        let is_known = self.is_known(self.batched.roster.live());
         self.sums.clear();
         let mut sum = 0.0;
-        for place in 0..self.batched.live.len() {
-            sum += self.weight_among(is_known, self.batched.live[place], leading);
+        for place in 0..self.batched.roster.live().len() {
+            sum += self.weight_among(is_known, self.batched.roster.live()[place], leading);
             self.sums.push(sum);
         }
         self.settled = true;
@@ -201,14 +201,10 @@ impl BatchedPolicy for DpMed {
         &mut self.batched
     }
 
-    fn can(&self) -> Abilities {
-        Abilities { arms: true, values: true, ..Abilities::default() }
-    }
-
     fn choose_any(&mut self) -> Pull {
         self.settle();
         let (place, propensity) = self.draw(self.sums.len());
-        self.play(self.batched.live[place], propensity)
+        self.play(self.batched.roster.live()[place], propensity)
     }
 
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
@@ -259,7 +255,7 @@ impl BatchedPolicy for DpMed {
     }
 
     fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Option<Pull> {
-        let (arm, propensity) = self.explore.choose(best as u32, among, &self.batched.live);
+        let (arm, propensity) = self.explore.choose(best as u32, among, self.batched.roster.live());
         Some(self.play(arm, propensity))
     }
 

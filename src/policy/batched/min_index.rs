@@ -55,7 +55,7 @@ use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
 use crate::noise::probe::faulty;
 use crate::os::DefaultRounding;
-use crate::policy::contract::{Abilities, Offer, Policy, Pull, SlotPull};
+use crate::policy::contract::{Offer, Policy, Pull, SlotPull};
 use crate::random::Seed;
 use crate::request::Values;
 use crate::tournament::{Line, Tournament};
@@ -310,7 +310,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// The arm to pull, where `best` has the smallest index of all: the leading arm of these with the smallest index,
     /// unless `best` is below it by more than the [`margin`](Index::margin).
     fn prefer_leading(&mut self, mut best: usize, arms: &[u32], contest: &Contest) -> usize {
-        let margin = self.index.margin(self.batched.live.len());
+        let margin = self.index.margin(self.batched.roster.live().len());
         let leading = self.worth(contest.leader, contest);
         if margin > 0.0 && self.worth(best, contest) < leading {
             let mut most = self.index_in(best, contest) + margin;
@@ -455,7 +455,7 @@ impl<I: Index> MinIndexPolicy<I> {
     fn usual_batch(&mut self, arm: usize, contest: &Contest) -> u64 {
         let index = self.index_in(arm, contest);
         let evidence = self.evidence(arm);
-        let (leader, margin) = (self.evidence(contest.leader), self.index.margin(self.batched.live.len()));
+        let (leader, margin) = (self.evidence(contest.leader), self.index.margin(self.batched.roster.live().len()));
         self.batched.size(&evidence, self.index.batch(&evidence, &leader, index, margin))
     }
 
@@ -591,7 +591,7 @@ impl<I: Index> MinIndexPolicy<I> {
                 let indices = leading.iter().map(|&arm| self.index_in(arm as usize, contest));
                 let most = indices.fold(f64::NEG_INFINITY, f64::max);
                 let theirs = 0.5 * (most + self.index_in(contest.leader, contest));
-                let margin = self.index.margin(self.batched.live.len());
+                let margin = self.index.margin(self.batched.roster.live().len());
                 if self.index_in(least, contest) + margin < theirs { least } else { best as usize }
             }
             (Some(least), None) => least,
@@ -636,7 +636,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// The arm to pull with exploration, and its probability.
     #[inline(never)]
     fn explore(&mut self, best: usize, contest: &Contest, among: Option<&[u32]>) -> (usize, f64) {
-        let (arm, propensity) = self.explore.choose(best as u32, among, &self.batched.live);
+        let (arm, propensity) = self.explore.choose(best as u32, among, self.batched.roster.live());
         while !self.has_pulls_left(arm as usize, contest) {}
         (arm as usize, propensity)
     }
@@ -649,12 +649,6 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
 
     fn batched_mut(&mut self) -> &mut BatchedArms {
         &mut self.batched
-    }
-
-    fn can(&self) -> Abilities {
-        let (arms, slots, sets_rounding) = (true, true, true);
-        let (values, examined) = (self.index.is_valued(), self.index.is_valued());
-        Abilities { arms, slots, values, examined, sets_rounding, ..Abilities::default() }
     }
 
     #[inline(always)] // into the one caller
@@ -804,7 +798,7 @@ mod tests {
         if !known(arm) {
             return false;
         }
-        let margin = policy.index.margin(policy.batched.live.len());
+        let margin = policy.index.margin(policy.batched.roster.live().len());
         let leads = |arm: u32| policy.batched.mean(arm as usize) >= policy.batched.mean(leader);
         let index = |arm: u32| policy.index.at(&policy.evidence(arm as usize), point).0;
         let compared = |arm: u32| if leads(arm) { index(arm) - margin } else { index(arm) };
@@ -829,7 +823,7 @@ mod tests {
             if !settled && policy.settled && pull.propensity > 0.5 {
                 // Of several arms with the largest mean, only the leader is preferred.
                 let (leader, mean) = (policy.batched.leader(), |arm: u32| policy.batched.mean(arm as usize));
-                let mut arms = policy.batched.live.clone();
+                let mut arms = policy.batched.roster.live().to_vec();
                 arms.retain(|&arm| arm == leader as u32 || !(mean(arm) == mean(leader as u32)));
                 checks += 1;
                 changed[0] += u32::from(is_the_least(&policy, pull.arm(), &arms, leader, point));
@@ -841,7 +835,7 @@ mod tests {
             waiting.push(pull);
             if step % 10 == 0 {
                 // A request of three slots for the live arms of the first 25.
-                let mut left = policy.batched.live.clone();
+                let mut left = policy.batched.roster.live().to_vec();
                 left.retain(|&arm| arm < 25);
                 let (leader, mean) = policy.batched.leader_at(&left, 3, |_| 1.0);
                 let point = policy.index.point(mean, policy.batched.facts.decisions);

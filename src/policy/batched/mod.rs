@@ -5,15 +5,15 @@
 //! the best arm and stops; [`peers`] holds the releases of other handles; [`explore`] guarantees minimum probabilities.
 
 use super::compare::ReleaseTotals;
-use super::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull, has_no_priors, never_decides};
+use super::contract::{ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull, has_no_priors};
 use super::prior::Prior;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::facts::Facts;
 use crate::ledger::learner::{Learner, Learning, OpenSums};
 use crate::ledger::peers::{AnyPeer, Peer, PeerId, Peers};
+use crate::ledger::roster::Roster;
 use crate::moving::{Moved, Moving};
-use crate::privacy::PrivacyLoss;
 use crate::request::{Request, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
@@ -29,9 +29,6 @@ trait BatchedPolicy: Send + Moved {
 
     fn batched(&self) -> &BatchedArms;
     fn batched_mut(&mut self) -> &mut BatchedArms;
-
-    /// What the policy can do.
-    fn can(&self) -> Abilities;
 
     /// The next arm to pull, of all.
     fn choose_any(&mut self) -> Pull;
@@ -111,10 +108,6 @@ trait BatchedPolicy: Send + Moved {
 
 #[allow(private_interfaces)] // as in the trait
 impl<P: BatchedPolicy> Policy for P {
-    fn abilities(&self) -> Abilities {
-        self.can()
-    }
-
     #[inline]
     fn choose(&mut self) -> Pull {
         self.choose_any()
@@ -174,27 +167,17 @@ impl<P: BatchedPolicy> Policy for P {
 
     fn counts(&self) -> PolicyCounts {
         let counts = self.batched().counts();
-        PolicyCounts { active: self.left().map_or(counts.active, |left| left.len() as u32), ..counts }
-    }
-
-    fn best_arm(&self) -> Result<u32> {
-        match self.left() {
-            Some(&[winner]) => Ok(winner),
-            Some(_) => Err(Error::NotReady),
-            None => Err(never_decides()),
-        }
+        let Some(left) = self.left() else { return counts };
+        let best = if let &[winner] = left { Some(winner) } else { None };
+        PolicyCounts { best, active: left.len() as u32, ..counts }
     }
 
     fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
         self.batched().sums(arm as usize)
     }
 
-    fn privacy(&self) -> PrivacyLoss {
-        self.batched().facts.privacy(&self.batched().noise.distribution())
-    }
-
-    fn is_live(&self, arm: u32) -> bool {
-        self.batched().is_live(arm as usize)
+    fn roster(&self) -> Option<&Roster> {
+        Some(&self.batched().roster)
     }
 
     fn add_arm(&mut self) -> Result<()> {

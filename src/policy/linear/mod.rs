@@ -127,6 +127,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ledger::facts::{Facts, SavedFacts};
 use crate::ledger::peers::Peers;
+use crate::ledger::roster::Roster;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving};
 use crate::noise::{Laplace, Noise, NoiseSource};
@@ -187,7 +188,7 @@ pub(crate) struct Linear {
     /// Whether all models have been ready since the pilot. Until then arms are played evenly.
     begun: bool,
     batches: WipedVec<VectorBatch>,
-    live: WipedVec<bool>,
+    roster: Roster,
     /// Arms that may still be chosen in this request, each once with the position of its row. The first `left` are in
     /// use.
     candidates: WipedVec<Candidate>,
@@ -336,7 +337,7 @@ impl Linear {
             ready: 0,
             begun: false,
             batches: WipedVec::try_with_capacity(models)?,
-            live: WipedVec::new(config.arms as usize, |_| true)?,
+            roster: Roster::new(config.arms)?,
             candidates: WipedVec::new(config.arms as usize, |_| NOBODY)?,
             left: 0,
             marks: WipedVec::new(config.arms as usize, |_| 0)?,
@@ -392,8 +393,8 @@ impl Linear {
     fn gather(&mut self, eligible: Option<&[u32]>) {
         self.left = 0;
         let Some(eligible) = eligible else {
-            for arm in (0..self.live.len()).filter(|&arm| self.live[arm]) {
-                self.candidates[self.left] = Candidate { arm: arm as u32, place: arm as u32 };
+            for &arm in self.roster.live() {
+                self.candidates[self.left] = Candidate { arm, place: arm };
                 self.left += 1;
             }
             return;
@@ -484,8 +485,8 @@ impl Linear {
         match self.shape.per_arm {
             true => rows.check(1, |_| true, &self.scale),
             false => {
-                let listed = eligible.map_or(self.live.len(), <[u32]>::len);
-                rows.check(listed, |row| eligible.is_some() || self.live[row], &self.scale)
+                let listed = eligible.map_or(self.roster.arms(), <[u32]>::len);
+                rows.check(listed, |row| eligible.is_some() || self.roster.is_live(row), &self.scale)
             }
         }
     }

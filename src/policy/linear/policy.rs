@@ -5,11 +5,11 @@ use super::pilot::Pilot;
 use super::{Linear, NOBODY, SavedLinear};
 use crate::error::{Error, Result, Value};
 use crate::ledger::learner::Learner;
+use crate::ledger::roster::Roster;
 use crate::moving::{Moved, Moving};
 use crate::noise::probe::faulty;
-use crate::policy::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
+use crate::policy::contract::{ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
 use crate::policy::prior::Prior;
-use crate::privacy::PrivacyLoss;
 use crate::request::{Request, Rows, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -28,10 +28,6 @@ fn rows<'a>(request: &Request<'a>) -> Rows<'a> {
 }
 
 impl Policy for Linear {
-    fn abilities(&self) -> Abilities {
-        Abilities { arms: true, slots: true, values: true, by_request: true, features: true, ..Abilities::default() }
-    }
-
     fn choose(&mut self) -> Pull {
         unreachable!("each decision has features")
     }
@@ -85,9 +81,9 @@ impl Policy for Linear {
     /// deviation. Both are functions of releases. Without a list, they are NaN for retired arms.
     fn predict(&mut self, request: &Request, each: &mut dyn FnMut(f64, f64)) {
         let (eligible, rows) = (request.eligible, rows(request));
-        for place in 0..eligible.map_or(self.live.len(), <[u32]>::len) {
+        for place in 0..eligible.map_or(self.roster.arms(), <[u32]>::len) {
             let arm = eligible.map_or(place as u32, |arms| arms[place]);
-            if !self.live[arm as usize] {
+            if !self.roster.is_live(arm as usize) {
                 each(f64::NAN, f64::NAN);
                 continue;
             }
@@ -143,7 +139,7 @@ impl Policy for Linear {
     fn arm(&self, arm: u32) -> ArmState {
         let model = self.model(arm);
         let effective_pulls = self.discount(model) * self.models[model].count();
-        ArmState { effective_pulls, ..ArmState::unknown(self.live[arm as usize]) }
+        ArmState { effective_pulls, ..ArmState::unknown(self.roster.is_live(arm as usize)) }
     }
 
     /// Its failures are releases and models that were dropped because a matrix was not positive definite to working
@@ -151,10 +147,10 @@ impl Policy for Linear {
     fn counts(&self) -> PolicyCounts {
         PolicyCounts {
             phase: self.facts.releases,
-            active: self.live.iter().filter(|&&live| live).count() as u32,
+            active: self.roster.live().len() as u32,
             failures: self.failures,
             oversized: self.oversized,
-            ..PolicyCounts::default()
+            ..PolicyCounts::of(self.facts.privacy(&self.noise.distribution()))
         }
     }
 
@@ -184,10 +180,6 @@ impl Policy for Linear {
         Ok(())
     }
 
-    fn privacy(&self) -> PrivacyLoss {
-        self.facts.privacy(&self.noise.distribution())
-    }
-
     fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
         match with {
             Moving::Out(to) => self.save(to),
@@ -195,8 +187,8 @@ impl Policy for Linear {
         }
     }
 
-    fn is_live(&self, arm: u32) -> bool {
-        self.live[arm as usize]
+    fn roster(&self) -> Option<&Roster> {
+        Some(&self.roster)
     }
 
     /// Adds an arm, with the next number. With one model it is a new row; with a model for each arm, it has a new model
@@ -206,17 +198,17 @@ impl Policy for Linear {
     /// `InvalidConfig` for more arms than can be served in time; `NoMemory`. On an error nothing has changed.
     fn add_arm(&mut self) -> Result<()> {
         let most = self.shape.most_arms();
-        if self.live.len() >= most as usize {
+        if self.roster.arms() >= most as usize {
             let rule = format!("must be at most {most} for this policy");
-            return Err(Error::config("arms", &rule, self.live.len() + 1));
+            return Err(Error::config("arms", &rule, self.roster.arms() + 1));
         }
-        self.live.reserve()?;
+        self.roster.reserve()?;
         self.candidates.reserve()?;
         self.marks.reserve()?;
         if self.shape.per_arm {
             self.add_model()?;
         }
-        self.live.push(true);
+        self.roster.add();
         self.candidates.push(NOBODY);
         self.marks.push(0);
         Ok(())
@@ -224,7 +216,7 @@ impl Policy for Linear {
 
     /// Retires an arm, which is no longer eligible. Rewards of its pending decisions still count.
     fn retire_arm(&mut self, arm: u32) {
-        self.live[arm as usize] = false;
+        self.roster.retire(arm as usize);
         if faulty!(RawRetired) {
             let model = self.model(arm);
             self.models[model].own.count += self.batches[model].bare_sum().abs();
@@ -242,8 +234,8 @@ impl Linear {
         self.pooled.save(to);
         to.u64(self.led());
         to.u8(self.common.first as u8);
-        to.u32(self.live.len() as u32);
-        self.live.iter().for_each(|&live| to.u8(live.into()));
+        to.u32(self.roster.arms() as u32);
+        (0..self.roster.arms()).for_each(|arm| to.u8(self.roster.is_live(arm).into()));
         for (number, (model, batch)) in self.models.iter().zip(&*self.batches).enumerate() {
             to.u8(batch.instrument as u8);
             let mut public = model.public.map(|public| public.faded(self.discount(number)));
@@ -264,14 +256,14 @@ impl Linear {
     /// # Errors
     /// `Corrupt`: drop the policy.
     pub(super) fn load(&mut self, from: &mut Reader) -> Result<()> {
-        let (facts, saved) = SavedLinear::read(from, &self.shape, self.live.len())?;
+        let (facts, saved) = SavedLinear::read(from, &self.shape, self.roster.arms())?;
         self.facts.continue_from(&facts);
         let now = self.now();
         (self.failures, self.oversized) = (saved.failures, saved.oversized);
         (self.own_pilot, self.pooled) = (saved.pilot, saved.pooled);
         self.common.first = saved.first;
         self.believe();
-        self.live = saved.live;
+        saved.live.iter().enumerate().filter(|&(_, &live)| !live).for_each(|(arm, _)| self.roster.retire(arm));
         match &mut self.pilot {
             pilot if self.pooled.is_known(self.tail) => *pilot = None,
             Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance, self.tail),

@@ -96,8 +96,8 @@ fn rows_are_as_small_as_is_claimed() {
 /// A logistic world with three informative features, and the configuration. Returns the loss in % of the loss of
 /// uniform play.
 fn play(policy: &mut Linear, decisions: usize, norm: f64, theta: &[f64], coins: &mut Random) -> f64 {
-    let (d, arms) = (policy.scale.features, policy.live.len());
-    let eligible: Vec<u32> = (0..arms as u32).filter(|&arm| policy.live[arm as usize]).collect();
+    let d = policy.scale.features;
+    let eligible = policy.roster.live().to_vec();
     let n = eligible.len();
     let (mut lost, mut uniform) = (0.0, 0.0);
     for _ in 0..decisions {
@@ -126,8 +126,8 @@ fn play(policy: &mut Linear, decisions: usize, norm: f64, theta: &[f64], coins: 
 const THETA: [f64; 3] = [2.0, -2.0, 1.0];
 
 fn is_sound(policy: &mut Linear) -> bool {
-    let (d, arms) = (policy.scale.features, policy.live.len());
-    let eligible: Vec<u32> = (0..arms as u32).filter(|&arm| policy.live[arm as usize]).collect();
+    let d = policy.scale.features;
+    let eligible = policy.roster.live().to_vec();
     let mut sound = policy.failures == 0;
     for scale in [0.0, 1.0, -1.0, 1e30] {
         let rows = if policy.shape.per_arm { 1 } else { eligible.len() };
@@ -808,7 +808,7 @@ fn a_request_loses_what_is_promised() {
             assert!(loss <= 1.0 + 1e-9 && loss > 0.999, "{slots} {clicks} {delta} {per_arm}: {loss}");
             let mut policy = policy(&config, Shape { per_arm, ..SHAPE }, 1);
             play(&mut policy, 2000, 1.0, &THETA, &mut stream(2));
-            let stated = loss_of_request(policy.privacy(), config.batches_changed(), per_arm).epsilon(delta, 1);
+            let stated = loss_of_request(policy.counts().loss, config.batches_changed(), per_arm).epsilon(delta, 1);
             assert!((stated / loss - 1.0).abs() < 1e-3, "{slots} {clicks} {delta} {per_arm}: {stated}");
         }
     }

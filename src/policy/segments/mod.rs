@@ -100,12 +100,13 @@ use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 use crate::ledger::facts::Facts;
 use crate::ledger::open::Batch;
+use crate::ledger::roster::Roster;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::moves;
 use crate::noise::NoiseSource;
 use crate::noise::probe::faulty;
 use crate::policy::batched::Explore;
-use crate::policy::contract::{Pull, SlotPull, all_arms};
+use crate::policy::contract::{Pull, SlotPull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::kl::kl;
 use crate::random::Seed;
@@ -137,7 +138,7 @@ pub(crate) struct Segments {
     rows: WipedVec<SegmentRow>,
     cells: Grid<Cell>,
     rates: WipedVec<Rate>,
-    live: Vec<u32>,
+    roster: Roster,
     explore: Explore,
     /// An index or a mean, and its arm, for the current request. Capacity for all arms.
     ranks: Vec<(f64, u32)>,
@@ -260,7 +261,9 @@ impl Segments {
         }
         let noise = config.noise()?;
         let (arms, rows) = (config.arms as usize, max_segments as usize + 1);
-        let (ranks, order) = (try_with_capacity(arms)?, all_arms(config)?);
+        let (ranks, roster) = (try_with_capacity(arms)?, Roster::new(config.arms)?);
+        let mut order = try_with_capacity(arms)?;
+        order.extend(roster.live());
         let mut segments = Segments {
             keys: try_with_capacity(max_segments as usize)?,
             index: KeyIndex::try_with_capacity(max_segments as usize)?,
@@ -274,7 +277,7 @@ impl Segments {
             plays: Grid::try_new(arms, rows)?,
             cells: Grid::try_new(arms, rows)?,
             rates: WipedVec::new(arms, |_| Rate::new())?,
-            live: all_arms(config)?,
+            roster,
             ranks,
             order,
             by_key: Vec::new(),
@@ -375,7 +378,7 @@ impl Segments {
     /// row.
     #[inline(never)]
     fn explore(&mut self, segment: u32, row: usize, best: u32, among: Option<&[u32]>) -> Pull {
-        let (arm, propensity) = self.explore.choose(best, among, &self.live);
+        let (arm, propensity) = self.explore.choose(best, among, self.roster.live());
         let row = if arm == best { row } else { segment as usize + 1 };
         if arm == best && (row == 0 || among.is_none()) {
             self.take_turn(row, arm);
@@ -389,8 +392,8 @@ impl Segments {
         let own = segment as usize + 1;
         self.count(own, 1);
         let worth = |&arm: &u32| (-value(arm) * self.distribution(own, arm as usize).0, arm);
-        let best = smallest(among.unwrap_or(&self.live).iter().map(worth)).unwrap_or(0);
-        let (arm, propensity) = self.explore.choose(best, among, &self.live);
+        let best = smallest(among.unwrap_or(self.roster.live()).iter().map(worth)).unwrap_or(0);
+        let (arm, propensity) = self.explore.choose(best, among, self.roster.live());
         self.ensure_open(own, arm as usize);
         self.pull(segment, own, arm, propensity)
     }
@@ -505,7 +508,7 @@ impl Segments {
     #[inline]
     fn current(&mut self, row: usize) -> u32 {
         if self.turns[row].left == 0 && row > 0 {
-            let best = self.least(row, &self.live);
+            let best = self.least(row, self.roster.live());
             self.turn(row, best);
         }
         self.turns[row].best
@@ -629,7 +632,7 @@ impl Segments {
 
     /// Decides whether all segments together try an arm, and which.
     fn plan(&mut self) {
-        let rates = || self.live.iter().map(|&arm| (arm, &self.rates[arm as usize]));
+        let rates = || self.roster.live().iter().map(|&arm| (arm, &self.rates[arm as usize]));
         let (_, leader) = rates().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean)).expect("an arm");
         let largest = leader.mean;
         let clicks = largest * self.facts.time.decisions_in(self.half_life).min(self.facts.decisions as f64);
@@ -652,7 +655,7 @@ impl Segments {
 
     /// Returns c in a segment.
     fn caution(&self, row: usize) -> f64 {
-        let arms = self.live.len() as f64;
+        let arms = self.roster.live().len() as f64;
         let decisions = self.turns[row].decisions as f64 * self.peers.unmerged();
         1.0 + CAUTION / (1.0 + decisions / (PATIENCE * arms * self.least_batch))
     }

@@ -52,8 +52,6 @@ pub(super) struct Rate {
     /// Number of rewards for which the open batch of the arm's trial was opened, and of decisions that it still needs.
     pub opened: u32,
     pub left: u32,
-    /// False once the arm is retired.
-    pub live: bool,
 }
 
 /// Sum of the squared deviations beyond those that noise explains, and of their weights.
@@ -146,7 +144,6 @@ impl Rate {
             trials: Totals::NONE,
             opened: 0,
             left: 0,
-            live: true,
         }
     }
 
@@ -288,8 +285,7 @@ impl Segments {
             }
             rate.evidence.replace(&mut cell.estimate, now);
         }
-        let live = self.rates.iter().filter(|rate| rate.live);
-        let largest = live.map(|rate| rate.mean).fold(0.0, f64::max);
+        let largest = self.roster.live().iter().map(|&arm| self.rates[arm as usize].mean).fold(0.0, f64::max);
         for (arm, rate) in self.rates.iter_mut().enumerate() {
             let open = || (0..self.rows.len()).map(|row| self.plays[(row, arm)].batch.bare_sum()).sum();
             rate.weigh_prior(largest + probe::glimpse(open), self.facts.decisions, now, self.half_life);
@@ -330,4 +326,4 @@ impl Segments {
 }
 
 // The rest moves as a snapshot has it.
-moves!(Rate { opened, left } made { mean, evidence, prior, active_prior, trials, live });
+moves!(Rate { opened, left } made { mean, evidence, prior, active_prior, trials });

@@ -106,7 +106,8 @@ impl PeerReleases for SegmentReleases {
         let (mut decisions, mut cells, mut trials) =
             (try_with_capacity(rows)?, try_with_capacity(rows * arms)?, try_with_capacity(arms)?);
         for _ in 0..arms {
-            let mut rate = Rate::new(); // each handle has its own priors and live arms
+            let (mut live, mut rate) = (true, Rate::new()); // each handle has its own priors and live arms
+            live.moved(with)?;
             rate.move_saved(now, with)?;
             trials.push(rate.trials);
         }

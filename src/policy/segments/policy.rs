@@ -7,13 +7,13 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 use crate::ledger::learner::Learner;
+use crate::ledger::roster::Roster;
 use crate::moving::Moving;
 use crate::noise::probe::faulty;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
+use crate::policy::contract::{ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
-use crate::privacy::PrivacyLoss;
 use crate::request::{Request, Values};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
@@ -60,10 +60,6 @@ impl Segments {
 }
 
 impl Policy for Segments {
-    fn abilities(&self) -> Abilities {
-        Abilities { arms: true, slots: true, values: true, by_request: true, ..Abilities::default() }
-    }
-
     fn choose(&mut self) -> Pull {
         unreachable!("each decision names its segment")
     }
@@ -128,7 +124,7 @@ impl Policy for Segments {
         let known = || Error::request("segment", "must be the key of an earlier request", segment);
         let segment = self.index.find(segment).ok_or_else(known)? as u32;
         let (mean, effective_pulls) = self.estimate(segment, arm);
-        let state = ArmState { mean, width: f64::NAN, effective_pulls, active: self.is_live(arm) };
+        let state = ArmState { mean, width: f64::NAN, effective_pulls, active: self.roster.is_live(arm as usize) };
         Ok((state, self.plays[(segment as usize + 1, arm as usize)].pulls))
     }
 
@@ -169,16 +165,16 @@ impl Policy for Segments {
     fn arm(&self, arm: u32) -> ArmState {
         let effective_pulls = (0..self.rows.len()).map(|row| self.released(row, arm as usize).count).sum();
         let mean = self.rates[arm as usize].mean;
-        ArmState { mean, width: f64::NAN, effective_pulls, active: self.is_live(arm) }
+        ArmState { mean, width: f64::NAN, effective_pulls, active: self.roster.is_live(arm as usize) }
     }
 
     fn counts(&self) -> PolicyCounts {
         PolicyCounts {
             phase: self.facts.releases,
-            active: self.live.len() as u32,
+            active: self.roster.live().len() as u32,
             merges: self.peers.known.updates(),
             segments: self.keys.len() as u32,
-            ..PolicyCounts::default()
+            ..PolicyCounts::of(self.facts.privacy(&self.noise.distribution()))
         }
     }
 
@@ -209,10 +205,6 @@ impl Policy for Segments {
         Ok(())
     }
 
-    fn privacy(&self) -> PrivacyLoss {
-        self.facts.privacy(&self.noise.distribution())
-    }
-
     fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
         if let Moving::In(from) = with {
             self.load_pulls(from)?;
@@ -220,8 +212,8 @@ impl Policy for Segments {
         self.move_releases(with)
     }
 
-    fn is_live(&self, arm: u32) -> bool {
-        self.rates[arm as usize].live
+    fn roster(&self) -> Option<&Roster> {
+        Some(&self.roster)
     }
 
     /// Adds an arm to every segment.
@@ -236,7 +228,7 @@ impl Policy for Segments {
         let no_memory = |_| Error::NoMemory;
         self.added.try_reserve(1).map_err(no_memory)?;
         self.rates.reserve()?;
-        self.live.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        self.roster.reserve()?;
         self.order.try_reserve(1).map_err(no_memory)?;
         let more = (arms as usize).saturating_sub(self.ranks.len());
         self.ranks.try_reserve(more).map_err(no_memory)?;
@@ -246,7 +238,7 @@ impl Policy for Segments {
         self.plays.push_arm(plays);
         self.cells.push_arm(cells);
         self.rates.push(Rate::new());
-        self.live.push(arm);
+        self.roster.add();
         self.order.push(arm);
         let mean = self.mean_rate();
         self.update_rate(arm as usize, mean);
@@ -264,9 +256,8 @@ impl Policy for Segments {
                 released.sum = (released.sum + bare).min(released.weight);
             }
         }
-        self.live.retain(|&other| other != arm);
+        self.roster.retire(arm as usize);
         let rate = &mut self.rates[arm as usize];
-        rate.live = false;
         let had_prior = rate.prior.take().is_some();
         self.trial &= self.turns[0].best != arm;
         for turn in self.turns.iter_mut().filter(|turn| turn.best == arm) {

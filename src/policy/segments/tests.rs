@@ -80,7 +80,7 @@ impl Site {
     }
 
     fn live(&self) -> Vec<u32> {
-        (0..self.segments.arms()).filter(|&arm| self.segments.is_live(arm)).collect()
+        self.segments.roster.live().to_vec()
     }
 
     fn saved(&mut self) -> Vec<u8> {
@@ -306,7 +306,7 @@ fn a_retired_arm_is_never_played() {
                     500 => site.segments.turns[3].best,
                     _ => live[site.coins.below(live.len() as u64) as usize],
                 };
-                if site.segments.is_live(arm) {
+                if site.segments.roster.is_live(arm as usize) {
                     site.segments.retire_arm(arm);
                 }
             }
@@ -339,7 +339,8 @@ fn a_retired_arm_is_never_played() {
                 let (segment, pull) = pending.swap_remove(site.coins.below(60) as usize);
                 let releases = site.segments.facts.releases;
                 let arm = site.answer(segment, pull, ads);
-                after += u32::from(!site.segments.is_live(arm) && site.segments.facts.releases > releases);
+                after +=
+                    u32::from(!site.segments.roster.is_live(arm as usize) && site.segments.facts.releases > releases);
                 answered += 1;
             }
             assert!(t % 20 > 0 || site.collected() == answered);
