@@ -12,18 +12,19 @@ use crate::config::{Clock, Config, PackedConfig};
 use crate::engine::{Engine, Refusals};
 use crate::error::{Error, Result, check_share};
 use crate::ledger::facts::Duty;
+use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
 use crate::policy::{Algorithm, ArmState, Prior, price_of_merges};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
-use crate::request::Request;
+use crate::request::{Offers, Request};
 use crate::reward::RewardRange;
 use crate::shuffle::Params;
 use crate::users::{Periods, Users};
 use fleet::{Fleet, Sharing};
 use health::Health;
 use moving::Life;
-use state::{Lock, Scratch, State};
+use state::{Lock, State};
 
 pub use crate::engine::Counts;
 pub use health::Warnings;
@@ -165,20 +166,19 @@ impl Bandit {
         let mut seed = Seed::new(config.test_seed)?;
         let policy = algorithm.build(config, &mut seed)?;
         let abilities = algorithm.abilities(config);
-        let range = if abilities.takes_bits { range.of_bits() } else { range };
+        let range = if algorithm.takes_bits() { range.of_bits() } else { range };
         // The key of the tickets comes from the operating system even with a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
         let mut engine = Engine::new(config, &mut tickets)?;
-        if abilities.full_pulls {
+        if algorithm.needs_full_pulls() {
             engine.recall()?;
         }
         if config.max_clicks > 0 {
             engine.limit_clicks(config.max_clicks, seed.stream())?;
         }
-        let mut scratch = None;
-        if abilities.slots || abilities.values {
-            scratch = Some(Box::new(Scratch::new(config, seed.stream())?));
-        }
+        let coins = (abilities.slots || abilities.values).then(|| seed.stream());
+        let arms = policy.catalog().arms.map_or(0, Roster::arms);
+        let offers = Offers::new(config, abilities, arms, coins)?;
         // Created last, so that a test seed gives everything else the same coins with users and without.
         let users = Users::of(config, &mut seed)?;
         let mut fleet = Fleet::new(tickets.next_u64());
@@ -195,11 +195,11 @@ impl Bandit {
                 policy,
                 pulls: WipedVec::new(config.arms as usize, |_| 0)?,
                 fleet,
-                scratch,
+                offers,
                 seeded: config.test_seed.is_some(),
+                is_plain: users.is_none() && config.max_segments == 0 && config.features == 0,
                 users,
                 periods: Periods::first(config),
-                abilities,
                 health: Health::default(),
                 receivers: Vec::new(),
                 life: Life::Live,
@@ -207,9 +207,9 @@ impl Bandit {
         })
     }
 
-    /// As [`Abilities::sets_rounding`](crate::policy::Abilities::sets_rounding).
+    /// As [`Algorithm::sets_rounding`].
     pub(crate) fn sets_rounding(&self) -> bool {
-        self.lock.lock_held().is_ok_and(|state| state.abilities.sets_rounding)
+        self.config.config().is_ok_and(|config| self.algorithm.sets_rounding(&config))
     }
 
     /// Chooses an arm for a default request. O(1) for phased policies, O(K) for index policies; never allocates.
@@ -219,9 +219,7 @@ impl Bandit {
     /// that counts users, until a snapshot of it is [`stored`](Self::stored); `Poisoned` after an internal failure.
     #[inline]
     pub fn select(&self) -> Result<Decision> {
-        let state = &mut *self.lock.lock()?;
-        state.check_plain()?;
-        Ok(state.select())
+        self.lock.lock()?.select()
     }
 
     /// Passes `n` such decisions to `each`, under one lock.
@@ -231,8 +229,7 @@ impl Bandit {
     pub fn select_n(&self, n: usize, mut each: impl FnMut(Decision)) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         state.check_plain()?;
-        (0..n).for_each(|_| each(state.select()));
-        Ok(())
+        (0..n).try_for_each(|_| state.select().map(&mut each))
     }
 
     /// Decides a request of one slot. O(1), or O(n) for n eligible arms; never allocates on success.
@@ -395,7 +392,7 @@ impl Bandit {
         let state = &mut *self.lock.lock()?;
         state.check_live(&[arm], "arm", "retiring an arm: its arms are fixed")?;
         // (Not all live arms are active: a test that has stopped has one active arm.)
-        if state.policy.roster().is_some_and(|roster| roster.live().len() == 1) {
+        if state.policy.catalog().arms.is_some_and(|roster| roster.live().len() == 1) {
             return Err(Error::request("arm", "must not be the last one", arm));
         }
         state.policy.retire_arm(arm);
@@ -633,18 +630,16 @@ impl Bandit {
     /// `BufferTooSmall`; as [`predict`](Self::predict).
     pub fn predict_within(&self, request: &Request, limit: usize, mut each: impl FnMut(f64, f64)) -> Result<usize> {
         let state = &mut *self.lock.lock()?;
-        if !state.abilities.features {
+        if !state.offers.has_features() {
             return Err(Error::unconfigured("features: config.features is 0"));
         }
-        if request.features.is_none() {
-            state.policy.check(request)?;
+        let needed = request.eligible.map_or(state.pulls.len(), <[u32]>::len);
+        if request.features.is_some() {
+            within(limit, needed)?;
         }
-        let needed = within(limit, request.eligible.map_or(state.pulls.len(), <[u32]>::len))?;
-        state.check_eligible(request)?;
-        state.policy.check(request)?;
-        state.policy.predict(request, &mut |mean, deviation| {
+        state.predict(request, &mut |mean, deviation| {
             each(self.range.mean_from_unit(mean), self.range.width_from_unit(deviation));
-        });
+        })?;
         Ok(needed)
     }
 

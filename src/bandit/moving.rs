@@ -295,8 +295,8 @@ impl Moved for State {
             health,
             fleet: _,
             receivers: _,
-            scratch: _,
-            abilities: _,
+            offers: _,
+            is_plain: _,
             life: _,
         } = self;
         engine.moved(with)?;

@@ -4,6 +4,7 @@ use crate::config::{Config, Field, UsedBy};
 use crate::error::{Error, Result};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
+use crate::request::Abilities;
 use std::ffi::CStr;
 
 mod batched;
@@ -16,10 +17,9 @@ mod papers;
 mod prior;
 mod segments;
 
-pub use crate::engine::Pull;
+pub use crate::request::Pull;
 pub(crate) use compare::price_of_merges;
-pub use contract::{Abilities, ArmState, Policy, PolicyCounts, ShuffledPolicy};
-pub(crate) use contract::{Offer, SlotPull};
+pub use contract::{ArmState, Policy, PolicyCounts, ShuffledPolicy};
 pub use kl::private_divergence;
 use papers::{adversarial, baselines, continual, elimination, local};
 pub(crate) use prior::Prior;
@@ -151,22 +151,32 @@ impl Algorithm {
         matches!(base, TopTwo | Se | NonprivateSe | SdpAe | VbSdpAe)
     }
 
-    /// What this policy can do with a configuration.
+    /// What requests this policy can decide, with a configuration.
     pub(crate) fn abilities(self, config: &Config) -> Abilities {
-        let TableRow { can, also, .. } = self.row();
-        let can = |what: &str| can.split(", ").any(|word| word == what);
-        let also = |what: &str| also.split(", ").any(|word| word == what);
-        let (segments, features) = (config.max_segments > 0, config.features > 0);
-        Abilities {
-            slots: can("slate"),
-            values: can("values"),
-            examined: can("examined") && !segments,
-            by_request: segments || features,
-            features,
-            full_pulls: also("full pulls"),
-            sets_rounding: also("rounding") && !segments,
-            takes_bits: also("bits"),
-        }
+        let can = |what: &str| self.row().can.split(", ").any(|word| word == what);
+        let examined = can("examined") && config.max_segments == 0;
+        Abilities { slots: can("slate"), values: can("values"), examined }
+    }
+
+    fn also(self, what: &str) -> bool {
+        self.row().also.split(", ").any(|word| word == what)
+    }
+
+    /// Whether `observe` and `cancel` need phase and propensity of a pull, which take 16 bytes for each pending decision, and
+    /// not only its arm.
+    pub(crate) fn needs_full_pulls(self) -> bool {
+        self.also("full pulls")
+    }
+
+    /// Whether `choose`, `observe` and `cancel` set the rounding of numbers by themselves (`DefaultRounding` in `os.rs`). If
+    /// a policy computes rarely, that takes less time than setting it at each call.
+    pub(crate) fn sets_rounding(self, config: &Config) -> bool {
+        self.also("rounding") && config.max_segments == 0
+    }
+
+    /// Whether rewards are bits that were privatised before they arrived. Then other rewards are refused.
+    pub(crate) fn takes_bits(self) -> bool {
+        self.also("bits")
     }
 
     /// Checks that a configuration may replace that of a snapshot, in what this policy has planned its batches by, and

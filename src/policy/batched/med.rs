@@ -28,8 +28,9 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
-use crate::policy::contract::{Offer, Policy, Pull, SlotPull};
+use crate::policy::contract::{Policy, Pull};
 use crate::random::Seed;
+use crate::request::Offer;
 
 pub struct DpMed {
     batched: BatchedArms,
@@ -239,19 +240,19 @@ impl BatchedPolicy for DpMed {
         self.play(drawn, self.explore.mix(even_chance(arms, drawn), own))
     }
 
-    fn choose_offered(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
-        let (left, Some(values)) = (offer.left, offer.values) else { return };
-        let (_, best) = self.batched.leader_at(left, 1, |arm| values.of(arm));
+    fn choose_offered(&mut self, offer: &mut Offer) {
+        let Some(arms) = offer.among() else { return };
+        let (_, best) = self.batched.leader_at(arms, 1, |arm| offer.value(arm));
         // The sums of the weights up to each arm. Their memory is for all arms, so the next plain decision settles anew.
         self.settled = false;
         self.sums.clear();
-        for &arm in &**left {
-            let weight = self.valued_weight(arm, best, values.of(arm));
+        for &arm in arms {
+            let weight = self.valued_weight(arm, best, offer.value(arm));
             self.sums.push(self.sums.last().unwrap_or(&0.0) + weight);
         }
-        let (place, propensity) = self.draw(left.len());
-        let pull = self.play(left[place], propensity);
-        each(SlotPull { pull, worth: f64::NAN });
+        let (place, propensity) = self.draw(arms.len());
+        let pull = self.play(arms[place], propensity);
+        offer.choose(pull, pull.arm(), f64::NAN);
     }
 
     fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Option<Pull> {

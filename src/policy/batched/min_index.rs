@@ -55,9 +55,9 @@ use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
 use crate::noise::probe::faulty;
 use crate::os::DefaultRounding;
-use crate::policy::contract::{Offer, Policy, Pull, SlotPull};
+use crate::policy::contract::{Policy, Pull};
 use crate::random::Seed;
-use crate::request::Values;
+use crate::request::{Offer, Values};
 use crate::tournament::{Line, Tournament};
 
 /// The index that distinguishes policies of this kind.
@@ -137,7 +137,7 @@ struct Contest<'a> {
     leader: usize,
     /// The point of all arms; with values V, the leader's value times its mean.
     point: f64,
-    values: Option<&'a Values>,
+    values: Option<Values<'a>>,
     /// Whether other requests may have other leaders: this one has eligible arms, slots or values.
     is_special: bool,
     /// Whether there is only one arm, so that there is nothing to lead.
@@ -149,7 +149,7 @@ impl Contest<'_> {
         Contest { leader, point, values: None, is_special: false, is_alone: false }
     }
 
-    fn special(leader: usize, point: f64, values: Option<&Values>, arms: usize) -> Contest<'_> {
+    fn special(leader: usize, point: f64, values: Option<Values<'_>>, arms: usize) -> Contest<'_> {
         Contest { leader, point, values, is_special: true, is_alone: arms == 1 }
     }
 
@@ -673,21 +673,19 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
         self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
     }
 
-    fn choose_offered(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
-        let Offer { request, left, values, .. } = offer;
-        let slots = request.slots as usize;
-        let (leader, best) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
-        let best = if faulty!(RawLeader) { self.batched.bare_leader(left) } else { best };
+    fn choose_offered(&mut self, offer: &mut Offer) {
+        let Some(arms) = offer.among() else { return };
+        let (leader, best) = self.batched.leader_at(arms, offer.slots as usize, |arm| offer.value(arm));
+        let best = if faulty!(RawLeader) { self.batched.bare_leader(arms) } else { best };
         let point = self.index.point(best, self.batched.facts.decisions);
-        let contest = Contest::special(leader, point, values, left.len());
+        let contest = Contest::special(leader, point, offer.values, arms.len());
         let has_leaders = self.index.is_valued();
         if has_leaders {
-            self.sort_leading(left, &contest);
+            self.sort_leading(offer.listed_mut(), &contest);
         }
-        for _ in 0..slots {
-            let pull = if has_leaders { self.play_leading(left, &contest) } else { self.play_among(left, &contest) };
-            left.retain(|&arm| arm != pull.arm());
-            each(SlotPull { pull, worth: self.worth(pull.arm() as usize, &contest) });
+        while let Some(arms) = offer.among().filter(|_| offer.has_slots_left()) {
+            let pull = if has_leaders { self.play_leading(arms, &contest) } else { self.play_among(arms, &contest) };
+            offer.choose(pull, pull.arm(), self.worth(pull.arm() as usize, &contest));
         }
     }
 
@@ -785,7 +783,7 @@ mod tests {
     use super::super::klucb::KlUcbIndex;
     use super::*;
     use crate::random::Random;
-    use crate::request::Request;
+    use crate::request::{Limits, Offers, Request};
     use crate::reward::Reward;
     use crate::snapshot::{Kind, Reader, write};
     use std::sync::Arc;
@@ -927,7 +925,7 @@ mod tests {
         let count = Arc::new(AtomicU64::new(0));
         let mut policy = MinIndexPolicy::with_index(Counted(index, count.clone()), &config, &mut seed).unwrap();
         let mut random = seed.stream();
-        let mut left = Vec::with_capacity(8);
+        let mut offers = Offers::for_tests(&config, 8);
         let mut pulls = 0;
         while pulls < 300_000 {
             let mut chosen = Vec::with_capacity(3);
@@ -935,12 +933,11 @@ mod tests {
                 0 => chosen.push(policy.choose()),
                 1 => chosen.push(policy.choose_among(&[0, 2, 4, 6])),
                 slots => {
-                    left.clear();
-                    left.extend(0..8);
-                    let request = Request { slots: slots as u32 - 1, ..Request::default() };
-                    let places = &mut std::iter::empty();
-                    let offer = Offer { request: &request, left: &mut left, values: None, places };
-                    policy.choose_slots(offer, &mut |slot| chosen.push(slot.pull));
+                    let eligible: Vec<u32> = (0..8).collect();
+                    let request = Request { slots: slots as u32 - 1, eligible: Some(&eligible), ..Request::default() };
+                    let mut offer = offers.check(&request, policy.catalog(), &Limits::for_tests(0)).unwrap();
+                    policy.choose_offered(&mut offer);
+                    chosen.extend(offer.choices().iter().map(|choice| choice.pull));
                 }
             }
             for pull in chosen {

@@ -2,87 +2,40 @@
 
 use super::model::FadingPrior;
 use super::pilot::Pilot;
-use super::{Linear, NOBODY, SavedLinear};
-use crate::error::{Error, Result, Value};
+use super::{Linear, SavedLinear};
+use crate::error::{Error, Result};
 use crate::ledger::learner::Learner;
-use crate::ledger::roster::Roster;
 use crate::moving::{Moved, Moving};
 use crate::noise::probe::faulty;
-use crate::policy::contract::{ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::prior::Prior;
-use crate::request::{Request, Rows, Values};
+use crate::request::{Catalog, Offer};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
-
-/// Returns the rows that a request must have.
-fn required<'a>(request: &Request<'a>) -> Result<Rows<'a>> {
-    if request.segment != 0 {
-        return Err(Error::unconfigured_number("segment", request.segment, "config.max_segments is 0"));
-    }
-    request.features.ok_or_else(|| Error::request("features", "must be set: config.features is not 0", Value::Null))
-}
-
-/// Returns the rows of a checked request.
-fn rows<'a>(request: &Request<'a>) -> Rows<'a> {
-    request.features.unwrap_or(Rows::Dense(&[]))
-}
 
 impl Policy for Linear {
     fn choose(&mut self) -> Pull {
         unreachable!("each decision has features")
     }
 
-    fn check(&mut self, request: &Request) -> Result<()> {
-        self.check_rows(request.eligible, required(request)?)
-    }
-
-    /// An arm that is listed twice counts once, with its first row.
-    fn choose_for(&mut self, request: &Request, place: usize) -> (Pull, u32) {
-        let rows = rows(request);
-        self.begin(request.eligible, rows);
-        self.draw(place, rows, None)
-    }
-
-    /// Draws one arm after the other, each among those that are left.
-    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
-        let Offer { request, values, places, .. } = offer;
-        let rows = rows(request);
-        self.begin(request.eligible, rows);
-        if let Some(values) = values {
-            self.keep(|arm| values.of(arm) > 0.0);
+    /// Draws one arm after the other, each among those that are left. An arm that is listed twice counts once, with its
+    /// first row.
+    fn decide(&mut self, offer: &mut Offer) {
+        if self.shape.per_arm {
+            self.is_large = self.spread_row(self.row_of(offer, 0));
         }
-        while self.left > 0
-            && let Some(place) = places.next()
-        {
-            let (pull, arm) = self.draw(place, rows, values);
-            self.keep(|other| other != arm);
-            each(SlotPull { pull, worth: f64::NAN });
+        let plays_best = offer.is_outage && !self.plays_evenly();
+        while let Some(arms) = offer.among().map(<[u32]>::len).filter(|_| offer.has_slots_left()) {
+            if plays_best { self.play_best(offer, arms) } else { self.draw(offer, arms) }
         }
-    }
-
-    fn choose_best(
-        &mut self,
-        request: &Request,
-        among: Option<&[u32]>,
-        values: Option<&Values>,
-        place: usize,
-    ) -> Option<SlotPull> {
-        if self.plays_evenly() {
-            return None;
-        }
-        let rows = rows(request);
-        self.begin(request.eligible, rows);
-        among.iter().for_each(|arms| self.keep_among(arms));
-        let (pull, _) = self.play_best(place, rows, values);
-        Some(SlotPull { pull, worth: f64::NAN })
     }
 
     /// Calls `each` with the estimated mean reward of each of these arms, in the request's order, and its standard
     /// deviation. Both are functions of releases. Without a list, they are NaN for retired arms.
-    fn predict(&mut self, request: &Request, each: &mut dyn FnMut(f64, f64)) {
-        let (eligible, rows) = (request.eligible, rows(request));
-        for place in 0..eligible.map_or(self.roster.arms(), <[u32]>::len) {
-            let arm = eligible.map_or(place as u32, |arms| arms[place]);
+    fn predict(&mut self, offer: &Offer, each: &mut dyn FnMut(f64, f64)) {
+        let Some(rows) = offer.rows else { return };
+        for place in 0..offer.eligible.map_or(self.roster.arms(), <[u32]>::len) {
+            let arm = offer.eligible.map_or(place as u32, |arms| arms[place]);
             if !self.roster.is_live(arm as usize) {
                 each(f64::NAN, f64::NAN);
                 continue;
@@ -91,7 +44,7 @@ impl Policy for Linear {
             while self.ready <= model {
                 self.refresh(self.ready); // each model once, not at each prediction
             }
-            self.spread_row(rows.get(if self.shape.per_arm { 0 } else { place }, &self.scale));
+            self.spread_row(rows.get(if self.shape.per_arm { 0 } else { place }, self.scale.features));
             self.scratch.y.copy_from_slice(&self.x);
             let (m, deviation) = self.models[model].predict(&mut self.scratch.y);
             let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
@@ -187,8 +140,8 @@ impl Policy for Linear {
         }
     }
 
-    fn roster(&self) -> Option<&Roster> {
-        Some(&self.roster)
+    fn catalog(&self) -> Catalog<'_> {
+        Catalog { arms: Some(&self.roster), segments: None }
     }
 
     /// Adds an arm, with the next number. With one model it is a new row; with a model for each arm, it has a new model
@@ -203,14 +156,10 @@ impl Policy for Linear {
             return Err(Error::config("arms", &rule, self.roster.arms() + 1));
         }
         self.roster.reserve()?;
-        self.candidates.reserve()?;
-        self.marks.reserve()?;
         if self.shape.per_arm {
             self.add_model()?;
         }
         self.roster.add();
-        self.candidates.push(NOBODY);
-        self.marks.push(0);
         Ok(())
     }
 

@@ -106,11 +106,11 @@ use crate::moving::moves;
 use crate::noise::NoiseSource;
 use crate::noise::probe::faulty;
 use crate::policy::batched::Explore;
-use crate::policy::contract::{Pull, SlotPull};
+use crate::policy::contract::Pull;
 use crate::policy::cumulant::Cumulant;
 use crate::policy::kl::kl;
 use crate::random::Seed;
-use crate::request::Values;
+use crate::request::Offer;
 use crate::reward::Reward;
 use grid::Grid;
 use model::{Cell, Moments, RATE, Rate, SegmentRow, WeightedEvidence, half_life, rate};
@@ -120,8 +120,6 @@ pub(crate) struct Segments {
     /// The key of each segment.
     keys: Vec<u64>,
     index: KeyIndex,
-    /// Segment of the request that was checked last, if it exists.
-    found: Option<u32>,
     /// The ids of the arms that were added. An arm of the configuration has its number as its id. In all handles of a
     /// fleet, equal ids denote the same arm, and equal keys the same segment.
     added: Vec<u64>,
@@ -267,7 +265,6 @@ impl Segments {
         let mut segments = Segments {
             keys: try_with_capacity(max_segments as usize)?,
             index: KeyIndex::try_with_capacity(max_segments as usize)?,
-            found: None,
             added: Vec::new(),
             configured: config.arms,
             max_segments,
@@ -387,34 +384,30 @@ impl Segments {
         self.pull(segment, row, arm, propensity)
     }
 
-    /// Plays the arm of these with the largest mean times value in a segment, or explores another of them.
-    pub fn play_best(&mut self, segment: u32, among: Option<&[u32]>, value: impl Fn(u32) -> f64) -> Pull {
+    /// Plays the arms of an offer with the largest mean times value in a segment, or explores others of them.
+    #[cold]
+    fn choose_best(&mut self, segment: u32, offer: &mut Offer) {
         let own = segment as usize + 1;
-        self.count(own, 1);
-        let worth = |&arm: &u32| (-value(arm) * self.distribution(own, arm as usize).0, arm);
-        let best = smallest(among.unwrap_or(self.roster.live()).iter().map(worth)).unwrap_or(0);
-        let (arm, propensity) = self.explore.choose(best, among, self.roster.live());
-        self.ensure_open(own, arm as usize);
-        self.pull(segment, own, arm, propensity)
+        while offer.has_slots_left() {
+            self.count(own, 1);
+            let (among, live) = (offer.among(), self.roster.live());
+            let worth = |&arm: &u32| (-offer.value(arm) * self.distribution(own, arm as usize).0, arm);
+            let best = smallest(among.unwrap_or(live).iter().map(worth)).unwrap_or(0);
+            let (arm, propensity) = self.explore.choose(best, among, live);
+            self.ensure_open(own, arm as usize);
+            offer.choose(self.pull(segment, own, arm, propensity), arm, f64::NAN);
+        }
     }
 
-    /// Chooses `slots` different arms for one request, as [`choose_slots`](crate::policy::Policy::choose_slots) does. Each slot counts as one decision.
-    /// Values are those of these arms.
-    fn choose_slate(
-        &mut self,
-        segment: u32,
-        left: &mut Vec<u32>,
-        values: Option<&Values>,
-        slots: usize,
-        each: &mut dyn FnMut(SlotPull),
-    ) {
-        let own = segment as usize + 1;
+    /// Chooses different arms for the slots of an offer. Each slot counts as one decision.
+    fn choose_slate(&mut self, segment: u32, offer: &mut Offer) {
+        let (own, slots) = (segment as usize + 1, offer.slots as usize);
         self.count(own, slots as u64);
-        let value = |arm: u32| values.map_or(1.0, |values| values.of(arm));
-        let leading = self.leading(own, left, value, slots);
-        let trial = match values {
-            None => self.trial_among(left),
-            Some(_) => self.trial_for(left, value, leading),
+        let (arms, value) = (offer.among().unwrap_or(&[]), |arm: u32| offer.value(arm));
+        let leading = self.leading(own, arms, value, slots);
+        let trial = match offer.values {
+            None => self.trial_among(arms),
+            Some(_) => self.trial_for(arms, value, leading),
         };
         self.rank(own, value, leading, slots, trial);
         for slot in 0..slots {
@@ -435,10 +428,8 @@ impl Segments {
             } else {
                 self.open_as_now(row, arm as usize);
             }
-            each(SlotPull { pull: self.pull(segment, row, arm, propensity), worth: f64::NAN });
+            offer.choose(self.pull(segment, row, arm, propensity), arm, f64::NAN);
         }
-        left.clear();
-        left.extend(self.ranks[slots..].iter().map(|&(_, arm)| arm));
     }
 
     /// Returns the `slots`-th largest mean times value of these arms, all different. Keeps the arms to be ranked.

@@ -7,14 +7,13 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 use crate::ledger::learner::Learner;
-use crate::ledger::roster::Roster;
 use crate::moving::Moving;
 use crate::noise::probe::faulty;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
-use crate::request::{Request, Values};
+use crate::request::{Catalog, Offer, Segment};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
@@ -22,17 +21,6 @@ use crate::snapshot::{Reader, Writer};
 const _: () = assert!(2 * Segments::MOST_CELLS <= Engine::MOST_ARM as u64);
 
 impl Segments {
-    /// Returns the segment of the request that was checked last, and adds it if it is new.
-    #[inline]
-    fn segment(&mut self, key: u64) -> u32 {
-        let segment = match self.found {
-            Some(segment) => segment,
-            None => self.add_segment(key),
-        };
-        self.found = Some(segment);
-        segment
-    }
-
     /// Reads what [`save_pulls`](Policy::save_pulls) wrote, into new segments.
     fn load_pulls(&mut self, from: &mut Reader) -> Result<()> {
         let keys = read_keys(from)?;
@@ -52,11 +40,6 @@ impl Segments {
         }
         Ok(())
     }
-
-    #[cold]
-    fn full(&self, number: u64) -> Error {
-        Error::Full { what: "segment", number, limit: "all of config.max_segments", most: self.max_segments.into() }
-    }
 }
 
 impl Policy for Segments {
@@ -64,44 +47,23 @@ impl Policy for Segments {
         unreachable!("each decision names its segment")
     }
 
-    #[inline]
-    fn check(&mut self, request: &Request) -> Result<()> {
-        if request.features.is_some() {
-            return Err(Error::unconfigured("features: config.features is 0"));
-        }
-        self.found = self.index.find(request.segment).map(|segment| segment as u32);
-        if self.found.is_none() && self.is_full() { Err(self.full(request.segment)) } else { Ok(()) }
-    }
-
-    #[inline]
-    fn choose_for(&mut self, request: &Request, _place: usize) -> (Pull, u32) {
-        let segment = self.segment(request.segment);
-        let pull = match request.eligible {
-            Some(eligible) => self.choose_among_in(segment, eligible),
-            None => self.choose_in(segment),
+    fn decide(&mut self, offer: &mut Offer) {
+        let segment = match offer.segment {
+            Segment::Known(segment) => segment,
+            Segment::New(key) => self.add_segment(key),
+            Segment::None => unreachable!("each request has a segment"),
         };
-        (pull, self.arm_of(pull))
-    }
-
-    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
-        let segment = self.segment(offer.request.segment);
-        let slots = offer.request.slots as usize;
-        self.choose_slate(segment, offer.left, offer.values, slots, each);
-    }
-
-    fn choose_best(
-        &mut self,
-        request: &Request,
-        among: Option<&[u32]>,
-        values: Option<&Values>,
-        _place: usize,
-    ) -> Option<SlotPull> {
-        if self.all.count + self.peers.all.count == 0.0 {
-            return None;
+        if offer.is_outage && self.all.count + self.peers.all.count != 0.0 {
+            self.choose_best(segment, offer);
+        } else if offer.is_plain {
+            let pull = match offer.among() {
+                Some(arms) => self.choose_among_in(segment, arms),
+                None => self.choose_in(segment),
+            };
+            offer.choose(pull, self.arm_of(pull), f64::NAN);
+        } else {
+            self.choose_slate(segment, offer);
         }
-        let segment = self.segment(request.segment);
-        let pull = self.play_best(segment, among, |arm| values.map_or(1.0, |values| values.of(arm)));
-        Some(SlotPull { pull, worth: f64::NAN })
     }
 
     fn unplay(&mut self, pull: Pull) {
@@ -212,8 +174,8 @@ impl Policy for Segments {
         self.move_releases(with)
     }
 
-    fn roster(&self) -> Option<&Roster> {
-        Some(&self.roster)
+    fn catalog(&self) -> Catalog<'_> {
+        Catalog { arms: Some(&self.roster), segments: Some((&self.index, self.max_segments)) }
     }
 
     /// Adds an arm to every segment.

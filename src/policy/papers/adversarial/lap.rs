@@ -75,7 +75,7 @@ impl Lap {
         let base_config =
             Config { horizon: draws, beta, batch: 0, base: 0, expected_users: 0, budget_periods: 0, ..config.clone() };
         let built = base.build(&base_config, seed)?;
-        if base.abilities(&base_config).takes_bits {
+        if base.takes_bits() {
             return Err(Error::config("base", "must be a policy that takes gains, not privatised bits", config.base));
         }
         Ok(Lap {
