@@ -65,12 +65,11 @@ type Config struct {
 	// [NewLinear].
 	ForgetAfter uint64
 	// f: each of K eligible arms has a probability of at least f/K in every decision, for off-policy evaluation. It
-	// costs f times the mean gap in each decision. It must be in [0, 1]. For [NewIMED], [NewKLUCB], [NewMED] and
-	// [NewLinear].
+	// costs f times the mean gap in each decision. It must be in [0, 1]. For [NewIMED], [NewMED] and [NewLinear].
 	Exploration float64
 	// The unit of epsilon for requests with several slots. 0 = one reward; a request of m slots loses up to m epsilon. S
 	// > 0 = one request of at most S slots, with all its rewards; the noise is that of epsilon/S. It must be at most
-	// 2^24. For [NewIMED], [NewKLUCB] and [NewLinear].
+	// 2^24. For [NewIMED] and [NewLinear].
 	MaxSlots uint32
 	// 0 = all rewards of a request count. c, 1 .. MaxSlots = at most c rewards that are not RewardMin count. If a
 	// request has more, c of them are drawn evenly when the RewardWindow of its first decision is over; so it needs a
@@ -225,7 +224,6 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 // These policies have their own constructors.
 const (
 	PolicyIMED            Policy = C.DPB_POLICY_IMED
-	PolicyKLUCB           Policy = C.DPB_POLICY_KLUCB
 	PolicyMED             Policy = C.DPB_POLICY_MED
 	PolicyTT              Policy = C.DPB_POLICY_TT
 	PolicyLinear          Policy = C.DPB_POLICY_LINEAR
@@ -263,14 +261,6 @@ const (
 // MaxSegments.
 func NewIMED(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_imed), c)
-}
-
-// NewKLUCB makes this: DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P);
-// delta must be 0. Select and update are O(1). Supports eligible arms, [Bandit.AddArm] and [Bandit.RetireArm].
-//
-// Of the fields that not all policies use it uses Beta, Horizon, Exploration and MaxSlots.
-func NewKLUCB(c Config) (*Bandit, error) {
-	return newBandit(C.constructor(C.dpb_new_klucb), c)
 }
 
 // NewMED makes this: DP-MED: learns as [NewIMED] does, and draws each arm with an exact propensity. Pure epsilon-DP

@@ -339,7 +339,7 @@ pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) 
 /// probabilities add up.
 ///
 /// An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is the
-/// average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new), dpb_new_klucb,
+/// average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
 /// dpb_new_med and dpb_new_tt use all releases, merged ones too; each merge with new releases makes the interval a
 /// little wider. dpb_new_se uses an arm's last release only.
 ///

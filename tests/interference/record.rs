@@ -65,7 +65,7 @@ fn of_fleets(arms: u32, decisions: u32) -> String {
     let mut lines = String::new();
     for kind in Subject::FLEETS {
         for (forget_after, leads, most) in [(0, false, 0.5), (0, true, 0.03), (4000, false, 0.2), (4000, true, 0.2)] {
-            if matches!(kind, Subject::Policy(Algorithm::KlUcb | Algorithm::TopTwo)) && forget_after > 0 {
+            if matches!(kind, Subject::Policy(Algorithm::TopTwo)) && forget_after > 0 {
                 continue;
             }
             let handle = |node: u8| {

@@ -94,14 +94,11 @@
 //! several slots and many arms.
 
 use super::explore::kappa;
-use super::min_index::{Index, MinIndexPolicy};
 use super::released::Evidence;
 use crate::config::Config;
-use crate::error::Result;
 use crate::tournament::Line;
 
-/// DP-IMED.
-pub type DpImed = MinIndexPolicy<Chernoff>;
+pub use super::min_index::DpImed;
 
 /// The index c D'(mu*) + ln N.
 pub struct Chernoff {
@@ -109,60 +106,66 @@ pub struct Chernoff {
     caution: f64,
     /// Whether the index uses D' instead of D.
     banded: bool,
+    /// How many indices were computed.
+    #[cfg(test)]
+    pub computed: std::cell::Cell<u64>,
 }
 
 impl Chernoff {
     /// Number of arms above which the index is c D + ln N.
     const MANY_ARMS: u32 = 1024;
 
+    pub fn new(config: &Config) -> Chernoff {
+        // With forgetting, a lost arm is tried again.
+        let caution = if config.forget_after == 0 { 1.0 / 3.0 } else { 0.0 };
+        let banded = config.arms <= Self::MANY_ARMS;
+        Chernoff {
+            caution,
+            banded,
+            #[cfg(test)]
+            computed: Default::default(),
+        }
+    }
+
     /// c, multiplied by the growth of the evidence that pending decisions cover.
     fn rate(&self, arm: &Evidence) -> f64 {
         let growth = if arm.count > 0.0 { arm.covered / arm.count } else { 1.0 };
         (1.0 - self.caution * arm.share_of_noise()) * growth
     }
-}
 
-/// N; 1 if there is only a prior.
-fn rewards(arm: &Evidence) -> f64 {
-    if arm.covered > 0.0 { arm.covered } else { 1.0 }
-}
-
-impl Index for Chernoff {
-    fn new(config: &Config) -> Result<Chernoff> {
-        // With forgetting, a lost arm is tried again.
-        let caution = if config.forget_after == 0 { 1.0 / 3.0 } else { 0.0 };
-        Ok(Chernoff { caution, banded: config.arms <= Self::MANY_ARMS })
-    }
-
-    fn point(&self, leader: f64, _decisions: u64) -> f64 {
-        leader
-    }
-
-    fn at(&self, arm: &Evidence, q: f64) -> (f64, Line) {
+    /// The arm's index where the leading mean is q, and a line that is nowhere above it. The arm with the smallest index is
+    /// pulled.
+    pub fn at(&self, arm: &Evidence, q: f64) -> (f64, Line) {
+        #[cfg(test)]
+        self.computed.set(self.computed.get() + 1);
         let (exponent, slope) = arm.exponent(q);
         let (rate, log) = (self.rate(arm), rewards(arm).ln());
         let evidence = if self.banded { arm.banded(q, exponent) } else { exponent };
         (rate * evidence + log, Line::through(q, rate * exponent + log, rate * slope))
     }
 
-    fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64, margin: f64) -> f64 {
+    /// Rewards in the next batch of an arm with this index.
+    pub fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64, margin: f64) -> f64 {
         let n = rewards(arm);
         let evidence = index - n.ln();
         let need = rewards(leader).ln() - margin + 0.25 + 0.5 * arm.share_of_noise() - index;
         if evidence > 0.0 { (need * n / evidence).clamp(n / 8.0, n) } else { n }
     }
 
-    fn leaders_batch(&self, leader: &Evidence) -> f64 {
+    /// Rewards in the next batch of the arm with the leading mean.
+    pub fn leaders_batch(&self, leader: &Evidence) -> f64 {
         3.0 * leader.covered
     }
 
-    fn is_valued(&self) -> bool {
-        true
-    }
-
-    fn margin(&self, arms: usize) -> f64 {
+    /// How far an index must be below that of a leading arm for its arm to be pulled instead.
+    pub fn margin(&self, arms: usize) -> f64 {
         kappa(arms).ln()
     }
+}
+
+/// N; 1 if there is only a prior.
+fn rewards(arm: &Evidence) -> f64 {
+    if arm.covered > 0.0 { arm.covered } else { 1.0 }
 }
 
 #[cfg(test)]
@@ -175,7 +178,7 @@ mod tests {
     #[test]
     fn a_batch_reaches_the_leaders_smaller_index() {
         let config = Config::new(40, 1.0);
-        let (policy, distribution) = (Chernoff::new(&config).unwrap(), Cumulant::of(&config.noise().unwrap()));
+        let (policy, distribution) = (Chernoff::new(&config), Cumulant::of(&config.noise().unwrap()));
         let evidence = |rewards, mean| {
             let mut released = ReleaseHistory::NOTHING;
             released.push(NoisySum::new(rewards, mean * rewards, 0));
