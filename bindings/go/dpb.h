@@ -923,7 +923,7 @@ void dpb_request_init_sized(dpb_request *request,
  * with request.examined the best ones where most visitors look. Each decision gets its own reward, or is cancelled.
  * slots is at most the number of eligible arms, max_slots if that is set, and reward_window (without one
  * pending_capacity rounded up). A propensity is the probability of that arm in its draw, given the draws before it.
- * For dpb_new_imed and dpb_new_linear. Epsilon is the loss of (Theorem S, src/privacy/slates.rs):
+ * For dpb_new_imed and dpb_new_linear. Epsilon is the loss of (Theorem S, docs/theory/slots.md):
  *   dpb_config.max_slots = 0                    one reward
  *   dpb_config.max_slots = S                    one request with all its rewards; the noise is for epsilon/S
  *   dpb_config.max_slots = S, max_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
@@ -1461,7 +1461,7 @@ dpb_status dpb_best_arm(const dpb_bandit *bandit,
  * decisions: set dpb_config.exploration for sooner results. With two arms of 5% and 4.5%, confidence 0.95 and
  * epsilon 1, dpb_new_imed needs 130,000 decisions on average at exploration 1, and 350,000 at 0.2; at epsilon 0.1
  * 250,000 and 650,000. The probability is for one restart of a handle. When you save, merge or restore must not
- * depend on releases. Proof, by a supermartingale and Ville's inequality: src/policy/batched/compare.rs.
+ * depend on releases. Proof, by a supermartingale and Ville's inequality: docs/theory/compare.md.
  *
  * With dpb_config.max_segments the mean is over the requests of all segments, from the releases of trial decisions
  * alone, which are chosen by their number whatever their segment. It assumes that the mix of segments depends
@@ -1910,7 +1910,7 @@ dpb_status dpb_new_tt(const dpb_config *config,
  * server and not protected; rewards are.
  *
  * Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses
- * the features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
+ * the features (Theorem L, docs/theory/linear.md); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
  * learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything else
  * is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
  * 9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws

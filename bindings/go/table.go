@@ -295,12 +295,12 @@ func NewTT(c Config) (*Bandit, error) {
 // server and not protected; rewards are.
 //
 // Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses the
-// features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is learned
-// from one released integer vector for each batch: the noisy sum of features times rewards. Everything else is public
-// and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about 9/epsilon clicks).
-// As many more decisions as there are models are even too. Then Thompson sampling over 32 draws of the model; with
-// exploration > 0 propensities are exact, otherwise NaN from then on. Supports eligible arms, several slots,
-// [Bandit.AddArm] and [Bandit.RetireArm], ForgetAfter, ExpectedUsers, [Bandit.Merge], [Bandit.Snapshot];
+// features (Theorem L, docs/theory/linear.md); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
+// learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything else
+// is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
+// 9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws of
+// the model; with exploration > 0 propensities are exact, otherwise NaN from then on. Supports eligible arms, several
+// slots, [Bandit.AddArm] and [Bandit.RetireArm], ForgetAfter, ExpectedUsers, [Bandit.Merge], [Bandit.Snapshot];
 // [Bandit.SetPrior] with a model for each arm (a rate for its intercept).
 //
 // The handle takes about 2700 + 60 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms, M

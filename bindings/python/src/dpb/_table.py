@@ -200,7 +200,7 @@ POLICIES = {
     server and not protected; rewards are.
 
     Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses
-    the features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
+    the features (Theorem L, docs/theory/linear.md); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
     learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything
     else is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
     9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws
