@@ -568,11 +568,6 @@ impl Engine {
         Ok(learned.then(|| Event::Answered(SlotExtras::pull(&self.extras, place, slot), reward)))
     }
 
-    /// The number of rewards that wait for the end of their windows, for the fault that the tests must detect.
-    pub fn waiting(&self) -> usize {
-        self.ring.iter().filter(|slot| slot.fate() == Fate::HELD).count()
-    }
-
     fn refuse_held(&mut self, ticket: u64) -> Result<()> {
         match find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::HELD) {
             Some(_) => Ok(()),

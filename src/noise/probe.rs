@@ -26,20 +26,6 @@ pub(crate) fn release(sum: i64, _again: impl FnOnce() -> i64) -> i64 {
     sum
 }
 
-pub(crate) fn bare(_sum: impl FnOnce() -> f64) -> f64 {
-    0.0
-}
-
 pub(crate) fn fill(_key: &mut [u8]) -> bool {
     false
-}
-
-pub(crate) fn keep_open(_sums: impl Iterator<Item = f64>) {}
-
-pub(crate) fn kept_open(_place: usize) -> f64 {
-    0.0
-}
-
-pub(crate) fn glimpse(_sum: impl FnOnce() -> f64) -> f64 {
-    0.0
 }

@@ -53,7 +53,6 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
-use crate::noise::probe::faulty;
 use crate::os::DefaultRounding;
 use crate::policy::contract::{Abilities, Offer, Policy, Pull, SlotPull};
 use crate::random::Seed;
@@ -674,7 +673,6 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
     /// Pulls the arm with the smallest index of these eligible ones.
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let (leader, mean) = self.batched.leader_of(arms);
-        let mean = if faulty!(RawLeader) { self.batched.bare_leader(arms) } else { mean };
         let point = self.index.point(mean, self.batched.facts.decisions);
         self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
     }
@@ -683,7 +681,6 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
         let Offer { request, left, values, .. } = offer;
         let slots = request.slots as usize;
         let (leader, best) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
-        let best = if faulty!(RawLeader) { self.batched.bare_leader(left) } else { best };
         let point = self.index.point(best, self.batched.facts.decisions);
         let contest = Contest::special(leader, point, values, left.len());
         let has_leaders = self.index.is_valued();
