@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::moving::moves;
-use crate::noise::{Distribution, NoiseSource, probe};
+use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 use zeroize::Zeroizing;
@@ -33,8 +33,7 @@ impl RawSum {
     /// Releases the sum with fresh noise, and erases it, so that it cannot be released again.
     pub fn release<L: Distribution>(&mut self, noise: &mut NoiseSource<L>) -> i64 {
         let exact = std::mem::take(&mut *self.units);
-        let sum = exact + noise.draw();
-        probe::release(sum, || exact + noise.draw())
+        exact + noise.draw()
     }
 
     /// Writes the sum, without noise. Only a sealed contribution contains it.

@@ -9,18 +9,6 @@ use crate::random::{Random, Seed};
 use crate::shuffle::Params;
 use std::cell::{Cell, RefCell};
 
-/// Whether the tests have built this fault in. The library itself has none. A fault that is asked for counts as applied, so
-/// ask last whether it is there, after what it depends on.
-macro_rules! faulty {
-    ($fault:ident) => {
-        $crate::noise::probe::Fault::$fault.is_built_in()
-    };
-}
-pub(crate) use faulty;
-
-/// Whether draws are seen.
-pub(crate) const ENABLED: bool = true;
-
 thread_local! {
     static PROBE: RefCell<Option<ProbeState>> = const { RefCell::new(None) };
     static SABOTAGE_APPLIED: Cell<bool> = const { Cell::new(false) };
@@ -44,26 +32,6 @@ macro_rules! faults {
 }
 
 faults! {
-    /// A second reward for a ticket counts again.
-    DuplicateBelieved,
-    /// A batch closes when its rewards have arrived, not when their windows have ended.
-    ClosedByArrival,
-    /// A decision whose reward waits for the end of its window is not cancelled.
-    CancelTells,
-    /// If a decision is evicted and its reward has arrived, it ends with that reward.
-    PushedOutTells,
-    /// A snapshot counts rewards that wait for the end of their windows.
-    HeldCounted,
-    /// A cancelled reward is still drawn among those of its request.
-    CancelledDrawn,
-    /// The operating system gives the same entropy again and again.
-    EntropyRepeats,
-    /// A handle that is resumed accepts rewards for decisions that have ended: answered, expired or cancelled.
-    AnsweredReopened,
-    /// The rewards that wait in a state are lost when it is resumed.
-    WaitingEnded,
-    /// Noise that was drawn does not move.
-    NoiseLost,
     // The faults of faults.txt.
 }
 
@@ -206,10 +174,6 @@ fn with<T>(f: impl FnOnce(&mut ProbeState) -> T) -> Option<T> {
 /// that is the same in every test. So a test whose handles have no seed makes the same decisions in every run. Returns
 /// false in threads that a test starts, which have no names: the system is asked there.
 pub(crate) fn fill(key: &mut [u8]) -> bool {
-    if Fault::EntropyRepeats.is_built_in() {
-        key.fill(7);
-        return true;
-    }
     let mut fill = |entropy: &mut Random| key.fill_with(|| entropy.next_u32() as u8);
     if with(|state| state.entropy.as_mut().map(&mut fill)).flatten().is_some() {
         return true;
