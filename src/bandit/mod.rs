@@ -723,14 +723,6 @@ impl Bandit {
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
-
-    /// Panics half-way through an update, as a bug would.
-    #[cfg(dpb_faults)]
-    #[doc(hidden)]
-    pub fn panic_inside(&self) {
-        let _state = self.lock.lock();
-        panic!("provoked by a test");
-    }
 }
 
 /// Returns a length that is within the limit.

@@ -20,7 +20,6 @@ use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
-use crate::noise::probe::faulty;
 use crate::random::Random;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -398,10 +397,6 @@ impl Engine {
         let place = self.place(sequence);
         if let Some(SlotExtras { held, times: Some(times), .. }) = self.extras.as_deref_mut() {
             times.first = times.first.max(sequence + 1);
-            if self.ring[place].fate() == Fate::HELD && faulty!(PushedOutTells) {
-                let reward = held[place];
-                return self.end(place, Some(reward));
-            }
             held[place] = Reward::MIN;
         }
         self.end(place, None)
@@ -514,15 +509,6 @@ impl Engine {
     /// `UnknownTicket`, `Duplicate`, `Expired`: counted, and nothing else changes.
     #[inline(always)] // into its two callers
     pub fn answer(&mut self, ticket: u64, reward: Reward) -> Result<Option<Event>> {
-        if faulty!(DuplicateBelieved)
-            && let Some(sequence) = self.key.open(ticket)
-            && sequence < self.counts.decisions
-            && let place = self.place(sequence)
-            && self.ring[place].fate() == Fate::DONE
-        {
-            let pull = SlotExtras::pull(&self.extras, place, &self.ring[place]);
-            return Ok(Some(Event::Answered(pull, reward)));
-        }
         let Some((place, slot)) = find(&self.key, &mut self.ring, ticket, Fate::is_open) else {
             return Err(self.refuse(ticket));
         };
@@ -531,11 +517,6 @@ impl Engine {
             && extras.hold(place, learned, reward)
         {
             slot.hold();
-            if faulty!(ClosedByArrival) {
-                slot.end();
-                self.counts.answered += 1;
-                return Ok(Some(Event::Answered(SlotExtras::pull(&self.extras, place, slot), reward)));
-            }
             return Ok(None);
         }
         slot.end();
@@ -546,18 +527,6 @@ impl Engine {
         Ok(learned.then(|| Event::Answered(SlotExtras::pull(&self.extras, place, slot), reward)))
     }
 
-    /// The number of rewards that wait for the end of their windows, for the fault that the tests must detect.
-    pub fn waiting(&self) -> usize {
-        self.ring.iter().filter(|slot| slot.fate() == Fate::HELD).count()
-    }
-
-    fn refuse_held(&mut self, ticket: u64) -> Result<()> {
-        match find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::HELD) {
-            Some(_) => Ok(()),
-            None => Err(self.refuse(ticket)),
-        }
-    }
-
     /// Cancels a decision: it counts as not played. A held reward is dropped with it. Its window is not over, so no
     /// status and no count may reveal that it was there.
     ///
@@ -565,9 +534,6 @@ impl Engine {
     /// As [`answer`](Self::answer), except for a held reward.
     #[inline]
     pub fn cancel(&mut self, ticket: u64) -> Result<Event> {
-        if faulty!(CancelTells) {
-            self.refuse_held(ticket)?;
-        }
         let Some((place, _)) = find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::DONE) else {
             return Err(self.refuse(ticket));
         };
@@ -598,10 +564,7 @@ impl Engine {
         let slot = &mut self.ring[place];
         let learned = slot.end().is_learned();
         if let Some(extras) = &mut self.extras {
-            let held = extras.settle(place);
-            if extras.requests.is_some() && faulty!(CancelledDrawn) {
-                extras.held[place] = held.unwrap_or_default();
-            }
+            extras.settle(place);
         }
         self.counts.cancelled += 1;
         if learned {
@@ -642,9 +605,7 @@ impl Engine {
 
     /// The arms of the open decisions.
     pub fn pending(&self) -> impl Iterator<Item = u32> {
-        let open = self.ring.iter().filter(|slot| slot.fate() != Fate::DONE);
-        let open = open.filter(|slot| slot.fate() != Fate::HELD || !faulty!(HeldCounted));
-        open.map(|slot| slot.arm())
+        self.ring.iter().filter(|slot| slot.fate() != Fate::DONE).map(|slot| slot.arm())
     }
 
     /// Continues from the counts of an earlier handle, and from its time with the caller's clock. The decisions
@@ -734,22 +695,7 @@ impl Moved for Engine {
     }
 }
 
-impl Moved for Slot {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        let Slot { tag, played } = self;
-        tag.moved(with)?;
-        played.moved(with)?;
-        if with.reads() {
-            if self.fate() == Fate::DONE && faulty!(AnsweredReopened) {
-                self.played |= Fate::OPEN.0;
-            } else if self.fate() == Fate::HELD && faulty!(WaitingEnded) {
-                self.end();
-            }
-        }
-        Ok(())
-    }
-}
-
+moves!(Slot { tag, played });
 moves!(SlotExtras { clock, held, pulls, lacks, requests, times } made { window });
 moves!(Times { stamps, first } made { window });
 moves!(Counts { decisions, answered, cancelled, expired });

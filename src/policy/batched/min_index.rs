@@ -20,7 +20,6 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
-use crate::noise::probe::faulty;
 use crate::os::DefaultRounding;
 use crate::policy::contract::{Abilities, Offer, Policy, Pull, SlotPull};
 use crate::random::Seed;
@@ -607,7 +606,6 @@ impl BatchedPolicy for DpImed {
     /// Pulls the arm with the smallest index of these eligible ones.
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let (leader, point) = self.batched.leader_of(arms);
-        let point = if faulty!(RawLeader) { self.batched.bare_leader(arms) } else { point };
         self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
     }
 
@@ -615,7 +613,6 @@ impl BatchedPolicy for DpImed {
         let Offer { request, left, values, .. } = offer;
         let slots = request.slots as usize;
         let (leader, point) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
-        let point = if faulty!(RawLeader) { self.batched.bare_leader(left) } else { point };
         let contest = Contest::special(leader, point, values, left.len());
         self.sort_leading(left, &contest);
         for _ in 0..slots {

@@ -22,7 +22,6 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
-use crate::noise::probe::faulty;
 use crate::policy::compare::{Mixture, price_of_merges};
 use crate::policy::contract::{Abilities, Policy, Pull};
 use crate::policy::cumulant::Cumulant;
@@ -109,12 +108,7 @@ impl DpTopTwo {
     fn enough(&self) -> f64 {
         let (arms, live) = (self.contenders.len(), self.batched.live.len());
         let pairs = pairs(arms as f64, (arms - live) as f64);
-        pairs.ln() + self.ln_inverse_beta + price_of_merges(self.batched.peers.updates()) - self.raw_nats()
-    }
-
-    /// Evidence from open sums, for the test that must detect it.
-    fn raw_nats(&self) -> f64 {
-        if faulty!(RawVerdict) { self.batched.arms.iter().map(|arm| arm.batch.bare_sum()).sum() } else { 0.0 }
+        pairs.ln() + self.ln_inverse_beta + price_of_merges(self.batched.peers.updates())
     }
 
     /// Judges the arms after new releases of this one, or all of them: those out of the race go out.
@@ -147,8 +141,7 @@ impl DpTopTwo {
     /// The number of rewards by which an arm is to grow, from the factor of its growth.
     fn batch(&self, arm: usize, growth: f64) -> u64 {
         let evidence = self.batched.evidence(arm);
-        let raw = if faulty!(RawPlan) { self.batched.arms[arm].batch.bare_sum() } else { 0.0 };
-        self.batched.part(self.batched.size(&evidence, (growth - 1.0) * evidence.count + raw))
+        self.batched.part(self.batched.size(&evidence, (growth - 1.0) * evidence.count))
     }
 
     /// Plans the next batch of each arm that is left.

@@ -26,7 +26,6 @@ use crate::ledger::open::Batch;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::moves;
 use crate::noise::NoiseSource;
-use crate::noise::probe::faulty;
 use crate::policy::batched::Explore;
 use crate::policy::contract::{Pull, SlotPull, all_arms};
 use crate::policy::cumulant::Cumulant;
@@ -495,10 +494,7 @@ impl Segments {
             self.rates[arm].opened = size as u32;
             self.rates[arm].left = self.part(self.size(row, arm));
         }
-        let batch = &mut self.plays[(row, arm)].batch;
-        let kept = batch.bare_sum();
-        *batch = Batch::open(size);
-        batch.keep(kept);
+        self.plays[(row, arm)].batch = Batch::open(size);
     }
 
     /// Returns the number of handles that share each batch.
@@ -521,7 +517,6 @@ impl Segments {
             return size;
         }
         let batch = &mut self.plays[(row, arm)].batch;
-        let size = if faulty!(RawSize) { size - (batch.bare_sum() as u64).min(size - 1) } else { size };
         batch.lower(size);
         batch.free()
     }

@@ -21,7 +21,6 @@ use crate::ledger::open::Batch;
 use crate::ledger::peers::{Peer, PeerReleases, Peers};
 use crate::memory::try_with_capacity;
 use crate::moving::{Moved, Moving};
-use crate::noise::probe::faulty;
 use crate::policy::compare::Totals;
 use crate::snapshot::Reader;
 
@@ -281,9 +280,6 @@ impl Learning for Segments {
                 cell.fade(now, half_life);
                 cell.add(then_released, -lost);
                 cell.add(now_released, 1.0);
-                if faulty!(RawMerge) {
-                    cell.sum += self.plays[(row, arm)].batch.bare_sum();
-                }
             }
             decisions[row] = decisions[row] - decisions_then + decisions_now;
             let turn = &mut self.turns[row];
