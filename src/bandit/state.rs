@@ -7,7 +7,6 @@ use crate::config::Config;
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::noise::probe::faulty;
 use crate::os::Origin;
 use crate::policy::{Policy, Pull, ShuffledPolicy, loss_of_request};
 use crate::privacy::PrivacyLoss;
@@ -71,8 +70,7 @@ impl Lock {
     #[inline]
     pub fn lock(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.lock_any()?;
-        let acts = state.life == Life::Live || (state.life == Life::Held && faulty!(HeldActs));
-        if acts { Ok(state) } else { Err(state.life.refusal()) }
+        if state.life == Life::Live { Ok(state) } else { Err(state.life.refusal()) }
     }
 
     /// The state of a handle that is live or held.
@@ -224,9 +222,7 @@ impl State {
             engine.reserve_lacks()?;
         }
         // Nothing has changed before this line.
-        let learned = users
-            .as_mut()
-            .is_none_or(|users| (periods.may_learn() && users.count(request.user)) || faulty!(UserUnbounded));
+        let learned = users.as_mut().is_none_or(|users| periods.may_learn() && users.count(request.user));
         for ahead in 0..offer.slots.into() {
             // A decision that must leave the ring may release a batch. It changes no arm and no segment.
             make_room(engine, &mut **policy, pulls, health, limits.counts_users, ahead);

@@ -22,7 +22,6 @@ use crate::ledger::peers::Peers;
 use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
-use crate::noise::probe::{self, faulty};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
 use crate::policy::compare::{ReleaseTotals, Totals};
@@ -215,7 +214,6 @@ impl BatchedArms {
             return 0.0;
         }
         let leading = self.mean(self.leader()).max(0.0);
-        let leading = leading + probe::glimpse(|| self.arms[arm].batch.bare_sum());
         self.memory.discount(self.now(), active.tick) * active.prior.share(leading, self.facts.decisions)
     }
 
@@ -243,11 +241,6 @@ impl BatchedArms {
         let after = joined.overall();
         (0..3).for_each(|i| self.others_overall[i] += after[i] - before[i]);
         self.least = self.least_batch();
-        if faulty!(RawMerge) {
-            let mut open = ReleaseHistory::NOTHING;
-            open.push(NoisySum::new(1.0, self.arms[arm].batch.bare_sum(), now));
-            self.others[arm].add(&open, distribution, memory, now);
-        }
         self.refresh(arm);
     }
 
@@ -354,7 +347,6 @@ impl BatchedArms {
             (0..3).for_each(|i| overall[i] += self.others_overall[i]);
         }
         let [rewards, sum, noises] = overall;
-        let sum = sum + self.raw_least();
         let misses = rewards / sum.max(deviation * (2.0 * noises).sqrt()) - 2.0;
         (2.0 * deviation * misses).ceil() as u64 // 0 if it is negative or NaN
     }
@@ -363,20 +355,6 @@ impl BatchedArms {
     pub fn doubling(&self, arm: usize) -> u64 {
         let evidence = self.evidence(arm);
         self.size(&evidence, evidence.count)
-    }
-
-    /// A size that depends on open sums, for the test that must detect it.
-    fn raw_size(&self, size: u64) -> u64 {
-        match faulty!(RawSize) {
-            true => size + self.arms.iter().map(|arm| arm.batch.bare_sum()).sum::<f64>() as u64,
-            false => size,
-        }
-    }
-
-    /// What the smallest batch of a fleet depends on, for the test that must detect it.
-    fn raw_least(&self) -> f64 {
-        let open = || self.arms.iter().map(|arm| arm.batch.bare_sum()).sum();
-        if self.facts.duty() != Duty::Alone && faulty!(RawLeast) { open() } else { 0.0 }
     }
 
     /// Notes what the next reward of an arm lacks of an examination, if its batch accepts it.
@@ -390,11 +368,6 @@ impl BatchedArms {
     /// Credits a reward to its arm's batch. Returns true if that filled the batch, which is then to be released.
     #[inline]
     pub fn collect(&mut self, arm: usize, reward: Reward) -> bool {
-        if faulty!(CollectedTwice) {
-            let next = (arm + 1) % self.arms.len();
-            let batch = &mut self.arms[next].batch;
-            let _ = batch.free() > 1 && batch.collect(reward);
-        }
         let batch = &mut self.arms[arm].batch;
         batch.collect(reward) && batch.free() == 0
     }
@@ -407,7 +380,6 @@ impl BatchedArms {
     /// Opens an arm's batch, or changes its size. What it has collected stays.
     pub fn open(&mut self, arm: usize, size: u64) {
         let size = if self.facts.duty().contributes() { Batch::MAX_QUOTA } else { size };
-        let size = self.raw_size(size);
         let state = &mut self.arms[arm];
         if state.batch.quota() == 0 {
             state.opened = size as u32;
@@ -417,7 +389,6 @@ impl BatchedArms {
 
     /// Lowers the size of an arm's open batch, but not below what it has collected and one. Returns the size.
     pub fn lower(&mut self, arm: usize, size: u64) -> u64 {
-        let size = self.raw_size(size);
         let state = &mut self.arms[arm];
         if !self.facts.duty().contributes() && state.batch.free() > 0 {
             state.batch.lower(size + state.replaced());
@@ -457,9 +428,6 @@ impl BatchedArms {
 
     /// Drops an arm's open sum, which was contributed. Returns whether there was one.
     pub fn clear_open(&mut self, arm: usize) -> bool {
-        if !self.is_live(arm) && faulty!(RetiredKept) {
-            return false;
-        }
         let state = &mut self.arms[arm];
         state.settled += state.examined() - std::mem::take(&mut state.foreign);
         state.lack = 0;
@@ -562,7 +530,6 @@ impl BatchedArms {
             true => (f64::NAN, f64::NAN),
             false => (evidence.mean(), evidence.width(self.ln_inverse_beta)),
         };
-        let width = if faulty!(RawWidth) { width + 1e-6 * self.arms[arm].batch.bare_sum() } else { width };
         ArmState { mean, width, effective_pulls: evidence.count, active: self.is_live(arm) }
     }
 
@@ -601,12 +568,8 @@ impl BatchedArms {
         if with.reads() {
             return self.load(&head, with);
         }
-        probe::keep_open(self.arms.iter().map(|arm| arm.batch.bare_sum()));
         for (number, arm) in self.arms.iter().enumerate() {
             let (mut live, mut saved) = (self.roster.is_live(number), arm.saved);
-            if faulty!(RawSnapshot) {
-                saved.released.push(NoisySum::new(1.0, arm.batch.bare_sum(), self.now()));
-            }
             live.moved(with)?;
             saved.moved(with)?;
         }
@@ -634,7 +597,6 @@ impl BatchedArms {
             self.rewards = self.rewards.saturating_add(saved.total);
             let prior = saved.prior.take();
             self.arms[arm] = BatchedArm { saved, ..BatchedArm::new() };
-            self.arms[arm].batch.keep(probe::kept_open(arm));
             self.replace_prior(arm, prior);
             if !live {
                 self.retire_arm(arm);
@@ -668,24 +630,9 @@ impl BatchedArms {
     }
 
     pub fn retire_arm(&mut self, arm: usize) {
-        if faulty!(RawRetired) {
-            let bare = self.arms[arm].batch.bare_sum();
-            let now = self.now();
-            self.arms[arm].saved.released.push(NoisySum::new(1.0, bare, now));
-        }
         self.replace_prior(arm, None);
         self.leader.set(arm, Line::NEVER);
         self.roster.retire(arm);
-    }
-
-    /// The leading mean with open sums, for the test that must detect it.
-    pub fn bare_leader(&self, arms: &[u32]) -> f64 {
-        let means = arms.iter().filter(|&&arm| self.arms[arm as usize].saved.total > 0).map(|&arm| {
-            let state = &self.arms[arm as usize];
-            let total = state.saved.total as f64;
-            (state.mean * total + state.batch.bare_sum()) / (total + state.batch.quota() as f64)
-        });
-        means.fold(0.0, f64::max).min(1.0)
     }
 }
 

@@ -6,7 +6,6 @@ use super::{Linear, SavedLinear};
 use crate::error::{Error, Result};
 use crate::ledger::learner::Learner;
 use crate::moving::{Moved, Moving};
-use crate::noise::probe::faulty;
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::prior::Prior;
 use crate::request::{Catalog, Offer};
@@ -48,7 +47,6 @@ impl Policy for Linear {
             self.scratch.y.copy_from_slice(&self.x);
             let (m, deviation) = self.models[model].predict(&mut self.scratch.y);
             let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
-            let p = if faulty!(RawPrediction) { p + 1e-9 * self.batches[model].bare_sum() } else { p };
             each(p, p * (1.0 - p) * deviation);
         }
     }
@@ -69,14 +67,8 @@ impl Policy for Linear {
         let model = self.model(self.row.arm);
         let point = self.linearise(model);
         self.batches[model].collect(&self.row, &self.x, point, reward);
-        if faulty!(RawSize) && self.batches[model].bare_sum() > 2.0 {
-            self.batches[model].quota = self.batches[model].count;
-        }
         if self.batches[model].is_full() && !self.facts.duty().contributes() {
             self.release(model);
-            if faulty!(CollectedTwice) {
-                self.batches[model].collect(&self.row, &self.x, point, reward);
-            }
         }
     }
 
@@ -166,10 +158,6 @@ impl Policy for Linear {
     /// Retires an arm, which is no longer eligible. Rewards of its pending decisions still count.
     fn retire_arm(&mut self, arm: u32) {
         self.roster.retire(arm as usize);
-        if faulty!(RawRetired) {
-            let model = self.model(arm);
-            self.models[model].own.count += self.batches[model].bare_sum().abs();
-        }
     }
 }
 
@@ -189,11 +177,6 @@ impl Linear {
             to.u8(batch.instrument as u8);
             let mut public = model.public.map(|public| public.faded(self.discount(number)));
             Moving::Out(to).option(&mut public, || Err(Error::Corrupt))?;
-            if faulty!(RawSnapshot) {
-                to.f64(self.discount(number) * model.own.count + 1e-6 * batch.bare_sum().abs());
-                model.own.save_matrices(self.discount(number), to);
-                continue;
-            }
             model.own.save(self.discount(number), to);
         }
         Ok(())

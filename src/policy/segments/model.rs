@@ -2,7 +2,6 @@
 
 use super::{DEVIATIONS, Segments};
 use crate::moving::moves;
-use crate::noise::probe;
 use crate::policy::compare::Totals;
 use crate::policy::prior::Prior;
 
@@ -286,9 +285,8 @@ impl Segments {
             rate.evidence.replace(&mut cell.estimate, now);
         }
         let largest = self.roster.live().iter().map(|&arm| self.rates[arm as usize].mean).fold(0.0, f64::max);
-        for (arm, rate) in self.rates.iter_mut().enumerate() {
-            let open = || (0..self.rows.len()).map(|row| self.plays[(row, arm)].batch.bare_sum()).sum();
-            rate.weigh_prior(largest + probe::glimpse(open), self.facts.decisions, now, self.half_life);
+        for rate in self.rates.iter_mut() {
+            rate.weigh_prior(largest, self.facts.decisions, now, self.half_life);
         }
         let mean = self.mean_rate();
         (0..self.rates.len()).for_each(|arm| self.update_rate(arm, mean));

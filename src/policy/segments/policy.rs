@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 use crate::ledger::learner::Learner;
 use crate::moving::Moving;
-use crate::noise::probe::faulty;
 use crate::policy::compare::{ReleaseTotals, Totals};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
@@ -93,12 +92,6 @@ impl Policy for Segments {
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let number = pull.arm() / 2;
-        if faulty!(CollectedTwice) {
-            let (segment, arm) = self.cell(number);
-            let row = if is_trial(pull) { segment + 1 } else { 0 };
-            let batch = &mut self.plays[(row, arm)].batch;
-            let _ = batch.free() > 1 && batch.collect(reward);
-        }
         let play = if is_trial(pull) {
             let (_, arm) = self.cell(number);
             &mut self.plays[(0, arm)]
@@ -211,13 +204,6 @@ impl Policy for Segments {
     }
 
     fn retire_arm(&mut self, arm: u32) {
-        if faulty!(RawRetired) {
-            for row in 0..self.rows.len() {
-                let bare = self.plays[(row, arm as usize)].batch.bare_sum();
-                let released = &mut self.cells[(row, arm as usize)].released;
-                released.sum = (released.sum + bare).min(released.weight);
-            }
-        }
         self.roster.retire(arm as usize);
         let rate = &mut self.rates[arm as usize];
         let had_prior = rate.prior.take().is_some();
