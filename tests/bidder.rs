@@ -322,8 +322,8 @@ fn it_accepts_valid_requests_only() {
     assert_eq!(metrics(&operator)["dpb_decisions_total{bandit=\"creatives\"}"], 0.0);
 }
 
-/// At SIGTERM, requests whose bodies are under way get their responses, and an idle connection closes. The server's clock
-/// stands still, so that its time for them does not end.
+/// At SIGTERM, requests whose bodies are under way get their responses, and an idle connection closes. The server's
+/// clock stands still, so that its time for them does not end.
 #[test]
 #[ignore = "half a minute, to compile the bidder"]
 fn requests_under_way_are_finished_at_the_end() {

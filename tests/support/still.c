@@ -1,4 +1,4 @@
-/* Preloaded into a program, this stops its CLOCK_MONOTONIC, decades from now: no deadline passes, however slow the machine. */
+/* Preloaded into a program, this stops its CLOCK_MONOTONIC, decades from now: no deadline passes on a slow machine. */
 #define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <time.h>
