@@ -219,7 +219,7 @@ impl State {
         let State { engine, policy, pulls, offers, users, periods, health, .. } = self;
         let mut offer = offers.check(request, policy.catalog(), &limits)?;
         if request.examined.is_some() {
-            engine.reserve_lacks()?;
+            engine.reserve_unexamined()?;
         }
         // Nothing has changed before this line.
         let learned = users.as_mut().is_none_or(|users| periods.may_learn() && users.count(request.user));
@@ -352,7 +352,7 @@ impl State {
         if let Some(learner) = policy.learner() {
             learner.facts().advance(ticks);
         }
-        engine.settle(|event| apply(&mut **policy, pulls, health, event));
+        engine.expire_windows(|event| apply(&mut **policy, pulls, health, event));
     }
 
     #[inline]
