@@ -20,7 +20,7 @@ pub struct Request<'a> {
     pub segment: u64,
     /// A keyed hash of the person with [`Config::expected_users`](crate::Config::expected_users); else 0.
     pub user: u64,
-    /// Arms that may be chosen, in any order; duplicates are harmless. `None` = all live arms. Choose them by
+    /// Arms that may be chosen, in any order; one listed twice counts once. `None` = all live arms. Choose them by
     /// public information only.
     pub eligible: Option<&'a [u32]>,
     /// What a reward of each eligible arm is worth in this request, in that order; without a list, of every arm by its

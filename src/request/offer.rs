@@ -218,7 +218,7 @@ impl Offers {
             self.check_slots(request, catalog, limits)?;
             lists = true;
         } else if let Some(roster) = catalog.arms.filter(|_| lists) {
-            self.list(request.eligible, roster, true)?;
+            self.list(request.eligible, roster);
         }
         self.choices.clear();
         Ok(Offer {
@@ -275,7 +275,7 @@ impl Offers {
             self.list_values(values, request.eligible, roster)?;
             what = "the number of eligible arms of positive value";
         } else {
-            self.list(request.eligible, roster, false)?;
+            self.list(request.eligible, roster);
         }
         let at_most = |most: u64, what| Err(Error::request("slots", &format!("must be at most {most}, {what}"), slots));
         let (arms, most) = (self.among.len() as u64, self.max_slots);
@@ -327,21 +327,9 @@ impl Offers {
     }
 
     /// Lists the arms that a request may get: these live ones, each once, in their order; or all live arms.
-    fn list(&mut self, eligible: Option<&[u32]>, roster: &Roster, is_plain: bool) -> Result<()> {
+    fn list(&mut self, eligible: Option<&[u32]>, roster: &Roster) {
         self.among.clear();
-        let Some(eligible) = eligible else {
-            self.among.extend(roster.live());
-            return Ok(());
-        };
-        if self.features == 0 {
-            self.among.try_reserve(eligible.len()).map_err(|_| Error::NoMemory)?;
-            self.among.extend(eligible);
-            if !is_plain {
-                self.among.sort_unstable();
-                self.among.dedup();
-            }
-            return Ok(());
-        }
+        let Some(eligible) = eligible else { return self.among.extend(roster.live()) };
         let request = self.next_request();
         for (position, &arm) in eligible.iter().enumerate() {
             let listed = &mut self.listed[arm as usize];
@@ -350,7 +338,6 @@ impl Offers {
                 self.among.push(arm);
             }
         }
-        Ok(())
     }
 
     /// Reads the values of a request, and lists the arms that it may get.
@@ -509,5 +496,34 @@ impl Limits {
     /// Of a handle without users, whose next decision has this number.
     pub fn for_tests(next: u64) -> Limits {
         Limits { is_ready: true, counts_users: false, next, ring: 256, reach: 256 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An arm that is listed twice counts once, at its first position, however long the list is.
+    #[test]
+    fn an_arm_that_is_listed_twice_counts_once() {
+        let (mut offers, mut roster) = (Offers::for_tests(&Config::new(6, 1.0), 6), Roster::new(6).unwrap());
+        roster.retire(2);
+        let capacity = offers.among.capacity();
+        let mut listed = |eligible: Option<&[u32]>, slots: u32| {
+            let request = Request { slots, eligible, ..Request::default() };
+            let catalog = Catalog { arms: Some(&roster), segments: None };
+            let offer = offers.check(&request, catalog, &Limits::for_tests(0)).unwrap();
+            let arms = offer.among().unwrap_or(&[]).to_vec();
+            let positions = arms.iter().map(|&arm| offer.position(arm)).collect::<Vec<_>>();
+            assert_eq!(offers.among.capacity(), capacity);
+            (arms, positions)
+        };
+        for slots in [1, 3] {
+            let twice = [[5u32, 0, 5, 4], [0, 1, 0, 0], [4, 5, 3, 3]].concat();
+            assert_eq!(listed(Some(&twice), slots), (vec![5, 0, 4, 1, 3], vec![0, 1, 3, 5, 10]));
+            assert_eq!(listed(Some(&[3, 1, 3, 4]), slots), (vec![3, 1, 4], vec![0, 1, 3]));
+        }
+        assert_eq!(listed(None, 1), (vec![], vec![]));
+        assert_eq!(listed(None, 2), (vec![0, 1, 3, 4, 5], vec![0, 1, 3, 4, 5]));
     }
 }
