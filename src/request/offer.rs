@@ -1,5 +1,5 @@
-//! Checks a request, and lists what it offers to the policy. [`Offers::check`] is the only check of a request, and makes
-//! the only [`Offer`] there is. A policy that gets one decides, and cannot fail.
+//! Checks a request, and lists what it offers to the policy. [`Offers::check`] is the only check of a request, and
+//! makes the only [`Offer`] there is. A policy that gets one decides, and cannot fail.
 
 use super::choice::{Choice, Pull};
 use super::rows::Rows;
@@ -111,9 +111,9 @@ pub(crate) struct Offer<'a> {
     pub values: Option<Values<'a>>,
     /// Whether it has one slot, and neither values nor positions.
     pub is_plain: bool,
-    /// Whether there is an outage: nothing is learned. A policy then chooses the arms with the largest released mean (times
-    /// their value), with the configured exploration, if anything was released. What is cancelled teaches nothing, so the
-    /// arm that is to be explored would be played until the outage ends.
+    /// Whether there is an outage: nothing is learned. A policy then chooses the arms with the largest released mean
+    /// (times their value), with the configured exploration, if anything was released. What is cancelled teaches
+    /// nothing, so the arm that is to be explored would be played until the outage ends.
     pub is_outage: bool,
     examined: Option<&'a [f64]>,
     among: Option<&'a mut Vec<u32>>,
@@ -395,8 +395,9 @@ fn find_segment(key: u64, catalog: Catalog) -> Result<Segment> {
 }
 
 impl Offer<'_> {
-    /// The arms that may still be chosen, each once: live ones, in the request's order, with values those of positive value.
-    /// `None` if the request names no arms, and has neither several slots, values nor features: then all live arms may be.
+    /// The arms that may still be chosen, each once: live ones, in the request's order, with values those of positive
+    /// value. `None` if the request names no arms, and has neither several slots, values nor features: then all live
+    /// arms may be.
     #[inline]
     pub fn among(&self) -> Option<&[u32]> {
         self.among.as_deref().map(Vec::as_slice)
@@ -425,6 +426,11 @@ impl Offer<'_> {
         ((self.next + self.choices.len() as u64) & (self.ring - 1)) as usize
     }
 
+    /// Whether the request says how likely visitors examine its slots.
+    pub fn has_positions(&self) -> bool {
+        self.examined.is_some()
+    }
+
     /// The choices so far.
     pub fn choices(&self) -> &[Choice] {
         self.choices
@@ -435,8 +441,8 @@ impl Offer<'_> {
         self.choices.len() < self.slots as usize
     }
 
-    /// Chooses an arm for the next slot. `score` is the arm's mean times its value: the best arms get the slots that most
-    /// visitors examine. NaN for an arm without a mean, and if no slot is better than another. The last choice
+    /// Chooses an arm for the next slot. `score` is the arm's mean times its value: the best arms get the slots that
+    /// most visitors examine. NaN for an arm without a mean, and if no slot is better than another. The last choice
     /// [assigns](Self::assign_slots) the slots.
     #[inline]
     pub fn choose(&mut self, pull: Pull, arm: u32, score: f64) {
@@ -483,25 +489,24 @@ fn shuffle<T>(list: &mut [T], coins: &mut Random) {
 }
 
 #[cfg(test)]
-impl Offers {
-    /// Of a handle whose policy takes all requests.
-    pub fn for_tests(config: &Config, arms: usize) -> Offers {
-        let coins = crate::random::Seed::new(Some([1; 32])).unwrap().stream();
-        Offers::new(config, Abilities { slots: true, values: true, examined: true }, arms, Some(coins)).unwrap()
-    }
-}
-
-#[cfg(test)]
-impl Limits {
-    /// Of a handle without users, whose next decision has this number.
-    pub fn for_tests(next: u64) -> Limits {
-        Limits { is_ready: true, counts_users: false, next, ring: 256, reach: 256 }
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Seed;
+
+    impl Offers {
+        /// Of a handle whose policy takes all requests.
+        pub fn for_tests(config: &Config, arms: usize) -> Offers {
+            let coins = Seed::new(Some([1; 32])).unwrap().stream();
+            Offers::new(config, Abilities { slots: true, values: true, examined: true }, arms, Some(coins)).unwrap()
+        }
+    }
+
+    impl Limits {
+        /// Of a handle without users, whose next decision has this number.
+        pub fn for_tests(next: u64) -> Limits {
+            Limits { is_ready: true, counts_users: false, next, ring: 256, reach: 256 }
+        }
+    }
 
     /// An arm that is listed twice counts once, at its first position, however long the list is.
     #[test]

@@ -303,7 +303,7 @@ impl DpImed {
                 self.plans[moved as usize].place = Some(place);
             }
         }
-        if self.batched.is_live(arm) {
+        if self.batched.roster.is_live(arm) {
             self.order.set(arm, self.plans[arm].line);
         }
     }
@@ -661,7 +661,7 @@ impl BatchedPolicy for DpImed {
         if with.reads() {
             for arm in 0..self.plans.len() {
                 self.plans[arm] = Plan::NEW;
-                self.order.set(arm, if self.batched.is_live(arm) { FIRST } else { Line::NEVER });
+                self.order.set(arm, if self.batched.roster.is_live(arm) { FIRST } else { Line::NEVER });
             }
         }
         Ok(())
