@@ -218,7 +218,7 @@ impl State {
         let limits = self.limits();
         let State { engine, policy, pulls, offers, users, periods, health, .. } = self;
         let mut offer = offers.check(request, policy.catalog(), &limits)?;
-        if request.examined.is_some() {
+        if offer.has_positions() {
             engine.reserve_unexamined()?;
         }
         // Nothing has changed before this line.
