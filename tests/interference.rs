@@ -350,29 +350,29 @@ fn noise_hides_rewards_in_states_that_move() {
     }
 }
 
-/// Faults of states that move: a state has two heirs, or a heir is not what ended.
+/// Faults of states that move: a state has two successors, or a successor is not what ended.
 #[test]
 #[ignore = "two minutes"]
 fn leaks_of_moves_are_seen() {
     let once = [Subject::Policy(Algorithm::Imed), Subject::Policy(Algorithm::Se), Subject::Segments, Subject::Models];
-    let all: Vec<_> = OF_MOVES.into_iter().chain(OF_HEIRS).map(Sabotage::Built).collect();
+    let all: Vec<_> = OF_MOVES.into_iter().chain(OF_SUCCESSORS).map(Sabotage::Built).collect();
     are_seen_in(&all, once.into_iter().map(Kinds::of_moves).collect());
-    // The trees keep noise. (With two heirs they lose no more than they claim for longer histories.)
+    // The trees keep noise. (With two successors they lose no more than they claim for longer histories.)
     let trees = [Algorithm::UcbBound, Algorithm::PrivateUcb].map(Subject::Policy);
     are_seen_in(&[Sabotage::Built(Fault::NoiseLost)], trees.into_iter().map(Kinds::of_moves).collect());
 }
 
-/// The fastest kind of handle shows that an heir is not what ended.
+/// The fastest kind of handle shows that a successor is not what ended.
 #[test]
-fn wrong_heirs_are_seen() {
+fn wrong_successors_are_seen() {
     let mut kinds = Kinds::of_moves(Subject::Policy(Algorithm::Imed));
     let several = |config: &Config| config.reward_window > 0 && config.max_clicks.max(config.expected_users as u32) > 0;
     kinds.configs.retain(|(config, _)| config.test_seed.is_some() || several(config));
-    are_seen_in(&OF_HEIRS.map(Sabotage::Built), vec![kinds]);
+    are_seen_in(&OF_SUCCESSORS.map(Sabotage::Built), vec![kinds]);
 }
 
-/// An heir that may not begin, or lacks something.
-const OF_HEIRS: [Fault; 8] = [
+/// A successor that may not begin, or lacks something.
+const OF_SUCCESSORS: [Fault; 8] = [
     Fault::OldStateResumed,
     Fault::SeedResumed,
     Fault::SeedForgotten,
@@ -712,7 +712,7 @@ fn all_sabotage_is_seen() {
     let elsewhere: Vec<_> = OF_FLEETS
         .into_iter()
         .chain(OF_MOVES)
-        .chain(OF_HEIRS)
+        .chain(OF_SUCCESSORS)
         .chain(OF_LATE_UNITS)
         .chain(IN_OTHER_TESTS)
         .chain(OF_TESTS)

@@ -103,7 +103,7 @@ struct World<'a> {
     /// features knows it.
     known: u64,
     made: Vec<Made>,
-    /// The periods of user counts so far, in all lives.
+    /// The periods of user counts so far, in all incarnations.
     periods: usize,
     /// Whether a handle knows what another one has released.
     merged: bool,
