@@ -219,7 +219,9 @@ impl Bandit {
     /// that counts users, until a snapshot of it is [`stored`](Self::stored); `Poisoned` after an internal failure.
     #[inline]
     pub fn select(&self) -> Result<Decision> {
-        self.lock.lock()?.select()
+        let state = &mut *self.lock.lock()?;
+        state.check_plain()?;
+        Ok(state.select())
     }
 
     /// Passes `n` such decisions to `each`, under one lock.
@@ -229,7 +231,8 @@ impl Bandit {
     pub fn select_n(&self, n: usize, mut each: impl FnMut(Decision)) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         state.check_plain()?;
-        (0..n).try_for_each(|_| state.select().map(&mut each))
+        (0..n).for_each(|_| each(state.select()));
+        Ok(())
     }
 
     /// Decides a request of one slot. O(1), or O(n) for n eligible arms; never allocates on success.

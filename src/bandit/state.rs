@@ -145,21 +145,19 @@ fn unplay(policy: &mut dyn Policy, pulls: &mut [u64], pull: Pull, learned: bool)
 }
 
 impl State {
-    /// Decides a default request.
-    ///
-    /// # Errors
-    /// `Unsupported`, `NotStored`.
+    /// Decides a default request, after [`check_plain`](Self::check_plain).
     #[inline(always)] // into its two callers
-    pub fn select(&mut self) -> Result<Decision> {
-        self.check_plain()?;
-        if self.engine.may_be_outage() {
-            return self.select_as_request();
+    pub fn select(&mut self) -> Decision {
+        if self.engine.may_be_outage()
+            && let Some(decision) = self.select_as_request()
+        {
+            return decision;
         }
         self.make_room(0);
         let pull = self.policy.choose();
         self.pulls[pull.arm() as usize] += 1;
         let ticket = self.engine.issue(pull, false);
-        Ok(Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() })
+        Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() }
     }
 
     /// Refuses a default request if the configuration requires a user, a segment or features.
@@ -182,13 +180,13 @@ impl State {
         }
     }
 
-    /// Decides a default request like any other.
+    /// Decides a default request like any other. None is refused.
     #[cold]
     #[inline(never)]
-    fn select_as_request(&mut self) -> Result<Decision> {
+    fn select_as_request(&mut self) -> Option<Decision> {
         let mut decided = None;
-        self.decide(&Request::default(), &mut |_, decision| decided = Some(decision))?;
-        decided.ok_or(Error::Poisoned)
+        self.decide(&Request::default(), &mut |_, decision| decided = Some(decision)).ok()?;
+        decided
     }
 
     /// Decides a request: passes its decisions to `each`, with their slots.
@@ -199,7 +197,7 @@ impl State {
     pub fn decide(&mut self, request: &Request, each: &mut impl FnMut(usize, Decision)) -> Result<()> {
         let learned = self.choose_for(request)?;
         let State { engine, policy, pulls, offers, health, .. } = self;
-        for (number, choice) in offers.choices().iter().enumerate() {
+        for (number, (slot, choice)) in offers.choices().enumerate() {
             pulls[choice.arm as usize] += 1;
             let ticket = engine.issue_choice(choice, number > 0, learned);
             if !learned {
@@ -207,7 +205,7 @@ impl State {
                 policy.cancel(engine.last_pull());
             }
             let (propensity, phase) = (choice.pull.propensity, choice.pull.phase());
-            each(choice.slot as usize, Decision { ticket, propensity, arm: choice.arm, phase });
+            each(slot as usize, Decision { ticket, propensity, arm: choice.arm, phase });
         }
         Ok(())
     }

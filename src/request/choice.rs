@@ -68,7 +68,6 @@ pub(crate) struct Choice {
     /// What orders the choices: see [`Offer::choose`](super::Offer::choose).
     pub score: f64,
     pub arm: u32,
-    pub slot: u32,
-    /// The units that the slot lacks of an [examination](Pull::EXAMINATION).
+    /// The units that its slot lacks of an [examination](Pull::EXAMINATION).
     pub unexamined: u16,
 }

@@ -91,10 +91,10 @@ pub(crate) struct Offers {
     among: Vec<u32>,
     listed: WipedVec<Listed>,
     request: u32,
-    /// Capacity for the largest number of slots, as in `free`.
+    /// Capacity for the largest number of slots, as in `assigned`.
     choices: Vec<Choice>,
-    /// Slots without a decision so far.
-    free: Vec<u32>,
+    /// The slot of each choice; empty for a request of one slot without values and positions.
+    assigned: Vec<u32>,
     /// Coins that shuffle the slots, for policies that have more than one or values.
     coins: Option<Random>,
 }
@@ -119,7 +119,7 @@ pub(crate) struct Offer<'a> {
     among: Option<&'a mut Vec<u32>>,
     listed: &'a [Listed],
     choices: &'a mut Vec<Choice>,
-    free: &'a mut Vec<u32>,
+    assigned: &'a mut Vec<u32>,
     coins: Option<&'a mut Random>,
     next: u64,
     ring: u64,
@@ -139,10 +139,10 @@ impl Offers {
             listed: WipedVec::new(arms, |_| UNLISTED)?,
             request: 0,
             choices: Vec::new(),
-            free: Vec::new(),
+            assigned: Vec::new(),
             coins,
         };
-        (offers.choices, offers.free) =
+        (offers.choices, offers.assigned) =
             (try_with_capacity(offers.most_slots(arms))?, try_with_capacity(offers.most_slots(arms))?);
         Ok(offers)
     }
@@ -165,8 +165,8 @@ impl Offers {
         self.listed.reserve()?;
         self.among.clear();
         self.choices.clear();
-        self.free.clear();
-        let lists = [self.among.try_reserve(arms), self.choices.try_reserve(slots), self.free.try_reserve(slots)];
+        self.assigned.clear();
+        let lists = [self.among.try_reserve(arms), self.choices.try_reserve(slots), self.assigned.try_reserve(slots)];
         lists.into_iter().try_for_each(|reserved| reserved.map_err(|_| Error::NoMemory))
     }
 
@@ -180,16 +180,18 @@ impl Offers {
         self.features > 0
     }
 
-    /// The choices of the request that was decided last.
+    /// The choices of the request that was decided last, each with its slot.
     #[inline]
-    pub fn choices(&self) -> &[Choice] {
-        &self.choices
+    pub fn choices(&self) -> impl Iterator<Item = (u32, &Choice)> {
+        let slot = |number: usize| self.assigned.get(number).copied().unwrap_or(0);
+        self.choices.iter().enumerate().map(move |(number, choice)| (slot(number), choice))
     }
 
     /// Checks that a request can be decided now, and lists what it offers. Nothing changes but this memory.
     ///
     /// # Errors
     /// `InvalidRequest`; `Unsupported`; `Full`; `NotStored`.
+    #[inline(always)] // so that the offer is not moved
     pub fn check<'a>(&'a mut self, request: &Request<'a>, catalog: Catalog, limits: &Limits) -> Result<Offer<'a>> {
         if request.user != 0 && !limits.counts_users {
             return Err(Error::unconfigured_number("user", request.user, "config.expected_users is 0"));
@@ -221,6 +223,7 @@ impl Offers {
             self.list(request.eligible, roster);
         }
         self.choices.clear();
+        self.assigned.clear();
         Ok(Offer {
             slots: request.slots,
             segment,
@@ -233,7 +236,7 @@ impl Offers {
             among: lists.then_some(&mut self.among),
             listed: &self.listed,
             choices: &mut self.choices,
-            free: &mut self.free,
+            assigned: &mut self.assigned,
             coins: self.coins.as_mut(),
             next: limits.next,
             ring: limits.ring,
@@ -446,7 +449,7 @@ impl Offer<'_> {
     /// [assigns](Self::assign_slots) the slots.
     #[inline]
     pub fn choose(&mut self, pull: Pull, arm: u32, score: f64) {
-        self.choices.push(Choice { pull, score, arm, slot: 0, unexamined: 0 });
+        self.choices.push(Choice { pull, score, arm, unexamined: 0 });
         if !self.is_plain {
             if let Some(among) = &mut self.among {
                 among.retain(|&other| other != arm);
@@ -460,23 +463,22 @@ impl Offer<'_> {
     /// Gives each choice its slot: at random, or by their scores, and says how much of an examination each slot lacks.
     #[inline(never)]
     fn assign_slots(&mut self) {
-        let Offer { slots, choices, free, examined, .. } = self;
+        let Offer { slots, choices, assigned, examined, .. } = self;
         let Some(coins) = self.coins.as_deref_mut() else { return };
-        free.clear();
-        free.extend(0..*slots);
-        shuffle(free, coins);
+        assigned.extend(0..*slots);
+        shuffle(assigned, coins);
         if let Some(examined) = *examined {
             // Arms without a mean come first, and keep slots at random.
             let score = |choice: &Choice| if choice.score.is_nan() { f64::INFINITY } else { choice.score };
             shuffle(choices, coins); // so that ties are at random
             choices.sort_unstable_by(|a, b| f64::total_cmp(&score(b), &score(a)));
             let known = choices.iter().filter(|choice| score(choice).is_finite()).count();
-            free[..known].sort_unstable_by(|&a, &b| f64::total_cmp(&examined[a as usize], &examined[b as usize]));
+            assigned[..known].sort_unstable_by(|&a, &b| f64::total_cmp(&examined[a as usize], &examined[b as usize]));
         }
-        for (choice, &slot) in choices.iter_mut().zip(free.iter().rev()) {
-            choice.slot = slot;
-            choice.unexamined = examined
-                .map_or(0, |examined| (EXAMINATION - (examined[slot as usize] * EXAMINATION as f64) as u64) as u16);
+        assigned.reverse(); // the best choices get the slots at the end
+        let Some(examined) = *examined else { return };
+        for (choice, &slot) in choices.iter_mut().zip(&**assigned) {
+            choice.unexamined = (EXAMINATION - (examined[slot as usize] * EXAMINATION as f64) as u64) as u16;
         }
     }
 }

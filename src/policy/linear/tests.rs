@@ -46,7 +46,7 @@ fn offers(policy: &Linear) -> Offers {
 fn decide(policy: &mut Linear, request: &Request, slot: u64) -> Result<Vec<Choice>> {
     let mut offers = offers(policy);
     policy.decide(&mut offers.check(request, policy.catalog(), &Limits::for_tests(slot))?);
-    Ok(offers.choices().to_vec())
+    Ok(offers.choices().map(|(_, &choice)| choice).collect())
 }
 
 /// Checks a request, and returns its predictions.
