@@ -366,7 +366,7 @@ dpb_status dpb_cancel(dpb_bandit *bandit,
  * each other. After a leap, time continues from now, so a clock that was wrong for a while costs little. A leap is a
  * step back by more than reward_window and 1/1024 of forget_after, in which no time passes; or, with forget_after, a
  * step ahead by more than 16 times the larger of the two, in which one reward_window passes. Both return DPB_OK, and
- * dpb_report.clock_leaps counts them.
+ * dpb_report counts them.
  *
  * Time is public, and must not depend on rewards. Which rewards take effect in a call, and which decisions expire
  * for lack of pending_capacity, depends on these calls and on the order of decisions and cancellations alone.
@@ -1130,68 +1130,10 @@ DPB_API uint32_t dpb_policy_number(const char *name);
 /* What a bandit has learned and spent. ----------------------------------------------------------------- */
 
 /**
- * dpb_report.duty: the handle releases its own full batches.
- */
-#define DPB_DUTY_ALONE 0
-
-/**
- * dpb_report.duty: the handle contributes to a leader since its last dpb_contribution, and releases nothing itself.
- */
-#define DPB_DUTY_CONTRIBUTES 1
-
-/**
- * dpb_report.duty: the handle releases its own full batches, with what others contribute.
- */
-#define DPB_DUTY_LEADS 2
-
-/**
- * dpb_report.warnings: with DPB_CLOCK_CALLER dpb_advance has not been called for 1024 decisions, or has not moved the
- * time for as many decisions as may be open, at least 1024. Nothing takes effect, and nothing ages.
- */
-#define DPB_WARN_CLOCK_STOPPED 1
-
-/**
- * dpb_report.warnings: most of the last 1024 decisions expired. Without a reward_window they got no reward and were
- * not cancelled (if only clicks are reported, every mean tends to reward_max); on the caller's clock pending_capacity
- * is too small.
- */
-#define DPB_WARN_EXPIRING 2
-
-/**
- * dpb_report.warnings: with expected_users fewer than one in 100 of the last 1024 decisions are learned from. The
- * requests name no user or the same few, dpb_next_period is not called, or no dpb_stored follows it.
- */
-#define DPB_WARN_UNLEARNED 4
-
-/**
- * dpb_report.warnings: the handle contributes, and has merged no snapshot of another handle in its last 65,536
- * decisions. What it contributes does not come back. See dpb_alone.
- */
-#define DPB_WARN_UNMERGED 8
-
-/**
- * dpb_diagnostics.warnings: all of the last 65,535 rewards that took effect are reward_min. No reward arrives.
- */
-#define DPB_WARN_ALL_SMALLEST 16
-
-/**
- * dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max; or all of 32 or more since
- * the handle was made, if at most one in four decisions has a reward. Only clicks are reported, or something else than
- * clicks.
- */
-#define DPB_WARN_ALL_LARGEST 32
-
-/**
- * dpb_report.warnings: 16,384 rewards or more took effect, and nothing was released. The first batch of an arm has at
- * least 1/epsilon rewards, so a tiny epsilon plays one arm for long. Set a larger epsilon, or fewer arms.
- */
-#define DPB_WARN_UNRELEASED 64
-
-/**
  * The state of a handle that may be published: released values and public counts.
  *
- * With a reward_window a reward is a click, so a count of rewards would be a raw sum. There `answered` counts
- * decisions whose window is over, and `pending` those whose window is not, with a reward or without.
+ * With a reward_window a reward is a click, so a count of rewards would be a raw sum. There answered counts
+ * decisions whose window is over, and pending those whose window is not, with a reward or without.
  */
 struct dpb_report {
   /**
@@ -1224,8 +1166,8 @@ struct dpb_report {
   uint64_t cancelled;
   /**
    * The number of decisions that were dropped before their window ended, with a reward or without: for lack of
-   * pending_capacity, or because they were open at a restart. Nothing is learned from them. A decision whose window
-   * ended is answered.
+   * pending_capacity, or because they were open at a restart. Nothing is learned from them. A decision whose
+   * window ended is answered.
    */
   uint64_t expired;
   /**
@@ -1243,7 +1185,7 @@ struct dpb_report {
    */
   uint32_t is_private;
   /**
-   * The number of the policy, DPB_POLICY_...
+   * The policy. Its number, DPB_POLICY_...
    */
   uint32_t policy;
   /**
@@ -1281,7 +1223,8 @@ struct dpb_report {
    */
   uint64_t contributions_lost;
   /**
-   * A number by which different fleet keys differ; 0 without dpb_config.fleet_key. It tells nothing else of the key.
+   * A number by which different fleet keys differ; 0 without dpb_config.fleet_key. It tells nothing else of the
+   * key.
    */
   uint64_t fleet_key_id;
   /**
@@ -1374,7 +1317,8 @@ struct dpb_arm {
   uint32_t reserved;
   /**
    * The number of rewards behind the mean, 0 before the first release. With dpb_config.forget_after each counts by
-   * its weight: 1 when new, 0 when forgotten; with dpb_request.examined by the probability that visitors examined it.
+   * its weight: 1 when new, 0 when forgotten; with dpb_request.examined by the probability that visitors examined
+   * it.
    */
   double effective_pulls;
   /**
@@ -1382,6 +1326,64 @@ struct dpb_arm {
    */
   double spare[3];
 };
+
+/**
+ * dpb_report.duty: the handle releases its own full batches.
+ */
+#define DPB_DUTY_ALONE 0
+
+/**
+ * dpb_report.duty: the handle contributes to a leader since its last dpb_contribution, and releases nothing itself.
+ */
+#define DPB_DUTY_CONTRIBUTES 1
+
+/**
+ * dpb_report.duty: the handle releases its own full batches, with what others contribute.
+ */
+#define DPB_DUTY_LEADS 2
+
+/**
+ * dpb_report.warnings: with DPB_CLOCK_CALLER dpb_advance has not been called for 1024 decisions, or has not moved the
+ * time for as many decisions as may be open, at least 1024. Nothing takes effect, and nothing ages.
+ */
+#define DPB_WARN_CLOCK_STOPPED 1
+
+/**
+ * dpb_report.warnings: most of the last 1024 decisions expired. Without a reward_window they got no reward and were
+ * not cancelled (if only clicks are reported, every mean tends to reward_max); on the caller's clock pending_capacity
+ * is too small.
+ */
+#define DPB_WARN_EXPIRING 2
+
+/**
+ * dpb_report.warnings: with expected_users fewer than one in 100 of the last 1024 decisions are learned from. The
+ * requests name no user or the same few, dpb_next_period is not called, or no dpb_stored follows it.
+ */
+#define DPB_WARN_UNLEARNED 4
+
+/**
+ * dpb_report.warnings: the handle contributes, and has merged no snapshot of another handle in its last 65,536
+ * decisions. What it contributes does not come back. See dpb_alone.
+ */
+#define DPB_WARN_UNMERGED 8
+
+/**
+ * dpb_diagnostics.warnings: all of the last 65,535 rewards that took effect are reward_min. No reward arrives.
+ */
+#define DPB_WARN_ALL_SMALLEST 16
+
+/**
+ * dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max; or all of 32 or more since
+ * the handle was made, if at most one in four decisions has a reward. Only clicks are reported, or something else than
+ * clicks.
+ */
+#define DPB_WARN_ALL_LARGEST 32
+
+/**
+ * dpb_report.warnings: 16,384 rewards or more took effect, and nothing was released. The first batch of an arm has at
+ * least 1/epsilon rewards, so a tiny epsilon plays one arm for long. Set a larger epsilon, or fewer arms.
+ */
+#define DPB_WARN_UNRELEASED 64
 
 /**
  * Reads the report. All of it is released already, so reading costs no privacy.

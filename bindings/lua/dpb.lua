@@ -142,7 +142,7 @@ function bandit:report()
   return ffi.new("dpb_report", out[0])
 end
 
---- A list of the arms' mean, width, pulls and whether they are active, from 1.
+--- A list of the arms, from 1: mean, width, pulls, active and effective_pulls of each.
 function bandit:arms()
   local n, arms, room, status = size(), nil, 0, nil
   repeat
@@ -153,7 +153,15 @@ function bandit:arms()
   if status ~= 0 then return refused(status) end
   local list = {}
   for i = 0, room - 1 do
-    list[i + 1] = { mean = arms[i].mean, width = arms[i].width, pulls = tonumber(arms[i].pulls), active = arms[i].active == 1 }
+    list[i + 1] = {
+      -- begin generated arm
+      mean = arms[i].mean,
+      width = arms[i].width,
+      pulls = tonumber(arms[i].pulls),
+      active = arms[i].active == 1,
+      effective_pulls = arms[i].effective_pulls,
+      -- end generated arm
+    }
   end
   return list
 end

@@ -2,7 +2,7 @@
 
 use super::bandit::{dpb_bandit, explained, explained_with_output};
 use super::config::{construct, dpb_error};
-use super::fields::dpb_config;
+use super::generated::config::dpb_config;
 use super::guard::call;
 use super::status::dpb_status;
 use crate::policy::Algorithm;

@@ -13,8 +13,12 @@ mod bandit;
 mod budget;
 mod config;
 mod counter;
-mod fields;
 mod fleet;
+/// Structs of the tables.
+mod generated {
+    pub mod config;
+    pub mod report;
+}
 mod guard;
 mod local;
 mod moving;
@@ -32,8 +36,8 @@ pub use bandit::*;
 pub use budget::*;
 pub use config::*;
 pub use counter::*;
-pub use fields::*;
 pub use fleet::*;
+pub use generated::{config::*, report::*};
 pub use local::*;
 pub use moving::*;
 pub use policies::*;

@@ -2,8 +2,8 @@
 
 use super::bandit::{dpb_bandit, explained};
 use super::config::{construct, dpb_error};
-use super::fields::dpb_config;
 use super::fleet::bytes;
+use super::generated::config::dpb_config;
 use super::guard::slice;
 use super::status::dpb_status;
 use crate::bandit::Bandit;

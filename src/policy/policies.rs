@@ -8,7 +8,7 @@
 //     loss:   its guarantee: a function of the configuration.
 //     can:    what it supports beyond selecting, updating and cancelling: see `docs/reference/policies.md`.
 //     needs:  the fields that must not have their defaults.
-//     uses:   the fields that it uses, of those that are `Listed` in `fields.rs`.
+//     uses:   the fields that it uses, of those that are `Listed` in `tables/config.rs`.
 //     refuses: another field that it does not use, and why.
 //     select, update, bytes, arms: what a call costs with K arms, the memory of a handle, and the most arms.
 // }

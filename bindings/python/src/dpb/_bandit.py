@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, fields
 from typing import Any, Mapping, NamedTuple, NoReturn, Sequence, overload
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy as np
 from ._budget import Budget
 from ._convert import flag, integer, integers, is_row, real, reals
 from ._library import (
-    POLICY_NAMES,
     Error,
     Handle,
     InvalidConfigError,
@@ -29,7 +27,7 @@ from ._library import (
     refusal,
     seed,
 )
-from ._numbers import Duty, Warnings
+from ._report import Diagnostics, Report
 from ._shuffle import ShuffleParams, params_of
 from ._table import KINDS, Config
 
@@ -69,99 +67,6 @@ ARM = _dtype("dpb_arm", ("reserved", "spare"))
 """The dtype of Bandit.arms: mean, width, pulls, active, effective_pulls. ``mean`` is the released mean and ``width`` the
 half-width of its confidence interval, both NaN before the first release."""
 _REQUEST = _dtype("dpb_request")
-
-
-@dataclass(frozen=True)
-class Report:
-    """The public state of a bandit: released values and counts. You may publish it."""
-
-    policy: str
-    """The name of the policy."""
-    phase: int
-    """The policy's epoch, phase or interval; for a policy with batches the number of releases."""
-    arms_active: int
-    """Arms that are not eliminated."""
-    pending: int
-    """Open decisions."""
-    decisions: int
-    """Decisions so far."""
-    answered: int
-    """Decisions whose reward took effect."""
-    cancelled: int
-    """Decisions that were cancelled."""
-    expired: int
-    """Decisions that were dropped before their window ended."""
-    epsilon_spent: float
-    """The privacy loss of one user so far, at delta_spent; infinite for baselines."""
-    delta_spent: float
-    """The delta of that bound, 0 for a pure policy."""
-    is_private: bool
-    """False for baselines and with a test_seed."""
-    changes_detected: int
-    """With forget_after: releases that contradicted their arm's past and ended it."""
-    segments: int
-    """With max_segments: segments in use."""
-    max_segments: int
-    """max_segments of the configuration."""
-    failures: int
-    """With features: how often a model was not updated for numerical reasons."""
-    features: int
-    """features of the configuration."""
-    model_per_arm: bool
-    """model_per_arm of the configuration."""
-    contributions: int
-    """Contributions that Bandit.combine has added."""
-    contributions_lost: int
-    """Contributions that this bandit missed, or could not use in full."""
-    fleet_key_id: int
-    """A number by which different fleet keys differ; 0 without one."""
-    duty: Duty
-    """What the bandit does with the rewards that it collects."""
-    warnings: Warnings
-    """Signs that the bandit cannot learn."""
-    generation: int
-    """The generation that the bandit leads or contributes to; 0 if it is alone."""
-    clock_leaps: int
-    """With Clock.CALLER: how often the clock leapt."""
-    stopped: bool
-    """Whether the policy has decided for an arm."""
-    best_arm: int
-    """That arm; 0 if stopped is False."""
-
-
-@dataclass(frozen=True)
-class Diagnostics:
-    """Counts of refused calls, for the operator only. NOT private: a duplicate reveals a click."""
-
-    duplicates: int
-    """Rewards and cancellations of a ticket that had one."""
-    late: int
-    """Rewards and cancellations of an expired ticket."""
-    rejected: int
-    """Refused rewards."""
-    unknown: int
-    """Tickets that this bandit never issued."""
-    oversized: int
-    """Decisions with a row of features larger than feature_norm."""
-    warnings: Warnings
-    """Signs that the bandit cannot learn, from rewards."""
-
-
-_MADE_OF: dict[str, Any] = {
-    "policy": lambda value: POLICY_NAMES.get(value, str(value)),
-    "is_private": bool,
-    "model_per_arm": bool,
-    "duty": Duty,
-    "warnings": Warnings,
-}
-
-
-def _read(kind: Any, c: Any) -> Any:
-    values = {}
-    for name in (field.name for field in fields(kind)):
-        value = getattr(c, {"model_per_arm": "feature_model"}.get(name, name))
-        values[name] = _MADE_OF[name](value) if name in _MADE_OF else value
-    return kind(**values)
 
 
 def _config(config: Config) -> tuple[Any, list[Any]]:
@@ -669,14 +574,14 @@ class Bandit(Handle):
         c = ffi.new("dpb_report *")
         c.struct_size = ffi.sizeof("dpb_report")
         self._check(lib.dpb_report_read(self._c, c))
-        return _read(Report, c)  # type: ignore[no-any-return]
+        return Report._of(c)
 
     def diagnostics(self) -> Diagnostics:
         """Counts of refused calls. This is the only read that is NOT private."""
         c = ffi.new("dpb_diagnostics *")
         c.struct_size = ffi.sizeof("dpb_diagnostics")
         self._check(lib.dpb_diagnostics_read(self._c, c))
-        return _read(Diagnostics, c)  # type: ignore[no-any-return]
+        return Diagnostics._of(c)
 
     def _arms(self, read: Any) -> np.ndarray[Any, Any]:
         n, arms = ffi.new("size_t *"), np.empty(0, ARM)
