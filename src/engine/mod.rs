@@ -9,29 +9,7 @@
 //! * *window* W > 0: silence is the smallest reward, and every reward takes effect exactly W ticks after its
 //!   decision, in ticket order, so that the time of a click reveals nothing.
 //!
-//! # The clock
-//!
-//! A tick is a decision, or the caller's unit of time, which passes by [`advance`](Engine::advance). With the caller's
-//! clock a decision is stamped with the ticks that have passed. Its window is over in the
-//! first advance to stamp + W or later: its reward takes effect there, and none is accepted afterwards. A decision
-//! whose place in the ring is needed before that expires, whether it has a reward or not.
-//!
-//! **Time is public and must not depend on rewards.** When and in which order rewards take effect, and which
-//! decisions expire, is a function of stamps, of W, of the ring's length and of the order of decisions, cancellations
-//! and advances. Stamps are computed from earlier advances. A reward changes none of these, because a reward in a window
-//! only sets the value with which its decision ends. So two histories that differ in one reward have the same times
-//! of effect, as with decisions as ticks, and Theorem P of [`crate::privacy`] holds unchanged. A caller whose calls
-//! of advance depend on rewards breaks this.
-//!
-//! All open decisions can be cancelled at once ([`in_flight`](Engine::in_flight)), for an outage in which rewards
-//! could not arrive. Which decisions are open depends on decisions, cancellations and windows; without a window also
-//! on which have a reward, at times that do not depend on its value. A held reward ends like silence. So the effect
-//! of the call depends on no reward, and neither does the outage: the transcript has the same distribution whatever
-//! the rewards were. A caller that looks at rewards before the call breaks this, because it selects the rewards that
-//! count.
-//!
-//! Decisions of one request follow each other. If the rewards of a request are limited in number, there is a window,
-//! and all of them are [fixed](requests) when the first decision of the request is due.
+#![doc = include_str!("../../docs/theory/time.md")]
 
 mod clock;
 mod pull;

@@ -16,10 +16,14 @@ fn files(directory: &Path, within: &Path, to: &mut Vec<PathBuf>) {
     }
 }
 
-/// The root of the crate without what a file that is included cannot have: inner documentation and attributes.
-fn without_inner(root: &str) -> String {
-    let is_inner = |line: &&str| line.starts_with("//!") || line.starts_with("#![");
-    root.lines().map(|line| if is_inner(&line) { "" } else { line }).collect::<Vec<_>>().join("\n")
+/// A file without pages, which lie elsewhere; and the root of the crate without what a file that is included cannot have,
+/// inner documentation and attributes.
+fn without_inner(text: &str, is_root: bool) -> String {
+    let is_inner = |line: &&str| match is_root {
+        true => line.starts_with("//!") || line.starts_with("#!["),
+        false => line.starts_with("#![doc = include_str!"),
+    };
+    text.lines().map(|line| if is_inner(&line) { "" } else { line }).collect::<Vec<_>>().join("\n")
 }
 
 fn main() {
@@ -41,8 +45,7 @@ fn main() {
         let name = file.to_str().expect("UTF-8").replace('\\', "/");
         let patched = Patch::apply(&patches, &name, &read(source.join(file)));
         let patched = patched.unwrap_or_else(|error| panic!("faults.txt: {error}"));
-        let patched = if name == "lib.rs" { without_inner(&patched) } else { patched };
-        write(out.join("src").join(file), patched);
+        write(out.join("src").join(file), without_inner(&patched, name == "lib.rs"));
     }
     for replaced in patches.iter().flat_map(|patch| &patch.replacements) {
         assert!(all.iter().any(|file| file == Path::new(&replaced.file)), "faults.txt: no file src/{}", replaced.file);
