@@ -11,7 +11,7 @@ const SECTIONS: [(&str, &[&str]); 8] = [
         "A bandit: its handle, decisions, rewards, snapshots",
         &["status", "bandit", "snapshot", "config", "generated/config"],
     ),
-    ("Requests, arms, users", &["request", "arms"]),
+    ("Requests, arms, users", &["generated/request", "request", "arms"]),
     ("What a bandit has learned and spent", &["generated/report", "report"]),
     ("Several bandits: states that move, fleets, one noise, a budget", &["moving", "fleet", "budget"]),
     ("The library's own policies", &["policies"]),

@@ -5,7 +5,80 @@ package dpb
 /*
 #cgo noescape dpb_config_init_sized
 #cgo nocallback dpb_config_init_sized
+#cgo noescape decide
+#cgo nocallback decide
+#cgo noescape decide_many
+#cgo nocallback decide_many
+#cgo noescape predict
+#cgo nocallback predict
+#cgo noescape request_check
+#cgo nocallback request_check
 #include <dpb.h>
+
+// What a request says, as parameters and as arguments.
+#define TAKEN \
+  uint32_t slots, uint64_t segment, uint64_t user, const uint32_t *eligible, size_t eligible_len, \
+  const double *values, size_t values_len, const double *examined, size_t examined_len, const float *features, \
+  const dpb_feature *sparse, const uint32_t *sparse_ends, size_t features_len, size_t sparse_ends_len
+#define NAMES \
+  slots, segment, user, eligible, eligible_len, values, values_len, examined, examined_len, features, sparse, \
+  sparse_ends, features_len, sparse_ends_len
+
+// Go memory that C sees may hold no Go pointer, so the dpb_request is made here.
+static inline void fill(dpb_request *request, TAKEN) {
+  dpb_request_init(request);
+  request->slots = slots;
+  request->segment = segment;
+  request->user = user;
+  request->eligible = eligible;
+  request->eligible_len = eligible_len;
+  request->values = values;
+  request->values_len = values_len;
+  request->examined = examined;
+  request->examined_len = examined_len;
+  request->features = features;
+  request->sparse = sparse;
+  request->sparse_ends = sparse_ends;
+  request->features_len = features_len;
+  request->sparse_ends_len = sparse_ends_len;
+}
+static inline dpb_status decide(dpb_bandit *bandit, TAKEN, dpb_decision *out) {
+  dpb_request request;
+  fill(&request, NAMES);
+  return dpb_select_for(bandit, &request, out);
+}
+static inline dpb_status request_check(dpb_bandit *bandit, TAKEN, dpb_error *error) {
+  dpb_request request;
+  fill(&request, NAMES);
+  return dpb_request_check(bandit, &request, error);
+}
+static inline dpb_status predict(dpb_bandit *bandit, TAKEN, double *mean, double *deviation, size_t cap, size_t *n) {
+  dpb_request request;
+  fill(&request, NAMES);
+  return dpb_predict(bandit, &request, mean, deviation, cap, n);
+}
+
+// The fields of a Request as numbers, in the order of this array. Addresses are pinned.
+enum {
+  slots_, segment_, user_, eligible_, eligible_len_, values_, values_len_, examined_, examined_len_, features_,
+  sparse_, sparse_ends_, features_len_, sparse_ends_len_, said_
+};
+typedef uint64_t said_of[said_];
+enum { pieces = 64 };
+static inline dpb_status decide_many(dpb_bandit *bandit, const said_of *said, size_t n, dpb_decision *out, size_t *done) {
+  dpb_request requests[pieces];
+  size_t i;
+  for (i = 0; i < n; i++) {
+    const uint64_t *s = said[i];
+    fill(&requests[i],
+         (uint32_t)s[slots_], (uint64_t)s[segment_], (uint64_t)s[user_], (const uint32_t *)(uintptr_t)s[eligible_],
+         (size_t)s[eligible_len_], (const double *)(uintptr_t)s[values_], (size_t)s[values_len_],
+         (const double *)(uintptr_t)s[examined_], (size_t)s[examined_len_], (const float *)(uintptr_t)s[features_],
+         (const dpb_feature *)(uintptr_t)s[sparse_], (const uint32_t *)(uintptr_t)s[sparse_ends_],
+         (size_t)s[features_len_], (size_t)s[sparse_ends_len_]);
+  }
+  return dpb_select_many(bandit, requests, n, out, done);
+}
 
 typedef dpb_status (*constructor)(const dpb_config *, dpb_bandit **, dpb_error *);
 */
@@ -14,6 +87,7 @@ import "C"
 import (
 	"log/slog"
 	"runtime"
+	"unsafe"
 )
 
 // Config configures a bandit. Start from [NewConfig]: the zero value is not valid. A field that the policy does not use
@@ -472,6 +546,91 @@ func NewLDPUCB(c Config) (*Bandit, error) {
 func NewLDPKLUCB(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_ldp_klucb), c)
 }
+
+// Request describes a request for one or more decisions. All of it is public. Do not compute anything in it from rewards.
+type Request struct {
+	// The number of different arms to choose, at least 1. Each gets a decision and a ticket of its own. 0 means 1.
+	Slots uint32
+	// With [Config.MaxSegments]: the key of the request's segment, such as the placement's number or a hash of its name.
+	// The first request with a new key creates that segment. Otherwise 0.
+	Segment uint64
+	// With [Config.ExpectedUsers]: a keyed hash of the person who makes the request. Otherwise 0.
+	User uint64
+	// nil, the default = all live arms. Otherwise a list of live arms, in any order; duplicates are harmless. Choose
+	// them by public information only (targeting, flights, frequency caps). A remaining click budget depends on rewards,
+	// so do not filter by it.
+	Eligible []uint32
+	// nil, the default = a reward is worth the same for all arms. Otherwise what a reward of each eligible arm is worth
+	// in this request, in that order: a bid, a price, a margin; without Eligible, for every arm by its number (those of
+	// retired arms are not read). Finite, at least 0. The handle then maximises value times mean, and still learns
+	// means: reports, [Bandit.Predict] and rewards stay in their own units. An arm whose value is below 2^-20 of the
+	// largest is not eligible. Eligible must name no arm twice, and [Config.RewardMin] must be 0. Log the values with
+	// the decision: its propensity is exact given them. Do not compute a value from rewards: spend, real clicks and a
+	// model of your clicks are made of them. A high value buys pulls: an arm with K times the value of the best one is
+	// pulled until its mean is known to be below 1/K of that one's, rewards or not, so limit ratios to about 100.
+	Values []float64
+	// nil, the default = visitors examine all slots alike. Otherwise for each slot the probability that a visitor
+	// examines it, from 2^-16 to 1. The slots then get the arms in the order of value times mean: the best arm where
+	// most visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an arm is
+	// its chance of a click in a slot that is examined, and effective_pulls and the sizes of batches count examinations.
+	// [Config.RewardMin] must be 0. Public: estimate the probabilities from slots filled at random, once, and not from
+	// the order that this handle has chosen. For [NewIMED] without MaxSegments.
+	Examined []float64
+	// With [Config.Features] = d: rows of d finite numbers, one after the other; otherwise nil. With ModelPerArm one
+	// row. Otherwise a row for each eligible arm, in that order; without Eligible, for every arm by its number (rows of
+	// retired arms are not read). Do not compute a feature from rewards: see [NewLinear].
+	Features []float32
+	// The same rows: the features that are not 0. Set it instead of Features.
+	Sparse []Feature
+	// For each row, the number of entries of Sparse up to the end of that row.
+	SparseEnds []uint32
+}
+
+func (r *Request) decide(c *C.dpb_bandit, out *C.dpb_decision) C.dpb_status {
+	rows := r.rows()
+	return C.decide(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, out)
+}
+
+func (r *Request) check(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
+	rows := r.rows()
+	return C.request_check(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, failure)
+}
+
+func (r *Request) predict(c *C.dpb_bandit, mean, deviation *C.double, room C.size_t, n *C.size_t) C.dpb_status {
+	rows := r.rows()
+	return C.predict(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, mean, deviation, room, n)
+}
+
+// said is a request as numbers, and C decides so many at once.
+type said = [C.said_]C.uint64_t
+
+const pieces = C.pieces
+
+func decideMany(c *C.dpb_bandit, all *said, n C.size_t, out *C.dpb_decision, done *C.size_t) C.dpb_status {
+	return C.decide_many(c, all, n, out, done)
+}
+
+// say writes the request as numbers. It passes addresses to pin, with their places and the numbers of elements.
+func (r *Request) say(said *said, pin func(place int, first unsafe.Pointer, n int)) {
+	rows := r.rows()
+	said[C.slots_] = C.uint64_t(C.uint32_t(r.slots()))
+	said[C.segment_] = C.uint64_t(C.uint64_t(r.Segment))
+	said[C.user_] = C.uint64_t(C.uint64_t(r.User))
+	pin(C.eligible_, unsafe.Pointer((*C.uint32_t)(unsafe.SliceData(r.Eligible))), len(r.Eligible))
+	said[C.eligible_len_] = C.uint64_t(C.size_t(len(r.Eligible)))
+	pin(C.values_, unsafe.Pointer((*C.double)(unsafe.SliceData(r.Values))), len(r.Values))
+	said[C.values_len_] = C.uint64_t(C.size_t(len(r.Values)))
+	pin(C.examined_, unsafe.Pointer((*C.double)(unsafe.SliceData(r.Examined))), len(r.Examined))
+	said[C.examined_len_] = C.uint64_t(C.size_t(len(r.Examined)))
+	pin(C.features_, unsafe.Pointer(rows.features), len(r.Features))
+	pin(C.sparse_, unsafe.Pointer(rows.sparse), len(r.Sparse))
+	pin(C.sparse_ends_, unsafe.Pointer(rows.sparse_ends), len(r.SparseEnds))
+	said[C.features_len_] = C.uint64_t(rows.features_len)
+	said[C.sparse_ends_len_] = C.uint64_t(rows.sparse_ends_len)
+}
+
+// lengths has Go's names for the lengths of lists.
+var lengths = map[string]string{"eligible_len": "len(Eligible)", "values_len": "len(Values)", "examined_len": "len(Examined)", "features_len": "len(Features)", "sparse_ends_len": "len(SparseEnds)"}
 
 // Report holds the public state of a bandit: released values and public counts. You may publish it.
 //

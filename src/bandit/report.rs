@@ -49,7 +49,8 @@ macro_rules! reports {
         $(#[$about:meta])*
         $report:ident from $reading:ident {$(
             $(#[$doc:meta])*
-            $name:ident: $type:ty = $source:expr, $since:literal $(, [$in_c:ident])? $(, $kind:ident $metric:literal $help:literal)?
+            $name:ident: $type:ty = $source:expr, $since:literal
+                $(, [$in_c:ident])? $(, $kind:ident $metric:literal $help:literal)?
             $({ $($parts:tt)* })?;
         )*}
     )*) => {$(

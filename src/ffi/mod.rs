@@ -18,6 +18,7 @@ mod fleet;
 mod generated {
     pub mod config;
     pub mod report;
+    pub mod request;
 }
 mod guard;
 mod local;
@@ -37,7 +38,7 @@ pub use budget::*;
 pub use config::*;
 pub use counter::*;
 pub use fleet::*;
-pub use generated::{config::*, report::*};
+pub use generated::{config::*, report::*, request::*};
 pub use local::*;
 pub use moving::*;
 pub use policies::*;

@@ -1,15 +1,16 @@
-// The tables of what may be read of a handle: the only place for a field of a report. `bandit/report.rs` includes them, and
-// makes the structs and fills them. The test `header` includes them too, and writes from them the structs of C, Go and
-// Python, the metrics of C++ and Go, and what Lua reads.
+// The tables of what may be read of a handle: the only place for a field of a report. `bandit/report.rs` includes them,
+// and makes the structs and fills them. The test `header` includes them too, and writes from them the structs of C, Go
+// and Python, the metrics of C++ and Go, and what Lua reads.
 //
 // /// The documentation, in all languages, as in `config.rs`.
 // name: type = |of| where it comes from, "version since" [, [name in C]] [, counter|gauge "metric" "help"] [{ parts }];
 //
-// parts:  what the other languages have in place of a value that is more than a number: rows of their own, where the name
-//         of the row is the value in Rust, and each part says what it makes of it.
+// parts:  what the other languages have in place of a value that is more than a number: rows of their own, where the
+//         name of the row is the value in Rust, and each part says what it makes of it.
 // metric: without the prefix dpb_ and the suffix _total of counters, and without arm_ for an arm.
 //
-// C has the fields in this order, but those of 32 bits fill holes. A field that is added comes last, and has a later version.
+// C has the fields in this order, but those of 32 bits fill holes. A field that is added comes last, and has a later
+// version.
 reports! {
     /// The state of a handle that may be published: released values and public counts.
     ///
@@ -33,15 +34,15 @@ reports! {
             /// The number of decisions cancelled by [`cancel`](crate::Bandit::cancel) and
             /// [`cancel_all`](crate::Bandit::cancel_all).
             cancelled: u64 = counts.cancelled, counter "cancelled" "Decisions that were cancelled.";
-            /// The number of decisions that were dropped before their window ended, with a reward or without: for lack of
-            /// `pending_capacity`, or because they were open at a restart. Nothing is learned from them. A decision whose
-            /// window ended is answered.
+            /// The number of decisions that were dropped before their window ended, with a reward or without: for
+            /// lack of `pending_capacity`, or because they were open at a restart. Nothing is learned from them. A
+            /// decision whose window ended is answered.
             expired: u64 = counts.expired,
                 counter "expired" "Decisions that a full pending table or a restart dropped.";
         };
         /// The privacy loss of one user so far: an upper bound at `delta_spent`, infinite for baselines. With
-        /// [`expected_users`](crate::Config::expected_users): of a user with requests in all periods so far, that is epsilon
-        /// for each period of a pure policy. With a `test_seed`: what real entropy would have spent.
+        /// [`expected_users`](crate::Config::expected_users): of a user with requests in all periods so far, that is
+        /// epsilon for each period of a pure policy. With a `test_seed`: what real entropy would have spent.
         epsilon_spent: f64 = |of| of.spent.0, "0.1",
             gauge "epsilon_spent" "Upper bound of the privacy loss so far, at dpb_delta_spent.";
         /// The delta of that bound, 0 for a pure policy.
@@ -55,8 +56,8 @@ reports! {
             /// The policy.
             policy: Policy = algorithm as u32;
         };
-        /// With [`forget_after`](crate::Config::forget_after): the number of releases that contradicted their arm's past
-        /// and ended it.
+        /// With [`forget_after`](crate::Config::forget_after): the number of releases that contradicted their arm's
+        /// past and ended it.
         changes_detected: u64 = |of| of.policy.changes, "0.1",
             counter "changes" "Releases that contradicted the arm's earlier releases.";
         /// With [`max_segments`](crate::Config::max_segments): the number of segments in use.
@@ -64,8 +65,8 @@ reports! {
             gauge "segments" "Segments in use; 0 for a handle without segments.";
         /// [`max_segments`](crate::Config::max_segments).
         max_segments: u32 = |of| of.config.max_segments, "0.1";
-        /// With [`features`](crate::Config::features): how often a model was not updated, because a matrix was not positive
-        /// definite to working precision. The model before stayed.
+        /// With [`features`](crate::Config::features): how often a model was not updated, because a matrix was not
+        /// positive definite to working precision. The model before stayed.
         failures: u64 = |of| of.policy.failures, "0.1",
             counter "failures" "Updates of a model that failed, so that the last model stayed.";
         /// [`features`](crate::Config::features).
@@ -75,8 +76,8 @@ reports! {
         /// The number of contributions that [`combine`](crate::Bandit::combine) has added to this handle.
         contributions: u64 = |of| of.sharing.map_or(0, |sharing| sharing.accepted), "0.1",
             counter "contributions" "Contributions of other handles that were added.";
-        /// The number of contributions that this handle missed (it knows from their sequence numbers), or could not use in
-        /// full. Their rewards are in no release.
+        /// The number of contributions that this handle missed (it knows from their sequence numbers), or could not
+        /// use in full. Their rewards are in no release.
         contributions_lost: u64 = |of| of.sharing.map_or(0, |sharing| sharing.lost), "0.1",
             counter "contributions_lost" "Contributions that were missed, or not used in full.";
         /// A number by which different fleet keys differ; 0 without [`fleet_key`](crate::Config::fleet_key). It tells
@@ -112,8 +113,8 @@ reports! {
         /// The released mean in the caller's units, NaN before the first release.
         mean: f64 = |of| of.range.mean_from_unit(of.arm.mean), "0.1",
             gauge "mean" "Released mean reward; NaN before the first release.";
-        /// Half-width of its confidence interval at 1 - beta (95% if beta and horizon are 0), in the caller's units; NaN
-        /// before the first release.
+        /// Half-width of its confidence interval at 1 - beta (95% if beta and horizon are 0), in the caller's units;
+        /// NaN before the first release.
         width: f64 = |of| of.range.width_from_unit(of.arm.width), "0.1",
             gauge "width" "Half-width of the mean's confidence interval.";
         /// The number of decisions for this arm that were not cancelled and did not expire. With
@@ -123,13 +124,14 @@ reports! {
         /// `true` until the arm is eliminated or retired, then `false`.
         active: bool = |of| of.arm.active, "0.1", gauge "active" "1, or 0 if the arm is eliminated or retired.";
         /// The number of rewards behind the mean, 0 before the first release. With
-        /// [`forget_after`](crate::Config::forget_after) each counts by its weight: 1 when new, 0 when forgotten; with
-        /// [`examined`](crate::Request::examined) by the probability that visitors examined it.
+        /// [`forget_after`](crate::Config::forget_after) each counts by its weight: 1 when new, 0 when forgotten;
+        /// with [`examined`](crate::Request::examined) by the probability that visitors examined it.
         effective_pulls: f64 = |of| of.arm.effective_pulls, "0.1",
             gauge "effective_pulls" "Rewards in the released mean, discounted with forget_after.";
     }
 
-    /// Counts of refused calls and signs from rewards, for the operator only. NOT private: a duplicate reveals a click.
+    /// Counts of refused calls and signs from rewards, for the operator only. NOT private: a duplicate reveals a
+    /// click.
     Diagnostics from Refused {
         /// Rewards and cancellations of a ticket that had one ([`Duplicate`](crate::Error::Duplicate)).
         duplicates: u64 = |of| of.refusals.duplicates, "0.1",
@@ -142,8 +144,8 @@ reports! {
         /// Tickets that this handle never issued ([`UnknownTicket`](crate::Error::UnknownTicket)).
         unknown: u64 = |of| of.refusals.unknown, "0.1",
             counter "unknown" "Tickets that the handle never issued. NOT private.";
-        /// Decisions whose row of features was larger than [`feature_norm`](crate::Config::feature_norm), and so was scaled
-        /// down.
+        /// Decisions whose row of features was larger than [`feature_norm`](crate::Config::feature_norm), and so was
+        /// scaled down.
         oversized: u64 = |of| of.policy.oversized, "0.1",
             counter "oversized" "Decisions whose row of features was scaled down to feature_norm.";
         /// 0, or signs that the handle cannot learn, joined by |: [`ALL_SMALLEST`](crate::Warnings::ALL_SMALLEST),

@@ -28,7 +28,8 @@ macro_rules! reports {
         $(#[doc = $about:literal])*
         $report:ident from $reading:ident {$(
             $(#[doc = $doc:literal])*
-            $name:ident: $type:ty = $source:expr, $since:literal $(, [$in_c:ident])? $(, $kind:ident $metric:literal $help:literal)?
+            $name:ident: $type:ty = $source:expr, $since:literal
+                $(, [$in_c:ident])? $(, $kind:ident $metric:literal $help:literal)?
             $({$(
                 $(#[doc = $of_part:literal])*
                 $part:ident: $part_type:ident = $value:expr $(, $part_kind:ident $part_metric:literal $part_help:literal)?;

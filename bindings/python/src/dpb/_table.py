@@ -140,6 +140,15 @@ class Config:
     better. For reproducing the paper; epsilon at most 1. For dp-lap, sdp-ae and vb-sdp-ae."""
 
 
+REQUEST = {
+    "segment": "u64",
+    "user": "u64",
+    "eligible": "u32[]",
+    "values": "f64[]",
+    "examined": "f64[]",
+}
+"""What each field of a request is, but slots and features."""
+
 KINDS = {
     "arms": "u32",
     "epsilon": "f64",
