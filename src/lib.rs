@@ -60,9 +60,6 @@ pub use contribution::FleetKey;
 pub use engine::Counts;
 pub use error::{Error, Result, Unsupported};
 pub use ledger::facts::Duty;
-#[cfg(dpb_faults)]
-#[doc(hidden)]
-pub use noise::probe::Fault;
 pub use policy::Algorithm;
 pub use random::{Random, Seed};
 pub use request::{Feature, Request, Rows, feature_cross, feature_hash};

@@ -12,7 +12,6 @@
 #![doc = include_str!("../../docs/theory/time.md")]
 
 mod clock;
-mod pull;
 mod requests;
 mod ticket;
 
@@ -20,12 +19,11 @@ use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
-use crate::noise::probe::faulty;
 use crate::random::Random;
+use crate::request::{Choice, Pull};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 use clock::CallerClock;
-pub use pull::Pull;
 use requests::Requests;
 use std::ops::Range;
 use ticket::{SlotRef, TicketKey};
@@ -199,7 +197,7 @@ impl Slot {
 impl SlotExtras {
     /// Stores a new decision.
     #[inline(never)]
-    fn enter(&mut self, place: usize, pull: Pull, follows: bool) {
+    fn enter(&mut self, place: usize, pull: Pull, follows: bool, unexamined: u16) {
         if let (Some(times), Some(clock)) = (&mut self.times, &self.clock) {
             times.stamps[place] = clock.now;
         }
@@ -210,7 +208,7 @@ impl SlotExtras {
             *kept = pull;
         }
         if let Some(lack) = self.lacks.get_mut(place) {
-            *lack = 0;
+            *lack = unexamined;
         }
     }
 
@@ -309,7 +307,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Reserves memory for what the slots of decisions [lack](Self::lack) of an examination, unless it is there.
+    /// Reserves memory for what the slots of decisions [lack](Pull::lack) of an examination, unless it is there.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
@@ -398,10 +396,6 @@ impl Engine {
         let place = self.place(sequence);
         if let Some(SlotExtras { held, times: Some(times), .. }) = self.extras.as_deref_mut() {
             times.first = times.first.max(sequence + 1);
-            if self.ring[place].fate() == Fate::HELD && faulty!(PushedOutTells) {
-                let reward = held[place];
-                return self.end(place, Some(reward));
-            }
             held[place] = Reward::MIN;
         }
         self.end(place, None)
@@ -430,12 +424,12 @@ impl Engine {
 
     /// Counts a decision that is cancelled at once, and whose ticket nobody has, after [`make_room`](Self::make_room).
     pub fn skip_decision(&mut self) {
-        let place = self.next_place(0);
+        let place = self.place(self.counts.decisions);
         self.ring[place] = Slot::EMPTY;
         self.counts.decisions += 1;
         self.counts.cancelled += 1;
         if let Some(extras) = &mut self.extras {
-            extras.enter(place, Pull::of(0), false);
+            extras.enter(place, Pull::of(0), false, 0);
         }
     }
 
@@ -479,31 +473,36 @@ impl Engine {
     /// to the same request as the one before.
     #[inline(always)] // into its callers
     pub fn issue(&mut self, pull: Pull, follows: bool) -> u64 {
+        self.enter(pull, follows, 0, Fate::OPEN)
+    }
+
+    /// The same for a choice of a request. If it is not `learned` from, its reward is accepted like any other. After
+    /// [`reserve_lacks`](Self::reserve_lacks) if its slot lacks anything of an examination.
+    #[inline]
+    pub fn issue_choice(&mut self, choice: &Choice, follows: bool, learned: bool) -> u64 {
+        let mut fate = Fate::OPEN;
+        if !learned {
+            fate.0 |= Fate::UNLEARNED;
+            self.extend_row();
+        }
+        self.enter(choice.pull, follows, choice.unexamined, fate)
+    }
+
+    #[inline(always)] // into its callers
+    fn enter(&mut self, pull: Pull, follows: bool, unexamined: u16, fate: Fate) -> u64 {
         debug_assert!(pull.arm() <= Self::MOST_ARM);
         let (ticket, SlotRef { slot: place, tag }) = self.key.seal(self.counts.decisions);
-        self.ring[place] = Slot::new(tag, pull.arm(), Fate::OPEN);
+        self.ring[place] = Slot::new(tag, pull.arm(), fate);
         self.counts.decisions += 1;
         if let Some(extras) = &mut self.extras {
-            extras.enter(place, pull, follows);
+            extras.enter(place, pull, follows, unexamined);
         }
         ticket
     }
 
-    /// Says how much of an examination the slot of the last decision lacks, after
-    /// [`reserve_lacks`](Self::reserve_lacks).
-    pub fn lack(&mut self, lack: u16) {
+    /// The pull of the last decision, as its event will have it.
+    pub fn last_pull(&self) -> Pull {
         let last = self.place(self.counts.decisions - 1);
-        if let Some(extras) = &mut self.extras {
-            extras.lacks[last] = lack;
-        }
-    }
-
-    /// Marks the last decision as one that the policy does not learn from. Its reward is accepted like any other. Returns
-    /// the pull that the policy gets back.
-    pub fn idle(&mut self) -> Pull {
-        let last = self.place(self.counts.decisions - 1);
-        self.ring[last].played |= Fate::UNLEARNED;
-        self.extend_row();
         SlotExtras::pull(&self.extras, last, &self.ring[last])
     }
 
@@ -514,15 +513,6 @@ impl Engine {
     /// `UnknownTicket`, `Duplicate`, `Expired`: counted, and nothing else changes.
     #[inline(always)] // into its two callers
     pub fn answer(&mut self, ticket: u64, reward: Reward) -> Result<Option<Event>> {
-        if faulty!(DuplicateBelieved)
-            && let Some(sequence) = self.key.open(ticket)
-            && sequence < self.counts.decisions
-            && let place = self.place(sequence)
-            && self.ring[place].fate() == Fate::DONE
-        {
-            let pull = SlotExtras::pull(&self.extras, place, &self.ring[place]);
-            return Ok(Some(Event::Answered(pull, reward)));
-        }
         let Some((place, slot)) = find(&self.key, &mut self.ring, ticket, Fate::is_open) else {
             return Err(self.refuse(ticket));
         };
@@ -531,11 +521,6 @@ impl Engine {
             && extras.hold(place, learned, reward)
         {
             slot.hold();
-            if faulty!(ClosedByArrival) {
-                slot.end();
-                self.counts.answered += 1;
-                return Ok(Some(Event::Answered(SlotExtras::pull(&self.extras, place, slot), reward)));
-            }
             return Ok(None);
         }
         slot.end();
@@ -546,18 +531,6 @@ impl Engine {
         Ok(learned.then(|| Event::Answered(SlotExtras::pull(&self.extras, place, slot), reward)))
     }
 
-    /// The number of rewards that wait for the end of their windows, for the fault that the tests must detect.
-    pub fn waiting(&self) -> usize {
-        self.ring.iter().filter(|slot| slot.fate() == Fate::HELD).count()
-    }
-
-    fn refuse_held(&mut self, ticket: u64) -> Result<()> {
-        match find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::HELD) {
-            Some(_) => Ok(()),
-            None => Err(self.refuse(ticket)),
-        }
-    }
-
     /// Cancels a decision: it counts as not played. A held reward is dropped with it. Its window is not over, so no
     /// status and no count may reveal that it was there.
     ///
@@ -565,9 +538,6 @@ impl Engine {
     /// As [`answer`](Self::answer), except for a held reward.
     #[inline]
     pub fn cancel(&mut self, ticket: u64) -> Result<Event> {
-        if faulty!(CancelTells) {
-            self.refuse_held(ticket)?;
-        }
         let Some((place, _)) = find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::DONE) else {
             return Err(self.refuse(ticket));
         };
@@ -598,10 +568,7 @@ impl Engine {
         let slot = &mut self.ring[place];
         let learned = slot.end().is_learned();
         if let Some(extras) = &mut self.extras {
-            let held = extras.settle(place);
-            if extras.requests.is_some() && faulty!(CancelledDrawn) {
-                extras.held[place] = held.unwrap_or_default();
-            }
+            extras.settle(place);
         }
         self.counts.cancelled += 1;
         if learned {
@@ -642,9 +609,7 @@ impl Engine {
 
     /// The arms of the open decisions.
     pub fn pending(&self) -> impl Iterator<Item = u32> {
-        let open = self.ring.iter().filter(|slot| slot.fate() != Fate::DONE);
-        let open = open.filter(|slot| slot.fate() != Fate::HELD || !faulty!(HeldCounted));
-        open.map(|slot| slot.arm())
+        self.ring.iter().filter(|slot| slot.fate() != Fate::DONE).map(|slot| slot.arm())
     }
 
     /// Continues from the counts of an earlier handle, and from its time with the caller's clock. The decisions
@@ -675,9 +640,9 @@ impl Engine {
         self.refusals.rejected += 1;
     }
 
-    /// The place in the ring of the next decision, or of the one that follows `ahead` others.
-    pub fn next_place(&self, ahead: u64) -> usize {
-        self.place(self.counts.decisions + ahead)
+    /// The length of the ring.
+    pub fn ring(&self) -> u64 {
+        self.ring.len() as u64
     }
 
     #[inline]
@@ -734,22 +699,7 @@ impl Moved for Engine {
     }
 }
 
-impl Moved for Slot {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        let Slot { tag, played } = self;
-        tag.moved(with)?;
-        played.moved(with)?;
-        if with.reads() {
-            if self.fate() == Fate::DONE && faulty!(AnsweredReopened) {
-                self.played |= Fate::OPEN.0;
-            } else if self.fate() == Fate::HELD && faulty!(WaitingEnded) {
-                self.end();
-            }
-        }
-        Ok(())
-    }
-}
-
+moves!(Slot { tag, played });
 moves!(SlotExtras { clock, held, pulls, lacks, requests, times } made { window });
 moves!(Times { stamps, first } made { window });
 moves!(Counts { decisions, answered, cancelled, expired });

@@ -320,14 +320,3 @@ pub(super) unsafe fn explained_with_output<H: Handle, T>(
     // SAFETY: as above; not NULL where it is written.
     unsafe { explained(handle, error, &[(name, out.is_null())], |h| body(h).map(|value| out.write(value))) }
 }
-
-/// Panics inside a call, as a bug would. Only in builds for tests.
-#[cfg(dpb_faults)]
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_test_panic(bandit: *mut dpb_bandit) -> dpb_status {
-    call(bandit, |b: &dpb_bandit| {
-        b.bandit.panic_inside();
-        Ok(())
-    })
-}

@@ -4,3 +4,4 @@ pub(crate) mod facts;
 pub(crate) mod learner;
 pub(crate) mod open;
 pub mod peers;
+pub(crate) mod roster;

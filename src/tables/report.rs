@@ -9,19 +9,18 @@
 //         name of the row is the value in Rust, and each part says what it makes of it.
 // metric: without the prefix dpb_ and the suffix _total of counters, and without arm_ for an arm.
 //
-// C has the fields in this order, but those of 32 bits fill holes. A field that is added comes last, and has a later
-// version.
+// A field that is added comes last, and has a later version. C has those of version 0.1 in an order of their own.
 reports! {
     /// The state of a handle that may be published: released values and public counts.
     ///
     /// With a reward_window a reward is a click, so a count of rewards would be a raw sum. There `answered` counts
     /// decisions whose window is over, and `pending` those whose window is not, with a reward or without.
     Report from Reading {
-        /// The policy's epoch, phase or interval; for a policy with batches the number of releases.
-        phase: u32 = |of| of.policy.phase, "0.1", gauge "phase" "The policy's epoch, phase or interval.";
-        /// The number of arms that are not eliminated.
-        arms_active: u32 = |of| of.policy.active, "0.1",
-            gauge "arms_active" "Arms that are neither eliminated nor retired.";
+        /// The policy.
+        algorithm: Algorithm = |of| of.algorithm, "0.1" {
+            /// The policy.
+            policy: Policy = algorithm as u32;
+        };
         /// Counts of decisions.
         counts: Counts = |of| of.state.engine.counts(), "0.1" {
             /// The number of open decisions.
@@ -40,6 +39,11 @@ reports! {
             expired: u64 = counts.expired,
                 counter "expired" "Decisions that a full pending table or a restart dropped.";
         };
+        /// The policy's epoch, phase or interval; for a policy with batches the number of releases.
+        phase: u32 = |of| of.policy.phase, "0.1", gauge "phase" "The policy's epoch, phase or interval.";
+        /// The number of arms that are not eliminated.
+        arms_active: u32 = |of| of.policy.active, "0.1",
+            gauge "arms_active" "Arms that are neither eliminated nor retired.";
         /// The privacy loss of one user so far: an upper bound at `delta_spent`, infinite for baselines. With
         /// [`expected_users`](crate::Config::expected_users): of a user with requests in all periods so far, that is
         /// epsilon for each period of a pure policy. With a `test_seed`: what real entropy would have spent.
@@ -49,22 +53,12 @@ reports! {
         delta_spent: f64 = |of| of.spent.1, "0.1",
             gauge "delta_spent" "Delta at which dpb_epsilon_spent holds; 0 if the policy is pure.";
         /// `true`; `false` for baselines and with a `test_seed`.
-        is_private: bool = |of| !of.state.seeded && of.state.policy.privacy() != PrivacyLoss::Unbounded, "0.1",
+        is_private: bool = |of| !of.state.seeded && of.policy.loss != PrivacyLoss::Unbounded, "0.1",
             gauge "private" "1, or 0 for baselines and under a test seed.";
-        /// The policy.
-        algorithm: Algorithm = |of| of.algorithm, "0.1" {
-            /// The policy.
-            policy: Policy = algorithm as u32;
-        };
         /// With [`forget_after`](crate::Config::forget_after): the number of releases that contradicted their arm's
         /// past and ended it.
         changes_detected: u64 = |of| of.policy.changes, "0.1",
             counter "changes" "Releases that contradicted the arm's earlier releases.";
-        /// With [`max_segments`](crate::Config::max_segments): the number of segments in use.
-        segments: u32 = |of| of.policy.segments, "0.1",
-            gauge "segments" "Segments in use; 0 for a handle without segments.";
-        /// [`max_segments`](crate::Config::max_segments).
-        max_segments: u32 = |of| of.config.max_segments, "0.1";
         /// With [`features`](crate::Config::features): how often a model was not updated, because a matrix was not
         /// positive definite to working precision. The model before stayed.
         failures: u64 = |of| of.policy.failures, "0.1",
@@ -73,6 +67,11 @@ reports! {
         features: u32 = |of| of.config.features, "0.1";
         /// [`model_per_arm`](crate::Config::model_per_arm).
         model_per_arm: bool = |of| of.config.model_per_arm, "0.1", [feature_model];
+        /// With [`max_segments`](crate::Config::max_segments): the number of segments in use.
+        segments: u32 = |of| of.policy.segments, "0.1",
+            gauge "segments" "Segments in use; 0 for a handle without segments.";
+        /// [`max_segments`](crate::Config::max_segments).
+        max_segments: u32 = |of| of.config.max_segments, "0.1";
         /// The number of contributions that [`combine`](crate::Bandit::combine) has added to this handle.
         contributions: u64 = |of| of.sharing.map_or(0, |sharing| sharing.accepted), "0.1",
             counter "contributions" "Contributions of other handles that were added.";
@@ -80,6 +79,9 @@ reports! {
         /// use in full. Their rewards are in no release.
         contributions_lost: u64 = |of| of.sharing.map_or(0, |sharing| sharing.lost), "0.1",
             counter "contributions_lost" "Contributions that were missed, or not used in full.";
+        /// With [`Caller`](crate::Clock::Caller): how often the clock leapt ([`advance`](crate::Bandit::advance)).
+        clock_leaps: u64 = |of| of.state.engine.caller_time().1, "0.1",
+            counter "clock_leaps" "Leaps of the caller's clock.";
         /// A number by which different fleet keys differ; 0 without [`fleet_key`](crate::Config::fleet_key). It tells
         /// nothing else of the key.
         fleet_key_id: u64 = |of| of.sharing.map_or(0, |sharing| sharing.id), "0.1";
@@ -96,11 +98,8 @@ reports! {
         /// [`EXPIRING`](crate::Warnings::EXPIRING), [`UNLEARNED`](crate::Warnings::UNLEARNED),
         /// [`UNMERGED`](crate::Warnings::UNMERGED), [`UNRELEASED`](crate::Warnings::UNRELEASED).
         warnings: Warnings = |of| of.warnings, "0.1";
-        /// With [`Caller`](crate::Clock::Caller): how often the clock leapt ([`advance`](crate::Bandit::advance)).
-        clock_leaps: u64 = |of| of.state.engine.caller_time().1, "0.1",
-            counter "clock_leaps" "Leaps of the caller's clock.";
         /// The arm that the policy has decided for; `None` before that, and for policies that never decide.
-        best_arm: Option<u32> = |of| of.state.policy.best_arm().ok(), "0.1" {
+        best_arm: Option<u32> = |of| of.policy.best, "0.1" {
             /// `true` if the policy has decided for an arm ([`best_arm`](crate::Bandit::best_arm)), else `false`.
             stopped: bool = best_arm.is_some(), gauge "stopped" "1 if the policy has decided for an arm, or 0.";
             /// That arm; 0 if stopped is `false`.
@@ -121,13 +120,13 @@ reports! {
         /// [`expected_users`](crate::Config::expected_users) it includes decisions that nothing was learned from;
         /// effective_pulls does not.
         pulls: u64 = |of| of.pulls, "0.1", gauge "pulls" "Decisions that were not cancelled and did not expire.";
-        /// `true` until the arm is eliminated or retired, then `false`.
-        active: bool = |of| of.arm.active, "0.1", gauge "active" "1, or 0 if the arm is eliminated or retired.";
         /// The number of rewards behind the mean, 0 before the first release. With
         /// [`forget_after`](crate::Config::forget_after) each counts by its weight: 1 when new, 0 when forgotten;
         /// with [`examined`](crate::Request::examined) by the probability that visitors examined it.
         effective_pulls: f64 = |of| of.arm.effective_pulls, "0.1",
             gauge "effective_pulls" "Rewards in the released mean, discounted with forget_after.";
+        /// `true` until the arm is eliminated or retired, then `false`.
+        active: bool = |of| of.arm.active, "0.1", gauge "active" "1, or 0 if the arm is eliminated or retired.";
     }
 
     /// Counts of refused calls and signs from rewards, for the operator only. NOT private: a duplicate reveals a

@@ -1,4 +1,4 @@
-// The table of the fields of a request: the only place for a field. `request.rs` includes it, and makes `Request`. The
+// The table of the fields of a request: the only place for a field. `request/mod.rs` includes it, and makes `Request`. The
 // test `header` includes it too, and writes from it what C, C++, Go, Python and Lua need.
 //
 // /// The documentation, in all languages, as in `config.rs`.

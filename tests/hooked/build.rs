@@ -1,5 +1,5 @@
 //! Builds the library with the faults that tests must detect: it copies the source, and applies the patches in faults.txt.
-//! Only this package sets the flag for the seams in the source: no feature of another package can.
+//! No other package has them.
 
 mod patches;
 
@@ -27,7 +27,6 @@ fn without_inner(text: &str, is_root: bool) -> String {
 }
 
 fn main() {
-    println!("cargo::rustc-cfg=dpb_faults");
     for changed in ["build.rs", "patches.rs", "faults.txt", "probe.rs", "../../src"] {
         println!("cargo::rerun-if-changed={changed}");
     }
@@ -38,6 +37,7 @@ fn main() {
         fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
         fs::write(path, text).expect("a file");
     };
+    _ = fs::remove_dir_all(out.join("src")); // a file may be gone since the last build
     let patches = Patch::read(&read("faults.txt".into())).unwrap_or_else(|error| panic!("faults.txt: {error}"));
     let mut all = Vec::new();
     files(source, Path::new(""), &mut all);
@@ -50,8 +50,7 @@ fn main() {
     for replaced in patches.iter().flat_map(|patch| &patch.replacements) {
         assert!(all.iter().any(|file| file == Path::new(&replaced.file)), "faults.txt: no file src/{}", replaced.file);
     }
-    // src/noise/mod.rs names this path.
     let (probe, place) = (read("probe.rs".into()), "    // The faults of faults.txt.\n");
     assert_eq!(probe.matches(place).count(), 1, "probe.rs: the place of the faults in faults.txt");
-    write(out.join("tests/hooked/probe.rs"), probe.replace(place, &Patch::variants(&patches)));
+    write(out.join("src/noise/probe.rs"), probe.replace(place, &Patch::variants(&patches)));
 }

@@ -134,7 +134,9 @@ impl Report {
             let text = if row.kind == "Policy" { format!("{text} Its number, DPB_POLICY_...") } else { text };
             Member::new(text, row.in_c, row.c(), row.since)
         };
-        layout(size.into_iter().chain(self.rows.iter().map(member)))
+        let mut rows: Vec<&Row> = self.rows.iter().collect();
+        rows.sort_by_key(|row| FIRST.iter().position(|name| *name == row.name).unwrap_or(FIRST.len()));
+        layout(size.into_iter().chain(rows.into_iter().map(member)))
     }
 
     /// Its size in C.
@@ -304,6 +306,16 @@ const _: () = assert!(size_of::<{c}>() == {size});
         lines
     }
 }
+
+/// The order in C of what version 0.1 has.
+#[rustfmt::skip]
+const FIRST: [&str; 36] = [
+    "phase", "arms_active", "pending", "decisions", "answered", "cancelled", "expired", "epsilon_spent", "delta_spent",
+    "is_private", "policy", "changes_detected", "segments", "max_segments", "failures", "features", "model_per_arm",
+    "contributions", "contributions_lost", "fleet_key_id", "duty", "generation", "warnings", "clock_leaps", "stopped",
+    "best_arm", "mean", "width", "pulls", "active", "effective_pulls", "duplicates", "late", "rejected", "unknown",
+    "oversized",
+];
 
 /// An array of arms has no struct_size, so an arm has this many bytes in every version.
 const SIZE_OF_ARM: usize = 64;

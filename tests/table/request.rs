@@ -73,6 +73,7 @@ impl Field {
             Kind::Number(of) => {
                 let c = if *of == "u32" { "uint32_t" } else { "uint64_t" };
                 let value = if name == "slots" { "r.slots()".to_owned() } else { format!("r.{go}") };
+                assert!(name == "slots" || self.default == "0", "{name}: Go's zero value is its default");
                 vec![part(name, &format!("{c} "), format!("C.{c}({value})"), None)]
             }
             Kind::List(of, _) => {

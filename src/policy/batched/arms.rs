@@ -19,13 +19,13 @@ use crate::error::{Error, Result};
 use crate::ledger::facts::{Duty, Facts, SavedFacts};
 use crate::ledger::open::Batch;
 use crate::ledger::peers::Peers;
+use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
-use crate::noise::probe::{self, faulty};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{ArmState, PolicyCounts, Pull, all_arms};
+use crate::policy::contract::{ArmState, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::random::Seed;
@@ -41,7 +41,7 @@ pub struct BatchedArms {
     others: WipedVec<JoinedReleases>,
     pub peers: Peers<HandleReleases>,
     pub facts: Facts,
-    pub live: Vec<u32>,
+    pub roster: Roster,
     pub noise: NoiseSource,
     distribution: Cumulant,
     memory: Memory,
@@ -89,10 +89,9 @@ pub struct BatchedArm {
     opened: u32,
 }
 
-/// What a snapshot has of an arm.
+/// What a snapshot has of an arm, after whether it is live.
 #[derive(Clone, Copy)]
 pub struct SavedArm {
-    live: bool,
     /// Rewards in all releases, including forgotten ones.
     total: u64,
     pub released: ReleaseHistory,
@@ -159,7 +158,7 @@ impl BatchedArms {
             others: WipedVec::default(),
             peers: Peers::default(),
             facts: Facts::new(config),
-            live: all_arms(config)?,
+            roster: Roster::new(config.arms)?,
             distribution: Cumulant::of(&noise),
             memory: Memory::new(config.forget_after),
             first: first_batch(&noise, config),
@@ -215,7 +214,6 @@ impl BatchedArms {
             return 0.0;
         }
         let leading = self.mean(self.leader()).max(0.0);
-        let leading = leading + probe::glimpse(|| self.arms[arm].batch.bare_sum());
         self.memory.discount(self.now(), active.tick) * active.prior.share(leading, self.facts.decisions)
     }
 
@@ -243,11 +241,6 @@ impl BatchedArms {
         let after = joined.overall();
         (0..3).for_each(|i| self.others_overall[i] += after[i] - before[i]);
         self.least = self.least_batch();
-        if faulty!(RawMerge) {
-            let mut open = ReleaseHistory::NOTHING;
-            open.push(NoisySum::new(1.0, self.arms[arm].batch.bare_sum(), now));
-            self.others[arm].add(&open, distribution, memory, now);
-        }
         self.refresh(arm);
     }
 
@@ -273,7 +266,7 @@ impl BatchedArms {
     }
 
     pub fn is_live(&self, arm: usize) -> bool {
-        self.arms[arm].saved.live
+        self.roster.is_live(arm)
     }
 
     /// The arm with the largest released mean; an arbitrary arm before the first release.
@@ -354,7 +347,6 @@ impl BatchedArms {
             (0..3).for_each(|i| overall[i] += self.others_overall[i]);
         }
         let [rewards, sum, noises] = overall;
-        let sum = sum + self.raw_least();
         let misses = rewards / sum.max(deviation * (2.0 * noises).sqrt()) - 2.0;
         (2.0 * deviation * misses).ceil() as u64 // 0 if it is negative or NaN
     }
@@ -363,20 +355,6 @@ impl BatchedArms {
     pub fn doubling(&self, arm: usize) -> u64 {
         let evidence = self.evidence(arm);
         self.size(&evidence, evidence.count)
-    }
-
-    /// A size that depends on open sums, for the test that must detect it.
-    fn raw_size(&self, size: u64) -> u64 {
-        match faulty!(RawSize) {
-            true => size + self.arms.iter().map(|arm| arm.batch.bare_sum()).sum::<f64>() as u64,
-            false => size,
-        }
-    }
-
-    /// What the smallest batch of a fleet depends on, for the test that must detect it.
-    fn raw_least(&self) -> f64 {
-        let open = || self.arms.iter().map(|arm| arm.batch.bare_sum()).sum();
-        if self.facts.duty() != Duty::Alone && faulty!(RawLeast) { open() } else { 0.0 }
     }
 
     /// Notes what the next reward of an arm lacks of an examination, if its batch accepts it.
@@ -390,11 +368,6 @@ impl BatchedArms {
     /// Credits a reward to its arm's batch. Returns true if that filled the batch, which is then to be released.
     #[inline]
     pub fn collect(&mut self, arm: usize, reward: Reward) -> bool {
-        if faulty!(CollectedTwice) {
-            let next = (arm + 1) % self.arms.len();
-            let batch = &mut self.arms[next].batch;
-            let _ = batch.free() > 1 && batch.collect(reward);
-        }
         let batch = &mut self.arms[arm].batch;
         batch.collect(reward) && batch.free() == 0
     }
@@ -407,7 +380,6 @@ impl BatchedArms {
     /// Opens an arm's batch, or changes its size. What it has collected stays.
     pub fn open(&mut self, arm: usize, size: u64) {
         let size = if self.facts.duty().contributes() { Batch::MAX_QUOTA } else { size };
-        let size = self.raw_size(size);
         let state = &mut self.arms[arm];
         if state.batch.quota() == 0 {
             state.opened = size as u32;
@@ -417,7 +389,6 @@ impl BatchedArms {
 
     /// Lowers the size of an arm's open batch, but not below what it has collected and one. Returns the size.
     pub fn lower(&mut self, arm: usize, size: u64) -> u64 {
-        let size = self.raw_size(size);
         let state = &mut self.arms[arm];
         if !self.facts.duty().contributes() && state.batch.free() > 0 {
             state.batch.lower(size + state.replaced());
@@ -458,9 +429,6 @@ impl BatchedArms {
     /// Drops an arm's open sum, which was contributed. Returns whether there was one.
     pub fn clear_open(&mut self, arm: usize) -> bool {
         let state = &mut self.arms[arm];
-        if !state.saved.live && faulty!(RetiredKept) {
-            return false;
-        }
         state.settled += state.examined() - std::mem::take(&mut state.foreign);
         state.lack = 0;
         state.batch.clear() > 0
@@ -527,7 +495,7 @@ impl BatchedArms {
         let state = &mut self.arms[arm];
         state.tick = now;
         state.mean = if evidence.is_empty() { f64::NAN } else { evidence.mean() };
-        if state.saved.live {
+        if self.roster.is_live(arm) {
             let line = if evidence.is_empty() { Line::NEVER } else { Line::level(-state.mean) };
             self.leader.set(arm, line);
         }
@@ -562,8 +530,7 @@ impl BatchedArms {
             true => (f64::NAN, f64::NAN),
             false => (evidence.mean(), evidence.width(self.ln_inverse_beta)),
         };
-        let width = if faulty!(RawWidth) { width + 1e-6 * self.arms[arm].batch.bare_sum() } else { width };
-        ArmState { mean, width, effective_pulls: evidence.count, active: self.arms[arm].saved.live }
+        ArmState { mean, width, effective_pulls: evidence.count, active: self.is_live(arm) }
     }
 
     /// The sums of an arm's releases, of all handles.
@@ -586,10 +553,10 @@ impl BatchedArms {
     pub fn counts(&self) -> PolicyCounts {
         PolicyCounts {
             phase: self.facts.releases,
-            active: self.live.len() as u32,
+            active: self.roster.live().len() as u32,
             changes: self.changes,
             merges: self.peers.updates(),
-            ..PolicyCounts::default()
+            ..PolicyCounts::of(self.facts.privacy(&self.noise.distribution()))
         }
     }
 
@@ -601,12 +568,9 @@ impl BatchedArms {
         if with.reads() {
             return self.load(&head, with);
         }
-        probe::keep_open(self.arms.iter().map(|arm| arm.batch.bare_sum()));
-        for arm in &*self.arms {
-            let mut saved = arm.saved;
-            if faulty!(RawSnapshot) {
-                saved.released.push(NoisySum::new(1.0, arm.batch.bare_sum(), self.now()));
-            }
+        for (number, arm) in self.arms.iter().enumerate() {
+            let (mut live, mut saved) = (self.roster.is_live(number), arm.saved);
+            live.moved(with)?;
             saved.moved(with)?;
         }
         Ok(())
@@ -619,7 +583,8 @@ impl BatchedArms {
         let before = Memory::new(head.facts.time.memory());
         let (memory, then, now) = (self.memory, before.ticks(head.facts.now()), self.now());
         for arm in 0..self.arms.len() {
-            let mut saved = SavedArm::NEW;
+            let (mut live, mut saved) = (true, SavedArm::NEW);
+            live.moved(with)?;
             saved.moved(with)?;
             // The snapshot may have another `forget_after`, and ages are converted. If it has another clock, ages
             // stay the same fractions of `forget_after`.
@@ -630,10 +595,8 @@ impl BatchedArms {
                 saved.prior.iter_mut().for_each(|active| active.tick = converted(active.tick));
             }
             self.rewards = self.rewards.saturating_add(saved.total);
-            let (live, prior) = (saved.live, saved.prior.take());
-            saved.live = true;
+            let prior = saved.prior.take();
             self.arms[arm] = BatchedArm { saved, ..BatchedArm::new() };
-            self.arms[arm].batch.keep(probe::kept_open(arm));
             self.replace_prior(arm, prior);
             if !live {
                 self.retire_arm(arm);
@@ -645,7 +608,7 @@ impl BatchedArms {
         if self.priors > 0 {
             (0..self.arms.len()).for_each(|arm| self.refresh(arm));
         }
-        ensure(!self.live.is_empty())
+        ensure(!self.roster.live().is_empty())
     }
 
     /// Adds an arm. May allocate.
@@ -655,37 +618,21 @@ impl BatchedArms {
     pub fn add_arm(&mut self) -> Result<()> {
         self.arms.reserve()?;
         self.leader.reserve()?;
-        self.live.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        self.roster.reserve()?;
         if !self.others.is_empty() {
             self.others.reserve()?;
             self.others.push(JoinedReleases::nothing(self.now()));
         }
-        self.live.push(self.arms.len() as u32);
+        self.roster.add();
         self.arms.push(BatchedArm::new());
         self.leader.push(Line::NEVER);
         Ok(())
     }
 
     pub fn retire_arm(&mut self, arm: usize) {
-        if faulty!(RawRetired) {
-            let bare = self.arms[arm].batch.bare_sum();
-            let now = self.now();
-            self.arms[arm].saved.released.push(NoisySum::new(1.0, bare, now));
-        }
         self.replace_prior(arm, None);
-        self.arms[arm].saved.live = false;
         self.leader.set(arm, Line::NEVER);
-        self.live.retain(|&other| other != arm as u32);
-    }
-
-    /// The leading mean with open sums, for the test that must detect it.
-    pub fn bare_leader(&self, arms: &[u32]) -> f64 {
-        let means = arms.iter().filter(|&&arm| self.arms[arm as usize].saved.total > 0).map(|&arm| {
-            let state = &self.arms[arm as usize];
-            let total = state.saved.total as f64;
-            (state.mean * total + state.batch.bare_sum()) / (total + state.batch.quota() as f64)
-        });
-        means.fold(0.0, f64::max).min(1.0)
+        self.roster.retire(arm);
     }
 }
 
@@ -708,12 +655,11 @@ impl ArmPart {
 }
 
 impl SavedArm {
-    pub const NEW: SavedArm = SavedArm { live: true, total: 0, released: ReleaseHistory::NOTHING, prior: None };
+    pub const NEW: SavedArm = SavedArm { total: 0, released: ReleaseHistory::NOTHING, prior: None };
 }
 
 impl Moved for SavedArm {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        self.live.moved(with)?;
         with.count(&mut self.total)?;
         self.released.moved(with)?;
         with.option(&mut self.prior, || Ok(ActivePrior { prior: Prior::WEAKEST, tick: 0, share: 1.0 }))

@@ -20,7 +20,8 @@ impl PeerReleases for HandleReleases {
         with.arms(arms)?;
         let mut releases = try_with_capacity(arms)?;
         for _ in 0..arms {
-            let mut saved = SavedArm::NEW;
+            let (mut live, mut saved) = (true, SavedArm::NEW); // each handle retires its own arms
+            live.moved(with)?;
             saved.moved(with)?;
             releases.push(saved.released);
         }

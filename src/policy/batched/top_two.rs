@@ -22,9 +22,8 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
-use crate::noise::probe::faulty;
 use crate::policy::compare::{Mixture, price_of_merges};
-use crate::policy::contract::{Abilities, Policy, Pull};
+use crate::policy::contract::{Policy, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::random::Seed;
 
@@ -75,8 +74,8 @@ impl DpTopTwo {
         // The confidence of a test does not follow from the number of decisions that somebody expects.
         let config = &Config { horizon: 0, ..config.clone() };
         let batched = BatchedArms::new(config, seed)?;
-        let mut left = try_with_capacity(batched.live.len())?;
-        left.extend(&batched.live);
+        let mut left = try_with_capacity(batched.roster.live().len())?;
+        left.extend(batched.roster.live());
         Ok(DpTopTwo {
             batched,
             mixture: Mixture::new(Cumulant::of(&config.noise()?)),
@@ -94,7 +93,7 @@ impl DpTopTwo {
     fn find_left(&mut self) {
         let DpTopTwo { batched, contenders, left, .. } = self;
         left.clear();
-        left.extend(batched.live.iter().filter(|&&arm| !contenders[arm as usize].is_out));
+        left.extend(batched.roster.live().iter().filter(|&&arm| !contenders[arm as usize].is_out));
         (self.turn, self.planned) = (0, false);
     }
 
@@ -107,14 +106,9 @@ impl DpTopTwo {
 
     /// Nats that refute that an arm is as good as another: ln(W/beta), and the price of merges.
     fn enough(&self) -> f64 {
-        let (arms, live) = (self.contenders.len(), self.batched.live.len());
+        let (arms, live) = (self.contenders.len(), self.batched.roster.live().len());
         let pairs = pairs(arms as f64, (arms - live) as f64);
-        pairs.ln() + self.ln_inverse_beta + price_of_merges(self.batched.peers.updates()) - self.raw_nats()
-    }
-
-    /// Evidence from open sums, for the test that must detect it.
-    fn raw_nats(&self) -> f64 {
-        if faulty!(RawVerdict) { self.batched.arms.iter().map(|arm| arm.batch.bare_sum()).sum() } else { 0.0 }
+        pairs.ln() + self.ln_inverse_beta + price_of_merges(self.batched.peers.updates())
     }
 
     /// Judges the arms after new releases of this one, or all of them: those out of the race go out.
@@ -147,8 +141,7 @@ impl DpTopTwo {
     /// The number of rewards by which an arm is to grow, from the factor of its growth.
     fn batch(&self, arm: usize, growth: f64) -> u64 {
         let evidence = self.batched.evidence(arm);
-        let raw = if faulty!(RawPlan) { self.batched.arms[arm].batch.bare_sum() } else { 0.0 };
-        self.batched.part(self.batched.size(&evidence, (growth - 1.0) * evidence.count + raw))
+        self.batched.part(self.batched.size(&evidence, (growth - 1.0) * evidence.count))
     }
 
     /// Plans the next batch of each arm that is left.
@@ -255,10 +248,6 @@ impl BatchedPolicy for DpTopTwo {
 
     fn batched_mut(&mut self) -> &mut BatchedArms {
         &mut self.batched
-    }
-
-    fn can(&self) -> Abilities {
-        Abilities { arms: true, ..Abilities::default() }
     }
 
     fn choose_any(&mut self) -> Pull {
@@ -389,13 +378,13 @@ mod tests {
     /// Plays with immediate rewards, until one arm is left or for so many decisions.
     fn play(policy: &mut DpTopTwo, means: &[f64], most: u64, random: &mut Random) -> Option<u32> {
         for _ in 0..most {
-            if let Ok(winner) = policy.best_arm() {
+            if let Some(winner) = policy.counts().best {
                 return Some(winner);
             }
             let pull = policy.choose();
             policy.observe(Pull::of(pull.arm()), coin(means[pull.arm() as usize], random));
         }
-        policy.best_arm().ok()
+        policy.counts().best
     }
 
     /// W counts the pairs of an arm that may be the best live one, and an arm behind it: all ways to retire some arms, by
@@ -578,7 +567,7 @@ mod tests {
             let learned = (0..300).map(|number| {
                 let mut policy = made(&config, number);
                 let (mut random, mut decisions) = (coins(number as u8 ^ 99), 0);
-                while policy.best_arm().is_err() {
+                while policy.counts().best.is_none() {
                     let pull = policy.choose();
                     policy.observe(Pull::of(pull.arm()), coin(means[pull.arm() as usize], &mut random));
                     decisions += 1;
@@ -638,7 +627,7 @@ mod tests {
     fn batches_begin_and_grow_as_they_should() {
         let (mut policy, mut random) = (made(&Config::new(3, 0.1), 4), coins(5));
         let mut rewards = [0; 3];
-        while policy.best_arm().is_err() {
+        while policy.counts().best.is_none() {
             let (pull, releases) = (policy.choose(), policy.batched.facts.releases);
             policy.observe(Pull::of(pull.arm()), coin([0.5, 0.45, 0.3][pull.arm() as usize], &mut random));
             if policy.batched.facts.releases > releases {
@@ -651,7 +640,7 @@ mod tests {
                 rewards[arm] += size;
             }
         }
-        assert!(policy.best_arm() == Ok(0) && rewards[0] > 1500 && rewards[2] < rewards[1], "{rewards:?}");
+        assert!(policy.counts().best == Some(0) && rewards[0] > 1500 && rewards[2] < rewards[1], "{rewards:?}");
     }
 
     /// A handle that continues from a snapshot of this one.
@@ -679,22 +668,22 @@ mod tests {
         }
         assert!((3..20).contains(&(policy.batched.facts.releases - releases)));
         policy.retire_arm(2);
-        assert_eq!((policy.best_arm(), policy.counts().active, policy.arm(0).active), (Ok(1), 1, false));
-        assert_eq!((next.best_arm(), next.choose().arm()), (Ok(1), 1));
+        assert_eq!((policy.counts().best, policy.counts().active, policy.arm(0).active), (Some(1), 1, false));
+        assert_eq!((next.counts().best, next.choose().arm()), (Some(1), 1));
         // Only arms that are not active are eligible.
         assert_eq!(next.choose_among(&[0, 2]).arm(), 0);
         next.retire_arm(0);
         let mut next = restored(&mut next, &config, 10);
-        assert_eq!((next.best_arm(), next.choose().arm()), (Ok(1), 1));
+        assert_eq!((next.counts().best, next.choose().arm()), (Some(1), 1));
         next.add_arm().unwrap();
-        assert!(next.best_arm() == Err(Error::NotReady) && [1, 3].iter().all(|arm| next.left.contains(arm)));
+        assert!(next.counts().best.is_none() && [1, 3].iter().all(|arm| next.left.contains(arm)));
         assert_eq!(play(&mut next, &means, 100_000, &mut random), Some(1));
         next.retire_arm(3);
-        assert_eq!(next.best_arm(), Ok(1));
+        assert_eq!(next.counts().best, Some(1));
         next.retire_arm(1);
-        assert_eq!(next.best_arm(), Ok(2));
+        assert_eq!(next.counts().best, Some(2));
         without.retire_arm(1);
-        assert_eq!((without.best_arm(), &without.left[..]), (Err(Error::NotReady), &[0, 2][..]));
+        assert_eq!((without.counts().best, &without.left[..]), (None, &[0, 2][..]));
         assert_eq!(restored(&mut without, &config, 11).left[..], [0, 2]);
     }
 
@@ -747,9 +736,9 @@ mod tests {
                 let pull = policy.choose();
                 policy.observe(Pull::of(pull.arm()), range.quantize(rewards(pull.arm(), random.unit())).unwrap());
             }
-            policy.best_arm()
+            policy.counts().best
         };
-        assert_eq!(winner(|arm, coin| [0.74, if coin < 0.6 { 0.76 } else { 0.0 }][arm as usize]), Err(Error::NotReady));
-        assert_eq!(winner(|arm, _| [0.9, 0.2][arm as usize]), Ok(0));
+        assert_eq!(winner(|arm, coin| [0.74, if coin < 0.6 { 0.76 } else { 0.0 }][arm as usize]), None);
+        assert_eq!(winner(|arm, _| [0.9, 0.2][arm as usize]), Some(0));
     }
 }

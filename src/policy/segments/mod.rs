@@ -23,16 +23,16 @@ use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 use crate::ledger::facts::Facts;
 use crate::ledger::open::Batch;
+use crate::ledger::roster::Roster;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::moves;
 use crate::noise::NoiseSource;
-use crate::noise::probe::faulty;
 use crate::policy::batched::Explore;
-use crate::policy::contract::{Pull, SlotPull, all_arms};
+use crate::policy::contract::Pull;
 use crate::policy::cumulant::Cumulant;
 use crate::policy::kl::kl;
 use crate::random::Seed;
-use crate::request::Values;
+use crate::request::Offer;
 use crate::reward::Reward;
 use grid::Grid;
 use model::{Cell, Moments, RATE, Rate, SegmentRow, WeightedEvidence, half_life, rate};
@@ -42,8 +42,6 @@ pub(crate) struct Segments {
     /// The key of each segment.
     keys: Vec<u64>,
     index: KeyIndex,
-    /// Segment of the request that was checked last, if it exists.
-    found: Option<u32>,
     /// The ids of the arms that were added. An arm of the configuration has its number as its id. In all handles of a
     /// fleet, equal ids denote the same arm, and equal keys the same segment.
     added: Vec<u64>,
@@ -60,7 +58,7 @@ pub(crate) struct Segments {
     rows: WipedVec<SegmentRow>,
     cells: Grid<Cell>,
     rates: WipedVec<Rate>,
-    live: Vec<u32>,
+    roster: Roster,
     explore: Explore,
     /// An index or a mean, and its arm, for the current request. Capacity for all arms.
     ranks: Vec<(f64, u32)>,
@@ -183,11 +181,12 @@ impl Segments {
         }
         let noise = config.noise()?;
         let (arms, rows) = (config.arms as usize, max_segments as usize + 1);
-        let (ranks, order) = (try_with_capacity(arms)?, all_arms(config)?);
+        let (ranks, roster) = (try_with_capacity(arms)?, Roster::new(config.arms)?);
+        let mut order = try_with_capacity(arms)?;
+        order.extend(roster.live());
         let mut segments = Segments {
             keys: try_with_capacity(max_segments as usize)?,
             index: KeyIndex::try_with_capacity(max_segments as usize)?,
-            found: None,
             added: Vec::new(),
             configured: config.arms,
             max_segments,
@@ -197,7 +196,7 @@ impl Segments {
             plays: Grid::try_new(arms, rows)?,
             cells: Grid::try_new(arms, rows)?,
             rates: WipedVec::new(arms, |_| Rate::new())?,
-            live: all_arms(config)?,
+            roster,
             ranks,
             order,
             by_key: Vec::new(),
@@ -298,7 +297,7 @@ impl Segments {
     /// row.
     #[inline(never)]
     fn explore(&mut self, segment: u32, row: usize, best: u32, among: Option<&[u32]>) -> Pull {
-        let (arm, propensity) = self.explore.choose(best, among, &self.live);
+        let (arm, propensity) = self.explore.choose(best, among, self.roster.live());
         let row = if arm == best { row } else { segment as usize + 1 };
         if arm == best && (row == 0 || among.is_none()) {
             self.take_turn(row, arm);
@@ -307,34 +306,30 @@ impl Segments {
         self.pull(segment, row, arm, propensity)
     }
 
-    /// Plays the arm of these with the largest mean times value in a segment, or explores another of them.
-    pub fn play_best(&mut self, segment: u32, among: Option<&[u32]>, value: impl Fn(u32) -> f64) -> Pull {
+    /// Plays the arms of an offer with the largest mean times value in a segment, or explores others of them.
+    #[cold]
+    fn choose_best(&mut self, segment: u32, offer: &mut Offer) {
         let own = segment as usize + 1;
-        self.count(own, 1);
-        let worth = |&arm: &u32| (-value(arm) * self.distribution(own, arm as usize).0, arm);
-        let best = smallest(among.unwrap_or(&self.live).iter().map(worth)).unwrap_or(0);
-        let (arm, propensity) = self.explore.choose(best, among, &self.live);
-        self.ensure_open(own, arm as usize);
-        self.pull(segment, own, arm, propensity)
+        while offer.has_slots_left() {
+            self.count(own, 1);
+            let (among, live) = (offer.among(), self.roster.live());
+            let worth = |&arm: &u32| (-offer.value(arm) * self.distribution(own, arm as usize).0, arm);
+            let best = smallest(among.unwrap_or(live).iter().map(worth)).unwrap_or(0);
+            let (arm, propensity) = self.explore.choose(best, among, live);
+            self.ensure_open(own, arm as usize);
+            offer.choose(self.pull(segment, own, arm, propensity), arm, f64::NAN);
+        }
     }
 
-    /// Chooses `slots` different arms for one request, as [`choose_slots`](crate::policy::Policy::choose_slots) does. Each slot counts as one decision.
-    /// Values are those of these arms.
-    fn choose_slate(
-        &mut self,
-        segment: u32,
-        left: &mut Vec<u32>,
-        values: Option<&Values>,
-        slots: usize,
-        each: &mut dyn FnMut(SlotPull),
-    ) {
-        let own = segment as usize + 1;
+    /// Chooses different arms for the slots of an offer. Each slot counts as one decision.
+    fn choose_slate(&mut self, segment: u32, offer: &mut Offer) {
+        let (own, slots) = (segment as usize + 1, offer.slots as usize);
         self.count(own, slots as u64);
-        let value = |arm: u32| values.map_or(1.0, |values| values.of(arm));
-        let leading = self.leading(own, left, value, slots);
-        let trial = match values {
-            None => self.trial_among(left),
-            Some(_) => self.trial_for(left, value, leading),
+        let (arms, value) = (offer.among().unwrap_or(&[]), |arm: u32| offer.value(arm));
+        let leading = self.leading(own, arms, value, slots);
+        let trial = match offer.values {
+            None => self.trial_among(arms),
+            Some(_) => self.trial_for(arms, value, leading),
         };
         self.rank(own, value, leading, slots, trial);
         for slot in 0..slots {
@@ -355,10 +350,8 @@ impl Segments {
             } else {
                 self.open_as_now(row, arm as usize);
             }
-            each(SlotPull { pull: self.pull(segment, row, arm, propensity), worth: f64::NAN });
+            offer.choose(self.pull(segment, row, arm, propensity), arm, f64::NAN);
         }
-        left.clear();
-        left.extend(self.ranks[slots..].iter().map(|&(_, arm)| arm));
     }
 
     /// Returns the `slots`-th largest mean times value of these arms, all different. Keeps the arms to be ranked.
@@ -428,7 +421,7 @@ impl Segments {
     #[inline]
     fn current(&mut self, row: usize) -> u32 {
         if self.turns[row].left == 0 && row > 0 {
-            let best = self.least(row, &self.live);
+            let best = self.least(row, self.roster.live());
             self.turn(row, best);
         }
         self.turns[row].best
@@ -495,10 +488,7 @@ impl Segments {
             self.rates[arm].opened = size as u32;
             self.rates[arm].left = self.part(self.size(row, arm));
         }
-        let batch = &mut self.plays[(row, arm)].batch;
-        let kept = batch.bare_sum();
-        *batch = Batch::open(size);
-        batch.keep(kept);
+        self.plays[(row, arm)].batch = Batch::open(size);
     }
 
     /// Returns the number of handles that share each batch.
@@ -521,7 +511,6 @@ impl Segments {
             return size;
         }
         let batch = &mut self.plays[(row, arm)].batch;
-        let size = if faulty!(RawSize) { size - (batch.bare_sum() as u64).min(size - 1) } else { size };
         batch.lower(size);
         batch.free()
     }
@@ -552,7 +541,7 @@ impl Segments {
 
     /// Decides whether all segments together try an arm, and which.
     fn plan(&mut self) {
-        let rates = || self.live.iter().map(|&arm| (arm, &self.rates[arm as usize]));
+        let rates = || self.roster.live().iter().map(|&arm| (arm, &self.rates[arm as usize]));
         let (_, leader) = rates().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean)).expect("an arm");
         let largest = leader.mean;
         let clicks = largest * self.facts.time.decisions_in(self.half_life).min(self.facts.decisions as f64);
@@ -575,7 +564,7 @@ impl Segments {
 
     /// Returns c in a segment.
     fn caution(&self, row: usize) -> f64 {
-        let arms = self.live.len() as f64;
+        let arms = self.roster.live().len() as f64;
         let decisions = self.turns[row].decisions as f64 * self.peers.unmerged();
         1.0 + CAUTION / (1.0 + decisions / (PATIENCE * arms * self.least_batch))
     }

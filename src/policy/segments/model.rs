@@ -2,7 +2,6 @@
 
 use super::{DEVIATIONS, Segments};
 use crate::moving::moves;
-use crate::noise::probe;
 use crate::policy::compare::Totals;
 use crate::policy::prior::Prior;
 
@@ -52,8 +51,6 @@ pub(super) struct Rate {
     /// Number of rewards for which the open batch of the arm's trial was opened, and of decisions that it still needs.
     pub opened: u32,
     pub left: u32,
-    /// False once the arm is retired.
-    pub live: bool,
 }
 
 /// Sum of the squared deviations beyond those that noise explains, and of their weights.
@@ -146,7 +143,6 @@ impl Rate {
             trials: Totals::NONE,
             opened: 0,
             left: 0,
-            live: true,
         }
     }
 
@@ -288,11 +284,9 @@ impl Segments {
             }
             rate.evidence.replace(&mut cell.estimate, now);
         }
-        let live = self.rates.iter().filter(|rate| rate.live);
-        let largest = live.map(|rate| rate.mean).fold(0.0, f64::max);
-        for (arm, rate) in self.rates.iter_mut().enumerate() {
-            let open = || (0..self.rows.len()).map(|row| self.plays[(row, arm)].batch.bare_sum()).sum();
-            rate.weigh_prior(largest + probe::glimpse(open), self.facts.decisions, now, self.half_life);
+        let largest = self.roster.live().iter().map(|&arm| self.rates[arm as usize].mean).fold(0.0, f64::max);
+        for rate in self.rates.iter_mut() {
+            rate.weigh_prior(largest, self.facts.decisions, now, self.half_life);
         }
         let mean = self.mean_rate();
         (0..self.rates.len()).for_each(|arm| self.update_rate(arm, mean));
@@ -330,4 +324,4 @@ impl Segments {
 }
 
 // The rest moves as a snapshot has it.
-moves!(Rate { opened, left } made { mean, evidence, prior, active_prior, trials, live });
+moves!(Rate { opened, left } made { mean, evidence, prior, active_prior, trials });

@@ -21,7 +21,6 @@ use crate::ledger::open::Batch;
 use crate::ledger::peers::{Peer, PeerReleases, Peers};
 use crate::memory::try_with_capacity;
 use crate::moving::{Moved, Moving};
-use crate::noise::probe::faulty;
 use crate::policy::compare::Totals;
 use crate::snapshot::Reader;
 
@@ -88,7 +87,8 @@ impl PeerReleases for SegmentReleases {
         let (mut decisions, mut cells, mut trials) =
             (try_with_capacity(rows)?, try_with_capacity(rows * arms)?, try_with_capacity(arms)?);
         for _ in 0..arms {
-            let mut rate = Rate::new(); // each handle has its own priors and live arms
+            let (mut live, mut rate) = (true, Rate::new()); // each handle has its own priors and live arms
+            live.moved(with)?;
             rate.move_saved(now, with)?;
             trials.push(rate.trials);
         }
@@ -281,9 +281,6 @@ impl Learning for Segments {
                 cell.fade(now, half_life);
                 cell.add(then_released, -lost);
                 cell.add(now_released, 1.0);
-                if faulty!(RawMerge) {
-                    cell.sum += self.plays[(row, arm)].batch.bare_sum();
-                }
             }
             decisions[row] = decisions[row] - decisions_then + decisions_now;
             let turn = &mut self.turns[row];

@@ -5,7 +5,6 @@ use super::model::{Rate, WeightedEvidence, half_life};
 use crate::error::{Error, Result};
 use crate::ledger::facts::SavedFacts;
 use crate::moving::{Moved, Moving};
-use crate::noise::probe::{self, faulty};
 use crate::policy::contract::Policy;
 use crate::policy::prior::Prior;
 use crate::snapshot::{ensure, is_plausible};
@@ -22,7 +21,14 @@ impl Segments {
         let (now, arms) = (facts.now(), self.rates.len());
         self.all.move_saved(now, with)?;
         with.arms(arms)?;
-        self.rates.iter_mut().try_for_each(|rate| rate.move_saved(now, with))?;
+        for (arm, rate) in self.rates.iter_mut().enumerate() {
+            let mut live = self.roster.is_live(arm);
+            live.moved(with)?;
+            rate.move_saved(now, with)?;
+            if !live && with.reads() {
+                self.roster.retire(arm);
+            }
+        }
         with.alike(self.turns.iter_mut().enumerate(), |with, (row, turn)| {
             let mut own = turn.decisions.saturating_sub(self.peers.decisions(row));
             with.count(&mut own)?;
@@ -31,19 +37,12 @@ impl Segments {
             }
             Ok(())
         })?;
-        if !with.reads() {
-            probe::keep_open(self.plays.iter().map(|play| play.batch.bare_sum()));
-        }
         with.alike(0..self.rows.len() * arms, |with, place| {
             let cell = (place / arms, place % arms);
             let mut released = self.cells[cell].released;
-            if faulty!(RawSnapshot) {
-                released.sum = (released.sum + self.plays[cell].batch.bare_sum()).min(released.weight);
-            }
             released.move_cell(now, with)?;
             if with.reads() {
                 self.cells[cell].released = released;
-                self.plays[cell].batch.keep(probe::kept_open(place));
             }
             Ok(())
         })?;
@@ -52,10 +51,7 @@ impl Segments {
 
     /// Continues from the releases that were read.
     fn continue_from(&mut self, saved: &SavedFacts) -> Result<()> {
-        for arm in (0..self.arms()).filter(|&arm| !self.rates[arm as usize].live) {
-            self.live.retain(|&other| other != arm);
-        }
-        ensure(!self.live.is_empty())?;
+        ensure(!self.roster.live().is_empty())?;
         if !self.facts.continue_from(saved) {
             self.restamp(saved.now(), half_life(saved.time.memory()));
         }
@@ -87,9 +83,8 @@ impl Segments {
 }
 
 impl Rate {
-    /// Moves what a snapshot taken at `now` has of an arm in all segments.
+    /// Moves what a snapshot taken at `now` has of an arm in all segments, after whether it is live.
     pub fn move_saved(&mut self, now: u64, with: &mut Moving) -> Result<()> {
-        self.live.moved(with)?;
         self.trials.moved(with)?;
         with.option(&mut self.prior, || Ok((Prior::WEAKEST, 0)))?;
         with.ensure(self.prior.is_none_or(|(_, time)| time <= now))

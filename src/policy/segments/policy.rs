@@ -8,13 +8,11 @@ use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 use crate::ledger::learner::Learner;
 use crate::moving::Moving;
-use crate::noise::probe::faulty;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
-use crate::privacy::PrivacyLoss;
-use crate::request::{Request, Values};
+use crate::request::{Catalog, Offer, Segment};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
@@ -22,17 +20,6 @@ use crate::snapshot::{Reader, Writer};
 const _: () = assert!(2 * Segments::MOST_CELLS <= Engine::MOST_ARM as u64);
 
 impl Segments {
-    /// Returns the segment of the request that was checked last, and adds it if it is new.
-    #[inline]
-    fn segment(&mut self, key: u64) -> u32 {
-        let segment = match self.found {
-            Some(segment) => segment,
-            None => self.add_segment(key),
-        };
-        self.found = Some(segment);
-        segment
-    }
-
     /// Reads what [`save_pulls`](Policy::save_pulls) wrote, into new segments.
     fn load_pulls(&mut self, from: &mut Reader) -> Result<()> {
         let keys = read_keys(from)?;
@@ -52,60 +39,30 @@ impl Segments {
         }
         Ok(())
     }
-
-    #[cold]
-    fn full(&self, number: u64) -> Error {
-        Error::Full { what: "segment", number, limit: "all of config.max_segments", most: self.max_segments.into() }
-    }
 }
 
 impl Policy for Segments {
-    fn abilities(&self) -> Abilities {
-        Abilities { arms: true, slots: true, values: true, by_request: true, ..Abilities::default() }
-    }
-
     fn choose(&mut self) -> Pull {
         unreachable!("each decision names its segment")
     }
 
-    #[inline]
-    fn check(&mut self, request: &Request) -> Result<()> {
-        if request.features.is_some() {
-            return Err(Error::unconfigured("features: config.features is 0"));
-        }
-        self.found = self.index.find(request.segment).map(|segment| segment as u32);
-        if self.found.is_none() && self.is_full() { Err(self.full(request.segment)) } else { Ok(()) }
-    }
-
-    #[inline]
-    fn choose_for(&mut self, request: &Request, _place: usize) -> (Pull, u32) {
-        let segment = self.segment(request.segment);
-        let pull = match request.eligible {
-            Some(eligible) => self.choose_among_in(segment, eligible),
-            None => self.choose_in(segment),
+    fn decide(&mut self, offer: &mut Offer) {
+        let segment = match offer.segment {
+            Segment::Known(segment) => segment,
+            Segment::New(key) => self.add_segment(key),
+            Segment::None => unreachable!("each request has a segment"),
         };
-        (pull, self.arm_of(pull))
-    }
-
-    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
-        let segment = self.segment(offer.request.segment);
-        let slots = offer.request.slots as usize;
-        self.choose_slate(segment, offer.left, offer.values, slots, each);
-    }
-
-    fn choose_best(
-        &mut self,
-        request: &Request,
-        among: Option<&[u32]>,
-        values: Option<&Values>,
-        _place: usize,
-    ) -> Option<SlotPull> {
-        if self.all.count + self.peers.all.count == 0.0 {
-            return None;
+        if offer.is_outage && self.all.count + self.peers.all.count != 0.0 {
+            self.choose_best(segment, offer);
+        } else if offer.is_plain {
+            let pull = match offer.among() {
+                Some(arms) => self.choose_among_in(segment, arms),
+                None => self.choose_in(segment),
+            };
+            offer.choose(pull, self.arm_of(pull), f64::NAN);
+        } else {
+            self.choose_slate(segment, offer);
         }
-        let segment = self.segment(request.segment);
-        let pull = self.play_best(segment, among, |arm| values.map_or(1.0, |values| values.of(arm)));
-        Some(SlotPull { pull, worth: f64::NAN })
     }
 
     fn unplay(&mut self, pull: Pull) {
@@ -128,19 +85,13 @@ impl Policy for Segments {
         let known = || Error::request("segment", "must be the key of an earlier request", segment);
         let segment = self.index.find(segment).ok_or_else(known)? as u32;
         let (mean, effective_pulls) = self.estimate(segment, arm);
-        let state = ArmState { mean, width: f64::NAN, effective_pulls, active: self.is_live(arm) };
+        let state = ArmState { mean, width: f64::NAN, effective_pulls, active: self.roster.is_live(arm as usize) };
         Ok((state, self.plays[(segment as usize + 1, arm as usize)].pulls))
     }
 
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let number = pull.arm() / 2;
-        if faulty!(CollectedTwice) {
-            let (segment, arm) = self.cell(number);
-            let row = if is_trial(pull) { segment + 1 } else { 0 };
-            let batch = &mut self.plays[(row, arm)].batch;
-            let _ = batch.free() > 1 && batch.collect(reward);
-        }
         let play = if is_trial(pull) {
             let (_, arm) = self.cell(number);
             &mut self.plays[(0, arm)]
@@ -169,16 +120,16 @@ impl Policy for Segments {
     fn arm(&self, arm: u32) -> ArmState {
         let effective_pulls = (0..self.rows.len()).map(|row| self.released(row, arm as usize).count).sum();
         let mean = self.rates[arm as usize].mean;
-        ArmState { mean, width: f64::NAN, effective_pulls, active: self.is_live(arm) }
+        ArmState { mean, width: f64::NAN, effective_pulls, active: self.roster.is_live(arm as usize) }
     }
 
     fn counts(&self) -> PolicyCounts {
         PolicyCounts {
             phase: self.facts.releases,
-            active: self.live.len() as u32,
+            active: self.roster.live().len() as u32,
             merges: self.peers.known.updates(),
             segments: self.keys.len() as u32,
-            ..PolicyCounts::default()
+            ..PolicyCounts::of(self.facts.privacy(&self.noise.distribution()))
         }
     }
 
@@ -209,10 +160,6 @@ impl Policy for Segments {
         Ok(())
     }
 
-    fn privacy(&self) -> PrivacyLoss {
-        self.facts.privacy(&self.noise.distribution())
-    }
-
     fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
         if let Moving::In(from) = with {
             self.load_pulls(from)?;
@@ -220,8 +167,8 @@ impl Policy for Segments {
         self.move_releases(with)
     }
 
-    fn is_live(&self, arm: u32) -> bool {
-        self.rates[arm as usize].live
+    fn catalog(&self) -> Catalog<'_> {
+        Catalog { arms: Some(&self.roster), segments: Some((&self.index, self.max_segments)) }
     }
 
     /// Adds an arm to every segment.
@@ -236,7 +183,7 @@ impl Policy for Segments {
         let no_memory = |_| Error::NoMemory;
         self.added.try_reserve(1).map_err(no_memory)?;
         self.rates.reserve()?;
-        self.live.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        self.roster.reserve()?;
         self.order.try_reserve(1).map_err(no_memory)?;
         let more = (arms as usize).saturating_sub(self.ranks.len());
         self.ranks.try_reserve(more).map_err(no_memory)?;
@@ -246,7 +193,7 @@ impl Policy for Segments {
         self.plays.push_arm(plays);
         self.cells.push_arm(cells);
         self.rates.push(Rate::new());
-        self.live.push(arm);
+        self.roster.add();
         self.order.push(arm);
         let mean = self.mean_rate();
         self.update_rate(arm as usize, mean);
@@ -257,16 +204,8 @@ impl Policy for Segments {
     }
 
     fn retire_arm(&mut self, arm: u32) {
-        if faulty!(RawRetired) {
-            for row in 0..self.rows.len() {
-                let bare = self.plays[(row, arm as usize)].batch.bare_sum();
-                let released = &mut self.cells[(row, arm as usize)].released;
-                released.sum = (released.sum + bare).min(released.weight);
-            }
-        }
-        self.live.retain(|&other| other != arm);
+        self.roster.retire(arm as usize);
         let rate = &mut self.rates[arm as usize];
-        rate.live = false;
         let had_prior = rate.prior.take().is_some();
         self.trial &= self.turns[0].best != arm;
         for turn in self.turns.iter_mut().filter(|turn| turn.best == arm) {

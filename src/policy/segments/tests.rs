@@ -8,7 +8,9 @@ use crate::policy::compare::Totals;
 use crate::policy::contract::Policy;
 use crate::policy::prior::Prior;
 use crate::random::Random;
+use crate::request::{Limits, Offers, Request};
 use crate::snapshot::{Kind, Reader, write};
+use std::collections::BTreeSet;
 
 /// Segments, what a handle knows of them, and the coins of simulated rewards.
 struct Site {
@@ -55,6 +57,16 @@ impl Site {
         open.sum::<u64>() + self.segments.facts.led()
     }
 
+    /// Chooses arms for the slots of a request for these arms.
+    fn slate(&mut self, segment: u32, eligible: &[u32], slots: usize) -> Vec<Pull> {
+        let key = self.segments.keys[segment as usize];
+        let request = Request { slots: slots as u32, segment: key, eligible: Some(eligible), ..Request::default() };
+        let mut offers = Offers::for_tests(&self.config, self.segments.roster.arms());
+        let mut offer = offers.check(&request, self.segments.catalog(), &Limits::for_tests(0)).unwrap();
+        self.segments.choose_slate(segment, &mut offer);
+        offer.choices().iter().map(|choice| choice.pull).collect()
+    }
+
     fn any_segment(&mut self) -> u32 {
         self.coins.below(self.segments.keys.len() as u64) as u32
     }
@@ -80,7 +92,7 @@ impl Site {
     }
 
     fn live(&self) -> Vec<u32> {
-        (0..self.segments.arms()).filter(|&arm| self.segments.is_live(arm)).collect()
+        self.segments.roster.live().to_vec()
     }
 
     fn saved(&mut self) -> Vec<u8> {
@@ -306,7 +318,7 @@ fn a_retired_arm_is_never_played() {
                     500 => site.segments.turns[3].best,
                     _ => live[site.coins.below(live.len() as u64) as usize],
                 };
-                if site.segments.is_live(arm) {
+                if site.segments.roster.is_live(arm as usize) {
                     site.segments.retire_arm(arm);
                 }
             }
@@ -319,11 +331,9 @@ fn a_retired_arm_is_never_played() {
                 0 => pulls.push(site.segments.choose_among_in(segment, &[live[0], live[live.len() - 1], live[0]])),
                 1 => {
                     let (capacity, slots) = (site.segments.ranks.capacity(), 1 + t as usize % live.len());
-                    let mut left = live.clone();
-                    site.segments.choose_slate(segment, &mut left, None, slots, &mut |slot| pulls.push(slot.pull));
-                    let mut all: Vec<_> = pulls.iter().map(|&pull| site.segments.arm_of(pull)).chain(left).collect();
-                    all.sort_unstable();
-                    assert_eq!((pulls.len(), &all), (slots, &live));
+                    pulls = site.slate(segment, &live, slots);
+                    let arms: BTreeSet<_> = pulls.iter().map(|&pull| site.segments.arm_of(pull)).collect();
+                    assert_eq!((pulls.len(), arms.len()), (slots, slots));
                     assert!(pulls.iter().filter(|pull| pull.phase() == 0).count() <= 1);
                     assert_eq!(site.segments.ranks.capacity(), capacity);
                 }
@@ -339,7 +349,8 @@ fn a_retired_arm_is_never_played() {
                 let (segment, pull) = pending.swap_remove(site.coins.below(60) as usize);
                 let releases = site.segments.facts.releases;
                 let arm = site.answer(segment, pull, ads);
-                after += u32::from(!site.segments.is_live(arm) && site.segments.facts.releases > releases);
+                after +=
+                    u32::from(!site.segments.roster.is_live(arm as usize) && site.segments.facts.releases > releases);
                 answered += 1;
             }
             assert!(t % 20 > 0 || site.collected() == answered);
@@ -355,7 +366,7 @@ fn slots_show_the_least_indices() {
     let (mut together, mut alone) = (0, 0);
     for t in 0..20_000u64 {
         let (segment, slots) = (site.any_segment(), 1 + t as usize % 5);
-        let mut left = if t % 4 > 0 { vec![8, 7, 1, 4, 2, 6, 3, 0, 5] } else { vec![8, 1, 2, 6, 3, 5] };
+        let left = if t % 4 > 0 { vec![0, 1, 2, 3, 4, 5, 6, 7, 8] } else { vec![1, 2, 3, 5, 6, 8] };
         let trial = site.trial(&left, slots as u64);
         let own = segment as usize + 1;
         // The indices already count the decisions of this request.
@@ -375,8 +386,7 @@ fn slots_show_the_least_indices() {
             assert_eq!(site.segments.least(own, &sorted), expected[0]);
         }
         site.segments.turns[own].decisions -= slots as u64;
-        let mut pulls = Vec::new();
-        site.segments.choose_slate(segment, &mut left, None, slots, &mut |slot| pulls.push(slot.pull));
+        let pulls = site.slate(segment, &left, slots);
         assert!(pulls.iter().all(|pull| pull.propensity == 1.0));
         let arms: Vec<u32> = pulls.iter().map(|&pull| site.segments.arm_of(pull)).collect();
         assert_eq!(arms, expected[..slots], "{t}");
@@ -442,7 +452,7 @@ fn frequencies_are_the_propensities() {
             });
             add(1, &chances, arms.iter().position(|&other| other == arm).unwrap(), pull.propensity);
         } else {
-            let mut left = vec![6, 1, 5, 4, 0, 3];
+            let left = vec![6, 1, 5, 4, 0, 3];
             let trial = site.trial(&left, 3);
             site.segments.turns[own].decisions += 3;
             let mut order: Vec<u32> = left.clone();
@@ -455,9 +465,7 @@ fn frequencies_are_the_propensities() {
             };
             order.sort_by(|a, b| index(a).total_cmp(&index(b)).then(a.cmp(b)));
             site.segments.turns[own].decisions -= 3;
-            let mut pulls = Vec::new();
-            site.segments.choose_slate(segment, &mut left, None, 3, &mut |slot| pulls.push(slot.pull));
-            for (slot, pull) in pulls.into_iter().enumerate() {
+            for (slot, pull) in site.slate(segment, &left, 3).into_iter().enumerate() {
                 let arm = site.answer(segment, pull, ads);
                 let place = order.iter().position(|&other| other == arm).unwrap();
                 order.remove(place);

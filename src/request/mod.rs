@@ -1,0 +1,48 @@
+//! What a caller says about one decision, and how it becomes a choice: [`Offers::check`] makes an [`Offer`] of a
+//! [`Request`], and a policy chooses by it.
+
+mod choice;
+mod offer;
+mod rows;
+
+pub(crate) use choice::Choice;
+pub use choice::Pull;
+pub(crate) use offer::{Catalog, Limits, Offer, Offers, Segment, Values};
+pub(crate) use rows::Row;
+pub use rows::{Feature, Rows, feature_cross, feature_hash};
+
+/// Declares the fields of [`Request`]: see the file `tables/request.rs`, which is the table.
+macro_rules! requests {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident: $type:ty = $default:expr, $since:literal $(, $length:literal)? $({ $($members:tt)* })?;
+    )*) => {
+        /// One request for a decision. All of it is public: compute nothing in it from rewards.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Request<'a> {
+            $($(#[$doc])* pub $name: $type,)*
+        }
+
+        impl Default for Request<'_> {
+            fn default() -> Self {
+                Request { $($name: $default,)* }
+            }
+        }
+    };
+}
+
+include!("../tables/request.rs");
+
+/// Units of one examination of a slot.
+pub(crate) const EXAMINATION: u64 = 1 << 16;
+
+/// What requests a policy can decide, with its configuration.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Abilities {
+    /// Requests with several slots.
+    pub slots: bool,
+    /// Requests with values.
+    pub values: bool,
+    /// Requests whose slots are examined with known probabilities.
+    pub examined: bool,
+}
