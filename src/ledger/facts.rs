@@ -29,6 +29,23 @@ impl Duty {
         matches!(self, Duty::Leads(_))
     }
 
+    /// The number of this duty in other languages.
+    pub(crate) const fn number(self) -> u32 {
+        match self {
+            Duty::Alone => 0,
+            Duty::Contributes(_) => 1,
+            Duty::Leads(_) => 2,
+        }
+    }
+
+    /// The generation that it contributes to or leads; 0 alone.
+    pub(crate) fn generation(self) -> u64 {
+        match self {
+            Duty::Alone => 0,
+            Duty::Contributes(generation) | Duty::Leads(generation) => generation,
+        }
+    }
+
     /// The number of handles that share each batch, of a fleet of `handles`.
     pub(crate) fn sharers(self, handles: u32) -> u32 {
         if self == Duty::Alone { 1 } else { handles }
