@@ -20,7 +20,7 @@ use crate::request::Request;
 use crate::reward::RewardRange;
 use crate::shuffle::Params;
 use crate::users::{Periods, Users};
-use fleet::{Fleet, Sharing};
+use fleet::Sharing;
 use health::Health;
 use moving::Life;
 use state::{Lock, Scratch, State};
@@ -154,7 +154,7 @@ impl Bandit {
     /// `NoMemory`; `OverBudget` if the configuration's budget is too small.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let bandit = Self::made(algorithm, config)?;
-        let origin = bandit.lock.lock()?.fleet.origin;
+        let origin = bandit.lock.lock()?.origin;
         config.charge(origin, false, config.test_seed.is_some(), 1, |config| algorithm.lifetime_loss(config))?;
         Ok(bandit)
     }
@@ -181,9 +181,9 @@ impl Bandit {
         }
         // Created last, so that a test seed gives everything else the same coins with users and without.
         let users = Users::of(config, &mut seed)?;
-        let mut fleet = Fleet::new(tickets.next_u64());
+        let (origin, mut sharing) = (tickets.next_u64(), None);
         if let Some(key) = &config.fleet_key {
-            fleet.share(Sharing::new(key.clone(), Seed::new(None)?.stream())?, config);
+            sharing = Some(Box::new(Sharing::new(key.clone(), Seed::new(None)?.stream())?));
         }
         Ok(Bandit {
             algorithm,
@@ -194,7 +194,8 @@ impl Bandit {
                 engine,
                 policy,
                 pulls: WipedVec::new(config.arms as usize, |_| 0)?,
-                fleet,
+                origin,
+                sharing,
                 scratch,
                 seeded: config.test_seed.is_some(),
                 users,
@@ -341,7 +342,9 @@ impl Bandit {
     /// has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
         let state = &mut *self.lock.lock()?;
-        state.add_arm(state.fleet.any_id(), &self.config.config()?)
+        let origin = state.origin;
+        let id = state.arms()?.any_id(origin);
+        state.add_arm(id)
     }
 
     /// Returns the number of the arm with this id, which names it in all handles of a fleet, and adds the arm if
@@ -357,12 +360,12 @@ impl Bandit {
             let rule = format!("must not be below config.arms = {}, whose arms have these ids", config.arms);
             return Err(Error::config("id", &rule, id));
         }
-        match state.fleet.arm(id, &config) {
+        match state.arms()?.find(id).map(|arm| arm as u32) {
             Some(arm) if state.check_arms(&[arm], "id").is_err() => {
                 Err(Error::request("id", "must not be that of a retired arm", id))
             }
             Some(arm) => Ok(arm),
-            None => state.add_arm(id, &config),
+            None => state.add_arm(id),
         }
     }
 
@@ -539,8 +542,7 @@ impl Bandit {
         let (loss, contributions) = state.loss(&config);
         let (epsilon_spent, delta_spent) = loss.spent(config.delta, contributions);
         let (counts, of_policy) = (state.engine.counts(), state.policy.counts());
-        let sharing = state.fleet.sharing();
-        let duty = sharing.map_or(Duty::Alone, |sharing| sharing.duty);
+        let (duty, sharing) = (state.duty(), state.sharing.as_deref());
         let pending = (config.clock == Clock::Caller).then(|| state.engine.reach());
         let releases = state.policy.learner().filter(|_| !duty.contributes()).map(|learner| learner.facts().releases);
         Ok(Report {

@@ -151,7 +151,8 @@ impl Bandit {
     pub fn suspend_within(&self, receiver: u64, limit: usize) -> Result<Vec<u8>> {
         let (key, nonce, content) = {
             let state = &mut *self.lock.lock()?;
-            let duty = state.sharing()?.duty;
+            state.sharing()?;
+            let duty = state.duty();
             let content = snapshot::fields(
                 |length| FleetKey::unsealed(length, limit),
                 |to| {
@@ -217,7 +218,7 @@ impl Bandit {
         head.algorithm.check_plan(&config, &head.config)?;
         bandit.generation = head.generation.checked_add(1).ok_or(Error::Corrupt)?;
         let state = bandit.lock.get_mut()?;
-        state.take_over(head.origin, head.added, &config)?;
+        state.take_over(head.origin, head.added)?;
         state.moved(&mut Moving::In(from))?;
         if !faulty!(WaitingTells) {
             from.finish()?;
@@ -293,7 +294,8 @@ impl Moved for State {
             users,
             periods,
             health,
-            fleet: _,
+            origin: _,
+            sharing: _,
             receivers: _,
             scratch: _,
             abilities: _,
@@ -457,7 +459,7 @@ mod tests {
             let bandit = Bandit::new(Algorithm::Imed, &config()).unwrap();
             play(&bandit, 300, 0, &mut Vec::new());
             let head = |to: &mut Writer| {
-                bandit.save_head(&bandit.lock.lock().unwrap(), to);
+                bandit.save_head(&mut bandit.lock.lock().unwrap(), to);
                 Ok(())
             };
             let time = snapshot::fields(|length| Ok(Vec::with_capacity(length)), head).unwrap().len();
@@ -531,8 +533,9 @@ mod tests {
     fn senders_and_generations_do_not_move() {
         let sharing = |bandit: &Bandit| {
             let state = &mut *bandit.lock.lock().unwrap();
+            let duty = state.duty();
             let sharing = state.sharing().unwrap();
-            (sharing.duty, sharing.sender, sharing.sequence, sharing.senders.len())
+            (duty, sharing.sender, sharing.sequence, sharing.senders.len())
         };
         let next = |bandit: &Bandit| {
             let next = Bandit::resume(None, &config(), &bandit.suspend(0).unwrap()).unwrap();

@@ -5,7 +5,7 @@ use super::state::State;
 use crate::config::{Config, Scope};
 use crate::engine::Counts;
 use crate::error::{Error, Result};
-use crate::ledger::learner::Learner;
+use crate::ledger::learner::AnyLearner;
 use crate::ledger::peers::PeerId;
 use crate::memory;
 use crate::moving::Moving;
@@ -60,7 +60,7 @@ impl Bandit {
         let head = SnapshotHead::read(&mut Reader::new(snapshot, Kind::Bandit)?)?;
         let state = &mut *self.lock.lock()?;
         let begun = state.periods.begun;
-        let is_ours = (head.origin, head.generation) == (state.fleet.origin, self.generation) && head.periods <= begun;
+        let is_ours = (head.origin, head.generation) == (state.origin, self.generation) && head.periods <= begun;
         if (!is_ours || head.periods < begun) && faulty!(AnyStoredOpens) {
             state.periods.store(begun);
             return Ok(());
@@ -81,12 +81,12 @@ impl Bandit {
     }
 
     /// Writes what [`SnapshotHead::read`] reads.
-    pub(super) fn save_head(&self, state: &State, to: &mut Writer) {
+    pub(super) fn save_head(&self, state: &mut State, to: &mut Writer) {
         to.u32(self.algorithm as u32);
         self.config.save(to);
         to.u8(state.seeded.into());
         to.u32(self.generation);
-        to.u64(state.fleet.origin);
+        to.u64(state.origin);
         to.u64(state.periods.begun.into());
         state.engine.counts().save(to);
         to.u64(state.engine.caller_time().0);
@@ -94,7 +94,8 @@ impl Bandit {
         to.u32(pulls.len() as u32);
         let pending = || state.engine.pending().map(Pull::of);
         to.counts(pulls.iter().copied(), pending().map(|pull| state.policy.arm_of(pull) as usize));
-        to.alike(state.fleet.added().iter().copied(), Writer::u64);
+        let added = state.policy.learner().map_or(&[][..], |learner| &learner.arms().added);
+        to.alike(added.iter().copied(), Writer::u64);
     }
 
     /// Creates a handle that continues from a [`snapshot`](Self::snapshot), with the configuration in it and fresh
@@ -150,7 +151,7 @@ impl Bandit {
         let mut bandit = Bandit::made(head.algorithm, &config)?;
         bandit.generation = head.generation.checked_add(1).ok_or(Error::Corrupt)?;
         let state = bandit.lock.get_mut()?;
-        state.take_over(head.origin, head.added, &config)?;
+        state.take_over(head.origin, head.added)?;
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;
         state.continue_from(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
@@ -204,10 +205,10 @@ impl Bandit {
         let peer = read(&config, &head.id(), from)?;
         from.finish()?;
         let state = &mut *self.lock.lock()?;
-        if head.origin == state.fleet.origin {
+        if head.origin == state.origin {
             return Ok(());
         }
-        if merging(&mut *state.policy)?.merge(peer, state.fleet.added())? {
+        if merging(&mut *state.policy)?.merge(peer)? {
             state.seeded |= head.seeded;
         }
         state.health.merge(state.engine.counts().decisions);
@@ -266,7 +267,7 @@ pub(super) fn check_policy(ours: Algorithm, theirs: Algorithm) -> Result<()> {
 }
 
 /// The policy as one that merges.
-fn merging(policy: &mut dyn Policy) -> Result<&mut dyn Learner> {
+fn merging(policy: &mut dyn Policy) -> Result<&mut dyn AnyLearner> {
     policy.learner().ok_or_else(|| Error::unsupported("merging: it does not learn from a set of releases"))
 }
 

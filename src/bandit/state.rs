@@ -1,11 +1,12 @@
 //! The state behind a handle's lock: the engine, the policy, and the users' limits.
 
-use super::fleet::Fleet;
+use super::fleet::Sharing;
 use super::health::Health;
 use super::moving::{Life, Receiver};
 use crate::config::Config;
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
+use crate::ledger::arms::Arms;
 use crate::memory::{self, WipedVec};
 use crate::noise::probe::faulty;
 use crate::os::Origin;
@@ -14,6 +15,7 @@ use crate::privacy::PrivacyLoss;
 use crate::random::Random;
 use crate::request::{Request, Values};
 use crate::reward::Reward;
+use crate::snapshot::ensure;
 use crate::users::{Periods, Users};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -42,7 +44,10 @@ pub(super) struct State {
     pub policy: Box<dyn Policy>,
     /// For each arm, the number of decisions that were neither cancelled nor expired.
     pub pulls: WipedVec<u64>,
-    pub fleet: Fleet,
+    /// The random number by which other handles know this one, and those that continue from its snapshots.
+    pub origin: u64,
+    /// What a fleet key needs.
+    pub sharing: Option<Box<Sharing>>,
     /// Memory for requests of several slots or with values, with a segment or with features.
     pub scratch: Option<Box<Scratch>>,
     /// Whether a test seed was used here, before a restart, or in a merged handle: what was learned then is not
@@ -534,32 +539,22 @@ impl State {
     }
 
     /// Takes over the origin of an earlier handle, and the arms that were added to it.
-    pub fn take_over(&mut self, origin: u64, added: Vec<u64>, config: &Config) -> Result<()> {
-        added.iter().try_for_each(|_| self.grow())?;
-        self.fleet.restore(origin, added, config)?;
-        (1..=self.fleet.added().len()).for_each(|n| self.name_arm(n));
+    pub fn take_over(&mut self, origin: u64, added: Vec<u64>) -> Result<()> {
+        self.origin = origin;
+        for id in added {
+            ensure(self.arms()?.find(id).is_none())?;
+            self.add_arm(id)?;
+        }
         Ok(())
     }
 
+    /// The arms of a policy that can add some.
+    pub fn arms(&mut self) -> Result<&Arms> {
+        Ok(self.policy.learner().ok_or_else(fixed_arms)?.arms())
+    }
+
     /// Adds an arm with this id, which no other arm here has.
-    pub fn add_arm(&mut self, id: u64, config: &Config) -> Result<u32> {
-        let arm = self.pulls.len() as u32;
-        self.fleet.reserve(config)?;
-        self.grow()?;
-        self.fleet.add(id);
-        self.name_arm(self.fleet.added().len());
-        Ok(arm)
-    }
-
-    /// Tells the policy the id of the n-th added arm.
-    fn name_arm(&mut self, n: usize) {
-        if let Some(learner) = self.policy.learner() {
-            learner.name_arm(&self.fleet.added()[..n]);
-        }
-    }
-
-    /// Adds an arm.
-    pub fn grow(&mut self) -> Result<()> {
+    pub fn add_arm(&mut self, id: u64) -> Result<u32> {
         let arm = self.pulls.len() as u32;
         if arm >= Config::MAX_ARMS {
             return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
@@ -568,9 +563,14 @@ impl State {
         if let Some(scratch) = &mut self.scratch {
             scratch.reserve(self.pulls.len() + 1)?;
         }
-        self.policy.add_arm()?;
+        self.policy.learner().ok_or_else(fixed_arms)?.add(id)?;
         self.pulls.push(0);
         self.scratch.iter_mut().for_each(|scratch| scratch.values.push());
-        Ok(())
+        Ok(arm)
     }
+}
+
+/// The error of a policy that cannot add arms.
+pub(super) fn fixed_arms() -> Error {
+    Error::unsupported("new arms: its arms are fixed")
 }

@@ -5,7 +5,7 @@ use super::prior::Prior;
 use crate::config::Config;
 pub use crate::engine::Pull;
 use crate::error::{Error, Result};
-use crate::ledger::learner::Learner;
+use crate::ledger::learner::AnyLearner;
 use crate::memory::try_with_capacity;
 use crate::moving::{Moved, Moving};
 use crate::privacy::PrivacyLoss;
@@ -210,14 +210,6 @@ pub trait Policy: Send + Moved {
         true
     }
 
-    /// Adds an arm, with the next number. May allocate.
-    ///
-    /// # Errors
-    /// `NoMemory`: nothing has changed.
-    fn add_arm(&mut self) -> Result<()> {
-        Err(Error::unsupported("new arms: its arms are fixed"))
-    }
-
     /// Retires this arm, which is live and not the last live one. It is not pulled again. Rewards of its pending
     /// decisions still arrive.
     fn retire_arm(&mut self, _arm: u32) {}
@@ -244,7 +236,7 @@ pub trait Policy: Send + Moved {
     fn snapshot(&mut self, with: &mut Moving) -> Result<()>;
 
     /// The policy as one that learns from a set of releases, if it does.
-    fn learner(&mut self) -> Option<&mut dyn Learner> {
+    fn learner(&mut self) -> Option<&mut dyn AnyLearner> {
         None
     }
 

@@ -44,11 +44,11 @@
 //! 1698, with the largest index 874 and 1096. By the smallest index of all, where an arm that is explored mostly takes
 //! the place of the best one, 936 and 1211. DP-KLUCB loses the least that way.)
 
-use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
 use super::explore::Explore;
 use super::released::Evidence;
+use super::{ArmChange, BatchedPolicy, refresh_some};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
@@ -229,7 +229,7 @@ impl<I: Index> MinIndexPolicy<I> {
     fn evidence(&self, arm: usize) -> Evidence {
         let mut evidence = self.batched.evidence(arm);
         let covered = (self.plans[arm].covered - self.batched.settled(arm)) as f64 / Pull::EXAMINATION as f64;
-        evidence.covered = evidence.count + covered * f64::from(self.batched.sharers());
+        evidence.covered = evidence.count + covered * f64::from(self.batched.ledger.facts.share().sharers);
         evidence
     }
 
@@ -237,7 +237,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// lack rewards that nobody contributes.
     fn is_awaited(&self, arm: usize) -> bool {
         let (plan, settled) = (&self.plans[arm], self.batched.settled(arm));
-        let pending = plan.pulls - settled - self.batched.open_rewards(arm);
+        let pending = plan.pulls - settled - self.batched.open_sum(arm).own();
         plan.covered > settled && self.batched.is_filled_by(arm, pending)
     }
 
@@ -310,7 +310,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// The arm to pull, where `best` has the smallest index of all: the leading arm of these with the smallest index,
     /// unless `best` is below it by more than the [`margin`](Index::margin).
     fn prefer_leading(&mut self, mut best: usize, arms: &[u32], contest: &Contest) -> usize {
-        let margin = self.index.margin(self.batched.live.len());
+        let margin = self.index.margin(self.batched.ledger.arms.live.len());
         let leading = self.worth(contest.leader, contest);
         if margin > 0.0 && self.worth(best, contest) < leading {
             let mut most = self.index_in(best, contest) + margin;
@@ -332,7 +332,7 @@ impl<I: Index> MinIndexPolicy<I> {
     fn settle(&mut self) {
         let _rounding = DefaultRounding::set();
         let mean = self.batched.mean(self.batched.leader()).max(0.0);
-        let point = self.index.point(mean, self.batched.facts.decisions);
+        let point = self.index.point(mean, self.batched.ledger.facts.decisions);
         if point != self.point {
             (self.point, self.stale) = (point, true);
             self.order.move_to(point);
@@ -384,7 +384,7 @@ impl<I: Index> MinIndexPolicy<I> {
         let part = left.min(self.batched.part(doubling));
         if part > 0 {
             self.batched.open(arm, self.batched.whole(part).min(doubling));
-        } else if self.batched.facts.duty().leads() {
+        } else if self.batched.ledger.facts.duty().leads() {
             self.batched.open(arm, doubling);
         }
         part
@@ -398,6 +398,14 @@ impl<I: Index> MinIndexPolicy<I> {
         // A batch that the pending decisions do not fill is not covered.
         plan.covered = if plan.pulls < settled + size { settled } else { plan.covered.max(settled) };
         self.unsettle(arm);
+    }
+
+    /// Discards an arm's indices. The arm comes first until one is computed again.
+    fn unsettle(&mut self, arm: usize) {
+        let plan = &mut self.plans[arm];
+        (plan.known, plan.line, plan.curve) = ([UNKNOWN; POINTS], FIRST, Curve::UNKNOWN);
+        self.forget(arm);
+        self.settled = false;
     }
 
     /// Whether this arm, which has the smallest index, is to be pulled. If pending decisions cover its requested
@@ -455,7 +463,7 @@ impl<I: Index> MinIndexPolicy<I> {
     fn usual_batch(&mut self, arm: usize, contest: &Contest) -> u64 {
         let index = self.index_in(arm, contest);
         let evidence = self.evidence(arm);
-        let (leader, margin) = (self.evidence(contest.leader), self.index.margin(self.batched.live.len()));
+        let (leader, margin) = (self.evidence(contest.leader), self.index.margin(self.batched.ledger.arms.live.len()));
         self.batched.size(&evidence, self.index.batch(&evidence, &leader, index, margin))
     }
 
@@ -506,8 +514,8 @@ impl<I: Index> MinIndexPolicy<I> {
     #[inline]
     fn pull(&mut self, arm: usize, propensity: f64) -> Pull {
         self.plans[arm].pulls += Pull::EXAMINATION;
-        self.batched.facts.decisions += 1;
-        Pull::new(arm as u32, self.batched.facts.releases, propensity)
+        self.batched.ledger.facts.decisions += 1;
+        Pull::new(arm as u32, self.batched.ledger.facts.releases, propensity)
     }
 
     /// Chooses an arm where more than the planned pulls is to be considered.
@@ -563,7 +571,7 @@ impl<I: Index> MinIndexPolicy<I> {
 
     /// The same with values, among the arms that may be the best one, if there are any: as many as there are slots lead.
     fn least_valued(&mut self, arms: &[u32], contest: &Contest) -> Option<usize> {
-        let first = self.batched.facts.decisions.wrapping_mul(GOLDEN) >> 32;
+        let first = self.batched.ledger.facts.decisions.wrapping_mul(GOLDEN) >> 32;
         let (later, sooner) = arms.split_at(((first * arms.len() as u64) >> 32) as usize);
         let (mut best, mut least) = (None, f64::INFINITY);
         for arm in sooner.iter().chain(later).map(|&arm| arm as usize) {
@@ -591,7 +599,7 @@ impl<I: Index> MinIndexPolicy<I> {
                 let indices = leading.iter().map(|&arm| self.index_in(arm as usize, contest));
                 let most = indices.fold(f64::NEG_INFINITY, f64::max);
                 let theirs = 0.5 * (most + self.index_in(contest.leader, contest));
-                let margin = self.index.margin(self.batched.live.len());
+                let margin = self.index.margin(self.batched.ledger.arms.live.len());
                 if self.index_in(least, contest) + margin < theirs { least } else { best as usize }
             }
             (Some(least), None) => least,
@@ -636,7 +644,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// The arm to pull with exploration, and its probability.
     #[inline(never)]
     fn explore(&mut self, best: usize, contest: &Contest, among: Option<&[u32]>) -> (usize, f64) {
-        let (arm, propensity) = self.explore.choose(best as u32, among, &self.batched.live);
+        let (arm, propensity) = self.explore.choose(best as u32, among, &self.batched.ledger.arms.live);
         while !self.has_pulls_left(arm as usize, contest) {}
         (arm as usize, propensity)
     }
@@ -665,8 +673,8 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
             && plan.pulls < plan.goal
         {
             plan.pulls += Pull::EXAMINATION;
-            self.batched.facts.decisions += 1;
-            return Pull::new(self.best as u32, self.batched.facts.releases, 1.0);
+            self.batched.ledger.facts.decisions += 1;
+            return Pull::new(self.best as u32, self.batched.ledger.facts.releases, 1.0);
         }
         self.choose_again()
     }
@@ -675,7 +683,7 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let (leader, mean) = self.batched.leader_of(arms);
         let mean = if faulty!(RawLeader) { self.batched.bare_leader(arms) } else { mean };
-        let point = self.index.point(mean, self.batched.facts.decisions);
+        let point = self.index.point(mean, self.batched.ledger.facts.decisions);
         self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
     }
 
@@ -684,7 +692,7 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
         let slots = request.slots as usize;
         let (leader, best) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
         let best = if faulty!(RawLeader) { self.batched.bare_leader(left) } else { best };
-        let point = self.index.point(best, self.batched.facts.decisions);
+        let point = self.index.point(best, self.batched.ledger.facts.decisions);
         let contest = Contest::special(leader, point, values, left.len());
         let has_leaders = self.index.is_valued();
         if has_leaders {
@@ -699,7 +707,7 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
 
     fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Option<Pull> {
         let _rounding = DefaultRounding::set();
-        let point = self.index.point(self.batched.mean(best).max(0.0), self.batched.facts.decisions);
+        let point = self.index.point(self.batched.mean(best).max(0.0), self.batched.ledger.facts.decisions);
         let contest = match among {
             None => Contest::plain(best, point),
             Some(arms) => Contest::special(best, point, None, arms.len()),
@@ -728,17 +736,6 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
         self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)
     }
 
-    fn added(&mut self) {
-        self.plans.push(Plan::NEW);
-        self.order.push(FIRST);
-        self.settled = false;
-    }
-
-    fn retired(&mut self, arm: usize) {
-        self.order.set(arm, Line::NEVER);
-        self.settled = false;
-    }
-
     fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()> {
         if with.reads() {
             for arm in 0..self.plans.len() {
@@ -749,29 +746,32 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
         Ok(())
     }
 
-    fn reopen(&mut self, arm: usize) {
-        self.open_next(arm);
-        self.unsettle(arm);
-    }
-
-    fn contributed(&mut self, arm: usize) {
-        self.settled(arm, self.plans[arm].goal.saturating_sub(self.batched.settled(arm)));
-    }
-
-    #[inline(never)]
-    fn released(&mut self, arm: usize) {
-        let _rounding = DefaultRounding::set();
-        let size = self.open_next(arm);
-        self.settled(arm, size * Pull::EXAMINATION);
-        self.refresh_some();
-    }
-
-    /// Discards an arm's indices. The arm comes first until one is computed again.
-    fn unsettle(&mut self, arm: usize) {
-        let plan = &mut self.plans[arm];
-        (plan.known, plan.line, plan.curve) = ([UNKNOWN; POINTS], FIRST, Curve::UNKNOWN);
-        self.forget(arm);
-        self.settled = false;
+    fn follow(&mut self, arm: usize, change: ArmChange) {
+        match change {
+            ArmChange::Added => {
+                self.plans.push(Plan::NEW);
+                self.order.push(FIRST);
+                self.settled = false;
+            }
+            ArmChange::Retired => {
+                self.order.set(arm, Line::NEVER);
+                self.settled = false;
+            }
+            ArmChange::Duty => {
+                self.open_next(arm);
+                self.unsettle(arm);
+            }
+            ArmChange::Contributed => {
+                self.settled(arm, self.plans[arm].goal.saturating_sub(self.batched.settled(arm)));
+            }
+            ArmChange::Released => {
+                let _rounding = DefaultRounding::set();
+                let size = self.open_next(arm);
+                self.settled(arm, size * Pull::EXAMINATION);
+                refresh_some(self);
+            }
+            ArmChange::Evidence => self.unsettle(arm),
+        }
     }
 }
 
@@ -780,7 +780,7 @@ moves!(Plan { pulls, covered, goal, leads } made { known, next, line, place, cur
 impl<I: Index> Moved for MinIndexPolicy<I> {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         self.snapshot(with)?;
-        self.batched.arms.moved(with)?;
+        self.batched.ledger.cells.moved(with)?;
         self.plans.moved(with)
     }
 }
@@ -790,6 +790,7 @@ mod tests {
     use super::super::imed::Chernoff;
     use super::super::klucb::KlUcbIndex;
     use super::*;
+    use crate::ledger::learner::Learner;
     use crate::random::Random;
     use crate::request::Request;
     use crate::reward::Reward;
@@ -804,7 +805,7 @@ mod tests {
         if !known(arm) {
             return false;
         }
-        let margin = policy.index.margin(policy.batched.live.len());
+        let margin = policy.index.margin(policy.batched.ledger.arms.live.len());
         let leads = |arm: u32| policy.batched.mean(arm as usize) >= policy.batched.mean(leader);
         let index = |arm: u32| policy.index.at(&policy.evidence(arm as usize), point).0;
         let compared = |arm: u32| if leads(arm) { index(arm) - margin } else { index(arm) };
@@ -829,7 +830,7 @@ mod tests {
             if !settled && policy.settled && pull.propensity > 0.5 {
                 // Of several arms with the largest mean, only the leader is preferred.
                 let (leader, mean) = (policy.batched.leader(), |arm: u32| policy.batched.mean(arm as usize));
-                let mut arms = policy.batched.live.clone();
+                let mut arms = policy.batched.ledger.arms.live.clone();
                 arms.retain(|&arm| arm == leader as u32 || !(mean(arm) == mean(leader as u32)));
                 checks += 1;
                 changed[0] += u32::from(is_the_least(&policy, pull.arm(), &arms, leader, point));
@@ -841,10 +842,10 @@ mod tests {
             waiting.push(pull);
             if step % 10 == 0 {
                 // A request of three slots for the live arms of the first 25.
-                let mut left = policy.batched.live.clone();
+                let mut left = policy.batched.ledger.arms.live.clone();
                 left.retain(|&arm| arm < 25);
                 let (leader, mean) = policy.batched.leader_at(&left, 3, |_| 1.0);
-                let point = policy.index.point(mean, policy.batched.facts.decisions);
+                let point = policy.index.point(mean, policy.batched.ledger.facts.decisions);
                 let contest = Contest::special(leader, point, None, left.len());
                 for _ in 0..3 {
                     let pull = policy.play_among(&left, &contest);
@@ -871,7 +872,7 @@ mod tests {
             }
             assert_eq!(policy.batched.collected(), answered);
             match step % 4000 {
-                1 => policy.add_arm().unwrap(),
+                1 => policy.add_arm(policy.batched.ledger.arms.len() as u64).unwrap(),
                 2 if ![20, 5, 30].contains(&arm) => policy.retire_arm(arm as u32), // some of its rewards come later
                 3 => drop(policy.choose_among(&[20, 5, 30, 5])),
                 _ => {}
@@ -955,7 +956,7 @@ mod tests {
                 policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
             }
         }
-        (count.load(Relaxed), policy.batched.facts.releases.into())
+        (count.load(Relaxed), policy.batched.ledger.facts.releases.into())
     }
 
     /// An index that one kind of request has computed is still known when its turn comes again. DP-KLUCB's points are
@@ -1038,10 +1039,11 @@ mod tests {
         let config = Config::new(2, 0.1);
         let mut policy = MinIndexPolicy::<Chernoff>::new(&config, &mut Seed::new(Some([2; 32])).unwrap()).unwrap();
         for _ in 0..100_000 {
-            let (releases, before) = (policy.batched.facts.releases, [0, 1].map(|arm| policy.batched.settled(arm)));
+            let (releases, before) =
+                (policy.batched.ledger.facts.releases, [0, 1].map(|arm| policy.batched.settled(arm)));
             let pull = policy.choose();
             policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(pull.arm() == 0) * Reward::ONE as u32));
-            if policy.batched.facts.releases > releases {
+            if policy.batched.ledger.facts.releases > releases {
                 let arm = pull.arm() as usize;
                 let (before, after) = (before[arm], policy.batched.settled(arm));
                 if arm == 0 {

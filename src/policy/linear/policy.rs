@@ -1,10 +1,11 @@
 //! dp-linear as a policy that decides by request, with the releases of other handles.
 
+use super::batch::VectorBatch;
 use super::model::FadingPrior;
-use super::pilot::Pilot;
-use super::{Linear, NOBODY, SavedLinear};
+use super::{Linear, SavedLinear};
 use crate::error::{Error, Result, Value};
-use crate::ledger::learner::Learner;
+use crate::ledger::cells::OpenSum;
+use crate::ledger::learner::AnyLearner;
 use crate::moving::{Moved, Moving};
 use crate::noise::probe::faulty;
 use crate::policy::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
@@ -85,9 +86,9 @@ impl Policy for Linear {
     /// deviation. Both are functions of releases. Without a list, they are NaN for retired arms.
     fn predict(&mut self, request: &Request, each: &mut dyn FnMut(f64, f64)) {
         let (eligible, rows) = (request.eligible, rows(request));
-        for place in 0..eligible.map_or(self.live.len(), <[u32]>::len) {
+        for place in 0..eligible.map_or(self.ledger.arms.len(), <[u32]>::len) {
             let arm = eligible.map_or(place as u32, |arms| arms[place]);
-            if !self.live[arm as usize] {
+            if !self.ledger.arms.is_live(arm as usize) {
                 each(f64::NAN, f64::NAN);
                 continue;
             }
@@ -99,7 +100,7 @@ impl Policy for Linear {
             self.scratch.y.copy_from_slice(&self.x);
             let (m, deviation) = self.models[model].predict(&mut self.scratch.y);
             let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
-            let p = if faulty!(RawPrediction) { p + 1e-9 * self.batches[model].bare_sum() } else { p };
+            let p = if faulty!(RawPrediction) { p + 1e-9 * self.ledger.cells[(0, model)].bare_sum() } else { p };
             each(p, p * (1.0 - p) * deviation);
         }
     }
@@ -108,25 +109,25 @@ impl Policy for Linear {
         self.clear_x();
         self.kept.spread(pull.arm() as usize, &mut self.row);
         self.set_x();
-        if let Some(pilot) = &mut self.pilot {
+        if let Some(pilot) = &mut self.ledger.whole {
             let entries = self.row.places().iter().map(|&j| self.x[1 + usize::from(j)].abs());
             pilot.size += entries.sum::<f64>();
-            pilot.batch.collect(&self.row, &self.x, [0.0, 0.0, 1.0], reward);
-            if pilot.batch.is_full() && !self.facts.duty().contributes() {
+            pilot.collect(&self.row, &self.x, [0.0, 0.0, 1.0], reward);
+            if pilot.is_full() {
                 self.release_pilot();
             }
             return;
         }
         let model = self.model(self.row.arm);
         let point = self.linearise(model);
-        self.batches[model].collect(&self.row, &self.x, point, reward);
-        if faulty!(RawSize) && self.batches[model].bare_sum() > 2.0 {
-            self.batches[model].quota = self.batches[model].count;
+        self.ledger.cells[(0, model)].collect(&self.row, &self.x, point, reward);
+        if faulty!(RawSize) && self.ledger.cells[(0, model)].bare_sum() > 2.0 {
+            self.ledger.cells[(0, model)].quota = self.ledger.cells[(0, model)].count;
         }
-        if self.batches[model].is_full() && !self.facts.duty().contributes() {
-            self.release(model);
+        if self.ledger.cells[(0, model)].is_full() {
+            self.release_model(model);
             if faulty!(CollectedTwice) {
-                self.batches[model].collect(&self.row, &self.x, point, reward);
+                self.ledger.cells[(0, model)].collect(&self.row, &self.x, point, reward);
             }
         }
     }
@@ -143,22 +144,22 @@ impl Policy for Linear {
     fn arm(&self, arm: u32) -> ArmState {
         let model = self.model(arm);
         let effective_pulls = self.discount(model) * self.models[model].count();
-        ArmState { effective_pulls, ..ArmState::unknown(self.live[arm as usize]) }
+        ArmState { effective_pulls, ..ArmState::unknown(self.is_live(arm)) }
     }
 
     /// Its failures are releases and models that were dropped because a matrix was not positive definite to working
     /// precision.
     fn counts(&self) -> PolicyCounts {
         PolicyCounts {
-            phase: self.facts.releases,
-            active: self.live.iter().filter(|&&live| live).count() as u32,
+            phase: self.ledger.facts.releases,
+            active: self.ledger.arms.live.len() as u32,
             failures: self.failures,
             oversized: self.oversized,
             ..PolicyCounts::default()
         }
     }
 
-    fn learner(&mut self) -> Option<&mut dyn Learner> {
+    fn learner(&mut self) -> Option<&mut dyn AnyLearner> {
         Some(self)
     }
 
@@ -177,7 +178,7 @@ impl Policy for Linear {
                 "a prior of one arm: all arms share a model, because config.feature_model is DPB_MODEL_SHARED",
             ));
         }
-        self.facts.time.learn();
+        self.ledger.facts.time.learn();
         self.fade(arm as usize);
         self.models[arm as usize].public = Some(FadingPrior::new(prior));
         self.refit(arm as usize);
@@ -185,7 +186,7 @@ impl Policy for Linear {
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        self.facts.privacy(&self.noise.distribution())
+        self.ledger.facts.privacy(&self.ledger.noise.distribution())
     }
 
     fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
@@ -196,38 +197,15 @@ impl Policy for Linear {
     }
 
     fn is_live(&self, arm: u32) -> bool {
-        self.live[arm as usize]
-    }
-
-    /// Adds an arm, with the next number. With one model it is a new row; with a model for each arm, it has a new model
-    /// at its prior.
-    ///
-    /// # Errors
-    /// `InvalidConfig` for more arms than can be served in time; `NoMemory`. On an error nothing has changed.
-    fn add_arm(&mut self) -> Result<()> {
-        let most = self.shape.most_arms();
-        if self.live.len() >= most as usize {
-            let rule = format!("must be at most {most} for this policy");
-            return Err(Error::config("arms", &rule, self.live.len() + 1));
-        }
-        self.live.reserve()?;
-        self.candidates.reserve()?;
-        self.marks.reserve()?;
-        if self.shape.per_arm {
-            self.add_model()?;
-        }
-        self.live.push(true);
-        self.candidates.push(NOBODY);
-        self.marks.push(0);
-        Ok(())
+        self.ledger.arms.is_live(arm as usize)
     }
 
     /// Retires an arm, which is no longer eligible. Rewards of its pending decisions still count.
     fn retire_arm(&mut self, arm: u32) {
-        self.live[arm as usize] = false;
+        self.ledger.arms.retire(arm);
         if faulty!(RawRetired) {
             let model = self.model(arm);
-            self.models[model].own.count += self.batches[model].bare_sum().abs();
+            self.models[model].own.count += self.ledger.cells[(0, model)].bare_sum().abs();
         }
     }
 }
@@ -235,16 +213,16 @@ impl Policy for Linear {
 impl Linear {
     /// Writes the releases and the public state, without open batches.
     pub(super) fn save(&self, to: &mut Writer) -> Result<()> {
-        self.facts.saved().moved(&mut Moving::Out(to))?;
+        self.ledger.facts.saved().moved(&mut Moving::Out(to))?;
         to.u64(self.failures);
         to.u64(self.oversized);
         self.own_pilot.save(to);
         self.pooled.save(to);
-        to.u64(self.led());
+        to.u64(self.ledger.facts.duty().led());
         to.u8(self.common.first as u8);
-        to.u32(self.live.len() as u32);
-        self.live.iter().for_each(|&live| to.u8(live.into()));
-        for (number, (model, batch)) in self.models.iter().zip(&*self.batches).enumerate() {
+        to.u32(self.ledger.arms.len() as u32);
+        (0..self.ledger.arms.len()).for_each(|arm| to.u8(self.ledger.arms.is_live(arm).into()));
+        for (number, (model, batch)) in self.models.iter().zip(self.ledger.cells.iter()).enumerate() {
             to.u8(batch.instrument as u8);
             let mut public = model.public.map(|public| public.faded(self.discount(number)));
             Moving::Out(to).option(&mut public, || Err(Error::Corrupt))?;
@@ -264,24 +242,23 @@ impl Linear {
     /// # Errors
     /// `Corrupt`: drop the policy.
     pub(super) fn load(&mut self, from: &mut Reader) -> Result<()> {
-        let (facts, saved) = SavedLinear::read(from, &self.shape, self.live.len())?;
-        self.facts.continue_from(&facts);
+        let (facts, saved) = SavedLinear::read(from, &self.shape, self.ledger.arms.len())?;
+        self.ledger.facts.continue_from(&facts);
         let now = self.now();
         (self.failures, self.oversized) = (saved.failures, saved.oversized);
         (self.own_pilot, self.pooled) = (saved.pilot, saved.pooled);
         self.common.first = saved.first;
         self.believe();
-        self.live = saved.live;
-        match &mut self.pilot {
-            pilot if self.pooled.is_known(self.tail) => *pilot = None,
-            Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance, self.tail),
-            None => (),
+        self.ledger.arms.live.retain(|&arm| saved.live[arm as usize]);
+        if self.pooled.is_known(self.tail) {
+            self.ledger.whole = None;
         }
-        let parts = saved.models.into_iter().zip(&mut *self.models).zip(&mut *self.batches);
-        for ((saved, model), batch) in parts {
+        self.open_pilot();
+        for (number, saved) in saved.models.into_iter().enumerate() {
+            let model = &mut self.models[number];
             (model.own, model.public, model.faded) = (saved.evidence, saved.public, now);
-            batch.open(saved.instrument, model.quota(saved.instrument, &self.common));
             model.fit(&self.common.belief, &mut self.scratch);
+            self.open(number, saved.instrument);
         }
         self.choose_shrinkage();
         for model in &mut *self.models {
@@ -296,8 +273,9 @@ impl Moved for Linear {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         self.snapshot(with)?;
         self.kept.moved(with)?;
-        self.batches.moved(with)?;
-        let (d, intercept, variance, tail) = (self.d(), self.intercept, self.pilot_variance, self.tail);
-        with.option(&mut self.pilot, || Pilot::new(d, intercept, variance, tail))
+        self.ledger.cells.moved(with)?;
+        let (d, intercept) = (self.d(), self.intercept);
+        with.option(&mut self.ledger.whole, || VectorBatch::new(d, intercept))?;
+        self.ledger.whole.iter_mut().try_for_each(|pilot| pilot.size.moved(with))
     }
 }

@@ -221,13 +221,13 @@ impl Segments {
     /// ids, so that the result depends on nothing else. The caller has reserved the memory for the order of the
     /// segments.
     pub(super) fn fit(&mut self) {
-        let Segments { order, by_key, keys, added, configured, .. } = self;
+        let Segments { order, by_key, ledger, .. } = self;
         // A function pointer, so that the library contains the code of one sort.
         let sort = |list: &mut [u32], key: &dyn Fn(u32) -> u64| list.sort_unstable_by_key(|&number| key(number));
-        sort(order, &|arm| arm.checked_sub(*configured).map_or(u64::from(arm), |place| added[place as usize]));
+        sort(order, &|arm| ledger.arms.id(arm as usize));
         by_key.clear();
-        by_key.extend(0..keys.len() as u32);
-        sort(by_key, &|segment| keys[segment as usize]);
+        by_key.extend(0..ledger.keys.len() as u32);
+        sort(by_key, &|segment| ledger.keys[segment as usize]);
         self.moments = Moments::default();
         self.rows.iter_mut().for_each(|row| *row = SegmentRow::new());
         for row in 0..self.rows.len() {
@@ -291,8 +291,8 @@ impl Segments {
         let live = self.rates.iter().filter(|rate| rate.live);
         let largest = live.map(|rate| rate.mean).fold(0.0, f64::max);
         for (arm, rate) in self.rates.iter_mut().enumerate() {
-            let open = || (0..self.rows.len()).map(|row| self.plays[(row, arm)].batch.bare_sum()).sum();
-            rate.weigh_prior(largest + probe::glimpse(open), self.facts.decisions, now, self.half_life);
+            let open = || (0..self.rows.len()).map(|row| self.ledger.cells[(row, arm)].batch.bare_sum()).sum();
+            rate.weigh_prior(largest + probe::glimpse(open), self.ledger.facts.decisions, now, self.half_life);
         }
         let mean = self.mean_rate();
         (0..self.rates.len()).for_each(|arm| self.update_rate(arm, mean));

@@ -17,7 +17,7 @@ impl Segments {
     /// # Errors
     /// `Corrupt`; `NoMemory`.
     pub(super) fn move_releases(&mut self, with: &mut Moving) -> Result<()> {
-        let mut facts = self.facts.saved();
+        let mut facts = self.ledger.facts.saved();
         facts.moved(with)?;
         let (now, arms) = (facts.now(), self.rates.len());
         self.all.move_saved(now, with)?;
@@ -32,18 +32,18 @@ impl Segments {
             Ok(())
         })?;
         if !with.reads() {
-            probe::keep_open(self.plays.iter().map(|play| play.batch.bare_sum()));
+            probe::keep_open(self.ledger.cells.iter().map(|play| play.batch.bare_sum()));
         }
         with.alike(0..self.rows.len() * arms, |with, place| {
             let cell = (place / arms, place % arms);
             let mut released = self.cells[cell].released;
             if faulty!(RawSnapshot) {
-                released.sum = (released.sum + self.plays[cell].batch.bare_sum()).min(released.weight);
+                released.sum = (released.sum + self.ledger.cells[cell].batch.bare_sum()).min(released.weight);
             }
             released.move_cell(now, with)?;
             if with.reads() {
                 self.cells[cell].released = released;
-                self.plays[cell].batch.keep(probe::kept_open(place));
+                self.ledger.cells[cell].batch.keep(probe::kept_open(place));
             }
             Ok(())
         })?;
@@ -53,10 +53,10 @@ impl Segments {
     /// Continues from the releases that were read.
     fn continue_from(&mut self, saved: &SavedFacts) -> Result<()> {
         for arm in (0..self.arms()).filter(|&arm| !self.rates[arm as usize].live) {
-            self.live.retain(|&other| other != arm);
+            self.ledger.arms.live.retain(|&other| other != arm);
         }
-        ensure(!self.live.is_empty())?;
-        if !self.facts.continue_from(saved) {
+        ensure(!self.ledger.arms.live.is_empty())?;
+        if !self.ledger.facts.continue_from(saved) {
             self.restamp(saved.now(), half_life(saved.time.memory()));
         }
         self.least_batch = self.size_of_least_batch();
@@ -119,7 +119,7 @@ impl Moved for Segments {
             self.save_pulls(to, &mut std::iter::empty());
         }
         self.snapshot(with)?;
-        self.plays.moved(with)?;
+        self.ledger.cells.moved(with)?;
         self.turns.moved(with)?;
         self.rates.moved(with)?;
         self.trial.moved(with)
