@@ -41,7 +41,7 @@ pub struct Reference {
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for policy in ["dp-se", "dp-imed", "dp-klucb", "dp-med", "exp3-tau", "tsallis"] {
+    for policy in ["dp-se", "dp-imed", "dp-med", "exp3-tau", "tsallis"] {
         for arms in [5, 1000] {
             cases.push(Case {
                 name: format!("select + update, {policy}, {arms} arms"),

@@ -18,7 +18,6 @@ const POLICIES: &[Row] = &[
     ("DP-UCB-INT, rigorous", Algorithm::UcbInt, |config| config.rigorous_index = true),
     ("Private-UCB", Algorithm::PrivateUcb, |_| ()),
     ("DP-IMED", Algorithm::Imed, |config| config.delta = 0.0),
-    ("DP-KLUCB", Algorithm::KlUcb, |config| config.delta = 0.0),
     ("UCB1 (not private)", Algorithm::NonprivateUcb1, |_| ()),
     ("SE (not private)", Algorithm::NonprivateSe, |_| ()),
     ("KL-UCB (not private)", Algorithm::NonprivateKlUcb, |_| ()),

@@ -408,7 +408,7 @@ dpb_status dpb_skip(dpb_bandit *bandit,
  * rewards count.
  *
  * What is cancelled teaches nothing. So from the 256th decision in a row that is cancelled, by this call or by
- * dpb_cancel, until the next reward takes effect, dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear play the
+ * dpb_cancel, until the next reward takes effect, dpb_new_imed, dpb_new_med and dpb_new_linear play the
  * arm with the largest released mean instead of one to be explored. config.exploration goes on, and propensities are
  * exact.
  * O(reward_window); O(pending_capacity) without a window and on the caller's clock; under the lock. Never
@@ -440,7 +440,7 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * public: the configuration, segments' keys and the second moments of features are in it. It contains no
  * raw sum and no reward; a restored handle starts without the open decisions and batches.
  *
- * With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt, dpb_new_linear, dpb_new_se,
+ * With a snapshot: dpb_new_imed, dpb_new_med, dpb_new_tt, dpb_new_linear, dpb_new_se,
  * dpb_new_sdp_ae, dpb_new_vb_sdp_ae (complete batches; the others are requested again), dpb_new_tsallis,
  * dpb_new_exp3_lap, dpb_new_lap (if its base has one, or is a baseline: the base learns noisy gains),
  * dpb_new_ldp_ucb, dpb_new_ldp_klucb. Without: dpb_new_ucb, dpb_new_ucb_bound, dpb_new_private_ucb (their next
@@ -451,7 +451,7 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
  *
  * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
- * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 1 more; 20 more with a prior,
+ * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_med; dpb_new_tt 1 more; 20 more with a prior,
  * 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4 D^2 +
  * 12 D more for each model, D = features + 1. It may grow between two calls. A call whose cap is too small takes no
  * memory. May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the state that is not released.
@@ -695,14 +695,14 @@ struct dpb_config {
   uint64_t forget_after;
   /**
    * f: each of K eligible arms has a probability of at least f/K in every decision, for off-policy evaluation. It
-   * costs f times the mean gap in each decision. It must be in [0, 1]. For dpb_new_imed, dpb_new_klucb,
-   * dpb_new_med and dpb_new_linear.
+   * costs f times the mean gap in each decision. It must be in [0, 1]. For dpb_new_imed, dpb_new_med and
+   * dpb_new_linear.
    */
   double exploration;
   /**
    * The unit of epsilon for requests with several slots. 0 = one reward; a request of m slots loses up to m
    * epsilon. S > 0 = one request of at most S slots, with all its rewards; the noise is that of epsilon/S. It must
-   * be at most 2^24. For dpb_new_imed, dpb_new_klucb and dpb_new_linear.
+   * be at most 2^24. For dpb_new_imed and dpb_new_linear.
    */
   uint32_t max_slots;
   /**
@@ -923,7 +923,7 @@ void dpb_request_init_sized(dpb_request *request,
  * with request.examined the best ones where most visitors look. Each decision gets its own reward, or is cancelled.
  * slots is at most the number of eligible arms, max_slots if that is set, and reward_window (without one
  * pending_capacity rounded up). A propensity is the probability of that arm in its draw, given the draws before it.
- * For dpb_new_imed, dpb_new_klucb and dpb_new_linear. Epsilon is the loss of (Theorem S, src/privacy/slates.rs):
+ * For dpb_new_imed and dpb_new_linear. Epsilon is the loss of (Theorem S, docs/theory/slots.md):
  *   dpb_config.max_slots = 0                    one reward
  *   dpb_config.max_slots = S                    one request with all its rewards; the noise is for epsilon/S
  *   dpb_config.max_slots = S, max_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
@@ -1068,7 +1068,7 @@ dpb_status dpb_retire_arm(dpb_bandit *bandit,
  * ages by dpb_config.forget_after, and is kept by snapshots. dpb_arms_read, dpb_compare and dpb_merge use releases
  * only, so they do not contain it. A second call for the same arm replaces the first, before decisions or after.
  *
- * For dpb_new_imed, dpb_new_klucb, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it
+ * For dpb_new_imed, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it
  * states the arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
  * dpb_segment_read then return predictions, which it influences.
  *
@@ -1453,7 +1453,7 @@ dpb_status dpb_best_arm(const dpb_bandit *bandit,
  * probabilities add up.
  *
  * An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is the
- * average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new), dpb_new_klucb,
+ * average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
  * dpb_new_med and dpb_new_tt use all releases, merged ones too; each merge with new releases makes the interval a
  * little wider. dpb_new_se uses an arm's last release only.
  *
@@ -1461,7 +1461,7 @@ dpb_status dpb_best_arm(const dpb_bandit *bandit,
  * decisions: set dpb_config.exploration for sooner results. With two arms of 5% and 4.5%, confidence 0.95 and
  * epsilon 1, dpb_new_imed needs 130,000 decisions on average at exploration 1, and 350,000 at 0.2; at epsilon 0.1
  * 250,000 and 650,000. The probability is for one restart of a handle. When you save, merge or restore must not
- * depend on releases. Proof, by a supermartingale and Ville's inequality: src/policy/batched/compare.rs.
+ * depend on releases. Proof, by a supermartingale and Ville's inequality: docs/theory/compare.md.
  *
  * With dpb_config.max_segments the mean is over the requests of all segments, from the releases of trial decisions
  * alone, which are chosen by their number whatever their segment. It assumes that the mix of segments depends
@@ -1627,7 +1627,7 @@ dpb_status dpb_receiver(dpb_bandit *bandit,
  * bytes, K the number of arms and S that of its segments, and the first one (32 K + 40) (M + 1) more, M this
  * handle's max_segments. A merge takes some 10 ms for 10,000 segments of 20 arms.
  *
- * For dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt and dpb_new_linear. snapshot: len bytes of any origin.
+ * For dpb_new_imed, dpb_new_med, dpb_new_tt and dpb_new_linear. snapshot: len bytes of any origin.
  * error: NULL, or filled on failure. The time is proportional to the arms with new releases; other threads wait.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG
  * (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after); DPB_FULL (1024
@@ -1838,11 +1838,6 @@ DPB_API void dpb_budget_free(dpb_budget *budget);
 #define DPB_POLICY_IMED 20
 
 /**
- * dpb_report.policy and dpb_config.base: dpb_new_klucb.
- */
-#define DPB_POLICY_KLUCB 21
-
-/**
  * dpb_report.policy and dpb_config.base: dpb_new_med.
  */
 #define DPB_POLICY_MED 23
@@ -1871,19 +1866,6 @@ DPB_MUST_USE
 dpb_status dpb_new_imed(const dpb_config *config,
                         dpb_bandit **out,
                         dpb_error *error);
-
-/**
- * DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta must be 0. Select
- * and update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm.
- *
- * Of the fields that not all policies use it uses beta, horizon, exploration and max_slots.
- * Parameters, statuses and threads as dpb_new.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_klucb(const dpb_config *config,
-                         dpb_bandit **out,
-                         dpb_error *error);
 
 /**
  * DP-MED: learns as dpb_new_imed does, and draws each arm with an exact propensity. Pure epsilon-DP (Theorem P);
@@ -1928,7 +1910,7 @@ dpb_status dpb_new_tt(const dpb_config *config,
  * server and not protected; rewards are.
  *
  * Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses
- * the features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
+ * the features (Theorem L, docs/theory/linear.md); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
  * learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything else
  * is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
  * 9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws

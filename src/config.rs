@@ -287,18 +287,6 @@ impl Config {
         Self::FIELDS.iter().filter_map(|field| Some((field.name, field.in_c?)))
     }
 
-    /// Length of a packed configuration.
-    #[cfg(dpb_faults)]
-    #[doc(hidden)]
-    pub const PACKED: usize = PackedConfig::BYTES;
-
-    /// The names of all fields that a snapshot keeps.
-    #[cfg(dpb_faults)]
-    #[doc(hidden)]
-    pub fn fields() -> impl Iterator<Item = &'static str> {
-        Self::FIELDS.iter().map(|field| field.name)
-    }
-
     /// Checks what holds for every policy. Epsilon and delta are checked by the policies that use them. Combinations
     /// that are impossible are refused here, before anything is allocated or charged.
     pub(crate) fn check(&self) -> Result<RewardRange> {

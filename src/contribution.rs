@@ -5,35 +5,7 @@
 //! them to its own open batches, and releases a batch once, with one noise, when it has as many rewards as the batch of
 //! one handle would have. Releases spread by snapshots and merges as before.
 //!
-//! # Theorem C
-//!
-//! Let the handles of a fleet share a key that nobody else has. Then the transcript of the whole fleet (all decisions,
-//! releases, snapshots and reports of all handles, and the addresses, lengths and times of all contributions) has the same guarantee as that of one handle, with the same epsilon, if the arrival of a contribution
-//! does not depend on rewards. Messages may be lost, repeated, delayed, reordered and altered in any way; handles may
-//! stop, lead, contribute, and be restored from any snapshot at any time; and any number of handles may lead at once.
-//!
-//! *Proof.* (1) Each reward is in at most one release. A *life* of a handle lasts from its creation or restoration to
-//! its end. An open sum is emptied by a release, a drop, or a contribution, which is then in a message. A message names
-//! a *generation* (64 bits, drawn each time that a life begins to lead), a sender (128 bits, drawn for each life and
-//! each generation that it contributes to) and a sequence number. All three are authenticated, the last two sealed. The
-//! life of that generation accepts a sender's numbers only in increasing order. A snapshot contains neither open sums,
-//! nor a generation that may be led again, nor the numbers that were accepted. A life that changes between leading,
-//! contributing and being alone ([`alone`](crate::Bandit::alone)) moves no sum, and ends the generation that it led.
-//! Coq checks what follows from these rules: a reward is at each time in one open sum, or in one message that nobody
-//! has accepted, or in one release, or lost (`tests/proofs/TheoremC.v`).
-//!
-//! (2) What is public does not depend on a reward before its release. The number of rewards in a contribution and in a
-//! batch are functions of public counts and of arrivals. A batch is released when this number reaches its size, which
-//! is a function of releases and public counts; so is a contribution's length, because every sum takes as many bytes,
-//! whatever its value. Without the key, sealed bytes are indistinguishable from random ones (XChaCha20-Poly1305, with a
-//! nonce of 192 random bits for each message).
-//!
-//! By (2) two worlds that differ in one reward have the same transcript up to the release that holds the reward, and by
-//! (1) that is one release. So Theorem P of [`crate::privacy`] (for dp-linear Theorem L) applies to the releases of all
-//! lives, in the order in which they are made. ∎
-//!
-//! Whoever has the key can read raw sums and forge contributions. Whoever has not can only suppress messages. A lost
-//! message costs its rewards, and nothing else.
+#![doc = include_str!("../docs/theory/contributions.md")]
 
 use crate::error::{Error, Result};
 use crate::random::Random;

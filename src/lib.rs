@@ -1,25 +1,17 @@
 //! libdpb: differentially private multi-armed bandits that a production service can link.
 //!
 //! ```
-//! use dpb::{Algorithm, Bandit, Config};
-//!
-//! fn main() -> Result<(), dpb::Error> {
-//!     let mut config = Config::new(10, 1.0); // ten ads, epsilon 1 for each reward
-//!     config.reward_window = 1000; // no click within 1000 decisions: reward 0
-//!     let bandit = Bandit::new(Algorithm::RECOMMENDED, &config)?; // threads share it by reference
-//!     let ad = bandit.select()?;
-//!     println!("show ad {}", ad.arm);
-//!     bandit.update(ad.ticket, 1.0)?;
-//!     assert_eq!(bandit.update(ad.ticket, 1.0), Err(dpb::Error::Duplicate));
-//!     Ok(())
-//! }
+//! # use dpb::{Algorithm, Bandit, Config, Error};
+//! let mut config = Config::new(10, 1.0); // ten ads, epsilon 1 for each reward
+//! config.reward_window = 1000; // no click within 1000 decisions: reward 0
+//! let bandit = Bandit::new(Algorithm::RECOMMENDED, &config)?; // threads share it by reference
+//! let ad = bandit.select()?; // show ad.arm
+//! bandit.update(ad.ticket, 1.0)?;
+//! # Ok::<(), Error>(())
 //! ```
 //!
-//! Any number of threads may share a handle. It does not survive a fork: in the child every call on it is
-//! [`Error::Poisoned`].
-//!
-//! [`privacy`] states and proves the guarantee, and each policy's page names its theorem. The guide, the choice of
-//! parameters and the privacy contract are in `docs/` of the source.
+//! A handle does not survive a fork: in the child every call on it is [`Error::Poisoned`]. [`privacy`] states and proves the
+//! guarantee, and each policy's page names its theorem. `docs/` of the source has the guide.
 //!
 //! | task | see |
 //! |---|---|
@@ -68,9 +60,6 @@ pub use contribution::FleetKey;
 pub use engine::Counts;
 pub use error::{Error, Result, Unsupported};
 pub use ledger::facts::Duty;
-#[cfg(dpb_faults)]
-#[doc(hidden)]
-pub use noise::probe::Fault;
 pub use policy::Algorithm;
 pub use random::{Random, Seed};
 pub use request::{Feature, Request, Rows, feature_cross, feature_hash};

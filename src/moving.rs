@@ -5,47 +5,7 @@
 //! may. [`Bandit::suspend`](crate::Bandit::suspend) ends the handle and seals its whole state;
 //! [`Bandit::resume`](crate::Bandit::resume) continues it.
 //!
-//! # Theorem M
-//!
-//! Handles form *lines*: a line begins with a handle that is created or restored from a snapshot, and goes on with the
-//! handle that resumes the state of the last one. Let (1) the state hold every variable on which a later output depends;
-//! (2) each state be accepted by at most one handle, and its writer do nothing afterwards; (3) lengths and times of
-//! suspensions be functions of public data; (4) nobody else have the key. Then the transcript of all handles has the same
-//! distribution as without moves, where each line is one handle that gets the same public calls. So every theorem that
-//! holds for handles that do not move (P, U, S, L, C, and each policy's own) holds for lines, with the same constants.
-//!
-//! *Proof.* What a handle outputs next is a function of its variables, of the public calls, and of random words that it
-//! has not used yet. Unused words are uniform and independent of everything that was used and of everything that was
-//! output. So fresh words have the same joint distribution with the past as those that the ended handle would have used,
-//! and by (1) the next handle computes the same functions of the same values. By (2) only one handle does. A state is
-//! bytes whose length is public (3), and by (4) they are indistinguishable from random ones of that length. So one move
-//! changes no distribution, and by induction over all moves of all lines none do. A line ends with a handle whose state
-//! nobody resumes: then it ends as in a crash. In the proof of [Theorem C](crate::contribution) a reward is at one place
-//! more: in a state that nobody has opened. ∎
-//!
-//! *If a state has n heirs*, against (2), they are n mechanisms with independent noise: a reward that was open or waiting
-//! in the state loses n epsilon (n rho) in all, and with a policy that keeps sums (the trees, DP-UCB-INT, EXP3_tau) so
-//! does each earlier reward of these sums. A person may contribute n m rewards in that period.
-//!
-//! *A hand-over* makes two lines. The state of a node that ends goes to another node, which keeps the handle as a *ward*,
-//! and the next process with its number begins from its snapshot. The ward goes on with the line. The new process begins
-//! a line of its own: a snapshot holds no raw sum, so no reward is in both (`hand_over` in `tests/proofs/TheoremM.v`). The
-//! ward decides nothing, so it learns only from decisions of periods that the snapshot counts, and Theorem U counts the
-//! periods of the new process after them. The ward publishes no snapshot, so the others take the new process for the newer
-//! generation. Its contributions have a sender of their own.
-//!
-//! # What moves
-//!
-//! Open sums; pending decisions with the rewards that wait; plans; noise that was drawn and is not yet released (the
-//! trees keep such noise, and drawing it anew would add noise to the same partial sum twice); the numbers of releases and
-//! draws; the users' counters, their keys and their period; the key of the tickets; the clock; whether a test seed was
-//! used. [`moves!`] names each field of a type, as one that moves or as one that construction makes. A new field does not
-//! compile until somebody has decided.
-//!
-//! What does not move: unused random words; what was merged from other handles; the sender of a contributor and the
-//! number of its last contribution, because a second heir would continue the sequence; the generation that a leader led,
-//! and the contributions that it accepted. The next handle has the next generation, so that others take its snapshots as
-//! newer. A contributor continues with a new sender; a leader must lead anew.
+#![doc = include_str!("../docs/theory/moving.md")]
 
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;

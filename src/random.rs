@@ -46,9 +46,6 @@ impl Seed {
 /// 32 bytes from the operating system.
 fn entropy() -> Result<Zeroizing<[u8; 32]>> {
     let mut bytes = Zeroizing::new([0; 32]);
-    if crate::noise::probe::fill(&mut *bytes) {
-        return Ok(bytes);
-    }
     getrandom::fill(&mut *bytes).map_err(|_| Error::Entropy)?;
     Ok(bytes)
 }
@@ -80,13 +77,6 @@ impl Random {
         let mut block = Box::new(Block { words: [0; WORDS].into(), used: WORDS as u32, renews });
         block.words[..KEY].iter_mut().zip(key).for_each(|(place, word)| *place = word);
         Random { block }
-    }
-
-    /// A stream that continues from this key, for the test that searches memory for keys.
-    #[cfg(dpb_faults)]
-    #[doc(hidden)]
-    pub fn from_key(key: [u32; KEY]) -> Random {
-        Random::keyed(key.into_iter(), false)
     }
 
     /// Mixes fresh entropy of the operating system into the key, unless the stream is of a test seed. Call it before bits

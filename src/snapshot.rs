@@ -16,51 +16,7 @@
 //!
 //! `tests/data` has files of each version, which `tests/snapshot.rs` reads.
 //!
-//! # What restoring guarantees
-//!
-//! A generation of a handle lasts from its creation or restoration to its end, which may be a crash.
-//!
-//! A snapshot holds no open batch. A crash loses the batches that were open when the snapshot was taken, and
-//! everything after it: no reward of an earlier generation is in any batch of a later one. So each reward is in at
-//! most one release over all generations, whatever the moment of the crash, however old the snapshot, and however
-//! many handles are restored from it. The batches of a later generation are functions of releases and public data. So
-//! Theorem P of [`crate::privacy`] holds for the transcript of all generations together, with the same epsilon: a
-//! crash does not double a loss. (DP-SE plays its open epoch again, with other rewards.)
-//!
-//! The report of a restored handle claims at least the cost of one release, because the generation that it continues
-//! may have made one after the snapshot. If users are counted, a restore begins a new period, because nothing tells
-//! which users came in the old one. So the report has one period more than the snapshot. The handle does not learn in
-//! these periods until a stored snapshot counts them, so that none is forgotten: see `users.rs`.
-//!
-//! A restored handle may have another configuration, except in the fields that say how released numbers are read;
-//! `config.rs` lists them. The ages of releases are stored in ticks of the snapshot's `forget_after`, which is stored
-//! with them.
-//!
-//! # Which policies have snapshots
-//!
-//! A policy has snapshots if it can continue from releases, public counts and random numbers alone, with the same proof
-//! and the same bounds:
-//! * the batched policies and DP-SE: counts and noised sums;
-//! * SDP-AE and VB-SDP-AE: counts of noised bits of complete batches. Half a batch has half of its noise, and is
-//!   dropped. The snapshot holds the phase, the number of missing batches, and whether rewards are shuffled outside.
-//!   The intervals are those of the new configuration's plan;
-//! * Tsallis, DP-Lap and DP-EXP3-Lap: losses, weights or sums that are functions of noised sums. Whether DP-Lap has
-//!   snapshots depends on its base policy; the base may be a baseline, because its inputs are already private;
-//! * LDP-UCB and LDP KL-UCB: sums of bits that were private before they arrived.
-//!
-//! The other policies have none:
-//! * DP-UCB, DP-UCB-BOUND and Private-UCB: the next releases of the trees need raw partial sums. (A fresh tree on top
-//!   of the released values would be private, but another algorithm: each generation would add its noise to each
-//!   arm.)
-//! * DP-UCB-INT: the next release of an arm is of all its rewards. Their sum is raw, and every release pays for it;
-//! * EXP3_tau: it releases nothing but arms, and its weights are functions of raw rewards;
-//! * baselines: they have no privacy, and their sums are raw.
-//!
-//! Counters and stopping rules have no snapshots, and need none. What a counter has published is released: add it to
-//! the value of a fresh counter, and each input is still in one counter (the widths of all generations add up). A
-//! stopping rule releases nothing before it halts, and then only its mean. Until then its sum and threshold are
-//! secret: they must neither be written nor be drawn anew for the same samples. After a crash, start a new rule with
-//! other samples.
+#![doc = include_str!("../docs/theory/snapshots.md")]
 
 use crate::error::{Error, Result};
 use crate::memory;

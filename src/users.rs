@@ -4,60 +4,7 @@
 //! counter in each of four rows. A decision raises only those of the four counters that equal their minimum
 //! (conservative update, Estan and Varghese 2002).
 //!
-//! A generation of a handle lasts from its creation or restoration to its end, which may be a crash.
-//!
-//! **The bound always holds**, whatever the user ids are: the minimum of a user's counters is never below the number
-//! of this user's decisions that were learned from. Counters do not fall within a period, and each such decision
-//! raises the minimum by one. A decision is learned from only while the minimum is below m. So there are at most m of
-//! them in a period, and no counter ever exceeds m.
-//!
-//! **The error** is on the other side: a decision of a user with fewer than m can be ignored. This requires that
-//! other users share all four counters, because a counter that no other user shares counts exactly what was learned.
-//! The columns come from a keyed hash, so they are random to everybody. If n other users come in a period, whatever
-//! they do, one user's decision is ignored with probability at most (1 - (1 - 1/w)^n)^4, where w = 3 `expected_users`
-//! is the number of columns of a row. This is about (1 - e^(-n/w))^4: 0.65% at n = `expected_users`, 5.6% at twice as
-//! many, 16% at three times.
-//!
-//! Each period has keys of its own, drawn from the handle's secret randomness. So users who share counters in one
-//! period do not share them in the next, and nobody can choose a user with whom to share.
-//!
-//! # Periods across restarts
-//!
-//! A person may lose m rewards for each period that began, over all generations together. So a crash must not make the
-//! library forget a period. A handle cannot know how often its snapshot was restored, or whether a snapshot that it made
-//! was written. Therefore it learns only in periods that a snapshot of its own counts which its caller has stored
-//! durably, and said so ([`stored`](crate::Bandit::stored)). Making a snapshot changes nothing.
-//!
-//! | handle | decisions |
-//! |---|---|
-//! | created, in its first period | are learned from |
-//! | the open period is stored | are learned from |
-//! | a period began, and is not stored | are served, and not learned from |
-//! | restored, and nothing stored since | are refused: `NotStored` |
-//!
-//! The first period of a created handle needs no snapshot, because a restart without a snapshot creates another handle,
-//! with a guarantee of its own. So no period of a policy without snapshots needs one. A state that moves takes the
-//! period along, and whether it is stored: so a resumed handle learns where the suspended one did, and nowhere else.
-//!
-//! *Claim.* Let each restart continue from the newest snapshot that is there; let a snapshot that was stored be there for
-//! ever, unless a later one replaces it; and let the handle that began last be the only one that writes. Consider the
-//! pairs of a generation and a period in which it learned from anybody. Then there are at most as many pairs as the last
-//! generation counts periods, whenever the others ended, whatever snapshots were lost that were not stored, and
-//! even if earlier ones go on. *Idea.* A generation begins the period after those of its snapshot. What an earlier one
-//! learned from is in periods that a stored snapshot counts, so the periods that were learned from increase. Coq checks
-//! the proof (`tests/proofs/Restarts.v`). ∎
-//!
-//! So Theorem U of [`crate::privacy`] holds for all generations together, with p the periods that the last one counts.
-//! `budget_periods` = P bounds the loss of all generations together: the snapshot holds the count, and no generation
-//! begins a period beyond P, not even its first. That is why a budget is charged once, for P periods, and a restore is
-//! charged nothing.
-//!
-//! A generation that does not count users, before or after one that does, is one period. Its caller must ensure that no
-//! user contributes more than m rewards to all such generations that follow each other.
-//!
-//! Memory: 12 counters for each of `expected_users`. A counter has as many bits as m needs, rounded up to 1, 2, 4, 8,
-//! 16 or 32: 1.5 bytes for each user at m = 1, 6 at m = 4 to 15. Time: two hashes and four counters for each
-//! decision.
+#![doc = include_str!("../docs/theory/users.md")]
 
 use crate::config::Config;
 use crate::error::{Error, Result};

@@ -103,22 +103,15 @@ fn sabotage_is_caught() {
     }
 }
 
-/// The auditor detects all sabotage, except a leader found by raw sums, where one reward changes few choices, and
+/// The auditor detects sabotage, except a leader found by raw sums, where one reward changes few choices, and
 /// faults of snapshots, priors, sizes, slots, clocks, contributions and features (tests/interference.rs detects these) and of users
-/// (tests/users.rs).
+/// (tests/users.rs). tests/faults.rs checks that a test names each fault.
 #[test]
 #[ignore = "fifteen seconds"]
 fn all_sabotage_is_caught() {
     use Algorithm::{Imed, Linear, Se, Tsallis};
-    use Fault::{
-        AloneForgets, AnsweredReopened, AnyStoredOpens, CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice,
-        CombinedByOthers, CombinedTwice, ContributedKept, CountersReset, DuplicateBelieved, EntropyRepeats, HeldActs,
-        HeldCounted, LateInstrument, NoiseLost, NormNotEnforced, OpenKept, PushedOutTells, RawLeader, RawLeast,
-        RawMerge, RawPlan, RawPrediction, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawVerdict,
-        RawWidth, ReceiverKept, RetiredKept, SendersForgotten, SharedNoise, SnapshotOpens, SuspendedLives,
-        UnnoisedMaximum, UserUnbounded, WaitingEnded, WaitingTells, ZerosUnsent,
-    };
-    use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
+    use Fault::{CancelTells, ClosedByArrival, DuplicateBelieved, RawRetired, RawWidth, SharedNoise, UnnoisedMaximum};
+    use Sabotage::{Built, HalfNoise, QuarterLater};
     let caught = [
         (HalfNoise, Tsallis, 1.0, 1000),
         (QuarterLater, Tsallis, 1.0, 200),
@@ -137,51 +130,6 @@ fn all_sabotage_is_caught() {
         assert!(alarms(&case(policy, epsilon, runs).with(sabotage)), "{sabotage:?} of {policy:?}");
     }
     assert!(alarms(&Case { arms: 2, ..case(Linear, 1.0, 200) }.with(QuarterLater)), "dp-linear");
-    let elsewhere = [NoNoise, ReleasedTwice, TenPercentLess, Built(RawLeader), Built(UserUnbounded)];
-    let of_lives = [
-        RawSnapshot,
-        SnapshotOpens,
-        AnyStoredOpens,
-        HeldCounted,
-        OpenKept,
-        RawMerge,
-        EntropyRepeats,
-        CollectedTwice,
-        RawSize,
-        RawPrior,
-        RawPriorSlightly,
-        CancelledDrawn,
-        PushedOutTells,
-        CombinedTwice,
-        CombinedByOthers,
-        ContributedKept,
-        RetiredKept,
-        SendersForgotten,
-        RawLeast,
-        RawVerdict,
-        RawPlan,
-        ZerosUnsent,
-        AloneForgets,
-        SuspendedLives,
-        ReceiverKept,
-        HeldActs,
-        AnsweredReopened,
-        WaitingEnded,
-        CountersReset,
-        WaitingTells,
-        NoiseLost,
-        LateInstrument,
-        RawPrediction,
-        NormNotEnforced,
-    ];
-    let patched = crate::faults::patched(); // another test names each
-    let known = |sabotage: &Sabotage| {
-        elsewhere.contains(sabotage)
-            || of_lives.iter().any(|&fault| Built(fault) == *sabotage)
-            || caught.iter().any(|(other, ..)| other == sabotage)
-            || patched.iter().any(|patch| *sabotage == Built(*patch))
-    };
-    assert!(Sabotage::all().iter().all(known));
 }
 
 #[test]

@@ -726,8 +726,8 @@ fn values_win_what_clicks_are_worth() {
     println!("{with:.0} with values, {without:.0} without");
     // The dearest creative is worth 0.2 a bid, the one with the most clicks 0.08.
     assert!(with > 500.0 && without < 450.0, "{with} {without}");
-    let Some((code, said)) = refused(&["--values", "--policy", "dp-klucb"]) else { return };
-    assert!(code == Some(1) && said.contains("dp-klucb cannot play for what clicks are worth"), "{code:?} {said}");
+    let Some((code, said)) = refused(&["--values", "--policy", "dp-tt"]) else { return };
+    assert!(code == Some(1) && said.contains("dp-tt cannot play for what clicks are worth"), "{code:?} {said}");
 }
 
 /// Features come from the request. A field of a wrong type is refused. A missing field is a value like any other.

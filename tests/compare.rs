@@ -56,7 +56,7 @@ fn all_intervals_of_a_run_cover_the_difference() {
         (Algorithm::Imed, world(1.0, 0.0), [0.5, 0.45], 1),
         (Algorithm::Imed, world(0.1, 0.0), [0.02, 0.02], 1),
         (Algorithm::Med, world(1.0, 1e-6), [0.5, 0.48], 1),
-        (Algorithm::KlUcb, world(0.5, 0.0), [0.03, 0.01], 1),
+        (Algorithm::Imed, world(0.5, 0.0), [0.03, 0.01], 1),
         (Algorithm::Se, world(1.0, 0.0), [0.5, 0.5], 1),
         (Algorithm::Imed, world(0.3, 0.0), [0.1, 0.1], 2),
     ] {

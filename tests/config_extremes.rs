@@ -182,7 +182,7 @@ fn most_arms(algorithm: Algorithm) -> u32 {
         Algorithm::TopTwo => 1 << 8,
         Algorithm::NonprivateKlUcb | Algorithm::LdpKlUcb | Algorithm::Ucb => 1 << 15,
         Algorithm::Se | Algorithm::UcbBound | Algorithm::PrivateUcb => 1 << 18,
-        Algorithm::Imed | Algorithm::KlUcb | Algorithm::NonprivateExp3 => 1 << 24,
+        Algorithm::Imed | Algorithm::NonprivateExp3 => 1 << 24,
         Algorithm::Lap | Algorithm::Exp3Lap | Algorithm::Exp3Tau => 1 << 24,
         _ => 1 << 20,
     }

@@ -439,7 +439,7 @@ fn a_cancellation_does_not_reveal_a_click() {
 fn an_outage_does_not_reveal_a_click() {
     let mut windowed = 0;
     for &algorithm in Algorithm::ALL {
-        let slates = matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Linear);
+        let slates = matches!(algorithm, Algorithm::Imed | Algorithm::Linear);
         let config = |delta, slate, users| Config {
             horizon: 10_000,
             beta: 0.9,

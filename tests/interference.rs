@@ -567,13 +567,13 @@ fn are_seen(sabotages: &[Sabotage], subjects: impl IntoIterator<Item = Subject>)
 }
 
 fn are_seen_in(sabotages: &[Sabotage], kinds: Vec<Kinds>) {
-    use Algorithm::{Imed, KlUcb, PrivateUcb, TopTwo, Ucb, UcbBound, UcbInt};
+    use Algorithm::{Imed, PrivateUcb, TopTwo, Ucb, UcbBound, UcbInt};
     for &sabotage in sabotages {
         let mut touched = Vec::new();
         for kinds in &kinds {
             // These histories cannot show some faults. They do not reach the threshold that an un-noised maximum moves.
             // Counters and intervals keep the last tenth of their budget for more rewards than the histories contain.
-            // DP-KLUCB never uses the leader. A model for each arm learns by the signs of features, not by their sizes. A slightly wrong prior shows only in propensities; in a policy without
+            // A model for each arm learns by the signs of features, not by their sizes. A slightly wrong prior shows only in propensities; in a policy without
             // any, it changes no choice. Held rewards show only in snapshots, which some policies refuse. DP-TT's first
             // batches are longer than the least of these histories.
             let beyond = match (sabotage, kinds.subject) {
@@ -584,8 +584,7 @@ fn are_seen_in(sabotages: &[Sabotage], kinds: Vec<Kinds>) {
                 }
                 (Sabotage::Built(Fault::NormNotEnforced), subject) => subject == Subject::Models,
                 (Sabotage::Built(Fault::RawLeast), Subject::Policy(policy)) => policy == TopTwo,
-                (Sabotage::Built(Fault::RawLeader), Subject::Policy(policy)) => policy == KlUcb,
-                (Sabotage::Built(Fault::RawPriorSlightly), Subject::Policy(policy)) => matches!(policy, Imed | KlUcb),
+                (Sabotage::Built(Fault::RawPriorSlightly), Subject::Policy(policy)) => policy == Imed,
                 _ => false,
             };
             if kinds.is_touched(sabotage) {

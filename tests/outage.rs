@@ -54,7 +54,7 @@ fn rates_in_an_outage(algorithm: Algorithm, config: &Config, number: u64) -> [f6
 fn an_outage_shows_the_best_ad() {
     let plain = Config::new(10, 1.0);
     let learned = 1.0 - f64::from(WINDOW) / f64::from(OUTAGE);
-    for algorithm in [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med] {
+    for algorithm in [Algorithm::Imed, Algorithm::Med] {
         let runs: Vec<_> = (0..12).map(|number| rates_in_an_outage(algorithm, &plain, number)).collect();
         for [shown, best] in &runs {
             println!("{}: {shown:.4} of {best:.4}", algorithm.name());

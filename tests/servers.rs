@@ -776,8 +776,8 @@ fn invalid_options_are_refused(program: &Program) {
 
 /// The policy by name, as dpb_policy_at lists them. For another name the server prints the list.
 fn it_serves_the_policy_of_its_options(program: &Program) {
-    let server = Server::start(program.command().args(["--port", "0", "--policy", "dp-klucb"]));
-    assert_eq!(text_field(&server.get("/report").1, "policy"), "dp-klucb");
+    let server = Server::start(program.command().args(["--port", "0", "--policy", "dp-se"]));
+    assert_eq!(text_field(&server.get("/report").1, "policy"), "dp-se");
     assert_eq!(text_field(&program.start().get("/report").1, "policy"), dpb::Algorithm::RECOMMENDED.name());
     for name in ["dp-none", "", "DP-IMED"] {
         let (code, said) = program.refuses(&["--policy", name]);
@@ -793,14 +793,14 @@ fn it_forgets_as_its_options_and_policy_say(program: &Program) {
         (&["--memory", "0"], 0.0),
         (&["--memory", "1024"], 1024.0),
         (&["--policy", "dp-med"], 50_000.0),
-        (&["--policy", "dp-klucb"], 0.0),
+        (&["--policy", "dp-se"], 0.0),
         (&["--policy", "nonprivate-imed", "--memory", "0"], 0.0),
     ] {
         let server = Server::start(program.command().args(["--port", "0"]).args(options));
         assert_eq!(number_field(&server.get("/report").1, "memory"), Some(memory), "{options:?}");
     }
     for (options, error) in [
-        (&["--policy", "dp-klucb", "--memory", "5000"][..], " must be 0: dp-klucb does not use it, got 5000"),
+        (&["--policy", "dp-se", "--memory", "5000"][..], " must be 0: dp-se does not use it, got 5000"),
         (&["--memory", "5"], " must be 0 or in 1024 .. 2^40, got 5"),
     ] {
         // Each language has its own name of the field.

@@ -7,7 +7,7 @@ use crate::support::coins::Coins;
 use crate::support::requests::{among, of_slots};
 use dpb::{Algorithm, Bandit, Config, Decision, Error, Request};
 
-const ABLE: [Algorithm; 2] = [Algorithm::Imed, Algorithm::KlUcb]; // and dp-linear, with features
+const ABLE: [Algorithm; 1] = [Algorithm::Imed]; // and dp-linear, with features
 
 fn bandit(algorithm: Algorithm, config: &Config) -> Bandit {
     Bandit::new(algorithm, &Config { test_seed: Some(seed(7)), ..config.clone() }).unwrap()

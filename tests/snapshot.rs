@@ -8,9 +8,8 @@ use dpb::{Algorithm, ArmReport, Bandit, Clock, Config, Decision, Error, Fault, R
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-pub const ABLE: [Algorithm; 13] = [
+pub const ABLE: [Algorithm; 12] = [
     Algorithm::Imed,
-    Algorithm::KlUcb,
     Algorithm::Med,
     Algorithm::TopTwo,
     Algorithm::Se,
@@ -92,7 +91,7 @@ fn snapshots_are_as_long_as_the_header_says() {
             let length = || bandit.snapshot().unwrap().len();
             let each = |bytes: usize| 300 + arms as usize * bytes;
             let verdict = if algorithm == Algorithm::TopTwo { 1 } else { 0 };
-            let has_histories = verdict > 0 || matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med);
+            let has_histories = verdict > 0 || matches!(algorithm, Algorithm::Imed | Algorithm::Med);
             assert!(
                 length() <= each(if has_histories { 43 + verdict } else { 50 }),
                 "{algorithm:?} {arms}: {}",
@@ -218,7 +217,7 @@ fn restored_handles_keep_learning() {
             bandit = Bandit::restore(&bandit.snapshot().unwrap()).unwrap();
         }
         assert!(regret[9] < 0.5 * regret[0], "{algorithm:?}: {regret:?}");
-        let ours = matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med);
+        let ours = matches!(algorithm, Algorithm::Imed | Algorithm::Med);
         assert!(!ours || regret[1..].iter().sum::<f64>() < 500.0, "{algorithm:?}: {regret:?}");
     }
 }

@@ -223,27 +223,26 @@ fn as_if_cancelled(algorithm: Algorithm, config: &Config) {
 /// (With so little noise every reward is released at once, until an arm's batches grow.)
 #[test]
 fn all_slots_of_a_request_are_learned_from_or_none() {
-    for algorithm in [Algorithm::Imed, Algorithm::KlUcb] {
-        let config = Config { expected_users: 1000, max_slots: 3, ..Config::new(6, 3e4) };
-        let bandit = Bandit::new(algorithm, &config).unwrap();
-        let heard = |user: u64, eligible: &[u32]| {
-            let before = known(&bandit);
-            let request = Request { user, slots: eligible.len() as u32, ..among(eligible) };
-            let mut decisions = Vec::new();
-            bandit.select_slots(&request, |_, decision| decisions.push(decision)).unwrap();
-            decisions.iter().for_each(|decision| bandit.update(decision.ticket, 0.5).unwrap());
-            known(&bandit) - before
-        };
-        assert_eq!([heard(1, &[0, 1, 2]), heard(1, &[3, 4, 5]), heard(1, &[3])], [3.0, 0.0, 0.0], "{algorithm:?}");
-        assert_eq!([heard(2, &[3]), heard(2, &[4, 5]), heard(3, &[4, 5])], [1.0, 0.0, 2.0], "{algorithm:?}");
-        // A refused request does not count.
-        for slots in [0, 4] {
-            let refused = bandit.select_slots(&Request { user: 4, ..of_slots(slots) }, |_, _| panic!());
-            assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{refused:?}");
-        }
-        let report = bandit.report().unwrap();
-        assert_eq!((report.counts.decisions, report.counts.pending(), report.epsilon_spent <= 3e4), (12, 0, true));
+    let algorithm = Algorithm::Imed;
+    let config = Config { expected_users: 1000, max_slots: 3, ..Config::new(6, 3e4) };
+    let bandit = Bandit::new(algorithm, &config).unwrap();
+    let heard = |user: u64, eligible: &[u32]| {
+        let before = known(&bandit);
+        let request = Request { user, slots: eligible.len() as u32, ..among(eligible) };
+        let mut decisions = Vec::new();
+        bandit.select_slots(&request, |_, decision| decisions.push(decision)).unwrap();
+        decisions.iter().for_each(|decision| bandit.update(decision.ticket, 0.5).unwrap());
+        known(&bandit) - before
+    };
+    assert_eq!([heard(1, &[0, 1, 2]), heard(1, &[3, 4, 5]), heard(1, &[3])], [3.0, 0.0, 0.0], "{algorithm:?}");
+    assert_eq!([heard(2, &[3]), heard(2, &[4, 5]), heard(3, &[4, 5])], [1.0, 0.0, 2.0], "{algorithm:?}");
+    // A refused request does not count.
+    for slots in [0, 4] {
+        let refused = bandit.select_slots(&Request { user: 4, ..of_slots(slots) }, |_, _| panic!());
+        assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{refused:?}");
     }
+    let report = bandit.report().unwrap();
+    assert_eq!((report.counts.decisions, report.counts.pending(), report.epsilon_spent <= 3e4), (12, 0, true));
 }
 
 /// Many requests of several users under one lock.

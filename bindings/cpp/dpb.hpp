@@ -477,7 +477,6 @@ public:
   // One constructor for each dpb_new_<policy>; dpb.h states the guarantee and the limits of each.
   // begin generated constructors
   [[nodiscard]] static Bandit imed(const Config &c) { return Bandit(dpb_new_imed, c); }
-  [[nodiscard]] static Bandit klucb(const Config &c) { return Bandit(dpb_new_klucb, c); }
   [[nodiscard]] static Bandit med(const Config &c) { return Bandit(dpb_new_med, c); }
   [[nodiscard]] static Bandit tt(const Config &c) { return Bandit(dpb_new_tt, c); }
   [[nodiscard]] static Bandit linear(const Config &c) { return Bandit(dpb_new_linear, c); }

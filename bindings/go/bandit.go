@@ -156,7 +156,7 @@ func (b *Bandit) AddArm(id uint64) (uint32, error) {
 // A prior costs no privacy if it is made from public data. A prior that is made from private sums reveals them without
 // noise.
 //
-// It returns ErrUnsupported for policies other than IMED, KLUCB, MED, TT, and Linear with [Config.ModelPerArm].
+// It returns ErrUnsupported for policies other than IMED, MED, TT, and Linear with [Config.ModelPerArm].
 func (b *Bandit) SetPrior(arm uint32, mean, strength float64) error {
 	c, err := b.enter()
 	if err != nil {

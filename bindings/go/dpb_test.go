@@ -53,7 +53,6 @@ func TestConstructors(t *testing.T) {
 	}{
 		"dp-se":            {NewSE, true},
 		"dp-imed":          {NewIMED, true},
-		"dp-klucb":         {NewKLUCB, true},
 		"dp-med":           {NewMED, true},
 		"dp-ucb":           {NewUCB, true},
 		"dp-ucb-bound":     {NewUCBBound, true},
@@ -346,9 +345,9 @@ func TestValues(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	klucb := must[*Bandit](t)(NewKLUCB(NewConfig(4, 1)))
-	defer klucb.Close()
-	_, err := klucb.SelectFor(Request{Values: bids})
+	tt := must[*Bandit](t)(NewTT(NewConfig(4, 1)))
+	defer tt.Close()
+	_, err := tt.SelectFor(Request{Values: bids})
 	refused(t, err, ErrUnsupported)
 }
 
@@ -398,9 +397,9 @@ func TestExamined(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	klucb := must[*Bandit](t)(NewKLUCB(NewConfig(4, 1)))
-	defer klucb.Close()
-	_, err := klucb.SelectFor(Request{Examined: []float64{0.5}})
+	tt := must[*Bandit](t)(NewTT(NewConfig(4, 1)))
+	defer tt.Close()
+	_, err := tt.SelectFor(Request{Examined: []float64{0.5}})
 	refused(t, err, ErrUnsupported)
 }
 

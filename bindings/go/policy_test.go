@@ -67,7 +67,7 @@ func TestPolicies(t *testing.T) {
 // A service reads a policy from its configuration file and from its command line.
 func TestPolicyAsText(t *testing.T) {
 	var service struct{ Policy Policy }
-	if err := json.Unmarshal([]byte(`{"Policy":"dp-klucb"}`), &service); err != nil || service.Policy != PolicyKLUCB {
+	if err := json.Unmarshal([]byte(`{"Policy":"dp-med"}`), &service); err != nil || service.Policy != PolicyMED {
 		t.Error(err, service)
 	}
 	refused(t, json.Unmarshal([]byte(`{"Policy":"dp-none"}`), &service), ErrInvalidConfig)

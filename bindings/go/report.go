@@ -295,7 +295,7 @@ func (b *Bandit) BestArm() (uint32, error) {
 //
 // It returns ErrNotReady until both arms have a release, ErrInvalidRequest for an arm that does not exist or is retired,
 // ErrInvalidConfig for i = j or a confidence out of range, and ErrUnsupported with [Config.ForgetAfter] and for policies
-// other than IMED, KLUCB, MED, TT and SE.
+// other than IMED, MED, TT and SE.
 func (b *Bandit) Compare(i, j uint32, confidence float64) (low, high float64, err error) {
 	c, err := b.enter()
 	if err != nil {

@@ -65,12 +65,11 @@ type Config struct {
 	// [NewLinear].
 	ForgetAfter uint64
 	// f: each of K eligible arms has a probability of at least f/K in every decision, for off-policy evaluation. It
-	// costs f times the mean gap in each decision. It must be in [0, 1]. For [NewIMED], [NewKLUCB], [NewMED] and
-	// [NewLinear].
+	// costs f times the mean gap in each decision. It must be in [0, 1]. For [NewIMED], [NewMED] and [NewLinear].
 	Exploration float64
 	// The unit of epsilon for requests with several slots. 0 = one reward; a request of m slots loses up to m epsilon. S
 	// > 0 = one request of at most S slots, with all its rewards; the noise is that of epsilon/S. It must be at most
-	// 2^24. For [NewIMED], [NewKLUCB] and [NewLinear].
+	// 2^24. For [NewIMED] and [NewLinear].
 	MaxSlots uint32
 	// 0 = all rewards of a request count. c, 1 .. MaxSlots = at most c rewards that are not RewardMin count. If a
 	// request has more, c of them are drawn evenly when the RewardWindow of its first decision is over; so it needs a
@@ -225,7 +224,6 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 // These policies have their own constructors.
 const (
 	PolicyIMED            Policy = C.DPB_POLICY_IMED
-	PolicyKLUCB           Policy = C.DPB_POLICY_KLUCB
 	PolicyMED             Policy = C.DPB_POLICY_MED
 	PolicyTT              Policy = C.DPB_POLICY_TT
 	PolicyLinear          Policy = C.DPB_POLICY_LINEAR
@@ -265,14 +263,6 @@ func NewIMED(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_imed), c)
 }
 
-// NewKLUCB makes this: DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P);
-// delta must be 0. Select and update are O(1). Supports eligible arms, [Bandit.AddArm] and [Bandit.RetireArm].
-//
-// Of the fields that not all policies use it uses Beta, Horizon, Exploration and MaxSlots.
-func NewKLUCB(c Config) (*Bandit, error) {
-	return newBandit(C.constructor(C.dpb_new_klucb), c)
-}
-
 // NewMED makes this: DP-MED: learns as [NewIMED] does, and draws each arm with an exact propensity. Pure epsilon-DP
 // (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms,
 // [Bandit.AddArm] and [Bandit.RetireArm], ForgetAfter and Exploration.
@@ -305,12 +295,12 @@ func NewTT(c Config) (*Bandit, error) {
 // server and not protected; rewards are.
 //
 // Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses the
-// features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is learned
-// from one released integer vector for each batch: the noisy sum of features times rewards. Everything else is public
-// and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about 9/epsilon clicks).
-// As many more decisions as there are models are even too. Then Thompson sampling over 32 draws of the model; with
-// exploration > 0 propensities are exact, otherwise NaN from then on. Supports eligible arms, several slots,
-// [Bandit.AddArm] and [Bandit.RetireArm], ForgetAfter, ExpectedUsers, [Bandit.Merge], [Bandit.Snapshot];
+// features (Theorem L, docs/theory/linear.md); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
+// learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything else
+// is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
+// 9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws of
+// the model; with exploration > 0 propensities are exact, otherwise NaN from then on. Supports eligible arms, several
+// slots, [Bandit.AddArm] and [Bandit.RetireArm], ForgetAfter, ExpectedUsers, [Bandit.Merge], [Bandit.Snapshot];
 // [Bandit.SetPrior] with a model for each arm (a rate for its intercept).
 //
 // The handle takes about 2700 + 60 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms, M

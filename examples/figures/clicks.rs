@@ -12,8 +12,7 @@ const ADS: usize = 100;
 /// The longest horizon that Thompson sampling plays.
 const LONGEST: u64 = 1_000_000;
 const EPSILONS: [f64; 3] = [1.0, 0.25, 0.1];
-const PLAYERS: [(&str, Algorithm); 3] =
-    [("DP-IMED", Algorithm::Imed), ("DP-KLUCB", Algorithm::KlUcb), ("DP-MED", Algorithm::Med)];
+const PLAYERS: [(&str, Algorithm); 2] = [("DP-IMED", Algorithm::Imed), ("DP-MED", Algorithm::Med)];
 
 /// Draws the click rates of the ads for one run.
 type World = fn(&mut Random) -> Vec<f64>;

@@ -14,9 +14,8 @@ const EPSILONS: [f64; 7] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0];
 const DELTA: f64 = 1e-6;
 
 /// The label, the policy, and the factor by which a slow policy has fewer runs than the others.
-const PLAYERS: [(&str, Algorithm, u64); 13] = [
+const PLAYERS: [(&str, Algorithm, u64); 12] = [
     ("DP-IMED", Algorithm::Imed, 1),
-    ("DP-KLUCB", Algorithm::KlUcb, 1),
     ("DP-MED", Algorithm::Med, 1),
     ("DP-SE", Algorithm::Se, 1),
     ("DP-UCB-BOUND", Algorithm::UcbBound, 2),

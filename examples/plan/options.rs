@@ -53,7 +53,7 @@ plan --log FILE [options] replays a log, and estimates what each policy and epsi
 both
   --reward-max R          largest reward (1)
   --epsilon E,E,...       epsilons to compare (0.1,0.25,0.5,1,2)
-  --policy NAME,NAME,...  policies to compare (dp-imed,dp-klucb,dp-med; with features also dp-linear; and
+  --policy NAME,NAME,...  policies to compare (dp-imed,dp-med; with features also dp-linear; and
                           nonprivate-imed; with --winner dp-tt)
   --users-limit M         epsilon holds for M rewards of a person (1)
   --runs N                complete runs of each policy (what the time allows; for a log 5; with --winner up to 100)
@@ -280,7 +280,7 @@ impl Options {
         if self.winner {
             return vec![Algorithm::TopTwo];
         }
-        let mut policies = vec![Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med];
+        let mut policies = vec![Algorithm::Imed, Algorithm::Med];
         policies.extend(features.then_some(Algorithm::Linear));
         policies.push(Algorithm::NonprivateImed);
         policies

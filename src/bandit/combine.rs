@@ -9,7 +9,6 @@ use crate::contribution::{Address, FleetKey, Nonce, Purpose};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::ledger::learner::AnyLearner;
-use crate::noise::probe::faulty;
 use crate::policy::{Algorithm, Policy};
 use crate::snapshot::{self, Reader};
 use zeroize::Zeroizing;
@@ -66,10 +65,6 @@ impl Bandit {
     /// `Unsupported` without [`fleet_key`](Config::fleet_key); `Poisoned` after an internal failure.
     pub fn alone(&self) -> Result<()> {
         let state = &mut *self.lock.lock()?;
-        if faulty!(AloneForgets) {
-            state.sharing()?.senders = Vec::new();
-            return Ok(());
-        }
         state.sharing()?;
         if state.duty() == Duty::Alone { Ok(()) } else { state.set_duty(Duty::Alone) }
     }
@@ -137,9 +132,7 @@ impl Bandit {
             );
             // Nothing fails from here on: what is taken out is sealed.
             let content = Zeroizing::new(content?);
-            if !faulty!(ContributedKept) {
-                policy.clear_open();
-            }
+            policy.clear_open();
             let sharing = state.sharing()?;
             sharing.sequence = address.sequence;
             (sharing.key.clone(), Nonce::new(&mut sharing.random), content)

@@ -2,7 +2,6 @@
 
 use crate::contribution::{Address, FleetKey};
 use crate::error::{Error, Result};
-use crate::noise::probe::faulty;
 use crate::random::Random;
 
 /// What a handle with a fleet key keeps for contributing and leading.
@@ -23,8 +22,8 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    /// Maximum number of contributors to one generation. A restarted handle is a new one. (Tests fill the list.)
-    pub const MOST_SENDERS: usize = if cfg!(dpb_faults) { 1 << 10 } else { 1 << 20 };
+    /// Maximum number of contributors to one generation. A restarted handle is a new one.
+    pub const MOST_SENDERS: usize = 1 << 20;
 
     /// # Errors
     /// `NoMemory`.
@@ -58,11 +57,11 @@ impl Sharing {
     /// # Errors
     /// `Expired`, `Duplicate`, `Full`, `NoMemory`.
     pub fn check(&mut self, address: &Address, led: u64) -> Result<()> {
-        if led == 0 || (address.generation != led && !faulty!(CombinedByOthers)) {
+        if led == 0 || address.generation != led {
             return Err(Error::Expired);
         }
         match self.find(address.sender) {
-            Ok(place) if address.sequence <= self.senders[place].1 && !faulty!(CombinedTwice) => Err(Error::Duplicate),
+            Ok(place) if address.sequence <= self.senders[place].1 => Err(Error::Duplicate),
             Ok(_) => Ok(()),
             Err(_) if self.senders.len() == Self::MOST_SENDERS => {
                 let most = Self::MOST_SENDERS as u64;
@@ -77,7 +76,6 @@ impl Sharing {
         let mut last = 0;
         match self.find(address.sender) {
             Ok(place) => last = std::mem::replace(&mut self.senders[place].1, address.sequence),
-            Err(_) if faulty!(SendersForgotten) => self.senders = vec![(address.sender, address.sequence)],
             Err(place) => self.senders.insert(place, (address.sender, address.sequence)),
         }
         self.accepted += 1;

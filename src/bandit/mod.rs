@@ -380,7 +380,7 @@ impl Bandit {
     ///
     /// # Errors
     /// `InvalidRequest` for an arm that does not exist or is retired; `InvalidConfig` for a mean outside the
-    /// declared range, and a strength not in 1..=2^24; `Unsupported` by other policies than DP-IMED, DP-KLUCB,
+    /// declared range, and a strength not in 1..=2^24; `Unsupported` by other policies than DP-IMED,
     /// DP-MED and, with a model for each arm, dp-linear; `Poisoned` after an internal failure. Nothing has changed.
     pub fn set_prior(&self, arm: u32, mean: f64, strength: f64) -> Result<()> {
         let prior = Prior::new(self.range, mean, strength)?;
@@ -674,7 +674,7 @@ impl Bandit {
     /// ever returns for these two arms contain the true difference. It lies within -(max - min) and max - min.
     ///
     /// An arm's mean is the average expected reward over the rewards in its releases. If the arm's rate changes, it is
-    /// the average over these rewards, in which batches with much noise count for less. DP-IMED, DP-KLUCB,
+    /// the average over these rewards, in which batches with much noise count for less. DP-IMED,
     /// DP-MED and DP-TT learn from all releases, including merged ones; DP-SE keeps the last one of each arm. The theorem
     /// is in the source of the policies, in `compare`. A restored handle gives the guarantee for its own generation.
     /// When you merge, save or restore a handle must not depend on what was released.
@@ -724,14 +724,6 @@ impl Bandit {
     /// Returns the policy.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
-    }
-
-    /// Panics half-way through an update, as a bug would.
-    #[cfg(dpb_faults)]
-    #[doc(hidden)]
-    pub fn panic_inside(&self) {
-        let _state = self.lock.lock();
-        panic!("provoked by a test");
     }
 }
 

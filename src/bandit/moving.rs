@@ -9,8 +9,6 @@ use crate::contribution::{FleetKey, Nonce, Purpose};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::moving::{Moved, Moving};
-use crate::noise::probe::faulty;
-#[cfg(not(dpb_faults))]
 use crate::os::OfProcess;
 use crate::policy::Algorithm;
 use crate::random::Seed;
@@ -40,17 +38,9 @@ impl Life {
 pub(super) struct Receiver(u64);
 
 /// Calls this with the numbers that no state has been addressed to so far.
-#[cfg(not(dpb_faults))]
 fn with_open<T>(body: impl FnOnce(&mut Vec<u64>) -> T) -> T {
     static OPEN: OfProcess<Vec<u64>> = OfProcess::new(Vec::new());
     OPEN.with(body)
-}
-
-/// The same in a test with seeds, whose threads draw equal numbers.
-#[cfg(dpb_faults)]
-fn with_open<T>(body: impl FnOnce(&mut Vec<u64>) -> T) -> T {
-    std::thread_local!(static OPEN: std::cell::RefCell<Vec<u64>> = const { std::cell::RefCell::new(Vec::new()) });
-    OPEN.with_borrow_mut(body)
 }
 
 impl Receiver {
@@ -73,9 +63,6 @@ impl Receiver {
 
     /// The same. From now on none may.
     fn forget(number: u64) -> bool {
-        if faulty!(ReceiverKept) {
-            return Receiver::is_open(number);
-        }
         with_open(|open| {
             let place = open.iter().position(|&other| other == number);
             let was_open = place.map(|place| open.swap_remove(place)).is_some();
@@ -166,16 +153,11 @@ impl Bandit {
                     to.u8(led);
                     to.u64(contributes);
                     state.moved(&mut Moving::Out(to))?;
-                    if faulty!(WaitingTells) {
-                        (0..state.engine.waiting()).for_each(|_| to.u8(0));
-                    }
                     Ok(())
                 },
             );
             let content = Zeroizing::new(content?);
-            if !faulty!(SuspendedLives) {
-                state.life = Life::Ended;
-            }
+            state.life = Life::Ended;
             let sharing = state.sharing()?;
             (sharing.key.clone(), Nonce::new(&mut sharing.random), content)
         };
@@ -220,9 +202,7 @@ impl Bandit {
         let state = bandit.lock.get_mut()?;
         state.take_over(head.origin, head.added)?;
         state.moved(&mut Moving::In(from))?;
-        if !faulty!(WaitingTells) {
-            from.finish()?;
-        }
+        from.finish()?;
         state.periods.check()?;
         if led || contributes > 0 {
             state.continue_duty(contributes)?;
@@ -306,12 +286,6 @@ impl Moved for State {
         pulls.moved(with)?;
         seeded.moved(with)?;
         users.moved(with)?;
-        if with.reads()
-            && let Some(users) = users
-            && faulty!(CountersReset)
-        {
-            users.forget();
-        }
         periods.moved(with)?;
         health.moved(with)
     }

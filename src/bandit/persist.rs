@@ -9,7 +9,6 @@ use crate::ledger::learner::AnyLearner;
 use crate::ledger::peers::PeerId;
 use crate::memory;
 use crate::moving::Moving;
-use crate::noise::probe::faulty;
 use crate::policy::{Algorithm, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::snapshot::{self, Kind, Reader, Writer, ensure};
@@ -33,11 +32,7 @@ impl Bandit {
     pub fn snapshot_within(&self, limit: usize) -> Result<Vec<u8>> {
         let unsealed = {
             let state = &mut *self.lock.lock()?;
-            let unsealed = snapshot::write(Kind::Bandit, limit, |to| self.save(state, to))?;
-            if !state.periods.may_learn() && faulty!(SnapshotOpens) {
-                state.periods.store(state.periods.begun);
-            }
-            unsealed
+            snapshot::write(Kind::Bandit, limit, |to| self.save(state, to))?
         };
         Ok(unsealed.seal())
     }
@@ -61,10 +56,6 @@ impl Bandit {
         let state = &mut *self.lock.lock()?;
         let begun = state.periods.begun;
         let is_ours = (head.origin, head.generation) == (state.origin, self.generation) && head.periods <= begun;
-        if (!is_ours || head.periods < begun) && faulty!(AnyStoredOpens) {
-            state.periods.store(begun);
-            return Ok(());
-        }
         if !is_ours {
             let rule = "must be of this very handle: take it after the handle was made, restored or resumed";
             return Err(Error::refused("snapshot", format_args!("{rule}")));

@@ -8,7 +8,6 @@ use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
 use crate::ledger::arms::Arms;
 use crate::memory::{self, WipedVec};
-use crate::noise::probe::faulty;
 use crate::os::Origin;
 use crate::policy::{Abilities, Offer, Policy, Pull, ShuffledPolicy, SlotPull, loss_of_request};
 use crate::privacy::PrivacyLoss;
@@ -138,8 +137,7 @@ impl Lock {
     #[inline]
     pub fn lock(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.lock_any()?;
-        let acts = state.life == Life::Live || (state.life == Life::Held && faulty!(HeldActs));
-        if acts { Ok(state) } else { Err(state.life.refusal()) }
+        if state.life == Life::Live { Ok(state) } else { Err(state.life.refusal()) }
     }
 
     /// The state of a handle that is live or held.
@@ -432,7 +430,7 @@ impl State {
     /// Counts a request of this user. Returns whether to learn from it: see [`crate::users`].
     fn count(&mut self, user: u64) -> bool {
         let Some(users) = &mut self.users else { return true };
-        (self.periods.may_learn() && users.count(user)) || faulty!(UserUnbounded)
+        self.periods.may_learn() && users.count(user)
     }
 
     pub fn next_period(&mut self) -> Result<()> {

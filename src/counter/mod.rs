@@ -63,15 +63,6 @@ impl Counter {
         Self::with_sum(sum, test_seed)
     }
 
-    /// The hybrid mechanism as printed in the paper, which loses 2 epsilon.
-    #[cfg(dpb_faults)]
-    #[doc(hidden)]
-    pub fn uncorrected_hybrid(epsilon: f64, test_seed: Option<[u8; 32]>) -> Result<Counter> {
-        let distributions =
-            HybridDistributions::split(epsilon, |epsilon| Laplace::new(epsilon, Reward::ONE as u64), |_| (1.0, 1.0))?;
-        Self::with_sum(Box::new(Hybrid::new(distributions)), test_seed)
-    }
-
     fn with_sum(sum: Box<dyn RunningSum>, test_seed: Option<[u8; 32]>) -> Result<Counter> {
         let range = RewardRange::new(0.0, 1.0, Reward::BITS, false)?;
         let random = Seed::new(test_seed)?.stream();

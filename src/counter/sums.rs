@@ -3,9 +3,8 @@
 
 use super::tail::Tail;
 use crate::error::{Error, Result};
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Moved, moves};
 use crate::noise::Laplace;
-use crate::noise::probe::faulty;
 use crate::random::Random;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -298,17 +297,7 @@ impl RunningSum for Hybrid {
     }
 }
 
-impl Moved for Frontier {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        let Frontier { noise, sum } = self;
-        noise.moved(with)?;
-        if faulty!(NoiseLost) {
-            noise.fill(0);
-        }
-        sum.moved(with)
-    }
-}
-
+moves!(Frontier { noise, sum });
 moves!(Logarithmic { count, sum, noise, released } made { distribution });
 moves!(Binary { count, sum, frontier } made { distribution, most });
 moves!(Hybrid { count, sum, blocks, blocks_tail, tree } made { distributions });

@@ -9,29 +9,7 @@
 //! * *window* W > 0: silence is the smallest reward, and every reward takes effect exactly W ticks after its
 //!   decision, in ticket order, so that the time of a click reveals nothing.
 //!
-//! # The clock
-//!
-//! A tick is a decision, or the caller's unit of time, which passes by [`advance`](Engine::advance). With the caller's
-//! clock a decision is stamped with the ticks that have passed. Its window is over in the
-//! first advance to stamp + W or later: its reward takes effect there, and none is accepted afterwards. A decision
-//! whose place in the ring is needed before that expires, whether it has a reward or not.
-//!
-//! **Time is public and must not depend on rewards.** When and in which order rewards take effect, and which
-//! decisions expire, is a function of stamps, of W, of the ring's length and of the order of decisions, cancellations
-//! and advances. Stamps are computed from earlier advances. A reward changes none of these, because a reward in a window
-//! only sets the value with which its decision ends. So two histories that differ in one reward have the same times
-//! of effect, as with decisions as ticks, and Theorem P of [`crate::privacy`] holds unchanged. A caller whose calls
-//! of advance depend on rewards breaks this.
-//!
-//! All open decisions can be cancelled at once ([`in_flight`](Engine::in_flight)), for an outage in which rewards
-//! could not arrive. Which decisions are open depends on decisions, cancellations and windows; without a window also
-//! on which have a reward, at times that do not depend on its value. A held reward ends like silence. So the effect
-//! of the call depends on no reward, and neither does the outage: the transcript has the same distribution whatever
-//! the rewards were. A caller that looks at rewards before the call breaks this, because it selects the rewards that
-//! count.
-//!
-//! Decisions of one request follow each other. If the rewards of a request are limited in number, there is a window,
-//! and all of them are [fixed](requests) when the first decision of the request is due.
+#![doc = include_str!("../../docs/theory/time.md")]
 
 mod clock;
 mod pull;
@@ -42,7 +20,6 @@ use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
-use crate::noise::probe::faulty;
 use crate::random::Random;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -420,10 +397,6 @@ impl Engine {
         let place = self.place(sequence);
         if let Some(SlotExtras { held, times: Some(times), .. }) = self.extras.as_deref_mut() {
             times.first = times.first.max(sequence + 1);
-            if self.ring[place].fate() == Fate::HELD && faulty!(PushedOutTells) {
-                let reward = held[place];
-                return self.end(place, Some(reward));
-            }
             held[place] = Reward::MIN;
         }
         self.end(place, None)
@@ -536,15 +509,6 @@ impl Engine {
     /// `UnknownTicket`, `Duplicate`, `Expired`: counted, and nothing else changes.
     #[inline(always)] // into its two callers
     pub fn answer(&mut self, ticket: u64, reward: Reward) -> Result<Option<Event>> {
-        if faulty!(DuplicateBelieved)
-            && let Some(sequence) = self.key.open(ticket)
-            && sequence < self.counts.decisions
-            && let place = self.place(sequence)
-            && self.ring[place].fate() == Fate::DONE
-        {
-            let pull = SlotExtras::pull(&self.extras, place, &self.ring[place]);
-            return Ok(Some(Event::Answered(pull, reward)));
-        }
         let Some((place, slot)) = find(&self.key, &mut self.ring, ticket, Fate::is_open) else {
             return Err(self.refuse(ticket));
         };
@@ -553,11 +517,6 @@ impl Engine {
             && extras.hold(place, learned, reward)
         {
             slot.hold();
-            if faulty!(ClosedByArrival) {
-                slot.end();
-                self.counts.answered += 1;
-                return Ok(Some(Event::Answered(SlotExtras::pull(&self.extras, place, slot), reward)));
-            }
             return Ok(None);
         }
         slot.end();
@@ -568,18 +527,6 @@ impl Engine {
         Ok(learned.then(|| Event::Answered(SlotExtras::pull(&self.extras, place, slot), reward)))
     }
 
-    /// The number of rewards that wait for the end of their windows, for the fault that the tests must detect.
-    pub fn waiting(&self) -> usize {
-        self.ring.iter().filter(|slot| slot.fate() == Fate::HELD).count()
-    }
-
-    fn refuse_held(&mut self, ticket: u64) -> Result<()> {
-        match find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::HELD) {
-            Some(_) => Ok(()),
-            None => Err(self.refuse(ticket)),
-        }
-    }
-
     /// Cancels a decision: it counts as not played. A held reward is dropped with it. Its window is not over, so no
     /// status and no count may reveal that it was there.
     ///
@@ -587,9 +534,6 @@ impl Engine {
     /// As [`answer`](Self::answer), except for a held reward.
     #[inline]
     pub fn cancel(&mut self, ticket: u64) -> Result<Event> {
-        if faulty!(CancelTells) {
-            self.refuse_held(ticket)?;
-        }
         let Some((place, _)) = find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::DONE) else {
             return Err(self.refuse(ticket));
         };
@@ -620,10 +564,7 @@ impl Engine {
         let slot = &mut self.ring[place];
         let learned = slot.end().is_learned();
         if let Some(extras) = &mut self.extras {
-            let held = extras.settle(place);
-            if extras.requests.is_some() && faulty!(CancelledDrawn) {
-                extras.held[place] = held.unwrap_or_default();
-            }
+            extras.settle(place);
         }
         self.counts.cancelled += 1;
         if learned {
@@ -664,9 +605,7 @@ impl Engine {
 
     /// The arms of the open decisions.
     pub fn pending(&self) -> impl Iterator<Item = u32> {
-        let open = self.ring.iter().filter(|slot| slot.fate() != Fate::DONE);
-        let open = open.filter(|slot| slot.fate() != Fate::HELD || !faulty!(HeldCounted));
-        open.map(|slot| slot.arm())
+        self.ring.iter().filter(|slot| slot.fate() != Fate::DONE).map(|slot| slot.arm())
     }
 
     /// Continues from the counts of an earlier handle, and from its time with the caller's clock. The decisions
@@ -756,22 +695,7 @@ impl Moved for Engine {
     }
 }
 
-impl Moved for Slot {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        let Slot { tag, played } = self;
-        tag.moved(with)?;
-        played.moved(with)?;
-        if with.reads() {
-            if self.fate() == Fate::DONE && faulty!(AnsweredReopened) {
-                self.played |= Fate::OPEN.0;
-            } else if self.fate() == Fate::HELD && faulty!(WaitingEnded) {
-                self.end();
-            }
-        }
-        Ok(())
-    }
-}
-
+moves!(Slot { tag, played });
 moves!(SlotExtras { clock, held, pulls, lacks, requests, times } made { window });
 moves!(Times { stamps, first } made { window });
 moves!(Counts { decisions, answered, cancelled, expired });

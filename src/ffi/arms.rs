@@ -52,7 +52,7 @@ pub unsafe extern "C" fn dpb_retire_arm(bandit: *mut dpb_bandit, arm: u32) -> dp
 /// ages by dpb_config.forget_after, and is kept by snapshots. dpb_arms_read, dpb_compare and dpb_merge use releases
 /// only, so they do not contain it. A second call for the same arm replaces the first, before decisions or after.
 ///
-/// For dpb_new_imed, dpb_new_klucb, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it
+/// For dpb_new_imed, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it
 /// states the arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
 /// dpb_segment_read then return predictions, which it influences.
 ///

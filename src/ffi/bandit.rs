@@ -228,7 +228,7 @@ pub unsafe extern "C" fn dpb_skip(bandit: *mut dpb_bandit, ticks: u64) -> dpb_st
 /// rewards count.
 ///
 /// What is cancelled teaches nothing. So from the 256th decision in a row that is cancelled, by this call or by
-/// dpb_cancel, until the next reward takes effect, dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear play the
+/// dpb_cancel, until the next reward takes effect, dpb_new_imed, dpb_new_med and dpb_new_linear play the
 /// arm with the largest released mean instead of one to be explored. config.exploration goes on, and propensities are
 /// exact.
 /// O(reward_window); O(pending_capacity) without a window and on the caller's clock; under the lock. Never
@@ -319,15 +319,4 @@ pub(super) unsafe fn explained_with_output<H: Handle, T>(
 ) -> dpb_status {
     // SAFETY: as above; not NULL where it is written.
     unsafe { explained(handle, error, &[(name, out.is_null())], |h| body(h).map(|value| out.write(value))) }
-}
-
-/// Panics inside a call, as a bug would. Only in builds for tests.
-#[cfg(dpb_faults)]
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_test_panic(bandit: *mut dpb_bandit) -> dpb_status {
-    call(bandit, |b: &dpb_bandit| {
-        b.bandit.panic_inside();
-        Ok(())
-    })
 }

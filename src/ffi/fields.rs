@@ -64,12 +64,12 @@ pub struct dpb_config {
     /// dpb_new_med and dpb_new_linear.
     pub forget_after: u64,
     /// f: each of K eligible arms has a probability of at least f/K in every decision, for off-policy evaluation. It
-    /// costs f times the mean gap in each decision. It must be in [0, 1]. For dpb_new_imed, dpb_new_klucb,
-    /// dpb_new_med and dpb_new_linear.
+    /// costs f times the mean gap in each decision. It must be in [0, 1]. For dpb_new_imed, dpb_new_med and
+    /// dpb_new_linear.
     pub exploration: f64,
     /// The unit of epsilon for requests with several slots. 0 = one reward; a request of m slots loses up to m
     /// epsilon. S > 0 = one request of at most S slots, with all its rewards; the noise is that of epsilon/S. It must
-    /// be at most 2^24. For dpb_new_imed, dpb_new_klucb and dpb_new_linear.
+    /// be at most 2^24. For dpb_new_imed and dpb_new_linear.
     pub max_slots: u32,
     /// 0 = all rewards of a request count. c, 1 .. max_slots = at most c rewards that are not reward_min count. If a
     /// request has more, c of them are drawn evenly when the reward_window of its first decision is over; so it needs

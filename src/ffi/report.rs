@@ -339,7 +339,7 @@ pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) 
 /// probabilities add up.
 ///
 /// An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is the
-/// average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new), dpb_new_klucb,
+/// average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
 /// dpb_new_med and dpb_new_tt use all releases, merged ones too; each merge with new releases makes the interval a
 /// little wider. dpb_new_se uses an arm's last release only.
 ///
@@ -347,7 +347,7 @@ pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) 
 /// decisions: set dpb_config.exploration for sooner results. With two arms of 5% and 4.5%, confidence 0.95 and
 /// epsilon 1, dpb_new_imed needs 130,000 decisions on average at exploration 1, and 350,000 at 0.2; at epsilon 0.1
 /// 250,000 and 650,000. The probability is for one restart of a handle. When you save, merge or restore must not
-/// depend on releases. Proof, by a supermartingale and Ville's inequality: src/policy/batched/compare.rs.
+/// depend on releases. Proof, by a supermartingale and Ville's inequality: docs/theory/compare.md.
 ///
 /// With dpb_config.max_segments the mean is over the requests of all segments, from the releases of trial decisions
 /// alone, which are chosen by their number whatever their segment. It assumes that the mix of segments depends

@@ -221,7 +221,7 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// with request.examined the best ones where most visitors look. Each decision gets its own reward, or is cancelled.
 /// slots is at most the number of eligible arms, max_slots if that is set, and reward_window (without one
 /// pending_capacity rounded up). A propensity is the probability of that arm in its draw, given the draws before it.
-/// For dpb_new_imed, dpb_new_klucb and dpb_new_linear. Epsilon is the loss of (Theorem S, src/privacy/slates.rs):
+/// For dpb_new_imed and dpb_new_linear. Epsilon is the loss of (Theorem S, docs/theory/slots.md):
 ///   dpb_config.max_slots = 0                    one reward
 ///   dpb_config.max_slots = S                    one request with all its rewards; the noise is for epsilon/S
 ///   dpb_config.max_slots = S, max_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)

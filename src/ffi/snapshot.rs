@@ -16,7 +16,7 @@ use std::ffi::{CStr, c_char};
 /// public: the configuration, segments' keys and the second moments of features are in it. It contains no
 /// raw sum and no reward; a restored handle starts without the open decisions and batches.
 ///
-/// With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_tt, dpb_new_linear, dpb_new_se,
+/// With a snapshot: dpb_new_imed, dpb_new_med, dpb_new_tt, dpb_new_linear, dpb_new_se,
 /// dpb_new_sdp_ae, dpb_new_vb_sdp_ae (complete batches; the others are requested again), dpb_new_tsallis,
 /// dpb_new_exp3_lap, dpb_new_lap (if its base has one, or is a baseline: the base learns noisy gains),
 /// dpb_new_ldp_ucb, dpb_new_ldp_klucb. Without: dpb_new_ucb, dpb_new_ucb_bound, dpb_new_private_ucb (their next
@@ -27,7 +27,7 @@ use std::ffi::{CStr, c_char};
 /// that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
 ///
 /// buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
-/// bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; dpb_new_tt 1 more; 20 more with a prior,
+/// bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_med; dpb_new_tt 1 more; 20 more with a prior,
 /// 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4 D^2 +
 /// 12 D more for each model, D = features + 1. It may grow between two calls. A call whose cap is too small takes no
 /// memory. May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the state that is not released.

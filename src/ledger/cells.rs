@@ -97,11 +97,6 @@ impl<S: OpenSum, R> Ledger<S, R> {
         }
     }
 
-    /// Whether it is the sum of a retired arm.
-    pub fn is_retired(&self, place: Place) -> bool {
-        matches!(place, Place::Cell(_, arm) if !self.arms.is_live(arm))
-    }
-
     fn sum(&self, place: Place) -> Option<&S> {
         match place {
             Place::Whole => self.whole.as_ref(),

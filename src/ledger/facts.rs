@@ -58,10 +58,10 @@ pub(crate) struct Facts {
     duty: Duty,
     /// Number of rewards that this handle released since it has its duty.
     led: u64,
-    /// The number of handles that share the work, as the caller says; 0: it is counted.
-    stated: u32,
-    /// This number, or this handle and the active others.
-    handles: u32,
+    /// The number of handles that share the work, as the caller says; 0: it is that of the active ones.
+    pub stated: u32,
+    /// This handle and the active others.
+    pub active: u32,
     /// Whether the handle was restored or is in a fleet, so that there may have been other releases.
     may_have_released: bool,
 }
@@ -76,7 +76,7 @@ impl Facts {
             duty: Duty::Alone,
             led: 0,
             stated: 0,
-            handles: 1,
+            active: 1,
             may_have_released: false,
         }
     }
@@ -116,8 +116,8 @@ impl Facts {
         const GROWTH: f64 = 4.0;
         let limit = if self.duty.leads() { GROWTH * self.led as f64 } else { f64::INFINITY };
         match self.duty {
-            Duty::Alone => Share { divides: self.handles.into(), sharers: 1, limit },
-            _ => Share { divides: 1.0, sharers: self.handles, limit },
+            Duty::Alone => Share { divides: self.handles().into(), sharers: 1, limit },
+            _ => Share { divides: 1.0, sharers: self.handles(), limit },
         }
     }
 
@@ -126,20 +126,9 @@ impl Facts {
         if self.duty.contributes() { Batch::MAX_QUOTA } else { size }
     }
 
-    /// Returns the number of handles that share the work, this one included.
+    /// The number of handles that share the work, this one included.
     pub fn handles(&self) -> u32 {
-        self.handles
-    }
-
-    /// Sets the number of handles, this one included. 0: the active ones are counted.
-    pub fn set_handles(&mut self, stated: u32, active: u32) {
-        self.stated = stated;
-        self.count_handles(active);
-    }
-
-    /// Counts the active handles, unless the caller has said how many handles there are.
-    pub fn count_handles(&mut self, active: u32) {
-        self.handles = if self.stated > 0 { self.stated } else { active };
+        if self.stated > 0 { self.stated } else { self.active }
     }
 
     /// The loss by one release of each reward; 0 before the first release.

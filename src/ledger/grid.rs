@@ -98,6 +98,7 @@ impl<T> Grid<T> {
     }
 
     /// Iterates over all values, row by row, each row in the order of its arms.
+    #[cfg(test)]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
         let arms = self.arms();
         (0..self.rows * arms).map(move |place| &self[(place / arms, place % arms)])

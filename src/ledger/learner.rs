@@ -8,7 +8,6 @@ use super::facts::{Duty, Facts};
 use super::peers::{AnyPeer, Peer, PeerId, PeerReleases, ReadPeer};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::noise::probe::faulty;
 use crate::snapshot::{Reader, Writer};
 
 /// What a policy writes to learn from a set of releases. All of them get [`AnyLearner`].
@@ -133,7 +132,7 @@ impl<L: Learner> AnyLearner for L {
 
     fn set_handles(&mut self, handles: u32) {
         let Ledger { facts, peers, .. } = self.ledger();
-        facts.set_handles(handles, peers.active());
+        (facts.stated, facts.active) = (handles, peers.active());
     }
 
     fn has_open(&mut self) -> bool {
@@ -149,9 +148,6 @@ impl<L: Learner> AnyLearner for L {
         for number in 0..self.ledger().places() {
             let ledger = self.ledger();
             let place = ledger.place(number);
-            if ledger.is_retired(place) && faulty!(RetiredKept) {
-                continue;
-            }
             if ledger.sum_mut(place).is_some_and(OpenSum::clear) {
                 self.changed(Change::Contributed(place));
             }
@@ -193,7 +189,7 @@ impl<L: Learner> AnyLearner for L {
             facts.assume_releases();
             peer.arrive(facts);
             let (place, before) = peers.insert(peer);
-            facts.count_handles(peers.active());
+            facts.active = peers.active();
             self.join(place, before.as_ref());
         }
         self.changed(Change::Merged);

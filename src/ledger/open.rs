@@ -3,7 +3,6 @@
 
 use crate::error::Result;
 use crate::moving::moves;
-use crate::noise::probe::{self, faulty};
 use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -34,8 +33,7 @@ impl RawSum {
     /// Releases the sum with fresh noise, and erases it, so that it cannot be released again.
     pub fn release<L: Distribution>(&mut self, noise: &mut NoiseSource<L>) -> i64 {
         let exact = std::mem::take(&mut *self.units);
-        let sum = exact + noise.draw();
-        probe::release(sum, || exact + noise.draw())
+        exact + noise.draw()
     }
 
     /// Writes the sum, without noise. Only a sealed contribution contains it.
@@ -53,19 +51,9 @@ impl RawSum {
         ensure((within(least)..=within(most)).contains(&i128::from(*self.units)))
     }
 
-    /// Whether the sum is 0, for the fault that the tests must detect.
-    pub fn is_zero(&self) -> bool {
-        *self.units == 0
-    }
-
     #[cfg(test)]
     pub fn units(&self) -> f64 {
         *self.units as f64
-    }
-
-    /// The sum, for the faults that the tests must detect. Without them it is 0.
-    pub fn bare(&self) -> f64 {
-        probe::bare(|| *self.units as f64 / Reward::ONE as f64)
     }
 }
 
@@ -143,7 +131,7 @@ impl Batch {
 
     /// Whether there is nothing to contribute.
     pub fn is_empty(&self) -> bool {
-        self.count == 0 || (faulty!(ZerosUnsent) && self.sum.is_zero())
+        self.count == 0
     }
 
     /// Writes the rewards so far, without noise, for the leader of the fleet. Only a sealed contribution contains them.
@@ -185,16 +173,6 @@ impl Batch {
     /// Rewards that the batch releases when full.
     pub fn quota(&self) -> u64 {
         self.quota.into()
-    }
-
-    /// The raw sum, in rewards, for the faults that the tests must detect. Without them it is 0.
-    pub(crate) fn bare_sum(&self) -> f64 {
-        self.sum.bare()
-    }
-
-    /// Adds the open sum of another batch, for the faults that the tests must detect.
-    pub(crate) fn keep(&mut self, bare_sum: f64) {
-        self.sum.add((bare_sum * Reward::ONE as f64) as i64);
     }
 
     /// Releases the sum of a full batch.

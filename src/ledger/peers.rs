@@ -5,41 +5,7 @@
 //! ever leave a handle. `Peers` keeps what is known of the others; what that is, and how it is joined, belongs to a
 //! policy's evidence.
 //!
-//! # Privacy
-//!
-//! Each reward belongs to a decision of one handle, and so enters one batch of one handle. The size of a batch, and
-//! every action, are functions of releases, of this handle's and of those that it has merged, coins and public data. So
-//! Theorem P of [`crate::privacy`], with the releases of all handles in the order in which they were made, holds for
-//! the transcript of the whole fleet, with the same epsilon. False snapshots are false releases: they harm learning,
-//! but not the proof.
-//!
-//! # Merging
-//!
-//! A handle has an *origin*, a random number that its snapshots contain and that a restored handle keeps. Each snapshot
-//! has a version: its generation (the number of restores before it), decisions, time and releases, and its checksum in
-//! case all of these are equal. A handle is known by the newest snapshot of its origin. So merging is idempotent,
-//! commutative and associative, and a replayed or older snapshot changes nothing.
-//!
-//! Handles that know the same releases report the same values, **to the last bit**: means, widths, counts and indices,
-//! whatever the order of the merges, and whichever of the releases are their own. The releases of each origin are
-//! stored by that origin's history alone, and the releases of several origins are joined by exact sums (`Joined` in
-//! `policy/batched/released.rs`). Three things are not part of these releases:
-//! - Priors ([`Bandit::set_prior`](crate::Bandit::set_prior)) are a handle's own.
-//! - With `forget_after`, the age of a release counts on the clock of the handle that made it until the snapshot is
-//!   taken, and on the clock of the merging handle from the merge on. The clocks count decisions, or the time that each
-//!   handle gets by [`advance`](crate::Bandit::advance), and need not show the same time. So handles agree while no
-//!   clock moves in between: all have taken their last snapshot before they merge, and none decides after. A handle
-//!   also forgets by itself what one of its own releases contradicts.
-//! - An interval of [`Bandit::compare`](crate::Bandit::compare) is wider the more often its handle has merged. Handles
-//!   that have merged equally often give the same interval.
-//!
-//! Two handles that continue from one snapshot have one origin. Nothing is counted twice, but the others learn from
-//! only one of them at a time.
-//!
-//! # Memory
-//!
-//! A handle merges at most 1024 others. A bandit keeps twelve pairs for each arm of each of them, some 290 bytes. The
-//! policy has all pairs of an arm joined to twelve, 420 bytes more.
+#![doc = include_str!("../../docs/theory/merging.md")]
 
 use super::arms::{Arms, arm_of};
 use super::facts::{Facts, SavedFacts};

@@ -3,7 +3,6 @@
 use super::Laplace;
 use super::exponential::Exponential;
 use super::laplace::ceil_div;
-use super::probe;
 use crate::error::{Error, Result, Value, check_positive};
 use crate::random::Random;
 
@@ -73,17 +72,11 @@ impl Gaussian {
     }
 
     /// One exact sample.
-    pub fn sample(&self, random: &mut Random) -> i64 {
-        match probe::ENABLED {
-            true => probe::gaussian(self.sigma, |sigma| Gaussian::with_sigma(sigma).draw(random)),
-            false => self.draw(random),
-        }
-    }
-
+    ///
     /// Canonne, Kamath, Steinke (2020), Algorithm 3. Any scale of the proposal gives the same distribution; here it
     /// is sigma. exp(-|y|/sigma) * exp(-(|y| - sigma)^2/(2 sigma^2)) is proportional to exp(-y^2/(2 sigma^2)). Three
     /// proposals in four are accepted.
-    pub(super) fn draw(&self, random: &mut Random) -> i64 {
+    pub fn sample(&self, random: &mut Random) -> i64 {
         loop {
             let (proposed, bits) = self.proposal.draw_and_bits(random);
             let distance = proposed.unsigned_abs().abs_diff(self.sigma);

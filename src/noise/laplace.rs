@@ -1,7 +1,6 @@
 //! Draws discrete Laplace noise: P(X = x) proportional to exp(-|x|/scale).
 
 use super::exponential::Exponential;
-use super::probe;
 use crate::error::{Error, Result, Value, check_positive};
 use crate::random::Random;
 
@@ -64,14 +63,6 @@ impl Laplace {
 
     /// One exact sample.
     pub fn sample(&self, random: &mut Random) -> i64 {
-        match probe::ENABLED {
-            true => probe::laplace(self.scale, |scale| Laplace::with_scale(scale).draw(random)),
-            false => self.draw(random),
-        }
-    }
-
-    #[inline]
-    pub(super) fn draw(&self, random: &mut Random) -> i64 {
         self.draw_and_bits(random).0
     }
 

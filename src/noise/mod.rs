@@ -9,9 +9,6 @@ mod exponential;
 mod gaussian;
 mod laplace;
 mod logarithms;
-#[cfg_attr(dpb_faults, path = "../../tests/hooked/probe.rs")]
-#[doc(hidden)]
-pub mod probe;
 mod source;
 #[cfg(test)]
 mod tests;

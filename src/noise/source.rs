@@ -110,16 +110,16 @@ mod tests {
         let (either, other) = (Noise::Laplace(laplace), Noise::Gaussian(gaussian));
         assert_eq!((either.variance(), either.width(0.1)), (laplace.variance(), laplace.width(0.1)));
         assert_eq!((other.variance(), other.width(0.1)), (gaussian.variance(), gaussian.width(0.1)));
-        assert_eq!(draws(&|random| either.sample(random)), draws(&|random| laplace.draw(random)));
-        assert_eq!(draws(&|random| other.sample(random)), draws(&|random| gaussian.draw(random)));
+        assert_eq!(draws(&|random| either.sample(random)), draws(&|random| laplace.sample(random)));
+        assert_eq!(draws(&|random| other.sample(random)), draws(&|random| gaussian.sample(random)));
         assert_ne!(draws(&|random| either.sample(random)), draws(&|random| other.sample(random)));
         fn from_source<L: Distribution + PartialEq + std::fmt::Debug>(distribution: L, random: Random) -> [i64; 8] {
             let mut source = NoiseSource::new(distribution, random);
             assert_eq!(source.distribution(), distribution);
             [(); 8].map(|()| source.draw())
         }
-        assert_eq!(from_source(laplace, stream()), draws(&|random| laplace.draw(random)));
-        assert_eq!(from_source(gaussian, stream()), draws(&|random| gaussian.draw(random)));
-        assert_eq!(from_source(other, stream()), draws(&|random| gaussian.draw(random)));
+        assert_eq!(from_source(laplace, stream()), draws(&|random| laplace.sample(random)));
+        assert_eq!(from_source(gaussian, stream()), draws(&|random| gaussian.sample(random)));
+        assert_eq!(from_source(other, stream()), draws(&|random| gaussian.sample(random)));
     }
 }

@@ -30,20 +30,6 @@ algorithms! {
         bytes: "1800 + 712 K";
         arms: "2^24";
     }
-    /// DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta must be 0.
-    /// Select and update are O(1). Supports eligible arms, [`add_arm`](crate::Bandit::add_arm) and
-    /// [`retire_arm`](crate::Bandit::retire_arm).
-    KlUcb = 21, c"dp-klucb", dpb_new_klucb, "KLUCB", Ours, batched::klucb::DpKlUcb::new {
-        from: "Azize and others 2025";
-        loss: pure;
-        can: "among, change, slate, snapshot, merge, prior";
-        needs: "";
-        uses: "beta horizon exploration max_slots";
-        select: "O(1); among tens of thousands of arms at most 16 indices";
-        update: "O(1); at a batch's end a few microseconds for each of a few indices, and O(log K)";
-        bytes: "1800 + 712 K";
-        arms: "2^24";
-    }
     /// DP-MED: learns as `dp-imed` does, and draws each arm with an exact propensity. Pure epsilon-DP (Theorem P); with
     /// delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms,
     /// [`add_arm`](crate::Bandit::add_arm) and [`retire_arm`](crate::Bandit::retire_arm), `forget_after` and
@@ -88,7 +74,7 @@ algorithms! {
     /// server and not protected; rewards are.
     ///
     /// Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses
-    /// the features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
+    /// the features (Theorem L, docs/theory/linear.md); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
     /// learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything
     /// else is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
     /// 9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws

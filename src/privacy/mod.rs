@@ -2,40 +2,7 @@
 //!
 #![doc = include_str!("../../docs/privacy.md")]
 //!
-//! # Theorem P (adaptive disjoint batches)
-//!
-//! Assume that
-//! * every reward belongs to exactly one batch;
-//! * batch membership, batch size and every action are functions of earlier *releases*, coins and public data only;
-//! * each batch is released once, as its sum plus noise that is eps-DP (rho-zCDP) at sensitivity one;
-//! * everything observable is a function of releases and coins.
-//!
-//! Then the whole transcript is eps-DP (rho-zCDP), with no factor for the number of arms or batches.
-//!
-//! *Idea.* For fixed coins and releases, both worlds have the same memberships, sizes and actions. So the density of
-//! the transcript is a product over batches, and one factor differs. For zCDP, one Renyi divergence is at most rho *
-//! alpha, and the chain rule adds zeros. Coq checks the proofs (`tests/proofs/TheoremP.v`, `Zcdp.v`), for a transition
-//! system of which it proves that each reward is in at most one release. ∎
-//!
-//! Two things would break it: closing a batch by *arrival* if the time of arrival depends on the reward (hence
-//! `reward_window`), and releasing a batch twice (retries, re-noising, old snapshots).
-//!
-//! # Theorem U (users)
-//!
-//! Let each decision belong to a user. Let it be determined when the decision is made, by the users of the earlier
-//! decisions and by coins, whether the decision is learned from: at most m decisions of a user in a period. The
-//! rewards of the others enter no state. Let Theorem P hold with eps0 (rho0) for each reward that is learned. Then
-//! two tables that differ in *all* rewards of one user in p periods give transcripts that are m p eps0-close (m^2 p^2
-//! rho0-zCDP).
-//!
-//! *Idea.* The same decisions are learned from in both worlds, and at most m p of their rewards differ: a chain of m p
-//! neighbours. Coq checks it, for eps0 with the counters that limit a user (`tests/proofs/TheoremU.v`, `Zcdp.v`). ∎
-//!
-//! So eps0 = epsilon/m gives a user epsilon in each period, and p epsilon in all. With zCDP, p periods cost p^2 rho
-//! and not p rho, because one release may hold rewards of several periods. A decision belongs to the period in which
-//! it was made, whenever its reward arrives. Which users came, and how often, is not protected: the ends of batches
-//! reveal it. [`Bandit::select_for`](crate::Bandit::select_for) determines whether a decision is learned from; its
-//! counters err on the side of not learning.
+#![doc = include_str!("../../docs/theory/theorems.md")]
 
 mod binomial;
 pub mod calibration;

@@ -1,40 +1,6 @@
 //! Computes the loss of very many unequal pure releases, almost exactly and rounded up.
 //!
-//! # What is bounded
-//!
-//! Releases that are eps_1-DP, eps_2-DP, .. together lose no more than randomised responses R_j of these eps_j
-//! (Kairouz, Oh, Viswanath 2015, Theorem 3.1: any eps-DP pair of distributions is post-processing of one response).
-//! This also holds if each release is chosen by the ones before. The privacy loss of R_j is eps_j with probability
-//! e^eps_j/(1 + e^eps_j), else -eps_j. L is the sum of all. So at every y
-//!
-//!   delta(y) <= D(y) = E max(0, 1 - e^(y - L)).
-//!
-//! D decreases in y, increases with each eps_j, and increases when releases are added.
-//!
-//! # How it is bounded
-//!
-//! *Inversion.* M(s) = E e^(sL) is the product of cosh((s + 1/2) eps_j)/cosh(eps_j/2). For l > 0 the
-//! Fourier transform of e^(ly) D(y) is h(t) = M(s)/(s (s + 1)) at s = l + it, so by Poisson's summation
-//! formula, for every step d,
-//!
-//!   d/(2 pi) sum_k h(kd) e^(-ikdy) = sum_n e^(l (y + 2 pi n/d)) D(y + 2 pi n/d) >= e^(ly) D(y),
-//!
-//! because no term on the right is negative. So *the trapezoid rule is an upper bound at any step*. With l near the
-//! saddle point, and a few steps to the deviation, it is D(y) to many digits.
-//!
-//! *Small releases.* Of all but the largest releases we only know that each is at most c and that the sum of their
-//! squares is at most S. Fictitious small ones are added until the sum is exactly S. With z = (s + 1/2) eps, |ln cosh
-//! z - z^2/2| <= |z|^4/8 for |z| <= 1 (the magnitudes of the coefficients add up to -ln cos 1 - 1/2 < 1/8). So the
-//! small ones contribute s (s + 1) S/2 to ln M, up to q(s) = c^2 S (|s + 1/2|^4 + 1/16)/8, and the error of each term
-//! of the sum is at most |h| (e^q - 1). At t = 0 the contribution is at most l (l + 1) S/2, because ln cosh(a eps) -
-//! ln cosh(eps/2) - (a^2 - 1/4) eps^2/2 is 0 at a = 1/2 and decreases in a (tanh x <= x).
-//!
-//! *The rest of the sum.* One more fictitious release is added. Its loss is Gaussian of variance G = S_all/256, the
-//! limit of infinitely many infinitely small releases: M grows by a factor of e^(s (s+1) G/2). With
-//! |cosh(x + iy)|^2 = cosh^2 x - sin^2 y and sin y >= 2y/pi up to pi/2, terms from T on are at most
-//! M(l)/t^2 times e^(-g t^2), g = 2 S/(pi cosh((l + 1/2) c))^2 + G/2, up to pi/(2c), and times
-//! e^(-G t^2/2) beyond. Each of the two parts of the sum is below an integral:
-//! M(l) e^(-g T^2)/(pi T) and M(l) e^(-G T'^2/2)/(pi T'), T' a step before pi/(2c).
+#![doc = include_str!("../../docs/theory/responses.md")]
 
 use std::f64::consts::PI;
 

@@ -9,45 +9,7 @@
 //! | S | 0 | one request with all its rewards, at most S | S |
 //! | S | c | the same; at most c rewards other than `reward_min` are kept | min(2c, S) |
 //!
-//! # Theorem S (requests)
-//!
-//! Let everything be as in Theorem P of [`crate::privacy`], and let each batch be of one arm. Let one release be
-//! eps-DP (rho-zCDP) if its sum changes by one, and k eps-DP (k^2 rho-zCDP) if it changes by k. Then two worlds that
-//! differ in d rewards of one request are d eps-close (d rho-zCDP, and not d^2 rho). For a user with u requests the
-//! loss is u d eps (u^2 d rho).
-//!
-//! *Idea.* Let k_b be the change of the sum of batch b, a function of the releases before it. Each reward is in at most
-//! one batch, so sum k_b is at most u d. The density of the transcript is a product over batches, so the ratio of the
-//! two worlds' densities is at most e^(eps sum k_b). Coq checks this for eps, with the draw of at most c clicks
-//! (`tests/proofs/TheoremS.v`).
-//!
-//! *Proof for zCDP.* A reward enters only a batch of its own arm, and the request's arms are distinct. So k_b is at
-//! most 1 for one request, and at most u for u. Let p_b and q_b be the distributions of release b given those before
-//! it, in both worlds, and alpha > 1. Then M_b = prod over j <= b of (p_j/q_j)^alpha e^(-alpha (alpha - 1) rho k_j^2)
-//! is a supermartingale under q, because E_q (p_b/q_b)^alpha <= e^(alpha (alpha - 1) rho k_b^2) given the past. It
-//! starts at 1, and sum k_b^2 is at most max k_b times sum k_b, which is d (u^2 d) on every path. So the divergence of
-//! order alpha is at most alpha d rho (alpha u^2 d rho), although the policy chooses its actions by what was released
-//! (Feldman and Zrnic 2021). Coins with the same distribution in both worlds change nothing: both bounds are
-//! quasi-convex. ∎
-//!
-//! # At most c clicks
-//!
-//! When the first decision of a request is due, all its rewards have arrived or count as `reward_min`. If more than c
-//! are not `reward_min`, c of them are drawn uniformly, and the others become `reward_min`. (To keep the first slots,
-//! or the first to arrive, would bias the estimates in favour of some slots.) For fixed coins of the draw, a request
-//! has at most c such rewards in each of two worlds, so the worlds differ in d = min(2c, m) of its m slots. With c =
-//! 1 this is 2 for requests of any size: a click that moves from one slot to another. No count, status or time reveals
-//! which rewards were kept: each takes effect when its decision's window ends, kept or not.
-//!
-//! *The positions of later coins in the stream.* The draw takes one uniform number below the number of clicks that
-//! are left. Such a number is drawn by rejection, so the number of words that it uses depends on the clicks. Later
-//! draws, of other requests too, read other words in the two worlds. "For fixed coins" therefore means fixed numbers,
-//! not fixed words. The words are independent and uniform, and whether one more is used depends only on words that
-//! were used already. So the words that follow are again independent and uniform, whatever was used before. Therefore
-//! the numbers that a later request draws have the same distribution in both worlds, and are independent of the
-//! clicks and of all numbers before them. The theorem fixes these numbers. They come from a stream of their own:
-//! noise and choices of arms take no word of it, and their words do not shift. Nobody outside sees how many words
-//! were used. (For n clicks, a rejection has a probability below n/2^64.)
+#![doc = include_str!("../../docs/theory/slots.md")]
 
 use super::PrivacyLoss;
 use super::composition::mul_up;

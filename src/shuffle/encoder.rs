@@ -2,7 +2,7 @@
 
 use super::Params;
 use crate::error::{Error, Result};
-use crate::noise::{binomial, probe};
+use crate::noise::binomial;
 use crate::random::Random;
 use crate::reward::{Reward, RewardRange};
 
@@ -26,10 +26,6 @@ pub fn encode(params: &Params, reward: f64, random: &mut Random, bits: &mut [u8]
 
 /// The number of ones in a reward's message, drawn without the message.
 pub(crate) fn count_of_encoded(params: &Params, reward: Reward, random: &mut Random) -> u64 {
-    probe::ones(params, |params| count(params, reward, random))
-}
-
-fn count(params: &Params, reward: Reward, random: &mut Random) -> u64 {
     let own = u64::from(round_at_random(reward, random));
     let noise = params.noise();
     own + binomial(random, noise.coins_per_user.into(), noise.coin_numerator)

@@ -12,28 +12,6 @@
 //! server's. The library computes the noise of received parameters and compares it with their claim. Device and
 //! shuffler refuse parameters that claim more than they give. The device decides whether the claim is enough.
 //!
-//! ```
-//! # use dpb::shuffle::{Shuffler, encode};
-//! # use dpb::{Algorithm, Bandit, Config, Seed};
-//! # fn main() -> Result<(), dpb::Error> {
-//! let config = Config { delta: 1e-6, horizon: 1_000_000, ..Config::new(2, 1.0) };
-//! let server = Bandit::new(Algorithm::VbSdpAe, &config)?;
-//! let decision = server.select()?;
-//! let plan = server.shuffle_params(decision.phase)?;
-//! let mut shuffler = Shuffler::new(plan, None)?; // one for each arm
-//! while !shuffler.is_complete() {
-//!     // On a device, for each user who was shown this arm:
-//!     let (mut coins, mut message) = (Seed::new(None)?.stream(), vec![0; plan.message_len()]);
-//!     encode(&plan, 1.0, &mut coins, &mut message)?;
-//!     shuffler.push(&message)?;
-//! }
-//! let mut batch = vec![0; plan.batch_len()];
-//! shuffler.take(&mut batch)?;
-//! server.submit_shuffled(decision.phase, decision.arm, &batch)?;
-//! # Ok(())
-//! # }
-//! ```
-//!
 //! **Privacy.** The server sees a random order of a fixed number of bits of each batch, so its view depends only on
 //! the number of ones and on coins. That number is the users' bits plus Binomial(m p, q) coins, which is (eps,
 //! delta)-DP by the calibration of [`crate::privacy::calibration`]. A batch has too little noise if some of its m

@@ -71,8 +71,7 @@ impl Params {
     }
 
     /// Parameters whose claim may be false, for the tests that must detect that.
-    #[cfg(any(test, dpb_faults))]
-    #[doc(hidden)]
+    #[cfg(test)]
     pub fn unchecked(epsilon: f64, delta: f64, users: u32, noise: ShuffleNoise) -> Params {
         Params { users, noise, epsilon, delta }
     }

@@ -13,6 +13,28 @@ use zeroize::{Zeroize, Zeroizing};
 /// unbiased integers), once. The server learns only their count, but it gets the bits: it can check them, and need
 /// not trust the shuffler's arithmetic.
 ///
+/// ```
+/// # use dpb::shuffle::{Shuffler, encode};
+/// # use dpb::{Algorithm, Bandit, Config, Seed};
+/// # fn main() -> Result<(), dpb::Error> {
+/// let config = Config { delta: 1e-6, horizon: 1_000_000, ..Config::new(2, 1.0) };
+/// let server = Bandit::new(Algorithm::VbSdpAe, &config)?;
+/// let decision = server.select()?;
+/// let plan = server.shuffle_params(decision.phase)?;
+/// let mut shuffler = Shuffler::new(plan, None)?; // one for each arm
+/// while !shuffler.is_complete() {
+///     // On a device, for each user who was shown this arm:
+///     let (mut coins, mut message) = (Seed::new(None)?.stream(), vec![0; plan.message_len()]);
+///     encode(&plan, 1.0, &mut coins, &mut message)?;
+///     shuffler.push(&message)?;
+/// }
+/// let mut batch = vec![0; plan.batch_len()];
+/// shuffler.take(&mut batch)?;
+/// server.submit_shuffled(decision.phase, decision.arm, &batch)?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// Memory: [`Params::batch_len`] bytes, allocated at construction. Push: O(message); take: O(batch).
 pub struct Shuffler {
     params: Params,

@@ -3,31 +3,7 @@
 //! Sajed and Sheffet (2019), section 3. Samples are independent, in [-R, R], of mean mu not 0. With probability at
 //! least 1 - beta the released mean is within alpha |mu| of mu.
 //!
-//! * [`nas`](StoppingRule::nas) (Domingo, Gavalda, Watanabe 2002): NOT private. Halts at the first t with
-//!   |mean_t| >= h_t (1 + 1/alpha), h_t = R sqrt((2/t) ln(4 t^2/beta)). By Hoeffding |mean_t - mu| exceeds h_t with
-//!   probability at most beta/(2 t^2), so at any t with probability at most beta pi^2/12.
-//! * [`dp_nas`](StoppingRule::dp_nas) (their Algorithm 1): **pure eps-DP** (Theorem 3.1). Halts at the first t with
-//!   |mean_t| >= h_t (1 + 1/alpha) + (c_t + B + A_t)/t and releases mean_t + L/t. Here h_t =
-//!   R sqrt((2/t) ln(16 t^2/beta)), because the samples need only a quarter of beta; B ~ Lap(s1) once, A_t ~ Lap(s2) at
-//!   each t, L ~ Lap(s3); s1 = s2 = 12 R/eps and s3 = 4 R/eps; and
-//!   c_t = s1 ln(4/beta) + s2 ln(8 t^2/beta) + (s3/alpha) ln(4/beta).
-//! * [`dp_exp_nas`](StoppingRule::dp_exp_nas) (their Algorithm 2): **pure eps-DP** (Corollary 3.2). The same, but it
-//!   compares only at t = 2^k, k = 1, 2, .., with k^2 in place of t^2 in both logarithms. Halts by 2000 (t0 + t1 +
-//!   t2) with probability 1 - beta (Theorem 3.3, which defines the three).
-//!
-//! **Privacy, exactly.** On the grid, samples are integers. One changed sample changes the sum, and its absolute
-//! value, by at most D grid steps, where D is the length of the range 2R. The rule is the sparse vector technique:
-//! shift B by D and the A of the halting time by 2D, and every comparison has the same result in both worlds. Scales
-//! are rounded up to integers. So with exact discrete Laplace noise the shifts cost at most D/s1 + 2D/s2 = eps/6 +
-//! eps/3, and the released sum costs D/s3 = eps/2: eps in all.
-//!
-//! The comparison is between integers. In floating point a shift of both sides could change its result where numbers
-//! are too large for a double. The public threshold theta = t h_t (1 + 1/alpha) + c_t is computed in floating point
-//! (for privacy any public number is valid) and rounded up once to an integer. That changes no result: |sum| - B -
-//! A_t is an integer, so it reaches theta if and only if it reaches ceil(theta). Only the halting time and the mean
-//! can be read. Refused samples change nothing.
-//!
-//! Cost: O(1) for each sample (one noise for each comparison); memory O(1).
+#![doc = include_str!("../../docs/theory/stopping.md")]
 
 use crate::error::{Error, Result, check_share};
 use crate::noise::Laplace;

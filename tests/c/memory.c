@@ -8,7 +8,7 @@
 #endif
 
 static constructor *const CONSTRUCTORS[] = {
-    dpb_new,           dpb_new_se,       dpb_new_imed,       dpb_new_klucb,     dpb_new_med,
+    dpb_new,           dpb_new_se,       dpb_new_imed,       dpb_new_med,
     dpb_new_lap,
     dpb_new_ucb_bound, dpb_new_ucb,      dpb_new_ucb_int,    dpb_new_exp3_lap,  dpb_new_exp3_tau,
     dpb_new_tsallis,   dpb_new_sdp_ae,   dpb_new_vb_sdp_ae,  dpb_new_ldp_ucb,   dpb_new_ldp_klucb,

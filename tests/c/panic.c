@@ -4,7 +4,7 @@
 #ifdef __cplusplus
 extern "C"
 #endif
-dpb_status dpb_test_panic(dpb_bandit *); /* in builds with dpb_faults only */
+dpb_status dpb_test_panic(dpb_bandit *); /* in the package tests/hooked only */
 
 int main(void) {
   dpb_config config = seeded(5, 1);

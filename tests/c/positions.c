@@ -39,7 +39,7 @@ int main(void) {
   CHECK(n == 4 && arms[0].mean > 0.3 && arms[0].mean < 0.37 && arms[0].effective_pulls < (double)arms[0].pulls);
   for (i = 1; i < 4; i++) CHECK(arms[i].mean > 0.06 && arms[i].mean < 0.11);
   dpb_free(bandit);
-  STATUS(dpb_new_klucb(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_new_med(&config, &bandit, NULL), DPB_OK);
   refused_for(bandit, seen(3, chances, 3), DPB_UNSUPPORTED,
               "this policy does not support examined: it counts rewards, not examinations");
   dpb_free(bandit);

@@ -64,7 +64,6 @@ int main(void) {
   double epsilon;
   int i;
   shows(dpb_new_imed);
-  shows(dpb_new_klucb);
   STATUS(dpb_new_med(&config, &bandit, NULL), DPB_OK);
   refused_for(bandit, request(2, 0, 0, NULL, 0), DPB_UNSUPPORTED,
              "this policy does not support slots 2: it has one slot for each request");

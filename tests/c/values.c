@@ -49,7 +49,7 @@ int main(void) {
   STATUS(dpb_select_many(bandit, many, 2, d, &done), DPB_OK);
   CHECK(done == 2 && (d[1].arm == 1 || d[1].arm == 3));
   dpb_free(bandit);
-  STATUS(dpb_new_klucb(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_new_tt(&config, &bandit, NULL), DPB_OK);
   refused_for(bandit, worth(NULL, 0, bids, 4), DPB_UNSUPPORTED,
               "this policy does not support values: it maximises rewards");
   dpb_free(bandit);

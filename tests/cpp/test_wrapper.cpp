@@ -75,8 +75,8 @@ static void construction() {
 static void by_name() {
   const std::vector<std::string_view> names = dpb::policies();
   CHECK(names.size() > 20 && names[0] == dpb_policy_at(0));
-  CHECK(dpb::Bandit("dp-klucb", dpb::Config(3, 1.0)).policy_name() == "dp-klucb");
-  CHECK(dpb::policy_number("dp-klucb") == DPB_POLICY_KLUCB && dpb::policy_number("dp-none") == 0);
+  CHECK(dpb::Bandit("dp-med", dpb::Config(3, 1.0)).policy_name() == "dp-med");
+  CHECK(dpb::policy_number("dp-med") == DPB_POLICY_MED && dpb::policy_number("dp-none") == 0);
   CHECK(std::string(refusal([] { (void)dpb::Bandit("dp-none", dpb::Config(3, 1.0)); }).what()) ==
         "name must be the name of a policy, got \"dp-none\"");
 }
@@ -260,7 +260,7 @@ static void values() {
   CHECK(refusal([&] { (void)bandit.select(dpb::Request().among({1}).worth({-1.0})); }).what() ==
         std::string("dpb_select_for(slots = 1, segment = 0, eligible = {1}): DPB_INVALID_REQUEST: "
                     "values must be finite and at least 0, got -1"));
-  CHECK(refusal([&] { (void)dpb::Bandit::klucb(dpb::Config(3, 1.0)).select(dpb::Request().worth(bids)); }).status() ==
+  CHECK(refusal([&] { (void)dpb::Bandit::tt(dpb::Config(3, 1.0)).select(dpb::Request().worth(bids)); }).status() ==
         DPB_UNSUPPORTED);
 }
 

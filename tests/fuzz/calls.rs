@@ -105,7 +105,6 @@ pub const CONSTRUCTORS: &[Constructor] = &[
     dpb_new,
     // begin generated constructors
     dpb_new_imed,
-    dpb_new_klucb,
     dpb_new_med,
     dpb_new_tt,
     dpb_new_linear,
@@ -526,7 +525,7 @@ impl Player {
     fn expected_status(&self, model: &Model, spec: &Spec, number: usize) -> dpb_status {
         let policy = self.seen.report[9] as u32;
         let (users, slate) = (self.config.expected_users > 0, u64::from(self.config.max_slots));
-        let slates = [dpb::Algorithm::Imed as u32, dpb::Algorithm::KlUcb as u32].contains(&policy);
+        let slates = policy == dpb::Algorithm::Imed as u32;
         let among = slates || [dpb::Algorithm::Med as u32, dpb::Algorithm::TopTwo as u32].contains(&policy);
         let playable = |&arm: &u32| self.seen.arms.get(arm as usize).is_some_and(|arm| arm[3] == 1);
         let known = spec.eligible.iter().flatten().all(playable);

@@ -125,7 +125,6 @@ checked! {
     dpb_new
     // begin generated constructors
     dpb_new_imed
-    dpb_new_klucb
     dpb_new_med
     dpb_new_tt
     dpb_new_linear

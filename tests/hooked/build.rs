@@ -1,5 +1,5 @@
 //! Builds the library with the faults that tests must detect: it copies the source, and applies the patches in faults.txt.
-//! Only this package sets the flag for the seams in the source: no feature of another package can.
+//! No other package has them.
 
 mod patches;
 
@@ -16,14 +16,17 @@ fn files(directory: &Path, within: &Path, to: &mut Vec<PathBuf>) {
     }
 }
 
-/// The root of the crate without what a file that is included cannot have: inner documentation and attributes.
-fn without_inner(root: &str) -> String {
-    let is_inner = |line: &&str| line.starts_with("//!") || line.starts_with("#![");
-    root.lines().map(|line| if is_inner(&line) { "" } else { line }).collect::<Vec<_>>().join("\n")
+/// A file without pages, which lie elsewhere; and the root of the crate without what a file that is included cannot have,
+/// inner documentation and attributes.
+fn without_inner(text: &str, is_root: bool) -> String {
+    let is_inner = |line: &&str| match is_root {
+        true => line.starts_with("//!") || line.starts_with("#!["),
+        false => line.starts_with("#![doc = include_str!"),
+    };
+    text.lines().map(|line| if is_inner(&line) { "" } else { line }).collect::<Vec<_>>().join("\n")
 }
 
 fn main() {
-    println!("cargo::rustc-cfg=dpb_faults");
     for changed in ["build.rs", "patches.rs", "faults.txt", "probe.rs", "../../src"] {
         println!("cargo::rerun-if-changed={changed}");
     }
@@ -41,14 +44,12 @@ fn main() {
         let name = file.to_str().expect("UTF-8").replace('\\', "/");
         let patched = Patch::apply(&patches, &name, &read(source.join(file)));
         let patched = patched.unwrap_or_else(|error| panic!("faults.txt: {error}"));
-        let patched = if name == "lib.rs" { without_inner(&patched) } else { patched };
-        write(out.join("src").join(file), patched);
+        write(out.join("src").join(file), without_inner(&patched, name == "lib.rs"));
     }
     for replaced in patches.iter().flat_map(|patch| &patch.replacements) {
         assert!(all.iter().any(|file| file == Path::new(&replaced.file)), "faults.txt: no file src/{}", replaced.file);
     }
-    // src/noise/mod.rs names this path.
     let (probe, place) = (read("probe.rs".into()), "    // The faults of faults.txt.\n");
     assert_eq!(probe.matches(place).count(), 1, "probe.rs: the place of the faults in faults.txt");
-    write(out.join("tests/hooked/probe.rs"), probe.replace(place, &Patch::variants(&patches)));
+    write(out.join("src/noise/probe.rs"), probe.replace(place, &Patch::variants(&patches)));
 }

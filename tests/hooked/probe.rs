@@ -9,18 +9,6 @@ use crate::random::{Random, Seed};
 use crate::shuffle::Params;
 use std::cell::{Cell, RefCell};
 
-/// Whether the tests have built this fault in. The library itself has none. A fault that is asked for counts as applied, so
-/// ask last whether it is there, after what it depends on.
-macro_rules! faulty {
-    ($fault:ident) => {
-        $crate::noise::probe::Fault::$fault.is_built_in()
-    };
-}
-pub(crate) use faulty;
-
-/// Whether draws are seen.
-pub(crate) const ENABLED: bool = true;
-
 thread_local! {
     static PROBE: RefCell<Option<ProbeState>> = const { RefCell::new(None) };
     static SABOTAGE_APPLIED: Cell<bool> = const { Cell::new(false) };
@@ -44,92 +32,6 @@ macro_rules! faults {
 }
 
 faults! {
-    /// All arms of an epoch get the same noise.
-    SharedNoise,
-    /// Arms are compared with the largest true mean.
-    UnnoisedMaximum,
-    /// A second reward for a ticket counts again.
-    DuplicateBelieved,
-    /// A batch closes when its rewards have arrived, not when their windows have ended.
-    ClosedByArrival,
-    /// A decision whose reward waits for the end of its window is not cancelled.
-    CancelTells,
-    /// If a decision is evicted and its reward has arrived, it ends with that reward.
-    PushedOutTells,
-    /// A width depends on a sum that is not released.
-    RawWidth,
-    /// The leader among some arms depends on sums that are not released.
-    RawLeader,
-    /// A retired arm shows its open sum.
-    RawRetired,
-    /// The policy learns from all decisions of a user.
-    UserUnbounded,
-    /// A snapshot that is made opens its period, also if it is never written.
-    SnapshotOpens,
-    /// What the caller says that it stored opens the period, whatever it is.
-    AnyStoredOpens,
-    /// The sums in a snapshot include open ones.
-    RawSnapshot,
-    /// A snapshot counts rewards that wait for the end of their windows.
-    HeldCounted,
-    /// A restored handle keeps the open sums of the handle that was saved.
-    OpenKept,
-    /// The evidence for an arm that a handle gives to others includes its open sum.
-    RawMerge,
-    /// A reward enters two batches.
-    CollectedTwice,
-    /// A batch's size depends on open sums.
-    RawSize,
-    /// The smallest batch of a fleet depends on open sums.
-    RawLeast,
-    /// The verdict on an arm depends on open sums.
-    RawVerdict,
-    /// The plan of an arm's next batch depends on its open sum.
-    RawPlan,
-    /// The prior of an arm depends on 0.3 of the arm's open sum.
-    RawPrior,
-    /// The prior of an arm depends on a thousandth of the arm's open sum.
-    RawPriorSlightly,
-    /// A cancelled reward is still drawn among those of its request.
-    CancelledDrawn,
-    /// A leader combines a contribution as often as it comes.
-    CombinedTwice,
-    /// A leader combines what is addressed to others.
-    CombinedByOthers,
-    /// A handle keeps what it contributes.
-    ContributedKept,
-    /// A handle keeps what it contributes of retired arms.
-    RetiredKept,
-    /// A handle contributes no sums that are 0, so a length depends on rewards.
-    ZerosUnsent,
-    /// A leader remembers only the newest of its contributors.
-    SendersForgotten,
-    /// The operating system gives the same entropy again and again.
-    EntropyRepeats,
-    /// A leader that is to be alone leads on, and forgets which contributions it has accepted.
-    AloneForgets,
-    /// A handle that was suspended lives on.
-    SuspendedLives,
-    /// A receiver accepts any number of states.
-    ReceiverKept,
-    /// A handle that is held acts.
-    HeldActs,
-    /// A handle that is resumed accepts rewards for decisions that have ended: answered, expired or cancelled.
-    AnsweredReopened,
-    /// The rewards that wait in a state are lost when it is resumed.
-    WaitingEnded,
-    /// A handle that is resumed counts the users of the period anew.
-    CountersReset,
-    /// A state is longer if rewards wait in it.
-    WaitingTells,
-    /// Noise that was drawn does not move.
-    NoiseLost,
-    /// The reward determines the instrument of its row.
-    LateInstrument,
-    /// A prediction depends on an open sum.
-    RawPrediction,
-    /// A row of features that is larger than C counts in full.
-    NormNotEnforced,
     // The faults of faults.txt.
 }
 
@@ -272,10 +174,6 @@ fn with<T>(f: impl FnOnce(&mut ProbeState) -> T) -> Option<T> {
 /// that is the same in every test. So a test whose handles have no seed makes the same decisions in every run. Returns
 /// false in threads that a test starts, which have no names: the system is asked there.
 pub(crate) fn fill(key: &mut [u8]) -> bool {
-    if Fault::EntropyRepeats.is_built_in() {
-        key.fill(7);
-        return true;
-    }
     let mut fill = |entropy: &mut Random| key.fill_with(|| entropy.next_u32() as u8);
     if with(|state| state.entropy.as_mut().map(&mut fill)).flatten().is_some() {
         return true;
@@ -298,27 +196,14 @@ pub(crate) fn unix_time() -> Option<u64> {
     with(|state| state.time).flatten()
 }
 
-/// A raw sum, which nothing but a fault reads.
-pub(crate) fn bare(sum: impl FnOnce() -> f64) -> f64 {
-    sum()
-}
-
-/// Stores the open sums that a restored handle will keep, if that fault is inserted.
+/// Stores the open sums that a restored handle will keep.
 pub(crate) fn keep_open(sums: impl Iterator<Item = f64>) {
-    if Fault::OpenKept.is_built_in() {
-        with(|state| state.open = sums.collect());
-    }
+    with(|state| state.open = sums.collect());
 }
 
 /// One of the stored open sums.
 pub(crate) fn kept_open(place: usize) -> f64 {
     with(|state| state.open.get(place).copied()).flatten().unwrap_or_default()
-}
-
-/// The part of an open sum that a prior depends on, if that fault is inserted.
-pub(crate) fn glimpse(sum: impl FnOnce() -> f64) -> f64 {
-    let shares = [(Fault::RawPrior, 0.3), (Fault::RawPriorSlightly, 1e-3)];
-    shares.into_iter().find(|(fault, _)| fault.is_built_in()).map_or(0.0, |(_, share)| share * sum())
 }
 
 impl ProbeState {

@@ -19,9 +19,8 @@ impl Subject {
     pub const KEYS: [u64; 3] = [100, 101, 102];
 
     /// The handles that learn from a set of releases.
-    pub const FLEETS: [Subject; 7] = [
+    pub const FLEETS: [Subject; 6] = [
         Subject::Policy(Algorithm::Imed),
-        Subject::Policy(Algorithm::KlUcb),
         Subject::Policy(Algorithm::Med),
         Subject::Policy(Algorithm::TopTwo),
         Subject::Segments,

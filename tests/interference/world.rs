@@ -99,7 +99,8 @@ struct World<'a> {
     /// The other world's transcript, if it has run.
     other: &'a [u64],
     transcript: Vec<u64>,
-    /// A hash of the transcript so far, known to the adversary who chooses the features.
+    /// A hash of the transcript so far without bytes of snapshots, contributions and states. The adversary who chooses the
+    /// features knows it.
     known: u64,
     made: Vec<Made>,
     /// The periods of user counts so far, in all lives.
@@ -120,9 +121,15 @@ type Look = Result<(), Difference>;
 
 impl World<'_> {
     fn see(&mut self, value: u64, sight: Sight) -> Look {
+        self.known = (self.known ^ value).wrapping_mul(0x100_0000_01b3).rotate_left(23);
+        self.see_bytes(value, sight)
+    }
+
+    /// The same for the bytes of a snapshot, a contribution or a state: they are no part of what is known, so that a change
+    /// of their format changes nothing else.
+    fn see_bytes(&mut self, value: u64, sight: Sight) -> Look {
         let place = self.transcript.len();
         self.transcript.push(value);
-        self.known = (self.known ^ value).wrapping_mul(0x100_0000_01b3).rotate_left(23);
         let Some(by) = self.other.get(place).map(|&other| other.wrapping_sub(value) as i64).filter(|&by| by != 0)
         else {
             return Ok(());
@@ -149,8 +156,14 @@ impl World<'_> {
         let decision = decision.map(|decision| (decision.ticket, decision.phase, decision.propensity.to_bits()));
         let counts: Vec<_> = arms.iter().map(|arm| arm.counts).collect();
         let bandit = &self.generations[at].bandit;
-        let rest = (looks && self.transcript.len().is_multiple_of(8)).then(|| (rest(bandit), bandit.snapshot().ok()));
+        let (rest, snapshot) = match looks && self.transcript.len().is_multiple_of(8) {
+            true => (Some(rest(bandit)), bandit.snapshot().ok()),
+            false => (None, None),
+        };
         self.see(pattern((returned, decision, counts, rest)), Sight::Rest)?;
+        if snapshot.is_some() {
+            self.see_bytes(pattern(snapshot), Sight::Rest)?;
+        }
         self.looks += 1;
         self.drawn = self.hand.draws();
         Ok(())
@@ -192,6 +205,7 @@ impl World<'_> {
         // With several slots, enough arms must stay active for a full request.
         let retire =
             |arm: u32| (live.len() > self.history.config.max_slots as usize).then(|| bandit.retire_arm(arm).is_ok());
+        let mut bytes = None;
         let returned = match event {
             Event::AddArm(id) => pattern(id.map_or_else(|| bandit.add_arm(), |id| bandit.add_arm_as(id)).ok()),
             Event::RetireArm(which) => pattern(retire(number(which))),
@@ -209,19 +223,21 @@ impl World<'_> {
             Event::Skip(ticks) => pattern(bandit.skip(ticks).is_ok()),
             Event::Snapshot => {
                 let snapshot = bandit.snapshot().ok();
-                let bytes = pattern(&snapshot);
+                bytes = Some(pattern(&snapshot));
+                let made = snapshot.is_some();
                 if let Some(snapshot) = snapshot {
                     bandit.stored(&snapshot).unwrap();
                     self.counted.stored = self.counted.begun;
                     self.counted.kept.push(self.counted.begun);
                     self.snapshots.push(snapshot);
                 }
-                bytes
+                made.into()
             }
             Event::Lost => {
                 let lost = bandit.snapshot().ok();
                 let wrong = self.snapshots.last().map(|snapshot| bandit.stored(snapshot).is_ok());
-                pattern((lost, wrong))
+                bytes = Some(pattern(lost));
+                pattern(wrong)
             }
             Event::Merge(last_but) => {
                 self.merged = true;
@@ -249,16 +265,19 @@ impl World<'_> {
             Event::Contribute(last_but) => {
                 let leader = self.leaders.iter().rev().cycle().nth(last_but);
                 let contribution = leader.and_then(|&leader| bandit.contribution(leader).ok());
-                let seen = contribution.as_ref().map(|bytes| (bytes.len(), head(bytes).to_vec())); // by all without the key
+                // By all without the key.
+                bytes = Some(pattern(contribution.as_ref().map(|bytes| (bytes.len(), head(bytes).to_vec()))));
+                let returned = contribution.as_ref().map(Vec::is_empty);
                 let sealed = contribution.filter(|contribution| !contribution.is_empty());
                 self.nonce_repeats |= sealed.as_ref().is_some_and(|bytes| !self.nonces.insert(nonce(bytes).to_vec()));
                 self.contributions.extend(sealed);
-                pattern(seen)
+                pattern(returned)
             }
             Event::Seal => {
                 let sealed = bandit.seal(b"a click").unwrap();
                 self.nonce_repeats |= !self.nonces.insert(nonce(&sealed).to_vec());
-                pattern(head(&sealed))
+                bytes = Some(pattern(head(&sealed)));
+                0
             }
             Event::Move { addressed } => {
                 let receiver = if addressed { bandit.receiver().unwrap() } else { 0 };
@@ -289,13 +308,17 @@ impl World<'_> {
                 if self.ghosts.is_empty() {
                     self.ghosts.extend([Some(ended), second.ok()].into_iter().flatten());
                 }
-                pattern((state.len(), head(&state)))
+                bytes = Some(pattern((state.len(), head(&state))));
+                0
             }
             Event::Combine(last_but) => {
                 let contribution = self.contributions.iter().rev().cycle().nth(last_but);
                 pattern(contribution.map(|contribution| bandit.combine(contribution).err().map(|e| e.to_string())))
             }
         };
+        if let Some(bytes) = bytes {
+            self.see_bytes(bytes, Sight::Rest)?;
+        }
         self.looks = 0;
         self.look(at, returned, None)
     }
@@ -396,6 +419,8 @@ impl World<'_> {
 /// The result of running one world.
 pub struct Run {
     pub transcript: Vec<u64>,
+    /// A hash of the transcript without bytes of snapshots, contributions and states.
+    pub known: u64,
     pub draws: Vec<Draw>,
     pub phases: Vec<u32>,
     pub difference: Option<Difference>,
@@ -447,9 +472,20 @@ pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i
     (0..history.handles).for_each(|at| it.settle(at));
     let phases = it.made.iter().map(|made| made.decision.phase).collect();
     let made = it.made.iter().map(|made| (made.period, made.is_idle)).collect();
-    let World { transcript, hand, reported, nonce_repeats, counted: Periods { most: periods, .. }, .. } = it;
+    let World { transcript, known, hand, reported, nonce_repeats, counted: Periods { most: periods, .. }, .. } = it;
     let noise_repeats = other.is_empty() && hand.repeats();
-    Run { transcript, draws: hand.lift(), phases, difference, reported, nonce_repeats, noise_repeats, made, periods }
+    Run {
+        transcript,
+        known,
+        draws: hand.lift(),
+        phases,
+        difference,
+        reported,
+        nonce_repeats,
+        noise_repeats,
+        made,
+        periods,
+    }
 }
 
 /// The configuration of a history; with a budget of its own if it has one private handle, which moves.

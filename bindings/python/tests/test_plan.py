@@ -114,7 +114,7 @@ def test_examined_slots(tmp_path):
     blind = dpb.replay({name: log[name] for name in ("arm", "propensity", "reward")}, "dp-imed", 1.0)
     assert rows(dpb.replay(log, "dp-imed", 1.0)) == rows(wanted) != rows(blind)
     assert wanted[0]["dr"] == pytest.approx(log["reward"].mean())
-    assert "dp-klucb: this policy does not support examined" in dpb.replay(log, ["dp-imed", "dp-klucb"], 1.0).notes[0]
+    assert "dp-med: this policy does not support examined" in dpb.replay(log, ["dp-imed", "dp-med"], 1.0).notes[0]
     with pytest.raises(dpb.InvalidConfigError, match="row 3: examined: 0 is not a probability"):
         dpb.replay({**log, "examined": np.where(np.arange(4000) == 3, 0, 1)})
     with pytest.raises(dpb.InvalidConfigError, match="examined must have 4000 numbers"):
@@ -221,7 +221,7 @@ def test_a_log_that_tells_nothing_apart_says_so():
     coins = np.random.default_rng(11)
     arm = coins.integers(0, 40, 40_000)
     log = {"arm": arm, "propensity": np.full(len(arm), 1 / 40), "reward": (coins.random(len(arm)) < 0.05) * 1.0}
-    table = dpb.replay(log, ["dp-imed", "dp-klucb"], [0.1, 2.0], runs=2)
+    table = dpb.replay(log, ["dp-imed", "dp-med"], [0.1, 2.0], runs=2)
     assert [note for note in table.notes if "no two policies can be told apart" in note and "1000 of 40000" in note]
     assert not [note for note in dpb.replay(log, "dp-imed", 1.0, runs=2).notes if "told apart" in note]  # there is one
     # A policy that has no time to learn, and one that has.

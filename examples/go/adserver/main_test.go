@@ -99,7 +99,7 @@ type shown struct {
 // probability below 1e-8.
 func TestBudgets(t *testing.T) {
 	const euros = 400
-	if _, err := newShop(options{budget: euros, policy: dpb.PolicyKLUCB}); err == nil {
+	if _, err := newShop(options{budget: euros, policy: dpb.PolicySE}); err == nil {
 		t.Error("a policy that does not play for values")
 	}
 	shop, err := newShop(options{budget: euros, window: span{ticks: 1}})

@@ -205,7 +205,7 @@ func TestNothingIsDecidedInVain(t *testing.T) {
 func TestConfig(t *testing.T) {
 	for _, config := range []string{
 		`{`, `{}`, `{"floors": [1]}`, `{"floors": [1, 0.5]}`, `{"floors": [0, 1]}`, `{"floors": [1, 2], "policy": "none"}`,
-		`{"floors": [1, 2], "epsilon": -1}`, `{"floors": [1, 2], "policy": "dp-klucb"}`,
+		`{"floors": [1, 2], "epsilon": -1}`, `{"floors": [1, 2], "policy": "dp-tt"}`,
 	} {
 		if made, err := Builder(json.RawMessage(config), nil); err == nil {
 			t.Error(config, fmt.Sprint(made))

@@ -23,7 +23,6 @@ use crate::ledger::grid::Grid;
 use crate::ledger::open::Batch;
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
-use crate::noise::probe::{self, faulty};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
 use crate::policy::compare::{ReleaseTotals, Totals};
@@ -191,7 +190,6 @@ impl BatchedArms {
             return 0.0;
         }
         let leading = self.mean(self.leader()).max(0.0);
-        let leading = leading + probe::glimpse(|| self.open_sum(arm).batch.bare_sum());
         self.memory.discount(self.now(), active.tick) * active.prior.share(leading, self.ledger.facts.decisions)
     }
 
@@ -219,11 +217,6 @@ impl BatchedArms {
         let after = joined.overall();
         (0..3).for_each(|i| self.others_overall[i] += after[i] - before[i]);
         self.least = self.least_batch();
-        if faulty!(RawMerge) {
-            let mut open = ReleaseHistory::NOTHING;
-            open.push(NoisySum::new(1.0, self.open_sum(arm).batch.bare_sum(), now));
-            self.others[arm].add(&open, distribution, memory, now);
-        }
         self.refresh(arm);
     }
 
@@ -326,7 +319,6 @@ impl BatchedArms {
             (0..3).for_each(|i| overall[i] += self.others_overall[i]);
         }
         let [rewards, sum, noises] = overall;
-        let sum = sum + self.raw_least();
         let misses = rewards / sum.max(deviation * (2.0 * noises).sqrt()) - 2.0;
         (2.0 * deviation * misses).ceil() as u64 // 0 if it is negative or NaN
     }
@@ -335,20 +327,6 @@ impl BatchedArms {
     pub fn doubling(&self, arm: usize) -> u64 {
         let evidence = self.evidence(arm);
         self.size(&evidence, evidence.count)
-    }
-
-    /// A size that depends on open sums, for the test that must detect it.
-    fn raw_size(&self, size: u64) -> u64 {
-        match faulty!(RawSize) {
-            true => size + self.ledger.cells.iter().map(|sum| sum.batch.bare_sum()).sum::<f64>() as u64,
-            false => size,
-        }
-    }
-
-    /// What the smallest batch of a fleet depends on, for the test that must detect it.
-    fn raw_least(&self) -> f64 {
-        let open = || self.ledger.cells.iter().map(|sum| sum.batch.bare_sum()).sum();
-        if self.ledger.facts.duty() != Duty::Alone && faulty!(RawLeast) { open() } else { 0.0 }
     }
 
     /// Notes what the next reward of an arm lacks of an examination, if its batch accepts it.
@@ -362,11 +340,6 @@ impl BatchedArms {
     /// Credits a reward to its arm's batch. Returns true if that filled the batch, which is then to be released.
     #[inline]
     pub fn collect(&mut self, arm: usize, reward: Reward) -> bool {
-        if faulty!(CollectedTwice) {
-            let next = (arm + 1) % self.arms.len();
-            let batch = &mut self.open_sum_mut(next).batch;
-            let _ = batch.free() > 1 && batch.collect(reward);
-        }
         let batch = &mut self.open_sum_mut(arm).batch;
         batch.collect(reward) && batch.free() == 0
     }
@@ -378,13 +351,12 @@ impl BatchedArms {
 
     /// Opens an arm's batch, or changes its size. What it has collected stays.
     pub fn open(&mut self, arm: usize, size: u64) {
-        let size = self.raw_size(self.ledger.facts.quota(size));
+        let size = self.ledger.facts.quota(size);
         self.open_sum_mut(arm).open(size);
     }
 
     /// Lowers the size of an arm's open batch, but not below what it has collected and one. Returns the size.
     pub fn lower(&mut self, arm: usize, size: u64) -> u64 {
-        let size = self.raw_size(size);
         let contributes = self.ledger.facts.duty().contributes();
         let sum = self.open_sum_mut(arm);
         if !contributes && sum.batch.free() > 0 {
@@ -493,7 +465,6 @@ impl BatchedArms {
             true => (f64::NAN, f64::NAN),
             false => (evidence.mean(), evidence.width(self.ln_inverse_beta)),
         };
-        let width = if faulty!(RawWidth) { width + 1e-6 * self.open_sum(arm).batch.bare_sum() } else { width };
         ArmState { mean, width, effective_pulls: evidence.count, active: self.arms[arm].saved.live }
     }
 
@@ -532,12 +503,8 @@ impl BatchedArms {
         if with.reads() {
             return self.load(&head, with);
         }
-        probe::keep_open(self.ledger.cells.iter().map(|sum| sum.batch.bare_sum()));
-        for (arm, sum) in self.arms.iter().zip(self.ledger.cells.iter()) {
-            let mut saved = arm.saved;
-            if faulty!(RawSnapshot) {
-                saved.released.push(NoisySum::new(1.0, sum.batch.bare_sum(), self.now()));
-            }
+        for arm in 0..self.arms.len() {
+            let mut saved = self.arms[arm].saved;
             saved.moved(with)?;
         }
         Ok(())
@@ -565,7 +532,6 @@ impl BatchedArms {
             saved.live = true;
             self.arms[arm] = BatchedArm { saved, ..BatchedArm::NEW };
             *self.open_sum_mut(arm) = ArmSum::default();
-            self.open_sum_mut(arm).batch.keep(probe::kept_open(arm));
             self.replace_prior(arm, prior);
             if !live {
                 self.retire_arm(arm);
@@ -601,25 +567,10 @@ impl BatchedArms {
     }
 
     pub fn retire_arm(&mut self, arm: usize) {
-        if faulty!(RawRetired) {
-            let bare = self.open_sum(arm).batch.bare_sum();
-            let now = self.now();
-            self.arms[arm].saved.released.push(NoisySum::new(1.0, bare, now));
-        }
         self.replace_prior(arm, None);
         self.arms[arm].saved.live = false;
         self.leader.set(arm, Line::NEVER);
         self.ledger.arms.retire(arm as u32);
-    }
-
-    /// The leading mean with open sums, for the test that must detect it.
-    pub fn bare_leader(&self, arms: &[u32]) -> f64 {
-        let means = arms.iter().filter(|&&arm| self.arms[arm as usize].saved.total > 0).map(|&arm| {
-            let (state, batch) = (&self.arms[arm as usize], &self.open_sum(arm as usize).batch);
-            let total = state.saved.total as f64;
-            (state.mean * total + batch.bare_sum()) / (total + batch.quota() as f64)
-        });
-        means.fold(0.0, f64::max).min(1.0)
     }
 }
 

@@ -1,96 +1,34 @@
-//! Minimum-index policies: the arm with the smallest index is pulled. DP-IMED and DP-KLUCB share this module. Each of
-//! them is an [`Index`]; everything else is here and in [`arms`](super::arms).
+//! DP-IMED: the arm with the smallest index is pulled. [`imed`](super::imed) has the index; everything else is here and in
+//! [`arms`](super::arms).
 //!
 //! **Choice.** The smallest index over all arms is found without computing all of them. An index is a function of one
-//! public number x (the leading mean, or the time), and comes with a line that is nowhere above it. A [`Tournament`]
+//! public number x, the leading mean, and comes with a line that is nowhere above it. A [`Tournament`]
 //! orders the arms by these lines. The index of the lowest arm is computed and replaces its line, until the lowest
 //! entry is an index. So the end of a batch costs a few indices and O(log K), and every other decision O(1). If very
 //! many arms are close to each other, a change of the leading mean may require very many indices. No decision
 //! computes more than 16: the next decisions continue, and pull the leading arm meanwhile.
 //!
-//! **Margin.** A leading arm has no evidence against it, and it is pulled unless another index is below its own by more
-//! than a margin. So the policy is the published one with a smaller index for leading arms. These arms are known without
-//! an index, so the lines of the tournament need not bound the smaller ones.
-//!
-//! **Eligible arms.** The leader is the best of them, so x differs from request to request. Each arm keeps its indices
-//! at eight points until its evidence changes, and few requests compute one.
-//!
-//! **Values.** For a request with values v_a the leader is the arm with the largest value v_a mean_a, V, and arm a is
-//! compared at the mean with which it would be as good: at min(V/v_a, 1). Where that is 1 the arm cannot be the best one,
-//! and is left out. Points differ from request to request, so an arm's index is interpolated ([`Curve`]). Ties are broken
-//! by a number that depends on the number of decisions alone, so that no arm is preferred and propensities stay exact.
-//! P, S and L of [`crate::privacy`] hold as before: leader, points and sizes are functions of releases and public facts.
-//!
-//! **Batches.** The arm with the smallest index is pulled until its `goal`, the end of the batch that was computed
-//! from its index. The large batch of a leader would stay open for long if other requests have other leaders. So it is
-//! lowered to an arm's usual batch at the next request in which the arm does not lead. An arm that is alone in its request
-//! has the usual batch.
-//!
-//! **Delays.** Pending decisions may cover an arm's batch before its rewards arrive. Then the arm is compared as if
-//! they had arrived: with the pulls that it will have at the end of the covered batches, and evidence that grows at
-//! its present rate. So a burst of decisions chooses the arms that it would choose if new rewards were like the
-//! earlier ones, and arms without a release are covered in turn. With immediate rewards nothing is ever covered, and
-//! the policy is the published one.
-//!
-//! **Positions.** Pulls, and the ends of batches, are counted in examinations: a pull for a slot that visitors examine
-//! with probability e counts e. See [`imed`](super::imed). The arms that lead get the slots that most visitors examine.
-//!
-//! **Several slots.** For m slots, the arm with the m-th largest mean among the eligible arms takes the role of the
-//! leader: x is computed from its mean, and better arms have batches as leaders do. m times an arm is chosen that is not
-//! yet in the request. With DP-KLUCB it is the one with the smallest index. With DP-IMED it is the best leading arm,
-//! unless another has a smaller index than they have: half way between that of the m-th one and the largest of theirs.
-//! So an arm that is explored takes the place of the last leading arm. (20 ads of 6% to 1%, a million requests of three
-//! slots, epsilon 1, 40 to 80 runs: 826 clicks are lost, 1019 in the worst tenth. Compared with the m-th one 1030 and
-//! 1698, with the largest index 874 and 1096. By the smallest index of all, where an arm that is explored mostly takes
-//! the place of the best one, 936 and 1211. DP-KLUCB loses the least that way.)
+#![doc = include_str!("../../../docs/theory/min-index.md")]
 
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
 use super::explore::Explore;
+use super::imed::Chernoff;
 use super::released::Evidence;
 use super::{ArmChange, BatchedPolicy, refresh_some};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
-use crate::noise::probe::faulty;
 use crate::os::DefaultRounding;
 use crate::policy::contract::{Abilities, Offer, Policy, Pull, SlotPull};
 use crate::random::Seed;
 use crate::request::Values;
 use crate::tournament::{Line, Tournament};
 
-/// The index that distinguishes policies of this kind.
-pub trait Index: Send + Sized {
-    /// # Errors
-    /// `InvalidConfig`.
-    fn new(config: &Config) -> Result<Self>;
-
-    /// The public number that all indices are functions of, computed from the leading released mean, or from the
-    /// number of decisions so far.
-    fn point(&self, leader: f64, decisions: u64) -> f64;
-
-    /// The arm's index at `point`, and a line that is nowhere above it. The arm with the smallest index is pulled.
-    fn at(&self, arm: &Evidence, point: f64) -> (f64, Line);
-
-    /// How far an index must be below that of a leading arm for its arm to be pulled instead; 0 or more.
-    fn margin(&self, arms: usize) -> f64;
-
-    /// Rewards in the next batch of an arm with this index.
-    fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64, margin: f64) -> f64;
-
-    /// Rewards in the next batch of the arm with the leading mean.
-    fn leaders_batch(&self, leader: &Evidence) -> f64;
-
-    /// Whether the index depends on the leading mean, so that requests with values have points of their own.
-    fn is_valued(&self) -> bool {
-        false
-    }
-}
-
-/// A policy that pulls the arm with the smallest index.
-pub struct MinIndexPolicy<I> {
-    index: I,
+/// DP-IMED: pulls the arm with the smallest index.
+pub struct DpImed {
+    index: Chernoff,
     batched: BatchedArms,
     plans: WipedVec<Plan>,
     explore: Explore,
@@ -201,18 +139,14 @@ fn last(covered: f64) -> Line {
     Line::level(1e15 + covered)
 }
 
-impl<I: Index> MinIndexPolicy<I> {
+impl DpImed {
     /// Maximum number of indices computed at one decision. Eight times as many may be replaced by their lines.
     const AT_ONCE: usize = 16;
 
-    pub fn new(config: &Config, seed: &mut Seed) -> Result<MinIndexPolicy<I>> {
-        MinIndexPolicy::with_index(I::new(config)?, config, seed)
-    }
-
-    fn with_index(index: I, config: &Config, seed: &mut Seed) -> Result<MinIndexPolicy<I>> {
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<DpImed> {
         let arms = config.arms as usize;
-        Ok(MinIndexPolicy {
-            index,
+        Ok(DpImed {
+            index: Chernoff::new(config),
             batched: BatchedArms::new(config, seed)?,
             plans: WipedVec::new(arms, |_| Plan::NEW)?,
             explore: Explore::new(config, seed),
@@ -308,7 +242,7 @@ impl<I: Index> MinIndexPolicy<I> {
     }
 
     /// The arm to pull, where `best` has the smallest index of all: the leading arm of these with the smallest index,
-    /// unless `best` is below it by more than the [`margin`](Index::margin).
+    /// unless `best` is below it by more than the [`margin`](Chernoff::margin).
     fn prefer_leading(&mut self, mut best: usize, arms: &[u32], contest: &Contest) -> usize {
         let margin = self.index.margin(self.batched.ledger.arms.live.len());
         let leading = self.worth(contest.leader, contest);
@@ -331,8 +265,7 @@ impl<I: Index> MinIndexPolicy<I> {
     #[inline(never)]
     fn settle(&mut self) {
         let _rounding = DefaultRounding::set();
-        let mean = self.batched.mean(self.batched.leader()).max(0.0);
-        let point = self.index.point(mean, self.batched.ledger.facts.decisions);
+        let point = self.batched.mean(self.batched.leader()).max(0.0);
         if point != self.point {
             (self.point, self.stale) = (point, true);
             self.order.move_to(point);
@@ -650,7 +583,7 @@ impl<I: Index> MinIndexPolicy<I> {
     }
 }
 
-impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
+impl BatchedPolicy for DpImed {
     fn batched(&self) -> &BatchedArms {
         &self.batched
     }
@@ -660,8 +593,7 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
     }
 
     fn can(&self) -> Abilities {
-        let (arms, slots, sets_rounding) = (true, true, true);
-        let (values, examined) = (self.index.is_valued(), self.index.is_valued());
+        let (arms, slots, values, examined, sets_rounding) = (true, true, true, true, true);
         Abilities { arms, slots, values, examined, sets_rounding, ..Abilities::default() }
     }
 
@@ -681,25 +613,18 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
 
     /// Pulls the arm with the smallest index of these eligible ones.
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
-        let (leader, mean) = self.batched.leader_of(arms);
-        let mean = if faulty!(RawLeader) { self.batched.bare_leader(arms) } else { mean };
-        let point = self.index.point(mean, self.batched.ledger.facts.decisions);
+        let (leader, point) = self.batched.leader_of(arms);
         self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
     }
 
     fn choose_offered(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
         let Offer { request, left, values, .. } = offer;
         let slots = request.slots as usize;
-        let (leader, best) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
-        let best = if faulty!(RawLeader) { self.batched.bare_leader(left) } else { best };
-        let point = self.index.point(best, self.batched.ledger.facts.decisions);
+        let (leader, point) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
         let contest = Contest::special(leader, point, values, left.len());
-        let has_leaders = self.index.is_valued();
-        if has_leaders {
-            self.sort_leading(left, &contest);
-        }
+        self.sort_leading(left, &contest);
         for _ in 0..slots {
-            let pull = if has_leaders { self.play_leading(left, &contest) } else { self.play_among(left, &contest) };
+            let pull = self.play_leading(left, &contest);
             left.retain(|&arm| arm != pull.arm());
             each(SlotPull { pull, worth: self.worth(pull.arm() as usize, &contest) });
         }
@@ -707,7 +632,7 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
 
     fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Option<Pull> {
         let _rounding = DefaultRounding::set();
-        let point = self.index.point(self.batched.mean(best).max(0.0), self.batched.ledger.facts.decisions);
+        let point = self.batched.mean(best).max(0.0);
         let contest = match among {
             None => Contest::plain(best, point),
             Some(arms) => Contest::special(best, point, None, arms.len()),
@@ -777,7 +702,7 @@ impl<I: Index> BatchedPolicy for MinIndexPolicy<I> {
 
 moves!(Plan { pulls, covered, goal, leads } made { known, next, line, place, curve });
 
-impl<I: Index> Moved for MinIndexPolicy<I> {
+impl Moved for DpImed {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         self.snapshot(with)?;
         self.batched.ledger.cells.moved(with)?;
@@ -787,20 +712,16 @@ impl<I: Index> Moved for MinIndexPolicy<I> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::imed::Chernoff;
-    use super::super::klucb::KlUcbIndex;
     use super::*;
     use crate::ledger::learner::Learner;
     use crate::random::Random;
     use crate::request::Request;
     use crate::reward::Reward;
     use crate::snapshot::{Kind, Reader, write};
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     /// Checks that the arm has the smallest index of these, where every index is computed afresh, and those of leading
     /// arms are smaller by the margin. Returns whether the arm is known, and the margin changes the choice.
-    fn is_the_least<I: Index>(policy: &MinIndexPolicy<I>, arm: u32, arms: &[u32], leader: usize, point: f64) -> bool {
+    fn is_the_least(policy: &DpImed, arm: u32, arms: &[u32], leader: usize, point: f64) -> bool {
         let known = |arm: u32| !policy.batched.evidence(arm as usize).is_empty();
         if !known(arm) {
             return false;
@@ -819,7 +740,7 @@ mod tests {
     /// Plays at random for a while. At the end of every batch, and in every request of several slots or of eligible arms,
     /// the arm that is pulled [`is_the_least`]. Each reward is in one open batch or in one release. Returns how often the
     /// margin has changed the choice.
-    fn plays_the_least<I: Index>(mut policy: MinIndexPolicy<I>, random: &mut Random) -> [u32; 2] {
+    fn plays_the_least(mut policy: DpImed, random: &mut Random) -> [u32; 2] {
         let mut waiting: Vec<Pull> = Vec::new();
         let (mut checks, mut answered, mut changed) = (0, 0, [0; 2]);
         for step in 0..20_000u32 {
@@ -844,8 +765,7 @@ mod tests {
                 // A request of three slots for the live arms of the first 25.
                 let mut left = policy.batched.ledger.arms.live.clone();
                 left.retain(|&arm| arm < 25);
-                let (leader, mean) = policy.batched.leader_at(&left, 3, |_| 1.0);
-                let point = policy.index.point(mean, policy.batched.ledger.facts.decisions);
+                let (leader, point) = policy.batched.leader_at(&left, 3, |_| 1.0);
                 let contest = Contest::special(leader, point, None, left.len());
                 for _ in 0..3 {
                     let pull = policy.play_among(&left, &contest);
@@ -888,51 +808,18 @@ mod tests {
             let mut seed = Seed::new(Some([9; 32])).unwrap();
             let config = Config { exploration, ..Config::new(40, epsilon) };
             let mut random = seed.stream();
-            let imed = MinIndexPolicy::<Chernoff>::new(&config, &mut seed).unwrap();
-            let changed = plays_the_least(imed, &mut random);
+            let changed = plays_the_least(DpImed::new(&config, &mut seed).unwrap(), &mut random);
             assert!(changed.iter().all(|&times| times > 10), "{changed:?}");
-            let klucb = MinIndexPolicy::<KlUcbIndex>::new(&config, &mut seed).unwrap();
-            assert_eq!(plays_the_least(klucb, &mut random), [0, 0]);
         }
     }
 
-    /// An index that counts how often it is computed.
-    struct Counted<I>(I, Arc<AtomicU64>);
-
-    impl<I: Index> Index for Counted<I> {
-        fn new(_config: &Config) -> Result<Self> {
-            unreachable!()
-        }
-
-        fn point(&self, leader: f64, decisions: u64) -> f64 {
-            self.0.point(leader, decisions)
-        }
-
-        fn at(&self, arm: &Evidence, point: f64) -> (f64, Line) {
-            self.1.fetch_add(1, Relaxed);
-            self.0.at(arm, point)
-        }
-
-        fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64, margin: f64) -> f64 {
-            self.0.batch(arm, leader, index, margin)
-        }
-
-        fn leaders_batch(&self, leader: &Evidence) -> f64 {
-            self.0.leaders_batch(leader)
-        }
-
-        fn margin(&self, arms: usize) -> f64 {
-            self.0.margin(arms)
-        }
-    }
-
-    /// How many indices are computed in 300,000 decisions, and how many releases there are. Requests of one, two and
+    /// An index that one kind of request has computed is still known when its turn comes again. Requests of one, two and
     /// three slots, and of eligible arms without the leader, have different points.
-    fn computed<I: Index>(index: I) -> (u64, u64) {
+    #[test]
+    fn requests_of_several_kinds_share_the_computed_indices() {
         let mut seed = Seed::new(Some([7; 32])).unwrap();
         let config = Config { max_slots: 3, ..Config::new(8, 1.0) };
-        let count = Arc::new(AtomicU64::new(0));
-        let mut policy = MinIndexPolicy::with_index(Counted(index, count.clone()), &config, &mut seed).unwrap();
+        let mut policy = DpImed::new(&config, &mut seed).unwrap();
         let mut random = seed.stream();
         let mut left = Vec::with_capacity(8);
         let mut pulls = 0;
@@ -956,17 +843,8 @@ mod tests {
                 policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
             }
         }
-        (count.load(Relaxed), policy.batched.ledger.facts.releases.into())
-    }
-
-    /// An index that one kind of request has computed is still known when its turn comes again. DP-KLUCB's points are
-    /// steps of the time, some 800 here.
-    #[test]
-    fn requests_of_several_kinds_share_the_computed_indices() {
-        let (count, releases) = computed(Chernoff::new(&Config::new(8, 1.0)).unwrap());
+        let (count, releases) = (policy.index.computed.get(), u64::from(policy.batched.ledger.facts.releases));
         assert!(releases > 50 && count < 10 * releases, "{count} indices, {releases} releases");
-        let (count, releases) = computed(KlUcbIndex::new(&Config::new(8, 1.0)).unwrap());
-        assert!(releases > 50 && count < 8 * 800 + 10 * releases, "{count} indices, {releases} releases");
     }
 
     /// With thousands of arms, no decision computes or replaces more than it may. The leading arm is pulled while the
@@ -975,7 +853,7 @@ mod tests {
     fn nobody_waits_for_thousands_of_indices() {
         let mut seed = Seed::new(Some([3; 32])).unwrap();
         let config = Config::new(5000, 1.0);
-        let mut policy = MinIndexPolicy::<Chernoff>::new(&config, &mut seed).unwrap();
+        let mut policy = DpImed::new(&config, &mut seed).unwrap();
         let mut random = seed.stream();
         let (mut unsettled, mut most) = (0, 0);
         for _ in 0..200_000 {
@@ -990,7 +868,7 @@ mod tests {
             let click = random.unit() < 0.2 + 0.5 * f64::from(pull.arm()) / 5000.0;
             policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
         }
-        assert!(most <= MinIndexPolicy::<Chernoff>::AT_ONCE && (1..10_000).contains(&unsettled), "{most} {unsettled}");
+        assert!(most <= DpImed::AT_ONCE && (1..10_000).contains(&unsettled), "{most} {unsettled}");
     }
 
     /// A restored arm continues where its releases end: no batch is requested, and no decision is pending.
@@ -998,7 +876,7 @@ mod tests {
     fn a_restored_arm_has_no_decision_to_make_up_for() {
         let mut seed = Seed::new(Some([5; 32])).unwrap();
         let config = Config::new(5, 0.5);
-        let mut fresh = || MinIndexPolicy::<Chernoff>::new(&config, &mut seed).unwrap();
+        let mut fresh = || DpImed::new(&config, &mut seed).unwrap();
         let (mut policy, mut next) = (fresh(), fresh());
         for turn in 0..3000 {
             let pull = policy.choose();
@@ -1025,7 +903,7 @@ mod tests {
     #[test]
     fn without_rewards_no_arm_is_preferred() {
         let config = Config::new(5, 1.0);
-        let mut policy = MinIndexPolicy::<Chernoff>::new(&config, &mut Seed::new(Some([4; 32])).unwrap()).unwrap();
+        let mut policy = DpImed::new(&config, &mut Seed::new(Some([4; 32])).unwrap()).unwrap();
         let mut pulls = [0; 5];
         (0..10_000).for_each(|_| pulls[policy.choose().arm() as usize] += 1);
         assert!(pulls.iter().all(|pulls| (1800..2200).contains(pulls)), "{pulls:?}");
@@ -1037,7 +915,7 @@ mod tests {
     fn batches_begin_and_grow_as_they_should() {
         let (mut leaders, mut others) = (Vec::new(), Vec::new());
         let config = Config::new(2, 0.1);
-        let mut policy = MinIndexPolicy::<Chernoff>::new(&config, &mut Seed::new(Some([2; 32])).unwrap()).unwrap();
+        let mut policy = DpImed::new(&config, &mut Seed::new(Some([2; 32])).unwrap()).unwrap();
         for _ in 0..100_000 {
             let (releases, before) =
                 (policy.batched.ledger.facts.releases, [0, 1].map(|arm| policy.batched.settled(arm)));

@@ -296,7 +296,6 @@ mod curve;
 mod divergence;
 mod explore;
 pub mod imed;
-pub mod klucb;
 pub mod med;
 mod min_index;
 mod peers;

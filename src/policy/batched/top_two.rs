@@ -14,61 +14,7 @@
 //! then pull that arm, the winner, for ever
 //! ```
 //!
-//! # Theorem (correctness)
-//!
-//! Let the means of all arms be constant. The handle has had M arms, and R of them are retired: which ones, and when, may
-//! depend on everything that was released. Then **the test of the other arms ever returns a winner that is not the best
-//! of them with probability at most beta**, whenever it stops, however batches are chosen and delayed, and with all
-//! noises.
-//!
-//! *Proof.* Rank all M arms by their means, and equal ones by their numbers. Let i be the first live arm. Before it rank
-//! retired arms only, so its rank j is at most R + 1. If the winner is worse than i, i is out: since the test began, a
-//! live arm l led at some moment, and H refuted that i is as good as l: H(p, q) >= x for all means p >= q of i and l as
-//! rounded. The arm l ranks behind i. So there are
-//!
-//! W = sum over j <= R + 1 of (M - j) = (R + 1)(2 M - R - 2)/2
-//!
-//! pairs (i, l): M - 1 if no arm is retired, and all M (M - 1)/2 if two are left. By the theorem of
-//! [`compare`](crate::policy::compare), each has P(H(p, q) >= x ever) <= e^(-x) at its true means, since the handle was
-//! made. The test takes x = ln(W/beta). ∎
-//!
-//! (M - 1 pairs would be too few after a choice. Of M equal arms that have had n rewards each, the released means of the
-//! best and of the worst differ by sqrt(8 ln M) deviations, and the best one differs from a given one by sqrt(2 ln M):
-//! to keep two of them by what was released is a choice among all pairs.)
-//!
-//! *Rounding.* A reward is rounded by at most r = 2^-`reward_bits`/2 of the range, so the means as rounded, which H is
-//! about, are nowhere farther than r from the true ones. For true means p >= q of i and l, H must therefore refute all
-//! rounded ones with p >= q - 2 r.
-//!
-//! *Merges.* After merges x has the price of their choice in addition, as in `compare`. Two handles that stop by evidence
-//! of their own have a beta each. For each restart, those releases that were merged have a tenth of beta more. An arm
-//! that others have rewards of must not be added because of these.
-//!
-//! *One moment of evidence is enough* in a test: an arm that is out stays out, although later releases would say less.
-//!
-//! *If arms are added or retired* the rewards so far stay, and a new test of all live arms begins, with a beta of its own
-//! and the W of then. An arm that is out takes part again, unless the releases so far suffice for the new test. One
-//! change begins no test: if another arm than the winner retires, the winner is the best of fewer arms.
-//!
-//! *Beta* is the same for all handles that continue from each other: what was decided has it.
-//!
-//! *The end.* If the best arm is better by more than 2 r, the test ends: H grows linearly in the pulls. If the two best
-//! arms are equally good, it goes on with both of them, and ever ends with a probability of at most 2 beta.
-//!
-//! # The plan
-//!
-//! *First batches* have 50 times 1/eps rewards: each noise takes up to a nat and a half from each pair, so a release
-//! must not be nothing but noise.
-//! *Later ones* have just as many as H needs at the present rates: for each challenger the least growth at which one more
-//! release of it and of the leader, of the same means, would be 3 s nats more than enough; the leader has the largest
-//! growth of these, and each challenger then what it needs beside that. So an arm that is much worse is out after few
-//! batches, and the last ones are hardly longer than necessary. With s the share of noise in what is known of the
-//! leader, an arm grows by factors from 1.03 + s/2 to 1.3 + 5 s, and at most 4: few batches where noise dominates, and
-//! small ones where it does not.
-//! *While rewards are awaited* the same batches are requested again, so a delay changes no proportion.
-//!
-//! Cost: select O(K), update O(1). The end of a batch costs some 10 microseconds for each arm, and a plan ten times that;
-//! at most 2^8 arms. About 400 bytes an arm.
+#![doc = include_str!("../../../docs/theory/top-two.md")]
 
 use super::arms::BatchedArms;
 use super::{ArmChange, BatchedPolicy};
@@ -76,7 +22,6 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
-use crate::noise::probe::faulty;
 use crate::policy::compare::{Mixture, price_of_merges};
 use crate::policy::contract::{Abilities, Policy, Pull};
 use crate::policy::cumulant::Cumulant;
@@ -163,12 +108,7 @@ impl DpTopTwo {
     fn enough(&self) -> f64 {
         let (arms, live) = (self.contenders.len(), self.batched.ledger.arms.live.len());
         let pairs = pairs(arms as f64, (arms - live) as f64);
-        pairs.ln() + self.ln_inverse_beta + price_of_merges(self.batched.ledger.peers.updates()) - self.raw_nats()
-    }
-
-    /// Evidence from open sums, for the test that must detect it.
-    fn raw_nats(&self) -> f64 {
-        if faulty!(RawVerdict) { self.batched.ledger.cells.iter().map(|sum| sum.batch.bare_sum()).sum() } else { 0.0 }
+        pairs.ln() + self.ln_inverse_beta + price_of_merges(self.batched.ledger.peers.updates())
     }
 
     /// Judges the arms after new releases of this one, or all of them: those out of the race go out.
@@ -201,8 +141,7 @@ impl DpTopTwo {
     /// The number of rewards by which an arm is to grow, from the factor of its growth.
     fn batch(&self, arm: usize, growth: f64) -> u64 {
         let evidence = self.batched.evidence(arm);
-        let raw = if faulty!(RawPlan) { self.batched.open_sum(arm).batch.bare_sum() } else { 0.0 };
-        self.batched.part(self.batched.size(&evidence, (growth - 1.0) * evidence.count + raw))
+        self.batched.part(self.batched.size(&evidence, (growth - 1.0) * evidence.count))
     }
 
     /// Plans the next batch of each arm that is left.

@@ -7,7 +7,6 @@ use crate::ledger::cells::{OpenSum, SumId};
 use crate::ledger::open::RawSum;
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
-use crate::noise::probe::faulty;
 use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
@@ -172,8 +171,7 @@ impl VectorBatch {
         self.count += 1;
         let (q, known) = (reward.units(), p - v * m);
         let (sums, expected) = (&mut self.sums, &mut self.expected);
-        let instrument = if q > 0 && faulty!(LateInstrument) { Instrument::Rate } else { self.instrument };
-        instrument.each(row, self.intercept, |j, u| {
+        self.instrument.each(row, self.intercept, |j, u| {
             sums[j].add(i64::from(u) * q);
             expected[j] += f64::from(u) * known;
         });
@@ -210,11 +208,6 @@ impl VectorBatch {
         for j in self.instrument.coordinates(self.d) {
             y[j] = self.sums[j].release(noise) as f64;
         }
-    }
-
-    /// Returns the sum of rewards, for tests that build a fault in. Without them it is 0.
-    pub fn bare_sum(&self) -> f64 {
-        self.sums.iter().map(RawSum::bare).sum::<f64>() / f64::from(BOUND)
     }
 
     /// Returns the factor from grid units of G to units of x.
@@ -271,7 +264,7 @@ impl OpenSum for VectorBatch {
     const SHORTEST: usize = 17;
 
     fn is_empty(&self) -> bool {
-        self.count == 0 || (faulty!(ZerosUnsent) && self.sums.iter().all(RawSum::is_zero))
+        self.count == 0
     }
 
     fn write(&self, id: &SumId, to: &mut Writer) {

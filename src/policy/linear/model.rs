@@ -164,10 +164,6 @@ impl ModelEvidence {
     /// Writes the evidence, multiplied by `discount`.
     pub(super) fn save(&self, discount: f64, to: &mut Writer) {
         to.f64(discount * self.count);
-        self.save_matrices(discount, to);
-    }
-
-    pub(super) fn save_matrices(&self, discount: f64, to: &mut Writer) {
         self.precision.iter().chain(&*self.shift).for_each(|&x| to.f64(discount * x));
     }
 

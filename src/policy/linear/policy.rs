@@ -7,7 +7,6 @@ use crate::error::{Error, Result, Value};
 use crate::ledger::cells::OpenSum;
 use crate::ledger::learner::AnyLearner;
 use crate::moving::{Moved, Moving};
-use crate::noise::probe::faulty;
 use crate::policy::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
@@ -100,7 +99,6 @@ impl Policy for Linear {
             self.scratch.y.copy_from_slice(&self.x);
             let (m, deviation) = self.models[model].predict(&mut self.scratch.y);
             let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
-            let p = if faulty!(RawPrediction) { p + 1e-9 * self.ledger.cells[(0, model)].bare_sum() } else { p };
             each(p, p * (1.0 - p) * deviation);
         }
     }
@@ -121,14 +119,8 @@ impl Policy for Linear {
         let model = self.model(self.row.arm);
         let point = self.linearise(model);
         self.ledger.cells[(0, model)].collect(&self.row, &self.x, point, reward);
-        if faulty!(RawSize) && self.ledger.cells[(0, model)].bare_sum() > 2.0 {
-            self.ledger.cells[(0, model)].quota = self.ledger.cells[(0, model)].count;
-        }
         if self.ledger.cells[(0, model)].is_full() {
             self.release_model(model);
-            if faulty!(CollectedTwice) {
-                self.ledger.cells[(0, model)].collect(&self.row, &self.x, point, reward);
-            }
         }
     }
 
@@ -203,10 +195,6 @@ impl Policy for Linear {
     /// Retires an arm, which is no longer eligible. Rewards of its pending decisions still count.
     fn retire_arm(&mut self, arm: u32) {
         self.ledger.arms.retire(arm);
-        if faulty!(RawRetired) {
-            let model = self.model(arm);
-            self.models[model].own.count += self.ledger.cells[(0, model)].bare_sum().abs();
-        }
     }
 }
 
@@ -222,15 +210,10 @@ impl Linear {
         to.u8(self.common.first as u8);
         to.u32(self.ledger.arms.len() as u32);
         (0..self.ledger.arms.len()).for_each(|arm| to.u8(self.ledger.arms.is_live(arm).into()));
-        for (number, (model, batch)) in self.models.iter().zip(self.ledger.cells.iter()).enumerate() {
-            to.u8(batch.instrument as u8);
+        for (number, model) in self.models.iter().enumerate() {
+            to.u8(self.ledger.cells[(0, number)].instrument as u8);
             let mut public = model.public.map(|public| public.faded(self.discount(number)));
             Moving::Out(to).option(&mut public, || Err(Error::Corrupt))?;
-            if faulty!(RawSnapshot) {
-                to.f64(self.discount(number) * model.own.count + 1e-6 * batch.bare_sum().abs());
-                model.own.save_matrices(self.discount(number), to);
-                continue;
-            }
             model.own.save(self.discount(number), to);
         }
         Ok(())

@@ -3,7 +3,6 @@
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::moves;
-use crate::noise::probe::faulty;
 use crate::request::{Feature, Rows};
 
 /// One row.
@@ -233,15 +232,12 @@ impl SpreadRow {
         let (size, shrink) = row.size(scale);
         self.weight = size.clamp(1.0, LARGEST);
         let mut unit = f64::from(UNIT) / self.weight * shrink;
-        if faulty!(NormNotEnforced) {
-            unit *= self.weight.min(3.0);
-        }
         let most = if scale.euclidean { i64::from(UNIT) * i64::from(UNIT) } else { i64::from(UNIT) };
         loop {
             self.clear();
             row.each(|j, x| self.set(j, (x * unit) as i32));
             let found = self.size(scale);
-            if found <= most || faulty!(NormNotEnforced) {
+            if found <= most {
                 return size > 1.0;
             }
             // Rounding, or repeated entries in L2.

@@ -7,84 +7,7 @@
 //! two it is, and the size of each batch, are functions of releases, coins and public counts of decisions. A batch is
 //! released once, when it is full. Everything else is computed from releases.
 //!
-//! **The model** ([`model`]). The rate of arm a in segment s is b_s r_a e^x, where x has variance tau^2. A release of n
-//! rewards with the noised sum y enters the cell's Z and W with the weight w = 1/(1 + V/(n m (1 - m))), where V is the
-//! variance of the noise and m = b_s r_a. The weight is the share of the rewards' own variance in the total variance.
-//! So Z/W estimates the rate about as well as W rewards without noise. A cell's estimate of its segment or arm has the
-//! variance tau^2 + 1/(W m). So b and r are means weighted by the inverses of these variances, and shrunk: a priori,
-//! the rates of arms differ by a half, and segments by a quarter. tau^2 is fitted by moments: each cell is compared
-//! with what the other cells of its segment predict. Each release updates the whole model, in O(arms).
-//!
-//! **The policy in a segment.** IMED (Honda and Takemura 2015), with the model's distributions as evidence. An arm's
-//! distribution in a segment is Beta(n0 m + Z, n0 (1 - m) + W - Z) with n0 = (1 - m)/(m (tau^2 + v)) - 1, where v is
-//! the variance of ln r_a. Let p be its mean, n the sum of its two parameters, and q the largest mean. The segment
-//! plays the arm with the smallest c n kl(p, q) + ln n until that arm's batch is full. IMED has c = 1. Few segments
-//! receive enough decisions for the exploration that c = 1 asks of each, so c begins at 6 and falls to 1 as the
-//! segment's decisions grow. A batch has half as many rewards as its cell has released (a part of that where [peers]
-//! share the work), and at least so many that its expected sum is four standard deviations of the noise. A batch that
-//! expects B clicks is as informative as B^2/(B + V) clicks without noise, where V is the variance of the noise. So
-//! four deviations are worth 16 clicks where the noise is large, and one deviation is worth one click.
-//!
-//! **Trials.** One segment gains little from trying an arm, but all segments together gain much. So all segments make
-//! trials together, and IMED over the arms' rates decides on them. With k = 1 + 1/v and R the largest rate, arm a has
-//! the index 2 k (R/r_a - 1 - ln(R/r_a)) + ln k: the evidence of a Gamma distribution against a rate of R, in nats, and
-//! the logarithm of the number of clicks that the estimate rests on. The arm with the smallest index is tried if its
-//! index is at most ln(R t), where t is the number of decisions so far, or at most ln k of the leader. An arm is known,
-//! and not tried, once 1/v >= 1/(tau^2 (1/4 + 1/S)) with S segments: from then on the segments learn the remaining
-//! differences themselves. A trial takes all decisions until it has as many as its batch needs. While their rewards are
-//! outstanding, it takes every eighth decision. A request whose eligible arms do not contain the arm takes part in the
-//! trial of the one among them with the smallest index, under the same conditions. So no arm waits for another one that
-//! requests do not offer. So a handle begins as one bandit for all segments, a new segment begins
-//! with the model's estimates, and a segment plays its own choice as soon as there is nothing to learn together.
-//!
-//! A *prior* of an arm's rate counts as a release without noise, up to the weight that [`prior`](crate::policy::prior)
-//! allows: its evidence against the largest rate is at most a quarter of ln t nats, and it is dropped once the cells'
-//! estimates contradict it. Twice that is soon less than ln(R t), so an arm is tried whatever its prior and the
-//! strength of that prior. A prior is not a trial: ln k, and whether an arm is known, depend on releases alone. So an
-//! arm that leads only because of its prior is tried first, and if the prior is wrong, all segments learn it at once.
-//!
-//! **Adding and retiring arms.** A new arm is new in every segment. It begins with the mean rate of all arms and k = 1,
-//! so a trial tries it soon. The number of a pull identifies its segment and arm, and does not change when arms are
-//! added ([`Segments::number`]). A retired arm is never played or tried, and never leads. Rewards of its pending
-//! decisions count, and its releases stay in the model and in all reports: retiring an arm changes only what is played.
-//!
-//! **Several slots.** A request for m slots takes the m arms with the smallest indices, each once. q is then the m-th
-//! largest mean, and an arm with a larger mean has the index ln n. If a trial takes the request, one slot shows the
-//! trial's arm. Different arms have different batches, so each reward of a request is in a batch of its own, as Theorem
-//! S of [`crate::privacy::slates`] requires.
-//!
-//! **Values.** For a request with values v_a, the segment's largest product V of value and mean takes the role of q, and
-//! arm a is compared at min(V/v_a, 1); where that is 1, the arm cannot be the best one. The request takes part only in the
-//! trial of an arm that can, the one with the smallest index, where R/r_a is a ratio of values times rates. So nobody can
-//! hold trials by bids of 0.
-//!
-//! **Exploration.** With `exploration` f, each slot shows, with probability f, an arm drawn evenly from the arms that
-//! may be shown, instead of the policy's arm. The policy's arm is a function of releases and public counts. Conditional
-//! on these, the propensity is exact: f/n + (1 - f)[the policy plays it] for n arms; in a slot it is also conditional
-//! on the slots before. An arm named j times in a list of n has j f/n in place of f/n. With f = 0 the propensity is 1,
-//! as with DP-IMED. The reward of an arm that was drawn enters the batch of its cell.
-//!
-//! **Comparing** ([`Policy::sums`](crate::policy::Policy::sums)). Only the releases of trials compare two arms over all
-//! segments. A trial takes decisions by their number, whatever their segment. A segment that plays its own choice
-//! decides which arms it plays, so an arm that is played mostly in good segments would look good (Simpson's paradox).
-//! The comparison is between the means of the arms over the requests of their trials. It assumes that the mix of
-//! segments does not depend on time, nor on the handle if handles merge. With sets of eligible arms, an arm's mean is
-//! over the requests that could show it: compare arms that are eligible for the same requests. An interval stops
-//! narrowing once both arms are known and no longer tried.
-//!
-//! **Measured** (tests/segments.rs, `no_reversed_prior_locks_an_ad_out`: 100 segments, 10 ads of 3%, 10,000 decisions a
-//! segment, tau .2, 100 worlds; the loss in % of the loss of uniform play). Three cases each: no prior, and the rates
-//! in reverse as a prior of strength 300 and of 2^24. At eps 1 the loss is 6.8, 6.8 and 6.9, and 1, 1 and 0 worlds lose
-//! more than 25. At eps .25 it is 9.6, 9.0 and 9.6, and 3, 2 and 3 worlds do. In the worlds that lose more than 25,
-//! several ads are equally good on average, so each segment must find its best ad itself. There the same policy without
-//! noise loses 18 to 22. A policy with the same noise that knows everything but the effects of single cells loses 14 to
-//! 23, and the trials, by which this one learns the rest, cost 4 to 5. No run loses more than 37.
-//!
-//! With `forget_after` = M, all evidence of a cell halves every M/4 decisions, or ticks of the caller's clock. The
-//! cell's estimate then falls back to the model's.
-//!
-//! Cost: select and update take O(1); the end of a batch O(arms), including retired ones; a request with eligible arms
-//! or several slots O(arms), and with exploration O(slots^2) more; a new arm O(segments). Each cell takes 80 bytes.
+#![doc = include_str!("../../../docs/theory/segments.md")]
 
 mod combine;
 mod model;
@@ -104,7 +27,6 @@ use crate::ledger::open::Batch;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::moves;
 use crate::noise::NoiseSource;
-use crate::noise::probe::faulty;
 use crate::policy::batched::Explore;
 use crate::policy::contract::{Pull, SlotPull, all_arms};
 use crate::policy::cumulant::Cumulant;
@@ -559,10 +481,7 @@ impl Segments {
             self.rates[arm].opened = size as u32;
             self.rates[arm].left = self.part(self.size(row, arm));
         }
-        let batch = &mut self.ledger.cells[(row, arm)].batch;
-        let kept = batch.bare_sum();
-        *batch = Batch::open(size);
-        batch.keep(kept);
+        self.ledger.cells[(row, arm)].batch = Batch::open(size);
     }
 
     fn ensure_open(&mut self, row: usize, arm: usize) {
@@ -580,7 +499,6 @@ impl Segments {
             return size;
         }
         let batch = &mut self.ledger.cells[(row, arm)].batch;
-        let size = if faulty!(RawSize) { size - (batch.bare_sum() as u64).min(size - 1) } else { size };
         batch.lower(size);
         batch.free()
     }

@@ -2,7 +2,6 @@
 
 use super::{DEVIATIONS, Segments};
 use crate::moving::moves;
-use crate::noise::probe;
 use crate::policy::compare::Totals;
 use crate::policy::prior::Prior;
 
@@ -290,9 +289,8 @@ impl Segments {
         }
         let live = self.rates.iter().filter(|rate| rate.live);
         let largest = live.map(|rate| rate.mean).fold(0.0, f64::max);
-        for (arm, rate) in self.rates.iter_mut().enumerate() {
-            let open = || (0..self.rows.len()).map(|row| self.ledger.cells[(row, arm)].batch.bare_sum()).sum();
-            rate.weigh_prior(largest + probe::glimpse(open), self.ledger.facts.decisions, now, self.half_life);
+        for rate in self.rates.iter_mut() {
+            rate.weigh_prior(largest, self.ledger.facts.decisions, now, self.half_life);
         }
         let mean = self.mean_rate();
         (0..self.rates.len()).for_each(|arm| self.update_rate(arm, mean));

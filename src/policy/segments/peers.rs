@@ -6,25 +6,7 @@
 //! the capacity for segments is this handle's own, and no merge is refused, or depends on the order of merges, because
 //! the handle is full. The row of all segments together, and so the arms' rates, count at once.
 //!
-//! **Privacy.** Each reward enters one batch. Which batch that is, the batch's size, and what is played are functions
-//! of releases, here and at peers, coins and public counts, here and at peers. So Theorem P of [`crate::privacy`] holds
-//! for the transcript of the whole fleet, in any order of releases, with the same epsilon. A snapshot contains a
-//! handle's own releases, which are kept apart from those that it has merged: no release counts twice.
-//!
-//! **Exact.** The releases of all peers for a cell are one sum. A newer snapshot is added to it, and the one that it
-//! replaces is subtracted. A handle's releases of a cell count, here and at peers, rounded to 128ths of a reward and up
-//! to at most 2^36 rewards. So the sum over 1024 handles is exact, whatever the order of merges and whichever handle is
-//! one's own. The model is updated row by row, and so depends on the order. Therefore a merge fits it anew if anything
-//! has changed since the last fit ([`Segments::fit`]), in the order of keys and ids. Right after a merge, handles that
-//! know the same releases, have the same segments and arms, and have no priors report the same values **to the last
-//! bit**, whatever the order in which segments and arms were added. Retiring an arm does not change them. (With
-//! `forget_after` the sums fade on each handle's own clock. The values agree to the last bit while no clock moves, and
-//! up to rounding if a snapshot replaces one whose releases have faded here.)
-//!
-//! **Cost.** Each peer takes 12 bytes for each of its cells, and 24 for each of its segments and arms. The first peer
-//! also takes 32 bytes for each cell of this handle and 12 for each segment. A merge takes O(cells), and the fit after
-//! it some five to ten times as long as a release does, for each segment. Adding a segment takes O(peers arms); adding
-//! an arm O(peers segments) and a fit.
+#![doc = include_str!("../../../docs/theory/segments-merging.md")]
 
 use super::model::{Rate, WeightedEvidence, half_life};
 use super::{Play, SegmentLedger, Segments};
@@ -38,7 +20,6 @@ use crate::ledger::learner::{Change, Learner};
 use crate::ledger::peers::{Peer, PeerReleases, Peers};
 use crate::memory::try_with_capacity;
 use crate::moving::{Moved, Moving};
-use crate::noise::probe::faulty;
 use crate::policy::compare::Totals;
 use crate::snapshot::Reader;
 
@@ -333,9 +314,6 @@ impl Learner for Segments {
                 cell.fade(now, half_life);
                 cell.add(then_released, -lost);
                 cell.add(now_released, 1.0);
-                if faulty!(RawMerge) {
-                    cell.sum += self.ledger.cells[(row, arm)].batch.bare_sum();
-                }
             }
             decisions[row] = decisions[row] - decisions_then + decisions_now;
             let turn = &mut self.turns[row];

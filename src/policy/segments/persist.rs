@@ -5,7 +5,6 @@ use super::model::{Rate, WeightedEvidence, half_life};
 use crate::error::{Error, Result};
 use crate::ledger::facts::SavedFacts;
 use crate::moving::{Moved, Moving};
-use crate::noise::probe::{self, faulty};
 use crate::policy::contract::Policy;
 use crate::policy::prior::Prior;
 use crate::snapshot::{ensure, is_plausible};
@@ -31,19 +30,12 @@ impl Segments {
             }
             Ok(())
         })?;
-        if !with.reads() {
-            probe::keep_open(self.ledger.cells.iter().map(|play| play.batch.bare_sum()));
-        }
         with.alike(0..self.rows.len() * arms, |with, place| {
             let cell = (place / arms, place % arms);
             let mut released = self.cells[cell].released;
-            if faulty!(RawSnapshot) {
-                released.sum = (released.sum + self.ledger.cells[cell].batch.bare_sum()).min(released.weight);
-            }
             released.move_cell(now, with)?;
             if with.reads() {
                 self.cells[cell].released = released;
-                self.ledger.cells[cell].batch.keep(probe::kept_open(place));
             }
             Ok(())
         })?;

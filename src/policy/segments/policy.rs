@@ -6,7 +6,6 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ledger::learner::AnyLearner;
 use crate::moving::Moving;
-use crate::noise::probe::faulty;
 use crate::policy::compare::{ReleaseTotals, Totals};
 use crate::policy::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
 use crate::policy::cumulant::Cumulant;
@@ -133,12 +132,6 @@ impl Policy for Segments {
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let number = pull.arm() / 2;
-        if faulty!(CollectedTwice) {
-            let (segment, arm) = self.cell(number);
-            let row = if is_trial(pull) { segment + 1 } else { 0 };
-            let batch = &mut self.ledger.cells[(row, arm)].batch;
-            let _ = batch.free() > 1 && batch.collect(reward);
-        }
         let play = if is_trial(pull) {
             let (_, arm) = self.cell(number);
             &mut self.ledger.cells[(0, arm)]
@@ -223,13 +216,6 @@ impl Policy for Segments {
     }
 
     fn retire_arm(&mut self, arm: u32) {
-        if faulty!(RawRetired) {
-            for row in 0..self.rows.len() {
-                let bare = self.ledger.cells[(row, arm as usize)].batch.bare_sum();
-                let released = &mut self.cells[(row, arm as usize)].released;
-                released.sum = (released.sum + bare).min(released.weight);
-            }
-        }
         self.ledger.arms.retire(arm);
         let rate = &mut self.rates[arm as usize];
         rate.live = false;

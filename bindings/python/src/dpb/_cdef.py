@@ -39,7 +39,6 @@ CDEF = """
 #define DPB_STATE_LIFETIME 3600
 #define DPB_SEAL_BYTES 53
 #define DPB_POLICY_IMED 20
-#define DPB_POLICY_KLUCB 21
 #define DPB_POLICY_MED 23
 #define DPB_POLICY_TT 25
 #define DPB_POLICY_LINEAR 24
@@ -146,7 +145,6 @@ dpb_status dpb_budget_spent(const dpb_budget *budget, double delta, double *epsi
 dpb_status dpb_budget_remaining(const dpb_budget *budget, double *epsilon);
 void dpb_budget_free(dpb_budget *budget);
 dpb_status dpb_new_imed(const dpb_config *config, dpb_bandit **out, dpb_error *error);
-dpb_status dpb_new_klucb(const dpb_config *config, dpb_bandit **out, dpb_error *error);
 dpb_status dpb_new_med(const dpb_config *config, dpb_bandit **out, dpb_error *error);
 dpb_status dpb_new_tt(const dpb_config *config, dpb_bandit **out, dpb_error *error);
 dpb_status dpb_new_linear(const dpb_config *config, dpb_bandit **out, dpb_error *error);

@@ -314,7 +314,7 @@ def simulate(
         decisions: decisions in a day, for ``days``.
         change_every, forget_after, delay: a time, such as "30m", "2h" or "7d", or a number of decisions.
         processes: processes that share the decisions, and merge every minute.
-        policies, epsilons: what to compare; default dp-imed, dp-klucb, dp-med and nonprivate-imed at .1 to 2.
+        policies, epsilons: what to compare; default dp-imed, dp-med and nonprivate-imed at .1 to 2.
         users_limit: epsilon holds for so many rewards of a person.
         people: the people who make the decisions. Policies then learn from at most ``users_limit`` decisions of a person
             in each ``period``, a time or a number of decisions; without one for ever. For one process.
@@ -505,7 +505,7 @@ def replay(
             ``values`` (lists of what their rewards are worth), ``examined`` (how likely a visitor examined the slot;
             ``propensity`` is then that of the arm in this slot) and ``features`` (rows of numbers); or zr-obp's
             ``bandit_feedback``, whose ``n_actions`` is the number of arms; or the path of a file of CSV or JSON lines with these fields.
-        policies, epsilons: what to compare; default dp-imed, dp-klucb, dp-med, with features dp-linear, and
+        policies, epsilons: what to compare; default dp-imed, dp-med, with features dp-linear, and
             nonprivate-imed, at .1 to 2.
         features: the names of the columns that are features.
         reward_min, reward_max: the range of rewards (0 and 1). Do not compute it from them: that would reveal them.

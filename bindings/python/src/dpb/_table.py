@@ -70,11 +70,11 @@ class Config:
     dp-linear."""
     exploration: float = 0.0
     """f: each of K eligible arms has a probability of at least f/K in every decision, for off-policy evaluation. It
-    costs f times the mean gap in each decision. It must be in [0, 1]. For dp-imed, dp-klucb, dp-med and dp-linear."""
+    costs f times the mean gap in each decision. It must be in [0, 1]. For dp-imed, dp-med and dp-linear."""
     max_slots: int = 0
     """The unit of epsilon for requests with several slots. 0 = one reward; a request of m slots loses up to m epsilon.
     S > 0 = one request of at most S slots, with all its rewards; the noise is that of epsilon/S. It must be at most
-    2^24. For dp-imed, dp-klucb and dp-linear."""
+    2^24. For dp-imed and dp-linear."""
     max_clicks: int = 0
     """0 = all rewards of a request count. c, 1 .. max_slots = at most c rewards that are not reward_min count. If a
     request has more, c of them are drawn evenly when the reward_window of its first decision is over; so it needs a
@@ -180,8 +180,6 @@ POLICIES = {
     "dp-imed": """DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch, released once);
     with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. It needs no horizon and no tuning. Select and
     update are O(1). Supports eligible arms, Bandit.add_arm and Bandit.retire_arm, forget_after and exploration.""",
-    "dp-klucb": """DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta must be 0.
-    Select and update are O(1). Supports eligible arms, Bandit.add_arm and Bandit.retire_arm.""",
     "dp-med": """DP-MED: learns as dp-imed does, and draws each arm with an exact propensity. Pure epsilon-DP (Theorem P); with
     delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms, Bandit.add_arm
     and Bandit.retire_arm, forget_after and exploration.""",
@@ -202,7 +200,7 @@ POLICIES = {
     server and not protected; rewards are.
 
     Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses
-    the features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
+    the features (Theorem L, docs/theory/linear.md); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
     learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything
     else is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
     9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws

@@ -4,42 +4,7 @@
 //! and receives the average as one gain. **(eps, delta)-DP**, by an accounting sharper than the paper's Theorem 3.5.
 //! tau is the smallest that meets the caller's (eps, delta).
 //!
-//! # The claim
-//!
-//! n draws are rho-zCDP with rho = (n-1)/(8 tau^2), n = ceil(T/tau): about T/(8 tau^3), where the
-//! paper has eps = 4T/tau^3 + sqrt(8 ln(1/delta) T/tau^3).
-//!
-//! *Proof.* Fix a transcript of draws and two reward tables that differ in one reward. Let L_i be
-//! the log-weights, d_i = L'_i - L_i their difference between the two worlds, and
-//! q_i = e^(L_i)/sum_j e^(L_j), p_i = (1-gamma) q_i + gamma/K. Let m = ln sum_j q_j e^(d_j), which
-//! lies between the least and the greatest d_j; then q'_i/q_i = e^(d_i - m).
-//!
-//! 1. *The change opens a window of 1/tau.* Until the changed reward is credited, d = 0. It changes its interval's
-//!    average by at most 1/tau, so the magnitude of the pulled arm's d becomes at most (eta/p)(1/tau) <= 1/tau, since
-//!    p >= gamma/K and eta <= gamma/K. All others are 0.
-//! 2. *The window never widens.* Later gains g in [0, 1] are equal in both worlds: crediting arm i adds eta g
-//!    (1/p'_i - 1/p_i) to d_i. Say d_i >= m (the other case is the same with the worlds exchanged). Then q'_i >= q_i,
-//!    so p'_i >= p_i and d_i decreases. But p'_i - p_i = (1-gamma) q'_i (1 - e^(m - d_i)) <= p'_i (d_i - m), so it
-//!    decreases by eta g (p'_i - p_i)/(p_i p'_i) <= (eta/p_i)(d_i - m) <= d_i - m. So it moves towards m and not
-//!    beyond, and stays in the window: the importance weights bring the two worlds together.
-//! 3. *Each draw loses little.* ln(q'_i/q_i) = d_i - m is, for all i, in one interval that contains 0 and is no
-//!    longer than the window. Mixing both with the same gamma/K moves every ratio towards 1, so ln(p'_i/p_i) is in it
-//!    too. A draw is thus 1/tau-bounded-range, which is 1/(8 tau^2)-zCDP (Cesar and Rogers 2021, Lemma 3.4). The
-//!    first draw loses nothing, and zCDP adds up over adaptive draws. ∎
-//!
-//! The code ensures what the proof needs: gains in [0, 1] (the engine's range), eta = gamma/K (EXP3's), and the same
-//! weights for 1/p and the draw. For the last, an interval lasts until its tau rewards have arrived: until then the
-//! same arm is pulled, rewards after the first tau do not count, and cancelled pulls need no special treatment. The
-//! loss includes rounding: see `range`.
-//!
-//! The probabilities themselves are functions of raw rewards. Therefore this policy reports no propensity (NaN), and
-//! the only output is the arms. When the n draws are spent, after T decisions or later under delays, the arm drawn
-//! most often is pulled for ever, at no further loss.
-//!
-//! Regret at most sqrt(7 T tau K ln K) + T m/tau against an adversary with a memory of m < tau
-//! decisions (Theorem 3.4): O(T^(2/3)) with switching costs, the best possible order.
-//!
-//! Cost: select O(1), O(log K) at an interval's start and end; 48 bytes an arm.
+#![doc = include_str!("../../../../docs/theory/exp3-tau.md")]
 
 use super::exp3::{Exp3, exploration};
 use crate::config::Config;

@@ -11,36 +11,7 @@
 //! noisy loss. Nothing is clipped or rescaled, so the regret has no ln T: O(sqrt(K T/eps)) for eps <= 1. No horizon
 //! is needed.
 //!
-//! **Why the threshold is proportional to c_j.** The regret is at most the sum, over draws, of three terms:
-//! * *penalty* (c_j - c_(j-1)) 2 (sum sqrt(x_i) - 1), which is sigma/sqrt(j) (sum sqrt(x_i) - 1);
-//! * *stability*: the loss moves x_i, alone, to z with z^(-1/2) = x_i^(-1/2) (1 + loss/(c_j sqrt(x_i))), so to at most
-//!   x_i (1 - theta)^-2. This costs at most loss^2/(c_j sqrt(x_i)) (1 - theta)^-3, where theta is chosen such that
-//!   (1 - theta)^-3 = 2. In expectation: 2 sigma/sqrt(j) sum sqrt(x_i);
-//! * *skipping*: E |loss| over |loss| > r is at most sigma^2/r, so sigma/(theta sqrt(j)) sum sqrt(x_i);
-//!   the best arm's skipped losses do not matter, because the noise is symmetric and the loss not negative.
-//!
-//! Any c_j = kappa sigma sqrt(j) with a threshold of theta c_j sqrt(x_i), theta < 1, has such a bound, (kappa + ((1 -
-//! theta)^-3 + 1/theta)/kappa) times 2 sigma sqrt(K T): 7.8 times for this pair. The pair kappa = 1/2 with the
-//! threshold of kappa = 1 (theta = 0.41 then) has 15, and is no better in simulations. Regret at eps = 1, K = 4, 2^18
-//! draws, against the adversaries of Tossou and Dimitrakakis (2017):
-//!
-//! | | deterministic | stochastic | oblivious | switching |
-//! |---|---|---|---|---|
-//! | kappa = 1/2 | 1013 | 1881 | -703 | 1510 |
-//! | this one | 938 | 1533 | 548 | 1782 |
-//!
-//! **nu is computed only when necessary.** With any nu below min L the x_i, divided by their sum, are exactly those
-//! of the scale c = 1/sqrt(sum (L_i - nu)^-2). So nu is computed anew only if that c is not between c_j and 1 1/64
-//! times c_j. Between two such times only the arm of a release changes its weight. The scale increases and decreases
-//! again in between, and in the penalty these changes cancel as nearly as sum sqrt(x_i) stays constant. A loss that
-//! passes the threshold for c_j passes it for a larger c.
-//!
-//! **Pure eps-DP** by Theorem P of [`crate::privacy`]: see [`Intervals`], also for delays. A late loss is weighted
-//! and compared by the x_i and the j of its draw.
-//!
-//! Cost: O(log K) at the start and end of an interval, O(1) otherwise. Sometimes, rarely after the first draws, it
-//! costs O(K): two or three Newton steps from the last nu in vector code, and all weights, about 30 ns an arm. 72
-//! bytes an arm, at most 2^20 arms.
+#![doc = include_str!("../../../../docs/theory/tsallis.md")]
 
 use super::intervals::Intervals;
 use super::weights::Weights;

@@ -13,33 +13,7 @@
 //! 1.6, and the noise is smaller by that factor. The report states the loss of the most releases that the schedule
 //! allows so far, as if all rewards were of one arm, by advanced composition, and eps' if that is less.
 //!
-//! **Release points.** The interval l is 1/eps of the corollary, 252 in that case. `batch = 0`: the series of their
-//! Lemma B.1 (second form): the next point is the first n with sum_(W < i <= n) i^-v >= l n^-v, W the last: 45, 175,
-//! .. (The sum is taken as the integral from W + 1/2 to n + 1/2, which makes it O(1).) `batch = b > 0`: every max(b,
-//! l) rewards, as printed with b = 1. The last release is at 2^38 rewards of an arm, or at 2^(52/v) if that comes
-//! first (beyond them sums, or noise, would not fit their integers). After it the last mean remains.
-//!
-//! **Corrections.** As printed, (a) an idle arm whose count is a multiple of f is noised again at every step, so that
-//! averaging removes the noise: here a release is made once, when its count is reached; (b) the bonus is frozen with
-//! the mean, so a neglected arm's index never grows, and with constant probability the regret is linear: here the
-//! bonus follows t, with the n of the frozen mean; (c) Theorem 3.5's proof reverses an inequality: for v > 1 the
-//! noise of the mean never falls below the width of n^(v/2-1), so no confidence bound is proved for the printed
-//! index. The printed index is the default; `rigorous_index` adds the noise's width at t^-3.5 and restores the proof.
-//!
-//! **Regret. In neither mode is it UCB's plus a constant, as Theorem 3.5 claims.** *Printed:* consider an unlucky
-//! noise of one of the best arm's first releases. It is overcome only when the bonus, sqrt(2 ln t/n), exceeds it by
-//! x, after e^(n x^2/2) decisions. So the share of the runs that still pull a worse arm shrinks more slowly than any
-//! power of t, and the mean regret is near-linear in the end, though the median is UCB's plus a constant. With the
-//! paper's noise 1% of the runs did so (two arms of 0.9 and 0.6, eps' = 1, v = 1.1), with this one it is one in
-//! thousands; at v = 1.5 and eps' = 2 it is 2.7% at t = 10^4 and 1.4% at 10^5. *Rigorous:* an arm is pulled until
-//! twice the noise's width is below its gap, n of order (7 ln t/(c Delta))^(2/(2-v)), about ln^2.2 t at v = 1.1, and
-//! large. For logarithmic regret use DP-IMED.
-//!
-//! If rewards are late, an arm whose pending decisions reach its next release point counts them all as n, so that a
-//! burst spreads over the arms.
-//!
-//! Cost: select O(K) (vector code), update O(1), and at a release O(ln l); 96 bytes an arm, whatever T, at most 2^20
-//! arms. The constructor computes losses for about a millisecond.
+#![doc = include_str!("../../../../docs/theory/ucb-int.md")]
 
 use crate::config::Config;
 use crate::error::{Error, Result};

@@ -6,25 +6,7 @@
 //! ln(1/delta)/eps^2) (their Corollary 3.2, for any m of the order of sigma^2). Batches have m = 4 ceil(sigma^2)
 //! users, sigma^2 the noise's variance, or `config.batch`.
 //!
-//! Corrections: the maximum in line 15 is over V, the viable arms (printed: S). The radius is
-//! [`radius`], which is valid for the actual noise. Each side of each interval holds with
-//! probability 1 - beta/(2 K t (t+1)), so all of them together with 1 - beta. The printed radius assumes a
-//! sub-Gaussian parameter that the noise does not have; with a valid one it is never narrower than ours. The noise is
-//! calibrated exactly, with at least 13 times fewer coins than printed (`config.shuffle_printed`: the paper's).
-//!
-//! Rewards arrive in one of two ways. A handle keeps to the first one used, so that no reward can arrive in both.
-//! - *Production*: devices encode, a shuffler permutes, and the server passes the batch to `submit`. The tickets of
-//!   those decisions get no reward and expire.
-//! - *Simulation*: plain rewards are passed to `observe` and encoded on arrival, so that only a count of noisy bits
-//!   is kept. Rewards in order of arrival fill the arm's batch. Those that arrive while a full batch waits for the
-//!   other arms' batches are encoded for the arm's next one.
-//!
-//! While a phase is open, decisions go round-robin over the viable arms whose batch is missing, however many are
-//! pending. So cancelled and lost decisions are replaced without further care.
-//!
-//! Cost: select O(1). Update 0.2 ns for each coin of the user (one coin, unless `config.batch` requests small
-//! batches; at most 2^20). The end of a batch costs O(|V|), that of a phase O(|V|) and about 80 log-MGFs for each
-//! size of batches. 72 bytes an arm, at most 2^20 arms.
+#![doc = include_str!("../../../../docs/theory/sdp-ae.md")]
 
 use crate::config::Config;
 use crate::error::{Error, Result};

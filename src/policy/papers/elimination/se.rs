@@ -19,7 +19,6 @@ use crate::error::{Error, Result};
 use crate::ledger::open::Batch;
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
-use crate::noise::probe::faulty;
 use crate::noise::{LaplaceSource, Noise};
 use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
@@ -148,8 +147,6 @@ impl DpSe {
         let quota = self.arms[self.first() as usize].batch.quota();
         let width = self.width(self.epoch, self.viable, quota);
         let mut best = f64::NEG_INFINITY;
-        let is_broken = [faulty!(SharedNoise), faulty!(UnnoisedMaximum)].contains(&true);
-        let bare = if is_broken { self.bare_means() } else { Vec::new() };
         for place in 0..self.viable {
             let number = self.turn(place);
             let arm = &mut self.arms[number];
@@ -157,9 +154,6 @@ impl DpSe {
             (arm.mean, arm.count) = (release.mean(), release.count);
             arm.width = width;
             best = best.max(arm.mean);
-        }
-        if !bare.is_empty() {
-            self.sabotage(&bare, &mut best);
         }
         self.released = true;
         for place in 0..std::mem::take(&mut self.viable) {
@@ -242,32 +236,6 @@ impl DpSe {
 /// The first guess of T.
 fn first_guess(arms: u32) -> u64 {
     4096 * u64::from(arms)
-}
-
-/// Faulty releases, for the tests that must detect them.
-impl DpSe {
-    /// The viable arms' means without noise.
-    fn bare_means(&self) -> Vec<f64> {
-        let batches = (0..self.viable).map(|place| &self.arms[self.turn(place)].batch);
-        batches.map(|batch| batch.bare_sum() / batch.quota() as f64).collect()
-    }
-
-    /// Replaces the releases at the end of an epoch by faulty ones.
-    fn sabotage(&mut self, bare: &[f64], best: &mut f64) {
-        let unit = Reward::ONE as f64 * self.arms[self.first() as usize].batch.quota() as f64;
-        let largest = |means: &mut dyn Iterator<Item = f64>| means.fold(f64::NEG_INFINITY, f64::max);
-        if faulty!(SharedNoise) {
-            let noise = self.noise.draw() as f64 / unit;
-            for (place, mean) in (0..self.viable).zip(bare) {
-                let arm = self.turn(place);
-                self.arms[arm].mean = mean + noise;
-            }
-            *best = largest(&mut bare.iter().map(|mean| mean + noise));
-        }
-        if faulty!(UnnoisedMaximum) {
-            *best = largest(&mut bare.iter().copied());
-        }
-    }
 }
 
 impl Policy for DpSe {
