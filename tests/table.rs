@@ -89,6 +89,7 @@ macro_rules! algorithms {
             from: $from:literal;
             loss: $loss:path;
             can: $can:literal;
+            $(also: $also:literal;)?
             needs: $needs:literal;
             uses: $uses:literal;
             $(refuses: $refused:ident $why:literal;)*

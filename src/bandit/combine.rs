@@ -9,16 +9,11 @@ use crate::contribution::{Address, FleetKey, Nonce, Purpose};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::ledger::learner::AnyLearner;
-use crate::policy::{Algorithm, Policy};
+use crate::policy::Algorithm;
 use crate::snapshot::{self, Reader};
 use zeroize::Zeroizing;
 
-/// The policy as one whose open sums another handle can release.
-fn combining(policy: &mut dyn Policy) -> Result<&mut dyn AnyLearner> {
-    policy
-        .learner()
-        .ok_or_else(|| Error::unsupported("fleets with one noise: it does not learn from a set of releases"))
-}
+const SHARING: &str = "fleets with one noise: it does not learn from a set of releases";
 
 impl State {
     pub(super) fn sharing(&mut self) -> Result<&mut Sharing> {
@@ -27,12 +22,17 @@ impl State {
             .ok_or_else(|| Error::unconfigured("fleets with one noise: config.fleet_key is not set"))
     }
 
+    /// The policy as one that learns from a set of releases, or this error.
+    pub(super) fn learner(&mut self, unsupported: &'static str) -> Result<&mut dyn AnyLearner> {
+        self.policy.learner().ok_or_else(|| Error::unsupported(unsupported))
+    }
+
     pub(super) fn duty(&mut self) -> Duty {
         self.policy.learner().map_or(Duty::Alone, |learner| learner.facts().duty())
     }
 
     pub(super) fn set_duty(&mut self, duty: Duty) -> Result<()> {
-        combining(&mut *self.policy)?.set_duty(duty);
+        self.learner(SHARING)?.set_duty(duty);
         self.health.merge(self.engine.counts().decisions);
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Bandit {
     pub fn set_handles(&self, handles: u32) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         state.sharing()?;
-        combining(&mut *state.policy)?.set_handles(handles);
+        state.learner(SHARING)?.set_handles(handles);
         Ok(())
     }
 
@@ -115,7 +115,8 @@ impl Bandit {
                 state.set_duty(Duty::Contributes(generation))?;
             }
             let address = state.sharing()?.next_address(generation);
-            let policy = combining(&mut *state.policy)?;
+            let seeded = state.seeded;
+            let policy = state.learner(SHARING)?;
             if !policy.has_open() {
                 return Ok(Vec::new());
             }
@@ -125,7 +126,7 @@ impl Bandit {
                     address.save(to);
                     to.u32(self.algorithm as u32);
                     self.config.save(to);
-                    to.u8(state.seeded.into());
+                    to.u8(seeded.into());
                     policy.write_open(to);
                     Ok(())
                 },
@@ -164,7 +165,7 @@ impl Bandit {
         let state = &mut *self.lock.lock()?;
         let led = state.duty().led();
         state.sharing()?.check(&address, led)?;
-        let complete = combining(&mut *state.policy)?.combine(from)?;
+        let complete = state.learner(SHARING)?.combine(from)?;
         state.seeded |= seeded;
         state.sharing()?.accept(&address, complete);
         Ok(())

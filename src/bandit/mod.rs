@@ -12,18 +12,19 @@ use crate::config::{Clock, Config, PackedConfig};
 use crate::engine::{Engine, Refusals};
 use crate::error::{Error, Result, check_share};
 use crate::ledger::facts::Duty;
+use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
 use crate::policy::{Algorithm, ArmState, Prior, price_of_merges};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
-use crate::request::Request;
+use crate::request::{Offers, Request};
 use crate::reward::RewardRange;
 use crate::shuffle::Params;
 use crate::users::{Periods, Users};
 use fleet::Sharing;
 use health::Health;
 use moving::Life;
-use state::{Lock, Scratch, State};
+use state::{Lock, State};
 
 pub use crate::engine::Counts;
 pub use health::Warnings;
@@ -164,21 +165,20 @@ impl Bandit {
         let range = config.check()?;
         let mut seed = Seed::new(config.test_seed)?;
         let policy = algorithm.build(config, &mut seed)?;
-        let abilities = policy.abilities();
-        let range = if abilities.takes_bits { range.of_bits() } else { range };
+        let abilities = algorithm.abilities(config);
+        let range = if algorithm.takes_bits() { range.of_bits() } else { range };
         // The key of the tickets comes from the operating system even with a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
         let mut engine = Engine::new(config, &mut tickets)?;
-        if abilities.full_pulls {
+        if algorithm.needs_full_pulls() {
             engine.recall()?;
         }
         if config.max_clicks > 0 {
             engine.limit_clicks(config.max_clicks, seed.stream())?;
         }
-        let mut scratch = None;
-        if abilities.slots || abilities.values {
-            scratch = Some(Box::new(Scratch::new(config, seed.stream())?));
-        }
+        let coins = (abilities.slots || abilities.values).then(|| seed.stream());
+        let arms = policy.catalog().arms.map_or(0, Roster::arms);
+        let offers = Offers::new(config, abilities, arms, coins)?;
         // Created last, so that a test seed gives everything else the same coins with users and without.
         let users = Users::of(config, &mut seed)?;
         let (origin, mut sharing) = (tickets.next_u64(), None);
@@ -196,11 +196,11 @@ impl Bandit {
                 pulls: WipedVec::new(config.arms as usize, |_| 0)?,
                 origin,
                 sharing,
-                scratch,
+                offers,
                 seeded: config.test_seed.is_some(),
+                is_plain: users.is_none() && config.max_segments == 0 && config.features == 0,
                 users,
                 periods: Periods::first(config),
-                abilities,
                 health: Health::default(),
                 receivers: Vec::new(),
                 life: Life::Live,
@@ -208,9 +208,9 @@ impl Bandit {
         })
     }
 
-    /// As [`Abilities::sets_rounding`](crate::policy::Abilities::sets_rounding).
+    /// As [`Algorithm::sets_rounding`].
     pub(crate) fn sets_rounding(&self) -> bool {
-        self.lock.lock_held().is_ok_and(|state| state.abilities.sets_rounding)
+        self.config.config().is_ok_and(|config| self.algorithm.sets_rounding(&config))
     }
 
     /// Chooses an arm for a default request. O(1) for phased policies, O(K) for index policies; never allocates.
@@ -220,9 +220,7 @@ impl Bandit {
     /// that counts users, until a snapshot of it is [`stored`](Self::stored); `Poisoned` after an internal failure.
     #[inline]
     pub fn select(&self) -> Result<Decision> {
-        let state = &mut *self.lock.lock()?;
-        state.check_plain()?;
-        Ok(state.select())
+        self.lock.lock()?.select()
     }
 
     /// Passes `n` such decisions to `each`, under one lock.
@@ -232,8 +230,7 @@ impl Bandit {
     pub fn select_n(&self, n: usize, mut each: impl FnMut(Decision)) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         state.check_plain()?;
-        (0..n).for_each(|_| each(state.select()));
-        Ok(())
+        (0..n).try_for_each(|_| state.select().map(&mut each))
     }
 
     /// Decides a request of one slot. O(1), or O(n) for n eligible arms; never allocates on success.
@@ -342,8 +339,7 @@ impl Bandit {
     /// has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
         let state = &mut *self.lock.lock()?;
-        let origin = state.origin;
-        let id = state.arms()?.any_id(origin);
+        let id = state.arms()?.any_id(state.origin);
         state.add_arm(id)
     }
 
@@ -361,7 +357,7 @@ impl Bandit {
             return Err(Error::config("id", &rule, id));
         }
         match state.arms()?.find(id).map(|arm| arm as u32) {
-            Some(arm) if state.check_arms(&[arm], "id").is_err() => {
+            Some(arm) if state.check_arm(arm, "id").is_err() => {
                 Err(Error::request("id", "must not be that of a retired arm", id))
             }
             Some(arm) => Ok(arm),
@@ -398,8 +394,7 @@ impl Bandit {
         let state = &mut *self.lock.lock()?;
         state.check_live(&[arm], "arm", "retiring an arm: its arms are fixed")?;
         // (Not all live arms are active: a test that has stopped has one active arm.)
-        let arms = 0..state.pulls.len() as u32;
-        if !arms.rev().any(|other| other != arm && state.policy.is_live(other)) {
+        if state.policy.catalog().arms.is_some_and(|roster| roster.live().len() == 1) {
             return Err(Error::request("arm", "must not be the last one", arm));
         }
         state.policy.retire_arm(arm);
@@ -552,7 +547,7 @@ impl Bandit {
             arms_active: of_policy.active,
             epsilon_spent,
             delta_spent,
-            is_private: !state.seeded && state.policy.privacy() != PrivacyLoss::Unbounded,
+            is_private: !state.seeded && of_policy.loss != PrivacyLoss::Unbounded,
             changes_detected: of_policy.changes,
             failures: of_policy.failures,
             features: config.features,
@@ -565,7 +560,7 @@ impl Bandit {
             fleet_key_id: sharing.map_or(0, |sharing| sharing.id),
             duty,
             warnings: state.health.warnings(counts, pending, duty.contributes(), releases),
-            best_arm: state.policy.best_arm().ok(),
+            best_arm: of_policy.best,
         })
     }
 
@@ -636,18 +631,16 @@ impl Bandit {
     /// `BufferTooSmall`; as [`predict`](Self::predict).
     pub fn predict_within(&self, request: &Request, limit: usize, mut each: impl FnMut(f64, f64)) -> Result<usize> {
         let state = &mut *self.lock.lock()?;
-        if !state.abilities.features {
+        if !state.offers.has_features() {
             return Err(Error::unconfigured("features: config.features is 0"));
         }
-        if request.features.is_none() {
-            state.policy.check(request)?;
+        let needed = request.eligible.map_or(state.pulls.len(), <[u32]>::len);
+        if request.features.is_some() {
+            within(limit, needed)?;
         }
-        let needed = within(limit, request.eligible.map_or(state.pulls.len(), <[u32]>::len))?;
-        state.check_eligible(request)?;
-        state.policy.check(request)?;
-        state.policy.predict(request, &mut |mean, deviation| {
+        state.predict(request, &mut |mean, deviation| {
             each(self.range.mean_from_unit(mean), self.range.width_from_unit(deviation));
-        });
+        })?;
         Ok(needed)
     }
 
@@ -666,7 +659,12 @@ impl Bandit {
     /// # Errors
     /// `NotReady` before that; `Unsupported` by policies that never decide; `Poisoned` after an internal failure.
     pub fn best_arm(&self) -> Result<u32> {
-        self.lock.lock()?.policy.best_arm()
+        let best = self.lock.lock()?.policy.counts().best;
+        match best {
+            Some(arm) => Ok(arm),
+            None if self.algorithm.decides(&self.config.config()?) => Err(Error::NotReady),
+            None => Err(Error::unsupported("a best arm: it never decides for one")),
+        }
     }
 
     /// Returns an interval for the mean of arm i less that of arm j, in the caller's units, from releases alone. It is
@@ -690,8 +688,8 @@ impl Bandit {
         }
         let (of_i, of_j, merges) = {
             let state = &mut *self.lock.lock()?;
-            state.check_arms(&[i], "i")?;
-            state.check_arms(&[j], "j")?;
+            state.check_arm(i, "i")?;
+            state.check_arm(j, "j")?;
             (state.policy.sums(i)?, state.policy.sums(j)?, state.policy.counts().merges)
         };
         // A union bound over both sides, and over what may be known after the m-th merge.

@@ -5,11 +5,10 @@ use super::state::State;
 use crate::config::{Config, Scope};
 use crate::engine::Counts;
 use crate::error::{Error, Result};
-use crate::ledger::learner::AnyLearner;
 use crate::ledger::peers::PeerId;
 use crate::memory;
 use crate::moving::Moving;
-use crate::policy::{Algorithm, Policy, Pull};
+use crate::policy::{Algorithm, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::snapshot::{self, Kind, Reader, Writer, ensure};
 
@@ -72,7 +71,7 @@ impl Bandit {
     }
 
     /// Writes what [`SnapshotHead::read`] reads.
-    pub(super) fn save_head(&self, state: &mut State, to: &mut Writer) {
+    pub(super) fn save_head(&self, state: &State, to: &mut Writer) {
         to.u32(self.algorithm as u32);
         self.config.save(to);
         to.u8(state.seeded.into());
@@ -85,7 +84,7 @@ impl Bandit {
         to.u32(pulls.len() as u32);
         let pending = || state.engine.pending().map(Pull::of);
         to.counts(pulls.iter().copied(), pending().map(|pull| state.policy.arm_of(pull) as usize));
-        let added = state.policy.learner().map_or(&[][..], |learner| &learner.arms().added);
+        let added = state.policy.catalog().arms.map_or(&[][..], |roster| &roster.added);
         to.alike(added.iter().copied(), Writer::u64);
     }
 
@@ -190,7 +189,7 @@ impl Bandit {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
         let head = SnapshotHead::read(from)?;
         check_policy(self.algorithm, head.algorithm)?;
-        let read = merging(&mut *self.lock.lock()?.policy)?.peer_reader();
+        let read = self.lock.lock()?.learner(MERGING)?.peer_reader();
         let config = self.config.config()?;
         config.check_same(Scope::Fleet, &head.config)?;
         let peer = read(&config, &head.id(), from)?;
@@ -199,7 +198,7 @@ impl Bandit {
         if head.origin == state.origin {
             return Ok(());
         }
-        if merging(&mut *state.policy)?.merge(peer)? {
+        if state.learner(MERGING)?.merge(peer)? {
             state.seeded |= head.seeded;
         }
         state.health.merge(state.engine.counts().decisions);
@@ -257,15 +256,12 @@ pub(super) fn check_policy(ours: Algorithm, theirs: Algorithm) -> Result<()> {
     Err(Error::refused("policy", format_args!("must be {}, as in the snapshot, got {}", theirs.name(), ours.name())))
 }
 
-/// The policy as one that merges.
-fn merging(policy: &mut dyn Policy) -> Result<&mut dyn AnyLearner> {
-    policy.learner().ok_or_else(|| Error::unsupported("merging: it does not learn from a set of releases"))
-}
+const MERGING: &str = "merging: it does not learn from a set of releases";
 
 impl State {
     /// Refuses a snapshot of a policy that is not private, because snapshots may be published.
     fn check_private(&self) -> Result<()> {
-        match self.policy.privacy() {
+        match self.policy.counts().loss {
             PrivacyLoss::Unbounded => Err(Error::unsupported("a snapshot: it is not private, and its sums are raw")),
             _ => Ok(()),
         }

@@ -6,13 +6,12 @@ use super::moving::{Life, Receiver};
 use crate::config::Config;
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
-use crate::ledger::arms::Arms;
-use crate::memory::{self, WipedVec};
+use crate::ledger::roster::Roster;
+use crate::memory::WipedVec;
 use crate::os::Origin;
-use crate::policy::{Abilities, Offer, Policy, Pull, ShuffledPolicy, SlotPull, loss_of_request};
+use crate::policy::{Policy, Pull, ShuffledPolicy, loss_of_request};
 use crate::privacy::PrivacyLoss;
-use crate::random::Random;
-use crate::request::{Request, Values};
+use crate::request::{Limits, Offers, Request};
 use crate::reward::Reward;
 use crate::snapshot::ensure;
 use crate::users::{Periods, Users};
@@ -47,80 +46,19 @@ pub(super) struct State {
     pub origin: u64,
     /// What a fleet key needs.
     pub sharing: Option<Box<Sharing>>,
-    /// Memory for requests of several slots or with values, with a segment or with features.
-    pub scratch: Option<Box<Scratch>>,
+    pub offers: Offers,
     /// Whether a test seed was used here, before a restart, or in a merged handle: what was learned then is not
     /// private.
     pub seeded: bool,
     /// Limits of the decisions that each user contributes, if the configuration expects users.
     pub users: Option<Box<Users>>,
     pub periods: Periods,
-    pub abilities: Abilities,
+    /// Whether the configuration permits default requests.
+    pub is_plain: bool,
     pub health: Health,
     /// Numbers that a state may be addressed to.
     pub receivers: Vec<Receiver>,
     pub life: Life,
-}
-
-/// Memory for one request.
-pub(super) struct Scratch {
-    /// Arms that may still be chosen. Capacity for all arms, as in the next two.
-    left: Vec<u32>,
-    /// Slots without a decision so far.
-    free: Vec<u32>,
-    chosen: Vec<SlotPull>,
-    /// The values of the current request.
-    values: Values,
-    /// Whether the smallest reward is 0, so that a reward has a value in proportion to it.
-    from_zero: bool,
-    /// Coins that shuffle the slots.
-    coins: Random,
-    /// Maximum number of slots; 0 = as many as arms.
-    most: u32,
-}
-
-impl Scratch {
-    pub fn new(config: &Config, coins: Random) -> Result<Scratch> {
-        let arms = config.arms as usize;
-        let (left, free, chosen) =
-            (memory::try_with_capacity(arms)?, memory::try_with_capacity(arms)?, memory::try_with_capacity(arms)?);
-        let (values, from_zero) = (Values::new(config.arms)?, config.reward_min == 0.0);
-        Ok(Scratch { left, free, chosen, values, from_zero, coins, most: config.max_slots })
-    }
-
-    /// Reserves capacity for `arms` arms, one more than before.
-    fn reserve(&mut self, arms: usize) -> Result<()> {
-        self.values.reserve()?;
-        self.left.clear();
-        self.free.clear();
-        self.chosen.clear();
-        let lists = [self.left.try_reserve(arms), self.free.try_reserve(arms), self.chosen.try_reserve(arms)];
-        lists.into_iter().try_for_each(|reserved| reserved.map_err(|_| Error::NoMemory))
-    }
-
-    /// Lists the arms that a request may get: these arms, all live, each once and in order; or all live arms.
-    fn list(&mut self, eligible: Option<&[u32]>, arms: u32, is_live: impl Fn(u32) -> bool) {
-        let left = &mut self.left;
-        left.clear();
-        let Some(eligible) = eligible else {
-            left.extend((0..arms).filter(|&arm| is_live(arm)));
-            return;
-        };
-        let tidy = |left: &mut Vec<u32>| {
-            left.sort_unstable();
-            left.dedup();
-        };
-        for &arm in eligible {
-            // The capacity is one entry for each arm.
-            if left.len() == arms as usize {
-                tidy(left);
-            }
-            if left.len() < arms as usize {
-                left.push(arm);
-            }
-        }
-        tidy(left);
-    }
 }
 
 impl Lock {
@@ -173,21 +111,6 @@ impl Lock {
     }
 }
 
-/// Enters a decision. With `follows` it belongs to the same request as the one before.
-#[inline(always)]
-fn enter(engine: &mut Engine, pulls: &mut [u64], pull: Pull, arm: u32, follows: bool) -> Decision {
-    pulls[arm as usize] += 1;
-    let ticket = engine.issue(pull, follows);
-    Decision { ticket, propensity: pull.propensity, arm, phase: pull.phase() }
-}
-
-/// Every order has the same probability.
-fn shuffle<T>(list: &mut [T], coins: &mut Random) {
-    for left in (1..=list.len()).rev() {
-        list.swap(coins.below(left as u64) as usize, left - 1);
-    }
-}
-
 /// Applies the end of a decision.
 #[inline]
 fn apply(policy: &mut dyn Policy, pulls: &mut [u64], health: &mut Health, event: Event) {
@@ -197,6 +120,24 @@ fn apply(policy: &mut dyn Policy, pulls: &mut [u64], health: &mut Health, event:
             policy.observe(pull, reward);
         }
         Event::Unplayed { pull, learned } => unplay(policy, pulls, pull, learned),
+    }
+}
+
+/// Processes the decision that must leave the ring for the decision that follows `ahead` others.
+#[inline(always)]
+fn make_room(
+    engine: &mut Engine,
+    policy: &mut dyn Policy,
+    pulls: &mut [u64],
+    health: &mut Health,
+    counts_users: bool,
+    ahead: u64,
+) {
+    if health.is_due(engine.counts().decisions) {
+        health.look(engine.counts(), counts_users);
+    }
+    if let Some(event) = engine.make_room(ahead) {
+        apply(policy, pulls, health, event);
     }
 }
 
@@ -210,227 +151,142 @@ fn unplay(policy: &mut dyn Policy, pulls: &mut [u64], pull: Pull, learned: bool)
 
 impl State {
     /// Decides a default request.
+    ///
+    /// # Errors
+    /// `Unsupported`, `NotStored`.
     #[inline(always)] // into its two callers
-    pub fn select(&mut self) -> Decision {
+    pub fn select(&mut self) -> Result<Decision> {
+        self.check_plain()?;
+        if self.engine.may_be_outage() {
+            return self.select_as_request();
+        }
         self.make_room(0);
-        let pull = match self.engine.may_be_outage() {
-            true => self.choose_in_outage(&Request::default(), 0).0,
-            false => self.policy.choose(),
-        };
-        enter(&mut self.engine, &mut self.pulls, pull, pull.arm(), false)
+        let pull = self.policy.choose();
+        self.pulls[pull.arm() as usize] += 1;
+        let ticket = self.engine.issue(pull, false);
+        Ok(Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() })
     }
 
     /// Refuses a default request if the configuration requires a user, a segment or features.
     #[inline]
     pub fn check_plain(&self) -> Result<()> {
-        match self.users {
-            None if self.abilities.by_request => {
-                Err(Error::unconfigured("a default request: config.max_segments or config.features is set"))
-            }
-            None if self.periods.is_ready() => Ok(()),
-            None => Err(Error::NotStored),
-            // The rewards of a decision without a user would be learned without a limit.
-            Some(_) => Err(Error::unconfigured("a default request: config.expected_users is set")),
+        match self.is_plain && self.periods.is_ready() {
+            true => Ok(()),
+            false => Err(self.not_plain()),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn not_plain(&self) -> Error {
+        match self.users {
+            // The rewards of a decision without a user would be learned without a limit.
+            Some(_) => Error::unconfigured("a default request: config.expected_users is set"),
+            None if self.is_plain => Error::NotStored,
+            None => Error::unconfigured("a default request: config.max_segments or config.features is set"),
+        }
+    }
+
+    /// Decides a default request like any other.
+    #[cold]
+    #[inline(never)]
+    fn select_as_request(&mut self) -> Result<Decision> {
+        let mut decided = None;
+        self.decide(&Request::default(), &mut |_, decision| decided = Some(decision))?;
+        decided.ok_or(Error::Poisoned)
     }
 
     /// Decides a request: passes its decisions to `each`, with their slots.
-    #[inline(always)] // into its three callers: a decision that is returned through memory costs more than its choice
+    ///
+    /// # Errors
+    /// As [`check`](Self::check); `NoMemory`.
+    #[inline(always)] // into its callers: a decision that is returned through memory costs more than its choice
     pub fn decide(&mut self, request: &Request, each: &mut impl FnMut(usize, Decision)) -> Result<()> {
-        self.check(request)?;
-        if request.examined.is_some() {
-            self.engine.reserve_lacks()?;
+        let learned = self.choose_for(request)?;
+        let State { engine, policy, pulls, offers, health, .. } = self;
+        for (number, choice) in offers.choices().iter().enumerate() {
+            pulls[choice.arm as usize] += 1;
+            let ticket = engine.issue_choice(choice, number > 0, learned);
+            if !learned {
+                health.count_unlearned();
+                policy.cancel(engine.last_pull());
+            }
+            let (propensity, phase) = (choice.pull.propensity, choice.pull.phase());
+            each(choice.slot as usize, Decision { ticket, propensity, arm: choice.arm, phase });
         }
-        let learned = self.count(request.user);
-        if request.slots > 1 || request.values.is_some() || request.examined.is_some() {
-            self.decide_slots(request, learned, each);
-            return Ok(());
-        }
-        self.make_room(0);
-        let place = self.engine.next_place(0);
-        let (pull, arm) = match self.engine.may_be_outage() {
-            true => self.choose_in_outage(request, place),
-            false => self.policy.choose_for(request, place),
-        };
-        each(0, self.issue(pull, arm, false, 0, learned));
         Ok(())
     }
 
-    /// Chooses for a request of one slot if there may be an outage. What is cancelled teaches nothing, so the arm that is to
-    /// be explored would be played until the outage ends. The policy plays its best arm instead.
-    #[cold]
+    /// Checks a request, and makes the choices of its slots. Returns whether they are learned from.
     #[inline(never)]
-    fn choose_in_outage(&mut self, request: &Request, place: usize) -> (Pull, u32) {
-        if self.engine.is_outage()
-            && let Some(SlotPull { pull, .. }) = self.policy.choose_best(request, request.eligible, None, place)
-        {
-            return (pull, self.policy.arm_of(pull));
+    fn choose_for(&mut self, request: &Request) -> Result<bool> {
+        let limits = self.limits();
+        let State { engine, policy, pulls, offers, users, periods, health, .. } = self;
+        let mut offer = offers.check(request, policy.catalog(), &limits)?;
+        if request.examined.is_some() {
+            engine.reserve_lacks()?;
         }
-        self.policy.choose_for(request, place)
+        // Nothing has changed before this line.
+        let learned = users.as_mut().is_none_or(|users| periods.may_learn() && users.count(request.user));
+        for ahead in 0..offer.slots.into() {
+            // A decision that must leave the ring may release a batch. It changes no arm and no segment.
+            make_room(engine, &mut **policy, pulls, health, limits.counts_users, ahead);
+        }
+        offer.is_outage = engine.may_be_outage() && engine.is_outage();
+        policy.decide(&mut offer);
+        Ok(learned)
     }
 
-    #[inline(always)]
-    fn issue(&mut self, pull: Pull, arm: u32, follows: bool, lack: u16, learned: bool) -> Decision {
-        let decision = enter(&mut self.engine, &mut self.pulls, pull, arm, follows);
-        if lack > 0 {
-            self.engine.lack(lack);
-            self.policy.lack(arm, lack);
+    /// What the handle permits now.
+    fn limits(&self) -> Limits {
+        Limits {
+            is_ready: self.periods.is_ready(),
+            counts_users: self.users.is_some(),
+            next: self.engine.counts().decisions,
+            ring: self.engine.ring(),
+            reach: self.engine.reach(),
         }
-        if !learned {
-            self.health.count_unlearned();
-            let pull = self.engine.idle();
-            self.policy.cancel(pull);
-        }
-        decision
-    }
-
-    /// Decides all slots of a checked request of several, or with values or positions.
-    #[inline(never)]
-    fn decide_slots(&mut self, request: &Request, learned: bool, each: &mut dyn FnMut(usize, Decision)) {
-        (0..request.slots.into()).for_each(|ahead| self.make_room(ahead));
-        let Some(mut scratch) = self.scratch.take() else { return };
-        let Scratch { left, free, chosen, values, coins, .. } = &mut *scratch;
-        let values = request.values.map(|_| &*values);
-        chosen.clear();
-        let is_outage = self.engine.is_outage();
-        let mut places = (0..request.slots.into()).map(|ahead| self.engine.next_place(ahead));
-        if is_outage {
-            for place in places.clone() {
-                let Some(slot) = self.policy.choose_best(request, Some(left), values, place) else { break };
-                let arm = self.policy.arm_of(slot.pull);
-                left.retain(|&other| other != arm);
-                chosen.push(slot);
-            }
-        }
-        if chosen.is_empty() {
-            let offer = Offer { request, left, values, places: &mut places };
-            self.policy.choose_slots(offer, &mut |slot| chosen.push(slot));
-        }
-        free.clear();
-        free.extend(0..request.slots);
-        shuffle(free, coins);
-        if let Some(examined) = request.examined {
-            // Arms without a mean come first, and keep slots at random.
-            let worth = |chosen: &SlotPull| if chosen.worth.is_nan() { f64::INFINITY } else { chosen.worth };
-            shuffle(chosen, coins); // so that ties are at random
-            chosen.sort_unstable_by(|a, b| f64::total_cmp(&worth(b), &worth(a)));
-            let known = chosen.iter().filter(|chosen| worth(chosen).is_finite()).count();
-            free[..known].sort_unstable_by(|&a, &b| f64::total_cmp(&examined[a as usize], &examined[b as usize]));
-        }
-        for (number, (&SlotPull { pull, .. }, &slot)) in chosen.iter().zip(free.iter().rev()).enumerate() {
-            let arm = self.policy.arm_of(pull);
-            each(slot as usize, self.issue(pull, arm, number > 0, request.lack(slot), learned));
-        }
-        self.scratch = Some(scratch);
     }
 
     /// Checks that a request may be decided. Changes nothing.
+    ///
+    /// # Errors
+    /// `InvalidRequest`; `Unsupported`; `Full`; `NotStored`.
     pub fn check(&mut self, request: &Request) -> Result<()> {
-        self.check_user(request.user)?;
-        if request.slots == 0 {
-            return Err(Error::request("slots", "must be at least 1", 0u32));
-        }
-        self.check_eligible(request)?;
-        if self.abilities.by_request || request.segment != 0 || request.features.is_some() {
-            self.policy.check(request)?;
-        }
-        let is_plain = request.slots == 1 && request.values.is_none() && request.examined.is_none();
-        if is_plain { Ok(()) } else { self.check_slots(request) }
+        let limits = self.limits();
+        self.offers.check(request, self.policy.catalog(), &limits).map(drop)
     }
 
-    /// Checks the eligible arms of a request.
-    pub fn check_eligible(&mut self, request: &Request) -> Result<()> {
-        let Some(arms) = request.eligible else { return Ok(()) };
-        self.check_live(arms, "eligible", "eligible arms: its arms are fixed")?;
-        if arms.is_empty() { Err(Error::request("eligible_len", "must be at least 1", 0u32)) } else { Ok(()) }
-    }
-
-    fn check_slots(&mut self, request: &Request) -> Result<()> {
-        let slots = u64::from(request.slots);
-        let unsupported = || Error::unsupported_number("slots", slots, "it has one slot for each request");
-        let can_slots = self.abilities.arms && (slots == 1 || self.abilities.slots);
-        if request.values.is_some() && !self.abilities.values {
-            return Err(Error::unsupported("values: it maximises rewards"));
-        }
-        if let Some(examined) = request.examined {
-            self.check_examined(request, examined)?;
-        }
-        let (Some(scratch), true) = (&mut self.scratch, can_slots) else { return Err(unsupported()) };
-        let policy = &*self.policy;
-        let mut what = "the number of eligible arms";
-        if request.values.is_some() {
-            if !scratch.from_zero {
-                return Err(Error::unconfigured("values: config.reward_min is not 0"));
-            }
-            scratch.values.list(request, |arm| policy.is_live(arm), &mut scratch.left)?;
-            what = "the number of eligible arms of positive value";
-        } else {
-            scratch.list(request.eligible, self.pulls.len() as u32, |arm| policy.is_live(arm));
-        }
-        let (arms, most, reach) = (scratch.left.len() as u64, u64::from(scratch.most), self.engine.reach());
-        let at_most = |most: u64, what| Err(Error::request("slots", &format!("must be at most {most}, {what}"), slots));
-        if slots > arms {
-            return at_most(arms, what);
-        }
-        if most > 0 && slots > most {
-            return at_most(most, "which is config.max_slots");
-        }
-        if most == 0 && slots > 1 && self.users.is_some() {
-            return at_most(1, "because config.expected_users is set and config.max_slots is 0");
-        }
-        if slots > reach {
-            return at_most(reach, "the number of decisions that can be open");
-        }
+    /// Passes the predictions for a request to `each`.
+    ///
+    /// # Errors
+    /// `InvalidRequest`; `Unsupported`.
+    pub fn predict(&mut self, request: &Request, each: &mut dyn FnMut(f64, f64)) -> Result<()> {
+        // A prediction is no decision: it has no slots and no user.
+        let request = Request {
+            segment: request.segment,
+            eligible: request.eligible,
+            features: request.features,
+            ..Request::default()
+        };
+        let limits = Limits { is_ready: true, ..self.limits() };
+        let offer = self.offers.check(&request, self.policy.catalog(), &limits)?;
+        self.policy.predict(&offer, each);
         Ok(())
-    }
-
-    /// Checks the positions of a request.
-    fn check_examined(&mut self, request: &Request, examined: &[f64]) -> Result<()> {
-        if !self.abilities.examined {
-            return Err(match self.abilities.by_request {
-                true if request.features.is_none() => {
-                    Error::unconfigured("examined: segments count rewards, not examinations")
-                }
-                _ => Error::unsupported("examined: it counts rewards, not examinations"),
-            });
-        }
-        if self.scratch.as_ref().is_some_and(|scratch| !scratch.from_zero) {
-            return Err(Error::unconfigured("examined: config.reward_min is not 0"));
-        }
-        request.check_examined(examined)
     }
 
     /// Checks that these arms can be played, and that the policy supports `what`. `field` has the arms.
-    pub fn check_live(&mut self, arms: &[u32], field: &'static str, what: &'static str) -> Result<()> {
-        if self.abilities.arms { self.check_arms(arms, field) } else { Err(Error::unsupported(what)) }
+    pub fn check_live(&self, arms: &[u32], field: &'static str, what: &'static str) -> Result<()> {
+        self.policy.catalog().arms.ok_or_else(|| Error::unsupported(what))?.check(arms, field)
     }
 
-    /// Checks that these arms exist and are not retired. `field` has them.
-    pub fn check_arms(&mut self, arms: &[u32], field: &'static str) -> Result<()> {
-        for &arm in arms {
-            if arm as usize >= self.pulls.len() {
-                return Err(Error::request(field, &format!("must be below {}", self.pulls.len()), arm));
-            }
-            if !self.policy.is_live(arm) {
-                return Err(Error::request(field, "must not be a retired arm", arm));
-            }
+    /// Checks that this arm exists and is not retired. `field` has it.
+    pub fn check_arm(&self, arm: u32, field: &'static str) -> Result<()> {
+        match self.policy.catalog().arms {
+            Some(roster) => roster.check(&[arm], field),
+            None if (arm as usize) < self.pulls.len() => Ok(()),
+            None => Err(Error::request(field, &format!("must be below {}", self.pulls.len()), arm)),
         }
-        Ok(())
-    }
-
-    /// Checks that this user may make a request now. A handle that counts no users accepts only user 0.
-    fn check_user(&self, user: u64) -> Result<()> {
-        match self.users {
-            None if user != 0 => Err(Error::unconfigured_number("user", user, "config.expected_users is 0")),
-            _ if self.periods.is_ready() => Ok(()),
-            _ => Err(Error::NotStored),
-        }
-    }
-
-    /// Counts a request of this user. Returns whether to learn from it: see [`crate::users`].
-    fn count(&mut self, user: u64) -> bool {
-        let Some(users) = &mut self.users else { return true };
-        self.periods.may_learn() && users.count(user)
     }
 
     pub fn next_period(&mut self) -> Result<()> {
@@ -444,12 +300,8 @@ impl State {
     /// Processes the decision that must leave the ring for the decision that follows `ahead` others.
     #[inline(always)]
     fn make_room(&mut self, ahead: u64) {
-        if self.health.is_due(self.engine.counts().decisions) {
-            self.health.look(self.engine.counts(), self.users.is_some());
-        }
-        if let Some(event) = self.engine.make_room(ahead) {
-            self.apply(event);
-        }
+        let State { engine, policy, pulls, health, users, .. } = self;
+        make_room(engine, &mut **policy, pulls, health, users.is_some(), ahead);
     }
 
     /// Takes a reward; `None` is an invalid one.
@@ -527,7 +379,7 @@ impl State {
     pub fn loss(&self, config: &Config) -> (PrivacyLoss, u32) {
         let m = config.contributions_per_user;
         match self.periods.begun.checked_mul(m) {
-            Some(contributions) => (loss_of_request(self.policy.privacy(), config), contributions),
+            Some(contributions) => (loss_of_request(self.policy.counts().loss, config), contributions),
             None => (PrivacyLoss::Unbounded, m), // more than are ever given
         }
     }
@@ -547,8 +399,8 @@ impl State {
     }
 
     /// The arms of a policy that can add some.
-    pub fn arms(&mut self) -> Result<&Arms> {
-        Ok(self.policy.learner().ok_or_else(fixed_arms)?.arms())
+    pub fn arms(&self) -> Result<&Roster> {
+        self.policy.catalog().arms.ok_or_else(|| Error::unsupported("new arms: its arms are fixed"))
     }
 
     /// Adds an arm with this id, which no other arm here has.
@@ -558,17 +410,10 @@ impl State {
             return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
         }
         self.pulls.reserve()?;
-        if let Some(scratch) = &mut self.scratch {
-            scratch.reserve(self.pulls.len() + 1)?;
-        }
-        self.policy.learner().ok_or_else(fixed_arms)?.add(id)?;
+        self.offers.reserve()?;
+        self.policy.add_arm(id)?;
         self.pulls.push(0);
-        self.scratch.iter_mut().for_each(|scratch| scratch.values.push());
+        self.offers.add_arm();
         Ok(arm)
     }
-}
-
-/// The error of a policy that cannot add arms.
-pub(super) fn fixed_arms() -> Error {
-    Error::unsupported("new arms: its arms are fixed")
 }

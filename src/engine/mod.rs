@@ -12,7 +12,6 @@
 #![doc = include_str!("../../docs/theory/time.md")]
 
 mod clock;
-mod pull;
 mod requests;
 mod ticket;
 
@@ -21,10 +20,10 @@ use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
 use crate::random::Random;
+use crate::request::{Choice, Pull};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 use clock::CallerClock;
-pub use pull::Pull;
 use requests::Requests;
 use std::ops::Range;
 use ticket::{SlotRef, TicketKey};
@@ -198,7 +197,7 @@ impl Slot {
 impl SlotExtras {
     /// Stores a new decision.
     #[inline(never)]
-    fn enter(&mut self, place: usize, pull: Pull, follows: bool) {
+    fn enter(&mut self, place: usize, pull: Pull, follows: bool, unexamined: u16) {
         if let (Some(times), Some(clock)) = (&mut self.times, &self.clock) {
             times.stamps[place] = clock.now;
         }
@@ -209,7 +208,7 @@ impl SlotExtras {
             *kept = pull;
         }
         if let Some(lack) = self.lacks.get_mut(place) {
-            *lack = 0;
+            *lack = unexamined;
         }
     }
 
@@ -308,7 +307,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Reserves memory for what the slots of decisions [lack](Self::lack) of an examination, unless it is there.
+    /// Reserves memory for what the slots of decisions [lack](Pull::lack) of an examination, unless it is there.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
@@ -425,12 +424,12 @@ impl Engine {
 
     /// Counts a decision that is cancelled at once, and whose ticket nobody has, after [`make_room`](Self::make_room).
     pub fn skip_decision(&mut self) {
-        let place = self.next_place(0);
+        let place = self.place(self.counts.decisions);
         self.ring[place] = Slot::EMPTY;
         self.counts.decisions += 1;
         self.counts.cancelled += 1;
         if let Some(extras) = &mut self.extras {
-            extras.enter(place, Pull::of(0), false);
+            extras.enter(place, Pull::of(0), false, 0);
         }
     }
 
@@ -474,31 +473,36 @@ impl Engine {
     /// to the same request as the one before.
     #[inline(always)] // into its callers
     pub fn issue(&mut self, pull: Pull, follows: bool) -> u64 {
+        self.enter(pull, follows, 0, Fate::OPEN)
+    }
+
+    /// The same for a choice of a request. If it is not `learned` from, its reward is accepted like any other. After
+    /// [`reserve_lacks`](Self::reserve_lacks) if its slot lacks anything of an examination.
+    #[inline]
+    pub fn issue_choice(&mut self, choice: &Choice, follows: bool, learned: bool) -> u64 {
+        let mut fate = Fate::OPEN;
+        if !learned {
+            fate.0 |= Fate::UNLEARNED;
+            self.extend_row();
+        }
+        self.enter(choice.pull, follows, choice.unexamined, fate)
+    }
+
+    #[inline(always)] // into its callers
+    fn enter(&mut self, pull: Pull, follows: bool, unexamined: u16, fate: Fate) -> u64 {
         debug_assert!(pull.arm() <= Self::MOST_ARM);
         let (ticket, SlotRef { slot: place, tag }) = self.key.seal(self.counts.decisions);
-        self.ring[place] = Slot::new(tag, pull.arm(), Fate::OPEN);
+        self.ring[place] = Slot::new(tag, pull.arm(), fate);
         self.counts.decisions += 1;
         if let Some(extras) = &mut self.extras {
-            extras.enter(place, pull, follows);
+            extras.enter(place, pull, follows, unexamined);
         }
         ticket
     }
 
-    /// Says how much of an examination the slot of the last decision lacks, after
-    /// [`reserve_lacks`](Self::reserve_lacks).
-    pub fn lack(&mut self, lack: u16) {
+    /// The pull of the last decision, as its event will have it.
+    pub fn last_pull(&self) -> Pull {
         let last = self.place(self.counts.decisions - 1);
-        if let Some(extras) = &mut self.extras {
-            extras.lacks[last] = lack;
-        }
-    }
-
-    /// Marks the last decision as one that the policy does not learn from. Its reward is accepted like any other. Returns
-    /// the pull that the policy gets back.
-    pub fn idle(&mut self) -> Pull {
-        let last = self.place(self.counts.decisions - 1);
-        self.ring[last].played |= Fate::UNLEARNED;
-        self.extend_row();
         SlotExtras::pull(&self.extras, last, &self.ring[last])
     }
 
@@ -636,9 +640,9 @@ impl Engine {
         self.refusals.rejected += 1;
     }
 
-    /// The place in the ring of the next decision, or of the one that follows `ahead` others.
-    pub fn next_place(&self, ahead: u64) -> usize {
-        self.place(self.counts.decisions + ahead)
+    /// The length of the ring.
+    pub fn ring(&self) -> u64 {
+        self.ring.len() as u64
     }
 
     #[inline]

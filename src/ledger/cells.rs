@@ -1,10 +1,10 @@
 //! The ledger of a handle: its open sums, and what is public of them.
 
-use super::arms::Arms;
 use super::facts::Facts;
 use super::grid::Grid;
 use super::keys::Keys;
 use super::peers::Peers;
+use super::roster::Roster;
 use crate::config::Config;
 use crate::error::Result;
 use crate::memory::try_with_capacity;
@@ -16,7 +16,7 @@ use crate::snapshot::{Reader, Writer};
 /// releases, and its plan.
 pub(crate) struct Ledger<S, R> {
     pub facts: Facts,
-    pub arms: Arms,
+    pub roster: Roster,
     /// The keys of all rows of cells but the first.
     pub keys: Keys,
     /// The open sum of each arm in each row. A model of all arms is arm 0.
@@ -79,22 +79,16 @@ impl<S: OpenSum, R> Ledger<S, R> {
     /// # Errors
     /// `NoMemory`.
     pub fn new(config: &Config, cells: Grid<S>, noise: NoiseSource) -> Result<Ledger<S, R>> {
-        let (facts, arms, keys, peers) =
-            (Facts::new(config), Arms::new(config.arms)?, Keys::default(), Peers::default());
-        Ok(Ledger { facts, arms, keys, cells, whole: None, peers, noise })
+        let (facts, roster, keys, peers) =
+            (Facts::new(config), Roster::new(config.arms)?, Keys::default(), Peers::default());
+        Ok(Ledger { facts, roster, keys, cells, whole: None, peers, noise })
     }
 
-    /// The number of places, those without rewards included.
-    pub fn places(&self) -> usize {
-        usize::from(self.whole.is_some()) + self.cells.rows() * self.cells.arms()
-    }
-
-    /// The place of this number: the whole comes first, then each row with its arms.
-    pub fn place(&self, number: usize) -> Place {
-        match number.checked_sub(self.whole.is_some().into()) {
-            None => Place::Whole,
-            Some(cell) => Place::Cell(cell / self.cells.arms(), cell % self.cells.arms()),
-        }
+    /// All places, those without rewards included: the whole, then each row with its arms.
+    pub fn places(&self) -> impl Iterator<Item = Place> + use<S, R> {
+        let (rows, arms) = (self.cells.rows(), self.cells.arms());
+        let cells = (0..rows * arms).map(move |cell| Place::Cell(cell / arms, cell % arms));
+        self.whole.as_ref().map(|_| Place::Whole).into_iter().chain(cells)
     }
 
     fn sum(&self, place: Place) -> Option<&S> {
@@ -113,8 +107,7 @@ impl<S: OpenSum, R> Ledger<S, R> {
 
     /// The places of all sums that have rewards.
     pub fn open(&self) -> impl Iterator<Item = Place> {
-        let places = (0..self.places()).map(|number| self.place(number));
-        places.filter(|&place| self.sum(place).is_some_and(|sum| !sum.is_empty()))
+        self.places().filter(|&place| self.sum(place).is_some_and(|sum| !sum.is_empty()))
     }
 
     /// Writes all sums that have rewards, without noise, for [`read`](Self::read).
@@ -144,7 +137,7 @@ impl<S: OpenSum, R> Ledger<S, R> {
             Place::Whole => SumId { is_whole: true, ..SumId::default() },
             Place::Cell(row, arm) => {
                 let row = row.checked_sub(1).map(|number| self.keys[number]);
-                SumId { row, arm: self.arms.id(arm), ..SumId::default() }
+                SumId { row, arm: self.roster.id(arm), ..SumId::default() }
             }
         }
     }

@@ -69,16 +69,9 @@ pub(crate) struct Facts {
 impl Facts {
     pub fn new(config: &Config) -> Facts {
         let time = Time::new(config);
-        Facts {
-            decisions: 0,
-            releases: 0,
-            time,
-            duty: Duty::Alone,
-            led: 0,
-            stated: 0,
-            active: 1,
-            may_have_released: false,
-        }
+        let (duty, may_have_released) = (Duty::Alone, false);
+        let (decisions, releases, led, stated, active) = (0, 0, 0, 0, 1);
+        Facts { decisions, releases, time, duty, led, stated, active, may_have_released }
     }
 
     /// The time on the configuration's clock.

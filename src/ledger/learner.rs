@@ -2,7 +2,6 @@
 //! ([`crate::contribution`]), and merging what other handles have released ([`super::peers`]). One implementation for all
 //! kinds of sums and releases.
 
-use super::arms::Arms;
 use super::cells::{Ledger, OpenSum, Place, SumId};
 use super::facts::{Duty, Facts};
 use super::peers::{AnyPeer, Peer, PeerId, PeerReleases, ReadPeer};
@@ -25,12 +24,6 @@ pub(crate) trait Learner {
     fn row(&mut self, _key: u64) -> Option<usize> {
         None
     }
-
-    /// Adds an arm with this id, which no other arm has. What other handles have released of it counts from now on.
-    ///
-    /// # Errors
-    /// `InvalidConfig`, `NoMemory`: nothing has changed.
-    fn add_arm(&mut self, id: u64) -> Result<()>;
 
     /// Releases a full batch, and opens the next.
     fn release(&mut self, place: Place);
@@ -68,14 +61,6 @@ pub(crate) enum Change {
 /// A [`Learner`] of any kind.
 pub(crate) trait AnyLearner {
     fn facts(&mut self) -> &mut Facts;
-
-    fn arms(&mut self) -> &Arms;
-
-    /// As [`Learner::add_arm`].
-    ///
-    /// # Errors
-    /// `InvalidConfig`, `NoMemory`: nothing has changed.
-    fn add(&mut self, id: u64) -> Result<()>;
 
     /// Takes up a duty. Open sums stay.
     fn set_duty(&mut self, duty: Duty);
@@ -117,14 +102,6 @@ impl<L: Learner> AnyLearner for L {
         &mut self.ledger().facts
     }
 
-    fn arms(&mut self) -> &Arms {
-        &self.ledger().arms
-    }
-
-    fn add(&mut self, id: u64) -> Result<()> {
-        self.add_arm(id)
-    }
-
     fn set_duty(&mut self, duty: Duty) {
         self.facts().set_duty(duty);
         self.changed(Change::Duty);
@@ -145,9 +122,8 @@ impl<L: Learner> AnyLearner for L {
 
     fn clear_open(&mut self) {
         self.facts().assume_releases();
-        for number in 0..self.ledger().places() {
+        for place in self.ledger().places() {
             let ledger = self.ledger();
-            let place = ledger.place(number);
             if ledger.sum_mut(place).is_some_and(OpenSum::clear) {
                 self.changed(Change::Contributed(place));
             }
@@ -206,7 +182,7 @@ fn find<L: Learner>(learner: &mut L, id: &SumId) -> Option<Place> {
         return Some(Place::Whole);
     }
     let row = id.row.map_or(Some(0), |key| learner.row(key))?;
-    Some(Place::Cell(row, learner.ledger().arms.find(id.arm)?))
+    Some(Place::Cell(row, learner.ledger().roster.find(id.arm)?))
 }
 
 /// Reads another handle's snapshot.

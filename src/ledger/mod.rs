@@ -1,6 +1,5 @@
 //! What policies that learn from a set of releases have in common.
 
-pub(crate) mod arms;
 pub(crate) mod cells;
 pub(crate) mod facts;
 pub(crate) mod grid;
@@ -8,3 +7,4 @@ pub(crate) mod keys;
 pub(crate) mod learner;
 pub(crate) mod open;
 pub mod peers;
+pub(crate) mod roster;

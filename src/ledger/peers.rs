@@ -7,8 +7,8 @@
 //!
 #![doc = include_str!("../../docs/theory/merging.md")]
 
-use super::arms::{Arms, arm_of};
 use super::facts::{Facts, SavedFacts};
+use super::roster::{Roster, arm_of};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
@@ -85,7 +85,7 @@ impl<R: PeerReleases> Peer<R> {
     }
 
     /// Returns the peer's number of our arm.
-    pub fn arm(&self, ours: usize, arms: &Arms) -> Option<usize> {
+    pub fn arm(&self, ours: usize, arms: &Roster) -> Option<usize> {
         arm_of(arms.id(ours), self.configured, |id| self.added.find(id))
     }
 }

@@ -3,13 +3,13 @@
 use super::compare::ReleaseTotals;
 use super::prior::Prior;
 use crate::config::Config;
-pub use crate::engine::Pull;
 use crate::error::{Error, Result};
 use crate::ledger::learner::AnyLearner;
 use crate::memory::try_with_capacity;
 use crate::moving::{Moved, Moving};
 use crate::privacy::PrivacyLoss;
-use crate::request::{Request, Values};
+pub use crate::request::Pull;
+use crate::request::{Catalog, Offer};
 use crate::reward::Reward;
 use crate::shuffle::Params;
 use crate::snapshot::Writer;
@@ -34,53 +34,13 @@ impl ArmState {
     }
 }
 
-/// What a policy can do besides choosing and observing. It does not change.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Abilities {
-    /// Requests with eligible arms; arms that come and go.
-    pub arms: bool,
-    /// Requests with several slots.
-    pub slots: bool,
-    /// Requests with values.
-    pub values: bool,
-    /// Requests whose slots are examined with known probabilities.
-    pub examined: bool,
-    /// It decides by the segment or the features of a request, and refuses default requests.
-    pub by_request: bool,
-    /// It predicts the mean of a row of features.
-    pub features: bool,
-    /// `observe` and `cancel` need phase and propensity of a pull, which take 16 bytes for each pending decision, and not
-    /// only its arm.
-    pub full_pulls: bool,
-    /// `choose`, `observe` and `cancel` set the rounding of numbers by themselves (`DefaultRounding` in `os.rs`). If a
-    /// policy computes rarely, that takes less time than setting it at each call.
-    pub sets_rounding: bool,
-    /// Rewards are bits that were privatised before they arrived. Then other rewards are refused.
-    pub takes_bits: bool,
-}
-
-/// A request with several slots, values or positions, as a policy gets it.
-pub(crate) struct Offer<'a> {
-    pub request: &'a Request<'a>,
-    /// The arms that may be chosen: live ones, each once, at least as many as slots; with values those of positive value.
-    /// The policy may use the memory.
-    pub left: &'a mut Vec<u32>,
-    pub values: Option<&'a Values>,
-    /// The places in the ring where the decisions are stored.
-    pub places: &'a mut dyn Iterator<Item = usize>,
-}
-
-/// A pull for one slot of an [`Offer`].
-pub(crate) struct SlotPull {
-    pub pull: Pull,
-    /// The arm's mean times its value: the best arms get the slots that most visitors examine. NaN for an arm without a
-    /// mean, and if no slot is better than another.
-    pub worth: f64,
-}
-
 /// What a report contains of a policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PolicyCounts {
+    /// The loss of one reward through the releases made so far.
+    pub loss: PrivacyLoss,
+    /// The arm that the policy has decided for.
+    pub best: Option<u32>,
     /// The current epoch, phase or interval.
     pub phase: u32,
     /// Number of arms that are neither eliminated nor retired.
@@ -97,63 +57,31 @@ pub struct PolicyCounts {
     pub oversized: u64,
 }
 
+impl PolicyCounts {
+    /// Zero of everything but the loss.
+    pub(crate) fn of(loss: PrivacyLoss) -> PolicyCounts {
+        let (phase, active, changes, failures, merges, segments, oversized) = (0, 0, 0, 0, 0, 0, 0);
+        PolicyCounts { loss, best: None, phase, active, changes, failures, merges, segments, oversized }
+    }
+}
+
 /// A bandit algorithm as a state machine over releases.
 ///
 /// The engine guarantees that every reward is in range and on the grid, belongs to an earlier `choose` of this
 /// policy, and comes at most once. A pull ends in `observe` or in `cancel`, never in both. The policy guarantees that
 /// `choose` and everything readable depend only on released state, coins and the public order of events. Of what a
-/// policy [can](Self::abilities) not do, nothing is called.
+/// policy cannot do, nothing is called.
 #[allow(private_interfaces, private_bounds)] // requests, peers and states that move are private to the crate
 pub trait Policy: Send + Moved {
-    /// What the policy can do.
-    fn abilities(&self) -> Abilities {
-        Abilities::default()
-    }
-
     /// The next arm to pull, for a default request.
     fn choose(&mut self) -> Pull;
 
-    /// Checks that this request can be decided. (Its eligible arms are live.) Nothing changes.
-    ///
-    /// # Errors
-    /// `InvalidRequest`; `Unsupported`; `Full`.
-    fn check(&mut self, request: &Request) -> Result<()> {
-        if request.segment != 0 {
-            return Err(Error::unconfigured_number("segment", request.segment, "config.max_segments is 0"));
-        }
-        match request.features {
-            Some(_) => Err(Error::unconfigured("features: config.features is 0")),
-            None => Ok(()),
-        }
-    }
-
-    /// Decides a request of one slot, the one that was checked last. The decision is stored at `place` in the ring.
-    /// Returns the pull, and the arm that it pulls.
-    fn choose_for(&mut self, _request: &Request, _place: usize) -> (Pull, u32) {
+    /// Chooses an arm for each slot of a checked request. A propensity is that of the arm among those that were left, given
+    /// the draws before it.
+    fn decide(&mut self, offer: &mut Offer) {
         let pull = self.choose();
-        (pull, pull.arm())
+        offer.choose(pull, pull.arm(), f64::NAN);
     }
-
-    /// The same for several slots, with different arms, and for a request with values or positions. Passes each decision
-    /// to `each`. A propensity is that of the arm among those that were left, given the draws before it.
-    fn choose_slots(&mut self, _offer: Offer, _each: &mut dyn FnMut(SlotPull)) {}
-
-    /// Decides one slot of a checked request while nothing is learned: with the arm of the largest released mean (times its
-    /// value), among these or all live ones, and with the configured exploration. `None` if nothing was released, or if the
-    /// policy goes on as always: it then decides in the usual way.
-    fn choose_best(
-        &mut self,
-        _request: &Request,
-        _among: Option<&[u32]>,
-        _values: Option<&Values>,
-        _place: usize,
-    ) -> Option<SlotPull> {
-        None
-    }
-
-    /// Says what the slot of this arm's last pull lacks of an examination. `observe` and `cancel` get it with the pull
-    /// (`Pull::lack`).
-    fn lack(&mut self, _arm: u32, _lack: u16) {}
 
     /// Reports the reward of an earlier pull.
     fn observe(&mut self, pull: Pull, reward: Reward);
@@ -183,14 +111,6 @@ pub trait Policy: Send + Moved {
     /// What a report contains besides the arms.
     fn counts(&self) -> PolicyCounts;
 
-    /// The arm that the policy has decided for.
-    ///
-    /// # Errors
-    /// `NotReady` before that; `Unsupported` if the policy never decides.
-    fn best_arm(&self) -> Result<u32> {
-        Err(never_decides())
-    }
-
     /// The releases of an arm, for an interval that holds at all times.
     ///
     /// # Errors
@@ -200,14 +120,20 @@ pub trait Policy: Send + Moved {
     }
 
     /// Passes the predicted mean of each row of a checked request with features, and its standard deviation, to `each`.
-    fn predict(&mut self, _request: &Request, _each: &mut dyn FnMut(f64, f64)) {}
+    fn predict(&mut self, _offer: &Offer, _each: &mut dyn FnMut(f64, f64)) {}
 
-    /// The loss of one reward through the releases made so far.
-    fn privacy(&self) -> PrivacyLoss;
+    /// What requests may name.
+    fn catalog(&self) -> Catalog<'_> {
+        Catalog::FIXED
+    }
 
-    /// Whether this arm is neither eliminated nor retired.
-    fn is_live(&self, _arm: u32) -> bool {
-        true
+    /// Adds an arm, with the next number and this id, which no other arm has. What other handles have released of it
+    /// counts from now on. May allocate.
+    ///
+    /// # Errors
+    /// `InvalidConfig`, `NoMemory`: nothing has changed.
+    fn add_arm(&mut self, _id: u64) -> Result<()> {
+        Ok(())
     }
 
     /// Retires this arm, which is live and not the last live one. It is not pulled again. Rewards of its pending
@@ -254,11 +180,6 @@ pub(super) fn all_arms(config: &Config) -> Result<Vec<u32>> {
     let mut arms = try_with_capacity(config.arms as usize)?;
     arms.extend(0..config.arms);
     Ok(arms)
-}
-
-/// The error of a policy that decides for no arm.
-pub(super) fn never_decides() -> Error {
-    Error::unsupported("a best arm: it never decides for one")
 }
 
 /// The error of a policy that has no priors.

@@ -4,6 +4,7 @@ use crate::config::{Config, Field, UsedBy};
 use crate::error::{Error, Result};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
+use crate::request::Abilities;
 use std::ffi::CStr;
 
 mod batched;
@@ -16,10 +17,9 @@ mod papers;
 mod prior;
 mod segments;
 
-pub use crate::engine::Pull;
+pub use crate::request::Pull;
 pub(crate) use compare::price_of_merges;
-pub use contract::{Abilities, ArmState, Policy, PolicyCounts, ShuffledPolicy};
-pub(crate) use contract::{Offer, SlotPull};
+pub use contract::{ArmState, Policy, PolicyCounts, ShuffledPolicy};
 pub use kl::private_divergence;
 use papers::{adversarial, baselines, continual, elimination, local};
 pub(crate) use prior::Prior;
@@ -33,6 +33,10 @@ struct TableRow {
     /// Other fields that it does not use, and why.
     refuses: &'static [(&'static str, &'static str)],
     loss: fn(&Config) -> Result<PrivacyLoss>,
+    /// What it supports.
+    can: &'static str,
+    /// What a handle must know of it.
+    also: &'static str,
 }
 
 /// Declares the policies: see the file `policies.rs`, which is the table.
@@ -43,6 +47,7 @@ macro_rules! algorithms {
             from: $from:literal;
             loss: $loss:path;
             can: $can:literal;
+            $(also: $also:literal;)?
             needs: $needs:literal;
             uses: $uses:literal;
             $(refuses: $refused:ident $why:literal;)*
@@ -88,6 +93,8 @@ macro_rules! algorithms {
                         uses: $uses,
                         refuses: &[$((stringify!($refused), $why),)*],
                         loss: $loss,
+                        can: $can,
+                        also: concat!($($also)?),
                     },)*
                 }
             }
@@ -138,10 +145,38 @@ fn released(config: &Config) -> Result<PrivacyLoss> {
 
 impl Algorithm {
     /// Whether this policy decides for an arm at the confidence 1 - `beta`.
-    fn decides(self, config: &Config) -> bool {
+    pub(crate) fn decides(self, config: &Config) -> bool {
         use Algorithm::{Lap, NonprivateSe, SdpAe, Se, TopTwo, VbSdpAe};
         let base = if self == Lap { Self::from_number(config.base).unwrap_or(self) } else { self };
         matches!(base, TopTwo | Se | NonprivateSe | SdpAe | VbSdpAe)
+    }
+
+    /// What requests this policy can decide, with a configuration.
+    pub(crate) fn abilities(self, config: &Config) -> Abilities {
+        let can = |what: &str| self.row().can.split(", ").any(|word| word == what);
+        let examined = can("examined") && config.max_segments == 0;
+        Abilities { slots: can("slate"), values: can("values"), examined }
+    }
+
+    fn also(self, what: &str) -> bool {
+        self.row().also.split(", ").any(|word| word == what)
+    }
+
+    /// Whether `observe` and `cancel` need phase and propensity of a pull, which take 16 bytes for each pending decision, and
+    /// not only its arm.
+    pub(crate) fn needs_full_pulls(self) -> bool {
+        self.also("full pulls")
+    }
+
+    /// Whether `choose`, `observe` and `cancel` set the rounding of numbers by themselves (`DefaultRounding` in `os.rs`). If
+    /// a policy computes rarely, that takes less time than setting it at each call.
+    pub(crate) fn sets_rounding(self, config: &Config) -> bool {
+        self.also("rounding") && config.max_segments == 0
+    }
+
+    /// Whether rewards are bits that were privatised before they arrived. Then other rewards are refused.
+    pub(crate) fn takes_bits(self) -> bool {
+        self.also("bits")
     }
 
     /// Checks that a configuration may replace that of a snapshot, in what this policy has planned its batches by, and

@@ -7,6 +7,8 @@
 //     from:   whose algorithm it is.
 //     loss:   its guarantee: a function of the configuration.
 //     can:    what it supports beyond selecting, updating and cancelling: see `docs/reference/policies.md`.
+//     also:   what a handle must know of it: it needs `full pulls` back, sets the `rounding` of numbers by itself, or takes `bits`
+//             that were privatised before they arrived. `Algorithm` explains these.
 //     needs:  the fields that must not have their defaults.
 //     uses:   the fields that it uses, of those that are `Listed` in `fields.rs`.
 //     refuses: another field that it does not use, and why.
@@ -23,6 +25,7 @@ algorithms! {
         from: "this library, after Honda and Takemura 2015: see its file";
         loss: released;
         can: "among, change, slate, values, examined, snapshot, merge, prior";
+        also: "rounding";
         needs: "";
         uses: "delta beta horizon forget_after exploration max_slots max_segments";
         select: "O(1); among tens of thousands of arms at most 16 indices";
@@ -178,6 +181,7 @@ algorithms! {
         from: "Tossou and Dimitrakakis 2017, Algorithm 1, over any policy";
         loss: pure;
         can: "snapshot";
+        also: "full pulls";
         needs: "horizon base";
         uses: "delta beta horizon interval_exponent rigorous_index batch base shuffle_printed";
         select: "the base's, once in `batch` decisions";
@@ -192,6 +196,7 @@ algorithms! {
         from: "the same over EXP3";
         loss: pure;
         can: "snapshot";
+        also: "full pulls";
         needs: "horizon";
         uses: "beta horizon batch";
         select: "O(log K)";
@@ -206,6 +211,7 @@ algorithms! {
         from: "Tossou and Dimitrakakis 2017, section 3.2";
         loss: approximate;
         can: "";
+        also: "full pulls";
         needs: "horizon delta";
         uses: "delta horizon";
         select: "O(1); at an interval's start O(log K)";
@@ -220,6 +226,7 @@ algorithms! {
         from: "Asi, Raman and Talwar 2025";
         loss: pure;
         can: "snapshot";
+        also: "full pulls";
         needs: "";
         uses: "batch";
         select: "O(1); at an interval's start O(log K), and seldom O(K)";
@@ -282,6 +289,7 @@ algorithms! {
         from: "Auer and others 2003";
         loss: unbounded;
         can: "";
+        also: "full pulls";
         needs: "horizon";
         uses: "horizon";
         select: "O(log K)";
@@ -331,6 +339,7 @@ algorithms! {
         from: "Ren and others 2020";
         loss: pure;
         can: "snapshot";
+        also: "bits";
         needs: "";
         uses: "";
         refuses: expected_users "the device must limit its user's contributions before it sends them";
@@ -347,6 +356,7 @@ algorithms! {
         from: "the same with the index of KL-UCB";
         loss: pure;
         can: "snapshot";
+        also: "bits";
         needs: "";
         uses: "";
         refuses: expected_users "the device must limit its user's contributions before it sends them";

@@ -37,6 +37,7 @@ fn main() {
         fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
         fs::write(path, text).expect("a file");
     };
+    _ = fs::remove_dir_all(out.join("src")); // a file may be gone since the last build
     let patches = Patch::read(&read("faults.txt".into())).unwrap_or_else(|error| panic!("faults.txt: {error}"));
     let mut all = Vec::new();
     files(source, Path::new(""), &mut all);

@@ -1,10 +1,10 @@
 //! The open sum of an arm, whose rewards are counted in examinations.
 
-use crate::engine::Pull;
 use crate::error::Result;
 use crate::ledger::cells::{OpenSum, SumId};
 use crate::ledger::open::Batch;
 use crate::moving::moves;
+use crate::policy::contract::Pull;
 use crate::snapshot::{Reader, Writer, ensure};
 
 /// An open batch. While the handle contributes, it is never full. Its size is in examinations: its quota has one more

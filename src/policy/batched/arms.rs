@@ -78,10 +78,9 @@ struct BatchedArm {
     tick: u32,
 }
 
-/// What a snapshot has of an arm.
+/// What a snapshot has of an arm, after whether it is live.
 #[derive(Clone, Copy)]
 pub struct SavedArm {
-    live: bool,
     /// Rewards in all releases, including forgotten ones.
     total: u64,
     pub released: ReleaseHistory,
@@ -211,7 +210,7 @@ impl BatchedArms {
         let (distribution, memory, now) = (self.distribution, self.memory, self.now());
         let joined = &mut self.others[arm];
         let before = std::mem::replace(joined, JoinedReleases::nothing(now)).overall();
-        for released in self.ledger.peers.iter().filter_map(|peer| peer.released(arm, &self.ledger.arms)) {
+        for released in self.ledger.peers.iter().filter_map(|peer| peer.released(arm, &self.ledger.roster)) {
             joined.add(released, distribution, memory, now);
         }
         let after = joined.overall();
@@ -237,7 +236,7 @@ impl BatchedArms {
     }
 
     pub fn is_live(&self, arm: usize) -> bool {
-        self.arms[arm].saved.live
+        self.ledger.roster.is_live(arm)
     }
 
     /// The arm with the largest released mean; an arbitrary arm before the first release.
@@ -430,7 +429,7 @@ impl BatchedArms {
         let state = &mut self.arms[arm];
         state.tick = now;
         state.mean = if evidence.is_empty() { f64::NAN } else { evidence.mean() };
-        if state.saved.live {
+        if self.ledger.roster.is_live(arm) {
             let line = if evidence.is_empty() { Line::NEVER } else { Line::level(-state.mean) };
             self.leader.set(arm, line);
         }
@@ -465,7 +464,7 @@ impl BatchedArms {
             true => (f64::NAN, f64::NAN),
             false => (evidence.mean(), evidence.width(self.ln_inverse_beta)),
         };
-        ArmState { mean, width, effective_pulls: evidence.count, active: self.arms[arm].saved.live }
+        ArmState { mean, width, effective_pulls: evidence.count, active: self.is_live(arm) }
     }
 
     /// The sums of an arm's releases, of all handles.
@@ -488,10 +487,10 @@ impl BatchedArms {
     pub fn counts(&self) -> PolicyCounts {
         PolicyCounts {
             phase: self.ledger.facts.releases,
-            active: self.ledger.arms.live.len() as u32,
+            active: self.ledger.roster.live().len() as u32,
             changes: self.changes,
             merges: self.ledger.peers.updates(),
-            ..PolicyCounts::default()
+            ..PolicyCounts::of(self.ledger.facts.privacy(&self.ledger.noise.distribution()))
         }
     }
 
@@ -503,8 +502,9 @@ impl BatchedArms {
         if with.reads() {
             return self.load(&head, with);
         }
-        for arm in 0..self.arms.len() {
-            let mut saved = self.arms[arm].saved;
+        for number in 0..self.arms.len() {
+            let (mut live, mut saved) = (self.ledger.roster.is_live(number), self.arms[number].saved);
+            live.moved(with)?;
             saved.moved(with)?;
         }
         Ok(())
@@ -517,7 +517,8 @@ impl BatchedArms {
         let before = Memory::new(head.facts.time.memory());
         let (memory, then, now) = (self.memory, before.ticks(head.facts.now()), self.now());
         for arm in 0..self.arms.len() {
-            let mut saved = SavedArm::NEW;
+            let (mut live, mut saved) = (true, SavedArm::NEW);
+            live.moved(with)?;
             saved.moved(with)?;
             // The snapshot may have another `forget_after`, and ages are converted. If it has another clock, ages
             // stay the same fractions of `forget_after`.
@@ -528,8 +529,7 @@ impl BatchedArms {
                 saved.prior.iter_mut().for_each(|active| active.tick = converted(active.tick));
             }
             self.rewards = self.rewards.saturating_add(saved.total);
-            let (live, prior) = (saved.live, saved.prior.take());
-            saved.live = true;
+            let prior = saved.prior.take();
             self.arms[arm] = BatchedArm { saved, ..BatchedArm::NEW };
             *self.open_sum_mut(arm) = ArmSum::default();
             self.replace_prior(arm, prior);
@@ -543,7 +543,7 @@ impl BatchedArms {
         if self.priors > 0 {
             (0..self.arms.len()).for_each(|arm| self.refresh(arm));
         }
-        ensure(!self.ledger.arms.live.is_empty())
+        ensure(!self.ledger.roster.live().is_empty())
     }
 
     /// Adds an arm with this id. May allocate.
@@ -553,13 +553,13 @@ impl BatchedArms {
     pub fn add_arm(&mut self, id: u64) -> Result<()> {
         self.arms.reserve()?;
         self.leader.reserve()?;
-        self.ledger.arms.reserve()?;
+        self.ledger.roster.reserve()?;
         self.ledger.cells.reserve()?;
         if !self.others.is_empty() {
             self.others.reserve()?;
             self.others.push(JoinedReleases::nothing(self.now()));
         }
-        self.ledger.arms.add(id);
+        self.ledger.roster.add(id);
         self.ledger.cells.push(ArmSum::default());
         self.arms.push(BatchedArm::NEW);
         self.leader.push(Line::NEVER);
@@ -568,19 +568,17 @@ impl BatchedArms {
 
     pub fn retire_arm(&mut self, arm: usize) {
         self.replace_prior(arm, None);
-        self.arms[arm].saved.live = false;
         self.leader.set(arm, Line::NEVER);
-        self.ledger.arms.retire(arm as u32);
+        self.ledger.roster.retire(arm);
     }
 }
 
 impl SavedArm {
-    pub const NEW: SavedArm = SavedArm { live: true, total: 0, released: ReleaseHistory::NOTHING, prior: None };
+    pub const NEW: SavedArm = SavedArm { total: 0, released: ReleaseHistory::NOTHING, prior: None };
 }
 
 impl Moved for SavedArm {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        self.live.moved(with)?;
         with.count(&mut self.total)?;
         self.released.moved(with)?;
         with.option(&mut self.prior, || Ok(ActivePrior { prior: Prior::WEAKEST, tick: 0, share: 1.0 }))

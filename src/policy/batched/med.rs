@@ -28,8 +28,9 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
-use crate::policy::contract::{Abilities, Offer, Policy, Pull, SlotPull};
+use crate::policy::contract::{Policy, Pull};
 use crate::random::Seed;
+use crate::request::Offer;
 
 pub struct DpMed {
     batched: BatchedArms,
@@ -116,7 +117,7 @@ impl DpMed {
             true => f64::from(u8::from(!self.arms[arm as usize].is_covered)),
             false => self.weight(arm as usize, leading),
         };
-        if weight == 1.0 { kappa(self.batched.ledger.arms.live.len()) } else { weight }
+        if weight == 1.0 { kappa(self.batched.ledger.roster.live().len()) } else { weight }
     }
 
     /// The weight of an arm that is compared at V/v, in a request with values: 0 if it cannot be the best one.
@@ -152,11 +153,11 @@ impl DpMed {
             return;
         }
         let leading = self.batched.mean(self.batched.leader());
-        let is_known = self.is_known(&self.batched.ledger.arms.live);
+        let is_known = self.is_known(self.batched.ledger.roster.live());
         self.sums.clear();
         let mut sum = 0.0;
-        for place in 0..self.batched.ledger.arms.live.len() {
-            sum += self.weight_among(is_known, self.batched.ledger.arms.live[place], leading);
+        for place in 0..self.batched.ledger.roster.live().len() {
+            sum += self.weight_among(is_known, self.batched.ledger.roster.live()[place], leading);
             self.sums.push(sum);
         }
         self.settled = true;
@@ -207,14 +208,10 @@ impl BatchedPolicy for DpMed {
         &mut self.batched
     }
 
-    fn can(&self) -> Abilities {
-        Abilities { arms: true, values: true, ..Abilities::default() }
-    }
-
     fn choose_any(&mut self) -> Pull {
         self.settle();
         let (place, propensity) = self.draw(self.sums.len());
-        self.play(self.batched.ledger.arms.live[place], propensity)
+        self.play(self.batched.ledger.roster.live()[place], propensity)
     }
 
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
@@ -249,23 +246,23 @@ impl BatchedPolicy for DpMed {
         self.play(drawn, self.explore.mix(even_chance(arms, drawn), own))
     }
 
-    fn choose_offered(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
-        let (left, Some(values)) = (offer.left, offer.values) else { return };
-        let (_, best) = self.batched.leader_at(left, 1, |arm| values.of(arm));
+    fn choose_offered(&mut self, offer: &mut Offer) {
+        let Some(arms) = offer.among() else { return };
+        let (_, best) = self.batched.leader_at(arms, 1, |arm| offer.value(arm));
         // The sums of the weights up to each arm. Their memory is for all arms, so the next plain decision settles anew.
         self.settled = false;
         self.sums.clear();
-        for &arm in &**left {
-            let weight = self.valued_weight(arm, best, values.of(arm));
+        for &arm in arms {
+            let weight = self.valued_weight(arm, best, offer.value(arm));
             self.sums.push(self.sums.last().unwrap_or(&0.0) + weight);
         }
-        let (place, propensity) = self.draw(left.len());
-        let pull = self.play(left[place], propensity);
-        each(SlotPull { pull, worth: f64::NAN });
+        let (place, propensity) = self.draw(arms.len());
+        let pull = self.play(arms[place], propensity);
+        offer.choose(pull, pull.arm(), f64::NAN);
     }
 
     fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Option<Pull> {
-        let (arm, propensity) = self.explore.choose(best as u32, among, &self.batched.ledger.arms.live);
+        let (arm, propensity) = self.explore.choose(best as u32, among, self.batched.ledger.roster.live());
         Some(self.play(arm, propensity))
     }
 
@@ -331,7 +328,6 @@ impl Moved for DpMed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::learner::Learner;
     use crate::reward::Reward;
 
     /// Every propensity is the arm's weight over the sum of the weights, computed afresh; and the leader has kappa = 3.
@@ -375,7 +371,7 @@ mod tests {
             let click = coins.unit() < 0.1 + 0.3 * f64::from(pull.arm());
             policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
         }
-        policy.add_arm(policy.batched.ledger.arms.len() as u64).unwrap();
+        policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap();
         let size = policy.batched.size(&policy.batched.evidence(new as usize), 0.0);
         let (arms, mut pulls, mut waiting) = ([0, 1, 2, new], 0, Vec::new());
         assert!(size >= 50);

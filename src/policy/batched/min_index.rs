@@ -21,9 +21,9 @@ use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
 use crate::os::DefaultRounding;
-use crate::policy::contract::{Abilities, Offer, Policy, Pull, SlotPull};
+use crate::policy::contract::{Policy, Pull};
 use crate::random::Seed;
-use crate::request::Values;
+use crate::request::{Offer, Values};
 use crate::tournament::{Line, Tournament};
 
 /// DP-IMED: pulls the arm with the smallest index.
@@ -75,7 +75,7 @@ struct Contest<'a> {
     leader: usize,
     /// The point of all arms; with values V, the leader's value times its mean.
     point: f64,
-    values: Option<&'a Values>,
+    values: Option<Values<'a>>,
     /// Whether other requests may have other leaders: this one has eligible arms, slots or values.
     is_special: bool,
     /// Whether there is only one arm, so that there is nothing to lead.
@@ -87,7 +87,7 @@ impl Contest<'_> {
         Contest { leader, point, values: None, is_special: false, is_alone: false }
     }
 
-    fn special(leader: usize, point: f64, values: Option<&Values>, arms: usize) -> Contest<'_> {
+    fn special(leader: usize, point: f64, values: Option<Values<'_>>, arms: usize) -> Contest<'_> {
         Contest { leader, point, values, is_special: true, is_alone: arms == 1 }
     }
 
@@ -244,7 +244,7 @@ impl DpImed {
     /// The arm to pull, where `best` has the smallest index of all: the leading arm of these with the smallest index,
     /// unless `best` is below it by more than the [`margin`](Chernoff::margin).
     fn prefer_leading(&mut self, mut best: usize, arms: &[u32], contest: &Contest) -> usize {
-        let margin = self.index.margin(self.batched.ledger.arms.live.len());
+        let margin = self.index.margin(self.batched.ledger.roster.live().len());
         let leading = self.worth(contest.leader, contest);
         if margin > 0.0 && self.worth(best, contest) < leading {
             let mut most = self.index_in(best, contest) + margin;
@@ -396,7 +396,8 @@ impl DpImed {
     fn usual_batch(&mut self, arm: usize, contest: &Contest) -> u64 {
         let index = self.index_in(arm, contest);
         let evidence = self.evidence(arm);
-        let (leader, margin) = (self.evidence(contest.leader), self.index.margin(self.batched.ledger.arms.live.len()));
+        let (leader, margin) =
+            (self.evidence(contest.leader), self.index.margin(self.batched.ledger.roster.live().len()));
         self.batched.size(&evidence, self.index.batch(&evidence, &leader, index, margin))
     }
 
@@ -532,7 +533,7 @@ impl DpImed {
                 let indices = leading.iter().map(|&arm| self.index_in(arm as usize, contest));
                 let most = indices.fold(f64::NEG_INFINITY, f64::max);
                 let theirs = 0.5 * (most + self.index_in(contest.leader, contest));
-                let margin = self.index.margin(self.batched.ledger.arms.live.len());
+                let margin = self.index.margin(self.batched.ledger.roster.live().len());
                 if self.index_in(least, contest) + margin < theirs { least } else { best as usize }
             }
             (Some(least), None) => least,
@@ -577,7 +578,7 @@ impl DpImed {
     /// The arm to pull with exploration, and its probability.
     #[inline(never)]
     fn explore(&mut self, best: usize, contest: &Contest, among: Option<&[u32]>) -> (usize, f64) {
-        let (arm, propensity) = self.explore.choose(best as u32, among, &self.batched.ledger.arms.live);
+        let (arm, propensity) = self.explore.choose(best as u32, among, self.batched.ledger.roster.live());
         while !self.has_pulls_left(arm as usize, contest) {}
         (arm as usize, propensity)
     }
@@ -590,11 +591,6 @@ impl BatchedPolicy for DpImed {
 
     fn batched_mut(&mut self) -> &mut BatchedArms {
         &mut self.batched
-    }
-
-    fn can(&self) -> Abilities {
-        let (arms, slots, values, examined, sets_rounding) = (true, true, true, true, true);
-        Abilities { arms, slots, values, examined, sets_rounding, ..Abilities::default() }
     }
 
     #[inline(always)] // into the one caller
@@ -617,16 +613,14 @@ impl BatchedPolicy for DpImed {
         self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
     }
 
-    fn choose_offered(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
-        let Offer { request, left, values, .. } = offer;
-        let slots = request.slots as usize;
-        let (leader, point) = self.batched.leader_at(left, slots, |arm| values.map_or(1.0, |values| values.of(arm)));
-        let contest = Contest::special(leader, point, values, left.len());
-        self.sort_leading(left, &contest);
-        for _ in 0..slots {
-            let pull = self.play_leading(left, &contest);
-            left.retain(|&arm| arm != pull.arm());
-            each(SlotPull { pull, worth: self.worth(pull.arm() as usize, &contest) });
+    fn choose_offered(&mut self, offer: &mut Offer) {
+        let Some(arms) = offer.among() else { return };
+        let (leader, point) = self.batched.leader_at(arms, offer.slots as usize, |arm| offer.value(arm));
+        let contest = Contest::special(leader, point, offer.values, arms.len());
+        self.sort_leading(offer.listed_mut(), &contest);
+        while let Some(arms) = offer.among().filter(|_| offer.has_slots_left()) {
+            let pull = self.play_leading(arms, &contest);
+            offer.choose(pull, pull.arm(), self.worth(pull.arm() as usize, &contest));
         }
     }
 
@@ -713,9 +707,8 @@ impl Moved for DpImed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::learner::Learner;
     use crate::random::Random;
-    use crate::request::Request;
+    use crate::request::{Limits, Offers, Request};
     use crate::reward::Reward;
     use crate::snapshot::{Kind, Reader, write};
 
@@ -726,7 +719,7 @@ mod tests {
         if !known(arm) {
             return false;
         }
-        let margin = policy.index.margin(policy.batched.ledger.arms.live.len());
+        let margin = policy.index.margin(policy.batched.ledger.roster.live().len());
         let leads = |arm: u32| policy.batched.mean(arm as usize) >= policy.batched.mean(leader);
         let index = |arm: u32| policy.index.at(&policy.evidence(arm as usize), point).0;
         let compared = |arm: u32| if leads(arm) { index(arm) - margin } else { index(arm) };
@@ -751,7 +744,7 @@ mod tests {
             if !settled && policy.settled && pull.propensity > 0.5 {
                 // Of several arms with the largest mean, only the leader is preferred.
                 let (leader, mean) = (policy.batched.leader(), |arm: u32| policy.batched.mean(arm as usize));
-                let mut arms = policy.batched.ledger.arms.live.clone();
+                let mut arms = policy.batched.ledger.roster.live().to_vec();
                 arms.retain(|&arm| arm == leader as u32 || !(mean(arm) == mean(leader as u32)));
                 checks += 1;
                 changed[0] += u32::from(is_the_least(&policy, pull.arm(), &arms, leader, point));
@@ -763,7 +756,7 @@ mod tests {
             waiting.push(pull);
             if step % 10 == 0 {
                 // A request of three slots for the live arms of the first 25.
-                let mut left = policy.batched.ledger.arms.live.clone();
+                let mut left = policy.batched.ledger.roster.live().to_vec();
                 left.retain(|&arm| arm < 25);
                 let (leader, point) = policy.batched.leader_at(&left, 3, |_| 1.0);
                 let contest = Contest::special(leader, point, None, left.len());
@@ -792,7 +785,7 @@ mod tests {
             }
             assert_eq!(policy.batched.collected(), answered);
             match step % 4000 {
-                1 => policy.add_arm(policy.batched.ledger.arms.len() as u64).unwrap(),
+                1 => policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap(),
                 2 if ![20, 5, 30].contains(&arm) => policy.retire_arm(arm as u32), // some of its rewards come later
                 3 => drop(policy.choose_among(&[20, 5, 30, 5])),
                 _ => {}
@@ -821,7 +814,7 @@ mod tests {
         let config = Config { max_slots: 3, ..Config::new(8, 1.0) };
         let mut policy = DpImed::new(&config, &mut seed).unwrap();
         let mut random = seed.stream();
-        let mut left = Vec::with_capacity(8);
+        let mut offers = Offers::for_tests(&config, 8);
         let mut pulls = 0;
         while pulls < 300_000 {
             let mut chosen = Vec::with_capacity(3);
@@ -829,12 +822,11 @@ mod tests {
                 0 => chosen.push(policy.choose()),
                 1 => chosen.push(policy.choose_among(&[0, 2, 4, 6])),
                 slots => {
-                    left.clear();
-                    left.extend(0..8);
-                    let request = Request { slots: slots as u32 - 1, ..Request::default() };
-                    let places = &mut std::iter::empty();
-                    let offer = Offer { request: &request, left: &mut left, values: None, places };
-                    policy.choose_slots(offer, &mut |slot| chosen.push(slot.pull));
+                    let eligible: Vec<u32> = (0..8).collect();
+                    let request = Request { slots: slots as u32 - 1, eligible: Some(&eligible), ..Request::default() };
+                    let mut offer = offers.check(&request, policy.catalog(), &Limits::for_tests(0)).unwrap();
+                    policy.choose_offered(&mut offer);
+                    chosen.extend(offer.choices().iter().map(|choice| choice.pull));
                 }
             }
             for pull in chosen {

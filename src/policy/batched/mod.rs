@@ -5,15 +5,14 @@
 //! the best arm and stops; [`peers`] holds the releases of other handles; [`explore`] guarantees minimum probabilities.
 
 use super::compare::ReleaseTotals;
-use super::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull, has_no_priors, never_decides};
+use super::contract::{ArmState, Policy, PolicyCounts, Pull, has_no_priors};
 use super::prior::Prior;
 use crate::error::{Error, Result};
 use crate::ledger::cells::Place;
 use crate::ledger::learner::{AnyLearner, Change, Learner};
 use crate::ledger::peers::Peer;
 use crate::moving::{Moved, Moving};
-use crate::privacy::PrivacyLoss;
-use crate::request::{Request, Values};
+use crate::request::{Catalog, Offer};
 use crate::reward::Reward;
 
 /// A policy over [`BatchedArms`], with a plan for each arm. What all of them do is in the implementations of [`Policy`]
@@ -28,25 +27,38 @@ trait BatchedPolicy: Send + Moved {
     fn batched(&self) -> &BatchedArms;
     fn batched_mut(&mut self) -> &mut BatchedArms;
 
-    /// What the policy can do.
-    fn can(&self) -> Abilities;
-
     /// The next arm to pull, of all.
     fn choose_any(&mut self) -> Pull;
 
     /// The next arm to pull, of these.
     fn choose_among(&mut self, arms: &[u32]) -> Pull;
 
-    /// As [`Policy::choose_slots`].
-    fn choose_offered(&mut self, _offer: Offer, _each: &mut dyn FnMut(SlotPull)) {}
+    /// Chooses the arms of an offer of several slots, or with values or positions, if the policy can.
+    fn choose_offered(&mut self, _offer: &mut Offer) {}
 
     /// Pulls the best of these arms while nothing is learned, or explores; `None` if the policy goes on as always.
     fn play_best(&mut self, _best: usize, _among: Option<&[u32]>) -> Option<Pull> {
         None
     }
 
-    /// As [`Policy::lack`].
+    /// Says what the slot of this arm's last pull lacks of an examination.
     fn lacks(&mut self, _arm: u32, _lack: u16) {}
+
+    /// Chooses the best arms while nothing is learned. Returns whether the policy has chosen.
+    #[cold]
+    fn choose_best(&mut self, offer: &mut Offer) -> bool {
+        let leader = self.batched().leader();
+        if self.batched().mean(leader).is_nan() {
+            return false;
+        }
+        while offer.has_slots_left() {
+            let best = offer.among().map_or(leader, |arms| self.batched().leader_at(arms, 1, |arm| offer.value(arm)).0);
+            let Some(pull) = self.play_best(best, offer.among()) else { return false };
+            let score = offer.value(pull.arm()) * self.batched().mean(pull.arm() as usize);
+            offer.choose(pull, pull.arm(), score);
+        }
+        true
+    }
 
     /// A pull was cancelled.
     fn cancelled(&mut self, _pull: Pull) {}
@@ -110,45 +122,26 @@ fn refresh_some(policy: &mut impl BatchedPolicy) {
 
 #[allow(private_interfaces)] // as in the trait
 impl<P: BatchedPolicy> Policy for P {
-    fn abilities(&self) -> Abilities {
-        self.can()
-    }
-
     #[inline]
     fn choose(&mut self) -> Pull {
         self.choose_any()
     }
 
-    fn choose_for(&mut self, request: &Request, _place: usize) -> (Pull, u32) {
-        let pull = match request.eligible {
-            Some(arms) => self.choose_among(arms),
-            None => self.choose(),
-        };
-        (pull, pull.arm())
-    }
-
-    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
-        self.choose_offered(offer, each);
-    }
-
-    fn choose_best(
-        &mut self,
-        _request: &Request,
-        among: Option<&[u32]>,
-        values: Option<&Values>,
-        _place: usize,
-    ) -> Option<SlotPull> {
-        let (batched, value) = (self.batched(), |arm: u32| values.map_or(1.0, |values| values.of(arm)));
-        let leader = batched.leader();
-        if batched.mean(leader).is_nan() {
-            return None;
+    fn decide(&mut self, offer: &mut Offer) {
+        if offer.is_outage && self.choose_best(offer) {
+            // It has chosen.
+        } else if offer.is_plain {
+            let pull = match offer.among() {
+                Some(arms) => self.choose_among(arms),
+                None => self.choose_any(),
+            };
+            offer.choose(pull, pull.arm(), f64::NAN);
+        } else {
+            self.choose_offered(offer);
         }
-        let pull = self.play_best(among.map_or(leader, |arms| batched.leader_at(arms, 1, value).0), among)?;
-        Some(SlotPull { pull, worth: value(pull.arm()) * self.batched().mean(pull.arm() as usize) })
-    }
-
-    fn lack(&mut self, arm: u32, lack: u16) {
-        self.lacks(arm, lack);
+        for choice in offer.choices().iter().filter(|choice| choice.unexamined > 0) {
+            self.lacks(choice.arm, choice.unexamined);
+        }
     }
 
     #[inline]
@@ -173,27 +166,32 @@ impl<P: BatchedPolicy> Policy for P {
 
     fn counts(&self) -> PolicyCounts {
         let counts = self.batched().counts();
-        PolicyCounts { active: self.left().map_or(counts.active, |left| left.len() as u32), ..counts }
-    }
-
-    fn best_arm(&self) -> Result<u32> {
-        match self.left() {
-            Some(&[winner]) => Ok(winner),
-            Some(_) => Err(Error::NotReady),
-            None => Err(never_decides()),
-        }
+        let Some(left) = self.left() else { return counts };
+        let best = if let &[winner] = left { Some(winner) } else { None };
+        PolicyCounts { best, active: left.len() as u32, ..counts }
     }
 
     fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
         self.batched().sums(arm as usize)
     }
 
-    fn privacy(&self) -> PrivacyLoss {
-        self.batched().ledger.facts.privacy(&self.batched().ledger.noise.distribution())
+    fn catalog(&self) -> Catalog<'_> {
+        Catalog { arms: Some(&self.batched().ledger.roster), segments: None }
     }
 
-    fn is_live(&self, arm: u32) -> bool {
-        self.batched().is_live(arm as usize)
+    fn add_arm(&mut self, id: u64) -> Result<()> {
+        let arm = self.batched().ledger.cells.arms();
+        if arm >= P::MOST_ARMS {
+            return Err(Error::config("arms", &format!("must be at most {} for this policy", P::MOST_ARMS), arm + 1));
+        }
+        self.reserve_plan()?;
+        self.batched_mut().add_arm(id)?;
+        self.follow(arm, ArmChange::Added);
+        if self.ledger().peers.updates() > 0 {
+            self.batched_mut().join(arm);
+            self.follow(arm, ArmChange::Evidence);
+        }
+        Ok(())
     }
 
     fn retire_arm(&mut self, arm: u32) {
@@ -229,21 +227,6 @@ impl<P: BatchedPolicy> Learner for P {
         &mut self.batched_mut().ledger
     }
 
-    fn add_arm(&mut self, id: u64) -> Result<()> {
-        let arm = self.batched().ledger.cells.arms();
-        if arm >= P::MOST_ARMS {
-            return Err(Error::config("arms", &format!("must be at most {} for this policy", P::MOST_ARMS), arm + 1));
-        }
-        self.reserve_plan()?;
-        self.batched_mut().add_arm(id)?;
-        self.follow(arm, ArmChange::Added);
-        if self.ledger().peers.updates() > 0 {
-            self.batched_mut().join(arm);
-            self.follow(arm, ArmChange::Evidence);
-        }
-        Ok(())
-    }
-
     fn release(&mut self, place: Place) {
         if let Place::Cell(_, arm) = place {
             release(self, arm);
@@ -275,7 +258,7 @@ impl<P: BatchedPolicy> Learner for P {
         let arms = self.ledger().cells.arms();
         let is_changed = |policy: &P, arm: usize| {
             let ledger = &policy.batched().ledger;
-            ledger.peers[peer].is_changed(before, arm, &ledger.arms)
+            ledger.peers[peer].is_changed(before, arm, &ledger.roster)
         };
         for arm in 0..arms {
             if is_changed(self, arm) {

@@ -4,9 +4,9 @@ use super::arms::{SavedArm, SavedHead};
 use super::released::{Memory, ReleaseHistory};
 use crate::config::Config;
 use crate::error::Result;
-use crate::ledger::arms::Arms;
 use crate::ledger::facts::{Facts, SavedFacts};
 use crate::ledger::peers::{Peer, PeerReleases};
+use crate::ledger::roster::Roster;
 use crate::memory::try_with_capacity;
 use crate::moving::{Moved, Moving};
 use crate::snapshot::Reader;
@@ -21,7 +21,8 @@ impl PeerReleases for HandleReleases {
         with.arms(arms)?;
         let mut releases = try_with_capacity(arms)?;
         for _ in 0..arms {
-            let mut saved = SavedArm::NEW;
+            let (mut live, mut saved) = (true, SavedArm::NEW); // each handle retires its own arms
+            live.moved(with)?;
             saved.moved(with)?;
             releases.push(saved.released);
         }
@@ -37,12 +38,12 @@ impl PeerReleases for HandleReleases {
 
 impl Peer<HandleReleases> {
     /// Returns the releases of our arm.
-    pub fn released(&self, arm: usize, arms: &Arms) -> Option<&ReleaseHistory> {
+    pub fn released(&self, arm: usize, arms: &Roster) -> Option<&ReleaseHistory> {
         self.releases.0.get(self.arm(arm, arms)?)
     }
 
     /// Returns whether it has other releases of our arm than `before`.
-    pub fn is_changed(&self, before: Option<&Self>, arm: usize, arms: &Arms) -> bool {
+    pub fn is_changed(&self, before: Option<&Self>, arm: usize, arms: &Roster) -> bool {
         let [now, then] = [Some(self), before].map(|peer| peer?.released(arm, arms));
         now.is_some_and(|now| !now.pairs().is_empty()) && now != then
     }

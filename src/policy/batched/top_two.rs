@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Moved, Moving, moves};
 use crate::policy::compare::{Mixture, price_of_merges};
-use crate::policy::contract::{Abilities, Policy, Pull};
+use crate::policy::contract::{Policy, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::random::Seed;
 
@@ -74,8 +74,8 @@ impl DpTopTwo {
         // The confidence of a test does not follow from the number of decisions that somebody expects.
         let config = &Config { horizon: 0, ..config.clone() };
         let batched = BatchedArms::new(config, seed)?;
-        let mut left = try_with_capacity(batched.ledger.arms.live.len())?;
-        left.extend(&batched.ledger.arms.live);
+        let mut left = try_with_capacity(batched.ledger.roster.live().len())?;
+        left.extend(batched.ledger.roster.live());
         Ok(DpTopTwo {
             batched,
             mixture: Mixture::new(Cumulant::of(&config.noise()?)),
@@ -93,7 +93,7 @@ impl DpTopTwo {
     fn find_left(&mut self) {
         let DpTopTwo { batched, contenders, left, .. } = self;
         left.clear();
-        left.extend(batched.ledger.arms.live.iter().filter(|&&arm| !contenders[arm as usize].is_out));
+        left.extend(batched.ledger.roster.live().iter().filter(|&&arm| !contenders[arm as usize].is_out));
         (self.turn, self.planned) = (0, false);
     }
 
@@ -106,7 +106,7 @@ impl DpTopTwo {
 
     /// Nats that refute that an arm is as good as another: ln(W/beta), and the price of merges.
     fn enough(&self) -> f64 {
-        let (arms, live) = (self.contenders.len(), self.batched.ledger.arms.live.len());
+        let (arms, live) = (self.contenders.len(), self.batched.ledger.roster.live().len());
         let pairs = pairs(arms as f64, (arms - live) as f64);
         pairs.ln() + self.ln_inverse_beta + price_of_merges(self.batched.ledger.peers.updates())
     }
@@ -250,10 +250,6 @@ impl BatchedPolicy for DpTopTwo {
         &mut self.batched
     }
 
-    fn can(&self) -> Abilities {
-        Abilities { arms: true, ..Abilities::default() }
-    }
-
     fn choose_any(&mut self) -> Pull {
         loop {
             for _ in 0..self.left.len() {
@@ -357,7 +353,6 @@ impl Moved for DpTopTwo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::learner::Learner;
     use crate::ledger::peers::PeerId;
     use crate::noise::Distribution;
     use crate::policy::compare::{ReleaseTotals, Totals};
@@ -382,13 +377,13 @@ mod tests {
     /// Plays with immediate rewards, until one arm is left or for so many decisions.
     fn play(policy: &mut DpTopTwo, means: &[f64], most: u64, random: &mut Random) -> Option<u32> {
         for _ in 0..most {
-            if let Ok(winner) = policy.best_arm() {
+            if let Some(winner) = policy.counts().best {
                 return Some(winner);
             }
             let pull = policy.choose();
             policy.observe(Pull::of(pull.arm()), coin(means[pull.arm() as usize], random));
         }
-        policy.best_arm().ok()
+        policy.counts().best
     }
 
     /// W counts the pairs of an arm that may be the best live one, and an arm behind it: all ways to retire some arms, by
@@ -417,7 +412,7 @@ mod tests {
         let nats = |policy: &DpTopTwo, pairs: f64, beta: f64| (policy.enough() - (pairs / beta).ln()).abs();
         let alone = price_of_merges(0);
         assert!(alone > 0.1 && nats(&policy, 3.0, 0.2) - alone < 1e-12);
-        policy.add_arm(policy.batched.ledger.arms.len() as u64).unwrap();
+        policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap();
         assert!((nats(&policy, 4.0, 0.2) - alone).abs() < 1e-12);
         policy.retire_arm(4);
         assert!((nats(&policy, 7.0, 0.2) - alone).abs() < 1e-12);
@@ -571,7 +566,7 @@ mod tests {
             let learned = (0..300).map(|number| {
                 let mut policy = made(&config, number);
                 let (mut random, mut decisions) = (coins(number as u8 ^ 99), 0);
-                while policy.best_arm().is_err() {
+                while policy.counts().best.is_none() {
                     let pull = policy.choose();
                     policy.observe(Pull::of(pull.arm()), coin(means[pull.arm() as usize], &mut random));
                     decisions += 1;
@@ -614,7 +609,7 @@ mod tests {
                     .all(|arm| settles(arm) && policy.contenders[arm].pulls <= policy.contenders[arm].goal)
             );
             match step % 9000 {
-                1 => policy.add_arm(policy.batched.ledger.arms.len() as u64).unwrap(),
+                1 => policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap(),
                 4000 if step > 9000 => policy.retire_arm(5 + step / 9000),
                 _ => {}
             }
@@ -631,7 +626,7 @@ mod tests {
     fn batches_begin_and_grow_as_they_should() {
         let (mut policy, mut random) = (made(&Config::new(3, 0.1), 4), coins(5));
         let mut rewards = [0; 3];
-        while policy.best_arm().is_err() {
+        while policy.counts().best.is_none() {
             let (pull, releases) = (policy.choose(), policy.batched.ledger.facts.releases);
             policy.observe(Pull::of(pull.arm()), coin([0.5, 0.45, 0.3][pull.arm() as usize], &mut random));
             if policy.batched.ledger.facts.releases > releases {
@@ -644,7 +639,7 @@ mod tests {
                 rewards[arm] += size;
             }
         }
-        assert!(policy.best_arm() == Ok(0) && rewards[0] > 1500 && rewards[2] < rewards[1], "{rewards:?}");
+        assert!(policy.counts().best == Some(0) && rewards[0] > 1500 && rewards[2] < rewards[1], "{rewards:?}");
     }
 
     /// A handle that continues from a snapshot of this one.
@@ -652,7 +647,7 @@ mod tests {
         let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Moving::Out(to))).unwrap().seal();
         let mut next = made(config, number);
         (config.arms as usize..policy.contenders.len())
-            .for_each(|_| next.add_arm(next.batched.ledger.arms.len() as u64).unwrap());
+            .for_each(|_| next.add_arm(next.batched.ledger.roster.arms() as u64).unwrap());
         next.snapshot(&mut Moving::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
         next
     }
@@ -673,22 +668,22 @@ mod tests {
         }
         assert!((3..20).contains(&(policy.batched.ledger.facts.releases - releases)));
         policy.retire_arm(2);
-        assert_eq!((policy.best_arm(), policy.counts().active, policy.arm(0).active), (Ok(1), 1, false));
-        assert_eq!((next.best_arm(), next.choose().arm()), (Ok(1), 1));
+        assert_eq!((policy.counts().best, policy.counts().active, policy.arm(0).active), (Some(1), 1, false));
+        assert_eq!((next.counts().best, next.choose().arm()), (Some(1), 1));
         // Only arms that are not active are eligible.
         assert_eq!(next.choose_among(&[0, 2]).arm(), 0);
         next.retire_arm(0);
         let mut next = restored(&mut next, &config, 10);
-        assert_eq!((next.best_arm(), next.choose().arm()), (Ok(1), 1));
-        next.add_arm(next.batched.ledger.arms.len() as u64).unwrap();
-        assert!(next.best_arm() == Err(Error::NotReady) && [1, 3].iter().all(|arm| next.left.contains(arm)));
+        assert_eq!((next.counts().best, next.choose().arm()), (Some(1), 1));
+        next.add_arm(next.batched.ledger.roster.arms() as u64).unwrap();
+        assert!(next.counts().best.is_none() && [1, 3].iter().all(|arm| next.left.contains(arm)));
         assert_eq!(play(&mut next, &means, 100_000, &mut random), Some(1));
         next.retire_arm(3);
-        assert_eq!(next.best_arm(), Ok(1));
+        assert_eq!(next.counts().best, Some(1));
         next.retire_arm(1);
-        assert_eq!(next.best_arm(), Ok(2));
+        assert_eq!(next.counts().best, Some(2));
         without.retire_arm(1);
-        assert_eq!((without.best_arm(), &without.left[..]), (Err(Error::NotReady), &[0, 2][..]));
+        assert_eq!((without.counts().best, &without.left[..]), (None, &[0, 2][..]));
         assert_eq!(restored(&mut without, &config, 11).left[..], [0, 2]);
     }
 
@@ -708,7 +703,7 @@ mod tests {
         let mut other = restored(&mut policy, &config, 18);
         (policy.ln_inverse_beta, other.ln_inverse_beta) = (1e4, 1e4); // more nats than there are
         policy.retire_arm(2);
-        other.add_arm(other.batched.ledger.arms.len() as u64).unwrap();
+        other.add_arm(other.batched.ledger.roster.arms() as u64).unwrap();
         assert_eq!((&policy.left[..], &other.left[..]), (&[0, 1][..], &[0, 1, 2, 4][..]));
     }
 
@@ -719,7 +714,7 @@ mod tests {
         let (means, mut random) = ([0.5, 0.5, 0.5], coins(26));
         let mut policy = made(&Config::new(2, 0.1), 27);
         play(&mut policy, &means, 5_000, &mut random);
-        policy.add_arm(policy.batched.ledger.arms.len() as u64).unwrap();
+        policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap();
         let mut pulls = [0; 3];
         while policy.batched.mean(2).is_nan() {
             let pull = policy.choose();
@@ -741,9 +736,9 @@ mod tests {
                 let pull = policy.choose();
                 policy.observe(Pull::of(pull.arm()), range.quantize(rewards(pull.arm(), random.unit())).unwrap());
             }
-            policy.best_arm()
+            policy.counts().best
         };
-        assert_eq!(winner(|arm, coin| [0.74, if coin < 0.6 { 0.76 } else { 0.0 }][arm as usize]), Err(Error::NotReady));
-        assert_eq!(winner(|arm, _| [0.9, 0.2][arm as usize]), Ok(0));
+        assert_eq!(winner(|arm, coin| [0.74, if coin < 0.6 { 0.76 } else { 0.0 }][arm as usize]), None);
+        assert_eq!(winner(|arm, _| [0.9, 0.2][arm as usize]), Some(0));
     }
 }

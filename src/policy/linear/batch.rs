@@ -367,10 +367,11 @@ impl Moved for Instrument {
 #[cfg(test)]
 mod tests {
     use super::super::Linear;
-    use super::super::rows::{PendingRows, Row, Scale};
+    use super::super::rows::{PendingRows, Scale};
     use super::*;
     use crate::config::Config;
     use crate::random::Seed;
+    use crate::request::Row;
 
     /// |u| <= BOUND, with the intercept, for every instrument, both norms, and rows of every size as they are kept. Some
     /// rows use the whole of it.

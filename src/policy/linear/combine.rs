@@ -6,14 +6,14 @@
 
 use super::batch::VectorBatch;
 use super::model::Model;
-use super::{Linear, LinearLedger, NOBODY, SavedLinear, Shape};
+use super::{Linear, LinearLedger, SavedLinear, Shape};
 use crate::config::Config;
-use crate::error::{Error, Result};
-use crate::ledger::arms::Arms;
+use crate::error::Result;
 use crate::ledger::cells::Place;
 use crate::ledger::facts::{Duty, SavedFacts};
 use crate::ledger::learner::{Change, Learner};
 use crate::ledger::peers::{Peer, PeerReleases};
+use crate::ledger::roster::Roster;
 use crate::snapshot::Reader;
 
 impl Linear {
@@ -21,7 +21,7 @@ impl Linear {
     fn follow(&mut self, peer: usize) {
         for model in 0..self.models.len() {
             let peer = &self.ledger.peers[peer];
-            let Some(theirs) = peer.model(model, self.shape.per_arm, &self.ledger.arms) else { continue };
+            let Some(theirs) = peer.model(model, self.shape.per_arm, &self.ledger.roster) else { continue };
             let (leader, instrument) = (peer.releases.led, peer.releases.models[theirs].instrument);
             let contributes = self.ledger.facts.duty() == Duty::Contributes(leader);
             if contributes && self.ledger.cells[(0, model)].instrument != instrument {
@@ -39,7 +39,7 @@ impl PeerReleases for SavedLinear {
 
 impl Peer<SavedLinear> {
     /// Returns the peer's model for our model `ours`.
-    pub(super) fn model(&self, ours: usize, per_arm: bool, arms: &Arms) -> Option<usize> {
+    pub(super) fn model(&self, ours: usize, per_arm: bool, arms: &Roster) -> Option<usize> {
         if per_arm { self.arm(ours, arms) } else { Some(0) }
     }
 }
@@ -50,30 +50,6 @@ impl Learner for Linear {
 
     fn ledger(&mut self) -> &mut LinearLedger {
         &mut self.ledger
-    }
-
-    /// With one model a new arm is a new row; with a model for each arm, it has a new model at its prior.
-    ///
-    /// # Errors
-    /// `InvalidConfig` for more arms than can be served in time; `NoMemory`. On an error nothing has changed.
-    fn add_arm(&mut self, id: u64) -> Result<()> {
-        let (arms, most) = (self.ledger.arms.len(), self.shape.most_arms());
-        if arms >= most as usize {
-            return Err(Error::config("arms", &format!("must be at most {most} for this policy"), arms + 1));
-        }
-        self.ledger.arms.reserve()?;
-        self.candidates.reserve()?;
-        self.marks.reserve()?;
-        if self.shape.per_arm {
-            self.add_model()?;
-        }
-        self.ledger.arms.add(id);
-        self.candidates.push(NOBODY);
-        self.marks.push(0);
-        if self.shape.per_arm && self.ledger.peers.updates() > 0 {
-            self.join_model(self.models.len() - 1);
-        }
-        Ok(())
     }
 
     fn release(&mut self, place: Place) {

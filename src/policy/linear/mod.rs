@@ -36,13 +36,13 @@ use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, mul_up};
 use crate::privacy::slates;
 use crate::random::{Random, Seed};
-use crate::request::{Rows, Values};
+use crate::request::{Offer, Row};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, ensure};
 use batch::{BOUND, Instrument, VectorBatch};
 use model::{Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
 use pilot::{PilotTotals, Pool};
-use rows::{PendingRows, Row, Scale, SpreadRow, UNIT};
+use rows::{PendingRows, Scale, SpreadRow, UNIT};
 use std::f64::consts::LN_2;
 
 /// The shape of rows and models.
@@ -87,13 +87,6 @@ pub(crate) struct Linear {
     ready: usize,
     /// Whether all models have been ready since the pilot. Until then arms are played evenly.
     begun: bool,
-    /// Arms that may still be chosen in this request, each once with the position of its row. The first `left` are in
-    /// use.
-    candidates: WipedVec<Candidate>,
-    left: usize,
-    /// For each arm, the mark of the last request that listed it; and the mark of the current request.
-    marks: WipedVec<u64>,
-    mark: u64,
     scratch: ModelScratch,
     /// The current row, whether it is larger than C, and x.
     row: SpreadRow,
@@ -107,14 +100,6 @@ pub(crate) struct Linear {
 }
 
 type LinearLedger = Ledger<VectorBatch, SavedLinear>;
-
-#[derive(Clone, Copy)]
-struct Candidate {
-    arm: u32,
-    place: u32,
-}
-
-const NOBODY: Candidate = Candidate { arm: 0, place: 0 };
 
 const MOST_FEATURES: u32 = 256;
 /// Number of decisions between redraws of one draw. (With 1, ads lose as much and items 6% less, which is within the
@@ -235,10 +220,6 @@ impl Linear {
             models: WipedVec::try_with_capacity(models)?,
             ready: 0,
             begun: false,
-            candidates: WipedVec::new(config.arms as usize, |_| NOBODY)?,
-            left: 0,
-            marks: WipedVec::new(config.arms as usize, |_| 0)?,
-            mark: 0,
             scratch: ModelScratch::new(d)?,
             row: SpreadRow::new(&scale)?,
             is_large: false,
@@ -278,113 +259,59 @@ impl Linear {
         if self.shape.per_arm { arm as usize } else { 0 }
     }
 
-    /// Collects the candidates of a request, and spreads its row if one row serves all arms.
-    fn begin(&mut self, eligible: Option<&[u32]>, rows: Rows) {
-        self.gather(eligible);
-        if self.shape.per_arm {
-            self.is_large = self.spread_row(rows.get(0, &self.scale));
-        }
-    }
-
-    fn gather(&mut self, eligible: Option<&[u32]>) {
-        self.left = 0;
-        let Some(eligible) = eligible else {
-            for &arm in &self.ledger.arms.live {
-                self.candidates[self.left] = Candidate { arm, place: arm };
-                self.left += 1;
-            }
-            return;
-        };
-        self.mark += 1;
-        for (place, &arm) in eligible.iter().enumerate() {
-            if std::mem::replace(&mut self.marks[arm as usize], self.mark) != self.mark {
-                self.candidates[self.left] = Candidate { arm, place: place as u32 };
-                self.left += 1;
-            }
-        }
-    }
-
-    /// Keeps these of the candidates, in their order.
-    fn keep(&mut self, kept: impl Fn(u32) -> bool) {
-        let all = std::mem::take(&mut self.left);
-        for number in 0..all {
-            let candidate = self.candidates[number];
-            if kept(candidate.arm) {
-                self.candidates[self.left] = candidate;
-                self.left += 1;
-            }
-        }
-    }
-
-    /// Keeps the candidates that are among these arms.
-    fn keep_among(&mut self, arms: &[u32]) {
-        self.mark += 1;
-        arms.iter().for_each(|&arm| self.marks[arm as usize] = self.mark);
-        let (marks, mark) = (std::mem::take(&mut self.marks), self.mark);
-        self.keep(|arm| marks[arm as usize] == mark);
-        self.marks = marks;
-    }
-
     fn plays_evenly(&self) -> bool {
         self.ledger.whole.is_some() || !self.begun
     }
 
-    /// Draws one of the candidates. The row is kept in `slot` until the decision's reward takes effect or the decision
-    /// is cancelled.
-    fn draw(&mut self, slot: usize, rows: Rows, values: Option<&Values>) -> (Pull, u32) {
+    /// Chooses one arm of an offer, by a draw of the models. Its row is kept until the decision's reward takes effect or
+    /// the decision is cancelled.
+    fn draw(&mut self, offer: &mut Offer, arms: usize) {
         let explores = self.plays_evenly() || (self.exploration > 0.0 && self.coins.unit() < self.exploration);
         let number = match explores {
-            true => self.coins.below(self.left as u64) as usize,
+            true => self.coins.below(arms as u64) as usize,
             false => {
                 let draw = self.coins.below(DRAWS as u64) as usize;
-                self.best(Some(draw), rows, values)
+                self.best(Some(draw), offer)
             }
         };
-        let propensity = self.propensity(number, rows, values);
-        self.play(number, slot, rows, propensity)
+        let propensity = self.propensity(number, offer, arms);
+        self.play(number, offer, propensity);
     }
 
-    /// Plays the candidate whose reward the models predict to be the largest, or explores.
-    fn play_best(&mut self, slot: usize, rows: Rows, values: Option<&Values>) -> (Pull, u32) {
-        let best = self.best(None, rows, values);
+    /// Plays the arm whose reward the models predict to be the largest, or explores.
+    fn play_best(&mut self, offer: &mut Offer, arms: usize) {
+        let best = self.best(None, offer);
         let mut number = best;
         if self.exploration > 0.0 && self.coins.unit() < self.exploration {
-            number = self.coins.below(self.left as u64) as usize;
+            number = self.coins.below(arms as u64) as usize;
         }
         let own = f64::from(u8::from(number == best));
         let propensity = match self.exploration {
             0.0 => f64::NAN, // as always without it
-            share => (1.0 - share) * own + share / self.left as f64,
+            share => (1.0 - share) * own + share / arms as f64,
         };
-        self.play(number, slot, rows, propensity)
+        self.play(number, offer, propensity);
     }
 
-    fn play(&mut self, number: usize, slot: usize, rows: Rows, propensity: f64) -> (Pull, u32) {
-        let Candidate { arm, place } = self.candidates[number];
-        let place = place as usize;
+    fn play(&mut self, number: usize, offer: &mut Offer, propensity: f64) {
+        let Some(&arm) = offer.among().and_then(|arms| arms.get(number)) else { return };
         if !self.shape.per_arm {
-            self.is_large = self.spread_row(rows.get(place, &self.scale));
+            self.is_large = self.spread_row(self.row_of(offer, arm));
         }
         self.oversized += u64::from(self.is_large);
         self.row.arm = arm;
+        let slot = offer.ring_position();
         self.kept.keep(slot, &self.row);
         self.ledger.facts.decisions += 1;
         self.refresh_next();
-        (Pull::new(slot as u32, self.ledger.facts.releases, propensity), arm)
+        offer.choose(Pull::new(slot as u32, self.ledger.facts.releases, propensity), arm, f64::NAN);
     }
 
-    /// Checks the rows of a request whose eligible arms are live. Changes nothing.
-    ///
-    /// # Errors
-    /// `InvalidRequest`: "features", "features_len", "sparse", "sparse_ends", "sparse_ends_len".
-    fn check_rows(&self, eligible: Option<&[u32]>, rows: Rows) -> Result<()> {
-        match self.shape.per_arm {
-            true => rows.check(1, |_| true, &self.scale),
-            false => {
-                let listed = eligible.map_or(self.ledger.arms.len(), <[u32]>::len);
-                rows.check(listed, |row| eligible.is_some() || self.ledger.arms.is_live(row), &self.scale)
-            }
-        }
+    /// The row of an arm in an offer. With a model for each arm all of them have the same.
+    #[inline]
+    fn row_of<'a>(&self, offer: &Offer<'a>, arm: u32) -> Row<'a> {
+        let number = if self.shape.per_arm { 0 } else { offer.position(arm) };
+        offer.rows.map_or(Row::Dense(&[]), |rows| rows.get(number, self.scale.features))
     }
 
     /// Converts a request's row to the kept integers, and to x in units of C. Returns whether it is larger than C.
@@ -406,20 +333,20 @@ impl Linear {
         }
     }
 
-    /// Returns the candidate with the largest x theta in this draw (`None`: with the posterior mean); with values, with the largest value times the rate that
-    /// this is the logit of.
-    fn best(&self, draw: Option<usize>, rows: Rows, values: Option<&Values>) -> usize {
+    /// Returns the place of the arm with the largest x theta in this draw (`None`: with the posterior mean); with values,
+    /// with the largest value times the rate that this is the logit of.
+    fn best(&self, draw: Option<usize>, offer: &Offer) -> usize {
         let (mut best, mut largest) = (0, f64::NEG_INFINITY);
-        for (number, candidate) in self.candidates[..self.left].iter().enumerate() {
-            let model = &self.models[self.model(candidate.arm)];
+        for (number, &arm) in offer.among().unwrap_or(&[]).iter().enumerate() {
+            let model = &self.models[self.model(arm)];
             let theta = draw.map_or(&*model.mean, |draw| model.draw(draw));
             let score = match self.shape.per_arm {
                 true => self.x_dot(theta),
-                false => rows.get(candidate.place as usize, &self.scale).score(&theta[1..], &self.scale),
+                false => self.row_of(offer, arm).score(&theta[1..], &self.scale),
             };
-            let score = values.map_or(score, |values| {
+            let score = offer.values.map_or(score, |values| {
                 let rest = if self.shape.per_arm { 0.0 } else { self.constant * theta[0] };
-                values.of(candidate.arm) / (1.0 + libm::exp(-(score + rest)))
+                values.of(arm) / (1.0 + libm::exp(-(score + rest)))
             });
             if score > largest {
                 (best, largest) = (number, score);
@@ -438,17 +365,16 @@ impl Linear {
         self.x[0] * theta[0] + self.row.places().iter().map(each).sum::<f64>()
     }
 
-    /// Returns the propensity of this candidate among those that are left.
-    fn propensity(&self, number: usize, rows: Rows, values: Option<&Values>) -> f64 {
-        let even = 1.0 / self.left as f64;
+    /// Returns the propensity of the arm at this place among those that are left.
+    fn propensity(&self, number: usize, offer: &Offer, arms: usize) -> f64 {
+        let even = 1.0 / arms as f64;
         if self.plays_evenly() {
             return even;
         }
         if self.exploration == 0.0 {
             return f64::NAN;
         }
-        let share =
-            (0..DRAWS).filter(|&draw| self.best(Some(draw), rows, values) == number).count() as f64 / DRAWS as f64;
+        let share = (0..DRAWS).filter(|&draw| self.best(Some(draw), offer) == number).count() as f64 / DRAWS as f64;
         (1.0 - self.exploration) * share + self.exploration * even
     }
 
@@ -637,9 +563,9 @@ impl Linear {
     fn join_model(&mut self, model: usize) {
         self.ledger.facts.time.learn();
         self.fade(model);
-        let (now, Ledger { peers, arms, .. }) = (self.now(), &self.ledger);
+        let (now, Ledger { peers, roster, .. }) = (self.now(), &self.ledger);
         self.models[model].join(&mut peers.iter().filter_map(|peer| {
-            let theirs = peer.model(model, self.shape.per_arm, arms)?;
+            let theirs = peer.model(model, self.shape.per_arm, roster)?;
             Some((&peer.releases.models[theirs].evidence, discount(now - peer.merged, self.memory)))
         }));
         self.refit(model);
@@ -681,7 +607,9 @@ impl SavedLinear {
         let mut facts = SavedFacts::NOTHING;
         facts.moved(&mut Moving::In(from))?;
         let (failures, oversized) = (from.count()?, from.count()?);
-        let (pilot, pooled) = (PilotTotals::load(from)?, PilotTotals::load(from)?);
+        let mut pilots = [PilotTotals::default(); 2];
+        pilots.moved(&mut Moving::In(from))?;
+        let [pilot, pooled] = pilots;
         let (led, first) = (from.u64()?, Instrument::from_number(from.u8()?)?);
         ensure(from.u32()? as usize == arms)?;
         let mut live = WipedVec::new(arms, |_| false)?;

@@ -3,8 +3,8 @@
 use super::batch::VectorBatch;
 use super::model::Belief;
 use crate::error::Result;
+use crate::moving::{Moved, Moving};
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
 
 /// The pilot ends when the square of the released sum is at least the sum of two squares: of this many standard
 /// deviations of its noise, its tail, and of [`COUNT`] standard deviations of a count of rare rewards.
@@ -100,27 +100,16 @@ impl PilotTotals {
     pub fn mean_size(&self) -> f64 {
         (self.size / self.count).max(1e-3)
     }
+}
 
-    pub fn save(&self, to: &mut Writer) {
-        [self.sum, self.noise, self.weight, self.spread, self.count, self.size, self.squares]
-            .into_iter()
-            .for_each(|x| to.f64(x));
-    }
-
-    pub fn load(from: &mut Reader) -> Result<PilotTotals> {
-        let mut real = |least: f64| -> Result<f64> {
-            let x = from.f64()?;
-            ensure((least..=1e15).contains(&x))?;
-            Ok(x)
-        };
-        Ok(PilotTotals {
-            sum: real(-1e15)?,
-            noise: real(0.0)?,
-            weight: real(0.0)?,
-            spread: real(0.0)?,
-            count: real(0.0)?,
-            size: real(0.0)?,
-            squares: real(0.0)?,
+impl Moved for PilotTotals {
+    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+        let PilotTotals { sum, noise, weight, spread, count, size, squares } = self;
+        sum.moved(with)?;
+        with.ensure(sum.abs() <= 1e15)?;
+        [noise, weight, spread, count, size, squares].into_iter().try_for_each(|x| {
+            x.moved(with)?;
+            with.ensure((0.0..=1e15).contains(x))
         })
     }
 }

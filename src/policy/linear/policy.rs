@@ -3,91 +3,40 @@
 use super::batch::VectorBatch;
 use super::model::FadingPrior;
 use super::{Linear, SavedLinear};
-use crate::error::{Error, Result, Value};
+use crate::error::{Error, Result};
 use crate::ledger::cells::OpenSum;
 use crate::ledger::learner::AnyLearner;
 use crate::moving::{Moved, Moving};
-use crate::policy::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::prior::Prior;
-use crate::privacy::PrivacyLoss;
-use crate::request::{Request, Rows, Values};
+use crate::request::{Catalog, Offer};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 
-/// Returns the rows that a request must have.
-fn required<'a>(request: &Request<'a>) -> Result<Rows<'a>> {
-    if request.segment != 0 {
-        return Err(Error::unconfigured_number("segment", request.segment, "config.max_segments is 0"));
-    }
-    request.features.ok_or_else(|| Error::request("features", "must be set: config.features is not 0", Value::Null))
-}
-
-/// Returns the rows of a checked request.
-fn rows<'a>(request: &Request<'a>) -> Rows<'a> {
-    request.features.unwrap_or(Rows::Dense(&[]))
-}
-
 impl Policy for Linear {
-    fn abilities(&self) -> Abilities {
-        Abilities { arms: true, slots: true, values: true, by_request: true, features: true, ..Abilities::default() }
-    }
-
     fn choose(&mut self) -> Pull {
         unreachable!("each decision has features")
     }
 
-    fn check(&mut self, request: &Request) -> Result<()> {
-        self.check_rows(request.eligible, required(request)?)
-    }
-
-    /// An arm that is listed twice counts once, with its first row.
-    fn choose_for(&mut self, request: &Request, place: usize) -> (Pull, u32) {
-        let rows = rows(request);
-        self.begin(request.eligible, rows);
-        self.draw(place, rows, None)
-    }
-
-    /// Draws one arm after the other, each among those that are left.
-    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
-        let Offer { request, values, places, .. } = offer;
-        let rows = rows(request);
-        self.begin(request.eligible, rows);
-        if let Some(values) = values {
-            self.keep(|arm| values.of(arm) > 0.0);
+    /// Draws one arm after the other, each among those that are left. An arm that is listed twice counts once, with its
+    /// first row.
+    fn decide(&mut self, offer: &mut Offer) {
+        if self.shape.per_arm {
+            self.is_large = self.spread_row(self.row_of(offer, 0));
         }
-        while self.left > 0
-            && let Some(place) = places.next()
-        {
-            let (pull, arm) = self.draw(place, rows, values);
-            self.keep(|other| other != arm);
-            each(SlotPull { pull, worth: f64::NAN });
+        let plays_best = offer.is_outage && !self.plays_evenly();
+        while let Some(arms) = offer.among().map(<[u32]>::len).filter(|_| offer.has_slots_left()) {
+            if plays_best { self.play_best(offer, arms) } else { self.draw(offer, arms) }
         }
-    }
-
-    fn choose_best(
-        &mut self,
-        request: &Request,
-        among: Option<&[u32]>,
-        values: Option<&Values>,
-        place: usize,
-    ) -> Option<SlotPull> {
-        if self.plays_evenly() {
-            return None;
-        }
-        let rows = rows(request);
-        self.begin(request.eligible, rows);
-        among.iter().for_each(|arms| self.keep_among(arms));
-        let (pull, _) = self.play_best(place, rows, values);
-        Some(SlotPull { pull, worth: f64::NAN })
     }
 
     /// Calls `each` with the estimated mean reward of each of these arms, in the request's order, and its standard
     /// deviation. Both are functions of releases. Without a list, they are NaN for retired arms.
-    fn predict(&mut self, request: &Request, each: &mut dyn FnMut(f64, f64)) {
-        let (eligible, rows) = (request.eligible, rows(request));
-        for place in 0..eligible.map_or(self.ledger.arms.len(), <[u32]>::len) {
-            let arm = eligible.map_or(place as u32, |arms| arms[place]);
-            if !self.ledger.arms.is_live(arm as usize) {
+    fn predict(&mut self, offer: &Offer, each: &mut dyn FnMut(f64, f64)) {
+        let Some(rows) = offer.rows else { return };
+        for place in 0..offer.eligible.map_or(self.ledger.roster.arms(), <[u32]>::len) {
+            let arm = offer.eligible.map_or(place as u32, |arms| arms[place]);
+            if !self.ledger.roster.is_live(arm as usize) {
                 each(f64::NAN, f64::NAN);
                 continue;
             }
@@ -95,7 +44,7 @@ impl Policy for Linear {
             while self.ready <= model {
                 self.refresh(self.ready); // each model once, not at each prediction
             }
-            self.spread_row(rows.get(if self.shape.per_arm { 0 } else { place }, &self.scale));
+            self.spread_row(rows.get(if self.shape.per_arm { 0 } else { place }, self.scale.features));
             self.scratch.y.copy_from_slice(&self.x);
             let (m, deviation) = self.models[model].predict(&mut self.scratch.y);
             let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
@@ -136,7 +85,7 @@ impl Policy for Linear {
     fn arm(&self, arm: u32) -> ArmState {
         let model = self.model(arm);
         let effective_pulls = self.discount(model) * self.models[model].count();
-        ArmState { effective_pulls, ..ArmState::unknown(self.is_live(arm)) }
+        ArmState { effective_pulls, ..ArmState::unknown(self.ledger.roster.is_live(arm as usize)) }
     }
 
     /// Its failures are releases and models that were dropped because a matrix was not positive definite to working
@@ -144,10 +93,10 @@ impl Policy for Linear {
     fn counts(&self) -> PolicyCounts {
         PolicyCounts {
             phase: self.ledger.facts.releases,
-            active: self.ledger.arms.live.len() as u32,
+            active: self.ledger.roster.live().len() as u32,
             failures: self.failures,
             oversized: self.oversized,
-            ..PolicyCounts::default()
+            ..PolicyCounts::of(self.ledger.facts.privacy(&self.ledger.noise.distribution()))
         }
     }
 
@@ -177,10 +126,6 @@ impl Policy for Linear {
         Ok(())
     }
 
-    fn privacy(&self) -> PrivacyLoss {
-        self.ledger.facts.privacy(&self.ledger.noise.distribution())
-    }
-
     fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
         match with {
             Moving::Out(to) => self.save(to),
@@ -188,13 +133,33 @@ impl Policy for Linear {
         }
     }
 
-    fn is_live(&self, arm: u32) -> bool {
-        self.ledger.arms.is_live(arm as usize)
+    fn catalog(&self) -> Catalog<'_> {
+        Catalog { arms: Some(&self.ledger.roster), segments: None }
+    }
+
+    /// With one model a new arm is a new row; with a model for each arm, it has a new model at its prior.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for more arms than can be served in time; `NoMemory`. On an error nothing has changed.
+    fn add_arm(&mut self, id: u64) -> Result<()> {
+        let (arms, most) = (self.ledger.roster.arms(), self.shape.most_arms());
+        if arms >= most as usize {
+            return Err(Error::config("arms", &format!("must be at most {most} for this policy"), arms + 1));
+        }
+        self.ledger.roster.reserve()?;
+        if self.shape.per_arm {
+            self.add_model()?;
+        }
+        self.ledger.roster.add(id);
+        if self.shape.per_arm && self.ledger.peers.updates() > 0 {
+            self.join_model(self.models.len() - 1);
+        }
+        Ok(())
     }
 
     /// Retires an arm, which is no longer eligible. Rewards of its pending decisions still count.
     fn retire_arm(&mut self, arm: u32) {
-        self.ledger.arms.retire(arm);
+        self.ledger.roster.retire(arm as usize);
     }
 }
 
@@ -204,12 +169,11 @@ impl Linear {
         self.ledger.facts.saved().moved(&mut Moving::Out(to))?;
         to.u64(self.failures);
         to.u64(self.oversized);
-        self.own_pilot.save(to);
-        self.pooled.save(to);
+        [self.own_pilot, self.pooled].moved(&mut Moving::Out(to))?;
         to.u64(self.ledger.facts.duty().led());
         to.u8(self.common.first as u8);
-        to.u32(self.ledger.arms.len() as u32);
-        (0..self.ledger.arms.len()).for_each(|arm| to.u8(self.ledger.arms.is_live(arm).into()));
+        to.u32(self.ledger.roster.arms() as u32);
+        (0..self.ledger.roster.arms()).for_each(|arm| to.u8(self.ledger.roster.is_live(arm).into()));
         for (number, model) in self.models.iter().enumerate() {
             to.u8(self.ledger.cells[(0, number)].instrument as u8);
             let mut public = model.public.map(|public| public.faded(self.discount(number)));
@@ -225,14 +189,14 @@ impl Linear {
     /// # Errors
     /// `Corrupt`: drop the policy.
     pub(super) fn load(&mut self, from: &mut Reader) -> Result<()> {
-        let (facts, saved) = SavedLinear::read(from, &self.shape, self.ledger.arms.len())?;
+        let (facts, saved) = SavedLinear::read(from, &self.shape, self.ledger.roster.arms())?;
         self.ledger.facts.continue_from(&facts);
         let now = self.now();
         (self.failures, self.oversized) = (saved.failures, saved.oversized);
         (self.own_pilot, self.pooled) = (saved.pilot, saved.pooled);
         self.common.first = saved.first;
         self.believe();
-        self.ledger.arms.live.retain(|&arm| saved.live[arm as usize]);
+        saved.live.iter().enumerate().filter(|&(_, &live)| !live).for_each(|(arm, _)| self.ledger.roster.retire(arm));
         if self.pooled.is_known(self.tail) {
             self.ledger.whole = None;
         }

@@ -1,16 +1,9 @@
-//! Rows of features, as requests contain them and as pending decisions keep them.
+//! Rows of features as integers, as pending decisions keep them.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory::WipedVec;
 use crate::moving::moves;
-use crate::request::{Feature, Rows};
-
-/// One row.
-#[derive(Clone, Copy)]
-pub enum Row<'a> {
-    Dense(&'a [f32]),
-    Sparse(&'a [Feature]),
-}
+use crate::request::Row;
 
 /// C in integers: the maximum of |u|_1, or |u|_2, of every kept row.
 pub const UNIT: i32 = 1 << 13;
@@ -26,77 +19,6 @@ pub struct Scale {
     pub norm: f64,
     /// Whether C bounds |x|_2 instead of |x|_1.
     pub euclidean: bool,
-}
-
-impl<'a> Rows<'a> {
-    /// Checks the number of rows, and that the features that are read are finite. Else `InvalidRequest`.
-    pub fn check(&self, rows: usize, is_read: impl Fn(usize) -> bool, scale: &Scale) -> Result<()> {
-        match *self {
-            Rows::Dense(values) => {
-                let needed = rows * scale.features;
-                if values.len() != needed {
-                    return Err(wrong_length("features_len", needed, values.len()));
-                }
-                values.chunks_exact(scale.features).enumerate().try_for_each(|(row, values)| {
-                    if is_read(row) { finite("features", values.iter().copied()) } else { Ok(()) }
-                })
-            }
-            Rows::Sparse(entries, ends) => {
-                if ends.len() != rows {
-                    return Err(wrong_length("sparse_ends_len", rows, ends.len()));
-                }
-                let needed = ends.last().copied().unwrap_or_default();
-                if entries.len() != needed as usize {
-                    return Err(wrong_length("features_len", needed as usize, entries.len()));
-                }
-                if let Some(pair) = ends.windows(2).find(|pair| pair[0] > pair[1]) {
-                    return Err(Error::request(
-                        "sparse_ends",
-                        &format!("must not be below the {} before", pair[0]),
-                        pair[1],
-                    ));
-                }
-                (0..rows).filter(|&row| is_read(row)).try_for_each(|row| check_entries(&entries[self.ends(row)], scale))
-            }
-        }
-    }
-
-    fn ends(&self, row: usize) -> std::ops::Range<usize> {
-        match *self {
-            Rows::Dense(_) => 0..0,
-            Rows::Sparse(_, ends) => row.checked_sub(1).map_or(0, |row| ends[row] as usize)..ends[row] as usize,
-        }
-    }
-
-    /// Returns a row of checked ones.
-    pub fn get(&self, row: usize, scale: &Scale) -> Row<'a> {
-        match *self {
-            Rows::Dense(values) => Row::Dense(&values[row * scale.features..][..scale.features]),
-            Rows::Sparse(entries, _) => Row::Sparse(&entries[self.ends(row)]),
-        }
-    }
-}
-
-fn check_entries(entries: &[Feature], scale: &Scale) -> Result<()> {
-    if let Some(entry) = entries.iter().find(|entry| entry.index as usize >= scale.features) {
-        let rule = format!("must have an index below config.features = {}", scale.features);
-        return Err(Error::request("sparse", &rule, entry.index));
-    }
-    finite("sparse", entries.iter().map(|entry| entry.value))
-}
-
-#[cold]
-fn wrong_length(field: &'static str, needed: usize, given: usize) -> Error {
-    Error::request(field, &format!("must be {needed} for this request"), given)
-}
-
-fn finite(field: &'static str, values: impl Iterator<Item = f32> + Clone) -> Result<()> {
-    // This loop has no early exit, so that it uses vector instructions.
-    if values.clone().fold(true, |all, value| all & value.is_finite()) {
-        return Ok(());
-    }
-    let value = values.into_iter().find(|value| !value.is_finite()).unwrap_or_default();
-    Err(Error::request(field, "must be finite", f64::from(value)))
 }
 
 impl Row<'_> {

@@ -6,8 +6,8 @@ use super::*;
 use crate::ledger::learner::{AnyLearner, Learner};
 use crate::ledger::peers::PeerId;
 use crate::policy::Prior;
-use crate::policy::contract::{Offer, Policy, SlotPull};
-use crate::request::{Feature, Request};
+use crate::policy::contract::Policy;
+use crate::request::{Choice, Feature, Limits, Offers, Request, Rows};
 use crate::snapshot::{Kind, write};
 
 fn stream(number: u64) -> Random {
@@ -32,10 +32,29 @@ fn request<'a>(eligible: Option<&'a [u32]>, rows: Rows<'a>) -> Request<'a> {
 
 /// Checks and decides a request, whose row is kept in slot 0. Returns the arm and its propensity.
 fn choose(policy: &mut Linear, eligible: Option<&[u32]>, rows: Rows) -> (u32, f64) {
-    let request = request(eligible, rows);
-    policy.check(&request).unwrap();
-    let (pull, arm) = policy.choose_for(&request, 0);
-    (arm, pull.propensity)
+    let chosen = decide(policy, &request(eligible, rows), 0).unwrap();
+    (chosen[0].arm, chosen[0].pull.propensity)
+}
+
+/// The memory for requests of a policy.
+fn offers(policy: &Linear) -> Offers {
+    let Shape { features, per_arm: model_per_arm, .. } = policy.shape;
+    Offers::for_tests(&Config { features, model_per_arm, ..config(2, 1.0) }, policy.ledger.roster.arms())
+}
+
+/// Checks and decides a request, whose rows are kept from this slot on.
+fn decide(policy: &mut Linear, request: &Request, slot: u64) -> Result<Vec<Choice>> {
+    let mut offers = offers(policy);
+    policy.decide(&mut offers.check(request, policy.catalog(), &Limits::for_tests(slot))?);
+    Ok(offers.choices().to_vec())
+}
+
+/// Checks a request, and returns its predictions.
+fn predict(policy: &mut Linear, request: &Request) -> Vec<(f64, f64)> {
+    let (mut offers, mut predicted) = (offers(policy), Vec::new());
+    let offer = offers.check(request, policy.catalog(), &Limits::for_tests(0)).unwrap();
+    policy.predict(&offer, &mut |mean, deviation| predicted.push((mean, deviation)));
+    predicted
 }
 
 fn observe(policy: &mut Linear, slot: usize, reward: f64) {
@@ -75,8 +94,7 @@ fn rows_are_as_small_as_is_claimed() {
         let ends = [features as u32];
         for rows in [Rows::Dense(&dense), Rows::Sparse(&entries, &ends)] {
             let mut row = SpreadRow::new(&scale).unwrap();
-            rows.check(1, |_| true, &scale).unwrap();
-            let is_large = row.quantise(rows.get(0, &scale), &scale);
+            let is_large = row.quantise(rows.get(0, features), &scale);
             let sum = |power: i32| row.u.iter().map(|&u| i64::from(u.abs()).pow(power as u32)).sum::<i64>();
             let (size, most) =
                 if scale.euclidean { (sum(2), i64::from(UNIT).pow(2)) } else { (sum(1), i64::from(UNIT)) };
@@ -96,8 +114,8 @@ fn rows_are_as_small_as_is_claimed() {
 /// A logistic world with three informative features, and the configuration. Returns the loss in % of the loss of
 /// uniform play.
 fn play(policy: &mut Linear, decisions: usize, norm: f64, theta: &[f64], coins: &mut Random) -> f64 {
-    let (d, arms) = (policy.scale.features, policy.ledger.arms.len());
-    let eligible: Vec<u32> = (0..arms as u32).filter(|&arm| policy.is_live(arm)).collect();
+    let d = policy.scale.features;
+    let eligible = policy.ledger.roster.live().to_vec();
     let n = eligible.len();
     let (mut lost, mut uniform) = (0.0, 0.0);
     for _ in 0..decisions {
@@ -126,15 +144,15 @@ fn play(policy: &mut Linear, decisions: usize, norm: f64, theta: &[f64], coins: 
 const THETA: [f64; 3] = [2.0, -2.0, 1.0];
 
 fn is_sound(policy: &mut Linear) -> bool {
-    let (d, arms) = (policy.scale.features, policy.ledger.arms.len());
-    let eligible: Vec<u32> = (0..arms as u32).filter(|&arm| policy.is_live(arm)).collect();
+    let d = policy.scale.features;
+    let eligible = policy.ledger.roster.live().to_vec();
     let mut sound = policy.failures == 0;
     for scale in [0.0, 1.0, -1.0, 1e30] {
         let rows = if policy.shape.per_arm { 1 } else { eligible.len() };
         let x: Vec<f32> = (0..rows * d).map(|i| (scale * (i as f64 - 3.0)) as f32).collect();
-        let mut each =
-            |mean: f64, deviation: f64| sound &= (0.0..=1.0).contains(&mean) && (0.0..1e9).contains(&deviation);
-        policy.predict(&request(Some(&eligible), Rows::Dense(&x)), &mut each);
+        for (mean, deviation) in predict(policy, &request(Some(&eligible), Rows::Dense(&x))) {
+            sound &= (0.0..=1.0).contains(&mean) && (0.0..1e9).contains(&deviation);
+        }
     }
     sound
 }
@@ -187,7 +205,7 @@ fn a_prediction_after_the_pilot_prepares_models() {
     assert_eq!(policy.ready, 1);
     let mut means = Vec::new();
     for (eligible, ready) in [(&[20][..], 21), (&[49, 3], 50)] {
-        policy.predict(&request(Some(eligible), Rows::Dense(&row)), &mut |mean, _| means.push(mean));
+        means.extend(predict(&mut policy, &request(Some(eligible), Rows::Dense(&row))).iter().map(|&(mean, _)| mean));
         assert_eq!(policy.ready, ready);
     }
     assert!(means.iter().all(|mean| *mean == means[0]), "{means:?}"); // no model has a release yet
@@ -303,7 +321,7 @@ fn after_a_change_of_the_shrinkage_each_decision_refreshes_a_model() {
         assert!(policy.ready == ready && propensity.is_nan());
     }
     assert_eq!(*policy.models[9].mean, *before);
-    policy.predict(&request(Some(&[9]), Rows::Dense(&row)), &mut |_, _| ());
+    predict(&mut policy, &request(Some(&[9]), Rows::Dense(&row)));
     assert!(policy.ready == 10 && *policy.models[9].mean != *before);
 }
 
@@ -399,10 +417,8 @@ fn precisions_stay_positive_definite() {
     }
 }
 
-/// (The handle has checked the eligible arms.)
 fn refused(policy: &mut Linear, eligible: &[u32], rows: Rows, about: &str) {
-    let request = request(Some(eligible), rows);
-    let outcome = policy.check(&request);
+    let outcome = decide(policy, &request(Some(eligible), rows), 0).map(drop);
     assert!(matches!(outcome, Err(Error::InvalidRequest { field, .. }) if field == about), "{about}: {outcome:?}");
 }
 
@@ -438,7 +454,7 @@ fn bad_requests_change_nothing() {
                 refused(&mut policy, &[0, 0], Rows::Sparse(&[feature(0, 1.0)], &[2, 1]), "sparse_ends");
             }
             for bare in [Request { segment: 1, ..request(None, Rows::Dense(&good)) }, Request::default()] {
-                assert!(policy.check(&bare).is_err());
+                assert!(decide(&mut policy, &bare, 0).is_err());
             }
             let [ours, theirs] = [&mut policy, &mut twin].map(|p| choose(p, Some(one), Rows::Dense(&good)));
             assert_eq!((ours.0, ours.1.to_bits()), (theirs.0, theirs.1.to_bits()));
@@ -587,11 +603,9 @@ fn what_others_released_counts_as_ones_own() {
             play(policy, 20_000 - 3000 * number, 2.0, &THETA, &mut stream(10 + number as u64));
         }
         let ask = |policy: &mut Linear| {
-            let mut predicted = Vec::new();
             let rows = [0.5, -0.25, 0.25, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.7, -0.3, 0.0];
             let rows = Rows::Dense(if per_arm { &rows[..4] } else { &rows });
-            policy.predict(&request(None, rows), &mut |mean, deviation| predicted.push((mean, deviation)));
-            predicted
+            predict(policy, &request(None, rows))
         };
         let alone = handles.each_mut().map(ask);
         let snapshots = handles.each_ref().map(saved);
@@ -634,11 +648,9 @@ fn what_others_released_of_an_added_arm_counts() {
             policy.add_arm(id).unwrap();
             merge(&mut policy);
         }
-        let mut predicted = Vec::new();
         let row = [0.5, -0.25, 0.25, 0.0];
-        let request = request(None, Rows::Dense(&row));
-        policy.predict(&request, &mut |mean, deviation| predicted.push((mean.to_bits(), deviation.to_bits())));
-        predicted
+        let predicted = predict(&mut policy, &request(None, Rows::Dense(&row))).into_iter();
+        predicted.map(|(mean, deviation)| (mean.to_bits(), deviation.to_bits())).collect::<Vec<_>>()
     };
     let (before, after, another) = (predictions(false, 77), predictions(true, 77), predictions(true, 78));
     assert_eq!(before, after);
@@ -690,7 +702,9 @@ fn propensities_are_chances() {
             assert!((0.1..=0.7 + 1e-12).contains(&propensity));
             weights[arm as usize] += 1.0 / propensity / 20_000.0;
             if policy.ledger.facts.decisions.is_multiple_of(500) && policy.ledger.whole.is_none() {
-                let sum: f64 = (0..4).map(|number| policy.propensity(number, Rows::Dense(&x), None)).sum();
+                let (mut offers, request) = (offers(&policy), request(None, Rows::Dense(&x)));
+                let offer = offers.check(&request, policy.catalog(), &Limits::for_tests(0)).unwrap();
+                let sum: f64 = (0..4).map(|number| policy.propensity(number, &offer, 4)).sum();
                 assert!((sum - 1.0).abs() < 1e-12);
             }
             observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.3)));
@@ -722,14 +736,9 @@ fn slots_are_different_arms_at_their_chances() {
                 (false, true) => (Some(&twice[..]), &x),
                 (false, false) => (Some(&twice[..]), &rows),
             };
-            let request = request(eligible, Rows::Dense(rows));
-            policy.check(&request).unwrap();
+            let request = Request { slots: 2, ..request(eligible, Rows::Dense(rows)) };
             let (mut seen, mut slot) = ([false; 5], 0);
-            let offer = Offer { request: &request, left: &mut Vec::new(), values: None, places: &mut (7..9) };
-            let mut pulls = Vec::new();
-            policy.choose_slots(offer, &mut |SlotPull { pull, .. }| pulls.push(pull));
-            for pull in pulls {
-                let arm = policy.arm_of(pull);
+            for Choice { pull, arm, .. } in decide(&mut policy, &request, 7).unwrap() {
                 assert!(pull.propensity >= 0.1 && !std::mem::replace(&mut seen[arm as usize], true));
                 weights[slot][arm as usize] += 1.0 / pull.propensity / 20_000.0;
                 slot += 1;
@@ -796,7 +805,7 @@ fn a_request_loses_what_is_promised() {
             assert!(loss <= 1.0 + 1e-9 && loss > 0.999, "{slots} {clicks} {delta} {per_arm}: {loss}");
             let mut policy = policy(&config, Shape { per_arm, ..SHAPE }, 1);
             play(&mut policy, 2000, 1.0, &THETA, &mut stream(2));
-            let stated = loss_of_request(policy.privacy(), config.batches_changed(), per_arm).epsilon(delta, 1);
+            let stated = loss_of_request(policy.counts().loss, config.batches_changed(), per_arm).epsilon(delta, 1);
             assert!((stated / loss - 1.0).abs() < 1e-3, "{slots} {clicks} {delta} {per_arm}: {stated}");
         }
     }

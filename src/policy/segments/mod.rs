@@ -24,15 +24,16 @@ use crate::ledger::facts::Share;
 use crate::ledger::grid::Grid;
 use crate::ledger::keys::Keys;
 use crate::ledger::open::Batch;
+use crate::ledger::roster::Roster;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::moves;
 use crate::noise::NoiseSource;
 use crate::policy::batched::Explore;
-use crate::policy::contract::{Pull, SlotPull, all_arms};
+use crate::policy::contract::Pull;
 use crate::policy::cumulant::Cumulant;
 use crate::policy::kl::kl;
 use crate::random::Seed;
-use crate::request::Values;
+use crate::request::Offer;
 use crate::reward::Reward;
 use model::{Cell, Moments, RATE, Rate, SegmentRow, WeightedEvidence, half_life, rate};
 use peers::{SegmentPeers, SegmentReleases, rounded};
@@ -41,8 +42,6 @@ type SegmentLedger = Ledger<Play, SegmentReleases>;
 
 pub(crate) struct Segments {
     ledger: SegmentLedger,
-    /// Segment of the request that was checked last, if it exists.
-    found: Option<u32>,
     /// Arms of the configuration.
     configured: u32,
     /// Maximum number of segments.
@@ -175,9 +174,10 @@ impl Segments {
         }
         let noise = config.noise()?;
         let (arms, rows) = (config.arms as usize, max_segments as usize + 1);
-        let (ranks, order) = (try_with_capacity(arms)?, all_arms(config)?);
+        let (ranks, roster) = (try_with_capacity(arms)?, Roster::new(config.arms)?);
+        let mut order = try_with_capacity(arms)?;
+        order.extend(roster.live());
         let mut segments = Segments {
-            found: None,
             configured: config.arms,
             max_segments,
             configured_cells: config.arms * max_segments,
@@ -284,7 +284,7 @@ impl Segments {
     /// row.
     #[inline(never)]
     fn explore(&mut self, segment: u32, row: usize, best: u32, among: Option<&[u32]>) -> Pull {
-        let (arm, propensity) = self.explore.choose(best, among, &self.ledger.arms.live);
+        let (arm, propensity) = self.explore.choose(best, among, self.ledger.roster.live());
         let row = if arm == best { row } else { segment as usize + 1 };
         if arm == best && (row == 0 || among.is_none()) {
             self.take_turn(row, arm);
@@ -293,34 +293,30 @@ impl Segments {
         self.pull(segment, row, arm, propensity)
     }
 
-    /// Plays the arm of these with the largest mean times value in a segment, or explores another of them.
-    pub fn play_best(&mut self, segment: u32, among: Option<&[u32]>, value: impl Fn(u32) -> f64) -> Pull {
+    /// Plays the arms of an offer with the largest mean times value in a segment, or explores others of them.
+    #[cold]
+    fn choose_best(&mut self, segment: u32, offer: &mut Offer) {
         let own = segment as usize + 1;
-        self.count(own, 1);
-        let worth = |&arm: &u32| (-value(arm) * self.distribution(own, arm as usize).0, arm);
-        let best = smallest(among.unwrap_or(&self.ledger.arms.live).iter().map(worth)).unwrap_or(0);
-        let (arm, propensity) = self.explore.choose(best, among, &self.ledger.arms.live);
-        self.ensure_open(own, arm as usize);
-        self.pull(segment, own, arm, propensity)
+        while offer.has_slots_left() {
+            self.count(own, 1);
+            let (among, live) = (offer.among(), self.ledger.roster.live());
+            let worth = |&arm: &u32| (-offer.value(arm) * self.distribution(own, arm as usize).0, arm);
+            let best = smallest(among.unwrap_or(live).iter().map(worth)).unwrap_or(0);
+            let (arm, propensity) = self.explore.choose(best, among, live);
+            self.ensure_open(own, arm as usize);
+            offer.choose(self.pull(segment, own, arm, propensity), arm, f64::NAN);
+        }
     }
 
-    /// Chooses `slots` different arms for one request, as [`choose_slots`](crate::policy::Policy::choose_slots) does. Each slot counts as one decision.
-    /// Values are those of these arms.
-    fn choose_slate(
-        &mut self,
-        segment: u32,
-        left: &mut Vec<u32>,
-        values: Option<&Values>,
-        slots: usize,
-        each: &mut dyn FnMut(SlotPull),
-    ) {
-        let own = segment as usize + 1;
+    /// Chooses different arms for the slots of an offer. Each slot counts as one decision.
+    fn choose_slate(&mut self, segment: u32, offer: &mut Offer) {
+        let (own, slots) = (segment as usize + 1, offer.slots as usize);
         self.count(own, slots as u64);
-        let value = |arm: u32| values.map_or(1.0, |values| values.of(arm));
-        let leading = self.leading(own, left, value, slots);
-        let trial = match values {
-            None => self.trial_among(left),
-            Some(_) => self.trial_for(left, value, leading),
+        let (arms, value) = (offer.among().unwrap_or(&[]), |arm: u32| offer.value(arm));
+        let leading = self.leading(own, arms, value, slots);
+        let trial = match offer.values {
+            None => self.trial_among(arms),
+            Some(_) => self.trial_for(arms, value, leading),
         };
         self.rank(own, value, leading, slots, trial);
         for slot in 0..slots {
@@ -341,10 +337,8 @@ impl Segments {
             } else {
                 self.open_as_now(row, arm as usize);
             }
-            each(SlotPull { pull: self.pull(segment, row, arm, propensity), worth: f64::NAN });
+            offer.choose(self.pull(segment, row, arm, propensity), arm, f64::NAN);
         }
-        left.clear();
-        left.extend(self.ranks[slots..].iter().map(|&(_, arm)| arm));
     }
 
     /// Returns the `slots`-th largest mean times value of these arms, all different. Keeps the arms to be ranked.
@@ -414,7 +408,7 @@ impl Segments {
     #[inline]
     fn current(&mut self, row: usize) -> u32 {
         if self.turns[row].left == 0 && row > 0 {
-            let best = self.least(row, &self.ledger.arms.live);
+            let best = self.least(row, self.ledger.roster.live());
             self.turn(row, best);
         }
         self.turns[row].best
@@ -529,7 +523,7 @@ impl Segments {
 
     /// Decides whether all segments together try an arm, and which.
     fn plan(&mut self) {
-        let rates = || self.ledger.arms.live.iter().map(|&arm| (arm, &self.rates[arm as usize]));
+        let rates = || self.ledger.roster.live().iter().map(|&arm| (arm, &self.rates[arm as usize]));
         let (_, leader) = rates().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean)).expect("an arm");
         let largest = leader.mean;
         let clicks =
@@ -553,7 +547,7 @@ impl Segments {
 
     /// Returns c in a segment.
     fn caution(&self, row: usize) -> f64 {
-        let arms = self.ledger.arms.live.len() as f64;
+        let arms = self.ledger.roster.live().len() as f64;
         let decisions = self.turns[row].decisions as f64 * self.unmerged();
         1.0 + CAUTION / (1.0 + decisions / (PATIENCE * arms * self.least_batch))
     }

@@ -51,8 +51,6 @@ pub(super) struct Rate {
     /// Number of rewards for which the open batch of the arm's trial was opened, and of decisions that it still needs.
     pub opened: u32,
     pub left: u32,
-    /// False once the arm is retired.
-    pub live: bool,
 }
 
 /// Sum of the squared deviations beyond those that noise explains, and of their weights.
@@ -145,7 +143,6 @@ impl Rate {
             trials: Totals::NONE,
             opened: 0,
             left: 0,
-            live: true,
         }
     }
 
@@ -223,7 +220,7 @@ impl Segments {
         let Segments { order, by_key, ledger, .. } = self;
         // A function pointer, so that the library contains the code of one sort.
         let sort = |list: &mut [u32], key: &dyn Fn(u32) -> u64| list.sort_unstable_by_key(|&number| key(number));
-        sort(order, &|arm| ledger.arms.id(arm as usize));
+        sort(order, &|arm| ledger.roster.id(arm as usize));
         by_key.clear();
         by_key.extend(0..ledger.keys.len() as u32);
         sort(by_key, &|segment| ledger.keys[segment as usize]);
@@ -287,8 +284,7 @@ impl Segments {
             }
             rate.evidence.replace(&mut cell.estimate, now);
         }
-        let live = self.rates.iter().filter(|rate| rate.live);
-        let largest = live.map(|rate| rate.mean).fold(0.0, f64::max);
+        let largest = self.ledger.roster.live().iter().map(|&arm| self.rates[arm as usize].mean).fold(0.0, f64::max);
         for rate in self.rates.iter_mut() {
             rate.weigh_prior(largest, self.ledger.facts.decisions, now, self.half_life);
         }
@@ -328,4 +324,4 @@ impl Segments {
 }
 
 // The rest moves as a snapshot has it.
-moves!(Rate { opened, left } made { mean, evidence, prior, active_prior, trials, live });
+moves!(Rate { opened, left } made { mean, evidence, prior, active_prior, trials });

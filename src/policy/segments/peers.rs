@@ -85,7 +85,8 @@ impl PeerReleases for SegmentReleases {
         let (mut decisions, mut cells, mut trials) =
             (try_with_capacity(rows)?, try_with_capacity(rows * arms)?, try_with_capacity(arms)?);
         for _ in 0..arms {
-            let mut rate = Rate::new(); // each handle has its own priors and live arms
+            let (mut live, mut rate) = (true, Rate::new()); // each handle has its own priors and live arms
+            live.moved(with)?;
             rate.move_saved(now, with)?;
             trials.push(rate.trials);
         }
@@ -199,38 +200,6 @@ impl Learner for Segments {
         self.find_or_add(key).map(|segment| segment as usize + 1)
     }
 
-    /// Adds an arm to every segment.
-    ///
-    /// # Errors
-    /// `InvalidConfig` for more than [`MOST_CELLS`](Segments::MOST_CELLS); `NoMemory`.
-    fn add_arm(&mut self, id: u64) -> Result<()> {
-        let arms = u64::from(self.arms()) + 1;
-        if (u64::from(self.max_segments) + 1) * arms > Segments::MOST_CELLS {
-            return Err(Error::config("arms", "times max_segments must be at most 2^27", arms));
-        }
-        let no_memory = |_| Error::NoMemory;
-        self.ledger.arms.reserve()?;
-        self.rates.reserve()?;
-        self.order.try_reserve(1).map_err(no_memory)?;
-        let more = (arms as usize).saturating_sub(self.ranks.len());
-        self.ranks.try_reserve(more).map_err(no_memory)?;
-        let (plays, cells) = (self.ledger.cells.new_arm()?, self.cells.new_arm()?);
-        self.peers.add_arm()?;
-        let arm = self.arms();
-        self.ledger.cells.push_arm(plays);
-        self.cells.push_arm(cells);
-        self.rates.push(Rate::new());
-        self.ledger.arms.add(id);
-        self.order.push(arm);
-        let mean = self.mean_rate();
-        self.update_rate(arm as usize, mean);
-        if !self.trial {
-            self.plan();
-        }
-        self.seed_arm_from_peers();
-        Ok(())
-    }
-
     fn release(&mut self, place: Place) {
         if let Place::Cell(row, arm) = place {
             self.release_cell(row, arm);
@@ -294,7 +263,7 @@ impl Learner for Segments {
         let peer = &ledger.peers[peer];
         places.clear();
         for (arm, trials) in trials.iter_mut().enumerate() {
-            let [at, was] = [Some(peer), before].map(|peer| peer.and_then(|peer| peer.arm(arm, &ledger.arms)));
+            let [at, was] = [Some(peer), before].map(|peer| peer.and_then(|peer| peer.arm(arm, &ledger.roster)));
             let of = |peer: Option<&Peer<SegmentReleases>>, place: Option<usize>| {
                 place.and_then(|place| peer?.releases.trials.get(place)).copied().unwrap_or(Totals::NONE)
             };
@@ -355,7 +324,7 @@ impl Segments {
         let (trials, ledger) = (&mut self.peers.trials, &self.ledger);
         let mut changed = false;
         for peer in ledger.peers.iter() {
-            let Some(place) = peer.arm(arm, &ledger.arms) else { continue };
+            let Some(place) = peer.arm(arm, &ledger.roster) else { continue };
             changed = true;
             trials[arm].add(&peer.releases.trials[place]);
         }
@@ -374,7 +343,7 @@ impl Segments {
         let cell = &mut self.peers.cells[(row, arm)];
         cell.time = now;
         for peer in self.ledger.peers.iter() {
-            let released = of_arm(peer.releases.row(key).1, peer.arm(arm, &self.ledger.arms));
+            let released = of_arm(peer.releases.row(key).1, peer.arm(arm, &self.ledger.roster));
             cell.add(released, peer.discount(now, half_life));
         }
     }

@@ -21,7 +21,14 @@ impl Segments {
         let (now, arms) = (facts.now(), self.rates.len());
         self.all.move_saved(now, with)?;
         with.arms(arms)?;
-        self.rates.iter_mut().try_for_each(|rate| rate.move_saved(now, with))?;
+        for (arm, rate) in self.rates.iter_mut().enumerate() {
+            let mut live = self.ledger.roster.is_live(arm);
+            live.moved(with)?;
+            rate.move_saved(now, with)?;
+            if !live && with.reads() {
+                self.ledger.roster.retire(arm);
+            }
+        }
         with.alike(self.turns.iter_mut().enumerate(), |with, (row, turn)| {
             let mut own = turn.decisions.saturating_sub(self.peers.decisions(row));
             with.count(&mut own)?;
@@ -44,10 +51,7 @@ impl Segments {
 
     /// Continues from the releases that were read.
     fn continue_from(&mut self, saved: &SavedFacts) -> Result<()> {
-        for arm in (0..self.arms()).filter(|&arm| !self.rates[arm as usize].live) {
-            self.ledger.arms.live.retain(|&other| other != arm);
-        }
-        ensure(!self.ledger.arms.live.is_empty())?;
+        ensure(!self.ledger.roster.live().is_empty())?;
         if !self.ledger.facts.continue_from(saved) {
             self.restamp(saved.now(), half_life(saved.time.memory()));
         }
@@ -79,9 +83,8 @@ impl Segments {
 }
 
 impl Rate {
-    /// Moves what a snapshot taken at `now` has of an arm in all segments.
+    /// Moves what a snapshot taken at `now` has of an arm in all segments, after whether it is live.
     pub fn move_saved(&mut self, now: u64, with: &mut Moving) -> Result<()> {
-        self.live.moved(with)?;
         self.trials.moved(with)?;
         with.option(&mut self.prior, || Ok((Prior::WEAKEST, 0)))?;
         with.ensure(self.prior.is_none_or(|(_, time)| time <= now))

@@ -1,5 +1,6 @@
 //! Segments as a policy that decides by request. A request names its segment by a key.
 
+use super::model::Rate;
 use super::peers::read_keys;
 use super::{Segments, is_trial};
 use crate::engine::Engine;
@@ -7,11 +8,10 @@ use crate::error::{Error, Result};
 use crate::ledger::learner::AnyLearner;
 use crate::moving::Moving;
 use crate::policy::compare::{ReleaseTotals, Totals};
-use crate::policy::contract::{Abilities, ArmState, Offer, Policy, PolicyCounts, Pull, SlotPull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
-use crate::privacy::PrivacyLoss;
-use crate::request::{Request, Values};
+use crate::request::{Catalog, Offer, Segment};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 
@@ -19,17 +19,6 @@ use crate::snapshot::{Reader, Writer, ensure};
 const _: () = assert!(2 * Segments::MOST_CELLS <= Engine::MOST_ARM as u64);
 
 impl Segments {
-    /// Returns the segment of the request that was checked last, and adds it if it is new.
-    #[inline]
-    fn segment(&mut self, key: u64) -> u32 {
-        let segment = match self.found {
-            Some(segment) => segment,
-            None => self.add_segment(key),
-        };
-        self.found = Some(segment);
-        segment
-    }
-
     /// Reads what [`save_pulls`](Policy::save_pulls) wrote, into new segments.
     fn load_pulls(&mut self, from: &mut Reader) -> Result<()> {
         let keys = read_keys(from)?;
@@ -49,60 +38,30 @@ impl Segments {
         }
         Ok(())
     }
-
-    #[cold]
-    fn full(&self, number: u64) -> Error {
-        Error::Full { what: "segment", number, limit: "all of config.max_segments", most: self.max_segments.into() }
-    }
 }
 
 impl Policy for Segments {
-    fn abilities(&self) -> Abilities {
-        Abilities { arms: true, slots: true, values: true, by_request: true, ..Abilities::default() }
-    }
-
     fn choose(&mut self) -> Pull {
         unreachable!("each decision names its segment")
     }
 
-    #[inline]
-    fn check(&mut self, request: &Request) -> Result<()> {
-        if request.features.is_some() {
-            return Err(Error::unconfigured("features: config.features is 0"));
-        }
-        self.found = self.ledger.keys.find(request.segment).map(|segment| segment as u32);
-        if self.found.is_none() && self.is_full() { Err(self.full(request.segment)) } else { Ok(()) }
-    }
-
-    #[inline]
-    fn choose_for(&mut self, request: &Request, _place: usize) -> (Pull, u32) {
-        let segment = self.segment(request.segment);
-        let pull = match request.eligible {
-            Some(eligible) => self.choose_among_in(segment, eligible),
-            None => self.choose_in(segment),
+    fn decide(&mut self, offer: &mut Offer) {
+        let segment = match offer.segment {
+            Segment::Known(segment) => segment,
+            Segment::New(key) => self.add_segment(key),
+            Segment::None => unreachable!("each request has a segment"),
         };
-        (pull, self.arm_of(pull))
-    }
-
-    fn choose_slots(&mut self, offer: Offer, each: &mut dyn FnMut(SlotPull)) {
-        let segment = self.segment(offer.request.segment);
-        let slots = offer.request.slots as usize;
-        self.choose_slate(segment, offer.left, offer.values, slots, each);
-    }
-
-    fn choose_best(
-        &mut self,
-        request: &Request,
-        among: Option<&[u32]>,
-        values: Option<&Values>,
-        _place: usize,
-    ) -> Option<SlotPull> {
-        if self.all.count + self.peers.all.count == 0.0 {
-            return None;
+        if offer.is_outage && self.all.count + self.peers.all.count != 0.0 {
+            self.choose_best(segment, offer);
+        } else if offer.is_plain {
+            let pull = match offer.among() {
+                Some(arms) => self.choose_among_in(segment, arms),
+                None => self.choose_in(segment),
+            };
+            offer.choose(pull, self.arm_of(pull), f64::NAN);
+        } else {
+            self.choose_slate(segment, offer);
         }
-        let segment = self.segment(request.segment);
-        let pull = self.play_best(segment, among, |arm| values.map_or(1.0, |values| values.of(arm)));
-        Some(SlotPull { pull, worth: f64::NAN })
     }
 
     fn unplay(&mut self, pull: Pull) {
@@ -125,7 +84,8 @@ impl Policy for Segments {
         let known = || Error::request("segment", "must be the key of an earlier request", segment);
         let segment = self.ledger.keys.find(segment).ok_or_else(known)? as u32;
         let (mean, effective_pulls) = self.estimate(segment, arm);
-        let state = ArmState { mean, width: f64::NAN, effective_pulls, active: self.is_live(arm) };
+        let state =
+            ArmState { mean, width: f64::NAN, effective_pulls, active: self.ledger.roster.is_live(arm as usize) };
         Ok((state, self.ledger.cells[(segment as usize + 1, arm as usize)].pulls))
     }
 
@@ -160,16 +120,16 @@ impl Policy for Segments {
     fn arm(&self, arm: u32) -> ArmState {
         let effective_pulls = (0..self.rows.len()).map(|row| self.released(row, arm as usize).count).sum();
         let mean = self.rates[arm as usize].mean;
-        ArmState { mean, width: f64::NAN, effective_pulls, active: self.is_live(arm) }
+        ArmState { mean, width: f64::NAN, effective_pulls, active: self.ledger.roster.is_live(arm as usize) }
     }
 
     fn counts(&self) -> PolicyCounts {
         PolicyCounts {
             phase: self.ledger.facts.releases,
-            active: self.ledger.arms.live.len() as u32,
+            active: self.ledger.roster.live().len() as u32,
             merges: self.ledger.peers.updates(),
             segments: self.ledger.keys.len() as u32,
-            ..PolicyCounts::default()
+            ..PolicyCounts::of(self.ledger.facts.privacy(&self.ledger.noise.distribution()))
         }
     }
 
@@ -200,10 +160,6 @@ impl Policy for Segments {
         Ok(())
     }
 
-    fn privacy(&self) -> PrivacyLoss {
-        self.ledger.facts.privacy(&self.ledger.noise.distribution())
-    }
-
     fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
         if let Moving::In(from) = with {
             self.load_pulls(from)?;
@@ -211,14 +167,45 @@ impl Policy for Segments {
         self.move_releases(with)
     }
 
-    fn is_live(&self, arm: u32) -> bool {
-        self.rates[arm as usize].live
+    fn catalog(&self) -> Catalog<'_> {
+        Catalog { arms: Some(&self.ledger.roster), segments: Some((&self.ledger.keys, self.max_segments)) }
+    }
+
+    /// Adds an arm to every segment.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for more than [`MOST_CELLS`](Segments::MOST_CELLS); `NoMemory`.
+    fn add_arm(&mut self, id: u64) -> Result<()> {
+        let arms = u64::from(self.arms()) + 1;
+        if (u64::from(self.max_segments) + 1) * arms > Segments::MOST_CELLS {
+            return Err(Error::config("arms", "times max_segments must be at most 2^27", arms));
+        }
+        let no_memory = |_| Error::NoMemory;
+        self.ledger.roster.reserve()?;
+        self.rates.reserve()?;
+        self.order.try_reserve(1).map_err(no_memory)?;
+        let more = (arms as usize).saturating_sub(self.ranks.len());
+        self.ranks.try_reserve(more).map_err(no_memory)?;
+        let (plays, cells) = (self.ledger.cells.new_arm()?, self.cells.new_arm()?);
+        self.peers.add_arm()?;
+        let arm = self.arms();
+        self.ledger.cells.push_arm(plays);
+        self.cells.push_arm(cells);
+        self.rates.push(Rate::new());
+        self.ledger.roster.add(id);
+        self.order.push(arm);
+        let mean = self.mean_rate();
+        self.update_rate(arm as usize, mean);
+        if !self.trial {
+            self.plan();
+        }
+        self.seed_arm_from_peers();
+        Ok(())
     }
 
     fn retire_arm(&mut self, arm: u32) {
-        self.ledger.arms.retire(arm);
+        self.ledger.roster.retire(arm as usize);
         let rate = &mut self.rates[arm as usize];
-        rate.live = false;
         let had_prior = rate.prior.take().is_some();
         self.trial &= self.turns[0].best != arm;
         for turn in self.turns.iter_mut().filter(|turn| turn.best == arm) {

@@ -1,14 +1,16 @@
 //! Tests of segments: new and retired arms, eligible arms, slots, exploration, merging and snapshots.
 
 use super::*;
-use crate::ledger::learner::{AnyLearner, Learner};
+use crate::ledger::learner::AnyLearner;
 use crate::ledger::peers::PeerId;
 use crate::moving::Moving;
 use crate::policy::compare::Totals;
 use crate::policy::contract::Policy;
 use crate::policy::prior::Prior;
 use crate::random::Random;
+use crate::request::{Limits, Offers, Request};
 use crate::snapshot::{Kind, Reader, write};
+use std::collections::BTreeSet;
 
 /// Segments, what a handle knows of them, and the coins of simulated rewards.
 struct Site {
@@ -41,7 +43,7 @@ impl Site {
     }
 
     fn id(&self, arm: u32) -> u64 {
-        self.segments.ledger.arms.id(arm as usize)
+        self.segments.ledger.roster.id(arm as usize)
     }
 
     fn pulls(&self, segment: u32, arm: u32) -> u64 {
@@ -52,6 +54,16 @@ impl Site {
     fn collected(&self) -> u64 {
         let open = self.segments.ledger.cells.iter().map(|play| play.batch.quota() - play.batch.free());
         open.sum::<u64>() + self.segments.ledger.facts.led()
+    }
+
+    /// Chooses arms for the slots of a request for these arms.
+    fn slate(&mut self, segment: u32, eligible: &[u32], slots: usize) -> Vec<Pull> {
+        let key = self.segments.ledger.keys[segment as usize];
+        let request = Request { slots: slots as u32, segment: key, eligible: Some(eligible), ..Request::default() };
+        let mut offers = Offers::for_tests(&self.config, self.segments.ledger.roster.arms());
+        let mut offer = offers.check(&request, self.segments.catalog(), &Limits::for_tests(0)).unwrap();
+        self.segments.choose_slate(segment, &mut offer);
+        offer.choices().iter().map(|choice| choice.pull).collect()
     }
 
     fn any_segment(&mut self) -> u32 {
@@ -79,7 +91,7 @@ impl Site {
     }
 
     fn live(&self) -> Vec<u32> {
-        (0..self.segments.arms()).filter(|&arm| self.segments.is_live(arm)).collect()
+        self.segments.ledger.roster.live().to_vec()
     }
 
     fn saved(&mut self) -> Vec<u8> {
@@ -97,7 +109,7 @@ impl Site {
 
     fn restored(&self, bytes: &[u8]) -> Result<Site> {
         let mut site = Site::new(self.config.clone(), 99, &[]);
-        for &id in self.segments.ledger.arms.added.iter() {
+        for &id in self.segments.ledger.roster.added.iter() {
             site.add_arm(id);
         }
         let from = &mut Reader::new(bytes, Kind::Bandit).unwrap();
@@ -112,7 +124,7 @@ impl Site {
         }
         let bytes = other.saved();
         let from = &mut Reader::new(&bytes, Kind::Bandit).unwrap();
-        let id = PeerId { origin: other.origin, generation: 0, added: &other.segments.ledger.arms.added };
+        let id = PeerId { origin: other.origin, generation: 0, added: &other.segments.ledger.roster.added };
         let peer = self.segments.peer_reader()(&self.config, &id, from).unwrap();
         from.finish().unwrap();
         self.segments.merge(peer).unwrap();
@@ -305,7 +317,7 @@ fn a_retired_arm_is_never_played() {
                     500 => site.segments.turns[3].best,
                     _ => live[site.coins.below(live.len() as u64) as usize],
                 };
-                if site.segments.is_live(arm) {
+                if site.segments.ledger.roster.is_live(arm as usize) {
                     site.segments.retire_arm(arm);
                 }
             }
@@ -318,11 +330,9 @@ fn a_retired_arm_is_never_played() {
                 0 => pulls.push(site.segments.choose_among_in(segment, &[live[0], live[live.len() - 1], live[0]])),
                 1 => {
                     let (capacity, slots) = (site.segments.ranks.capacity(), 1 + t as usize % live.len());
-                    let mut left = live.clone();
-                    site.segments.choose_slate(segment, &mut left, None, slots, &mut |slot| pulls.push(slot.pull));
-                    let mut all: Vec<_> = pulls.iter().map(|&pull| site.segments.arm_of(pull)).chain(left).collect();
-                    all.sort_unstable();
-                    assert_eq!((pulls.len(), &all), (slots, &live));
+                    pulls = site.slate(segment, &live, slots);
+                    let arms: BTreeSet<_> = pulls.iter().map(|&pull| site.segments.arm_of(pull)).collect();
+                    assert_eq!((pulls.len(), arms.len()), (slots, slots));
                     assert!(pulls.iter().filter(|pull| pull.phase() == 0).count() <= 1);
                     assert_eq!(site.segments.ranks.capacity(), capacity);
                 }
@@ -338,7 +348,10 @@ fn a_retired_arm_is_never_played() {
                 let (segment, pull) = pending.swap_remove(site.coins.below(60) as usize);
                 let releases = site.segments.ledger.facts.releases;
                 let arm = site.answer(segment, pull, ads);
-                after += u32::from(!site.segments.is_live(arm) && site.segments.ledger.facts.releases > releases);
+                after += u32::from(
+                    !site.segments.ledger.roster.is_live(arm as usize)
+                        && site.segments.ledger.facts.releases > releases,
+                );
                 answered += 1;
             }
             assert!(t % 20 > 0 || site.collected() == answered);
@@ -354,7 +367,7 @@ fn slots_show_the_least_indices() {
     let (mut together, mut alone) = (0, 0);
     for t in 0..20_000u64 {
         let (segment, slots) = (site.any_segment(), 1 + t as usize % 5);
-        let mut left = if t % 4 > 0 { vec![8, 7, 1, 4, 2, 6, 3, 0, 5] } else { vec![8, 1, 2, 6, 3, 5] };
+        let left = if t % 4 > 0 { vec![0, 1, 2, 3, 4, 5, 6, 7, 8] } else { vec![1, 2, 3, 5, 6, 8] };
         let trial = site.trial(&left, slots as u64);
         let own = segment as usize + 1;
         // The indices already count the decisions of this request.
@@ -374,8 +387,7 @@ fn slots_show_the_least_indices() {
             assert_eq!(site.segments.least(own, &sorted), expected[0]);
         }
         site.segments.turns[own].decisions -= slots as u64;
-        let mut pulls = Vec::new();
-        site.segments.choose_slate(segment, &mut left, None, slots, &mut |slot| pulls.push(slot.pull));
+        let pulls = site.slate(segment, &left, slots);
         assert!(pulls.iter().all(|pull| pull.propensity == 1.0));
         let arms: Vec<u32> = pulls.iter().map(|&pull| site.segments.arm_of(pull)).collect();
         assert_eq!(arms, expected[..slots], "{t}");
@@ -441,7 +453,7 @@ fn frequencies_are_the_propensities() {
             });
             add(1, &chances, arms.iter().position(|&other| other == arm).unwrap(), pull.propensity);
         } else {
-            let mut left = vec![6, 1, 5, 4, 0, 3];
+            let left = vec![6, 1, 5, 4, 0, 3];
             let trial = site.trial(&left, 3);
             site.segments.turns[own].decisions += 3;
             let mut order: Vec<u32> = left.clone();
@@ -454,9 +466,7 @@ fn frequencies_are_the_propensities() {
             };
             order.sort_by(|a, b| index(a).total_cmp(&index(b)).then(a.cmp(b)));
             site.segments.turns[own].decisions -= 3;
-            let mut pulls = Vec::new();
-            site.segments.choose_slate(segment, &mut left, None, 3, &mut |slot| pulls.push(slot.pull));
-            for (slot, pull) in pulls.into_iter().enumerate() {
+            for (slot, pull) in site.slate(segment, &left, 3).into_iter().enumerate() {
                 let arm = site.answer(segment, pull, ads);
                 let place = order.iter().position(|&other| other == arm).unwrap();
                 order.remove(place);
@@ -531,7 +541,7 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
                 site.merge(&mut copies[(place + turn * (1 + place % 2)) % 3]);
             }
             for id in [44, 7, 1000, 1 << 63] {
-                if !site.segments.ledger.arms.added.contains(&id) && coins.below(2) == 0 {
+                if !site.segments.ledger.roster.added.contains(&id) && coins.below(2) == 0 {
                     site.add_arm(id);
                 }
             }
@@ -541,7 +551,7 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
         }
         for site in fleet.iter_mut().chain([&mut late]) {
             for id in [1 << 63, 7, 44, 1000] {
-                if !site.segments.ledger.arms.added.contains(&id) {
+                if !site.segments.ledger.roster.added.contains(&id) {
                     site.add_arm(id);
                 }
             }

@@ -14,7 +14,7 @@ use super::weights::Weights;
 use crate::config::Config;
 use crate::error::Result;
 use crate::moving::{Moving, moves};
-use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
@@ -87,21 +87,13 @@ impl Policy for Exp3 {
 
     fn cancel(&mut self, _pull: Pull) {}
 
-    fn abilities(&self) -> Abilities {
-        Abilities { full_pulls: true, ..Abilities::default() }
-    }
-
     /// EXP3 keeps no means.
     fn arm(&self, _arm: u32) -> ArmState {
         ArmState::unknown(true)
     }
 
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts { active: self.weights.arms() as u32, ..PolicyCounts::default() }
-    }
-
-    fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Unbounded
+        PolicyCounts { active: self.weights.arms() as u32, ..PolicyCounts::of(PrivacyLoss::Unbounded) }
     }
 
     fn snapshot(&mut self, with: &mut Moving) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::{Moving, moves};
-use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::composition::bounded_range_to_zcdp;
 use crate::privacy::{PrivacyLoss, first};
 use crate::random::Seed;
@@ -118,10 +118,6 @@ impl Policy for Exp3Tau {
 
     fn cancel(&mut self, _pull: Pull) {}
 
-    fn abilities(&self) -> Abilities {
-        Abilities { full_pulls: true, ..Abilities::default() }
-    }
-
     /// Only the arms themselves are released.
     fn arm(&self, _arm: u32) -> ArmState {
         ArmState::unknown(true)
@@ -129,11 +125,8 @@ impl Policy for Exp3Tau {
 
     /// Its phase is the number of draws (it wraps).
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts { phase: self.draws as u32, active: self.drawn.len() as u32, ..PolicyCounts::default() }
-    }
-
-    fn privacy(&self) -> PrivacyLoss {
-        loss(self.drawn.len() as u32, self.draws, self.draws_most, self.plays)
+        let loss = loss(self.drawn.len() as u32, self.draws, self.draws_most, self.plays);
+        PolicyCounts { phase: self.draws as u32, active: self.drawn.len() as u32, ..PolicyCounts::of(loss) }
     }
 
     fn snapshot(&mut self, _with: &mut Moving) -> Result<()> {
@@ -274,10 +267,10 @@ mod tests {
         let tau = policy.plays as usize;
         let pulls: Vec<_> = (0..3 * tau).map(|_| policy.choose()).collect();
         assert!(pulls.iter().all(|pull| pull.arm() == pulls[0].arm() && pull.phase() == 1 && pull.propensity.is_nan()));
-        assert_eq!(policy.privacy().epsilon(1e-6, 1), 0.0);
+        assert_eq!(policy.counts().loss.epsilon(1e-6, 1), 0.0);
         pulls[tau..].iter().take(tau).for_each(|&pull| policy.observe(pull, Reward::MIN));
         assert_eq!(policy.choose().phase(), 2);
-        assert!(policy.privacy().epsilon(1e-6, 1) > 0.0);
+        assert!(policy.counts().loss.epsilon(1e-6, 1) > 0.0);
         pulls[..tau].iter().for_each(|&pull| policy.observe(pull, Reward::MIN)); // uncounted
         assert_eq!(policy.choose().phase(), 2);
     }
@@ -291,7 +284,7 @@ mod tests {
             policy.observe(pull, Reward::MIN);
         }
         assert_eq!(policy.draws, policy.draws_most);
-        let spent = policy.privacy().epsilon(1e-6, 1);
+        let spent = policy.counts().loss.epsilon(1e-6, 1);
         assert!(spent <= 1.0 && spent > 0.5);
         let last = policy.choose().arm() as usize;
         assert_eq!(policy.drawn.iter().max(), Some(&policy.drawn[last]));

@@ -26,7 +26,7 @@ use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
 use crate::noise::LaplaceSource;
 use crate::policy::Algorithm;
-use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
@@ -75,7 +75,7 @@ impl Lap {
         let base_config =
             Config { horizon: draws, beta, batch: 0, base: 0, expected_users: 0, budget_periods: 0, ..config.clone() };
         let built = base.build(&base_config, seed)?;
-        if built.abilities().takes_bits {
+        if base.takes_bits() {
             return Err(Error::config("base", "must be a policy that takes gains, not privatised bits", config.base));
         }
         Ok(Lap {
@@ -123,10 +123,6 @@ impl Policy for Lap {
         self.intervals.cancel(pull);
     }
 
-    fn abilities(&self) -> Abilities {
-        Abilities { full_pulls: true, ..Abilities::default() }
-    }
-
     /// The mean of all releases. The width is for stochastic rewards (adversarial ones have no mean to estimate):
     /// half of beta for the rewards, by Hoeffding, and half for the noises.
     fn arm(&self, arm: u32) -> ArmState {
@@ -144,15 +140,9 @@ impl Policy for Lap {
 
     /// Its phase is the number of draws.
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts { phase: self.intervals.last(), active: self.base.counts().active, ..PolicyCounts::default() }
-    }
-
-    fn best_arm(&self) -> Result<u32> {
-        self.base.best_arm()
-    }
-
-    fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Pure(self.intervals.epsilon())
+        let loss = PrivacyLoss::Pure(self.intervals.epsilon());
+        let PolicyCounts { active, best, .. } = self.base.counts();
+        PolicyCounts { phase: self.intervals.last(), active, best, ..PolicyCounts::of(loss) }
     }
 
     /// The base's state is a function of releases.
@@ -205,7 +195,7 @@ mod tests {
         for interval in 1..=5 {
             let pulls: Vec<_> = (0..3).map(|_| lap.choose()).collect();
             assert!(pulls.iter().all(|&pull| pull == pulls[0] && pull.phase() == interval));
-            assert_eq!(lap.privacy(), PrivacyLoss::Pure(if interval == 1 { 0.0 } else { 0.5 }));
+            assert_eq!(lap.counts().loss, PrivacyLoss::Pure(if interval == 1 { 0.0 } else { 0.5 }));
             pulls.iter().for_each(|&pull| lap.observe(pull, Reward::MIN));
         }
         assert_eq!(lap.arms.iter().map(|arm| arm.releases).sum::<u64>(), 5);

@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::memory::WipedVec;
 use crate::moving::{Moved, Moving, moves};
 use crate::noise::LaplaceSource;
-use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
@@ -189,10 +189,6 @@ impl Policy for Tsallis {
         self.intervals.cancel(pull);
     }
 
-    fn abilities(&self) -> Abilities {
-        Abilities { full_pulls: true, ..Abilities::default() }
-    }
-
     /// The mean of all releases. Adversarial rewards have no mean to estimate, so there is no width.
     fn arm(&self, arm: u32) -> ArmState {
         let arm = &self.released[arm as usize];
@@ -202,11 +198,8 @@ impl Policy for Tsallis {
 
     /// Its phase is the number of draws.
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts { phase: self.intervals.last(), active: self.losses.len() as u32, ..PolicyCounts::default() }
-    }
-
-    fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Pure(self.intervals.epsilon())
+        let loss = PrivacyLoss::Pure(self.intervals.epsilon());
+        PolicyCounts { phase: self.intervals.last(), active: self.losses.len() as u32, ..PolicyCounts::of(loss) }
     }
 
     /// The losses are functions of releases.
@@ -372,7 +365,7 @@ mod tests {
         }
         assert_eq!(tsallis.released.iter().map(|arm| arm.rewards).sum::<u64>(), 20);
         assert!((tsallis.sigma - (1.0 + 2.0 / 1.44f64).sqrt()).abs() < 1e-6);
-        let PrivacyLoss::Pure(spent) = tsallis.privacy() else { panic!("not pure") };
+        let PrivacyLoss::Pure(spent) = tsallis.counts().loss else { panic!("not pure") };
         assert!(spent <= 0.3 && spent > 0.2999);
         // From the caller's epsilon, not from the effective one, which is slightly smaller.
         for (epsilon, plays) in [(1.0 / 3.0, 3), (0.1, 10), (0.01, 100), (1.0, 1), (0.999, 2)] {

@@ -146,11 +146,7 @@ impl<R: BaselineRule> Policy for Baseline<R> {
     }
 
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts { active: self.tally.arms.len() as u32, ..PolicyCounts::default() }
-    }
-
-    fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Unbounded
+        PolicyCounts { active: self.tally.arms.len() as u32, ..PolicyCounts::of(PrivacyLoss::Unbounded) }
     }
 
     fn snapshot(&mut self, with: &mut Moving) -> Result<()> {

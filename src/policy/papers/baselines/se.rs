@@ -97,15 +97,13 @@ impl Policy for Se {
     }
 
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts { phase: self.phase(), active: self.viable.len() as u32, ..PolicyCounts::default() }
-    }
-
-    fn best_arm(&self) -> Result<u32> {
-        self.decided().then(|| self.viable[0]).ok_or(Error::NotReady)
-    }
-
-    fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Unbounded
+        let loss = PrivacyLoss::Unbounded;
+        PolicyCounts {
+            phase: self.phase(),
+            active: self.viable.len() as u32,
+            best: self.decided().then(|| self.viable[0]),
+            ..PolicyCounts::of(loss)
+        }
     }
 
     fn snapshot(&mut self, _with: &mut Moving) -> Result<()> {

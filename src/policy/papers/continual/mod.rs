@@ -150,11 +150,8 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
     }
 
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts { active: self.arms.len() as u32, ..PolicyCounts::default() }
-    }
-
-    fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Pure(if self.released { self.epsilon } else { 0.0 })
+        let loss = PrivacyLoss::Pure(if self.released { self.epsilon } else { 0.0 });
+        PolicyCounts { active: self.arms.len() as u32, ..PolicyCounts::of(loss) }
     }
 
     fn snapshot(&mut self, _with: &mut Moving) -> Result<()> {

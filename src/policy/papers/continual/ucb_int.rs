@@ -323,12 +323,9 @@ impl Policy for DpUcbInt {
     }
 
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts { phase: self.phase(), active: self.arms.len() as u32, ..PolicyCounts::default() }
-    }
-
-    fn privacy(&self) -> PrivacyLoss {
         let Account { spent: releases, epsilon, delta, .. } = self.account;
-        PrivacyLoss::Scheduled { releases, epsilon, delta }
+        let loss = PrivacyLoss::Scheduled { releases, epsilon, delta };
+        PolicyCounts { phase: self.phase(), active: self.arms.len() as u32, ..PolicyCounts::of(loss) }
     }
 
     fn snapshot(&mut self, _with: &mut Moving) -> Result<()> {
@@ -501,14 +498,14 @@ mod tests {
             let pull = Pull::new(0, 0, 1.0);
             one.arms[0].in_flight += 1;
             one.observe(pull, Reward::MIN);
-            assert_eq!(good.privacy(), bad.privacy());
-            assert_eq!(good.privacy(), one.privacy());
+            assert_eq!(good.counts().loss, bad.counts().loss);
+            assert_eq!(good.counts().loss, one.counts().loss);
         }
         assert_eq!(one.releases, points(&one.schedule, 20_000).len() as u64);
-        let PrivacyLoss::Scheduled { releases, epsilon, delta } = one.privacy() else { panic!() };
+        let PrivacyLoss::Scheduled { releases, epsilon, delta } = one.counts().loss else { panic!() };
         assert_eq!((epsilon, delta), (1.0, DELTA));
         let sum: f64 = points(&one.schedule, 20_000).into_iter().map(|n| one.schedule.loss(n)).sum();
         assert!((releases.basic() / sum - 1.0).abs() < 1e-12);
-        assert!(one.privacy().epsilon(DELTA, 1) == 1.0 && releases.epsilon(DELTA) > 1.0);
+        assert!(one.counts().loss.epsilon(DELTA, 1) == 1.0 && releases.epsilon(DELTA) > 1.0);
     }
 }

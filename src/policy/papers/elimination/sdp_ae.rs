@@ -267,19 +267,16 @@ impl Policy for ShuffledElimination {
     }
 
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts { phase: self.phase, active: self.viable.len() as u32, ..PolicyCounts::default() }
-    }
-
-    fn best_arm(&self) -> Result<u32> {
-        self.decided().then(|| self.viable[0]).ok_or(Error::NotReady)
-    }
-
-    fn privacy(&self) -> PrivacyLoss {
         let plan = self.plans[0];
-        if self.released {
-            PrivacyLoss::Approximate { epsilon: plan.epsilon(), delta: plan.delta() }
-        } else {
-            PrivacyLoss::Pure(0.0)
+        let loss = match self.released {
+            true => PrivacyLoss::Approximate { epsilon: plan.epsilon(), delta: plan.delta() },
+            false => PrivacyLoss::Pure(0.0),
+        };
+        PolicyCounts {
+            phase: self.phase,
+            active: self.viable.len() as u32,
+            best: self.decided().then(|| self.viable[0]),
+            ..PolicyCounts::of(loss)
         }
     }
 

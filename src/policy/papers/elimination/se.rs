@@ -306,15 +306,13 @@ impl Policy for DpSe {
     }
 
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts { phase: self.epoch, active: self.viable, ..PolicyCounts::default() }
-    }
-
-    fn best_arm(&self) -> Result<u32> {
-        self.decided().then(|| self.first()).ok_or(Error::NotReady)
-    }
-
-    fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Pure(if self.released { self.noise.distribution().epsilon() } else { 0.0 })
+        let loss = PrivacyLoss::Pure(if self.released { self.noise.distribution().epsilon() } else { 0.0 });
+        PolicyCounts {
+            phase: self.epoch,
+            active: self.viable,
+            best: self.decided().then(|| self.first()),
+            ..PolicyCounts::of(loss)
+        }
     }
 
     /// A restored handle plays the open epoch again, with other rewards.

@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::local::RandomizedResponse;
 use crate::moving::{Moved, Moving, moves};
-use crate::policy::contract::{Abilities, ArmState, Policy, PolicyCounts, Pull};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::papers::baselines::ucb1::UpperBound;
 use crate::policy::papers::baselines::{Baseline, BaselineRule};
 use crate::privacy::PrivacyLoss;
@@ -49,10 +49,6 @@ impl<R: BaselineRule> OnBits<R> {
 }
 
 impl<R: BaselineRule> Policy for OnBits<R> {
-    fn abilities(&self) -> Abilities {
-        Abilities { takes_bits: true, ..Abilities::default() }
-    }
-
     fn choose(&mut self) -> Pull {
         self.policy.choose()
     }
@@ -72,11 +68,8 @@ impl<R: BaselineRule> Policy for OnBits<R> {
     }
 
     fn counts(&self) -> PolicyCounts {
-        self.policy.counts()
-    }
-
-    fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Pure(if self.has_rewards { self.response.epsilon() } else { 0.0 })
+        let loss = PrivacyLoss::Pure(if self.has_rewards { self.response.epsilon() } else { 0.0 });
+        PolicyCounts { loss, ..self.policy.counts() }
     }
 
     /// Moves sums of bits that were private before they arrived.

@@ -1,4 +1,4 @@
-//! What the engine keeps of a decision until its reward takes effect.
+//! What a policy chooses, and what the engine keeps of it until the reward takes effect.
 
 use crate::moving::moves;
 
@@ -13,14 +13,14 @@ pub struct Pull {
 }
 
 impl Pull {
-    /// A pull without phase and propensity, for policies that need only the arm back: see [`Abilities::full_pulls`](crate::policy::Abilities::full_pulls).
+    /// A pull without phase and propensity, for policies that need only the arm back.
     #[inline]
     pub(crate) const fn of(arm: u32) -> Pull {
         Pull::new(arm, 0, f64::NAN)
     }
 
     /// Units of one examination: see [`lack`](Self::lack).
-    pub(crate) const EXAMINATION: u64 = crate::request::EXAMINATION;
+    pub(crate) const EXAMINATION: u64 = super::EXAMINATION;
 
     /// The same for a decision whose slot visitors do not always examine.
     #[inline]
@@ -60,3 +60,15 @@ impl Pull {
 }
 
 moves!(Pull { place, propensity });
+
+/// A policy's choice for one slot of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Choice {
+    pub pull: Pull,
+    /// What orders the choices: see [`Offer::choose`](super::Offer::choose).
+    pub score: f64,
+    pub arm: u32,
+    pub slot: u32,
+    /// The units that the slot lacks of an [examination](Pull::EXAMINATION).
+    pub unexamined: u16,
+}

@@ -1,0 +1,513 @@
+//! Checks a request, and lists what it offers to the policy. [`Offers::check`] is the only check of a request, and makes
+//! the only [`Offer`] there is. A policy that gets one decides, and cannot fail.
+
+use super::choice::{Choice, Pull};
+use super::rows::Rows;
+use super::{Abilities, EXAMINATION, Request};
+use crate::config::Config;
+use crate::error::{Error, Result, Value};
+use crate::ledger::keys::Keys;
+use crate::ledger::roster::Roster;
+use crate::memory::{WipedVec, try_with_capacity};
+use crate::random::Random;
+
+/// What the requests of a handle may name.
+#[derive(Clone, Copy)]
+pub(crate) struct Catalog<'a> {
+    /// The arms, if they come and go, and requests may name eligible ones.
+    pub arms: Option<&'a Roster>,
+    /// With segments: their keys, and the maximum number of them.
+    pub segments: Option<(&'a Keys, u32)>,
+}
+
+impl Catalog<'_> {
+    /// For policies whose arms are fixed.
+    pub const FIXED: Catalog<'static> = Catalog { arms: None, segments: None };
+}
+
+/// What a handle permits now.
+pub(crate) struct Limits {
+    /// Whether it may decide.
+    pub is_ready: bool,
+    /// Whether it counts users.
+    pub counts_users: bool,
+    /// The number of the next decision, and the length of the ring that stores decisions, a power of two.
+    pub next: u64,
+    pub ring: u64,
+    /// The number of decisions that can be open.
+    pub reach: u64,
+}
+
+/// The segment of a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Segment {
+    /// The handle has no segments.
+    None,
+    /// Its number.
+    Known(u32),
+    /// Its key, if no earlier request had it. There may be one more segment.
+    New(u64),
+}
+
+/// What a request says of an arm.
+#[derive(Clone, Copy)]
+struct Listed {
+    /// The number of the last request that listed the arm.
+    request: u32,
+    /// The arm's position in that list.
+    position: u32,
+    /// With values: the arm's value as a part of the largest; 0 if that was too small.
+    value: f32,
+}
+
+const UNLISTED: Listed = Listed { request: 0, position: 0, value: 0.0 };
+
+/// What a reward of each arm is worth in a request, as a part of the largest value.
+#[derive(Clone, Copy)]
+pub(crate) struct Values<'a>(&'a [Listed]);
+
+impl Values<'_> {
+    /// An arm that is worth less than this part of the largest value is not eligible in the request.
+    const LEAST: f64 = 1.0 / (1 << 20) as f64;
+
+    /// The value of an arm that the request lists.
+    #[inline]
+    pub fn of(self, arm: u32) -> f64 {
+        self.0[arm as usize].value.into()
+    }
+}
+
+/// Memory for the requests of a handle, one at a time, and what its configuration permits.
+pub(crate) struct Offers {
+    can: Abilities,
+    /// Whether the smallest reward is 0, so that a reward has a value in proportion to it.
+    from_zero: bool,
+    /// Maximum number of slots; 0 = as many as arms.
+    max_slots: u32,
+    /// The number of features in a row, and whether a request has one row, because each arm has a model.
+    features: usize,
+    has_one_row: bool,
+    /// The arms that may be chosen. Capacity for all arms.
+    among: Vec<u32>,
+    listed: WipedVec<Listed>,
+    request: u32,
+    /// Capacity for the largest number of slots, as in `free`.
+    choices: Vec<Choice>,
+    /// Slots without a decision so far.
+    free: Vec<u32>,
+    /// Coins that shuffle the slots, for policies that have more than one or values.
+    coins: Option<Random>,
+}
+
+/// A request that can be decided, as a policy gets it.
+pub(crate) struct Offer<'a> {
+    /// The number of arms to choose, at most as many as may be chosen.
+    pub slots: u32,
+    pub segment: Segment,
+    /// The rows of features, where the handle has them.
+    pub rows: Option<Rows<'a>>,
+    /// The arms that the request names, as it names them.
+    pub eligible: Option<&'a [u32]>,
+    pub values: Option<Values<'a>>,
+    /// Whether it has one slot, and neither values nor positions.
+    pub is_plain: bool,
+    /// Whether there is an outage: nothing is learned. A policy then chooses the arms with the largest released mean (times
+    /// their value), with the configured exploration, if anything was released. What is cancelled teaches nothing, so the
+    /// arm that is to be explored would be played until the outage ends.
+    pub is_outage: bool,
+    examined: Option<&'a [f64]>,
+    among: Option<&'a mut Vec<u32>>,
+    listed: &'a [Listed],
+    choices: &'a mut Vec<Choice>,
+    free: &'a mut Vec<u32>,
+    coins: Option<&'a mut Random>,
+    next: u64,
+    ring: u64,
+}
+
+impl Offers {
+    /// # Errors
+    /// `NoMemory`.
+    pub fn new(config: &Config, can: Abilities, arms: usize, coins: Option<Random>) -> Result<Offers> {
+        let mut offers = Offers {
+            can,
+            from_zero: config.reward_min == 0.0,
+            max_slots: config.max_slots,
+            features: config.features as usize,
+            has_one_row: config.model_per_arm,
+            among: try_with_capacity(arms)?,
+            listed: WipedVec::new(arms, |_| UNLISTED)?,
+            request: 0,
+            choices: Vec::new(),
+            free: Vec::new(),
+            coins,
+        };
+        (offers.choices, offers.free) =
+            (try_with_capacity(offers.most_slots(arms))?, try_with_capacity(offers.most_slots(arms))?);
+        Ok(offers)
+    }
+
+    fn most_slots(&self, arms: usize) -> usize {
+        match self.max_slots as usize {
+            _ if !self.can.slots => 1,
+            0 => arms,
+            most => most.min(arms),
+        }
+    }
+
+    /// Reserves memory for one more arm.
+    ///
+    /// # Errors
+    /// `NoMemory`: nothing has changed.
+    pub fn reserve(&mut self) -> Result<()> {
+        let arms = self.listed.len() + 1;
+        let slots = self.most_slots(arms);
+        self.listed.reserve()?;
+        self.among.clear();
+        self.choices.clear();
+        self.free.clear();
+        let lists = [self.among.try_reserve(arms), self.choices.try_reserve(slots), self.free.try_reserve(slots)];
+        lists.into_iter().try_for_each(|reserved| reserved.map_err(|_| Error::NoMemory))
+    }
+
+    /// Adds an arm, after [`reserve`](Self::reserve).
+    pub fn add_arm(&mut self) {
+        self.listed.push(UNLISTED);
+    }
+
+    /// Whether requests have features.
+    pub fn has_features(&self) -> bool {
+        self.features > 0
+    }
+
+    /// The choices of the request that was decided last.
+    #[inline]
+    pub fn choices(&self) -> &[Choice] {
+        &self.choices
+    }
+
+    /// Checks that a request can be decided now, and lists what it offers. Nothing changes but this memory.
+    ///
+    /// # Errors
+    /// `InvalidRequest`; `Unsupported`; `Full`; `NotStored`.
+    pub fn check<'a>(&'a mut self, request: &Request<'a>, catalog: Catalog, limits: &Limits) -> Result<Offer<'a>> {
+        if request.user != 0 && !limits.counts_users {
+            return Err(Error::unconfigured_number("user", request.user, "config.expected_users is 0"));
+        }
+        if !limits.is_ready {
+            return Err(Error::NotStored);
+        }
+        if request.slots == 0 {
+            return Err(Error::request("slots", "must be at least 1", 0u32));
+        }
+        if let Some(arms) = request.eligible {
+            let roster = catalog.arms.ok_or_else(|| Error::unsupported("eligible arms: its arms are fixed"))?;
+            roster.check(arms, "eligible")?;
+            if arms.is_empty() {
+                return Err(Error::request("eligible_len", "must be at least 1", 0u32));
+            }
+        }
+        if request.segment != 0 && catalog.segments.is_none() {
+            return Err(Error::unconfigured_number("segment", request.segment, "config.max_segments is 0"));
+        }
+        self.check_features(request, catalog)?;
+        let segment = find_segment(request.segment, catalog)?;
+        let is_plain = request.slots == 1 && request.values.is_none() && request.examined.is_none();
+        let mut lists = request.eligible.is_some() || request.features.is_some();
+        if !is_plain {
+            self.check_slots(request, catalog, limits)?;
+            lists = true;
+        } else if let Some(roster) = catalog.arms.filter(|_| lists) {
+            self.list(request.eligible, roster, true)?;
+        }
+        self.choices.clear();
+        Ok(Offer {
+            slots: request.slots,
+            segment,
+            rows: request.features,
+            eligible: request.eligible,
+            values: request.values.map(|_| Values(&self.listed)),
+            is_plain,
+            is_outage: false,
+            examined: request.examined,
+            among: lists.then_some(&mut self.among),
+            listed: &self.listed,
+            choices: &mut self.choices,
+            free: &mut self.free,
+            coins: self.coins.as_mut(),
+            next: limits.next,
+            ring: limits.ring,
+        })
+    }
+
+    /// Checks the rows of features of a request whose eligible arms are live.
+    fn check_features(&self, request: &Request, catalog: Catalog) -> Result<()> {
+        let rows = match request.features {
+            Some(_) if self.features == 0 => return Err(Error::unconfigured("features: config.features is 0")),
+            None if self.features == 0 => return Ok(()),
+            None => return Err(Error::request("features", "must be set: config.features is not 0", Value::Null)),
+            Some(rows) => rows,
+        };
+        match (self.has_one_row, request.eligible, catalog.arms) {
+            (true, ..) | (_, _, None) => rows.check(1, |_| true, self.features),
+            (_, Some(arms), _) => rows.check(arms.len(), |_| true, self.features),
+            (_, None, Some(roster)) => rows.check(roster.arms(), |row| roster.is_live(row), self.features),
+        }
+    }
+
+    /// Checks a request of several slots, or with values or positions, and lists its arms.
+    fn check_slots(&mut self, request: &Request, catalog: Catalog, limits: &Limits) -> Result<()> {
+        let slots = request.slots;
+        if request.values.is_some() && !self.can.values {
+            return Err(Error::unsupported("values: it maximises rewards"));
+        }
+        if let Some(examined) = request.examined {
+            self.check_examined(examined, slots, catalog)?;
+        }
+        let Some(roster) = catalog.arms.filter(|_| slots == 1 || self.can.slots) else {
+            return Err(Error::unsupported_number("slots", slots.into(), "it has one slot for each request"));
+        };
+        let mut what = "the number of eligible arms";
+        if let Some(values) = request.values {
+            if !self.from_zero {
+                return Err(Error::unconfigured("values: config.reward_min is not 0"));
+            }
+            self.list_values(values, request.eligible, roster)?;
+            what = "the number of eligible arms of positive value";
+        } else {
+            self.list(request.eligible, roster, false)?;
+        }
+        let at_most = |most: u64, what| Err(Error::request("slots", &format!("must be at most {most}, {what}"), slots));
+        let (arms, most) = (self.among.len() as u64, self.max_slots);
+        if u64::from(slots) > arms {
+            return at_most(arms, what);
+        }
+        if most > 0 && slots > most {
+            return at_most(most.into(), "which is config.max_slots");
+        }
+        if most == 0 && slots > 1 && limits.counts_users {
+            return at_most(1, "because config.expected_users is set and config.max_slots is 0");
+        }
+        if u64::from(slots) > limits.reach {
+            return at_most(limits.reach, "the number of decisions that can be open");
+        }
+        Ok(())
+    }
+
+    /// Checks the positions of a request.
+    fn check_examined(&self, examined: &[f64], slots: u32, catalog: Catalog) -> Result<()> {
+        if !self.can.examined {
+            return Err(match catalog.segments {
+                Some(_) => Error::unconfigured("examined: segments count rewards, not examinations"),
+                None => Error::unsupported("examined: it counts rewards, not examinations"),
+            });
+        }
+        if !self.from_zero {
+            return Err(Error::unconfigured("examined: config.reward_min is not 0"));
+        }
+        if examined.len() != slots as usize {
+            let rule = format!("must be {slots}, the number of slots");
+            return Err(Error::request("examined_len", &rule, examined.len()));
+        }
+        let least = 1.0 / EXAMINATION as f64;
+        match examined.iter().find(|&e| !(least..=1.0).contains(e)) {
+            Some(&wrong) => Err(Error::request("examined", "must be in [2^-16, 1]", wrong)),
+            None => Ok(()),
+        }
+    }
+
+    /// A number that no arm has from an earlier request.
+    fn next_request(&mut self) -> u32 {
+        self.request = self.request.wrapping_add(1);
+        if self.request == 0 {
+            self.listed.fill(UNLISTED);
+            self.request = 1;
+        }
+        self.request
+    }
+
+    /// Lists the arms that a request may get: these live ones, each once, in their order; or all live arms.
+    fn list(&mut self, eligible: Option<&[u32]>, roster: &Roster, is_plain: bool) -> Result<()> {
+        self.among.clear();
+        let Some(eligible) = eligible else {
+            self.among.extend(roster.live());
+            return Ok(());
+        };
+        if self.features == 0 {
+            self.among.try_reserve(eligible.len()).map_err(|_| Error::NoMemory)?;
+            self.among.extend(eligible);
+            if !is_plain {
+                self.among.sort_unstable();
+                self.among.dedup();
+            }
+            return Ok(());
+        }
+        let request = self.next_request();
+        for (position, &arm) in eligible.iter().enumerate() {
+            let listed = &mut self.listed[arm as usize];
+            if listed.request != request {
+                *listed = Listed { request, position: position as u32, value: 0.0 };
+                self.among.push(arm);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the values of a request, and lists the arms that it may get.
+    ///
+    /// # Errors
+    /// `InvalidRequest`: "values", "values_len", "eligible".
+    fn list_values(&mut self, values: &[f64], eligible: Option<&[u32]>, roster: &Roster) -> Result<()> {
+        let (length, what) = match eligible {
+            Some(arms) => (arms.len(), "eligible arms"),
+            None => (roster.arms(), "arms"),
+        };
+        if values.len() != length {
+            let rule = format!("must be {length}, the number of {what}");
+            return Err(Error::request("values_len", &rule, values.len()));
+        }
+        let (request, arms) = (self.next_request(), eligible.unwrap_or(roster.live()));
+        let position = |place: usize, arm: u32| if eligible.is_some() { place } else { arm as usize };
+        let mut largest = 0.0;
+        for (place, &arm) in arms.iter().enumerate() {
+            let value = values[position(place, arm)];
+            if !(0.0..f64::INFINITY).contains(&value) {
+                return Err(Error::request("values", "must be finite and at least 0", value));
+            }
+            if std::mem::replace(&mut self.listed[arm as usize].request, request) == request {
+                return Err(Error::request("eligible", "must not name an arm twice in a request with values", arm));
+            }
+            largest = f64::max(largest, value);
+        }
+        self.among.clear();
+        for (place, &arm) in arms.iter().enumerate() {
+            let position = position(place, arm);
+            let part = values[position] / largest; // NaN if all are 0
+            let value = if part >= Values::LEAST { part as f32 } else { 0.0 };
+            self.listed[arm as usize] = Listed { request, position: position as u32, value };
+            self.among.extend((value > 0.0).then_some(arm));
+        }
+        Ok(())
+    }
+}
+
+/// Finds the segment with this key.
+///
+/// # Errors
+/// `Full` if it is new, and there are as many as there may be.
+fn find_segment(key: u64, catalog: Catalog) -> Result<Segment> {
+    let Some((keys, most)) = catalog.segments else { return Ok(Segment::None) };
+    match keys.find(key) {
+        Some(segment) => Ok(Segment::Known(segment as u32)),
+        None if keys.len() < most as usize => Ok(Segment::New(key)),
+        None => {
+            let limit = "all of config.max_segments";
+            Err(Error::Full { what: "segment", number: key, limit, most: most.into() })
+        }
+    }
+}
+
+impl Offer<'_> {
+    /// The arms that may still be chosen, each once: live ones, in the request's order, with values those of positive value.
+    /// `None` if the request names no arms, and has neither several slots, values nor features: then all live arms may be.
+    #[inline]
+    pub fn among(&self) -> Option<&[u32]> {
+        self.among.as_deref().map(Vec::as_slice)
+    }
+
+    /// The same, of a request that lists its arms. A policy may change their order.
+    pub fn listed_mut(&mut self) -> &mut [u32] {
+        self.among.as_deref_mut().map_or(&mut [], Vec::as_mut_slice)
+    }
+
+    /// What a reward of this arm is worth: 1 without values.
+    #[inline]
+    pub fn value(&self, arm: u32) -> f64 {
+        self.values.map_or(1.0, |values| values.of(arm))
+    }
+
+    /// The position of a listed arm in the request's list, or its number if all arms are listed.
+    #[inline]
+    pub fn position(&self, arm: u32) -> usize {
+        let position = if self.eligible.is_some() { self.listed[arm as usize].position } else { arm };
+        position as usize
+    }
+
+    /// The position in the ring where the next choice will be stored.
+    pub fn ring_position(&self) -> usize {
+        ((self.next + self.choices.len() as u64) & (self.ring - 1)) as usize
+    }
+
+    /// The choices so far.
+    pub fn choices(&self) -> &[Choice] {
+        self.choices
+    }
+
+    /// Whether there are slots without a choice.
+    pub fn has_slots_left(&self) -> bool {
+        self.choices.len() < self.slots as usize
+    }
+
+    /// Chooses an arm for the next slot. `score` is the arm's mean times its value: the best arms get the slots that most
+    /// visitors examine. NaN for an arm without a mean, and if no slot is better than another. The last choice
+    /// [assigns](Self::assign_slots) the slots.
+    #[inline]
+    pub fn choose(&mut self, pull: Pull, arm: u32, score: f64) {
+        self.choices.push(Choice { pull, score, arm, slot: 0, unexamined: 0 });
+        if !self.is_plain {
+            if let Some(among) = &mut self.among {
+                among.retain(|&other| other != arm);
+            }
+            if !self.has_slots_left() {
+                self.assign_slots();
+            }
+        }
+    }
+
+    /// Gives each choice its slot: at random, or by their scores, and says how much of an examination each slot lacks.
+    #[inline(never)]
+    fn assign_slots(&mut self) {
+        let Offer { slots, choices, free, examined, .. } = self;
+        let Some(coins) = self.coins.as_deref_mut() else { return };
+        free.clear();
+        free.extend(0..*slots);
+        shuffle(free, coins);
+        if let Some(examined) = *examined {
+            // Arms without a mean come first, and keep slots at random.
+            let score = |choice: &Choice| if choice.score.is_nan() { f64::INFINITY } else { choice.score };
+            shuffle(choices, coins); // so that ties are at random
+            choices.sort_unstable_by(|a, b| f64::total_cmp(&score(b), &score(a)));
+            let known = choices.iter().filter(|choice| score(choice).is_finite()).count();
+            free[..known].sort_unstable_by(|&a, &b| f64::total_cmp(&examined[a as usize], &examined[b as usize]));
+        }
+        for (choice, &slot) in choices.iter_mut().zip(free.iter().rev()) {
+            choice.slot = slot;
+            choice.unexamined = examined
+                .map_or(0, |examined| (EXAMINATION - (examined[slot as usize] * EXAMINATION as f64) as u64) as u16);
+        }
+    }
+}
+
+/// Every order has the same probability.
+fn shuffle<T>(list: &mut [T], coins: &mut Random) {
+    for left in (1..=list.len()).rev() {
+        list.swap(coins.below(left as u64) as usize, left - 1);
+    }
+}
+
+#[cfg(test)]
+impl Offers {
+    /// Of a handle whose policy takes all requests.
+    pub fn for_tests(config: &Config, arms: usize) -> Offers {
+        let coins = crate::random::Seed::new(Some([1; 32])).unwrap().stream();
+        Offers::new(config, Abilities { slots: true, values: true, examined: true }, arms, Some(coins)).unwrap()
+    }
+}
+
+#[cfg(test)]
+impl Limits {
+    /// Of a handle without users, whose next decision has this number.
+    pub fn for_tests(next: u64) -> Limits {
+        Limits { is_ready: true, counts_users: false, next, ring: 256, reach: 256 }
+    }
+}
