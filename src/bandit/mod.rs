@@ -20,7 +20,7 @@ use crate::request::{Offers, Request};
 use crate::reward::RewardRange;
 use crate::shuffle::Params;
 use crate::users::{Periods, Users};
-use fleet::{Fleet, Sharing};
+use fleet::Sharing;
 use health::Health;
 use moving::Lifecycle;
 use state::{Lock, State};
@@ -73,7 +73,7 @@ impl Bandit {
     /// `NoMemory`; `OverBudget` if the configuration's budget is too small.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let bandit = Self::made(algorithm, config)?;
-        let origin = bandit.lock.lock()?.fleet.origin;
+        let origin = bandit.lock.lock()?.origin;
         config.charge(origin, false, config.test_seed.is_some(), 1, |config| algorithm.lifetime_loss(config))?;
         Ok(bandit)
     }
@@ -99,9 +99,9 @@ impl Bandit {
         let offers = Offers::new(config, abilities, arms, coins)?;
         // Created last, so that a test seed gives everything else the same coins with users and without.
         let users = Users::of(config, &mut seed)?;
-        let mut fleet = Fleet::new(tickets.next_u64());
+        let (origin, mut sharing) = (tickets.next_u64(), None);
         if let Some(key) = &config.fleet_key {
-            fleet.share(Sharing::new(key.clone(), Seed::new(None)?.stream())?, config);
+            sharing = Some(Box::new(Sharing::new(key.clone(), Seed::new(None)?.stream())?));
         }
         Ok(Bandit {
             algorithm,
@@ -112,7 +112,8 @@ impl Bandit {
                 engine,
                 policy,
                 pulls: WipedVec::new(config.arms as usize, |_| 0)?,
-                fleet,
+                origin,
+                sharing,
                 offers,
                 seeded: config.test_seed.is_some(),
                 is_plain: users.is_none() && config.max_segments == 0 && config.features == 0,
@@ -256,7 +257,8 @@ impl Bandit {
     /// has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
         let state = &mut *self.lock.lock()?;
-        state.add_arm(state.fleet.any_id(), &self.config.config()?)
+        let id = state.arms()?.any_id(state.origin);
+        state.add_arm(id)
     }
 
     /// Returns the number of the arm with this id, which names it in all handles of a fleet, and adds the arm if
@@ -272,12 +274,12 @@ impl Bandit {
             let rule = format!("must not be below config.arms = {}, whose arms have these ids", config.arms);
             return Err(Error::config("id", &rule, id));
         }
-        match state.fleet.arm(id, &config) {
+        match state.arms()?.find(id).map(|arm| arm as u32) {
             Some(arm) if state.check_arm(arm, "id").is_err() => {
                 Err(Error::request("id", "must not be that of a retired arm", id))
             }
             Some(arm) => Ok(arm),
-            None => state.add_arm(id, &config),
+            None => state.add_arm(id),
         }
     }
 

@@ -138,7 +138,8 @@ impl Bandit {
     pub fn suspend_within(&self, receiver: u64, limit: usize) -> Result<Vec<u8>> {
         let (key, nonce, content) = {
             let state = &mut *self.lock.lock()?;
-            let duty = state.sharing()?.duty;
+            state.sharing()?;
+            let duty = state.duty();
             let content = snapshot::fields(
                 |length| FleetKey::unsealed(length, limit),
                 |to| {
@@ -199,7 +200,7 @@ impl Bandit {
         head.algorithm.check_plan(&config, &head.config)?;
         bandit.generation = head.generation.checked_add(1).ok_or(Error::Corrupt)?;
         let state = bandit.lock.get_mut()?;
-        state.take_over(head.origin, head.added, &config)?;
+        state.take_over(head.origin, head.added)?;
         state.moved(&mut Moving::In(from))?;
         from.finish()?;
         state.periods.check()?;
@@ -273,7 +274,8 @@ impl Moved for State {
             users,
             periods,
             health,
-            fleet: _,
+            origin: _,
+            sharing: _,
             receivers: _,
             offers: _,
             is_plain: _,
@@ -505,8 +507,9 @@ mod tests {
     fn senders_and_generations_do_not_move() {
         let sharing = |bandit: &Bandit| {
             let state = &mut *bandit.lock.lock().unwrap();
+            let duty = state.duty();
             let sharing = state.sharing().unwrap();
-            (sharing.duty, sharing.sender, sharing.sequence, sharing.senders.len())
+            (duty, sharing.sender, sharing.sequence, sharing.senders.len())
         };
         let next = |bandit: &Bandit| {
             let next = Bandit::resume(None, &config(), &bandit.suspend(0).unwrap()).unwrap();

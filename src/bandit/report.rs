@@ -19,14 +19,9 @@ struct Reading<'a> {
     state: &'a State,
     policy: PolicyCounts,
     sharing: Option<&'a Sharing>,
+    duty: Duty,
     spent: (f64, f64),
     warnings: Warnings,
-}
-
-impl Reading<'_> {
-    fn duty(&self) -> Duty {
-        self.sharing.map_or(Duty::Alone, |sharing| sharing.duty)
-    }
 }
 
 /// What an [`ArmReport`] is made of.
@@ -79,17 +74,18 @@ impl Bandit {
     pub fn report(&self) -> Result<Report> {
         let state = &mut *self.lock.lock_held()?;
         let config = &self.config.config()?;
-        let contributes = state.fleet.sharing().is_some_and(|sharing| sharing.duty.contributes());
-        let releases = state.policy.learner().filter(|_| !contributes).map(|learner| learner.facts().releases);
+        let duty = state.duty();
+        let releases = state.policy.learner().filter(|_| !duty.contributes()).map(|learner| learner.facts().releases);
         let pending = (config.clock == Clock::Caller).then(|| state.engine.reach());
-        let warnings = state.health.warnings(state.engine.counts(), pending, contributes, releases);
+        let warnings = state.health.warnings(state.engine.counts(), pending, duty.contributes(), releases);
         let (loss, contributions) = state.loss(config);
         Ok(Report::of(&Reading {
             algorithm: self.algorithm,
             config,
             state,
             policy: state.policy.counts(),
-            sharing: state.fleet.sharing(),
+            sharing: state.sharing.as_deref(),
+            duty,
             spent: loss.spent(config.delta, contributions),
             warnings,
         }))

@@ -157,13 +157,11 @@ impl Batch {
         std::mem::take(&mut self.count)
     }
 
-    /// Adds rewards that another handle contributes, also beyond the quota. Returns whether the batch is full.
-    #[must_use]
-    pub fn add(&mut self, part: &Batch) -> bool {
+    /// Adds rewards that another handle contributes, also beyond the quota.
+    pub fn add(&mut self, part: &Batch) {
         self.count = self.count.saturating_add(part.count);
         self.quota = self.quota.max(self.count);
         self.sum.join(&part.sum);
-        self.free() == 0
     }
 
     /// Rewards missing to the quota.

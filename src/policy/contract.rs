@@ -4,7 +4,7 @@ use super::compare::ReleaseTotals;
 use super::prior::Prior;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::learner::Learner;
+use crate::ledger::learner::AnyLearner;
 use crate::memory::try_with_capacity;
 use crate::moving::{Moved, Moving};
 use crate::privacy::PrivacyLoss;
@@ -127,12 +127,13 @@ pub trait Policy: Send + Moved {
         Catalog::FIXED
     }
 
-    /// Adds an arm, with the next number. May allocate.
+    /// Adds an arm, with the next number and this id, which no other arm has. What other handles have released of it
+    /// counts from now on. May allocate.
     ///
     /// # Errors
-    /// `NoMemory`: nothing has changed.
-    fn add_arm(&mut self) -> Result<()> {
-        Err(Error::unsupported("new arms: its arms are fixed"))
+    /// `InvalidConfig`, `NoMemory`: nothing has changed.
+    fn add_arm(&mut self, _id: u64) -> Result<()> {
+        Ok(())
     }
 
     /// Retires this arm, which is live and not the last live one. It is not pulled again. Rewards of its pending
@@ -161,7 +162,7 @@ pub trait Policy: Send + Moved {
     fn snapshot(&mut self, with: &mut Moving) -> Result<()>;
 
     /// The policy as one that learns from a set of releases, if it does.
-    fn learner(&mut self) -> Option<&mut dyn Learner> {
+    fn learner(&mut self) -> Option<&mut dyn AnyLearner> {
         None
     }
 

@@ -86,7 +86,7 @@ reports! {
         /// nothing else of the key.
         fleet_key_id: u64 = |of| of.sharing.map_or(0, |sharing| sharing.id), "0.1";
         /// What the handle does with the rewards that it collects.
-        duty: Duty = |of| of.duty(), "0.1" {
+        duty: Duty = |of| of.duty, "0.1" {
             /// [`Alone`](crate::Duty::Alone), [`Contributes`](crate::Duty::Contributes) (this handle releases nothing
             /// itself) or [`Leads`](crate::Duty::Leads).
             duty: Duty = duty.number(),

@@ -20,10 +20,10 @@
 //! leading mean has changed: at most 2^12 arms. `select_among` computes D' of its arms if the leading mean differs
 //! from the last call's. About 490 bytes an arm.
 
-use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
 use super::explore::{Explore, kappa};
+use super::{ArmChange, BatchedPolicy, refresh_some};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
@@ -96,7 +96,7 @@ impl DpMed {
         let pending = pulls.saturating_sub(settled);
         let is_covered = self.batched.mean(arm).is_nan() && {
             let part = self.batched.part(self.batched.size(&self.batched.evidence(arm), 0.0));
-            let missing = pending.saturating_sub(self.batched.open_rewards(arm));
+            let missing = pending.saturating_sub(self.batched.open_sum(arm).own());
             pending >= part * Pull::EXAMINATION && self.batched.is_filled_by(arm, missing)
         };
         if std::mem::replace(&mut self.arms[arm].is_covered, is_covered) != is_covered {
@@ -112,7 +112,7 @@ impl DpMed {
             true => f64::from(u8::from(!self.arms[arm as usize].is_covered)),
             false => self.weight(arm as usize, leading),
         };
-        if weight == 1.0 { kappa(self.batched.roster.live().len()) } else { weight }
+        if weight == 1.0 { kappa(self.batched.ledger.roster.live().len()) } else { weight }
     }
 
     /// The weight of an arm that is compared at V/v, in a request with values: 0 if it cannot be the best one.
@@ -137,16 +137,22 @@ impl DpMed {
         (-exponent).exp()
     }
 
+    /// Computes an arm's weight again before the next decision.
+    fn unsettle(&mut self, arm: usize) {
+        (self.arms[arm].at, self.arms[arm].curve) = (f64::NAN, Curve::UNKNOWN);
+        self.settled = false;
+    }
+
     fn settle(&mut self) {
         if self.settled {
             return;
         }
         let leading = self.batched.mean(self.batched.leader());
-        let is_known = self.is_known(self.batched.roster.live());
+        let is_known = self.is_known(self.batched.ledger.roster.live());
         self.sums.clear();
         let mut sum = 0.0;
-        for place in 0..self.batched.roster.live().len() {
-            sum += self.weight_among(is_known, self.batched.roster.live()[place], leading);
+        for place in 0..self.batched.ledger.roster.live().len() {
+            sum += self.weight_among(is_known, self.batched.ledger.roster.live()[place], leading);
             self.sums.push(sum);
         }
         self.settled = true;
@@ -176,12 +182,12 @@ impl DpMed {
     }
 
     fn play(&mut self, arm: u32, propensity: f64) -> Pull {
-        self.batched.facts.decisions += 1;
+        self.batched.ledger.facts.decisions += 1;
         self.arms[arm as usize].pulls += 1;
         if self.batched.mean(arm as usize).is_nan() {
             self.cover(arm as usize);
         }
-        Pull::new(arm, self.batched.facts.releases, propensity)
+        Pull::new(arm, self.batched.ledger.facts.releases, propensity)
     }
 }
 
@@ -200,7 +206,7 @@ impl BatchedPolicy for DpMed {
     fn choose_any(&mut self) -> Pull {
         self.settle();
         let (place, propensity) = self.draw(self.sums.len());
-        self.play(self.batched.roster.live()[place], propensity)
+        self.play(self.batched.ledger.roster.live()[place], propensity)
     }
 
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
@@ -246,7 +252,7 @@ impl BatchedPolicy for DpMed {
     }
 
     fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Option<Pull> {
-        let (arm, propensity) = self.explore.choose(best as u32, among, self.batched.roster.live());
+        let (arm, propensity) = self.explore.choose(best as u32, among, self.batched.ledger.roster.live());
         Some(self.play(arm, propensity))
     }
 
@@ -263,16 +269,6 @@ impl BatchedPolicy for DpMed {
         self.sums.try_reserve(self.arms.len() + 1).map_err(|_| Error::NoMemory)
     }
 
-    fn added(&mut self) {
-        self.arms.push(Weight::NEW);
-        self.open(self.arms.len() - 1);
-        self.settled = false;
-    }
-
-    fn retired(&mut self, _arm: usize) {
-        self.settled = false;
-    }
-
     fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()> {
         if with.reads() {
             (0..self.arms.len()).for_each(|arm| self.open(arm));
@@ -280,26 +276,27 @@ impl BatchedPolicy for DpMed {
         Ok(())
     }
 
-    fn reopen(&mut self, arm: usize) {
-        self.open(arm);
-        self.cover(arm);
-    }
-
-    fn contributed(&mut self, arm: usize) {
-        self.cover(arm);
-    }
-
-    fn released(&mut self, arm: usize) {
-        self.unsettle(arm);
-        self.refresh_some();
-        self.open(arm);
-        self.cover(arm);
-    }
-
-    /// Computes an arm's weight again before the next decision.
-    fn unsettle(&mut self, arm: usize) {
-        (self.arms[arm].at, self.arms[arm].curve) = (f64::NAN, Curve::UNKNOWN);
-        self.settled = false;
+    fn follow(&mut self, arm: usize, change: ArmChange) {
+        match change {
+            ArmChange::Added => {
+                self.arms.push(Weight::NEW);
+                self.open(arm);
+                self.settled = false;
+            }
+            ArmChange::Retired => self.settled = false,
+            ArmChange::Duty => {
+                self.open(arm);
+                self.cover(arm);
+            }
+            ArmChange::Contributed => self.cover(arm),
+            ArmChange::Released => {
+                self.unsettle(arm);
+                refresh_some(self);
+                self.open(arm);
+                self.cover(arm);
+            }
+            ArmChange::Evidence => self.unsettle(arm),
+        }
     }
 }
 
@@ -309,7 +306,7 @@ moves!(Weight { pulls } made { at, weight, is_covered, curve });
 impl Moved for DpMed {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         self.snapshot(with)?;
-        self.batched.arms.moved(with)?;
+        self.batched.ledger.cells.moved(with)?;
         self.arms.moved(with)?;
         if with.reads() {
             (0..self.arms.len()).for_each(|arm| self.cover(arm));
@@ -364,7 +361,7 @@ mod tests {
             let click = coins.unit() < 0.1 + 0.3 * f64::from(pull.arm());
             policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
         }
-        policy.add_arm().unwrap();
+        policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap();
         let size = policy.batched.size(&policy.batched.evidence(new as usize), 0.0);
         let (arms, mut pulls, mut waiting) = ([0, 1, 2, new], 0, Vec::new());
         assert!(size >= 50);

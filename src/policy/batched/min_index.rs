@@ -10,12 +10,12 @@
 //!
 #![doc = include_str!("../../../docs/theory/min-index.md")]
 
-use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
 use super::explore::Explore;
 use super::imed::Chernoff;
 use super::released::Evidence;
+use super::{ArmChange, BatchedPolicy, refresh_some};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
@@ -163,7 +163,7 @@ impl DpImed {
     fn evidence(&self, arm: usize) -> Evidence {
         let mut evidence = self.batched.evidence(arm);
         let covered = (self.plans[arm].covered - self.batched.settled(arm)) as f64 / Pull::EXAMINATION as f64;
-        evidence.covered = evidence.count + covered * f64::from(self.batched.sharers());
+        evidence.covered = evidence.count + covered * f64::from(self.batched.ledger.facts.share().sharers);
         evidence
     }
 
@@ -171,7 +171,7 @@ impl DpImed {
     /// lack rewards that nobody contributes.
     fn is_awaited(&self, arm: usize) -> bool {
         let (plan, settled) = (&self.plans[arm], self.batched.settled(arm));
-        let pending = plan.pulls - settled - self.batched.open_rewards(arm);
+        let pending = plan.pulls - settled - self.batched.open_sum(arm).own();
         plan.covered > settled && self.batched.is_filled_by(arm, pending)
     }
 
@@ -244,7 +244,7 @@ impl DpImed {
     /// The arm to pull, where `best` has the smallest index of all: the leading arm of these with the smallest index,
     /// unless `best` is below it by more than the [`margin`](Chernoff::margin).
     fn prefer_leading(&mut self, mut best: usize, arms: &[u32], contest: &Contest) -> usize {
-        let margin = self.index.margin(self.batched.roster.live().len());
+        let margin = self.index.margin(self.batched.ledger.roster.live().len());
         let leading = self.worth(contest.leader, contest);
         if margin > 0.0 && self.worth(best, contest) < leading {
             let mut most = self.index_in(best, contest) + margin;
@@ -303,7 +303,7 @@ impl DpImed {
                 self.plans[moved as usize].place = Some(place);
             }
         }
-        if self.batched.roster.is_live(arm) {
+        if self.batched.ledger.roster.is_live(arm) {
             self.order.set(arm, self.plans[arm].line);
         }
     }
@@ -317,7 +317,7 @@ impl DpImed {
         let part = left.min(self.batched.part(doubling));
         if part > 0 {
             self.batched.open(arm, self.batched.whole(part).min(doubling));
-        } else if self.batched.facts.duty().leads() {
+        } else if self.batched.ledger.facts.duty().leads() {
             self.batched.open(arm, doubling);
         }
         part
@@ -331,6 +331,14 @@ impl DpImed {
         // A batch that the pending decisions do not fill is not covered.
         plan.covered = if plan.pulls < settled + size { settled } else { plan.covered.max(settled) };
         self.unsettle(arm);
+    }
+
+    /// Discards an arm's indices. The arm comes first until one is computed again.
+    fn unsettle(&mut self, arm: usize) {
+        let plan = &mut self.plans[arm];
+        (plan.known, plan.line, plan.curve) = ([UNKNOWN; POINTS], FIRST, Curve::UNKNOWN);
+        self.forget(arm);
+        self.settled = false;
     }
 
     /// Whether this arm, which has the smallest index, is to be pulled. If pending decisions cover its requested
@@ -388,7 +396,8 @@ impl DpImed {
     fn usual_batch(&mut self, arm: usize, contest: &Contest) -> u64 {
         let index = self.index_in(arm, contest);
         let evidence = self.evidence(arm);
-        let (leader, margin) = (self.evidence(contest.leader), self.index.margin(self.batched.roster.live().len()));
+        let (leader, margin) =
+            (self.evidence(contest.leader), self.index.margin(self.batched.ledger.roster.live().len()));
         self.batched.size(&evidence, self.index.batch(&evidence, &leader, index, margin))
     }
 
@@ -439,8 +448,8 @@ impl DpImed {
     #[inline]
     fn pull(&mut self, arm: usize, propensity: f64) -> Pull {
         self.plans[arm].pulls += Pull::EXAMINATION;
-        self.batched.facts.decisions += 1;
-        Pull::new(arm as u32, self.batched.facts.releases, propensity)
+        self.batched.ledger.facts.decisions += 1;
+        Pull::new(arm as u32, self.batched.ledger.facts.releases, propensity)
     }
 
     /// Chooses an arm where more than the planned pulls is to be considered.
@@ -496,7 +505,7 @@ impl DpImed {
 
     /// The same with values, among the arms that may be the best one, if there are any: as many as there are slots lead.
     fn least_valued(&mut self, arms: &[u32], contest: &Contest) -> Option<usize> {
-        let first = self.batched.facts.decisions.wrapping_mul(GOLDEN) >> 32;
+        let first = self.batched.ledger.facts.decisions.wrapping_mul(GOLDEN) >> 32;
         let (later, sooner) = arms.split_at(((first * arms.len() as u64) >> 32) as usize);
         let (mut best, mut least) = (None, f64::INFINITY);
         for arm in sooner.iter().chain(later).map(|&arm| arm as usize) {
@@ -524,7 +533,7 @@ impl DpImed {
                 let indices = leading.iter().map(|&arm| self.index_in(arm as usize, contest));
                 let most = indices.fold(f64::NEG_INFINITY, f64::max);
                 let theirs = 0.5 * (most + self.index_in(contest.leader, contest));
-                let margin = self.index.margin(self.batched.roster.live().len());
+                let margin = self.index.margin(self.batched.ledger.roster.live().len());
                 if self.index_in(least, contest) + margin < theirs { least } else { best as usize }
             }
             (Some(least), None) => least,
@@ -569,7 +578,7 @@ impl DpImed {
     /// The arm to pull with exploration, and its probability.
     #[inline(never)]
     fn explore(&mut self, best: usize, contest: &Contest, among: Option<&[u32]>) -> (usize, f64) {
-        let (arm, propensity) = self.explore.choose(best as u32, among, self.batched.roster.live());
+        let (arm, propensity) = self.explore.choose(best as u32, among, self.batched.ledger.roster.live());
         while !self.has_pulls_left(arm as usize, contest) {}
         (arm as usize, propensity)
     }
@@ -592,8 +601,8 @@ impl BatchedPolicy for DpImed {
             && plan.pulls < plan.goal
         {
             plan.pulls += Pull::EXAMINATION;
-            self.batched.facts.decisions += 1;
-            return Pull::new(self.best as u32, self.batched.facts.releases, 1.0);
+            self.batched.ledger.facts.decisions += 1;
+            return Pull::new(self.best as u32, self.batched.ledger.facts.releases, 1.0);
         }
         self.choose_again()
     }
@@ -646,50 +655,42 @@ impl BatchedPolicy for DpImed {
         self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)
     }
 
-    fn added(&mut self) {
-        self.plans.push(Plan::NEW);
-        self.order.push(FIRST);
-        self.settled = false;
-    }
-
-    fn retired(&mut self, arm: usize) {
-        self.order.set(arm, Line::NEVER);
-        self.settled = false;
-    }
-
     fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()> {
         if with.reads() {
             for arm in 0..self.plans.len() {
                 self.plans[arm] = Plan::NEW;
-                self.order.set(arm, if self.batched.roster.is_live(arm) { FIRST } else { Line::NEVER });
+                self.order.set(arm, if self.batched.ledger.roster.is_live(arm) { FIRST } else { Line::NEVER });
             }
         }
         Ok(())
     }
 
-    fn reopen(&mut self, arm: usize) {
-        self.open_next(arm);
-        self.unsettle(arm);
-    }
-
-    fn contributed(&mut self, arm: usize) {
-        self.settled(arm, self.plans[arm].goal.saturating_sub(self.batched.settled(arm)));
-    }
-
-    #[inline(never)]
-    fn released(&mut self, arm: usize) {
-        let _rounding = DefaultRounding::set();
-        let size = self.open_next(arm);
-        self.settled(arm, size * Pull::EXAMINATION);
-        self.refresh_some();
-    }
-
-    /// Discards an arm's indices. The arm comes first until one is computed again.
-    fn unsettle(&mut self, arm: usize) {
-        let plan = &mut self.plans[arm];
-        (plan.known, plan.line, plan.curve) = ([UNKNOWN; POINTS], FIRST, Curve::UNKNOWN);
-        self.forget(arm);
-        self.settled = false;
+    fn follow(&mut self, arm: usize, change: ArmChange) {
+        match change {
+            ArmChange::Added => {
+                self.plans.push(Plan::NEW);
+                self.order.push(FIRST);
+                self.settled = false;
+            }
+            ArmChange::Retired => {
+                self.order.set(arm, Line::NEVER);
+                self.settled = false;
+            }
+            ArmChange::Duty => {
+                self.open_next(arm);
+                self.unsettle(arm);
+            }
+            ArmChange::Contributed => {
+                self.settled(arm, self.plans[arm].goal.saturating_sub(self.batched.settled(arm)));
+            }
+            ArmChange::Released => {
+                let _rounding = DefaultRounding::set();
+                let size = self.open_next(arm);
+                self.settled(arm, size * Pull::EXAMINATION);
+                refresh_some(self);
+            }
+            ArmChange::Evidence => self.unsettle(arm),
+        }
     }
 }
 
@@ -698,7 +699,7 @@ moves!(Plan { pulls, covered, goal, leads } made { known, next, line, place, cur
 impl Moved for DpImed {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         self.snapshot(with)?;
-        self.batched.arms.moved(with)?;
+        self.batched.ledger.cells.moved(with)?;
         self.plans.moved(with)
     }
 }
@@ -718,7 +719,7 @@ mod tests {
         if !known(arm) {
             return false;
         }
-        let margin = policy.index.margin(policy.batched.roster.live().len());
+        let margin = policy.index.margin(policy.batched.ledger.roster.live().len());
         let leads = |arm: u32| policy.batched.mean(arm as usize) >= policy.batched.mean(leader);
         let index = |arm: u32| policy.index.at(&policy.evidence(arm as usize), point).0;
         let compared = |arm: u32| if leads(arm) { index(arm) - margin } else { index(arm) };
@@ -743,7 +744,7 @@ mod tests {
             if !settled && policy.settled && pull.propensity > 0.5 {
                 // Of several arms with the largest mean, only the leader is preferred.
                 let (leader, mean) = (policy.batched.leader(), |arm: u32| policy.batched.mean(arm as usize));
-                let mut arms = policy.batched.roster.live().to_vec();
+                let mut arms = policy.batched.ledger.roster.live().to_vec();
                 arms.retain(|&arm| arm == leader as u32 || !(mean(arm) == mean(leader as u32)));
                 checks += 1;
                 changed[0] += u32::from(is_the_least(&policy, pull.arm(), &arms, leader, point));
@@ -755,7 +756,7 @@ mod tests {
             waiting.push(pull);
             if step % 10 == 0 {
                 // A request of three slots for the live arms of the first 25.
-                let mut left = policy.batched.roster.live().to_vec();
+                let mut left = policy.batched.ledger.roster.live().to_vec();
                 left.retain(|&arm| arm < 25);
                 let (leader, point) = policy.batched.leader_at(&left, 3, |_| 1.0);
                 let contest = Contest::special(leader, point, None, left.len());
@@ -784,7 +785,7 @@ mod tests {
             }
             assert_eq!(policy.batched.collected(), answered);
             match step % 4000 {
-                1 => policy.add_arm().unwrap(),
+                1 => policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap(),
                 2 if ![20, 5, 30].contains(&arm) => policy.retire_arm(arm as u32), // some of its rewards come later
                 3 => drop(policy.choose_among(&[20, 5, 30])),
                 _ => {}
@@ -834,7 +835,7 @@ mod tests {
                 policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
             }
         }
-        let (count, releases) = (policy.index.computed.get(), u64::from(policy.batched.facts.releases));
+        let (count, releases) = (policy.index.computed.get(), u64::from(policy.batched.ledger.facts.releases));
         assert!(releases > 50 && count < 10 * releases, "{count} indices, {releases} releases");
     }
 
@@ -908,10 +909,11 @@ mod tests {
         let config = Config::new(2, 0.1);
         let mut policy = DpImed::new(&config, &mut Seed::new(Some([2; 32])).unwrap()).unwrap();
         for _ in 0..100_000 {
-            let (releases, before) = (policy.batched.facts.releases, [0, 1].map(|arm| policy.batched.settled(arm)));
+            let (releases, before) =
+                (policy.batched.ledger.facts.releases, [0, 1].map(|arm| policy.batched.settled(arm)));
             let pull = policy.choose();
             policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(pull.arm() == 0) * Reward::ONE as u32));
-            if policy.batched.facts.releases > releases {
+            if policy.batched.ledger.facts.releases > releases {
                 let arm = pull.arm() as usize;
                 let (before, after) = (before[arm], policy.batched.settled(arm));
                 if arm == 0 {

@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::ledger::facts::{Facts, SavedFacts};
 use crate::ledger::peers::{Peer, PeerReleases};
+use crate::ledger::roster::Roster;
 use crate::memory::try_with_capacity;
 use crate::moving::{Moved, Moving};
 use crate::snapshot::Reader;
@@ -36,14 +37,14 @@ impl PeerReleases for HandleReleases {
 }
 
 impl Peer<HandleReleases> {
-    /// Returns the releases of our arm; `added` are the ids of our added arms.
-    pub fn released(&self, arm: usize, added: &[u64]) -> Option<&ReleaseHistory> {
-        self.releases.0.get(self.arm(arm, added)?)
+    /// Returns the releases of our arm.
+    pub fn released(&self, arm: usize, arms: &Roster) -> Option<&ReleaseHistory> {
+        self.releases.0.get(self.arm(arm, arms)?)
     }
 
     /// Returns whether it has other releases of our arm than `before`.
-    pub fn is_changed(&self, before: Option<&Self>, arm: usize, added: &[u64]) -> bool {
-        let [now, then] = [Some(self), before].map(|peer| peer?.released(arm, added));
+    pub fn is_changed(&self, before: Option<&Self>, arm: usize, arms: &Roster) -> bool {
+        let [now, then] = [Some(self), before].map(|peer| peer?.released(arm, arms));
         now.is_some_and(|now| !now.pairs().is_empty()) && now != then
     }
 }

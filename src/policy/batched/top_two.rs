@@ -16,8 +16,8 @@
 //!
 #![doc = include_str!("../../../docs/theory/top-two.md")]
 
-use super::BatchedPolicy;
 use super::arms::BatchedArms;
+use super::{ArmChange, BatchedPolicy};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
@@ -74,8 +74,8 @@ impl DpTopTwo {
         // The confidence of a test does not follow from the number of decisions that somebody expects.
         let config = &Config { horizon: 0, ..config.clone() };
         let batched = BatchedArms::new(config, seed)?;
-        let mut left = try_with_capacity(batched.roster.live().len())?;
-        left.extend(batched.roster.live());
+        let mut left = try_with_capacity(batched.ledger.roster.live().len())?;
+        left.extend(batched.ledger.roster.live());
         Ok(DpTopTwo {
             batched,
             mixture: Mixture::new(Cumulant::of(&config.noise()?)),
@@ -93,7 +93,7 @@ impl DpTopTwo {
     fn find_left(&mut self) {
         let DpTopTwo { batched, contenders, left, .. } = self;
         left.clear();
-        left.extend(batched.roster.live().iter().filter(|&&arm| !contenders[arm as usize].is_out));
+        left.extend(batched.ledger.roster.live().iter().filter(|&&arm| !contenders[arm as usize].is_out));
         (self.turn, self.planned) = (0, false);
     }
 
@@ -106,9 +106,9 @@ impl DpTopTwo {
 
     /// Nats that refute that an arm is as good as another: ln(W/beta), and the price of merges.
     fn enough(&self) -> f64 {
-        let (arms, live) = (self.contenders.len(), self.batched.roster.live().len());
+        let (arms, live) = (self.contenders.len(), self.batched.ledger.roster.live().len());
         let pairs = pairs(arms as f64, (arms - live) as f64);
-        pairs.ln() + self.ln_inverse_beta + price_of_merges(self.batched.peers.updates())
+        pairs.ln() + self.ln_inverse_beta + price_of_merges(self.batched.ledger.peers.updates())
     }
 
     /// Judges the arms after new releases of this one, or all of them: those out of the race go out.
@@ -214,7 +214,7 @@ impl DpTopTwo {
     /// Opens an arm's batch for the planned pulls, or changes its size. A leader's batch is always open, because others
     /// contribute to it.
     fn open_next(&mut self, arm: usize) {
-        let (contender, leads) = (&self.contenders[arm], self.batched.facts.duty().leads());
+        let (contender, leads) = (&self.contenders[arm], self.batched.ledger.facts.duty().leads());
         let left = contender.goal - self.batched.settled(arm) / Pull::EXAMINATION;
         let part = if leads { left.min(contender.step) } else { left };
         if part > 0 {
@@ -231,8 +231,8 @@ impl DpTopTwo {
             contender.goal = contender.pulls;
             self.open_next(arm);
         }
-        self.batched.facts.decisions += 1;
-        Pull::new(arm as u32, self.batched.facts.releases, 1.0)
+        self.batched.ledger.facts.decisions += 1;
+        Pull::new(arm as u32, self.batched.ledger.facts.releases, 1.0)
     }
 }
 
@@ -296,18 +296,6 @@ impl BatchedPolicy for DpTopTwo {
         self.left.try_reserve(self.contenders.len() + 1 - self.left.len()).map_err(|_| Error::NoMemory)
     }
 
-    fn added(&mut self) {
-        self.contenders.push(Contender::NEW);
-        self.begin();
-    }
-
-    fn retired(&mut self, arm: usize) {
-        let has_winner = matches!(self.left[..], [winner] if winner as usize != arm);
-        if !has_winner {
-            self.begin();
-        }
-    }
-
     fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()> {
         for contender in &mut *self.contenders {
             let mut is_out = contender.is_out;
@@ -322,18 +310,29 @@ impl BatchedPolicy for DpTopTwo {
         with.ensure(!self.left.is_empty())
     }
 
-    fn reopen(&mut self, arm: usize) {
-        self.open_next(arm);
-        self.planned = false;
-    }
-
-    fn released(&mut self, arm: usize) {
-        self.open_next(arm);
-        self.judge(Some(arm));
-    }
-
-    fn unsettle(&mut self, arm: usize) {
-        self.judge(Some(arm));
+    fn follow(&mut self, arm: usize, change: ArmChange) {
+        match change {
+            ArmChange::Added => {
+                self.contenders.push(Contender::NEW);
+                self.begin();
+            }
+            ArmChange::Retired => {
+                let has_winner = matches!(self.left[..], [winner] if winner as usize != arm);
+                if !has_winner {
+                    self.begin();
+                }
+            }
+            ArmChange::Duty => {
+                self.open_next(arm);
+                self.planned = false;
+            }
+            ArmChange::Contributed => (),
+            ArmChange::Released => {
+                self.open_next(arm);
+                self.judge(Some(arm));
+            }
+            ArmChange::Evidence => self.judge(Some(arm)),
+        }
     }
 }
 
@@ -343,7 +342,7 @@ moves!(Contender { pulls, goal, step } made { is_out });
 impl Moved for DpTopTwo {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         self.snapshot(with)?;
-        self.batched.arms.moved(with)?;
+        self.batched.ledger.cells.moved(with)?;
         self.contenders.moved(with)?;
         self.turn.moved(with)?;
         self.leader.moved(with)?;
@@ -413,7 +412,7 @@ mod tests {
         let nats = |policy: &DpTopTwo, pairs: f64, beta: f64| (policy.enough() - (pairs / beta).ln()).abs();
         let alone = price_of_merges(0);
         assert!(alone > 0.1 && nats(&policy, 3.0, 0.2) - alone < 1e-12);
-        policy.add_arm().unwrap();
+        policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap();
         assert!((nats(&policy, 4.0, 0.2) - alone).abs() < 1e-12);
         policy.retire_arm(4);
         assert!((nats(&policy, 7.0, 0.2) - alone).abs() < 1e-12);
@@ -427,7 +426,7 @@ mod tests {
             let id = PeerId { origin: 9 + updates, generation: 0, added: &[] };
             let mut from = Reader::new(&bytes, Kind::Bandit).unwrap();
             let peer = policy.learner().unwrap().peer_reader()(&config, &id, &mut from).unwrap();
-            assert!(policy.learner().unwrap().merge(peer, &[5]).unwrap());
+            assert!(policy.learner().unwrap().merge(peer).unwrap());
             assert!((nats(&policy, 10.0, 0.2) - price_of_merges(updates)).abs() < 1e-12);
         }
         assert!(price_of_merges(1) > alone + 1.0);
@@ -610,12 +609,12 @@ mod tests {
                     .all(|arm| settles(arm) && policy.contenders[arm].pulls <= policy.contenders[arm].goal)
             );
             match step % 9000 {
-                1 => policy.add_arm().unwrap(),
+                1 => policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap(),
                 4000 if step > 9000 => policy.retire_arm(5 + step / 9000),
                 _ => {}
             }
         }
-        assert!(policy.batched.facts.releases > 60, "{}", policy.batched.facts.releases);
+        assert!(policy.batched.ledger.facts.releases > 60, "{}", policy.batched.ledger.facts.releases);
         let mut policy = made(&config, 2);
         let mut pulls = [0; 6];
         (0..3001).for_each(|_| pulls[policy.choose().arm() as usize] += 1);
@@ -628,9 +627,9 @@ mod tests {
         let (mut policy, mut random) = (made(&Config::new(3, 0.1), 4), coins(5));
         let mut rewards = [0; 3];
         while policy.counts().best.is_none() {
-            let (pull, releases) = (policy.choose(), policy.batched.facts.releases);
+            let (pull, releases) = (policy.choose(), policy.batched.ledger.facts.releases);
             policy.observe(Pull::of(pull.arm()), coin([0.5, 0.45, 0.3][pull.arm() as usize], &mut random));
-            if policy.batched.facts.releases > releases {
+            if policy.batched.ledger.facts.releases > releases {
                 let arm = pull.arm() as usize;
                 let size = (policy.batched.settled(arm) / Pull::EXAMINATION) - rewards[arm];
                 assert!(
@@ -647,7 +646,8 @@ mod tests {
     fn restored(policy: &mut DpTopTwo, config: &Config, number: u64) -> DpTopTwo {
         let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Moving::Out(to))).unwrap().seal();
         let mut next = made(config, number);
-        (config.arms as usize..policy.contenders.len()).for_each(|_| next.add_arm().unwrap());
+        (config.arms as usize..policy.contenders.len())
+            .for_each(|_| next.add_arm(next.batched.ledger.roster.arms() as u64).unwrap());
         next.snapshot(&mut Moving::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
         next
     }
@@ -660,13 +660,13 @@ mod tests {
         let mut policy = made(&config, 7);
         assert_eq!(play(&mut policy, &means, 100_000, &mut random), Some(1));
         let (mut next, mut without) = (restored(&mut policy, &config, 8), restored(&mut policy, &config, 9));
-        let releases = policy.batched.facts.releases;
+        let releases = policy.batched.ledger.facts.releases;
         for _ in 0..100_000 {
             let pull = policy.choose();
             assert_eq!(pull.arm(), 1);
             policy.observe(Pull::of(pull.arm()), coin(0.0, &mut random)); // the verdict is final
         }
-        assert!((3..20).contains(&(policy.batched.facts.releases - releases)));
+        assert!((3..20).contains(&(policy.batched.ledger.facts.releases - releases)));
         policy.retire_arm(2);
         assert_eq!((policy.counts().best, policy.counts().active, policy.arm(0).active), (Some(1), 1, false));
         assert_eq!((next.counts().best, next.choose().arm()), (Some(1), 1));
@@ -675,7 +675,7 @@ mod tests {
         next.retire_arm(0);
         let mut next = restored(&mut next, &config, 10);
         assert_eq!((next.counts().best, next.choose().arm()), (Some(1), 1));
-        next.add_arm().unwrap();
+        next.add_arm(next.batched.ledger.roster.arms() as u64).unwrap();
         assert!(next.counts().best.is_none() && [1, 3].iter().all(|arm| next.left.contains(arm)));
         assert_eq!(play(&mut next, &means, 100_000, &mut random), Some(1));
         next.retire_arm(3);
@@ -703,7 +703,7 @@ mod tests {
         let mut other = restored(&mut policy, &config, 18);
         (policy.ln_inverse_beta, other.ln_inverse_beta) = (1e4, 1e4); // more nats than there are
         policy.retire_arm(2);
-        other.add_arm().unwrap();
+        other.add_arm(other.batched.ledger.roster.arms() as u64).unwrap();
         assert_eq!((&policy.left[..], &other.left[..]), (&[0, 1][..], &[0, 1, 2, 4][..]));
     }
 
@@ -714,7 +714,7 @@ mod tests {
         let (means, mut random) = ([0.5, 0.5, 0.5], coins(26));
         let mut policy = made(&Config::new(2, 0.1), 27);
         play(&mut policy, &means, 5_000, &mut random);
-        policy.add_arm().unwrap();
+        policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap();
         let mut pulls = [0; 3];
         while policy.batched.mean(2).is_nan() {
             let pull = policy.choose();

@@ -217,13 +217,13 @@ impl Segments {
     /// ids, so that the result depends on nothing else. The caller has reserved the memory for the order of the
     /// segments.
     pub(super) fn fit(&mut self) {
-        let Segments { order, by_key, keys, added, configured, .. } = self;
+        let Segments { order, by_key, ledger, .. } = self;
         // A function pointer, so that the library contains the code of one sort.
         let sort = |list: &mut [u32], key: &dyn Fn(u32) -> u64| list.sort_unstable_by_key(|&number| key(number));
-        sort(order, &|arm| arm.checked_sub(*configured).map_or(u64::from(arm), |place| added[place as usize]));
+        sort(order, &|arm| ledger.roster.id(arm as usize));
         by_key.clear();
-        by_key.extend(0..keys.len() as u32);
-        sort(by_key, &|segment| keys[segment as usize]);
+        by_key.extend(0..ledger.keys.len() as u32);
+        sort(by_key, &|segment| ledger.keys[segment as usize]);
         self.moments = Moments::default();
         self.rows.iter_mut().for_each(|row| *row = SegmentRow::new());
         for row in 0..self.rows.len() {
@@ -284,9 +284,9 @@ impl Segments {
             }
             rate.evidence.replace(&mut cell.estimate, now);
         }
-        let largest = self.roster.live().iter().map(|&arm| self.rates[arm as usize].mean).fold(0.0, f64::max);
+        let largest = self.ledger.roster.live().iter().map(|&arm| self.rates[arm as usize].mean).fold(0.0, f64::max);
         for rate in self.rates.iter_mut() {
-            rate.weigh_prior(largest, self.facts.decisions, now, self.half_life);
+            rate.weigh_prior(largest, self.ledger.facts.decisions, now, self.half_life);
         }
         let mean = self.mean_rate();
         (0..self.rates.len()).for_each(|arm| self.update_rate(arm, mean));

@@ -16,17 +16,17 @@ impl Segments {
     /// # Errors
     /// `Corrupt`; `NoMemory`.
     pub(super) fn move_releases(&mut self, with: &mut Moving) -> Result<()> {
-        let mut facts = self.facts.saved();
+        let mut facts = self.ledger.facts.saved();
         facts.moved(with)?;
         let (now, arms) = (facts.now(), self.rates.len());
         self.all.move_saved(now, with)?;
         with.arms(arms)?;
         for (arm, rate) in self.rates.iter_mut().enumerate() {
-            let mut live = self.roster.is_live(arm);
+            let mut live = self.ledger.roster.is_live(arm);
             live.moved(with)?;
             rate.move_saved(now, with)?;
             if !live && with.reads() {
-                self.roster.retire(arm);
+                self.ledger.roster.retire(arm);
             }
         }
         with.alike(self.turns.iter_mut().enumerate(), |with, (row, turn)| {
@@ -51,8 +51,8 @@ impl Segments {
 
     /// Continues from the releases that were read.
     fn continue_from(&mut self, saved: &SavedFacts) -> Result<()> {
-        ensure(!self.roster.live().is_empty())?;
-        if !self.facts.continue_from(saved) {
+        ensure(!self.ledger.roster.live().is_empty())?;
+        if !self.ledger.facts.continue_from(saved) {
             self.restamp(saved.now(), half_life(saved.time.memory()));
         }
         self.least_batch = self.size_of_least_batch();
@@ -114,7 +114,7 @@ impl Moved for Segments {
             self.save_pulls(to, &mut std::iter::empty());
         }
         self.snapshot(with)?;
-        self.plays.moved(with)?;
+        self.ledger.cells.moved(with)?;
         self.turns.moved(with)?;
         self.rates.moved(with)?;
         self.trial.moved(with)
