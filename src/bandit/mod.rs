@@ -23,7 +23,7 @@ use crate::shuffle::Params;
 use crate::users::{Periods, Users};
 use fleet::Sharing;
 use health::Health;
-use moving::Life;
+use moving::Lifecycle;
 use state::{Lock, State};
 
 pub use crate::engine::Counts;
@@ -203,7 +203,7 @@ impl Bandit {
                 periods: Periods::first(config),
                 health: Health::default(),
                 receivers: Vec::new(),
-                life: Life::Live,
+                lifecycle: Lifecycle::Active,
             }),
         })
     }

@@ -5,6 +5,7 @@ mod choice;
 mod offer;
 mod rows;
 
+use crate::config::Config;
 pub(crate) use choice::Choice;
 pub use choice::Pull;
 pub(crate) use offer::{Catalog, Limits, Offer, Offers, Segment, Values};
@@ -20,7 +21,7 @@ pub struct Request<'a> {
     pub segment: u64,
     /// A keyed hash of the person with [`Config::expected_users`](crate::Config::expected_users); else 0.
     pub user: u64,
-    /// Arms that may be chosen, in any order; duplicates are harmless. `None` = all live arms. Choose them by
+    /// Arms that may be chosen, in any order; one listed twice counts once. `None` = all live arms. Choose them by
     /// public information only.
     pub eligible: Option<&'a [u32]>,
     /// What a reward of each eligible arm is worth in this request, in that order; without a list, of every arm by its
@@ -54,4 +55,13 @@ pub(crate) struct Abilities {
     pub values: bool,
     /// Requests whose slots are examined with known probabilities.
     pub examined: bool,
+}
+
+impl Abilities {
+    /// The abilities that a policy's row in the table names.
+    pub fn of(can: &str, config: &Config) -> Abilities {
+        let can = |what: &str| can.split(", ").any(|word| word == what);
+        let examined = can("examined") && config.max_segments == 0;
+        Abilities { slots: can("slate"), values: can("values"), examined }
+    }
 }

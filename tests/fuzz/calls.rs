@@ -1016,7 +1016,7 @@ impl World<'_> {
     /// Two handles of a fleet with a key.
     unsafe fn construct_with_key(&mut self) {
         let config = dpb_config { fleet_key: KEY.as_ptr(), ..self.config() };
-        let constructor = self.bytes.pick(&CONSTRUCTORS[..6]);
+        let constructor = self.bytes.pick(&CONSTRUCTORS[..5]);
         for _ in 0..2 {
             self.constructed(config, |c, out, error| constructor(c, out, error));
         }

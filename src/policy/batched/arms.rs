@@ -116,6 +116,7 @@ impl BatchedArms {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<BatchedArms> {
         let noise = config.noise()?;
         let arms = config.arms as usize;
+        let cells = Grid::of_row(WipedVec::new(arms, |_| ArmSum::default())?);
         Ok(BatchedArms {
             arms: WipedVec::new(arms, |_| BatchedArm::NEW)?,
             others: WipedVec::default(),
@@ -132,11 +133,7 @@ impl BatchedArms {
             priors: 0,
             leader: Tournament::new(arms, Line::NEVER)?,
             cursor: 0,
-            ledger: Ledger::new(
-                config,
-                Grid::of_row(WipedVec::new(arms, |_| ArmSum::default())?),
-                NoiseSource::new(noise, seed.stream()),
-            )?,
+            ledger: Ledger::new(config, cells, NoiseSource::new(noise, seed.stream()))?,
         })
     }
 
@@ -233,10 +230,6 @@ impl BatchedArms {
     /// The size of a batch of which this is the handle's part.
     pub fn whole(&self, part: u64) -> u64 {
         part.saturating_mul(self.ledger.facts.share().sharers.into())
-    }
-
-    pub fn is_live(&self, arm: usize) -> bool {
-        self.ledger.roster.is_live(arm)
     }
 
     /// The arm with the largest released mean; an arbitrary arm before the first release.
@@ -464,7 +457,7 @@ impl BatchedArms {
             true => (f64::NAN, f64::NAN),
             false => (evidence.mean(), evidence.width(self.ln_inverse_beta)),
         };
-        ArmState { mean, width, effective_pulls: evidence.count, active: self.is_live(arm) }
+        ArmState { mean, width, effective_pulls: evidence.count, active: self.ledger.roster.is_live(arm) }
     }
 
     /// The sums of an arm's releases, of all handles.

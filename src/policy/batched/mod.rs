@@ -8,7 +8,7 @@ use super::compare::ReleaseTotals;
 use super::contract::{ArmState, Policy, PolicyCounts, Pull, has_no_priors};
 use super::prior::Prior;
 use crate::error::{Error, Result};
-use crate::ledger::cells::Place;
+use crate::ledger::cells::{Ledger, Place};
 use crate::ledger::learner::{AnyLearner, Change, Learner};
 use crate::ledger::peers::Peer;
 use crate::moving::{Moved, Moving};
@@ -43,22 +43,6 @@ trait BatchedPolicy: Send + Moved {
 
     /// Says what the slot of this arm's last pull lacks of an examination.
     fn lacks(&mut self, _arm: u32, _lack: u16) {}
-
-    /// Chooses the best arms while nothing is learned. Returns whether the policy has chosen.
-    #[cold]
-    fn choose_best(&mut self, offer: &mut Offer) -> bool {
-        let leader = self.batched().leader();
-        if self.batched().mean(leader).is_nan() {
-            return false;
-        }
-        while offer.has_slots_left() {
-            let best = offer.among().map_or(leader, |arms| self.batched().leader_at(arms, 1, |arm| offer.value(arm)).0);
-            let Some(pull) = self.play_best(best, offer.among()) else { return false };
-            let score = offer.value(pull.arm()) * self.batched().mean(pull.arm() as usize);
-            offer.choose(pull, pull.arm(), score);
-        }
-        true
-    }
 
     /// A pull was cancelled.
     fn cancelled(&mut self, _pull: Pull) {}
@@ -120,6 +104,22 @@ fn refresh_some(policy: &mut impl BatchedPolicy) {
     }
 }
 
+/// Chooses the best arms while nothing is learned. Returns whether the policy has chosen.
+#[cold]
+fn choose_best<P: BatchedPolicy>(policy: &mut P, offer: &mut Offer) -> bool {
+    let leader = policy.batched().leader();
+    if policy.batched().mean(leader).is_nan() {
+        return false;
+    }
+    while offer.has_slots_left() {
+        let best = offer.among().map_or(leader, |arms| policy.batched().leader_at(arms, 1, |arm| offer.value(arm)).0);
+        let Some(pull) = policy.play_best(best, offer.among()) else { return false };
+        let score = offer.value(pull.arm()) * policy.batched().mean(pull.arm() as usize);
+        offer.choose(pull, pull.arm(), score);
+    }
+    true
+}
+
 #[allow(private_interfaces)] // as in the trait
 impl<P: BatchedPolicy> Policy for P {
     #[inline]
@@ -128,16 +128,15 @@ impl<P: BatchedPolicy> Policy for P {
     }
 
     fn decide(&mut self, offer: &mut Offer) {
-        if offer.is_outage && self.choose_best(offer) {
-            // It has chosen.
-        } else if offer.is_plain {
+        let has_chosen = offer.is_outage && choose_best(self, offer);
+        if !has_chosen && !offer.is_plain {
+            self.choose_offered(offer);
+        } else if !has_chosen {
             let pull = match offer.among() {
                 Some(arms) => self.choose_among(arms),
                 None => self.choose_any(),
             };
             offer.choose(pull, pull.arm(), f64::NAN);
-        } else {
-            self.choose_offered(offer);
         }
         for choice in offer.choices().iter().filter(|choice| choice.unexamined > 0) {
             self.lacks(choice.arm, choice.unexamined);
@@ -255,19 +254,15 @@ impl<P: BatchedPolicy> Learner for P {
     }
 
     fn join(&mut self, peer: usize, before: Option<&Peer<HandleReleases>>) {
-        let arms = self.ledger().cells.arms();
-        let is_changed = |policy: &P, arm: usize| {
-            let ledger = &policy.batched().ledger;
-            ledger.peers[peer].is_changed(before, arm, &ledger.roster)
-        };
-        for arm in 0..arms {
-            if is_changed(self, arm) {
-                self.batched_mut().join(arm);
-            }
-        }
-        for arm in 0..arms {
-            if is_changed(self, arm) {
-                self.follow(arm, ArmChange::Evidence);
+        // A plan may depend on all arms.
+        for is_joined in [false, true] {
+            for arm in 0..self.ledger().cells.arms() {
+                let Ledger { peers, roster, .. } = self.ledger();
+                match (peers[peer].is_changed(before, arm, roster), is_joined) {
+                    (false, _) => (),
+                    (true, false) => self.batched_mut().join(arm),
+                    (true, true) => self.follow(arm, ArmChange::Evidence),
+                }
             }
         }
     }
