@@ -52,7 +52,7 @@ pub(crate) trait OpenSum: Moved + Sized {
     /// `Corrupt`, also for sums that so many rewards cannot have; `NoMemory`.
     fn read(&self, from: &mut Reader) -> Result<(SumId, Self)>;
 
-    /// Adds what another handle contributes. Returns false, and adds nothing, if that was collected for another release.
+    /// Adds what another handle contributes. Returns false, and adds nothing, if it was collected for another release.
     #[must_use]
     fn add(&mut self, part: &Self) -> bool;
 
@@ -133,12 +133,8 @@ impl<S: OpenSum, R> Ledger<S, R> {
     }
 
     fn id(&self, place: Place) -> SumId {
-        match place {
-            Place::Whole => SumId { is_whole: true, ..SumId::default() },
-            Place::Cell(row, arm) => {
-                let row = row.checked_sub(1).map(|number| self.keys[number]);
-                SumId { row, arm: self.roster.id(arm), ..SumId::default() }
-            }
-        }
+        let Place::Cell(row, arm) = place else { return SumId { is_whole: true, ..SumId::default() } };
+        let row = row.checked_sub(1).map(|number| self.keys[number]);
+        SumId { is_whole: false, row, arm: self.roster.id(arm) }
     }
 }

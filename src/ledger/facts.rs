@@ -125,10 +125,8 @@ impl Facts {
     pub fn share(&self) -> Share {
         const GROWTH: f64 = 4.0;
         let limit = if self.duty.leads() { GROWTH * self.led as f64 } else { f64::INFINITY };
-        match self.duty {
-            Duty::Alone => Share { divides: self.handles().into(), sharers: 1, limit },
-            _ => Share { divides: 1.0, sharers: self.handles(), limit },
-        }
+        let (divides, sharers) = if self.duty == Duty::Alone { (self.handles(), 1) } else { (1, self.handles()) };
+        Share { divides: divides.into(), sharers, limit }
     }
 
     /// The quota of a batch of this size. A contributor's batch is never full.

@@ -6,8 +6,8 @@ use crate::moving::{Moved, Moving};
 use std::ops::{Index, IndexMut};
 
 /// A grid of values. The arms of the configuration lie row by row in one table. Each added arm has a table of its own,
-/// with one value for each row. Every table reserves its address space for all rows when it is created. In a grid of one
-/// row all arms lie in one table.
+/// with one value for each row. Every table reserves its address space for all rows when it is created. In a grid of
+/// one row all arms lie in one table.
 #[derive(Default)]
 pub(crate) struct Grid<T> {
     /// Number of the configuration's arms; in a grid of one row, of all arms.

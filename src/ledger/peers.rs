@@ -136,8 +136,8 @@ impl<R> Peers<R> {
         self.updates
     }
 
-    /// The number of active handles, this one included. The others are those with an update among the last 3n, where n is
-    /// the number of others.
+    /// The number of active handles, this one included. The others are those with an update among the last 3n, where n
+    /// is the number of others.
     pub fn active(&self) -> u32 {
         let least = self.updates.saturating_sub(3 * self.others.len() as u64);
         1 + self.others.iter().filter(|(updates, _)| *updates > least).count() as u32

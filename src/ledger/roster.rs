@@ -4,8 +4,8 @@ use super::keys::Keys;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
 
-/// The arms of a handle. The configuration's arms have their numbers as ids. In all handles of a fleet, equal ids denote
-/// the same arm.
+/// The arms of a handle. The configuration's arms have their numbers as ids. In all handles of a fleet, equal ids
+/// denote the same arm.
 pub(crate) struct Roster {
     /// Number of the configuration's arms.
     configured: u32,

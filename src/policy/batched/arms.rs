@@ -116,6 +116,7 @@ impl BatchedArms {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<BatchedArms> {
         let noise = config.noise()?;
         let arms = config.arms as usize;
+        let cells = Grid::of_row(WipedVec::new(arms, |_| ArmSum::default())?);
         Ok(BatchedArms {
             arms: WipedVec::new(arms, |_| BatchedArm::NEW)?,
             others: WipedVec::default(),
@@ -132,11 +133,7 @@ impl BatchedArms {
             priors: 0,
             leader: Tournament::new(arms, Line::NEVER)?,
             cursor: 0,
-            ledger: Ledger::new(
-                config,
-                Grid::of_row(WipedVec::new(arms, |_| ArmSum::default())?),
-                NoiseSource::new(noise, seed.stream()),
-            )?,
+            ledger: Ledger::new(config, cells, NoiseSource::new(noise, seed.stream()))?,
         })
     }
 

@@ -8,7 +8,7 @@ use super::compare::ReleaseTotals;
 use super::contract::{ArmState, Policy, PolicyCounts, Pull, has_no_priors};
 use super::prior::Prior;
 use crate::error::{Error, Result};
-use crate::ledger::cells::Place;
+use crate::ledger::cells::{Ledger, Place};
 use crate::ledger::learner::{AnyLearner, Change, Learner};
 use crate::ledger::peers::Peer;
 use crate::moving::{Moved, Moving};
@@ -254,19 +254,15 @@ impl<P: BatchedPolicy> Learner for P {
     }
 
     fn join(&mut self, peer: usize, before: Option<&Peer<HandleReleases>>) {
-        let arms = self.ledger().cells.arms();
-        let is_changed = |policy: &P, arm: usize| {
-            let ledger = &policy.batched().ledger;
-            ledger.peers[peer].is_changed(before, arm, &ledger.roster)
-        };
-        for arm in 0..arms {
-            if is_changed(self, arm) {
-                self.batched_mut().join(arm);
-            }
-        }
-        for arm in 0..arms {
-            if is_changed(self, arm) {
-                self.follow(arm, ArmChange::Evidence);
+        // A plan may depend on all arms.
+        for is_joined in [false, true] {
+            for arm in 0..self.ledger().cells.arms() {
+                let Ledger { peers, roster, .. } = self.ledger();
+                match (peers[peer].is_changed(before, arm, roster), is_joined) {
+                    (false, _) => (),
+                    (true, false) => self.batched_mut().join(arm),
+                    (true, true) => self.follow(arm, ArmChange::Evidence),
+                }
             }
         }
     }

@@ -13,7 +13,6 @@ use crate::ledger::cells::Place;
 use crate::ledger::facts::{Duty, SavedFacts};
 use crate::ledger::learner::{Change, Learner};
 use crate::ledger::peers::{Peer, PeerReleases};
-use crate::ledger::roster::Roster;
 use crate::snapshot::Reader;
 
 impl Linear {
@@ -21,7 +20,7 @@ impl Linear {
     fn follow(&mut self, peer: usize) {
         for model in 0..self.models.len() {
             let peer = &self.ledger.peers[peer];
-            let Some(theirs) = peer.model(model, self.shape.per_arm, &self.ledger.roster) else { continue };
+            let Some(theirs) = peer.arm(model, &self.ledger.roster) else { continue };
             let (leader, instrument) = (peer.releases.led, peer.releases.models[theirs].instrument);
             let contributes = self.ledger.facts.duty() == Duty::Contributes(leader);
             if contributes && self.ledger.cells[(0, model)].instrument != instrument {
@@ -34,13 +33,6 @@ impl Linear {
 impl PeerReleases for SavedLinear {
     fn read(config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, SavedLinear)> {
         SavedLinear::read(from, &Shape::of(config), arms)
-    }
-}
-
-impl Peer<SavedLinear> {
-    /// Returns the peer's model for our model `ours`.
-    pub(super) fn model(&self, ours: usize, per_arm: bool, arms: &Roster) -> Option<usize> {
-        if per_arm { self.arm(ours, arms) } else { Some(0) }
     }
 }
 

@@ -197,6 +197,7 @@ impl Linear {
         let pilot_variance = variance_of(&of_pilot);
         let (has_own, tail) = (of_pilot != noise, if euclidean { pilot::GAUSSIAN } else { pilot::LAPLACE });
         let models = if shape.per_arm { config.arms as usize } else { 1 };
+        let cells = Grid::of_row(WipedVec::try_with_capacity(models)?);
         let mut policy = Linear {
             shape,
             scale,
@@ -204,11 +205,7 @@ impl Linear {
             memory: if config.forget_after > 0 { config.forget_after as f64 } else { f64::INFINITY },
             intercept,
             constant: f64::from(intercept) / f64::from(7 * UNIT),
-            ledger: Ledger::new(
-                config,
-                Grid::of_row(WipedVec::try_with_capacity(models)?),
-                NoiseSource::new(noise, seed.stream()),
-            )?,
+            ledger: Ledger::new(config, cells, NoiseSource::new(noise, seed.stream()))?,
             coins: seed.stream(),
             pilot_noise: has_own.then(|| NoiseSource::new(of_pilot, seed.stream())),
             pilot_variance,
@@ -544,9 +541,9 @@ impl Linear {
         self.refresh(model);
     }
 
-    /// Replaces the releases of the other pilots. Afterwards [`join`](Self::join_model) each model. If this handle's own
-    /// pilot is still running and another one knows the rate, the handle continues with that rate, and the rewards in the
-    /// open batch of its pilot are dropped.
+    /// Replaces the releases of the other pilots. Afterwards [`join`](Self::join_model) each model. If this handle's
+    /// own pilot is still running and another one knows the rate, the handle continues with that rate, and the rewards
+    /// in the open batch of its pilot are dropped.
     fn join_pilots(&mut self) {
         let pilots = self.ledger.peers.iter().map(|peer| &peer.releases.pilot);
         self.other_pilots = pilots.fold(Pool::default(), |pool, totals| pool.and(totals, self.tail));
@@ -565,7 +562,7 @@ impl Linear {
         self.fade(model);
         let (now, Ledger { peers, roster, .. }) = (self.now(), &self.ledger);
         self.models[model].join(&mut peers.iter().filter_map(|peer| {
-            let theirs = peer.model(model, self.shape.per_arm, roster)?;
+            let theirs = peer.arm(model, roster)?;
             Some((&peer.releases.models[theirs].evidence, discount(now - peer.merged, self.memory)))
         }));
         self.refit(model);
