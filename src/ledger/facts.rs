@@ -30,6 +30,23 @@ impl Duty {
         self.led() > 0
     }
 
+    /// The number of this duty in other languages.
+    pub(crate) const fn number(self) -> u32 {
+        match self {
+            Duty::Alone => 0,
+            Duty::Contributes(_) => 1,
+            Duty::Leads(_) => 2,
+        }
+    }
+
+    /// The generation that it contributes to or leads; 0 alone.
+    pub(crate) fn generation(self) -> u64 {
+        match self {
+            Duty::Alone => 0,
+            Duty::Contributes(generation) | Duty::Leads(generation) => generation,
+        }
+    }
+
     /// The generation that the handle leads, or 0.
     pub(crate) fn led(self) -> u64 {
         if let Duty::Leads(generation) = self { generation } else { 0 }
