@@ -22,7 +22,7 @@ pub(crate) struct Ledger<S, R> {
     /// The open sum of each arm in each row. A model of all arms is arm 0.
     pub cells: Grid<S>,
     /// The open sum of all cells together, as long as it collects all rewards.
-    pub whole: Option<S>,
+    pub whole: Option<Box<S>>,
     /// What other handles have released.
     pub peers: Peers<R>,
     pub noise: NoiseSource,
@@ -93,14 +93,14 @@ impl<S: OpenSum, R> Ledger<S, R> {
 
     fn sum(&self, place: Place) -> Option<&S> {
         match place {
-            Place::Whole => self.whole.as_ref(),
+            Place::Whole => self.whole.as_deref(),
             Place::Cell(row, arm) => self.cells.get(row, arm),
         }
     }
 
     pub fn sum_mut(&mut self, place: Place) -> Option<&mut S> {
         match place {
-            Place::Whole => self.whole.as_mut(),
+            Place::Whole => self.whole.as_deref_mut(),
             Place::Cell(row, arm) => self.cells.get_mut(row, arm),
         }
     }

@@ -149,7 +149,7 @@ impl BatchedArms {
 
     #[inline]
     pub fn open_sum_mut(&mut self, arm: usize) -> &mut ArmSum {
-        &mut self.ledger.cells[(0, arm)]
+        self.ledger.cells.base_mut(arm)
     }
 
     /// The releases of an arm, of all handles, discounted to now.

@@ -226,7 +226,7 @@ impl Linear {
             failures: 0,
             oversized: 0,
         };
-        policy.ledger.whole = Some(VectorBatch::new(d, intercept)?);
+        policy.ledger.whole = Some(Box::new(VectorBatch::new(d, intercept)?));
         policy.open_pilot();
         for _ in 0..models {
             policy.add_model()?;

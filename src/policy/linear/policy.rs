@@ -222,7 +222,7 @@ impl Moved for Linear {
         self.kept.moved(with)?;
         self.ledger.cells.moved(with)?;
         let (d, intercept) = (self.d(), self.intercept);
-        with.option(&mut self.ledger.whole, || VectorBatch::new(d, intercept))?;
+        with.option(&mut self.ledger.whole, || Ok(Box::new(VectorBatch::new(d, intercept)?)))?;
         self.ledger.whole.iter_mut().try_for_each(|pilot| pilot.size.moved(with))
     }
 }
