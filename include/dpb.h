@@ -98,8 +98,8 @@ typedef struct dpb_bandit dpb_bandit;
 typedef struct dpb_decision dpb_decision;
 typedef struct dpb_error dpb_error;
 typedef struct dpb_config dpb_config;
-typedef struct dpb_feature dpb_feature;
 typedef struct dpb_request dpb_request;
+typedef struct dpb_feature dpb_feature;
 typedef struct dpb_report dpb_report;
 typedef struct dpb_diagnostics dpb_diagnostics;
 typedef struct dpb_arm dpb_arm;
@@ -366,7 +366,7 @@ dpb_status dpb_cancel(dpb_bandit *bandit,
  * each other. After a leap, time continues from now, so a clock that was wrong for a while costs little. A leap is a
  * step back by more than reward_window and 1/1024 of forget_after, in which no time passes; or, with forget_after, a
  * step ahead by more than 16 times the larger of the two, in which one reward_window passes. Both return DPB_OK, and
- * dpb_report.clock_leaps counts them.
+ * dpb_report counts them.
  *
  * Time is public, and must not depend on rewards. Which rewards take effect in a call, and which decisions expire
  * for lack of pending_capacity, depends on these calls and on the order of decisions and cancellations alone.
@@ -440,12 +440,13 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * public: the configuration, segments' keys and the second moments of features are in it. It contains no
  * raw sum and no reward; a restored handle starts without the open decisions and batches.
  *
- * With a snapshot: dpb_new_imed, dpb_new_med, dpb_new_tt, dpb_new_linear, dpb_new_se,
- * dpb_new_sdp_ae, dpb_new_vb_sdp_ae (complete batches; the others are requested again), dpb_new_tsallis,
- * dpb_new_exp3_lap, dpb_new_lap (if its base has one, or is a baseline: the base learns noisy gains),
- * dpb_new_ldp_ucb, dpb_new_ldp_klucb. Without: dpb_new_ucb, dpb_new_ucb_bound, dpb_new_private_ucb (their next
- * releases need raw partial sums), dpb_new_ucb_int (its next release is of all of an arm's rewards, whose sum is
- * raw), dpb_new_exp3_tau (its weights are functions of raw rewards), baselines (their sums are raw).
+ * With a snapshot: dpb_new_imed, dpb_new_med, dpb_new_tt, dpb_new_linear, dpb_new_se, dpb_new_lap, dpb_new_exp3_lap,
+ * dpb_new_tsallis, dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb.
+ * A snapshot of dpb_new_sdp_ae and dpb_new_vb_sdp_ae has complete batches; the others are requested again. One of
+ * dpb_new_lap needs a base that has one, or a baseline: the base learns noisy gains. The others have none:
+ * dpb_new_ucb, dpb_new_ucb_bound and dpb_new_private_ucb, because their next releases need raw partial sums;
+ * dpb_new_ucb_int, because its next release is of all of an arm's rewards, whose sum is raw; dpb_new_exp3_tau,
+ * because its weights are functions of raw rewards; baselines, because their sums are raw.
  *
  * With dpb_config.max_segments a snapshot has about 320 + 66 K + (40 K + 16) S bytes, K the number of arms and S
  * that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
@@ -805,20 +806,6 @@ struct dpb_config {
 /* Requests, arms, users. ------------------------------------------------------------------------------- */
 
 /**
- * One entry of a sparse row.
- */
-struct dpb_feature {
-  /**
-   * The number of the feature, below dpb_config.features.
-   */
-  uint32_t index;
-  /**
-   * Its value, finite.
-   */
-  float value;
-};
-
-/**
  * One request for a decision. Fill it with dpb_request_init, then set its other fields. All of it is public:
  * compute nothing in it from rewards.
  */
@@ -828,7 +815,7 @@ struct dpb_request {
    */
   uint32_t struct_size;
   /**
-   * The number of different arms to choose, default 1. Each gets a decision and a ticket of its own.
+   * The number of different arms to choose, at least 1. Each gets a decision and a ticket of its own. Default 1.
    */
   uint32_t slots;
   /**
@@ -841,54 +828,54 @@ struct dpb_request {
    */
   uint64_t user;
   /**
-   * NULL, the default = all live arms. Otherwise eligible_len live arms, in any order; one listed twice counts once.
-   * Choose them by public information only (targeting, flights, frequency caps). A remaining click budget
-   * depends on rewards, so do not filter by it.
+   * NULL, the default = all live arms. Otherwise a list of live arms, in any order; duplicates are harmless.
+   * Choose them by public information only (targeting, flights, frequency caps). A remaining click budget depends
+   * on rewards, so do not filter by it.
    */
   const uint32_t *eligible;
   /**
-   * The number of eligible arms: at least 1 if eligible is not NULL, otherwise 0.
+   * Its length: at least 1 if eligible is not NULL, otherwise 0.
    */
   size_t eligible_len;
   /**
    * NULL, the default = a reward is worth the same for all arms. Otherwise what a reward of each eligible arm is
-   * worth in this request, in that order: a bid, a price, a margin; if eligible is NULL, for every arm by its number
-   * (those of retired arms are not read). Finite, at least 0. The handle then maximises value times mean, and still
-   * learns means: reports, dpb_predict and rewards stay in their own units. An arm whose value is below 2^-20 of the
-   * largest is not eligible. eligible must name no arm twice, and dpb_config.reward_min must be 0. Log the values
-   * with the decision: its propensity is exact given them. Do not compute a value from rewards: spend, real clicks
-   * and a model of your clicks are made of them. A high value buys pulls: an arm with K times the value of the best
-   * one is pulled until its mean is known to be below 1/K of that one's, rewards or not, so limit ratios to about
-   * 100.
+   * worth in this request, in that order: a bid, a price, a margin; without eligible, for every arm by its number
+   * (those of retired arms are not read). Finite, at least 0. The handle then maximises value times mean, and
+   * still learns means: reports, dpb_predict and rewards stay in their own units. An arm whose value is below
+   * 2^-20 of the largest is not eligible. eligible must name no arm twice, and dpb_config.reward_min must be 0.
+   * Log the values with the decision: its propensity is exact given them. Do not compute a value from rewards:
+   * spend, real clicks and a model of your clicks are made of them. A high value buys pulls: an arm with K times
+   * the value of the best one is pulled until its mean is known to be below 1/K of that one's, rewards or not, so
+   * limit ratios to about 100.
    */
   const double *values;
   /**
-   * The number of values: that of eligible arms, or of all arms.
+   * Its length: that of eligible arms, or of all arms.
    */
   size_t values_len;
   /**
    * NULL, the default = visitors examine all slots alike. Otherwise for each slot the probability that a visitor
    * examines it, from 2^-16 to 1. The slots then get the arms in the order of value times mean: the best arm where
-   * most visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an arm
-   * is its chance of a click in a slot that is examined, and effective_pulls and the sizes of batches count
+   * most visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an
+   * arm is its chance of a click in a slot that is examined, and effective_pulls and the sizes of batches count
    * examinations. dpb_config.reward_min must be 0. Public: estimate the probabilities from slots filled at random,
    * once, and not from the order that this handle has chosen. For dpb_new_imed without max_segments.
    */
   const double *examined;
   /**
-   * The number of these probabilities: that of slots.
+   * Its length: that of slots.
    */
   size_t examined_len;
   /**
    * With dpb_config.features = d: rows of d finite numbers, one after the other; otherwise NULL. With
-   * DPB_MODEL_PER_ARM one row. With DPB_MODEL_SHARED a row for each eligible arm, in that order; if eligible is
-   * NULL, for every arm by its number (rows of retired arms are not read). Do not compute a feature from
-   * rewards: see dpb_new_linear.
+   * DPB_MODEL_PER_ARM one row. Otherwise a row for each eligible arm, in that order; without eligible, for every
+   * arm by its number (rows of retired arms are not read). Do not compute a feature from rewards: see
+   * dpb_new_linear.
    */
   const float *features;
   /**
-   * The same rows, in place of features: only those features that are not 0. A feature that occurs twice counts
-   * as the sum. NULL if no row has an entry.
+   * The same rows, in place of features: only those features that are not 0. A feature that occurs twice counts as
+   * the sum. NULL if no row has an entry.
    */
   const dpb_feature *sparse;
   /**
@@ -904,6 +891,20 @@ struct dpb_request {
    * Likewise the length of sparse_ends; 0 if that is NULL.
    */
   size_t sparse_ends_len;
+};
+
+/**
+ * One entry of a sparse row.
+ */
+struct dpb_feature {
+  /**
+   * The number of the feature, below dpb_config.features.
+   */
+  uint32_t index;
+  /**
+   * Its value, finite.
+   */
+  float value;
 };
 
 /**
@@ -923,7 +924,8 @@ void dpb_request_init_sized(dpb_request *request,
  * with request.examined the best ones where most visitors look. Each decision gets its own reward, or is cancelled.
  * slots is at most the number of eligible arms, max_slots if that is set, and reward_window (without one
  * pending_capacity rounded up). A propensity is the probability of that arm in its draw, given the draws before it.
- * For dpb_new_imed and dpb_new_linear. Epsilon is the loss of (Theorem S, docs/theory/slots.md):
+ * For dpb_new_imed and dpb_new_linear.
+ * Epsilon is the loss of (Theorem S, docs/theory/slots.md):
  *   dpb_config.max_slots = 0                    one reward
  *   dpb_config.max_slots = S                    one request with all its rewards; the noise is for epsilon/S
  *   dpb_config.max_slots = S, max_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
@@ -1068,9 +1070,9 @@ dpb_status dpb_retire_arm(dpb_bandit *bandit,
  * ages by dpb_config.forget_after, and is kept by snapshots. dpb_arms_read, dpb_compare and dpb_merge use releases
  * only, so they do not contain it. A second call for the same arm replaces the first, before decisions or after.
  *
- * For dpb_new_imed, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it
- * states the arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
- * dpb_segment_read then return predictions, which it influences.
+ * For dpb_new_imed, dpb_new_med and dpb_new_linear.
+ * dpb_new_linear needs DPB_MODEL_PER_ARM, and the prior states the arm's rate over all requests. With max_segments the
+ * prior is of the arm in all segments; dpb_arms_read and dpb_segment_read then return predictions, which it influences.
  *
  * mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
  * informative. error: NULL, or filled on failure.
@@ -1130,68 +1132,10 @@ DPB_API uint32_t dpb_policy_number(const char *name);
 /* What a bandit has learned and spent. ----------------------------------------------------------------- */
 
 /**
- * dpb_report.duty: the handle releases its own full batches.
- */
-#define DPB_DUTY_ALONE 0
-
-/**
- * dpb_report.duty: the handle contributes to a leader since its last dpb_contribution, and releases nothing itself.
- */
-#define DPB_DUTY_CONTRIBUTES 1
-
-/**
- * dpb_report.duty: the handle releases its own full batches, with what others contribute.
- */
-#define DPB_DUTY_LEADS 2
-
-/**
- * dpb_report.warnings: with DPB_CLOCK_CALLER dpb_advance has not been called for 1024 decisions, or has not moved the
- * time for as many decisions as may be open, at least 1024. Nothing takes effect, and nothing ages.
- */
-#define DPB_WARN_CLOCK_STOPPED 1
-
-/**
- * dpb_report.warnings: most of the last 1024 decisions expired. Without a reward_window they got no reward and were
- * not cancelled (if only clicks are reported, every mean tends to reward_max); on the caller's clock pending_capacity
- * is too small.
- */
-#define DPB_WARN_EXPIRING 2
-
-/**
- * dpb_report.warnings: with expected_users fewer than one in 100 of the last 1024 decisions are learned from. The
- * requests name no user or the same few, dpb_next_period is not called, or no dpb_stored follows it.
- */
-#define DPB_WARN_UNLEARNED 4
-
-/**
- * dpb_report.warnings: the handle contributes, and has merged no snapshot of another handle in its last 65,536
- * decisions. What it contributes does not come back. See dpb_alone.
- */
-#define DPB_WARN_UNMERGED 8
-
-/**
- * dpb_diagnostics.warnings: all of the last 65,535 rewards that took effect are reward_min. No reward arrives.
- */
-#define DPB_WARN_ALL_SMALLEST 16
-
-/**
- * dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max; or all of 32 or more since
- * the handle was made, if at most one in four decisions has a reward. Only clicks are reported, or something else than
- * clicks.
- */
-#define DPB_WARN_ALL_LARGEST 32
-
-/**
- * dpb_report.warnings: 16,384 rewards or more took effect, and nothing was released. The first batch of an arm has at
- * least 1/epsilon rewards, so a tiny epsilon plays one arm for long. Set a larger epsilon, or fewer arms.
- */
-#define DPB_WARN_UNRELEASED 64
-
-/**
  * The state of a handle that may be published: released values and public counts.
  *
- * With a reward_window a reward is a click, so a count of rewards would be a raw sum. There `answered` counts
- * decisions whose window is over, and `pending` those whose window is not, with a reward or without.
+ * With a reward_window a reward is a click, so a count of rewards would be a raw sum. There answered counts
+ * decisions whose window is over, and pending those whose window is not, with a reward or without.
  */
 struct dpb_report {
   /**
@@ -1224,8 +1168,8 @@ struct dpb_report {
   uint64_t cancelled;
   /**
    * The number of decisions that were dropped before their window ended, with a reward or without: for lack of
-   * pending_capacity, or because they were open at a restart. Nothing is learned from them. A decision whose window
-   * ended is answered.
+   * pending_capacity, or because they were open at a restart. Nothing is learned from them. A decision whose
+   * window ended is answered.
    */
   uint64_t expired;
   /**
@@ -1243,7 +1187,7 @@ struct dpb_report {
    */
   uint32_t is_private;
   /**
-   * The number of the policy, DPB_POLICY_...
+   * The policy. Its number, DPB_POLICY_...
    */
   uint32_t policy;
   /**
@@ -1281,7 +1225,8 @@ struct dpb_report {
    */
   uint64_t contributions_lost;
   /**
-   * A number by which different fleet keys differ; 0 without dpb_config.fleet_key. It tells nothing else of the key.
+   * A number by which different fleet keys differ; 0 without dpb_config.fleet_key. It tells nothing else of the
+   * key.
    */
   uint64_t fleet_key_id;
   /**
@@ -1374,7 +1319,8 @@ struct dpb_arm {
   uint32_t reserved;
   /**
    * The number of rewards behind the mean, 0 before the first release. With dpb_config.forget_after each counts by
-   * its weight: 1 when new, 0 when forgotten; with dpb_request.examined by the probability that visitors examined it.
+   * its weight: 1 when new, 0 when forgotten; with dpb_request.examined by the probability that visitors examined
+   * it.
    */
   double effective_pulls;
   /**
@@ -1382,6 +1328,64 @@ struct dpb_arm {
    */
   double spare[3];
 };
+
+/**
+ * dpb_report.duty: the handle releases its own full batches.
+ */
+#define DPB_DUTY_ALONE 0
+
+/**
+ * dpb_report.duty: the handle contributes to a leader since its last dpb_contribution, and releases nothing itself.
+ */
+#define DPB_DUTY_CONTRIBUTES 1
+
+/**
+ * dpb_report.duty: the handle releases its own full batches, with what others contribute.
+ */
+#define DPB_DUTY_LEADS 2
+
+/**
+ * dpb_report.warnings: with DPB_CLOCK_CALLER dpb_advance has not been called for 1024 decisions, or has not moved the
+ * time for as many decisions as may be open, at least 1024. Nothing takes effect, and nothing ages.
+ */
+#define DPB_WARN_CLOCK_STOPPED 1
+
+/**
+ * dpb_report.warnings: most of the last 1024 decisions expired. Without a reward_window they got no reward and were
+ * not cancelled (if only clicks are reported, every mean tends to reward_max); on the caller's clock pending_capacity
+ * is too small.
+ */
+#define DPB_WARN_EXPIRING 2
+
+/**
+ * dpb_report.warnings: with expected_users fewer than one in 100 of the last 1024 decisions are learned from. The
+ * requests name no user or the same few, dpb_next_period is not called, or no dpb_stored follows it.
+ */
+#define DPB_WARN_UNLEARNED 4
+
+/**
+ * dpb_report.warnings: the handle contributes, and has merged no snapshot of another handle in its last 65,536
+ * decisions. What it contributes does not come back. See dpb_alone.
+ */
+#define DPB_WARN_UNMERGED 8
+
+/**
+ * dpb_diagnostics.warnings: all of the last 65,535 rewards that took effect are reward_min. No reward arrives.
+ */
+#define DPB_WARN_ALL_SMALLEST 16
+
+/**
+ * dpb_diagnostics.warnings: all of the last 1024 rewards that took effect are reward_max; or all of 32 or more since
+ * the handle was made, if at most one in four decisions has a reward. Only clicks are reported, or something else than
+ * clicks.
+ */
+#define DPB_WARN_ALL_LARGEST 32
+
+/**
+ * dpb_report.warnings: 16,384 rewards or more took effect, and nothing was released. The first batch of an arm has at
+ * least 1/epsilon rewards, so a tiny epsilon plays one arm for long. Set a larger epsilon, or fewer arms.
+ */
+#define DPB_WARN_UNRELEASED 64
 
 /**
  * Reads the report. All of it is released already, so reading costs no privacy.
@@ -1627,8 +1631,9 @@ dpb_status dpb_receiver(dpb_bandit *bandit,
  * bytes, K the number of arms and S that of its segments, and the first one (32 K + 40) (M + 1) more, M this
  * handle's max_segments. A merge takes some 10 ms for 10,000 segments of 20 arms.
  *
- * For dpb_new_imed, dpb_new_med, dpb_new_tt and dpb_new_linear. snapshot: len bytes of any origin.
- * error: NULL, or filled on failure. The time is proportional to the arms with new releases; other threads wait.
+ * For dpb_new_imed, dpb_new_med, dpb_new_tt and dpb_new_linear.
+ * snapshot: len bytes of any origin. error: NULL, or filled on failure. The time is proportional to the arms with new
+ * releases; other threads wait.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG
  * (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after); DPB_FULL (1024
  * others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any
@@ -1776,9 +1781,9 @@ dpb_status dpb_open(const dpb_bandit *bandit,
  * Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
  *
  * A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy its
- * epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med, dpb_new_tt and dpb_new_linear with delta > 0 the
- * rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their epsilon
- * and delta. Epsilon is the loss of one user, so contributions_per_user is included. Epsilons add up, and rhos add up.
+ * epsilon, whatever its delta; a policy with zCDP and delta > 0 the rho of its Gaussian noise; a policy with
+ * (epsilon, delta) both of them. docs/reference/policies.md lists which is which. Epsilon is the loss of one user, so
+ * contributions_per_user is included. Epsilons add up, and rhos add up.
  * Rhos are turned into an epsilon at the part of the budget's delta that the handles' deltas leave; so are pure
  * handles, by advanced composition or zCDP, if that is less. With dpb_config.expected_users a handle is charged for
  * dpb_config.budget_periods periods, P epsilon or P^2 rho, and begins no more, over all restarts. A baseline never

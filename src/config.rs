@@ -142,7 +142,7 @@ macro_rules! in_c {
     };
 }
 
-/// Declares the fields of [`Config`]: see the file `fields.rs`, which is the table.
+/// Declares the fields of [`Config`]: see the file `tables/config.rs`, which is the table.
 macro_rules! fields {
     (
         $($(#[$doc:meta])* $name:ident: $type:ident = $default:expr, $scope:ident, $users:ident, $since:literal
@@ -214,7 +214,7 @@ macro_rules! fields {
     };
 }
 
-include!("fields.rs");
+include!("tables/config.rs");
 
 /// Each field's version of the library is in the list of `snapshot.rs`.
 const _: () = {
@@ -443,7 +443,7 @@ impl PackedConfig {
     }
 }
 
-/// A table like that of `fields.rs`, with two fields of a version that is to come.
+/// A table like that of `tables/config.rs`, with two fields of a version that is to come.
 #[cfg(test)]
 mod later {
     use super::*;

@@ -7,9 +7,12 @@ mod table;
 /// come before its functions. No other file of the crate may declare an item of the interface. `policies` and `papers`
 /// are written here, from the table.
 const SECTIONS: [(&str, &[&str]); 8] = [
-    ("A bandit: its handle, decisions, rewards, snapshots", &["status", "bandit", "snapshot", "config", "fields"]),
-    ("Requests, arms, users", &["request", "arms"]),
-    ("What a bandit has learned and spent", &["report"]),
+    (
+        "A bandit: its handle, decisions, rewards, snapshots",
+        &["status", "bandit", "snapshot", "config", "generated/config"],
+    ),
+    ("Requests, arms, users", &["generated/request", "request", "arms"]),
+    ("What a bandit has learned and spent", &["generated/report", "report"]),
     ("Several bandits: states that move, fleets, one noise, a budget", &["moving", "fleet", "budget"]),
     ("The library's own policies", &["policies"]),
     ("Beside the bandits: private sums, stopping rules", &["counter", "stopping"]),
@@ -37,7 +40,9 @@ fn the_header_has_not_drifted() {
     let mut config = cbindgen::Config::from_file(format!("{root}/cbindgen.toml")).unwrap();
     let (version, abi) = versions(&std::fs::read_to_string(format!("{root}/Cargo.toml")).unwrap());
     let header = config.header.take().unwrap().replace("{VERSION}", &version).replace("{ABI_VERSION}", &abi);
-    let trailer = config.trailer.take().unwrap().replace("{CONFIG_SIZE}", &table::size_of_config().to_string());
+    let trailer = config.trailer.take().unwrap();
+    let trailer =
+        table::sizes().iter().fold(trailer, |text, (of, size)| text.replace(&format!("{{{of}}}"), &size.to_string()));
     let written = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     for (file, code) in ["policies", "papers"].iter().zip(table::constructors()) {
         std::fs::write(written.join(format!("{file}.rs")), code).unwrap();

@@ -1,12 +1,17 @@
-//! Writes what follows from the two tables, src/fields.rs and src/policy/policies.rs: whole files, and the parts of other
-//! files between a line with `begin generated NAME` and one with `end generated NAME`. The test `header` compares what is
+//! Writes what follows from the tables, src/tables and src/policy/policies.rs: whole files, and the parts of other files
+//! between a line with `begin generated NAME` and one with `end generated NAME`. The test `header` compares what is
 //! committed with it. As a program (`cargo run -p dpb-tests`) it writes the files without a build of the library, which
 //! may not compile before: after a row was renamed or removed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A row of fields.rs.
+#[path = "table/report.rs"]
+mod report;
+#[path = "table/request.rs"]
+mod request;
+
+/// A row of tables/config.rs.
 struct Field {
     docs: Vec<&'static str>,
     name: &'static str,
@@ -59,7 +64,7 @@ macro_rules! fields {
     };
 }
 
-include!("../src/fields.rs");
+include!("../src/tables/config.rs");
 
 /// A row of policies.rs.
 struct Policy {
@@ -125,9 +130,9 @@ macro_rules! algorithms {
 
 include!("../src/policy/policies.rs");
 
-/// reward_window -> RewardWindow.
+/// reward_window -> RewardWindow, key_id -> KeyID.
 fn camel(snake: &str) -> String {
-    let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
+    let capital = |word: &str| if word == "id" { "ID".to_owned() } else { word[..1].to_uppercase() + &word[1..] };
     snake.split('_').map(capital).collect()
 }
 
@@ -220,10 +225,72 @@ fn go_type(field: &Field) -> &'static str {
     }
 }
 
+/// A member of a struct of C.
+struct Member {
+    text: String,
+    name: String,
+    of: &'static str,
+    since: &'static str,
+}
+
+impl Member {
+    fn new(text: impl Into<String>, name: impl Into<String>, of: &'static str, since: &'static str) -> Member {
+        Member { text: text.into(), name: name.into(), of, since }
+    }
+}
+
+/// These members, the oldest first, without holes: the next one of 32 bits fills a hole, or `reserved` does, whose place a
+/// later version may take.
+fn layout(members: impl Iterator<Item = Member>) -> Vec<Member> {
+    let (mut left, mut all): (Vec<Member>, Vec<Member>) = (members.collect(), Vec::new());
+    left.sort_by_key(|member| member.since);
+    let (mut is_hole, mut holes) = (false, 0);
+    while is_hole || !left.is_empty() {
+        let fits = |member: &Member| !is_hole || member.of == "u32" && member.since == left[0].since;
+        match left.iter().position(fits) {
+            Some(next) => all.push(left.remove(next)),
+            None => {
+                holes += 1;
+                let name = if holes == 1 { "reserved".to_owned() } else { format!("reserved_{holes}") };
+                all.push(Member::new("Always 0.", name, "u32", all.last().unwrap().since));
+            }
+        }
+        is_hole ^= all.last().unwrap().of == "u32";
+    }
+    all
+}
+
+/// The size of these members with 64-bit addresses.
+fn size(members: &[Member]) -> usize {
+    members.iter().map(|member| if member.of == "u32" { 4 } else { 8 }).sum()
+}
+
+/// These members in Rust.
+fn show(members: &[Member]) -> String {
+    let one =
+        |member: &Member| format!("{}    pub {}: {},\n", wrap(&member.text, "    /// ", 118), member.name, member.of);
+    members.iter().map(one).collect()
+}
+
+/// Says of a struct of C that it can grow, and how large its first version was.
+fn growing(name: &str, members: &[Member], what: &str) -> String {
+    let newer = members.iter().find(|member| member.since != "0.1");
+    let first = newer.map_or(String::new(), |newer| {
+        let offset = format!("std::mem::offset_of!({name}, {}).next_multiple_of(8)", newer.name);
+        format!("\n    const FIRST: usize = {offset};\n")
+    });
+    format!(
+        "// SAFETY: repr(C), begins with its size, ends in no padding; all its fields are {what}.\nunsafe impl Growing for \
+         {name} {{{first}}}\n\n"
+    )
+}
+
 struct Tables {
     /// In the order of C: the papers' fields follow the others, and newer ones all older ones.
     fields: Vec<Field>,
     policies: Vec<Policy>,
+    reports: Vec<report::Report>,
+    request: Vec<request::Field>,
 }
 
 impl Tables {
@@ -240,7 +307,7 @@ impl Tables {
             }
         }
         fields.sort_by_key(|field| (field.since, !ours(field)));
-        Tables { fields, policies }
+        Tables { fields, policies, reports: report::reports(), request: request::request() }
     }
 
     fn constructor(&self, policy: &Policy, language: Language) -> String {
@@ -255,6 +322,14 @@ impl Tables {
     fn path(&self, path: &str, language: Language) -> String {
         let parts: Vec<&str> = path.trim_start_matches("crate::").split("::").collect();
         match (&parts[..], language) {
+            (["Config", name], _) => {
+                let field = self.fields.iter().find(|field| field.name == *name).unwrap_or_else(|| panic!("{path}"));
+                match language {
+                    Language::C => format!("dpb_config.{}", c_name(field)),
+                    Language::Go => format!("[Config.{}]", camel(name)),
+                    Language::Python => (*name).to_owned(),
+                }
+            }
             (["Bandit", name], Language::C) => format!("dpb_{name}"),
             (["Bandit", "restore"], Language::Go) => "[Restore]".to_owned(),
             (["Bandit", "restore_as"], Language::Go) => "[RestorePolicy]".to_owned(),
@@ -272,6 +347,12 @@ impl Tables {
             (["Error", name], Language::Go) => format!("[Err{name}]"),
             (["Clock", name], Language::C) => format!("DPB_CLOCK_{}", upper(name)),
             (["Clock", name], Language::Go) => format!("[Clock{name}]"),
+            (["Duty", name], Language::C) => format!("DPB_DUTY_{}", upper(name)),
+            (["Duty", name], Language::Go) => format!("[Duty{name}]"),
+            (["Duty", name], Language::Python) => format!("Duty.{}", upper(name)),
+            (["Warnings", name], Language::C) => format!("DPB_WARN_{name}"),
+            (["Warnings", name], Language::Go) => format!("[Warn{}]", camel(&name.to_lowercase())),
+            (["Warnings", name], Language::Python) => format!("Warnings.{name}"),
             (["ffi", name], Language::C) => (*name).to_owned(),
             (["ffi", "dpb_ldp_encode"], Language::Go) => "[LDPEncode]".to_owned(),
             (["ffi", name], Language::Go) => format!("[{}]", camel(name.trim_start_matches("dpb_"))),
@@ -294,9 +375,18 @@ impl Tables {
                 (_, Some((_, values))) if field.rust == "bool" => values[1].to_owned(),
                 _ => code.to_owned(),
             },
-            (None, Language::C) => code.replace("None", "NULL"),
+            (None, Language::C) => match code {
+                "true" => "1".to_owned(),
+                "false" => "0".to_owned(),
+                _ => code.replace("None", "NULL"),
+            },
+            (None, Language::Go) if self.request.iter().any(|field| field.name == code) => camel(code),
             (None, Language::Go) => code.replace("None", "nil"),
-            (_, Language::Python) => code.to_owned(),
+            (_, Language::Python) => match code {
+                "true" => "True".to_owned(),
+                "false" => "False".to_owned(),
+                _ => code.to_owned(),
+            },
         }
     }
 
@@ -358,23 +448,24 @@ impl Tables {
         text
     }
 
-    /// The members of dpb_config: documentation, name, type, version. Where a number of 32 bits would leave a hole,
-    /// `reserved_2` fills it. What is added later takes its place, because it must be 0.
-    fn members(&self) -> Vec<(String, String, &'static str, &'static str)> {
-        let size = "sizeof(dpb_config). dpb_config_init sets it, so that the struct can grow.";
-        let mut all = vec![(size.to_owned(), "struct_size".to_owned(), "u32", "0.1")];
-        let is_whole = |all: &[(_, _, &str, _)]| all.iter().filter(|(.., of, _)| *of == "u32").count() % 2 == 0;
+    /// The members of dpb_config. Where a number of 32 bits would leave a hole, `reserved_2` fills it. What is added later
+    /// takes its place, because it must be 0.
+    fn members(&self) -> Vec<Member> {
+        let bytes = "sizeof(dpb_config). dpb_config_init sets it, so that the struct can grow.";
+        let mut all = vec![Member::new(bytes, "struct_size", "u32", "0.1")];
+        let is_whole = |all: &[Member]| size(all).is_multiple_of(8);
         let mut holes = 1;
         let mut fill = |all: &mut Vec<_>, since| {
             holes += 1;
-            all.push(("0.".to_owned(), format!("reserved_{holes}"), "u32", since));
+            all.push(Member::new("0.", format!("reserved_{holes}"), "u32", since));
         };
         let mut flags = false;
         for field in &self.fields {
             if field.kept.is_none() && !flags {
                 let names = self.fields.iter().filter_map(flag).map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
-                all.push((format!("0, or any of {}, joined by |.", list(&names)), "flags".to_owned(), "u32", "0.1"));
-                all.push(("0.".to_owned(), "reserved".to_owned(), "u64", "0.1"));
+                let text = format!("0, or any of {}, joined by |.", list(&names));
+                all.push(Member::new(text, "flags", "u32", "0.1"));
+                all.push(Member::new("0.", "reserved", "u64", "0.1"));
                 flags = true;
             }
             if flag(field).is_some() {
@@ -388,27 +479,19 @@ impl Tables {
                 let values: Vec<_> = values.iter().map(|value| (*value).to_owned()).collect();
                 text = format!("{} (the default) or {}. {text}", values[0], values[1..].join(" or "));
             }
-            all.push((text, c_name(field).to_owned(), c_type(field), field.since));
+            all.push(Member::new(text, c_name(field), c_type(field), field.since));
         }
         if !is_whole(&all) {
-            let since = all.last().unwrap().3;
+            let since = all.last().unwrap().since;
             fill(&mut all, since);
         }
         all
     }
 
-    /// The size of dpb_config with 64-bit addresses.
-    fn size(&self) -> usize {
-        self.members().iter().map(|(.., of, _)| if *of == "u32" { 4 } else { 8 }).sum()
-    }
-
-    /// src/ffi/fields.rs.
+    /// src/ffi/generated/config.rs.
     fn struct_of_c(&self) -> String {
         let members = self.members();
-        let mut structure = String::new();
-        for (text, name, of, _) in &members {
-            structure += &format!("{}    pub {name}: {of},\n", wrap(text, "    /// ", 118));
-        }
+        let structure = show(&members);
         let mut constants = String::new();
         let mut bits = Vec::new();
         for field in &self.fields {
@@ -449,27 +532,24 @@ impl Tables {
                 to_c += &format!("        self.{c} = config.{name}{into};\n");
             }
         }
-        for (_, name, ..) in members.iter().filter(|(_, name, ..)| name.starts_with("reserved")) {
+        for Member { name, .. } in members.iter().filter(|member| member.name.starts_with("reserved")) {
             checks += &format!(
                 "        if given.{name} != 0 {{\n            \
                  return Err(Error::config(\"{name}\", \"must be 0\", given.{name}));\n        }}\n"
             );
         }
-        let newer = members.iter().find(|(.., since)| *since != "0.1");
-        let first = newer.map_or(String::new(), |(_, name, ..)| {
-            format!("\n    const FIRST: usize = std::mem::offset_of!(dpb_config, {name});\n")
-        });
-        let (size, bits) = (self.size(), bits.join(" | "));
+        let growing = growing("dpb_config", &members, "numbers and addresses");
+        let (size, bits) = (size(&members), bits.join(" | "));
         format!(
             r#"//! dpb_config, and its copies from and to [`Config`].
 //!
 {RUST_HEAD}
-use super::budget::dpb_budget;
-use super::config::{{DPB_MODEL_PER_ARM, read_seed}};
-use super::sized::Growing;
 use crate::config::{{Clock, Config}};
 use crate::contribution::FleetKey;
 use crate::error::{{Error, Result}};
+use crate::ffi::budget::dpb_budget;
+use crate::ffi::config::{{DPB_MODEL_PER_ARM, read_seed}};
+use crate::ffi::sized::Growing;
 
 /// The configuration of a bandit. Fill it with dpb_config_init, then change what you need. A field that the policy does
 /// not use must have its default, so that no setting is without effect: DPB_INVALID_CONFIG names the field.
@@ -481,19 +561,16 @@ pub struct dpb_config {{
 {constants}
 const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == {size});
 
-// SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers and addresses.
-unsafe impl Growing for dpb_config {{{first}}}
-
-impl dpb_config {{
+{growing}impl dpb_config {{
     /// Copies all that a snapshot keeps but the flags, which are 0 by default.
-    pub(super) fn copy(&mut self, config: &Config) {{
+    pub(in crate::ffi) fn copy(&mut self, config: &Config) {{
 {to_c}    }}
 
     /// The configuration that this states.
     ///
     /// # Safety
     /// The pointers are NULL or valid.
-    pub(super) unsafe fn convert(&self) -> Result<Config> {{
+    pub(in crate::ffi) unsafe fn convert(&self) -> Result<Config> {{
         let given = self;
         if given.flags & !({bits}) != 0 {{
             return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", given.flags));
@@ -613,21 +690,25 @@ pub unsafe extern "C" fn dpb_new_{name}(
             let rows = map.iter().map(|(key, value)| format!("\t{:<longest$} \"{value}\",\n", format!("\"{key}\":")));
             format!("\n// {text}\nvar {name} = map[string]string{{\n{}}}\n", rows.collect::<String>())
         };
+        let [preamble, request_in_go] = request::in_go(self);
         format!(
-            r#"// Code generated by tests/table.rs from src/fields.rs and src/policy/policies.rs. DO NOT EDIT.
+            r#"// Code generated by tests/table.rs from src/tables and src/policy/policies.rs. DO NOT EDIT.
 
 package dpb
 
 /*
 #cgo noescape dpb_config_init_sized
 #cgo nocallback dpb_config_init_sized
-#include <dpb.h>
-
+{preamble}
 typedef dpb_status (*constructor)(const dpb_config *, dpb_bandit **, dpb_error *);
 */
 import "C"
 
-import "runtime"
+import (
+	"log/slog"
+	"runtime"
+	"unsafe"
+)
 
 // Config configures a bandit. Start from [NewConfig]: the zero value is not valid. A field that the policy does not use
 // must have its default: [ErrInvalidConfig] names it.
@@ -658,7 +739,8 @@ const (
 //
 // A constructor returns [ErrInvalidConfig] with a message that names the field and the value, [ErrEntropy],
 // [ErrNoMemory], or [ErrOverBudget] if [Config.Budget] has too little left.
-{constructors}{}{}"#,
+{constructors}{}{}{}"#,
+            request_in_go + &report::in_go(self),
             map("renamed", "renamed has the fields of Config that have another name in C.", &renamed),
             map("revalued", "revalued has the values that are others in C.", &values),
         )
@@ -698,6 +780,7 @@ const (
             let kind = if kind.starts_with("Option") { "key".to_owned() } else { kind };
             kinds += &format!("    \"{name}\": \"{kind}\",\n");
         }
+        let [.., request] = request::in_python(self);
         let mut policies = String::new();
         for policy in &self.policies {
             let text = self.text(&policy.docs, Language::Python);
@@ -706,7 +789,7 @@ const (
             policies += &format!("    \"{}\": \"\"\"{lines}\"\"\",\n", policy.label);
         }
         format!(
-            r#"# Generated by tests/table.rs from src/fields.rs and src/policy/policies.rs; do not edit.
+            r#"# Generated by tests/table.rs from src/tables and src/policy/policies.rs; do not edit.
 """The configuration of a bandit, and what its policies are."""
 
 from __future__ import annotations
@@ -729,6 +812,10 @@ class Config:
     """
 
 {structure}
+
+REQUEST = {{
+{request}}}
+"""What each field of a request is, but slots and features."""
 
 KINDS = {{
 {kinds}}}
@@ -806,8 +893,15 @@ POLICIES = {{
             (path, parts.iter().fold(text, |text, (name, part)| splice(path, &text, name, part)))
         };
         let [all, costs] = self.page();
+        let [cpp, go] = report::metrics(self);
+        let [select, select_many, check, _] = request::in_python(self);
         let names = |before: &str, after: &str| -> String {
             self.policies.iter().map(|policy| format!("{before}{}{after}\n", short(policy))).collect()
+        };
+        let can = |what: &str, before: &str| {
+            let can = self.policies.iter().filter(|policy| policy.can.split(", ").any(|can| can == what));
+            let names: Vec<String> = can.map(|policy| policy.constructor.to_owned()).collect();
+            wrap(&format!("{before} {}.", list(&names)), "/// ", 118)
         };
         let (kept, taken) = (list(&self.restart(false, false)), list(&self.restart(true, false)));
         let restart = wrap(
@@ -843,13 +937,29 @@ POLICIES = {{
             rust[0], rust[1]
         );
         vec![
-            ("src/ffi/fields.rs", self.struct_of_c()),
+            ("src/ffi/generated/config.rs", self.struct_of_c()),
+            ("src/ffi/generated/report.rs", report::in_c(self)),
+            ("src/ffi/generated/request.rs", request::in_c(self)),
             ("bindings/go/table.go", self.go()),
             ("bindings/python/src/dpb/_table.py", self.python()),
-            part("bindings/cpp/dpb.hpp", &[("constructors", &self.cpp())]),
+            ("bindings/python/src/dpb/_report.py", report::in_python(self)),
+            part("bindings/cpp/dpb.hpp", &[("constructors", &self.cpp()), ("request", &request::in_cpp(self))]),
+            part(
+                "bindings/python/src/dpb/_bandit.py",
+                &[("select", &select), ("select_many", &select_many), ("check", &check)],
+            ),
+            part("bindings/cpp/dpb_metrics.hpp", &[("report", &cpp[0]), ("arms", &cpp[1]), ("diagnostics", &cpp[2])]),
+            part(
+                "bindings/go/prometheus/collector.go",
+                &[("report", &go[0]), ("arms", &go[1]), ("diagnostics", &go[2])],
+            ),
+            part("bindings/lua/dpb.lua", &[("arm", &report::arm_of_lua(self)), ("lists", &request::in_lua(self))]),
             part("docs/reference/policies.md", &[("policies", &all), ("costs", &costs)]),
             part("docs/operating.md", &[("retuning", &retuning)]),
-            part("src/ffi/snapshot.rs", &[("restart", &restart)]),
+            part("src/ffi/snapshot.rs", &[("restart", &restart), ("snapshot", &can("snapshot", "With a snapshot:"))]),
+            part("src/ffi/arms.rs", &[("prior", &can("prior", "For"))]),
+            part("src/ffi/fleet.rs", &[("merge", &can("merge", "For"))]),
+            part("src/ffi/request.rs", &[("slate", &can("slate", "For"))]),
             part("src/bandit/persist.rs", &[("restart", &doc)]),
             part("tests/fuzz/calls.rs", &[("constructors", &names("    dpb_new_", ","))]),
             part("tests/fuzz/statuses.rs", &[("constructors", &names("    dpb_new_", ""))]),
@@ -857,7 +967,7 @@ POLICIES = {{
     }
 }
 
-const RUST_HEAD: &str = "//! Generated by tests/table.rs from src/fields.rs and src/policy/policies.rs: change these, then run\n\
+const RUST_HEAD: &str = "//! Generated by tests/table.rs from src/tables and src/policy/policies.rs: change these, then run\n\
                          //! `DPB_BLESS=1 cargo test -p dpb-tests --test header`.\n";
 
 /// dp-ucb-bound -> ucb_bound.
@@ -902,9 +1012,11 @@ pub fn constructors() -> [String; 2] {
     [all.constructors(&["Ours"]), all.constructors(&["Papers", "Baselines", "Shuffle", "Local"])]
 }
 
-/// The size of dpb_config, for the header's own check.
-pub fn size_of_config() -> usize {
-    Tables::new().size()
+/// The sizes of structs, for the header's own check.
+pub fn sizes() -> Vec<(&'static str, usize)> {
+    let all = Tables::new();
+    let reports = all.reports.iter().map(|report| report.size(&all));
+    [("dpb_config", size(&all.members())), request::size_in_c(&all)].into_iter().chain(reports).collect()
 }
 
 #[allow(dead_code, reason = "the test uses the functions above")]

@@ -155,45 +155,44 @@ struct Config : dpb_config {
 /// Bandit::check says why a request is refused.
 struct Request : dpb_request {
   Request() noexcept : dpb_request{} { dpb_request_init(this); }
-  /// Sets the eligible arms, from a vector, an array or a span. Choose them by public information only. The request refers
-  /// to `arms`, which must outlive it. An empty set is DPB_INVALID_REQUEST.
-  template <class Arms> Request &among(const Arms &arms) noexcept { return among(std::data(arms), std::size(arms)); }
-  /// The same for a request that lives within one expression: bandit.select(dpb::Request().among({1, 2})).
-  Request &among(std::initializer_list<std::uint32_t> arms) noexcept { return among(arms.begin(), arms.size()); }
-  Request &among(const std::uint32_t *arms, std::size_t n) noexcept {
+  // begin generated request
+  /// Sets dpb_request.eligible, from a vector, an array or a span, which must outlive the request and may be empty.
+  template <class Array> Request &among(const Array &list) noexcept {
+    return among(std::data(list), std::size(list));
+  }
+  /// The same for a request that lives within one expression.
+  Request &among(std::initializer_list<std::uint32_t> list) noexcept { return among(list.begin(), list.size()); }
+  Request &among(const std::uint32_t *list, std::size_t n) noexcept {
     static const std::uint32_t none = 0;
-    eligible = arms == nullptr ? &none : arms; // NULL would mean all arms, and an empty set's data may be NULL
+    eligible = list == nullptr ? &none : list; // a list without elements may be at NULL, which is the default
     eligible_len = n;
     return *this;
   }
-  /// Sets what a reward of each eligible arm is worth in this request, such as a bid: doubles, in the order of the arms; without
-  /// eligible arms, of every arm by its number. Do not compute a value from rewards. The request refers to `numbers`, which
-  /// must outlive it.
-  template <class Doubles> Request &worth(const Doubles &numbers) noexcept {
-    return worth(std::data(numbers), std::size(numbers));
+  /// Sets dpb_request.values, from a vector, an array or a span, which must outlive the request and may be empty.
+  template <class Array> Request &worth(const Array &list) noexcept {
+    return worth(std::data(list), std::size(list));
   }
   /// The same for a request that lives within one expression.
-  Request &worth(std::initializer_list<double> numbers) noexcept { return worth(numbers.begin(), numbers.size()); }
-  Request &worth(const double *numbers, std::size_t n) noexcept {
+  Request &worth(std::initializer_list<double> list) noexcept { return worth(list.begin(), list.size()); }
+  Request &worth(const double *list, std::size_t n) noexcept {
     static const double none = 0;
-    values = numbers == nullptr ? &none : numbers; // NULL would mean that all are alike
+    values = list == nullptr ? &none : list; // a list without elements may be at NULL, which is the default
     values_len = n;
     return *this;
   }
-  /// Sets for each slot the probability that a visitor examines it: doubles from 2^-16 to 1, as many as slots. The slots then get
-  /// the arms in the order of value times mean, and the bandit learns click rates. The request refers to `chances`, which must
-  /// outlive it.
-  template <class Doubles> Request &with_examined(const Doubles &chances) noexcept {
-    return with_examined(std::data(chances), std::size(chances));
+  /// Sets dpb_request.examined, from a vector, an array or a span, which must outlive the request and may be empty.
+  template <class Array> Request &with_examined(const Array &list) noexcept {
+    return with_examined(std::data(list), std::size(list));
   }
   /// The same for a request that lives within one expression.
-  Request &with_examined(std::initializer_list<double> chances) noexcept { return with_examined(chances.begin(), chances.size()); }
-  Request &with_examined(const double *chances, std::size_t n) noexcept {
+  Request &with_examined(std::initializer_list<double> list) noexcept { return with_examined(list.begin(), list.size()); }
+  Request &with_examined(const double *list, std::size_t n) noexcept {
     static const double none = 0;
-    examined = chances == nullptr ? &none : chances; // NULL would mean that all slots are alike
+    examined = list == nullptr ? &none : list; // a list without elements may be at NULL, which is the default
     examined_len = n;
     return *this;
   }
+  // end generated request
   /// Sets rows of features: floats, one row after the other. The request refers to `rows`, which must outlive it.
   template <class Floats> Request &with_features(const Floats &rows) noexcept {
     features = std::data(rows);

@@ -8,6 +8,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"strings"
@@ -146,12 +147,8 @@ var values = func() *strings.Replacer {
 
 // fields has Go's name of each field of C that a message may name.
 var fields = sync.OnceValue(func() map[string]string {
-	all := map[string]string{
-		"eligible_len": "len(Eligible)", "values_len": "len(Values)", "examined_len": "len(Examined)", "features_len": "len(Features)", "sparse_ends_len": "len(SparseEnds)",
-	}
-	for name, field := range renamed {
-		all[name] = field
-	}
+	all := maps.Clone(lengths)
+	maps.Copy(all, renamed)
 	for _, of := range []reflect.Type{
 		reflect.TypeFor[Config](), reflect.TypeFor[Request](), reflect.TypeFor[CounterConfig](),
 		reflect.TypeFor[StoppingConfig](), reflect.TypeFor[ShuffleParams](),

@@ -32,51 +32,6 @@ import (
 	"unsafe"
 )
 
-// Report holds the public state of a bandit: released values and public counts. You may publish it.
-//
-// With [Config.RewardWindow] the number of updates would reveal rewards. There Answered counts decisions whose window is
-// over, and Pending counts those whose window is not, with or without a reward.
-type Report struct {
-	Policy       Policy  // the policy, such as PolicySE
-	Phase        uint32  // the policy's epoch, phase or interval; the number of releases for a policy with batches
-	ArmsActive   uint32  // arms that are neither eliminated nor retired
-	Pending      uint32  // open decisions
-	Decisions    uint64  // decisions made
-	Answered     uint64  // decisions whose reward took effect
-	Cancelled    uint64  // decisions that were cancelled
-	Expired      uint64  // decisions that a full pending table or a restart dropped, with a reward or without
-	EpsilonSpent float64 // upper bound of the privacy loss so far, at DeltaSpent; infinite for baselines
-	DeltaSpent   float64 // 0 if the policy is pure
-	IsPrivate    bool    // false for baselines and with a TestSeed
-	// ChangesDetected counts the releases that contradicted the arm's earlier releases, with [Config.ForgetAfter].
-	ChangesDetected uint64
-	Segments        uint32 // segments in use, with [Config.MaxSegments]
-	MaxSegments     uint32 // [Config.MaxSegments]
-	// Failures counts, with [Config.Features], failed updates of a model. The bandit keeps the last model then.
-	Failures    uint64
-	Features    uint32 // [Config.Features]
-	ModelPerArm bool   // [Config.ModelPerArm]
-	// Contributions counts the contributions that [Bandit.Combine] has added.
-	Contributions uint64
-	// ContributionsLost counts the contributions that the bandit missed (it knows from their sequence numbers), or could not
-	// use in full. Their rewards are in no release.
-	ContributionsLost uint64
-	// FleetKeyID is a number by which different keys differ; 0 without [Config.FleetKey]. It tells nothing else of the key.
-	FleetKeyID uint64
-	// Duty is what the bandit does with the rewards that it collects.
-	Duty Duty
-	// Warnings are signs that the bandit cannot learn, from public facts.
-	Warnings Warnings
-	// Generation is the one that the bandit leads or contributes to; 0 if it is alone.
-	Generation uint64
-	// ClockLeaps counts how often the clock leapt, with [ClockCaller]: see [Bandit.Advance].
-	ClockLeaps uint64
-	// Stopped tells whether the policy has decided for an arm, and BestArm is that arm: see [Bandit.BestArm]. BestArm is 0
-	// until then.
-	Stopped bool
-	BestArm uint32
-}
-
 // Duty is what a bandit does with the rewards that it collects.
 type Duty uint32
 
@@ -169,29 +124,6 @@ func (w *Warnings) UnmarshalText(names []byte) error {
 	return nil
 }
 
-// Arm holds the public state of one arm. You may publish it.
-type Arm struct {
-	Mean   float64 // released mean reward; NaN before the first release
-	Width  float64 // half-width of the mean's confidence interval at 1 - Beta; NaN before the first release
-	Pulls  uint64  // decisions that were not cancelled and did not expire
-	Active bool    // neither eliminated nor retired
-	// EffectivePulls is the number of rewards in the mean. With [Config.ForgetAfter] each counts by its age: 1 if new, 0 if
-	// dropped. With [Request.Examined] it is the number of examinations.
-	EffectivePulls float64
-}
-
-// Diagnostics has counts of refused calls, and warnings from rewards. They are NOT private: a duplicate reveals a click.
-// Show them to operators only.
-type Diagnostics struct {
-	Duplicates uint64 // updates and cancellations of a ticket that had one already
-	Late       uint64 // updates and cancellations of an expired ticket
-	Rejected   uint64 // rewards that were refused
-	Unknown    uint64 // tickets that this bandit never issued
-	Oversized  uint64 // decisions with a row of features larger than [Config.FeatureNorm]
-	// Warnings are signs that the bandit cannot learn, from rewards.
-	Warnings Warnings
-}
-
 // Report reads the public state. Reading costs no privacy.
 func (b *Bandit) Report() (Report, error) {
 	c, err := b.enter()
@@ -203,37 +135,7 @@ func (b *Bandit) Report() (Report, error) {
 	if err := check(C.dpb_report_read(c, &r)); err != nil {
 		return Report{}, err
 	}
-	return Report{
-		Policy:       Policy(r.policy),
-		Phase:        uint32(r.phase),
-		ArmsActive:   uint32(r.arms_active),
-		Pending:      uint32(r.pending),
-		Decisions:    uint64(r.decisions),
-		Answered:     uint64(r.answered),
-		Cancelled:    uint64(r.cancelled),
-		Expired:      uint64(r.expired),
-		EpsilonSpent: float64(r.epsilon_spent),
-		DeltaSpent:   float64(r.delta_spent),
-		IsPrivate:    r.is_private != 0,
-
-		ChangesDetected: uint64(r.changes_detected),
-		Segments:        uint32(r.segments),
-		MaxSegments:     uint32(r.max_segments),
-		Failures:        uint64(r.failures),
-		Features:        uint32(r.features),
-		ModelPerArm:     r.feature_model != 0,
-
-		Contributions:     uint64(r.contributions),
-		ContributionsLost: uint64(r.contributions_lost),
-		FleetKeyID:        uint64(r.fleet_key_id),
-
-		Duty:       Duty(r.duty),
-		Warnings:   Warnings(r.warnings),
-		Generation: uint64(r.generation),
-		ClockLeaps: uint64(r.clock_leaps),
-		Stopped:    r.stopped != 0,
-		BestArm:    uint32(r.best_arm),
-	}, nil
+	return reportOf(&r), nil
 }
 
 // Arms reads the public state of all arms, by number. Reading costs no privacy. For a segmented bandit, Mean is the
@@ -249,30 +151,22 @@ func (b *Bandit) Arms() ([]Arm, error) {
 	})
 }
 
-func readArms(read func(out *C.dpb_arm, n C.size_t, needed *C.size_t) C.dpb_status) ([]Arm, error) {
+func readArms(call func(out *C.dpb_arm, n C.size_t, needed *C.size_t) C.dpb_status) ([]Arm, error) {
 	var n C.size_t
 	var arms []C.dpb_arm
-	status := read(nil, 0, &n)
+	status := call(nil, 0, &n)
 	for status == C.DPB_BUFFER_TOO_SMALL {
 		arms = make([]C.dpb_arm, n)
-		status = read(unsafe.SliceData(arms), n, &n)
+		status = call(unsafe.SliceData(arms), n, &n)
 	}
 	if err := check(status); err != nil {
 		return nil, err
 	}
-	return armsOf(arms[:n]), nil
-}
-
-func armsOf(read []C.dpb_arm) []Arm {
-	arms := make([]Arm, len(read))
-	for i := range arms {
-		a := &read[i]
-		arms[i] = Arm{
-			Mean: float64(a.mean), Width: float64(a.width), Pulls: uint64(a.pulls), Active: a.active != 0,
-			EffectivePulls: float64(a.effective_pulls),
-		}
+	read := make([]Arm, n)
+	for i := range read {
+		read[i] = armOf(&arms[i])
 	}
-	return arms
+	return read, nil
 }
 
 // BestArm returns the arm that the policy has identified as the best, or ErrNotReady. NewTT and NewSE identify it when one
@@ -343,17 +237,6 @@ func (b *Bandit) Diagnostics() (Diagnostics, error) {
 		return Diagnostics{}, err
 	}
 	return diagnosticsOf(&d), nil
-}
-
-func diagnosticsOf(d *C.dpb_diagnostics) Diagnostics {
-	return Diagnostics{
-		Duplicates: uint64(d.duplicates),
-		Late:       uint64(d.late),
-		Rejected:   uint64(d.rejected),
-		Unknown:    uint64(d.unknown),
-		Oversized:  uint64(d.oversized),
-		Warnings:   Warnings(d.warnings),
-	}
 }
 
 // TicketNode returns the node that issued a ticket, which is its top 16 bits: see [Config.Node].

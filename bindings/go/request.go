@@ -1,14 +1,6 @@
 package dpb
 
 /*
-#cgo noescape decide
-#cgo nocallback decide
-#cgo noescape decide_many
-#cgo nocallback decide_many
-#cgo noescape predict
-#cgo nocallback predict
-#cgo noescape request_check
-#cgo nocallback request_check
 #cgo noescape dpb_feature_cross
 #cgo nocallback dpb_feature_cross
 #cgo noescape dpb_segment_read
@@ -16,77 +8,6 @@ package dpb
 #cgo noescape dpb_select_many
 #cgo nocallback dpb_select_many
 #include <dpb.h>
-
-// Go memory that C sees may hold no Go pointer, so the dpb_request is made here.
-static inline void fill(dpb_request *request, uint32_t slots, uint64_t segment, uint64_t user,
-                        const uint32_t *eligible, size_t eligible_len, const double *values,
-                        size_t values_len, const double *examined, size_t examined_len, const float *features,
-                        const dpb_feature *sparse, size_t features_len, const uint32_t *ends, size_t ends_len) {
-  dpb_request_init(request);
-  request->slots = slots;
-  request->segment = segment;
-  request->user = user;
-  request->eligible = eligible;
-  request->eligible_len = eligible_len;
-  request->values = values;
-  request->values_len = values_len;
-  request->examined = examined;
-  request->examined_len = examined_len;
-  request->features = features;
-  request->sparse = sparse;
-  request->features_len = features_len;
-  request->sparse_ends = ends;
-  request->sparse_ends_len = ends_len;
-}
-static inline dpb_status decide(dpb_bandit *bandit, uint32_t slots, uint64_t segment, uint64_t user,
-                                const uint32_t *eligible, size_t eligible_len, const double *values,
-                                size_t values_len, const double *examined, size_t examined_len, const float *features,
-                                const dpb_feature *sparse, size_t features_len, const uint32_t *ends, size_t ends_len,
-                                dpb_decision *out) {
-  dpb_request request;
-  fill(&request, slots, segment, user, eligible, eligible_len, values, values_len, examined, examined_len, features, sparse,
-       features_len, ends, ends_len);
-  return dpb_select_for(bandit, &request, out);
-}
-static inline dpb_status request_check(dpb_bandit *bandit, uint32_t slots, uint64_t segment, uint64_t user,
-                                       const uint32_t *eligible, size_t eligible_len, const double *values,
-                                       size_t values_len, const double *examined, size_t examined_len,
-                                       const float *features, const dpb_feature *sparse, size_t features_len,
-                                       const uint32_t *ends, size_t ends_len, dpb_error *error) {
-  dpb_request request;
-  fill(&request, slots, segment, user, eligible, eligible_len, values, values_len, examined, examined_len, features, sparse,
-       features_len, ends, ends_len);
-  return dpb_request_check(bandit, &request, error);
-}
-static inline dpb_status predict(dpb_bandit *bandit, uint64_t segment, const uint32_t *eligible, size_t eligible_len,
-                                 const float *features, const dpb_feature *sparse, size_t features_len,
-                                 const uint32_t *ends, size_t ends_len, double *mean, double *deviation, size_t cap,
-                                 size_t *n) {
-  dpb_request request;
-  fill(&request, 1, segment, 0, eligible, eligible_len, NULL, 0, NULL, 0, features, sparse, features_len, ends, ends_len);
-  return dpb_predict(bandit, &request, mean, deviation, cap, n);
-}
-
-// The fields of a Request as numbers, in the order of this array. Addresses are pinned.
-enum {
-  slots_, segment_, user_, eligible_, eligible_len_, values_, values_len_, examined_, examined_len_, features_,
-  sparse_, features_len_, ends_, ends_len_, said_
-};
-typedef uint64_t said_of[said_];
-enum { piece = 64 };
-static inline dpb_status decide_many(dpb_bandit *bandit, const said_of *said, size_t n, dpb_decision *out, size_t *done) {
-  dpb_request requests[piece];
-  size_t i;
-  for (i = 0; i < n; i++) {
-    const uint64_t *s = said[i];
-    fill(&requests[i], (uint32_t)s[slots_], s[segment_], s[user_], (const uint32_t *)(uintptr_t)s[eligible_],
-         (size_t)s[eligible_len_], (const double *)(uintptr_t)s[values_], (size_t)s[values_len_],
-         (const double *)(uintptr_t)s[examined_], (size_t)s[examined_len_],
-         (const float *)(uintptr_t)s[features_], (const dpb_feature *)(uintptr_t)s[sparse_], (size_t)s[features_len_],
-         (const uint32_t *)(uintptr_t)s[ends_], (size_t)s[ends_len_]);
-  }
-  return dpb_select_many(bandit, requests, n, out, done);
-}
 */
 import "C"
 
@@ -97,40 +18,6 @@ import (
 	"strings"
 	"unsafe"
 )
-
-// Request describes a request for one or more decisions. All of it is public. Do not compute anything in it from rewards.
-type Request struct {
-	// Slots is the number of different arms to choose. 0 means 1. Each slot has its own decision and ticket.
-	Slots uint32
-	// Segment is the key of the request's segment, with [Config.MaxSegments]; otherwise 0. The first request with a new key
-	// begins that segment. If the bandit has MaxSegments segments, a new key is ErrFull.
-	Segment uint64
-	// User is a keyed hash of the person who makes the request, with [Config.ExpectedUsers]; otherwise 0. The bandit learns
-	// from at most [Config.ContributionsPerUser] of a user's decisions in a period. It serves later ones like all others.
-	User uint64
-	// Eligible lists the live arms that the bandit may choose. nil means all. Choose them by public information only.
-	Eligible []uint32
-	// Values holds what a reward of each arm of Eligible is worth in this request, in that order, such as a bid; if Eligible
-	// is nil, of every arm by its number. nil means that all are alike. The bandit then maximises value times mean, and still
-	// learns means. Values are finite and at least 0; an arm below 2^-20 of the largest is not eligible. Eligible must not
-	// name an arm twice, and [Config.RewardMin] must be 0. Log the values with the decision: its propensity is exact given
-	// them. Do not compute a value from rewards, such as spend or a model of your clicks. A high value buys pulls, so limit
-	// the ratio of values to about 100.
-	Values []float64
-	// Examined holds for each slot the probability that a visitor examines it, from 2^-16 to 1. nil means that all slots are
-	// alike. The slots then get the arms in the order of value times mean, and the bandit learns click rates: the chance of a
-	// click in a slot that is examined. [Config.RewardMin] must be 0. Estimate the probabilities from slots filled at random,
-	// once. For [NewIMED] without segments.
-	Examined []float64
-	// Features holds rows of [Config.Features] finite numbers, one after the other. With [Config.ModelPerArm] it is one row.
-	// Otherwise it is one row for each arm of Eligible, in that order; if Eligible is nil, for every arm by its number.
-	// Do not compute a feature from rewards.
-	Features []float32
-	// Sparse holds the features that are not 0 of the same rows. Set it instead of Features.
-	Sparse []Feature
-	// SparseEnds holds, for each row, the number of entries of Sparse up to the end of that row.
-	SparseEnds []uint32
-}
 
 // Feature is one entry of a sparse row.
 type Feature struct {
@@ -144,15 +31,25 @@ var (
 	_ [C.sizeof_dpb_feature - unsafe.Sizeof(Feature{})]struct{}
 )
 
-// rows returns the features as C reads them. C checks all lengths, except that the last of SparseEnds is that of Sparse.
-func (r *Request) rows() (features *C.float, sparse *C.dpb_feature, n C.size_t, ends *C.uint32_t, endsLen C.size_t) {
+// rows has the features as C reads them, with C's names.
+type rows struct {
+	features                      *C.float
+	sparse                        *C.dpb_feature
+	sparse_ends                   *C.uint32_t
+	features_len, sparse_ends_len C.size_t
+}
+
+// rows returns the features. C checks all lengths, except that the last of SparseEnds is that of Sparse.
+func (r *Request) rows() rows {
 	if r.SparseEnds != nil {
-		sparse = (*C.dpb_feature)(unsafe.Pointer(unsafe.SliceData(r.Sparse)))
-		n, endsLen = C.size_t(len(r.Sparse)), C.size_t(len(r.SparseEnds))
-		ends = (*C.uint32_t)(unsafe.SliceData(r.SparseEnds))
-		return
+		return rows{
+			sparse:          (*C.dpb_feature)(unsafe.Pointer(unsafe.SliceData(r.Sparse))),
+			sparse_ends:     (*C.uint32_t)(unsafe.SliceData(r.SparseEnds)),
+			features_len:    C.size_t(len(r.Sparse)),
+			sparse_ends_len: C.size_t(len(r.SparseEnds)),
+		}
 	}
-	return (*C.float)(unsafe.SliceData(r.Features)), nil, C.size_t(len(r.Features)), nil, 0
+	return rows{features: (*C.float)(unsafe.SliceData(r.Features)), features_len: C.size_t(len(r.Features))}
 }
 
 // checkRows refuses what the arguments of C cannot express.
@@ -195,12 +92,7 @@ func (b *Bandit) SelectSlots(request Request, decisions []Decision) error {
 	if err := request.checkRows(); err != nil {
 		return err
 	}
-	features, sparse, featuresLen, ends, endsLen := request.rows()
-	eligible, n := (*C.uint32_t)(unsafe.SliceData(request.Eligible)), C.size_t(len(request.Eligible))
-	values, valuesLen := (*C.double)(unsafe.SliceData(request.Values)), C.size_t(len(request.Values))
-	examined, examinedLen := (*C.double)(unsafe.SliceData(request.Examined)), C.size_t(len(request.Examined))
-	out := (*C.dpb_decision)(unsafe.Pointer(unsafe.SliceData(decisions)))
-	return check(C.decide(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, values, valuesLen, examined, examinedLen, features, sparse, featuresLen, ends, endsLen, out))
+	return check(request.decide(c, (*C.dpb_decision)(unsafe.Pointer(unsafe.SliceData(decisions)))))
 }
 
 // CheckRequest returns the error with which [Bandit.SelectFor] or [Bandit.SelectSlots] would refuse a request now, with
@@ -214,13 +106,8 @@ func (b *Bandit) CheckRequest(request Request) error {
 	if err := request.checkRows(); err != nil {
 		return err
 	}
-	features, sparse, featuresLen, ends, endsLen := request.rows()
-	eligible, n := (*C.uint32_t)(unsafe.SliceData(request.Eligible)), C.size_t(len(request.Eligible))
-	values, valuesLen := (*C.double)(unsafe.SliceData(request.Values)), C.size_t(len(request.Values))
-	examined, examinedLen := (*C.double)(unsafe.SliceData(request.Examined)), C.size_t(len(request.Examined))
 	var failure C.dpb_error
-	status := C.request_check(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, values, valuesLen, examined, examinedLen, features, sparse, featuresLen, ends, endsLen, &failure)
-	if status != C.DPB_OK {
+	if status := request.check(c, &failure); status != C.DPB_OK {
 		return explain(status, &failure)
 	}
 	return nil
@@ -257,7 +144,7 @@ func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, erro
 			pinner.Unpin()
 		}
 	}()
-	var piece [C.piece][C.said_]C.uint64_t
+	var piece [pieces]said
 	for len(requests) > 0 {
 		n, slots := min(len(requests), len(piece)), 0
 		for i := range requests[:n] {
@@ -265,13 +152,7 @@ func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, erro
 			if err := r.checkRows(); err != nil {
 				return decided, err
 			}
-			features, sparse, featuresLen, ends, endsLen := r.rows()
-			piece[i] = [C.said_]C.uint64_t{
-				C.slots_: C.uint64_t(r.slots()), C.segment_: C.uint64_t(r.Segment), C.user_: C.uint64_t(r.User),
-				C.eligible_len_: C.uint64_t(len(r.Eligible)), C.values_len_: C.uint64_t(len(r.Values)), C.examined_len_: C.uint64_t(len(r.Examined)),
-				C.features_len_: C.uint64_t(featuresLen), C.ends_len_: C.uint64_t(endsLen),
-			}
-			pin := func(place int, first unsafe.Pointer, n int) {
+			r.say(&piece[i], func(place int, first unsafe.Pointer, n int) {
 				if n > 0 {
 					if pinner == nil {
 						pinner = new(runtime.Pinner)
@@ -279,17 +160,11 @@ func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, erro
 					pinner.Pin(first)
 				}
 				piece[i][place] = C.uint64_t(uintptr(first))
-			}
-			pin(C.eligible_, unsafe.Pointer(unsafe.SliceData(r.Eligible)), len(r.Eligible))
-			pin(C.values_, unsafe.Pointer(unsafe.SliceData(r.Values)), len(r.Values))
-			pin(C.examined_, unsafe.Pointer(unsafe.SliceData(r.Examined)), len(r.Examined))
-			pin(C.features_, unsafe.Pointer(features), len(r.Features))
-			pin(C.sparse_, unsafe.Pointer(sparse), len(r.Sparse))
-			pin(C.ends_, unsafe.Pointer(ends), len(r.SparseEnds))
+			})
 			slots += int(r.slots())
 		}
 		out := (*C.dpb_decision)(unsafe.Pointer(unsafe.SliceData(decisions)))
-		err := check(C.decide_many(c, &piece[0], C.size_t(n), out, &done))
+		err := check(decideMany(c, &piece[0], C.size_t(n), out, &done))
 		decided += int(done)
 		if err != nil {
 			return decided, err
@@ -332,13 +207,11 @@ func (b *Bandit) Predict(request Request) ([]Prediction, error) {
 	if err := request.checkRows(); err != nil {
 		return nil, err
 	}
-	features, sparse, featuresLen, ends, endsLen := request.rows()
-	eligible, eligibleLen := (*C.uint32_t)(unsafe.SliceData(request.Eligible)), C.size_t(len(request.Eligible))
+	request = Request{Segment: request.Segment, Eligible: request.Eligible, Features: request.Features, Sparse: request.Sparse, SparseEnds: request.SparseEnds}
 	var n C.size_t
 	var means, deviations []float64
 	predict := func(room C.size_t) C.dpb_status {
-		return C.predict(c, C.uint64_t(request.Segment), eligible, eligibleLen, features, sparse, featuresLen, ends, endsLen,
-			(*C.double)(unsafe.SliceData(means)), (*C.double)(unsafe.SliceData(deviations)), room, &n)
+		return request.predict(c, (*C.double)(unsafe.SliceData(means)), (*C.double)(unsafe.SliceData(deviations)), room, &n)
 	}
 	status := predict(0)
 	for status == C.DPB_BUFFER_TOO_SMALL {

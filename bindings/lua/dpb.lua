@@ -6,6 +6,14 @@ ffi.cdef "unsigned long long strtoull(const char *, char **, int);"
 
 local dpb = { NAME = "libdpb.so.0" }
 local flags = { clamp_rewards = "DPB_CLAMP_REWARDS", rigorous_index = "DPB_RIGOROUS_INDEX", shuffle_printed = "DPB_SHUFFLE_PRINTED" }
+local lists = {
+  -- begin generated lists
+  eligible = "uint32_t[?]",
+  values = "double[?]",
+  examined = "double[?]",
+  features = "float[?]",
+  -- end generated lists
+}
 local failure = ffi.typeof "dpb_error[1]"
 local handle = ffi.typeof "dpb_bandit *[1]"
 local size = ffi.typeof "size_t[1]"
@@ -80,17 +88,16 @@ end
 local bandit = {}
 local decision = ffi.new "dpb_decision[1]" -- one thread runs a Lua state, and select does not yield
 
---- The arm, from 0, its ticket and its propensity. The request is a table of the fields slots (1 only), segment, user,
--- eligible (a list of arms) and features (a list of numbers).
+--- The arm, from 0, its ticket and its propensity. The request is a table of the fields of dpb_request but slots: numbers,
+-- and lists of numbers.
 function bandit:select(given)
   local status
   if given then
     local request, kept = ffi.new "dpb_request[1]", {}
     C.dpb_request_init_sized(request, ffi.sizeof "dpb_request")
     for name, value in pairs(given) do
-      if name == "eligible" or name == "features" then
-        local of = name == "eligible" and "uint32_t[?]" or "float[?]"
-        kept[name] = ffi.new(of, math.max(#value, 1), value)
+      if lists[name] then
+        kept[name] = ffi.new(lists[name], math.max(#value, 1), value)
         request[0][name], request[0][name .. "_len"] = kept[name], #value
       elseif name == "slots" then
         error "slots: call dpb.C.dpb_select_for"
@@ -142,7 +149,7 @@ function bandit:report()
   return ffi.new("dpb_report", out[0])
 end
 
---- A list of the arms' mean, width, pulls and whether they are active, from 1.
+--- A list of the arms, from 1: mean, width, pulls, active and effective_pulls of each.
 function bandit:arms()
   local n, arms, room, status = size(), nil, 0, nil
   repeat
@@ -153,7 +160,15 @@ function bandit:arms()
   if status ~= 0 then return refused(status) end
   local list = {}
   for i = 0, room - 1 do
-    list[i + 1] = { mean = arms[i].mean, width = arms[i].width, pulls = tonumber(arms[i].pulls), active = arms[i].active == 1 }
+    list[i + 1] = {
+      -- begin generated arm
+      mean = arms[i].mean,
+      width = arms[i].width,
+      pulls = tonumber(arms[i].pulls),
+      effective_pulls = arms[i].effective_pulls,
+      active = arms[i].active == 1,
+      -- end generated arm
+    }
   end
   return list
 end

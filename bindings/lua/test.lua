@@ -28,6 +28,7 @@ assert(none == nil and message == "DPB_UNKNOWN_TICKET")
 -- Tickets in URLs keep all 64 bits.
 local arm, ticket = bandit:select { eligible = { 2, 4 } }
 assert(arm == 2 or arm == 4)
+assert(bandit:cancel((select(2, bandit:select { eligible = { 2, 4 }, values = { 0, 1 } }))))
 assert(dpb.ticket(dpb.text(ticket)) == ticket)
 assert(dpb.ticket "x" == nil and dpb.ticket(nil) == nil and dpb.ticket "-1" == nil)
 assert(bandit:cancel(ticket) and not bandit:cancel(ticket))

@@ -8,28 +8,31 @@ use crate::config::{Config, Scope};
 use crate::contribution::{Address, FleetKey, Nonce, Purpose};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
-use crate::ledger::learner::Learner;
-use crate::policy::{Algorithm, Policy};
+use crate::ledger::learner::AnyLearner;
+use crate::policy::Algorithm;
 use crate::snapshot::{self, Reader};
 use zeroize::Zeroizing;
 
-/// The policy as one whose open sums another handle can release.
-fn combining(policy: &mut dyn Policy) -> Result<&mut dyn Learner> {
-    policy
-        .learner()
-        .ok_or_else(|| Error::unsupported("fleets with one noise: it does not learn from a set of releases"))
-}
+const SHARING: &str = "fleets with one noise: it does not learn from a set of releases";
 
 impl State {
     pub(super) fn sharing(&mut self) -> Result<&mut Sharing> {
-        self.fleet
-            .sharing_mut()
+        self.sharing
+            .as_deref_mut()
             .ok_or_else(|| Error::unconfigured("fleets with one noise: config.fleet_key is not set"))
     }
 
+    /// The policy as one that learns from a set of releases, or this error.
+    pub(super) fn learner(&mut self, unsupported: &'static str) -> Result<&mut dyn AnyLearner> {
+        self.policy.learner().ok_or_else(|| Error::unsupported(unsupported))
+    }
+
+    pub(super) fn duty(&mut self) -> Duty {
+        self.policy.learner().map_or(Duty::Alone, |learner| learner.facts().duty())
+    }
+
     pub(super) fn set_duty(&mut self, duty: Duty) -> Result<()> {
-        combining(&mut *self.policy)?.set_duty(duty);
-        self.sharing()?.duty = duty;
+        self.learner(SHARING)?.set_duty(duty);
         self.health.merge(self.engine.counts().decisions);
         Ok(())
     }
@@ -45,12 +48,12 @@ impl Bandit {
     /// `Unsupported` without [`fleet_key`](Config::fleet_key); `Poisoned` after an internal failure.
     pub fn lead(&self) -> Result<u64> {
         let state = &mut *self.lock.lock()?;
-        let sharing = state.sharing()?;
-        if sharing.led() == 0 {
-            let generation = sharing.new_generation();
+        state.sharing()?;
+        if state.duty().led() == 0 {
+            let generation = state.sharing()?.new_generation();
             state.set_duty(Duty::Leads(generation))?;
         }
-        Ok(state.sharing()?.led())
+        Ok(state.duty().led())
     }
 
     /// Ends contributing and leading: the handle releases its own full batches again, as before its first
@@ -62,7 +65,8 @@ impl Bandit {
     /// `Unsupported` without [`fleet_key`](Config::fleet_key); `Poisoned` after an internal failure.
     pub fn alone(&self) -> Result<()> {
         let state = &mut *self.lock.lock()?;
-        if state.sharing()?.duty == Duty::Alone { Ok(()) } else { state.set_duty(Duty::Alone) }
+        state.sharing()?;
+        if state.duty() == Duty::Alone { Ok(()) } else { state.set_duty(Duty::Alone) }
     }
 
     /// Sets how many handles share the work of this fleet, this one included, from the next batch on. Each takes its part
@@ -74,7 +78,7 @@ impl Bandit {
     pub fn set_handles(&self, handles: u32) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         state.sharing()?;
-        combining(&mut *state.policy)?.set_handles(handles);
+        state.learner(SHARING)?.set_handles(handles);
         Ok(())
     }
 
@@ -101,28 +105,29 @@ impl Bandit {
     pub fn contribution_within(&self, generation: u64, limit: usize) -> Result<Vec<u8>> {
         let (key, nonce, content) = {
             let state = &mut *self.lock.lock()?;
-            let sharing = state.sharing()?;
-            if generation == 0 || generation == sharing.led() {
+            state.sharing()?;
+            let duty = state.duty();
+            if generation == 0 || generation == duty.led() {
                 return Err(Error::config("generation", "must be that of another handle", generation));
             }
-            if sharing.duty != Duty::Contributes(generation) {
-                sharing.renew_sender();
+            if duty != Duty::Contributes(generation) {
+                state.sharing()?.renew_sender();
                 state.set_duty(Duty::Contributes(generation))?;
             }
             let address = state.sharing()?.next_address(generation);
-            let policy = combining(&mut *state.policy)?;
+            let seeded = state.seeded;
+            let policy = state.learner(SHARING)?;
             if !policy.has_open() {
                 return Ok(Vec::new());
             }
-            let fleet = &state.fleet;
             let content = snapshot::fields(
                 |length| FleetKey::unsealed(length, limit),
                 |to| {
                     address.save(to);
                     to.u32(self.algorithm as u32);
                     self.config.save(to);
-                    to.u8(state.seeded.into());
-                    policy.save_open(to, &|arm| fleet.id(arm));
+                    to.u8(seeded.into());
+                    policy.write_open(to);
                     Ok(())
                 },
             );
@@ -158,10 +163,9 @@ impl Bandit {
         check_policy(self.algorithm, algorithm)?;
         ours.check_same(Scope::Fleet, &theirs)?;
         let state = &mut *self.lock.lock()?;
-        state.sharing()?.check(&address)?;
-        let fleet = &state.fleet;
-        let arm = |id| fleet.arm(id, &ours);
-        let complete = combining(&mut *state.policy)?.combine(from, &arm)?;
+        let led = state.duty().led();
+        state.sharing()?.check(&address, led)?;
+        let complete = state.learner(SHARING)?.combine(from)?;
         state.seeded |= seeded;
         state.sharing()?.accept(&address, complete);
         Ok(())

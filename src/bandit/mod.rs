@@ -5,111 +5,29 @@ mod fleet;
 mod health;
 mod moving;
 mod persist;
+mod report;
 mod state;
 
 use crate::budget::check_delta;
-use crate::config::{Clock, Config, PackedConfig};
-use crate::engine::{Engine, Refusals};
+use crate::config::{Config, PackedConfig};
+use crate::engine::Engine;
 use crate::error::{Error, Result, check_share};
-use crate::ledger::facts::Duty;
 use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
-use crate::policy::{Algorithm, ArmState, Prior, price_of_merges};
-use crate::privacy::PrivacyLoss;
+use crate::policy::{Algorithm, Prior, price_of_merges};
 use crate::random::Seed;
 use crate::request::{Offers, Request};
 use crate::reward::RewardRange;
 use crate::shuffle::Params;
 use crate::users::{Periods, Users};
-use fleet::{Fleet, Sharing};
+use fleet::Sharing;
 use health::Health;
 use moving::Lifecycle;
 use state::{Lock, State};
 
-pub use crate::engine::Counts;
 pub use health::Warnings;
+pub use report::{ArmReport, Diagnostics, Report};
 pub use state::Decision;
-
-/// What may be published about a handle.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Report {
-    /// The policy.
-    pub algorithm: Algorithm,
-    /// Counts of decisions.
-    pub counts: Counts,
-    /// The policy's epoch, phase or interval.
-    pub phase: u32,
-    /// Arms that are not eliminated.
-    pub arms_active: u32,
-    /// The privacy loss of one user so far at `delta_spent`; infinite for baselines. With [`Config::expected_users`],
-    /// of a user with requests in all periods. With a test seed, the loss that real entropy would have had.
-    pub epsilon_spent: f64,
-    /// The configured delta; 0 for a pure policy.
-    pub delta_spent: f64,
-    /// False for baselines and with a test seed.
-    pub is_private: bool,
-    /// Number of releases that contradicted their arm's past, and ended it.
-    pub changes_detected: u64,
-    /// With features, the number of times that a model was not updated and the last one stayed.
-    pub failures: u64,
-    /// Number of features in a row; 0 without features.
-    pub features: u32,
-    /// Whether each arm has a model, so that a request has one row.
-    pub model_per_arm: bool,
-    /// Number of segments in use; 0 without segments.
-    pub segments: u32,
-    /// Maximum number of segments.
-    pub max_segments: u32,
-    /// With a fleet key: the contributions that this handle has accepted as a leader.
-    pub contributions: u64,
-    /// Those that it missed, by their numbers, or could not use in full.
-    pub contributions_lost: u64,
-    /// How often the caller's clock was set back, or ahead by more than is plausible: see
-    /// [`Bandit::advance`](crate::Bandit::advance).
-    pub clock_leaps: u64,
-    /// A number by which different fleet keys differ; 0 without one. It tells nothing else of the key.
-    pub fleet_key_id: u64,
-    /// Whether the handle releases for itself, contributes, or leads.
-    pub duty: Duty,
-    /// Signs, from public facts, that the handle cannot learn.
-    pub warnings: Warnings,
-    /// The arm that the policy has decided for; `None` before that, and for policies that never decide.
-    pub best_arm: Option<u32>,
-}
-
-/// What may be published about one arm.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ArmReport {
-    /// Released mean in the caller's units, NaN before the first release.
-    pub mean: f64,
-    /// Half-width of the mean's confidence interval at 1 - beta.
-    pub width: f64,
-    /// Number of decisions for this arm that were not cancelled and did not expire, including those that the policy did
-    /// not learn from.
-    pub pulls: u64,
-    /// Number of rewards in the releases behind the mean, discounted with `forget_after`, and with
-    /// [`Request::examined`] the number of examinations; 0 before the first release.
-    pub effective_pulls: f64,
-    /// False once the arm is eliminated or retired.
-    pub active: bool,
-}
-
-/// Counts of refused calls. NOT private: a duplicate reveals a click.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Diagnostics {
-    /// Rewards and cancellations of a ticket that had one already.
-    pub duplicates: u64,
-    /// Rewards and cancellations of an expired ticket.
-    pub late: u64,
-    /// Rewards that were not finite or out of range.
-    pub rejected: u64,
-    /// Tickets that this handle has not issued.
-    pub unknown: u64,
-    /// Rows of features that were larger than `feature_norm`. (Features are public.)
-    pub oversized: u64,
-    /// Signs, from rewards, that the handle cannot learn.
-    pub warnings: Warnings,
-}
 
 /// A differentially private multi-armed bandit: plain, with segments, or with features, as its configuration says.
 /// Share it between threads by reference. In a forked child every call on it is `Poisoned`: make handles after forking.
@@ -155,7 +73,7 @@ impl Bandit {
     /// `NoMemory`; `OverBudget` if the configuration's budget is too small.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let bandit = Self::made(algorithm, config)?;
-        let origin = bandit.lock.lock()?.fleet.origin;
+        let origin = bandit.lock.lock()?.origin;
         config.charge(origin, false, config.test_seed.is_some(), 1, |config| algorithm.lifetime_loss(config))?;
         Ok(bandit)
     }
@@ -181,9 +99,9 @@ impl Bandit {
         let offers = Offers::new(config, abilities, arms, coins)?;
         // Created last, so that a test seed gives everything else the same coins with users and without.
         let users = Users::of(config, &mut seed)?;
-        let mut fleet = Fleet::new(tickets.next_u64());
+        let (origin, mut sharing) = (tickets.next_u64(), None);
         if let Some(key) = &config.fleet_key {
-            fleet.share(Sharing::new(key.clone(), Seed::new(None)?.stream())?, config);
+            sharing = Some(Box::new(Sharing::new(key.clone(), Seed::new(None)?.stream())?));
         }
         Ok(Bandit {
             algorithm,
@@ -194,7 +112,8 @@ impl Bandit {
                 engine,
                 policy,
                 pulls: WipedVec::new(config.arms as usize, |_| 0)?,
-                fleet,
+                origin,
+                sharing,
                 offers,
                 seeded: config.test_seed.is_some(),
                 is_plain: users.is_none() && config.max_segments == 0 && config.features == 0,
@@ -341,7 +260,8 @@ impl Bandit {
     /// has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
         let state = &mut *self.lock.lock()?;
-        state.add_arm(state.fleet.any_id(), &self.config.config()?)
+        let id = state.arms()?.any_id(state.origin);
+        state.add_arm(id)
     }
 
     /// Returns the number of the arm with this id, which names it in all handles of a fleet, and adds the arm if
@@ -357,12 +277,12 @@ impl Bandit {
             let rule = format!("must not be below config.arms = {}, whose arms have these ids", config.arms);
             return Err(Error::config("id", &rule, id));
         }
-        match state.fleet.arm(id, &config) {
+        match state.arms()?.find(id).map(|arm| arm as u32) {
             Some(arm) if state.check_arm(arm, "id").is_err() => {
                 Err(Error::request("id", "must not be that of a retired arm", id))
             }
             Some(arm) => Ok(arm),
-            None => state.add_arm(id, &config),
+            None => state.add_arm(id),
         }
     }
 
@@ -474,7 +394,7 @@ impl Bandit {
     /// overtake each other. After a leap, time continues from the new `now`, so a clock that was wrong for a while
     /// costs little. A leap is a step back by more than the `reward_window` and 1/1024 of
     /// [`forget_after`](Config::forget_after), in which no time passes; or, with `forget_after`, a step ahead by more
-    /// than 16 times the larger of the two, in which one `reward_window` passes. [`Report::clock_leaps`] counts them.
+    /// than 16 times the larger of the two, in which one `reward_window` passes. [`Report`] counts them.
     ///
     /// **Time is public, and must not depend on rewards.** Which rewards take effect in a call depends on the
     /// stamps of their decisions and on the calls so far, never on rewards or their times. The clock continues over
@@ -526,95 +446,6 @@ impl Bandit {
     /// [`update`](Self::update) took effect; `Poisoned` after an internal failure. On an error nothing has changed.
     pub fn submit_shuffled(&self, phase: u32, arm: u32, bits: &[u8]) -> Result<()> {
         self.lock.lock()?.shuffled()?.submit(phase, arm, bits)
-    }
-
-    /// Returns everything that may be published.
-    ///
-    /// # Errors
-    /// `Poisoned` after an internal failure.
-    pub fn report(&self) -> Result<Report> {
-        let state = &mut *self.lock.lock_held()?;
-        let config = self.config.config()?;
-        let (loss, contributions) = state.loss(&config);
-        let (epsilon_spent, delta_spent) = loss.spent(config.delta, contributions);
-        let (counts, of_policy) = (state.engine.counts(), state.policy.counts());
-        let sharing = state.fleet.sharing();
-        let duty = sharing.map_or(Duty::Alone, |sharing| sharing.duty);
-        let pending = (config.clock == Clock::Caller).then(|| state.engine.reach());
-        let releases = state.policy.learner().filter(|_| !duty.contributes()).map(|learner| learner.facts().releases);
-        Ok(Report {
-            algorithm: self.algorithm,
-            counts,
-            phase: of_policy.phase,
-            arms_active: of_policy.active,
-            epsilon_spent,
-            delta_spent,
-            is_private: !state.seeded && of_policy.loss != PrivacyLoss::Unbounded,
-            changes_detected: of_policy.changes,
-            failures: of_policy.failures,
-            features: config.features,
-            model_per_arm: config.model_per_arm,
-            segments: of_policy.segments,
-            max_segments: config.max_segments,
-            contributions: sharing.map_or(0, |sharing| sharing.accepted),
-            contributions_lost: sharing.map_or(0, |sharing| sharing.lost),
-            clock_leaps: state.engine.caller_time().1,
-            fleet_key_id: sharing.map_or(0, |sharing| sharing.id),
-            duty,
-            warnings: state.health.warnings(counts, pending, duty.contributes(), releases),
-            best_arm: of_policy.best,
-        })
-    }
-
-    /// Returns counts of refused calls. They are for the operator only and NOT private: a duplicate reveals a click.
-    ///
-    /// # Errors
-    /// `Poisoned` after an internal failure.
-    pub fn diagnostics(&self) -> Result<Diagnostics> {
-        let state = &mut *self.lock.lock()?;
-        let oversized = state.policy.counts().oversized;
-        let Refusals { duplicates, late, rejected, unknown } = state.engine.refusals();
-        let warnings = state.health.of_rewards(state.engine.counts());
-        Ok(Diagnostics { duplicates, late, rejected, unknown, oversized, warnings })
-    }
-
-    /// Calls `each` with what may be published of each arm, for arms `0..arms()` in order.
-    ///
-    /// # Errors
-    /// `Poisoned` after an internal failure.
-    pub fn for_each_arm(&self, each: impl FnMut(u32, ArmReport)) -> Result<()> {
-        self.read_arms(None, usize::MAX, each).map(drop)
-    }
-
-    /// Like [`for_each_arm`](Self::for_each_arm), for one segment. Its mean is the model's, from the releases of all
-    /// segments.
-    ///
-    /// # Errors
-    /// `InvalidRequest` if no request had this key; `Unsupported` without segments; `Poisoned` after an internal
-    /// failure.
-    pub fn for_each_arm_in(&self, segment: u64, each: impl FnMut(u32, ArmReport)) -> Result<()> {
-        self.read_arms(Some(segment), usize::MAX, each).map(drop)
-    }
-
-    /// Like [`for_each_arm`](Self::for_each_arm) or [`for_each_arm_in`](Self::for_each_arm_in), if there are at most `limit`
-    /// arms. Otherwise `each` is not called, and the error states the number. Returns it.
-    ///
-    /// # Errors
-    /// `BufferTooSmall`; as these.
-    pub fn read_arms(&self, segment: Option<u64>, limit: usize, mut each: impl FnMut(u32, ArmReport)) -> Result<usize> {
-        let state = &mut *self.lock.lock()?;
-        let read = |arm: u32| match segment {
-            None => Ok((state.policy.arm(arm), state.pulls[arm as usize])),
-            Some(segment) => state.policy.arm_in(segment, arm),
-        };
-        read(0)?; // whether there is such a segment
-        let arms = within(limit, state.pulls.len())?;
-        for arm in 0..arms as u32 {
-            let (ArmState { mean, width, effective_pulls, active }, pulls) = read(arm)?;
-            let (mean, width) = (self.range.mean_from_unit(mean), self.range.width_from_unit(width));
-            each(arm, ArmReport { mean, width, pulls, effective_pulls, active });
-        }
-        Ok(arms)
     }
 
     /// Calls `each` with the estimated mean reward of each row of a request with features, and its standard deviation,

@@ -8,7 +8,7 @@ use crate::config::{Config, Scope};
 use crate::contribution::{FleetKey, Nonce, Purpose};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::os::OfProcess;
 use crate::policy::Algorithm;
 use crate::random::Seed;
@@ -138,7 +138,8 @@ impl Bandit {
     pub fn suspend_within(&self, receiver: u64, limit: usize) -> Result<Vec<u8>> {
         let (key, nonce, content) = {
             let state = &mut *self.lock.lock()?;
-            let duty = state.sharing()?.duty;
+            state.sharing()?;
+            let duty = state.duty();
             let content = snapshot::fields(
                 |length| FleetKey::unsealed(length, limit),
                 |to| {
@@ -151,7 +152,7 @@ impl Bandit {
                     };
                     to.u8(led);
                     to.u64(contributes);
-                    state.moved(&mut Moving::Out(to))?;
+                    state.persist(&mut Archive::Out(to))?;
                     Ok(())
                 },
             );
@@ -199,8 +200,8 @@ impl Bandit {
         head.algorithm.check_plan(&config, &head.config)?;
         bandit.generation = head.generation.checked_add(1).ok_or(Error::Corrupt)?;
         let state = bandit.lock.get_mut()?;
-        state.take_over(head.origin, head.added, &config)?;
-        state.moved(&mut Moving::In(from))?;
+        state.take_over(head.origin, head.added)?;
+        state.persist(&mut Archive::In(from))?;
         from.finish()?;
         state.periods.check()?;
         if led || contributes > 0 {
@@ -262,8 +263,8 @@ impl State {
     }
 }
 
-impl Moved for State {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for State {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         // The head has the fleet's origin and added arms. Receivers, and memory for requests, are this handle's own.
         let State {
             engine,
@@ -273,19 +274,20 @@ impl Moved for State {
             users,
             periods,
             health,
-            fleet: _,
+            origin: _,
+            sharing: _,
             receivers: _,
             offers: _,
             is_plain: _,
             lifecycle: _,
         } = self;
-        engine.moved(with)?;
-        policy.moved(with)?;
-        pulls.moved(with)?;
-        seeded.moved(with)?;
-        users.moved(with)?;
-        periods.moved(with)?;
-        health.moved(with)
+        engine.persist(with)?;
+        policy.persist(with)?;
+        pulls.persist(with)?;
+        seeded.persist(with)?;
+        users.persist(with)?;
+        periods.persist(with)?;
+        health.persist(with)
     }
 }
 
@@ -303,7 +305,7 @@ mod tests {
     /// The variables of a handle, as a state has them.
     fn variables(bandit: &Bandit) -> Vec<u8> {
         let state = &mut *bandit.lock.lock().unwrap();
-        let all = |to: &mut Writer| state.moved(&mut Moving::Out(to));
+        let all = |to: &mut Writer| state.persist(&mut Archive::Out(to));
         snapshot::fields(|length| Ok(Vec::with_capacity(length)), all).unwrap()
     }
 
@@ -505,8 +507,9 @@ mod tests {
     fn senders_and_generations_do_not_move() {
         let sharing = |bandit: &Bandit| {
             let state = &mut *bandit.lock.lock().unwrap();
+            let duty = state.duty();
             let sharing = state.sharing().unwrap();
-            (sharing.duty, sharing.sender, sharing.sequence, sharing.senders.len())
+            (duty, sharing.sender, sharing.sequence, sharing.senders.len())
         };
         let next = |bandit: &Bandit| {
             let next = Bandit::resume(None, &config(), &bandit.suspend(0).unwrap()).unwrap();

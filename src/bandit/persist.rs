@@ -5,11 +5,10 @@ use super::state::State;
 use crate::config::{Config, Scope};
 use crate::engine::Counts;
 use crate::error::{Error, Result};
-use crate::ledger::learner::Learner;
 use crate::ledger::peers::PeerId;
 use crate::memory;
-use crate::moving::Moving;
-use crate::policy::{Algorithm, Policy, Pull};
+use crate::moving::Archive;
+use crate::policy::{Algorithm, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::snapshot::{self, Kind, Reader, Writer, ensure};
 
@@ -55,7 +54,7 @@ impl Bandit {
         let head = SnapshotHead::read(&mut Reader::new(snapshot, Kind::Bandit)?)?;
         let state = &mut *self.lock.lock()?;
         let begun = state.periods.begun;
-        let is_ours = (head.origin, head.generation) == (state.fleet.origin, self.generation) && head.periods <= begun;
+        let is_ours = (head.origin, head.generation) == (state.origin, self.generation) && head.periods <= begun;
         if !is_ours {
             let rule = "must be of this very handle: take it after the handle was made, restored or resumed";
             return Err(Error::refused("snapshot", format_args!("{rule}")));
@@ -68,7 +67,7 @@ impl Bandit {
         state.check_private()?;
         self.save_head(state, to);
         state.policy.save_pulls(to, &mut state.engine.pending().map(Pull::of));
-        state.policy.snapshot(&mut Moving::Out(to))
+        state.policy.snapshot(&mut Archive::Out(to))
     }
 
     /// Writes what [`SnapshotHead::read`] reads.
@@ -77,7 +76,7 @@ impl Bandit {
         self.config.save(to);
         to.u8(state.seeded.into());
         to.u32(self.generation);
-        to.u64(state.fleet.origin);
+        to.u64(state.origin);
         to.u64(state.periods.begun.into());
         state.engine.counts().save(to);
         to.u64(state.engine.caller_time().0);
@@ -85,7 +84,8 @@ impl Bandit {
         to.u32(pulls.len() as u32);
         let pending = || state.engine.pending().map(Pull::of);
         to.counts(pulls.iter().copied(), pending().map(|pull| state.policy.arm_of(pull) as usize));
-        to.alike(state.fleet.added().iter().copied(), Writer::u64);
+        let added = state.policy.catalog().arms.map_or(&[][..], |roster| &roster.added);
+        to.alike(added.iter().copied(), Writer::u64);
     }
 
     /// Creates a handle that continues from a [`snapshot`](Self::snapshot), with the configuration in it and fresh
@@ -141,11 +141,11 @@ impl Bandit {
         let mut bandit = Bandit::made(head.algorithm, &config)?;
         bandit.generation = head.generation.checked_add(1).ok_or(Error::Corrupt)?;
         let state = bandit.lock.get_mut()?;
-        state.take_over(head.origin, head.added, &config)?;
+        state.take_over(head.origin, head.added)?;
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;
         state.continue_from(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
-        state.policy.snapshot(&mut Moving::In(from)).map_err(|error| match (error, meant) {
+        state.policy.snapshot(&mut Archive::In(from)).map_err(|error| match (error, meant) {
             // A new configuration can be invalid for the policy; the one in the snapshot was valid.
             (Error::InvalidConfig { .. }, None) => Error::Corrupt,
             (error, _) => error,
@@ -189,16 +189,16 @@ impl Bandit {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
         let head = SnapshotHead::read(from)?;
         check_policy(self.algorithm, head.algorithm)?;
-        let read = merging(&mut *self.lock.lock()?.policy)?.peer_reader();
+        let read = self.lock.lock()?.learner(MERGING)?.peer_reader();
         let config = self.config.config()?;
         config.check_same(Scope::Fleet, &head.config)?;
         let peer = read(&config, &head.id(), from)?;
         from.finish()?;
         let state = &mut *self.lock.lock()?;
-        if head.origin == state.fleet.origin {
+        if head.origin == state.origin {
             return Ok(());
         }
-        if merging(&mut *state.policy)?.merge(peer, state.fleet.added())? {
+        if state.learner(MERGING)?.merge(peer)? {
             state.seeded |= head.seeded;
         }
         state.health.merge(state.engine.counts().decisions);
@@ -256,10 +256,7 @@ pub(super) fn check_policy(ours: Algorithm, theirs: Algorithm) -> Result<()> {
     Err(Error::refused("policy", format_args!("must be {}, as in the snapshot, got {}", theirs.name(), ours.name())))
 }
 
-/// The policy as one that merges.
-fn merging(policy: &mut dyn Policy) -> Result<&mut dyn Learner> {
-    policy.learner().ok_or_else(|| Error::unsupported("merging: it does not learn from a set of releases"))
-}
+const MERGING: &str = "merging: it does not learn from a set of releases";
 
 impl State {
     /// Refuses a snapshot of a policy that is not private, because snapshots may be published.
@@ -272,7 +269,7 @@ impl State {
 
     /// Whether its policy has snapshots.
     pub fn has_snapshots(&mut self) -> bool {
-        let written = |state: &mut State| state.policy.snapshot(&mut Moving::Out(&mut Writer::Counting(0)));
+        let written = |state: &mut State| state.policy.snapshot(&mut Archive::Out(&mut Writer::Counting(0)));
         self.check_private().and_then(|()| written(self)).is_ok()
     }
 }

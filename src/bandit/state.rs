@@ -1,17 +1,19 @@
 //! The state behind a handle's lock: the engine, the policy, and the users' limits.
 
-use super::fleet::Fleet;
+use super::fleet::Sharing;
 use super::health::Health;
 use super::moving::{Lifecycle, Receiver};
 use crate::config::Config;
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
+use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
 use crate::os::Origin;
 use crate::policy::{Policy, Pull, ShuffledPolicy, loss_of_request};
 use crate::privacy::PrivacyLoss;
 use crate::request::{Limits, Offers, Request};
 use crate::reward::Reward;
+use crate::snapshot::ensure;
 use crate::users::{Periods, Users};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -40,7 +42,10 @@ pub(super) struct State {
     pub policy: Box<dyn Policy>,
     /// For each arm, the number of decisions that were neither cancelled nor expired.
     pub pulls: WipedVec<u64>,
-    pub fleet: Fleet,
+    /// The random number by which other handles know this one, and those that continue from its snapshots.
+    pub origin: u64,
+    /// What a fleet key needs.
+    pub sharing: Option<Box<Sharing>>,
     pub offers: Offers,
     /// Whether a test seed was used here, before a restart, or in a merged handle: what was learned then is not
     /// private.
@@ -382,41 +387,31 @@ impl State {
     }
 
     /// Takes over the origin of an earlier handle, and the arms that were added to it.
-    pub fn take_over(&mut self, origin: u64, added: Vec<u64>, config: &Config) -> Result<()> {
-        added.iter().try_for_each(|_| self.grow())?;
-        self.fleet.restore(origin, added, config)?;
-        (1..=self.fleet.added().len()).for_each(|n| self.name_arm(n));
+    pub fn take_over(&mut self, origin: u64, added: Vec<u64>) -> Result<()> {
+        self.origin = origin;
+        for id in added {
+            ensure(self.arms()?.find(id).is_none())?;
+            self.add_arm(id)?;
+        }
         Ok(())
     }
 
+    /// The arms of a policy that can add some.
+    pub fn arms(&self) -> Result<&Roster> {
+        self.policy.catalog().arms.ok_or_else(|| Error::unsupported("new arms: its arms are fixed"))
+    }
+
     /// Adds an arm with this id, which no other arm here has.
-    pub fn add_arm(&mut self, id: u64, config: &Config) -> Result<u32> {
-        let arm = self.pulls.len() as u32;
-        self.fleet.reserve(config)?;
-        self.grow()?;
-        self.fleet.add(id);
-        self.name_arm(self.fleet.added().len());
-        Ok(arm)
-    }
-
-    /// Tells the policy the id of the n-th added arm.
-    fn name_arm(&mut self, n: usize) {
-        if let Some(learner) = self.policy.learner() {
-            learner.name_arm(&self.fleet.added()[..n]);
-        }
-    }
-
-    /// Adds an arm.
-    pub fn grow(&mut self) -> Result<()> {
+    pub fn add_arm(&mut self, id: u64) -> Result<u32> {
         let arm = self.pulls.len() as u32;
         if arm >= Config::MAX_ARMS {
             return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
         }
         self.pulls.reserve()?;
         self.offers.reserve()?;
-        self.policy.add_arm()?;
+        self.policy.add_arm(id)?;
         self.pulls.push(0);
         self.offers.add_arm();
-        Ok(())
+        Ok(arm)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::bandit::{dpb_bandit, explained, explained_with_output};
 use super::config::{construct, dpb_error};
-use super::fields::dpb_config;
+use super::generated::config::dpb_config;
 use super::guard::call;
 use super::status::dpb_status;
 use crate::policy::Algorithm;
@@ -52,9 +52,11 @@ pub unsafe extern "C" fn dpb_retire_arm(bandit: *mut dpb_bandit, arm: u32) -> dp
 /// ages by dpb_config.forget_after, and is kept by snapshots. dpb_arms_read, dpb_compare and dpb_merge use releases
 /// only, so they do not contain it. A second call for the same arm replaces the first, before decisions or after.
 ///
-/// For dpb_new_imed, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it
-/// states the arm's rate over all requests. With max_segments the prior is of the arm in all segments; dpb_arms_read and
-/// dpb_segment_read then return predictions, which it influences.
+// begin generated prior
+/// For dpb_new_imed, dpb_new_med and dpb_new_linear.
+// end generated prior
+/// dpb_new_linear needs DPB_MODEL_PER_ARM, and the prior states the arm's rate over all requests. With max_segments the
+/// prior is of the arm in all segments; dpb_arms_read and dpb_segment_read then return predictions, which it influences.
 ///
 /// mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
 /// informative. error: NULL, or filled on failure.

@@ -1,7 +1,7 @@
 //! dpb_bandit: constructors, decisions, rewards.
 
 use super::config::{construct, dpb_error, explain, lacks, text};
-use super::fields::dpb_config;
+use super::generated::config::dpb_config;
 use super::guard::{self, Guard, Handle, call, call_directly, handle};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::bandit::{Bandit, Decision};
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn dpb_cancel(bandit: *mut dpb_bandit, ticket: u64) -> dpb
 /// each other. After a leap, time continues from now, so a clock that was wrong for a while costs little. A leap is a
 /// step back by more than reward_window and 1/1024 of forget_after, in which no time passes; or, with forget_after, a
 /// step ahead by more than 16 times the larger of the two, in which one reward_window passes. Both return DPB_OK, and
-/// dpb_report.clock_leaps counts them.
+/// dpb_report counts them.
 ///
 /// Time is public, and must not depend on rewards. Which rewards take effect in a call, and which decisions expire
 /// for lack of pending_capacity, depends on these calls and on the order of decisions and cancellations alone.

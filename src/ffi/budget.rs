@@ -24,9 +24,9 @@ handle!(dpb_budget);
 /// Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
 ///
 /// A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy its
-/// epsilon, whatever its delta; dpb_new_imed (dpb_new), dpb_new_med, dpb_new_tt and dpb_new_linear with delta > 0 the
-/// rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their epsilon
-/// and delta. Epsilon is the loss of one user, so contributions_per_user is included. Epsilons add up, and rhos add up.
+/// epsilon, whatever its delta; a policy with zCDP and delta > 0 the rho of its Gaussian noise; a policy with
+/// (epsilon, delta) both of them. docs/reference/policies.md lists which is which. Epsilon is the loss of one user, so
+/// contributions_per_user is included. Epsilons add up, and rhos add up.
 /// Rhos are turned into an epsilon at the part of the budget's delta that the handles' deltas leave; so are pure
 /// handles, by advanced composition or zCDP, if that is less. With dpb_config.expected_users a handle is charged for
 /// dpb_config.budget_periods periods, P epsilon or P^2 rho, and begins no more, over all restarts. A baseline never

@@ -1,6 +1,6 @@
 //! What constructors share: dpb_config with its constants, and dpb_error.
 
-use super::fields::dpb_config;
+use super::generated::config::dpb_config;
 use super::guard;
 use super::sized;
 use super::status::{DPB_NULL, DPB_OK, dpb_status};

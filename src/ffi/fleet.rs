@@ -27,8 +27,11 @@ use crate::error::{Error, Result};
 /// bytes, K the number of arms and S that of its segments, and the first one (32 K + 40) (M + 1) more, M this
 /// handle's max_segments. A merge takes some 10 ms for 10,000 segments of 20 arms.
 ///
-/// For dpb_new_imed, dpb_new_med, dpb_new_tt and dpb_new_linear. snapshot: len bytes of any origin.
-/// error: NULL, or filled on failure. The time is proportional to the arms with new releases; other threads wait.
+// begin generated merge
+/// For dpb_new_imed, dpb_new_med, dpb_new_tt and dpb_new_linear.
+// end generated merge
+/// snapshot: len bytes of any origin. error: NULL, or filled on failure. The time is proportional to the arms with new
+/// releases; other threads wait.
 /// Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG
 /// (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after); DPB_FULL (1024
 /// others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any

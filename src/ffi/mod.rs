@@ -13,8 +13,13 @@ mod bandit;
 mod budget;
 mod config;
 mod counter;
-mod fields;
 mod fleet;
+/// Structs of the tables.
+mod generated {
+    pub mod config;
+    pub mod report;
+    pub mod request;
+}
 mod guard;
 mod local;
 mod moving;
@@ -32,8 +37,8 @@ pub use bandit::*;
 pub use budget::*;
 pub use config::*;
 pub use counter::*;
-pub use fields::*;
 pub use fleet::*;
+pub use generated::{config::*, report::*, request::*};
 pub use local::*;
 pub use moving::*;
 pub use policies::*;

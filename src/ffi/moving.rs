@@ -2,8 +2,8 @@
 
 use super::bandit::{dpb_bandit, explained, explained_with_output};
 use super::config::dpb_error;
-use super::fields::dpb_config;
 use super::fleet::bytes;
+use super::generated::config::dpb_config;
 use super::snapshot::restored_as;
 use super::status::dpb_status;
 use crate::bandit::Bandit;

@@ -3,7 +3,7 @@
 
 use super::bandit::{dpb_bandit, new};
 use super::config::dpb_error;
-use super::fields::dpb_config;
+use super::generated::config::dpb_config;
 use super::status::dpb_status;
 use crate::policy::Algorithm;
 

@@ -1,82 +1,13 @@
 //! Reading: dpb_report, dpb_arm, dpb_diagnostics.
 
 use super::bandit::dpb_bandit;
+use super::generated::report::{dpb_arm, dpb_diagnostics, dpb_report};
 use super::guard::{call, call_with_output, write_length};
-use super::sized::{self, Growing};
+use super::sized;
 use super::status::{DPB_NULL, dpb_status};
 use crate::bandit::Warnings;
 use crate::ledger::facts::Duty;
 use std::ffi::{CStr, c_char};
-
-/// The state of a handle that may be published: released values and public counts.
-///
-/// With a reward_window a reward is a click, so a count of rewards would be a raw sum. There `answered` counts
-/// decisions whose window is over, and `pending` those whose window is not, with a reward or without.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct dpb_report {
-    /// sizeof(dpb_report). You set it, so that the struct can grow.
-    pub struct_size: u32,
-    /// The policy's epoch, phase or interval; for a policy with batches the number of releases.
-    pub phase: u32,
-    /// The number of arms that are not eliminated.
-    pub arms_active: u32,
-    /// The number of open decisions.
-    pub pending: u32,
-    /// The number of decisions.
-    pub decisions: u64,
-    /// The number of decisions whose reward took effect.
-    pub answered: u64,
-    /// The number of decisions cancelled by dpb_cancel and dpb_cancel_all.
-    pub cancelled: u64,
-    /// The number of decisions that were dropped before their window ended, with a reward or without: for lack of
-    /// pending_capacity, or because they were open at a restart. Nothing is learned from them. A decision whose window
-    /// ended is answered.
-    pub expired: u64,
-    /// The privacy loss of one user so far: an upper bound at delta_spent, infinite for baselines. With
-    /// dpb_config.expected_users: of a user with requests in all periods so far, that is epsilon for each period of a
-    /// pure policy. With a test_seed: what real entropy would have spent.
-    pub epsilon_spent: f64,
-    /// The delta of that bound, 0 for a pure policy.
-    pub delta_spent: f64,
-    /// 1; 0 for baselines and with a test_seed.
-    pub is_private: u32,
-    /// The number of the policy, DPB_POLICY_...
-    pub policy: u32,
-    /// With dpb_config.forget_after: the number of releases that contradicted their arm's past and ended it.
-    pub changes_detected: u64,
-    /// With dpb_config.max_segments: the number of segments in use.
-    pub segments: u32,
-    /// dpb_config.max_segments.
-    pub max_segments: u32,
-    /// With dpb_config.features: how often a model was not updated, because a matrix was not positive definite to
-    /// working precision. The model before stayed.
-    pub failures: u64,
-    /// dpb_config.features.
-    pub features: u32,
-    /// dpb_config.feature_model.
-    pub feature_model: u32,
-    /// The number of contributions that dpb_combine has added to this handle.
-    pub contributions: u64,
-    /// The number of contributions that this handle missed (it knows from their sequence numbers), or could not use
-    /// in full. Their rewards are in no release.
-    pub contributions_lost: u64,
-    /// A number by which different fleet keys differ; 0 without dpb_config.fleet_key. It tells nothing else of the key.
-    pub fleet_key_id: u64,
-    /// DPB_DUTY_ALONE, DPB_DUTY_CONTRIBUTES (this handle releases nothing itself) or DPB_DUTY_LEADS.
-    pub duty: u32,
-    /// 0, or signs that the handle cannot learn, joined by |: DPB_WARN_CLOCK_STOPPED, DPB_WARN_EXPIRING,
-    /// DPB_WARN_UNLEARNED, DPB_WARN_UNMERGED, DPB_WARN_UNRELEASED.
-    pub warnings: u32,
-    /// The generation that the handle leads or contributes to; 0 if it is alone.
-    pub generation: u64,
-    /// With DPB_CLOCK_CALLER: how often the clock leapt (dpb_advance).
-    pub clock_leaps: u64,
-    /// 1 if the policy has decided for an arm (dpb_best_arm), else 0.
-    pub stopped: u32,
-    /// That arm; 0 if stopped is 0.
-    pub best_arm: u32,
-}
 
 /// dpb_report.duty: the handle releases its own full batches.
 pub const DPB_DUTY_ALONE: u32 = 0;
@@ -84,6 +15,12 @@ pub const DPB_DUTY_ALONE: u32 = 0;
 pub const DPB_DUTY_CONTRIBUTES: u32 = 1;
 /// dpb_report.duty: the handle releases its own full batches, with what others contribute.
 pub const DPB_DUTY_LEADS: u32 = 2;
+
+const _: () = assert!(
+    DPB_DUTY_ALONE == Duty::Alone.number()
+        && DPB_DUTY_CONTRIBUTES == Duty::Contributes(0).number()
+        && DPB_DUTY_LEADS == Duty::Leads(0).number()
+);
 
 /// dpb_report.warnings: with DPB_CLOCK_CALLER dpb_advance has not been called for 1024 decisions, or has not moved the
 /// time for as many decisions as may be open, at least 1024. Nothing takes effect, and nothing ages.
@@ -118,60 +55,6 @@ const _: () = assert!(
         && DPB_WARN_UNRELEASED == Warnings::UNRELEASED.bits()
 );
 
-/// Counts of refused calls and signs from rewards, for the operator only. NOT private: a duplicate reveals a click.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct dpb_diagnostics {
-    /// sizeof(dpb_diagnostics). You set it, so that the struct can grow.
-    pub struct_size: u32,
-    /// 0, or signs that the handle cannot learn, joined by |: DPB_WARN_ALL_SMALLEST, DPB_WARN_ALL_LARGEST.
-    pub warnings: u32,
-    /// Rewards and cancellations of a ticket that had one (DPB_DUPLICATE).
-    pub duplicates: u64,
-    /// Rewards and cancellations of an expired ticket (DPB_EXPIRED).
-    pub late: u64,
-    /// Refused rewards (DPB_INVALID_REWARD).
-    pub rejected: u64,
-    /// Tickets that this handle never issued (DPB_UNKNOWN_TICKET).
-    pub unknown: u64,
-    /// Decisions whose row of features was larger than dpb_config.feature_norm, and so was scaled down.
-    pub oversized: u64,
-}
-
-/// The state of one arm that may be published. 64 bytes in every version: an array of them has no struct_size, so
-/// there are spare fields.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct dpb_arm {
-    /// The released mean in the caller's units, NaN before the first release.
-    pub mean: f64,
-    /// Half-width of its confidence interval at 1 - beta (95% if beta and horizon are 0), in the caller's units; NaN
-    /// before the first release.
-    pub width: f64,
-    /// The number of decisions for this arm that were not cancelled and did not expire. With
-    /// dpb_config.expected_users it includes decisions that nothing was learned from; effective_pulls does not.
-    pub pulls: u64,
-    /// 1 until the arm is eliminated or retired, then 0.
-    pub active: u32,
-    /// Always 0.
-    pub reserved: u32,
-    /// The number of rewards behind the mean, 0 before the first release. With dpb_config.forget_after each counts by
-    /// its weight: 1 when new, 0 when forgotten; with dpb_request.examined by the probability that visitors examined it.
-    pub effective_pulls: f64,
-    /// 0, for later versions.
-    pub spare: [f64; 3],
-}
-
-const _: () = assert!(size_of::<dpb_report>() == 160);
-const _: () = assert!(size_of::<dpb_diagnostics>() == 48);
-const _: () = assert!(size_of::<dpb_arm>() == 64);
-
-// SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers.
-unsafe impl Growing for dpb_report {}
-
-// SAFETY: repr(C), begins with its size, ends with a u64; all its fields are numbers.
-unsafe impl Growing for dpb_diagnostics {}
-
 /// Reads the report. All of it is released already, so reading costs no privacy.
 /// out: with struct_size set to sizeof(dpb_report).
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
@@ -182,41 +65,7 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
         return DPB_NULL;
     }
     call(bandit, |b: &dpb_bandit| {
-        let r = b.bandit.report()?;
-        let (duty, generation) = match r.duty {
-            Duty::Alone => (DPB_DUTY_ALONE, 0),
-            Duty::Contributes(generation) => (DPB_DUTY_CONTRIBUTES, generation),
-            Duty::Leads(generation) => (DPB_DUTY_LEADS, generation),
-        };
-        let report = dpb_report {
-            struct_size: size_of::<dpb_report>() as u32,
-            phase: r.phase,
-            arms_active: r.arms_active,
-            pending: r.counts.pending() as u32, // at most pending_capacity
-            decisions: r.counts.decisions,
-            answered: r.counts.answered,
-            cancelled: r.counts.cancelled,
-            expired: r.counts.expired,
-            epsilon_spent: r.epsilon_spent,
-            delta_spent: r.delta_spent,
-            is_private: r.is_private.into(),
-            policy: r.algorithm as u32,
-            changes_detected: r.changes_detected,
-            segments: r.segments,
-            max_segments: r.max_segments,
-            failures: r.failures,
-            features: r.features,
-            feature_model: r.model_per_arm.into(),
-            contributions: r.contributions,
-            contributions_lost: r.contributions_lost,
-            fleet_key_id: r.fleet_key_id,
-            duty,
-            warnings: r.warnings.bits(),
-            generation,
-            clock_leaps: r.clock_leaps,
-            stopped: r.best_arm.is_some().into(),
-            best_arm: r.best_arm.unwrap_or_default(),
-        };
+        let report = dpb_report::from(&b.bandit.report()?);
         // SAFETY: not NULL, so valid for the size that it states, by contract.
         unsafe { sized::write(out, report) }
     })
@@ -232,16 +81,7 @@ pub unsafe extern "C" fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *m
         return DPB_NULL;
     }
     call(bandit, |b: &dpb_bandit| {
-        let d = b.bandit.diagnostics()?;
-        let diagnostics = dpb_diagnostics {
-            struct_size: size_of::<dpb_diagnostics>() as u32,
-            warnings: d.warnings.bits(),
-            duplicates: d.duplicates,
-            late: d.late,
-            rejected: d.rejected,
-            unknown: d.unknown,
-            oversized: d.oversized,
-        };
+        let diagnostics = dpb_diagnostics::from(&b.bandit.diagnostics()?);
         // SAFETY: not NULL, so valid for the size that it states, by contract.
         unsafe { sized::write(out, diagnostics) }
     })
@@ -303,18 +143,9 @@ unsafe fn read_arms(
         return DPB_NULL;
     }
     call(bandit, |b: &dpb_bandit| {
-        let written = b.bandit.read_arms(segment, cap, |arm, a| {
-            let read = dpb_arm {
-                mean: a.mean,
-                width: a.width,
-                pulls: a.pulls,
-                active: a.active.into(),
-                reserved: 0,
-                effective_pulls: a.effective_pulls,
-                spare: [0.0; 3],
-            };
+        let written = b.bandit.read_arms(segment, cap, |arm, read| {
             // SAFETY: arm < cap, and `out` has capacity for cap, by contract.
-            unsafe { out.add(arm as usize).write(read) };
+            unsafe { out.add(arm as usize).write(dpb_arm::from(&read)) };
         });
         // SAFETY: not NULL, so valid by contract.
         unsafe { write_length(written, n) }

@@ -2,72 +2,14 @@
 
 use super::bandit::{dpb_bandit, dpb_decision, explained};
 use super::config::dpb_error;
+use super::generated::request::dpb_request;
 use super::guard::{call, slice, write_length};
-use super::sized::{self, Growing};
+use super::sized;
 use super::status::{DPB_NULL, dpb_status};
 use crate::bandit::Decision;
 use crate::error::{Error, Result, Value};
 use crate::request::{self, Feature, Request, Rows};
 use std::ffi::{CStr, c_char};
-use std::ptr::null;
-
-/// One request for a decision. Fill it with dpb_request_init, then set its other fields. All of it is public:
-/// compute nothing in it from rewards.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct dpb_request {
-    /// sizeof(dpb_request). dpb_request_init sets it, so that the struct can grow.
-    pub struct_size: u32,
-    /// The number of different arms to choose, default 1. Each gets a decision and a ticket of its own.
-    pub slots: u32,
-    /// With dpb_config.max_segments: the key of the request's segment, such as the placement's number or a hash of
-    /// its name. The first request with a new key creates that segment. Otherwise 0.
-    pub segment: u64,
-    /// With dpb_config.expected_users: a keyed hash of the person who makes the request. Otherwise 0.
-    pub user: u64,
-    /// NULL, the default = all live arms. Otherwise eligible_len live arms, in any order; one listed twice counts once.
-    /// Choose them by public information only (targeting, flights, frequency caps). A remaining click budget
-    /// depends on rewards, so do not filter by it.
-    pub eligible: *const u32,
-    /// The number of eligible arms: at least 1 if eligible is not NULL, otherwise 0.
-    pub eligible_len: usize,
-    /// NULL, the default = a reward is worth the same for all arms. Otherwise what a reward of each eligible arm is
-    /// worth in this request, in that order: a bid, a price, a margin; if eligible is NULL, for every arm by its number
-    /// (those of retired arms are not read). Finite, at least 0. The handle then maximises value times mean, and still
-    /// learns means: reports, dpb_predict and rewards stay in their own units. An arm whose value is below 2^-20 of the
-    /// largest is not eligible. eligible must name no arm twice, and dpb_config.reward_min must be 0. Log the values
-    /// with the decision: its propensity is exact given them. Do not compute a value from rewards: spend, real clicks
-    /// and a model of your clicks are made of them. A high value buys pulls: an arm with K times the value of the best
-    /// one is pulled until its mean is known to be below 1/K of that one's, rewards or not, so limit ratios to about
-    /// 100.
-    pub values: *const f64,
-    /// The number of values: that of eligible arms, or of all arms.
-    pub values_len: usize,
-    /// NULL, the default = visitors examine all slots alike. Otherwise for each slot the probability that a visitor
-    /// examines it, from 2^-16 to 1. The slots then get the arms in the order of value times mean: the best arm where
-    /// most visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an arm
-    /// is its chance of a click in a slot that is examined, and effective_pulls and the sizes of batches count
-    /// examinations. dpb_config.reward_min must be 0. Public: estimate the probabilities from slots filled at random,
-    /// once, and not from the order that this handle has chosen. For dpb_new_imed without max_segments.
-    pub examined: *const f64,
-    /// The number of these probabilities: that of slots.
-    pub examined_len: usize,
-    /// With dpb_config.features = d: rows of d finite numbers, one after the other; otherwise NULL. With
-    /// DPB_MODEL_PER_ARM one row. With DPB_MODEL_SHARED a row for each eligible arm, in that order; if eligible is
-    /// NULL, for every arm by its number (rows of retired arms are not read). Do not compute a feature from
-    /// rewards: see dpb_new_linear.
-    pub features: *const f32,
-    /// The same rows, in place of features: only those features that are not 0. A feature that occurs twice counts
-    /// as the sum. NULL if no row has an entry.
-    pub sparse: *const dpb_feature,
-    /// With sparse: where each row ends, as the number of entries in all rows up to it.
-    pub sparse_ends: *const u32,
-    /// The length of features, or of sparse. If the request needs another length, for example because another thread
-    /// has added an arm, the call is DPB_INVALID_REQUEST.
-    pub features_len: usize,
-    /// Likewise the length of sparse_ends; 0 if that is NULL.
-    pub sparse_ends_len: usize,
-}
 
 /// One entry of a sparse row.
 #[repr(C)]
@@ -81,34 +23,7 @@ pub struct dpb_feature {
 
 const _: () = assert!(size_of::<dpb_feature>() == size_of::<Feature>() && size_of::<Feature>() == 8);
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_request>() == 112);
-
-// SAFETY: repr(C), begins with its size, ends with a size_t; all its fields are numbers and addresses.
-unsafe impl Growing for dpb_request {}
-
 impl dpb_request {
-    /// What dpb_request_init fills in, for those who call the interface from Rust.
-    pub const fn defaults() -> dpb_request {
-        let struct_size = size_of::<dpb_request>() as u32;
-        dpb_request {
-            struct_size,
-            slots: 1,
-            segment: 0,
-            user: 0,
-            eligible: null(),
-            eligible_len: 0,
-            values: null(),
-            values_len: 0,
-            examined: null(),
-            examined_len: 0,
-            features: null(),
-            sparse: null(),
-            sparse_ends: null(),
-            features_len: 0,
-            sparse_ends_len: 0,
-        }
-    }
-
     /// # Safety
     /// `request` is valid for the size that it states, and its arms and rows for the lengths beside them while the result
     /// is used.
@@ -139,27 +54,12 @@ impl dpb_request {
         unsafe { whole.request() }
     }
 
-    /// # Safety
-    /// Its arms and rows are valid for the lengths beside them while the result is used.
-    #[inline(always)]
-    unsafe fn request<'a>(&self) -> Result<Request<'a>> {
-        // SAFETY: as above.
-        unsafe {
-            let eligible = list(self.eligible, self.eligible_len, "eligible_len", "must be 0 where eligible is NULL")?;
-            let values = list(self.values, self.values_len, "values_len", "must be 0 where values is NULL")?;
-            let examined = list(self.examined, self.examined_len, "examined_len", "must be 0 where examined is NULL")?;
-            let features = self.rows()?;
-            let Self { slots, segment, user, .. } = *self;
-            Ok(Request { slots, segment, user, eligible, values, examined, features })
-        }
-    }
-
     /// Returns the rows of features, if there are any. The handle checks their number.
     ///
     /// # Safety
     /// They are valid for the lengths beside them while the result is used.
     #[inline(always)]
-    unsafe fn rows<'a>(&self) -> Result<Option<Rows<'a>>> {
+    pub(super) unsafe fn rows<'a>(&self) -> Result<Option<Rows<'a>>> {
         let (dense, sparse) = (!self.features.is_null(), !self.sparse_ends.is_null());
         let absent = if sparse { self.sparse.is_null() } else { !dense };
         let refused = |field, rule: &str, given: usize| Err(Error::request(field, rule, given));
@@ -192,14 +92,14 @@ impl dpb_request {
     }
 }
 
-/// Returns a list that may be absent. Then its length must be 0.
+/// Returns a list that may be absent. Then its length must be 0. `names`: of the length and of the list.
 ///
 /// # Safety
 /// It is NULL, or valid for `n` elements while the result is used.
 #[inline(always)]
-unsafe fn list<'a, T>(first: *const T, n: usize, length: &'static str, rule: &str) -> Result<Option<&'a [T]>> {
+pub(super) unsafe fn list<'a, T>(first: *const T, n: usize, names: [&'static str; 2]) -> Result<Option<&'a [T]>> {
     if first.is_null() && n > 0 {
-        return Err(Error::request(length, rule, n));
+        return Err(Error::request(names[0], &format!("must be 0 where {} is NULL", names[1]), n));
     }
     // SAFETY: as above.
     Ok((!first.is_null()).then(|| unsafe { slice(first, n) }))
@@ -221,7 +121,10 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// with request.examined the best ones where most visitors look. Each decision gets its own reward, or is cancelled.
 /// slots is at most the number of eligible arms, max_slots if that is set, and reward_window (without one
 /// pending_capacity rounded up). A propensity is the probability of that arm in its draw, given the draws before it.
-/// For dpb_new_imed and dpb_new_linear. Epsilon is the loss of (Theorem S, docs/theory/slots.md):
+// begin generated slate
+/// For dpb_new_imed and dpb_new_linear.
+// end generated slate
+/// Epsilon is the loss of (Theorem S, docs/theory/slots.md):
 ///   dpb_config.max_slots = 0                    one reward
 ///   dpb_config.max_slots = S                    one request with all its rewards; the noise is for epsilon/S
 ///   dpb_config.max_slots = S, max_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)

@@ -2,7 +2,7 @@
 
 use super::bandit::dpb_bandit;
 use super::config::{construct, dpb_error, produce};
-use super::fields::DPB_SHUFFLE_PRINTED;
+use super::generated::config::DPB_SHUFFLE_PRINTED;
 use super::guard::{self, Guard, Handle, call, call_with_output, handle, lock, slice, write_length};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};

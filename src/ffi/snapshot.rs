@@ -2,8 +2,8 @@
 
 use super::bandit::{dpb_bandit, explained};
 use super::config::{construct, dpb_error};
-use super::fields::dpb_config;
 use super::fleet::bytes;
+use super::generated::config::dpb_config;
 use super::guard::slice;
 use super::status::dpb_status;
 use crate::bandit::Bandit;
@@ -16,12 +16,15 @@ use std::ffi::{CStr, c_char};
 /// public: the configuration, segments' keys and the second moments of features are in it. It contains no
 /// raw sum and no reward; a restored handle starts without the open decisions and batches.
 ///
-/// With a snapshot: dpb_new_imed, dpb_new_med, dpb_new_tt, dpb_new_linear, dpb_new_se,
-/// dpb_new_sdp_ae, dpb_new_vb_sdp_ae (complete batches; the others are requested again), dpb_new_tsallis,
-/// dpb_new_exp3_lap, dpb_new_lap (if its base has one, or is a baseline: the base learns noisy gains),
-/// dpb_new_ldp_ucb, dpb_new_ldp_klucb. Without: dpb_new_ucb, dpb_new_ucb_bound, dpb_new_private_ucb (their next
-/// releases need raw partial sums), dpb_new_ucb_int (its next release is of all of an arm's rewards, whose sum is
-/// raw), dpb_new_exp3_tau (its weights are functions of raw rewards), baselines (their sums are raw).
+// begin generated snapshot
+/// With a snapshot: dpb_new_imed, dpb_new_med, dpb_new_tt, dpb_new_linear, dpb_new_se, dpb_new_lap, dpb_new_exp3_lap,
+/// dpb_new_tsallis, dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb.
+// end generated snapshot
+/// A snapshot of dpb_new_sdp_ae and dpb_new_vb_sdp_ae has complete batches; the others are requested again. One of
+/// dpb_new_lap needs a base that has one, or a baseline: the base learns noisy gains. The others have none:
+/// dpb_new_ucb, dpb_new_ucb_bound and dpb_new_private_ucb, because their next releases need raw partial sums;
+/// dpb_new_ucb_int, because its next release is of all of an arm's rewards, whose sum is raw; dpb_new_exp3_tau,
+/// because its weights are functions of raw rewards; baselines, because their sums are raw.
 ///
 /// With dpb_config.max_segments a snapshot has about 320 + 66 K + (40 K + 16) S bytes, K the number of arms and S
 /// that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.

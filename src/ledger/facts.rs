@@ -1,9 +1,10 @@
 //! Public facts of a handle that learns from a set of releases: counts, its duty, and the time that ages are measured in,
 //! ticks of the configuration's clock.
 
+use super::open::Batch;
 use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::noise::Noise;
 use crate::privacy::PrivacyLoss;
 use crate::snapshot::is_plausible;
@@ -26,13 +27,43 @@ impl Duty {
     }
 
     pub(crate) fn leads(self) -> bool {
-        matches!(self, Duty::Leads(_))
+        self.led() > 0
     }
 
-    /// The number of handles that share each batch, of a fleet of `handles`.
-    pub(crate) fn sharers(self, handles: u32) -> u32 {
-        if self == Duty::Alone { 1 } else { handles }
+    /// The number of this duty in other languages.
+    pub(crate) const fn number(self) -> u32 {
+        match self {
+            Duty::Alone => 0,
+            Duty::Contributes(_) => 1,
+            Duty::Leads(_) => 2,
+        }
     }
+
+    /// The generation that it contributes to or leads; 0 alone.
+    pub(crate) fn generation(self) -> u64 {
+        match self {
+            Duty::Alone => 0,
+            Duty::Contributes(generation) | Duty::Leads(generation) => generation,
+        }
+    }
+
+    /// The generation that the handle leads, or 0.
+    pub(crate) fn led(self) -> u64 {
+        if let Duty::Leads(generation) = self { generation } else { 0 }
+    }
+}
+
+/// How the handles of a fleet share the work.
+#[derive(Clone, Copy)]
+pub(crate) struct Share {
+    /// By how many handles the rewards for one release are divided, each of which releases its own.
+    pub divides: f64,
+    /// How many handles share each batch.
+    pub sharers: u32,
+    /// The maximum size of a batch. What is in open batches when a leader ends is lost. So the batches of a new leader
+    /// grow from small ones, by the rewards that it released since it leads: whenever it ends, it has released a part of
+    /// what was contributed to it.
+    pub limit: f64,
 }
 
 /// What is public of a handle, whatever it learns.
@@ -44,6 +75,10 @@ pub(crate) struct Facts {
     duty: Duty,
     /// Number of rewards that this handle released since it has its duty.
     led: u64,
+    /// The number of handles that share the work, as the caller says; 0: it is that of the active ones.
+    pub stated: u32,
+    /// This handle and the active others.
+    pub active: u32,
     /// Whether the handle was restored or is in a fleet, so that there may have been other releases.
     may_have_released: bool,
 }
@@ -51,7 +86,9 @@ pub(crate) struct Facts {
 impl Facts {
     pub fn new(config: &Config) -> Facts {
         let time = Time::new(config);
-        Facts { decisions: 0, releases: 0, time, duty: Duty::Alone, led: 0, may_have_released: false }
+        let (duty, may_have_released) = (Duty::Alone, false);
+        let (decisions, releases, led, stated, active) = (0, 0, 0, 0, 1);
+        Facts { decisions, releases, time, duty, led, stated, active, may_have_released }
     }
 
     /// The time on the configuration's clock.
@@ -84,12 +121,22 @@ impl Facts {
         self.assume_releases();
     }
 
-    /// The maximum size of a batch. What is in open batches when a leader ends is lost. So the batches of a new leader
-    /// grow from small ones, by the rewards that it released since it leads: whenever it ends, it has released a part of
-    /// what was contributed to it.
-    pub fn limit(&self) -> f64 {
+    /// How the handles share the work now.
+    pub fn share(&self) -> Share {
         const GROWTH: f64 = 4.0;
-        if self.duty.leads() { GROWTH * self.led as f64 } else { f64::INFINITY }
+        let limit = if self.duty.leads() { GROWTH * self.led as f64 } else { f64::INFINITY };
+        let (divides, sharers) = if self.duty == Duty::Alone { (self.handles(), 1) } else { (1, self.handles()) };
+        Share { divides: divides.into(), sharers, limit }
+    }
+
+    /// The quota of a batch of this size. A contributor's batch is never full.
+    pub fn quota(&self, size: u64) -> u64 {
+        if self.duty.contributes() { Batch::MAX_QUOTA } else { size }
+    }
+
+    /// The number of handles that share the work, this one included.
+    pub fn handles(&self) -> u32 {
+        if self.stated > 0 { self.stated } else { self.active }
     }
 
     /// The loss by one release of each reward; 0 before the first release.
@@ -137,33 +184,33 @@ impl SavedFacts {
     }
 
     /// Moves the counts, before [the time](Self::move_time).
-    pub fn move_counts(&mut self, with: &mut Moving) -> Result<()> {
+    pub fn move_counts(&mut self, with: &mut Archive) -> Result<()> {
         with.count(&mut self.decisions)?;
-        self.releases.moved(with)
+        self.releases.persist(with)
     }
 
-    pub fn move_time(&mut self, with: &mut Moving) -> Result<()> {
+    pub fn move_time(&mut self, with: &mut Archive) -> Result<()> {
         let time = &mut self.time;
-        time.moved(with)?;
+        time.persist(with)?;
         (time.learned, time.counted) = (time.ticks, self.decisions);
         with.ensure(time.memory <= Config::MOST_MEMORY && time.ticks <= Time::END)?;
         with.ensure([time.decisions, time.elapsed].iter().all(|&number| is_plausible(number) && number >= 0.0))
     }
 }
 
-impl Moved for SavedFacts {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for SavedFacts {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         self.move_counts(with)?;
         self.move_time(with)
     }
 }
 
-moves!(Time { clock, memory, ticks, decisions, elapsed } made { learned, counted });
+persist!(Time { clock, memory, ticks, decisions, elapsed } made { learned, counted });
 
-impl Moved for Clock {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for Clock {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         let mut number = *self as u32;
-        number.moved(with)?;
+        number.persist(with)?;
         *self = Clock::try_from(number).map_err(|_| Error::Corrupt)?;
         Ok(())
     }

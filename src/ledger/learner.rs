@@ -2,123 +2,34 @@
 //! ([`crate::contribution`]), and merging what other handles have released ([`super::peers`]). One implementation for all
 //! kinds of sums and releases.
 
+use super::cells::{Ledger, OpenSum, Place, SumId};
 use super::facts::{Duty, Facts};
-use super::peers::{AnyPeer, Peer, PeerId, PeerReleases, Peers, ReadPeer};
+use super::peers::{AnyPeer, Peer, PeerId, PeerReleases, ReadPeer};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::memory::try_with_capacity;
 use crate::snapshot::{Reader, Writer};
 
-/// A policy's open sums, each at a place.
-pub(crate) trait OpenSums {
-    fn facts(&mut self) -> &mut Facts;
-
-    /// Number of open sums, those without rewards included.
-    fn places(&self) -> usize;
-
-    fn is_empty(&self, place: usize) -> bool;
-
-    /// Writes a sum, and whose it is.
-    fn write(&self, place: usize, to: &mut Writer, id: &dyn Fn(u32) -> u64);
-
-    /// Drops a sum.
-    fn clear(&mut self, place: usize);
-
-    /// All sums were dropped.
-    fn emptied(&mut self) {}
-
-    /// The duty has changed: sizes of open batches are others now.
-    fn duty_changed(&mut self);
-
-    /// Names the arm that was added last: its id is the last of these. From now on, what other handles release of it
-    /// counts.
-    fn name_arm(&mut self, added: &[u64]);
-
-    /// Takes up a duty. Open sums stay.
-    fn set_duty(&mut self, duty: Duty) {
-        self.facts().set_duty(duty);
-        self.duty_changed();
-    }
-
-    /// Whether any open batch has rewards.
-    fn has_open(&self) -> bool {
-        (0..self.places()).any(|place| !self.is_empty(place))
-    }
-
-    /// Writes the sums of all open batches, without noise, for [`Learner::combine`]. `id` names an arm.
-    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        let open = || (0..self.places()).filter(|&place| !self.is_empty(place));
-        to.u32(open().count() as u32);
-        open().for_each(|place| self.write(place, to, id));
-    }
-
-    /// Drops the sums of all open batches, which were contributed.
-    fn clear_open(&mut self) {
-        self.facts().assume_releases();
-        (0..self.places()).for_each(|place| self.clear(place));
-        self.emptied();
-    }
-}
-
-/// A policy that learns from a set of releases, and whose open sums the leader of a fleet can release.
-pub(crate) trait Learner: OpenSums {
-    /// Sets the number of handles that share each batch, this one included, from the next batch on. 0: it is that of the
-    /// handles whose snapshots were merged lately.
-    fn set_handles(&mut self, handles: u32);
-
-    /// Adds what another handle's [`save_open`](OpenSums::save_open) wrote, and releases batches that are full. `arm`
-    /// finds an arm by its id. Returns whether everything was added.
-    ///
-    /// # Errors
-    /// `Corrupt`, `NoMemory`: nothing has changed.
-    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool>;
-
-    /// The function that reads what another handle has released, for [`merge`](Self::merge). The handle calls it without
-    /// its lock.
-    fn peer_reader(&self) -> ReadPeer;
-
-    /// Learns from the releases of another handle. `added` are the ids of this handle's added arms. Returns whether
-    /// there were new ones.
-    ///
-    /// # Errors
-    /// `NoMemory`; `Full` for too many handles; `Corrupt` for the releases of another policy. Nothing has
-    /// changed.
-    fn merge(&mut self, peer: AnyPeer, added: &[u64]) -> Result<bool>;
-}
-
-/// What the open sums and releases of a [`Learner`] are.
-pub(crate) trait Learning: OpenSums {
-    /// What another handle contributes to one sum, and to which.
-    type Part;
-    /// The fewest bytes of a part.
-    const SHORTEST: usize;
+/// What a policy writes to learn from a set of releases. All of them get [`AnyLearner`].
+pub(crate) trait Learner {
+    /// The open sum of a cell.
+    type Sum: OpenSum;
     /// What another handle has released.
     type Releases: PeerReleases;
+    /// Bytes of each arm at the end of a snapshot that are of its own handle alone.
+    const PLANNED: usize = 0;
 
-    /// Reads what [`write`](OpenSums::write) wrote.
-    ///
-    /// # Errors
-    /// `Corrupt`, `NoMemory`.
-    fn read(&self, from: &mut Reader) -> Result<Self::Part>;
+    fn ledger(&mut self) -> &mut Ledger<Self::Sum, Self::Releases>;
 
-    /// Adds a part to its sum, which is released if that fills its batch. Returns false if this handle has no such sum.
-    fn add(&mut self, part: &Self::Part, arm: &dyn Fn(u64) -> Option<u32>) -> bool;
-
-    /// All parts of a contribution were added.
-    fn combined(&mut self) {}
-
-    fn peers(&mut self) -> &mut Peers<Self::Releases>;
-
-    /// The caller has said how many handles there are.
-    fn handles_changed(&mut self) {}
-
-    /// Reads another handle's snapshot.
-    ///
-    /// # Errors
-    /// `Corrupt`; `NoMemory`.
-    fn read_peer(config: &Config, id: &PeerId, from: &mut Reader) -> Result<AnyPeer> {
-        Peer::<Self::Releases>::read(config, id, from)
+    /// The row with this key, which is added if it is new; `None` if there is no memory for it.
+    fn row(&mut self, _key: u64) -> Option<usize> {
+        None
     }
+
+    /// Releases a full batch, and opens the next.
+    fn release(&mut self, place: Place);
+
+    /// Follows a change that has happened.
+    fn changed(&mut self, change: Change);
 
     /// Reserves memory for a merge.
     ///
@@ -127,47 +38,157 @@ pub(crate) trait Learning: OpenSums {
     fn reserve(&mut self) -> Result<()>;
 
     /// Learns from the peer at this place, which is new or has replaced `before`.
-    fn join(&mut self, place: usize, before: Option<&Peer<Self::Releases>>, added: &[u64]);
-
-    /// A snapshot was merged, whether it was newer or not.
-    fn merged(&mut self) {}
+    fn join(&mut self, peer: usize, before: Option<&Peer<Self::Releases>>);
 }
 
-impl<L: Learning> Learner for L {
-    fn set_handles(&mut self, handles: u32) {
-        self.peers().set_handles(handles);
-        self.handles_changed();
+/// What has changed, in which a plan may have to follow.
+#[derive(Clone, Copy)]
+pub(crate) enum Change {
+    /// The duty: sizes of open batches are others now. What they have collected stays.
+    Duty,
+    /// This sum is to get what another handle contributes.
+    Wanted(Place),
+    /// The rewards of this sum were contributed.
+    Contributed(Place),
+    /// All sums were contributed.
+    Emptied,
+    /// All of a contribution was added.
+    Combined,
+    /// A snapshot was merged, whether it was newer or not.
+    Merged,
+}
+
+/// A [`Learner`] of any kind.
+pub(crate) trait AnyLearner {
+    fn facts(&mut self) -> &mut Facts;
+
+    /// Takes up a duty. Open sums stay.
+    fn set_duty(&mut self, duty: Duty);
+
+    /// Sets the number of handles that share each batch, this one included, from the next batch on. 0: it is that of the
+    /// handles whose snapshots were merged lately.
+    fn set_handles(&mut self, handles: u32);
+
+    /// Whether any open batch has rewards.
+    fn has_open(&mut self) -> bool;
+
+    /// Writes the sums of all open batches, without noise, for [`combine`](Self::combine).
+    fn write_open(&mut self, to: &mut Writer);
+
+    /// Drops the sums of all open batches, which were contributed.
+    fn clear_open(&mut self);
+
+    /// Adds what another handle's [`write_open`](Self::write_open) wrote, and releases batches that are full. Returns
+    /// whether everything was added.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NoMemory`: nothing has changed.
+    fn combine(&mut self, from: &mut Reader) -> Result<bool>;
+
+    /// The function that reads what another handle has released, for [`merge`](Self::merge). The handle calls it without
+    /// its lock.
+    fn peer_reader(&self) -> ReadPeer;
+
+    /// Learns from the releases of another handle. Returns whether there were new ones.
+    ///
+    /// # Errors
+    /// `NoMemory`; `Full` for too many handles; `Corrupt` for the releases of another policy. Nothing has
+    /// changed.
+    fn merge(&mut self, peer: AnyPeer) -> Result<bool>;
+}
+
+impl<L: Learner> AnyLearner for L {
+    fn facts(&mut self) -> &mut Facts {
+        &mut self.ledger().facts
     }
 
-    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
-        let length = from.length(L::SHORTEST)?;
-        let mut parts = try_with_capacity(length)?;
-        for _ in 0..length {
-            parts.push(self.read(from)?);
+    fn set_duty(&mut self, duty: Duty) {
+        self.facts().set_duty(duty);
+        self.changed(Change::Duty);
+    }
+
+    fn set_handles(&mut self, handles: u32) {
+        let Ledger { facts, peers, .. } = self.ledger();
+        (facts.stated, facts.active) = (handles, peers.active());
+    }
+
+    fn has_open(&mut self) -> bool {
+        self.ledger().open().next().is_some()
+    }
+
+    fn write_open(&mut self, to: &mut Writer) {
+        self.ledger().write_open(to);
+    }
+
+    fn clear_open(&mut self) {
+        self.facts().assume_releases();
+        for place in self.ledger().places() {
+            let ledger = self.ledger();
+            if ledger.sum_mut(place).is_some_and(OpenSum::clear) {
+                self.changed(Change::Contributed(place));
+            }
         }
+        self.changed(Change::Emptied);
+    }
+
+    fn combine(&mut self, from: &mut Reader) -> Result<bool> {
+        let parts = self.ledger().read(from)?;
         from.finish()?;
         let mut complete = true;
-        parts.iter().for_each(|part| complete &= self.add(part, arm));
-        self.combined();
+        for (id, part) in &parts {
+            let Some(place) = find(self, id) else {
+                complete = false;
+                continue;
+            };
+            self.changed(Change::Wanted(place));
+            let sum = self.ledger().sum_mut(place);
+            let (added, full) = sum.map_or((false, false), |sum| (sum.add(part), sum.is_full()));
+            complete &= added;
+            if full {
+                self.release(place);
+            }
+        }
+        self.changed(Change::Combined);
         Ok(complete)
     }
 
     fn peer_reader(&self) -> ReadPeer {
-        L::read_peer
+        read_peer::<L>
     }
 
-    fn merge(&mut self, peer: AnyPeer, added: &[u64]) -> Result<bool> {
+    fn merge(&mut self, peer: AnyPeer) -> Result<bool> {
         let mut peer = *peer.downcast::<Peer<L::Releases>>().map_err(|_| Error::Corrupt)?;
         self.reserve()?;
-        let is_newer = self.peers().is_newer(&peer)?;
+        let Ledger { facts, peers, .. } = self.ledger();
+        let is_newer = peers.is_newer(&peer)?;
         if is_newer {
-            let facts = self.facts();
             facts.assume_releases();
             peer.arrive(facts);
-            let (place, before) = self.peers().insert(peer);
-            self.join(place, before.as_ref(), added);
+            let (place, before) = peers.insert(peer);
+            facts.active = peers.active();
+            self.join(place, before.as_ref());
         }
-        self.merged();
+        self.changed(Change::Merged);
         Ok(is_newer)
     }
+}
+
+/// The place of another handle's sum, if there is one here. While one sum collects all rewards there is no other.
+fn find<L: Learner>(learner: &mut L, id: &SumId) -> Option<Place> {
+    if learner.ledger().whole.is_some() != id.is_whole {
+        return None;
+    }
+    if id.is_whole {
+        return Some(Place::Whole);
+    }
+    let row = id.row.map_or(Some(0), |key| learner.row(key))?;
+    Some(Place::Cell(row, learner.ledger().roster.find(id.arm)?))
+}
+
+/// Reads another handle's snapshot.
+fn read_peer<L: Learner>(config: &Config, id: &PeerId, from: &mut Reader) -> Result<AnyPeer> {
+    let peer = Peer::<L::Releases>::read(config, id, from)?;
+    let bytes = L::PLANNED * (config.arms as usize + id.added.len());
+    (0..bytes).try_for_each(|_| from.u8().map(drop))?;
+    Ok(peer)
 }

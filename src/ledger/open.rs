@@ -2,7 +2,7 @@
 //! intervals and geometric batches all use it.
 
 use crate::error::Result;
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -57,7 +57,7 @@ impl RawSum {
     }
 }
 
-moves!(RawSum { units });
+persist!(RawSum { units });
 
 /// The rewards of one arm for one release.
 ///
@@ -157,13 +157,11 @@ impl Batch {
         std::mem::take(&mut self.count)
     }
 
-    /// Adds rewards that another handle contributes, also beyond the quota. Returns whether the batch is full.
-    #[must_use]
-    pub fn add(&mut self, part: &Batch) -> bool {
+    /// Adds rewards that another handle contributes, also beyond the quota.
+    pub fn add(&mut self, part: &Batch) {
         self.count = self.count.saturating_add(part.count);
         self.quota = self.quota.max(self.count);
         self.sum.join(&part.sum);
-        self.free() == 0
     }
 
     /// Rewards missing to the quota.
@@ -193,7 +191,7 @@ impl std::fmt::Debug for Batch {
     }
 }
 
-moves!(Batch { quota, count, sum });
+persist!(Batch { quota, count, sum });
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,7 @@
 #![doc = include_str!("../../docs/theory/merging.md")]
 
 use super::facts::{Facts, SavedFacts};
+use super::roster::{Roster, arm_of};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
@@ -20,10 +21,6 @@ pub(crate) struct Peers<R> {
     others: Vec<(u64, Peer<R>)>,
     /// Number of merged snapshots that were newer than the known one.
     updates: u64,
-    /// The number of handles that share each batch, as the caller says; 0: it is counted.
-    stated: u32,
-    /// This number, or this handle and the active others.
-    handles: u32,
 }
 
 /// Another handle, as of its newest snapshot.
@@ -34,7 +31,9 @@ pub(crate) struct Peer<R> {
     origin: u64,
     /// Generation, decisions, time, releases, checksum.
     version: (u32, u64, u64, u32, u32),
-    ids: ArmIds,
+    /// Number of the configuration's arms, and the ids of the added ones.
+    configured: u32,
+    added: KeyIndex,
 }
 
 /// What a policy learns from another handle.
@@ -75,8 +74,8 @@ impl<R: PeerReleases> Peer<R> {
     pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<AnyPeer> {
         let (facts, releases) = R::read(config, config.arms as usize + id.added.len(), from)?;
         let version = (id.generation, facts.decisions, facts.now(), facts.releases, from.checksum());
-        let ids = ArmIds::of(config.arms, id.added)?;
-        Ok(Box::new(Peer { releases, merged: 0, origin: id.origin, version, ids }))
+        let (configured, added) = (config.arms, KeyIndex::of(id.added, 0)?);
+        Ok(Box::new(Peer { releases, merged: 0, origin: id.origin, version, configured, added }))
     }
 
     /// The snapshot is merged now, on the clock of this handle.
@@ -85,9 +84,9 @@ impl<R: PeerReleases> Peer<R> {
         self.releases.rebase(self.version.2, here);
     }
 
-    /// Returns the peer's number of our arm; `added` are the ids of our added arms.
-    pub fn arm(&self, ours: usize, added: &[u64]) -> Option<usize> {
-        self.ids.find(self.ids.id(ours as u32, added)).map(|arm| arm as usize)
+    /// Returns the peer's number of our arm.
+    pub fn arm(&self, ours: usize, arms: &Roster) -> Option<usize> {
+        arm_of(arms.id(ours), self.configured, |id| self.added.find(id))
     }
 }
 
@@ -118,15 +117,13 @@ impl<R> Peers<R> {
     /// Inserts a newer snapshot, for which memory is reserved. Returns its place, and what it replaces.
     pub fn insert(&mut self, peer: Peer<R>) -> (usize, Option<Peer<R>>) {
         self.updates += 1;
-        let (place, before) = match self.find(peer.origin) {
+        match self.find(peer.origin) {
             Ok(place) => (place, Some(std::mem::replace(&mut self.others[place], (self.updates, peer)).1)),
             Err(place) => {
                 self.others.insert(place, (self.updates, peer));
                 (place, None)
             }
-        };
-        self.set_handles(self.stated);
-        (place, before)
+        }
     }
 
     /// What is known of the others, in the order of their origins.
@@ -139,23 +136,17 @@ impl<R> Peers<R> {
         self.updates
     }
 
-    /// Sets the number of handles, this one included. 0: the active ones are counted, which are those with an update
-    /// among the last 3n, where n is the number of others.
-    pub fn set_handles(&mut self, stated: u32) {
+    /// The number of active handles, this one included. The others are those with an update among the last 3n, where n
+    /// is the number of others.
+    pub fn active(&self) -> u32 {
         let least = self.updates.saturating_sub(3 * self.others.len() as u64);
-        let active = || self.others.iter().filter(|(updates, _)| *updates > least).count() as u32;
-        (self.stated, self.handles) = (stated, if stated > 0 { stated } else { 1 + active() });
-    }
-
-    /// Returns the number of handles that share the work, this one included.
-    pub fn handles(&self) -> u32 {
-        self.handles
+        1 + self.others.iter().filter(|(updates, _)| *updates > least).count() as u32
     }
 }
 
 impl<R> Default for Peers<R> {
     fn default() -> Peers<R> {
-        Peers { others: Vec::new(), updates: 0, stated: 0, handles: 1 }
+        Peers { others: Vec::new(), updates: 0 }
     }
 }
 
@@ -164,48 +155,5 @@ impl<R> std::ops::Index<usize> for Peers<R> {
 
     fn index(&self, place: usize) -> &Peer<R> {
         &self.others[place].1
-    }
-}
-
-/// The arms of a handle, by their ids: the configuration's arms have their numbers as ids.
-pub(crate) struct ArmIds {
-    /// Number of the configuration's arms.
-    first: u32,
-    added: KeyIndex,
-}
-
-impl ArmIds {
-    /// The arms of a new handle.
-    pub fn configured(first: u32) -> ArmIds {
-        ArmIds { first, added: KeyIndex::NONE }
-    }
-
-    /// The arms of a handle with these added ones.
-    ///
-    /// # Errors
-    /// `Corrupt` if two arms have one id; `NoMemory`.
-    pub fn of(first: u32, added: &[u64]) -> Result<ArmIds> {
-        Ok(ArmIds { first, added: KeyIndex::of(added, 0)? })
-    }
-
-    /// Adds an arm, for which memory is [reserved](Self::reserve).
-    pub fn add(&mut self, id: u64) {
-        self.added.insert(id);
-    }
-
-    /// # Errors
-    /// `NoMemory`: nothing has changed.
-    pub fn reserve(&mut self) -> Result<()> {
-        self.added.reserve()
-    }
-
-    /// Returns the id of an arm of a handle that has as many configured arms, and these added ones.
-    pub fn id(&self, arm: u32, added: &[u64]) -> u64 {
-        arm.checked_sub(self.first).map_or(arm.into(), |place| added[place as usize])
-    }
-
-    /// Returns the arm with this id.
-    pub fn find(&self, id: u64) -> Option<u32> {
-        if id < self.first.into() { Some(id as u32) } else { Some(self.first + self.added.find(id)? as u32) }
     }
 }

@@ -10,7 +10,7 @@
 //     also:   what a handle must know of it: it needs `full pulls` back, sets the `rounding` of numbers by itself, or
 //             takes `bits`. `Algorithm` explains these.
 //     needs:  the fields that must not have their defaults.
-//     uses:   the fields that it uses, of those that are `Listed` in `fields.rs`.
+//     uses:   the fields that it uses, of those that are `Listed` in `tables/config.rs`.
 //     refuses: another field that it does not use, and why.
 //     select, update, bytes, arms: what a call costs with K arms, the memory of a handle, and the most arms.
 // }

@@ -12,36 +12,27 @@ pub(crate) use offer::{Catalog, Limits, Offer, Offers, Segment, Values};
 pub(crate) use rows::Row;
 pub use rows::{Feature, Rows, feature_cross, feature_hash};
 
-/// One request for a decision. All of it is public: compute nothing in it from rewards.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// The number of different arms to choose, at least 1. Each gets a decision and a ticket of its own.
-    pub slots: u32,
-    /// The segment's key with [`Config::max_segments`](crate::Config::max_segments); else 0.
-    pub segment: u64,
-    /// A keyed hash of the person with [`Config::expected_users`](crate::Config::expected_users); else 0.
-    pub user: u64,
-    /// Arms that may be chosen, in any order; one listed twice counts once. `None` = all live arms. Choose them by
-    /// public information only.
-    pub eligible: Option<&'a [u32]>,
-    /// What a reward of each eligible arm is worth in this request, in that order; without a list, of every arm by its
-    /// number, where those of retired arms are not read. Finite and at least 0. The policy then maximises the value times
-    /// the mean. Compute values from public facts, such as bids and prices, and never from rewards. `None` = all alike.
-    pub values: Option<&'a [f64]>,
-    /// For each slot the probability that a visitor examines it, from 2^-16 to 1. The slots then get the arms in the order
-    /// of value times mean, and the policy learns click rates: the chance of a click where the slot is examined. Public:
-    /// estimate it from slots at random, not from what this service shows. `None` = all slots are always examined.
-    pub examined: Option<&'a [f64]>,
-    /// With [`Config::features`](crate::Config::features): one row if each arm has a model; else a row for each
-    /// eligible arm, in that order, or for every arm by its number.
-    pub features: Option<Rows<'a>>,
+/// Declares the fields of [`Request`]: see the file `tables/request.rs`, which is the table.
+macro_rules! requests {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident: $type:ty = $default:expr, $since:literal $(, $length:literal)? $({ $($members:tt)* })?;
+    )*) => {
+        /// One request for a decision. All of it is public: compute nothing in it from rewards.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Request<'a> {
+            $($(#[$doc])* pub $name: $type,)*
+        }
+
+        impl Default for Request<'_> {
+            fn default() -> Self {
+                Request { $($name: $default,)* }
+            }
+        }
+    };
 }
 
-impl Default for Request<'_> {
-    fn default() -> Self {
-        Request { slots: 1, segment: 0, user: 0, eligible: None, values: None, examined: None, features: None }
-    }
-}
+include!("../tables/request.rs");
 
 /// Units of one examination of a slot.
 pub(crate) const EXAMINATION: u64 = 1 << 16;

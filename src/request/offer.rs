@@ -6,7 +6,7 @@ use super::rows::Rows;
 use super::{Abilities, EXAMINATION, Request};
 use crate::config::Config;
 use crate::error::{Error, Result, Value};
-use crate::key_index::KeyIndex;
+use crate::ledger::keys::Keys;
 use crate::ledger::roster::Roster;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::random::Random;
@@ -17,7 +17,7 @@ pub(crate) struct Catalog<'a> {
     /// The arms, if they come and go, and requests may name eligible ones.
     pub arms: Option<&'a Roster>,
     /// With segments: their keys, and the maximum number of them.
-    pub segments: Option<(&'a KeyIndex, u32)>,
+    pub segments: Option<(&'a Keys, u32)>,
 }
 
 impl Catalog<'_> {

@@ -227,7 +227,7 @@ def test_features():
 def test_what_is_contiguous_is_not_copied():
     rows = np.ones((4, 4), np.float32)
     bandit = dpb.Bandit(arms=3, epsilon=4.0, features=4, model_per_arm=True, feature_norm=4.0)
-    _, kept = bandit._request(None, None, None, None, None, rows[1], None)
+    _, kept = bandit._request({"features": rows[1]})
     assert dpb._library.ffi.cast("uintptr_t", kept[0]) == rows.ctypes.data + 16
 
 

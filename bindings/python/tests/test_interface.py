@@ -51,8 +51,9 @@ def test_every_member_is_read_or_set():
     assert names(dpb.ShuffleParams) == members("dpb_shuffle_params")
     assert set(dpb.ARM.names) == members("dpb_arm")
     assert set(dpb.DECISION.names) == members("dpb_decision") == set(dpb.Decision._fields)
-    request = {name for name in members("dpb_request") if f"request.{name}" in SOURCE or f'request, "{name}"' in SOURCE}
-    assert request == members("dpb_request")
+    table = dpb._table.REQUEST
+    request = {*table, *(f"{name}_len" for name, kind in table.items() if kind.endswith("[]"))}
+    assert request | {name for name in members("dpb_request") if f"request.{name}" in SOURCE} == members("dpb_request")
     flags = {name for name, kind in dpb._table.KINDS.items() if kind.startswith("flag ")}
     config = names(dpb.Config) - flags - {"model_per_arm"} | {"flags", "feature_model"}
     assert {name for name in members("dpb_config") if not name.startswith("reserved")} == config

@@ -57,7 +57,7 @@ def test_frames_files_and_memory_give_the_same(tmp_path):
     log = make_log(2000)
     log["arm"] = np.array(["c", "a", "b", "x"])[log["arm"]]
     wanted = rows(dpb.replay(log, epsilons=1.0, runs=2))
-    assert len(wanted) == 7
+    assert len(wanted) == 6
     path = tmp_path / "log.jsonl"
     lines = zip(*(log[name].tolist() for name in log))
     path.write_text("".join(json.dumps(dict(zip(log, line))) + "\n" for line in lines))

@@ -12,16 +12,19 @@
 //! how much of it counts. This share is computed at the arm's releases, and for 16 arms in turn at any release.
 //! Between these times the earlier share counts, which may be too small when the time has advanced.
 
+mod persist;
+
+use super::arm_sum::ArmSum;
 use super::peers::HandleReleases;
 use super::released::{Evidence, JoinedReleases, Memory, NoisySum, ReleaseHistory};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::facts::{Duty, Facts, SavedFacts};
+use crate::ledger::cells::Ledger;
+use crate::ledger::facts::{Duty, SavedFacts};
+use crate::ledger::grid::Grid;
 use crate::ledger::open::Batch;
-use crate::ledger::peers::Peers;
-use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
 use crate::policy::compare::{ReleaseTotals, Totals};
@@ -30,19 +33,16 @@ use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure, is_plausible};
+use crate::snapshot::is_plausible;
 use crate::tournament::{Line, Tournament};
 use std::f64::consts::LN_2;
 
 /// The batches of all arms, and their releases.
 pub struct BatchedArms {
-    pub arms: WipedVec<BatchedArm>,
+    pub ledger: BatchedLedger,
+    arms: WipedVec<BatchedArm>,
     /// Releases of other handles for each arm; empty if there are none.
     others: WipedVec<JoinedReleases>,
-    pub peers: Peers<HandleReleases>,
-    pub facts: Facts,
-    pub roster: Roster,
-    pub noise: NoiseSource,
     distribution: Cumulant,
     memory: Memory,
     /// Rewards in an arm's first batch, before anything is released.
@@ -69,24 +69,15 @@ pub struct BatchedArms {
     cursor: usize,
 }
 
-pub struct BatchedArm {
-    /// The open batch. While the handle contributes, it is never full. Its size is in examinations: its quota has one
-    /// more reward for each that its rewards lack, rounded up. So it closes with less than one more than its size.
-    pub batch: Batch,
-    /// What the slots of the rewards in the open batch lack of an [examination](Pull::EXAMINATION) each, in its units.
-    pub lack: u64,
-    /// The part of the open batch that others contributed, in these units.
-    foreign: u64,
-    /// Rewards of this handle's own decisions since it was made that are in no open batch: they were released or
-    /// contributed. In units of an examination.
-    settled: u64,
+pub type BatchedLedger = Ledger<ArmSum, HandleReleases>;
+
+/// The releases of an arm.
+struct BatchedArm {
     saved: SavedArm,
     /// The mean at the last refresh; NaN if there was none.
     mean: f64,
     /// Time of the last refresh.
     tick: u32,
-    /// The size that the open batch had when it was opened.
-    opened: u32,
 }
 
 /// What a snapshot has of an arm, after whether it is live.
@@ -114,33 +105,7 @@ pub struct ActivePrior {
 }
 
 impl BatchedArm {
-    fn new() -> BatchedArm {
-        let (batch, saved) = (Batch::default(), SavedArm::NEW);
-        BatchedArm { batch, lack: 0, foreign: 0, settled: 0, saved, mean: f64::NAN, tick: 0, opened: 0 }
-    }
-
-    /// The number of rewards that the open batch has more than its size, in place of what its rewards lack.
-    fn replaced(&self) -> u64 {
-        self.lack.div_ceil(Pull::EXAMINATION)
-    }
-
-    /// What the open batch has, in units of an examination.
-    fn examined(&self) -> u64 {
-        u64::from(self.batch.count()) * Pull::EXAMINATION - self.lack
-    }
-
-    /// The size of the open batch.
-    fn size(&self) -> u64 {
-        self.batch.quota() - self.replaced()
-    }
-
-    /// Adds what rewards lack that the open batch will get next.
-    #[inline(never)]
-    fn add_lack(&mut self, lack: u64) {
-        let size = self.size();
-        self.lack += lack;
-        self.batch.raise((size + self.replaced()).clamp(self.batch.quota(), Batch::MAX_QUOTA));
-    }
+    const NEW: BatchedArm = BatchedArm { saved: SavedArm::NEW, mean: f64::NAN, tick: 0 };
 }
 
 /// Nats beyond which a release contradicts its arm's past. In 20 runs of a million decisions without a change fewer
@@ -153,12 +118,10 @@ impl BatchedArms {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<BatchedArms> {
         let noise = config.noise()?;
         let arms = config.arms as usize;
+        let cells = Grid::of_row(WipedVec::new(arms, |_| ArmSum::default())?);
         Ok(BatchedArms {
-            arms: WipedVec::new(arms, |_| BatchedArm::new())?,
+            arms: WipedVec::new(arms, |_| BatchedArm::NEW)?,
             others: WipedVec::default(),
-            peers: Peers::default(),
-            facts: Facts::new(config),
-            roster: Roster::new(config.arms)?,
             distribution: Cumulant::of(&noise),
             memory: Memory::new(config.forget_after),
             first: first_batch(&noise, config),
@@ -172,12 +135,23 @@ impl BatchedArms {
             priors: 0,
             leader: Tournament::new(arms, Line::NEVER)?,
             cursor: 0,
-            noise: NoiseSource::new(noise, seed.stream()),
+            ledger: Ledger::new(config, cells, NoiseSource::new(noise, seed.stream()))?,
         })
     }
 
     fn now(&self) -> u32 {
-        self.memory.ticks(self.facts.now())
+        self.memory.ticks(self.ledger.facts.now())
+    }
+
+    /// The open batch of an arm.
+    #[inline]
+    pub fn open_sum(&self, arm: usize) -> &ArmSum {
+        &self.ledger.cells[(0, arm)]
+    }
+
+    #[inline]
+    pub fn open_sum_mut(&mut self, arm: usize) -> &mut ArmSum {
+        self.ledger.cells.base_mut(arm)
     }
 
     /// The releases of an arm, of all handles, discounted to now.
@@ -196,7 +170,7 @@ impl BatchedArms {
 
     /// Sets the prior of an arm.
     pub fn set_prior(&mut self, arm: usize, prior: Prior) {
-        self.facts.time.learn();
+        self.ledger.facts.time.learn();
         self.replace_prior(arm, Some(ActivePrior { prior, tick: self.now(), share: 1.0 }));
         self.refresh(arm);
     }
@@ -214,7 +188,7 @@ impl BatchedArms {
             return 0.0;
         }
         let leading = self.mean(self.leader()).max(0.0);
-        self.memory.discount(self.now(), active.tick) * active.prior.share(leading, self.facts.decisions)
+        self.memory.discount(self.now(), active.tick) * active.prior.share(leading, self.ledger.facts.decisions)
     }
 
     /// Reserves memory for the releases of other handles.
@@ -229,13 +203,13 @@ impl BatchedArms {
         Ok(())
     }
 
-    /// Joins what other handles have released of an arm. `added` are the ids of the added arms.
-    pub fn join(&mut self, arm: usize, added: &[u64]) {
-        self.facts.time.learn();
+    /// Joins what other handles have released of an arm.
+    pub fn join(&mut self, arm: usize) {
+        self.ledger.facts.time.learn();
         let (distribution, memory, now) = (self.distribution, self.memory, self.now());
         let joined = &mut self.others[arm];
         let before = std::mem::replace(joined, JoinedReleases::nothing(now)).overall();
-        for released in self.peers.iter().filter_map(|peer| peer.released(arm, added)) {
+        for released in self.ledger.peers.iter().filter_map(|peer| peer.released(arm, &self.ledger.roster)) {
             joined.add(released, distribution, memory, now);
         }
         let after = joined.overall();
@@ -246,23 +220,18 @@ impl BatchedArms {
 
     /// Rewards of this handle's own decisions for an arm, since it was made, that are in no open batch. In units of an
     /// [examination](Pull::EXAMINATION).
-    pub fn settled(&self, arm: usize) -> u64 {
-        self.arms[arm].settled
-    }
-
-    /// The number of handles that share each batch.
-    pub fn sharers(&self) -> u32 {
-        self.facts.duty().sharers(self.peers.handles())
+    pub fn closed(&self, arm: usize) -> u64 {
+        self.open_sum(arm).closed
     }
 
     /// This handle's part of a batch of this size.
     pub fn part(&self, size: u64) -> u64 {
-        size.div_ceil(self.sharers().into())
+        size.div_ceil(self.ledger.facts.share().sharers.into())
     }
 
     /// The size of a batch of which this is the handle's part.
     pub fn whole(&self, part: u64) -> u64 {
-        part.saturating_mul(self.sharers().into())
+        part.saturating_mul(self.ledger.facts.share().sharers.into())
     }
 
     /// The arm with the largest released mean; an arbitrary arm before the first release.
@@ -311,14 +280,15 @@ impl BatchedArms {
     /// The permitted size nearest to `rewards`, for the next batch of an arm. Handles that share a batch compute the
     /// size of the whole.
     pub fn size(&self, arm: &Evidence, rewards: f64) -> u64 {
-        let rewards = rewards.min(self.most * arm.covered);
+        let rewards = rewards.min(self.most * arm.awaited);
         // With noise of its own each handle takes its part, but no less than four first batches.
-        let part = match self.facts.duty() {
-            Duty::Alone => (rewards / f64::from(self.peers.handles())).max(rewards.min(4.0 * self.first as f64)),
-            _ => rewards.min(self.facts.limit().max(self.first as f64)),
+        let (first, share) = (self.first as f64, self.ledger.facts.share());
+        let part = match self.ledger.facts.duty() {
+            Duty::Alone => (rewards / share.divides).max(rewards.min(4.0 * first)),
+            _ => rewards.min(share.limit.max(first)),
         };
         let least = if arm.count == 0.0 || self.memory.is_finite() { self.first } else { 1 };
-        let most = self.facts.time.decisions_in(self.memory.longest_batch()).ceil() as u64;
+        let most = self.ledger.facts.time.decisions_in(self.memory.longest_batch()).ceil() as u64;
         (part.ceil() as u64)
             .max(self.least.saturating_sub(arm.prior_count as u64))
             .min(most)
@@ -337,8 +307,8 @@ impl BatchedArms {
     /// The rewards that a prior counts for are subtracted, so that a prior is tested soon.
     fn least_batch(&self) -> u64 {
         let deviation = self.distribution.variance().sqrt();
-        let mut overall = [self.rewards as f64, self.sum, self.facts.releases.into()];
-        if self.facts.duty() != Duty::Alone {
+        let mut overall = [self.rewards as f64, self.sum, self.ledger.facts.releases.into()];
+        if self.ledger.facts.duty() != Duty::Alone {
             // Few handles release, so each learns the rate from all.
             (0..3).for_each(|i| overall[i] += self.others_overall[i]);
         }
@@ -354,17 +324,17 @@ impl BatchedArms {
     }
 
     /// Notes what the next reward of an arm lacks of an examination, if its batch accepts it.
-    pub fn note_lack(&mut self, arm: usize, lack: u16) {
-        let state = &mut self.arms[arm];
-        if state.batch.free() > 0 {
-            state.add_lack(lack.into());
+    pub fn note_unexamined(&mut self, arm: usize, unexamined: u16) {
+        let sum = self.open_sum_mut(arm);
+        if sum.batch.free() > 0 {
+            sum.add_unexamined(unexamined.into());
         }
     }
 
     /// Credits a reward to its arm's batch. Returns true if that filled the batch, which is then to be released.
     #[inline]
     pub fn collect(&mut self, arm: usize, reward: Reward) -> bool {
-        let batch = &mut self.arms[arm].batch;
+        let batch = &mut self.open_sum_mut(arm).batch;
         batch.collect(reward) && batch.free() == 0
     }
 
@@ -375,93 +345,56 @@ impl BatchedArms {
 
     /// Opens an arm's batch, or changes its size. What it has collected stays.
     pub fn open(&mut self, arm: usize, size: u64) {
-        let size = if self.facts.duty().contributes() { Batch::MAX_QUOTA } else { size };
-        let state = &mut self.arms[arm];
-        if state.batch.quota() == 0 {
-            state.opened = size as u32;
-        }
-        state.batch.set_quota(size + state.replaced());
+        let size = self.ledger.facts.quota(size);
+        self.open_sum_mut(arm).open(size);
     }
 
     /// Lowers the size of an arm's open batch, but not below what it has collected and one. Returns the size.
     pub fn lower(&mut self, arm: usize, size: u64) -> u64 {
-        let state = &mut self.arms[arm];
-        if !self.facts.duty().contributes() && state.batch.free() > 0 {
-            state.batch.lower(size + state.replaced());
+        let contributes = self.ledger.facts.duty().contributes();
+        let sum = self.open_sum_mut(arm);
+        if !contributes && sum.batch.free() > 0 {
+            sum.lower(size);
         }
-        state.size()
+        sum.size()
     }
 
     /// The rewards in all open batches and in all releases of this handle.
     #[cfg(test)]
     pub fn collected(&self) -> u64 {
-        self.arms.iter().map(|arm| u64::from(arm.batch.count())).sum::<u64>() + self.rewards
+        self.ledger.cells.iter().map(|sum| u64::from(sum.batch.count())).sum::<u64>() + self.rewards
     }
 
     /// Whether an arm's batch accepts rewards.
     pub fn is_open(&self, arm: usize) -> bool {
-        self.arms[arm].batch.free() > 0
+        self.open_sum(arm).batch.free() > 0
     }
 
     /// Whether this handle's own decisions for an arm, with so many units of an examination, fill its batch. A
     /// contributor's batch ends with its next contribution.
     pub fn is_filled_by(&self, arm: usize, pending: u64) -> bool {
-        let state = &self.arms[arm];
-        self.facts.duty().contributes() || pending + state.examined() >= state.size() * Pull::EXAMINATION
-    }
-
-    /// Rewards of this handle's own decisions in an arm's open batch, in units of an examination.
-    pub fn open_rewards(&self, arm: usize) -> u64 {
-        let state = &self.arms[arm];
-        state.examined() - state.foreign
-    }
-
-    /// Writes an arm's open sum, and what its rewards lack, for [`ArmPart::read`].
-    pub fn save_open(&self, arm: usize, to: &mut Writer) {
-        self.arms[arm].batch.save(to);
-        to.u64(self.arms[arm].lack);
-    }
-
-    /// Drops an arm's open sum, which was contributed. Returns whether there was one.
-    pub fn clear_open(&mut self, arm: usize) -> bool {
-        let state = &mut self.arms[arm];
-        state.settled += state.examined() - std::mem::take(&mut state.foreign);
-        state.lack = 0;
-        state.batch.clear() > 0
-    }
-
-    /// Adds what another handle contributed to an arm's open batch, and what its rewards lack of examinations. Returns
-    /// true if the batch is full, and was released.
-    pub fn add(&mut self, arm: usize, part: &ArmPart) -> bool {
-        let state = &mut self.arms[arm];
-        if part.lack > 0 {
-            state.add_lack(part.lack);
-        }
-        state.foreign += u64::from(part.rewards.count()) * Pull::EXAMINATION - part.lack;
-        let full = state.batch.add(&part.rewards);
-        if full {
-            self.release(arm);
-        }
-        full
+        let sum = self.open_sum(arm);
+        self.ledger.facts.duty().contributes() || pending + sum.units() >= sum.size() * Pull::EXAMINATION
     }
 
     /// Releases an arm's batch. Rewards become public only here.
     pub fn release(&mut self, arm: usize) {
         let _rounding = DefaultRounding::set();
-        self.facts.time.learn();
+        self.ledger.facts.time.learn();
         let now = self.now();
         let past = self.memory.is_finite().then(|| self.released(arm));
-        let state = &mut self.arms[arm];
-        let examined = state.examined();
-        let release = state.batch.release(&mut self.noise);
-        state.batch = Batch::default();
+        let (sum, noise) = (&mut self.ledger.cells[(0, arm)], &mut self.ledger.noise);
+        let examined = sum.units();
         let units = |units: u64| units as f64 / Pull::EXAMINATION as f64;
-        let (count, lack) = (units(examined), units(std::mem::take(&mut state.lack)));
-        let pair = NoisySum::new(count, release.sum, now).lacking(lack);
+        let (count, unexamined, opened) = (units(examined), units(sum.unexamined), f64::from(sum.opened));
+        sum.settle();
+        let release = sum.batch.release(noise);
+        sum.batch = Batch::default();
+        let state = &mut self.arms[arm];
+        let pair = NoisySum::new(count, release.sum, now).unexamined(unexamined);
         let whole = examined / Pull::EXAMINATION;
         (self.sum, self.rewards) = (self.sum + release.sum, self.rewards + whole);
         state.saved.total += whole;
-        state.settled += examined - std::mem::take(&mut state.foreign);
         if let Some(past) = past {
             state.saved.released.expire(self.memory, now);
             if past.contradiction(&pair.evidence(self.distribution)) > CONTRADICTION {
@@ -474,8 +407,8 @@ impl BatchedArms {
         }
         let released = &mut state.saved.released;
         released.push(pair);
-        released.totals.release_as(state.opened.into(), count, lack, release.sum, self.distribution);
-        self.facts.release(whole);
+        released.totals.release_as(opened, count, unexamined, release.sum, self.distribution);
+        self.ledger.facts.release(whole);
         self.least = self.least_batch();
         self.refresh(arm);
     }
@@ -491,7 +424,7 @@ impl BatchedArms {
         let state = &mut self.arms[arm];
         state.tick = now;
         state.mean = if evidence.is_empty() { f64::NAN } else { evidence.mean() };
-        if self.roster.is_live(arm) {
+        if self.ledger.roster.is_live(arm) {
             let line = if evidence.is_empty() { Line::NEVER } else { Line::level(-state.mean) };
             self.leader.set(arm, line);
         }
@@ -526,7 +459,7 @@ impl BatchedArms {
             true => (f64::NAN, f64::NAN),
             false => (evidence.mean(), evidence.width(self.ln_inverse_beta)),
         };
-        ArmState { mean, width, effective_pulls: evidence.count, active: self.roster.is_live(arm) }
+        ArmState { mean, width, effective_pulls: evidence.count, active: self.ledger.roster.is_live(arm) }
     }
 
     /// The sums of an arm's releases, of all handles.
@@ -548,79 +481,30 @@ impl BatchedArms {
 
     pub fn counts(&self) -> PolicyCounts {
         PolicyCounts {
-            phase: self.facts.releases,
-            active: self.roster.live().len() as u32,
+            phase: self.ledger.facts.releases,
+            active: self.ledger.roster.live().len() as u32,
             changes: self.changes,
-            merges: self.peers.updates(),
-            ..PolicyCounts::of(self.facts.privacy(&self.noise.distribution()))
+            merges: self.ledger.peers.updates(),
+            ..PolicyCounts::of(self.ledger.facts.privacy(&self.ledger.noise.distribution()))
         }
     }
 
-    /// Writes all arms' releases, or reads them into fresh arms, of the same number. No batch is open afterwards.
-    pub fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
-        let mut head = SavedHead { facts: self.facts.saved(), changes: self.changes, sum: self.sum };
-        head.moved(with)?;
-        with.arms(self.arms.len())?;
-        if with.reads() {
-            return self.load(&head, with);
-        }
-        for (number, arm) in self.arms.iter().enumerate() {
-            let (mut live, mut saved) = (self.roster.is_live(number), arm.saved);
-            live.moved(with)?;
-            saved.moved(with)?;
-        }
-        Ok(())
-    }
-
-    /// Reads the arms' releases, after the head.
-    fn load(&mut self, head: &SavedHead, with: &mut Moving) -> Result<()> {
-        let same_clock = self.facts.continue_from(&head.facts);
-        (self.changes, self.sum) = (head.changes, head.sum);
-        let before = Memory::new(head.facts.time.memory());
-        let (memory, then, now) = (self.memory, before.ticks(head.facts.now()), self.now());
-        for arm in 0..self.arms.len() {
-            let (mut live, mut saved) = (true, SavedArm::NEW);
-            live.moved(with)?;
-            saved.moved(with)?;
-            // The snapshot may have another `forget_after`, and ages are converted. If it has another clock, ages
-            // stay the same fractions of `forget_after`.
-            if before != memory || !same_clock {
-                let in_ours = |age| if same_clock { before.age_in(memory, age) } else { age };
-                let converted = |tick: u32| now.wrapping_sub(in_ours(then.wrapping_sub(tick)));
-                saved.released.convert_times(converted);
-                saved.prior.iter_mut().for_each(|active| active.tick = converted(active.tick));
-            }
-            self.rewards = self.rewards.saturating_add(saved.total);
-            let prior = saved.prior.take();
-            self.arms[arm] = BatchedArm { saved, ..BatchedArm::new() };
-            self.replace_prior(arm, prior);
-            if !live {
-                self.retire_arm(arm);
-            }
-            self.refresh(arm);
-        }
-        self.least = self.least_batch();
-        // The share of a prior that counts depends on the leading mean.
-        if self.priors > 0 {
-            (0..self.arms.len()).for_each(|arm| self.refresh(arm));
-        }
-        ensure(!self.roster.live().is_empty())
-    }
-
-    /// Adds an arm. May allocate.
+    /// Adds an arm with this id. May allocate.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
-    pub fn add_arm(&mut self) -> Result<()> {
+    pub fn add_arm(&mut self, id: u64) -> Result<()> {
         self.arms.reserve()?;
         self.leader.reserve()?;
-        self.roster.reserve()?;
+        self.ledger.roster.reserve()?;
+        self.ledger.cells.reserve()?;
         if !self.others.is_empty() {
             self.others.reserve()?;
             self.others.push(JoinedReleases::nothing(self.now()));
         }
-        self.roster.add();
-        self.arms.push(BatchedArm::new());
+        self.ledger.roster.add(id);
+        self.ledger.cells.push(ArmSum::default());
+        self.arms.push(BatchedArm::NEW);
         self.leader.push(Line::NEVER);
         Ok(())
     }
@@ -628,25 +512,7 @@ impl BatchedArms {
     pub fn retire_arm(&mut self, arm: usize) {
         self.replace_prior(arm, None);
         self.leader.set(arm, Line::NEVER);
-        self.roster.retire(arm);
-    }
-}
-
-/// What another handle contributes to an arm's batch.
-pub struct ArmPart {
-    pub id: u64,
-    rewards: Batch,
-    /// What their slots lack of examinations.
-    lack: u64,
-}
-
-impl ArmPart {
-    /// # Errors
-    /// `Corrupt`.
-    pub fn read(from: &mut Reader) -> Result<ArmPart> {
-        let part = ArmPart { id: from.u64()?, rewards: Batch::read(from)?, lack: from.u64()? };
-        ensure(part.lack < u64::from(part.rewards.count()) * Pull::EXAMINATION)?;
-        Ok(part)
+        self.ledger.roster.retire(arm);
     }
 }
 
@@ -654,26 +520,26 @@ impl SavedArm {
     pub const NEW: SavedArm = SavedArm { total: 0, released: ReleaseHistory::NOTHING, prior: None };
 }
 
-impl Moved for SavedArm {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for SavedArm {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         with.count(&mut self.total)?;
-        self.released.moved(with)?;
+        self.released.persist(with)?;
         with.option(&mut self.prior, || Ok(ActivePrior { prior: Prior::WEAKEST, tick: 0, share: 1.0 }))
     }
 }
 
-moves!(ActivePrior { prior, tick } made { share });
+persist!(ActivePrior { prior, tick } made { share });
 
 impl SavedHead {
     pub const NOTHING: SavedHead = SavedHead { facts: SavedFacts::NOTHING, changes: 0, sum: 0.0 };
 }
 
-impl Moved for SavedHead {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for SavedHead {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         self.facts.move_counts(with)?;
         with.count(&mut self.changes)?;
         self.facts.move_time(with)?;
-        self.sum.moved(with)?;
+        self.sum.persist(with)?;
         with.ensure(is_plausible(self.sum))
     }
 }
@@ -719,13 +585,12 @@ fn first_batch(noise: &Noise, config: &Config) -> u64 {
     .clamp(1, Batch::MAX_QUOTA)
 }
 
-// The releases move as a snapshot has them.
-moves!(BatchedArm { batch, lack, foreign, settled, opened } made { saved, mean, tick });
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::cells::{OpenSum, SumId};
     use crate::policy::kl::kl;
+    use crate::snapshot::{Reader, Writer};
 
     const STRONG: Prior = Prior { mean: 0.5, strength: 1000.0 };
 
@@ -738,8 +603,8 @@ mod tests {
     }
 
     /// Reports a reward as a policy does. Returns whether its batch was released.
-    fn collect(arms: &mut BatchedArms, arm: usize, reward: Reward, lack: u16) -> bool {
-        arms.note_lack(arm, lack);
+    fn collect(arms: &mut BatchedArms, arm: usize, reward: Reward, unexamined: u16) -> bool {
+        arms.note_unexamined(arm, unexamined);
         let full = arms.collect(arm, reward);
         if full {
             arms.release(arm);
@@ -751,7 +616,7 @@ mod tests {
     fn release(arms: &mut BatchedArms, arm: usize, count: u32, ones: u32) {
         arms.open(arm, count.into());
         (0..count).for_each(|i| {
-            arms.facts.decisions += 1;
+            arms.ledger.facts.decisions += 1;
             collect(arms, arm, Reward::from_units(if i < ones { Reward::ONE as u32 } else { 0 }), 0);
         });
     }
@@ -773,17 +638,17 @@ mod tests {
         let size = arms.size(&arms.evidence(1), 0.0) as f64;
         assert!((size / expected - 1.0).abs() < 0.05, "{size} {expected}");
         // A new arm begins with as many, and no batch is smaller, except for an arm with a prior.
-        arms.add_arm().unwrap();
+        arms.add_arm(3).unwrap();
         assert_eq!([3, 0].map(|arm| arms.size(&arms.evidence(arm), 1.0) as f64), [size; 2]);
         arms.set_prior(3, Prior { strength: 300.0, ..STRONG });
         assert_eq!(arms.size(&arms.evidence(3), 0.0) as f64, size - 300.0);
         arms.set_prior(3, STRONG);
         assert_eq!(arms.size(&arms.evidence(3), 0.0), 1);
         let mut saved = Writer::Writing(Vec::new());
-        arms.snapshot(&mut Moving::Out(&mut saved)).unwrap();
+        arms.snapshot(&mut Archive::Out(&mut saved)).unwrap();
         let mut next = fresh(0);
-        next.add_arm().unwrap();
-        next.snapshot(&mut Moving::In(&mut Reader::of_fields(&saved.into_bytes()))).unwrap();
+        next.add_arm(3).unwrap();
+        next.snapshot(&mut Archive::In(&mut Reader::of_fields(&saved.into_bytes()))).unwrap();
         assert_eq!(next.size(&next.evidence(1), 0.0) as f64, size);
         let mut short = fresh(6400);
         release(&mut short, 0, 100_000, 300);
@@ -797,18 +662,18 @@ mod tests {
         let mut arms = with_memory(0);
         for (size, lacks) in [(10, [0, 40_000, 65_535]), (1, [65_000; 3]), (7, [0; 3])] {
             arms.open(0, size);
-            let (before, mut units) = (arms.settled(0), 0);
-            for lack in lacks.into_iter().cycle() {
-                units += Pull::EXAMINATION - u64::from(lack);
-                let full = collect(&mut arms, 0, Reward::MIN, lack);
+            let (before, mut units) = (arms.closed(0), 0);
+            for unexamined in lacks.into_iter().cycle() {
+                units += Pull::EXAMINATION - u64::from(unexamined);
+                let full = collect(&mut arms, 0, Reward::MIN, unexamined);
                 assert_eq!(full, units >= size * Pull::EXAMINATION, "{size} {units}");
                 if full {
                     break;
                 }
-                assert_eq!((arms.open_rewards(0), arms.is_filled_by(0, 0)), (units, false));
+                assert_eq!((arms.open_sum(0).own(), arms.is_filled_by(0, 0)), (units, false));
                 assert!(arms.is_filled_by(0, size * Pull::EXAMINATION - units));
             }
-            assert_eq!(arms.settled(0) - before, units);
+            assert_eq!(arms.closed(0) - before, units);
         }
         arms.open(1, 50);
         (0..5).for_each(|_| assert!(!collect(&mut arms, 1, Reward::MIN, 30_000))); // 2.7 examinations
@@ -817,22 +682,22 @@ mod tests {
         arms.open(2, 3);
         assert!(!collect(&mut arms, 2, Reward::MIN, 60_000));
         let mut open = Writer::Writing(Vec::new());
-        open.u64(2);
-        arms.save_open(2, &mut open);
-        let part = ArmPart::read(&mut Reader::of_fields(&open.into_bytes())).unwrap();
-        assert!(!arms.add(2, &part) && !arms.add(2, &part));
-        assert_eq!(arms.open_rewards(2), Pull::EXAMINATION - 60_000);
+        arms.open_sum(2).write(&SumId::default(), &mut open);
+        let (_, part) = arms.open_sum(2).read(&mut Reader::of_fields(&open.into_bytes())).unwrap();
+        assert!((0..2).all(|_| arms.open_sum_mut(2).add(&part) && !arms.open_sum(2).is_full()));
+        assert_eq!(arms.open_sum(2).own(), Pull::EXAMINATION - 60_000);
         (0..3).for_each(|i| assert_eq!(collect(&mut arms, 2, Reward::MIN, 0), i == 2));
-        assert_eq!(arms.settled(2), 4 * Pull::EXAMINATION - 60_000);
+        assert_eq!(arms.closed(2), 4 * Pull::EXAMINATION - 60_000);
         let mut saved = Writer::Writing(Vec::new());
-        arms.snapshot(&mut Moving::Out(&mut saved)).unwrap();
+        arms.snapshot(&mut Archive::Out(&mut saved)).unwrap();
         let mut next = with_memory(0);
-        next.snapshot(&mut Moving::In(&mut Reader::of_fields(&saved.into_bytes()))).unwrap();
+        next.snapshot(&mut Archive::In(&mut Reader::of_fields(&saved.into_bytes()))).unwrap();
         for arm in 0..3 {
             let [now, then] = [&next, &arms].map(|arms| arms.evidence(arm));
-            let terms = |evidence: &Evidence| evidence.terms().iter().map(|t| (t.count, t.lack)).collect::<Vec<_>>();
+            let terms =
+                |evidence: &Evidence| evidence.terms().iter().map(|t| (t.count, t.unexamined)).collect::<Vec<_>>();
             assert_eq!(terms(&now), terms(&then));
-            assert!(terms(&now).iter().any(|&(_, lack)| lack > 0.0));
+            assert!(terms(&now).iter().any(|&(_, unexamined)| unexamined > 0.0));
             assert_eq!(now.exponent(0.5), then.exponent(0.5));
         }
     }
@@ -878,7 +743,7 @@ mod tests {
         assert_eq!((arms.leader(), arms.mean(0), arms.evidence(0).prior_count), (0, 0.5, 1000.0));
         arms.set_prior(1, Prior { mean: 0.1, ..STRONG });
         for decisions in [0, 1000, 1_000_000] {
-            arms.facts.decisions = decisions;
+            arms.ledger.facts.decisions = decisions;
             let faded = (0..3).filter_map(|_| arms.refresh_next()).collect::<Vec<_>>();
             assert!(decisions == 0 || faded == [1], "{faded:?}");
             let nats = arms.evidence(1).prior_count * kl(0.1f32.into(), 0.5);
@@ -915,7 +780,7 @@ mod tests {
         let mut arms = with_memory(1024);
         arms.set_prior(0, STRONG);
         for (decisions, discount) in [(512, 1.0), (768, 0.5), (1023, 1.0 / 512.0), (1024, 0.0)] {
-            arms.facts.decisions = decisions;
+            arms.ledger.facts.decisions = decisions;
             (0..3).for_each(|_| _ = arms.refresh_next());
             assert!((arms.evidence(0).prior_count - 1000.0 * discount).abs() < 1e-3);
         }

@@ -20,14 +20,14 @@
 //! leading mean has changed: at most 2^12 arms. `select_among` computes D' of its arms if the leading mean differs
 //! from the last call's. About 490 bytes an arm.
 
-use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
 use super::explore::{Explore, kappa};
+use super::{ArmChange, BatchedPolicy, refresh_some};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::policy::contract::{Policy, Pull};
 use crate::random::Seed;
 use crate::request::Offer;
@@ -39,7 +39,7 @@ pub struct DpMed {
     sums: Vec<f64>,
     explore: Explore,
     /// Whether the sums are up to date with the last releases.
-    settled: bool,
+    is_exact: bool,
 }
 
 struct Weight {
@@ -50,13 +50,13 @@ struct Weight {
     /// This handle's decisions for the arm since it was made, without the cancelled ones.
     pulls: u64,
     /// Whether these cover the first batch of an arm without a release.
-    is_covered: bool,
+    is_awaited: bool,
     /// D' at the points of requests with values.
     curve: Curve,
 }
 
 impl Weight {
-    const NEW: Weight = Weight { at: f64::NAN, weight: 0.0, pulls: 0, is_covered: false, curve: Curve::UNKNOWN };
+    const NEW: Weight = Weight { at: f64::NAN, weight: 0.0, pulls: 0, is_awaited: false, curve: Curve::UNKNOWN };
 }
 
 impl DpMed {
@@ -67,7 +67,7 @@ impl DpMed {
             arms: WipedVec::new(config.arms as usize, |_| Weight::NEW)?,
             sums: Vec::new(),
             explore: Explore::new(config, seed),
-            settled: false,
+            is_exact: false,
         };
         policy.sums.try_reserve(config.arms as usize).map_err(|_| Error::NoMemory)?;
         (0..config.arms as usize).for_each(|arm| policy.open(arm));
@@ -91,16 +91,16 @@ impl DpMed {
     }
 
     /// Notes whether an arm's decisions cover its first batch, after a change of their number or of the batch.
-    fn cover(&mut self, arm: usize) {
-        let (settled, pulls) = (self.batched.settled(arm), self.arms[arm].pulls * Pull::EXAMINATION);
-        let pending = pulls.saturating_sub(settled);
-        let is_covered = self.batched.mean(arm).is_nan() && {
+    fn expect_rewards(&mut self, arm: usize) {
+        let (closed, pulls) = (self.batched.closed(arm), self.arms[arm].pulls * Pull::EXAMINATION);
+        let pending = pulls.saturating_sub(closed);
+        let is_awaited = self.batched.mean(arm).is_nan() && {
             let part = self.batched.part(self.batched.size(&self.batched.evidence(arm), 0.0));
-            let missing = pending.saturating_sub(self.batched.open_rewards(arm));
+            let missing = pending.saturating_sub(self.batched.open_sum(arm).own());
             pending >= part * Pull::EXAMINATION && self.batched.is_filled_by(arm, missing)
         };
-        if std::mem::replace(&mut self.arms[arm].is_covered, is_covered) != is_covered {
-            self.settled = false;
+        if std::mem::replace(&mut self.arms[arm].is_awaited, is_awaited) != is_awaited {
+            self.is_exact = false;
         }
     }
 
@@ -109,10 +109,10 @@ impl DpMed {
             return 1.0;
         }
         let weight = match self.batched.mean(arm as usize).is_nan() {
-            true => f64::from(u8::from(!self.arms[arm as usize].is_covered)),
+            true => f64::from(u8::from(!self.arms[arm as usize].is_awaited)),
             false => self.weight(arm as usize, leading),
         };
-        if weight == 1.0 { kappa(self.batched.roster.live().len()) } else { weight }
+        if weight == 1.0 { kappa(self.batched.ledger.roster.live().len()) } else { weight }
     }
 
     /// The weight of an arm that is compared at V/v, in a request with values: 0 if it cannot be the best one.
@@ -123,7 +123,7 @@ impl DpMed {
             return 0.0;
         }
         if mean.is_nan() {
-            return f64::from(u8::from(best == 0.0 || !self.arms[arm as usize].is_covered));
+            return f64::from(u8::from(best == 0.0 || !self.arms[arm as usize].is_awaited));
         }
         let distance = f64::min(best / value, 1.0) - mean;
         let exponent = self.arms[arm as usize].curve.at(distance).unwrap_or_else(|| {
@@ -137,19 +137,25 @@ impl DpMed {
         (-exponent).exp()
     }
 
-    fn settle(&mut self) {
-        if self.settled {
+    /// Computes an arm's weight again before the next decision.
+    fn invalidate(&mut self, arm: usize) {
+        (self.arms[arm].at, self.arms[arm].curve) = (f64::NAN, Curve::UNKNOWN);
+        self.is_exact = false;
+    }
+
+    fn weigh_all(&mut self) {
+        if self.is_exact {
             return;
         }
         let leading = self.batched.mean(self.batched.leader());
-        let is_known = self.is_known(self.batched.roster.live());
+        let is_known = self.is_known(self.batched.ledger.roster.live());
         self.sums.clear();
         let mut sum = 0.0;
-        for place in 0..self.batched.roster.live().len() {
-            sum += self.weight_among(is_known, self.batched.roster.live()[place], leading);
+        for place in 0..self.batched.ledger.roster.live().len() {
+            sum += self.weight_among(is_known, self.batched.ledger.roster.live()[place], leading);
             self.sums.push(sum);
         }
-        self.settled = true;
+        self.is_exact = true;
     }
 
     /// Opens an arm's next batch.
@@ -176,12 +182,12 @@ impl DpMed {
     }
 
     fn play(&mut self, arm: u32, propensity: f64) -> Pull {
-        self.batched.facts.decisions += 1;
+        self.batched.ledger.facts.decisions += 1;
         self.arms[arm as usize].pulls += 1;
         if self.batched.mean(arm as usize).is_nan() {
-            self.cover(arm as usize);
+            self.expect_rewards(arm as usize);
         }
-        Pull::new(arm, self.batched.facts.releases, propensity)
+        Pull::new(arm, self.batched.ledger.facts.releases, propensity)
     }
 }
 
@@ -198,9 +204,9 @@ impl BatchedPolicy for DpMed {
     }
 
     fn choose_any(&mut self) -> Pull {
-        self.settle();
+        self.weigh_all();
         let (place, propensity) = self.draw(self.sums.len());
-        self.play(self.batched.roster.live()[place], propensity)
+        self.play(self.batched.ledger.roster.live()[place], propensity)
     }
 
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
@@ -234,7 +240,7 @@ impl BatchedPolicy for DpMed {
         let Some(arms) = offer.among() else { return };
         let (_, best) = self.batched.leader_at(arms, 1, |arm| offer.value(arm));
         // The sums of the weights up to each arm. Their memory is for all arms, so the next plain decision settles anew.
-        self.settled = false;
+        self.is_exact = false;
         self.sums.clear();
         for &arm in arms {
             let weight = self.valued_weight(arm, best, offer.value(arm));
@@ -246,7 +252,7 @@ impl BatchedPolicy for DpMed {
     }
 
     fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Option<Pull> {
-        let (arm, propensity) = self.explore.choose(best as u32, among, self.batched.roster.live());
+        let (arm, propensity) = self.explore.choose(best as u32, among, self.batched.ledger.roster.live());
         Some(self.play(arm, propensity))
     }
 
@@ -254,7 +260,7 @@ impl BatchedPolicy for DpMed {
         let arm = pull.arm() as usize;
         self.arms[arm].pulls -= 1;
         if self.batched.mean(arm).is_nan() {
-            self.cover(arm);
+            self.expect_rewards(arm);
         }
     }
 
@@ -263,56 +269,47 @@ impl BatchedPolicy for DpMed {
         self.sums.try_reserve(self.arms.len() + 1).map_err(|_| Error::NoMemory)
     }
 
-    fn added(&mut self) {
-        self.arms.push(Weight::NEW);
-        self.open(self.arms.len() - 1);
-        self.settled = false;
-    }
-
-    fn retired(&mut self, _arm: usize) {
-        self.settled = false;
-    }
-
-    fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot_plan(&mut self, with: &mut Archive) -> Result<()> {
         if with.reads() {
             (0..self.arms.len()).for_each(|arm| self.open(arm));
         }
         Ok(())
     }
 
-    fn reopen(&mut self, arm: usize) {
-        self.open(arm);
-        self.cover(arm);
-    }
-
-    fn contributed(&mut self, arm: usize) {
-        self.cover(arm);
-    }
-
-    fn released(&mut self, arm: usize) {
-        self.unsettle(arm);
-        self.refresh_some();
-        self.open(arm);
-        self.cover(arm);
-    }
-
-    /// Computes an arm's weight again before the next decision.
-    fn unsettle(&mut self, arm: usize) {
-        (self.arms[arm].at, self.arms[arm].curve) = (f64::NAN, Curve::UNKNOWN);
-        self.settled = false;
+    fn follow(&mut self, arm: usize, change: ArmChange) {
+        match change {
+            ArmChange::Added => {
+                self.arms.push(Weight::NEW);
+                self.open(arm);
+                self.is_exact = false;
+            }
+            ArmChange::Retired => self.is_exact = false,
+            ArmChange::Duty => {
+                self.open(arm);
+                self.expect_rewards(arm);
+            }
+            ArmChange::Contributed => self.expect_rewards(arm),
+            ArmChange::Released => {
+                self.invalidate(arm);
+                refresh_some(self);
+                self.open(arm);
+                self.expect_rewards(arm);
+            }
+            ArmChange::Evidence => self.invalidate(arm),
+        }
     }
 }
 
-// Whether an arm's first batch is covered follows from the rest.
-moves!(Weight { pulls } made { at, weight, is_covered, curve });
+// Whether an arm's first batch is awaited follows from the rest.
+persist!(Weight { pulls } made { at, weight, is_awaited, curve });
 
-impl Moved for DpMed {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for DpMed {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         self.snapshot(with)?;
-        self.batched.arms.moved(with)?;
-        self.arms.moved(with)?;
+        self.batched.ledger.cells.persist(with)?;
+        self.arms.persist(with)?;
         if with.reads() {
-            (0..self.arms.len()).for_each(|arm| self.cover(arm));
+            (0..self.arms.len()).for_each(|arm| self.expect_rewards(arm));
         }
         Ok(())
     }
@@ -364,7 +361,7 @@ mod tests {
             let click = coins.unit() < 0.1 + 0.3 * f64::from(pull.arm());
             policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
         }
-        policy.add_arm().unwrap();
+        policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap();
         let size = policy.batched.size(&policy.batched.evidence(new as usize), 0.0);
         let (arms, mut pulls, mut waiting) = ([0, 1, 2, new], 0, Vec::new());
         assert!(size >= 50);

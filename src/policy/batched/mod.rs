@@ -7,19 +7,17 @@
 use super::compare::ReleaseTotals;
 use super::contract::{ArmState, Policy, PolicyCounts, Pull, has_no_priors};
 use super::prior::Prior;
-use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::facts::Facts;
-use crate::ledger::learner::{Learner, Learning, OpenSums};
-use crate::ledger::peers::{AnyPeer, Peer, PeerId, Peers};
-use crate::moving::{Moved, Moving};
+use crate::ledger::cells::{Ledger, Place};
+use crate::ledger::learner::{AnyLearner, Change, Learner};
+use crate::ledger::peers::Peer;
+use crate::moving::{Archive, Persist};
 use crate::request::{Catalog, Offer};
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer};
 
-/// A policy over [`BatchedArms`], with a plan for each arm. What all of them do is in the implementations of [`Policy`],
-/// [`OpenSums`] and [`Learning`] below.
-trait BatchedPolicy: Send + Moved {
+/// A policy over [`BatchedArms`], with a plan for each arm. What all of them do is in the implementations of [`Policy`]
+/// and [`Learner`] below.
+trait BatchedPolicy: Send + Persist {
     /// Maximum number of arms.
     const MOST_ARMS: usize = usize::MAX;
     const HAS_PRIORS: bool = true;
@@ -44,7 +42,7 @@ trait BatchedPolicy: Send + Moved {
     }
 
     /// Says what the slot of this arm's last pull lacks of an examination.
-    fn lacks(&mut self, _arm: u32, _lack: u16) {}
+    fn leave_unexamined(&mut self, _arm: u32, _unexamined: u16) {}
 
     /// A pull was cancelled.
     fn cancelled(&mut self, _pull: Pull) {}
@@ -57,50 +55,51 @@ trait BatchedPolicy: Send + Moved {
     /// Reserves memory for the plan of one more arm.
     fn reserve_plan(&mut self) -> Result<()>;
 
-    /// An arm was added, for whose plan memory is reserved.
-    fn added(&mut self);
-
-    /// An arm was retired.
-    fn retired(&mut self, arm: usize);
+    /// Follows a change of an arm.
+    fn follow(&mut self, arm: usize, change: ArmChange);
 
     /// Moves what a snapshot has of the plan. After a restore no batch is requested, and no decision is pending.
-    fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()>;
+    fn snapshot_plan(&mut self, with: &mut Archive) -> Result<()>;
+}
 
-    /// Opens an arm's batch under a new duty, or changes its size.
-    fn reopen(&mut self, arm: usize);
+/// What has changed of an arm.
+#[derive(Clone, Copy)]
+enum ArmChange {
+    /// It was added. Memory for its plan is reserved.
+    Added,
+    Retired,
+    /// The handle has another duty: its batch is to be opened, or has another size.
+    Duty,
+    /// Its open sum was contributed.
+    Contributed,
+    /// Its batch was released, and the next is to be opened.
+    Released,
+    /// Something else that its evidence or mean depends on.
+    Evidence,
+}
 
-    /// An arm's open sum was contributed.
-    fn contributed(&mut self, _arm: usize) {}
-
-    /// Opens an arm's next batch after a release.
-    fn released(&mut self, arm: usize);
-
-    /// Something has changed that an arm's evidence or mean depends on.
-    fn unsettle(&mut self, arm: usize);
-
-    /// As [`Policy::observe`], for a slot that visitors do not always examine.
-    #[inline(never)]
-    fn observe_lacking(&mut self, pull: Pull, reward: Reward) {
-        let arm = pull.arm() as usize;
-        self.batched_mut().note_lack(arm, pull.lack());
-        if self.batched_mut().collect(arm, reward) {
-            self.filled(arm);
-        }
+/// As [`Policy::observe`], for a slot that visitors do not always examine.
+#[inline(never)]
+fn observe_unexamined(policy: &mut impl BatchedPolicy, pull: Pull, reward: Reward) {
+    let arm = pull.arm() as usize;
+    policy.batched_mut().note_unexamined(arm, pull.unexamined());
+    if policy.batched_mut().collect(arm, reward) {
+        release(policy, arm);
     }
+}
 
-    /// Releases an arm's full batch.
-    #[inline(never)]
-    fn filled(&mut self, arm: usize) {
-        self.batched_mut().release(arm);
-        self.released(arm);
-    }
+/// Releases an arm's full batch.
+#[inline(never)]
+fn release(policy: &mut impl BatchedPolicy, arm: usize) {
+    policy.batched_mut().release(arm);
+    policy.follow(arm, ArmChange::Released);
+}
 
-    /// Refreshes some arms in turn.
-    fn refresh_some(&mut self) {
-        for _ in 0..BatchedArms::LOOKS {
-            if let Some(faded) = self.batched_mut().refresh_next() {
-                self.unsettle(faded);
-            }
+/// Refreshes some arms in turn.
+fn refresh_some(policy: &mut impl BatchedPolicy) {
+    for _ in 0..BatchedArms::LOOKS {
+        if let Some(faded) = policy.batched_mut().refresh_next() {
+            policy.follow(faded, ArmChange::Evidence);
         }
     }
 }
@@ -140,18 +139,18 @@ impl<P: BatchedPolicy> Policy for P {
             offer.choose(pull, pull.arm(), f64::NAN);
         }
         for choice in offer.choices().iter().filter(|choice| choice.unexamined > 0) {
-            self.lacks(choice.arm, choice.unexamined);
+            self.leave_unexamined(choice.arm, choice.unexamined);
         }
     }
 
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        if pull.lack() > 0 {
-            return self.observe_lacking(pull, reward);
+        if pull.unexamined() > 0 {
+            return observe_unexamined(self, pull, reward);
         }
         let arm = pull.arm() as usize;
         if self.batched_mut().collect(arm, reward) {
-            self.filled(arm);
+            release(self, arm);
         }
     }
 
@@ -176,23 +175,27 @@ impl<P: BatchedPolicy> Policy for P {
     }
 
     fn catalog(&self) -> Catalog<'_> {
-        Catalog { arms: Some(&self.batched().roster), segments: None }
+        Catalog { arms: Some(&self.batched().ledger.roster), segments: None }
     }
 
-    fn add_arm(&mut self) -> Result<()> {
-        let arms = self.batched().arms.len();
-        if arms >= P::MOST_ARMS {
-            return Err(Error::config("arms", &format!("must be at most {} for this policy", P::MOST_ARMS), arms + 1));
+    fn add_arm(&mut self, id: u64) -> Result<()> {
+        let arm = self.batched().ledger.cells.arms();
+        if arm >= P::MOST_ARMS {
+            return Err(Error::config("arms", &format!("must be at most {} for this policy", P::MOST_ARMS), arm + 1));
         }
         self.reserve_plan()?;
-        self.batched_mut().add_arm()?;
-        self.added();
+        self.batched_mut().add_arm(id)?;
+        self.follow(arm, ArmChange::Added);
+        if self.ledger().peers.updates() > 0 {
+            self.batched_mut().join(arm);
+            self.follow(arm, ArmChange::Evidence);
+        }
         Ok(())
     }
 
     fn retire_arm(&mut self, arm: u32) {
         self.batched_mut().retire_arm(arm as usize);
-        self.retired(arm as usize);
+        self.follow(arm as usize, ArmChange::Retired);
     }
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
@@ -200,115 +203,72 @@ impl<P: BatchedPolicy> Policy for P {
             return Err(has_no_priors());
         }
         self.batched_mut().set_prior(arm as usize, prior);
-        self.unsettle(arm as usize);
+        self.follow(arm as usize, ArmChange::Evidence);
         Ok(())
     }
 
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.batched_mut().snapshot(with)?;
         self.snapshot_plan(with)
     }
 
-    fn learner(&mut self) -> Option<&mut dyn Learner> {
+    fn learner(&mut self) -> Option<&mut dyn AnyLearner> {
         Some(self)
     }
 }
 
-impl<P: BatchedPolicy> OpenSums for P {
-    fn facts(&mut self) -> &mut Facts {
-        &mut self.batched_mut().facts
-    }
-
-    fn places(&self) -> usize {
-        self.batched().arms.len()
-    }
-
-    fn is_empty(&self, arm: usize) -> bool {
-        self.batched().arms[arm].batch.is_empty()
-    }
-
-    fn write(&self, arm: usize, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        to.u64(id(arm as u32));
-        self.batched().save_open(arm, to);
-    }
-
-    fn clear(&mut self, arm: usize) {
-        if self.batched_mut().clear_open(arm) {
-            self.contributed(arm);
-        }
-    }
-
-    /// A contributor releases nothing, but its evidence fades.
-    fn emptied(&mut self) {
-        self.refresh_some();
-    }
-
-    fn duty_changed(&mut self) {
-        self.batched_mut().duty_changed();
-        (0..self.places()).for_each(|arm| self.reopen(arm));
-    }
-
-    fn name_arm(&mut self, added: &[u64]) {
-        let arm = self.places() - 1;
-        if self.batched().peers.updates() > 0 {
-            self.batched_mut().join(arm, added);
-            self.unsettle(arm);
-        }
-    }
-}
-
-impl<P: BatchedPolicy> Learning for P {
-    type Part = ArmPart;
-    const SHORTEST: usize = 28;
+impl<P: BatchedPolicy> Learner for P {
+    type Sum = ArmSum;
     type Releases = HandleReleases;
+    const PLANNED: usize = P::SAVED;
 
-    fn read(&self, from: &mut Reader) -> Result<ArmPart> {
-        ArmPart::read(from)
+    fn ledger(&mut self) -> &mut BatchedLedger {
+        &mut self.batched_mut().ledger
     }
 
-    fn add(&mut self, part: &ArmPart, arm: &dyn Fn(u64) -> Option<u32>) -> bool {
-        let Some(arm) = arm(part.id).map(|arm| arm as usize) else { return false };
-        let batched = self.batched_mut();
-        if !batched.is_open(arm) {
-            batched.open(arm, batched.doubling(arm));
+    fn release(&mut self, place: Place) {
+        if let Place::Cell(_, arm) = place {
+            release(self, arm);
         }
-        if batched.add(arm, part) {
-            self.released(arm);
+    }
+
+    fn changed(&mut self, change: Change) {
+        match change {
+            Change::Duty => {
+                self.batched_mut().duty_changed();
+                (0..self.ledger().cells.arms()).for_each(|arm| self.follow(arm, ArmChange::Duty));
+            }
+            Change::Wanted(Place::Cell(_, arm)) if !self.batched().is_open(arm) => {
+                let size = self.batched().doubling(arm);
+                self.batched_mut().open(arm, size);
+            }
+            Change::Contributed(Place::Cell(_, arm)) => self.follow(arm, ArmChange::Contributed),
+            // A contributor releases nothing, but its evidence fades.
+            Change::Emptied => refresh_some(self),
+            _ => (),
         }
-        true
-    }
-
-    fn peers(&mut self) -> &mut Peers<HandleReleases> {
-        &mut self.batched_mut().peers
-    }
-
-    /// What another handle has planned is its own.
-    fn read_peer(config: &Config, id: &PeerId, from: &mut Reader) -> Result<AnyPeer> {
-        let peer = Peer::<HandleReleases>::read(config, id, from)?;
-        let bytes = P::SAVED * (config.arms as usize + id.added.len());
-        (0..bytes).try_for_each(|_| from.u8().map(drop))?;
-        Ok(peer)
     }
 
     fn reserve(&mut self) -> Result<()> {
         self.batched_mut().reserve_others()
     }
 
-    fn join(&mut self, place: usize, before: Option<&Peer<HandleReleases>>, added: &[u64]) {
-        let is_changed = |policy: &P, arm: usize| policy.batched().peers[place].is_changed(before, arm, added);
-        for arm in 0..self.places() {
-            if is_changed(self, arm) {
-                self.batched_mut().join(arm, added);
-            }
-        }
-        for arm in 0..self.places() {
-            if is_changed(self, arm) {
-                self.unsettle(arm);
+    fn join(&mut self, peer: usize, before: Option<&Peer<HandleReleases>>) {
+        // A plan may depend on all arms.
+        for is_joined in [false, true] {
+            for arm in 0..self.ledger().cells.arms() {
+                let Ledger { peers, roster, .. } = self.ledger();
+                match (peers[peer].is_changed(before, arm, roster), is_joined) {
+                    (false, _) => (),
+                    (true, false) => self.batched_mut().join(arm),
+                    (true, true) => self.follow(arm, ArmChange::Evidence),
+                }
             }
         }
     }
 }
 
+mod arm_sum;
 mod arms;
 mod curve;
 mod divergence;
@@ -320,6 +280,7 @@ mod peers;
 mod released;
 pub mod top_two;
 
-use arms::{ArmPart, BatchedArms};
+use arm_sum::ArmSum;
+use arms::{BatchedArms, BatchedLedger};
 pub use explore::Explore;
 use peers::HandleReleases;

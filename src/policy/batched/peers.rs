@@ -6,8 +6,9 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::ledger::facts::{Facts, SavedFacts};
 use crate::ledger::peers::{Peer, PeerReleases};
+use crate::ledger::roster::Roster;
 use crate::memory::try_with_capacity;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::snapshot::Reader;
 
 /// The releases of each arm of another handle.
@@ -15,14 +16,14 @@ pub struct HandleReleases(Vec<ReleaseHistory>);
 
 impl PeerReleases for HandleReleases {
     fn read(_config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, HandleReleases)> {
-        let (mut head, with) = (SavedHead::NOTHING, &mut Moving::In(from));
-        head.moved(with)?;
+        let (mut head, with) = (SavedHead::NOTHING, &mut Archive::In(from));
+        head.persist(with)?;
         with.arms(arms)?;
         let mut releases = try_with_capacity(arms)?;
         for _ in 0..arms {
             let (mut live, mut saved) = (true, SavedArm::NEW); // each handle retires its own arms
-            live.moved(with)?;
-            saved.moved(with)?;
+            live.persist(with)?;
+            saved.persist(with)?;
             releases.push(saved.released);
         }
         Ok((head.facts, HandleReleases(releases)))
@@ -36,14 +37,14 @@ impl PeerReleases for HandleReleases {
 }
 
 impl Peer<HandleReleases> {
-    /// Returns the releases of our arm; `added` are the ids of our added arms.
-    pub fn released(&self, arm: usize, added: &[u64]) -> Option<&ReleaseHistory> {
-        self.releases.0.get(self.arm(arm, added)?)
+    /// Returns the releases of our arm.
+    pub fn released(&self, arm: usize, arms: &Roster) -> Option<&ReleaseHistory> {
+        self.releases.0.get(self.arm(arm, arms)?)
     }
 
     /// Returns whether it has other releases of our arm than `before`.
-    pub fn is_changed(&self, before: Option<&Self>, arm: usize, added: &[u64]) -> bool {
-        let [now, then] = [Some(self), before].map(|peer| peer?.released(arm, added));
+    pub fn is_changed(&self, before: Option<&Self>, arm: usize, arms: &Roster) -> bool {
+        let [now, then] = [Some(self), before].map(|peer| peer?.released(arm, arms));
         now.is_some_and(|now| !now.pairs().is_empty()) && now != then
     }
 }

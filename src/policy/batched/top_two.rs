@@ -16,12 +16,12 @@
 //!
 #![doc = include_str!("../../../docs/theory/top-two.md")]
 
-use super::BatchedPolicy;
 use super::arms::BatchedArms;
+use super::{ArmChange, BatchedPolicy};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::policy::compare::{Mixture, price_of_merges};
 use crate::policy::contract::{Policy, Pull};
 use crate::policy::cumulant::Cumulant;
@@ -46,10 +46,10 @@ pub struct DpTopTwo {
 
 /// The pulls planned for an arm, counted in this handle's decisions for it since the handle was made.
 struct Contender {
-    /// Decisions without the cancelled ones; at most the goal.
+    /// Decisions without the cancelled ones; at most what was requested.
     pulls: u64,
-    /// End of the last batch that was requested; at least what is settled.
-    goal: u64,
+    /// End of the last batch that was requested; at least what is in closed batches.
+    requested: u64,
     /// This handle's part of the next batch.
     step: u64,
     /// Whether it was refuted that this arm is the best one of the test.
@@ -57,7 +57,7 @@ struct Contender {
 }
 
 impl Contender {
-    const NEW: Contender = Contender { pulls: 0, goal: 0, step: 0, is_out: false };
+    const NEW: Contender = Contender { pulls: 0, requested: 0, step: 0, is_out: false };
 }
 
 /// First batches, as a multiple of the smallest.
@@ -74,8 +74,8 @@ impl DpTopTwo {
         // The confidence of a test does not follow from the number of decisions that somebody expects.
         let config = &Config { horizon: 0, ..config.clone() };
         let batched = BatchedArms::new(config, seed)?;
-        let mut left = try_with_capacity(batched.roster.live().len())?;
-        left.extend(batched.roster.live());
+        let mut left = try_with_capacity(batched.ledger.roster.live().len())?;
+        left.extend(batched.ledger.roster.live());
         Ok(DpTopTwo {
             batched,
             mixture: Mixture::new(Cumulant::of(&config.noise()?)),
@@ -93,7 +93,7 @@ impl DpTopTwo {
     fn find_left(&mut self) {
         let DpTopTwo { batched, contenders, left, .. } = self;
         left.clear();
-        left.extend(batched.roster.live().iter().filter(|&&arm| !contenders[arm as usize].is_out));
+        left.extend(batched.ledger.roster.live().iter().filter(|&&arm| !contenders[arm as usize].is_out));
         (self.turn, self.planned) = (0, false);
     }
 
@@ -106,9 +106,9 @@ impl DpTopTwo {
 
     /// Nats that refute that an arm is as good as another: ln(W/beta), and the price of merges.
     fn enough(&self) -> f64 {
-        let (arms, live) = (self.contenders.len(), self.batched.roster.live().len());
+        let (arms, live) = (self.contenders.len(), self.batched.ledger.roster.live().len());
         let pairs = pairs(arms as f64, (arms - live) as f64);
-        pairs.ln() + self.ln_inverse_beta + price_of_merges(self.batched.peers.updates())
+        pairs.ln() + self.ln_inverse_beta + price_of_merges(self.batched.ledger.peers.updates())
     }
 
     /// Judges the arms after new releases of this one, or all of them: those out of the race go out.
@@ -201,10 +201,13 @@ impl DpTopTwo {
         }
         for place in 0..self.left.len() {
             let arm = self.left[place] as usize;
-            let (contender, settled) = (&mut self.contenders[arm], self.batched.settled(arm) / Pull::EXAMINATION);
+            let (contender, closed) = (&mut self.contenders[arm], self.batched.closed(arm) / Pull::EXAMINATION);
             // Pulls that are planned already are part of a new plan.
-            contender.goal =
-                if planned { contender.goal + contender.step } else { contender.goal.max(settled + contender.step) };
+            contender.requested = if planned {
+                contender.requested + contender.step
+            } else {
+                contender.requested.max(closed + contender.step)
+            };
             if !planned || !self.batched.is_open(arm) {
                 self.open_next(arm);
             }
@@ -214,8 +217,8 @@ impl DpTopTwo {
     /// Opens an arm's batch for the planned pulls, or changes its size. A leader's batch is always open, because others
     /// contribute to it.
     fn open_next(&mut self, arm: usize) {
-        let (contender, leads) = (&self.contenders[arm], self.batched.facts.duty().leads());
-        let left = contender.goal - self.batched.settled(arm) / Pull::EXAMINATION;
+        let (contender, leads) = (&self.contenders[arm], self.batched.ledger.facts.duty().leads());
+        let left = contender.requested - self.batched.closed(arm) / Pull::EXAMINATION;
         let part = if leads { left.min(contender.step) } else { left };
         if part > 0 {
             self.batched.open(arm, self.batched.whole(part));
@@ -227,12 +230,12 @@ impl DpTopTwo {
     fn play(&mut self, arm: usize) -> Pull {
         let contender = &mut self.contenders[arm];
         contender.pulls += 1;
-        if contender.pulls > contender.goal {
-            contender.goal = contender.pulls;
+        if contender.pulls > contender.requested {
+            contender.requested = contender.pulls;
             self.open_next(arm);
         }
-        self.batched.facts.decisions += 1;
-        Pull::new(arm as u32, self.batched.facts.releases, 1.0)
+        self.batched.ledger.facts.decisions += 1;
+        Pull::new(arm as u32, self.batched.ledger.facts.releases, 1.0)
     }
 }
 
@@ -255,7 +258,7 @@ impl BatchedPolicy for DpTopTwo {
             for _ in 0..self.left.len() {
                 self.turn = (self.turn + 1) % self.left.len();
                 let arm = self.left[self.turn] as usize;
-                if self.contenders[arm].pulls < self.contenders[arm].goal {
+                if self.contenders[arm].pulls < self.contenders[arm].requested {
                     return self.play(arm);
                 }
             }
@@ -266,7 +269,7 @@ impl BatchedPolicy for DpTopTwo {
     /// The next of these arms that still has planned pulls; if none has, the next that is left; if none is, the best.
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         for again in [false, true] {
-            let has_pulls = |arm: u32| self.contenders[arm as usize].pulls < self.contenders[arm as usize].goal;
+            let has_pulls = |arm: u32| self.contenders[arm as usize].pulls < self.contenders[arm as usize].requested;
             for step in 1..=self.left.len() {
                 let place = (self.turn + step) % self.left.len();
                 let arm = self.left[place];
@@ -296,22 +299,10 @@ impl BatchedPolicy for DpTopTwo {
         self.left.try_reserve(self.contenders.len() + 1 - self.left.len()).map_err(|_| Error::NoMemory)
     }
 
-    fn added(&mut self) {
-        self.contenders.push(Contender::NEW);
-        self.begin();
-    }
-
-    fn retired(&mut self, arm: usize) {
-        let has_winner = matches!(self.left[..], [winner] if winner as usize != arm);
-        if !has_winner {
-            self.begin();
-        }
-    }
-
-    fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot_plan(&mut self, with: &mut Archive) -> Result<()> {
         for contender in &mut *self.contenders {
             let mut is_out = contender.is_out;
-            is_out.moved(with)?;
+            is_out.persist(with)?;
             if with.reads() {
                 *contender = Contender { is_out, ..Contender::NEW };
             }
@@ -322,32 +313,43 @@ impl BatchedPolicy for DpTopTwo {
         with.ensure(!self.left.is_empty())
     }
 
-    fn reopen(&mut self, arm: usize) {
-        self.open_next(arm);
-        self.planned = false;
-    }
-
-    fn released(&mut self, arm: usize) {
-        self.open_next(arm);
-        self.judge(Some(arm));
-    }
-
-    fn unsettle(&mut self, arm: usize) {
-        self.judge(Some(arm));
+    fn follow(&mut self, arm: usize, change: ArmChange) {
+        match change {
+            ArmChange::Added => {
+                self.contenders.push(Contender::NEW);
+                self.begin();
+            }
+            ArmChange::Retired => {
+                let has_winner = matches!(self.left[..], [winner] if winner as usize != arm);
+                if !has_winner {
+                    self.begin();
+                }
+            }
+            ArmChange::Duty => {
+                self.open_next(arm);
+                self.planned = false;
+            }
+            ArmChange::Contributed => (),
+            ArmChange::Released => {
+                self.open_next(arm);
+                self.judge(Some(arm));
+            }
+            ArmChange::Evidence => self.judge(Some(arm)),
+        }
     }
 }
 
 // Whether an arm is out moves as a snapshot has it.
-moves!(Contender { pulls, goal, step } made { is_out });
+persist!(Contender { pulls, requested, step } made { is_out });
 
-impl Moved for DpTopTwo {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for DpTopTwo {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         self.snapshot(with)?;
-        self.batched.arms.moved(with)?;
-        self.contenders.moved(with)?;
-        self.turn.moved(with)?;
-        self.leader.moved(with)?;
-        self.planned.moved(with)
+        self.batched.ledger.cells.persist(with)?;
+        self.contenders.persist(with)?;
+        self.turn.persist(with)?;
+        self.leader.persist(with)?;
+        self.planned.persist(with)
     }
 }
 
@@ -413,7 +415,7 @@ mod tests {
         let nats = |policy: &DpTopTwo, pairs: f64, beta: f64| (policy.enough() - (pairs / beta).ln()).abs();
         let alone = price_of_merges(0);
         assert!(alone > 0.1 && nats(&policy, 3.0, 0.2) - alone < 1e-12);
-        policy.add_arm().unwrap();
+        policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap();
         assert!((nats(&policy, 4.0, 0.2) - alone).abs() < 1e-12);
         policy.retire_arm(4);
         assert!((nats(&policy, 7.0, 0.2) - alone).abs() < 1e-12);
@@ -422,12 +424,12 @@ mod tests {
         // Each merge of something new costs more.
         let mut other = made(&config, 2);
         play(&mut other, &[0.5; 4], 1000, &mut coins(3));
-        let bytes = write(Kind::Bandit, usize::MAX, |to| other.snapshot(&mut Moving::Out(to))).unwrap().seal();
+        let bytes = write(Kind::Bandit, usize::MAX, |to| other.snapshot(&mut Archive::Out(to))).unwrap().seal();
         for updates in 1..=3 {
             let id = PeerId { origin: 9 + updates, generation: 0, added: &[] };
             let mut from = Reader::new(&bytes, Kind::Bandit).unwrap();
             let peer = policy.learner().unwrap().peer_reader()(&config, &id, &mut from).unwrap();
-            assert!(policy.learner().unwrap().merge(peer, &[5]).unwrap());
+            assert!(policy.learner().unwrap().merge(peer).unwrap());
             assert!((nats(&policy, 10.0, 0.2) - price_of_merges(updates)).abs() < 1e-12);
         }
         assert!(price_of_merges(1) > alone + 1.0);
@@ -604,18 +606,19 @@ mod tests {
                 }
             }
             assert_eq!(policy.batched.collected(), answered);
-            let settles = |arm: usize| (policy.batched.settled(arm) / Pull::EXAMINATION) <= policy.contenders[arm].goal;
+            let is_planned =
+                |arm: usize| (policy.batched.closed(arm) / Pull::EXAMINATION) <= policy.contenders[arm].requested;
             assert!(
                 (0..policy.contenders.len())
-                    .all(|arm| settles(arm) && policy.contenders[arm].pulls <= policy.contenders[arm].goal)
+                    .all(|arm| is_planned(arm) && policy.contenders[arm].pulls <= policy.contenders[arm].requested)
             );
             match step % 9000 {
-                1 => policy.add_arm().unwrap(),
+                1 => policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap(),
                 4000 if step > 9000 => policy.retire_arm(5 + step / 9000),
                 _ => {}
             }
         }
-        assert!(policy.batched.facts.releases > 60, "{}", policy.batched.facts.releases);
+        assert!(policy.batched.ledger.facts.releases > 60, "{}", policy.batched.ledger.facts.releases);
         let mut policy = made(&config, 2);
         let mut pulls = [0; 6];
         (0..3001).for_each(|_| pulls[policy.choose().arm() as usize] += 1);
@@ -628,11 +631,11 @@ mod tests {
         let (mut policy, mut random) = (made(&Config::new(3, 0.1), 4), coins(5));
         let mut rewards = [0; 3];
         while policy.counts().best.is_none() {
-            let (pull, releases) = (policy.choose(), policy.batched.facts.releases);
+            let (pull, releases) = (policy.choose(), policy.batched.ledger.facts.releases);
             policy.observe(Pull::of(pull.arm()), coin([0.5, 0.45, 0.3][pull.arm() as usize], &mut random));
-            if policy.batched.facts.releases > releases {
+            if policy.batched.ledger.facts.releases > releases {
                 let arm = pull.arm() as usize;
-                let size = (policy.batched.settled(arm) / Pull::EXAMINATION) - rewards[arm];
+                let size = (policy.batched.closed(arm) / Pull::EXAMINATION) - rewards[arm];
                 assert!(
                     if rewards[arm] == 0 { size == 500 } else { size <= 3 * rewards[arm] + 1 },
                     "{size} {rewards:?}"
@@ -645,10 +648,11 @@ mod tests {
 
     /// A handle that continues from a snapshot of this one.
     fn restored(policy: &mut DpTopTwo, config: &Config, number: u64) -> DpTopTwo {
-        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Moving::Out(to))).unwrap().seal();
+        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Archive::Out(to))).unwrap().seal();
         let mut next = made(config, number);
-        (config.arms as usize..policy.contenders.len()).for_each(|_| next.add_arm().unwrap());
-        next.snapshot(&mut Moving::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
+        (config.arms as usize..policy.contenders.len())
+            .for_each(|_| next.add_arm(next.batched.ledger.roster.arms() as u64).unwrap());
+        next.snapshot(&mut Archive::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
         next
     }
 
@@ -660,13 +664,13 @@ mod tests {
         let mut policy = made(&config, 7);
         assert_eq!(play(&mut policy, &means, 100_000, &mut random), Some(1));
         let (mut next, mut without) = (restored(&mut policy, &config, 8), restored(&mut policy, &config, 9));
-        let releases = policy.batched.facts.releases;
+        let releases = policy.batched.ledger.facts.releases;
         for _ in 0..100_000 {
             let pull = policy.choose();
             assert_eq!(pull.arm(), 1);
             policy.observe(Pull::of(pull.arm()), coin(0.0, &mut random)); // the verdict is final
         }
-        assert!((3..20).contains(&(policy.batched.facts.releases - releases)));
+        assert!((3..20).contains(&(policy.batched.ledger.facts.releases - releases)));
         policy.retire_arm(2);
         assert_eq!((policy.counts().best, policy.counts().active, policy.arm(0).active), (Some(1), 1, false));
         assert_eq!((next.counts().best, next.choose().arm()), (Some(1), 1));
@@ -675,7 +679,7 @@ mod tests {
         next.retire_arm(0);
         let mut next = restored(&mut next, &config, 10);
         assert_eq!((next.counts().best, next.choose().arm()), (Some(1), 1));
-        next.add_arm().unwrap();
+        next.add_arm(next.batched.ledger.roster.arms() as u64).unwrap();
         assert!(next.counts().best.is_none() && [1, 3].iter().all(|arm| next.left.contains(arm)));
         assert_eq!(play(&mut next, &means, 100_000, &mut random), Some(1));
         next.retire_arm(3);
@@ -703,7 +707,7 @@ mod tests {
         let mut other = restored(&mut policy, &config, 18);
         (policy.ln_inverse_beta, other.ln_inverse_beta) = (1e4, 1e4); // more nats than there are
         policy.retire_arm(2);
-        other.add_arm().unwrap();
+        other.add_arm(other.batched.ledger.roster.arms() as u64).unwrap();
         assert_eq!((&policy.left[..], &other.left[..]), (&[0, 1][..], &[0, 1, 2, 4][..]));
     }
 
@@ -714,7 +718,7 @@ mod tests {
         let (means, mut random) = ([0.5, 0.5, 0.5], coins(26));
         let mut policy = made(&Config::new(2, 0.1), 27);
         play(&mut policy, &means, 5_000, &mut random);
-        policy.add_arm().unwrap();
+        policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap();
         let mut pulls = [0; 3];
         while policy.batched.mean(2).is_nan() {
             let pull = policy.choose();

@@ -3,9 +3,10 @@
 use super::algebra::{add, packed, solve, solve_rows, zeros};
 use super::rows::{SpreadRow, UNIT};
 use crate::error::{Error, Result};
+use crate::ledger::cells::{OpenSum, SumId};
 use crate::ledger::open::RawSum;
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
@@ -102,6 +103,8 @@ pub struct VectorBatch {
     pub instrument: Instrument,
     pub quota: u64,
     pub count: u64,
+    /// Of the pilot, the sum of |x|_1.
+    pub size: f64,
     /// G: the sum of u q.
     sums: WipedVec<RawSum>,
     /// e, the sum of u (p - v x theta): the prediction of G, linearised in theta.
@@ -133,6 +136,7 @@ impl VectorBatch {
             instrument: Instrument::Rate,
             quota: 0,
             count: 0,
+            size: 0.0,
             sums: WipedVec::new(d, |_| RawSum::default())?,
             expected: zeros(d)?,
             moments: zeros(packed(d))?,
@@ -143,80 +147,19 @@ impl VectorBatch {
     }
 
     /// Begins a new batch. The contents of the old one are dropped.
-    pub fn open(&mut self, instrument: Instrument, quota: f64) {
-        self.instrument = instrument;
-        self.set_quota(quota);
-        if std::mem::take(&mut self.count) == 0 {
-            return; // all sums are 0
-        }
-        self.sums.iter_mut().for_each(RawSum::clear);
-        for table in [&mut self.expected, &mut self.moments, &mut self.bins, &mut self.weights, &mut self.plain] {
-            table.fill(0.0);
-        }
+    pub fn open(&mut self, instrument: Instrument, quota: u64) {
+        (self.instrument, self.quota) = (instrument, quota);
+        self.clear();
+    }
+
+    /// A number of rewards to release.
+    pub fn size(rewards: f64) -> u64 {
+        (rewards.ceil() as u64).clamp(1, LARGEST_BATCH)
     }
 
     /// Returns the number of coordinates, including the intercept.
     pub fn d(&self) -> usize {
         self.d
-    }
-
-    pub fn is_full(&self) -> bool {
-        self.count >= self.quota
-    }
-
-    /// Whether there is nothing to contribute.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Sets the number of rewards to release.
-    pub fn set_quota(&mut self, quota: f64) {
-        self.quota = (quota.ceil() as u64).clamp(1, LARGEST_BATCH);
-    }
-
-    /// Writes everything, with G as it is, for the leader of the fleet. Only a sealed contribution contains it.
-    pub fn save(&self, to: &mut Writer) {
-        to.u8(self.instrument as u8);
-        to.u64(self.count);
-        self.sums.iter().for_each(|sum| sum.save(to));
-        for table in [&self.expected, &self.moments, &self.bins, &self.weights, &self.plain] {
-            table.iter().for_each(|&x| to.f64(x));
-        }
-    }
-
-    /// Reads what [`save`](Self::save) wrote.
-    ///
-    /// # Errors
-    /// `Corrupt`, also for sums that so many rewards cannot have.
-    pub fn load(&mut self, from: &mut Reader) -> Result<()> {
-        (self.instrument, self.count) = (Instrument::from_number(from.u8()?)?, from.u64()?);
-        ensure((1..=LARGEST_BATCH).contains(&self.count))?;
-        let most = i64::from(BOUND) * Reward::ONE;
-        self.sums.iter_mut().try_for_each(|sum| sum.load(from, self.count, -most, most))?;
-        for table in [&mut self.expected, &mut self.moments, &mut self.bins, &mut self.weights, &mut self.plain] {
-            for x in &mut **table {
-                *x = from.f64()?;
-                ensure(is_plausible(*x))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the rewards of another handle's batch. Returns false, and adds nothing, if its instrument is another one
-    /// or both have more than [`LARGEST_BATCH`] rewards together.
-    #[must_use]
-    pub fn add(&mut self, other: &VectorBatch) -> bool {
-        if other.instrument != self.instrument || self.count + other.count > LARGEST_BATCH {
-            return false;
-        }
-        self.count += other.count;
-        self.sums.iter_mut().zip(&*other.sums).for_each(|(to, from)| to.join(from));
-        add(&mut self.expected, 1.0, &other.expected);
-        add(&mut self.moments, 1.0, &other.moments);
-        add(&mut self.bins, 1.0, &other.bins);
-        add(&mut self.weights, 1.0, &other.weights);
-        add(&mut self.plain, 1.0, &other.plain);
-        true
     }
 
     /// Adds a reward. `x` is the whole row in units of C, m = x theta, and p and v are the mean and the variance at
@@ -317,6 +260,76 @@ impl VectorBatch {
     }
 }
 
+impl OpenSum for VectorBatch {
+    const SHORTEST: usize = 17;
+
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn write(&self, id: &SumId, to: &mut Writer) {
+        to.u8(id.is_whole.into());
+        to.u64(id.arm);
+        to.f64(self.size);
+        to.u8(self.instrument as u8);
+        to.u64(self.count);
+        self.sums.iter().for_each(|sum| sum.save(to));
+        for table in [&self.expected, &self.moments, &self.bins, &self.weights, &self.plain] {
+            table.iter().for_each(|&x| to.f64(x));
+        }
+    }
+
+    fn read(&self, from: &mut Reader) -> Result<(SumId, VectorBatch)> {
+        let id = SumId { is_whole: from.bool()?, arm: from.u64()?, row: None };
+        let mut part = VectorBatch::new(self.d, self.intercept)?;
+        part.size = from.f64()?;
+        ensure(is_plausible(part.size))?;
+        (part.instrument, part.count) = (Instrument::from_number(from.u8()?)?, from.u64()?);
+        ensure((1..=LARGEST_BATCH).contains(&part.count))?;
+        let most = i64::from(BOUND) * Reward::ONE;
+        part.sums.iter_mut().try_for_each(|sum| sum.load(from, part.count, -most, most))?;
+        for table in [&mut part.expected, &mut part.moments, &mut part.bins, &mut part.weights, &mut part.plain] {
+            for x in &mut **table {
+                *x = from.f64()?;
+                ensure(is_plausible(*x))?;
+            }
+        }
+        Ok((id, part))
+    }
+
+    /// Both must have one instrument, and at most [`LARGEST_BATCH`] rewards together.
+    fn add(&mut self, part: &VectorBatch) -> bool {
+        if part.instrument != self.instrument || self.count + part.count > LARGEST_BATCH {
+            return false;
+        }
+        self.count += part.count;
+        self.size += part.size;
+        self.sums.iter_mut().zip(&*part.sums).for_each(|(to, from)| to.join(from));
+        add(&mut self.expected, 1.0, &part.expected);
+        add(&mut self.moments, 1.0, &part.moments);
+        add(&mut self.bins, 1.0, &part.bins);
+        add(&mut self.weights, 1.0, &part.weights);
+        add(&mut self.plain, 1.0, &part.plain);
+        true
+    }
+
+    fn is_full(&self) -> bool {
+        self.count >= self.quota
+    }
+
+    fn clear(&mut self) -> bool {
+        self.size = 0.0;
+        if std::mem::take(&mut self.count) == 0 {
+            return false; // all sums are 0
+        }
+        self.sums.iter_mut().for_each(RawSum::clear);
+        for table in [&mut self.expected, &mut self.moments, &mut self.bins, &mut self.weights, &mut self.plain] {
+            table.fill(0.0);
+        }
+        true
+    }
+}
+
 impl Information<'_> {
     /// Computes R^-1 A and R^-1 y, where S = R R'. Returns false if S is not positive definite.
     #[must_use]
@@ -338,14 +351,14 @@ impl std::fmt::Debug for VectorBatch {
     }
 }
 
-moves!(VectorBatch {
+persist!(VectorBatch {
     instrument, quota, count, sums, expected, moments, bins, weights, plain,
-} made { d, intercept });
+} made { d, intercept, size });
 
-impl Moved for Instrument {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for Instrument {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         let mut number = *self as u8;
-        number.moved(with)?;
+        number.persist(with)?;
         *self = Instrument::from_number(number)?;
         Ok(())
     }
@@ -412,7 +425,7 @@ mod tests {
         let mut coins = Seed::new(Some([4; 32])).unwrap().stream();
         for (instrument, largest) in Instrument::ALL.into_iter().flat_map(|one| [(one, 0.3), (one, 2.0)]) {
             let mut batch = VectorBatch::new(d, UNIT).unwrap();
-            batch.open(instrument, 1e6);
+            batch.open(instrument, 1_000_000);
             let mut row = SpreadRow::new(&scale).unwrap();
             let mut covariance = vec![0.0; packed(d)];
             for _ in 0..300 {

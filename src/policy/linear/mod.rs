@@ -13,6 +13,7 @@
 
 mod algebra;
 mod batch;
+mod choose;
 mod combine;
 mod model;
 mod pilot;
@@ -21,27 +22,25 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use super::contract::Pull;
 use super::prior::Prior;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::ledger::facts::{Facts, SavedFacts};
-use crate::ledger::peers::Peers;
-use crate::ledger::roster::Roster;
+use crate::ledger::cells::Ledger;
+use crate::ledger::facts::SavedFacts;
+use crate::ledger::grid::Grid;
 use crate::memory::{WipedVec, try_with_capacity};
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::noise::{Laplace, Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, mul_up};
 use crate::privacy::slates;
 use crate::random::{Random, Seed};
-use crate::request::{Offer, Row};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, ensure};
 use batch::{BOUND, Instrument, VectorBatch};
-use model::{Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
-use pilot::{Pilot, PilotTotals, Pool};
+use model::{Common, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
+use pilot::{PilotTotals, Pool};
 use rows::{PendingRows, Scale, SpreadRow, UNIT};
 use std::f64::consts::LN_2;
 
@@ -67,15 +66,14 @@ pub(crate) struct Linear {
     /// The intercept's coordinate in an instrument; and c, its coordinate in a row.
     intercept: i32,
     constant: f64,
-    noise: NoiseSource,
+    /// The open vectors of all models, or of the pilot, until the rate is known.
+    ledger: LinearLedger,
     /// Noise of the pilot, if it differs from `noise`; and its variance at sensitivity 1.
     pilot_noise: Option<NoiseSource>,
     pilot_variance: f64,
     /// Number of deviations of the noise at which the pilot ends.
     tail: f64,
     coins: Random,
-    /// The pilot; `None` once the rate is known.
-    pilot: Option<Pilot>,
     /// Releases of this handle's pilot, of the pilots of others, and the pooled ones in use. The pooled ones come from
     /// the snapshot until a merge determines them.
     own_pilot: PilotTotals,
@@ -88,8 +86,6 @@ pub(crate) struct Linear {
     ready: usize,
     /// Whether all models have been ready since the pilot. Until then arms are played evenly.
     begun: bool,
-    batches: WipedVec<VectorBatch>,
-    roster: Roster,
     scratch: ModelScratch,
     /// The current row, whether it is larger than C, and x.
     row: SpreadRow,
@@ -98,18 +94,13 @@ pub(crate) struct Linear {
     kept: PendingRows,
     /// Draw that is redrawn next.
     cursor: usize,
-    facts: Facts,
-    /// Number of handles that learn together, including this one.
-    handles: f64,
     failures: u64,
     oversized: u64,
-    peers: Peers<SavedLinear>,
 }
 
+type LinearLedger = Ledger<VectorBatch, SavedLinear>;
+
 const MOST_FEATURES: u32 = 256;
-/// Number of decisions between redraws of one draw. (With 1, ads lose as much and items 6% less, which is within the
-/// error, and a decision at d = 64 takes three times as long.)
-const RENEW: u64 = 4;
 
 /// Largest distance, in logits, from the rate to the point at which a mean is linearised; and to the point whose slope is
 /// used there. (With 3 for both, Shuttle has 5.5, 6.7, 8.0 and 13.3% wrong without noise and at epsilon
@@ -202,6 +193,7 @@ impl Linear {
         let pilot_variance = variance_of(&of_pilot);
         let (has_own, tail) = (of_pilot != noise, if euclidean { pilot::GAUSSIAN } else { pilot::LAPLACE });
         let models = if shape.per_arm { config.arms as usize } else { 1 };
+        let cells = Grid::of_row(WipedVec::try_with_capacity(models)?);
         let mut policy = Linear {
             shape,
             scale,
@@ -209,12 +201,11 @@ impl Linear {
             memory: if config.forget_after > 0 { config.forget_after as f64 } else { f64::INFINITY },
             intercept,
             constant: f64::from(intercept) / f64::from(7 * UNIT),
-            noise: NoiseSource::new(noise, seed.stream()),
+            ledger: Ledger::new(config, cells, NoiseSource::new(noise, seed.stream()))?,
             coins: seed.stream(),
             pilot_noise: has_own.then(|| NoiseSource::new(of_pilot, seed.stream())),
             pilot_variance,
             tail,
-            pilot: Some(Pilot::new(d, intercept, pilot_variance, tail)?),
             own_pilot: PilotTotals::default(),
             other_pilots: Pool::default(),
             pooled: PilotTotals::default(),
@@ -222,20 +213,17 @@ impl Linear {
             models: WipedVec::try_with_capacity(models)?,
             ready: 0,
             begun: false,
-            batches: WipedVec::try_with_capacity(models)?,
-            roster: Roster::new(config.arms)?,
             scratch: ModelScratch::new(d)?,
             row: SpreadRow::new(&scale)?,
             is_large: false,
             x: algebra::zeros(d)?,
             kept: PendingRows::new(Engine::places(config), features)?,
             cursor: 0,
-            facts: Facts::new(config),
-            handles: 1.0,
             failures: 0,
             oversized: 0,
-            peers: Peers::default(),
         };
+        policy.ledger.whole = Some(Box::new(VectorBatch::new(d, intercept)?));
+        policy.open_pilot();
         for _ in 0..models {
             policy.add_model()?;
         }
@@ -247,15 +235,15 @@ impl Linear {
     }
 
     fn add_model(&mut self) -> Result<()> {
-        let (mut model, mut batch) = (Model::new(self.d())?, VectorBatch::new(self.d(), self.intercept)?);
+        let (mut model, batch) = (Model::new(self.d())?, VectorBatch::new(self.d(), self.intercept)?);
         if self.models.first().is_some_and(Model::has_others) {
             model.reserve_others()?;
         }
-        batch.open(self.common.first, model.quota(self.common.first, &self.common));
         self.models.reserve()?;
-        self.batches.reserve()?;
+        self.ledger.cells.reserve()?;
         self.models.push(model);
-        self.batches.push(batch);
+        self.ledger.cells.push(batch);
+        self.open(self.models.len() - 1, self.common.first);
         self.refresh(self.models.len() - 1);
         Ok(())
     }
@@ -265,158 +253,27 @@ impl Linear {
     }
 
     fn plays_evenly(&self) -> bool {
-        self.pilot.is_some() || !self.begun
+        self.ledger.whole.is_some() || !self.begun
     }
 
-    /// Chooses one arm of an offer, by a draw of the models. Its row is kept until the decision's reward takes effect or
-    /// the decision is cancelled.
-    fn draw(&mut self, offer: &mut Offer, arms: usize) {
-        let explores = self.plays_evenly() || (self.exploration > 0.0 && self.coins.unit() < self.exploration);
-        let number = match explores {
-            true => self.coins.below(arms as u64) as usize,
-            false => {
-                let draw = self.coins.below(DRAWS as u64) as usize;
-                self.best(Some(draw), offer)
-            }
-        };
-        let propensity = self.propensity(number, offer, arms);
-        self.play(number, offer, propensity);
-    }
-
-    /// Plays the arm whose reward the models predict to be the largest, or explores.
-    fn play_best(&mut self, offer: &mut Offer, arms: usize) {
-        let best = self.best(None, offer);
-        let mut number = best;
-        if self.exploration > 0.0 && self.coins.unit() < self.exploration {
-            number = self.coins.below(arms as u64) as usize;
-        }
-        let own = f64::from(u8::from(number == best));
-        let propensity = match self.exploration {
-            0.0 => f64::NAN, // as always without it
-            share => (1.0 - share) * own + share / arms as f64,
-        };
-        self.play(number, offer, propensity);
-    }
-
-    fn play(&mut self, number: usize, offer: &mut Offer, propensity: f64) {
-        let Some(&arm) = offer.among().and_then(|arms| arms.get(number)) else { return };
-        if !self.shape.per_arm {
-            self.is_large = self.spread_row(self.row_of(offer, arm));
-        }
-        self.oversized += u64::from(self.is_large);
-        self.row.arm = arm;
-        let slot = offer.ring_position();
-        self.kept.keep(slot, &self.row);
-        self.facts.decisions += 1;
-        self.refresh_next();
-        offer.choose(Pull::new(slot as u32, self.facts.releases, propensity), arm, f64::NAN);
-    }
-
-    /// The row of an arm in an offer. With a model for each arm all of them have the same.
-    #[inline]
-    fn row_of<'a>(&self, offer: &Offer<'a>, arm: u32) -> Row<'a> {
-        let number = if self.shape.per_arm { 0 } else { offer.position(arm) };
-        offer.rows.map_or(Row::Dense(&[]), |rows| rows.get(number, self.scale.features))
-    }
-
-    /// Converts a request's row to the kept integers, and to x in units of C. Returns whether it is larger than C.
-    fn spread_row(&mut self, row: Row) -> bool {
-        self.clear_x();
-        let is_large = self.row.quantise(row, &self.scale);
-        self.set_x();
-        is_large
-    }
-
-    fn clear_x(&mut self) {
-        self.row.places().iter().for_each(|&j| self.x[1 + usize::from(j)] = 0.0);
-    }
-
-    fn set_x(&mut self) {
-        self.x[0] = self.constant;
-        for &j in self.row.places() {
-            self.x[1 + usize::from(j)] = self.row.weight * f64::from(self.row.u[usize::from(j)]) / f64::from(UNIT);
-        }
-    }
-
-    /// Returns the place of the arm with the largest x theta in this draw (`None`: with the posterior mean); with values,
-    /// with the largest value times the rate that this is the logit of.
-    fn best(&self, draw: Option<usize>, offer: &Offer) -> usize {
-        let (mut best, mut largest) = (0, f64::NEG_INFINITY);
-        for (number, &arm) in offer.among().unwrap_or(&[]).iter().enumerate() {
-            let model = &self.models[self.model(arm)];
-            let theta = draw.map_or(&*model.mean, |draw| model.draw(draw));
-            let score = match self.shape.per_arm {
-                true => self.x_dot(theta),
-                false => self.row_of(offer, arm).score(&theta[1..], &self.scale),
-            };
-            let score = offer.values.map_or(score, |values| {
-                let rest = if self.shape.per_arm { 0.0 } else { self.constant * theta[0] };
-                values.of(arm) / (1.0 + libm::exp(-(score + rest)))
-            });
-            if score > largest {
-                (best, largest) = (number, score);
-            }
-        }
-        best
-    }
-
-    /// Returns x theta. Sums only the nonzero entries if these are few.
-    #[inline]
-    fn x_dot(&self, theta: &[f64]) -> f64 {
-        if 2 * self.row.places().len() > self.d() {
-            return algebra::dot(&self.x, theta);
-        }
-        let each = |&j: &u16| self.x[1 + usize::from(j)] * theta[1 + usize::from(j)];
-        self.x[0] * theta[0] + self.row.places().iter().map(each).sum::<f64>()
-    }
-
-    /// Returns the propensity of the arm at this place among those that are left.
-    fn propensity(&self, number: usize, offer: &Offer, arms: usize) -> f64 {
-        let even = 1.0 / arms as f64;
-        if self.plays_evenly() {
-            return even;
-        }
-        if self.exploration == 0.0 {
-            return f64::NAN;
-        }
-        let share = (0..DRAWS).filter(|&draw| self.best(Some(draw), offer) == number).count() as f64 / DRAWS as f64;
-        (1.0 - self.exploration) * share + self.exploration * even
-    }
-
-    /// Redraws one draw between releases and, with `forget_after`, refreshes one model to its faded evidence. After the
-    /// pilot, and after the shrinkage has changed, refreshes one model instead.
-    fn refresh_next(&mut self) {
-        if self.pilot.is_some() {
-            return;
-        }
-        let models = self.models.len();
-        if self.ready < models {
-            self.refresh(self.ready);
-            return;
-        }
-        if self.facts.decisions.is_multiple_of(RENEW) {
-            self.cursor = (self.cursor + 1) % (DRAWS * models);
-            self.models[self.cursor % models].redraw(self.cursor / models, &mut self.coins);
-        }
-        let decisions = self.facts.time.decisions_in(self.memory).min(1e18);
-        let patience = (decisions / 16.0 / models as f64).max(64.0) as u64;
-        if self.memory.is_finite() && self.facts.decisions.is_multiple_of(patience) {
-            let model = (self.facts.decisions / patience % models as u64) as usize;
-            self.fade(model);
-            self.refit(model);
-        }
+    /// Opens a batch of the pilot that is as large as all before it together.
+    fn open_pilot(&mut self) {
+        let quota = self.own_pilot.quota(self.pilot_variance, self.tail);
+        let Ledger { whole, facts, .. } = &mut self.ledger;
+        whole.iter_mut().for_each(|pilot| pilot.open(Instrument::Rate, facts.quota(quota)));
     }
 
     fn release_pilot(&mut self) {
-        let Some(pilot) = &mut self.pilot else { return };
-        self.facts.release(0);
-        pilot.batch.release(self.pilot_noise.as_mut().unwrap_or(&mut self.noise), &mut self.scratch.y);
-        pilot.learn(&self.scratch.y, self.pilot_variance, &mut self.own_pilot);
+        let Ledger { whole, facts, noise, .. } = &mut self.ledger;
+        let Some(pilot) = whole else { return };
+        facts.release(0);
+        pilot.release(self.pilot_noise.as_mut().unwrap_or(noise), &mut self.scratch.y);
+        self.own_pilot.learn(pilot, &self.scratch.y, self.pilot_variance);
         if self.own_pilot.is_known(self.tail) {
             self.believe();
             self.end_pilot();
         } else {
-            pilot.open(&self.own_pilot, self.pilot_variance, self.tail);
+            self.open_pilot();
         }
     }
 
@@ -465,38 +322,47 @@ impl Linear {
     /// Ends the pilot once the rate is known. The rewards in its open batch are dropped; the moments of the rows are
     /// used. To draw from all models takes long if there are many, so the next decisions do that, one model each.
     fn end_pilot(&mut self) {
-        let Some(pilot) = self.pilot.take() else { return };
+        let Some(pilot) = self.ledger.whole.take() else { return };
         (self.ready, self.begun) = (0, false);
         self.models.iter_mut().for_each(|model| model.expect(&self.common.belief));
         self.refresh(0);
         // All models are alike now, so the best first instrument of one is the best of all.
-        if pilot.batch.count > 0 {
+        let share = self.ledger.facts.share();
+        if pilot.count > 0 {
             let (model, spread) = (&self.models[0], self.common.spread);
-            self.common.first = model.next(&pilot.batch, spread, &self.common, &mut self.scratch).0;
+            self.common.first = model.next(&pilot, spread, &self.common, share, &mut self.scratch);
         }
-        let Common { first, .. } = self.common;
-        for (model, batch) in self.models.iter().zip(&mut *self.batches) {
-            batch.open(first, model.quota(first, &self.common));
-        }
+        (0..self.models.len()).for_each(|model| self.open(model, self.common.first));
+    }
+
+    /// Opens a model's next batch, with this instrument.
+    fn open(&mut self, model: usize, instrument: Instrument) {
+        let quota = self.quota(model, instrument);
+        self.ledger.cells[(0, model)].open(instrument, quota);
+    }
+
+    fn quota(&self, model: usize, instrument: Instrument) -> u64 {
+        let facts = &self.ledger.facts;
+        facts.quota(VectorBatch::size(self.models[model].quota(instrument, &self.common, facts.share())))
     }
 
     /// Releases a full batch, its only release. Then updates the model and opens the next batch.
-    fn release(&mut self, model: usize) {
-        self.facts.time.learn();
+    fn release_model(&mut self, model: usize) {
+        self.ledger.facts.time.learn();
         self.fade(model);
-        self.facts.release(self.batches[model].count);
-        self.limit();
-        let batch = &mut self.batches[model];
-        batch.release(&mut self.noise, &mut self.scratch.y);
+        let Ledger { facts, cells, noise, .. } = &mut self.ledger;
+        let batch = &mut cells[(0, model)];
+        facts.release(batch.count);
+        batch.release(noise, &mut self.scratch.y);
         batch.residuals(&mut self.scratch.y);
         let learned = self.models[model].learn(batch, &self.common, &mut self.scratch, &mut self.coins);
         self.failures += u64::from(!learned);
         if self.choose_shrinkage() {
             self.refresh(model);
         }
-        let batch = &mut self.batches[model];
-        let next = self.models[model].next(batch, 1.0, &self.common, &mut self.scratch);
-        batch.open(next.0, next.1);
+        let (batch, share) = (&self.ledger.cells[(0, model)], self.ledger.facts.share());
+        let next = self.models[model].next(batch, 1.0, &self.common, share, &mut self.scratch);
+        self.open(model, next);
     }
 
     fn fade(&mut self, model: usize) {
@@ -510,7 +376,7 @@ impl Linear {
 
     /// Returns the current time on the configuration's clock.
     fn now(&self) -> u64 {
-        self.facts.now()
+        self.ledger.facts.now()
     }
 
     /// Returns the discount of a model's evidence since it last faded.
@@ -532,37 +398,30 @@ impl Linear {
         self.refresh(model);
     }
 
-    /// Reserves memory for the releases of others, for each model, including models of arms that are added later.
-    ///
-    /// # Errors
-    /// `NoMemory`.
-    fn reserve_others(&mut self) -> Result<()> {
-        self.models.iter_mut().try_for_each(Model::reserve_others)
-    }
-
-    /// Replaces the releases of the other pilots, in any order; `handles` is the number of active handles. Afterwards
-    /// [`join`](Self::join) each model. If this handle's own pilot is still running and another one knows the rate, the
-    /// handle continues with that rate, and the rewards in the open batch of its pilot are dropped.
-    fn join_pilots(&mut self, others: &mut dyn Iterator<Item = &PilotTotals>, handles: u32) {
-        self.handles = 1.0 + f64::from(handles);
-        self.facts.assume_releases();
-        self.limit();
-        self.other_pilots = others.fold(Pool::default(), |pool, totals| pool.and(totals, self.tail));
+    /// Replaces the releases of the other pilots. Afterwards [`join`](Self::join_model) each model. If this handle's
+    /// own pilot is still running and another one knows the rate, the handle continues with that rate, and the rewards
+    /// in the open batch of its pilot are dropped.
+    fn join_pilots(&mut self) {
+        let pilots = self.ledger.peers.iter().map(|peer| &peer.releases.pilot);
+        self.other_pilots = pilots.fold(Pool::default(), |pool, totals| pool.and(totals, self.tail));
         self.believe();
         if self.pooled.is_known(self.tail) {
             self.end_pilot();
         }
     }
 
-    /// Replaces the evidence of all others for a model, each with its discount, in any order.
+    /// Replaces the evidence of all others for a model. Memory for it is reserved.
     ///
     /// Sums over handles are exact. Models that know the same releases are equal to the last bit, whatever the order of
-    /// the merges and whichever releases are their own, except for priors and for what has faded since. Call
-    /// [`reserve_others`](Self::reserve_others) first.
-    fn join(&mut self, model: usize, others: &mut dyn Iterator<Item = (&ModelEvidence, f64)>) {
-        self.facts.time.learn();
+    /// the merges and whichever releases are their own, except for priors and for what has faded since.
+    fn join_model(&mut self, model: usize) {
+        self.ledger.facts.time.learn();
         self.fade(model);
-        self.models[model].join(others);
+        let (now, Ledger { peers, roster, .. }) = (self.now(), &self.ledger);
+        self.models[model].join(&mut peers.iter().filter_map(|peer| {
+            let theirs = peer.arm(model, roster)?;
+            Some((&peer.releases.models[theirs].evidence, discount(now - peer.merged, self.memory)))
+        }));
         self.refit(model);
     }
 }
@@ -600,9 +459,11 @@ impl SavedLinear {
     /// `Corrupt`, `NoMemory`.
     fn read(from: &mut Reader, shape: &Shape, arms: usize) -> Result<(SavedFacts, SavedLinear)> {
         let mut facts = SavedFacts::NOTHING;
-        facts.moved(&mut Moving::In(from))?;
+        facts.persist(&mut Archive::In(from))?;
         let (failures, oversized) = (from.count()?, from.count()?);
-        let (pilot, pooled) = (PilotTotals::load(from)?, PilotTotals::load(from)?);
+        let mut pilots = [PilotTotals::default(); 2];
+        pilots.persist(&mut Archive::In(from))?;
+        let [pilot, pooled] = pilots;
         let (led, first) = (from.u64()?, Instrument::from_number(from.u8()?)?);
         ensure(from.u32()? as usize == arms)?;
         let mut live = WipedVec::new(arms, |_| false)?;
@@ -614,16 +475,11 @@ impl SavedLinear {
         for _ in 0..models.capacity() {
             let instrument = Instrument::from_number(from.u8()?)?;
             let mut public = None;
-            Moving::In(from).option(&mut public, || Ok(FadingPrior::new(Prior::WEAKEST)))?;
+            Archive::In(from).option(&mut public, || Ok(FadingPrior::new(Prior::WEAKEST)))?;
             let mut evidence = ModelEvidence::new(1 + shape.features as usize)?;
             evidence.load(from)?;
             models.push(SavedModel { instrument, public, evidence });
         }
         Ok((facts, SavedLinear { pilot, live, failures, oversized, pooled, led, first, models }))
-    }
-
-    /// Returns the evidence for a model.
-    fn evidence(&self, model: usize) -> &ModelEvidence {
-        &self.models[model].evidence
     }
 }

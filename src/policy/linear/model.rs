@@ -3,8 +3,9 @@
 use super::algebra::{add, add_square, dot, factorise, log_determinant, packed, solve, solve_transposed, zeros};
 use super::batch::{Information, Instrument, TINY, VectorBatch};
 use crate::error::Result;
+use crate::ledger::facts::Share;
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::policy::prior::Prior;
 use crate::random::Random;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -91,10 +92,10 @@ impl FadingPrior {
     }
 }
 
-impl Moved for FadingPrior {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        self.prior.moved(with)?;
-        self.discount.moved(with)?;
+impl Persist for FadingPrior {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        self.prior.persist(with)?;
+        self.discount.persist(with)?;
         with.ensure((0.0..=1.0).contains(&self.discount))
     }
 }
@@ -113,10 +114,6 @@ pub struct Common {
     pub square: f64,
     /// The instruments to choose from.
     pub instruments: &'static [Instrument],
-    /// Number of handles that learn together, including this one.
-    pub handles: f64,
-    /// Maximum size of a batch, if it is more than that of a first one.
-    pub most: f64,
 }
 
 impl Common {
@@ -131,8 +128,6 @@ impl Common {
             size: 1.0,
             square: 1.0,
             instruments,
-            handles: 1.0,
-            most: f64::INFINITY,
         }
     }
 }
@@ -429,7 +424,7 @@ impl Model {
         if factorise(total, d) { log_determinant(total, d) } else { f64::NEG_INFINITY }
     }
 
-    /// Returns the instrument and size of the next batch: those of the largest gain of ln det L for each reward, if its
+    /// Returns the instrument of the next batch: the one of the largest gain of ln det L for each reward, if its
     /// rows are like those of the closing one. `spread` is the variance of rewards that have variance 1 in the moments
     /// of `closing`.
     pub fn next(
@@ -437,19 +432,20 @@ impl Model {
         closing: &VectorBatch,
         spread: f64,
         common: &Common,
+        share: Share,
         scratch: &mut ModelScratch,
-    ) -> (Instrument, f64) {
+    ) -> Instrument {
         let known = log_determinant(&self.root, self.d());
-        let mut best = (Instrument::Sum, self.quota(Instrument::Sum, common), f64::NEG_INFINITY);
+        let mut best = (Instrument::Sum, f64::NEG_INFINITY);
         for &instrument in common.instruments {
-            let quota = self.quota(instrument, common);
+            let quota = self.quota(instrument, common, share);
             let times = spread * quota / closing.count as f64;
             let gain = (self.prospect(closing, instrument, times, common, scratch) - known) / quota;
-            if gain > best.2 {
-                best = (instrument, quota, gain);
+            if gain > best.1 {
+                best = (instrument, gain);
             }
         }
-        (best.0, best.1)
+        best.0
     }
 
     /// n = max(B1, sqrt(2 count n_0)), between a tenth and a half of `count`, the number of rewards before.
@@ -458,8 +454,8 @@ impl Model {
     /// the number of rewards whose information about a coordinate is that of the noise. A batch keeps n/(n + n_0) of
     /// its information, and delays it: on average n/2 rewards are not known yet. So a model knows about
     /// count/(1 + n/(2 count)) n/(n + n_0), which is largest at this n.
-    pub fn quota(&self, instrument: Instrument, common: &Common) -> f64 {
-        let (count, d, noise) = (self.count() / common.handles, self.d() as f64, common.variance);
+    pub fn quota(&self, instrument: Instrument, common: &Common, share: Share) -> f64 {
+        let (count, d, noise) = (self.count() / share.divides, self.d() as f64, common.variance);
         let (stretch, rewards) = (instrument.stretch(), 1.0 / common.spread);
         let (scales, even) = match instrument {
             Instrument::Rate => (FIRST_RATE, 1.0),
@@ -470,7 +466,7 @@ impl Model {
         };
         let first = scales * (noise / 2.0).sqrt() * rewards;
         let best = (2.0 * count * even * noise * rewards).sqrt();
-        first.max(best.clamp(LEAST * count, MOST * count).min(common.most))
+        first.max(best.clamp(LEAST * count, MOST * count).min(share.limit))
     }
 
     /// Redraws one of the draws: theta + L^-1/2 z/2.

@@ -1,11 +1,10 @@
 //! The pilot: plain sums of rewards, until the rate is known.
 
-use super::batch::{Instrument, VectorBatch};
+use super::batch::VectorBatch;
 use super::model::Belief;
 use crate::error::Result;
-use crate::moving::moves;
+use crate::moving::{Archive, Persist};
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
 
 /// The pilot ends when the square of the released sum is at least the sum of two squares: of this many standard
 /// deviations of its noise, its tail, and of [`COUNT`] standard deviations of a count of rare rewards.
@@ -40,6 +39,27 @@ pub struct PilotTotals {
 }
 
 impl PilotTotals {
+    /// The size of the next batch: as many rewards as all before it together. `variance` is that of the noise of a sum, in
+    /// rewards.
+    pub fn quota(&self, variance: f64, tail: f64) -> u64 {
+        let first = (tail * tail * variance + COUNT * COUNT).sqrt();
+        VectorBatch::size(first.max(self.count))
+    }
+
+    /// Adds the release of a batch of all models together. Its moments are those of rewards of variance 1.
+    pub fn learn(&mut self, batch: &VectorBatch, y: &[f64], variance: f64) {
+        let squares: f64 = (1..batch.d()).map(|i| batch.moments[super::algebra::packed(i) + i]).sum();
+        let n = batch.count as f64;
+        let weight = n / (n + variance / GUESS);
+        self.sum += weight * y[0] * batch.unit() / Reward::ONE as f64;
+        self.noise += weight * weight * variance;
+        self.weight += weight * n;
+        self.spread += weight * weight * n;
+        self.count += n;
+        self.size += batch.size;
+        self.squares += squares;
+    }
+
     /// Returns whether the rate is known to a quarter of itself.
     pub fn is_known(&self, tail: f64) -> bool {
         let needed = tail * tail * self.noise + COUNT * COUNT * self.counting();
@@ -80,27 +100,16 @@ impl PilotTotals {
     pub fn mean_size(&self) -> f64 {
         (self.size / self.count).max(1e-3)
     }
+}
 
-    pub fn save(&self, to: &mut Writer) {
-        [self.sum, self.noise, self.weight, self.spread, self.count, self.size, self.squares]
-            .into_iter()
-            .for_each(|x| to.f64(x));
-    }
-
-    pub fn load(from: &mut Reader) -> Result<PilotTotals> {
-        let mut real = |least: f64| -> Result<f64> {
-            let x = from.f64()?;
-            ensure((least..=1e15).contains(&x))?;
-            Ok(x)
-        };
-        Ok(PilotTotals {
-            sum: real(-1e15)?,
-            noise: real(0.0)?,
-            weight: real(0.0)?,
-            spread: real(0.0)?,
-            count: real(0.0)?,
-            size: real(0.0)?,
-            squares: real(0.0)?,
+impl Persist for PilotTotals {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        let PilotTotals { sum, noise, weight, spread, count, size, squares } = self;
+        sum.persist(with)?;
+        with.ensure(sum.abs() <= 1e15)?;
+        [noise, weight, spread, count, size, squares].into_iter().try_for_each(|x| {
+            x.persist(with)?;
+            with.ensure((0.0..=1e15).contains(x))
         })
     }
 }
@@ -130,43 +139,3 @@ impl Pool {
         PilotTotals { sum, noise, weight, spread, count, size, squares }
     }
 }
-
-pub struct Pilot {
-    /// Batch of all models together. Its moments are those of rewards of variance 1.
-    pub batch: VectorBatch,
-    /// Sum of |x|_1 over the open batch.
-    pub size: f64,
-}
-
-impl Pilot {
-    /// Returns a pilot. `variance` is that of the noise of a sum, in rewards.
-    pub fn new(d: usize, intercept: i32, variance: f64, tail: f64) -> Result<Pilot> {
-        let mut pilot = Pilot { batch: VectorBatch::new(d, intercept)?, size: 0.0 };
-        pilot.open(&PilotTotals::default(), variance, tail);
-        Ok(pilot)
-    }
-
-    /// Opens a batch that is as large as all before it together.
-    pub fn open(&mut self, totals: &PilotTotals, variance: f64, tail: f64) {
-        let first = (tail * tail * variance + COUNT * COUNT).sqrt();
-        self.batch.open(Instrument::Rate, first.max(totals.count));
-        self.size = 0.0;
-    }
-
-    /// Adds the release of the batch to `totals`.
-    pub fn learn(&mut self, y: &[f64], variance: f64, totals: &mut PilotTotals) {
-        let d = self.batch.d();
-        let squares: f64 = (1..d).map(|i| self.batch.moments[super::algebra::packed(i) + i]).sum();
-        let n = self.batch.count as f64;
-        let weight = n / (n + variance / GUESS);
-        totals.sum += weight * y[0] * self.batch.unit() / Reward::ONE as f64;
-        totals.noise += weight * weight * variance;
-        totals.weight += weight * n;
-        totals.spread += weight * weight * n;
-        totals.count += n;
-        totals.size += self.size;
-        totals.squares += squares;
-    }
-}
-
-moves!(Pilot { batch, size });

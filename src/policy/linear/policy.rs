@@ -1,11 +1,12 @@
 //! dp-linear as a policy that decides by request, with the releases of other handles.
 
+use super::batch::VectorBatch;
 use super::model::FadingPrior;
-use super::pilot::Pilot;
 use super::{Linear, SavedLinear};
 use crate::error::{Error, Result};
-use crate::ledger::learner::Learner;
-use crate::moving::{Moved, Moving};
+use crate::ledger::cells::OpenSum;
+use crate::ledger::learner::AnyLearner;
+use crate::moving::{Archive, Persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::prior::Prior;
 use crate::request::{Catalog, Offer};
@@ -33,9 +34,9 @@ impl Policy for Linear {
     /// deviation. Both are functions of releases. Without a list, they are NaN for retired arms.
     fn predict(&mut self, offer: &Offer, each: &mut dyn FnMut(f64, f64)) {
         let Some(rows) = offer.rows else { return };
-        for place in 0..offer.eligible.map_or(self.roster.arms(), <[u32]>::len) {
+        for place in 0..offer.eligible.map_or(self.ledger.roster.arms(), <[u32]>::len) {
             let arm = offer.eligible.map_or(place as u32, |arms| arms[place]);
-            if !self.roster.is_live(arm as usize) {
+            if !self.ledger.roster.is_live(arm as usize) {
                 each(f64::NAN, f64::NAN);
                 continue;
             }
@@ -55,20 +56,20 @@ impl Policy for Linear {
         self.clear_x();
         self.kept.spread(pull.arm() as usize, &mut self.row);
         self.set_x();
-        if let Some(pilot) = &mut self.pilot {
+        if let Some(pilot) = &mut self.ledger.whole {
             let entries = self.row.places().iter().map(|&j| self.x[1 + usize::from(j)].abs());
             pilot.size += entries.sum::<f64>();
-            pilot.batch.collect(&self.row, &self.x, [0.0, 0.0, 1.0], reward);
-            if pilot.batch.is_full() && !self.facts.duty().contributes() {
+            pilot.collect(&self.row, &self.x, [0.0, 0.0, 1.0], reward);
+            if pilot.is_full() {
                 self.release_pilot();
             }
             return;
         }
         let model = self.model(self.row.arm);
         let point = self.linearise(model);
-        self.batches[model].collect(&self.row, &self.x, point, reward);
-        if self.batches[model].is_full() && !self.facts.duty().contributes() {
-            self.release(model);
+        self.ledger.cells[(0, model)].collect(&self.row, &self.x, point, reward);
+        if self.ledger.cells[(0, model)].is_full() {
+            self.release_model(model);
         }
     }
 
@@ -84,22 +85,22 @@ impl Policy for Linear {
     fn arm(&self, arm: u32) -> ArmState {
         let model = self.model(arm);
         let effective_pulls = self.discount(model) * self.models[model].count();
-        ArmState { effective_pulls, ..ArmState::unknown(self.roster.is_live(arm as usize)) }
+        ArmState { effective_pulls, ..ArmState::unknown(self.ledger.roster.is_live(arm as usize)) }
     }
 
     /// Its failures are releases and models that were dropped because a matrix was not positive definite to working
     /// precision.
     fn counts(&self) -> PolicyCounts {
         PolicyCounts {
-            phase: self.facts.releases,
-            active: self.roster.live().len() as u32,
+            phase: self.ledger.facts.releases,
+            active: self.ledger.roster.live().len() as u32,
             failures: self.failures,
             oversized: self.oversized,
-            ..PolicyCounts::of(self.facts.privacy(&self.noise.distribution()))
+            ..PolicyCounts::of(self.ledger.facts.privacy(&self.ledger.noise.distribution()))
         }
     }
 
-    fn learner(&mut self) -> Option<&mut dyn Learner> {
+    fn learner(&mut self) -> Option<&mut dyn AnyLearner> {
         Some(self)
     }
 
@@ -118,65 +119,65 @@ impl Policy for Linear {
                 "a prior of one arm: all arms share a model, because config.feature_model is DPB_MODEL_SHARED",
             ));
         }
-        self.facts.time.learn();
+        self.ledger.facts.time.learn();
         self.fade(arm as usize);
         self.models[arm as usize].public = Some(FadingPrior::new(prior));
         self.refit(arm as usize);
         Ok(())
     }
 
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         match with {
-            Moving::Out(to) => self.save(to),
-            Moving::In(from) => self.load(from),
+            Archive::Out(to) => self.save(to),
+            Archive::In(from) => self.load(from),
         }
     }
 
     fn catalog(&self) -> Catalog<'_> {
-        Catalog { arms: Some(&self.roster), segments: None }
+        Catalog { arms: Some(&self.ledger.roster), segments: None }
     }
 
-    /// Adds an arm, with the next number. With one model it is a new row; with a model for each arm, it has a new model
-    /// at its prior.
+    /// With one model a new arm is a new row; with a model for each arm, it has a new model at its prior.
     ///
     /// # Errors
     /// `InvalidConfig` for more arms than can be served in time; `NoMemory`. On an error nothing has changed.
-    fn add_arm(&mut self) -> Result<()> {
-        let most = self.shape.most_arms();
-        if self.roster.arms() >= most as usize {
-            let rule = format!("must be at most {most} for this policy");
-            return Err(Error::config("arms", &rule, self.roster.arms() + 1));
+    fn add_arm(&mut self, id: u64) -> Result<()> {
+        let (arms, most) = (self.ledger.roster.arms(), self.shape.most_arms());
+        if arms >= most as usize {
+            return Err(Error::config("arms", &format!("must be at most {most} for this policy"), arms + 1));
         }
-        self.roster.reserve()?;
+        self.ledger.roster.reserve()?;
         if self.shape.per_arm {
             self.add_model()?;
         }
-        self.roster.add();
+        self.ledger.roster.add(id);
+        if self.shape.per_arm && self.ledger.peers.updates() > 0 {
+            self.join_model(self.models.len() - 1);
+        }
         Ok(())
     }
 
     /// Retires an arm, which is no longer eligible. Rewards of its pending decisions still count.
     fn retire_arm(&mut self, arm: u32) {
-        self.roster.retire(arm as usize);
+        self.ledger.roster.retire(arm as usize);
     }
 }
 
 impl Linear {
     /// Writes the releases and the public state, without open batches.
     pub(super) fn save(&self, to: &mut Writer) -> Result<()> {
-        self.facts.saved().moved(&mut Moving::Out(to))?;
+        self.ledger.facts.saved().persist(&mut Archive::Out(to))?;
         to.u64(self.failures);
         to.u64(self.oversized);
-        self.own_pilot.save(to);
-        self.pooled.save(to);
-        to.u64(self.led());
+        [self.own_pilot, self.pooled].persist(&mut Archive::Out(to))?;
+        to.u64(self.ledger.facts.duty().led());
         to.u8(self.common.first as u8);
-        to.u32(self.roster.arms() as u32);
-        (0..self.roster.arms()).for_each(|arm| to.u8(self.roster.is_live(arm).into()));
-        for (number, (model, batch)) in self.models.iter().zip(&*self.batches).enumerate() {
-            to.u8(batch.instrument as u8);
+        to.u32(self.ledger.roster.arms() as u32);
+        (0..self.ledger.roster.arms()).for_each(|arm| to.u8(self.ledger.roster.is_live(arm).into()));
+        for (number, model) in self.models.iter().enumerate() {
+            to.u8(self.ledger.cells[(0, number)].instrument as u8);
             let mut public = model.public.map(|public| public.faded(self.discount(number)));
-            Moving::Out(to).option(&mut public, || Err(Error::Corrupt))?;
+            Archive::Out(to).option(&mut public, || Err(Error::Corrupt))?;
             model.own.save(self.discount(number), to);
         }
         Ok(())
@@ -188,24 +189,23 @@ impl Linear {
     /// # Errors
     /// `Corrupt`: drop the policy.
     pub(super) fn load(&mut self, from: &mut Reader) -> Result<()> {
-        let (facts, saved) = SavedLinear::read(from, &self.shape, self.roster.arms())?;
-        self.facts.continue_from(&facts);
+        let (facts, saved) = SavedLinear::read(from, &self.shape, self.ledger.roster.arms())?;
+        self.ledger.facts.continue_from(&facts);
         let now = self.now();
         (self.failures, self.oversized) = (saved.failures, saved.oversized);
         (self.own_pilot, self.pooled) = (saved.pilot, saved.pooled);
         self.common.first = saved.first;
         self.believe();
-        saved.live.iter().enumerate().filter(|&(_, &live)| !live).for_each(|(arm, _)| self.roster.retire(arm));
-        match &mut self.pilot {
-            pilot if self.pooled.is_known(self.tail) => *pilot = None,
-            Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance, self.tail),
-            None => (),
+        saved.live.iter().enumerate().filter(|&(_, &live)| !live).for_each(|(arm, _)| self.ledger.roster.retire(arm));
+        if self.pooled.is_known(self.tail) {
+            self.ledger.whole = None;
         }
-        let parts = saved.models.into_iter().zip(&mut *self.models).zip(&mut *self.batches);
-        for ((saved, model), batch) in parts {
+        self.open_pilot();
+        for (number, saved) in saved.models.into_iter().enumerate() {
+            let model = &mut self.models[number];
             (model.own, model.public, model.faded) = (saved.evidence, saved.public, now);
-            batch.open(saved.instrument, model.quota(saved.instrument, &self.common));
             model.fit(&self.common.belief, &mut self.scratch);
+            self.open(number, saved.instrument);
         }
         self.choose_shrinkage();
         for model in &mut *self.models {
@@ -216,12 +216,13 @@ impl Linear {
     }
 }
 
-impl Moved for Linear {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for Linear {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         self.snapshot(with)?;
-        self.kept.moved(with)?;
-        self.batches.moved(with)?;
-        let (d, intercept, variance, tail) = (self.d(), self.intercept, self.pilot_variance, self.tail);
-        with.option(&mut self.pilot, || Pilot::new(d, intercept, variance, tail))
+        self.kept.persist(with)?;
+        self.ledger.cells.persist(with)?;
+        let (d, intercept) = (self.d(), self.intercept);
+        with.option(&mut self.ledger.whole, || Ok(Box::new(VectorBatch::new(d, intercept)?)))?;
+        self.ledger.whole.iter_mut().try_for_each(|pilot| pilot.size.persist(with))
     }
 }

@@ -3,10 +3,11 @@
 use super::model::Belief;
 use super::rows::{LARGEST, Scale, SpreadRow, UNIT};
 use super::*;
-use crate::ledger::learner::{Learner, OpenSums};
+use crate::ledger::learner::{AnyLearner, Learner};
 use crate::ledger::peers::PeerId;
 use crate::policy::Prior;
 use crate::policy::contract::Policy;
+use crate::policy::contract::Pull;
 use crate::request::{Choice, Feature, Limits, Offers, Request, Rows};
 use crate::snapshot::{Kind, write};
 
@@ -39,7 +40,7 @@ fn choose(policy: &mut Linear, eligible: Option<&[u32]>, rows: Rows) -> (u32, f6
 /// The memory for requests of a policy.
 fn offers(policy: &Linear) -> Offers {
     let Shape { features, per_arm: model_per_arm, .. } = policy.shape;
-    Offers::for_tests(&Config { features, model_per_arm, ..config(2, 1.0) }, policy.roster.arms())
+    Offers::for_tests(&Config { features, model_per_arm, ..config(2, 1.0) }, policy.ledger.roster.arms())
 }
 
 /// Checks and decides a request, whose rows are kept from this slot on.
@@ -115,7 +116,7 @@ fn rows_are_as_small_as_is_claimed() {
 /// uniform play.
 fn play(policy: &mut Linear, decisions: usize, norm: f64, theta: &[f64], coins: &mut Random) -> f64 {
     let d = policy.scale.features;
-    let eligible = policy.roster.live().to_vec();
+    let eligible = policy.ledger.roster.live().to_vec();
     let n = eligible.len();
     let (mut lost, mut uniform) = (0.0, 0.0);
     for _ in 0..decisions {
@@ -145,7 +146,7 @@ const THETA: [f64; 3] = [2.0, -2.0, 1.0];
 
 fn is_sound(policy: &mut Linear) -> bool {
     let d = policy.scale.features;
-    let eligible = policy.roster.live().to_vec();
+    let eligible = policy.ledger.roster.live().to_vec();
     let mut sound = policy.failures == 0;
     for scale in [0.0, 1.0, -1.0, 1e30] {
         let rows = if policy.shape.per_arm { 1 } else { eligible.len() };
@@ -164,7 +165,7 @@ fn it_learns() {
         let shape = Shape { per_arm, norm: 2.0, ..SHAPE };
         let mut policy = policy(&Config { delta, ..config(4, 1.0) }, shape, 1);
         let lost = play(&mut policy, 30_000, 2.0, &THETA, &mut stream(2));
-        println!("{per_arm} {delta}: {lost:.3}, {} releases", policy.facts.releases);
+        println!("{per_arm} {delta}: {lost:.3}, {} releases", policy.ledger.facts.releases);
         assert!(lost < most && is_sound(&mut policy), "{per_arm} {delta}: {lost}");
     }
 }
@@ -179,7 +180,7 @@ fn after_the_pilot_each_decision_prepares_a_model() {
         let mut coins = stream(4);
         let (mut before, mut even_after) = (50, 0);
         for _ in 0..6000 {
-            let piloted = policy.pilot.is_some();
+            let piloted = policy.ledger.whole.is_some();
             let rows: Vec<f32> = (0..if per_arm { 4 } else { 200 }).map(|_| 0.25 * coins.unit() as f32).collect();
             let (_, propensity) = choose(&mut policy, Some(&eligible), Rows::Dense(&rows));
             even_after += u32::from(!piloted && propensity == 0.02);
@@ -198,7 +199,7 @@ fn a_prediction_after_the_pilot_prepares_models() {
     let shape = Shape { per_arm: true, ..SHAPE };
     let (mut policy, mut coins) = (policy(&config(50, 0.1), shape, 3), stream(4));
     let row = [0.1; 4];
-    while policy.pilot.is_some() {
+    while policy.ledger.whole.is_some() {
         choose(&mut policy, None, Rows::Dense(&row));
         observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.1)));
     }
@@ -333,7 +334,7 @@ fn batches_end_when_most_is_known() {
     policy.models[0].own.count = 1e6;
     let mut quota = |variance: f64, instrument| {
         policy.common.variance = variance;
-        policy.models[0].quota(instrument, &policy.common)
+        policy.models[0].quota(instrument, &policy.common, policy.ledger.facts.share())
     };
     for instrument in Instrument::ALL {
         assert!(quota(1e9, instrument) >= 5e5);
@@ -352,12 +353,12 @@ fn batches_end_when_most_is_known() {
 fn gaussian_noise_has_sums_only() {
     let played = |delta: f64| {
         let mut policy = policy(&Config { delta, ..config(3, 0.5) }, Shape { per_arm: true, ..SHAPE }, 1);
-        let (first, variance) = (policy.pilot.as_ref().unwrap().batch.quota, policy.pilot_variance);
+        let (first, variance) = (policy.ledger.whole.as_ref().unwrap().quota, policy.pilot_variance);
         let mut instruments = Vec::new();
         for _ in 0..200 {
             play(&mut policy, 50, 1.0, &THETA, &mut stream(2));
-            if policy.pilot.is_none() {
-                instruments.extend(policy.batches.iter().map(|batch| batch.instrument));
+            if policy.ledger.whole.is_none() {
+                instruments.extend(policy.ledger.cells.iter().map(|batch| batch.instrument));
             }
         }
         (first as f64 / variance.sqrt(), instruments)
@@ -400,7 +401,7 @@ fn precisions_stay_positive_definite() {
         for time in 0..2 * turns {
             if time == turns {
                 policy.models.iter_mut().for_each(|model| model.own.fade(1e9 / model.own.count.max(1.0)));
-                (0..policy.batches.len()).for_each(|model| policy.batches[model].quota = 50); // not a third of 1e9
+                (0..policy.ledger.cells.arms()).for_each(|model| policy.ledger.cells[(0, model)].quota = 50); // not a third of 1e9
             }
             let rows = if per_arm { 1 } else { 3 };
             let mut x = vec![0.0; rows * d];
@@ -412,7 +413,7 @@ fn precisions_stay_positive_definite() {
             choose(&mut policy, None, Rows::Dense(&x));
             observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.3)));
         }
-        assert!(is_sound(&mut policy) && policy.facts.releases > 5, "{features} {epsilon}: {}", policy.failures);
+        assert!(is_sound(&mut policy) && policy.ledger.facts.releases > 5, "{features} {epsilon}: {}", policy.failures);
         assert!(policy.models.iter().all(|model| model.mean.iter().all(|x| x.abs() < 1e6)));
     }
 }
@@ -463,7 +464,7 @@ fn bad_requests_change_nothing() {
             observe(&mut twin, 0, reward);
         }
         assert_eq!(saved(&policy), saved(&twin));
-        assert!(policy.facts.releases > 5 && policy.oversized > 0);
+        assert!(policy.ledger.facts.releases > 5 && policy.oversized > 0);
     }
     for shape in [
         Shape { features: 0, ..SHAPE },
@@ -486,16 +487,20 @@ fn what_cannot_be_learned_is_left_out_and_counted() {
     let believed = policy.models[0].mean.to_vec();
     let mut broken = ModelEvidence::new(5).unwrap();
     broken.precision.fill(-1e12);
-    policy.reserve_others().unwrap();
-    policy.join(0, &mut [(&broken, 1.0)].into_iter());
+    let join = |policy: &mut Linear, others: &[(&ModelEvidence, f64)]| {
+        policy.reserve().unwrap();
+        policy.models[0].join(&mut others.iter().copied());
+        policy.refit(0);
+    };
+    join(&mut policy, &[(&broken, 1.0)]);
     assert_eq!(*policy.models[0].mean, *believed);
     assert_eq!(policy.failures, 1);
-    let releases = policy.facts.releases;
+    let releases = policy.ledger.facts.releases;
     play(&mut policy, 3000, 1.0, &THETA, &mut stream(4));
-    assert!(policy.facts.releases > releases && policy.failures > 1 && policy.facts.decisions == 6000);
+    assert!(policy.ledger.facts.releases > releases && policy.failures > 1 && policy.ledger.facts.decisions == 6000);
     assert_eq!(*policy.models[0].mean, *believed);
     // Once the broken matrix is replaced, the model learns again.
-    policy.join(0, &mut [].into_iter());
+    join(&mut policy, &[]);
     let failures = policy.failures;
     play(&mut policy, 6000, 1.0, &THETA, &mut stream(5));
     assert!(*policy.models[0].mean != *believed && policy.failures == failures);
@@ -506,7 +511,7 @@ fn what_cannot_be_learned_is_left_out_and_counted() {
 /// A new policy of two arms, with a third one added.
 fn policy_of_two(shape: Shape) -> Linear {
     let mut fresh = policy(&config(2, 2.0), shape, 9);
-    fresh.add_arm().unwrap();
+    fresh.add_arm(77).unwrap();
     fresh
 }
 
@@ -533,12 +538,12 @@ fn a_snapshot_has_what_was_released() {
             (policy.ready..policy.models.len()).for_each(|model| policy.refresh(model)); // to the last shrinkage
             assert_eq!(loaded.common.belief, policy.common.belief);
             assert_eq!(&saved(&loaded)[5..bytes.len() - 4], fields);
-            assert_eq!(loaded.pilot.is_some(), decisions == 10);
+            assert_eq!(loaded.ledger.whole.is_some(), decisions == 10);
             for (ours, theirs) in policy.models.iter().zip(&*loaded.models) {
                 assert!(ours.mean.iter().zip(&*theirs.mean).all(|(a, b)| (a - b).abs() < 1e-9));
             }
             play(&mut loaded, 2000, 1.0, &THETA, &mut stream(4));
-            assert!(is_sound(&mut loaded) && loaded.facts.decisions == decisions as u64 + 2000);
+            assert!(is_sound(&mut loaded) && loaded.ledger.facts.decisions == decisions as u64 + 2000);
             for cut in 0..fields.len() {
                 assert!(load(&fields[..cut]).is_err());
             }
@@ -571,29 +576,19 @@ fn a_merge_that_ends_the_pilot_reads_no_open_reward() {
             choose(&mut policy, None, Rows::Dense(&row));
             observe(&mut policy, 0, f64::from(rewards >> number & 1));
         }
-        assert!(policy.pilot.as_ref().is_some_and(|pilot| pilot.batch.count == 7));
-        assert!(merge_saved(&mut policy, &config, &bytes, &[], &[]) && policy.pilot.is_none());
-        let instruments: Vec<_> = policy.batches.iter().map(|batch| (batch.instrument, batch.quota)).collect();
+        assert!(policy.ledger.whole.as_ref().is_some_and(|pilot| pilot.count == 7));
+        assert!(merge_saved(&mut policy, &config, &bytes, 1, &[]) && policy.ledger.whole.is_none());
+        let instruments: Vec<_> = policy.ledger.cells.iter().map(|batch| (batch.instrument, batch.quota)).collect();
         (saved(&policy), instruments)
     };
     assert!([1, 6, 0x55, 0x7f].into_iter().all(|rewards| merged(rewards) == merged(0)));
 }
 
 /// Merges a snapshot of a handle that has added these arms. Returns whether it was new.
-fn merge_saved(policy: &mut Linear, config: &Config, bytes: &[u8], theirs: &[u64], ours: &[u64]) -> bool {
-    let (id, from) =
-        (PeerId { origin: 1, generation: 0, added: theirs }, &mut Reader::new(bytes, Kind::Bandit).unwrap());
+fn merge_saved(policy: &mut Linear, config: &Config, bytes: &[u8], origin: u64, added: &[u64]) -> bool {
+    let (id, from) = (PeerId { origin, generation: 0, added }, &mut Reader::new(bytes, Kind::Bandit).unwrap());
     let peer = policy.peer_reader()(config, &id, from).unwrap();
-    policy.merge(peer, ours).unwrap()
-}
-
-/// Merges the releases of these handles into one.
-fn merge(policy: &mut Linear, others: &[SavedLinear]) {
-    policy.reserve_others().unwrap();
-    policy.join_pilots(&mut others.iter().map(|other| &other.pilot), others.len() as u32);
-    for model in 0..policy.models.len() {
-        policy.join(model, &mut others.iter().map(|other| (other.evidence(model), 1.0)));
-    }
+    policy.merge(peer).unwrap()
 }
 
 /// Handles that know the same releases make the same estimates to the last bit, whichever are their own and whatever
@@ -603,7 +598,7 @@ fn merge(policy: &mut Linear, others: &[SavedLinear]) {
 fn what_others_released_counts_as_ones_own() {
     for (per_arm, memory) in [(false, 0), (true, 0), (false, 30_000)] {
         let shape = Shape { per_arm, norm: 2.0, ..SHAPE };
-        let config = Config { forget_after: memory, ..config(3, 1.0) };
+        let config = shaped(&Config { forget_after: memory, ..config(3, 1.0) }, shape);
         let mut handles = [1, 2, 3, 4].map(|seed| policy(&config, shape, seed));
         for (number, policy) in handles.iter_mut().enumerate().take(3) {
             play(policy, 20_000 - 3000 * number, 2.0, &THETA, &mut stream(10 + number as u64));
@@ -614,17 +609,15 @@ fn what_others_released_counts_as_ones_own() {
             predict(policy, &request(None, rows))
         };
         let alone = handles.each_mut().map(ask);
-        let read = |policy: &Linear| {
-            let bytes = saved(policy);
-            SavedLinear::read(&mut Reader::of_fields(&bytes[5..bytes.len() - 4]), &shape, 3).unwrap()
-        };
-        let counts = handles.each_ref().map(|policy| policy.facts.decisions);
+        let snapshots = handles.each_ref().map(saved);
         for (number, order) in [[1, 2, 3], [3, 0, 2], [0, 1, 3], [2, 1, 0]].into_iter().enumerate() {
-            let others = order.map(|other| read(&handles[other]));
-            assert!(order.iter().zip(&others).all(|(&other, (facts, _))| facts.decisions == counts[other]));
-            let others = others.map(|(_, saved)| saved);
-            merge(&mut handles[number], &others);
-            merge(&mut handles[number], &others); // merging again changes nothing
+            for is_new in [true, false] {
+                // Merging again changes nothing.
+                for other in order {
+                    let policy = &mut handles[number];
+                    assert_eq!(merge_saved(policy, &config, &snapshots[other], other as u64, &[]), is_new);
+                }
+            }
         }
         let together = handles.each_mut().map(ask);
         assert!(together.iter().all(|predicted| *predicted == together[0]), "{together:?}");
@@ -643,22 +636,18 @@ fn what_others_released_of_an_added_arm_counts() {
     let config = shaped(&config(3, 4.0), Shape { per_arm: true, norm: 2.0, ..SHAPE });
     let fresh = |seed| Linear::new(&config, &mut Seed::new(Some([seed; 32])).unwrap()).unwrap();
     let mut other = fresh(1);
-    other.add_arm().unwrap();
+    other.add_arm(77).unwrap();
     play(&mut other, 20_000, 2.0, &THETA, &mut stream(3));
     let bytes = saved(&other);
     let predictions = |merge_first: bool, id: u64| {
         let mut policy = fresh(2);
-        let merge = |policy: &mut Linear, added: &[u64]| assert!(merge_saved(policy, &config, &bytes, &[77], added));
-        let add = |policy: &mut Linear| {
-            policy.add_arm().unwrap();
-            policy.name_arm(&[id]);
-        };
+        let merge = |policy: &mut Linear| assert!(merge_saved(policy, &config, &bytes, 1, &[77]));
         if merge_first {
-            merge(&mut policy, &[]);
-            add(&mut policy);
+            merge(&mut policy);
+            policy.add_arm(id).unwrap();
         } else {
-            add(&mut policy);
-            merge(&mut policy, &[id]);
+            policy.add_arm(id).unwrap();
+            merge(&mut policy);
         }
         let row = [0.5, -0.25, 0.25, 0.0];
         let predicted = predict(&mut policy, &request(None, Rows::Dense(&row))).into_iter();
@@ -690,7 +679,7 @@ fn arms_come_and_go() {
     for per_arm in [false, true] {
         let mut policy = policy(&config(3, 4.0), Shape { per_arm, norm: 2.0, ..SHAPE }, 1);
         play(&mut policy, 10_000, 2.0, &THETA, &mut stream(3));
-        policy.add_arm().unwrap();
+        policy.add_arm(77).unwrap();
         policy.retire_arm(0);
         let lost = play(&mut policy, 20_000, 2.0, &THETA, &mut stream(4));
         assert!(lost < 0.5 && is_sound(&mut policy), "{per_arm} {lost}");
@@ -713,7 +702,7 @@ fn propensities_are_chances() {
             let (arm, propensity) = choose(&mut policy, None, Rows::Dense(&x));
             assert!((0.1..=0.7 + 1e-12).contains(&propensity));
             weights[arm as usize] += 1.0 / propensity / 20_000.0;
-            if policy.facts.decisions.is_multiple_of(500) && policy.pilot.is_none() {
+            if policy.ledger.facts.decisions.is_multiple_of(500) && policy.ledger.whole.is_none() {
                 let (mut offers, request) = (offers(&policy), request(None, Rows::Dense(&x)));
                 let offer = offers.check(&request, policy.catalog(), &Limits::for_tests(0)).unwrap();
                 let sum: f64 = (0..4).map(|number| policy.propensity(number, &offer, 4)).sum();
@@ -827,6 +816,6 @@ fn a_request_loses_what_is_promised() {
 fn debug_shows_no_sum() {
     let mut policy = policy(&config(2, 1.0), SHAPE, 1);
     play(&mut policy, 30, 1.0, &THETA, &mut stream(3));
-    let shown = format!("{:?}", policy.batches[0]);
+    let shown = format!("{:?}", policy.ledger.cells[(0, 0)]);
     assert!(shown.contains("quota") && !shown.contains("sums"), "{shown}");
 }

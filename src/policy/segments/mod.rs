@@ -9,8 +9,8 @@
 //!
 #![doc = include_str!("../../../docs/theory/segments.md")]
 
+mod choose;
 mod combine;
-mod grid;
 mod model;
 pub mod peers;
 mod persist;
@@ -20,31 +20,28 @@ mod tests;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::key_index::KeyIndex;
-use crate::ledger::facts::Facts;
+use crate::ledger::cells::Ledger;
+use crate::ledger::facts::Share;
+use crate::ledger::grid::Grid;
+use crate::ledger::keys::Keys;
 use crate::ledger::open::Batch;
 use crate::ledger::roster::Roster;
 use crate::memory::{WipedVec, try_with_capacity};
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::noise::NoiseSource;
 use crate::policy::batched::Explore;
 use crate::policy::contract::Pull;
 use crate::policy::cumulant::Cumulant;
 use crate::policy::kl::kl;
 use crate::random::Seed;
-use crate::request::Offer;
 use crate::reward::Reward;
-use grid::Grid;
 use model::{Cell, Moments, RATE, Rate, SegmentRow, WeightedEvidence, half_life, rate};
-use peers::{SegmentPeers, rounded};
+use peers::{SegmentPeers, SegmentReleases, rounded};
+
+type SegmentLedger = Ledger<Play, SegmentReleases>;
 
 pub(crate) struct Segments {
-    /// The key of each segment.
-    keys: Vec<u64>,
-    index: KeyIndex,
-    /// The ids of the arms that were added. An arm of the configuration has its number as its id. In all handles of a
-    /// fleet, equal ids denote the same arm, and equal keys the same segment.
-    added: Vec<u64>,
+    ledger: SegmentLedger,
     /// Arms of the configuration.
     configured: u32,
     /// Maximum number of segments.
@@ -54,11 +51,9 @@ pub(crate) struct Segments {
     /// The current play of all segments together, then of each segment. A decision touches two cache lines: its
     /// segment's turn and its arm's play.
     turns: WipedVec<Turn>,
-    plays: Grid<Play>,
     rows: WipedVec<SegmentRow>,
     cells: Grid<Cell>,
     rates: WipedVec<Rate>,
-    roster: Roster,
     explore: Explore,
     /// An index or a mean, and its arm, for the current request. Capacity for all arms.
     ranks: Vec<(f64, u32)>,
@@ -71,10 +66,8 @@ pub(crate) struct Segments {
     /// Evidence from all releases, discounted to `time`.
     all: WeightedEvidence,
     pub peers: SegmentPeers,
-    noise: NoiseSource,
     /// Standard deviation of the noise, in rewards.
     deviation: f64,
-    facts: Facts,
     /// Time in which evidence loses half of its weight.
     half_life: f64,
     /// Minimum number of rewards in a batch, from the current releases.
@@ -122,7 +115,7 @@ struct Turn {
 /// The part of a cell that a decision changes. It is half a cache line long and aligned, so it lies in one.
 #[derive(Default)]
 #[repr(align(32))]
-struct Play {
+pub(crate) struct Play {
     batch: Batch,
     /// Decisions that were neither cancelled nor expired, including those that learned in a trial.
     pulls: u64,
@@ -185,18 +178,13 @@ impl Segments {
         let mut order = try_with_capacity(arms)?;
         order.extend(roster.live());
         let mut segments = Segments {
-            keys: try_with_capacity(max_segments as usize)?,
-            index: KeyIndex::try_with_capacity(max_segments as usize)?,
-            added: Vec::new(),
             configured: config.arms,
             max_segments,
             configured_cells: config.arms * max_segments,
             turns: WipedVec::try_with_capacity(rows)?,
             rows: WipedVec::try_with_capacity(rows)?,
-            plays: Grid::try_new(arms, rows)?,
             cells: Grid::try_new(arms, rows)?,
             rates: WipedVec::new(arms, |_| Rate::new())?,
-            roster,
             ranks,
             order,
             by_key: Vec::new(),
@@ -204,9 +192,8 @@ impl Segments {
             all: WeightedEvidence::default(),
             peers: SegmentPeers::default(),
             deviation: noise.variance().sqrt() / Reward::ONE as f64,
-            noise: NoiseSource::new(noise, seed.stream()),
+            ledger: Ledger::new(config, Grid::try_new(arms, rows)?, NoiseSource::new(noise, seed.stream()))?,
             explore: Explore::new(config, seed),
-            facts: Facts::new(config),
             half_life: half_life(config.forget_after),
             least_batch: 0.0,
             cursor: 0,
@@ -214,6 +201,7 @@ impl Segments {
             trial: false,
             rule: TrialRule::default(),
         };
+        segments.ledger.keys = Keys::try_with_capacity(max_segments as usize)?;
         segments.least_batch = segments.size_of_least_batch();
         segments.push_row();
         segments.plan();
@@ -222,13 +210,13 @@ impl Segments {
 
     /// The current time on the configuration's clock.
     fn now(&self) -> u64 {
-        self.facts.now()
+        self.ledger.facts.now()
     }
 
     fn push_row(&mut self) {
         self.turns.push(Turn::default());
         self.rows.push(SegmentRow::new());
-        self.plays.push_row();
+        self.ledger.cells.push_row();
         self.cells.push_row();
     }
 
@@ -236,16 +224,15 @@ impl Segments {
     /// `key`.
     #[cold]
     fn add_segment(&mut self, key: u64) -> u32 {
-        self.index.insert(key);
-        self.keys.push(key);
+        self.ledger.keys.push(key);
         self.push_row();
         self.seed_segment_from_peers(key);
-        self.keys.len() as u32 - 1
+        self.ledger.keys.len() as u32 - 1
     }
 
     /// Returns the segment with this key, and adds it if it is new and there are fewer than `max_segments`.
     fn find_or_add(&mut self, key: u64) -> Option<u32> {
-        match self.index.find(key) {
+        match self.ledger.keys.find(key) {
             Some(segment) => Some(segment as u32),
             None if self.is_full() => None,
             None => Some(self.add_segment(key)),
@@ -253,7 +240,7 @@ impl Segments {
     }
 
     fn is_full(&self) -> bool {
-        self.keys.len() == self.max_segments as usize
+        self.ledger.keys.len() == self.max_segments as usize
     }
 
     /// Number of arms, including retired ones.
@@ -261,183 +248,11 @@ impl Segments {
         self.rates.len() as u32
     }
 
-    /// Chooses the next arm in a segment.
-    #[inline]
-    fn choose_in(&mut self, segment: u32) -> Pull {
-        let own = segment as usize + 1;
-        self.count(own, 1);
-        let row = if self.trial && self.takes_part(self.turns[0].best) { 0 } else { own };
-        let best = self.current(row);
-        if self.explore.share > 0.0 {
-            return self.explore(segment, row, best, None);
-        }
-        self.take_turn(row, best);
-        self.pull(segment, row, best, 1.0)
-    }
-
-    /// Chooses the next arm in a segment among `arms`, all live.
-    fn choose_among_in(&mut self, segment: u32, arms: &[u32]) -> Pull {
-        let own = segment as usize + 1;
-        self.count(own, 1);
-        let (row, best) = match self.trial_among(arms) {
-            Some(arm) => (0, arm),
-            None => (own, self.least(own, arms)),
-        };
-        if self.explore.share > 0.0 {
-            return self.explore(segment, row, best, Some(arms));
-        }
-        if row == 0 {
-            self.take_turn(0, best);
-        }
-        self.ensure_open(row, best as usize);
-        self.pull(segment, row, best, 1.0)
-    }
-
-    /// Plays `best` for this row, or an arm drawn evenly from `among` (`None`: all live arms) for the segment's own
-    /// row.
-    #[inline(never)]
-    fn explore(&mut self, segment: u32, row: usize, best: u32, among: Option<&[u32]>) -> Pull {
-        let (arm, propensity) = self.explore.choose(best, among, self.roster.live());
-        let row = if arm == best { row } else { segment as usize + 1 };
-        if arm == best && (row == 0 || among.is_none()) {
-            self.take_turn(row, arm);
-        }
-        self.ensure_open(row, arm as usize);
-        self.pull(segment, row, arm, propensity)
-    }
-
-    /// Plays the arms of an offer with the largest mean times value in a segment, or explores others of them.
-    #[cold]
-    fn choose_best(&mut self, segment: u32, offer: &mut Offer) {
-        let own = segment as usize + 1;
-        while offer.has_slots_left() {
-            self.count(own, 1);
-            let (among, live) = (offer.among(), self.roster.live());
-            let worth = |&arm: &u32| (-offer.value(arm) * self.distribution(own, arm as usize).0, arm);
-            let best = smallest(among.unwrap_or(live).iter().map(worth)).unwrap_or(0);
-            let (arm, propensity) = self.explore.choose(best, among, live);
-            self.ensure_open(own, arm as usize);
-            offer.choose(self.pull(segment, own, arm, propensity), arm, f64::NAN);
-        }
-    }
-
-    /// Chooses different arms for the slots of an offer. Each slot counts as one decision.
-    fn choose_slate(&mut self, segment: u32, offer: &mut Offer) {
-        let (own, slots) = (segment as usize + 1, offer.slots as usize);
-        self.count(own, slots as u64);
-        let (arms, value) = (offer.among().unwrap_or(&[]), |arm: u32| offer.value(arm));
-        let leading = self.leading(own, arms, value, slots);
-        let trial = match offer.values {
-            None => self.trial_among(arms),
-            Some(_) => self.trial_for(arms, value, leading),
-        };
-        self.rank(own, value, leading, slots, trial);
-        for slot in 0..slots {
-            let (best, rest) = (self.ranks[slot].1, self.ranks.len() - slot);
-            if self.explore.tosses() {
-                let drawn = slot + self.explore.coins.below(rest as u64) as usize;
-                let (kept, rank) = (drawn.min(slots - 1), self.ranks[drawn]);
-                // Drawing an arm from outside the ranked ones drops the last ranked arm, which is no longer needed.
-                self.ranks[drawn] = self.ranks[kept];
-                self.ranks[kept] = rank;
-                self.ranks[slot..=kept].rotate_right(1);
-            }
-            let arm = self.ranks[slot].1;
-            let propensity = self.explore.mix(1.0 / rest as f64, f64::from(u8::from(arm == best)));
-            let row = if Some(arm) == trial { 0 } else { own };
-            if row == 0 {
-                self.take_turn(0, arm);
-            } else {
-                self.open_as_now(row, arm as usize);
-            }
-            offer.choose(self.pull(segment, row, arm, propensity), arm, f64::NAN);
-        }
-    }
-
-    /// Returns the `slots`-th largest mean times value of these arms, all different. Keeps the arms to be ranked.
-    fn leading(&mut self, row: usize, arms: &[u32], value: impl Fn(u32) -> f64, slots: usize) -> f64 {
-        let mut ranks = std::mem::take(&mut self.ranks);
-        ranks.clear();
-        ranks.extend(arms.iter().map(|&arm| (-value(arm) * self.distribution(row, arm as usize).0, arm)));
-        let leading = -ranks.select_nth_unstable_by(slots - 1, by_index).1.0;
-        self.ranks = ranks;
-        leading
-    }
-
-    /// Ranks these arms: the trial's arm comes first, then those with the smallest indices, up to `slots`. An arm whose
-    /// value is not above `leading` has an infinite index unless it leads.
-    fn rank(&mut self, row: usize, value: impl Fn(u32) -> f64, leading: f64, slots: usize, trial: Option<u32>) {
-        let mut ranks = std::mem::take(&mut self.ranks);
-        let caution = self.caution(row);
-        for (index, arm) in &mut ranks {
-            let mean = f64::min(leading / value(*arm), 1.0);
-            *index = if Some(*arm) == trial { f64::NEG_INFINITY } else { self.index(row, *arm, mean, caution) };
-        }
-        ranks.select_nth_unstable_by(slots - 1, by_index);
-        ranks[..slots].sort_unstable_by(by_index);
-        self.ranks = ranks;
-    }
-
     /// Counts decisions in a segment.
     #[inline]
     fn count(&mut self, own: usize, decisions: u64) {
-        self.facts.decisions += decisions;
+        self.ledger.facts.decisions += decisions;
         self.turns[own].decisions += decisions;
-    }
-
-    /// Whether this decision takes part in the trial of an arm.
-    #[inline]
-    fn takes_part(&self, arm: u32) -> bool {
-        self.rates[arm as usize].left > 0 || self.facts.decisions.wrapping_mul(GOLDEN) >> 61 == 0
-    }
-
-    /// Returns the arm of these whose trial this decision takes part in.
-    fn trial_among(&mut self, arms: &[u32]) -> Option<u32> {
-        if !self.trial {
-            return None;
-        }
-        let mut arm = self.turns[0].best;
-        if !arms.contains(&arm) {
-            let index = |rate: &Rate| self.rule.index(rate, self.rule.largest / rate.mean);
-            arm = smallest(arms.iter().filter_map(|&arm| Some((index(&self.rates[arm as usize])?, arm))))?;
-            self.ensure_open(0, arm as usize);
-        }
-        self.takes_part(arm).then_some(arm)
-    }
-
-    /// The same for a request with values. It takes part only in the trial of an arm that may be its best one, so a trial
-    /// waits for no arm whose values are too low. Arms are compared by their values times rates, whatever the largest rate.
-    fn trial_for(&mut self, arms: &[u32], value: impl Fn(u32) -> f64, leading: f64) -> Option<u32> {
-        let worth = |arm: u32| value(arm) * self.rates[arm as usize].mean;
-        let largest = arms.iter().map(|&arm| worth(arm)).fold(0.0, f64::max);
-        let able = arms.iter().filter(|&&arm| value(arm) > leading);
-        let index = |arm: u32| self.rule.index(&self.rates[arm as usize], largest / worth(arm));
-        let arm = smallest(able.filter_map(|&arm| Some((index(arm)?, arm))))?;
-        self.ensure_open(0, arm as usize);
-        self.takes_part(arm).then_some(arm)
-    }
-
-    /// Returns the arm that a row plays now.
-    #[inline]
-    fn current(&mut self, row: usize) -> u32 {
-        if self.turns[row].left == 0 && row > 0 {
-            let best = self.least(row, self.roster.live());
-            self.turn(row, best);
-        }
-        self.turns[row].best
-    }
-
-    /// Returns the number of decisions until arms are compared again in a row; in trials, that the arm's trial needs.
-    #[inline]
-    fn left(&mut self, row: usize, arm: u32) -> &mut u32 {
-        if row == 0 { &mut self.rates[arm as usize].left } else { &mut self.turns[row].left }
-    }
-
-    /// Counts a decision for the arm that a row plays now.
-    #[inline]
-    fn take_turn(&mut self, row: usize, arm: u32) {
-        let left = self.left(row, arm);
-        *left = left.saturating_sub(1);
     }
 
     /// Plays an arm in a segment. A decision in a trial has phase 0 and twice its cell's number; any other has phase 1
@@ -468,10 +283,10 @@ impl Segments {
     #[inline]
     fn own_play(&mut self, number: u32) -> &mut Play {
         if number < self.configured_cells {
-            return self.plays.base_mut((number + self.configured) as usize);
+            return self.ledger.cells.base_mut((number + self.configured) as usize);
         }
         let (segment, arm) = self.cell(number);
-        &mut self.plays[(segment + 1, arm)]
+        &mut self.ledger.cells[(segment + 1, arm)]
     }
 
     /// Returns the number of rewards whose expected sum is [`DEVIATIONS`] standard deviations of the noise.
@@ -483,21 +298,16 @@ impl Segments {
     }
 
     fn open(&mut self, row: usize, arm: usize) {
-        let size = self.quota(row, arm);
+        let size = self.ledger.facts.quota(self.size(row, arm));
         if row == 0 {
             self.rates[arm].opened = size as u32;
             self.rates[arm].left = self.part(self.size(row, arm));
         }
-        self.plays[(row, arm)].batch = Batch::open(size);
-    }
-
-    /// Returns the number of handles that share each batch.
-    fn sharers(&self) -> f64 {
-        self.facts.duty().sharers(self.peers.known.handles()).into()
+        self.ledger.cells[(row, arm)].batch = Batch::open(size);
     }
 
     fn ensure_open(&mut self, row: usize, arm: usize) {
-        if self.plays[(row, arm)].batch.quota() == 0 {
+        if self.ledger.cells[(row, arm)].batch.quota() == 0 {
             self.open(row, arm);
         }
     }
@@ -507,10 +317,10 @@ impl Segments {
     fn open_as_now(&mut self, row: usize, arm: usize) -> u64 {
         self.ensure_open(row, arm);
         let size = self.size(row, arm);
-        if self.facts.duty().contributes() {
+        if self.ledger.facts.duty().contributes() {
             return size;
         }
-        let batch = &mut self.plays[(row, arm)].batch;
+        let batch = &mut self.ledger.cells[(row, arm)].batch;
         batch.lower(size);
         batch.free()
     }
@@ -522,14 +332,14 @@ impl Segments {
         // handles together expect as many deviations of their total noise. The size does not depend on the arm's own
         // mean, so an arm whose first release is negative noise does not wait for the next one indefinitely.
         // Handles that share each batch compute the size of the whole.
-        let (handles, least) = (f64::from(self.peers.known.handles()) / self.sharers(), self.least_batch);
-        let part = (half / handles).min(self.facts.limit());
-        (part.max(least / handles.sqrt()).ceil() as u64).clamp(1, Batch::MAX_QUOTA)
+        let Share { divides, limit, .. } = self.ledger.facts.share();
+        let part = (half / divides).min(limit);
+        (part.max(self.least_batch / divides.sqrt()).ceil() as u64).clamp(1, Batch::MAX_QUOTA)
     }
 
     /// Returns this handle's part of the decisions that a batch needs.
     fn part(&self, size: u64) -> u32 {
-        (size as f64 / self.sharers()).ceil().max(1.0) as u32
+        (size as f64 / f64::from(self.ledger.facts.share().sharers)).ceil().max(1.0) as u32
     }
 
     /// Makes `best` the arm that a row plays.
@@ -541,10 +351,11 @@ impl Segments {
 
     /// Decides whether all segments together try an arm, and which.
     fn plan(&mut self) {
-        let rates = || self.roster.live().iter().map(|&arm| (arm, &self.rates[arm as usize]));
+        let rates = || self.ledger.roster.live().iter().map(|&arm| (arm, &self.rates[arm as usize]));
         let (_, leader) = rates().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean)).expect("an arm");
         let largest = leader.mean;
-        let clicks = largest * self.facts.time.decisions_in(self.half_life).min(self.facts.decisions as f64);
+        let clicks =
+            largest * self.ledger.facts.time.decisions_in(self.half_life).min(self.ledger.facts.decisions as f64);
         let most = leader.clicks().max(clicks).ln();
         let enough = 1.0 / (self.spread() * (1.0 / KNOWN + 1.0 / self.together()));
         let rule = TrialRule { largest, most, enough };
@@ -564,8 +375,8 @@ impl Segments {
 
     /// Returns c in a segment.
     fn caution(&self, row: usize) -> f64 {
-        let arms = self.roster.live().len() as f64;
-        let decisions = self.turns[row].decisions as f64 * self.peers.unmerged();
+        let arms = self.ledger.roster.live().len() as f64;
+        let decisions = self.turns[row].decisions as f64 * self.unmerged();
         1.0 + CAUTION / (1.0 + decisions / (PATIENCE * arms * self.least_batch))
     }
 
@@ -593,11 +404,11 @@ impl Segments {
     }
 
     /// Releases a full batch. This is the only place where rewards become public.
-    fn release(&mut self, row: usize, arm: usize) {
-        self.facts.time.learn();
+    fn release_cell(&mut self, row: usize, arm: usize) {
+        self.ledger.facts.time.learn();
         let now = self.now();
         let expected = rate(self.rows[row].scale * self.rates[arm].mean);
-        let released = self.plays[(row, arm)].batch.release(&mut self.noise);
+        let released = self.ledger.cells[(row, arm)].batch.release(&mut self.ledger.noise);
         let count = released.count as f64;
         let weight = 1.0 / (1.0 + self.deviation * self.deviation / (count * expected * (1.0 - expected)));
         let cell = &mut self.cells[(row, arm)];
@@ -606,7 +417,7 @@ impl Segments {
         cell.released.weight += weight * count;
         cell.released.count += count;
         if row == 0 {
-            let (rate, distribution) = (&mut self.rates[arm], Cumulant::of(&self.noise.distribution()));
+            let (rate, distribution) = (&mut self.rates[arm], Cumulant::of(&self.ledger.noise.distribution()));
             rate.trials.release_as(f64::from(rate.opened), count, 0.0, released.sum, distribution);
         }
         self.all.fade(now, self.half_life);
@@ -614,7 +425,7 @@ impl Segments {
         self.all.count += count;
         self.peers.all.fade(now, self.half_life);
         self.least_batch = self.size_of_least_batch();
-        self.facts.release(released.count);
+        self.ledger.facts.release(released.count);
         self.open(row, arm);
         self.turns[row].left = 0;
         self.trial &= row > 0 || self.turns[0].best != arm as u32;
@@ -633,6 +444,6 @@ impl Segments {
     }
 }
 
-moves!(Play { batch, pulls });
+persist!(Play { batch, pulls });
 // The rest moves as a snapshot has it.
-moves!(Turn { left, best } made { decisions });
+persist!(Turn { left, best } made { decisions });

@@ -1,7 +1,7 @@
 //! The shared model: estimates of each arm's rate, of each segment and of their spread, from all releases.
 
 use super::{DEVIATIONS, Segments};
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::policy::compare::Totals;
 use crate::policy::prior::Prior;
 
@@ -76,7 +76,7 @@ const HALF_LIVES: f64 = 4.0;
 /// [`Segments::fit`] repeats over all rows until no rate changes by more than this part of it, because a segment's
 /// estimate of its arms depends on the rates of the arms. Each round divides the remaining change by about three.
 /// `ROUNDS` is the maximum.
-const SETTLED: f64 = 1e-3;
+const TOLERANCE: f64 = 1e-3;
 const ROUNDS: usize = 64;
 
 impl WeightedEvidence {
@@ -217,13 +217,13 @@ impl Segments {
     /// ids, so that the result depends on nothing else. The caller has reserved the memory for the order of the
     /// segments.
     pub(super) fn fit(&mut self) {
-        let Segments { order, by_key, keys, added, configured, .. } = self;
+        let Segments { order, by_key, ledger, .. } = self;
         // A function pointer, so that the library contains the code of one sort.
         let sort = |list: &mut [u32], key: &dyn Fn(u32) -> u64| list.sort_unstable_by_key(|&number| key(number));
-        sort(order, &|arm| arm.checked_sub(*configured).map_or(u64::from(arm), |place| added[place as usize]));
+        sort(order, &|arm| ledger.roster.id(arm as usize));
         by_key.clear();
-        by_key.extend(0..keys.len() as u32);
-        sort(by_key, &|segment| keys[segment as usize]);
+        by_key.extend(0..ledger.keys.len() as u32);
+        sort(by_key, &|segment| ledger.keys[segment as usize]);
         self.moments = Moments::default();
         self.rows.iter_mut().for_each(|row| *row = SegmentRow::new());
         for row in 0..self.rows.len() {
@@ -238,7 +238,7 @@ impl Segments {
             self.update(0);
             (0..self.by_key.len()).for_each(|place| self.update(self.by_key[place] as usize + 1));
             let mut moves = self.rates.iter().zip(&self.ranks).map(|(rate, before)| (rate.mean / before.0 - 1.0).abs());
-            if moves.all(|part| part <= SETTLED) {
+            if moves.all(|part| part <= TOLERANCE) {
                 break;
             }
         }
@@ -284,9 +284,9 @@ impl Segments {
             }
             rate.evidence.replace(&mut cell.estimate, now);
         }
-        let largest = self.roster.live().iter().map(|&arm| self.rates[arm as usize].mean).fold(0.0, f64::max);
+        let largest = self.ledger.roster.live().iter().map(|&arm| self.rates[arm as usize].mean).fold(0.0, f64::max);
         for rate in self.rates.iter_mut() {
-            rate.weigh_prior(largest, self.facts.decisions, now, self.half_life);
+            rate.weigh_prior(largest, self.ledger.facts.decisions, now, self.half_life);
         }
         let mean = self.mean_rate();
         (0..self.rates.len()).for_each(|arm| self.update_rate(arm, mean));
@@ -324,4 +324,4 @@ impl Segments {
 }
 
 // The rest moves as a snapshot has it.
-moves!(Rate { opened, left } made { mean, evidence, prior, active_prior, trials });
+persist!(Rate { opened, left } made { mean, evidence, prior, active_prior, trials });

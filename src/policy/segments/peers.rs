@@ -8,25 +8,23 @@
 //!
 #![doc = include_str!("../../../docs/theory/segments-merging.md")]
 
-use super::Segments;
-use super::combine::CellPart;
-use super::grid::Grid;
 use super::model::{Rate, WeightedEvidence, half_life};
+use super::{Play, SegmentLedger, Segments};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
+use crate::ledger::cells::Place;
 use crate::ledger::facts::SavedFacts;
-use crate::ledger::learner::Learning;
-use crate::ledger::open::Batch;
+use crate::ledger::grid::Grid;
+use crate::ledger::learner::{Change, Learner};
 use crate::ledger::peers::{Peer, PeerReleases, Peers};
 use crate::memory::try_with_capacity;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::policy::compare::Totals;
 use crate::snapshot::Reader;
 
 #[derive(Default)]
 pub struct SegmentPeers {
-    pub(super) known: Peers<SegmentReleases>,
     /// Sum of the peers' releases: of each cell of this handle, of the trials of each arm, and of everything.
     cells: Grid<WeightedEvidence>,
     trials: Vec<Totals>,
@@ -78,8 +76,8 @@ impl PeerReleases for SegmentReleases {
         }
         let (half_life, rows) = (half_life(config.forget_after), keys.len() + 1);
         let (mut facts, mut all) = (SavedFacts::NOTHING, WeightedEvidence::default());
-        let with = &mut Moving::In(from);
-        facts.moved(with)?;
+        let with = &mut Archive::In(from);
+        facts.persist(with)?;
         let now = facts.now();
         all.move_saved(now, with)?;
         all.fade(now, half_life);
@@ -88,7 +86,7 @@ impl PeerReleases for SegmentReleases {
             (try_with_capacity(rows)?, try_with_capacity(rows * arms)?, try_with_capacity(arms)?);
         for _ in 0..arms {
             let (mut live, mut rate) = (true, Rate::new()); // each handle has its own priors and live arms
-            live.moved(with)?;
+            live.persist(with)?;
             rate.move_saved(now, with)?;
             trials.push(rate.trials);
         }
@@ -177,56 +175,60 @@ impl SegmentPeers {
         Ok(())
     }
 
-    /// Returns by how much the decisions of all handles are more than those that are known, if every handle has equally
-    /// many: handles that release nothing need not be merged.
-    pub(super) fn unmerged(&self) -> f64 {
-        (f64::from(self.known.handles()) / (1.0 + self.known.iter().len() as f64)).max(1.0)
-    }
-
     /// Recomputes what is stored of all peers together.
-    fn count(&mut self, now: u64, half_life: f64) {
+    fn count(&mut self, known: &Peers<SegmentReleases>, now: u64, half_life: f64) {
         let mut all = WeightedEvidence { time: now, ..WeightedEvidence::default() };
-        for peer in self.known.iter() {
+        for peer in known.iter() {
             let discount = peer.discount(now, half_life);
             all.sum += discount * peer.releases.all.sum;
             all.count += discount * peer.releases.all.count;
         }
         self.all = all;
-        self.segments = self.known.iter().map(|peer| peer.releases.decisions.len() - 1).max().unwrap_or(0);
+        self.segments = known.iter().map(|peer| peer.releases.decisions.len() - 1).max().unwrap_or(0);
     }
 }
 
-impl Learning for Segments {
-    type Part = CellPart;
-    const SHORTEST: usize = 29;
+impl Learner for Segments {
+    type Sum = Play;
     type Releases = SegmentReleases;
 
-    fn read(&self, from: &mut Reader) -> Result<CellPart> {
-        let (own, key, id) = (from.bool()?, from.u64()?, from.u64()?);
-        Ok(CellPart { key: own.then_some(key), id, rewards: Batch::read(from)? })
+    fn ledger(&mut self) -> &mut SegmentLedger {
+        &mut self.ledger
     }
 
-    fn add(&mut self, part: &CellPart, arm: &dyn Fn(u64) -> Option<u32>) -> bool {
-        let row = match part.key {
-            None => Some(0),
-            Some(key) => self.find_or_add(key).map(|segment| segment as usize + 1),
-        };
-        let (Some(row), Some(arm)) = (row, arm(part.id)) else { return false };
-        let cell = (row, arm as usize);
-        self.ensure_open(cell.0, cell.1);
-        if self.plays[cell].batch.add(&part.rewards) {
-            self.release(cell.0, cell.1);
+    fn row(&mut self, key: u64) -> Option<usize> {
+        self.find_or_add(key).map(|segment| segment as usize + 1)
+    }
+
+    fn release(&mut self, place: Place) {
+        if let Place::Cell(row, arm) = place {
+            self.release_cell(row, arm);
         }
-        true
     }
 
-    /// While it waited for contributions to a trial, a segment has begun with little knowledge. It compares again.
-    fn combined(&mut self) {
-        self.turns[1..].iter_mut().for_each(|turn| turn.left = 0);
-    }
-
-    fn peers(&mut self) -> &mut Peers<SegmentReleases> {
-        &mut self.peers.known
+    fn changed(&mut self, change: Change) {
+        match change {
+            Change::Duty => {
+                for row in 0..self.rows.len() {
+                    for arm in 0..self.rates.len() {
+                        if self.ledger.cells[(row, arm)].batch.quota() > 0 {
+                            let size = self.ledger.facts.quota(self.size(row, arm));
+                            self.ledger.cells[(row, arm)].batch.set_quota(size);
+                        }
+                    }
+                }
+                self.compare_again();
+                self.trial = false;
+                self.plan();
+            }
+            Change::Wanted(Place::Cell(row, arm)) => self.ensure_open(row, arm),
+            Change::Emptied => self.compare_again(),
+            // While it waited for contributions to a trial, a segment has begun with little knowledge. It compares again.
+            Change::Combined => self.turns[1..].iter_mut().for_each(|turn| turn.left = 0),
+            // If nothing was released or merged since the model was fitted, fitting it again would change nothing.
+            Change::Merged if !self.fitted => self.fit(),
+            _ => (),
+        }
     }
 
     fn reserve(&mut self) -> Result<()> {
@@ -252,16 +254,16 @@ impl Learning for Segments {
         Ok(())
     }
 
-    fn join(&mut self, place: usize, before: Option<&Peer<SegmentReleases>>, _added: &[u64]) {
-        self.facts.time.learn();
+    fn join(&mut self, peer: usize, before: Option<&Peer<SegmentReleases>>) {
+        self.ledger.facts.time.learn();
         let (now, half_life) = (self.now(), self.half_life);
-        self.peers.count(now, half_life);
+        self.peers.count(&self.ledger.peers, now, half_life);
         self.least_batch = self.size_of_least_batch();
-        let SegmentPeers { known, cells, trials, decisions, places, .. } = &mut self.peers;
-        let peer = &known[place];
+        let (SegmentPeers { cells, trials, decisions, places, .. }, ledger) = (&mut self.peers, &self.ledger);
+        let peer = &ledger.peers[peer];
         places.clear();
         for (arm, trials) in trials.iter_mut().enumerate() {
-            let [at, was] = [Some(peer), before].map(|peer| peer.and_then(|peer| peer.arm(arm, &self.added)));
+            let [at, was] = [Some(peer), before].map(|peer| peer.and_then(|peer| peer.arm(arm, &ledger.roster)));
             let of = |peer: Option<&Peer<SegmentReleases>>, place: Option<usize>| {
                 place.and_then(|place| peer?.releases.trials.get(place)).copied().unwrap_or(Totals::NONE)
             };
@@ -270,7 +272,7 @@ impl Learning for Segments {
         }
         let lost = before.map_or(0.0, |before| before.discount(now, half_life));
         for row in 0..self.rows.len() {
-            let key = row.checked_sub(1).map(|segment| self.keys[segment]);
+            let key = row.checked_sub(1).map(|segment| self.ledger.keys[segment]);
             let (decisions_now, released) = peer.releases.row(key);
             let (decisions_then, replaced) = before.map_or((0, &[][..]), |before| before.releases.row(key));
             let mut changed = false;
@@ -293,20 +295,19 @@ impl Learning for Segments {
         self.trial = false;
         self.plan();
     }
-
-    /// If nothing was released or merged since the model was fitted, fitting it again would change nothing.
-    fn merged(&mut self) {
-        if !self.fitted {
-            self.fit();
-        }
-    }
 }
 
 impl Segments {
+    /// Returns by how much the decisions of all handles are more than those that are known, if every handle has equally
+    /// many: handles that release nothing need not be merged.
+    pub(super) fn unmerged(&self) -> f64 {
+        (f64::from(self.ledger.facts.handles()) / (1.0 + self.ledger.peers.iter().len() as f64)).max(1.0)
+    }
+
     /// Adds the peers' releases of the newest row, whose segment has this key, if there are peers.
     pub(super) fn seed_segment_from_peers(&mut self, key: u64) {
         let row = self.rows.len() - 1;
-        let SegmentPeers { known, cells, decisions, .. } = &mut self.peers;
+        let (SegmentPeers { cells, decisions, .. }, known) = (&mut self.peers, &self.ledger.peers);
         if decisions.is_empty() {
             return;
         }
@@ -320,10 +321,10 @@ impl Segments {
     /// Adds the peers' releases of the newest arm, if there are peers that have it.
     pub(super) fn seed_arm_from_peers(&mut self) {
         let arm = self.rates.len() - 1;
-        let SegmentPeers { known, trials, .. } = &mut self.peers;
+        let (trials, ledger) = (&mut self.peers.trials, &self.ledger);
         let mut changed = false;
-        for peer in known.iter() {
-            let Some(place) = peer.arm(arm, &self.added) else { continue };
+        for peer in ledger.peers.iter() {
+            let Some(place) = peer.arm(arm, &ledger.roster) else { continue };
             changed = true;
             trials[arm].add(&peer.releases.trials[place]);
         }
@@ -338,12 +339,11 @@ impl Segments {
     /// Adds the peers' releases of a cell that is new.
     fn seed(&mut self, row: usize, arm: usize) {
         let (now, half_life) = (self.now(), self.half_life);
-        let key = row.checked_sub(1).map(|segment| self.keys[segment]);
-        let SegmentPeers { known, cells, .. } = &mut self.peers;
-        let cell = &mut cells[(row, arm)];
+        let key = row.checked_sub(1).map(|segment| self.ledger.keys[segment]);
+        let cell = &mut self.peers.cells[(row, arm)];
         cell.time = now;
-        for peer in known.iter() {
-            let released = of_arm(peer.releases.row(key).1, peer.arm(arm, &self.added));
+        for peer in self.ledger.peers.iter() {
+            let released = of_arm(peer.releases.row(key).1, peer.arm(arm, &self.ledger.roster));
             cell.add(released, peer.discount(now, half_life));
         }
     }
@@ -352,7 +352,7 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::learner::Learner;
+    use crate::ledger::learner::AnyLearner;
     use crate::ledger::peers::{AnyPeer, PeerId};
     use crate::policy::contract::Policy;
     use crate::random::{Random, Seed};
@@ -383,10 +383,10 @@ mod tests {
         let keys: [&[u64]; 3] = [&[5, 6], &[6], &[8, 5, 7]];
         let other = |origin: usize, decisions: u64, coins: &mut Random| {
             let mut released = segments(keys[origin], 3, coins);
-            released.facts.decisions = decisions;
+            released.ledger.facts.decisions = decisions;
             let saved = write(Kind::Bandit, usize::MAX, |to| {
                 released.save_pulls(to, &mut [].into_iter());
-                released.snapshot(&mut Moving::Out(to))
+                released.snapshot(&mut Archive::Out(to))
             });
             let bytes = saved.unwrap().seal();
             move || {
@@ -401,7 +401,7 @@ mod tests {
             let mut here = segments(&[6, 5], 3, &mut coins);
             (0..9).for_each(|place| here.cells[(place / 3, place % 3)].released = WeightedEvidence::default());
             for number in order {
-                here.merge(all[number](), &[]).unwrap();
+                here.merge(all[number]()).unwrap();
             }
             here.add_segment(7);
             sums.push(here.peers.cells.iter().map(|cell| [cell.sum, cell.weight, cell.count]).collect::<Vec<_>>());

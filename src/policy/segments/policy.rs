@@ -5,16 +5,15 @@ use super::peers::read_keys;
 use super::{Segments, is_trial};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::key_index::KeyIndex;
-use crate::ledger::learner::Learner;
-use crate::moving::Moving;
+use crate::ledger::learner::AnyLearner;
+use crate::moving::Archive;
 use crate::policy::compare::{ReleaseTotals, Totals};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::request::{Catalog, Offer, Segment};
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer};
+use crate::snapshot::{Reader, Writer, ensure};
 
 /// Every pull's number fits into the engine's ring.
 const _: () = assert!(2 * Segments::MOST_CELLS <= Engine::MOST_ARM as u64);
@@ -27,14 +26,14 @@ impl Segments {
             let rule = format!("must be at least {}, as in the snapshot", keys.len());
             return Err(Error::config("max_segments", &rule, self.max_segments));
         }
-        self.index = KeyIndex::of(&keys, self.max_segments as usize)?;
         for key in keys {
-            self.keys.push(key);
+            ensure(self.ledger.keys.find(key).is_none())?;
+            self.ledger.keys.push(key);
             self.push_row();
         }
         for row in 1..self.rows.len() {
             for arm in 0..self.rates.len() {
-                self.plays[(row, arm)].pulls = from.count()?;
+                self.ledger.cells[(row, arm)].pulls = from.count()?;
             }
         }
         Ok(())
@@ -70,10 +69,10 @@ impl Policy for Segments {
     }
 
     fn save_pulls(&self, to: &mut Writer, pending: &mut dyn Iterator<Item = Pull>) {
-        to.u32(self.keys.len() as u32);
-        to.alike(self.keys.iter().copied(), Writer::u64);
+        to.u32(self.ledger.keys.len() as u32);
+        to.alike(self.ledger.keys.iter().copied(), Writer::u64);
         let arms = self.rates.len();
-        let pulls = (arms..self.rows.len() * arms).map(|place| self.plays[(place / arms, place % arms)].pulls);
+        let pulls = (arms..self.rows.len() * arms).map(|place| self.ledger.cells[(place / arms, place % arms)].pulls);
         let place = |pull: Pull| {
             let (segment, arm) = self.cell(pull.arm() / 2);
             segment * arms + arm
@@ -83,10 +82,11 @@ impl Policy for Segments {
 
     fn arm_in(&self, segment: u64, arm: u32) -> Result<(ArmState, u64)> {
         let known = || Error::request("segment", "must be the key of an earlier request", segment);
-        let segment = self.index.find(segment).ok_or_else(known)? as u32;
+        let segment = self.ledger.keys.find(segment).ok_or_else(known)? as u32;
         let (mean, effective_pulls) = self.estimate(segment, arm);
-        let state = ArmState { mean, width: f64::NAN, effective_pulls, active: self.roster.is_live(arm as usize) };
-        Ok((state, self.plays[(segment as usize + 1, arm as usize)].pulls))
+        let state =
+            ArmState { mean, width: f64::NAN, effective_pulls, active: self.ledger.roster.is_live(arm as usize) };
+        Ok((state, self.ledger.cells[(segment as usize + 1, arm as usize)].pulls))
     }
 
     #[inline]
@@ -94,14 +94,14 @@ impl Policy for Segments {
         let number = pull.arm() / 2;
         let play = if is_trial(pull) {
             let (_, arm) = self.cell(number);
-            &mut self.plays[(0, arm)]
+            &mut self.ledger.cells[(0, arm)]
         } else {
             self.own_play(number)
         };
         if play.batch.collect(reward) && play.batch.free() == 0 {
             let (segment, arm) = self.cell(number);
             let row = if is_trial(pull) { 0 } else { segment + 1 };
-            self.release(row, arm);
+            self.release_cell(row, arm);
         }
     }
 
@@ -120,20 +120,20 @@ impl Policy for Segments {
     fn arm(&self, arm: u32) -> ArmState {
         let effective_pulls = (0..self.rows.len()).map(|row| self.released(row, arm as usize).count).sum();
         let mean = self.rates[arm as usize].mean;
-        ArmState { mean, width: f64::NAN, effective_pulls, active: self.roster.is_live(arm as usize) }
+        ArmState { mean, width: f64::NAN, effective_pulls, active: self.ledger.roster.is_live(arm as usize) }
     }
 
     fn counts(&self) -> PolicyCounts {
         PolicyCounts {
-            phase: self.facts.releases,
-            active: self.roster.live().len() as u32,
-            merges: self.peers.known.updates(),
-            segments: self.keys.len() as u32,
-            ..PolicyCounts::of(self.facts.privacy(&self.noise.distribution()))
+            phase: self.ledger.facts.releases,
+            active: self.ledger.roster.live().len() as u32,
+            merges: self.ledger.peers.updates(),
+            segments: self.ledger.keys.len() as u32,
+            ..PolicyCounts::of(self.ledger.facts.privacy(&self.ledger.noise.distribution()))
         }
     }
 
-    fn learner(&mut self) -> Option<&mut dyn Learner> {
+    fn learner(&mut self) -> Option<&mut dyn AnyLearner> {
         Some(self)
     }
 
@@ -150,61 +150,61 @@ impl Policy for Segments {
         if trials == Totals::NONE {
             return Err(Error::NotReady);
         }
-        Ok(ReleaseTotals::of(Cumulant::of(&self.noise.distribution()), trials))
+        Ok(ReleaseTotals::of(Cumulant::of(&self.ledger.noise.distribution()), trials))
     }
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
-        self.facts.time.learn();
+        self.ledger.facts.time.learn();
         self.rates[arm as usize].prior = Some((prior, self.now()));
         self.learn(0);
         Ok(())
     }
 
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
-        if let Moving::In(from) = with {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
+        if let Archive::In(from) = with {
             self.load_pulls(from)?;
         }
         self.move_releases(with)
     }
 
     fn catalog(&self) -> Catalog<'_> {
-        Catalog { arms: Some(&self.roster), segments: Some((&self.index, self.max_segments)) }
+        Catalog { arms: Some(&self.ledger.roster), segments: Some((&self.ledger.keys, self.max_segments)) }
     }
 
     /// Adds an arm to every segment.
     ///
     /// # Errors
-    /// `InvalidConfig` for more than [`MOST_CELLS`](Self::MOST_CELLS); `NoMemory`.
-    fn add_arm(&mut self) -> Result<()> {
+    /// `InvalidConfig` for more than [`MOST_CELLS`](Segments::MOST_CELLS); `NoMemory`.
+    fn add_arm(&mut self, id: u64) -> Result<()> {
         let arms = u64::from(self.arms()) + 1;
-        if (u64::from(self.max_segments) + 1) * arms > Self::MOST_CELLS {
+        if (u64::from(self.max_segments) + 1) * arms > Segments::MOST_CELLS {
             return Err(Error::config("arms", "times max_segments must be at most 2^27", arms));
         }
         let no_memory = |_| Error::NoMemory;
-        self.added.try_reserve(1).map_err(no_memory)?;
+        self.ledger.roster.reserve()?;
         self.rates.reserve()?;
-        self.roster.reserve()?;
         self.order.try_reserve(1).map_err(no_memory)?;
         let more = (arms as usize).saturating_sub(self.ranks.len());
         self.ranks.try_reserve(more).map_err(no_memory)?;
-        let (plays, cells) = (self.plays.new_arm()?, self.cells.new_arm()?);
+        let (plays, cells) = (self.ledger.cells.new_arm()?, self.cells.new_arm()?);
         self.peers.add_arm()?;
         let arm = self.arms();
-        self.plays.push_arm(plays);
+        self.ledger.cells.push_arm(plays);
         self.cells.push_arm(cells);
         self.rates.push(Rate::new());
-        self.roster.add();
+        self.ledger.roster.add(id);
         self.order.push(arm);
         let mean = self.mean_rate();
         self.update_rate(arm as usize, mean);
         if !self.trial {
             self.plan();
         }
+        self.seed_arm_from_peers();
         Ok(())
     }
 
     fn retire_arm(&mut self, arm: u32) {
-        self.roster.retire(arm as usize);
+        self.ledger.roster.retire(arm as usize);
         let rate = &mut self.rates[arm as usize];
         let had_prior = rate.prior.take().is_some();
         self.trial &= self.turns[0].best != arm;

@@ -1,9 +1,9 @@
 //! Tests of segments: new and retired arms, eligible arms, slots, exploration, merging and snapshots.
 
 use super::*;
-use crate::ledger::learner::{Learner, OpenSums};
+use crate::ledger::learner::AnyLearner;
 use crate::ledger::peers::PeerId;
-use crate::moving::Moving;
+use crate::moving::Archive;
 use crate::policy::compare::Totals;
 use crate::policy::contract::Policy;
 use crate::policy::prior::Prior;
@@ -34,47 +34,46 @@ impl Site {
     }
 
     fn add_segment(&mut self, key: u64) {
-        assert_eq!(self.segments.add_segment(key) as usize + 1, self.segments.keys.len());
+        assert_eq!(self.segments.add_segment(key) as usize + 1, self.segments.ledger.keys.len());
     }
 
     fn add_arm(&mut self, id: u64) -> u32 {
-        self.segments.add_arm().unwrap();
-        self.segments.name_arm(&[id]);
+        self.segments.add_arm(id).unwrap();
         self.segments.arms() - 1
     }
 
     fn id(&self, arm: u32) -> u64 {
-        arm.checked_sub(self.config.arms).map_or(arm.into(), |place| self.segments.added[place as usize])
+        self.segments.ledger.roster.id(arm as usize)
     }
 
     fn pulls(&self, segment: u32, arm: u32) -> u64 {
-        self.segments.plays[(segment as usize + 1, arm as usize)].pulls
+        self.segments.ledger.cells[(segment as usize + 1, arm as usize)].pulls
     }
 
     /// The rewards in all open batches and in all releases.
     fn collected(&self) -> u64 {
-        let open = self.segments.plays.iter().map(|play| play.batch.quota() - play.batch.free());
-        open.sum::<u64>() + self.segments.facts.led()
+        let open = self.segments.ledger.cells.iter().map(|play| play.batch.quota() - play.batch.free());
+        open.sum::<u64>() + self.segments.ledger.facts.led()
     }
 
     /// Chooses arms for the slots of a request for these arms.
     fn slate(&mut self, segment: u32, eligible: &[u32], slots: usize) -> Vec<Pull> {
-        let key = self.segments.keys[segment as usize];
+        let key = self.segments.ledger.keys[segment as usize];
         let request = Request { slots: slots as u32, segment: key, eligible: Some(eligible), ..Request::default() };
-        let mut offers = Offers::for_tests(&self.config, self.segments.roster.arms());
+        let mut offers = Offers::for_tests(&self.config, self.segments.ledger.roster.arms());
         let mut offer = offers.check(&request, self.segments.catalog(), &Limits::for_tests(0)).unwrap();
         self.segments.choose_slate(segment, &mut offer);
         offer.choices().iter().map(|choice| choice.pull).collect()
     }
 
     fn any_segment(&mut self) -> u32 {
-        self.coins.below(self.segments.keys.len() as u64) as u32
+        self.coins.below(self.segments.ledger.keys.len() as u64) as u32
     }
 
     /// Draws the reward of a pull in this segment and observes it. Returns the pull's arm.
     fn answer(&mut self, segment: u32, pull: Pull, world: World) -> u32 {
         let arm = self.segments.arm_of(pull);
-        let rate = world(self.id(arm), self.segments.keys[segment as usize]);
+        let rate = world(self.id(arm), self.segments.ledger.keys[segment as usize]);
         let one = u32::from(self.coins.unit() < rate);
         self.segments.observe(pull, Reward::from_units(one * Reward::ONE as u32));
         arm
@@ -82,7 +81,7 @@ impl Site {
 
     /// Simulates decisions, and returns how often each arm is played in each segment.
     fn play(&mut self, decisions: u32, world: World) -> Vec<Vec<u32>> {
-        let mut played = vec![vec![0; self.segments.arms() as usize]; self.segments.keys.len()];
+        let mut played = vec![vec![0; self.segments.arms() as usize]; self.segments.ledger.keys.len()];
         for _ in 0..decisions {
             let segment = self.any_segment();
             let pull = self.segments.choose_in(segment);
@@ -92,7 +91,7 @@ impl Site {
     }
 
     fn live(&self) -> Vec<u32> {
-        self.segments.roster.live().to_vec()
+        self.segments.ledger.roster.live().to_vec()
     }
 
     fn saved(&mut self) -> Vec<u8> {
@@ -103,18 +102,18 @@ impl Site {
     fn saved_without(&mut self, pending: &mut dyn Iterator<Item = Pull>) -> Vec<u8> {
         let saved = write(Kind::Bandit, usize::MAX, |to| {
             self.segments.save_pulls(to, pending);
-            self.segments.snapshot(&mut Moving::Out(to))
+            self.segments.snapshot(&mut Archive::Out(to))
         });
         saved.unwrap().seal()
     }
 
     fn restored(&self, bytes: &[u8]) -> Result<Site> {
         let mut site = Site::new(self.config.clone(), 99, &[]);
-        for &id in &self.segments.added {
+        for &id in self.segments.ledger.roster.added.iter() {
             site.add_arm(id);
         }
         let from = &mut Reader::new(bytes, Kind::Bandit).unwrap();
-        site.segments.snapshot(&mut Moving::In(from))?;
+        site.segments.snapshot(&mut Archive::In(from))?;
         from.finish()?;
         Ok(site)
     }
@@ -125,16 +124,16 @@ impl Site {
         }
         let bytes = other.saved();
         let from = &mut Reader::new(&bytes, Kind::Bandit).unwrap();
-        let id = PeerId { origin: other.origin, generation: 0, added: &other.segments.added };
+        let id = PeerId { origin: other.origin, generation: 0, added: &other.segments.ledger.roster.added };
         let peer = self.segments.peer_reader()(&self.config, &id, from).unwrap();
         from.finish().unwrap();
-        self.segments.merge(peer, &[]).unwrap();
+        self.segments.merge(peer).unwrap();
     }
 
     /// Everything that can be read, by key and id.
     fn releases(&self) -> Vec<(u64, u64, u64, u64)> {
         let mut releases = Vec::new();
-        for (segment, &key) in self.segments.keys.iter().enumerate() {
+        for (segment, &key) in self.segments.ledger.keys.iter().enumerate() {
             for arm in 0..self.segments.arms() {
                 let (mean, count) = self.segments.estimate(segment as u32, arm);
                 releases.push((key, self.id(arm), mean.to_bits(), count.to_bits()));
@@ -169,10 +168,10 @@ impl Site {
             .collect();
         tried.sort_by(|a, b| a.0.total_cmp(&b.0));
         let arm = if arms.contains(&best) { best } else { tried.first()?.1 };
-        let is_new = state.plays[(0, arm as usize)].batch.quota() == 0;
+        let is_new = state.ledger.cells[(0, arm as usize)].batch.quota() == 0;
         let takes_part = is_new
             || state.rates[arm as usize].left > 0
-            || (state.facts.decisions + decisions).wrapping_mul(GOLDEN) >> 61 == 0;
+            || (state.ledger.facts.decisions + decisions).wrapping_mul(GOLDEN) >> 61 == 0;
         (state.trial && takes_part).then_some(arm)
     }
 
@@ -204,7 +203,7 @@ fn pending_pulls_survive_new_arms() {
         if t % 500 == 250 && t < 5000 {
             site.add_arm(1000 + t);
         }
-        if t % 700 == 300 && site.segments.keys.len() < 20 {
+        if t % 700 == 300 && site.segments.ledger.keys.len() < 20 {
             site.add_segment(9000 + t);
         }
         let segment = site.any_segment();
@@ -228,15 +227,15 @@ fn pending_pulls_survive_new_arms() {
                 *counts.get_mut(&(segment, arm)).unwrap() -= 1;
             } else {
                 let (free, releases) =
-                    (site.segments.plays[(row, arm as usize)].batch.free(), site.segments.facts.releases);
+                    (site.segments.ledger.cells[(row, arm as usize)].batch.free(), site.segments.ledger.facts.releases);
                 site.segments.observe(pull, Reward::MIN);
-                let now = site.segments.plays[(row, arm as usize)].batch.free();
-                assert!(now + 1 == free || (free == 1 && site.segments.facts.releases == releases + 1));
+                let now = site.segments.ledger.cells[(row, arm as usize)].batch.free();
+                assert!(now + 1 == free || (free == 1 && site.segments.ledger.facts.releases == releases + 1));
             }
         }
     }
     assert_eq!(site.segments.arms(), 13);
-    for segment in 0..site.segments.keys.len() as u32 {
+    for segment in 0..site.segments.ledger.keys.len() as u32 {
         for arm in 0..13 {
             let counted = counts.get(&(segment, arm)).copied().unwrap_or_default();
             assert_eq!(site.pulls(segment, arm), counted);
@@ -257,9 +256,9 @@ fn pending_pulls_survive_new_arms() {
 fn too_many_arms_are_refused() {
     let config = Config { max_segments: (1 << 17) - 1, ..Config::new(1022, 1.0) };
     let mut segments = Segments::new(&config, &mut Seed::new(Some([1; 32])).unwrap()).unwrap();
-    assert_eq!((segments.add_arm(), segments.add_arm()), (Ok(()), Ok(())));
-    assert!(matches!(segments.add_arm(), Err(Error::InvalidConfig { .. })));
-    assert_eq!((segments.arms(), segments.counts().active, segments.plays.arms()), (1024, 1024, 1024));
+    assert_eq!((segments.add_arm(8), segments.add_arm(9)), (Ok(()), Ok(())));
+    assert!(matches!(segments.add_arm(10), Err(Error::InvalidConfig { .. })));
+    assert_eq!((segments.arms(), segments.counts().active, segments.ledger.cells.arms()), (1024, 1024, 1024));
     let last = segments.number((1 << 17) - 2, 1023);
     assert!(u64::from(last) < Segments::MOST_CELLS && segments.cell(last) == ((1 << 17) - 2, 1023));
 }
@@ -318,7 +317,7 @@ fn a_retired_arm_is_never_played() {
                     500 => site.segments.turns[3].best,
                     _ => live[site.coins.below(live.len() as u64) as usize],
                 };
-                if site.segments.roster.is_live(arm as usize) {
+                if site.segments.ledger.roster.is_live(arm as usize) {
                     site.segments.retire_arm(arm);
                 }
             }
@@ -347,10 +346,12 @@ fn a_retired_arm_is_never_played() {
             }
             while pending.len() > 60 {
                 let (segment, pull) = pending.swap_remove(site.coins.below(60) as usize);
-                let releases = site.segments.facts.releases;
+                let releases = site.segments.ledger.facts.releases;
                 let arm = site.answer(segment, pull, ads);
-                after +=
-                    u32::from(!site.segments.roster.is_live(arm as usize) && site.segments.facts.releases > releases);
+                after += u32::from(
+                    !site.segments.ledger.roster.is_live(arm as usize)
+                        && site.segments.ledger.facts.releases > releases,
+                );
                 answered += 1;
             }
             assert!(t % 20 > 0 || site.collected() == answered);
@@ -514,7 +515,7 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
         }
         for site in &mut fleet {
             for key in KEYS {
-                if !site.segments.keys.contains(&key) {
+                if !site.segments.ledger.keys.contains(&key) {
                     site.add_segment(key);
                 }
             }
@@ -537,7 +538,7 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
                 site.merge(&mut copies[(place + turn * (1 + place % 2)) % 3]);
             }
             for id in [44, 7, 1000, 1 << 63] {
-                if !site.segments.added.contains(&id) && coins.below(2) == 0 {
+                if !site.segments.ledger.roster.added.contains(&id) && coins.below(2) == 0 {
                     site.add_arm(id);
                 }
             }
@@ -547,7 +548,7 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
         }
         for site in fleet.iter_mut().chain([&mut late]) {
             for id in [1 << 63, 7, 44, 1000] {
-                if !site.segments.added.contains(&id) {
+                if !site.segments.ledger.roster.added.contains(&id) {
                     site.add_arm(id);
                 }
             }
@@ -586,9 +587,9 @@ fn a_snapshot_goes_on() {
         assert_eq!(next.segments.rates[4].prior, site.segments.rates[4].prior);
         let played = next.play(5_000, ads);
         assert!(played.iter().all(|segment| segment[1] == 0 && segment[3] == 0));
-        assert!(next.segments.facts.releases > site.segments.facts.releases);
+        assert!(next.segments.ledger.facts.releases > site.segments.ledger.facts.releases);
         // A snapshot with another number of arms is refused.
-        site.segments.added.pop();
+        site.add_arm(u64::MAX);
         assert!(site.restored(&bytes).is_err());
     }
 }

@@ -15,8 +15,6 @@ from ._bandit import (
     DECISION as DECISION,
     Bandit as Bandit,
     Decision as Decision,
-    Diagnostics as Diagnostics,
-    Report as Report,
     feature_cross as feature_cross,
     feature_hash as feature_hash,
     ticket_node as ticket_node,
@@ -80,6 +78,8 @@ from ._sums import (
     Counter as Counter,
     Stopping as Stopping,
 )
+from ._report import Diagnostics as Diagnostics
+from ._report import Report as Report
 from ._table import (
     POLICIES as POLICIES,
     Config as Config,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, fields
 from typing import Any, Mapping, NamedTuple, NoReturn, Sequence, overload
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy as np
 from ._budget import Budget
 from ._convert import flag, integer, integers, is_row, real, reals
 from ._library import (
-    POLICY_NAMES,
     Error,
     Handle,
     InvalidConfigError,
@@ -29,9 +27,9 @@ from ._library import (
     refusal,
     seed,
 )
-from ._numbers import Duty, Warnings
+from ._report import Diagnostics, Report
 from ._shuffle import ShuffleParams, params_of
-from ._table import KINDS, Config
+from ._table import KINDS, REQUEST, Config
 
 Array = Any
 """What numpy makes an array of."""
@@ -71,99 +69,6 @@ half-width of its confidence interval, both NaN before the first release."""
 _REQUEST = _dtype("dpb_request")
 
 
-@dataclass(frozen=True)
-class Report:
-    """The public state of a bandit: released values and counts. You may publish it."""
-
-    policy: str
-    """The name of the policy."""
-    phase: int
-    """The policy's epoch, phase or interval; for a policy with batches the number of releases."""
-    arms_active: int
-    """Arms that are not eliminated."""
-    pending: int
-    """Open decisions."""
-    decisions: int
-    """Decisions so far."""
-    answered: int
-    """Decisions whose reward took effect."""
-    cancelled: int
-    """Decisions that were cancelled."""
-    expired: int
-    """Decisions that were dropped before their window ended."""
-    epsilon_spent: float
-    """The privacy loss of one user so far, at delta_spent; infinite for baselines."""
-    delta_spent: float
-    """The delta of that bound, 0 for a pure policy."""
-    is_private: bool
-    """False for baselines and with a test_seed."""
-    changes_detected: int
-    """With forget_after: releases that contradicted their arm's past and ended it."""
-    segments: int
-    """With max_segments: segments in use."""
-    max_segments: int
-    """max_segments of the configuration."""
-    failures: int
-    """With features: how often a model was not updated for numerical reasons."""
-    features: int
-    """features of the configuration."""
-    model_per_arm: bool
-    """model_per_arm of the configuration."""
-    contributions: int
-    """Contributions that Bandit.combine has added."""
-    contributions_lost: int
-    """Contributions that this bandit missed, or could not use in full."""
-    fleet_key_id: int
-    """A number by which different fleet keys differ; 0 without one."""
-    duty: Duty
-    """What the bandit does with the rewards that it collects."""
-    warnings: Warnings
-    """Signs that the bandit cannot learn."""
-    generation: int
-    """The generation that the bandit leads or contributes to; 0 if it is alone."""
-    clock_leaps: int
-    """With Clock.CALLER: how often the clock leapt."""
-    stopped: bool
-    """Whether the policy has decided for an arm."""
-    best_arm: int
-    """That arm; 0 if stopped is False."""
-
-
-@dataclass(frozen=True)
-class Diagnostics:
-    """Counts of refused calls, for the operator only. NOT private: a duplicate reveals a click."""
-
-    duplicates: int
-    """Rewards and cancellations of a ticket that had one."""
-    late: int
-    """Rewards and cancellations of an expired ticket."""
-    rejected: int
-    """Refused rewards."""
-    unknown: int
-    """Tickets that this bandit never issued."""
-    oversized: int
-    """Decisions with a row of features larger than feature_norm."""
-    warnings: Warnings
-    """Signs that the bandit cannot learn, from rewards."""
-
-
-_MADE_OF: dict[str, Any] = {
-    "policy": lambda value: POLICY_NAMES.get(value, str(value)),
-    "is_private": bool,
-    "model_per_arm": bool,
-    "duty": Duty,
-    "warnings": Warnings,
-}
-
-
-def _read(kind: Any, c: Any) -> Any:
-    values = {}
-    for name in (field.name for field in fields(kind)):
-        value = getattr(c, {"model_per_arm": "feature_model"}.get(name, name))
-        values[name] = _MADE_OF[name](value) if name in _MADE_OF else value
-    return kind(**values)
-
-
 def _config(config: Config) -> tuple[Any, list[Any]]:
     """The configuration of C, and what must live until it has been read."""
     c, kept = ffi.new("dpb_config *"), []
@@ -192,6 +97,14 @@ def _config(config: Config) -> tuple[Any, list[Any]]:
         else:
             setattr(c, name, integer(name, value, 64 if kind == "u64" else 32))
     return c, kept
+
+
+_C_OF = {"u32[]": "uint32_t[]", "f64[]": "double[]"}
+
+
+def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """A list of a request for C."""
+    return integers(name, value, 32) if REQUEST[name] == "u32[]" else reals(name, value)
 
 
 def _needed(c: Any) -> tuple[str, ...]:
@@ -324,6 +237,7 @@ class Bandit(Handle):
 
     # Decisions and rewards.
 
+    # begin generated select
     @overload
     def select(
         self,
@@ -368,25 +282,49 @@ class Bandit(Handle):
 
         Args:
             slots: the number of different arms to choose; then the result is a list of decisions, each with a ticket.
-            segment: with max_segments, the key of the request's segment. 0 is a key like any other.
-            user: with expected_users, a keyed hash of the person. 0 is a person like any other.
-            eligible: the live arms to choose from; None = all.
-            values: what a reward of each eligible arm (of each arm, without eligible) is worth in this request, such as
-                its bid: finite and at least 0, in any unit. The policy maximises value times mean.
-            examined: for each slot the probability that a visitor examines it, from 2**-16 to 1. The slots then get the
-                arms in the order of value times mean, and the policy learns click rates.
+            segment: With max_segments: the key of the request's segment, such as the placement's number or a
+                hash of its name. The first request with a new key creates that segment. Otherwise 0.
+            user: With expected_users: a keyed hash of the person who makes the request. Otherwise 0.
+            eligible: None, the default = all live arms. Otherwise a list of live arms, in any order; duplicates
+                are harmless. Choose them by public information only (targeting, flights, frequency caps). A
+                remaining click budget depends on rewards, so do not filter by it.
+            values: None, the default = a reward is worth the same for all arms. Otherwise what a reward of each
+                eligible arm is worth in this request, in that order: a bid, a price, a margin; without eligible,
+                for every arm by its number (those of retired arms are not read). Finite, at least 0. The handle
+                then maximises value times mean, and still learns means: reports, Bandit.predict and rewards stay in
+                their own units. An arm whose value is below 2^-20 of the largest is not eligible. eligible must
+                name no arm twice, and reward_min must be 0. Log the values with the decision: its propensity is
+                exact given them. Do not compute a value from rewards: spend, real clicks and a model of your clicks
+                are made of them. A high value buys pulls: an arm with K times the value of the best one is pulled
+                until its mean is known to be below 1/K of that one's, rewards or not, so limit ratios to about 100.
+            examined: None, the default = visitors examine all slots alike. Otherwise for each slot the
+                probability that a visitor examines it, from 2^-16 to 1. The slots then get the arms in the order of
+                value times mean: the best arm where most visitors look; arms without a mean, and ties, at random.
+                The handle learns click rates: the mean of an arm is its chance of a click in a slot that is
+                examined, and effective_pulls and the sizes of batches count examinations. reward_min must be 0.
+                Public: estimate the probabilities from slots filled at random, once, and not from the order that
+                this handle has chosen. For dp-imed without max_segments.
             features: with features = d, float32 of shape (d,) with model_per_arm, else (arms, d), a row for each
                 eligible arm. A contiguous array of float32 is not copied.
             sparse: the same rows as mappings of indices to values: one, or a sequence; or a CSR matrix of scipy.
         """
-        given = (segment, user, eligible, values, examined, features, sparse)
-        if slots is None and not self._needs and all(each is None for each in given):
+        given = {
+            "segment": segment,
+            "user": user,
+            "eligible": eligible,
+            "values": values,
+            "examined": examined,
+            "features": features,
+            "sparse": sparse,
+        }
+        # end generated select
+        if slots is None and not self._needs and all(each is None for each in given.values()):
             one = ffi.new("dpb_decision *")
             status = lib.dpb_select(self._c, one)
             if status:
                 self._refuse(status, ffi.NULL)
             return Decision(one.ticket, one.propensity, one.arm, one.phase)
-        request, kept = self._asked(slots, *given)
+        request, kept = self._asked(slots, given)
         # More than the arms is refused, and must not be allocated before.
         out = ffi.new("dpb_decision[]", min(request.slots, 1 << 24))
         status = lib.dpb_select_for(self._c, request, out)
@@ -411,34 +349,27 @@ class Bandit(Handle):
                 field = {"segment": "max_segments", "user": "expected_users"}[name]
                 raise UnsupportedError(f"{name} must be given, because {field} is set")
 
-    def _asked(self, slots: Any, segment: Any, user: Any, *rest: Any) -> tuple[Any, list[Any]]:
+    def _asked(self, slots: Any, given: Mapping[str, Any]) -> tuple[Any, list[Any]]:
         """A request of select and check, and what must live as long."""
-        self._require({"segment": segment, "user": user})
-        request, kept = self._request(segment, user, *rest)
+        self._require(given)
+        request, kept = self._request(given)
         request.slots = 1 if slots is None else integer("slots", slots, 32, InvalidRequestError)
         return request, kept
 
-    def _request(
-        self, segment: Any, user: Any, eligible: Any, values: Any, examined: Any, features: Any, sparse: Any
-    ) -> tuple[Any, list[Any]]:
+    def _request(self, given: Mapping[str, Any]) -> tuple[Any, list[Any]]:
         request, kept = ffi.new("dpb_request *"), []
         lib.dpb_request_init_sized(request, ffi.sizeof("dpb_request"))
-        if segment is not None:
-            request.segment = integer("segment", segment, error=InvalidRequestError)
-        if user is not None:
-            request.user = integer("user", user, error=InvalidRequestError)
-        if eligible is not None:
-            arms = ffi.from_buffer("uint32_t[]", integers("eligible", eligible, 32))
-            request.eligible, request.eligible_len = arms, len(arms)
-            kept.append(arms)
-        if values is not None:
-            worth = ffi.from_buffer("double[]", reals("values", values))
-            request.values, request.values_len = worth, len(worth)
-            kept.append(worth)
-        if examined is not None:
-            chances = ffi.from_buffer("double[]", reals("examined", examined))
-            request.examined, request.examined_len = chances, len(chances)
-            kept.append(chances)
+        for name, kind in REQUEST.items():
+            value = given.get(name)
+            if value is None:
+                continue
+            if kind.endswith("[]"):
+                kept.append(ffi.from_buffer(_C_OF[kind], _array(name, value)))
+                setattr(request, name, kept[-1])
+                setattr(request, f"{name}_len", len(kept[-1]))
+            else:
+                setattr(request, name, integer(name, value, int(kind[1:]), InvalidRequestError))
+        features, sparse = given.get("features"), given.get("sparse")
         if features is not None:
             rows = ffi.from_buffer("float[]", reals("features", features, np.float32, ndim=None))
             request.features, request.features_len = rows, len(rows)
@@ -468,6 +399,7 @@ class Bandit(Handle):
             raise self._explain(status, request)
         self._fail(status)
 
+    # begin generated select_many
     def select_many(
         self,
         n: int | None = None,
@@ -485,11 +417,8 @@ class Bandit(Handle):
         Args:
             n: the number of requests; it follows from the lengths of the other arguments.
             slots: the number of different arms for each request.
-            segment, user: a number, or an array of n.
-            eligible: arms to choose from: one list for all requests, or a list for each.
-            values: what a reward of each of these is worth: one list for all requests, or a list for each.
-            examined: the probability that a visitor examines each slot: one list for all requests, or a list for each.
             features: float32 of shape (n, d) with model_per_arm, else (n, arms, d). Not copied if contiguous.
+            The others are those of select: a number, or an array of n; one list for all requests, or a list for each.
 
         Returns:
             A structured array of dpb.DECISION, of shape (n,), or (n, slots) with slots > 1.
@@ -497,17 +426,24 @@ class Bandit(Handle):
         Raises:
             Error: of the first refused request. Its ``decisions`` are those made before.
         """
-        each_key = (("segment", segment), ("user", user))
-        keys = {name: integers(name, value, ndim=None) for name, value in each_key if value is not None}
+        given = {
+            "segment": segment,
+            "user": user,
+            "eligible": eligible,
+            "values": values,
+            "examined": examined,
+        }
+        # end generated select_many
+        lists = {name: each for name, each in given.items() if each is not None and REQUEST[name].endswith("[]")}
+        single = [name for name in given if not REQUEST[name].endswith("[]")]
+        keys = {name: integers(name, given[name], ndim=None) for name in single if given[name] is not None}
         if any(value.ndim > 1 for value in keys.values()):
-            raise InvalidRequestError("segment and user must be numbers, or arrays of one dimension")
+            raise InvalidRequestError(f"{' and '.join(single)} must be numbers, or arrays of one dimension")
         lengths = {name: len(value) for name, value in keys.items() if value.ndim}
         rows: np.ndarray[Any, Any] | None = None
         if features is not None:
             rows = reals("features", features, np.float32, ndim=None)
             lengths["features"] = len(rows) if rows.ndim else 0
-        given = (("eligible", eligible), ("values", values), ("examined", examined))
-        lists = {name: each for name, each in given if each is not None}
         several = {name for name, each in lists.items() if len(each) > 0 and is_row(next(iter(each)))}
         lengths.update({name: len(lists[name]) for name in several})
         if n is not None:
@@ -516,7 +452,7 @@ class Bandit(Handle):
         if len(set(lengths.values())) != 1:
             raise InvalidRequestError(f"the number of requests must be given, and the same everywhere, got {lengths}")
         n = next(iter(lengths.values()))
-        self._require({"segment": segment, "user": user})
+        self._require(given)
         if not 0 < slots < 1 << 24:
             raise InvalidRequestError(f"slots must be in 1 .. 2^24, got {slots}")
         out, done = np.empty((n, slots), DECISION), ffi.new("size_t *")
@@ -531,10 +467,7 @@ class Bandit(Handle):
                 table[name] = value
             for name, each in lists.items():
                 rows_of = each if name in several else [each]
-                if name == "eligible":
-                    parts = [integers(name, row, 32) for row in rows_of]
-                else:
-                    parts = [reals(name, row) for row in rows_of]
+                parts = [_array(name, row) for row in rows_of]
                 flat = np.concatenate(parts) if parts else np.empty(0)
                 sizes = np.array([len(part) for part in parts], np.uintp)
                 table[name] = flat.ctypes.data + flat.itemsize * (np.cumsum(sizes) - sizes)
@@ -555,6 +488,7 @@ class Bandit(Handle):
         del kept, rows
         return out
 
+    # begin generated check
     def check(
         self,
         *,
@@ -568,7 +502,17 @@ class Bandit(Handle):
         sparse: Any = None,
     ) -> None:
         """Raises the error with which select would refuse a request now. Changes and counts nothing."""
-        request, kept = self._asked(slots, segment, user, eligible, values, examined, features, sparse)
+        given = {
+            "segment": segment,
+            "user": user,
+            "eligible": eligible,
+            "values": values,
+            "examined": examined,
+            "features": features,
+            "sparse": sparse,
+        }
+        # end generated check
+        request, kept = self._asked(slots, given)
         error = new_error()
         self._check(lib.dpb_request_check(self._c, request, error), error)
         del kept
@@ -669,14 +613,14 @@ class Bandit(Handle):
         c = ffi.new("dpb_report *")
         c.struct_size = ffi.sizeof("dpb_report")
         self._check(lib.dpb_report_read(self._c, c))
-        return _read(Report, c)  # type: ignore[no-any-return]
+        return Report._of(c)
 
     def diagnostics(self) -> Diagnostics:
         """Counts of refused calls. This is the only read that is NOT private."""
         c = ffi.new("dpb_diagnostics *")
         c.struct_size = ffi.sizeof("dpb_diagnostics")
         self._check(lib.dpb_diagnostics_read(self._c, c))
-        return _read(Diagnostics, c)  # type: ignore[no-any-return]
+        return Diagnostics._of(c)
 
     def _arms(self, read: Any) -> np.ndarray[Any, Any]:
         n, arms = ffi.new("size_t *"), np.empty(0, ARM)
@@ -701,7 +645,7 @@ class Bandit(Handle):
         self, *, features: Array | None = None, sparse: Any = None, eligible: Sequence[int] | Array | None = None
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """With features: the predicted mean reward of each eligible arm, and its standard deviation."""
-        request, kept = self._request(None, None, eligible, None, None, features, sparse)
+        request, kept = self._request({"eligible": eligible, "features": features, "sparse": sparse})
         n = ffi.new("size_t *")
         mean = deviation = np.empty(0)
         while True:

@@ -2,14 +2,15 @@
 
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use std::ops::{Index, IndexMut};
 
 /// A grid of values. The arms of the configuration lie row by row in one table. Each added arm has a table of its own,
-/// with one value for each row. Every table reserves its address space for all rows when it is created.
+/// with one value for each row. Every table reserves its address space for all rows when it is created. In a grid of
+/// one row all arms lie in one table.
 #[derive(Default)]
-pub(super) struct Grid<T> {
-    /// Number of the configuration's arms.
+pub(crate) struct Grid<T> {
+    /// Number of the configuration's arms; in a grid of one row, of all arms.
     configured: usize,
     /// Maximum number of rows.
     capacity: usize,
@@ -50,6 +51,31 @@ impl<T: Default> Grid<T> {
     pub fn push_arm(&mut self, column: WipedVec<T>) {
         self.added.push(column);
     }
+}
+
+impl<T> Grid<T> {
+    /// Returns a grid of one row, with these values.
+    pub fn of_row(values: WipedVec<T>) -> Grid<T> {
+        Grid { configured: values.len(), capacity: 1, rows: 1, base: values, added: Vec::new() }
+    }
+
+    /// Reserves memory for one more value of a grid of one row.
+    ///
+    /// # Errors
+    /// `NoMemory`: nothing has changed.
+    pub fn reserve(&mut self) -> Result<()> {
+        self.base.reserve()
+    }
+
+    /// Adds an arm with this value to a grid of one row, after [`reserve`](Self::reserve).
+    pub fn push(&mut self, value: T) {
+        self.base.push(value);
+        self.configured += 1;
+    }
+
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
 
     pub fn arms(&self) -> usize {
         self.configured + self.added.len()
@@ -61,6 +87,13 @@ impl<T: Default> Grid<T> {
             self.base.get(row * self.configured + arm)
         } else {
             self.added.get(arm - self.configured)?.get(row)
+        }
+    }
+
+    pub fn get_mut(&mut self, row: usize, arm: usize) -> Option<&mut T> {
+        match arm.checked_sub(self.configured) {
+            None => self.base.get_mut(row * self.configured + arm),
+            Some(column) => self.added.get_mut(column)?.get_mut(row),
         }
     }
 
@@ -100,10 +133,10 @@ impl<T> IndexMut<(usize, usize)> for Grid<T> {
     }
 }
 
-impl<T: Moved> Moved for Grid<T> {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl<T: Persist> Persist for Grid<T> {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         let Grid { base, added, configured: _, capacity: _, rows: _ } = self;
-        base.moved(with)?;
+        base.persist(with)?;
         with.each(added)
     }
 }

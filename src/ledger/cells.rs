@@ -1,0 +1,140 @@
+//! The ledger of a handle: its open sums, and what is public of them.
+
+use super::facts::Facts;
+use super::grid::Grid;
+use super::keys::Keys;
+use super::peers::Peers;
+use super::roster::Roster;
+use crate::config::Config;
+use crate::error::Result;
+use crate::memory::try_with_capacity;
+use crate::moving::Persist;
+use crate::noise::NoiseSource;
+use crate::snapshot::{Reader, Writer};
+
+/// The ledger of a policy that learns from a set of releases. The policy itself keeps the evidence that it learns from
+/// releases, and its plan.
+pub(crate) struct Ledger<S, R> {
+    pub facts: Facts,
+    pub roster: Roster,
+    /// The keys of all rows of cells but the first.
+    pub keys: Keys,
+    /// The open sum of each arm in each row. A model of all arms is arm 0.
+    pub cells: Grid<S>,
+    /// The open sum of all cells together, as long as it collects all rewards.
+    pub whole: Option<Box<S>>,
+    /// What other handles have released.
+    pub peers: Peers<R>,
+    pub noise: NoiseSource,
+}
+
+/// Where an open sum is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Place {
+    Whole,
+    Cell(usize, usize),
+}
+
+/// An open sum, with what is public of it.
+pub(crate) trait OpenSum: Persist + Sized {
+    /// The fewest bytes of a sum in a contribution.
+    const SHORTEST: usize;
+
+    /// Whether there is nothing to contribute.
+    fn is_empty(&self) -> bool;
+
+    /// Writes the sum with its id, without noise. Only a sealed contribution contains it.
+    fn write(&self, id: &SumId, to: &mut Writer);
+
+    /// Reads what [`write`](Self::write) wrote, as a sum like this one.
+    ///
+    /// # Errors
+    /// `Corrupt`, also for sums that so many rewards cannot have; `NoMemory`.
+    fn read(&self, from: &mut Reader) -> Result<(SumId, Self)>;
+
+    /// Adds what another handle contributes. Returns false, and adds nothing, if it was collected for another release.
+    #[must_use]
+    fn add(&mut self, part: &Self) -> bool;
+
+    /// Whether the batch is to be released.
+    fn is_full(&self) -> bool;
+
+    /// Drops the rewards, which were contributed. Returns whether there were any.
+    fn clear(&mut self) -> bool;
+}
+
+/// What a contribution names a sum by.
+#[derive(Default)]
+pub(crate) struct SumId {
+    pub is_whole: bool,
+    /// The key of the row; `None` for the first.
+    pub row: Option<u64>,
+    /// The id of the arm.
+    pub arm: u64,
+}
+
+impl<S: OpenSum, R> Ledger<S, R> {
+    /// The ledger of a new handle.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn new(config: &Config, cells: Grid<S>, noise: NoiseSource) -> Result<Ledger<S, R>> {
+        let (facts, roster, keys, peers) =
+            (Facts::new(config), Roster::new(config.arms)?, Keys::default(), Peers::default());
+        Ok(Ledger { facts, roster, keys, cells, whole: None, peers, noise })
+    }
+
+    /// All places, those without rewards included: the whole, then each row with its arms.
+    pub fn places(&self) -> impl Iterator<Item = Place> + use<S, R> {
+        let (rows, arms) = (self.cells.rows(), self.cells.arms());
+        let cells = (0..rows * arms).map(move |cell| Place::Cell(cell / arms, cell % arms));
+        self.whole.as_ref().map(|_| Place::Whole).into_iter().chain(cells)
+    }
+
+    fn sum(&self, place: Place) -> Option<&S> {
+        match place {
+            Place::Whole => self.whole.as_deref(),
+            Place::Cell(row, arm) => self.cells.get(row, arm),
+        }
+    }
+
+    pub fn sum_mut(&mut self, place: Place) -> Option<&mut S> {
+        match place {
+            Place::Whole => self.whole.as_deref_mut(),
+            Place::Cell(row, arm) => self.cells.get_mut(row, arm),
+        }
+    }
+
+    /// The places of all sums that have rewards.
+    pub fn open(&self) -> impl Iterator<Item = Place> {
+        self.places().filter(|&place| self.sum(place).is_some_and(|sum| !sum.is_empty()))
+    }
+
+    /// Writes all sums that have rewards, without noise, for [`read`](Self::read).
+    pub fn write_open(&self, to: &mut Writer) {
+        to.u32(self.open().count() as u32);
+        for place in self.open() {
+            let id = self.id(place);
+            self.sum(place).iter().for_each(|sum| sum.write(&id, to));
+        }
+    }
+
+    /// Reads what another handle's [`write_open`](Self::write_open) wrote.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NoMemory`.
+    pub fn read(&self, from: &mut Reader) -> Result<Vec<(SumId, S)>> {
+        let length = from.length(S::SHORTEST)?;
+        let mut parts = try_with_capacity(length)?;
+        for _ in 0..length {
+            parts.push(self.cells[(0, 0)].read(from)?);
+        }
+        Ok(parts)
+    }
+
+    fn id(&self, place: Place) -> SumId {
+        let Place::Cell(row, arm) = place else { return SumId { is_whole: true, ..SumId::default() } };
+        let row = row.checked_sub(1).map(|number| self.keys[number]);
+        SumId { is_whole: false, row, arm: self.roster.id(arm) }
+    }
+}

@@ -1,0 +1,381 @@
+//! What may be read of a handle in the other languages, from src/tables/report.rs.
+
+use super::{Language, Member, RUST_HEAD, Tables, camel, growing, layout, show, size, wrap};
+
+/// A struct of the table.
+pub struct Report {
+    docs: Vec<&'static str>,
+    rust: &'static str,
+    rows: Vec<Row>,
+}
+
+/// A field in the other languages.
+struct Row {
+    docs: Vec<&'static str>,
+    name: &'static str,
+    in_c: &'static str,
+    /// u32, u64, f64 or bool; or what has names in the other languages: Policy, Duty, Warnings.
+    kind: &'static str,
+    /// Its value for C, in Rust.
+    value: String,
+    since: &'static str,
+    /// The kind, name and help of its metric.
+    metric: Option<[&'static str; 3]>,
+}
+
+macro_rules! reports {
+    ($(
+        $(#[doc = $about:literal])*
+        $report:ident from $reading:ident {$(
+            $(#[doc = $doc:literal])*
+            $name:ident: $type:ty = $source:expr, $since:literal
+                $(, [$in_c:ident])? $(, $kind:ident $metric:literal $help:literal)?
+            $({$(
+                $(#[doc = $of_part:literal])*
+                $part:ident: $part_type:ident = $value:expr $(, $part_kind:ident $part_metric:literal $part_help:literal)?;
+            )*})?;
+        )*}
+    )*) => {
+        pub fn reports() -> Vec<Report> {
+            vec![$(Report {
+                docs: vec![$($about),*],
+                rust: stringify!($report),
+                rows: [$({
+                    let parts: Vec<Row> = vec![$($(Row {
+                        docs: vec![$($of_part),*],
+                        name: stringify!($part),
+                        in_c: stringify!($part),
+                        kind: stringify!($part_type),
+                        value: stringify!($value).to_owned(),
+                        since: $since,
+                        metric: [$([stringify!($part_kind), $part_metric, $part_help])?].first().copied(),
+                    },)*)?];
+                    match parts.is_empty() {
+                        true => vec![Row {
+                            docs: vec![$($doc),*],
+                            name: stringify!($name),
+                            in_c: [$(stringify!($in_c),)? stringify!($name)][0],
+                            kind: stringify!($type),
+                            value: stringify!($name).to_owned(),
+                            since: $since,
+                            metric: [$([stringify!($kind), $metric, $help])?].first().copied(),
+                        }],
+                        false => parts,
+                    }
+                }),*].into_iter().flatten().collect(),
+            }),*]
+        }
+    };
+}
+
+include!("../../src/tables/report.rs");
+
+impl Row {
+    /// The type in C.
+    fn c(&self) -> &'static str {
+        match self.kind {
+            "u64" => "u64",
+            "f64" => "f64",
+            _ => "u32",
+        }
+    }
+
+    fn value(&self) -> String {
+        match self.kind {
+            "bool" => format!("{}.into()", self.value),
+            "Warnings" => format!("{}.bits()", self.value),
+            _ => self.value.clone(),
+        }
+    }
+
+    fn go(&self) -> &'static str {
+        match self.kind {
+            "u32" => "uint32",
+            "u64" => "uint64",
+            "f64" => "float64",
+            kind => kind,
+        }
+    }
+
+    /// The name of its metric.
+    fn metric(&self) -> Option<(&'static str, String, &'static str)> {
+        let [kind, name, help] = self.metric?;
+        Some((kind, if kind == "counter" { format!("{name}_total") } else { name.to_owned() }, help))
+    }
+}
+
+impl Report {
+    /// Its names in C and in Go.
+    fn named(&self) -> (&'static str, &'static str) {
+        match self.rust {
+            "Report" => ("dpb_report", "Report"),
+            "ArmReport" => ("dpb_arm", "Arm"),
+            "Diagnostics" => ("dpb_diagnostics", "Diagnostics"),
+            other => panic!("{other}: its names in C and Go"),
+        }
+    }
+
+    fn is_arm(&self) -> bool {
+        self.rust == "ArmReport"
+    }
+
+    /// The rows for Go and Python, where the policy comes first.
+    fn sorted(&self) -> Vec<&Row> {
+        let mut rows: Vec<&Row> = self.rows.iter().collect();
+        rows.sort_by_key(|row| row.kind != "Policy");
+        rows
+    }
+
+    fn members(&self, tables: &Tables) -> Vec<Member> {
+        let size = format!("sizeof({}). You set it, so that the struct can grow.", self.named().0);
+        let size = (!self.is_arm()).then(|| Member::new(size, "struct_size", "u32", "0.1"));
+        let member = |row: &Row| {
+            let text = tables.text(&row.docs, Language::C);
+            let text = if row.kind == "Policy" { format!("{text} Its number, DPB_POLICY_...") } else { text };
+            Member::new(text, row.in_c, row.c(), row.since)
+        };
+        let mut rows: Vec<&Row> = self.rows.iter().collect();
+        rows.sort_by_key(|row| FIRST.iter().position(|name| *name == row.name).unwrap_or(FIRST.len()));
+        layout(size.into_iter().chain(rows.into_iter().map(member)))
+    }
+
+    /// Its size in C.
+    pub fn size(&self, tables: &Tables) -> (&'static str, usize) {
+        let size = if self.is_arm() { SIZE_OF_ARM } else { size(&self.members(tables)) };
+        (self.named().0, size)
+    }
+
+    /// Its struct for C.
+    fn in_c(&self, tables: &Tables) -> String {
+        let (rust, (c, _), members, size) = (self.rust, self.named(), self.members(tables), self.size(tables).1);
+        let mut docs = tables.text(&self.docs, Language::C);
+        let mut structure = show(&members);
+        let mut values = String::new();
+        for member in &members {
+            let value = match self.rows.iter().find(|row| row.in_c == member.name) {
+                Some(row) => format!("report.{}", row.value()),
+                None if member.name == "struct_size" => format!("size_of::<{c}>() as u32"),
+                None => "0".to_owned(),
+            };
+            values += &format!("            {}: {value},\n", member.name);
+        }
+        let mut derived = "Clone, Copy";
+        let grows = if self.is_arm() {
+            derived = "Clone, Copy, Default";
+            docs += &format!(
+                " {SIZE_OF_ARM} bytes in every version: an array of them has no struct_size, so there are spare fields."
+            );
+            let spare = (SIZE_OF_ARM - super::size(&members)) / 8;
+            structure += &format!("    /// 0, for later versions.\n    pub spare: [f64; {spare}],\n");
+            values += &format!("            spare: [0.0; {spare}],\n");
+            String::new()
+        } else {
+            growing(c, &members, "numbers")
+        };
+        format!(
+            r#"
+{}#[repr(C)]
+#[derive({derived})]
+pub struct {c} {{
+{structure}}}
+
+const _: () = assert!(size_of::<{c}>() == {size});
+
+{grows}impl From<&{rust}> for {c} {{
+    fn from(report: &{rust}) -> {c} {{
+        {c} {{
+{values}        }}
+    }}
+}}
+"#,
+            wrap(&docs, "/// ", 118)
+        )
+    }
+
+    /// Its struct for Go, what reads it from C, and what writes it to a log.
+    fn in_go(&self, tables: &Tables) -> String {
+        let (c, go) = self.named();
+        let about = match go {
+            "Report" => {
+                "Report holds the public state of a bandit: released values and public counts. You may publish it.\n\nWith \
+                 [Config.RewardWindow] the number of updates would reveal rewards. There Answered counts decisions whose \
+                 window is over, and Pending counts those whose window is not, with or without a reward."
+            }
+            "Arm" => "Arm holds the public state of one arm. You may publish it.",
+            _ => {
+                "Diagnostics has counts of refused calls, and warnings from rewards. They are NOT private: a duplicate \
+                 reveals a click. Show them to operators only."
+            }
+        };
+        let rows = self.sorted();
+        let longest = rows.iter().map(|row| camel(row.name).len()).max().unwrap() + 1;
+        let (mut structure, mut read, mut logged) = (String::new(), String::new(), String::new());
+        for row in rows {
+            let (name, of) = (camel(row.name), row.go());
+            structure += &format!("{}\t{name} {of}\n", wrap(&tables.text(&row.docs, Language::Go), "\t// ", 118));
+            let value = match of {
+                "bool" => format!("c.{} != 0", row.in_c),
+                _ => format!("{of}(c.{})", row.in_c),
+            };
+            read += &format!("\t\t{:<longest$} {value},\n", format!("{name}:"));
+            let log = match of {
+                _ if IDENTIFYING.contains(&row.name) => format!("String(\"{}\", exact(r.{name}).String())", row.name),
+                "uint32" => format!("Uint64(\"{}\", uint64(r.{name}))", row.name),
+                "uint64" => format!("Uint64(\"{}\", r.{name})", row.name),
+                "float64" => format!("Any(\"{}\", finite(r.{name}).value())", row.name),
+                "bool" => format!("Bool(\"{}\", r.{name})", row.name),
+                _ => format!("String(\"{}\", r.{name}.String())", row.name),
+            };
+            logged += &format!("\t\tslog.{log},\n");
+        }
+        let about = wrap(about, "// ", 118);
+        let mut all = format!(
+            "\n{about}type {go} struct {{\n{structure}}}\n\nfunc {}Of(c *C.{c}) {go} {{\n\treturn {go}{{\n{read}\t}}\n}}\n",
+            go.to_lowercase()
+        );
+        if go != "Diagnostics" {
+            all += &format!(
+                "\n// LogValue groups the fields, for log/slog.\nfunc (r {go}) LogValue() slog.Value {{\n\treturn \
+                 slog.GroupValue(\n{logged}\t)\n}}\n"
+            );
+        }
+        all
+    }
+
+    /// Its class for Python.
+    fn in_python(&self, tables: &Tables) -> String {
+        let about = match self.rust {
+            "Report" => "The public state of a bandit: released values and counts. You may publish it.",
+            _ => "Counts of refused calls, for the operator only. NOT private: a duplicate reveals a click.",
+        };
+        let (mut structure, mut read) = (String::new(), String::new());
+        for row in self.sorted() {
+            let (name, c) = (row.name, format!("c.{}", row.in_c));
+            let (of, value) = match row.kind {
+                "u32" | "u64" => ("int", c),
+                "f64" => ("float", c),
+                "Policy" => ("str", format!("POLICY_NAMES.get({c}, str({c}))")),
+                kind => (kind, format!("{kind}({c})")),
+            };
+            let text = wrap(&tables.text(&row.docs, Language::Python), "    ", 116);
+            structure += &format!("    {name}: {of}\n    \"\"\"{}\"\"\"\n", text.trim());
+            read += &format!("            {name}={value},\n");
+        }
+        let class = self.rust;
+        format!(
+            "\n\n@dataclass(frozen=True)\nclass {class}:\n    \"\"\"{about}\"\"\"\n\n{structure}\n    @classmethod\n    def \
+             _of(cls, c: Any) -> {class}:\n        return cls(\n{read}        )\n"
+        )
+    }
+
+    /// The metrics of C++.
+    fn metrics_of_cpp(&self) -> String {
+        let mut lines = String::new();
+        for row in &self.rows {
+            let Some((kind, name, help)) = row.metric() else { continue };
+            let indent = if self.rust == "Diagnostics" { "      " } else { "    " };
+            let (call, field) = match self.rust {
+                "Report" => (format!("of_report(\"{name}\", \"{kind}\""), "Report"),
+                "ArmReport" => (format!("of_arms(\"{name}\""), "Arm"),
+                _ => (format!("of_refusals(\"{name}\""), "Diagnostics"),
+            };
+            lines += &format!("{indent}{call}, \"{help}\", &{field}::{});\n", row.in_c);
+        }
+        lines
+    }
+
+    /// The metrics of Go.
+    fn metrics_of_go(&self) -> String {
+        let mut lines = String::new();
+        for row in &self.rows {
+            let Some([kind, metric, help]) = row.metric else { continue };
+            let value = format!("of.{}", camel(row.name));
+            let (function, result, value) = match (kind, row.kind) {
+                ("counter", "u64") => ("Count", "uint64", value),
+                ("counter", _) => ("Count", "uint64", format!("uint64({value})")),
+                (_, "bool") => ("Gauge", "float64", format!("metric.One({value})")),
+                (_, "f64") => ("Gauge", "float64", value),
+                _ => ("Gauge", "float64", format!("float64({value})")),
+            };
+            let (before, label) = if self.is_arm() { ("arm_", ", \"arm\"") } else { ("", "") };
+            lines += &format!(
+                "\t\tmetric.{function}(\"{before}{metric}\", \"{help}\", func(of *dpb.{}) {result} {{ return {value} }}{label}),\n",
+                self.named().1
+            );
+        }
+        lines
+    }
+}
+
+/// The order in C of what version 0.1 has.
+#[rustfmt::skip]
+const FIRST: [&str; 36] = [
+    "phase", "arms_active", "pending", "decisions", "answered", "cancelled", "expired", "epsilon_spent", "delta_spent",
+    "is_private", "policy", "changes_detected", "segments", "max_segments", "failures", "features", "model_per_arm",
+    "contributions", "contributions_lost", "fleet_key_id", "duty", "generation", "warnings", "clock_leaps", "stopped",
+    "best_arm", "mean", "width", "pulls", "active", "effective_pulls", "duplicates", "late", "rejected", "unknown",
+    "oversized",
+];
+
+/// An array of arms has no struct_size, so an arm has this many bytes in every version.
+const SIZE_OF_ARM: usize = 64;
+
+/// What is text in logs, because JavaScript rounds numbers above 2^53.
+const IDENTIFYING: [&str; 2] = ["fleet_key_id", "generation"];
+
+/// src/ffi/generated/report.rs.
+pub fn in_c(tables: &Tables) -> String {
+    let structs: String = tables.reports.iter().map(|report| report.in_c(tables)).collect();
+    format!(
+        r#"//! dpb_report, dpb_arm, dpb_diagnostics.
+//!
+{RUST_HEAD}
+use crate::bandit::{{ArmReport, Diagnostics, Report}};
+use crate::ffi::sized::Growing;
+{structs}"#
+    )
+}
+
+/// A part of bindings/go/table.go.
+pub fn in_go(tables: &Tables) -> String {
+    tables.reports.iter().map(|report| report.in_go(tables)).collect()
+}
+
+/// bindings/python/src/dpb/_report.py.
+pub fn in_python(tables: &Tables) -> String {
+    let classes: String = tables.reports.iter().filter(|all| !all.is_arm()).map(|all| all.in_python(tables)).collect();
+    format!(
+        r#"# Generated by tests/table.rs from src/tables/report.rs; do not edit.
+"""What may be read of a bandit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ._library import POLICY_NAMES
+from ._numbers import Duty, Warnings
+{classes}"#
+    )
+}
+
+/// The metrics of reports, arms and diagnostics in C++, and in Go.
+pub fn metrics(tables: &Tables) -> [[String; 3]; 2] {
+    let three = |of: fn(&Report) -> String| [0, 1, 2].map(|i| of(&tables.reports[i]));
+    [three(Report::metrics_of_cpp), three(Report::metrics_of_go)]
+}
+
+/// What Lua reads of an arm.
+pub fn arm_of_lua(tables: &Tables) -> String {
+    let mut lines = String::new();
+    for row in &tables.reports.iter().find(|report| report.is_arm()).unwrap().rows {
+        let c = format!("arms[i].{}", row.in_c);
+        let value = match row.kind {
+            "bool" => format!("{c} == 1"),
+            "f64" => c,
+            _ => format!("tonumber({c})"),
+        };
+        lines += &format!("      {} = {value},\n", row.name);
+    }
+    lines
+}
