@@ -183,8 +183,7 @@ impl Offers {
     /// The choices of the request that was decided last, each with its slot.
     #[inline]
     pub fn choices(&self) -> impl Iterator<Item = (u32, &Choice)> {
-        let slot = |number: usize| self.assigned.get(number).copied().unwrap_or(0);
-        self.choices.iter().enumerate().map(move |(number, choice)| (slot(number), choice))
+        self.choices.iter().enumerate().map(|(n, choice)| (self.assigned.get(n).copied().unwrap_or(0), choice))
     }
 
     /// Checks that a request can be decided now, and lists what it offers. Nothing changes but this memory.
@@ -215,10 +214,9 @@ impl Offers {
         self.check_features(request, catalog)?;
         let segment = find_segment(request.segment, catalog)?;
         let is_plain = request.slots == 1 && request.values.is_none() && request.examined.is_none();
-        let mut lists = request.eligible.is_some() || request.features.is_some();
+        let lists = !is_plain || request.eligible.is_some() || request.features.is_some();
         if !is_plain {
             self.check_slots(request, catalog, limits)?;
-            lists = true;
         } else if let Some(roster) = catalog.arms.filter(|_| lists) {
             self.list(request.eligible, roster);
         }
@@ -391,8 +389,7 @@ fn find_segment(key: u64, catalog: Catalog) -> Result<Segment> {
         Some(segment) => Ok(Segment::Known(segment as u32)),
         None if keys.len() < most as usize => Ok(Segment::New(key)),
         None => {
-            let limit = "all of config.max_segments";
-            Err(Error::Full { what: "segment", number: key, limit, most: most.into() })
+            Err(Error::Full { what: "segment", number: key, limit: "all of config.max_segments", most: most.into() })
         }
     }
 }
@@ -420,8 +417,7 @@ impl Offer<'_> {
     /// The position of a listed arm in the request's list, or its number if all arms are listed.
     #[inline]
     pub fn position(&self, arm: u32) -> usize {
-        let position = if self.eligible.is_some() { self.listed[arm as usize].position } else { arm };
-        position as usize
+        if self.eligible.is_some() { self.listed[arm as usize].position as usize } else { arm as usize }
     }
 
     /// The position in the ring where the next choice will be stored.
@@ -463,8 +459,7 @@ impl Offer<'_> {
     /// Gives each choice its slot: at random, or by their scores, and says how much of an examination each slot lacks.
     #[inline(never)]
     fn assign_slots(&mut self) {
-        let Offer { slots, choices, assigned, examined, .. } = self;
-        let Some(coins) = self.coins.as_deref_mut() else { return };
+        let Offer { slots, choices, assigned, examined, coins: Some(coins), .. } = self else { return };
         assigned.extend(0..*slots);
         shuffle(assigned, coins);
         if let Some(examined) = *examined {
