@@ -61,7 +61,7 @@ pub(crate) enum Purpose {
 pub(crate) struct Address {
     /// The leader's generation.
     pub generation: u64,
-    /// A life of a handle as a contributor to that generation.
+    /// An incarnation of a handle as a contributor to that generation.
     pub sender: u128,
     /// 1, 2, 3, ... for each sender.
     pub sequence: u64,

@@ -31,6 +31,7 @@ use handle::{Features, Subject};
 use history::{History, WINDOW};
 use std::ops::Range;
 use std::panic::catch_unwind;
+use std::sync::Mutex;
 use world::{Run, Sight, run};
 
 /// How the second world was made to look like the first one.
@@ -51,9 +52,10 @@ fn hide(subject: Subject, history: &History) -> Result<Hidden, String> {
     if plain.noise_repeats {
         return Err("noise of the same random words".into());
     }
+    let moved = |moves: &[(usize, i64)]| run(subject, history, 1, moves, &plain.transcript);
     let mut moves: Vec<(usize, i64)> = Vec::new();
+    let mut changed = moved(&moves);
     loop {
-        let changed = run(subject, history, 1, &moves, &plain.transcript);
         let Some(seen) = changed.difference else {
             return within_the_claim(history, &plain, &moves).map(|()| Hidden::Noise(moves.len()));
         };
@@ -73,19 +75,17 @@ fn hide(subject: Subject, history: &History) -> Result<Hidden, String> {
                 return Err(format!("not covered by noise: {seen}"));
             }
             moves.push((draw, seen.by));
+            changed = moved(&moves);
             continue;
         }
         let candidates = draws.filter(|&draw| moves.iter().all(|&(moved, _)| moved != draw));
         let mut candidates = candidates.flat_map(|draw| history.moves(changed.draws[draw]).map(move |by| (draw, by)));
-        let covers = |&one_more: &(usize, i64)| {
+        let covering = candidates.find_map(|one_more| {
             let moves = [&moves[..], &[one_more]].concat();
-            let next = run(subject, history, 1, &moves, &plain.transcript).difference;
-            next.is_none_or(|next| next.place > seen.place)
-        };
-        match candidates.find(covers) {
-            Some(one_more) => moves.push(one_more),
-            None => return Err(format!("not covered by noise: {seen}")),
-        }
+            let next = moved(&moves);
+            next.difference.as_ref().is_none_or(|next| next.place > seen.place).then_some((moves, next))
+        });
+        (moves, changed) = covering.ok_or_else(|| format!("not covered by noise: {seen}"))?;
     }
 }
 
@@ -141,8 +141,22 @@ fn plain(reward_window: u32, contributions_per_user: u32, delta: f64, horizon: u
 }
 
 /// The configurations worth trying: with a delta if the policy needs it, or if it then draws other noise; and with a
-/// short horizon if it draws noise then.
+/// short horizon if it draws noise then. Many tests need them, and the first one finds them.
 fn configs(subject: Subject, reward_window: u32) -> Vec<Config> {
+    static FOUND: Mutex<Vec<(Subject, u32, Vec<Config>)>> = Mutex::new(Vec::new());
+    let of = |found: &[(Subject, u32, Vec<Config>)]| {
+        let mut same = found.iter().filter(|&&(which, window, _)| which == subject && window == reward_window);
+        same.next().map(|(_, _, configs)| configs.clone())
+    };
+    let known = of(&FOUND.lock().unwrap());
+    known.unwrap_or_else(|| {
+        let found = find_configs(subject, reward_window);
+        FOUND.lock().unwrap().push((subject, reward_window, found.clone()));
+        found
+    })
+}
+
+fn find_configs(subject: Subject, reward_window: u32) -> Vec<Config> {
     let able = |config: &Config| subject.make(config).is_ok();
     let mut worth = Vec::new();
     for contributions_per_user in [1, 3] {
@@ -336,29 +350,29 @@ fn noise_hides_rewards_in_states_that_move() {
     }
 }
 
-/// Faults of states that move: a state has two heirs, or a heir is not what ended.
+/// Faults of states that move: a state has two successors, or a successor is not what ended.
 #[test]
 #[ignore = "two minutes"]
 fn leaks_of_moves_are_seen() {
     let once = [Subject::Policy(Algorithm::Imed), Subject::Policy(Algorithm::Se), Subject::Segments, Subject::Models];
-    let all: Vec<_> = OF_MOVES.into_iter().chain(OF_HEIRS).map(Sabotage::Built).collect();
+    let all: Vec<_> = OF_MOVES.into_iter().chain(OF_SUCCESSORS).map(Sabotage::Built).collect();
     are_seen_in(&all, once.into_iter().map(Kinds::of_moves).collect());
-    // The trees keep noise. (With two heirs they lose no more than they claim for longer histories.)
+    // The trees keep noise. (With two successors they lose no more than they claim for longer histories.)
     let trees = [Algorithm::UcbBound, Algorithm::PrivateUcb].map(Subject::Policy);
     are_seen_in(&[Sabotage::Built(Fault::NoiseLost)], trees.into_iter().map(Kinds::of_moves).collect());
 }
 
-/// The fastest kind of handle shows that an heir is not what ended.
+/// The fastest kind of handle shows that a successor is not what ended.
 #[test]
-fn wrong_heirs_are_seen() {
+fn wrong_successors_are_seen() {
     let mut kinds = Kinds::of_moves(Subject::Policy(Algorithm::Imed));
     let several = |config: &Config| config.reward_window > 0 && config.max_clicks.max(config.expected_users as u32) > 0;
     kinds.configs.retain(|(config, _)| config.test_seed.is_some() || several(config));
-    are_seen_in(&OF_HEIRS.map(Sabotage::Built), vec![kinds]);
+    are_seen_in(&OF_SUCCESSORS.map(Sabotage::Built), vec![kinds]);
 }
 
-/// An heir that may not begin, or lacks something.
-const OF_HEIRS: [Fault; 8] = [
+/// A successor that may not begin, or lacks something.
+const OF_SUCCESSORS: [Fault; 8] = [
     Fault::OldStateResumed,
     Fault::SeedResumed,
     Fault::SeedForgotten,
@@ -698,7 +712,7 @@ fn all_sabotage_is_seen() {
     let elsewhere: Vec<_> = OF_FLEETS
         .into_iter()
         .chain(OF_MOVES)
-        .chain(OF_HEIRS)
+        .chain(OF_SUCCESSORS)
         .chain(OF_LATE_UNITS)
         .chain(IN_OTHER_TESTS)
         .chain(OF_TESTS)

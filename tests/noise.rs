@@ -7,11 +7,39 @@
 
 use dpb::noise::{Gaussian, Laplace, LaplaceSource, Noise, NoiseSource};
 use dpb::{Random, Seed};
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
 
 fn stream(seed: u8) -> Random {
     Seed::new(Some([seed; 32])).unwrap().stream()
+}
+
+/// The words of ChaCha20 with this key and nonce 0, written once more from RFC 8439.
+fn chacha20(key: &[u8; 32]) -> impl Iterator<Item = u32> + use<> {
+    const QUARTERS: [[usize; 4]; 8] = [
+        [0, 4, 8, 12],
+        [1, 5, 9, 13],
+        [2, 6, 10, 14],
+        [3, 7, 11, 15],
+        [0, 5, 10, 15],
+        [1, 6, 11, 12],
+        [2, 7, 8, 13],
+        [3, 4, 9, 14],
+    ];
+    let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
+    let mut input = [0; 16];
+    input.iter_mut().zip(b"expand 32-byte k".chunks_exact(4).chain(key.chunks_exact(4))).for_each(|(to, bytes)| {
+        *to = word(bytes);
+    });
+    (0..).flat_map(move |block| {
+        input[12] = block;
+        let mut state = input;
+        for [a, b, c, d] in [QUARTERS; 10].concat() {
+            for (sum, added, mixed, by) in [(a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)] {
+                state[sum] = state[sum].wrapping_add(state[added]);
+                state[mixed] = (state[mixed] ^ state[sum]).rotate_left(by);
+            }
+        }
+        std::array::from_fn::<u32, 16, _>(|i| state[i].wrapping_add(input[i]))
+    })
 }
 
 /// The same key gives the same words as another implementation of ChaCha20, with fast key erasure written once more:
@@ -20,8 +48,8 @@ fn stream(seed: u8) -> Random {
 fn the_bits_are_chacha20s() {
     let mut keys = ([7; 32], [0u8; 32]);
     let words = |key: &mut [u8; 32]| {
-        let mut block = ChaCha20Rng::from_seed(*key);
-        let mut bytes = || block.next_u32().to_le_bytes();
+        let mut stream = chacha20(key);
+        let mut bytes = || stream.next().unwrap().to_le_bytes();
         key.chunks_exact_mut(4).for_each(|word| word.copy_from_slice(&bytes()));
         std::array::from_fn::<_, 56, _>(|_| u32::from_le_bytes(bytes()))
     };

@@ -144,13 +144,13 @@ fn in_an_outage_each_request_gets_its_best_arms() {
         cancel(&bandit, 256);
         let mut drawn = [0; 6];
         for _ in 0..400 {
-            // Arm 3 is listed twice, so it is drawn twice as often.
+            // Arm 3 is listed twice, and counts once.
             let eligible = Request { eligible: Some(&[3, 1, 3, 4]), ..Request::default() };
             let Decision { ticket, arm, propensity, .. } = bandit.select_for(&eligible).unwrap();
             drawn[arm as usize] += 1;
             let own = f64::from(u8::from(arm == 4));
-            let even = [0.0, 0.25, 0.0, 0.5, 0.25, 0.0][arm as usize];
-            assert!((propensity - (1.0 - exploration) * own - exploration * even).abs() < 1e-12, "{arm} {propensity}");
+            assert!([1, 3, 4].contains(&arm));
+            assert!((propensity - (1.0 - exploration) * own - exploration / 3.0).abs() < 1e-12, "{arm} {propensity}");
             bandit.cancel(ticket).unwrap();
 
             // The worth of arm a is 0.1 (a + 1) v: the best three are 2, 0 and 5.
@@ -169,6 +169,7 @@ fn in_an_outage_each_request_gets_its_best_arms() {
             }
         }
         assert_eq!(drawn[4] == 400, exploration == 0.0);
-        assert!(exploration == 0.0 || drawn == [0, drawn[1], 0, drawn[3], drawn[4], 0] && drawn[3] > drawn[1]);
+        // Each of the others has a sixth of 400 with exploration: fewer than 35 with a probability below 1e-5.
+        assert!(exploration == 0.0 || [1, 3].iter().all(|&arm| drawn[arm] >= 35), "{drawn:?}");
     }
 }

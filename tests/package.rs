@@ -280,10 +280,10 @@ fn made_for_windows() {
                 .contains("epsilon must be")
         );
     }
-    let Some(mut go) = support::go("bindings/go", &["build", "-o"]) else { return };
+    let libraries = format!("-L{} -ldpb", prefix.join("lib").display());
+    let Some(mut go) = support::go_linked(&libraries, "bindings/go", &["build", "-o"]) else { return };
     std::fs::write(place.join("main.go"), &snippets("bindings/go/README.md", "go")[0]).unwrap();
-    go.arg(prefix.join("go.exe")).arg(place.join("main.go")).env("GOOS", "windows").env("CC", &cc);
-    run(go.env("CGO_LDFLAGS", format!("-L{} -ldpb", prefix.join("lib").display())));
+    run(go.arg(prefix.join("go.exe")).arg(place.join("main.go")).env("GOOS", "windows").env("CC", &cc));
     assert!(wine(Command::new("wine").arg("go.exe").current_dir(&prefix)).contains("a click counts once"));
 }
 

@@ -4,7 +4,7 @@
 //! flags.
 #![cfg(target_os = "linux")]
 
-use crate::support::{SYSTEM_LIBRARIES, go, have, root, run};
+use crate::support::{SYSTEM_LIBRARIES, go_linked, have, root, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -56,9 +56,9 @@ fn sanitizers_find_nothing() {
 fn it_writes_within_gos_memory() {
     // Under the sanitizer Go allocates more than the tests of that allow.
     let arguments = ["test", "-asan", "-skip=Allocat|ArmsComeAndGo|ForgottenHandles", "-count=1", "-timeout=30m", "."];
-    let Some(mut test) = go("bindings/go", &arguments) else { return };
     let (library, _) = with_asan();
-    test.env("CGO_LDFLAGS", format!("{} {}", library.display(), SYSTEM_LIBRARIES.join(" ")));
+    let libraries = format!("{} {}", library.display(), SYSTEM_LIBRARIES.join(" "));
+    let Some(mut test) = go_linked(&libraries, "bindings/go", &arguments) else { return };
     run(test.env("ASAN_OPTIONS", "detect_leaks=0")); // bandits that are not closed are left to the garbage collector
 }
 

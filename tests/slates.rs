@@ -5,7 +5,7 @@ use crate::audit::engine::{Audit, Seen, Verdict, pattern, seed};
 use crate::audit::sabotage::Sabotage;
 use crate::support::coins::Coins;
 use crate::support::requests::{among, of_slots};
-use dpb::{Algorithm, Bandit, Config, Decision, Error, Request};
+use dpb::{Algorithm, Bandit, Config, Decision, Error, Request, Rows};
 
 const ABLE: [Algorithm; 1] = [Algorithm::Imed]; // and dp-linear, with features
 
@@ -24,6 +24,50 @@ fn arms(decisions: &[Decision]) -> Vec<u32> {
     let mut arms: Vec<u32> = decisions.iter().map(|decision| decision.arm).collect();
     arms.sort_unstable();
     arms
+}
+
+/// An arm that is listed twice counts once, at its first place, for all policies: the same decisions with the same
+/// propensities as without the second one, also with exploration.
+#[test]
+fn an_arm_that_is_listed_twice_counts_once() {
+    let plain = Config { exploration: 0.5, ..Config::new(8, 1.0) };
+    let segments = Config { max_segments: 4, ..plain.clone() };
+    let features = Config { features: 1, ..plain.clone() };
+    let kinds = [
+        (Algorithm::Imed, plain.clone(), 3),
+        (Algorithm::Imed, segments, 3),
+        (Algorithm::Med, plain.clone(), 1),
+        (Algorithm::TopTwo, Config { exploration: 0.0, ..plain.clone() }, 1),
+        (Algorithm::Linear, features, 3),
+    ];
+    for (algorithm, config, most) in kinds {
+        let [once, twice] = [(); 2].map(|()| bandit(algorithm, &config));
+        let mut coins = Coins(5);
+        for _ in 0..3000 {
+            let slots = 1 + coins.next() as u32 % most;
+            let (list, longer): (&[u32], &[u32]) = match coins.next() % 2 {
+                0 => (&[6, 1, 4, 3], &[6, 1, 6, 6, 4, 1, 3, 6, 4, 3, 3, 3]),
+                _ => (&[0, 2, 7, 5, 1], &[0, 2, 0, 7, 5, 1]),
+            };
+            let decide = |bandit: &Bandit, eligible: &[u32]| {
+                let rows: Vec<f32> = eligible.iter().map(|&arm| arm as f32 / 8.0).collect();
+                let features = (config.features > 0).then_some(Rows::Dense(&rows));
+                let request = Request { slots, eligible: Some(eligible), features, ..Request::default() };
+                let mut decided = Vec::new();
+                bandit.select_slots(&request, |slot, decision| decided.push((slot, decision))).unwrap();
+                decided
+            };
+            let (one, other) = (decide(&once, list), decide(&twice, longer));
+            assert_eq!((one.len(), other.len()), (slots as usize, slots as usize));
+            for ((slot, ours), (their_slot, theirs)) in one.into_iter().zip(other) {
+                assert_eq!((slot, ours.arm, ours.phase), (their_slot, theirs.arm, theirs.phase), "{algorithm:?}");
+                assert_eq!(ours.propensity.to_bits(), theirs.propensity.to_bits(), "{algorithm:?}");
+                let click = coins.toss(0.1 + 0.05 * f64::from(ours.arm));
+                once.update(ours.ticket, click).unwrap();
+                twice.update(theirs.ticket, click).unwrap();
+            }
+        }
+    }
 }
 
 /// Every policy that supports several slots, with all calls in random order: the arms of a request are distinct, live

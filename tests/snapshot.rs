@@ -488,12 +488,7 @@ fn a_restored_handle_keeps_complete_shuffled_batches() {
 /// Adds a valid checksum to altered bytes.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.truncate(bytes.len() - 4);
-    let mut crc = !0u32;
-    for &byte in &bytes {
-        crc ^= u32::from(byte);
-        (0..8).for_each(|_| crc = crc >> 1 ^ (0xedb8_8320 & (crc & 1).wrapping_neg()));
-    }
-    bytes.extend((!crc).to_le_bytes());
+    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
     bytes
 }
 

@@ -22,7 +22,7 @@ use crate::shuffle::Params;
 use crate::users::{Periods, Users};
 use fleet::{Fleet, Sharing};
 use health::Health;
-use moving::Life;
+use moving::Lifecycle;
 use state::{Lock, State};
 
 pub use health::Warnings;
@@ -120,7 +120,7 @@ impl Bandit {
                 periods: Periods::first(config),
                 health: Health::default(),
                 receivers: Vec::new(),
-                life: Life::Live,
+                lifecycle: Lifecycle::Active,
             }),
         })
     }

@@ -18,19 +18,19 @@ use zeroize::Zeroizing;
 
 /// What a handle may do.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Life {
+pub(super) enum Lifecycle {
     /// Everything.
-    Live,
+    Active,
     /// Nothing, until it is known that no other handle continues from its state.
     Held,
     /// Nothing: another handle continues with its state.
     Ended,
 }
 
-impl Life {
+impl Lifecycle {
     #[cold]
     pub fn refusal(self) -> Error {
-        if self == Life::Held { Error::NotReady } else { Error::Halted }
+        if self == Lifecycle::Held { Error::NotReady } else { Error::Halted }
     }
 }
 
@@ -88,7 +88,7 @@ fn now() -> u64 {
 /// How far ahead of this machine's clock that of the machine which suspended may be, in seconds.
 const STATE_AHEAD: u64 = 60;
 
-/// Checks the age of a state at rest. A state from the future would have a longer life than others, and with the clock set
+/// Checks the age of a state at rest. A state from the future would last longer than others, and with the clock set
 /// back it would have many.
 fn check_age(suspended: u64, now: u64) -> Result<()> {
     let refused = |age, what, most| {
@@ -156,7 +156,7 @@ impl Bandit {
                 },
             );
             let content = Zeroizing::new(content?);
-            state.life = Life::Ended;
+            state.lifecycle = Lifecycle::Ended;
             let sharing = state.sharing()?;
             (sharing.key.clone(), Nonce::new(&mut sharing.random), content)
         };
@@ -210,7 +210,7 @@ impl Bandit {
             head.algorithm.lifetime_loss(config)
         })?;
         if receiver == 0 {
-            state.life = Life::Held;
+            state.lifecycle = Lifecycle::Held;
         } else if !Receiver::forget(receiver) {
             return Err(no_receiver());
         }
@@ -227,7 +227,7 @@ impl Bandit {
     /// `Halted` for a suspended handle; `Poisoned` after an internal failure.
     pub fn claimed(&self) -> Result<()> {
         let state = &mut *self.lock.lock_held()?;
-        state.life = Life::Live;
+        state.lifecycle = Lifecycle::Active;
         Ok(())
     }
 
@@ -277,7 +277,7 @@ impl Moved for State {
             receivers: _,
             offers: _,
             is_plain: _,
-            life: _,
+            lifecycle: _,
         } = self;
         engine.moved(with)?;
         policy.moved(with)?;

@@ -2,7 +2,7 @@
 
 use super::fleet::Fleet;
 use super::health::Health;
-use super::moving::{Life, Receiver};
+use super::moving::{Lifecycle, Receiver};
 use crate::config::Config;
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
@@ -53,7 +53,7 @@ pub(super) struct State {
     pub health: Health,
     /// Numbers that a state may be addressed to.
     pub receivers: Vec<Receiver>,
-    pub life: Life,
+    pub lifecycle: Lifecycle,
 }
 
 impl Lock {
@@ -70,13 +70,13 @@ impl Lock {
     #[inline]
     pub fn lock(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.lock_any()?;
-        if state.life == Life::Live { Ok(state) } else { Err(state.life.refusal()) }
+        if state.lifecycle == Lifecycle::Active { Ok(state) } else { Err(state.lifecycle.refusal()) }
     }
 
     /// The state of a handle that is live or held.
     pub fn lock_held(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.lock_any()?;
-        if state.life == Life::Ended { Err(state.life.refusal()) } else { Ok(state) }
+        if state.lifecycle == Lifecycle::Ended { Err(state.lifecycle.refusal()) } else { Ok(state) }
     }
 
     #[inline]
@@ -218,8 +218,8 @@ impl State {
         let limits = self.limits();
         let State { engine, policy, pulls, offers, users, periods, health, .. } = self;
         let mut offer = offers.check(request, policy.catalog(), &limits)?;
-        if request.examined.is_some() {
-            engine.reserve_lacks()?;
+        if offer.has_positions() {
+            engine.reserve_unexamined()?;
         }
         // Nothing has changed before this line.
         let learned = users.as_mut().is_none_or(|users| periods.may_learn() && users.count(request.user));
@@ -352,7 +352,7 @@ impl State {
         if let Some(learner) = policy.learner() {
             learner.facts().advance(ticks);
         }
-        engine.settle(|event| apply(&mut **policy, pulls, health, event));
+        engine.expire_windows(|event| apply(&mut **policy, pulls, health, event));
     }
 
     #[inline]

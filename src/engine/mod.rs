@@ -13,6 +13,7 @@
 
 mod clock;
 mod requests;
+mod ring;
 mod ticket;
 
 use crate::config::{Clock, Config};
@@ -25,9 +26,9 @@ use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 use clock::CallerClock;
 use requests::Requests;
+use ring::{Fate, Slot, SlotExtras, Times, find};
 use std::ops::Range;
 use ticket::{SlotRef, TicketKey};
-use zeroize::Zeroize;
 
 /// How one decision ended.
 pub enum Event {
@@ -101,160 +102,6 @@ pub struct Engine {
     answered: u64,
 }
 
-/// A slot of 8 bytes, which is enough if rewards take effect at once and the policy needs only the arm.
-#[derive(Clone, Copy)]
-struct Slot {
-    /// Tag of the ticket of the slot's last decision.
-    tag: u32,
-    /// Arm of that decision, in the bits above its fate.
-    played: u32,
-}
-
-/// State of windows and clocks, and tables with an entry for each slot, or none.
-#[derive(Default)]
-struct SlotExtras {
-    /// Window in decisions; 0 without one.
-    window: u64,
-    /// The caller's clock, if ticks are its.
-    clock: Option<CallerClock>,
-    /// With a window, the reward with which the decision ends: the smallest one, until a larger one arrives. Rewards
-    /// that the policy does not learn from are never stored here.
-    held: WipedVec<Reward>,
-    /// The whole pull of each slot, for policies that need it back.
-    pulls: WipedVec<Pull>,
-    /// What each decision's slot [lacks](Pull::lack) of an examination; empty until a request says it.
-    lacks: WipedVec<u16>,
-    /// Which decisions belong to one request, if that matters.
-    requests: Option<Requests>,
-    /// Times of the decisions, with windows on the caller's clock.
-    times: Option<Times>,
-}
-
-/// State of windows on the caller's clock.
-struct Times {
-    /// Time of each slot's decision.
-    stamps: WipedVec<u64>,
-    /// Window in ticks.
-    window: u64,
-    /// First decision that has not ended. Those before it took effect or expired.
-    first: u64,
-}
-
-/// The state of a decision: ended, open, or (with a window) with a held reward; and whether the policy learns from it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Fate(u32);
-
-impl Fate {
-    const DONE: Fate = Fate(0);
-    const OPEN: Fate = Fate(1);
-    const HELD: Fate = Fate(2);
-    /// Flag added to one of these.
-    const UNLEARNED: u32 = 4;
-    const BITS: u32 = 3;
-    const MASK: u32 = (1 << Fate::BITS) - 1;
-
-    fn is_open(self) -> bool {
-        self.0 & !Fate::UNLEARNED == Fate::OPEN.0
-    }
-
-    fn is_learned(self) -> bool {
-        self.0 & Fate::UNLEARNED == 0
-    }
-}
-
-impl Slot {
-    const EMPTY: Slot = Slot::new(0, 0, Fate::DONE);
-
-    #[inline]
-    const fn new(tag: u32, arm: u32, fate: Fate) -> Slot {
-        Slot { tag, played: arm << Fate::BITS | fate.0 }
-    }
-
-    #[inline]
-    fn arm(self) -> u32 {
-        self.played >> Fate::BITS
-    }
-
-    #[inline]
-    fn fate(self) -> Fate {
-        Fate(self.played & Fate::MASK)
-    }
-
-    /// Ends the decision, and returns its fate until now.
-    #[inline]
-    fn end(&mut self) -> Fate {
-        let fate = self.fate();
-        self.played ^= fate.0;
-        fate
-    }
-
-    /// Marks an open decision as one with a held reward.
-    fn hold(&mut self) {
-        self.played ^= Fate::OPEN.0 ^ Fate::HELD.0;
-    }
-}
-
-impl SlotExtras {
-    /// Stores a new decision.
-    #[inline(never)]
-    fn enter(&mut self, place: usize, pull: Pull, follows: bool, unexamined: u16) {
-        if let (Some(times), Some(clock)) = (&mut self.times, &self.clock) {
-            times.stamps[place] = clock.now;
-        }
-        if let Some(requests) = &mut self.requests {
-            requests.enter(place, follows);
-        }
-        if let Some(kept) = self.pulls.get_mut(place) {
-            *kept = pull;
-        }
-        if let Some(lack) = self.lacks.get_mut(place) {
-            *lack = unexamined;
-        }
-    }
-
-    /// Returns the pull of a slot.
-    #[inline]
-    fn pull(extras: &Option<Box<SlotExtras>>, place: usize, slot: &Slot) -> Pull {
-        let Some(extras) = extras else { return Pull::of(slot.arm()) };
-        let lack = extras.lacks.get(place).copied().unwrap_or(0);
-        extras.pulls.get(place).copied().unwrap_or(Pull::lacking(slot.arm(), lack))
-    }
-
-    /// Stores a reward. Returns whether it waits for its window.
-    fn hold(&mut self, place: usize, learned: bool, reward: Reward) -> bool {
-        let Some(held) = self.held.get_mut(place) else { return false };
-        if learned {
-            *held = reward;
-        }
-        true
-    }
-
-    /// Ends a decision. With a window, returns its reward.
-    fn settle(&mut self, place: usize) -> Option<Reward> {
-        self.held.get_mut(place).map(std::mem::take)
-    }
-}
-
-/// Wipes held rewards.
-impl Drop for SlotExtras {
-    fn drop(&mut self) {
-        self.held.zeroize();
-    }
-}
-
-/// Returns the slot of a ticket whose decision has not ended and has one of these fates.
-#[inline]
-fn find<'a>(
-    key: &TicketKey,
-    ring: &'a mut [Slot],
-    ticket: u64,
-    will_do: impl FnOnce(Fate) -> bool,
-) -> Option<(usize, &'a mut Slot)> {
-    let SlotRef { slot: place, tag } = key.place(ticket)?;
-    let slot = &mut ring[place];
-    (slot.tag == tag && will_do(slot.fate())).then_some((place, slot))
-}
-
 impl Engine {
     /// Maximum number of an arm: the bits of a slot that its fate leaves.
     pub const MOST_ARM: u32 = u32::MAX >> Fate::BITS;
@@ -311,10 +158,10 @@ impl Engine {
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
-    pub fn reserve_lacks(&mut self) -> Result<()> {
-        if self.extras.as_ref().is_none_or(|extras| extras.lacks.is_empty()) {
-            let lacks = WipedVec::new(self.ring.len(), |_| 0)?;
-            self.extras().lacks = lacks;
+    pub fn reserve_unexamined(&mut self) -> Result<()> {
+        if self.extras.as_ref().is_none_or(|extras| extras.unexamined.is_empty()) {
+            let parts = WipedVec::new(self.ring.len(), |_| 0)?;
+            self.extras().unexamined = parts;
         }
         Ok(())
     }
@@ -365,7 +212,7 @@ impl Engine {
             {
                 requests.fix(&mut self.ring, &mut extras.held, due, self.counts.decisions);
             }
-            held = extras.settle(place);
+            held = extras.take_held(place);
         }
         self.end(place, held)
     }
@@ -401,7 +248,7 @@ impl Engine {
         self.end(place, None)
     }
 
-    /// Sets the caller's clock, and returns the ticks that pass: see [`CallerClock`]. Call [`settle`](Self::settle)
+    /// Sets the caller's clock, and returns the ticks that pass: see [`CallerClock`]. Call [`expire_windows`](Self::expire_windows)
     /// next.
     ///
     /// # Errors
@@ -413,7 +260,7 @@ impl Engine {
         Ok(clock.advance(time))
     }
 
-    /// Lets ticks of the caller's clock pass, if there is one: call [`settle`](Self::settle) next. Otherwise returns how
+    /// Lets ticks of the caller's clock pass, if there is one: call [`expire_windows`](Self::expire_windows) next. Otherwise returns how
     /// many of them can have an effect: the window in decisions.
     pub fn skip(&mut self, ticks: u64) -> Option<u64> {
         let Some(extras) = &mut self.extras else { return Some(0) };
@@ -435,11 +282,11 @@ impl Engine {
 
     /// Ends all decisions whose window is over on the caller's clock, in the order in which they were made.
     /// Decisions of one request have one stamp, so they end together, except for those that expired before.
-    pub fn settle(&mut self, mut each: impl FnMut(Event)) {
+    pub fn expire_windows(&mut self, mut each: impl FnMut(Event)) {
         while let Some(request) = self.next_over() {
             for sequence in request {
                 let place = self.place(sequence);
-                let held = self.extras.as_mut().and_then(|extras| extras.settle(place));
+                let held = self.extras.as_mut().and_then(|extras| extras.take_held(place));
                 if let Some(event) = self.end(place, held) {
                     each(event);
                 }
@@ -477,15 +324,13 @@ impl Engine {
     }
 
     /// The same for a choice of a request. If it is not `learned` from, its reward is accepted like any other. After
-    /// [`reserve_lacks`](Self::reserve_lacks) if its slot lacks anything of an examination.
+    /// [`reserve_unexamined`](Self::reserve_unexamined) if its slot lacks anything of an examination.
     #[inline]
     pub fn issue_choice(&mut self, choice: &Choice, follows: bool, learned: bool) -> u64 {
-        let mut fate = Fate::OPEN;
         if !learned {
-            fate.0 |= Fate::UNLEARNED;
             self.extend_row();
         }
-        self.enter(choice.pull, follows, choice.unexamined, fate)
+        self.enter(choice.pull, follows, choice.unexamined, Fate::open(learned))
     }
 
     #[inline(always)] // into its callers
@@ -568,7 +413,7 @@ impl Engine {
         let slot = &mut self.ring[place];
         let learned = slot.end().is_learned();
         if let Some(extras) = &mut self.extras {
-            extras.settle(place);
+            extras.take_held(place);
         }
         self.counts.cancelled += 1;
         if learned {
@@ -683,10 +528,10 @@ impl Engine {
 impl Moved for Engine {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {
         // A handle that continues has no such memory yet.
-        let mut lacks = self.extras.as_ref().is_some_and(|extras| !extras.lacks.is_empty());
-        lacks.moved(with)?;
-        if lacks {
-            self.reserve_lacks()?;
+        let mut has_unexamined = self.extras.as_ref().is_some_and(|extras| !extras.unexamined.is_empty());
+        has_unexamined.moved(with)?;
+        if has_unexamined {
+            self.reserve_unexamined()?;
         }
         let Engine { ring, extras, key, counts, refusals, row, answered } = self;
         ring.moved(with)?;
@@ -699,8 +544,5 @@ impl Moved for Engine {
     }
 }
 
-moves!(Slot { tag, played });
-moves!(SlotExtras { clock, held, pulls, lacks, requests, times } made { window });
-moves!(Times { stamps, first } made { window });
 moves!(Counts { decisions, answered, cancelled, expired });
 moves!(Refusals { duplicates, late, rejected, unknown });

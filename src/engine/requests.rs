@@ -1,7 +1,7 @@
 //! Requests with several decisions, of whose rewards only a limited number may be clicks: rewards above the smallest
 //! one.
 
-use super::Slot;
+use super::ring::Slot;
 use crate::error::Result;
 use crate::memory::WipedVec;
 use crate::moving::moves;
@@ -214,7 +214,7 @@ mod tests {
                 assert_eq!(engine.advance(given).unwrap(), given.saturating_sub(now));
                 now = now.max(given);
                 let mut ends = Vec::new();
-                engine.settle(|event| {
+                engine.expire_windows(|event| {
                     let Event::Answered(pull, reward) = event else { panic!("its window was over") };
                     ends.push((u64::from(pull.arm()), reward.units() as u32));
                 });

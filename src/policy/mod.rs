@@ -57,8 +57,8 @@ macro_rules! algorithms {
             arms: $arms:literal;
         }
     )*) => {
-        /// The policies, by the number that reports contain. A configuration for one must have the defaults in all fields
-        /// that it does not use.
+        /// The policies, by the number that reports contain. A configuration for one must have the defaults in all
+        /// fields that it does not use.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -153,23 +153,21 @@ impl Algorithm {
 
     /// What requests this policy can decide, with a configuration.
     pub(crate) fn abilities(self, config: &Config) -> Abilities {
-        let can = |what: &str| self.row().can.split(", ").any(|word| word == what);
-        let examined = can("examined") && config.max_segments == 0;
-        Abilities { slots: can("slate"), values: can("values"), examined }
+        Abilities::of(self.row().can, config)
     }
 
     fn also(self, what: &str) -> bool {
         self.row().also.split(", ").any(|word| word == what)
     }
 
-    /// Whether `observe` and `cancel` need phase and propensity of a pull, which take 16 bytes for each pending decision, and
-    /// not only its arm.
+    /// Whether `observe` and `cancel` need phase and propensity of a pull, which take 16 bytes for each pending
+    /// decision, and not only its arm.
     pub(crate) fn needs_full_pulls(self) -> bool {
         self.also("full pulls")
     }
 
-    /// Whether `choose`, `observe` and `cancel` set the rounding of numbers by themselves (`DefaultRounding` in `os.rs`). If
-    /// a policy computes rarely, that takes less time than setting it at each call.
+    /// Whether `choose`, `observe` and `cancel` set the rounding of numbers by themselves (`DefaultRounding` in
+    /// `os.rs`). If a policy computes rarely, that takes less time than setting it at each call.
     pub(crate) fn sets_rounding(self, config: &Config) -> bool {
         self.also("rounding") && config.max_segments == 0
     }

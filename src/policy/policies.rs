@@ -7,8 +7,8 @@
 //     from:   whose algorithm it is.
 //     loss:   its guarantee: a function of the configuration.
 //     can:    what it supports beyond selecting, updating and cancelling: see `docs/reference/policies.md`.
-//     also:   what a handle must know of it: it needs `full pulls` back, sets the `rounding` of numbers by itself, or takes `bits`
-//             that were privatised before they arrived. `Algorithm` explains these.
+//     also:   what a handle must know of it: it needs `full pulls` back, sets the `rounding` of numbers by itself, or
+//             takes `bits`. `Algorithm` explains these.
 //     needs:  the fields that must not have their defaults.
 //     uses:   the fields that it uses, of those that are `Listed` in `tables/config.rs`.
 //     refuses: another field that it does not use, and why.

@@ -5,6 +5,7 @@ mod choice;
 mod offer;
 mod rows;
 
+use crate::config::Config;
 pub(crate) use choice::Choice;
 pub use choice::Pull;
 pub(crate) use offer::{Catalog, Limits, Offer, Offers, Segment, Values};
@@ -45,4 +46,13 @@ pub(crate) struct Abilities {
     pub values: bool,
     /// Requests whose slots are examined with known probabilities.
     pub examined: bool,
+}
+
+impl Abilities {
+    /// The abilities that a policy's row in the table names.
+    pub fn of(can: &str, config: &Config) -> Abilities {
+        let can = |what: &str| can.split(", ").any(|word| word == what);
+        let examined = can("examined") && config.max_segments == 0;
+        Abilities { slots: can("slate"), values: can("values"), examined }
+    }
 }

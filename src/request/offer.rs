@@ -1,5 +1,5 @@
-//! Checks a request, and lists what it offers to the policy. [`Offers::check`] is the only check of a request, and makes
-//! the only [`Offer`] there is. A policy that gets one decides, and cannot fail.
+//! Checks a request, and lists what it offers to the policy. [`Offers::check`] is the only check of a request, and
+//! makes the only [`Offer`] there is. A policy that gets one decides, and cannot fail.
 
 use super::choice::{Choice, Pull};
 use super::rows::Rows;
@@ -111,9 +111,9 @@ pub(crate) struct Offer<'a> {
     pub values: Option<Values<'a>>,
     /// Whether it has one slot, and neither values nor positions.
     pub is_plain: bool,
-    /// Whether there is an outage: nothing is learned. A policy then chooses the arms with the largest released mean (times
-    /// their value), with the configured exploration, if anything was released. What is cancelled teaches nothing, so the
-    /// arm that is to be explored would be played until the outage ends.
+    /// Whether there is an outage: nothing is learned. A policy then chooses the arms with the largest released mean
+    /// (times their value), with the configured exploration, if anything was released. What is cancelled teaches
+    /// nothing, so the arm that is to be explored would be played until the outage ends.
     pub is_outage: bool,
     examined: Option<&'a [f64]>,
     among: Option<&'a mut Vec<u32>>,
@@ -218,7 +218,7 @@ impl Offers {
             self.check_slots(request, catalog, limits)?;
             lists = true;
         } else if let Some(roster) = catalog.arms.filter(|_| lists) {
-            self.list(request.eligible, roster, true)?;
+            self.list(request.eligible, roster);
         }
         self.choices.clear();
         Ok(Offer {
@@ -275,7 +275,7 @@ impl Offers {
             self.list_values(values, request.eligible, roster)?;
             what = "the number of eligible arms of positive value";
         } else {
-            self.list(request.eligible, roster, false)?;
+            self.list(request.eligible, roster);
         }
         let at_most = |most: u64, what| Err(Error::request("slots", &format!("must be at most {most}, {what}"), slots));
         let (arms, most) = (self.among.len() as u64, self.max_slots);
@@ -327,21 +327,9 @@ impl Offers {
     }
 
     /// Lists the arms that a request may get: these live ones, each once, in their order; or all live arms.
-    fn list(&mut self, eligible: Option<&[u32]>, roster: &Roster, is_plain: bool) -> Result<()> {
+    fn list(&mut self, eligible: Option<&[u32]>, roster: &Roster) {
         self.among.clear();
-        let Some(eligible) = eligible else {
-            self.among.extend(roster.live());
-            return Ok(());
-        };
-        if self.features == 0 {
-            self.among.try_reserve(eligible.len()).map_err(|_| Error::NoMemory)?;
-            self.among.extend(eligible);
-            if !is_plain {
-                self.among.sort_unstable();
-                self.among.dedup();
-            }
-            return Ok(());
-        }
+        let Some(eligible) = eligible else { return self.among.extend(roster.live()) };
         let request = self.next_request();
         for (position, &arm) in eligible.iter().enumerate() {
             let listed = &mut self.listed[arm as usize];
@@ -350,7 +338,6 @@ impl Offers {
                 self.among.push(arm);
             }
         }
-        Ok(())
     }
 
     /// Reads the values of a request, and lists the arms that it may get.
@@ -408,8 +395,9 @@ fn find_segment(key: u64, catalog: Catalog) -> Result<Segment> {
 }
 
 impl Offer<'_> {
-    /// The arms that may still be chosen, each once: live ones, in the request's order, with values those of positive value.
-    /// `None` if the request names no arms, and has neither several slots, values nor features: then all live arms may be.
+    /// The arms that may still be chosen, each once: live ones, in the request's order, with values those of positive
+    /// value. `None` if the request names no arms, and has neither several slots, values nor features: then all live
+    /// arms may be.
     #[inline]
     pub fn among(&self) -> Option<&[u32]> {
         self.among.as_deref().map(Vec::as_slice)
@@ -438,6 +426,11 @@ impl Offer<'_> {
         ((self.next + self.choices.len() as u64) & (self.ring - 1)) as usize
     }
 
+    /// Whether the request says how likely visitors examine its slots.
+    pub fn has_positions(&self) -> bool {
+        self.examined.is_some()
+    }
+
     /// The choices so far.
     pub fn choices(&self) -> &[Choice] {
         self.choices
@@ -448,8 +441,8 @@ impl Offer<'_> {
         self.choices.len() < self.slots as usize
     }
 
-    /// Chooses an arm for the next slot. `score` is the arm's mean times its value: the best arms get the slots that most
-    /// visitors examine. NaN for an arm without a mean, and if no slot is better than another. The last choice
+    /// Chooses an arm for the next slot. `score` is the arm's mean times its value: the best arms get the slots that
+    /// most visitors examine. NaN for an arm without a mean, and if no slot is better than another. The last choice
     /// [assigns](Self::assign_slots) the slots.
     #[inline]
     pub fn choose(&mut self, pull: Pull, arm: u32, score: f64) {
@@ -496,18 +489,46 @@ fn shuffle<T>(list: &mut [T], coins: &mut Random) {
 }
 
 #[cfg(test)]
-impl Offers {
-    /// Of a handle whose policy takes all requests.
-    pub fn for_tests(config: &Config, arms: usize) -> Offers {
-        let coins = crate::random::Seed::new(Some([1; 32])).unwrap().stream();
-        Offers::new(config, Abilities { slots: true, values: true, examined: true }, arms, Some(coins)).unwrap()
-    }
-}
+mod tests {
+    use super::*;
+    use crate::random::Seed;
 
-#[cfg(test)]
-impl Limits {
-    /// Of a handle without users, whose next decision has this number.
-    pub fn for_tests(next: u64) -> Limits {
-        Limits { is_ready: true, counts_users: false, next, ring: 256, reach: 256 }
+    impl Offers {
+        /// Of a handle whose policy takes all requests.
+        pub fn for_tests(config: &Config, arms: usize) -> Offers {
+            let coins = Seed::new(Some([1; 32])).unwrap().stream();
+            Offers::new(config, Abilities { slots: true, values: true, examined: true }, arms, Some(coins)).unwrap()
+        }
+    }
+
+    impl Limits {
+        /// Of a handle without users, whose next decision has this number.
+        pub fn for_tests(next: u64) -> Limits {
+            Limits { is_ready: true, counts_users: false, next, ring: 256, reach: 256 }
+        }
+    }
+
+    /// An arm that is listed twice counts once, at its first position, however long the list is.
+    #[test]
+    fn an_arm_that_is_listed_twice_counts_once() {
+        let (mut offers, mut roster) = (Offers::for_tests(&Config::new(6, 1.0), 6), Roster::new(6).unwrap());
+        roster.retire(2);
+        let capacity = offers.among.capacity();
+        let mut listed = |eligible: Option<&[u32]>, slots: u32| {
+            let request = Request { slots, eligible, ..Request::default() };
+            let catalog = Catalog { arms: Some(&roster), segments: None };
+            let offer = offers.check(&request, catalog, &Limits::for_tests(0)).unwrap();
+            let arms = offer.among().unwrap_or(&[]).to_vec();
+            let positions = arms.iter().map(|&arm| offer.position(arm)).collect::<Vec<_>>();
+            assert_eq!(offers.among.capacity(), capacity);
+            (arms, positions)
+        };
+        for slots in [1, 3] {
+            let twice = [[5u32, 0, 5, 4], [0, 1, 0, 0], [4, 5, 3, 3]].concat();
+            assert_eq!(listed(Some(&twice), slots), (vec![5, 0, 4, 1, 3], vec![0, 1, 3, 5, 10]));
+            assert_eq!(listed(Some(&[3, 1, 3, 4]), slots), (vec![3, 1, 4], vec![0, 1, 3]));
+        }
+        assert_eq!(listed(None, 1), (vec![], vec![]));
+        assert_eq!(listed(None, 2), (vec![0, 1, 3, 4, 5], vec![0, 1, 3, 4, 5]));
     }
 }

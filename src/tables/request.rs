@@ -15,7 +15,7 @@ requests! {
     /// With [`expected_users`](crate::Config::expected_users): a keyed hash of the person who makes the request.
     /// Otherwise 0.
     user: u64 = 0, "0.1";
-    /// `None`, the default = all live arms. Otherwise a list of live arms, in any order; duplicates are harmless.
+    /// `None`, the default = all live arms. Otherwise a list of live arms, in any order; one listed twice counts once.
     /// Choose them by public information only (targeting, flights, frequency caps). A remaining click budget depends
     /// on rewards, so do not filter by it.
     eligible: Option<&'a [u32]> = None, "0.1", "at least 1 if eligible is not NULL, otherwise 0";

@@ -200,7 +200,7 @@ pub fn live(bandit: &Bandit) -> Vec<u32> {
 }
 
 /// All arms, and all arms of every segment.
-pub fn arms(bandit: &Bandit) -> Vec<Arm> {
+pub fn arms(subject: Subject, bandit: &Bandit) -> Vec<Arm> {
     let mut arms = Vec::new();
     let mut each = |_, arm: dpb::ArmReport| {
         let estimates = [arm.mean, arm.width, arm.effective_pulls].map(f64::to_bits);
@@ -211,10 +211,8 @@ pub fn arms(bandit: &Bandit) -> Vec<Arm> {
         let _ = bandit.for_each_arm_in(key, &mut each); // if the segment exists
     }
     // Predictions for rows.
-    let report = bandit.report().unwrap();
-    if report.features > 0 {
-        let rows = if report.model_per_arm { 1 } else { bandit.arms().unwrap() as usize };
-        let features = Features::new(rows, 5);
+    if subject.has_features() {
+        let features = Features::new(subject.rows(bandit, None), 5);
         let each = |mean: f64, deviation: f64| {
             arms.push(Arm { estimates: [mean.to_bits(), deviation.to_bits(), 0], counts: (0, false) });
         };

@@ -103,7 +103,7 @@ struct World<'a> {
     /// features knows it.
     known: u64,
     made: Vec<Made>,
-    /// The periods of user counts so far, in all lives.
+    /// The periods of user counts so far, in all incarnations.
     periods: usize,
     /// Whether a handle knows what another one has released.
     merged: bool,
@@ -146,7 +146,7 @@ impl World<'_> {
         // Reading all state is slow, and a difference persists. So this happens after events, after draws, and at every
         // eighth call.
         let looks = self.looks.is_multiple_of(8) || self.hand.draws() > self.drawn;
-        let arms = if looks { arms(&self.generations[at].bandit) } else { Vec::new() };
+        let arms = if looks { arms(self.subject, &self.generations[at].bandit) } else { Vec::new() };
         for arm in &arms {
             self.see(pattern(arm.estimates), Sight::Estimate)?;
         }
@@ -178,7 +178,8 @@ impl World<'_> {
         let report = Report { duty, contributions: 0, contributions_lost: 0, ..report };
         let report = Report { epsilon_spent: 0.0, delta_spent: 0.0, ..report };
         let is_exact = self.subject != Subject::Segments && !self.subject.has_features();
-        let arms: Vec<_> = arms(bandit).iter().map(|arm| (is_exact.then_some(arm.estimates), arm.counts)).collect();
+        let arms: Vec<_> =
+            arms(self.subject, bandit).iter().map(|arm| (is_exact.then_some(arm.estimates), arm.counts)).collect();
         let spent = self.config.budget.as_ref().map(|budget| budget.spent(self.config.delta).unwrap());
         format!("{report:?} {:?} {arms:?} {spent:?}", bandit.diagnostics().unwrap())
     }

@@ -1,6 +1,6 @@
-(* The transition system: which rewards are where, and what is released. One machine is a whole fleet: lives of
+(* The transition system: which rewards are where, and what is released. One machine is a whole fleet: incarnations of
    handles (from creation, restoration or resumption to the end) that decide, release, contribute, lead, crash and move.
-   A handle alone is the machine in which one life moves.
+   A handle alone is the machine in which one incarnation moves.
 
    Whoever chooses the moves (policy, adversary, network, clock, coins) sees the history: all moves and all released
    numbers, and nothing else. *)
@@ -15,9 +15,9 @@ Proof. repeat decide equality. Defined.
 (* Open; limited with its request (max_clicks); in the open sum of a batch, multiplied by a row of integers. *)
 Inductive stage := Waiting | Fixed | Placed (batch : nat) (row : list Z).
 
-(* The rewards that a life holds. V is what is known of a reward: its value in a world, or its values in two. *)
-Record item (V : Type) := Item { life : nat; decision : name; at_stage : stage; value : V }.
-Arguments Item {V}. Arguments life {V}. Arguments decision {V}. Arguments at_stage {V}. Arguments value {V}.
+(* The rewards that an incarnation holds. V is what is known of a reward: its value in a world, or its values in two. *)
+Record item (V : Type) := Item { incarnation : nat; decision : name; at_stage : stage; value : V }.
+Arguments Item {V}. Arguments incarnation {V}. Arguments decision {V}. Arguments at_stage {V}. Arguments value {V}.
 
 (* A sealed contribution. `taken` says whether it was ever accepted: no rule reads it. *)
 Record message (V : Type) := Message
@@ -31,8 +31,8 @@ Arguments Suspended {V}. Arguments held {V}. Arguments opened {V}.
 
 Record state (V : Type) := State
   { items : list (item V); net : list (message V); stored : list (suspended V);
-    leads : nat -> option nat;   (* the generation that a life leads *)
-    last : nat -> nat -> nat;    (* the largest sequence number that a life accepted from a sender *)
+    leads : nat -> option nat;   (* the generation that an incarnation leads *)
+    last : nat -> nat -> nat;    (* the largest sequence number that an incarnation accepted from a sender *)
     requests : nat; generations : nat }.
 Arguments State {V}. Arguments items {V}. Arguments net {V}. Arguments stored {V}. Arguments leads {V}.
 Arguments last {V}. Arguments requests {V}. Arguments generations {V}.
@@ -49,8 +49,8 @@ Inductive move :=
 | Contribute (l g from seq : nat)           (* all open sums of l, in a message *)
 | Deliver (l j : nat)                       (* message j, for the first time or again *)
 | Lead (l : nat) | Alone (l : nat)
-| End (l : nat)                             (* a crash. A restored life is a new one, with nothing open *)
-| Suspend (l : nat) | Resume (l j : nat).   (* state j begins the life l *)
+| End (l : nat)                             (* a crash. A restored incarnation is a new one, with nothing open *)
+| Suspend (l : nat) | Resume (l j : nat).   (* state j begins the incarnation l *)
 
 Definition move_dec (m n : move) : {m = n} + {m <> n}.
 Proof. repeat decide equality. Defined.
@@ -69,19 +69,19 @@ Section Step.
   Context {V : Type}.
   Variable ops : values V.
 
-  Definition of_life l (i : item V) := life i =? l.
-  Definition waits l n (i : item V) := (life i =? l) && named (decision i) n && waiting (at_stage i).
+  Definition of_incarnation l (i : item V) := incarnation i =? l.
+  Definition waits l n (i : item V) := (incarnation i =? l) && named (decision i) n && waiting (at_stage i).
   Definition in_batch l b (i : item V) :=
-    match at_stage i with Placed c _ => (life i =? l) && (c =? b) | _ => false end.
+    match at_stage i with Placed c _ => (incarnation i =? l) && (c =? b) | _ => false end.
   Definition in_request l u r (i : item V) :=
-    (life i =? l) && (user (decision i) =? u) && (request (decision i) =? r) && waiting (at_stage i).
+    (incarnation i =? l) && (user (decision i) =? u) && (request (decision i) =? r) && waiting (at_stage i).
   Definition token l u r (i : item V) := in_request l u r i && (slot (decision i) =? 0).
   Definition due l n (i : item V) :=
-    (life i =? l) && named (decision i) n &&
+    (incarnation i =? l) && named (decision i) n &&
     match at_stage i with Waiting => negb limited | Fixed => true | Placed _ _ => false end.
 
-  Definition received a b (i : item V) := Item (life i) (decision i) (at_stage i) (arrive ops a b (value i)).
-  Definition entered b row (i : item V) := Item (life i) (decision i) (Placed b row) (value i).
+  Definition received a b (i : item V) := Item (incarnation i) (decision i) (at_stage i) (arrive ops a b (value i)).
+  Definition entered b row (i : item V) := Item (incarnation i) (decision i) (Placed b row) (value i).
   Definition moved_to l (i : item V) := Item l (decision i) (at_stage i) (value i).
 
   (* Writes the limited values back. *)
@@ -91,7 +91,7 @@ Section Step.
     | i :: l =>
       if f i then
         match vs with
-        | v :: vs => Item (life i) (decision i) Fixed v :: refill f vs l
+        | v :: vs => Item (incarnation i) (decision i) Fixed v :: refill f vs l
         | [] => i :: refill f [] l
         end
       else i :: refill f vs l
@@ -119,7 +119,7 @@ Section Step.
       State (items s ++ fresh l u (requests s) k) (net s) (stored s) (leads s) (last s) (S (requests s)) (generations s)
     | Arrive l n a b => with_items s (map (fun i => if waits l n i then received a b i else i) (items s))
     | Cancel l n =>
-      with_items s (without (fun i => (life i =? l) && named (decision i) n && negb (placed (at_stage i))) (items s))
+      with_items s (without (fun i => (incarnation i =? l) && named (decision i) n && negb (placed (at_stage i))) (items s))
     | Fix l u r coin =>
       if limited && existsb (token l u r) (items s) then
         let rest := without (token l u r) (items s) in
@@ -129,7 +129,7 @@ Section Step.
     | Release l b => with_items s (without (in_batch l b) (items s))
     | Drop l b => with_items s (without (in_batch l b) (items s))
     | Contribute l g from seq =>
-      let open i := of_life l i && placed (at_stage i) in
+      let open i := of_incarnation l i && placed (at_stage i) in
       State (without open (items s)) (net s ++ [Message g from seq (filter open (items s)) false])
         (stored s) (leads s) (last s) (requests s) (generations s)
     | Deliver l j =>
@@ -146,9 +146,9 @@ Section Step.
       State (items s) (net s) (stored s) (fun k => if k =? l then Some (generations s) else leads s k)
         (fun k f => if k =? l then O else last s k f) (requests s) (S (generations s))
     | Alone l => set_leads s l None
-    | End l => set_leads (with_items s (without (of_life l) (items s))) l None
+    | End l => set_leads (with_items s (without (of_incarnation l) (items s))) l None
     | Suspend l =>
-      set_leads (State (without (of_life l) (items s)) (net s) (stored s ++ [Suspended (filter (of_life l) (items s)) false])
+      set_leads (State (without (of_incarnation l) (items s)) (net s) (stored s ++ [Suspended (filter (of_incarnation l) (items s)) false])
         (leads s) (last s) (requests s) (generations s)) l None
     | Resume l j =>
       match nth_error (stored s) j with
@@ -179,7 +179,7 @@ Section Natural.
   Context {V W : Type}.
   Variables (f : V -> W) (ops : values V) (ops' : values W).
 
-  Definition map_item (i : item V) : item W := Item (life i) (decision i) (at_stage i) (f (value i)).
+  Definition map_item (i : item V) : item W := Item (incarnation i) (decision i) (at_stage i) (f (value i)).
   Definition map_message (m : message V) : message W :=
     Message (generation m) (sender m) (sequence m) (map map_item (content m)) (taken m).
   Definition map_suspended (t : suspended V) : suspended W := Suspended (map map_item (held t)) (opened t).
@@ -206,8 +206,8 @@ Section Natural.
   Lemma nth_error_map' {A B} (g : A -> B) l : forall j, nth_error (map g l) j = option_map g (nth_error l j).
   Proof. induction l; intros [|j]; simpl; auto. Qed.
 
-  Lemma refill_map p l : forall vs, refill (fun i => p (life i, decision i, at_stage i)) (map f vs) (map map_item l) =
-    map map_item (refill (fun i => p (life i, decision i, at_stage i)) vs l).
+  Lemma refill_map p l : forall vs, refill (fun i => p (incarnation i, decision i, at_stage i)) (map f vs) (map map_item l) =
+    map map_item (refill (fun i => p (incarnation i, decision i, at_stage i)) vs l).
   Proof.
     induction l as [|i l IH]; intros vs; simpl; [reflexivity|].
     destruct (p _); destruct vs; simpl; rewrite <- IH; reflexivity.

@@ -29,7 +29,7 @@ Section Once.
   Fixpoint along (f : state V -> move -> nat) (h : history) : nat :=
     match h with [] => O | e :: past => (along f past + f (run limited ops past) (fst e))%nat end.
 
-  (* No two lives lead one generation, and a message that was accepted is never acceptable again. *)
+  (* No two incarnations lead one generation, and a message that was accepted is never acceptable again. *)
   Definition orderly (s : state V) :=
     (forall l g, leads s l = Some g -> (g < generations s)%nat) /\
     (forall l k g, leads s l = Some g -> leads s k = Some g -> l = k) /\
@@ -43,7 +43,7 @@ Section Once.
     - intros [<-|H]; auto. destruct (IHl j H); auto.
   Qed.
 
-  (* A life that leads nothing any more changes nothing for messages. *)
+  (* An incarnation that leads nothing any more changes nothing for messages. *)
   Lemma orderly_alone s l its n st : orderly s -> (forall m, In m n -> In m (net s) \/ taken m = false) ->
     orderly (set_leads (State its n st (leads s) (last s) (requests s) (generations s)) l None).
   Proof.
@@ -129,13 +129,13 @@ Section Once.
       assert (forall i, waits l n i = true -> (weight (received ops left right i) <= weight i)%nat).
       { intros i W. apply weight_arrives. unfold waits in W. apply andb_prop in W. tauto. }
       specialize (H H0). lia.
-    - rewrite (all_split (fun i => (life i =? l) && named (decision i) n && negb (placed (at_stage i))) (items s)). lia.
+    - rewrite (all_split (fun i => (incarnation i =? l) && named (decision i) n && negb (placed (at_stage i))) (items s)). lia.
     - destruct (limited && existsb (token l u r) (items s)) eqn:E; simpl; [|lia]. apply andb_prop in E as [L E].
       pose proof (weight_is_limited l u r coin _ L E) as H. simpl in H. lia.
     - pose proof (all_map_le (entered b row) (due limited l n) (items s) (weight_enters l n b row)). lia.
     - rewrite (all_split (in_batch l b) (items s)). lia.
     - rewrite (all_split (in_batch l b) (items s)). lia.
-    - rewrite map_app, list_sum_app, (all_split (fun i => of_life l i && placed (at_stage i)) (items s)). simpl.
+    - rewrite map_app, list_sum_app, (all_split (fun i => of_incarnation l i && placed (at_stage i)) (items s)). simpl.
       cbn [in_net taken content]. lia.
     - destruct (nth_error (net s) j) as [t|] eqn:E; [|lia]. destruct (accepts s l t) eqn:K; simpl; [|lia].
       rewrite all_app, all_moved.
@@ -145,8 +145,8 @@ Section Once.
       apply Nat.eqb_eq in K1. apply Nat.ltb_lt in K2. subst g.
       destruct (taken t) eqn:T; [|lia].
       pose proof (proj2 (C t (nth_error_In _ _ E) T) l L). lia.
-    - rewrite (all_split (of_life l) (items s)). lia.
-    - rewrite map_app, list_sum_app, (all_split (of_life l) (items s)). simpl. cbn [in_store opened held]. lia.
+    - rewrite (all_split (of_incarnation l) (items s)). lia.
+    - rewrite map_app, list_sum_app, (all_split (of_incarnation l) (items s)). simpl. cbn [in_store opened held]. lia.
     - destruct (nth_error (stored s) j) as [t|] eqn:E; [|lia]. simpl. rewrite all_app, all_moved.
       pose proof (sum_replace in_store (Suspended (held t) true) t _ j E) as R.
       cbn [in_store opened held] in R. unfold in_store at 2 in R. destruct (opened t); lia.

@@ -1,24 +1,24 @@
-(* Periods of users across restarts (src/users.rs). A life is a handle with its counters of users: one that a constructor or
-   a restore made, with all heirs of its state. A life learns in a period when it is told that a snapshot of its own that
-   counts this period is stored; one that a constructor made learns in its first period without it. A restored life begins
-   the period after those of the snapshot that it found. Then all lives together learn in at most as many periods as the
+(* Periods of users across restarts (src/users.rs). An incarnation is a handle with its counters of users: one that a constructor or
+   a restore made, with all successors of its state. An incarnation learns in a period when it is told that a snapshot of its own that
+   counts this period is stored; one that a constructor made learns in its first period without it. A restored incarnation begins
+   the period after those of the snapshot that it found. Then all incarnations together learn in at most as many periods as the
    newest one counts, whenever the others ended, even if they go on, whatever writes fail or are lost later.
 
-   What this assumes of whoever keeps the snapshots: only the newest life writes (a file has a lock, a fleet's store refuses
-   the snapshots of a life whose number another one has); a restart finds the last write that is not lost (Restart); and what a
-   life was told to be stored is not lost (Stored needs Settle, and GoBack takes only writes before that). *)
+   What this assumes of whoever keeps the snapshots: only the newest incarnation writes (a file has a lock, a fleet's store refuses
+   the snapshots of an incarnation whose number another one has); a restart finds the last write that is not lost (Restart); and what a
+   incarnation was told to be stored is not lost (Stored needs Settle, and GoBack takes only writes before that). *)
 Require Import Sums.
 Local Open Scope nat_scope.
 
-Record lives := Lives
-  { newest : nat;                                (* the life that began last *)
-    from : nat -> nat;                           (* the period in which each life began *)
+Record incarnations := Incarnations
+  { newest : nat;                                (* the incarnation that began last *)
+    from : nat -> nat;                           (* the period in which each incarnation began *)
     period : nat -> nat;                         (* its period *)
     open_to : nat -> nat;                        (* the last period in which it may learn *)
     written : list (nat * nat);                  (* writes that may be lost, the last one first: whose, and what it counts *)
     kept : option (nat * nat);                   (* the last write that cannot be lost *)
     settled : list (nat * nat);                  (* all writes of which that was true *)
-    learned_in : list (nat * nat) }.             (* lives and periods, once each *)
+    learned_in : list (nat * nat) }.             (* incarnations and periods, once each *)
 
 Inductive event :=
   | Learn (l : nat)
@@ -28,57 +28,57 @@ Inductive event :=
   | GoBack                                       (* the last write is lost: it failed, or a store went back *)
   | Stored (l p : nat)
   | Restart
-  | Move (l : nat).                              (* the life is suspended and resumed *)
+  | Move (l : nat).                              (* the incarnation is suspended and resumed *)
 
 Definition pair_dec (x y : nat * nat) : {x = y} + {x <> y}.
 Proof. repeat decide equality. Defined.
 
 Definition update (f : nat -> nat) (l v : nat) : nat -> nat := fun x => if x =? l then v else f x.
 
-Definition found (s : lives) := match written s with x :: _ => Some x | [] => kept s end.
+Definition found (s : incarnations) := match written s with x :: _ => Some x | [] => kept s end.
 
-Definition may_learn (s : lives) (l : nat) := (l <=? newest s) && (period s l <=? open_to s l).
+Definition may_learn (s : incarnations) (l : nat) := (l <=? newest s) && (period s l <=? open_to s l).
 
-Definition learn (s : lives) (l : nat) :=
+Definition learn (s : incarnations) (l : nat) :=
   if in_dec pair_dec (l, period s l) (learned_in s) then s
-  else Lives (newest s) (from s) (period s) (open_to s) (written s) (kept s) (settled s) ((l, period s l) :: learned_in s).
+  else Incarnations (newest s) (from s) (period s) (open_to s) (written s) (kept s) (settled s) ((l, period s l) :: learned_in s).
 
-Definition opened (s : lives) (l p : nat) :=
-  Lives (newest s) (from s) (period s) (update (open_to s) l (max (open_to s l) p)) (written s) (kept s) (settled s)
+Definition opened (s : incarnations) (l p : nat) :=
+  Incarnations (newest s) (from s) (period s) (update (open_to s) l (max (open_to s l) p)) (written s) (kept s) (settled s)
     (learned_in s).
 
 (* A restart without a snapshot makes another handle, with a guarantee of its own. A state has the counters, the period, and
-   whether it is stored, so its heir is the same life. *)
-Definition next (s : lives) (e : event) : lives :=
+   whether it is stored, so its successor is the same incarnation. *)
+Definition next (s : incarnations) (e : event) : incarnations :=
   let n := newest s in
   match e with
   | Learn l => if may_learn s l then learn s l else s
   | NextPeriod l =>
-    Lives n (from s) (update (period s) l (S (period s l))) (open_to s) (written s) (kept s) (settled s) (learned_in s)
+    Incarnations n (from s) (update (period s) l (S (period s l))) (open_to s) (written s) (kept s) (settled s) (learned_in s)
   | Save =>
-    Lives n (from s) (period s) (open_to s) ((n, period s n) :: written s) (kept s) (settled s) (learned_in s)
+    Incarnations n (from s) (period s) (open_to s) ((n, period s n) :: written s) (kept s) (settled s) (learned_in s)
   | Settle i =>
     match nth_error (written s) i with
     | Some x =>
-      Lives n (from s) (period s) (open_to s) (firstn i (written s)) (Some x) (x :: settled s) (learned_in s)
+      Incarnations n (from s) (period s) (open_to s) (firstn i (written s)) (Some x) (x :: settled s) (learned_in s)
     | None => s
     end
-  | GoBack => Lives n (from s) (period s) (open_to s) (tl (written s)) (kept s) (settled s) (learned_in s)
+  | GoBack => Incarnations n (from s) (period s) (open_to s) (tl (written s)) (kept s) (settled s) (learned_in s)
   | Stored l p => if in_dec pair_dec (l, p) (settled s) then opened s l p else s
   | Restart =>
     match found s with
     | Some (_, p) =>
-      Lives (S n) (update (from s) (S n) (S p)) (update (period s) (S n) (S p)) (update (open_to s) (S n) 0) (written s)
+      Incarnations (S n) (update (from s) (S n) (S p)) (update (period s) (S n) (S p)) (update (open_to s) (S n) 0) (written s)
         (kept s) (settled s) (learned_in s)
     | None => s
     end
   | Move l => s
   end.
 
-Definition first := Lives 0 (fun _ => 1) (fun _ => 1) (fun _ => 1) [] None [] [].
-Definition after (events : list event) : lives := fold_left next events first.
+Definition first := Incarnations 0 (fun _ => 1) (fun _ => 1) (fun _ => 1) [] None [] [].
+Definition after (events : list event) : incarnations := fold_left next events first.
 
-Record in_order (s : lives) : Prop := InOrder
+Record in_order (s : incarnations) : Prop := InOrder
   { grows : forall l, l <= newest s -> 1 <= from s l <= period s l /\ open_to s l <= period s l;
     apart : forall l m, l < m <= newest s -> open_to s l < from s m;
     counts : forall l c, In (l, c) (written s) \/ In (l, c) (settled s) ->
@@ -97,7 +97,7 @@ Proof. unfold update. now rewrite Nat.eqb_refl. Qed.
 Lemma update_other f l v x : x <> l -> update f l v x = f x.
 Proof. intros H. unfold update. apply Nat.eqb_neq in H. now rewrite H. Qed.
 
-(* No snapshot counts more periods than the newest life. *)
+(* No snapshot counts more periods than the newest incarnation. *)
 Lemma at_most_the_newest s l c :
   in_order s -> In (l, c) (written s) \/ In (l, c) (settled s) -> c <= period s (newest s).
 Proof.
@@ -219,7 +219,7 @@ Proof.
 Qed.
 
 (* The theorem applies: a person is learned from in each of three periods, over a restart and a move, and the bound is met.
-   Then a life that goes on after another one has begun adds nothing. *)
+   Then an incarnation that goes on after another one has begun adds nothing. *)
 Definition three_periods :=
   [Learn 0; Save; Settle 0; Stored 0 1; NextPeriod 0; Learn 0; Save; Settle 0; Stored 0 2; Move 0; Learn 0;
    Restart; Learn 1; Save; Settle 0; Stored 1 3; Learn 1; Learn 0; NextPeriod 0; Learn 0].
@@ -229,11 +229,11 @@ Example the_bound_is_met :
 Proof. split; reflexivity. Qed.
 
 (* With one fault each it is false. A fault is a step that some events are taken for. *)
-Definition forgets (step : lives -> event -> lives) :=
+Definition forgets (step : incarnations -> event -> incarnations) :=
   exists events, let s := fold_left step events first in length (learned_in s) > period s (newest s).
 
 (* A snapshot that is made opens its period, and its write fails. *)
-Definition snapshot_opens (s : lives) (e : event) :=
+Definition snapshot_opens (s : incarnations) (e : event) :=
   match e with Save => opened (next s Save) (newest s) (period s (newest s)) | _ => next s e end.
 
 Example a_snapshot_that_opens_forgets : forgets snapshot_opens.
@@ -242,8 +242,8 @@ Proof.
   apply Nat.ltb_lt. reflexivity.
 Qed.
 
-(* A life is told that something is stored, and it is an older snapshot, or another life's. *)
-Definition any_stored_opens (s : lives) (e : event) :=
+(* An incarnation is told that something is stored, and it is an older snapshot, or another incarnation's. *)
+Definition any_stored_opens (s : incarnations) (e : event) :=
   match e with Stored l _ => match settled s with [] => s | _ => opened s l (period s l) end | _ => next s e end.
 
 Example any_snapshot_that_opens_forgets : forgets any_stored_opens.
@@ -252,8 +252,8 @@ Proof.
   apply Nat.ltb_lt. reflexivity.
 Qed.
 
-(* A life learns in each period that it begins, as if it had been stored. *)
-Definition learns_at_once (s : lives) (e : event) :=
+(* An incarnation learns in each period that it begins, as if it had been stored. *)
+Definition learns_at_once (s : incarnations) (e : event) :=
   match e with NextPeriod l => opened (next s e) l (S (period s l)) | _ => next s e end.
 
 Example learning_before_storing_forgets : forgets learns_at_once.
@@ -262,8 +262,8 @@ Proof.
   apply Nat.ltb_lt. reflexivity.
 Qed.
 
-(* The heir of a state takes its period for one that is stored. *)
-Definition moves_open (s : lives) (e : event) := match e with Move l => opened s l (period s l) | _ => next s e end.
+(* The successor of a state takes its period for one that is stored. *)
+Definition moves_open (s : incarnations) (e : event) := match e with Move l => opened s l (period s l) | _ => next s e end.
 
 Example a_move_that_opens_forgets : forgets moves_open.
 Proof.
@@ -271,10 +271,10 @@ Proof.
   apply Nat.ltb_lt. reflexivity.
 Qed.
 
-(* What a life was told to be stored is lost: a store goes back further than it waited, or somebody restores an older file. *)
-Definition loses_what_is_stored (s : lives) (e : event) :=
+(* What an incarnation was told to be stored is lost: a store goes back further than it waited, or somebody restores an older file. *)
+Definition loses_what_is_stored (s : incarnations) (e : event) :=
   match e, settled s with
-  | GoBack, _ :: older => Lives (newest s) (from s) (period s) (open_to s) [] (hd_error older) older (learned_in s)
+  | GoBack, _ :: older => Incarnations (newest s) (from s) (period s) (open_to s) [] (hd_error older) older (learned_in s)
   | _, _ => next s e
   end.
 
@@ -285,15 +285,15 @@ Proof.
   apply Nat.ltb_lt. reflexivity.
 Qed.
 
-(* A life that another one has replaced still writes. (Here it does so at Move.) *)
-Definition old_lives_write (s : lives) (e : event) :=
+(* An incarnation that another one has replaced still writes. (Here it does so at Move.) *)
+Definition old_incarnations_write (s : incarnations) (e : event) :=
   match e with
   | Move l =>
-    Lives (newest s) (from s) (period s) (open_to s) ((l, period s l) :: written s) (kept s) (settled s) (learned_in s)
+    Incarnations (newest s) (from s) (period s) (open_to s) ((l, period s l) :: written s) (kept s) (settled s) (learned_in s)
   | _ => next s e
   end.
 
-Example an_old_life_that_writes_forgets : forgets old_lives_write.
+Example an_old_life_that_writes_forgets : forgets old_incarnations_write.
 Proof.
   exists [Learn 0; Save; Settle 0; Restart; Save; Settle 0; Stored 1 2; Learn 1; NextPeriod 0; Move 0; Settle 0; Stored 0 2;
           Learn 0].

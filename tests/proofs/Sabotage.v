@@ -133,7 +133,7 @@ Proof.
   leak ((Release 1 5, [0%Z]) :: (Deliver 1 0, []) :: (Release 1 5, [0%Z]) :: (Deliver 1 0, []) :: contributed).
 Qed.
 
-(* Lives that lead the same generation, as a generation that is restored from a snapshot would. *)
+(* Incarnations that lead the same generation, as a generation that is restored from a snapshot would. *)
 Example same_generation_leaks : leaks (fun V ops s m =>
   step false ops (State (items s) (net s) (stored s) (leads s) (last s) (requests s) O) m).
 Proof.
@@ -147,26 +147,26 @@ Proof.
   leak ((Release 1 5, [0%Z]) :: (Deliver 1 0, []) :: (Release 0 5, [0%Z]) :: contributed).
 Qed.
 
-(* A snapshot that holds open sums: a crash that keeps what was open, for the restored life. *)
+(* A snapshot that holds open sums: a crash that keeps what was open, for the restored incarnation. *)
 Example open_sums_in_a_snapshot_leak : leaks (fun V ops s m =>
   match m with End l => with_items s (items s ++ map (moved_to (S l)) (items s)) | _ => step false ops s m end).
 Proof.
   leak ((Release 1 5, [0%Z]) :: (Release 0 5, [0%Z]) :: (End 0, []) :: tl seen).
 Qed.
 
-(* No fault, but a state that two lives open: Theorem M needs its hypothesis, and n e is the loss. *)
-Example two_heirs_lose_twice : leaks (fun V ops => step false ops).
+(* No fault, but a state that two incarnations open: Theorem M needs its hypothesis, and n e is the loss. *)
+Example two_successors_lose_twice : leaks (fun V ops => step false ops).
 Proof.
   leak ((Release 2 5, [0%Z]) :: (Release 1 5, [0%Z]) :: (Resume 2 0, []) :: (Resume 1 0, []) :: (Suspend 0, []) :: tl seen).
 Qed.
 
-(* A hand-over: life 1 keeps the state of life 0, and life 2 begins from a snapshot. Life 1 alone has the reward. *)
+(* A hand-over: incarnation 1 keeps the state of incarnation 0, and incarnation 2 begins from a snapshot. Incarnation 1 alone has the reward. *)
 Example a_hand_over left :
   let s := run false (world 1 None (fun _ l => l) left) ((Resume 1 0, []) :: (Suspend 0, []) :: tl seen) in
   map (fun l => sums 1 1 1 (filter (in_batch l 5) (items s))) [0; 1; 2]%nat = [[0%Z]; [if left then 0%Z else 1%Z]; [0%Z]].
 Proof. destruct left; reflexivity. Qed.
 
-(* A life that goes on after its state was handed over. *)
+(* An incarnation that goes on after its state was handed over. *)
 Example lives_on_after_the_hand_over_leaks : leaks (fun V ops s m =>
   match m with Suspend l => with_items (step false ops s m) (items s) | _ => step false ops s m end).
 Proof.

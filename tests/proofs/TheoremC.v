@@ -1,4 +1,4 @@
-(* Theorem C (a fleet with one noise). Messages may be lost, repeated, delayed and reordered, to any life; handles may
+(* Theorem C (a fleet with one noise). Messages may be lost, repeated, delayed and reordered, to any incarnation; handles may
    crash, be restored, lead, contribute and be alone at any time; and any number of handles may lead at once.
 
    That only handles of the fleet make messages, and that sealed bytes tell nothing, is the cryptography's part. *)
@@ -12,7 +12,7 @@ Section C.
   Notation lim := (limited clicks).
   Notation one := (world grid clicks arrange).
 
-  (* Whatever happens, no life accepts a message that was accepted before. *)
+  (* Whatever happens, no incarnation accepts a message that was accepted before. *)
   Theorem messages_are_accepted_once left h l m :
     In m (net (run lim (one left) h)) -> taken m = true -> accepts (run lim (one left) h) l m = false.
   Proof.
@@ -22,7 +22,7 @@ Section C.
     simpl. apply Nat.ltb_ge. exact N.
   Qed.
 
-  (* In each world, the reward of a decision d is in at most one release of all lives together, and once. *)
+  (* In each world, the reward of a decision d is in at most one release of all incarnations together, and once. *)
   Theorem each_reward_is_released_once left d h :
     along lim (one left) (copied_by (counted clicks (named d))) h = O ->
     (along lim (one left) (released_by (counted clicks (named d))) h <= 1)%nat.
@@ -69,7 +69,7 @@ Section Fleet.
     0 < scheduler past (Arrive l n a b) -> named decision n = true \/ a = b.
   Hypothesis states_are_opened_once : opened_once grid clicks arrange scheduler.
 
-  (* The transcript of all lives together has the guarantee of one handle. *)
+  (* The transcript of all incarnations together has the guarantee of one handle. *)
   Theorem theorem_C n : private e (transcript scale bound grid dim clicks arrange scheduler true n)
                           (transcript scale bound grid dim clicks arrange scheduler false n).
   Proof. apply theorem_L with (decision := decision); auto. Qed.

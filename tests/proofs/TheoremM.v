@@ -1,9 +1,9 @@
 (* Theorem M (states that move). A state that is suspended and resumed continues what was open, so the theorems hold over
-   all lives with the same constants, if each state is opened once: `states_are_opened_once` in their files. A state that
-   n lives open costs n times as much. The code is src/bandit/moving.rs.
+   all incarnations with the same constants, if each state is opened once: `states_are_opened_once` in their files. A state that
+   n incarnations open costs n times as much. The code is src/bandit/moving.rs.
 
-   The lives need not form a chain. In a hand-over one life resumes the state, and another one begins beside it with
-   nothing, from a snapshot: `hand_over`. The theorems count the rewards of all lives together, so they hold for both. *)
+   The incarnations need not form a chain. In a hand-over one incarnation resumes the state, and another one begins beside it with
+   nothing, from a snapshot: `hand_over`. The theorems count the rewards of all incarnations together, so they hold for both. *)
 Require Import Sums Laplace Machine Worlds Once Unit.
 
 Section Continues.
@@ -11,50 +11,50 @@ Section Continues.
   Context {V : Type}.
   Variable ops : values V.
 
-  (* The new life holds what the old one held, in the same order: each batch, and each open decision with its reward. *)
+  (* The new incarnation holds what the old one held, in the same order: each batch, and each open decision with its reward. *)
   Theorem a_state_continues (s : state V) (l k : nat) (f : item V -> bool) (g : item V -> bool) :
-    (forall i, In i (items s) -> life i <> k) ->
+    (forall i, In i (items s) -> incarnation i <> k) ->
     (forall i, g (moved_to k i) = f i) ->
-    filter (fun i => of_life k i && g i) (items (step limited ops (step limited ops s (Suspend l)) (Resume k (length (stored s))))) =
-    map (moved_to k) (filter (fun i => of_life l i && f i) (items s)).
+    filter (fun i => of_incarnation k i && g i) (items (step limited ops (step limited ops s (Suspend l)) (Resume k (length (stored s))))) =
+    map (moved_to k) (filter (fun i => of_incarnation l i && f i) (items s)).
   Proof.
     intros N G. simpl. rewrite nth_error_app2 by lia. rewrite Nat.sub_diag. simpl.
     rewrite filter_app, filter_map.
-    assert (filter (fun i => of_life k i && g i) (without (of_life l) (items s)) = []) as ->.
-    { assert (Z0 : forall i, In i (without (of_life l) (items s)) -> of_life k i = false).
+    assert (filter (fun i => of_incarnation k i && g i) (without (of_incarnation l) (items s)) = []) as ->.
+    { assert (Z0 : forall i, In i (without (of_incarnation l) (items s)) -> of_incarnation k i = false).
       { intros i H. apply filter_In in H as [H _]. apply Nat.eqb_neq, N, H. }
-      induction (without (of_life l) (items s)) as [|i its IH]; simpl; [reflexivity|].
+      induction (without (of_incarnation l) (items s)) as [|i its IH]; simpl; [reflexivity|].
       rewrite (Z0 i (or_introl eq_refl)). simpl. apply IH. intros; apply Z0; right; assumption. }
     simpl. f_equal. induction (items s) as [|i its IH]; simpl; [reflexivity|].
     specialize (IH (fun x h => N x (or_intror h))).
-    destruct (of_life l i); simpl; [|exact IH]. rewrite G. unfold of_life at 1. simpl. rewrite Nat.eqb_refl. simpl.
+    destruct (of_incarnation l i); simpl; [|exact IH]. rewrite G. unfold of_incarnation at 1. simpl. rewrite Nat.eqb_refl. simpl.
     destruct (f i); simpl; rewrite IH; reflexivity.
   Qed.
 
-  (* A hand-over: life l ends, the ward k resumes its state, and the successor n begins from a snapshot. Then l and n hold
+  (* A hand-over: incarnation l ends, the draining handle k resumes its state, and the next process n begins from a snapshot. Then l and n hold
      nothing, and all others hold what they held. (By the theorem above, k holds what l held.) *)
   Theorem hand_over (s : state V) (l k n : nat) :
-    (forall i, In i (items s) -> life i <> k /\ life i <> n) -> k <> l -> k <> n ->
+    (forall i, In i (items s) -> incarnation i <> k /\ incarnation i <> n) -> k <> l -> k <> n ->
     let s' := step limited ops (step limited ops s (Suspend l)) (Resume k (length (stored s))) in
-    filter (of_life l) (items s') = [] /\ filter (of_life n) (items s') = [] /\
-    forall j, j <> l -> j <> k -> filter (of_life j) (items s') = filter (of_life j) (items s).
+    filter (of_incarnation l) (items s') = [] /\ filter (of_incarnation n) (items s') = [] /\
+    forall j, j <> l -> j <> k -> filter (of_incarnation j) (items s') = filter (of_incarnation j) (items s).
   Proof.
     intros N Kl Kn s'.
-    assert (E : items s' = without (of_life l) (items s) ++ map (moved_to k) (filter (of_life l) (items s))).
+    assert (E : items s' = without (of_incarnation l) (items s) ++ map (moved_to k) (filter (of_incarnation l) (items s))).
     { unfold s'. simpl. rewrite nth_error_app2 by lia. rewrite Nat.sub_diag. reflexivity. }
-    assert (M : forall j (xs : list (item V)), j <> k -> filter (of_life j) (map (moved_to k) xs) = []).
+    assert (M : forall j (xs : list (item V)), j <> k -> filter (of_incarnation j) (map (moved_to k) xs) = []).
     { intros j xs H. induction xs as [|x xs IH]; simpl; [reflexivity|].
-      assert (of_life j (moved_to k x) = false) as -> by (apply Nat.eqb_neq; simpl; congruence). exact IH. }
-    assert (L : forall xs : list (item V), filter (of_life l) (without (of_life l) xs) = []).
-    { unfold without. induction xs as [|x xs IH]; simpl; [reflexivity|]. destruct (of_life l x) eqn:F; simpl; [exact IH|].
+      assert (of_incarnation j (moved_to k x) = false) as -> by (apply Nat.eqb_neq; simpl; congruence). exact IH. }
+    assert (L : forall xs : list (item V), filter (of_incarnation l) (without (of_incarnation l) xs) = []).
+    { unfold without. induction xs as [|x xs IH]; simpl; [reflexivity|]. destruct (of_incarnation l x) eqn:F; simpl; [exact IH|].
       rewrite F. exact IH. }
-    assert (W : forall j (xs : list (item V)), j <> l -> filter (of_life j) (without (of_life l) xs) = filter (of_life j) xs).
+    assert (W : forall j (xs : list (item V)), j <> l -> filter (of_incarnation j) (without (of_incarnation l) xs) = filter (of_incarnation j) xs).
     { intros j xs H. unfold without. induction xs as [|x xs IH]; simpl; [reflexivity|].
-      destruct (of_life l x) eqn:F; simpl; rewrite IH; [|reflexivity].
-      apply Nat.eqb_eq in F. assert (of_life j x = false) as -> by (apply Nat.eqb_neq; congruence). reflexivity. }
-    assert (Z0 : forall xs : list (item V), (forall i, In i xs -> life i <> n) -> filter (of_life n) xs = []).
+      destruct (of_incarnation l x) eqn:F; simpl; rewrite IH; [|reflexivity].
+      apply Nat.eqb_eq in F. assert (of_incarnation j x = false) as -> by (apply Nat.eqb_neq; congruence). reflexivity. }
+    assert (Z0 : forall xs : list (item V), (forall i, In i xs -> incarnation i <> n) -> filter (of_incarnation n) xs = []).
     { induction xs as [|x xs IH]; intros H; simpl; [reflexivity|].
-      assert (of_life n x = false) as -> by (apply Nat.eqb_neq, H; left; reflexivity). apply IH. intros i I. apply H. right. exact I. }
+      assert (of_incarnation n x = false) as -> by (apply Nat.eqb_neq, H; left; reflexivity). apply IH. intros i I. apply H. right. exact I. }
     rewrite E. split; [|split].
     - rewrite filter_app, M, L by congruence. reflexivity.
     - rewrite filter_app, M, app_nil_r by congruence. apply Z0. intros i I. apply filter_In in I as [I _]. apply N, I.
@@ -69,7 +69,7 @@ Section M.
   Variable arrange : nat -> list nat -> list nat.
   Variable scheduler : history -> move -> R.
   Variable decision : name.
-  Variables state_number heirs : nat.
+  Variables state_number successors : nat.
 
   Notation clicks := None.
   Notation lim := false.
@@ -86,20 +86,20 @@ Section M.
   Hypothesis only_the_unit_differs : forall past l n a b, 0 < scheduler past (Arrive l n a b) -> mine n = true \/ a = b.
 
   (* A released batch has the same sums after a move as before it. *)
-  Theorem sums_continue left (s : state (option Z)) l k b : (forall i, In i (items s) -> life i <> k) ->
+  Theorem sums_continue left (s : state (option Z)) l k b : (forall i, In i (items s) -> incarnation i <> k) ->
     sums bound grid dim (filter (in_batch k b) (items (step lim (world grid clicks arrange left)
       (step lim (world grid clicks arrange left) s (Suspend l)) (Resume k (length (stored s)))))) =
     sums bound grid dim (filter (in_batch l b) (items s)).
   Proof.
     intros N. pose (f := fun i : item (option Z) => match at_stage i with Placed c _ => c =? b | _ => false end).
     pose proof (a_state_continues lim (world grid clicks arrange left) s l k f f N (fun i => eq_refl)) as E.
-    assert (F : forall k (xs : list (item (option Z))), filter (in_batch k b) xs = filter (fun i => of_life k i && f i) xs).
-    { intros j xs. apply filter_ext. intros i. unfold in_batch, of_life, f. destruct (at_stage i); rewrite ?andb_false_r; reflexivity. }
+    assert (F : forall k (xs : list (item (option Z))), filter (in_batch k b) xs = filter (fun i => of_incarnation k i && f i) xs).
+    { intros j xs. apply filter_ext. intros i. unfold in_batch, of_incarnation, f. destruct (at_stage i); rewrite ?andb_false_r; reflexivity. }
     rewrite !F, E. unfold sums. apply map_ext. intros j. clear. induction (filter _ _) as [|i xs IH]; simpl; [reflexivity|].
     rewrite IH. reflexivity.
   Qed.
 
-  (* One state is opened by at most n lives, all others by one. *)
+  (* One state is opened by at most n incarnations, all others by one. *)
   Fixpoint openings (h : history) : nat :=
     match h with
     | [] => O
@@ -108,8 +108,8 @@ Section M.
     end.
   Hypothesis other_states_are_opened_once : forall past l j t, j <> state_number ->
     nth_error (stored (run lim both past)) j = Some t -> opened t = true -> scheduler past (Resume l j) = 0.
-  Hypothesis at_most_heirs : forall h, possible h -> (openings h <= heirs)%nat.
-  Hypothesis an_heir : (1 <= heirs)%nat.
+  Hypothesis at_most_successors : forall h, possible h -> (openings h <= successors)%nat.
+  Hypothesis a_successor : (1 <= successors)%nat.
 
   Definition good (h : history) : Prop :=
     match nth_error (stored (run lim both h)) state_number with
@@ -148,7 +148,7 @@ Section M.
           pose proof (released_at_most_once lim both weight (fun _ _ => eq_refl) (fun _ _ _ _ => Nat.le_refl _)
             (counted_enters clicks mine) (counted_is_limited clicks mine both) past) as O.
           pose proof (one_decision_is_decided_once grid clicks arrange decision past) as D. unfold decided in D.
-          pose proof (all_split weight (of_life l) (items s)). change (limited None) with false in *. unfold present in O. fold s in O. lia.
+          pose proof (all_split weight (of_incarnation l) (items s)). change (limited None) with false in *. unfold present in O. fold s in O. lia.
       + unfold good in *. unfold copied in *. simpl. rewrite A in *. simpl. set (s := run lim both past) in *.
         destruct (nth_error (stored s) j) as [t|] eqn:T.
         * assert (L : (j < length (stored s))%nat) by (apply nth_error_Some; congruence).
@@ -163,11 +163,11 @@ Section M.
           assert (j <? length (stored s) = false) as -> by (apply Nat.ltb_ge; exact L). rewrite andb_false_r, !Nat.add_0_r. exact IH.
   Qed.
 
-  Theorem theorem_M n : private (INR heirs * e) (transcript scale bound grid dim clicks arrange scheduler true n)
+  Theorem theorem_M n : private (INR successors * e) (transcript scale bound grid dim clicks arrange scheduler true n)
     (transcript scale bound grid dim clicks arrange scheduler false n).
   Proof.
     apply loss_of_unit with (mine := mine); auto; try discriminate. intros h P.
-    pose proof (one_decision_is_decided_once grid clicks arrange decision h). pose proof (at_most_heirs h P).
+    pose proof (one_decision_is_decided_once grid clicks arrange decision h). pose proof (at_most_successors h P).
     pose proof (good_always h P) as G. unfold good in G.
     destruct (nth_error _ state_number) as [t|]; [|lia]. destruct (opened t); lia.
   Qed.

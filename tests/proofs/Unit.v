@@ -49,7 +49,7 @@ Section Unit.
   Definition same (i : item (option Z * option Z)) := mine (decision i) = false -> fst (value i) = snd (value i).
 
   Lemma refill_in {V} (f : item V -> bool) l : forall vs i, In i (refill f vs l) ->
-    In i l \/ exists k v, In k l /\ f k = true /\ In v vs /\ i = Item (life k) (decision k) Fixed v.
+    In i l \/ exists k v, In k l /\ f k = true /\ In v vs /\ i = Item (incarnation k) (decision k) Fixed v.
   Proof.
     induction l as [|k l IH]; simpl; [tauto|]. intros vs i H. destruct (f k) eqn:F.
     - destruct vs as [|v vs]; destruct H as [<-|H]; try tauto.
@@ -111,7 +111,7 @@ Section Unit.
     pose proof (N i (or_introl eq_refl)) as T. specialize (fun vs => IH vs (fun k h => N k (or_intror h))).
     destruct (in_request l u r i) eqn:F; [|specialize (IH vs); simpl; lia].
     destruct vs as [|v vs]; [specialize (IH []); simpl; lia|]. specialize (IH vs). simpl.
-    assert (counted (Item (life i) (decision i) Fixed v) <= counted i)%nat; [|lia].
+    assert (counted (Item (incarnation i) (decision i) Fixed v) <= counted i)%nat; [|lia].
     unfold token in T. rewrite F in T. simpl in T. unfold counted. simpl. rewrite T, !andb_false_r. simpl. lia.
   Qed.
 
@@ -168,7 +168,7 @@ Section Unit.
     apply mass_exists with (T := fun _ => True); [|auto]. apply transcript_is_a_distribution; assumption.
   Qed.
 
-  (* A state that moves is opened by one life. A handle that is only restored, and never resumed, satisfies this. *)
+  (* A state that moves is opened by one incarnation. A handle that is only restored, and never resumed, satisfies this. *)
   Definition opened_once := forall past l j t, nth_error (stored (run lim both past)) j = Some t -> opened t = true ->
     scheduler past (Resume l j) = 0.
 

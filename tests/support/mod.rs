@@ -139,6 +139,12 @@ pub fn text(output: &Output) -> String {
 /// `go` with these arguments in this directory of the project, linked with the static library of this test's build.
 /// Returns None without Go 1.24 (the first version with `#cgo noescape`) or without a C compiler.
 pub fn go(directory: &str, arguments: &[&str]) -> Option<Command> {
+    let library = library_dir().join("libdpb.a");
+    go_linked(&format!("{} {}", library.display(), SYSTEM_LIBRARIES.join(" ")), directory, arguments)
+}
+
+/// The same, linked with other libraries.
+pub fn go_linked(libraries: &str, directory: &str, arguments: &[&str]) -> Option<Command> {
     if !have("go") || !have("cc") {
         return None;
     }
@@ -152,19 +158,19 @@ pub fn go(directory: &str, arguments: &[&str]) -> Option<Command> {
     let mut command = Command::new("go");
     command.arg(arguments[0]);
     if arguments[0] != "mod" {
-        command.arg("-tags=dpb_system");
+        // Only the linker gets the libraries. CGO_LDFLAGS is part of the keys in Go's cache, so for each checkout Go would
+        // compile all packages that use C anew, net/http among them. What pkg-config answers is no part of the keys:
+        // another checkout's library would be linked.
+        command.args(["-tags=dpb_system".to_owned(), format!("-ldflags=-extldflags '{libraries}'")]);
     }
     command.args(&arguments[1..]).current_dir(root().join(directory)).env("CGO_ENABLED", "1");
-    link_this_build(&mut command);
+    without_pkg_config(&mut command);
     Some(command)
 }
 
-/// Sets what `go` needs to link the library of this test's build, in `go` or in a shell that starts it.
-pub fn link_this_build(command: &mut Command) -> &mut Command {
-    // The Go module asks pkg-config for an installed library. `true` answers nothing, and CGO_LDFLAGS has the library.
-    // (What pkg-config answers is no part of the keys in Go's cache: another checkout's library would be linked.)
-    let libraries = format!("{} {}", library_dir().join("libdpb.a").display(), SYSTEM_LIBRARIES.join(" "));
-    command.env("PKG_CONFIG", "true").env("CGO_LDFLAGS", libraries).env("GOTOOLCHAIN", "local")
+/// The Go module asks pkg-config for an installed library. `true` answers nothing.
+pub fn without_pkg_config(command: &mut Command) -> &mut Command {
+    command.env("PKG_CONFIG", "true").env("GOTOOLCHAIN", "local")
 }
 
 /// As `go`, for modules with dependencies, which it downloads once. Returns None if that fails.

@@ -265,10 +265,6 @@ impl BatchedArms {
         part.saturating_mul(self.sharers().into())
     }
 
-    pub fn is_live(&self, arm: usize) -> bool {
-        self.roster.is_live(arm)
-    }
-
     /// The arm with the largest released mean; an arbitrary arm before the first release.
     pub fn leader(&self) -> usize {
         self.leader.winner()
@@ -530,7 +526,7 @@ impl BatchedArms {
             true => (f64::NAN, f64::NAN),
             false => (evidence.mean(), evidence.width(self.ln_inverse_beta)),
         };
-        ArmState { mean, width, effective_pulls: evidence.count, active: self.is_live(arm) }
+        ArmState { mean, width, effective_pulls: evidence.count, active: self.roster.is_live(arm) }
     }
 
     /// The sums of an arm's releases, of all handles.

@@ -46,14 +46,8 @@ impl Explore {
         if self.tosses() {
             arm = arms[self.coins.below(arms.len() as u64) as usize];
         }
-        let even = if among.is_some() { even_chance(arms, arm) } else { 1.0 / arms.len() as f64 };
-        (arm, self.mix(even, f64::from(u8::from(arm == best))))
+        (arm, self.mix(1.0 / arms.len() as f64, f64::from(u8::from(arm == best))))
     }
-}
-
-/// The probability of an arm in a uniform draw from a list that may name it more than once.
-pub fn even_chance(arms: &[u32], arm: u32) -> f64 {
-    arms.iter().filter(|&&other| other == arm).count() as f64 / arms.len() as f64
 }
 
 #[cfg(test)]

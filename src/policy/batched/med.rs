@@ -23,7 +23,7 @@
 use super::BatchedPolicy;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
-use super::explore::{Explore, even_chance, kappa};
+use super::explore::{Explore, kappa};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
@@ -40,8 +40,6 @@ pub struct DpMed {
     explore: Explore,
     /// Whether the sums are up to date with the last releases.
     settled: bool,
-    /// Distinguishes the arms of one `choose_among` from those of another.
-    mark: u64,
 }
 
 struct Weight {
@@ -49,7 +47,6 @@ struct Weight {
     at: f64,
     /// exp(-D').
     weight: f64,
-    mark: u64,
     /// This handle's decisions for the arm since it was made, without the cancelled ones.
     pulls: u64,
     /// Whether these cover the first batch of an arm without a release.
@@ -59,8 +56,7 @@ struct Weight {
 }
 
 impl Weight {
-    const NEW: Weight =
-        Weight { at: f64::NAN, weight: 0.0, mark: 0, pulls: 0, is_covered: false, curve: Curve::UNKNOWN };
+    const NEW: Weight = Weight { at: f64::NAN, weight: 0.0, pulls: 0, is_covered: false, curve: Curve::UNKNOWN };
 }
 
 impl DpMed {
@@ -72,7 +68,6 @@ impl DpMed {
             sums: Vec::new(),
             explore: Explore::new(config, seed),
             settled: false,
-            mark: 0,
         };
         policy.sums.try_reserve(config.arms as usize).map_err(|_| Error::NoMemory)?;
         (0..config.arms as usize).for_each(|arm| policy.open(arm));
@@ -211,14 +206,9 @@ impl BatchedPolicy for DpMed {
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let (_, leading) = self.batched.leader_of(arms);
         let is_known = self.is_known(arms);
-        // Each arm counts once, however often it is listed.
-        self.mark += 2;
-        let (first, second) = (self.mark, self.mark + 1);
         let mut all = 0.0;
         for &arm in arms {
-            if std::mem::replace(&mut self.arms[arm as usize].mark, first) != first {
-                all += self.weight_among(is_known, arm, leading);
-            }
+            all += self.weight_among(is_known, arm, leading);
         }
         let mut drawn = arms[0];
         if self.explore.tosses() {
@@ -227,7 +217,7 @@ impl BatchedPolicy for DpMed {
             let mut point = self.explore.coins.unit() * all;
             for &arm in arms {
                 let weight = self.weight_among(is_known, arm, leading);
-                if weight > 0.0 && std::mem::replace(&mut self.arms[arm as usize].mark, second) != second {
+                if weight > 0.0 {
                     drawn = arm;
                     point -= weight;
                     if point < 0.0 {
@@ -237,7 +227,7 @@ impl BatchedPolicy for DpMed {
             }
         }
         let own = self.weight_among(is_known, drawn, leading) / all;
-        self.play(drawn, self.explore.mix(even_chance(arms, drawn), own))
+        self.play(drawn, self.explore.mix(1.0 / arms.len() as f64, own))
     }
 
     fn choose_offered(&mut self, offer: &mut Offer) {
@@ -314,7 +304,7 @@ impl BatchedPolicy for DpMed {
 }
 
 // Whether an arm's first batch is covered follows from the rest.
-moves!(Weight { pulls } made { at, weight, mark, is_covered, curve });
+moves!(Weight { pulls } made { at, weight, is_covered, curve });
 
 impl Moved for DpMed {
     fn moved(&mut self, with: &mut Moving) -> Result<()> {

@@ -303,7 +303,7 @@ impl DpImed {
                 self.plans[moved as usize].place = Some(place);
             }
         }
-        if self.batched.is_live(arm) {
+        if self.batched.roster.is_live(arm) {
             self.order.set(arm, self.plans[arm].line);
         }
     }
@@ -661,7 +661,7 @@ impl BatchedPolicy for DpImed {
         if with.reads() {
             for arm in 0..self.plans.len() {
                 self.plans[arm] = Plan::NEW;
-                self.order.set(arm, if self.batched.is_live(arm) { FIRST } else { Line::NEVER });
+                self.order.set(arm, if self.batched.roster.is_live(arm) { FIRST } else { Line::NEVER });
             }
         }
         Ok(())
@@ -786,7 +786,7 @@ mod tests {
             match step % 4000 {
                 1 => policy.add_arm().unwrap(),
                 2 if ![20, 5, 30].contains(&arm) => policy.retire_arm(arm as u32), // some of its rewards come later
-                3 => drop(policy.choose_among(&[20, 5, 30, 5])),
+                3 => drop(policy.choose_among(&[20, 5, 30])),
                 _ => {}
             }
         }

@@ -46,22 +46,6 @@ trait BatchedPolicy: Send + Moved {
     /// Says what the slot of this arm's last pull lacks of an examination.
     fn lacks(&mut self, _arm: u32, _lack: u16) {}
 
-    /// Chooses the best arms while nothing is learned. Returns whether the policy has chosen.
-    #[cold]
-    fn choose_best(&mut self, offer: &mut Offer) -> bool {
-        let leader = self.batched().leader();
-        if self.batched().mean(leader).is_nan() {
-            return false;
-        }
-        while offer.has_slots_left() {
-            let best = offer.among().map_or(leader, |arms| self.batched().leader_at(arms, 1, |arm| offer.value(arm)).0);
-            let Some(pull) = self.play_best(best, offer.among()) else { return false };
-            let score = offer.value(pull.arm()) * self.batched().mean(pull.arm() as usize);
-            offer.choose(pull, pull.arm(), score);
-        }
-        true
-    }
-
     /// A pull was cancelled.
     fn cancelled(&mut self, _pull: Pull) {}
 
@@ -121,6 +105,22 @@ trait BatchedPolicy: Send + Moved {
     }
 }
 
+/// Chooses the best arms while nothing is learned. Returns whether the policy has chosen.
+#[cold]
+fn choose_best<P: BatchedPolicy>(policy: &mut P, offer: &mut Offer) -> bool {
+    let leader = policy.batched().leader();
+    if policy.batched().mean(leader).is_nan() {
+        return false;
+    }
+    while offer.has_slots_left() {
+        let best = offer.among().map_or(leader, |arms| policy.batched().leader_at(arms, 1, |arm| offer.value(arm)).0);
+        let Some(pull) = policy.play_best(best, offer.among()) else { return false };
+        let score = offer.value(pull.arm()) * policy.batched().mean(pull.arm() as usize);
+        offer.choose(pull, pull.arm(), score);
+    }
+    true
+}
+
 #[allow(private_interfaces)] // as in the trait
 impl<P: BatchedPolicy> Policy for P {
     #[inline]
@@ -129,16 +129,15 @@ impl<P: BatchedPolicy> Policy for P {
     }
 
     fn decide(&mut self, offer: &mut Offer) {
-        if offer.is_outage && self.choose_best(offer) {
-            // It has chosen.
-        } else if offer.is_plain {
+        let has_chosen = offer.is_outage && choose_best(self, offer);
+        if !has_chosen && !offer.is_plain {
+            self.choose_offered(offer);
+        } else if !has_chosen {
             let pull = match offer.among() {
                 Some(arms) => self.choose_among(arms),
                 None => self.choose_any(),
             };
             offer.choose(pull, pull.arm(), f64::NAN);
-        } else {
-            self.choose_offered(offer);
         }
         for choice in offer.choices().iter().filter(|choice| choice.unexamined > 0) {
             self.lacks(choice.arm, choice.unexamined);

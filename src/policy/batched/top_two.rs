@@ -590,7 +590,7 @@ mod tests {
         for step in 0..60_000u32 {
             let in_flight = [0, 3000, 20][step as usize / 5000 % 3];
             let pull = match step % 7 {
-                0 if step % 5000 > 100 => policy.choose_among(&[1, 4, 1]),
+                0 if step % 5000 > 100 => policy.choose_among(&[1, 4]),
                 _ => policy.choose(),
             };
             waiting.push(pull);

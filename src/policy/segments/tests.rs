@@ -328,7 +328,7 @@ fn a_retired_arm_is_never_played() {
             trials += u32::from(site.segments.trial);
             let mut pulls = Vec::new();
             match t % 4 {
-                0 => pulls.push(site.segments.choose_among_in(segment, &[live[0], live[live.len() - 1], live[0]])),
+                0 => pulls.push(site.segments.choose_among_in(segment, &[live[0], live[live.len() - 1]])),
                 1 => {
                     let (capacity, slots) = (site.segments.ranks.capacity(), 1 + t as usize % live.len());
                     pulls = site.slate(segment, &live, slots);
@@ -366,7 +366,7 @@ fn slots_show_the_least_indices() {
     let (mut together, mut alone) = (0, 0);
     for t in 0..20_000u64 {
         let (segment, slots) = (site.any_segment(), 1 + t as usize % 5);
-        let left = if t % 4 > 0 { vec![0, 1, 2, 3, 4, 5, 6, 7, 8] } else { vec![1, 2, 3, 5, 6, 8] };
+        let left = if t % 4 > 0 { vec![8, 7, 1, 4, 2, 6, 3, 0, 5] } else { vec![8, 1, 2, 6, 3, 5] };
         let trial = site.trial(&left, slots as u64);
         let own = segment as usize + 1;
         // The indices already count the decisions of this request.
@@ -416,7 +416,7 @@ fn frequencies_are_the_propensities() {
     site.add_arm(77);
     site.segments.retire_arm(2);
     let live = site.live();
-    // All arms; some, with duplicates; and the first and the second of three slots.
+    // All arms; some; and the first and the second of three slots.
     let (mut observed, mut expected) = ([[0.0; 6]; 4], [[0.0; 6]; 4]);
     let mut add = |test: usize, chances: &[f64], place: usize, propensity: f64| {
         assert!((propensity - chances[place]).abs() < 1e-12, "{test}: {propensity} {chances:?} {place}");
@@ -436,7 +436,7 @@ fn frequencies_are_the_propensities() {
             let even = F / 6.0;
             add(0, &[even + 1.0 - F, even, even, even, even, even], place, pull.propensity);
         } else if t % 3 == 1 {
-            let eligible = [1, 6, 1, 4, 1, 0];
+            let eligible = [1, 6, 4, 0];
             let best = site.trial(&eligible, 1).unwrap_or_else(|| {
                 site.segments.turns[own].decisions += 1;
                 let best = site.segments.least(own, &eligible);
@@ -446,10 +446,7 @@ fn frequencies_are_the_propensities() {
             let pull = site.segments.choose_among_in(segment, &eligible);
             let arm = site.answer(segment, pull, ads);
             let arms = [0, 1, 4, 6];
-            let chances = arms.map(|arm| {
-                let even = if arm == 1 { 3.0 } else { 1.0 } * F / 6.0;
-                even + if arm == best { 1.0 - F } else { 0.0 }
-            });
+            let chances = arms.map(|arm| F / 4.0 + if arm == best { 1.0 - F } else { 0.0 });
             add(1, &chances, arms.iter().position(|&other| other == arm).unwrap(), pull.propensity);
         } else {
             let left = vec![6, 1, 5, 4, 0, 3];

@@ -1,0 +1,174 @@
+//! The ring of pending decisions: a slot for each, and what only some configurations store beside it.
+
+use super::clock::CallerClock;
+use super::requests::Requests;
+use super::ticket::{SlotRef, TicketKey};
+use crate::memory::WipedVec;
+use crate::moving::moves;
+use crate::request::Pull;
+use crate::reward::Reward;
+use zeroize::Zeroize;
+
+/// A slot of 8 bytes, which is enough if rewards take effect at once and the policy needs only the arm.
+#[derive(Clone, Copy)]
+pub struct Slot {
+    /// Tag of the ticket of the slot's last decision.
+    tag: u32,
+    /// Arm of that decision, in the bits above its fate.
+    played: u32,
+}
+
+/// State of windows and clocks, and tables with an entry for each slot, or none.
+#[derive(Default)]
+pub struct SlotExtras {
+    /// Window in decisions; 0 without one.
+    pub window: u64,
+    /// The caller's clock, if ticks are its.
+    pub clock: Option<CallerClock>,
+    /// With a window, the reward with which the decision ends: the smallest one, until a larger one arrives. Rewards
+    /// that the policy does not learn from are never stored here.
+    pub held: WipedVec<Reward>,
+    /// The whole pull of each slot, for policies that need it back.
+    pub pulls: WipedVec<Pull>,
+    /// What each decision's slot [lacks](Pull::lack) of an examination; empty until a request says it.
+    pub unexamined: WipedVec<u16>,
+    /// Which decisions belong to one request, if that matters.
+    pub requests: Option<Requests>,
+    /// Times of the decisions, with windows on the caller's clock.
+    pub times: Option<Times>,
+}
+
+/// State of windows on the caller's clock.
+pub struct Times {
+    /// Time of each slot's decision.
+    pub stamps: WipedVec<u64>,
+    /// Window in ticks.
+    pub window: u64,
+    /// First decision that has not ended. Those before it took effect or expired.
+    pub first: u64,
+}
+
+/// The state of a decision: ended, open, or (with a window) with a held reward; and whether the policy learns from it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Fate(u32);
+
+impl Fate {
+    pub const DONE: Fate = Fate(0);
+    pub const OPEN: Fate = Fate(1);
+    pub const HELD: Fate = Fate(2);
+    /// Flag added to one of these.
+    const UNLEARNED: u32 = 4;
+    pub const BITS: u32 = 3;
+    const MASK: u32 = (1 << Fate::BITS) - 1;
+
+    /// Of a new decision.
+    #[inline]
+    pub const fn open(learned: bool) -> Fate {
+        Fate(Fate::OPEN.0 | if learned { 0 } else { Fate::UNLEARNED })
+    }
+
+    pub fn is_open(self) -> bool {
+        self.0 & !Fate::UNLEARNED == Fate::OPEN.0
+    }
+
+    pub fn is_learned(self) -> bool {
+        self.0 & Fate::UNLEARNED == 0
+    }
+}
+
+impl Slot {
+    pub const EMPTY: Slot = Slot::new(0, 0, Fate::DONE);
+
+    #[inline]
+    pub const fn new(tag: u32, arm: u32, fate: Fate) -> Slot {
+        Slot { tag, played: arm << Fate::BITS | fate.0 }
+    }
+
+    #[inline]
+    pub fn arm(self) -> u32 {
+        self.played >> Fate::BITS
+    }
+
+    #[inline]
+    pub fn fate(self) -> Fate {
+        Fate(self.played & Fate::MASK)
+    }
+
+    /// Ends the decision, and returns its fate until now.
+    #[inline]
+    pub fn end(&mut self) -> Fate {
+        let fate = self.fate();
+        self.played ^= fate.0;
+        fate
+    }
+
+    /// Marks an open decision as one with a held reward.
+    pub fn hold(&mut self) {
+        self.played ^= Fate::OPEN.0 ^ Fate::HELD.0;
+    }
+}
+
+impl SlotExtras {
+    /// Stores a new decision.
+    #[inline(never)]
+    pub fn enter(&mut self, place: usize, pull: Pull, follows: bool, unexamined: u16) {
+        if let (Some(times), Some(clock)) = (&mut self.times, &self.clock) {
+            times.stamps[place] = clock.now;
+        }
+        if let Some(requests) = &mut self.requests {
+            requests.enter(place, follows);
+        }
+        if let Some(kept) = self.pulls.get_mut(place) {
+            *kept = pull;
+        }
+        if let Some(part) = self.unexamined.get_mut(place) {
+            *part = unexamined;
+        }
+    }
+
+    /// Returns the pull of a slot.
+    #[inline]
+    pub fn pull(extras: &Option<Box<SlotExtras>>, place: usize, slot: &Slot) -> Pull {
+        let Some(extras) = extras else { return Pull::of(slot.arm()) };
+        let unexamined = extras.unexamined.get(place).copied().unwrap_or(0);
+        extras.pulls.get(place).copied().unwrap_or(Pull::lacking(slot.arm(), unexamined))
+    }
+
+    /// Stores a reward. Returns whether it waits for its window.
+    pub fn hold(&mut self, place: usize, learned: bool, reward: Reward) -> bool {
+        let Some(held) = self.held.get_mut(place) else { return false };
+        if learned {
+            *held = reward;
+        }
+        true
+    }
+
+    /// Ends a decision. With a window, returns its reward.
+    pub fn take_held(&mut self, place: usize) -> Option<Reward> {
+        self.held.get_mut(place).map(std::mem::take)
+    }
+}
+
+/// Wipes held rewards.
+impl Drop for SlotExtras {
+    fn drop(&mut self) {
+        self.held.zeroize();
+    }
+}
+
+/// Returns the slot of a ticket whose decision has not ended and has one of these fates.
+#[inline]
+pub fn find<'a>(
+    key: &TicketKey,
+    ring: &'a mut [Slot],
+    ticket: u64,
+    will_do: impl FnOnce(Fate) -> bool,
+) -> Option<(usize, &'a mut Slot)> {
+    let SlotRef { slot: place, tag } = key.place(ticket)?;
+    let slot = &mut ring[place];
+    (slot.tag == tag && will_do(slot.fate())).then_some((place, slot))
+}
+
+moves!(Slot { tag, played });
+moves!(SlotExtras { clock, held, pulls, unexamined, requests, times } made { window });
+moves!(Times { stamps, first } made { window });
