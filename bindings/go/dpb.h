@@ -828,7 +828,7 @@ struct dpb_request {
    */
   uint64_t user;
   /**
-   * NULL, the default = all live arms. Otherwise a list of live arms, in any order; duplicates are harmless.
+   * NULL, the default = all live arms. Otherwise a list of live arms, in any order; one listed twice counts once.
    * Choose them by public information only (targeting, flights, frequency caps). A remaining click budget depends
    * on rewards, so do not filter by it.
    */
