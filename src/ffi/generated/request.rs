@@ -23,7 +23,7 @@ pub struct dpb_request {
     pub segment: u64,
     /// With dpb_config.expected_users: a keyed hash of the person who makes the request. Otherwise 0.
     pub user: u64,
-    /// NULL, the default = all live arms. Otherwise a list of live arms, in any order; duplicates are harmless.
+    /// NULL, the default = all live arms. Otherwise a list of live arms, in any order; one listed twice counts once.
     /// Choose them by public information only (targeting, flights, frequency caps). A remaining click budget depends
     /// on rewards, so do not filter by it.
     pub eligible: *const u32,

@@ -285,8 +285,8 @@ class Bandit(Handle):
             segment: With max_segments: the key of the request's segment, such as the placement's number or a
                 hash of its name. The first request with a new key creates that segment. Otherwise 0.
             user: With expected_users: a keyed hash of the person who makes the request. Otherwise 0.
-            eligible: None, the default = all live arms. Otherwise a list of live arms, in any order; duplicates
-                are harmless. Choose them by public information only (targeting, flights, frequency caps). A
+            eligible: None, the default = all live arms. Otherwise a list of live arms, in any order; one listed
+                twice counts once. Choose them by public information only (targeting, flights, frequency caps). A
                 remaining click budget depends on rewards, so do not filter by it.
             values: None, the default = a reward is worth the same for all arms. Otherwise what a reward of each
                 eligible arm is worth in this request, in that order: a bid, a price, a margin; without eligible,
