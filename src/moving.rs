@@ -14,32 +14,32 @@ use std::collections::VecDeque;
 use zeroize::{Zeroize, Zeroizing};
 
 /// A state that is being written or read. One function does both, so that the two cannot differ.
-pub(crate) enum Moving<'a, 'b> {
+pub(crate) enum Archive<'a, 'b> {
     Out(&'a mut Writer),
     In(&'a mut Reader<'b>),
 }
 
 /// A value that moves.
-pub(crate) trait Moved {
+pub(crate) trait Persist {
     /// Writes the value, or replaces it by the one that is read.
     ///
     /// # Errors
     /// `Corrupt`; `NoMemory`. The caller drops what was to be replaced.
-    fn moved(&mut self, with: &mut Moving) -> Result<()>;
+    fn persist(&mut self, with: &mut Archive) -> Result<()>;
 }
 
-impl Moving<'_, '_> {
+impl Archive<'_, '_> {
     /// Moves a number that must be the same at both ends.
     #[inline(never)]
     pub fn same(&mut self, mut number: usize) -> Result<()> {
         let ours = number;
-        number.moved(self)?;
+        number.persist(self)?;
         ensure(number == ours)
     }
 
     /// Whether a state is being read.
     pub fn reads(&self) -> bool {
-        matches!(self, Moving::In(_))
+        matches!(self, Archive::In(_))
     }
 
     /// `Corrupt` for what is read, unless `holds`.
@@ -55,7 +55,7 @@ impl Moving<'_, '_> {
 
     /// Moves a count of at most 2^62, so that further counting never overflows.
     pub fn count(&mut self, count: &mut u64) -> Result<()> {
-        count.moved(self)?;
+        count.persist(self)?;
         self.ensure(*count <= 1 << 62)
     }
 
@@ -63,7 +63,7 @@ impl Moving<'_, '_> {
     /// begin with an empty one.
     pub fn member(&mut self, list: &mut Vec<u32>, number: u32) -> Result<()> {
         let mut is_member = list.binary_search(&number).is_ok();
-        is_member.moved(self)?;
+        is_member.persist(self)?;
         if self.reads() && is_member {
             list.push(number);
         }
@@ -72,20 +72,20 @@ impl Moving<'_, '_> {
 
     /// Moves a value that there is since this version of the format. Before it, the value was always `before`.
     #[allow(dead_code, reason = "the first field that is added needs it")]
-    pub fn since<T: Moved>(&mut self, version: u8, value: &mut T, before: T) -> Result<()> {
-        if let Moving::In(from) = self
+    pub fn since<T: Persist>(&mut self, version: u8, value: &mut T, before: T) -> Result<()> {
+        if let Archive::In(from) = self
             && from.lacks(version)
         {
             *value = before;
             return Ok(());
         }
-        value.moved(self)
+        value.persist(self)
     }
 
     /// Moves the number of arms, which must be the same at both ends.
     pub fn arms(&mut self, arms: usize) -> Result<()> {
         let mut number = arms as u32;
-        number.moved(self)?;
+        number.persist(self)?;
         ensure(number as usize == arms)
     }
 
@@ -93,13 +93,13 @@ impl Moving<'_, '_> {
     pub fn alike<T>(
         &mut self,
         items: impl ExactSizeIterator<Item = T>,
-        mut each: impl FnMut(&mut Moving, T) -> Result<()>,
+        mut each: impl FnMut(&mut Archive, T) -> Result<()>,
     ) -> Result<()> {
         let many = items.len();
         for item in items {
-            let before = if let Moving::Out(Writer::Counting(length)) = self { *length } else { 0 };
+            let before = if let Archive::Out(Writer::Counting(length)) = self { *length } else { 0 };
             each(self, item)?;
-            if let Moving::Out(Writer::Counting(length)) = self {
+            if let Archive::Out(Writer::Counting(length)) = self {
                 *length += (*length - before) * (many - 1);
                 break;
             }
@@ -108,31 +108,31 @@ impl Moving<'_, '_> {
     }
 
     /// Moves each value of a table.
-    pub fn each<T: Moved>(&mut self, table: &mut [T]) -> Result<()> {
-        table.iter_mut().try_for_each(|value| value.moved(self))
+    pub fn each<T: Persist>(&mut self, table: &mut [T]) -> Result<()> {
+        table.iter_mut().try_for_each(|value| value.persist(self))
     }
 
     /// Moves a value that may be missing. `make` returns one to be replaced.
-    pub fn option<T: Moved>(&mut self, value: &mut Option<T>, make: impl FnOnce() -> Result<T>) -> Result<()> {
+    pub fn option<T: Persist>(&mut self, value: &mut Option<T>, make: impl FnOnce() -> Result<T>) -> Result<()> {
         let mut is_some = value.is_some();
-        is_some.moved(self)?;
+        is_some.persist(self)?;
         match (is_some, &mut *value) {
             (false, _) => *value = None,
             (true, None) => *value = Some(make()?),
             (true, Some(_)) => (),
         }
-        value.iter_mut().try_for_each(|value| value.moved(self))
+        value.iter_mut().try_for_each(|value| value.persist(self))
     }
 }
 
 macro_rules! number {
     ($($type:ty, $name:ident;)*) => {
-        $(impl Moved for $type {
+        $(impl Persist for $type {
             #[inline(never)] // into some hundred fields
-            fn moved(&mut self, with: &mut Moving) -> Result<()> {
+            fn persist(&mut self, with: &mut Archive) -> Result<()> {
                 match with {
-                    Moving::Out(to) => to.$name(*self),
-                    Moving::In(from) => *self = from.$name()?,
+                    Archive::Out(to) => to.$name(*self),
+                    Archive::In(from) => *self = from.$name()?,
                 }
                 Ok(())
             }
@@ -149,13 +149,13 @@ number! {
 }
 
 /// Types that move as another one.
-macro_rules! moves_as {
+macro_rules! persist_as {
     ($($type:ty, $as:ty;)*) => {
-        $(impl Moved for $type {
+        $(impl Persist for $type {
             #[inline(never)]
-            fn moved(&mut self, with: &mut Moving) -> Result<()> {
+            fn persist(&mut self, with: &mut Archive) -> Result<()> {
                 let mut number = *self as $as;
-                number.moved(with)?;
+                number.persist(with)?;
                 *self = number as $type;
                 Ok(())
             }
@@ -163,71 +163,71 @@ macro_rules! moves_as {
     };
 }
 
-moves_as! {
+persist_as! {
     i16, u32;
     u16, u32;
     i64, u64;
     usize, u64;
 }
 
-impl Moved for bool {
+impl Persist for bool {
     #[inline(never)]
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         let mut number = u8::from(*self);
-        number.moved(with)?;
+        number.persist(with)?;
         ensure(number <= 1)?;
         *self = number == 1;
         Ok(())
     }
 }
 
-impl<T: Moved, const N: usize> Moved for [T; N] {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl<T: Persist, const N: usize> Persist for [T; N] {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         with.each(self)
     }
 }
 
-impl<A: Moved, B: Moved> Moved for (A, B) {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        self.0.moved(with)?;
-        self.1.moved(with)
+impl<A: Persist, B: Persist> Persist for (A, B) {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        self.0.persist(with)?;
+        self.1.persist(with)
     }
 }
 
 /// A part that construction makes or does not make.
-impl<T: Moved> Moved for Option<T> {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl<T: Persist> Persist for Option<T> {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         with.same(self.is_some().into())?;
-        self.iter_mut().try_for_each(|part| part.moved(with))
+        self.iter_mut().try_for_each(|part| part.persist(with))
     }
 }
 
-impl<T: Moved + ?Sized> Moved for Box<T> {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        (**self).moved(with)
+impl<T: Persist + ?Sized> Persist for Box<T> {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        (**self).persist(with)
     }
 }
 
-impl<T: Moved + Zeroize> Moved for Zeroizing<T> {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        (**self).moved(with)
+impl<T: Persist + Zeroize> Persist for Zeroizing<T> {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        (**self).persist(with)
     }
 }
 
 /// A table of a length that construction decides.
-impl<T: Moved> Moved for WipedVec<T> {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl<T: Persist> Persist for WipedVec<T> {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         with.same(self.len())?;
         with.each(self)
     }
 }
 
 /// A list of any length.
-impl<T: Moved + Default + Clone> Moved for VecDeque<T> {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl<T: Persist + Default + Clone> Persist for VecDeque<T> {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         let mut length = self.len();
-        length.moved(with)?;
-        if let Moving::In(from) = with {
+        length.persist(with)?;
+        if let Archive::In(from) = with {
             ensure(length <= from.left())?;
             self.clear();
             self.try_reserve(length).map_err(|_| Error::NoMemory)?;
@@ -237,38 +237,38 @@ impl<T: Moved + Default + Clone> Moved for VecDeque<T> {
     }
 }
 
-impl<T: Moved + Default + Clone> Moved for Vec<T> {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl<T: Persist + Default + Clone> Persist for Vec<T> {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         let mut list = VecDeque::from(std::mem::take(self));
-        let moved = list.moved(with);
+        let moved = list.persist(with);
         *self = list.into();
         moved
     }
 }
 
-/// `moves!(Type { fields that move } made { fields that construction makes });`, for a generic type
-/// `moves!(generic [T: Bound] Type<T> ...);`. Every field is named. Fields that a later version of the format has added
-/// follow, each with its version and the value that older bytes imply: `moves!(Type { first, second; since 2 third = 0 })`.
-macro_rules! moves {
+/// `persist!(Type { fields that move } made { fields that construction makes });`, for a generic type
+/// `persist!(generic [T: Bound] Type<T> ...);`. Every field is named. Fields that a later version of the format has added
+/// follow, each with its version and the value that older bytes imply: `persist!(Type { first, second; since 2 third = 0 })`.
+macro_rules! persist {
     (
         generic [$($generic:tt)*] $type:ty
         { $($field:ident),* $(,)? $(; since $version:literal $later:ident = $before:expr)* }
         $(made { $($made:ident),* $(,)? })?
     ) => {
-        impl<$($generic)*> crate::moving::Moved for $type {
-            fn moved(&mut self, _with: &mut crate::moving::Moving) -> crate::error::Result<()> {
+        impl<$($generic)*> crate::moving::Persist for $type {
+            fn persist(&mut self, _with: &mut crate::moving::Archive) -> crate::error::Result<()> {
                 let Self { $($field,)* $($later,)* $($($made: _,)*)? } = self;
-                $(crate::moving::Moved::moved($field, _with)?;)*
+                $(crate::moving::Persist::persist($field, _with)?;)*
                 $(_with.since($version, $later, $before)?;)*
                 Ok(())
             }
         }
     };
     ($type:ty { $($fields:tt)* } $(made { $($made:tt)* })?) => {
-        crate::moving::moves!(generic [] $type { $($fields)* } $(made { $($made)* })?);
+        crate::moving::persist!(generic [] $type { $($fields)* } $(made { $($made)* })?);
     };
 }
-pub(crate) use moves;
+pub(crate) use persist;
 
 #[cfg(test)]
 mod tests {
@@ -291,26 +291,26 @@ mod tests {
         made: bool,
     }
 
-    moves!(Part { number, list; since 2 added = 0.5 });
-    moves!(Whole { first, parts; since 2 added = 7; since 3 also = Some(9) } made { made });
+    persist!(Part { number, list; since 2 added = 0.5 });
+    persist!(Whole { first, parts; since 2 added = 7; since 3 also = Some(9) } made { made });
 
     /// What wrote the format before it had the later fields.
     fn write(version: u8, whole: &mut Whole) -> Vec<u8> {
         let mut save = |to: &mut Writer| {
-            let with = &mut Moving::Out(to);
-            whole.first.moved(with)?;
+            let with = &mut Archive::Out(to);
+            whole.first.persist(with)?;
             for part in &mut whole.parts {
-                part.number.moved(with)?;
-                part.list.moved(with)?;
+                part.number.persist(with)?;
+                part.list.persist(with)?;
                 if version >= 2 {
-                    part.added.moved(with)?;
+                    part.added.persist(with)?;
                 }
             }
             if version >= 2 {
-                whole.added.moved(with)?;
+                whole.added.persist(with)?;
             }
             if version >= 3 {
-                whole.also.moved(with)?;
+                whole.also.persist(with)?;
             }
             Ok(())
         };
@@ -330,11 +330,11 @@ mod tests {
             let bytes = write(version, &mut whole(3));
             let mut read = Whole { also: Some(0), ..Whole::default() };
             let from = &mut Reader::of_fields(&bytes).of_version(version);
-            read.moved(&mut Moving::In(from)).unwrap();
+            read.persist(&mut Archive::In(from)).unwrap();
             assert_eq!((read, from.finish()), (whole(version), Ok(())), "{version}");
         }
         // What is written is the newest version.
-        let all = |to: &mut Writer| whole(3).moved(&mut Moving::Out(to));
+        let all = |to: &mut Writer| whole(3).persist(&mut Archive::Out(to));
         let newest = snapshot::fields(|length| Ok(Vec::with_capacity(length)), all).unwrap();
         assert_eq!(newest, write(3, &mut whole(3)));
     }

@@ -1,7 +1,7 @@
 //! Rounds each reward to an integer once, when it is reported, so that all sums of rewards are exact.
 
 use crate::error::{Error, Result};
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::snapshot::ensure;
 
 /// A reward in the unit interval, as a whole number of grid units.
@@ -132,9 +132,9 @@ impl RewardRange {
     }
 }
 
-impl Moved for Reward {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        self.0.moved(with)?;
+impl Persist for Reward {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        self.0.persist(with)?;
         ensure(self.units() <= Self::ONE)
     }
 }

@@ -11,8 +11,8 @@
 //! A field that a release of the library adds to any object needs a new version: append the library's version to
 //! [`LIBRARIES`], once for each release. Bytes of older versions lack the field. They imply a value for it:
 //! * a field of [`Config`](crate::Config) has its version in the table of fields, and older bytes imply its default;
-//! * a field of a type that moves is a row at the end of its `moves!`, with the version and the value;
-//! * other fields are read by [`Reader::since`], or moved by [`Moving::since`](crate::moving::Moving::since).
+//! * a field of a type that moves is a row at the end of its `persist!`, with the version and the value;
+//! * other fields are read by [`Reader::since`], or moved by [`Archive::since`](crate::moving::Archive::since).
 //!
 //! `tests/data` has files of each version, which `tests/snapshot.rs` reads.
 //!

@@ -9,7 +9,7 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::random::{Random, Seed};
 use zeroize::Zeroize;
 
@@ -218,8 +218,8 @@ fn sip_round(v: &mut [u64; 4]) {
     v[2] = v[2].rotate_left(32);
 }
 
-moves!(Users { words, keys } made { columns, bits, most, coins });
-moves!(Periods { begun, stored } made { most });
+persist!(Users { words, keys } made { columns, bits, most, coins });
+persist!(Periods { begun, stored } made { most });
 
 #[cfg(test)]
 mod tests {

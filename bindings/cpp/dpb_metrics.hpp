@@ -53,23 +53,23 @@ public:
       }
     }
     // begin generated report
+    of_report("phase", "gauge", "The policy's epoch, phase or interval.", &Report::phase);
+    of_report("arms_active", "gauge", "Arms that are neither eliminated nor retired.", &Report::arms_active);
     of_report("pending", "gauge", "Decisions that are open.", &Report::pending);
     of_report("decisions_total", "counter", "Decisions made.", &Report::decisions);
     of_report("answered_total", "counter", "Decisions whose reward took effect or whose reward window is over.", &Report::answered);
     of_report("cancelled_total", "counter", "Decisions that were cancelled.", &Report::cancelled);
     of_report("expired_total", "counter", "Decisions that a full pending table or a restart dropped.", &Report::expired);
-    of_report("phase", "gauge", "The policy's epoch, phase or interval.", &Report::phase);
-    of_report("arms_active", "gauge", "Arms that are neither eliminated nor retired.", &Report::arms_active);
     of_report("epsilon_spent", "gauge", "Upper bound of the privacy loss so far, at dpb_delta_spent.", &Report::epsilon_spent);
     of_report("delta_spent", "gauge", "Delta at which dpb_epsilon_spent holds; 0 if the policy is pure.", &Report::delta_spent);
     of_report("private", "gauge", "1, or 0 for baselines and under a test seed.", &Report::is_private);
     of_report("changes_total", "counter", "Releases that contradicted the arm's earlier releases.", &Report::changes_detected);
-    of_report("failures_total", "counter", "Updates of a model that failed, so that the last model stayed.", &Report::failures);
     of_report("segments", "gauge", "Segments in use; 0 for a handle without segments.", &Report::segments);
+    of_report("failures_total", "counter", "Updates of a model that failed, so that the last model stayed.", &Report::failures);
     of_report("contributions_total", "counter", "Contributions of other handles that were added.", &Report::contributions);
     of_report("contributions_lost_total", "counter", "Contributions that were missed, or not used in full.", &Report::contributions_lost);
-    of_report("clock_leaps_total", "counter", "Leaps of the caller's clock.", &Report::clock_leaps);
     of_report("duty", "gauge", "0: releases its own batches; 1: contributes and releases nothing; 2: leads.", &Report::duty);
+    of_report("clock_leaps_total", "counter", "Leaps of the caller's clock.", &Report::clock_leaps);
     of_report("stopped", "gauge", "1 if the policy has decided for an arm, or 0.", &Report::stopped);
     // end generated report
     of_warnings("warning", "1 for a sign that the handle cannot learn, or 0.", &Measured::report,
@@ -82,8 +82,8 @@ public:
     of_arms("mean", "Released mean reward; NaN before the first release.", &Arm::mean);
     of_arms("width", "Half-width of the mean's confidence interval.", &Arm::width);
     of_arms("pulls", "Decisions that were not cancelled and did not expire.", &Arm::pulls);
-    of_arms("effective_pulls", "Rewards in the released mean, discounted with forget_after.", &Arm::effective_pulls);
     of_arms("active", "1, or 0 if the arm is eliminated or retired.", &Arm::active);
+    of_arms("effective_pulls", "Rewards in the released mean, discounted with forget_after.", &Arm::effective_pulls);
     // end generated arms
     if (operators) {
       // begin generated diagnostics

@@ -639,6 +639,10 @@ var lengths = map[string]string{"eligible_len": "len(Eligible)", "values_len": "
 type Report struct {
 	// The policy.
 	Policy Policy
+	// The policy's epoch, phase or interval; for a policy with batches the number of releases.
+	Phase uint32
+	// The number of arms that are not eliminated.
+	ArmsActive uint32
 	// The number of open decisions.
 	Pending uint32
 	// The number of decisions.
@@ -651,10 +655,6 @@ type Report struct {
 	// PendingCapacity, or because they were open at a restart. Nothing is learned from them. A decision whose window
 	// ended is answered.
 	Expired uint64
-	// The policy's epoch, phase or interval; for a policy with batches the number of releases.
-	Phase uint32
-	// The number of arms that are not eliminated.
-	ArmsActive uint32
 	// The privacy loss of one user so far: an upper bound at delta_spent, infinite for baselines. With
 	// [Config.ExpectedUsers]: of a user with requests in all periods so far, that is epsilon for each period of a pure
 	// policy. With a TestSeed: what real entropy would have spent.
@@ -665,6 +665,10 @@ type Report struct {
 	IsPrivate bool
 	// With [Config.ForgetAfter]: the number of releases that contradicted their arm's past and ended it.
 	ChangesDetected uint64
+	// With [Config.MaxSegments]: the number of segments in use.
+	Segments uint32
+	// [Config.MaxSegments].
+	MaxSegments uint32
 	// With [Config.Features]: how often a model was not updated, because a matrix was not positive definite to working
 	// precision. The model before stayed.
 	Failures uint64
@@ -672,17 +676,11 @@ type Report struct {
 	Features uint32
 	// [Config.ModelPerArm].
 	ModelPerArm bool
-	// With [Config.MaxSegments]: the number of segments in use.
-	Segments uint32
-	// [Config.MaxSegments].
-	MaxSegments uint32
 	// The number of contributions that [Bandit.Combine] has added to this handle.
 	Contributions uint64
 	// The number of contributions that this handle missed (it knows from their sequence numbers), or could not use in
 	// full. Their rewards are in no release.
 	ContributionsLost uint64
-	// With [ClockCaller]: how often the clock leapt ([Bandit.Advance]).
-	ClockLeaps uint64
 	// A number by which different fleet keys differ; 0 without [Config.FleetKey]. It tells nothing else of the key.
 	FleetKeyID uint64
 	// [DutyAlone], [DutyContributes] (this handle releases nothing itself) or [DutyLeads].
@@ -692,6 +690,8 @@ type Report struct {
 	// 0, or signs that the handle cannot learn, joined by |: [WarnClockStopped], [WarnExpiring], [WarnUnlearned],
 	// [WarnUnmerged], [WarnUnreleased].
 	Warnings Warnings
+	// With [ClockCaller]: how often the clock leapt ([Bandit.Advance]).
+	ClockLeaps uint64
 	// true if the policy has decided for an arm ([Bandit.BestArm]), else false.
 	Stopped bool
 	// That arm; 0 if stopped is false.
@@ -701,29 +701,29 @@ type Report struct {
 func reportOf(c *C.dpb_report) Report {
 	return Report{
 		Policy:            Policy(c.policy),
+		Phase:             uint32(c.phase),
+		ArmsActive:        uint32(c.arms_active),
 		Pending:           uint32(c.pending),
 		Decisions:         uint64(c.decisions),
 		Answered:          uint64(c.answered),
 		Cancelled:         uint64(c.cancelled),
 		Expired:           uint64(c.expired),
-		Phase:             uint32(c.phase),
-		ArmsActive:        uint32(c.arms_active),
 		EpsilonSpent:      float64(c.epsilon_spent),
 		DeltaSpent:        float64(c.delta_spent),
 		IsPrivate:         c.is_private != 0,
 		ChangesDetected:   uint64(c.changes_detected),
+		Segments:          uint32(c.segments),
+		MaxSegments:       uint32(c.max_segments),
 		Failures:          uint64(c.failures),
 		Features:          uint32(c.features),
 		ModelPerArm:       c.feature_model != 0,
-		Segments:          uint32(c.segments),
-		MaxSegments:       uint32(c.max_segments),
 		Contributions:     uint64(c.contributions),
 		ContributionsLost: uint64(c.contributions_lost),
-		ClockLeaps:        uint64(c.clock_leaps),
 		FleetKeyID:        uint64(c.fleet_key_id),
 		Duty:              Duty(c.duty),
 		Generation:        uint64(c.generation),
 		Warnings:          Warnings(c.warnings),
+		ClockLeaps:        uint64(c.clock_leaps),
 		Stopped:           c.stopped != 0,
 		BestArm:           uint32(c.best_arm),
 	}
@@ -733,29 +733,29 @@ func reportOf(c *C.dpb_report) Report {
 func (r Report) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("policy", r.Policy.String()),
+		slog.Uint64("phase", uint64(r.Phase)),
+		slog.Uint64("arms_active", uint64(r.ArmsActive)),
 		slog.Uint64("pending", uint64(r.Pending)),
 		slog.Uint64("decisions", r.Decisions),
 		slog.Uint64("answered", r.Answered),
 		slog.Uint64("cancelled", r.Cancelled),
 		slog.Uint64("expired", r.Expired),
-		slog.Uint64("phase", uint64(r.Phase)),
-		slog.Uint64("arms_active", uint64(r.ArmsActive)),
 		slog.Any("epsilon_spent", finite(r.EpsilonSpent).value()),
 		slog.Any("delta_spent", finite(r.DeltaSpent).value()),
 		slog.Bool("is_private", r.IsPrivate),
 		slog.Uint64("changes_detected", r.ChangesDetected),
+		slog.Uint64("segments", uint64(r.Segments)),
+		slog.Uint64("max_segments", uint64(r.MaxSegments)),
 		slog.Uint64("failures", r.Failures),
 		slog.Uint64("features", uint64(r.Features)),
 		slog.Bool("model_per_arm", r.ModelPerArm),
-		slog.Uint64("segments", uint64(r.Segments)),
-		slog.Uint64("max_segments", uint64(r.MaxSegments)),
 		slog.Uint64("contributions", r.Contributions),
 		slog.Uint64("contributions_lost", r.ContributionsLost),
-		slog.Uint64("clock_leaps", r.ClockLeaps),
 		slog.String("fleet_key_id", exact(r.FleetKeyID).String()),
 		slog.String("duty", r.Duty.String()),
 		slog.String("generation", exact(r.Generation).String()),
 		slog.String("warnings", r.Warnings.String()),
+		slog.Uint64("clock_leaps", r.ClockLeaps),
 		slog.Bool("stopped", r.Stopped),
 		slog.Uint64("best_arm", uint64(r.BestArm)),
 	)
@@ -771,11 +771,11 @@ type Arm struct {
 	// The number of decisions for this arm that were not cancelled and did not expire. With [Config.ExpectedUsers] it
 	// includes decisions that nothing was learned from; effective_pulls does not.
 	Pulls uint64
+	// true until the arm is eliminated or retired, then false.
+	Active bool
 	// The number of rewards behind the mean, 0 before the first release. With [Config.ForgetAfter] each counts by its
 	// weight: 1 when new, 0 when forgotten; with [Request.Examined] by the probability that visitors examined it.
 	EffectivePulls float64
-	// true until the arm is eliminated or retired, then false.
-	Active bool
 }
 
 func armOf(c *C.dpb_arm) Arm {
@@ -783,8 +783,8 @@ func armOf(c *C.dpb_arm) Arm {
 		Mean:           float64(c.mean),
 		Width:          float64(c.width),
 		Pulls:          uint64(c.pulls),
-		EffectivePulls: float64(c.effective_pulls),
 		Active:         c.active != 0,
+		EffectivePulls: float64(c.effective_pulls),
 	}
 }
 
@@ -794,14 +794,16 @@ func (r Arm) LogValue() slog.Value {
 		slog.Any("mean", finite(r.Mean).value()),
 		slog.Any("width", finite(r.Width).value()),
 		slog.Uint64("pulls", r.Pulls),
-		slog.Any("effective_pulls", finite(r.EffectivePulls).value()),
 		slog.Bool("active", r.Active),
+		slog.Any("effective_pulls", finite(r.EffectivePulls).value()),
 	)
 }
 
 // Diagnostics has counts of refused calls, and warnings from rewards. They are NOT private: a duplicate reveals a
 // click. Show them to operators only.
 type Diagnostics struct {
+	// 0, or signs that the handle cannot learn, joined by |: [WarnAllSmallest], [WarnAllLargest].
+	Warnings Warnings
 	// Rewards and cancellations of a ticket that had one ([ErrDuplicate]).
 	Duplicates uint64
 	// Rewards and cancellations of an expired ticket ([ErrExpired]).
@@ -812,18 +814,16 @@ type Diagnostics struct {
 	Unknown uint64
 	// Decisions whose row of features was larger than [Config.FeatureNorm], and so was scaled down.
 	Oversized uint64
-	// 0, or signs that the handle cannot learn, joined by |: [WarnAllSmallest], [WarnAllLargest].
-	Warnings Warnings
 }
 
 func diagnosticsOf(c *C.dpb_diagnostics) Diagnostics {
 	return Diagnostics{
+		Warnings:   Warnings(c.warnings),
 		Duplicates: uint64(c.duplicates),
 		Late:       uint64(c.late),
 		Rejected:   uint64(c.rejected),
 		Unknown:    uint64(c.unknown),
 		Oversized:  uint64(c.oversized),
-		Warnings:   Warnings(c.warnings),
 	}
 }
 

@@ -165,8 +165,8 @@ function bandit:arms()
       mean = arms[i].mean,
       width = arms[i].width,
       pulls = tonumber(arms[i].pulls),
-      effective_pulls = arms[i].effective_pulls,
       active = arms[i].active == 1,
+      effective_pulls = arms[i].effective_pulls,
       -- end generated arm
     }
   end

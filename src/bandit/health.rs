@@ -2,7 +2,7 @@
 //! depends on them.
 
 use crate::engine::Counts;
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::reward::Reward;
 use zeroize::Zeroizing;
 
@@ -178,7 +178,7 @@ impl Health {
     }
 }
 
-moves!(Health {
+persist!(Health {
     began,
     expired,
     advanced,

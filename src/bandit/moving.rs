@@ -8,7 +8,7 @@ use crate::config::{Config, Scope};
 use crate::contribution::{FleetKey, Nonce, Purpose};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::os::OfProcess;
 use crate::policy::Algorithm;
 use crate::random::Seed;
@@ -152,7 +152,7 @@ impl Bandit {
                     };
                     to.u8(led);
                     to.u64(contributes);
-                    state.moved(&mut Moving::Out(to))?;
+                    state.persist(&mut Archive::Out(to))?;
                     Ok(())
                 },
             );
@@ -201,7 +201,7 @@ impl Bandit {
         bandit.generation = head.generation.checked_add(1).ok_or(Error::Corrupt)?;
         let state = bandit.lock.get_mut()?;
         state.take_over(head.origin, head.added)?;
-        state.moved(&mut Moving::In(from))?;
+        state.persist(&mut Archive::In(from))?;
         from.finish()?;
         state.periods.check()?;
         if led || contributes > 0 {
@@ -263,8 +263,8 @@ impl State {
     }
 }
 
-impl Moved for State {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for State {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         // The head has the fleet's origin and added arms. Receivers, and memory for requests, are this handle's own.
         let State {
             engine,
@@ -281,13 +281,13 @@ impl Moved for State {
             is_plain: _,
             lifecycle: _,
         } = self;
-        engine.moved(with)?;
-        policy.moved(with)?;
-        pulls.moved(with)?;
-        seeded.moved(with)?;
-        users.moved(with)?;
-        periods.moved(with)?;
-        health.moved(with)
+        engine.persist(with)?;
+        policy.persist(with)?;
+        pulls.persist(with)?;
+        seeded.persist(with)?;
+        users.persist(with)?;
+        periods.persist(with)?;
+        health.persist(with)
     }
 }
 
@@ -305,7 +305,7 @@ mod tests {
     /// The variables of a handle, as a state has them.
     fn variables(bandit: &Bandit) -> Vec<u8> {
         let state = &mut *bandit.lock.lock().unwrap();
-        let all = |to: &mut Writer| state.moved(&mut Moving::Out(to));
+        let all = |to: &mut Writer| state.persist(&mut Archive::Out(to));
         snapshot::fields(|length| Ok(Vec::with_capacity(length)), all).unwrap()
     }
 

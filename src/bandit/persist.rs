@@ -7,7 +7,7 @@ use crate::engine::Counts;
 use crate::error::{Error, Result};
 use crate::ledger::peers::PeerId;
 use crate::memory;
-use crate::moving::Moving;
+use crate::moving::Archive;
 use crate::policy::{Algorithm, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::snapshot::{self, Kind, Reader, Writer, ensure};
@@ -67,7 +67,7 @@ impl Bandit {
         state.check_private()?;
         self.save_head(state, to);
         state.policy.save_pulls(to, &mut state.engine.pending().map(Pull::of));
-        state.policy.snapshot(&mut Moving::Out(to))
+        state.policy.snapshot(&mut Archive::Out(to))
     }
 
     /// Writes what [`SnapshotHead::read`] reads.
@@ -145,7 +145,7 @@ impl Bandit {
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;
         state.continue_from(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
-        state.policy.snapshot(&mut Moving::In(from)).map_err(|error| match (error, meant) {
+        state.policy.snapshot(&mut Archive::In(from)).map_err(|error| match (error, meant) {
             // A new configuration can be invalid for the policy; the one in the snapshot was valid.
             (Error::InvalidConfig { .. }, None) => Error::Corrupt,
             (error, _) => error,
@@ -269,7 +269,7 @@ impl State {
 
     /// Whether its policy has snapshots.
     pub fn has_snapshots(&mut self) -> bool {
-        let written = |state: &mut State| state.policy.snapshot(&mut Moving::Out(&mut Writer::Counting(0)));
+        let written = |state: &mut State| state.policy.snapshot(&mut Archive::Out(&mut Writer::Counting(0)));
         self.check_private().and_then(|()| written(self)).is_ok()
     }
 }

@@ -3,7 +3,7 @@
 
 use super::tail::Tail;
 use crate::error::{Error, Result};
-use crate::moving::{Moved, moves};
+use crate::moving::{Persist, persist};
 use crate::noise::Laplace;
 use crate::random::Random;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub const MAX_COUNT: u64 = 1 << (LEVELS - 1);
 ///
 /// The exact sum is private to each mechanism. Everything readable is released.
 #[allow(private_bounds)] // states that move are private to the crate
-pub trait RunningSum: Moved + Send {
+pub trait RunningSum: Persist + Send {
     /// Adds a value (grid units, `0..=Reward::ONE`) and updates the release. Returns false if the mechanism is full;
     /// then nothing changed.
     fn add(&mut self, units: i64, random: &mut Random) -> bool;
@@ -297,10 +297,10 @@ impl RunningSum for Hybrid {
     }
 }
 
-moves!(Frontier { noise, sum });
-moves!(Logarithmic { count, sum, noise, released } made { distribution });
-moves!(Binary { count, sum, frontier } made { distribution, most });
-moves!(Hybrid { count, sum, blocks, blocks_tail, tree } made { distributions });
+persist!(Frontier { noise, sum });
+persist!(Logarithmic { count, sum, noise, released } made { distribution });
+persist!(Binary { count, sum, frontier } made { distribution, most });
+persist!(Hybrid { count, sum, blocks, blocks_tail, tree } made { distributions });
 
 #[cfg(test)]
 mod tests {

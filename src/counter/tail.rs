@@ -1,6 +1,6 @@
 //! Bounds the deviation of a sum of independent noises, with O(1) work for each noise added.
 
-use crate::moving::moves;
+use crate::moving::persist;
 use std::f64::consts::LN_2;
 
 /// The tail of a sum of independent (discrete) Laplace noises. Two numbers of their scales b_1, b_2, .. determine it:
@@ -79,7 +79,7 @@ impl Tail {
     }
 }
 
-moves!(Tail { squares, largest });
+persist!(Tail { squares, largest });
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::error::Result;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 
 /// The time that the caller's calls have let pass, and how far the caller's clock had come.
 ///
@@ -72,12 +72,12 @@ impl CallerClock {
     }
 }
 
-impl Moved for CallerClock {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for CallerClock {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         let CallerClock { now, last, leaps, window: _, most_back: _, most_ahead: _ } = self;
-        now.moved(with)?;
+        now.persist(with)?;
         with.option(last, || Ok(0))?;
-        leaps.moved(with)
+        leaps.persist(with)
     }
 }
 

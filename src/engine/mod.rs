@@ -19,7 +19,7 @@ mod ticket;
 use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::random::Random;
 use crate::request::{Choice, Pull};
 use crate::reward::Reward;
@@ -154,7 +154,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Reserves memory for what the slots of decisions [lack](Pull::lack) of an examination, unless it is there.
+    /// Reserves memory for what [is unexamined](Pull::unexamined) of the slots of decisions, unless it is there.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
@@ -525,24 +525,24 @@ impl Engine {
     }
 }
 
-impl Moved for Engine {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for Engine {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         // A handle that continues has no such memory yet.
         let mut has_unexamined = self.extras.as_ref().is_some_and(|extras| !extras.unexamined.is_empty());
-        has_unexamined.moved(with)?;
+        has_unexamined.persist(with)?;
         if has_unexamined {
             self.reserve_unexamined()?;
         }
         let Engine { ring, extras, key, counts, refusals, row, answered } = self;
-        ring.moved(with)?;
-        extras.moved(with)?;
-        key.moved(with)?;
-        counts.moved(with)?;
-        refusals.moved(with)?;
-        row.moved(with)?;
-        answered.moved(with)
+        ring.persist(with)?;
+        extras.persist(with)?;
+        key.persist(with)?;
+        counts.persist(with)?;
+        refusals.persist(with)?;
+        row.persist(with)?;
+        answered.persist(with)
     }
 }
 
-moves!(Counts { decisions, answered, cancelled, expired });
-moves!(Refusals { duplicates, late, rejected, unknown });
+persist!(Counts { decisions, answered, cancelled, expired });
+persist!(Refusals { duplicates, late, rejected, unknown });

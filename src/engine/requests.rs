@@ -4,7 +4,7 @@
 use super::ring::Slot;
 use crate::error::Result;
 use crate::memory::WipedVec;
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::random::Random;
 use crate::reward::Reward;
 
@@ -69,7 +69,7 @@ impl Requests {
     }
 }
 
-moves!(Requests { follows } made { most, coins });
+persist!(Requests { follows } made { most, coins });
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use super::clock::CallerClock;
 use super::requests::Requests;
 use super::ticket::{SlotRef, TicketKey};
 use crate::memory::WipedVec;
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::request::Pull;
 use crate::reward::Reward;
 use zeroize::Zeroize;
@@ -30,7 +30,7 @@ pub struct SlotExtras {
     pub held: WipedVec<Reward>,
     /// The whole pull of each slot, for policies that need it back.
     pub pulls: WipedVec<Pull>,
-    /// What each decision's slot [lacks](Pull::lack) of an examination; empty until a request says it.
+    /// What [is unexamined](Pull::unexamined) of each decision's slot; empty until a request says it.
     pub unexamined: WipedVec<u16>,
     /// Which decisions belong to one request, if that matters.
     pub requests: Option<Requests>,
@@ -131,7 +131,7 @@ impl SlotExtras {
     pub fn pull(extras: &Option<Box<SlotExtras>>, place: usize, slot: &Slot) -> Pull {
         let Some(extras) = extras else { return Pull::of(slot.arm()) };
         let unexamined = extras.unexamined.get(place).copied().unwrap_or(0);
-        extras.pulls.get(place).copied().unwrap_or(Pull::lacking(slot.arm(), unexamined))
+        extras.pulls.get(place).copied().unwrap_or(Pull::with_unexamined(slot.arm(), unexamined))
     }
 
     /// Stores a reward. Returns whether it waits for its window.
@@ -169,6 +169,6 @@ pub fn find<'a>(
     (slot.tag == tag && will_do(slot.fate())).then_some((place, slot))
 }
 
-moves!(Slot { tag, played });
-moves!(SlotExtras { clock, held, pulls, unexamined, requests, times } made { window });
-moves!(Times { stamps, first } made { window });
+persist!(Slot { tag, played });
+persist!(SlotExtras { clock, held, pulls, unexamined, requests, times } made { window });
+persist!(Times { stamps, first } made { window });

@@ -1,6 +1,6 @@
 //! Tickets: a decision's number, sealed so that handles cannot be confused and nobody can guess.
 
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::random::Random;
 
 /// A ticket is 16 bits of node name and 48 bits of a keyed permutation of the decision's number. So the ticket of
@@ -173,7 +173,7 @@ fn fold(a: u64, b: u64) -> u64 {
 }
 
 // The node is random where the configuration has none.
-moves!(TicketKey { keys, node } made { slots, lows, highs, bits, half });
+persist!(TicketKey { keys, node } made { slots, lows, highs, bits, half });
 
 #[cfg(test)]
 mod tests {

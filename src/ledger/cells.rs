@@ -8,7 +8,7 @@ use super::roster::Roster;
 use crate::config::Config;
 use crate::error::Result;
 use crate::memory::try_with_capacity;
-use crate::moving::Moved;
+use crate::moving::Persist;
 use crate::noise::NoiseSource;
 use crate::snapshot::{Reader, Writer};
 
@@ -36,7 +36,7 @@ pub(crate) enum Place {
 }
 
 /// An open sum, with what is public of it.
-pub(crate) trait OpenSum: Moved + Sized {
+pub(crate) trait OpenSum: Persist + Sized {
     /// The fewest bytes of a sum in a contribution.
     const SHORTEST: usize;
 

@@ -4,7 +4,7 @@
 use super::open::Batch;
 use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::noise::Noise;
 use crate::privacy::PrivacyLoss;
 use crate::snapshot::is_plausible;
@@ -184,33 +184,33 @@ impl SavedFacts {
     }
 
     /// Moves the counts, before [the time](Self::move_time).
-    pub fn move_counts(&mut self, with: &mut Moving) -> Result<()> {
+    pub fn move_counts(&mut self, with: &mut Archive) -> Result<()> {
         with.count(&mut self.decisions)?;
-        self.releases.moved(with)
+        self.releases.persist(with)
     }
 
-    pub fn move_time(&mut self, with: &mut Moving) -> Result<()> {
+    pub fn move_time(&mut self, with: &mut Archive) -> Result<()> {
         let time = &mut self.time;
-        time.moved(with)?;
+        time.persist(with)?;
         (time.learned, time.counted) = (time.ticks, self.decisions);
         with.ensure(time.memory <= Config::MOST_MEMORY && time.ticks <= Time::END)?;
         with.ensure([time.decisions, time.elapsed].iter().all(|&number| is_plausible(number) && number >= 0.0))
     }
 }
 
-impl Moved for SavedFacts {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for SavedFacts {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         self.move_counts(with)?;
         self.move_time(with)
     }
 }
 
-moves!(Time { clock, memory, ticks, decisions, elapsed } made { learned, counted });
+persist!(Time { clock, memory, ticks, decisions, elapsed } made { learned, counted });
 
-impl Moved for Clock {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for Clock {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         let mut number = *self as u32;
-        number.moved(with)?;
+        number.persist(with)?;
         *self = Clock::try_from(number).map_err(|_| Error::Corrupt)?;
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use std::ops::{Index, IndexMut};
 
 /// A grid of values. The arms of the configuration lie row by row in one table. Each added arm has a table of its own,
@@ -133,10 +133,10 @@ impl<T> IndexMut<(usize, usize)> for Grid<T> {
     }
 }
 
-impl<T: Moved> Moved for Grid<T> {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl<T: Persist> Persist for Grid<T> {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         let Grid { base, added, configured: _, capacity: _, rows: _ } = self;
-        base.moved(with)?;
+        base.persist(with)?;
         with.each(added)
     }
 }

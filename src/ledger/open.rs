@@ -2,7 +2,7 @@
 //! intervals and geometric batches all use it.
 
 use crate::error::Result;
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -57,7 +57,7 @@ impl RawSum {
     }
 }
 
-moves!(RawSum { units });
+persist!(RawSum { units });
 
 /// The rewards of one arm for one release.
 ///
@@ -191,7 +191,7 @@ impl std::fmt::Debug for Batch {
     }
 }
 
-moves!(Batch { quota, count, sum });
+persist!(Batch { quota, count, sum });
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@
 
 use super::cumulant::Cumulant;
 use crate::error::Result;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::snapshot::is_plausible;
 
 /// The weighted totals of an arm's releases: N, Y and K.
@@ -13,13 +13,13 @@ pub struct Totals {
     /// N, or E of slots that are not always examined.
     count: f64,
     /// N - E: what these slots lack of an examination each.
-    pub lack: f64,
+    pub unexamined: f64,
     sum: f64,
     noises: f64,
 }
 
 impl Totals {
-    pub const NONE: Totals = Totals { count: 0.0, lack: 0.0, sum: 0.0, noises: 0.0 };
+    pub const NONE: Totals = Totals { count: 0.0, unexamined: 0.0, sum: 0.0, noises: 0.0 };
     /// Inverse of the unit that summands are rounded to: sums of fewer than 2^33 rewards are exact, whatever the order.
     const GRID: f64 = (1 << 20) as f64;
     /// Minimum that one release adds to K, so that the rounding changes at most K/1024 rewards.
@@ -31,18 +31,23 @@ impl Totals {
     }
 
     /// Adds a release of a batch that was opened for `opened` rewards, and whose size may have changed since. Its slots
-    /// lack `lack` of count + lack examinations.
-    pub fn release_as(&mut self, opened: f64, count: f64, lack: f64, sum: f64, distribution: Cumulant) {
+    /// leave `unexamined` of count + unexamined examinations.
+    pub fn release_as(&mut self, opened: f64, count: f64, unexamined: f64, sum: f64, distribution: Cumulant) {
         let weight = (opened / (16.0 * distribution.variance().sqrt())).min(1.0);
         let grid = |x: f64| (x * Self::GRID).round() / Self::GRID;
         let noises = grid((weight * weight).max(Self::LEAST));
-        self.add(&Totals { count: grid(weight * count), lack: grid(weight * lack), sum: grid(weight * sum), noises });
+        self.add(&Totals {
+            count: grid(weight * count),
+            unexamined: grid(weight * unexamined),
+            sum: grid(weight * sum),
+            noises,
+        });
     }
 
     /// Adds the totals of another handle.
     pub fn add(&mut self, other: &Totals) {
         self.count += other.count;
-        self.lack += other.lack;
+        self.unexamined += other.unexamined;
         self.sum += other.sum;
         self.noises += other.noises;
     }
@@ -50,7 +55,7 @@ impl Totals {
     /// Replaces another handle's earlier totals by its newest ones. Exact.
     pub fn replace(&mut self, before: &Totals, now: &Totals) {
         self.count += now.count - before.count;
-        self.lack += now.lack - before.lack;
+        self.unexamined += now.unexamined - before.unexamined;
         self.sum += now.sum - before.sum;
         self.noises += now.noises - before.noises;
     }
@@ -63,10 +68,10 @@ impl Totals {
 }
 
 /// Moves N, Y and K.
-impl Moved for Totals {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for Totals {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         for number in [&mut self.count, &mut self.sum, &mut self.noises] {
-            number.moved(with)?;
+            number.persist(with)?;
             with.ensure(is_plausible(*number))?;
         }
         with.ensure(self.count >= 0.0 && self.noises >= 0.0)
@@ -142,7 +147,7 @@ impl ReleaseTotals {
     pub fn last(distribution: Cumulant, count: u64, mean: f64, m: u32) -> ReleaseTotals {
         let (count, m) = (count as f64, f64::from(m));
         let price = ((m + 8.0) * (m + 9.0) / 8.0).ln();
-        ReleaseTotals { distribution, totals: Totals { count, lack: 0.0, sum: mean * count, noises: 1.0 }, price }
+        ReleaseTotals { distribution, totals: Totals { count, unexamined: 0.0, sum: mean * count, noises: 1.0 }, price }
     }
 
     /// Adds the price of another choice among many, in nats.
@@ -165,11 +170,11 @@ impl ReleaseTotals {
 
     /// The evidence against means that are too high (sign -1), or too low (sign 1).
     fn side(&self, points: &[f64; POINTS], sign: f64) -> Side {
-        let Totals { count, lack, sum, noises } = self.totals;
-        let examined = if lack > 0.0 { count / (count + lack) } else { 1.0 };
+        let Totals { count, unexamined, sum, noises } = self.totals;
+        let examined = if unexamined > 0.0 { count / (count + unexamined) } else { 1.0 };
         let constant = |l: f64| sign * l * sum - noises * (self.distribution.at(l) + l * Totals::LEAST);
         let terms = points.map(|l| (constant(l), examined * (sign * l).exp_m1()));
-        Side { count: count + lack, terms }
+        Side { count: count + unexamined, terms }
     }
 }
 
@@ -301,7 +306,12 @@ mod tests {
             let count = (scale * distribution.variance().sqrt()).ceil();
             let clicks = f64::from(heads(count as u64, rarity, random));
             let sum = clicks + noise.sample(random) as f64 / Reward::ONE as f64;
-            arms[arm].add(&Totals { count: weight * count, lack: 0.0, sum: weight * sum, noises: weight * weight });
+            arms[arm].add(&Totals {
+                count: weight * count,
+                unexamined: 0.0,
+                sum: weight * sum,
+                noises: weight * weight,
+            });
             luck[arm] += sum - mean * count;
             let h = |distribution: Cumulant| {
                 let [one, other] = arms.map(|totals| ReleaseTotals::of(distribution, totals));
@@ -363,7 +373,8 @@ mod tests {
             (1e-3, (1e3, 9e3, 1e-3), (5e2, -1e4, 1e-3)),
         ] {
             let distribution = Cumulant::Laplace { epsilon };
-            let sums = |(count, sum, noises)| ReleaseTotals::of(distribution, Totals { count, lack: 0.0, sum, noises });
+            let sums =
+                |(count, sum, noises)| ReleaseTotals::of(distribution, Totals { count, unexamined: 0.0, sum, noises });
             let (one, other) = (sums(one), sums(other));
             let (low, high) = one.less(&other, 4.0);
             assert!((-1.0..=1.0).contains(&low) && low <= high && high <= 1.0);
@@ -398,9 +409,9 @@ mod tests {
             totals.release(count, sum, distribution);
             totals
         };
-        assert_eq!(one(160.0, 70.0), Totals { count: 160.0, lack: 0.0, sum: 70.0, noises: 1.0 });
-        assert_eq!(one(1e5, 4e4), Totals { count: 1e5, lack: 0.0, sum: 4e4, noises: 1.0 });
-        assert_eq!(one(80.0, -30.0), Totals { count: 40.0, lack: 0.0, sum: -15.0, noises: 0.25 });
+        assert_eq!(one(160.0, 70.0), Totals { count: 160.0, unexamined: 0.0, sum: 70.0, noises: 1.0 });
+        assert_eq!(one(1e5, 4e4), Totals { count: 1e5, unexamined: 0.0, sum: 4e4, noises: 1.0 });
+        assert_eq!(one(80.0, -30.0), Totals { count: 40.0, unexamined: 0.0, sum: -15.0, noises: 0.25 });
         assert_eq!(one(1.0, -30.0).noises, Totals::LEAST);
         let all: Vec<_> = (1..50).map(|i| one(f64::from(i) * 7.3, f64::from(i) * 0.37)).collect();
         let sum = |parts: &mut dyn Iterator<Item = &Totals>| {

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::learner::AnyLearner;
 use crate::memory::try_with_capacity;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::privacy::PrivacyLoss;
 pub use crate::request::Pull;
 use crate::request::{Catalog, Offer};
@@ -72,7 +72,7 @@ impl PolicyCounts {
 /// `choose` and everything readable depend only on released state, coins and the public order of events. Of what a
 /// policy cannot do, nothing is called.
 #[allow(private_interfaces, private_bounds)] // requests, peers and states that move are private to the crate
-pub trait Policy: Send + Moved {
+pub trait Policy: Send + Persist {
     /// The next arm to pull, for a default request.
     fn choose(&mut self) -> Pull;
 
@@ -159,7 +159,7 @@ pub trait Policy: Send + Moved {
     ///
     /// # Errors
     /// `Unsupported` if the policy cannot continue from released state; `Corrupt`; `NoMemory`.
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()>;
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()>;
 
     /// The policy as one that learns from a set of releases, if it does.
     fn learner(&mut self) -> Option<&mut dyn AnyLearner> {

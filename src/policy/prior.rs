@@ -15,7 +15,7 @@
 
 use super::kl::kl;
 use crate::error::{Error, Result};
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::reward::RewardRange;
 
 /// A prior that counts as `strength` rewards of this mean, in the unit interval.
@@ -68,10 +68,10 @@ impl Prior {
     }
 }
 
-impl Moved for Prior {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        self.mean.moved(with)?;
-        self.strength.moved(with)?;
+impl Persist for Prior {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        self.mean.persist(with)?;
+        self.strength.persist(with)?;
         with.ensure((0.0..=1.0).contains(&self.mean) && (1.0..=Self::STRONGEST).contains(&self.strength))
     }
 }

@@ -7,7 +7,7 @@
 
 use super::PrivacyLoss;
 use super::binomial::{Binomial, MAX_TRIALS};
-use crate::moving::moves;
+use crate::moving::persist;
 
 /// A factor that covers a handful of roundings of relative size 2^-53 each.
 const UP: f64 = 1.0 + 16.0 * f64::EPSILON;
@@ -220,7 +220,7 @@ pub fn delta_share(epsilon: f64, delta: f64, contributions: u32) -> f64 {
     (delta * chain * (1.0 - (4.0 * epsilon + 64.0) * f64::EPSILON)).max(0.0).next_down().max(0.0)
 }
 
-moves!(Heterogeneous { sum, drift, squares });
+persist!(Heterogeneous { sum, drift, squares });
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! What a policy chooses, and what the engine keeps of it until the reward takes effect.
 
-use crate::moving::moves;
+use crate::moving::persist;
 
 /// A policy's decision: the arm, the phase, and the probability given all releases.
 ///
@@ -19,19 +19,19 @@ impl Pull {
         Pull::new(arm, 0, f64::NAN)
     }
 
-    /// Units of one examination: see [`lack`](Self::lack).
+    /// Units of one examination: see [`unexamined`](Self::unexamined).
     pub(crate) const EXAMINATION: u64 = super::EXAMINATION;
 
     /// The same for a decision whose slot visitors do not always examine.
     #[inline]
-    pub(crate) const fn lacking(arm: u32, lack: u16) -> Pull {
-        Pull::new(arm, lack as u32, f64::NAN)
+    pub(crate) const fn with_unexamined(arm: u32, unexamined: u16) -> Pull {
+        Pull::new(arm, unexamined as u32, f64::NAN)
     }
 
     /// The units that the slot of a decision lacks of an [examination](Self::EXAMINATION). Only a pull without phase has
     /// them: one that the engine returns for a policy that needs the arm alone.
     #[inline]
-    pub(crate) fn lack(self) -> u16 {
+    pub(crate) fn unexamined(self) -> u16 {
         self.phase() as u16
     }
 
@@ -59,7 +59,7 @@ impl Pull {
     }
 }
 
-moves!(Pull { place, propensity });
+persist!(Pull { place, propensity });
 
 /// A policy's choice for one slot of a request.
 #[derive(Clone, Copy)]

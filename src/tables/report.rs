@@ -9,7 +9,7 @@
 //         name of the row is the value in Rust, and each part says what it makes of it.
 // metric: without the prefix dpb_ and the suffix _total of counters, and without arm_ for an arm.
 //
-// A field that is added comes last, and has a later version. C has those of version 0.1 in an order of their own.
+// A field that is added comes last, and has a later version. Languages but Rust have those of version 0.1 in another order.
 reports! {
     /// The state of a handle that may be published: released values and public counts.
     ///

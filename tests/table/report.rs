@@ -36,7 +36,7 @@ macro_rules! reports {
             )*})?;
         )*}
     )*) => {
-        pub fn reports() -> Vec<Report> {
+        fn in_order_of_rust() -> Vec<Report> {
             vec![$(Report {
                 docs: vec![$($about),*],
                 rust: stringify!($report),
@@ -69,6 +69,15 @@ macro_rules! reports {
 }
 
 include!("../../src/tables/report.rs");
+
+/// The structs, with their rows in the order of C.
+pub fn reports() -> Vec<Report> {
+    let mut reports = in_order_of_rust();
+    for report in &mut reports {
+        report.rows.sort_by_key(|row| FIRST.iter().position(|name| *name == row.name).unwrap_or(FIRST.len()));
+    }
+    reports
+}
 
 impl Row {
     /// The type in C.
@@ -134,9 +143,7 @@ impl Report {
             let text = if row.kind == "Policy" { format!("{text} Its number, DPB_POLICY_...") } else { text };
             Member::new(text, row.in_c, row.c(), row.since)
         };
-        let mut rows: Vec<&Row> = self.rows.iter().collect();
-        rows.sort_by_key(|row| FIRST.iter().position(|name| *name == row.name).unwrap_or(FIRST.len()));
-        layout(size.into_iter().chain(rows.into_iter().map(member)))
+        layout(size.into_iter().chain(self.rows.iter().map(member)))
     }
 
     /// Its size in C.
@@ -307,7 +314,7 @@ const _: () = assert!(size_of::<{c}>() == {size});
     }
 }
 
-/// The order in C of what version 0.1 has.
+/// The order of what version 0.1 has, but in Rust.
 #[rustfmt::skip]
 const FIRST: [&str; 36] = [
     "phase", "arms_active", "pending", "decisions", "answered", "cancelled", "expired", "epsilon_spent", "delta_spent",

@@ -43,23 +43,23 @@ var (
 
 	reports = []metric.Metric[dpb.Report]{
 		// begin generated report
+		metric.Gauge("phase", "The policy's epoch, phase or interval.", func(of *dpb.Report) float64 { return float64(of.Phase) }),
+		metric.Gauge("arms_active", "Arms that are neither eliminated nor retired.", func(of *dpb.Report) float64 { return float64(of.ArmsActive) }),
 		metric.Gauge("pending", "Decisions that are open.", func(of *dpb.Report) float64 { return float64(of.Pending) }),
 		metric.Count("decisions", "Decisions made.", func(of *dpb.Report) uint64 { return of.Decisions }),
 		metric.Count("answered", "Decisions whose reward took effect or whose reward window is over.", func(of *dpb.Report) uint64 { return of.Answered }),
 		metric.Count("cancelled", "Decisions that were cancelled.", func(of *dpb.Report) uint64 { return of.Cancelled }),
 		metric.Count("expired", "Decisions that a full pending table or a restart dropped.", func(of *dpb.Report) uint64 { return of.Expired }),
-		metric.Gauge("phase", "The policy's epoch, phase or interval.", func(of *dpb.Report) float64 { return float64(of.Phase) }),
-		metric.Gauge("arms_active", "Arms that are neither eliminated nor retired.", func(of *dpb.Report) float64 { return float64(of.ArmsActive) }),
 		metric.Gauge("epsilon_spent", "Upper bound of the privacy loss so far, at dpb_delta_spent.", func(of *dpb.Report) float64 { return of.EpsilonSpent }),
 		metric.Gauge("delta_spent", "Delta at which dpb_epsilon_spent holds; 0 if the policy is pure.", func(of *dpb.Report) float64 { return of.DeltaSpent }),
 		metric.Gauge("private", "1, or 0 for baselines and under a test seed.", func(of *dpb.Report) float64 { return metric.One(of.IsPrivate) }),
 		metric.Count("changes", "Releases that contradicted the arm's earlier releases.", func(of *dpb.Report) uint64 { return of.ChangesDetected }),
-		metric.Count("failures", "Updates of a model that failed, so that the last model stayed.", func(of *dpb.Report) uint64 { return of.Failures }),
 		metric.Gauge("segments", "Segments in use; 0 for a handle without segments.", func(of *dpb.Report) float64 { return float64(of.Segments) }),
+		metric.Count("failures", "Updates of a model that failed, so that the last model stayed.", func(of *dpb.Report) uint64 { return of.Failures }),
 		metric.Count("contributions", "Contributions of other handles that were added.", func(of *dpb.Report) uint64 { return of.Contributions }),
 		metric.Count("contributions_lost", "Contributions that were missed, or not used in full.", func(of *dpb.Report) uint64 { return of.ContributionsLost }),
-		metric.Count("clock_leaps", "Leaps of the caller's clock.", func(of *dpb.Report) uint64 { return of.ClockLeaps }),
 		metric.Gauge("duty", "0: releases its own batches; 1: contributes and releases nothing; 2: leads.", func(of *dpb.Report) float64 { return float64(of.Duty) }),
+		metric.Count("clock_leaps", "Leaps of the caller's clock.", func(of *dpb.Report) uint64 { return of.ClockLeaps }),
 		metric.Gauge("stopped", "1 if the policy has decided for an arm, or 0.", func(of *dpb.Report) float64 { return metric.One(of.Stopped) }),
 		// end generated report
 	}
@@ -68,8 +68,8 @@ var (
 		metric.Gauge("arm_mean", "Released mean reward; NaN before the first release.", func(of *dpb.Arm) float64 { return of.Mean }, "arm"),
 		metric.Gauge("arm_width", "Half-width of the mean's confidence interval.", func(of *dpb.Arm) float64 { return of.Width }, "arm"),
 		metric.Gauge("arm_pulls", "Decisions that were not cancelled and did not expire.", func(of *dpb.Arm) float64 { return float64(of.Pulls) }, "arm"),
-		metric.Gauge("arm_effective_pulls", "Rewards in the released mean, discounted with forget_after.", func(of *dpb.Arm) float64 { return of.EffectivePulls }, "arm"),
 		metric.Gauge("arm_active", "1, or 0 if the arm is eliminated or retired.", func(of *dpb.Arm) float64 { return metric.One(of.Active) }, "arm"),
+		metric.Gauge("arm_effective_pulls", "Rewards in the released mean, discounted with forget_after.", func(of *dpb.Arm) float64 { return of.EffectivePulls }, "arm"),
 		// end generated arms
 	}
 	diagnostics = []metric.Metric[dpb.Diagnostics]{

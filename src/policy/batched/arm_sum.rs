@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::ledger::cells::{OpenSum, SumId};
 use crate::ledger::open::Batch;
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::policy::contract::Pull;
 use crate::snapshot::{Reader, Writer, ensure};
 
@@ -13,12 +13,12 @@ use crate::snapshot::{Reader, Writer, ensure};
 pub struct ArmSum {
     pub batch: Batch,
     /// What the slots of the rewards in the open batch lack of an [examination](Pull::EXAMINATION) each, in its units.
-    pub lack: u64,
+    pub unexamined: u64,
     /// The part of the open batch that others contributed, in these units.
-    pub foreign: u64,
+    pub contributed: u64,
     /// Rewards of this handle's own decisions since it was made that are in no open batch: they were released or
     /// contributed. In units of an examination.
-    pub settled: u64,
+    pub closed: u64,
     /// The size that the open batch had when it was opened.
     pub opened: u32,
 }
@@ -26,17 +26,17 @@ pub struct ArmSum {
 impl ArmSum {
     /// The number of rewards that the open batch has more than its size, in place of what its rewards lack.
     fn replaced(&self) -> u64 {
-        self.lack.div_ceil(Pull::EXAMINATION)
+        self.unexamined.div_ceil(Pull::EXAMINATION)
     }
 
     /// What the open batch has, in units of an examination.
     pub fn units(&self) -> u64 {
-        u64::from(self.batch.count()) * Pull::EXAMINATION - self.lack
+        u64::from(self.batch.count()) * Pull::EXAMINATION - self.unexamined
     }
 
     /// Of that, what this handle's own decisions have.
     pub fn own(&self) -> u64 {
-        self.units() - self.foreign
+        self.units() - self.contributed
     }
 
     /// The size of the open batch.
@@ -57,18 +57,18 @@ impl ArmSum {
         self.batch.lower(size + self.replaced());
     }
 
-    /// Adds what rewards lack that the open batch will get next.
+    /// Adds what is unexamined of rewards that the open batch will get next.
     #[inline(never)]
-    pub fn add_lack(&mut self, lack: u64) {
+    pub fn add_unexamined(&mut self, unexamined: u64) {
         let size = self.size();
-        self.lack += lack;
+        self.unexamined += unexamined;
         self.batch.raise((size + self.replaced()).clamp(self.batch.quota(), Batch::MAX_QUOTA));
     }
 
     /// Notes that the rewards of the open batch are about to leave it.
     pub fn settle(&mut self) {
-        self.settled += self.own();
-        (self.lack, self.foreign) = (0, 0);
+        self.closed += self.own();
+        (self.unexamined, self.contributed) = (0, 0);
     }
 }
 
@@ -82,21 +82,21 @@ impl OpenSum for ArmSum {
     fn write(&self, id: &SumId, to: &mut Writer) {
         to.u64(id.arm);
         self.batch.save(to);
-        to.u64(self.lack);
+        to.u64(self.unexamined);
     }
 
     fn read(&self, from: &mut Reader) -> Result<(SumId, ArmSum)> {
         let id = SumId { arm: from.u64()?, ..SumId::default() };
-        let part = ArmSum { batch: Batch::read(from)?, lack: from.u64()?, ..ArmSum::default() };
-        ensure(part.lack < u64::from(part.batch.count()) * Pull::EXAMINATION)?;
+        let part = ArmSum { batch: Batch::read(from)?, unexamined: from.u64()?, ..ArmSum::default() };
+        ensure(part.unexamined < u64::from(part.batch.count()) * Pull::EXAMINATION)?;
         Ok((id, part))
     }
 
     fn add(&mut self, part: &ArmSum) -> bool {
-        if part.lack > 0 {
-            self.add_lack(part.lack);
+        if part.unexamined > 0 {
+            self.add_unexamined(part.unexamined);
         }
-        self.foreign += part.units();
+        self.contributed += part.units();
         self.batch.add(&part.batch);
         true
     }
@@ -111,4 +111,4 @@ impl OpenSum for ArmSum {
     }
 }
 
-moves!(ArmSum { batch, lack, foreign, settled, opened });
+persist!(ArmSum { batch, unexamined, contributed, closed, opened });

@@ -12,6 +12,8 @@
 //! how much of it counts. This share is computed at the arm's releases, and for 16 arms in turn at any release.
 //! Between these times the earlier share counts, which may be too small when the time has advanced.
 
+mod persist;
+
 use super::arm_sum::ArmSum;
 use super::peers::HandleReleases;
 use super::released::{Evidence, JoinedReleases, Memory, NoisySum, ReleaseHistory};
@@ -22,7 +24,7 @@ use crate::ledger::facts::{Duty, SavedFacts};
 use crate::ledger::grid::Grid;
 use crate::ledger::open::Batch;
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
 use crate::policy::compare::{ReleaseTotals, Totals};
@@ -31,7 +33,7 @@ use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::{ensure, is_plausible};
+use crate::snapshot::is_plausible;
 use crate::tournament::{Line, Tournament};
 use std::f64::consts::LN_2;
 
@@ -218,8 +220,8 @@ impl BatchedArms {
 
     /// Rewards of this handle's own decisions for an arm, since it was made, that are in no open batch. In units of an
     /// [examination](Pull::EXAMINATION).
-    pub fn settled(&self, arm: usize) -> u64 {
-        self.open_sum(arm).settled
+    pub fn closed(&self, arm: usize) -> u64 {
+        self.open_sum(arm).closed
     }
 
     /// This handle's part of a batch of this size.
@@ -278,7 +280,7 @@ impl BatchedArms {
     /// The permitted size nearest to `rewards`, for the next batch of an arm. Handles that share a batch compute the
     /// size of the whole.
     pub fn size(&self, arm: &Evidence, rewards: f64) -> u64 {
-        let rewards = rewards.min(self.most * arm.covered);
+        let rewards = rewards.min(self.most * arm.awaited);
         // With noise of its own each handle takes its part, but no less than four first batches.
         let (first, share) = (self.first as f64, self.ledger.facts.share());
         let part = match self.ledger.facts.duty() {
@@ -322,10 +324,10 @@ impl BatchedArms {
     }
 
     /// Notes what the next reward of an arm lacks of an examination, if its batch accepts it.
-    pub fn note_lack(&mut self, arm: usize, lack: u16) {
+    pub fn note_unexamined(&mut self, arm: usize, unexamined: u16) {
         let sum = self.open_sum_mut(arm);
         if sum.batch.free() > 0 {
-            sum.add_lack(lack.into());
+            sum.add_unexamined(unexamined.into());
         }
     }
 
@@ -384,12 +386,12 @@ impl BatchedArms {
         let (sum, noise) = (&mut self.ledger.cells[(0, arm)], &mut self.ledger.noise);
         let examined = sum.units();
         let units = |units: u64| units as f64 / Pull::EXAMINATION as f64;
-        let (count, lack, opened) = (units(examined), units(sum.lack), f64::from(sum.opened));
+        let (count, unexamined, opened) = (units(examined), units(sum.unexamined), f64::from(sum.opened));
         sum.settle();
         let release = sum.batch.release(noise);
         sum.batch = Batch::default();
         let state = &mut self.arms[arm];
-        let pair = NoisySum::new(count, release.sum, now).lacking(lack);
+        let pair = NoisySum::new(count, release.sum, now).unexamined(unexamined);
         let whole = examined / Pull::EXAMINATION;
         (self.sum, self.rewards) = (self.sum + release.sum, self.rewards + whole);
         state.saved.total += whole;
@@ -405,7 +407,7 @@ impl BatchedArms {
         }
         let released = &mut state.saved.released;
         released.push(pair);
-        released.totals.release_as(opened, count, lack, release.sum, self.distribution);
+        released.totals.release_as(opened, count, unexamined, release.sum, self.distribution);
         self.ledger.facts.release(whole);
         self.least = self.least_batch();
         self.refresh(arm);
@@ -487,58 +489,6 @@ impl BatchedArms {
         }
     }
 
-    /// Writes all arms' releases, or reads them into fresh arms, of the same number. No batch is open afterwards.
-    pub fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
-        let mut head = SavedHead { facts: self.ledger.facts.saved(), changes: self.changes, sum: self.sum };
-        head.moved(with)?;
-        with.arms(self.arms.len())?;
-        if with.reads() {
-            return self.load(&head, with);
-        }
-        for number in 0..self.arms.len() {
-            let (mut live, mut saved) = (self.ledger.roster.is_live(number), self.arms[number].saved);
-            live.moved(with)?;
-            saved.moved(with)?;
-        }
-        Ok(())
-    }
-
-    /// Reads the arms' releases, after the head.
-    fn load(&mut self, head: &SavedHead, with: &mut Moving) -> Result<()> {
-        let same_clock = self.ledger.facts.continue_from(&head.facts);
-        (self.changes, self.sum) = (head.changes, head.sum);
-        let before = Memory::new(head.facts.time.memory());
-        let (memory, then, now) = (self.memory, before.ticks(head.facts.now()), self.now());
-        for arm in 0..self.arms.len() {
-            let (mut live, mut saved) = (true, SavedArm::NEW);
-            live.moved(with)?;
-            saved.moved(with)?;
-            // The snapshot may have another `forget_after`, and ages are converted. If it has another clock, ages
-            // stay the same fractions of `forget_after`.
-            if before != memory || !same_clock {
-                let in_ours = |age| if same_clock { before.age_in(memory, age) } else { age };
-                let converted = |tick: u32| now.wrapping_sub(in_ours(then.wrapping_sub(tick)));
-                saved.released.convert_times(converted);
-                saved.prior.iter_mut().for_each(|active| active.tick = converted(active.tick));
-            }
-            self.rewards = self.rewards.saturating_add(saved.total);
-            let prior = saved.prior.take();
-            self.arms[arm] = BatchedArm { saved, ..BatchedArm::NEW };
-            *self.open_sum_mut(arm) = ArmSum::default();
-            self.replace_prior(arm, prior);
-            if !live {
-                self.retire_arm(arm);
-            }
-            self.refresh(arm);
-        }
-        self.least = self.least_batch();
-        // The share of a prior that counts depends on the leading mean.
-        if self.priors > 0 {
-            (0..self.arms.len()).for_each(|arm| self.refresh(arm));
-        }
-        ensure(!self.ledger.roster.live().is_empty())
-    }
-
     /// Adds an arm with this id. May allocate.
     ///
     /// # Errors
@@ -570,26 +520,26 @@ impl SavedArm {
     pub const NEW: SavedArm = SavedArm { total: 0, released: ReleaseHistory::NOTHING, prior: None };
 }
 
-impl Moved for SavedArm {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for SavedArm {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         with.count(&mut self.total)?;
-        self.released.moved(with)?;
+        self.released.persist(with)?;
         with.option(&mut self.prior, || Ok(ActivePrior { prior: Prior::WEAKEST, tick: 0, share: 1.0 }))
     }
 }
 
-moves!(ActivePrior { prior, tick } made { share });
+persist!(ActivePrior { prior, tick } made { share });
 
 impl SavedHead {
     pub const NOTHING: SavedHead = SavedHead { facts: SavedFacts::NOTHING, changes: 0, sum: 0.0 };
 }
 
-impl Moved for SavedHead {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for SavedHead {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         self.facts.move_counts(with)?;
         with.count(&mut self.changes)?;
         self.facts.move_time(with)?;
-        self.sum.moved(with)?;
+        self.sum.persist(with)?;
         with.ensure(is_plausible(self.sum))
     }
 }
@@ -653,8 +603,8 @@ mod tests {
     }
 
     /// Reports a reward as a policy does. Returns whether its batch was released.
-    fn collect(arms: &mut BatchedArms, arm: usize, reward: Reward, lack: u16) -> bool {
-        arms.note_lack(arm, lack);
+    fn collect(arms: &mut BatchedArms, arm: usize, reward: Reward, unexamined: u16) -> bool {
+        arms.note_unexamined(arm, unexamined);
         let full = arms.collect(arm, reward);
         if full {
             arms.release(arm);
@@ -695,10 +645,10 @@ mod tests {
         arms.set_prior(3, STRONG);
         assert_eq!(arms.size(&arms.evidence(3), 0.0), 1);
         let mut saved = Writer::Writing(Vec::new());
-        arms.snapshot(&mut Moving::Out(&mut saved)).unwrap();
+        arms.snapshot(&mut Archive::Out(&mut saved)).unwrap();
         let mut next = fresh(0);
         next.add_arm(3).unwrap();
-        next.snapshot(&mut Moving::In(&mut Reader::of_fields(&saved.into_bytes()))).unwrap();
+        next.snapshot(&mut Archive::In(&mut Reader::of_fields(&saved.into_bytes()))).unwrap();
         assert_eq!(next.size(&next.evidence(1), 0.0) as f64, size);
         let mut short = fresh(6400);
         release(&mut short, 0, 100_000, 300);
@@ -712,10 +662,10 @@ mod tests {
         let mut arms = with_memory(0);
         for (size, lacks) in [(10, [0, 40_000, 65_535]), (1, [65_000; 3]), (7, [0; 3])] {
             arms.open(0, size);
-            let (before, mut units) = (arms.settled(0), 0);
-            for lack in lacks.into_iter().cycle() {
-                units += Pull::EXAMINATION - u64::from(lack);
-                let full = collect(&mut arms, 0, Reward::MIN, lack);
+            let (before, mut units) = (arms.closed(0), 0);
+            for unexamined in lacks.into_iter().cycle() {
+                units += Pull::EXAMINATION - u64::from(unexamined);
+                let full = collect(&mut arms, 0, Reward::MIN, unexamined);
                 assert_eq!(full, units >= size * Pull::EXAMINATION, "{size} {units}");
                 if full {
                     break;
@@ -723,7 +673,7 @@ mod tests {
                 assert_eq!((arms.open_sum(0).own(), arms.is_filled_by(0, 0)), (units, false));
                 assert!(arms.is_filled_by(0, size * Pull::EXAMINATION - units));
             }
-            assert_eq!(arms.settled(0) - before, units);
+            assert_eq!(arms.closed(0) - before, units);
         }
         arms.open(1, 50);
         (0..5).for_each(|_| assert!(!collect(&mut arms, 1, Reward::MIN, 30_000))); // 2.7 examinations
@@ -737,16 +687,17 @@ mod tests {
         assert!((0..2).all(|_| arms.open_sum_mut(2).add(&part) && !arms.open_sum(2).is_full()));
         assert_eq!(arms.open_sum(2).own(), Pull::EXAMINATION - 60_000);
         (0..3).for_each(|i| assert_eq!(collect(&mut arms, 2, Reward::MIN, 0), i == 2));
-        assert_eq!(arms.settled(2), 4 * Pull::EXAMINATION - 60_000);
+        assert_eq!(arms.closed(2), 4 * Pull::EXAMINATION - 60_000);
         let mut saved = Writer::Writing(Vec::new());
-        arms.snapshot(&mut Moving::Out(&mut saved)).unwrap();
+        arms.snapshot(&mut Archive::Out(&mut saved)).unwrap();
         let mut next = with_memory(0);
-        next.snapshot(&mut Moving::In(&mut Reader::of_fields(&saved.into_bytes()))).unwrap();
+        next.snapshot(&mut Archive::In(&mut Reader::of_fields(&saved.into_bytes()))).unwrap();
         for arm in 0..3 {
             let [now, then] = [&next, &arms].map(|arms| arms.evidence(arm));
-            let terms = |evidence: &Evidence| evidence.terms().iter().map(|t| (t.count, t.lack)).collect::<Vec<_>>();
+            let terms =
+                |evidence: &Evidence| evidence.terms().iter().map(|t| (t.count, t.unexamined)).collect::<Vec<_>>();
             assert_eq!(terms(&now), terms(&then));
-            assert!(terms(&now).iter().any(|&(_, lack)| lack > 0.0));
+            assert!(terms(&now).iter().any(|&(_, unexamined)| unexamined > 0.0));
             assert_eq!(now.exponent(0.5), then.exponent(0.5));
         }
     }

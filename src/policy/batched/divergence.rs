@@ -346,7 +346,7 @@ mod tests {
                     (examined, rewards) = (examined + e, rewards + 1.0);
                 }
                 let noisy = sum + laplace.sample(&mut random) as f64 / Reward::ONE as f64;
-                released[0].push(NoisySum::new(examined, noisy, 0).lacking(rewards - examined));
+                released[0].push(NoisySum::new(examined, noisy, 0).unexamined(rewards - examined));
                 released[1].push(NoisySum::new(rewards, noisy, 0));
                 released[2].push(NoisySum::new(examined, noisy, 0));
                 (size, slots) = if noisy < 0.5 * size { (12.0, [0.9, 0.3]) } else { (20.0, [1.0, 0.05]) };
@@ -372,7 +372,7 @@ mod tests {
         let arm = |count: f64, lack: f64| {
             let mut released = ReleaseHistory::NOTHING;
             for n in [7.0, 31.0] {
-                released.push(NoisySum::new(n * count, 0.1 * n, 0).lacking(n * lack));
+                released.push(NoisySum::new(n * count, 0.1 * n, 0).unexamined(n * lack));
             }
             released.evidence(distribution(1.0), Memory::new(0), 0)
         };

@@ -51,7 +51,7 @@ impl Chernoff {
 
     /// c, multiplied by the growth of the evidence that pending decisions cover.
     fn rate(&self, arm: &Evidence) -> f64 {
-        let growth = if arm.count > 0.0 { arm.covered / arm.count } else { 1.0 };
+        let growth = if arm.count > 0.0 { arm.awaited / arm.count } else { 1.0 };
         (1.0 - self.caution * arm.share_of_noise()) * growth
     }
 
@@ -76,7 +76,7 @@ impl Chernoff {
 
     /// Rewards in the next batch of the arm with the leading mean.
     pub fn leaders_batch(&self, leader: &Evidence) -> f64 {
-        3.0 * leader.covered
+        3.0 * leader.awaited
     }
 
     /// How far an index must be below that of a leading arm for its arm to be pulled instead.
@@ -87,7 +87,7 @@ impl Chernoff {
 
 /// N; 1 if there is only a prior.
 fn rewards(arm: &Evidence) -> f64 {
-    if arm.covered > 0.0 { arm.covered } else { 1.0 }
+    if arm.awaited > 0.0 { arm.awaited } else { 1.0 }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use super::{ArmChange, BatchedPolicy, refresh_some};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::policy::contract::{Policy, Pull};
 use crate::random::Seed;
 use crate::request::Offer;
@@ -39,7 +39,7 @@ pub struct DpMed {
     sums: Vec<f64>,
     explore: Explore,
     /// Whether the sums are up to date with the last releases.
-    settled: bool,
+    is_exact: bool,
 }
 
 struct Weight {
@@ -50,13 +50,13 @@ struct Weight {
     /// This handle's decisions for the arm since it was made, without the cancelled ones.
     pulls: u64,
     /// Whether these cover the first batch of an arm without a release.
-    is_covered: bool,
+    is_awaited: bool,
     /// D' at the points of requests with values.
     curve: Curve,
 }
 
 impl Weight {
-    const NEW: Weight = Weight { at: f64::NAN, weight: 0.0, pulls: 0, is_covered: false, curve: Curve::UNKNOWN };
+    const NEW: Weight = Weight { at: f64::NAN, weight: 0.0, pulls: 0, is_awaited: false, curve: Curve::UNKNOWN };
 }
 
 impl DpMed {
@@ -67,7 +67,7 @@ impl DpMed {
             arms: WipedVec::new(config.arms as usize, |_| Weight::NEW)?,
             sums: Vec::new(),
             explore: Explore::new(config, seed),
-            settled: false,
+            is_exact: false,
         };
         policy.sums.try_reserve(config.arms as usize).map_err(|_| Error::NoMemory)?;
         (0..config.arms as usize).for_each(|arm| policy.open(arm));
@@ -91,16 +91,16 @@ impl DpMed {
     }
 
     /// Notes whether an arm's decisions cover its first batch, after a change of their number or of the batch.
-    fn cover(&mut self, arm: usize) {
-        let (settled, pulls) = (self.batched.settled(arm), self.arms[arm].pulls * Pull::EXAMINATION);
-        let pending = pulls.saturating_sub(settled);
-        let is_covered = self.batched.mean(arm).is_nan() && {
+    fn expect_rewards(&mut self, arm: usize) {
+        let (closed, pulls) = (self.batched.closed(arm), self.arms[arm].pulls * Pull::EXAMINATION);
+        let pending = pulls.saturating_sub(closed);
+        let is_awaited = self.batched.mean(arm).is_nan() && {
             let part = self.batched.part(self.batched.size(&self.batched.evidence(arm), 0.0));
             let missing = pending.saturating_sub(self.batched.open_sum(arm).own());
             pending >= part * Pull::EXAMINATION && self.batched.is_filled_by(arm, missing)
         };
-        if std::mem::replace(&mut self.arms[arm].is_covered, is_covered) != is_covered {
-            self.settled = false;
+        if std::mem::replace(&mut self.arms[arm].is_awaited, is_awaited) != is_awaited {
+            self.is_exact = false;
         }
     }
 
@@ -109,7 +109,7 @@ impl DpMed {
             return 1.0;
         }
         let weight = match self.batched.mean(arm as usize).is_nan() {
-            true => f64::from(u8::from(!self.arms[arm as usize].is_covered)),
+            true => f64::from(u8::from(!self.arms[arm as usize].is_awaited)),
             false => self.weight(arm as usize, leading),
         };
         if weight == 1.0 { kappa(self.batched.ledger.roster.live().len()) } else { weight }
@@ -123,7 +123,7 @@ impl DpMed {
             return 0.0;
         }
         if mean.is_nan() {
-            return f64::from(u8::from(best == 0.0 || !self.arms[arm as usize].is_covered));
+            return f64::from(u8::from(best == 0.0 || !self.arms[arm as usize].is_awaited));
         }
         let distance = f64::min(best / value, 1.0) - mean;
         let exponent = self.arms[arm as usize].curve.at(distance).unwrap_or_else(|| {
@@ -138,13 +138,13 @@ impl DpMed {
     }
 
     /// Computes an arm's weight again before the next decision.
-    fn unsettle(&mut self, arm: usize) {
+    fn invalidate(&mut self, arm: usize) {
         (self.arms[arm].at, self.arms[arm].curve) = (f64::NAN, Curve::UNKNOWN);
-        self.settled = false;
+        self.is_exact = false;
     }
 
-    fn settle(&mut self) {
-        if self.settled {
+    fn weigh_all(&mut self) {
+        if self.is_exact {
             return;
         }
         let leading = self.batched.mean(self.batched.leader());
@@ -155,7 +155,7 @@ impl DpMed {
             sum += self.weight_among(is_known, self.batched.ledger.roster.live()[place], leading);
             self.sums.push(sum);
         }
-        self.settled = true;
+        self.is_exact = true;
     }
 
     /// Opens an arm's next batch.
@@ -185,7 +185,7 @@ impl DpMed {
         self.batched.ledger.facts.decisions += 1;
         self.arms[arm as usize].pulls += 1;
         if self.batched.mean(arm as usize).is_nan() {
-            self.cover(arm as usize);
+            self.expect_rewards(arm as usize);
         }
         Pull::new(arm, self.batched.ledger.facts.releases, propensity)
     }
@@ -204,7 +204,7 @@ impl BatchedPolicy for DpMed {
     }
 
     fn choose_any(&mut self) -> Pull {
-        self.settle();
+        self.weigh_all();
         let (place, propensity) = self.draw(self.sums.len());
         self.play(self.batched.ledger.roster.live()[place], propensity)
     }
@@ -240,7 +240,7 @@ impl BatchedPolicy for DpMed {
         let Some(arms) = offer.among() else { return };
         let (_, best) = self.batched.leader_at(arms, 1, |arm| offer.value(arm));
         // The sums of the weights up to each arm. Their memory is for all arms, so the next plain decision settles anew.
-        self.settled = false;
+        self.is_exact = false;
         self.sums.clear();
         for &arm in arms {
             let weight = self.valued_weight(arm, best, offer.value(arm));
@@ -260,7 +260,7 @@ impl BatchedPolicy for DpMed {
         let arm = pull.arm() as usize;
         self.arms[arm].pulls -= 1;
         if self.batched.mean(arm).is_nan() {
-            self.cover(arm);
+            self.expect_rewards(arm);
         }
     }
 
@@ -269,7 +269,7 @@ impl BatchedPolicy for DpMed {
         self.sums.try_reserve(self.arms.len() + 1).map_err(|_| Error::NoMemory)
     }
 
-    fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot_plan(&mut self, with: &mut Archive) -> Result<()> {
         if with.reads() {
             (0..self.arms.len()).for_each(|arm| self.open(arm));
         }
@@ -281,35 +281,35 @@ impl BatchedPolicy for DpMed {
             ArmChange::Added => {
                 self.arms.push(Weight::NEW);
                 self.open(arm);
-                self.settled = false;
+                self.is_exact = false;
             }
-            ArmChange::Retired => self.settled = false,
+            ArmChange::Retired => self.is_exact = false,
             ArmChange::Duty => {
                 self.open(arm);
-                self.cover(arm);
+                self.expect_rewards(arm);
             }
-            ArmChange::Contributed => self.cover(arm),
+            ArmChange::Contributed => self.expect_rewards(arm),
             ArmChange::Released => {
-                self.unsettle(arm);
+                self.invalidate(arm);
                 refresh_some(self);
                 self.open(arm);
-                self.cover(arm);
+                self.expect_rewards(arm);
             }
-            ArmChange::Evidence => self.unsettle(arm),
+            ArmChange::Evidence => self.invalidate(arm),
         }
     }
 }
 
-// Whether an arm's first batch is covered follows from the rest.
-moves!(Weight { pulls } made { at, weight, is_covered, curve });
+// Whether an arm's first batch is awaited follows from the rest.
+persist!(Weight { pulls } made { at, weight, is_awaited, curve });
 
-impl Moved for DpMed {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for DpMed {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         self.snapshot(with)?;
-        self.batched.ledger.cells.moved(with)?;
-        self.arms.moved(with)?;
+        self.batched.ledger.cells.persist(with)?;
+        self.arms.persist(with)?;
         if with.reads() {
-            (0..self.arms.len()).for_each(|arm| self.cover(arm));
+            (0..self.arms.len()).for_each(|arm| self.expect_rewards(arm));
         }
         Ok(())
     }

@@ -10,6 +10,8 @@
 //!
 #![doc = include_str!("../../../docs/theory/min-index.md")]
 
+mod slots;
+
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
 use super::explore::Explore;
@@ -19,7 +21,7 @@ use super::{ArmChange, BatchedPolicy, refresh_some};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::os::DefaultRounding;
 use crate::policy::contract::{Policy, Pull};
 use crate::random::Seed;
@@ -40,21 +42,21 @@ pub struct DpImed {
     point: f64,
     stale: bool,
     /// Whether the lowest entry of `order` is an index of the current point.
-    settled: bool,
-    /// The arm to pull, if settled.
+    is_exact: bool,
+    /// The arm to pull, if exact.
     best: usize,
 }
 
 /// The pulls planned for an arm, all counted in this handle's decisions for it since the handle was made, in units of an
-/// [examination](Pull::EXAMINATION): settled <= covered <= goal.
+/// [examination](Pull::EXAMINATION): closed <= awaited <= requested.
 struct Plan {
-    /// Decisions without the cancelled ones; less than one above the goal, and at most the goal where all slots are
+    /// Decisions without the cancelled ones; less than one above what was requested, and at most that where all slots are
     /// always examined.
     pulls: u64,
     /// End of the batches that pending decisions cover.
-    covered: u64,
+    awaited: u64,
     /// End of the last batch that was requested.
-    goal: u64,
+    requested: u64,
     /// The last computed indices, each with its point (NaN: none), and where the next one goes.
     known: [(f64, f64); POINTS],
     next: u8,
@@ -70,7 +72,7 @@ struct Plan {
 
 /// What the arms of a request are compared by.
 #[derive(Clone, Copy)]
-struct Contest<'a> {
+struct Comparison<'a> {
     /// The best arm, or the m-th best one for m slots.
     leader: usize,
     /// The point of all arms; with values V, the leader's value times its mean.
@@ -82,13 +84,13 @@ struct Contest<'a> {
     is_alone: bool,
 }
 
-impl Contest<'_> {
-    fn plain(leader: usize, point: f64) -> Contest<'static> {
-        Contest { leader, point, values: None, is_special: false, is_alone: false }
+impl Comparison<'_> {
+    fn plain(leader: usize, point: f64) -> Comparison<'static> {
+        Comparison { leader, point, values: None, is_special: false, is_alone: false }
     }
 
-    fn special(leader: usize, point: f64, values: Option<Values<'_>>, arms: usize) -> Contest<'_> {
-        Contest { leader, point, values, is_special: true, is_alone: arms == 1 }
+    fn special(leader: usize, point: f64, values: Option<Values<'_>>, arms: usize) -> Comparison<'_> {
+        Comparison { leader, point, values, is_special: true, is_alone: arms == 1 }
     }
 
     /// What a reward of this arm is worth.
@@ -101,8 +103,8 @@ impl Contest<'_> {
 impl Plan {
     const NEW: Plan = Plan {
         pulls: 0,
-        covered: 0,
-        goal: 0,
+        awaited: 0,
+        requested: 0,
         known: [UNKNOWN; POINTS],
         next: 0,
         line: FIRST,
@@ -135,8 +137,8 @@ const UNKNOWN: (f64, f64) = (f64::NAN, 0.0);
 /// Arms without evidence come before all others. Once pending decisions cover their first batch, they come after all
 /// others, in turn.
 const FIRST: Line = Line::level(-1e15);
-fn last(covered: f64) -> Line {
-    Line::level(1e15 + covered)
+fn last(awaited: f64) -> Line {
+    Line::level(1e15 + awaited)
 }
 
 impl DpImed {
@@ -154,7 +156,7 @@ impl DpImed {
             computed: try_with_capacity(arms)?,
             point: f64::NAN,
             stale: false,
-            settled: false,
+            is_exact: false,
             best: 0,
         })
     }
@@ -162,17 +164,17 @@ impl DpImed {
     /// An arm's evidence, including what pending decisions cover.
     fn evidence(&self, arm: usize) -> Evidence {
         let mut evidence = self.batched.evidence(arm);
-        let covered = (self.plans[arm].covered - self.batched.settled(arm)) as f64 / Pull::EXAMINATION as f64;
-        evidence.covered = evidence.count + covered * f64::from(self.batched.ledger.facts.share().sharers);
+        let awaited = (self.plans[arm].awaited - self.batched.closed(arm)) as f64 / Pull::EXAMINATION as f64;
+        evidence.awaited = evidence.count + awaited * f64::from(self.batched.ledger.facts.share().sharers);
         evidence
     }
 
     /// Whether an arm without evidence has pending decisions whose rewards will fill its batch. A leader's batch may also
     /// lack rewards that nobody contributes.
     fn is_awaited(&self, arm: usize) -> bool {
-        let (plan, settled) = (&self.plans[arm], self.batched.settled(arm));
-        let pending = plan.pulls - settled - self.batched.open_sum(arm).own();
-        plan.covered > settled && self.batched.is_filled_by(arm, pending)
+        let (plan, closed) = (&self.plans[arm], self.batched.closed(arm));
+        let pending = plan.pulls - closed - self.batched.open_sum(arm).own();
+        plan.awaited > closed && self.batched.is_filled_by(arm, pending)
     }
 
     /// An arm's index at this point, computed if it is not known yet.
@@ -200,7 +202,7 @@ impl DpImed {
     }
 
     fn line_without_evidence(&self, arm: usize, evidence: &Evidence) -> Line {
-        if self.is_awaited(arm) { last(evidence.covered) } else { FIRST }
+        if self.is_awaited(arm) { last(evidence.awaited) } else { FIRST }
     }
 
     /// An arm's index in a request with values, at this mean.
@@ -225,45 +227,26 @@ impl DpImed {
     }
 
     /// An arm's index in a request.
-    fn index_in(&mut self, arm: usize, contest: &Contest) -> f64 {
-        match contest.values {
-            None => self.index_of(arm, contest.point),
-            Some(_) => self.valued_index_of(arm, f64::min(contest.point / contest.value(arm), 1.0)),
+    fn index_in(&mut self, arm: usize, comparison: &Comparison) -> f64 {
+        match comparison.values {
+            None => self.index_of(arm, comparison.point),
+            Some(_) => self.valued_index_of(arm, f64::min(comparison.point / comparison.value(arm), 1.0)),
         }
     }
 
     /// The arm with the smallest index, exactly; or the leader while that arm is not known yet.
     #[inline]
     fn least(&mut self, leader: usize) -> usize {
-        if !self.settled {
-            self.settle();
+        if !self.is_exact {
+            self.find_best();
         }
-        if self.settled { self.best } else { leader }
-    }
-
-    /// The arm to pull, where `best` has the smallest index of all: the leading arm of these with the smallest index,
-    /// unless `best` is below it by more than the [`margin`](Chernoff::margin).
-    fn prefer_leading(&mut self, mut best: usize, arms: &[u32], contest: &Contest) -> usize {
-        let margin = self.index.margin(self.batched.ledger.roster.live().len());
-        let leading = self.worth(contest.leader, contest);
-        if margin > 0.0 && self.worth(best, contest) < leading {
-            let mut most = self.index_in(best, contest) + margin;
-            for arm in arms.iter().map(|&arm| arm as usize) {
-                if self.worth(arm, contest) >= leading {
-                    let index = self.index_in(arm, contest);
-                    if index < most {
-                        (best, most) = (arm, index);
-                    }
-                }
-            }
-        }
-        best
+        if self.is_exact { self.best } else { leader }
     }
 
     /// Computes indices until the lowest entry is one. Computes at most [`AT_ONCE`](Self::AT_ONCE), so that no
     /// decision takes long; the next decision continues.
     #[inline(never)]
-    fn settle(&mut self) {
+    fn find_best(&mut self) {
         let _rounding = DefaultRounding::set();
         let point = self.batched.mean(self.batched.leader()).max(0.0);
         if point != self.point {
@@ -282,10 +265,10 @@ impl DpImed {
             let arm = self.order.winner();
             if self.plans[arm].place.is_some() {
                 let leader = self.batched.leader();
-                let contest = Contest::plain(leader, point);
-                self.best = self.prefer_leading(arm, &[leader as u32], &contest);
-                self.lower_unless_leading(self.best, &contest);
-                self.settled = true;
+                let comparison = Comparison::plain(leader, point);
+                self.best = self.prefer_leading(arm, &[leader as u32], &comparison);
+                self.lower_unless_leading(self.best, &comparison);
+                self.is_exact = true;
                 return;
             }
             let index = self.index_of(arm, point);
@@ -312,7 +295,7 @@ impl DpImed {
     /// batches double, so that releases come early. A leader's batch is always open, because others contribute to it.
     /// Returns this handle's part.
     fn open_next(&mut self, arm: usize) -> u64 {
-        let left = self.plans[arm].goal.saturating_sub(self.batched.settled(arm)).div_ceil(Pull::EXAMINATION);
+        let left = self.plans[arm].requested.saturating_sub(self.batched.closed(arm)).div_ceil(Pull::EXAMINATION);
         let doubling = self.batched.doubling(arm);
         let part = left.min(self.batched.part(doubling));
         if part > 0 {
@@ -324,122 +307,105 @@ impl DpImed {
     }
 
     /// Updates an arm whose open sum was released or contributed. The arm's next batch has `size` units of this handle.
-    fn settled(&mut self, arm: usize, size: u64) {
-        let (plan, settled) = (&mut self.plans[arm], self.batched.settled(arm));
+    fn begin_batch(&mut self, arm: usize, size: u64) {
+        let (plan, closed) = (&mut self.plans[arm], self.batched.closed(arm));
         plan.leads = false;
-        plan.goal = plan.goal.max(settled); // a batch may close with more than its size
-        // A batch that the pending decisions do not fill is not covered.
-        plan.covered = if plan.pulls < settled + size { settled } else { plan.covered.max(settled) };
-        self.unsettle(arm);
+        plan.requested = plan.requested.max(closed); // a batch may close with more than its size
+        // A batch that the pending decisions do not fill is not awaited.
+        plan.awaited = if plan.pulls < closed + size { closed } else { plan.awaited.max(closed) };
+        self.invalidate(arm);
     }
 
     /// Discards an arm's indices. The arm comes first until one is computed again.
-    fn unsettle(&mut self, arm: usize) {
+    fn invalidate(&mut self, arm: usize) {
         let plan = &mut self.plans[arm];
         (plan.known, plan.line, plan.curve) = ([UNKNOWN; POINTS], FIRST, Curve::UNKNOWN);
         self.forget(arm);
-        self.settled = false;
+        self.is_exact = false;
     }
 
     /// Whether this arm, which has the smallest index, is to be pulled. If pending decisions cover its requested
     /// batch, its index changes, and the comparison must be repeated.
     #[inline]
-    fn has_pulls_left(&mut self, arm: usize, contest: &Contest) -> bool {
+    fn has_pulls_left(&mut self, arm: usize, comparison: &Comparison) -> bool {
         let plan = &self.plans[arm];
-        plan.pulls < plan.goal || self.has_pulls_left_after(arm, contest)
+        plan.pulls < plan.requested || self.has_pulls_left_after(arm, comparison)
     }
 
     /// The same for a plain request, of which most calls need only the arm.
     #[inline]
     fn has_plain_pulls_left(&mut self, arm: usize, leader: usize) -> bool {
         let plan = &self.plans[arm];
-        plan.pulls < plan.goal || self.has_plain_pulls_left_after(arm, leader)
+        plan.pulls < plan.requested || self.has_plain_pulls_left_after(arm, leader)
     }
 
     #[inline(never)]
     fn has_plain_pulls_left_after(&mut self, arm: usize, leader: usize) -> bool {
-        self.has_pulls_left_after(arm, &Contest::plain(leader, self.point))
+        self.has_pulls_left_after(arm, &Comparison::plain(leader, self.point))
     }
 
     /// The same for an arm that has had all its requested pulls.
     #[inline(never)]
-    fn has_pulls_left_after(&mut self, arm: usize, contest: &Contest) -> bool {
+    fn has_pulls_left_after(&mut self, arm: usize, comparison: &Comparison) -> bool {
         let _rounding = DefaultRounding::set();
         let plan = &mut self.plans[arm];
-        if plan.covered < plan.goal {
-            plan.covered = plan.goal;
-            self.unsettle(arm);
+        if plan.awaited < plan.requested {
+            plan.awaited = plan.requested;
+            self.invalidate(arm);
             return false;
         }
-        self.request_batch(arm, contest);
+        self.request_batch(arm, comparison);
         true
     }
 
     /// Whether an arm is the leader of others, or better: with several slots some arms are. Before the first release no arm
     /// leads.
     #[inline]
-    fn leads(&self, arm: usize, contest: &Contest) -> bool {
-        if contest.is_alone {
+    fn leads(&self, arm: usize, comparison: &Comparison) -> bool {
+        if comparison.is_alone {
             return false;
         }
-        let worth = self.worth(arm, contest);
-        if arm == contest.leader { !worth.is_nan() } else { worth > self.worth(contest.leader, contest) }
+        let score = self.score(arm, comparison);
+        if arm == comparison.leader { !score.is_nan() } else { score > self.score(comparison.leader, comparison) }
     }
 
     /// An arm's mean times its value.
     #[inline]
-    fn worth(&self, arm: usize, contest: &Contest) -> f64 {
-        contest.value(arm) * self.batched.mean(arm)
+    fn score(&self, arm: usize, comparison: &Comparison) -> f64 {
+        comparison.value(arm) * self.batched.mean(arm)
     }
 
     /// The number of rewards in the usual batch of an arm that does not lead.
-    fn usual_batch(&mut self, arm: usize, contest: &Contest) -> u64 {
-        let index = self.index_in(arm, contest);
+    fn usual_batch(&mut self, arm: usize, comparison: &Comparison) -> u64 {
+        let index = self.index_in(arm, comparison);
         let evidence = self.evidence(arm);
         let (leader, margin) =
-            (self.evidence(contest.leader), self.index.margin(self.batched.ledger.roster.live().len()));
+            (self.evidence(comparison.leader), self.index.margin(self.batched.ledger.roster.live().len()));
         self.batched.size(&evidence, self.index.batch(&evidence, &leader, index, margin))
     }
 
-    /// Lowers the batch that an arm has as a leader, if it does not lead in this request.
-    #[inline]
-    fn lower_unless_leading(&mut self, arm: usize, contest: &Contest) {
-        if self.plans[arm].leads && !self.leads(arm, contest) {
-            self.lower(arm, contest);
-        }
-    }
-
-    #[inline(never)]
-    fn lower(&mut self, arm: usize, contest: &Contest) {
-        let size = self.usual_batch(arm, contest);
-        let size = self.batched.lower(arm, size);
-        let goal = self.batched.settled(arm) + self.batched.part(size) * Pull::EXAMINATION;
-        let plan = &mut self.plans[arm];
-        (plan.leads, plan.goal) = (false, plan.goal.min(goal.max(plan.pulls)));
-    }
-
     /// Requests one more batch for an arm.
-    fn request_batch(&mut self, arm: usize, contest: &Contest) {
-        let leads = self.leads(arm, contest);
+    fn request_batch(&mut self, arm: usize, comparison: &Comparison) {
+        let leads = self.leads(arm, comparison);
         let size = if leads {
             let evidence = self.evidence(arm);
             self.batched.size(&evidence, self.index.leaders_batch(&evidence))
         } else {
-            self.usual_batch(arm, contest)
+            self.usual_batch(arm, comparison)
         };
-        if leads && contest.is_special {
-            (self.plans[arm].leads, self.settled) = (true, false);
+        if leads && comparison.is_special {
+            (self.plans[arm].leads, self.is_exact) = (true, false);
         }
-        if self.plans[arm].goal == self.batched.settled(arm) {
+        if self.plans[arm].requested == self.batched.closed(arm) {
             self.batched.open(arm, size);
         }
-        self.plans[arm].goal += self.batched.part(size) * Pull::EXAMINATION;
+        self.plans[arm].requested += self.batched.part(size) * Pull::EXAMINATION;
     }
 
     /// Pulls the policy's choice `best`, or explores another of these arms.
-    fn play(&mut self, best: usize, contest: &Contest, among: Option<&[u32]>) -> Pull {
+    fn play(&mut self, best: usize, comparison: &Comparison, among: Option<&[u32]>) -> Pull {
         let (arm, propensity) = match self.explore.share > 0.0 {
-            true => self.explore(best, contest, among),
+            true => self.explore(best, comparison, among),
             false => (best, 1.0),
         };
         self.pull(arm, propensity)
@@ -461,126 +427,9 @@ impl DpImed {
             arm = self.least(leader);
         }
         if self.explore.share > 0.0 {
-            return self.play(arm, &Contest::plain(leader, self.point), None);
+            return self.play(arm, &Comparison::plain(leader, self.point), None);
         }
         self.pull(arm, 1.0)
-    }
-
-    /// Pulls the arm with the smallest index of these, or explores another of them.
-    fn play_among(&mut self, arms: &[u32], contest: &Contest) -> Pull {
-        arms.iter().for_each(|&arm| self.lower_unless_leading(arm as usize, contest));
-        loop {
-            let best = match contest.values {
-                None => self.least_of(arms, contest.point),
-                Some(_) => self.least_valued(arms, contest).unwrap_or(arms[0] as usize),
-            };
-            let best = self.prefer_leading(best, arms, contest);
-            if self.has_pulls_left(best, contest) {
-                return self.play(best, contest, Some(arms));
-            }
-        }
-    }
-
-    /// The arm with the smallest index of these.
-    fn least_of(&mut self, arms: &[u32], point: f64) -> usize {
-        // The arm with the lowest line comes first, so that few others need their index computed.
-        let (mut best, mut least) = (arms[0], f64::INFINITY);
-        for &arm in arms {
-            let bound = self.plans[arm as usize].bound(point);
-            if bound < least {
-                (best, least) = (arm, bound);
-            }
-        }
-        least = self.index_of(best as usize, point);
-        for &arm in arms {
-            if self.plans[arm as usize].bound(point) < least {
-                let index = self.index_of(arm as usize, point);
-                if index < least {
-                    (best, least) = (arm, index);
-                }
-            }
-        }
-        best as usize
-    }
-
-    /// The same with values, among the arms that may be the best one, if there are any: as many as there are slots lead.
-    fn least_valued(&mut self, arms: &[u32], contest: &Contest) -> Option<usize> {
-        let first = self.batched.ledger.facts.decisions.wrapping_mul(GOLDEN) >> 32;
-        let (later, sooner) = arms.split_at(((first * arms.len() as u64) >> 32) as usize);
-        let (mut best, mut least) = (None, f64::INFINITY);
-        for arm in sooner.iter().chain(later).map(|&arm| arm as usize) {
-            let (value, own) = (contest.value(arm), self.batched.mean(arm));
-            let mean = contest.point / value;
-            if mean < 1.0 || value * own >= contest.point {
-                let index = self.valued_index_of(arm, f64::min(mean, 1.0));
-                if index < least {
-                    (best, least) = (Some(arm), index);
-                }
-            }
-        }
-        best
-    }
-
-    /// The best of these leading arms, unless one of the others is to be explored. One of them is there.
-    fn least_of_others(&mut self, others: &[u32], leading: &[u32], contest: &Contest) -> usize {
-        let least = match (others, contest.values) {
-            ([], _) => None,
-            (_, None) => Some(self.least_of(others, contest.point)),
-            (_, Some(_)) => self.least_valued(others, contest),
-        };
-        match (least, leading.last().copied()) {
-            (Some(least), Some(best)) => {
-                let indices = leading.iter().map(|&arm| self.index_in(arm as usize, contest));
-                let most = indices.fold(f64::NEG_INFINITY, f64::max);
-                let theirs = 0.5 * (most + self.index_in(contest.leader, contest));
-                let margin = self.index.margin(self.batched.ledger.roster.live().len());
-                if self.index_in(least, contest) + margin < theirs { least } else { best as usize }
-            }
-            (Some(least), None) => least,
-            (None, leading) => leading.unwrap_or(others.first().copied().unwrap_or(contest.leader as u32)) as usize,
-        }
-    }
-
-    /// Pulls the arm with the smallest index of these that are [sorted](Self::sort_leading), where leading arms come in
-    /// the order of their worth.
-    fn play_leading(&mut self, arms: &[u32], contest: &Contest) -> Pull {
-        arms.iter().for_each(|&arm| self.lower_unless_leading(arm as usize, contest));
-        let first = arms.partition_point(|&arm| self.rank(arm, contest) < 0.0);
-        loop {
-            let best = self.least_of_others(&arms[..first], &arms[first..], contest);
-            if self.has_pulls_left(best, contest) {
-                return self.play(best, contest, Some(arms));
-            }
-        }
-    }
-
-    /// Sorts arms so that the leading ones come last, the best one at the end.
-    fn sort_leading(&self, arms: &mut [u32], contest: &Contest) {
-        let mut others = 0;
-        for place in 0..arms.len() {
-            if self.rank(arms[place], contest) < 0.0 {
-                arms.swap(others, place);
-                others += 1;
-            }
-        }
-        let rank = |arm: u32| self.rank(arm, contest);
-        arms[others..].sort_unstable_by(|&a, &b| f64::total_cmp(&rank(a), &rank(b)).then(a.cmp(&b)));
-    }
-
-    /// A leading arm's worth; -1 for others.
-    fn rank(&self, arm: u32, contest: &Contest) -> f64 {
-        match self.worth(arm as usize, contest) {
-            worth if worth >= self.worth(contest.leader, contest) => worth,
-            _ => -1.0,
-        }
-    }
-
-    /// The arm to pull with exploration, and its probability.
-    #[inline(never)]
-    fn explore(&mut self, best: usize, contest: &Contest, among: Option<&[u32]>) -> (usize, f64) {
-        let (arm, propensity) = self.explore.choose(best as u32, among, self.batched.ledger.roster.live());
-        while !self.has_pulls_left(arm as usize, contest) {}
-        (arm as usize, propensity)
     }
 }
 
@@ -595,10 +444,10 @@ impl BatchedPolicy for DpImed {
 
     #[inline(always)] // into the one caller
     fn choose_any(&mut self) -> Pull {
-        if self.settled
+        if self.is_exact
             && self.explore.is_off()
             && let Some(plan) = self.plans.get_mut(self.best)
-            && plan.pulls < plan.goal
+            && plan.pulls < plan.requested
         {
             plan.pulls += Pull::EXAMINATION;
             self.batched.ledger.facts.decisions += 1;
@@ -610,42 +459,42 @@ impl BatchedPolicy for DpImed {
     /// Pulls the arm with the smallest index of these eligible ones.
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let (leader, point) = self.batched.leader_of(arms);
-        self.play_among(arms, &Contest::special(leader, point, None, arms.len()))
+        self.play_among(arms, &Comparison::special(leader, point, None, arms.len()))
     }
 
     fn choose_offered(&mut self, offer: &mut Offer) {
         let Some(arms) = offer.among() else { return };
         let (leader, point) = self.batched.leader_at(arms, offer.slots as usize, |arm| offer.value(arm));
-        let contest = Contest::special(leader, point, offer.values, arms.len());
-        self.sort_leading(offer.listed_mut(), &contest);
+        let comparison = Comparison::special(leader, point, offer.values, arms.len());
+        self.sort_leading(offer.listed_mut(), &comparison);
         while let Some(arms) = offer.among().filter(|_| offer.has_slots_left()) {
-            let pull = self.play_leading(arms, &contest);
-            offer.choose(pull, pull.arm(), self.worth(pull.arm() as usize, &contest));
+            let pull = self.play_leading(arms, &comparison);
+            offer.choose(pull, pull.arm(), self.score(pull.arm() as usize, &comparison));
         }
     }
 
     fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Option<Pull> {
         let _rounding = DefaultRounding::set();
         let point = self.batched.mean(best).max(0.0);
-        let contest = match among {
-            None => Contest::plain(best, point),
-            Some(arms) => Contest::special(best, point, None, arms.len()),
+        let comparison = match among {
+            None => Comparison::plain(best, point),
+            Some(arms) => Comparison::special(best, point, None, arms.len()),
         };
-        while !self.has_pulls_left(best, &contest) {}
-        Some(self.play(best, &contest, among))
+        while !self.has_pulls_left(best, &comparison) {}
+        Some(self.play(best, &comparison, among))
     }
 
-    fn lacks(&mut self, arm: u32, lack: u16) {
-        self.plans[arm as usize].pulls -= u64::from(lack);
+    fn leave_unexamined(&mut self, arm: u32, unexamined: u16) {
+        self.plans[arm as usize].pulls -= u64::from(unexamined);
     }
 
     fn cancelled(&mut self, pull: Pull) {
         let arm = pull.arm() as usize;
         let plan = &mut self.plans[arm];
-        plan.pulls -= Pull::EXAMINATION - u64::from(pull.lack());
-        if plan.pulls < plan.covered {
-            plan.covered = self.batched.settled(arm);
-            self.unsettle(arm);
+        plan.pulls -= Pull::EXAMINATION - u64::from(pull.unexamined());
+        if plan.pulls < plan.awaited {
+            plan.awaited = self.batched.closed(arm);
+            self.invalidate(arm);
         }
     }
 
@@ -655,7 +504,7 @@ impl BatchedPolicy for DpImed {
         self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)
     }
 
-    fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot_plan(&mut self, with: &mut Archive) -> Result<()> {
         if with.reads() {
             for arm in 0..self.plans.len() {
                 self.plans[arm] = Plan::NEW;
@@ -670,37 +519,37 @@ impl BatchedPolicy for DpImed {
             ArmChange::Added => {
                 self.plans.push(Plan::NEW);
                 self.order.push(FIRST);
-                self.settled = false;
+                self.is_exact = false;
             }
             ArmChange::Retired => {
                 self.order.set(arm, Line::NEVER);
-                self.settled = false;
+                self.is_exact = false;
             }
             ArmChange::Duty => {
                 self.open_next(arm);
-                self.unsettle(arm);
+                self.invalidate(arm);
             }
             ArmChange::Contributed => {
-                self.settled(arm, self.plans[arm].goal.saturating_sub(self.batched.settled(arm)));
+                self.begin_batch(arm, self.plans[arm].requested.saturating_sub(self.batched.closed(arm)));
             }
             ArmChange::Released => {
                 let _rounding = DefaultRounding::set();
                 let size = self.open_next(arm);
-                self.settled(arm, size * Pull::EXAMINATION);
+                self.begin_batch(arm, size * Pull::EXAMINATION);
                 refresh_some(self);
             }
-            ArmChange::Evidence => self.unsettle(arm),
+            ArmChange::Evidence => self.invalidate(arm),
         }
     }
 }
 
-moves!(Plan { pulls, covered, goal, leads } made { known, next, line, place, curve });
+persist!(Plan { pulls, awaited, requested, leads } made { known, next, line, place, curve });
 
-impl Moved for DpImed {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for DpImed {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         self.snapshot(with)?;
-        self.batched.ledger.cells.moved(with)?;
-        self.plans.moved(with)
+        self.batched.ledger.cells.persist(with)?;
+        self.plans.persist(with)
     }
 }
 
@@ -738,10 +587,10 @@ mod tests {
         let (mut checks, mut answered, mut changed) = (0, 0, [0; 2]);
         for step in 0..20_000u32 {
             let in_flight = [0, 0, 300][step as usize / 1000 % 3];
-            let settled = policy.settled;
+            let was_exact = policy.is_exact;
             let pull = policy.choose();
             let (arm, point) = (pull.arm() as usize, policy.point);
-            if !settled && policy.settled && pull.propensity > 0.5 {
+            if !was_exact && policy.is_exact && pull.propensity > 0.5 {
                 // Of several arms with the largest mean, only the leader is preferred.
                 let (leader, mean) = (policy.batched.leader(), |arm: u32| policy.batched.mean(arm as usize));
                 let mut arms = policy.batched.ledger.roster.live().to_vec();
@@ -751,7 +600,9 @@ mod tests {
             }
             let plan = &policy.plans[arm];
             assert!(
-                policy.batched.settled(arm) <= plan.covered && plan.covered <= plan.goal && plan.pulls <= plan.goal
+                policy.batched.closed(arm) <= plan.awaited
+                    && plan.awaited <= plan.requested
+                    && plan.pulls <= plan.requested
             );
             waiting.push(pull);
             if step % 10 == 0 {
@@ -759,9 +610,9 @@ mod tests {
                 let mut left = policy.batched.ledger.roster.live().to_vec();
                 left.retain(|&arm| arm < 25);
                 let (leader, point) = policy.batched.leader_at(&left, 3, |_| 1.0);
-                let contest = Contest::special(leader, point, None, left.len());
+                let comparison = Comparison::special(leader, point, None, left.len());
                 for _ in 0..3 {
-                    let pull = policy.play_among(&left, &contest);
+                    let pull = policy.play_among(&left, &comparison);
                     if pull.propensity > 0.5 {
                         changed[1] += u32::from(is_the_least(&policy, pull.arm(), &left, leader, point));
                     }
@@ -847,12 +698,12 @@ mod tests {
         let config = Config::new(5000, 1.0);
         let mut policy = DpImed::new(&config, &mut seed).unwrap();
         let mut random = seed.stream();
-        let (mut unsettled, mut most) = (0, 0);
+        let (mut inexact, mut most) = (0, 0);
         for _ in 0..200_000 {
             let before = policy.computed.len();
             let pull = policy.choose();
-            if !policy.settled {
-                unsettled += 1;
+            if !policy.is_exact {
+                inexact += 1;
                 assert_eq!(pull.arm() as usize, policy.batched.leader());
             }
             let after = policy.computed.len();
@@ -860,7 +711,7 @@ mod tests {
             let click = random.unit() < 0.2 + 0.5 * f64::from(pull.arm()) / 5000.0;
             policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
         }
-        assert!(most <= DpImed::AT_ONCE && (1..10_000).contains(&unsettled), "{most} {unsettled}");
+        assert!(most <= DpImed::AT_ONCE && (1..10_000).contains(&inexact), "{most} {inexact}");
     }
 
     /// A restored arm continues where its releases end: no batch is requested, and no decision is pending.
@@ -876,18 +727,18 @@ mod tests {
                 policy.observe(Pull::of(pull.arm()), Reward::from_units(pull.arm() << 21));
             }
         }
-        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Moving::Out(to))).unwrap().seal();
-        next.snapshot(&mut Moving::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
+        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Archive::Out(to))).unwrap().seal();
+        next.snapshot(&mut Archive::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
         for (arm, plan) in next.plans.iter().enumerate() {
-            assert_eq!([plan.pulls, plan.covered, plan.goal, next.batched.settled(arm)], [0; 4]);
-            assert_eq!(next.evidence(arm).covered, policy.batched.evidence(arm).count);
+            assert_eq!([plan.pulls, plan.awaited, plan.requested, next.batched.closed(arm)], [0; 4]);
+            assert_eq!(next.evidence(arm).awaited, policy.batched.evidence(arm).count);
         }
         // So the first decision requests a batch, and its reward is collected.
         let pull = next.choose();
         let arm = pull.arm() as usize;
         assert!(
-            next.plans[arm].goal > next.batched.settled(arm)
-                && next.plans[arm].pulls == next.batched.settled(arm) + Pull::EXAMINATION
+            next.plans[arm].requested > next.batched.closed(arm)
+                && next.plans[arm].pulls == next.batched.closed(arm) + Pull::EXAMINATION
         );
     }
 
@@ -910,12 +761,12 @@ mod tests {
         let mut policy = DpImed::new(&config, &mut Seed::new(Some([2; 32])).unwrap()).unwrap();
         for _ in 0..100_000 {
             let (releases, before) =
-                (policy.batched.ledger.facts.releases, [0, 1].map(|arm| policy.batched.settled(arm)));
+                (policy.batched.ledger.facts.releases, [0, 1].map(|arm| policy.batched.closed(arm)));
             let pull = policy.choose();
             policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(pull.arm() == 0) * Reward::ONE as u32));
             if policy.batched.ledger.facts.releases > releases {
                 let arm = pull.arm() as usize;
-                let (before, after) = (before[arm], policy.batched.settled(arm));
+                let (before, after) = (before[arm], policy.batched.closed(arm));
                 if arm == 0 {
                     leaders.push(after / Pull::EXAMINATION)
                 } else {

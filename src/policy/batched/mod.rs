@@ -11,13 +11,13 @@ use crate::error::{Error, Result};
 use crate::ledger::cells::{Ledger, Place};
 use crate::ledger::learner::{AnyLearner, Change, Learner};
 use crate::ledger::peers::Peer;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::request::{Catalog, Offer};
 use crate::reward::Reward;
 
 /// A policy over [`BatchedArms`], with a plan for each arm. What all of them do is in the implementations of [`Policy`]
 /// and [`Learner`] below.
-trait BatchedPolicy: Send + Moved {
+trait BatchedPolicy: Send + Persist {
     /// Maximum number of arms.
     const MOST_ARMS: usize = usize::MAX;
     const HAS_PRIORS: bool = true;
@@ -42,7 +42,7 @@ trait BatchedPolicy: Send + Moved {
     }
 
     /// Says what the slot of this arm's last pull lacks of an examination.
-    fn lacks(&mut self, _arm: u32, _lack: u16) {}
+    fn leave_unexamined(&mut self, _arm: u32, _unexamined: u16) {}
 
     /// A pull was cancelled.
     fn cancelled(&mut self, _pull: Pull) {}
@@ -59,7 +59,7 @@ trait BatchedPolicy: Send + Moved {
     fn follow(&mut self, arm: usize, change: ArmChange);
 
     /// Moves what a snapshot has of the plan. After a restore no batch is requested, and no decision is pending.
-    fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()>;
+    fn snapshot_plan(&mut self, with: &mut Archive) -> Result<()>;
 }
 
 /// What has changed of an arm.
@@ -80,9 +80,9 @@ enum ArmChange {
 
 /// As [`Policy::observe`], for a slot that visitors do not always examine.
 #[inline(never)]
-fn observe_lacking(policy: &mut impl BatchedPolicy, pull: Pull, reward: Reward) {
+fn observe_unexamined(policy: &mut impl BatchedPolicy, pull: Pull, reward: Reward) {
     let arm = pull.arm() as usize;
-    policy.batched_mut().note_lack(arm, pull.lack());
+    policy.batched_mut().note_unexamined(arm, pull.unexamined());
     if policy.batched_mut().collect(arm, reward) {
         release(policy, arm);
     }
@@ -139,14 +139,14 @@ impl<P: BatchedPolicy> Policy for P {
             offer.choose(pull, pull.arm(), f64::NAN);
         }
         for choice in offer.choices().iter().filter(|choice| choice.unexamined > 0) {
-            self.lacks(choice.arm, choice.unexamined);
+            self.leave_unexamined(choice.arm, choice.unexamined);
         }
     }
 
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        if pull.lack() > 0 {
-            return observe_lacking(self, pull, reward);
+        if pull.unexamined() > 0 {
+            return observe_unexamined(self, pull, reward);
         }
         let arm = pull.arm() as usize;
         if self.batched_mut().collect(arm, reward) {
@@ -207,7 +207,7 @@ impl<P: BatchedPolicy> Policy for P {
         Ok(())
     }
 
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.batched_mut().snapshot(with)?;
         self.snapshot_plan(with)
     }

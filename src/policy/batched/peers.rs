@@ -8,7 +8,7 @@ use crate::ledger::facts::{Facts, SavedFacts};
 use crate::ledger::peers::{Peer, PeerReleases};
 use crate::ledger::roster::Roster;
 use crate::memory::try_with_capacity;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::snapshot::Reader;
 
 /// The releases of each arm of another handle.
@@ -16,14 +16,14 @@ pub struct HandleReleases(Vec<ReleaseHistory>);
 
 impl PeerReleases for HandleReleases {
     fn read(_config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, HandleReleases)> {
-        let (mut head, with) = (SavedHead::NOTHING, &mut Moving::In(from));
-        head.moved(with)?;
+        let (mut head, with) = (SavedHead::NOTHING, &mut Archive::In(from));
+        head.persist(with)?;
         with.arms(arms)?;
         let mut releases = try_with_capacity(arms)?;
         for _ in 0..arms {
             let (mut live, mut saved) = (true, SavedArm::NEW); // each handle retires its own arms
-            live.moved(with)?;
-            saved.moved(with)?;
+            live.persist(with)?;
+            saved.persist(with)?;
             releases.push(saved.released);
         }
         Ok((head.facts, HandleReleases(releases)))

@@ -1,7 +1,7 @@
 //! The releases of one arm, as plain values. All indices are functions of them.
 
 use crate::error::Result;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::policy::compare::Totals;
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
@@ -15,7 +15,7 @@ pub struct NoisySum {
     /// always do, the number of rewards.
     count: f32,
     /// n - E, for n rewards, rounded up.
-    lack: f32,
+    unexamined: f32,
     /// y, the noised sum, rounded up, and at least 0, because sums of rewards are.
     sum: f32,
     /// k, the number of noises in the sum.
@@ -32,14 +32,14 @@ impl NoisySum {
             sum: if f64::from(above) < sum { above.next_up() } else { above },
             noises: 1,
             tick,
-            lack: 0.0,
+            unexamined: 0.0,
         }
     }
 
     /// The same, of more rewards by `lack` than the sum of the probabilities with which their slots were examined.
-    pub fn lacking(self, lack: f64) -> NoisySum {
-        let near = lack as f32;
-        NoisySum { lack: if f64::from(near) < lack { near.next_up() } else { near }, ..self }
+    pub fn unexamined(self, unexamined: f64) -> NoisySum {
+        let near = unexamined as f32;
+        NoisySum { unexamined: if f64::from(near) < unexamined { near.next_up() } else { near }, ..self }
     }
 
     /// The evidence of this release alone.
@@ -56,7 +56,7 @@ impl NoisySum {
         let tick = self.tick.wrapping_add(gap as u32);
         let noises = self.noises.saturating_add(later.noises);
         let joined = NoisySum::new(count, f64::from(self.sum) + f64::from(later.sum), tick);
-        NoisySum { noises, ..joined }.lacking(f64::from(self.lack) + f64::from(later.lack))
+        NoisySum { noises, ..joined }.unexamined(f64::from(self.unexamined) + f64::from(later.unexamined))
     }
 }
 
@@ -133,7 +133,7 @@ impl ReleaseHistory {
     pub const MOST: usize = 12;
 
     pub const NOTHING: ReleaseHistory = ReleaseHistory {
-        pairs: [NoisySum { count: 0.0, lack: 0.0, sum: 0.0, noises: 0, tick: 0 }; Self::MOST],
+        pairs: [NoisySum { count: 0.0, unexamined: 0.0, sum: 0.0, noises: 0, tick: 0 }; Self::MOST],
         count: 0,
         totals: Totals::NONE,
     };
@@ -202,36 +202,36 @@ impl ReleaseHistory {
     }
 }
 
-impl Moved for ReleaseHistory {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        let lacks = self.totals.lack > 0.0 || self.pairs().iter().any(|pair| pair.lack > 0.0);
+impl Persist for ReleaseHistory {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        let lacks = self.totals.unexamined > 0.0 || self.pairs().iter().any(|pair| pair.unexamined > 0.0);
         let mut flagged = self.count | if lacks { Self::LACKS } else { 0 };
-        flagged.moved(with)?;
+        flagged.persist(with)?;
         self.count = flagged & !Self::LACKS;
         ensure(self.count as usize <= Self::MOST)?;
         let (pairs, totals) = (&mut self.pairs[..self.count as usize], &mut self.totals);
         if flagged != self.count {
-            for lack in pairs.iter_mut().map(|pair| &mut pair.lack) {
-                lack.moved(with)?;
-                with.ensure(is_plausible((*lack).into()) && *lack >= 0.0)?;
+            for unexamined in pairs.iter_mut().map(|pair| &mut pair.unexamined) {
+                unexamined.persist(with)?;
+                with.ensure(is_plausible((*unexamined).into()) && *unexamined >= 0.0)?;
             }
-            totals.lack.moved(with)?;
-            with.ensure(is_plausible(totals.lack) && totals.lack >= 0.0)?;
+            totals.unexamined.persist(with)?;
+            with.ensure(is_plausible(totals.unexamined) && totals.unexamined >= 0.0)?;
         }
         with.each(pairs)?;
-        totals.moved(with)
+        totals.persist(with)
     }
 }
 
 /// Moves all but the lack.
-impl Moved for NoisySum {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for NoisySum {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         for number in [&mut self.count, &mut self.sum] {
-            number.moved(with)?;
+            number.persist(with)?;
             with.ensure(is_plausible((*number).into()))?;
         }
-        self.noises.moved(with)?;
-        self.tick.moved(with)?;
+        self.noises.persist(with)?;
+        self.tick.persist(with)?;
         with.ensure(self.count >= 1.0 && self.sum >= 0.0 && self.noises >= 1)
     }
 }
@@ -240,7 +240,7 @@ impl Moved for NoisySum {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ReleaseGroup {
     count: f64,
-    lack: f64,
+    unexamined: f64,
     sum: f64,
     noises: f64,
     /// Sum of the ages of its rewards, in ticks.
@@ -255,7 +255,7 @@ impl ReleaseGroup {
         let (count, age) = (f64::from(pair.count), f64::from(now.wrapping_sub(pair.tick) as i32));
         ReleaseGroup {
             count,
-            lack: pair.lack.into(),
+            unexamined: pair.unexamined.into(),
             sum: f64::from(pair.sum),
             noises: f64::from(pair.noises),
             ages: age * count,
@@ -264,7 +264,7 @@ impl ReleaseGroup {
 
     fn add(&mut self, other: ReleaseGroup) {
         self.count += other.count;
-        self.lack += other.lack;
+        self.unexamined += other.unexamined;
         self.sum += (other.sum * Self::GRID).ceil() / Self::GRID;
         self.noises += other.noises;
         self.ages += other.ages;
@@ -350,7 +350,7 @@ pub struct Term {
     /// E, the sum of the probabilities with which visitors examined the slots of n rewards; n where they always do.
     pub count: f64,
     /// n - E.
-    pub lack: f64,
+    pub unexamined: f64,
     /// y, their noised sum.
     pub sum: f64,
     /// k, the number of noises in it; 0 for a prior.
@@ -366,13 +366,13 @@ impl Term {
     /// n, the number of rewards.
     #[inline]
     pub fn rewards(&self) -> f64 {
-        self.count + self.lack
+        self.count + self.unexamined
     }
 
     /// The mean that a reward has where the arm's mean is q.
     #[inline]
     pub fn seen(&self, q: f64) -> f64 {
-        if self.lack > 0.0 { q * (self.count / self.rewards()) } else { q }
+        if self.unexamined > 0.0 { q * (self.count / self.rewards()) } else { q }
     }
 }
 
@@ -391,28 +391,35 @@ pub struct Evidence {
     /// Number of rewards that a prior counts for.
     pub prior_count: f64,
     /// N plus the rewards that pending decisions will bring.
-    pub covered: f64,
+    pub awaited: f64,
 }
 
 impl Evidence {
     pub fn nothing(distribution: Cumulant) -> Evidence {
         let terms = [Term::default(); ReleaseHistory::MOST + 1];
-        Evidence { distribution, terms, length: 0, sum: 0.0, weight: 0.0, count: 0.0, prior_count: 0.0, covered: 0.0 }
+        Evidence { distribution, terms, length: 0, sum: 0.0, weight: 0.0, count: 0.0, prior_count: 0.0, awaited: 0.0 }
     }
 
-    fn add(&mut self, ReleaseGroup { count, lack, sum, noises, .. }: ReleaseGroup, discount: f64) {
+    fn add(&mut self, ReleaseGroup { count, unexamined, sum, noises, .. }: ReleaseGroup, discount: f64) {
         // The size of a batch is whole, and its last reward may bring more than is missing.
-        let size = if lack > 0.0 { count.floor() } else { count };
+        let size = if unexamined > 0.0 { count.floor() } else { count };
         let weight = 1.0 / (1.0 + 4.0 * self.distribution.variance() * noises / size);
-        self.put(Term { count, lack, sum, noises, weight, discount });
+        self.put(Term { count, unexamined, sum, noises, weight, discount });
         self.count += discount * count;
-        self.covered = self.count;
+        self.awaited = self.count;
     }
 
     /// Adds a prior: it has rewards without noise, and none that was collected.
     pub fn add_prior(&mut self, prior: Prior, discount: f64) {
         let count = f64::from(prior.strength);
-        self.put(Term { count, lack: 0.0, sum: count * f64::from(prior.mean), noises: 0.0, weight: 1.0, discount });
+        self.put(Term {
+            count,
+            unexamined: 0.0,
+            sum: count * f64::from(prior.mean),
+            noises: 0.0,
+            weight: 1.0,
+            discount,
+        });
         self.prior_count = discount * count;
     }
 
@@ -436,10 +443,10 @@ impl Evidence {
         (self.sum / self.weight).clamp(0.0, 1.0)
     }
 
-    /// 4V/(4V + N), N covered: the share of the noise in what is known.
+    /// 4V/(4V + N), N awaited: the share of the noise in what is known.
     pub fn share_of_noise(&self) -> f64 {
         let noise = 4.0 * self.distribution.variance();
-        noise / (noise + self.covered)
+        noise / (noise + self.awaited)
     }
 }
 

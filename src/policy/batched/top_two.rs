@@ -21,7 +21,7 @@ use super::{ArmChange, BatchedPolicy};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::policy::compare::{Mixture, price_of_merges};
 use crate::policy::contract::{Policy, Pull};
 use crate::policy::cumulant::Cumulant;
@@ -46,10 +46,10 @@ pub struct DpTopTwo {
 
 /// The pulls planned for an arm, counted in this handle's decisions for it since the handle was made.
 struct Contender {
-    /// Decisions without the cancelled ones; at most the goal.
+    /// Decisions without the cancelled ones; at most what was requested.
     pulls: u64,
-    /// End of the last batch that was requested; at least what is settled.
-    goal: u64,
+    /// End of the last batch that was requested; at least what is in closed batches.
+    requested: u64,
     /// This handle's part of the next batch.
     step: u64,
     /// Whether it was refuted that this arm is the best one of the test.
@@ -57,7 +57,7 @@ struct Contender {
 }
 
 impl Contender {
-    const NEW: Contender = Contender { pulls: 0, goal: 0, step: 0, is_out: false };
+    const NEW: Contender = Contender { pulls: 0, requested: 0, step: 0, is_out: false };
 }
 
 /// First batches, as a multiple of the smallest.
@@ -201,10 +201,13 @@ impl DpTopTwo {
         }
         for place in 0..self.left.len() {
             let arm = self.left[place] as usize;
-            let (contender, settled) = (&mut self.contenders[arm], self.batched.settled(arm) / Pull::EXAMINATION);
+            let (contender, closed) = (&mut self.contenders[arm], self.batched.closed(arm) / Pull::EXAMINATION);
             // Pulls that are planned already are part of a new plan.
-            contender.goal =
-                if planned { contender.goal + contender.step } else { contender.goal.max(settled + contender.step) };
+            contender.requested = if planned {
+                contender.requested + contender.step
+            } else {
+                contender.requested.max(closed + contender.step)
+            };
             if !planned || !self.batched.is_open(arm) {
                 self.open_next(arm);
             }
@@ -215,7 +218,7 @@ impl DpTopTwo {
     /// contribute to it.
     fn open_next(&mut self, arm: usize) {
         let (contender, leads) = (&self.contenders[arm], self.batched.ledger.facts.duty().leads());
-        let left = contender.goal - self.batched.settled(arm) / Pull::EXAMINATION;
+        let left = contender.requested - self.batched.closed(arm) / Pull::EXAMINATION;
         let part = if leads { left.min(contender.step) } else { left };
         if part > 0 {
             self.batched.open(arm, self.batched.whole(part));
@@ -227,8 +230,8 @@ impl DpTopTwo {
     fn play(&mut self, arm: usize) -> Pull {
         let contender = &mut self.contenders[arm];
         contender.pulls += 1;
-        if contender.pulls > contender.goal {
-            contender.goal = contender.pulls;
+        if contender.pulls > contender.requested {
+            contender.requested = contender.pulls;
             self.open_next(arm);
         }
         self.batched.ledger.facts.decisions += 1;
@@ -255,7 +258,7 @@ impl BatchedPolicy for DpTopTwo {
             for _ in 0..self.left.len() {
                 self.turn = (self.turn + 1) % self.left.len();
                 let arm = self.left[self.turn] as usize;
-                if self.contenders[arm].pulls < self.contenders[arm].goal {
+                if self.contenders[arm].pulls < self.contenders[arm].requested {
                     return self.play(arm);
                 }
             }
@@ -266,7 +269,7 @@ impl BatchedPolicy for DpTopTwo {
     /// The next of these arms that still has planned pulls; if none has, the next that is left; if none is, the best.
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         for again in [false, true] {
-            let has_pulls = |arm: u32| self.contenders[arm as usize].pulls < self.contenders[arm as usize].goal;
+            let has_pulls = |arm: u32| self.contenders[arm as usize].pulls < self.contenders[arm as usize].requested;
             for step in 1..=self.left.len() {
                 let place = (self.turn + step) % self.left.len();
                 let arm = self.left[place];
@@ -296,10 +299,10 @@ impl BatchedPolicy for DpTopTwo {
         self.left.try_reserve(self.contenders.len() + 1 - self.left.len()).map_err(|_| Error::NoMemory)
     }
 
-    fn snapshot_plan(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot_plan(&mut self, with: &mut Archive) -> Result<()> {
         for contender in &mut *self.contenders {
             let mut is_out = contender.is_out;
-            is_out.moved(with)?;
+            is_out.persist(with)?;
             if with.reads() {
                 *contender = Contender { is_out, ..Contender::NEW };
             }
@@ -337,16 +340,16 @@ impl BatchedPolicy for DpTopTwo {
 }
 
 // Whether an arm is out moves as a snapshot has it.
-moves!(Contender { pulls, goal, step } made { is_out });
+persist!(Contender { pulls, requested, step } made { is_out });
 
-impl Moved for DpTopTwo {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for DpTopTwo {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         self.snapshot(with)?;
-        self.batched.ledger.cells.moved(with)?;
-        self.contenders.moved(with)?;
-        self.turn.moved(with)?;
-        self.leader.moved(with)?;
-        self.planned.moved(with)
+        self.batched.ledger.cells.persist(with)?;
+        self.contenders.persist(with)?;
+        self.turn.persist(with)?;
+        self.leader.persist(with)?;
+        self.planned.persist(with)
     }
 }
 
@@ -421,7 +424,7 @@ mod tests {
         // Each merge of something new costs more.
         let mut other = made(&config, 2);
         play(&mut other, &[0.5; 4], 1000, &mut coins(3));
-        let bytes = write(Kind::Bandit, usize::MAX, |to| other.snapshot(&mut Moving::Out(to))).unwrap().seal();
+        let bytes = write(Kind::Bandit, usize::MAX, |to| other.snapshot(&mut Archive::Out(to))).unwrap().seal();
         for updates in 1..=3 {
             let id = PeerId { origin: 9 + updates, generation: 0, added: &[] };
             let mut from = Reader::new(&bytes, Kind::Bandit).unwrap();
@@ -603,10 +606,11 @@ mod tests {
                 }
             }
             assert_eq!(policy.batched.collected(), answered);
-            let settles = |arm: usize| (policy.batched.settled(arm) / Pull::EXAMINATION) <= policy.contenders[arm].goal;
+            let is_planned =
+                |arm: usize| (policy.batched.closed(arm) / Pull::EXAMINATION) <= policy.contenders[arm].requested;
             assert!(
                 (0..policy.contenders.len())
-                    .all(|arm| settles(arm) && policy.contenders[arm].pulls <= policy.contenders[arm].goal)
+                    .all(|arm| is_planned(arm) && policy.contenders[arm].pulls <= policy.contenders[arm].requested)
             );
             match step % 9000 {
                 1 => policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap(),
@@ -631,7 +635,7 @@ mod tests {
             policy.observe(Pull::of(pull.arm()), coin([0.5, 0.45, 0.3][pull.arm() as usize], &mut random));
             if policy.batched.ledger.facts.releases > releases {
                 let arm = pull.arm() as usize;
-                let size = (policy.batched.settled(arm) / Pull::EXAMINATION) - rewards[arm];
+                let size = (policy.batched.closed(arm) / Pull::EXAMINATION) - rewards[arm];
                 assert!(
                     if rewards[arm] == 0 { size == 500 } else { size <= 3 * rewards[arm] + 1 },
                     "{size} {rewards:?}"
@@ -644,11 +648,11 @@ mod tests {
 
     /// A handle that continues from a snapshot of this one.
     fn restored(policy: &mut DpTopTwo, config: &Config, number: u64) -> DpTopTwo {
-        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Moving::Out(to))).unwrap().seal();
+        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Archive::Out(to))).unwrap().seal();
         let mut next = made(config, number);
         (config.arms as usize..policy.contenders.len())
             .for_each(|_| next.add_arm(next.batched.ledger.roster.arms() as u64).unwrap());
-        next.snapshot(&mut Moving::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
+        next.snapshot(&mut Archive::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
         next
     }
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::ledger::cells::{OpenSum, SumId};
 use crate::ledger::open::RawSum;
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
@@ -351,14 +351,14 @@ impl std::fmt::Debug for VectorBatch {
     }
 }
 
-moves!(VectorBatch {
+persist!(VectorBatch {
     instrument, quota, count, sums, expected, moments, bins, weights, plain,
 } made { d, intercept, size });
 
-impl Moved for Instrument {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for Instrument {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         let mut number = *self as u8;
-        number.moved(with)?;
+        number.persist(with)?;
         *self = Instrument::from_number(number)?;
         Ok(())
     }

@@ -13,6 +13,7 @@
 
 mod algebra;
 mod batch;
+mod choose;
 mod combine;
 mod model;
 mod pilot;
@@ -21,7 +22,6 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use super::contract::Pull;
 use super::prior::Prior;
 use crate::config::Config;
 use crate::engine::Engine;
@@ -30,17 +30,16 @@ use crate::ledger::cells::Ledger;
 use crate::ledger::facts::SavedFacts;
 use crate::ledger::grid::Grid;
 use crate::memory::{WipedVec, try_with_capacity};
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::noise::{Laplace, Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, mul_up};
 use crate::privacy::slates;
 use crate::random::{Random, Seed};
-use crate::request::{Offer, Row};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, ensure};
 use batch::{BOUND, Instrument, VectorBatch};
-use model::{Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
+use model::{Common, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
 use pilot::{PilotTotals, Pool};
 use rows::{PendingRows, Scale, SpreadRow, UNIT};
 use std::f64::consts::LN_2;
@@ -102,9 +101,6 @@ pub(crate) struct Linear {
 type LinearLedger = Ledger<VectorBatch, SavedLinear>;
 
 const MOST_FEATURES: u32 = 256;
-/// Number of decisions between redraws of one draw. (With 1, ads lose as much and items 6% less, which is within the
-/// error, and a decision at d = 64 takes three times as long.)
-const RENEW: u64 = 4;
 
 /// Largest distance, in logits, from the rate to the point at which a mean is linearised; and to the point whose slope is
 /// used there. (With 3 for both, Shuttle has 5.5, 6.7, 8.0 and 13.3% wrong without noise and at epsilon
@@ -258,145 +254,6 @@ impl Linear {
 
     fn plays_evenly(&self) -> bool {
         self.ledger.whole.is_some() || !self.begun
-    }
-
-    /// Chooses one arm of an offer, by a draw of the models. Its row is kept until the decision's reward takes effect or
-    /// the decision is cancelled.
-    fn draw(&mut self, offer: &mut Offer, arms: usize) {
-        let explores = self.plays_evenly() || (self.exploration > 0.0 && self.coins.unit() < self.exploration);
-        let number = match explores {
-            true => self.coins.below(arms as u64) as usize,
-            false => {
-                let draw = self.coins.below(DRAWS as u64) as usize;
-                self.best(Some(draw), offer)
-            }
-        };
-        let propensity = self.propensity(number, offer, arms);
-        self.play(number, offer, propensity);
-    }
-
-    /// Plays the arm whose reward the models predict to be the largest, or explores.
-    fn play_best(&mut self, offer: &mut Offer, arms: usize) {
-        let best = self.best(None, offer);
-        let mut number = best;
-        if self.exploration > 0.0 && self.coins.unit() < self.exploration {
-            number = self.coins.below(arms as u64) as usize;
-        }
-        let own = f64::from(u8::from(number == best));
-        let propensity = match self.exploration {
-            0.0 => f64::NAN, // as always without it
-            share => (1.0 - share) * own + share / arms as f64,
-        };
-        self.play(number, offer, propensity);
-    }
-
-    fn play(&mut self, number: usize, offer: &mut Offer, propensity: f64) {
-        let Some(&arm) = offer.among().and_then(|arms| arms.get(number)) else { return };
-        if !self.shape.per_arm {
-            self.is_large = self.spread_row(self.row_of(offer, arm));
-        }
-        self.oversized += u64::from(self.is_large);
-        self.row.arm = arm;
-        let slot = offer.ring_position();
-        self.kept.keep(slot, &self.row);
-        self.ledger.facts.decisions += 1;
-        self.refresh_next();
-        offer.choose(Pull::new(slot as u32, self.ledger.facts.releases, propensity), arm, f64::NAN);
-    }
-
-    /// The row of an arm in an offer. With a model for each arm all of them have the same.
-    #[inline]
-    fn row_of<'a>(&self, offer: &Offer<'a>, arm: u32) -> Row<'a> {
-        let number = if self.shape.per_arm { 0 } else { offer.position(arm) };
-        offer.rows.map_or(Row::Dense(&[]), |rows| rows.get(number, self.scale.features))
-    }
-
-    /// Converts a request's row to the kept integers, and to x in units of C. Returns whether it is larger than C.
-    fn spread_row(&mut self, row: Row) -> bool {
-        self.clear_x();
-        let is_large = self.row.quantise(row, &self.scale);
-        self.set_x();
-        is_large
-    }
-
-    fn clear_x(&mut self) {
-        self.row.places().iter().for_each(|&j| self.x[1 + usize::from(j)] = 0.0);
-    }
-
-    fn set_x(&mut self) {
-        self.x[0] = self.constant;
-        for &j in self.row.places() {
-            self.x[1 + usize::from(j)] = self.row.weight * f64::from(self.row.u[usize::from(j)]) / f64::from(UNIT);
-        }
-    }
-
-    /// Returns the place of the arm with the largest x theta in this draw (`None`: with the posterior mean); with values,
-    /// with the largest value times the rate that this is the logit of.
-    fn best(&self, draw: Option<usize>, offer: &Offer) -> usize {
-        let (mut best, mut largest) = (0, f64::NEG_INFINITY);
-        for (number, &arm) in offer.among().unwrap_or(&[]).iter().enumerate() {
-            let model = &self.models[self.model(arm)];
-            let theta = draw.map_or(&*model.mean, |draw| model.draw(draw));
-            let score = match self.shape.per_arm {
-                true => self.x_dot(theta),
-                false => self.row_of(offer, arm).score(&theta[1..], &self.scale),
-            };
-            let score = offer.values.map_or(score, |values| {
-                let rest = if self.shape.per_arm { 0.0 } else { self.constant * theta[0] };
-                values.of(arm) / (1.0 + libm::exp(-(score + rest)))
-            });
-            if score > largest {
-                (best, largest) = (number, score);
-            }
-        }
-        best
-    }
-
-    /// Returns x theta. Sums only the nonzero entries if these are few.
-    #[inline]
-    fn x_dot(&self, theta: &[f64]) -> f64 {
-        if 2 * self.row.places().len() > self.d() {
-            return algebra::dot(&self.x, theta);
-        }
-        let each = |&j: &u16| self.x[1 + usize::from(j)] * theta[1 + usize::from(j)];
-        self.x[0] * theta[0] + self.row.places().iter().map(each).sum::<f64>()
-    }
-
-    /// Returns the propensity of the arm at this place among those that are left.
-    fn propensity(&self, number: usize, offer: &Offer, arms: usize) -> f64 {
-        let even = 1.0 / arms as f64;
-        if self.plays_evenly() {
-            return even;
-        }
-        if self.exploration == 0.0 {
-            return f64::NAN;
-        }
-        let share = (0..DRAWS).filter(|&draw| self.best(Some(draw), offer) == number).count() as f64 / DRAWS as f64;
-        (1.0 - self.exploration) * share + self.exploration * even
-    }
-
-    /// Redraws one draw between releases and, with `forget_after`, refreshes one model to its faded evidence. After the
-    /// pilot, and after the shrinkage has changed, refreshes one model instead.
-    fn refresh_next(&mut self) {
-        if self.ledger.whole.is_some() {
-            return;
-        }
-        let models = self.models.len();
-        if self.ready < models {
-            self.refresh(self.ready);
-            return;
-        }
-        if self.ledger.facts.decisions.is_multiple_of(RENEW) {
-            self.cursor = (self.cursor + 1) % (DRAWS * models);
-            self.models[self.cursor % models].redraw(self.cursor / models, &mut self.coins);
-        }
-        let decisions = self.ledger.facts.time.decisions_in(self.memory).min(1e18);
-        let patience = (decisions / 16.0 / models as f64).max(64.0) as u64;
-        if self.memory.is_finite() && self.ledger.facts.decisions.is_multiple_of(patience) {
-            let model = (self.ledger.facts.decisions / patience % models as u64) as usize;
-            self.fade(model);
-            self.refit(model);
-        }
     }
 
     /// Opens a batch of the pilot that is as large as all before it together.
@@ -602,10 +459,10 @@ impl SavedLinear {
     /// `Corrupt`, `NoMemory`.
     fn read(from: &mut Reader, shape: &Shape, arms: usize) -> Result<(SavedFacts, SavedLinear)> {
         let mut facts = SavedFacts::NOTHING;
-        facts.moved(&mut Moving::In(from))?;
+        facts.persist(&mut Archive::In(from))?;
         let (failures, oversized) = (from.count()?, from.count()?);
         let mut pilots = [PilotTotals::default(); 2];
-        pilots.moved(&mut Moving::In(from))?;
+        pilots.persist(&mut Archive::In(from))?;
         let [pilot, pooled] = pilots;
         let (led, first) = (from.u64()?, Instrument::from_number(from.u8()?)?);
         ensure(from.u32()? as usize == arms)?;
@@ -618,7 +475,7 @@ impl SavedLinear {
         for _ in 0..models.capacity() {
             let instrument = Instrument::from_number(from.u8()?)?;
             let mut public = None;
-            Moving::In(from).option(&mut public, || Ok(FadingPrior::new(Prior::WEAKEST)))?;
+            Archive::In(from).option(&mut public, || Ok(FadingPrior::new(Prior::WEAKEST)))?;
             let mut evidence = ModelEvidence::new(1 + shape.features as usize)?;
             evidence.load(from)?;
             models.push(SavedModel { instrument, public, evidence });

@@ -5,7 +5,7 @@ use super::batch::{Information, Instrument, TINY, VectorBatch};
 use crate::error::Result;
 use crate::ledger::facts::Share;
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::policy::prior::Prior;
 use crate::random::Random;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -92,10 +92,10 @@ impl FadingPrior {
     }
 }
 
-impl Moved for FadingPrior {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        self.prior.moved(with)?;
-        self.discount.moved(with)?;
+impl Persist for FadingPrior {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        self.prior.persist(with)?;
+        self.discount.persist(with)?;
         with.ensure((0.0..=1.0).contains(&self.discount))
     }
 }

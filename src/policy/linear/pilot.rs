@@ -3,7 +3,7 @@
 use super::batch::VectorBatch;
 use super::model::Belief;
 use crate::error::Result;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::reward::Reward;
 
 /// The pilot ends when the square of the released sum is at least the sum of two squares: of this many standard
@@ -102,13 +102,13 @@ impl PilotTotals {
     }
 }
 
-impl Moved for PilotTotals {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for PilotTotals {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         let PilotTotals { sum, noise, weight, spread, count, size, squares } = self;
-        sum.moved(with)?;
+        sum.persist(with)?;
         with.ensure(sum.abs() <= 1e15)?;
         [noise, weight, spread, count, size, squares].into_iter().try_for_each(|x| {
-            x.moved(with)?;
+            x.persist(with)?;
             with.ensure((0.0..=1e15).contains(x))
         })
     }

@@ -6,7 +6,7 @@ use super::{Linear, SavedLinear};
 use crate::error::{Error, Result};
 use crate::ledger::cells::OpenSum;
 use crate::ledger::learner::AnyLearner;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::prior::Prior;
 use crate::request::{Catalog, Offer};
@@ -126,10 +126,10 @@ impl Policy for Linear {
         Ok(())
     }
 
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         match with {
-            Moving::Out(to) => self.save(to),
-            Moving::In(from) => self.load(from),
+            Archive::Out(to) => self.save(to),
+            Archive::In(from) => self.load(from),
         }
     }
 
@@ -166,10 +166,10 @@ impl Policy for Linear {
 impl Linear {
     /// Writes the releases and the public state, without open batches.
     pub(super) fn save(&self, to: &mut Writer) -> Result<()> {
-        self.ledger.facts.saved().moved(&mut Moving::Out(to))?;
+        self.ledger.facts.saved().persist(&mut Archive::Out(to))?;
         to.u64(self.failures);
         to.u64(self.oversized);
-        [self.own_pilot, self.pooled].moved(&mut Moving::Out(to))?;
+        [self.own_pilot, self.pooled].persist(&mut Archive::Out(to))?;
         to.u64(self.ledger.facts.duty().led());
         to.u8(self.common.first as u8);
         to.u32(self.ledger.roster.arms() as u32);
@@ -177,7 +177,7 @@ impl Linear {
         for (number, model) in self.models.iter().enumerate() {
             to.u8(self.ledger.cells[(0, number)].instrument as u8);
             let mut public = model.public.map(|public| public.faded(self.discount(number)));
-            Moving::Out(to).option(&mut public, || Err(Error::Corrupt))?;
+            Archive::Out(to).option(&mut public, || Err(Error::Corrupt))?;
             model.own.save(self.discount(number), to);
         }
         Ok(())
@@ -216,13 +216,13 @@ impl Linear {
     }
 }
 
-impl Moved for Linear {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for Linear {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         self.snapshot(with)?;
-        self.kept.moved(with)?;
-        self.ledger.cells.moved(with)?;
+        self.kept.persist(with)?;
+        self.ledger.cells.persist(with)?;
         let (d, intercept) = (self.d(), self.intercept);
         with.option(&mut self.ledger.whole, || Ok(Box::new(VectorBatch::new(d, intercept)?)))?;
-        self.ledger.whole.iter_mut().try_for_each(|pilot| pilot.size.moved(with))
+        self.ledger.whole.iter_mut().try_for_each(|pilot| pilot.size.persist(with))
     }
 }

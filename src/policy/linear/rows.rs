@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::memory::WipedVec;
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::request::Row;
 
 /// C in integers: the maximum of |u|_1, or |u|_2, of every kept row.
@@ -197,5 +197,5 @@ impl PendingRows {
     }
 }
 
-moves!(PendingRows { values, heads } made { features });
-moves!(RowHead { arm, weight });
+persist!(PendingRows { values, heads } made { features });
+persist!(RowHead { arm, weight });

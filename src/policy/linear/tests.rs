@@ -7,6 +7,7 @@ use crate::ledger::learner::{AnyLearner, Learner};
 use crate::ledger::peers::PeerId;
 use crate::policy::Prior;
 use crate::policy::contract::Policy;
+use crate::policy::contract::Pull;
 use crate::request::{Choice, Feature, Limits, Offers, Request, Rows};
 use crate::snapshot::{Kind, write};
 

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::memory::WipedVec;
-use crate::moving::moves;
+use crate::moving::persist;
 
 /// A score for each arm: mean + offset + radius * x(t) + slope * l(t). All scores are linear in the same two
 /// functions of time, so advancing the time costs two multiplications an arm.
@@ -52,7 +52,7 @@ impl Scores {
     }
 }
 
-moves!(Scores { base, radius, slope });
+persist!(Scores { base, radius, slope });
 
 #[cfg(test)]
 mod tests {

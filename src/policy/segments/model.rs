@@ -1,7 +1,7 @@
 //! The shared model: estimates of each arm's rate, of each segment and of their spread, from all releases.
 
 use super::{DEVIATIONS, Segments};
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::policy::compare::Totals;
 use crate::policy::prior::Prior;
 
@@ -76,7 +76,7 @@ const HALF_LIVES: f64 = 4.0;
 /// [`Segments::fit`] repeats over all rows until no rate changes by more than this part of it, because a segment's
 /// estimate of its arms depends on the rates of the arms. Each round divides the remaining change by about three.
 /// `ROUNDS` is the maximum.
-const SETTLED: f64 = 1e-3;
+const TOLERANCE: f64 = 1e-3;
 const ROUNDS: usize = 64;
 
 impl WeightedEvidence {
@@ -238,7 +238,7 @@ impl Segments {
             self.update(0);
             (0..self.by_key.len()).for_each(|place| self.update(self.by_key[place] as usize + 1));
             let mut moves = self.rates.iter().zip(&self.ranks).map(|(rate, before)| (rate.mean / before.0 - 1.0).abs());
-            if moves.all(|part| part <= SETTLED) {
+            if moves.all(|part| part <= TOLERANCE) {
                 break;
             }
         }
@@ -324,4 +324,4 @@ impl Segments {
 }
 
 // The rest moves as a snapshot has it.
-moves!(Rate { opened, left } made { mean, evidence, prior, active_prior, trials });
+persist!(Rate { opened, left } made { mean, evidence, prior, active_prior, trials });

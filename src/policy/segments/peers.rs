@@ -19,7 +19,7 @@ use crate::ledger::grid::Grid;
 use crate::ledger::learner::{Change, Learner};
 use crate::ledger::peers::{Peer, PeerReleases, Peers};
 use crate::memory::try_with_capacity;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::policy::compare::Totals;
 use crate::snapshot::Reader;
 
@@ -76,8 +76,8 @@ impl PeerReleases for SegmentReleases {
         }
         let (half_life, rows) = (half_life(config.forget_after), keys.len() + 1);
         let (mut facts, mut all) = (SavedFacts::NOTHING, WeightedEvidence::default());
-        let with = &mut Moving::In(from);
-        facts.moved(with)?;
+        let with = &mut Archive::In(from);
+        facts.persist(with)?;
         let now = facts.now();
         all.move_saved(now, with)?;
         all.fade(now, half_life);
@@ -86,7 +86,7 @@ impl PeerReleases for SegmentReleases {
             (try_with_capacity(rows)?, try_with_capacity(rows * arms)?, try_with_capacity(arms)?);
         for _ in 0..arms {
             let (mut live, mut rate) = (true, Rate::new()); // each handle has its own priors and live arms
-            live.moved(with)?;
+            live.persist(with)?;
             rate.move_saved(now, with)?;
             trials.push(rate.trials);
         }
@@ -386,7 +386,7 @@ mod tests {
             released.ledger.facts.decisions = decisions;
             let saved = write(Kind::Bandit, usize::MAX, |to| {
                 released.save_pulls(to, &mut [].into_iter());
-                released.snapshot(&mut Moving::Out(to))
+                released.snapshot(&mut Archive::Out(to))
             });
             let bytes = saved.unwrap().seal();
             move || {

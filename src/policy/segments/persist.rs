@@ -4,7 +4,7 @@ use super::Segments;
 use super::model::{Rate, WeightedEvidence, half_life};
 use crate::error::{Error, Result};
 use crate::ledger::facts::SavedFacts;
-use crate::moving::{Moved, Moving};
+use crate::moving::{Archive, Persist};
 use crate::policy::contract::Policy;
 use crate::policy::prior::Prior;
 use crate::snapshot::{ensure, is_plausible};
@@ -15,15 +15,15 @@ impl Segments {
     ///
     /// # Errors
     /// `Corrupt`; `NoMemory`.
-    pub(super) fn move_releases(&mut self, with: &mut Moving) -> Result<()> {
+    pub(super) fn move_releases(&mut self, with: &mut Archive) -> Result<()> {
         let mut facts = self.ledger.facts.saved();
-        facts.moved(with)?;
+        facts.persist(with)?;
         let (now, arms) = (facts.now(), self.rates.len());
         self.all.move_saved(now, with)?;
         with.arms(arms)?;
         for (arm, rate) in self.rates.iter_mut().enumerate() {
             let mut live = self.ledger.roster.is_live(arm);
-            live.moved(with)?;
+            live.persist(with)?;
             rate.move_saved(now, with)?;
             if !live && with.reads() {
                 self.ledger.roster.retire(arm);
@@ -84,8 +84,8 @@ impl Segments {
 
 impl Rate {
     /// Moves what a snapshot taken at `now` has of an arm in all segments, after whether it is live.
-    pub fn move_saved(&mut self, now: u64, with: &mut Moving) -> Result<()> {
-        self.trials.moved(with)?;
+    pub fn move_saved(&mut self, now: u64, with: &mut Archive) -> Result<()> {
+        self.trials.persist(with)?;
         with.option(&mut self.prior, || Ok((Prior::WEAKEST, 0)))?;
         with.ensure(self.prior.is_none_or(|(_, time)| time <= now))
     }
@@ -93,30 +93,30 @@ impl Rate {
 
 impl WeightedEvidence {
     /// Moves what a snapshot taken at `now` has.
-    pub fn move_saved(&mut self, now: u64, with: &mut Moving) -> Result<()> {
+    pub fn move_saved(&mut self, now: u64, with: &mut Archive) -> Result<()> {
         for number in [&mut self.sum, &mut self.weight, &mut self.count] {
-            number.moved(with)?;
+            number.persist(with)?;
             with.ensure(is_plausible(*number))?;
         }
-        self.time.moved(with)?;
+        self.time.persist(with)?;
         with.ensure(self.time <= now)
     }
 
-    pub fn move_cell(&mut self, now: u64, with: &mut Moving) -> Result<()> {
+    pub fn move_cell(&mut self, now: u64, with: &mut Archive) -> Result<()> {
         self.move_saved(now, with)?;
         with.ensure((0.0..=self.weight).contains(&self.sum) && self.weight <= self.count)
     }
 }
 
-impl Moved for Segments {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
-        if let Moving::Out(to) = with {
+impl Persist for Segments {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        if let Archive::Out(to) = with {
             self.save_pulls(to, &mut std::iter::empty());
         }
         self.snapshot(with)?;
-        self.ledger.cells.moved(with)?;
-        self.turns.moved(with)?;
-        self.rates.moved(with)?;
-        self.trial.moved(with)
+        self.ledger.cells.persist(with)?;
+        self.turns.persist(with)?;
+        self.rates.persist(with)?;
+        self.trial.persist(with)
     }
 }

@@ -6,7 +6,7 @@ use super::{Segments, is_trial};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ledger::learner::AnyLearner;
-use crate::moving::Moving;
+use crate::moving::Archive;
 use crate::policy::compare::{ReleaseTotals, Totals};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
@@ -160,8 +160,8 @@ impl Policy for Segments {
         Ok(())
     }
 
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
-        if let Moving::In(from) = with {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
+        if let Archive::In(from) = with {
             self.load_pulls(from)?;
         }
         self.move_releases(with)

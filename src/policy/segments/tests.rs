@@ -3,7 +3,7 @@
 use super::*;
 use crate::ledger::learner::AnyLearner;
 use crate::ledger::peers::PeerId;
-use crate::moving::Moving;
+use crate::moving::Archive;
 use crate::policy::compare::Totals;
 use crate::policy::contract::Policy;
 use crate::policy::prior::Prior;
@@ -102,7 +102,7 @@ impl Site {
     fn saved_without(&mut self, pending: &mut dyn Iterator<Item = Pull>) -> Vec<u8> {
         let saved = write(Kind::Bandit, usize::MAX, |to| {
             self.segments.save_pulls(to, pending);
-            self.segments.snapshot(&mut Moving::Out(to))
+            self.segments.snapshot(&mut Archive::Out(to))
         });
         saved.unwrap().seal()
     }
@@ -113,7 +113,7 @@ impl Site {
             site.add_arm(id);
         }
         let from = &mut Reader::new(bytes, Kind::Bandit).unwrap();
-        site.segments.snapshot(&mut Moving::In(from))?;
+        site.segments.snapshot(&mut Archive::In(from))?;
         from.finish()?;
         Ok(site)
     }

@@ -16,6 +16,10 @@ class Report:
 
     policy: str
     """The policy."""
+    phase: int
+    """The policy's epoch, phase or interval; for a policy with batches the number of releases."""
+    arms_active: int
+    """The number of arms that are not eliminated."""
     pending: int
     """The number of open decisions."""
     decisions: int
@@ -28,10 +32,6 @@ class Report:
     """The number of decisions that were dropped before their window ended, with a reward or without: for lack of
     pending_capacity, or because they were open at a restart. Nothing is learned from them. A decision whose window
     ended is answered."""
-    phase: int
-    """The policy's epoch, phase or interval; for a policy with batches the number of releases."""
-    arms_active: int
-    """The number of arms that are not eliminated."""
     epsilon_spent: float
     """The privacy loss of one user so far: an upper bound at delta_spent, infinite for baselines. With expected_users:
     of a user with requests in all periods so far, that is epsilon for each period of a pure policy. With a
@@ -42,6 +42,10 @@ class Report:
     """True; False for baselines and with a test_seed."""
     changes_detected: int
     """With forget_after: the number of releases that contradicted their arm's past and ended it."""
+    segments: int
+    """With max_segments: the number of segments in use."""
+    max_segments: int
+    """max_segments."""
     failures: int
     """With features: how often a model was not updated, because a matrix was not positive definite to working
     precision. The model before stayed."""
@@ -49,17 +53,11 @@ class Report:
     """features."""
     model_per_arm: bool
     """model_per_arm."""
-    segments: int
-    """With max_segments: the number of segments in use."""
-    max_segments: int
-    """max_segments."""
     contributions: int
     """The number of contributions that Bandit.combine has added to this handle."""
     contributions_lost: int
     """The number of contributions that this handle missed (it knows from their sequence numbers), or could not use in
     full. Their rewards are in no release."""
-    clock_leaps: int
-    """With Clock.CALLER: how often the clock leapt (Bandit.advance)."""
     fleet_key_id: int
     """A number by which different fleet keys differ; 0 without fleet_key. It tells nothing else of the key."""
     duty: Duty
@@ -69,6 +67,8 @@ class Report:
     warnings: Warnings
     """0, or signs that the handle cannot learn, joined by |: Warnings.CLOCK_STOPPED, Warnings.EXPIRING,
     Warnings.UNLEARNED, Warnings.UNMERGED, Warnings.UNRELEASED."""
+    clock_leaps: int
+    """With Clock.CALLER: how often the clock leapt (Bandit.advance)."""
     stopped: bool
     """True if the policy has decided for an arm (Bandit.best_arm), else False."""
     best_arm: int
@@ -78,29 +78,29 @@ class Report:
     def _of(cls, c: Any) -> Report:
         return cls(
             policy=POLICY_NAMES.get(c.policy, str(c.policy)),
+            phase=c.phase,
+            arms_active=c.arms_active,
             pending=c.pending,
             decisions=c.decisions,
             answered=c.answered,
             cancelled=c.cancelled,
             expired=c.expired,
-            phase=c.phase,
-            arms_active=c.arms_active,
             epsilon_spent=c.epsilon_spent,
             delta_spent=c.delta_spent,
             is_private=bool(c.is_private),
             changes_detected=c.changes_detected,
+            segments=c.segments,
+            max_segments=c.max_segments,
             failures=c.failures,
             features=c.features,
             model_per_arm=bool(c.feature_model),
-            segments=c.segments,
-            max_segments=c.max_segments,
             contributions=c.contributions,
             contributions_lost=c.contributions_lost,
-            clock_leaps=c.clock_leaps,
             fleet_key_id=c.fleet_key_id,
             duty=Duty(c.duty),
             generation=c.generation,
             warnings=Warnings(c.warnings),
+            clock_leaps=c.clock_leaps,
             stopped=bool(c.stopped),
             best_arm=c.best_arm,
         )
@@ -110,6 +110,8 @@ class Report:
 class Diagnostics:
     """Counts of refused calls, for the operator only. NOT private: a duplicate reveals a click."""
 
+    warnings: Warnings
+    """0, or signs that the handle cannot learn, joined by |: Warnings.ALL_SMALLEST, Warnings.ALL_LARGEST."""
     duplicates: int
     """Rewards and cancellations of a ticket that had one (DuplicateError)."""
     late: int
@@ -120,16 +122,14 @@ class Diagnostics:
     """Tickets that this handle never issued (UnknownTicketError)."""
     oversized: int
     """Decisions whose row of features was larger than feature_norm, and so was scaled down."""
-    warnings: Warnings
-    """0, or signs that the handle cannot learn, joined by |: Warnings.ALL_SMALLEST, Warnings.ALL_LARGEST."""
 
     @classmethod
     def _of(cls, c: Any) -> Diagnostics:
         return cls(
+            warnings=Warnings(c.warnings),
             duplicates=c.duplicates,
             late=c.late,
             rejected=c.rejected,
             unknown=c.unknown,
             oversized=c.oversized,
-            warnings=Warnings(c.warnings),
         )

@@ -13,7 +13,7 @@
 use super::weights::Weights;
 use crate::config::Config;
 use crate::error::Result;
-use crate::moving::{Moving, moves};
+use crate::moving::{Archive, persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
@@ -96,12 +96,12 @@ impl Policy for Exp3 {
         PolicyCounts { active: self.weights.arms() as u32, ..PolicyCounts::of(PrivacyLoss::Unbounded) }
     }
 
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.weights.snapshot(with)
     }
 }
 
-moves!(Exp3 { weights } made { gamma, coins });
+persist!(Exp3 { weights } made { gamma, coins });
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use super::exp3::{Exp3, exploration};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::{Moving, moves};
+use crate::moving::{Archive, persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::composition::bounded_range_to_zcdp;
 use crate::privacy::{PrivacyLoss, first};
@@ -129,13 +129,13 @@ impl Policy for Exp3Tau {
         PolicyCounts { phase: self.draws as u32, active: self.drawn.len() as u32, ..PolicyCounts::of(loss) }
     }
 
-    fn snapshot(&mut self, _with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, _with: &mut Archive) -> Result<()> {
         Err(Error::unsupported("a snapshot: its weights are functions of raw rewards"))
     }
 }
 
-moves!(Exp3Tau { exp3, draws, drawn, interval } made { plays, draws_most });
-moves!(TauInterval { arm, probability, missing, sum });
+persist!(Exp3Tau { exp3, draws, drawn, interval } made { plays, draws_most });
+persist!(TauInterval { arm, probability, missing, sum });
 
 #[cfg(test)]
 mod tests {

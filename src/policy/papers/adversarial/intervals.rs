@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::ledger::open::{Batch, Release};
 use crate::memory::{WipedVec, queue_room};
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::noise::LaplaceSource;
 use crate::policy::contract::Pull;
 use crate::reward::Reward;
@@ -124,9 +124,9 @@ impl Intervals {
     }
 
     /// Moves what a snapshot has: no open intervals.
-    pub fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+    pub fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.released |= with.reads(); // there may have been releases since the snapshot
-        self.last.moved(with)
+        self.last.persist(with)
     }
 
     fn at(&mut self, number: u32) -> &mut PlayInterval {
@@ -140,8 +140,8 @@ impl Intervals {
     }
 }
 
-moves!(Intervals { ring, waiting, last, released } made { plays, noise });
-moves!(PlayInterval { number, drawn, unissued, batch, open });
+persist!(Intervals { ring, waiting, last, released } made { plays, noise });
+persist!(PlayInterval { number, drawn, unissued, batch, open });
 
 #[cfg(test)]
 mod tests {

@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::counter::Tail;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::noise::LaplaceSource;
 use crate::policy::Algorithm;
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
@@ -146,11 +146,11 @@ impl Policy for Lap {
     }
 
     /// The base's state is a function of releases.
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.intervals.snapshot(with)?;
         with.arms(self.arms.len())?;
         with.alike(self.arms.iter_mut(), |with, arm| {
-            arm.sum.moved(with)?;
+            arm.sum.persist(with)?;
             with.count(&mut arm.rewards)?;
             with.count(&mut arm.releases)?;
             let alike = (arm.rewards > 0) == (arm.releases > 0);
@@ -160,8 +160,8 @@ impl Policy for Lap {
     }
 }
 
-moves!(Lap { base, intervals, arms } made { reach, ln_inverse_beta, epsilon });
-moves!(LapReleases { sum, rewards, releases });
+persist!(Lap { base, intervals, arms } made { reach, ln_inverse_beta, epsilon });
+persist!(LapReleases { sum, rewards, releases });
 
 #[cfg(test)]
 mod tests {

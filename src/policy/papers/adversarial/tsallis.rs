@@ -18,7 +18,7 @@ use super::weights::Weights;
 use crate::config::Config;
 use crate::error::Result;
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::noise::LaplaceSource;
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
@@ -203,13 +203,13 @@ impl Policy for Tsallis {
     }
 
     /// The losses are functions of releases.
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.intervals.snapshot(with)?;
         with.count(&mut self.draws)?;
         with.arms(self.losses.len())?;
         with.alike(self.losses.iter_mut().zip(&mut *self.released), |with, (loss, arm)| {
-            loss.moved(with)?;
-            arm.sum.moved(with)?;
+            loss.persist(with)?;
+            arm.sum.persist(with)?;
             with.count(&mut arm.rewards)?;
             // Beyond that, doubles could not distinguish neighbouring shares.
             with.ensure(loss.abs() <= 1e15 && is_plausible(arm.sum) && (arm.rewards > 0 || arm.sum == 0.0))
@@ -219,8 +219,8 @@ impl Policy for Tsallis {
     }
 }
 
-moves!(Tsallis { intervals, losses, weights, nu, behind, released, draws } made { coins, sigma });
-moves!(TsallisReleases { sum, rewards });
+persist!(Tsallis { intervals, losses, weights, nu, behind, released, draws } made { coins, sigma });
+persist!(TsallisReleases { sum, rewards });
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@
 
 use crate::error::Result;
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::random::Random;
 use zeroize::{DefaultIsZeroes, Zeroize};
 
@@ -139,11 +139,11 @@ impl Weights {
     }
 
     /// Moves the weights of a snapshot.
-    pub fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+    pub fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         let arms = self.arms();
         with.arms(arms)?;
         with.alike(self.fractions.iter_mut().zip(&mut self.nodes[arms..]), |with, (fraction, leaf)| {
-            fraction.moved(with)?;
+            fraction.persist(with)?;
             let mut exponent = leaf.exponent as u64;
             with.count(&mut exponent)?;
             with.ensure((0.0..1.0).contains(fraction))?;
@@ -164,8 +164,8 @@ impl Weights {
     }
 }
 
-moves!(Weights { fractions, nodes });
-moves!(Wide { mantissa, exponent });
+persist!(Weights { fractions, nodes });
+persist!(Wide { mantissa, exponent });
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@
 use super::{Baseline, BaselineRule, Tally};
 use crate::config::Config;
 use crate::error::Result;
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::policy::kl::kl;
 
 /// IMED.
@@ -40,4 +40,4 @@ impl BaselineRule for LeastIndex {
     }
 }
 
-moves!(LeastIndex {});
+persist!(LeastIndex {});

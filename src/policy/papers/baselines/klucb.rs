@@ -8,7 +8,7 @@
 use super::{Baseline, BaselineRule, Tally};
 use crate::config::Config;
 use crate::error::Result;
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::policy::kl::{kl, kl_upper};
 
 /// KL-UCB.
@@ -44,4 +44,4 @@ impl BaselineRule for KlIndex {
     }
 }
 
-moves!(KlIndex {});
+persist!(KlIndex {});

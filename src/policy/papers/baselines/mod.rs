@@ -8,7 +8,7 @@ pub mod ucb1;
 use crate::config::Config;
 use crate::error::Result;
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
@@ -72,11 +72,11 @@ impl Tally {
         self.pulls -= 1;
     }
 
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         with.arms(self.arms.len())?;
         with.alike(self.arms.iter_mut(), |with, arm| {
-            arm.count.moved(with)?;
-            arm.sum.moved(with)?;
+            arm.count.persist(with)?;
+            arm.sum.persist(with)?;
             with.ensure(arm.count <= 1 << 38 && arm.sum as u64 <= arm.count * Reward::ONE as u64)
         })?;
         if with.reads() {
@@ -97,7 +97,7 @@ impl Tally {
 }
 
 /// The rule by which a baseline chooses an arm.
-pub trait BaselineRule: Moved + Send + Sized {
+pub trait BaselineRule: Persist + Send + Sized {
     /// Maximum number of arms.
     const MOST_ARMS: u32;
 
@@ -149,7 +149,7 @@ impl<R: BaselineRule> Policy for Baseline<R> {
         PolicyCounts { active: self.tally.arms.len() as u32, ..PolicyCounts::of(PrivacyLoss::Unbounded) }
     }
 
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.tally.snapshot(with)?;
         if with.reads() {
             (0..self.tally.arms.len() as u32).for_each(|arm| self.rule.changed(&self.tally, arm));
@@ -158,6 +158,6 @@ impl<R: BaselineRule> Policy for Baseline<R> {
     }
 }
 
-moves!(Tally { arms, pulls } made { ln_inverse_beta });
-moves!(BaselineArm { sum, count, in_flight });
-moves!(generic [R: Moved] Baseline<R> { tally, rule });
+persist!(Tally { arms, pulls } made { ln_inverse_beta });
+persist!(BaselineArm { sum, count, in_flight });
+persist!(generic [R: Persist] Baseline<R> { tally, rule });

@@ -9,7 +9,7 @@
 use super::Tally;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::moving::{Moving, moves};
+use crate::moving::{Archive, persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull, all_arms};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
@@ -106,9 +106,9 @@ impl Policy for Se {
         }
     }
 
-    fn snapshot(&mut self, _with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, _with: &mut Archive) -> Result<()> {
         Err(Error::unsupported("a snapshot: a round of this baseline is not kept"))
     }
 }
 
-moves!(Se { tally, viable, cursor, round, missing } made { log });
+persist!(Se { tally, viable, cursor, round, missing } made { log });

@@ -6,7 +6,7 @@
 use super::{Baseline, BaselineRule, Tally};
 use crate::config::Config;
 use crate::error::Result;
-use crate::moving::moves;
+use crate::moving::persist;
 use crate::policy::papers::scores::Scores;
 
 /// UCB1.
@@ -37,4 +37,4 @@ impl BaselineRule for UpperBound {
     }
 }
 
-moves!(UpperBound { scores });
+persist!(UpperBound { scores });

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::counter::RunningSum;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::papers::scores::Scores;
 use crate::privacy::PrivacyLoss;
@@ -154,10 +154,10 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
         PolicyCounts { active: self.arms.len() as u32, ..PolicyCounts::of(loss) }
     }
 
-    fn snapshot(&mut self, _with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, _with: &mut Archive) -> Result<()> {
         Err(Error::unsupported("a snapshot: its next releases need partial sums that are raw"))
     }
 }
 
-moves!(generic [S: Moved] ContinualUcb<S> { arms, scores, pulls, released } made { rule, epsilon, ln_inverse_beta, noise });
-moves!(generic [S: Moved] ContinualArm<S> { sum, count, in_flight });
+persist!(generic [S: Persist] ContinualUcb<S> { arms, scores, pulls, released } made { rule, epsilon, ln_inverse_beta, noise });
+persist!(generic [S: Persist] ContinualArm<S> { sum, count, in_flight });

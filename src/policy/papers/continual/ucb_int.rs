@@ -18,7 +18,7 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::{Moving, moves};
+use crate::moving::{Archive, persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::papers::scores::Scores;
 use crate::privacy::composition::zcdp_to_approximate;
@@ -328,14 +328,14 @@ impl Policy for DpUcbInt {
         PolicyCounts { phase: self.phase(), active: self.arms.len() as u32, ..PolicyCounts::of(loss) }
     }
 
-    fn snapshot(&mut self, _with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, _with: &mut Archive) -> Result<()> {
         Err(Error::unsupported("a snapshot: its next release is of all of an arm's rewards, and their sum is raw"))
     }
 }
 
-moves!(DpUcbInt { arms, scores, pulls, releases, account } made { schedule, rigorous, config, ln_inverse_beta, noise });
-moves!(UcbIntArm { sum, count, in_flight, next, releases, mean, scale, released_at });
-moves!(Account { rewards, next, spent, epsilon, delta });
+persist!(DpUcbInt { arms, scores, pulls, releases, account } made { schedule, rigorous, config, ln_inverse_beta, noise });
+persist!(UcbIntArm { sum, count, in_flight, next, releases, mean, scale, released_at });
+persist!(Account { rewards, next, spent, epsilon, delta });
 
 #[cfg(test)]
 mod tests {

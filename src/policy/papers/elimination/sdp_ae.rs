@@ -11,7 +11,7 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{self, WipedVec};
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull, ShuffledPolicy, all_arms};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::calibration::ShuffleNoise;
@@ -287,12 +287,12 @@ impl Policy for ShuffledElimination {
     /// Moves complete batches. Incomplete ones are dropped, because half a batch has half of its noise. The way in
     /// which rewards arrive is saved too: a reward that arrived here must not arrive in the other way after a
     /// restore.
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
-        self.phase.moved(with)?;
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
+        self.phase.persist(with)?;
         with.ensure((1..=1 << 31).contains(&self.phase))?;
-        self.source.moved(with)?;
+        self.source.persist(with)?;
         with.count(&mut self.pulls)?;
-        self.noise_mean.moved(with)?;
+        self.noise_mean.persist(with)?;
         with.arms(self.arms.len())?;
         let Self { arms, viable, waiting, .. } = self;
         if with.reads() {
@@ -303,8 +303,8 @@ impl Policy for ShuffledElimination {
             with.member(viable, number as u32)?;
             with.member(waiting, number as u32)?;
             with.count(&mut arm.ones)?;
-            arm.mean.moved(with)?;
-            arm.width.moved(with)?;
+            arm.mean.persist(with)?;
+            arm.width.persist(with)?;
             with.count(&mut arm.count)?;
             with.ensure_interval(arm.count > 0, arm.mean, arm.width)
         })?;
@@ -343,16 +343,16 @@ fn plan_of(plans: &[Params], phase: u32) -> &Params {
     &plans[(phase.max(1) as usize).min(plans.len()) - 1]
 }
 
-moves!(ShuffledElimination {
+persist!(ShuffledElimination {
     arms, viable, waiting, cursor, phase, pulls, noise_mean, source, released,
 } made { plans, ln_inverse_beta, random });
-moves!(SdpAeArm { batch, early, ones, mean, width, count });
-moves!(Encoded { messages, ones });
+persist!(SdpAeArm { batch, early, ones, mean, width, count });
+persist!(Encoded { messages, ones });
 
-impl Moved for RewardSource {
-    fn moved(&mut self, with: &mut Moving) -> Result<()> {
+impl Persist for RewardSource {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         let mut number = *self as u8;
-        number.moved(with)?;
+        number.persist(with)?;
         *self = RewardSource::of(number)?;
         Ok(())
     }

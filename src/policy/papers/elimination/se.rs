@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::open::Batch;
 use crate::memory::WipedVec;
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::noise::{LaplaceSource, Noise};
 use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
@@ -316,12 +316,12 @@ impl Policy for DpSe {
     }
 
     /// A restored handle plays the open epoch again, with other rewards.
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         with.count(&mut self.decisions)?;
         let mut guess = if self.guess == Self::NEVER { 0 } else { self.guess };
-        guess.moved(with)?;
+        guess.persist(with)?;
         with.ensure(guess == 0 || guess >= self.decisions)?;
-        self.epoch.moved(with)?;
+        self.epoch.persist(with)?;
         with.ensure((1..u32::MAX).contains(&self.epoch))?;
         with.arms(self.arms.len())?;
         if with.reads() {
@@ -329,13 +329,13 @@ impl Policy for DpSe {
         }
         with.alike(0..self.arms.len() as u32, |with, number| {
             let mut is_viable = self.is_viable(number);
-            is_viable.moved(with)?;
+            is_viable.persist(with)?;
             if with.reads() && is_viable {
                 self.keep(number);
             }
             let arm = &mut self.arms[number as usize];
-            arm.mean.moved(with)?;
-            arm.width.moved(with)?;
+            arm.mean.persist(with)?;
+            arm.width.persist(with)?;
             with.count(&mut arm.count)?;
             if with.reads() {
                 (arm.batch, arm.next_batch) = (Batch::default(), Batch::default());
@@ -346,5 +346,5 @@ impl Policy for DpSe {
     }
 }
 
-moves!(DpSe { guess, decisions, arms, viable, cursor, epoch, missing, unissued, released } made { ln_inverse_beta, noise });
-moves!(SeArm { batch, next_batch, mean, width, count, in_flight, turn });
+persist!(DpSe { guess, decisions, arms, viable, cursor, epoch, missing, unissued, released } made { ln_inverse_beta, noise });
+persist!(SeArm { batch, next_batch, mean, width, count, in_flight, turn });

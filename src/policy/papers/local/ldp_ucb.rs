@@ -18,7 +18,7 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::local::RandomizedResponse;
-use crate::moving::{Moved, Moving, moves};
+use crate::moving::{Archive, Persist, persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::papers::baselines::ucb1::UpperBound;
 use crate::policy::papers::baselines::{Baseline, BaselineRule};
@@ -73,10 +73,10 @@ impl<R: BaselineRule> Policy for OnBits<R> {
     }
 
     /// Moves sums of bits that were private before they arrived.
-    fn snapshot(&mut self, with: &mut Moving) -> Result<()> {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.has_rewards |= with.reads(); // there may have been rewards since the snapshot
         self.policy.snapshot(with)
     }
 }
 
-moves!(generic [R: Moved] OnBits<R> { policy, has_rewards } made { response });
+persist!(generic [R: Persist] OnBits<R> { policy, has_rewards } made { response });
