@@ -417,7 +417,7 @@ fn leaks_of_contributions_are_seen() {
         configs: [0, WINDOW].into_iter().flat_map(|window| in_a_fleet(subject, window)).map(|c| (c, true)).collect(),
     };
     let kinds: Vec<_> = with_lives().into_iter().map(fleets).filter(|kinds| !kinds.configs.is_empty()).collect();
-    assert_eq!(kinds.len(), 7);
+    assert_eq!(kinds.len(), Subject::FLEETS.len());
     are_seen_in(&OF_FLEETS.map(Sabotage::Built), kinds);
 }
 

@@ -45,7 +45,7 @@ algorithms! {
         uses: "delta beta horizon forget_after exploration";
         select: "O(log K)";
         update: "O(1); at a batch's end some 10 microseconds, and K times that where the leading mean has moved";
-        bytes: "1500 + 540 K";
+        bytes: "2100 + 570 K";
         arms: "2^12";
     }
     /// DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - `beta` (95% by default), then
@@ -86,7 +86,7 @@ algorithms! {
     /// `forget_after`, `expected_users`, [`merge`](crate::Bandit::merge), [`snapshot`](crate::Bandit::snapshot);
     /// [`set_prior`](crate::Bandit::set_prior) with a model for each arm (a rate for its intercept).
     ///
-    /// The handle takes about 2700 + 60 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms,
+    /// The handle takes about 2700 + 75 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms,
     /// M that of models (1, or K with `model_per_arm`), D = features + 1, P as at [`dpb_new`](crate::ffi::dpb_new). Select takes O(arms d),
     /// update O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with `model_per_arm`
     /// at most 2^23/(D (D + 8)).
