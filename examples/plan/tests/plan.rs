@@ -402,7 +402,7 @@ fn a_log_with_values_is_replayed_for_value() {
         "--epsilon",
         "2",
         "--policy",
-        "dp-imed,dp-se",
+        "dp-imed,dp-tt",
         "--out",
         out.to_str().unwrap(),
     ];
@@ -413,7 +413,7 @@ fn a_log_with_values_is_replayed_for_value() {
         "{said}"
     );
     assert!((mean("| dp-imed | 2 | ") - 1.0).abs() < 0.09, "{said}");
-    assert!(said.contains("dp-se: this policy does not support values"), "{said}");
+    assert!(said.contains("dp-tt: this policy does not support values"), "{said}");
 }
 
 /// Half of the slots are examined by a fifth of the visitors, and the log's policy shows the better arm there most often.
@@ -810,7 +810,7 @@ fn options_are_checked() {
     }
     let late: &[(&[&str], &str)] = &[
         (&["--delay", "9999h"], "--delay: "),
-        (&["--arms", "1000000", "--threads", "2"], "--arms: 64 runs at a time take up to 38 GB"),
+        (&["--arms", "1000000", "--threads", "2"], "--arms: 44 runs at a time take up to 26 GB"),
         (&["--policy", "tsallis", "--processes", "2"], "--policy: none can be simulated\ntsallis: "),
         (&["--log", "no/such/log"], "no/such/log: "),
         (&["--winner", "--policy", "dp-imed"], "testing: this policy does not support a best arm"),
