@@ -1923,7 +1923,7 @@ dpb_status dpb_new_tt(const dpb_config *config,
  * several slots, dpb_add_arm and dpb_retire_arm, forget_after, expected_users, dpb_merge, dpb_snapshot;
  * dpb_set_prior with a model for each arm (a rate for its intercept).
  *
- * The handle takes about 2700 + 75 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms, M
+ * The handle takes about 2700 + 66 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms, M
  * that of models (1, or K with DPB_MODEL_PER_ARM), D = features + 1, P as at dpb_new. Select takes O(arms d), update
  * O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with DPB_MODEL_PER_ARM at most
  * 2^23/(D (D + 8)).

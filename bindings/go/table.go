@@ -380,7 +380,7 @@ func NewTT(c Config) (*Bandit, error) {
 // slots, [Bandit.AddArm] and [Bandit.RetireArm], ForgetAfter, ExpectedUsers, [Bandit.Merge], [Bandit.Snapshot];
 // [Bandit.SetPrior] with a model for each arm (a rate for its intercept).
 //
-// The handle takes about 2700 + 75 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms, M
+// The handle takes about 2700 + 66 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms, M
 // that of models (1, or K with ModelPerArm), D = features + 1, P as at [New]. Select takes O(arms d), update O(d), or
 // O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with ModelPerArm at most 2^23/(D (D +
 // 8)).

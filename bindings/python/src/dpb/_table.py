@@ -217,7 +217,7 @@ POLICIES = {
     several slots, Bandit.add_arm and Bandit.retire_arm, forget_after, expected_users, Bandit.merge,
     Bandit.snapshot; Bandit.set_prior with a model for each arm (a rate for its intercept).
 
-    The handle takes about 2700 + 75 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms,
+    The handle takes about 2700 + 66 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms,
     M that of models (1, or K with model_per_arm), D = features + 1, P as at new. Select takes O(arms d), update
     O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with model_per_arm at most
     2^23/(D (D + 8)).""",
