@@ -30,7 +30,7 @@ algorithms! {
         uses: "delta beta horizon forget_after exploration max_slots max_segments";
         select: "O(1); among tens of thousands of arms at most 16 indices";
         update: "O(1); at a batch's end a few microseconds for each of a few indices, and O(log K)";
-        bytes: "1800 + 712 K";
+        bytes: "1950 + 712 K";
         arms: "2^24";
     }
     /// DP-MED: learns as `dp-imed` does, and draws each arm with an exact propensity. Pure epsilon-DP (Theorem P); with
@@ -113,7 +113,7 @@ algorithms! {
         uses: "beta horizon";
         select: "O(1) amortised";
         update: "O(1); at an epoch's end O(K)";
-        bytes: "800 + 72 K";
+        bytes: "950 + 72 K";
         arms: "2^18";
     }
     /// DP-UCB-BOUND, UCB on hybrid sums with an index widened by the noise: pure epsilon-DP (Tossou and Dimitrakakis

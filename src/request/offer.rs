@@ -142,8 +142,9 @@ impl Offers {
             assigned: Vec::new(),
             coins,
         };
-        (offers.choices, offers.assigned) =
-            (try_with_capacity(offers.most_slots(arms))?, try_with_capacity(offers.most_slots(arms))?);
+        let slots = offers.most_slots(arms);
+        offers.choices = try_with_capacity(slots)?;
+        offers.assigned = try_with_capacity(if offers.coins.is_some() { slots } else { 0 })?;
         Ok(offers)
     }
 
