@@ -373,7 +373,7 @@ def test_plots():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     axes = dpb.replay(make_log(1000), runs=2).plot()
-    assert axes.get_xlabel() == "epsilon" and len(axes.get_legend().get_texts()) == 7
+    assert axes.get_xlabel() == "epsilon" and len(axes.get_legend().get_texts()) == 6
     matplotlib.pyplot.close("all")
 
 
