@@ -1,7 +1,7 @@
 //! Prints a table of the mean, p99 and largest pseudo-regret of the policies on three instances.
 //!
 //! `cargo run --release -p dpb-figures --example field -- [--runs 200] [--horizon 1000000] [--in-flight 0]
-//! [--threads 2] [--policies dp-imed,dp-klucb,dp-med,dp-se,nonprivate-klucb]`
+//! [--threads 2] [--policies dp-imed,dp-med,dp-se,nonprivate-klucb]`
 //!
 //! The seeds are fixed, so the same command prints the same table. With `--in-flight n`, each reward comes n decisions
 //! later. The first two rows are lower bounds: for any eps-DP policy (the sum of Delta ln T/d_eps), and for any policy
@@ -45,7 +45,7 @@ struct Options {
 impl Options {
     fn read() -> Options {
         let mut options = Options { runs: 200, horizon: 1_000_000, in_flight: 0, threads: 2, policies: Vec::new() };
-        let mut policies = String::from("dp-imed,dp-klucb,dp-med,dp-se,nonprivate-klucb");
+        let mut policies = String::from("dp-imed,dp-med,dp-se,nonprivate-klucb");
         let mut arguments = std::env::args().skip(1);
         while let Some(name) = arguments.next() {
             let value = arguments.next().unwrap_or_else(|| panic!("{name} needs a value"));
