@@ -142,9 +142,8 @@ impl Offers {
             assigned: Vec::new(),
             coins,
         };
-        let slots = offers.most_slots(arms);
-        offers.choices = try_with_capacity(slots)?;
-        offers.assigned = try_with_capacity(if offers.coins.is_some() { slots } else { 0 })?;
+        offers.choices = try_with_capacity(offers.most_slots(arms))?;
+        offers.assigned = try_with_capacity(offers.coins.as_ref().map_or(0, |_| offers.most_slots(arms)))?;
         Ok(offers)
     }
 
