@@ -144,7 +144,7 @@ func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, erro
 			pinner.Unpin()
 		}
 	}()
-	var piece [pieces]said
+	var piece [pieces]packed
 	for len(requests) > 0 {
 		n, slots := min(len(requests), len(piece)), 0
 		for i := range requests[:n] {
@@ -152,14 +152,14 @@ func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, erro
 			if err := r.checkRows(); err != nil {
 				return decided, err
 			}
-			r.say(&piece[i], func(place int, first unsafe.Pointer, n int) {
+			r.pack(&piece[i], func(position int, first unsafe.Pointer, n int) {
 				if n > 0 {
 					if pinner == nil {
 						pinner = new(runtime.Pinner)
 					}
 					pinner.Pin(first)
 				}
-				piece[i][place] = C.uint64_t(uintptr(first))
+				piece[i][position] = C.uint64_t(uintptr(first))
 			})
 			slots += int(r.slots())
 		}

@@ -16,16 +16,16 @@ package dpb
 #include <dpb.h>
 
 // What a request says, as parameters and as arguments.
-#define TAKEN \
+#define PARAMETERS \
   uint32_t slots, uint64_t segment, uint64_t user, const uint32_t *eligible, size_t eligible_len, \
   const double *values, size_t values_len, const double *examined, size_t examined_len, const float *features, \
   const dpb_feature *sparse, const uint32_t *sparse_ends, size_t features_len, size_t sparse_ends_len
-#define NAMES \
+#define ARGUMENTS \
   slots, segment, user, eligible, eligible_len, values, values_len, examined, examined_len, features, sparse, \
   sparse_ends, features_len, sparse_ends_len
 
 // Go memory that C sees may hold no Go pointer, so the dpb_request is made here.
-static inline void fill(dpb_request *request, TAKEN) {
+static inline void fill(dpb_request *request, PARAMETERS) {
   dpb_request_init(request);
   request->slots = slots;
   request->segment = segment;
@@ -42,40 +42,40 @@ static inline void fill(dpb_request *request, TAKEN) {
   request->features_len = features_len;
   request->sparse_ends_len = sparse_ends_len;
 }
-static inline dpb_status decide(dpb_bandit *bandit, TAKEN, dpb_decision *out) {
+static inline dpb_status decide(dpb_bandit *bandit, PARAMETERS, dpb_decision *out) {
   dpb_request request;
-  fill(&request, NAMES);
+  fill(&request, ARGUMENTS);
   return dpb_select_for(bandit, &request, out);
 }
-static inline dpb_status request_check(dpb_bandit *bandit, TAKEN, dpb_error *error) {
+static inline dpb_status request_check(dpb_bandit *bandit, PARAMETERS, dpb_error *error) {
   dpb_request request;
-  fill(&request, NAMES);
+  fill(&request, ARGUMENTS);
   return dpb_request_check(bandit, &request, error);
 }
-static inline dpb_status predict(dpb_bandit *bandit, TAKEN, double *mean, double *deviation, size_t cap, size_t *n) {
+static inline dpb_status predict(dpb_bandit *bandit, PARAMETERS, double *mean, double *deviation, size_t cap, size_t *n) {
   dpb_request request;
-  fill(&request, NAMES);
+  fill(&request, ARGUMENTS);
   return dpb_predict(bandit, &request, mean, deviation, cap, n);
 }
 
 // The fields of a Request as numbers, in the order of this array. Addresses are pinned.
 enum {
   slots_, segment_, user_, eligible_, eligible_len_, values_, values_len_, examined_, examined_len_, features_,
-  sparse_, sparse_ends_, features_len_, sparse_ends_len_, said_
+  sparse_, sparse_ends_, features_len_, sparse_ends_len_, packed_len
 };
-typedef uint64_t said_of[said_];
+typedef uint64_t packed_request[packed_len];
 enum { pieces = 64 };
-static inline dpb_status decide_many(dpb_bandit *bandit, const said_of *said, size_t n, dpb_decision *out, size_t *done) {
+static inline dpb_status decide_many(dpb_bandit *bandit, const packed_request *packed, size_t n, dpb_decision *out, size_t *done) {
   dpb_request requests[pieces];
   size_t i;
   for (i = 0; i < n; i++) {
-    const uint64_t *s = said[i];
+    const uint64_t *p = packed[i];
     fill(&requests[i],
-         (uint32_t)s[slots_], (uint64_t)s[segment_], (uint64_t)s[user_], (const uint32_t *)(uintptr_t)s[eligible_],
-         (size_t)s[eligible_len_], (const double *)(uintptr_t)s[values_], (size_t)s[values_len_],
-         (const double *)(uintptr_t)s[examined_], (size_t)s[examined_len_], (const float *)(uintptr_t)s[features_],
-         (const dpb_feature *)(uintptr_t)s[sparse_], (const uint32_t *)(uintptr_t)s[sparse_ends_],
-         (size_t)s[features_len_], (size_t)s[sparse_ends_len_]);
+         (uint32_t)p[slots_], (uint64_t)p[segment_], (uint64_t)p[user_], (const uint32_t *)(uintptr_t)p[eligible_],
+         (size_t)p[eligible_len_], (const double *)(uintptr_t)p[values_], (size_t)p[values_len_],
+         (const double *)(uintptr_t)p[examined_], (size_t)p[examined_len_], (const float *)(uintptr_t)p[features_],
+         (const dpb_feature *)(uintptr_t)p[sparse_], (const uint32_t *)(uintptr_t)p[sparse_ends_],
+         (size_t)p[features_len_], (size_t)p[sparse_ends_len_]);
   }
   return dpb_select_many(bandit, requests, n, out, done);
 }
@@ -601,32 +601,32 @@ func (r *Request) predict(c *C.dpb_bandit, mean, deviation *C.double, room C.siz
 	return C.predict(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, mean, deviation, room, n)
 }
 
-// said is a request as numbers, and C decides so many at once.
-type said = [C.said_]C.uint64_t
+// packed is a request as numbers, and C decides so many at once.
+type packed = [C.packed_len]C.uint64_t
 
 const pieces = C.pieces
 
-func decideMany(c *C.dpb_bandit, all *said, n C.size_t, out *C.dpb_decision, done *C.size_t) C.dpb_status {
+func decideMany(c *C.dpb_bandit, all *packed, n C.size_t, out *C.dpb_decision, done *C.size_t) C.dpb_status {
 	return C.decide_many(c, all, n, out, done)
 }
 
-// say writes the request as numbers. It passes addresses to pin, with their places and the numbers of elements.
-func (r *Request) say(said *said, pin func(place int, first unsafe.Pointer, n int)) {
+// pack writes the request as numbers. It passes addresses to pin, with their positions and the numbers of elements.
+func (r *Request) pack(to *packed, pin func(position int, first unsafe.Pointer, n int)) {
 	rows := r.rows()
-	said[C.slots_] = C.uint64_t(C.uint32_t(r.slots()))
-	said[C.segment_] = C.uint64_t(C.uint64_t(r.Segment))
-	said[C.user_] = C.uint64_t(C.uint64_t(r.User))
+	to[C.slots_] = C.uint64_t(C.uint32_t(r.slots()))
+	to[C.segment_] = C.uint64_t(C.uint64_t(r.Segment))
+	to[C.user_] = C.uint64_t(C.uint64_t(r.User))
 	pin(C.eligible_, unsafe.Pointer((*C.uint32_t)(unsafe.SliceData(r.Eligible))), len(r.Eligible))
-	said[C.eligible_len_] = C.uint64_t(C.size_t(len(r.Eligible)))
+	to[C.eligible_len_] = C.uint64_t(C.size_t(len(r.Eligible)))
 	pin(C.values_, unsafe.Pointer((*C.double)(unsafe.SliceData(r.Values))), len(r.Values))
-	said[C.values_len_] = C.uint64_t(C.size_t(len(r.Values)))
+	to[C.values_len_] = C.uint64_t(C.size_t(len(r.Values)))
 	pin(C.examined_, unsafe.Pointer((*C.double)(unsafe.SliceData(r.Examined))), len(r.Examined))
-	said[C.examined_len_] = C.uint64_t(C.size_t(len(r.Examined)))
+	to[C.examined_len_] = C.uint64_t(C.size_t(len(r.Examined)))
 	pin(C.features_, unsafe.Pointer(rows.features), len(r.Features))
 	pin(C.sparse_, unsafe.Pointer(rows.sparse), len(r.Sparse))
 	pin(C.sparse_ends_, unsafe.Pointer(rows.sparse_ends), len(r.SparseEnds))
-	said[C.features_len_] = C.uint64_t(rows.features_len)
-	said[C.sparse_ends_len_] = C.uint64_t(rows.sparse_ends_len)
+	to[C.features_len_] = C.uint64_t(rows.features_len)
+	to[C.sparse_ends_len_] = C.uint64_t(rows.sparse_ends_len)
 }
 
 // lengths has Go's names for the lengths of lists.

@@ -77,12 +77,12 @@ impl Field {
                 vec![part(name, &format!("{c} "), format!("C.{c}({value})"), None)]
             }
             Kind::List(of, _) => {
-                let (length, cgo) = (format!("len(r.{go})"), if *of == "u32" { "uint32_t" } else { "double" });
+                let length = format!("len(r.{go})");
                 vec![
                     part(
                         name,
                         &format!("const {} *", c(of)),
-                        format!("(*C.{cgo})(unsafe.SliceData(r.{go}))"),
+                        format!("(*C.{})(unsafe.SliceData(r.{go}))", c(of)),
                         Some(&length),
                     ),
                     part(&format!("{name}_len"), "size_t ", format!("C.size_t({length})"), None),
@@ -162,8 +162,7 @@ pub fn in_c(tables: &Tables) -> String {
         };
         read += &format!("                {name}: {value},\n");
     }
-    let error = if checks.is_empty() { "Result" } else { "Error, Result" };
-    let error = if checks.is_empty() { error.to_owned() } else { format!("{{{error}}}") };
+    let error = if checks.is_empty() { "Result" } else { "{Error, Result}" };
     format!(
         r#"//! dpb_request, and what it says as a [`Request`].
 //!
@@ -266,18 +265,18 @@ pub fn in_go(tables: &Tables) -> [String; 2] {
         let text = text.replace(' ', "\u{1}").replace(",\u{1}", ", ");
         wrap(&text, prefix, 116).trim().replace('\u{1}', " ").replace('\n', end)
     };
-    let taken = lines(all(&|part| format!("{}{}", part.c, part.name), ", "), "  ", " \\\n");
-    let names = lines(all(&|part| part.name.clone(), ", "), "  ", " \\\n");
+    let parameters = lines(all(&|part| format!("{}{}", part.c, part.name), ", "), "  ", " \\\n");
+    let arguments = lines(all(&|part| part.name.clone(), ", "), "  ", " \\\n");
     let places = lines(all(&|part| format!("{}_", part.name), ", "), "  ", "\n");
     let set = all(&|part| format!("  request->{0} = {0};\n", part.name), "");
-    let said = all(
+    let unpacked = all(
         &|part| match part.c.strip_suffix('*') {
-            Some(_) => format!("({})(uintptr_t)s[{}_]", part.c, part.name),
-            None => format!("({})s[{}_]", part.c.trim(), part.name),
+            Some(_) => format!("({})(uintptr_t)p[{}_]", part.c, part.name),
+            None => format!("({})p[{}_]", part.c.trim(), part.name),
         },
         ", ",
     );
-    let said = lines(said, "         ", "\n");
+    let unpacked = lines(unpacked, "         ", "\n");
     let preamble = format!(
         r#"#cgo noescape decide
 #cgo nocallback decide
@@ -290,55 +289,55 @@ pub fn in_go(tables: &Tables) -> [String; 2] {
 #include <dpb.h>
 
 // What a request says, as parameters and as arguments.
-#define TAKEN \
-  {taken}
-#define NAMES \
-  {names}
+#define PARAMETERS \
+  {parameters}
+#define ARGUMENTS \
+  {arguments}
 
 // Go memory that C sees may hold no Go pointer, so the dpb_request is made here.
-static inline void fill(dpb_request *request, TAKEN) {{
+static inline void fill(dpb_request *request, PARAMETERS) {{
   dpb_request_init(request);
 {set}}}
-static inline dpb_status decide(dpb_bandit *bandit, TAKEN, dpb_decision *out) {{
+static inline dpb_status decide(dpb_bandit *bandit, PARAMETERS, dpb_decision *out) {{
   dpb_request request;
-  fill(&request, NAMES);
+  fill(&request, ARGUMENTS);
   return dpb_select_for(bandit, &request, out);
 }}
-static inline dpb_status request_check(dpb_bandit *bandit, TAKEN, dpb_error *error) {{
+static inline dpb_status request_check(dpb_bandit *bandit, PARAMETERS, dpb_error *error) {{
   dpb_request request;
-  fill(&request, NAMES);
+  fill(&request, ARGUMENTS);
   return dpb_request_check(bandit, &request, error);
 }}
-static inline dpb_status predict(dpb_bandit *bandit, TAKEN, double *mean, double *deviation, size_t cap, size_t *n) {{
+static inline dpb_status predict(dpb_bandit *bandit, PARAMETERS, double *mean, double *deviation, size_t cap, size_t *n) {{
   dpb_request request;
-  fill(&request, NAMES);
+  fill(&request, ARGUMENTS);
   return dpb_predict(bandit, &request, mean, deviation, cap, n);
 }}
 
 // The fields of a Request as numbers, in the order of this array. Addresses are pinned.
 enum {{
-  {places}, said_
+  {places}, packed_len
 }};
-typedef uint64_t said_of[said_];
+typedef uint64_t packed_request[packed_len];
 enum {{ pieces = 64 }};
-static inline dpb_status decide_many(dpb_bandit *bandit, const said_of *said, size_t n, dpb_decision *out, size_t *done) {{
+static inline dpb_status decide_many(dpb_bandit *bandit, const packed_request *packed, size_t n, dpb_decision *out, size_t *done) {{
   dpb_request requests[pieces];
   size_t i;
   for (i = 0; i < n; i++) {{
-    const uint64_t *s = said[i];
+    const uint64_t *p = packed[i];
     fill(&requests[i],
-         {said});
+         {unpacked});
   }}
   return dpb_select_many(bandit, requests, n, out, done);
 }}
 "#
     );
     let given = all(&|part| part.go.clone(), ", ");
-    let mut say = String::new();
+    let mut pack = String::new();
     for part in &parts {
-        say += &match &part.length {
+        pack += &match &part.length {
             Some(length) => format!("\tpin(C.{}_, unsafe.Pointer({}), {length})\n", part.name, part.go),
-            None => format!("\tsaid[C.{}_] = C.uint64_t({})\n", part.name, part.go),
+            None => format!("\tto[C.{}_] = C.uint64_t({})\n", part.name, part.go),
         };
     }
     let lengths = tables.request.iter().filter(|field| matches!(field.kind, Kind::List(..)));
@@ -369,19 +368,19 @@ func (r *Request) predict(c *C.dpb_bandit, mean, deviation *C.double, room C.siz
 	return C.predict(c, {given}, mean, deviation, room, n)
 }}
 
-// said is a request as numbers, and C decides so many at once.
-type said = [C.said_]C.uint64_t
+// packed is a request as numbers, and C decides so many at once.
+type packed = [C.packed_len]C.uint64_t
 
 const pieces = C.pieces
 
-func decideMany(c *C.dpb_bandit, all *said, n C.size_t, out *C.dpb_decision, done *C.size_t) C.dpb_status {{
+func decideMany(c *C.dpb_bandit, all *packed, n C.size_t, out *C.dpb_decision, done *C.size_t) C.dpb_status {{
 	return C.decide_many(c, all, n, out, done)
 }}
 
-// say writes the request as numbers. It passes addresses to pin, with their places and the numbers of elements.
-func (r *Request) say(said *said, pin func(place int, first unsafe.Pointer, n int)) {{
+// pack writes the request as numbers. It passes addresses to pin, with their positions and the numbers of elements.
+func (r *Request) pack(to *packed, pin func(position int, first unsafe.Pointer, n int)) {{
 	rows := r.rows()
-{say}}}
+{pack}}}
 
 // lengths has Go's names for the lengths of lists.
 var lengths = map[string]string{{{}, "features_len": "len(Features)", "sparse_ends_len": "len(SparseEnds)"}}
