@@ -1,10 +1,5 @@
 //! A fleet with one noise: handles that contribute their open sums to one handle, the *leader*, which releases them.
 //!
-//! Without a fleet key every handle of a fleet adds its own noise ([`crate::ledger::peers`]). With one, a handle that
-//! contributes releases nothing itself: it hands the sums of its open batches to the leader, sealed. The leader adds
-//! them to its own open batches, and releases a batch once, with one noise, when it has as many rewards as the batch of
-//! one handle would have. Releases spread by snapshots and merges as before.
-//!
 #![doc = include_str!("../docs/theory/contributions.md")]
 
 use crate::error::{Error, Result};

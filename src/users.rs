@@ -1,9 +1,5 @@
 //! Limits how many decisions of one user a policy learns from: m = `contributions_per_user` in a period.
 //!
-//! The counters are a count-min sketch (Cormode and Muthukrishnan 2005) of decisions, never of rewards. A user has one
-//! counter in each of four rows. A decision raises only those of the four counters that equal their minimum
-//! (conservative update, Estan and Varghese 2002).
-//!
 #![doc = include_str!("../docs/theory/users.md")]
 
 use crate::config::Config;

@@ -50,9 +50,8 @@ impl Sharing {
         Address { generation, sender: self.sender, sequence: self.sequence + 1 }
     }
 
-    /// Checks that a contribution with this address is to be combined here, and has not been. `led` is the generation that
-    /// this handle leads, or 0. Memory for
-    /// [`accept`](Self::accept) is then reserved.
+    /// Checks that a contribution with this address is to be combined here, and has not been. `led` is the generation
+    /// that this handle leads, or 0. Reserves memory for [`accept`](Self::accept).
     ///
     /// # Errors
     /// `Expired`, `Duplicate`, `Full`, `NoMemory`.

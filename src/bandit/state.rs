@@ -71,14 +71,14 @@ impl Lock {
         self.state.get_mut().map_err(|_| Error::Poisoned)
     }
 
-    /// The state of a handle that is live.
+    /// The state of an active handle.
     #[inline]
     pub fn lock(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.lock_any()?;
         if state.lifecycle == Lifecycle::Active { Ok(state) } else { Err(state.lifecycle.refusal()) }
     }
 
-    /// The state of a handle that is live or held.
+    /// The state of a handle that is active or held.
     pub fn lock_held(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.lock_any()?;
         if state.lifecycle == Lifecycle::Ended { Err(state.lifecycle.refusal()) } else { Ok(state) }

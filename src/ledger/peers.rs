@@ -1,10 +1,5 @@
 //! Handles that learn together: the releases of other handles.
 //!
-//! A policy of the batch engine learns from a *set* of releases. A handle's snapshot contains the handle's own
-//! releases, and a handle that merges the snapshots of others learns from all. Only noised sums of complete batches
-//! ever leave a handle. `Peers` keeps what is known of the others; what that is, and how it is joined, belongs to a
-//! policy's evidence.
-//!
 #![doc = include_str!("../../docs/theory/merging.md")]
 
 use super::facts::{Facts, SavedFacts};

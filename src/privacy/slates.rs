@@ -1,14 +1,5 @@
 //! Bounds the privacy loss of a request with several slots.
 //!
-//! A request may have several slots. Each slot shows a different arm, and has a reward of its own. The configuration sets
-//! the unit that is protected:
-//!
-//! | `max_slots` | `max_clicks` | the unit | batches that it may change |
-//! |---|---|---|---|
-//! | 0 | 0 | one reward, in requests of any size | 1 |
-//! | S | 0 | one request with all its rewards, at most S | S |
-//! | S | c | the same; at most c rewards other than `reward_min` are kept | min(2c, S) |
-//!
 #![doc = include_str!("../../docs/theory/slots.md")]
 
 use super::PrivacyLoss;

@@ -1,8 +1,5 @@
 //! Stopping rules: sample until the mean is known to a factor of 1 +- alpha, then release it once.
 //!
-//! Sajed and Sheffet (2019), section 3. Samples are independent, in [-R, R], of mean mu not 0. With probability at
-//! least 1 - beta the released mean is within alpha |mu| of mu.
-//!
 #![doc = include_str!("../../docs/theory/stopping.md")]
 
 use crate::error::{Error, Result, check_share};

@@ -65,8 +65,8 @@ impl ArmSum {
         self.batch.raise((size + self.replaced()).clamp(self.batch.quota(), Batch::MAX_QUOTA));
     }
 
-    /// Notes that the rewards of the open batch are about to leave it.
-    pub fn settle(&mut self) {
+    /// Counts the rewards of the open batch as closed: they are about to leave it.
+    pub fn close(&mut self) {
         self.closed += self.own();
         (self.unexamined, self.contributed) = (0, 0);
     }
@@ -106,7 +106,7 @@ impl OpenSum for ArmSum {
     }
 
     fn clear(&mut self) -> bool {
-        self.settle();
+        self.close();
         self.batch.clear() > 0
     }
 }

@@ -387,7 +387,7 @@ impl BatchedArms {
         let examined = sum.units();
         let units = |units: u64| units as f64 / Pull::EXAMINATION as f64;
         let (count, unexamined, opened) = (units(examined), units(sum.unexamined), f64::from(sum.opened));
-        sum.settle();
+        sum.close();
         let release = sum.batch.release(noise);
         sum.batch = Batch::default();
         let state = &mut self.arms[arm];

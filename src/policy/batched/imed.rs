@@ -1,13 +1,7 @@
-//! DP-IMED: the arm with the smallest index is pulled. [`imed`](super::imed) has the index; everything else is here and in
-//! [`arms`](super::arms).
+//! DP-IMED, the recommended policy: the arm with the smallest [index](super::index) is pulled. [`arms`](super::arms)
+//! collects and releases.
 //!
-//! **Choice.** The smallest index over all arms is found without computing all of them. An index is a function of one
-//! public number x, the leading mean, and comes with a line that is nowhere above it. A [`Tournament`]
-//! orders the arms by these lines. The index of the lowest arm is computed and replaces its line, until the lowest
-//! entry is an index. So the end of a batch costs a few indices and O(log K), and every other decision O(1). If very
-//! many arms are close to each other, a change of the leading mean may require very many indices. No decision
-//! computes more than 16: the next decisions continue, and pull the leading arm meanwhile.
-//!
+#![doc = include_str!("../../../docs/theory/imed.md")]
 #![doc = include_str!("../../../docs/theory/min-index.md")]
 
 mod slots;
@@ -15,7 +9,7 @@ mod slots;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
 use super::explore::Explore;
-use super::imed::Chernoff;
+use super::index::Chernoff;
 use super::released::Evidence;
 use super::{ArmChange, BatchedPolicy, refresh_some};
 use crate::config::Config;

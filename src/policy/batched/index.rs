@@ -1,26 +1,9 @@
-//! DP-IMED with the Chernoff index: the recommended policy.
-//!
-//! **Pure eps-DP** by Theorem P of [`crate::privacy`] (rho-zCDP with delta > 0). It needs no horizon and no tuning.
-//! It pulls argmin of c D'(mu*) + ln N, where N counts the arm's rewards, mu* is the leading mean, and D'(q) is the
-//! evidence in nats of the arm's releases (n_b, y_b) against a mean of q:
-//!
-//! D(q) = sup over 0 <= l < eps/max w of -l Z - sum_b \[n_b ln(1 - q + q e^(-l w_b)) + Phi(l w_b)\],
-//! and 0 where Z >= q W,
-//! D'(q) = D + clamp(L - D, 0, 3), L = sum_b \[ln f(y_b | mu) - ln f(y_b | q)\],
-//!
-//! with Z = sum w_b y_b, W = sum w_b n_b, Phi the log-MGF of one noise, and f the saddlepoint density
-//! of Binomial(n_b, .) + noise. A release below 0 counts as 0, which can only lower D.
-//!
-//! *D is a valid bound.* For rewards in `[0, 1]` of mean q, E e^(-l w r) <= 1 - q + q e^(-l w) by convexity. For
-//!
-#![doc = include_str!("../../../docs/theory/imed.md")]
+//! The Chernoff index of DP-IMED, which [`imed`](super::imed) explains.
 
 use super::explore::kappa;
 use super::released::Evidence;
 use crate::config::Config;
 use crate::tournament::Line;
-
-pub use super::min_index::DpImed;
 
 /// The index c D'(mu*) + ln N.
 pub struct Chernoff {

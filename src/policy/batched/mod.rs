@@ -1,7 +1,7 @@
 //! Policies whose arms collect batches of rewards, each released once. The recommended policies are among them.
 //!
 //! [`arms`] collects and releases; [`released`] holds the releases of an arm; [`divergence`] computes their evidence
-//! against a mean, and [`curve`] interpolates it; [`min_index`] pulls the arm with the smallest index; [`top_two`] finds
+//! against a mean, and [`curve`] interpolates it; [`imed`] pulls the arm with the smallest [`index`]; [`top_two`] finds
 //! the best arm and stops; [`peers`] holds the releases of other handles; [`explore`] guarantees minimum probabilities.
 
 use super::compare::ReleaseTotals;
@@ -22,7 +22,7 @@ trait BatchedPolicy: Send + Persist {
     const MOST_ARMS: usize = usize::MAX;
     const HAS_PRIORS: bool = true;
     /// Bytes that a snapshot has of each arm's plan.
-    const SAVED: usize = 0;
+    const PLANNED: usize = 0;
 
     fn batched(&self) -> &BatchedArms;
     fn batched_mut(&mut self) -> &mut BatchedArms;
@@ -220,7 +220,7 @@ impl<P: BatchedPolicy> Policy for P {
 impl<P: BatchedPolicy> Learner for P {
     type Sum = ArmSum;
     type Releases = HandleReleases;
-    const PLANNED: usize = P::SAVED;
+    const PLANNED: usize = <P as BatchedPolicy>::PLANNED;
 
     fn ledger(&mut self) -> &mut BatchedLedger {
         &mut self.batched_mut().ledger
@@ -274,8 +274,8 @@ mod curve;
 mod divergence;
 mod explore;
 pub mod imed;
+mod index;
 pub mod med;
-mod min_index;
 mod peers;
 mod released;
 pub mod top_two;

@@ -243,7 +243,7 @@ impl BatchedPolicy for DpTopTwo {
     /// With more the end of a batch could take longer than 50 ms.
     const MOST_ARMS: usize = 1 << 8;
     const HAS_PRIORS: bool = false;
-    const SAVED: usize = 1;
+    const PLANNED: usize = 1;
 
     fn batched(&self) -> &BatchedArms {
         &self.batched

@@ -80,7 +80,7 @@ impl Policy for Linear {
         self.kept.arm(pull.arm() as usize)
     }
 
-    /// Its mean is NaN, because an arm has a mean only for a row ([`predict`](ByRequest::predict)). Its pulls are the
+    /// Its mean is NaN, because an arm has a mean only for a row ([`predict`](Policy::predict)). Its pulls are the
     /// number of rewards in the releases of its model, which all arms may share, without those of the pilot.
     fn arm(&self, arm: u32) -> ArmState {
         let model = self.model(arm);

@@ -1,12 +1,5 @@
 //! Segments: a bandit for each segment, and one model that all segments share.
 //!
-//! A *segment* (placement, country, hour) is public. A *cell* is an arm in a segment.
-//!
-//! **Pure eps-DP**, or rho-zCDP with delta > 0, by Theorem P of [`crate::privacy`], for any number of segments. Each
-//! reward enters one open batch: the batch of its cell, or the batch of its arm in all segments together. Which of the
-//! two it is, and the size of each batch, are functions of releases, coins and public counts of decisions. A batch is
-//! released once, when it is full. Everything else is computed from releases.
-//!
 #![doc = include_str!("../../../docs/theory/segments.md")]
 
 mod choose;

@@ -1,11 +1,5 @@
 //! Releases of other handles.
 //!
-//! As in [`crate::ledger::peers`], a handle is known by its newest snapshot, and [`Peers`] decides which one is newer. So
-//! merging is idempotent, commutative and associative. Segments are joined by their keys, arms by their ids. Releases
-//! of a segment or an arm that this handle does not have wait for its key or id, and count once it is added here. So
-//! the capacity for segments is this handle's own, and no merge is refused, or depends on the order of merges, because
-//! the handle is full. The row of all segments together, and so the arms' rates, count at once.
-//!
 #![doc = include_str!("../../../docs/theory/segments-merging.md")]
 
 use super::model::{Rate, WeightedEvidence, half_life};

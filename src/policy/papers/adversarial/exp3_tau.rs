@@ -1,9 +1,5 @@
 //! EXP3_tau: EXP3 in intervals, private by its own randomness, without added noise.
 //!
-//! Dekel, Tewari, Arora (2012); Tossou and Dimitrakakis (2017), Section 3.2. EXP3 draws an arm, pulls it tau times,
-//! and receives the average as one gain. **(eps, delta)-DP**, by an accounting sharper than the paper's Theorem 3.5.
-//! tau is the smallest that meets the caller's (eps, delta).
-//!
 #![doc = include_str!("../../../../docs/theory/exp3-tau.md")]
 
 use super::exp3::{Exp3, exploration};

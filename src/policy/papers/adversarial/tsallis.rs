@@ -1,16 +1,5 @@
 //! Batched Tsallis-INF for heavy tails: pure eps-DP, recommended for adversarial rewards.
 //!
-//! After Asi, Raman, Talwar (2025). One arm is drawn and pulled tau = ceil(1/eps) times (or `config.batch`). The mean
-//! loss plus Lap(1/(eps tau)), released as the interval's sum plus Lap(1/eps), is passed to 1/2-Tsallis
-//! follow-the-regularised-leader for losses with heavy tails (Huang, Da, Huang 2022). In draw j arm i has probability
-//!
-//!   x_i = c_j^2 / (L_i - nu)^2,  c_j = sigma sqrt(j),  nu < min L such that the x_i add up to one,
-//!
-//! which minimises <L, x> - 2 c_j sum sqrt(x_i). L_i grows by loss/x_i if |loss| <= theta c_j sqrt(x_i), theta = 1 -
-//! 2^(-1/3); otherwise the draw is skipped. sigma^2 = 1 + 2/(eps tau)^2, at most 3, bounds the second moment of the
-//! noisy loss. Nothing is clipped or rescaled, so the regret has no ln T: O(sqrt(K T/eps)) for eps <= 1. No horizon
-//! is needed.
-//!
 #![doc = include_str!("../../../../docs/theory/tsallis.md")]
 
 use super::intervals::Intervals;

@@ -1,18 +1,5 @@
 //! DP-UCB-INT: UCB on means that are released at intervals, with decreasing noise.
 //!
-//! Tossou and Dimitrakakis (2016), Algorithm 3. Each arm is pulled up to its first release point, round-robin. Then
-//! argmax of noisy mean + sqrt(2 ln t/n) is pulled, both of the arm's last release.
-//!
-//! **(eps', delta')-DP**, where eps' = `epsilon` and delta' = `delta` > 0 of the configuration. The release at the
-//! n-th reward of an arm is its whole sum plus Laplace(n^(v/2)/c), v = `interval_exponent` in (1, 1.5], so it costs c
-//! n^(-v/2) (their Lemma 3.1, where c = 1). A reward is in every later release of its arm. Release points are a
-//! public schedule of an arm's rewards. So however arms are chosen, a transcript is a function of its releases, and
-//! loses no more than all releases of the schedule, to its end, together. That loss is computed ([`Responses`], a
-//! percent or two above the truth), and c is the largest that keeps it within (eps', delta'). The paper's Corollary
-//! 3.2, by advanced composition, has c = 1. At eps' = 1, delta' = e^-10, v = 1.1 this really loses 0.58; here c is
-//! 1.6, and the noise is smaller by that factor. The report states the loss of the most releases that the schedule
-//! allows so far, as if all rewards were of one arm, by advanced composition, and eps' if that is less.
-//!
 #![doc = include_str!("../../../../docs/theory/ucb-int.md")]
 
 use crate::config::Config;

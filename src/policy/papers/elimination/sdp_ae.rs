@@ -1,11 +1,5 @@
 //! SDP-AE: arm elimination on shuffled batches.
 //!
-//! Tenenbaum, Kaplan, Mansour, Stemmer (2021), Algorithm 1. **(eps, delta)-DP in the shuffle model** (their Theorem
-//! 3.1): every reward is in one message of one batch, and each batch is released once by M_sum. So Theorem P of
-//! [`crate::privacy`] applies with (eps, delta) in the place of eps. Regret O(sum_a ln T/Delta_a + K
-//! ln(1/delta)/eps^2) (their Corollary 3.2, for any m of the order of sigma^2). Batches have m = 4 ceil(sigma^2)
-//! users, sigma^2 the noise's variance, or `config.batch`.
-//!
 #![doc = include_str!("../../../../docs/theory/sdp-ae.md")]
 
 use crate::config::Config;
