@@ -6,10 +6,9 @@ use super::*;
 use crate::ledger::learner::{AnyLearner, Learner};
 use crate::ledger::peers::PeerId;
 use crate::policy::Prior;
-use crate::policy::contract::Policy;
-use crate::policy::contract::Pull;
+use crate::policy::contract::{Policy, Pull};
 use crate::request::{Choice, Feature, Limits, Offers, Request, Rows};
-use crate::snapshot::{Kind, write};
+use crate::snapshot::{Kind, Writer, write};
 
 fn stream(number: u64) -> Random {
     let mut key = [7; 32];
@@ -557,6 +556,39 @@ fn a_snapshot_has_what_was_released() {
                 }
             }
         }
+    }
+}
+
+/// A contribution of another instrument, or to a pilot that has ended, is in no release, and counts as incomplete.
+#[test]
+fn only_vectors_of_one_instrument_add_up() {
+    let play = |policy: &mut Linear| {
+        choose(policy, None, Rows::Dense(&[0.1; 8]));
+        observe(policy, 0, 1.0);
+    };
+    let contribute = |policy: &mut Linear, leader: &mut Linear| {
+        let all = |to: &mut Writer| {
+            policy.write_open(to);
+            Ok(())
+        };
+        let bytes = write(Kind::Bandit, usize::MAX, all).unwrap().seal();
+        let before = leader.ledger.cells[(0, 0)].count;
+        let complete = leader.combine(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
+        (complete, leader.ledger.cells[(0, 0)].count - before)
+    };
+    let [mut leader, mut in_pilot, mut other] = [1, 2, 3].map(|seed| policy(&config(2, 20.0), SHAPE, seed));
+    for policy in [&mut leader, &mut other] {
+        while policy.ledger.whole.is_some() {
+            play(policy);
+        }
+    }
+    play(&mut in_pilot);
+    assert_eq!(contribute(&mut in_pilot, &mut leader), (false, 0));
+    for (instrument, added) in [(Instrument::Sum, (false, 0)), (Instrument::Fields, (true, 1))] {
+        leader.ledger.cells[(0, 0)].open(Instrument::Fields, 1000);
+        other.ledger.cells[(0, 0)].open(instrument, 1000);
+        play(&mut other);
+        assert_eq!(contribute(&mut other, &mut leader), added, "{instrument:?}");
     }
 }
 
