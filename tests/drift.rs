@@ -48,6 +48,7 @@ fn run(algorithm: Algorithm, config: &Config, means: [[f64; 5]; 2], half: u32, n
 /// The best arm becomes the worst after 200,000 decisions. Without `forget_after` the next 200,000 are lost (0.5 each).
 /// With it, the policy adapts, for all kinds of noise, windows and propensities.
 #[test]
+#[ignore = "five seconds"]
 fn forgetting_follows_a_change() {
     let memory = Config { forget_after: 100_000, ..Config::new(5, 1.0) };
     let lost = run(Algorithm::Imed, &Config::new(5, 1.0), [A, REVERSED], 200_000, 1);
@@ -146,6 +147,7 @@ fn reversal_in_a_fleet(kind: Subject, handles: u8, interval: usize, number: u64)
 /// that waited for rewards that nobody contributed, most were below .07). Nor does a leader stop to try arms if
 /// contributions come rarely: in 20 runs of dp-imed all arms were tried in the end (and 25 were not).
 #[test]
+#[ignore = "five seconds"]
 fn a_leader_follows_a_change() {
     let imed = Subject::Policy(Algorithm::Imed);
     for kind in [imed, Subject::Policy(Algorithm::Med), Subject::Segments, Subject::Models] {

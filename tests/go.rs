@@ -83,6 +83,7 @@ fn passes_its_tests(module: &str, page: &str) {
 
 /// Builds from another module with only the files that `go mod vendor` copies, which include the header.
 #[test]
+#[ignore = "five seconds"]
 fn a_vendored_copy_builds() {
     let consumer = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_consumer");
     let _ = std::fs::remove_dir_all(&consumer);

@@ -172,7 +172,7 @@ const SAMPLES: u64 = 2_000_000;
 fn laplace_has_its_distribution() {
     for (seed, distribution) in (20..).zip(distributions()) {
         let mut source = LaplaceSource::new(distribution, stream(seed));
-        let ratio = Cells::laplace(distribution.scale(), 5 * SAMPLES).test(5 * SAMPLES, || source.draw());
+        let ratio = Cells::laplace(distribution.scale(), SAMPLES).test(SAMPLES, || source.draw());
         println!("scale {}: {ratio:.3} of the threshold", distribution.scale());
         assert!(ratio < 1.0, "scale {}: {ratio}", distribution.scale());
     }

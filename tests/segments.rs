@@ -483,6 +483,7 @@ fn segments_learn_their_own_best_arms() {
 /// soon. Of 30 runs ten lose more than a quarter of the loss of uniform play if the policy trusts such releases, and
 /// one if it does not.
 #[test]
+#[ignore = "five seconds"]
 fn negative_noise_does_not_hide_an_arm_for_long() {
     let lost = (0..30).filter(|&number| {
         let config = Config { test_seed: Some(seed(number)), ..Config::new(10, 0.25) };
@@ -565,6 +566,7 @@ fn regrets(epsilon: f64, decisions: usize, spread: f64, worlds: u64) -> [f64; 3]
 
 /// Deterministic except for the handles' origins, which do not affect decisions.
 #[test]
+#[ignore = "five seconds"]
 fn merging_reduces_regret() {
     let [together, isolated, one] = regrets(1.0, 2_000, 0.2, 2);
     println!("{together} {isolated} {one}");

@@ -133,6 +133,7 @@ fn snapshots_are_as_long_as_the_header_says() {
 
 /// What a restart loses besides open decisions, as docs/operating.md says: a quarter to a third of all rewards.
 #[test]
+#[ignore = "five seconds"]
 fn open_batches_hold_a_quarter_to_a_third() {
     const RUNS: u64 = 6;
     for epsilon in [0.1, 1.0] {
@@ -202,6 +203,7 @@ fn restored_handles_have_noise_of_their_own() {
 }
 
 #[test]
+#[ignore = "five seconds"]
 fn restored_handles_keep_learning() {
     for algorithm in ABLE.into_iter().filter(|algorithm| *algorithm != Algorithm::Se) {
         let config = Config { test_seed: Some(seed(2)), horizon: 600_000, ..configs(algorithm).swap_remove(0) };
