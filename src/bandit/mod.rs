@@ -433,7 +433,7 @@ impl Bandit {
     /// # Errors
     /// `Unsupported` by policies of other models; `Poisoned` after an internal failure.
     pub fn shuffle_params(&self, phase: u32) -> Result<Params> {
-        Ok(self.lock.lock()?.shuffled()?.params(phase))
+        self.lock.lock()?.policy.shuffled(phase, None)
     }
 
     /// Submits the shuffled bits of one arm's batch in the open phase, one byte of 0 or 1 each. The tickets of those
@@ -445,7 +445,7 @@ impl Bandit {
     /// exist, a wrong length or a byte other than 0 or 1; `Unsupported` by policies of other models, and once an
     /// [`update`](Self::update) took effect; `Poisoned` after an internal failure. On an error nothing has changed.
     pub fn submit_shuffled(&self, phase: u32, arm: u32, bits: &[u8]) -> Result<()> {
-        self.lock.lock()?.shuffled()?.submit(phase, arm, bits)
+        self.lock.lock()?.policy.shuffled(phase, Some((arm, bits))).map(drop)
     }
 
     /// Calls `each` with the estimated mean reward of each row of a request with features, and its standard deviation,

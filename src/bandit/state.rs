@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
 use crate::os::Origin;
-use crate::policy::{Policy, Pull, ShuffledPolicy, loss_of_request};
+use crate::policy::{Policy, Pull, loss_of_request};
 use crate::privacy::PrivacyLoss;
 use crate::request::{Limits, Offers, Request};
 use crate::reward::Reward;
@@ -380,10 +380,6 @@ impl State {
             Some(contributions) => (loss_of_request(self.policy.counts().loss, config), contributions),
             None => (PrivacyLoss::Unbounded, m), // more than are ever given
         }
-    }
-
-    pub fn shuffled(&mut self) -> Result<&mut dyn ShuffledPolicy> {
-        self.policy.shuffled().ok_or_else(|| Error::unsupported("a shuffled batch: it is not of the shuffle model"))
     }
 
     /// Takes over the origin of an earlier handle, and the arms that were added to it.

@@ -166,9 +166,13 @@ pub trait Policy: Send + Persist {
         None
     }
 
-    /// The policy as one that receives shuffled batches, if it does.
-    fn shuffled(&mut self) -> Option<&mut dyn ShuffledPolicy> {
-        None
+    /// Adds the shuffled batch of an arm, bits in random order, in the open phase, if there is one. Returns the parameters
+    /// of the batches of a phase.
+    ///
+    /// # Errors
+    /// `Unsupported` if the policy is not of the shuffle model; for a refused batch, which changes nothing.
+    fn shuffled(&mut self, _phase: u32, _batch: Option<(u32, &[u8])>) -> Result<Params> {
+        Err(Error::unsupported("a shuffled batch: it is not of the shuffle model"))
     }
 }
 
@@ -185,13 +189,4 @@ pub(super) fn all_arms(config: &Config) -> Result<Vec<u32>> {
 /// The error of a policy that has no priors.
 pub(super) fn has_no_priors() -> Error {
     Error::unsupported("a prior")
-}
-
-/// A policy of the shuffle model: rewards arrive in batches, as bits in random order.
-pub trait ShuffledPolicy {
-    /// The parameters of the batches of a phase.
-    fn params(&self, phase: u32) -> Params;
-
-    /// Adds the batch of one arm in the open phase. A refused batch changes nothing.
-    fn submit(&mut self, phase: u32, arm: u32, bits: &[u8]) -> Result<()>;
 }

@@ -19,7 +19,7 @@ mod segments;
 
 pub use crate::request::Pull;
 pub(crate) use compare::price_of_merges;
-pub use contract::{ArmState, Policy, PolicyCounts, ShuffledPolicy};
+pub use contract::{ArmState, Policy, PolicyCounts};
 pub use kl::private_divergence;
 use papers::{adversarial, baselines, continual, elimination, local};
 pub(crate) use prior::Prior;

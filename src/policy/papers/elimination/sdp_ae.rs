@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{self, WipedVec};
 use crate::moving::{Archive, Persist, persist};
-use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull, ShuffledPolicy, all_arms};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull, all_arms};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::calibration::ShuffleNoise;
 use crate::random::{Random, Seed};
@@ -222,6 +222,27 @@ impl ShuffledElimination {
     fn is_viable(&self, arm: u32) -> bool {
         self.viable.binary_search(&arm).is_ok()
     }
+
+    /// Adds the shuffled batch of an arm in the open phase.
+    fn submit(&mut self, phase: u32, arm: u32, bits: &[u8]) -> Result<()> {
+        if arm as usize >= self.arms.len() {
+            return Err(Error::config("arm", &format!("must be below {}", self.arms.len()), arm));
+        }
+        if self.source == RewardSource::Simulation {
+            return Err(Error::unsupported("a shuffled batch: the handle took plain rewards"));
+        }
+        match phase.cmp(&self.phase) {
+            Ordering::Less => return Err(Error::Expired),
+            Ordering::Greater => return Err(Error::NotReady),
+            Ordering::Equal if !self.is_viable(arm) => return Err(Error::Expired),
+            Ordering::Equal if self.waiting.binary_search(&arm).is_err() => return Err(Error::Duplicate),
+            Ordering::Equal => {}
+        }
+        let ones = count_ones(plan_of(&self.plans, phase), bits)?;
+        self.source = RewardSource::Shuffler;
+        self.release(arm, ones);
+        Ok(())
+    }
 }
 
 impl Policy for ShuffledElimination {
@@ -274,8 +295,11 @@ impl Policy for ShuffledElimination {
         }
     }
 
-    fn shuffled(&mut self) -> Option<&mut dyn ShuffledPolicy> {
-        Some(self)
+    fn shuffled(&mut self, phase: u32, batch: Option<(u32, &[u8])>) -> Result<Params> {
+        if let Some((arm, bits)) = batch {
+            self.submit(phase, arm, bits)?;
+        }
+        Ok(*plan_of(&self.plans, phase))
     }
 
     /// Moves complete batches. Incomplete ones are dropped, because half a batch has half of its noise. The way in
@@ -303,32 +327,6 @@ impl Policy for ShuffledElimination {
             with.ensure_interval(arm.count > 0, arm.mean, arm.width)
         })?;
         if with.reads() { self.check_saved() } else { Ok(()) }
-    }
-}
-
-impl ShuffledPolicy for ShuffledElimination {
-    fn params(&self, phase: u32) -> Params {
-        *plan_of(&self.plans, phase)
-    }
-
-    fn submit(&mut self, phase: u32, arm: u32, bits: &[u8]) -> Result<()> {
-        if arm as usize >= self.arms.len() {
-            return Err(Error::config("arm", &format!("must be below {}", self.arms.len()), arm));
-        }
-        if self.source == RewardSource::Simulation {
-            return Err(Error::unsupported("a shuffled batch: the handle took plain rewards"));
-        }
-        match phase.cmp(&self.phase) {
-            Ordering::Less => return Err(Error::Expired),
-            Ordering::Greater => return Err(Error::NotReady),
-            Ordering::Equal if !self.is_viable(arm) => return Err(Error::Expired),
-            Ordering::Equal if self.waiting.binary_search(&arm).is_err() => return Err(Error::Duplicate),
-            Ordering::Equal => {}
-        }
-        let ones = count_ones(plan_of(&self.plans, phase), bits)?;
-        self.source = RewardSource::Shuffler;
-        self.release(arm, ones);
-        Ok(())
     }
 }
 
