@@ -151,13 +151,18 @@ impl Writer {
         }
     }
 
-    /// Writes counts of decisions, each reduced by the number of times that its index is in `less`.
-    pub fn counts(&mut self, counts: impl ExactSizeIterator<Item = u64>, less: impl Iterator<Item = usize>) {
-        let before = self.length();
+    /// Writes counts of decisions. Returns where they are, for [`uncount`](Self::uncount).
+    pub fn counts(&mut self, counts: impl ExactSizeIterator<Item = u64>) -> usize {
+        let at = self.length();
         self.alike(counts, Writer::u64);
+        at
+    }
+
+    /// Reduces the count in this place of those that were written there by one.
+    pub fn uncount(&mut self, at: usize, place: usize) {
         if let Writer::Writing(bytes) = self {
-            let (counts, _) = bytes[before..].as_chunks_mut::<8>();
-            less.for_each(|place| counts[place] = (u64::from_le_bytes(counts[place]) - 1).to_le_bytes());
+            let count = &mut bytes[at..].as_chunks_mut::<8>().0[place];
+            *count = (u64::from_le_bytes(*count) - 1).to_le_bytes();
         }
     }
 

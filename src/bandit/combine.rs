@@ -8,8 +8,7 @@ use crate::config::{Config, Scope};
 use crate::contribution::{Address, FleetKey, Nonce, Purpose};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
-use crate::ledger::learner::AnyLearner;
-use crate::policy::Algorithm;
+use crate::policy::{Algorithm, AnyLearner};
 use crate::snapshot::{self, Reader};
 use zeroize::Zeroizing;
 

@@ -23,7 +23,7 @@ use crate::users::{Periods, Users};
 use fleet::Sharing;
 use health::Health;
 use moving::Lifecycle;
-use state::{Lock, State};
+use state::{Lock, State, catalog};
 
 pub use health::Warnings;
 pub use report::{ArmReport, Diagnostics, Report};
@@ -82,7 +82,7 @@ impl Bandit {
     fn made(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let range = config.check()?;
         let mut seed = Seed::new(config.test_seed)?;
-        let policy = algorithm.build(config, &mut seed)?;
+        let mut policy = algorithm.build(config, &mut seed)?;
         let abilities = algorithm.abilities(config);
         let range = if algorithm.takes_bits() { range.of_bits() } else { range };
         // The key of the tickets comes from the operating system even with a test seed: see engine::ticket.
@@ -95,7 +95,7 @@ impl Bandit {
             engine.limit_clicks(config.max_clicks, seed.stream())?;
         }
         let coins = (abilities.slots || abilities.values).then(|| seed.stream());
-        let arms = policy.catalog().arms.map_or(0, Roster::arms);
+        let arms = catalog(&mut *policy).arms.map_or(0, Roster::arms);
         let offers = Offers::new(config, abilities, arms, coins)?;
         // Created last, so that a test seed gives everything else the same coins with users and without.
         let users = Users::of(config, &mut seed)?;
@@ -260,7 +260,8 @@ impl Bandit {
     /// has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
         let state = &mut *self.lock.lock()?;
-        let id = state.arms()?.any_id(state.origin);
+        let origin = state.origin;
+        let id = state.arms()?.any_id(origin);
         state.add_arm(id)
     }
 
@@ -301,9 +302,11 @@ impl Bandit {
     /// DP-MED and, with a model for each arm, dp-linear; `Poisoned` after an internal failure. Nothing has changed.
     pub fn set_prior(&self, arm: u32, mean: f64, strength: f64) -> Result<()> {
         let prior = Prior::new(self.range, mean, strength)?;
-        let state = &mut *self.lock.lock()?;
-        state.check_live(&[arm], "arm", "a prior")?;
-        state.policy.set_prior(arm, prior)
+        let (state, config) = (&mut *self.lock.lock()?, self.config.config()?);
+        let learner = state.check_live(arm, "arm", "a prior")?;
+        self.algorithm.check_prior(&config)?;
+        learner.set_prior(arm, prior);
+        Ok(())
     }
 
     /// Retires an arm: it is never played again. Rewards of its open decisions are accepted as before.
@@ -313,12 +316,12 @@ impl Bandit {
     /// for policies whose set of arms is fixed; `Poisoned` after an internal failure.
     pub fn retire_arm(&self, arm: u32) -> Result<()> {
         let state = &mut *self.lock.lock()?;
-        state.check_live(&[arm], "arm", "retiring an arm: its arms are fixed")?;
+        let learner = state.check_live(arm, "arm", "retiring an arm: its arms are fixed")?;
         // (Not all live arms are active: a test that has stopped has one active arm.)
-        if state.policy.catalog().arms.is_some_and(|roster| roster.live().len() == 1) {
+        if learner.catalog().arms.is_some_and(|roster| roster.live().len() == 1) {
             return Err(Error::request("arm", "must not be the last one", arm));
         }
-        state.policy.retire_arm(arm);
+        learner.retire_arm(arm);
         Ok(())
     }
 

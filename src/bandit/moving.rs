@@ -433,7 +433,7 @@ mod tests {
             let bandit = Bandit::new(Algorithm::Imed, &config()).unwrap();
             play(&bandit, 300, 0, &mut Vec::new());
             let head = |to: &mut Writer| {
-                bandit.save_head(&bandit.lock.lock().unwrap(), to);
+                bandit.save_head(&mut bandit.lock.lock().unwrap(), to);
                 Ok(())
             };
             let time = snapshot::fields(|length| Ok(Vec::with_capacity(length)), head).unwrap().len();

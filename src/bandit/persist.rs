@@ -1,7 +1,7 @@
 //! Snapshots of a handle: writing, restoring and merging.
 
 use super::Bandit;
-use super::state::State;
+use super::state::{State, catalog};
 use crate::config::{Config, Scope};
 use crate::engine::Counts;
 use crate::error::{Error, Result};
@@ -66,12 +66,16 @@ impl Bandit {
     fn save(&self, state: &mut State, to: &mut Writer) -> Result<()> {
         state.check_private()?;
         self.save_head(state, to);
-        state.policy.save_pulls(to, &mut state.engine.pending().map(Pull::of));
-        state.policy.snapshot(&mut Archive::Out(to))
+        let State { policy, engine, .. } = state;
+        let with = &mut Archive::Out(to);
+        if let Some(learner) = policy.learner() {
+            learner.persist_pulls(with, &mut engine.pending().map(Pull::of))?;
+        }
+        policy.snapshot(with)
     }
 
     /// Writes what [`SnapshotHead::read`] reads.
-    pub(super) fn save_head(&self, state: &State, to: &mut Writer) {
+    pub(super) fn save_head(&self, state: &mut State, to: &mut Writer) {
         to.u32(self.algorithm as u32);
         self.config.save(to);
         to.u8(state.seeded.into());
@@ -80,11 +84,14 @@ impl Bandit {
         to.u64(state.periods.begun.into());
         state.engine.counts().save(to);
         to.u64(state.engine.caller_time().0);
-        let pulls = &state.pulls;
+        let State { engine, policy, pulls, .. } = state;
         to.u32(pulls.len() as u32);
-        let pending = || state.engine.pending().map(Pull::of);
-        to.counts(pulls.iter().copied(), pending().map(|pull| state.policy.arm_of(pull) as usize));
-        let added = state.policy.catalog().arms.map_or(&[][..], |roster| &roster.added);
+        let counts = to.counts(pulls.iter().copied());
+        let learner = policy.learner();
+        for pull in engine.pending().map(Pull::of) {
+            to.uncount(counts, learner.as_ref().map_or(pull.arm(), |learner| learner.arm_of(pull)) as usize);
+        }
+        let added = catalog(&mut **policy).arms.map_or(&[][..], |roster| &roster.added);
         to.alike(added.iter().copied(), Writer::u64);
     }
 
@@ -145,7 +152,10 @@ impl Bandit {
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;
         state.continue_from(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
-        state.policy.snapshot(&mut Archive::In(from)).map_err(|error| match (error, meant) {
+        let with = &mut Archive::In(from);
+        let pulls =
+            state.policy.learner().map_or(Ok(()), |learner| learner.persist_pulls(with, &mut std::iter::empty()));
+        pulls.and_then(|()| state.policy.snapshot(with)).map_err(|error| match (error, meant) {
             // A new configuration can be invalid for the policy; the one in the snapshot was valid.
             (Error::InvalidConfig { .. }, None) => Error::Corrupt,
             (error, _) => error,

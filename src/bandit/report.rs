@@ -2,11 +2,11 @@
 
 use super::fleet::Sharing;
 use super::health::Warnings;
-use super::state::State;
+use super::state::{State, catalog};
 use super::{Bandit, within};
 use crate::config::{Clock, Config};
 use crate::engine::{Counts, Refusals};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
 use crate::policy::{Algorithm, ArmState, PolicyCounts};
 use crate::privacy::PrivacyLoss;
@@ -129,9 +129,12 @@ impl Bandit {
     /// `BufferTooSmall`; as these.
     pub fn read_arms(&self, segment: Option<u64>, limit: usize, mut each: impl FnMut(u32, ArmReport)) -> Result<usize> {
         let state = &mut *self.lock.lock()?;
-        let read = |arm: u32| match segment {
-            None => Ok((state.policy.arm(arm), state.pulls[arm as usize])),
-            Some(segment) => state.policy.arm_in(segment, arm),
+        if segment.is_some() && catalog(&mut *state.policy).segments.is_none() {
+            return Err(Error::unconfigured("segments: config.max_segments is 0"));
+        }
+        let mut read = |arm: u32| match (segment, state.policy.learner()) {
+            (Some(segment), Some(learner)) => learner.arm_in_segment(segment, arm),
+            _ => Ok((state.policy.arm(arm), state.pulls[arm as usize])),
         };
         read(0)?; // whether there is such a segment
         let arms = within(limit, state.pulls.len())?;

@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
 use crate::os::Origin;
-use crate::policy::{Policy, Pull, loss_of_request};
+use crate::policy::{AnyLearner, Policy, Pull, loss_of_request};
 use crate::privacy::PrivacyLoss;
-use crate::request::{Limits, Offers, Request};
+use crate::request::{Catalog, Limits, Offers, Request};
 use crate::reward::Reward;
 use crate::snapshot::ensure;
 use crate::users::{Periods, Users};
@@ -30,6 +30,8 @@ pub struct Decision {
     /// The policy's epoch, phase or interval.
     pub phase: u32,
 }
+
+const FIXED_ARMS: &str = "new arms: its arms are fixed";
 
 /// The handle's lock. A forked child cannot take it.
 pub(super) struct Lock {
@@ -141,9 +143,18 @@ fn make_room(
     }
 }
 
+/// What requests may name.
+pub(super) fn catalog(policy: &mut dyn Policy) -> Catalog<'_> {
+    policy.learner().map_or(Catalog::FIXED, |learner| learner.catalog())
+}
+
 fn unplay(policy: &mut dyn Policy, pulls: &mut [u64], pull: Pull, learned: bool) {
-    pulls[policy.arm_of(pull) as usize] -= 1;
-    policy.unplay(pull);
+    let mut arm = pull.arm();
+    if let Some(learner) = policy.learner() {
+        arm = learner.arm_of(pull);
+        learner.unplay(pull);
+    }
+    pulls[arm as usize] -= 1;
     if learned {
         policy.cancel(pull);
     }
@@ -220,7 +231,7 @@ impl State {
     fn choose_for(&mut self, request: &Request) -> Result<bool> {
         let limits = self.limits();
         let State { engine, policy, pulls, offers, users, periods, health, .. } = self;
-        let mut offer = offers.check(request, policy.catalog(), &limits)?;
+        let mut offer = offers.check(request, catalog(&mut **policy), &limits)?;
         if offer.has_positions() {
             engine.reserve_unexamined()?;
         }
@@ -252,7 +263,7 @@ impl State {
     /// `InvalidRequest`; `Unsupported`; `Full`; `NotStored`.
     pub fn check(&mut self, request: &Request) -> Result<()> {
         let limits = self.limits();
-        self.offers.check(request, self.policy.catalog(), &limits).map(drop)
+        self.offers.check(request, catalog(&mut *self.policy), &limits).map(drop)
     }
 
     /// Passes the predictions for a request to `each`.
@@ -268,19 +279,21 @@ impl State {
             ..Request::default()
         };
         let limits = Limits { is_ready: true, ..self.limits() };
-        let offer = self.offers.check(&request, self.policy.catalog(), &limits)?;
+        let offer = self.offers.check(&request, catalog(&mut *self.policy), &limits)?;
         self.policy.predict(&offer, each);
         Ok(())
     }
 
-    /// Checks that these arms can be played, and that the policy supports `what`. `field` has the arms.
-    pub fn check_live(&self, arms: &[u32], field: &'static str, what: &'static str) -> Result<()> {
-        self.policy.catalog().arms.ok_or_else(|| Error::unsupported(what))?.check(arms, field)
+    /// Checks that the policy supports `what`, and that this arm can be played. `field` has it.
+    pub fn check_live(&mut self, arm: u32, field: &'static str, what: &'static str) -> Result<&mut dyn AnyLearner> {
+        let learner = self.learner(what)?;
+        learner.catalog().arms.map_or(Ok(()), |roster| roster.check(&[arm], field))?;
+        Ok(learner)
     }
 
     /// Checks that this arm exists and is not retired. `field` has it.
-    pub fn check_arm(&self, arm: u32, field: &'static str) -> Result<()> {
-        match self.policy.catalog().arms {
+    pub fn check_arm(&mut self, arm: u32, field: &'static str) -> Result<()> {
+        match catalog(&mut *self.policy).arms {
             Some(roster) => roster.check(&[arm], field),
             None if (arm as usize) < self.pulls.len() => Ok(()),
             None => Err(Error::request(field, &format!("must be below {}", self.pulls.len()), arm)),
@@ -393,8 +406,8 @@ impl State {
     }
 
     /// The arms of a policy that can add some.
-    pub fn arms(&self) -> Result<&Roster> {
-        self.policy.catalog().arms.ok_or_else(|| Error::unsupported("new arms: its arms are fixed"))
+    pub fn arms(&mut self) -> Result<&Roster> {
+        catalog(&mut *self.policy).arms.ok_or_else(|| Error::unsupported(FIXED_ARMS))
     }
 
     /// Adds an arm with this id, which no other arm here has.
@@ -405,7 +418,7 @@ impl State {
         }
         self.pulls.reserve()?;
         self.offers.reserve()?;
-        self.policy.add_arm(id)?;
+        self.learner(FIXED_ARMS)?.add_arm(id)?;
         self.pulls.push(0);
         self.offers.add_arm();
         Ok(arm)

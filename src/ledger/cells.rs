@@ -61,6 +61,11 @@ pub(crate) trait OpenSum: Persist + Sized {
 
     /// Drops the rewards, which were contributed. Returns whether there were any.
     fn clear(&mut self) -> bool;
+
+    /// The number of pulls of the cell, where the ledger counts them.
+    fn pulls(&mut self) -> Option<&mut u64> {
+        None
+    }
 }
 
 /// What a contribution names a sum by.

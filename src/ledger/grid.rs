@@ -73,6 +73,11 @@ impl<T> Grid<T> {
         self.configured += 1;
     }
 
+    /// Maximum number of rows.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     pub fn rows(&self) -> usize {
         self.rows
     }

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 use crate::memory::try_with_capacity;
+use crate::snapshot::Reader;
 use std::ops::Deref;
 
 /// A list of different keys, each with its place in it.
@@ -41,6 +42,19 @@ impl Keys {
     pub fn find(&self, key: u64) -> Option<usize> {
         self.index.find(key)
     }
+}
+
+/// Reads a list of keys.
+///
+/// # Errors
+/// `Corrupt`; `NoMemory`.
+pub(crate) fn read(from: &mut Reader) -> Result<Vec<u64>> {
+    let length = from.length(size_of::<u64>())?;
+    let mut keys = try_with_capacity(length)?;
+    for _ in 0..length {
+        keys.push(from.u64()?);
+    }
+    Ok(keys)
 }
 
 impl Deref for Keys {

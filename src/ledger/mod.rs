@@ -4,7 +4,6 @@ pub(crate) mod cells;
 pub(crate) mod facts;
 pub(crate) mod grid;
 pub(crate) mod keys;
-pub(crate) mod learner;
 pub(crate) mod open;
 pub mod peers;
 pub(crate) mod roster;

@@ -2,7 +2,7 @@
 //!
 #![doc = include_str!("../../docs/theory/merging.md")]
 
-use super::facts::{Facts, SavedFacts};
+use super::facts::SavedFacts;
 use super::roster::{Roster, arm_of};
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -31,19 +31,6 @@ pub(crate) struct Peer<R> {
     added: KeyIndex,
 }
 
-/// What a policy learns from another handle.
-pub(crate) trait PeerReleases: Sized + 'static {
-    /// Reads a snapshot of a handle with so many arms. `config` may be this handle's: all handles of a fleet have the
-    /// same arms in it.
-    ///
-    /// # Errors
-    /// `Corrupt`; `NoMemory`.
-    fn read(config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, Self)>;
-
-    /// The time `then` on the other handle's clock is now on this one's.
-    fn rebase(&mut self, _then: u64, _here: &Facts) {}
-}
-
 /// The identity of the handle that made a snapshot.
 pub(crate) struct PeerId<'a> {
     pub origin: u64,
@@ -61,22 +48,17 @@ pub(crate) type AnyPeer = Box<dyn Any>;
 /// `Corrupt`; `NoMemory`.
 pub(crate) type ReadPeer = fn(&Config, &PeerId, &mut Reader) -> Result<AnyPeer>;
 
-impl<R: PeerReleases> Peer<R> {
-    /// Reads a snapshot.
-    ///
+impl<R> Peer<R> {
     /// # Errors
-    /// `Corrupt`; `NoMemory`.
-    pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<AnyPeer> {
-        let (facts, releases) = R::read(config, config.arms as usize + id.added.len(), from)?;
-        let version = (id.generation, facts.decisions, facts.now(), facts.releases, from.checksum());
-        let (configured, added) = (config.arms, KeyIndex::of(id.added, 0)?);
-        Ok(Box::new(Peer { releases, merged: 0, origin: id.origin, version, configured, added }))
+    /// `NoMemory`.
+    pub fn new(releases: R, facts: &SavedFacts, id: &PeerId, configured: u32, checksum: u32) -> Result<Peer<R>> {
+        let version = (id.generation, facts.decisions, facts.now(), facts.releases, checksum);
+        Ok(Peer { releases, merged: 0, origin: id.origin, version, configured, added: KeyIndex::of(id.added, 0)? })
     }
 
-    /// The snapshot is merged now, on the clock of this handle.
-    pub fn arrive(&mut self, here: &Facts) {
-        self.merged = here.now();
-        self.releases.rebase(self.version.2, here);
+    /// The time of its snapshot, on its own clock.
+    pub fn snapshot_time(&self) -> u64 {
+        self.version.2
     }
 
     /// Returns the peer's number of our arm.
@@ -142,6 +124,12 @@ impl<R> Peers<R> {
 impl<R> Default for Peers<R> {
     fn default() -> Peers<R> {
         Peers { others: Vec::new(), updates: 0 }
+    }
+}
+
+impl<R> std::ops::IndexMut<usize> for Peers<R> {
+    fn index_mut(&mut self, place: usize) -> &mut Peer<R> {
+        &mut self.others[place].1
     }
 }
 

@@ -1,18 +1,17 @@
 //! The interface between the engine and a policy, and what each guarantees to the other.
 
 use super::compare::ReleaseTotals;
-use super::prior::Prior;
+use super::learner::AnyLearner;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::learner::AnyLearner;
+use crate::ledger::cells::{Ledger, OpenSum};
 use crate::memory::try_with_capacity;
 use crate::moving::{Archive, Persist};
 use crate::privacy::PrivacyLoss;
+use crate::request::Offer;
 pub use crate::request::Pull;
-use crate::request::{Catalog, Offer};
 use crate::reward::Reward;
 use crate::shuffle::Params;
-use crate::snapshot::Writer;
 
 /// The public state of one arm: released values only, in the unit interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,6 +62,17 @@ impl PolicyCounts {
         let (phase, active, changes, failures, merges, segments, oversized) = (0, 0, 0, 0, 0, 0, 0);
         PolicyCounts { loss, best: None, phase, active, changes, failures, merges, segments, oversized }
     }
+
+    /// Of a policy with a ledger.
+    pub(super) fn of_ledger<S: OpenSum, R>(ledger: &Ledger<S, R>) -> PolicyCounts {
+        PolicyCounts {
+            phase: ledger.facts.releases,
+            active: ledger.roster.live().len() as u32,
+            merges: ledger.peers.updates(),
+            segments: ledger.keys.len() as u32,
+            ..PolicyCounts::of(ledger.facts.privacy(&ledger.noise.distribution()))
+        }
+    }
 }
 
 /// A bandit algorithm as a state machine over releases.
@@ -89,24 +99,8 @@ pub trait Policy: Send + Persist {
     /// Cancels an earlier pull: it will get no reward, and counts as not made.
     fn cancel(&mut self, pull: Pull);
 
-    /// Takes back an earlier pull, learned from or not, which then counts as not made in its segment.
-    fn unplay(&mut self, _pull: Pull) {}
-
-    /// The arm of a pull, for policies whose pulls have other numbers.
-    fn arm_of(&self, pull: Pull) -> u32 {
-        pull.arm()
-    }
-
     /// The public state of an arm.
     fn arm(&self, arm: u32) -> ArmState;
-
-    /// The public state of an arm in a segment, and the number of its pulls there.
-    ///
-    /// # Errors
-    /// `InvalidRequest` if there is no such segment; `Unsupported`.
-    fn arm_in(&self, _segment: u64, _arm: u32) -> Result<(ArmState, u64)> {
-        Err(Error::unconfigured("segments: config.max_segments is 0"))
-    }
 
     /// What a report contains besides the arms.
     fn counts(&self) -> PolicyCounts;
@@ -121,36 +115,6 @@ pub trait Policy: Send + Persist {
 
     /// Passes the predicted mean of each row of a checked request with features, and its standard deviation, to `each`.
     fn predict(&mut self, _offer: &Offer, _each: &mut dyn FnMut(f64, f64)) {}
-
-    /// What requests may name.
-    fn catalog(&self) -> Catalog<'_> {
-        Catalog::FIXED
-    }
-
-    /// Adds an arm, with the next number and this id, which no other arm has. What other handles have released of it
-    /// counts from now on. May allocate.
-    ///
-    /// # Errors
-    /// `InvalidConfig`, `NoMemory`: nothing has changed.
-    fn add_arm(&mut self, _id: u64) -> Result<()> {
-        Ok(())
-    }
-
-    /// Retires this arm, which is live and not the last live one. It is not pulled again. Rewards of its pending
-    /// decisions still arrive.
-    fn retire_arm(&mut self, _arm: u32) {}
-
-    /// Sets the prior of an arm from public data, and replaces an earlier one.
-    ///
-    /// # Errors
-    /// `Unsupported` if the policy has no priors.
-    fn set_prior(&mut self, _arm: u32, _prior: Prior) -> Result<()> {
-        Err(has_no_priors())
-    }
-
-    /// Writes how often each arm was pulled in each segment, without the pending pulls. [`snapshot`](Self::snapshot) reads
-    /// it.
-    fn save_pulls(&self, _to: &mut Writer, _pending: &mut dyn Iterator<Item = Pull>) {}
 
     /// Writes released and public state, and nothing else, or continues from it in a fresh policy of the same
     /// configuration. Open batches are not written: their rewards never enter a release. The caller drops a handle that
@@ -184,9 +148,4 @@ pub(super) fn all_arms(config: &Config) -> Result<Vec<u32>> {
     let mut arms = try_with_capacity(config.arms as usize)?;
     arms.extend(0..config.arms);
     Ok(arms)
-}
-
-/// The error of a policy that has no priors.
-pub(super) fn has_no_priors() -> Error {
-    Error::unsupported("a prior")
 }

@@ -12,6 +12,7 @@ mod compare;
 mod contract;
 mod cumulant;
 mod kl;
+mod learner;
 mod linear;
 mod papers;
 mod prior;
@@ -21,6 +22,7 @@ pub use crate::request::Pull;
 pub(crate) use compare::price_of_merges;
 pub use contract::{ArmState, Policy, PolicyCounts};
 pub use kl::private_divergence;
+pub(crate) use learner::AnyLearner;
 use papers::{adversarial, baselines, continual, elimination, local};
 pub(crate) use prior::Prior;
 
@@ -154,6 +156,22 @@ impl Algorithm {
     /// What requests this policy can decide, with a configuration.
     pub(crate) fn abilities(self, config: &Config) -> Abilities {
         Abilities::of(self.row().can, config)
+    }
+
+    /// Checks that an arm can have a prior.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    pub(crate) fn check_prior(self, config: &Config) -> Result<()> {
+        if !self.row().can.split(", ").any(|word| word == "prior") {
+            return Err(Error::unsupported("a prior"));
+        }
+        if config.features > 0 && !config.model_per_arm {
+            return Err(Error::unconfigured(
+                "a prior of one arm: all arms share a model, because config.feature_model is DPB_MODEL_SHARED",
+            ));
+        }
+        Ok(())
     }
 
     fn also(self, what: &str) -> bool {

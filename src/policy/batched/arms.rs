@@ -170,7 +170,6 @@ impl BatchedArms {
 
     /// Sets the prior of an arm.
     pub fn set_prior(&mut self, arm: usize, prior: Prior) {
-        self.ledger.facts.time.learn();
         self.replace_prior(arm, Some(ActivePrior { prior, tick: self.now(), share: 1.0 }));
         self.refresh(arm);
     }
@@ -343,6 +342,13 @@ impl BatchedArms {
         self.least = self.least_batch();
     }
 
+    /// Opens the batch of an arm whose sum is wanted, if it is not open.
+    pub fn ensure_open(&mut self, arm: usize) {
+        if !self.is_open(arm) {
+            self.open(arm, self.doubling(arm));
+        }
+    }
+
     /// Opens an arm's batch, or changes its size. What it has collected stays.
     pub fn open(&mut self, arm: usize, size: u64) {
         let size = self.ledger.facts.quota(size);
@@ -480,39 +486,31 @@ impl BatchedArms {
     }
 
     pub fn counts(&self) -> PolicyCounts {
-        PolicyCounts {
-            phase: self.ledger.facts.releases,
-            active: self.ledger.roster.live().len() as u32,
-            changes: self.changes,
-            merges: self.ledger.peers.updates(),
-            ..PolicyCounts::of(self.ledger.facts.privacy(&self.ledger.noise.distribution()))
-        }
+        PolicyCounts { changes: self.changes, ..PolicyCounts::of_ledger(&self.ledger) }
     }
 
-    /// Adds an arm with this id. May allocate.
+    /// Makes what one more arm has. May allocate.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
-    pub fn add_arm(&mut self, id: u64) -> Result<()> {
+    pub fn grow(&mut self) -> Result<()> {
         self.arms.reserve()?;
         self.leader.reserve()?;
-        self.ledger.roster.reserve()?;
         self.ledger.cells.reserve()?;
         if !self.others.is_empty() {
             self.others.reserve()?;
             self.others.push(JoinedReleases::nothing(self.now()));
         }
-        self.ledger.roster.add(id);
         self.ledger.cells.push(ArmSum::default());
         self.arms.push(BatchedArm::NEW);
         self.leader.push(Line::NEVER);
         Ok(())
     }
 
-    pub fn retire_arm(&mut self, arm: usize) {
+    /// Drops what a retired arm does not need.
+    pub fn retire(&mut self, arm: usize) {
         self.replace_prior(arm, None);
         self.leader.set(arm, Line::NEVER);
-        self.ledger.roster.retire(arm);
     }
 }
 
@@ -602,6 +600,12 @@ mod tests {
         .unwrap()
     }
 
+    fn add_arm(arms: &mut BatchedArms, id: u64) {
+        arms.ledger.roster.reserve().unwrap();
+        arms.grow().unwrap();
+        arms.ledger.roster.add(id);
+    }
+
     /// Reports a reward as a policy does. Returns whether its batch was released.
     fn collect(arms: &mut BatchedArms, arm: usize, reward: Reward, unexamined: u16) -> bool {
         arms.note_unexamined(arm, unexamined);
@@ -638,7 +642,7 @@ mod tests {
         let size = arms.size(&arms.evidence(1), 0.0) as f64;
         assert!((size / expected - 1.0).abs() < 0.05, "{size} {expected}");
         // A new arm begins with as many, and no batch is smaller, except for an arm with a prior.
-        arms.add_arm(3).unwrap();
+        add_arm(&mut arms, 3);
         assert_eq!([3, 0].map(|arm| arms.size(&arms.evidence(arm), 1.0) as f64), [size; 2]);
         arms.set_prior(3, Prior { strength: 300.0, ..STRONG });
         assert_eq!(arms.size(&arms.evidence(3), 0.0) as f64, size - 300.0);
@@ -647,7 +651,7 @@ mod tests {
         let mut saved = Writer::Writing(Vec::new());
         arms.snapshot(&mut Archive::Out(&mut saved)).unwrap();
         let mut next = fresh(0);
-        next.add_arm(3).unwrap();
+        add_arm(&mut next, 3);
         next.snapshot(&mut Archive::In(&mut Reader::of_fields(&saved.into_bytes()))).unwrap();
         assert_eq!(next.size(&next.evidence(1), 0.0) as f64, size);
         let mut short = fresh(6400);
@@ -775,7 +779,8 @@ mod tests {
         let (now, own) = (arms.evidence(1), arms.released(1));
         assert_eq!((arms.priors, now.prior_count, now.terms().len()), (2, 0.0, 1));
         assert_eq!((now.mean(), now.count, now.exponent(0.5)), (own.mean(), own.count, own.exponent(0.5)));
-        arms.retire_arm(2);
+        arms.ledger.roster.retire(2);
+        arms.retire(2);
         assert_eq!(arms.priors, 1);
         let mut arms = with_memory(1024);
         arms.set_prior(0, STRONG);

@@ -11,22 +11,25 @@ use super::curve::{Curve, NATS};
 use super::explore::Explore;
 use super::index::Chernoff;
 use super::released::Evidence;
-use super::{ArmChange, BatchedPolicy, refresh_some};
+use super::{ArmChange, Batched, Plan, choose_best, choose_plain, refresh_some};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Archive, Persist, persist};
 use crate::os::DefaultRounding;
-use crate::policy::contract::{Policy, Pull};
+use crate::policy::contract::Pull;
 use crate::random::Seed;
 use crate::request::{Offer, Values};
 use crate::tournament::{Line, Tournament};
 
+/// The policy.
+pub type DpImed = Batched<ImedPlan>;
+
 /// DP-IMED: pulls the arm with the smallest index.
-pub struct DpImed {
+pub struct ImedPlan {
     index: Chernoff,
     batched: BatchedArms,
-    plans: WipedVec<Plan>,
+    plans: WipedVec<ArmPlan>,
     explore: Explore,
     /// The arms by their lines, or by their indices if these are computed.
     order: Tournament,
@@ -43,7 +46,7 @@ pub struct DpImed {
 
 /// The pulls planned for an arm, all counted in this handle's decisions for it since the handle was made, in units of an
 /// [examination](Pull::EXAMINATION): closed <= awaited <= requested.
-struct Plan {
+struct ArmPlan {
     /// Decisions without the cancelled ones; less than one above what was requested, and at most that where all slots are
     /// always examined.
     pulls: u64,
@@ -94,8 +97,8 @@ impl Comparison<'_> {
     }
 }
 
-impl Plan {
-    const NEW: Plan = Plan {
+impl ArmPlan {
+    const NEW: ArmPlan = ArmPlan {
         pulls: 0,
         awaited: 0,
         requested: 0,
@@ -136,15 +139,12 @@ fn last(awaited: f64) -> Line {
 }
 
 impl DpImed {
-    /// Maximum number of indices computed at one decision. Eight times as many may be replaced by their lines.
-    const AT_ONCE: usize = 16;
-
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpImed> {
         let arms = config.arms as usize;
-        Ok(DpImed {
+        Ok(Batched(ImedPlan {
             index: Chernoff::new(config),
             batched: BatchedArms::new(config, seed)?,
-            plans: WipedVec::new(arms, |_| Plan::NEW)?,
+            plans: WipedVec::new(arms, |_| ArmPlan::NEW)?,
             explore: Explore::new(config, seed),
             order: Tournament::new(arms, FIRST)?,
             computed: try_with_capacity(arms)?,
@@ -152,8 +152,13 @@ impl DpImed {
             stale: false,
             is_exact: false,
             best: 0,
-        })
+        }))
     }
+}
+
+impl ImedPlan {
+    /// Maximum number of indices computed at one decision. Eight times as many may be replaced by their lines.
+    const AT_ONCE: usize = 16;
 
     /// An arm's evidence, including what pending decisions cover.
     fn evidence(&self, arm: usize) -> Evidence {
@@ -425,30 +430,6 @@ impl DpImed {
         }
         self.pull(arm, 1.0)
     }
-}
-
-impl BatchedPolicy for DpImed {
-    fn batched(&self) -> &BatchedArms {
-        &self.batched
-    }
-
-    fn batched_mut(&mut self) -> &mut BatchedArms {
-        &mut self.batched
-    }
-
-    #[inline(always)] // into the one caller
-    fn choose_any(&mut self) -> Pull {
-        if self.is_exact
-            && self.explore.is_off()
-            && let Some(plan) = self.plans.get_mut(self.best)
-            && plan.pulls < plan.requested
-        {
-            plan.pulls += Pull::EXAMINATION;
-            self.batched.ledger.facts.decisions += 1;
-            return Pull::new(self.best as u32, self.batched.ledger.facts.releases, 1.0);
-        }
-        self.choose_again()
-    }
 
     /// Pulls the arm with the smallest index of these eligible ones.
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
@@ -467,7 +448,7 @@ impl BatchedPolicy for DpImed {
         }
     }
 
-    fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Option<Pull> {
+    fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Pull {
         let _rounding = DefaultRounding::set();
         let point = self.batched.mean(best).max(0.0);
         let comparison = match among {
@@ -475,14 +456,45 @@ impl BatchedPolicy for DpImed {
             Some(arms) => Comparison::special(best, point, None, arms.len()),
         };
         while !self.has_pulls_left(best, &comparison) {}
-        Some(self.play(best, &comparison, among))
+        self.play(best, &comparison, among)
+    }
+}
+
+impl Plan for ImedPlan {
+    fn batched(&self) -> &BatchedArms {
+        &self.batched
     }
 
-    fn leave_unexamined(&mut self, arm: u32, unexamined: u16) {
-        self.plans[arm as usize].pulls -= u64::from(unexamined);
+    fn batched_mut(&mut self) -> &mut BatchedArms {
+        &mut self.batched
     }
 
-    fn cancelled(&mut self, pull: Pull) {
+    #[inline(always)] // into the one caller
+    fn choose(&mut self) -> Pull {
+        if self.is_exact
+            && self.explore.is_off()
+            && let Some(plan) = self.plans.get_mut(self.best)
+            && plan.pulls < plan.requested
+        {
+            plan.pulls += Pull::EXAMINATION;
+            self.batched.ledger.facts.decisions += 1;
+            return Pull::new(self.best as u32, self.batched.ledger.facts.releases, 1.0);
+        }
+        self.choose_again()
+    }
+
+    fn decide(&mut self, offer: &mut Offer) {
+        match offer.is_outage && choose_best(self, offer, ImedPlan::play_best) {
+            true => (),
+            false if offer.is_plain => choose_plain(self, offer, ImedPlan::choose_among),
+            false => self.choose_offered(offer),
+        }
+        for choice in offer.choices().iter().filter(|choice| choice.unexamined > 0) {
+            self.plans[choice.arm as usize].pulls -= u64::from(choice.unexamined);
+        }
+    }
+
+    fn cancel(&mut self, pull: Pull) {
         let arm = pull.arm() as usize;
         let plan = &mut self.plans[arm];
         plan.pulls -= Pull::EXAMINATION - u64::from(pull.unexamined());
@@ -492,26 +504,26 @@ impl BatchedPolicy for DpImed {
         }
     }
 
-    fn reserve_plan(&mut self) -> Result<()> {
+    fn grow(&mut self) -> Result<()> {
         self.plans.reserve()?;
         self.order.reserve()?;
         self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)
     }
 
-    fn snapshot_plan(&mut self, with: &mut Archive) -> Result<()> {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         if with.reads() {
             for arm in 0..self.plans.len() {
-                self.plans[arm] = Plan::NEW;
+                self.plans[arm] = ArmPlan::NEW;
                 self.order.set(arm, if self.batched.ledger.roster.is_live(arm) { FIRST } else { Line::NEVER });
             }
         }
         Ok(())
     }
 
-    fn follow(&mut self, arm: usize, change: ArmChange) {
+    fn changed(&mut self, arm: usize, change: ArmChange) {
         match change {
             ArmChange::Added => {
-                self.plans.push(Plan::NEW);
+                self.plans.push(ArmPlan::NEW);
                 self.order.push(FIRST);
                 self.is_exact = false;
             }
@@ -537,12 +549,10 @@ impl BatchedPolicy for DpImed {
     }
 }
 
-persist!(Plan { pulls, awaited, requested, leads } made { known, next, line, place, curve });
+persist!(ArmPlan { pulls, awaited, requested, leads } made { known, next, line, place, curve });
 
-impl Persist for DpImed {
+impl Persist for ImedPlan {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        self.snapshot(with)?;
-        self.batched.ledger.cells.persist(with)?;
         self.plans.persist(with)
     }
 }
@@ -550,6 +560,8 @@ impl Persist for DpImed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::contract::Policy;
+    use crate::policy::learner::AnyLearner;
     use crate::random::Random;
     use crate::request::{Limits, Offers, Request};
     use crate::reward::Reward;
@@ -705,7 +717,7 @@ mod tests {
             let click = random.unit() < 0.2 + 0.5 * f64::from(pull.arm()) / 5000.0;
             policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
         }
-        assert!(most <= DpImed::AT_ONCE && (1..10_000).contains(&inexact), "{most} {inexact}");
+        assert!(most <= ImedPlan::AT_ONCE && (1..10_000).contains(&inexact), "{most} {inexact}");
     }
 
     /// A restored arm continues where its releases end: no batch is requested, and no decision is pending.

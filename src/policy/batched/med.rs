@@ -23,16 +23,20 @@
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
 use super::explore::{Explore, kappa};
-use super::{ArmChange, BatchedPolicy, refresh_some};
+use super::{ArmChange, Batched, Plan, choose_best, choose_plain, refresh_some};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
-use crate::policy::contract::{Policy, Pull};
+use crate::policy::contract::Pull;
 use crate::random::Seed;
 use crate::request::Offer;
 
-pub struct DpMed {
+/// The policy.
+pub type DpMed = Batched<MedPlan>;
+
+/// The plan of DP-MED.
+pub struct MedPlan {
     batched: BatchedArms,
     arms: WipedVec<Weight>,
     /// For each live arm, in their order, the sum of the weights up to it.
@@ -61,8 +65,8 @@ impl Weight {
 
 impl DpMed {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpMed> {
-        config.check_arms(Self::MOST_ARMS as u32)?;
-        let mut policy = DpMed {
+        config.check_arms(MedPlan::MOST_ARMS as u32)?;
+        let mut policy = MedPlan {
             batched: BatchedArms::new(config, seed)?,
             arms: WipedVec::new(config.arms as usize, |_| Weight::NEW)?,
             sums: Vec::new(),
@@ -71,9 +75,11 @@ impl DpMed {
         };
         policy.sums.try_reserve(config.arms as usize).map_err(|_| Error::NoMemory)?;
         (0..config.arms as usize).for_each(|arm| policy.open(arm));
-        Ok(policy)
+        Ok(Batched(policy))
     }
+}
 
+impl MedPlan {
     /// exp(-D'), computed at most once between releases.
     fn weight(&mut self, arm: usize, leading: f64) -> f64 {
         if self.arms[arm].at != leading {
@@ -189,25 +195,6 @@ impl DpMed {
         }
         Pull::new(arm, self.batched.ledger.facts.releases, propensity)
     }
-}
-
-impl BatchedPolicy for DpMed {
-    /// With more the end of a batch could take longer than 50 ms.
-    const MOST_ARMS: usize = 1 << 12;
-
-    fn batched(&self) -> &BatchedArms {
-        &self.batched
-    }
-
-    fn batched_mut(&mut self) -> &mut BatchedArms {
-        &mut self.batched
-    }
-
-    fn choose_any(&mut self) -> Pull {
-        self.weigh_all();
-        let (place, propensity) = self.draw(self.sums.len());
-        self.play(self.batched.ledger.roster.live()[place], propensity)
-    }
 
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let (_, leading) = self.batched.leader_of(arms);
@@ -251,12 +238,39 @@ impl BatchedPolicy for DpMed {
         offer.choose(pull, pull.arm(), f64::NAN);
     }
 
-    fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Option<Pull> {
+    fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Pull {
         let (arm, propensity) = self.explore.choose(best as u32, among, self.batched.ledger.roster.live());
-        Some(self.play(arm, propensity))
+        self.play(arm, propensity)
+    }
+}
+
+impl Plan for MedPlan {
+    /// With more the end of a batch could take longer than 50 ms.
+    const MOST_ARMS: usize = 1 << 12;
+
+    fn batched(&self) -> &BatchedArms {
+        &self.batched
     }
 
-    fn cancelled(&mut self, pull: Pull) {
+    fn batched_mut(&mut self) -> &mut BatchedArms {
+        &mut self.batched
+    }
+
+    fn choose(&mut self) -> Pull {
+        self.weigh_all();
+        let (place, propensity) = self.draw(self.sums.len());
+        self.play(self.batched.ledger.roster.live()[place], propensity)
+    }
+
+    fn decide(&mut self, offer: &mut Offer) {
+        match offer.is_outage && choose_best(self, offer, MedPlan::play_best) {
+            true => (),
+            false if offer.is_plain => choose_plain(self, offer, MedPlan::choose_among),
+            false => self.choose_offered(offer),
+        }
+    }
+
+    fn cancel(&mut self, pull: Pull) {
         let arm = pull.arm() as usize;
         self.arms[arm].pulls -= 1;
         if self.batched.mean(arm).is_nan() {
@@ -264,19 +278,19 @@ impl BatchedPolicy for DpMed {
         }
     }
 
-    fn reserve_plan(&mut self) -> Result<()> {
+    fn grow(&mut self) -> Result<()> {
         self.arms.reserve()?;
         self.sums.try_reserve(self.arms.len() + 1).map_err(|_| Error::NoMemory)
     }
 
-    fn snapshot_plan(&mut self, with: &mut Archive) -> Result<()> {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         if with.reads() {
             (0..self.arms.len()).for_each(|arm| self.open(arm));
         }
         Ok(())
     }
 
-    fn follow(&mut self, arm: usize, change: ArmChange) {
+    fn changed(&mut self, arm: usize, change: ArmChange) {
         match change {
             ArmChange::Added => {
                 self.arms.push(Weight::NEW);
@@ -303,10 +317,8 @@ impl BatchedPolicy for DpMed {
 // Whether an arm's first batch is awaited follows from the rest.
 persist!(Weight { pulls } made { at, weight, is_awaited, curve });
 
-impl Persist for DpMed {
+impl Persist for MedPlan {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        self.snapshot(with)?;
-        self.batched.ledger.cells.persist(with)?;
         self.arms.persist(with)?;
         if with.reads() {
             (0..self.arms.len()).for_each(|arm| self.expect_rewards(arm));
@@ -318,6 +330,8 @@ impl Persist for DpMed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::contract::Policy;
+    use crate::policy::learner::AnyLearner;
     use crate::reward::Reward;
 
     /// Every propensity is the arm's weight over the sum of the weights, computed afresh; and the leader has kappa = 3.

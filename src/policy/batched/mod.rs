@@ -5,62 +5,63 @@
 //! the best arm and stops; [`peers`] holds the releases of other handles; [`explore`] guarantees minimum probabilities.
 
 use super::compare::ReleaseTotals;
-use super::contract::{ArmState, Policy, PolicyCounts, Pull, has_no_priors};
-use super::prior::Prior;
+use super::contract::{ArmState, Policy, PolicyCounts, Pull};
+use super::learner::{AnyLearner, Change, Growth, Learner};
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::cells::{Ledger, Place};
-use crate::ledger::learner::{AnyLearner, Change, Learner};
+use crate::ledger::facts::SavedFacts;
 use crate::ledger::peers::Peer;
 use crate::moving::{Archive, Persist};
-use crate::request::{Catalog, Offer};
+use crate::request::Offer;
 use crate::reward::Reward;
+use crate::snapshot::Reader;
 
-/// A policy over [`BatchedArms`], with a plan for each arm. What all of them do is in the implementations of [`Policy`]
-/// and [`Learner`] below.
-trait BatchedPolicy: Send + Persist {
+/// What a policy over [`BatchedArms`] writes: which arm is pulled, and how large its next batch is. A state that moves has
+/// all of its variables; what a snapshot has of them comes first.
+trait Plan: Send + Persist {
     /// Maximum number of arms.
     const MOST_ARMS: usize = usize::MAX;
-    const HAS_PRIORS: bool = true;
     /// Bytes that a snapshot has of each arm's plan.
     const PLANNED: usize = 0;
 
     fn batched(&self) -> &BatchedArms;
     fn batched_mut(&mut self) -> &mut BatchedArms;
 
-    /// The next arm to pull, of all.
-    fn choose_any(&mut self) -> Pull;
+    /// As [`Policy::choose`].
+    fn choose(&mut self) -> Pull;
 
-    /// The next arm to pull, of these.
-    fn choose_among(&mut self, arms: &[u32]) -> Pull;
+    /// As [`Policy::decide`].
+    fn decide(&mut self, offer: &mut Offer);
 
-    /// Chooses the arms of an offer of several slots, or with values or positions, if the policy can.
-    fn choose_offered(&mut self, _offer: &mut Offer) {}
+    /// As [`Policy::cancel`].
+    fn cancel(&mut self, pull: Pull);
 
-    /// Pulls the best of these arms while nothing is learned, or explores; `None` if the policy goes on as always.
-    fn play_best(&mut self, _best: usize, _among: Option<&[u32]>) -> Option<Pull> {
-        None
+    /// As [`Policy::arm`].
+    fn arm(&self, arm: u32) -> ArmState {
+        self.batched().arm(arm as usize)
     }
 
-    /// Says what the slot of this arm's last pull lacks of an examination.
-    fn leave_unexamined(&mut self, _arm: u32, _unexamined: u16) {}
-
-    /// A pull was cancelled.
-    fn cancelled(&mut self, _pull: Pull) {}
-
-    /// The arms that are left, if the policy decides for one.
-    fn left(&self) -> Option<&[u32]> {
-        None
+    /// As [`Policy::counts`].
+    fn counts(&self) -> PolicyCounts {
+        self.batched().counts()
     }
 
     /// Reserves memory for the plan of one more arm.
-    fn reserve_plan(&mut self) -> Result<()>;
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    fn grow(&mut self) -> Result<()>;
 
     /// Follows a change of an arm.
-    fn follow(&mut self, arm: usize, change: ArmChange);
+    fn changed(&mut self, arm: usize, change: ArmChange);
 
     /// Moves what a snapshot has of the plan. After a restore no batch is requested, and no decision is pending.
-    fn snapshot_plan(&mut self, with: &mut Archive) -> Result<()>;
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()>;
 }
+
+/// A policy with this plan.
+pub struct Batched<P>(P);
 
 /// What has changed of an arm.
 #[derive(Clone, Copy)]
@@ -78,138 +79,89 @@ enum ArmChange {
     Evidence,
 }
 
-/// As [`Policy::observe`], for a slot that visitors do not always examine.
-#[inline(never)]
-fn observe_unexamined(policy: &mut impl BatchedPolicy, pull: Pull, reward: Reward) {
-    let arm = pull.arm() as usize;
-    policy.batched_mut().note_unexamined(arm, pull.unexamined());
-    if policy.batched_mut().collect(arm, reward) {
-        release(policy, arm);
-    }
-}
-
 /// Releases an arm's full batch.
 #[inline(never)]
-fn release(policy: &mut impl BatchedPolicy, arm: usize) {
-    policy.batched_mut().release(arm);
-    policy.follow(arm, ArmChange::Released);
+fn release(plan: &mut impl Plan, arm: usize) {
+    plan.batched_mut().release(arm);
+    plan.changed(arm, ArmChange::Released);
 }
 
 /// Refreshes some arms in turn.
-fn refresh_some(policy: &mut impl BatchedPolicy) {
+fn refresh_some(plan: &mut impl Plan) {
     for _ in 0..BatchedArms::LOOKS {
-        if let Some(faded) = policy.batched_mut().refresh_next() {
-            policy.follow(faded, ArmChange::Evidence);
+        if let Some(faded) = plan.batched_mut().refresh_next() {
+            plan.changed(faded, ArmChange::Evidence);
         }
     }
 }
 
-/// Chooses the best arms while nothing is learned. Returns whether the policy has chosen.
+/// Chooses the best arms while nothing is learned; `play` pulls such an arm, or explores another of these. Returns whether
+/// anything is known, so that there is a choice.
 #[cold]
-fn choose_best<P: BatchedPolicy>(policy: &mut P, offer: &mut Offer) -> bool {
-    let leader = policy.batched().leader();
-    if policy.batched().mean(leader).is_nan() {
+fn choose_best<P: Plan>(plan: &mut P, offer: &mut Offer, play: fn(&mut P, usize, Option<&[u32]>) -> Pull) -> bool {
+    let leader = plan.batched().leader();
+    if plan.batched().mean(leader).is_nan() {
         return false;
     }
     while offer.has_slots_left() {
-        let best = offer.among().map_or(leader, |arms| policy.batched().leader_at(arms, 1, |arm| offer.value(arm)).0);
-        let Some(pull) = policy.play_best(best, offer.among()) else { return false };
-        let score = offer.value(pull.arm()) * policy.batched().mean(pull.arm() as usize);
+        let best = offer.among().map_or(leader, |arms| plan.batched().leader_at(arms, 1, |arm| offer.value(arm)).0);
+        let pull = play(plan, best, offer.among());
+        let score = offer.value(pull.arm()) * plan.batched().mean(pull.arm() as usize);
         offer.choose(pull, pull.arm(), score);
     }
     true
 }
 
-#[allow(private_interfaces)] // as in the trait
-impl<P: BatchedPolicy> Policy for P {
+/// Chooses the arm of an offer of one slot, without values and positions.
+fn choose_plain<P: Plan>(plan: &mut P, offer: &mut Offer, among: fn(&mut P, &[u32]) -> Pull) {
+    let pull = match offer.among() {
+        Some(arms) => among(plan, arms),
+        None => plan.choose(),
+    };
+    offer.choose(pull, pull.arm(), f64::NAN);
+}
+
+#[allow(private_bounds)]
+impl<P: Plan> Policy for Batched<P> {
     #[inline]
     fn choose(&mut self) -> Pull {
-        self.choose_any()
+        self.0.choose()
     }
 
     fn decide(&mut self, offer: &mut Offer) {
-        let has_chosen = offer.is_outage && choose_best(self, offer);
-        if !has_chosen && !offer.is_plain {
-            self.choose_offered(offer);
-        } else if !has_chosen {
-            let pull = match offer.among() {
-                Some(arms) => self.choose_among(arms),
-                None => self.choose_any(),
-            };
-            offer.choose(pull, pull.arm(), f64::NAN);
-        }
-        for choice in offer.choices().iter().filter(|choice| choice.unexamined > 0) {
-            self.leave_unexamined(choice.arm, choice.unexamined);
-        }
+        self.0.decide(offer);
     }
 
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        if pull.unexamined() > 0 {
-            return observe_unexamined(self, pull, reward);
+        let (arm, unexamined) = (pull.arm() as usize, pull.unexamined());
+        if unexamined > 0 {
+            self.0.batched_mut().note_unexamined(arm, unexamined);
         }
-        let arm = pull.arm() as usize;
-        if self.batched_mut().collect(arm, reward) {
-            release(self, arm);
+        if self.0.batched_mut().collect(arm, reward) {
+            release(&mut self.0, arm);
         }
     }
 
     fn cancel(&mut self, pull: Pull) {
-        self.cancelled(pull);
+        self.0.cancel(pull);
     }
 
     fn arm(&self, arm: u32) -> ArmState {
-        let state = self.batched().arm(arm as usize);
-        ArmState { active: self.left().map_or(state.active, |left| left.contains(&arm)), ..state }
+        self.0.arm(arm)
     }
 
     fn counts(&self) -> PolicyCounts {
-        let counts = self.batched().counts();
-        let Some(left) = self.left() else { return counts };
-        let best = if let &[winner] = left { Some(winner) } else { None };
-        PolicyCounts { best, active: left.len() as u32, ..counts }
+        self.0.counts()
     }
 
     fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
-        self.batched().sums(arm as usize)
-    }
-
-    fn catalog(&self) -> Catalog<'_> {
-        Catalog { arms: Some(&self.batched().ledger.roster), segments: None }
-    }
-
-    fn add_arm(&mut self, id: u64) -> Result<()> {
-        let arm = self.batched().ledger.cells.arms();
-        if arm >= P::MOST_ARMS {
-            return Err(Error::config("arms", &format!("must be at most {} for this policy", P::MOST_ARMS), arm + 1));
-        }
-        self.reserve_plan()?;
-        self.batched_mut().add_arm(id)?;
-        self.follow(arm, ArmChange::Added);
-        if self.ledger().peers.updates() > 0 {
-            self.batched_mut().join(arm);
-            self.follow(arm, ArmChange::Evidence);
-        }
-        Ok(())
-    }
-
-    fn retire_arm(&mut self, arm: u32) {
-        self.batched_mut().retire_arm(arm as usize);
-        self.follow(arm as usize, ArmChange::Retired);
-    }
-
-    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
-        if !P::HAS_PRIORS {
-            return Err(has_no_priors());
-        }
-        self.batched_mut().set_prior(arm as usize, prior);
-        self.follow(arm as usize, ArmChange::Evidence);
-        Ok(())
+        self.0.batched().sums(arm as usize)
     }
 
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
-        self.batched_mut().snapshot(with)?;
-        self.snapshot_plan(with)
+        self.0.batched_mut().snapshot(with)?;
+        self.0.snapshot(with)
     }
 
     fn learner(&mut self) -> Option<&mut dyn AnyLearner> {
@@ -217,54 +169,88 @@ impl<P: BatchedPolicy> Policy for P {
     }
 }
 
-impl<P: BatchedPolicy> Learner for P {
+impl<P: Plan> Learner for Batched<P> {
     type Sum = ArmSum;
     type Releases = HandleReleases;
-    const PLANNED: usize = <P as BatchedPolicy>::PLANNED;
 
     fn ledger(&mut self) -> &mut BatchedLedger {
-        &mut self.batched_mut().ledger
-    }
-
-    fn release(&mut self, place: Place) {
-        if let Place::Cell(_, arm) = place {
-            release(self, arm);
-        }
+        &mut self.0.batched_mut().ledger
     }
 
     fn changed(&mut self, change: Change) {
+        let (arms, plan) = (self.ledger().cells.arms(), &mut self.0);
         match change {
+            Change::Added => {
+                plan.changed(arms - 1, ArmChange::Added);
+                if plan.batched().ledger.peers.updates() > 0 {
+                    plan.batched_mut().join(arms - 1);
+                    plan.changed(arms - 1, ArmChange::Evidence);
+                }
+            }
+            Change::Retired(arm) => {
+                plan.batched_mut().retire(arm);
+                plan.changed(arm, ArmChange::Retired);
+            }
+            Change::Prior(arm, prior) => {
+                plan.batched_mut().set_prior(arm, prior);
+                plan.changed(arm, ArmChange::Evidence);
+            }
             Change::Duty => {
-                self.batched_mut().duty_changed();
-                (0..self.ledger().cells.arms()).for_each(|arm| self.follow(arm, ArmChange::Duty));
+                plan.batched_mut().duty_changed();
+                (0..arms).for_each(|arm| plan.changed(arm, ArmChange::Duty));
             }
-            Change::Wanted(Place::Cell(_, arm)) if !self.batched().is_open(arm) => {
-                let size = self.batched().doubling(arm);
-                self.batched_mut().open(arm, size);
-            }
-            Change::Contributed(Place::Cell(_, arm)) => self.follow(arm, ArmChange::Contributed),
+            Change::Wanted(Place::Cell(_, arm)) => plan.batched_mut().ensure_open(arm),
+            Change::Full(Place::Cell(_, arm)) => release(plan, arm),
+            Change::Contributed(Place::Cell(_, arm)) => plan.changed(arm, ArmChange::Contributed),
             // A contributor releases nothing, but its evidence fades.
-            Change::Emptied => refresh_some(self),
+            Change::Emptied => refresh_some(plan),
             _ => (),
         }
     }
 
-    fn reserve(&mut self) -> Result<()> {
-        self.batched_mut().reserve_others()
+    fn grow(&mut self, by: Growth) -> Result<()> {
+        let (arms, most) = (self.ledger().cells.arms(), P::MOST_ARMS);
+        match by {
+            Growth::Peers => self.0.batched_mut().reserve_others(),
+            Growth::Arm if arms >= most => {
+                Err(Error::config("arms", &format!("must be at most {most} for this policy"), arms + 1))
+            }
+            Growth::Arm => {
+                self.0.grow()?;
+                self.0.batched_mut().grow()
+            }
+        }
     }
 
     fn join(&mut self, peer: usize, before: Option<&Peer<HandleReleases>>) {
+        let Ledger { facts, peers, .. } = self.ledger();
+        let then = peers[peer].snapshot_time();
+        peers[peer].releases.rebase(then, facts);
         // A plan may depend on all arms.
         for is_joined in [false, true] {
             for arm in 0..self.ledger().cells.arms() {
                 let Ledger { peers, roster, .. } = self.ledger();
                 match (peers[peer].is_changed(before, arm, roster), is_joined) {
                     (false, _) => (),
-                    (true, false) => self.batched_mut().join(arm),
-                    (true, true) => self.follow(arm, ArmChange::Evidence),
+                    (true, false) => self.0.batched_mut().join(arm),
+                    (true, true) => self.0.changed(arm, ArmChange::Evidence),
                 }
             }
         }
+    }
+
+    fn read_peer(_config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, HandleReleases)> {
+        let read = HandleReleases::read(arms, from)?;
+        (0..P::PLANNED * arms).try_for_each(|_| from.u8().map(drop))?;
+        Ok(read)
+    }
+}
+
+impl<P: Plan> Persist for Batched<P> {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        self.snapshot(with)?;
+        self.ledger().cells.persist(with)?;
+        self.0.persist(with)
     }
 }
 
@@ -284,3 +270,24 @@ use arm_sum::ArmSum;
 use arms::{BatchedArms, BatchedLedger};
 pub use explore::Explore;
 use peers::HandleReleases;
+
+#[cfg(test)]
+mod tests {
+    use super::Batched;
+    use std::ops::{Deref, DerefMut};
+
+    /// Tests look at plans.
+    impl<P> Deref for Batched<P> {
+        type Target = P;
+
+        fn deref(&self) -> &P {
+            &self.0
+        }
+    }
+
+    impl<P> DerefMut for Batched<P> {
+        fn deref_mut(&mut self) -> &mut P {
+            &mut self.0
+        }
+    }
+}

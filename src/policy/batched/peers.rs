@@ -2,10 +2,9 @@
 
 use super::arms::{SavedArm, SavedHead};
 use super::released::{Memory, ReleaseHistory};
-use crate::config::Config;
 use crate::error::Result;
 use crate::ledger::facts::{Facts, SavedFacts};
-use crate::ledger::peers::{Peer, PeerReleases};
+use crate::ledger::peers::Peer;
 use crate::ledger::roster::Roster;
 use crate::memory::try_with_capacity;
 use crate::moving::{Archive, Persist};
@@ -14,8 +13,9 @@ use crate::snapshot::Reader;
 /// The releases of each arm of another handle.
 pub struct HandleReleases(Vec<ReleaseHistory>);
 
-impl PeerReleases for HandleReleases {
-    fn read(_config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, HandleReleases)> {
+impl HandleReleases {
+    /// Reads a snapshot of a handle with so many arms.
+    pub fn read(arms: usize, from: &mut Reader) -> Result<(SavedFacts, HandleReleases)> {
         let (mut head, with) = (SavedHead::NOTHING, &mut Archive::In(from));
         head.persist(with)?;
         with.arms(arms)?;
@@ -29,7 +29,8 @@ impl PeerReleases for HandleReleases {
         Ok((head.facts, HandleReleases(releases)))
     }
 
-    fn rebase(&mut self, then: u64, here: &Facts) {
+    /// The time `then` on the other handle's clock is now on this one's.
+    pub fn rebase(&mut self, then: u64, here: &Facts) {
         let memory = Memory::new(here.time.memory());
         let (then, now) = (memory.ticks(then), memory.ticks(here.now()));
         self.0.iter_mut().for_each(|released| released.convert_times(|tick| now.wrapping_sub(then.wrapping_sub(tick))));

@@ -17,17 +17,22 @@
 #![doc = include_str!("../../../docs/theory/top-two.md")]
 
 use super::arms::BatchedArms;
-use super::{ArmChange, BatchedPolicy};
+use super::{ArmChange, Batched, Plan, choose_plain};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Archive, Persist, persist};
 use crate::policy::compare::{Mixture, price_of_merges};
-use crate::policy::contract::{Policy, Pull};
+use crate::policy::contract::{ArmState, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::random::Seed;
+use crate::request::Offer;
 
-pub struct DpTopTwo {
+/// The policy.
+pub type DpTopTwo = Batched<TopTwoPlan>;
+
+/// The plan of DP-TT.
+pub struct TopTwoPlan {
     batched: BatchedArms,
     mixture: Mixture,
     ln_inverse_beta: f64,
@@ -70,13 +75,13 @@ fn pairs(arms: f64, retired: f64) -> f64 {
 
 impl DpTopTwo {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpTopTwo> {
-        config.check_arms(Self::MOST_ARMS as u32)?;
+        config.check_arms(TopTwoPlan::MOST_ARMS as u32)?;
         // The confidence of a test does not follow from the number of decisions that somebody expects.
         let config = &Config { horizon: 0, ..config.clone() };
         let batched = BatchedArms::new(config, seed)?;
         let mut left = try_with_capacity(batched.ledger.roster.live().len())?;
         left.extend(batched.ledger.roster.live());
-        Ok(DpTopTwo {
+        Ok(Batched(TopTwoPlan {
             batched,
             mixture: Mixture::new(Cumulant::of(&config.noise()?)),
             ln_inverse_beta: config.ln_inverse_beta(),
@@ -86,12 +91,14 @@ impl DpTopTwo {
             turn: 0,
             leader: 0,
             planned: false,
-        })
+        }))
     }
+}
 
+impl TopTwoPlan {
     /// Finds the arms that are left: those live ones that are not out.
     fn find_left(&mut self) {
-        let DpTopTwo { batched, contenders, left, .. } = self;
+        let TopTwoPlan { batched, contenders, left, .. } = self;
         left.clear();
         left.extend(batched.ledger.roster.live().iter().filter(|&&arm| !contenders[arm as usize].is_out));
         (self.turn, self.planned) = (0, false);
@@ -119,7 +126,7 @@ impl DpTopTwo {
         let one = released.filter(|&arm| arm != leader && leader == self.leader);
         self.leader = leader;
         let enough = self.enough();
-        let DpTopTwo { batched, mixture, contenders, left, rounding, .. } = self;
+        let TopTwoPlan { batched, mixture, contenders, left, rounding, .. } = self;
         left.retain(|&other| {
             let other = other as usize;
             if other == leader || one.is_some_and(|arm| arm != other) {
@@ -237,34 +244,6 @@ impl DpTopTwo {
         self.batched.ledger.facts.decisions += 1;
         Pull::new(arm as u32, self.batched.ledger.facts.releases, 1.0)
     }
-}
-
-impl BatchedPolicy for DpTopTwo {
-    /// With more the end of a batch could take longer than 50 ms.
-    const MOST_ARMS: usize = 1 << 8;
-    const HAS_PRIORS: bool = false;
-    const PLANNED: usize = 1;
-
-    fn batched(&self) -> &BatchedArms {
-        &self.batched
-    }
-
-    fn batched_mut(&mut self) -> &mut BatchedArms {
-        &mut self.batched
-    }
-
-    fn choose_any(&mut self) -> Pull {
-        loop {
-            for _ in 0..self.left.len() {
-                self.turn = (self.turn + 1) % self.left.len();
-                let arm = self.left[self.turn] as usize;
-                if self.contenders[arm].pulls < self.contenders[arm].requested {
-                    return self.play(arm);
-                }
-            }
-            self.request();
-        }
-    }
 
     /// The next of these arms that still has planned pulls; if none has, the next that is left; if none is, the best.
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
@@ -285,21 +264,57 @@ impl BatchedPolicy for DpTopTwo {
         let (best, _) = self.batched.leader_of(arms);
         self.play(best)
     }
+}
 
-    fn cancelled(&mut self, pull: Pull) {
+impl Plan for TopTwoPlan {
+    /// With more the end of a batch could take longer than 50 ms.
+    const MOST_ARMS: usize = 1 << 8;
+    const PLANNED: usize = 1;
+
+    fn batched(&self) -> &BatchedArms {
+        &self.batched
+    }
+
+    fn batched_mut(&mut self) -> &mut BatchedArms {
+        &mut self.batched
+    }
+
+    fn choose(&mut self) -> Pull {
+        loop {
+            for _ in 0..self.left.len() {
+                self.turn = (self.turn + 1) % self.left.len();
+                let arm = self.left[self.turn] as usize;
+                if self.contenders[arm].pulls < self.contenders[arm].requested {
+                    return self.play(arm);
+                }
+            }
+            self.request();
+        }
+    }
+
+    fn decide(&mut self, offer: &mut Offer) {
+        choose_plain(self, offer, TopTwoPlan::choose_among);
+    }
+
+    fn cancel(&mut self, pull: Pull) {
         self.contenders[pull.arm() as usize].pulls -= 1;
     }
 
-    fn left(&self) -> Option<&[u32]> {
-        Some(&self.left)
+    fn arm(&self, arm: u32) -> ArmState {
+        ArmState { active: self.left.contains(&arm), ..self.batched.arm(arm as usize) }
     }
 
-    fn reserve_plan(&mut self) -> Result<()> {
+    fn counts(&self) -> PolicyCounts {
+        let best = if let &[winner] = &self.left[..] { Some(winner) } else { None };
+        PolicyCounts { best, active: self.left.len() as u32, ..self.batched.counts() }
+    }
+
+    fn grow(&mut self) -> Result<()> {
         self.contenders.reserve()?;
         self.left.try_reserve(self.contenders.len() + 1 - self.left.len()).map_err(|_| Error::NoMemory)
     }
 
-    fn snapshot_plan(&mut self, with: &mut Archive) -> Result<()> {
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         for contender in &mut *self.contenders {
             let mut is_out = contender.is_out;
             is_out.persist(with)?;
@@ -313,7 +328,7 @@ impl BatchedPolicy for DpTopTwo {
         with.ensure(!self.left.is_empty())
     }
 
-    fn follow(&mut self, arm: usize, change: ArmChange) {
+    fn changed(&mut self, arm: usize, change: ArmChange) {
         match change {
             ArmChange::Added => {
                 self.contenders.push(Contender::NEW);
@@ -342,10 +357,8 @@ impl BatchedPolicy for DpTopTwo {
 // Whether an arm is out moves as a snapshot has it.
 persist!(Contender { pulls, requested, step } made { is_out });
 
-impl Persist for DpTopTwo {
+impl Persist for TopTwoPlan {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        self.snapshot(with)?;
-        self.batched.ledger.cells.persist(with)?;
         self.contenders.persist(with)?;
         self.turn.persist(with)?;
         self.leader.persist(with)?;
@@ -359,6 +372,8 @@ mod tests {
     use crate::ledger::peers::PeerId;
     use crate::noise::Distribution;
     use crate::policy::compare::{ReleaseTotals, Totals};
+    use crate::policy::contract::Policy;
+    use crate::policy::learner::AnyLearner;
     use crate::random::Random;
     use crate::reward::Reward;
     use crate::snapshot::{Kind, Reader, write};

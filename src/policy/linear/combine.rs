@@ -5,17 +5,30 @@
 //! instruments in the leader's snapshots; what it has collected with another one is dropped.
 
 use super::batch::VectorBatch;
-use super::model::Model;
+use super::model::{FadingPrior, Model};
 use super::{Linear, LinearLedger, SavedLinear, Shape};
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ledger::cells::Place;
 use crate::ledger::facts::{Duty, SavedFacts};
-use crate::ledger::learner::{Change, Learner};
-use crate::ledger::peers::{Peer, PeerReleases};
+use crate::ledger::peers::Peer;
+use crate::policy::contract::Pull;
+use crate::policy::learner::{Change, Growth, Learner};
+use crate::policy::prior::Prior;
 use crate::snapshot::Reader;
 
 impl Linear {
+    /// Sets the prior of an arm's mean rate over all requests, which is a prior of the intercept of its model. Whatever
+    /// its strength, it moves the logit from the common rate with a precision of at most 1.5/max(gap^2, 1/4), against
+    /// one of 1, so a wrong prior is overcome. (Ads at epsilon 1, eight worlds, strength 1e6. The loss in % of the loss
+    /// of uniform play, after 1e5 decisions: 17.9 without priors, 15.4 with right ones, 18.4 with reversed ones, and
+    /// 20.8 with priors a tenth of the rate for the best three. After 5e5: 6.7, 6.4, 7.6 and 7.0.)
+    fn set_prior(&mut self, model: usize, prior: Prior) {
+        self.fade(model);
+        self.models[model].public = Some(FadingPrior::new(prior));
+        self.refit(model);
+    }
+
     /// Takes over the instruments of the leader's open batches.
     fn follow(&mut self, peer: usize) {
         for model in 0..self.models.len() {
@@ -30,12 +43,6 @@ impl Linear {
     }
 }
 
-impl PeerReleases for SavedLinear {
-    fn read(config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, SavedLinear)> {
-        SavedLinear::read(from, &Shape::of(config), arms)
-    }
-}
-
 impl Learner for Linear {
     type Sum = VectorBatch;
     type Releases = SavedLinear;
@@ -44,26 +51,48 @@ impl Learner for Linear {
         &mut self.ledger
     }
 
-    fn release(&mut self, place: Place) {
-        match place {
-            Place::Whole => self.release_pilot(),
-            Place::Cell(_, model) => self.release_model(model),
-        }
+    fn cell(&self, pull: Pull) -> (usize, usize) {
+        (0, self.kept.arm(pull.arm() as usize) as usize)
     }
 
     fn changed(&mut self, change: Change) {
-        if let Change::Duty = change {
-            let of_pilot = self.ledger.facts.quota(self.own_pilot.quota(self.pilot_variance, self.tail));
-            self.ledger.whole.iter_mut().for_each(|pilot| pilot.quota = of_pilot);
-            for model in 0..self.models.len() {
-                let quota = self.quota(model, self.ledger.cells[(0, model)].instrument);
-                self.ledger.cells[(0, model)].quota = quota;
+        match change {
+            Change::Full(Place::Whole) => self.release_pilot(),
+            Change::Full(Place::Cell(_, model)) => self.release_model(model),
+            Change::Added if self.shape.per_arm && self.ledger.peers.updates() > 0 => {
+                self.join_model(self.models.len() - 1);
             }
+            Change::Prior(arm, prior) => self.set_prior(arm, prior),
+            Change::Duty => {
+                let of_pilot = self.ledger.facts.quota(self.own_pilot.quota(self.pilot_variance, self.tail));
+                self.ledger.whole.iter_mut().for_each(|pilot| pilot.quota = of_pilot);
+                for model in 0..self.models.len() {
+                    let quota = self.quota(model, self.ledger.cells[(0, model)].instrument);
+                    self.ledger.cells[(0, model)].quota = quota;
+                }
+            }
+            _ => (),
         }
     }
 
-    fn reserve(&mut self) -> Result<()> {
-        self.models.iter_mut().try_for_each(Model::reserve_others)
+    /// With one model a new arm is a new row; with a model for each arm, it has a new model at its prior.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for more arms than can be served in time; `NoMemory`.
+    fn grow(&mut self, by: Growth) -> Result<()> {
+        let (arms, most) = (self.ledger.roster.arms(), self.shape.most_arms());
+        match by {
+            Growth::Peers => self.models.iter_mut().try_for_each(Model::reserve_others),
+            Growth::Arm if arms >= most as usize => {
+                Err(Error::config("arms", &format!("must be at most {most} for this policy"), arms + 1))
+            }
+            Growth::Arm if self.shape.per_arm => self.add_model(),
+            Growth::Arm => Ok(()),
+        }
+    }
+
+    fn read_peer(config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, SavedLinear)> {
+        SavedLinear::read(from, &Shape::of(config), arms)
     }
 
     fn join(&mut self, peer: usize, _before: Option<&Peer<SavedLinear>>) {

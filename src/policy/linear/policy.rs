@@ -1,15 +1,13 @@
 //! dp-linear as a policy that decides by request, with the releases of other handles.
 
 use super::batch::VectorBatch;
-use super::model::FadingPrior;
 use super::{Linear, SavedLinear};
 use crate::error::{Error, Result};
 use crate::ledger::cells::OpenSum;
-use crate::ledger::learner::AnyLearner;
 use crate::moving::{Archive, Persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
-use crate::policy::prior::Prior;
-use crate::request::{Catalog, Offer};
+use crate::policy::learner::AnyLearner;
+use crate::request::Offer;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 
@@ -76,10 +74,6 @@ impl Policy for Linear {
     /// A cancelled decision has entered no sum: its place is simply reused.
     fn cancel(&mut self, _pull: Pull) {}
 
-    fn arm_of(&self, pull: Pull) -> u32 {
-        self.kept.arm(pull.arm() as usize)
-    }
-
     /// Its mean is NaN, because an arm has a mean only for a row ([`predict`](Policy::predict)). Its pulls are the
     /// number of rewards in the releases of its model, which all arms may share, without those of the pilot.
     fn arm(&self, arm: u32) -> ArmState {
@@ -91,39 +85,11 @@ impl Policy for Linear {
     /// Its failures are releases and models that were dropped because a matrix was not positive definite to working
     /// precision.
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts {
-            phase: self.ledger.facts.releases,
-            active: self.ledger.roster.live().len() as u32,
-            failures: self.failures,
-            oversized: self.oversized,
-            ..PolicyCounts::of(self.ledger.facts.privacy(&self.ledger.noise.distribution()))
-        }
+        PolicyCounts { failures: self.failures, oversized: self.oversized, ..PolicyCounts::of_ledger(&self.ledger) }
     }
 
     fn learner(&mut self) -> Option<&mut dyn AnyLearner> {
         Some(self)
-    }
-
-    /// Sets the prior of an arm's mean rate over all requests, which is a prior of the intercept of its model. Whatever
-    /// its strength, it moves the logit from the common rate with a precision of at most 1.5/max(gap^2, 1/4), against
-    /// one of 1, so a wrong prior is overcome. (Ads at epsilon 1, eight worlds, strength 1e6. The loss in % of the loss
-    /// of uniform play, after 1e5 decisions: 17.9 without priors, 15.4 with right ones, 18.4 with reversed ones, and
-    /// 20.8 with priors a tenth of the rate for the best three. After 5e5: 6.7, 6.4, 7.6 and 7.0.)
-    ///
-    /// # Errors
-    /// `Unsupported` if all arms share a model, because none of its coordinates belongs to one arm. Give the arm a
-    /// feature of its own instead.
-    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
-        if !self.shape.per_arm {
-            return Err(Error::unconfigured(
-                "a prior of one arm: all arms share a model, because config.feature_model is DPB_MODEL_SHARED",
-            ));
-        }
-        self.ledger.facts.time.learn();
-        self.fade(arm as usize);
-        self.models[arm as usize].public = Some(FadingPrior::new(prior));
-        self.refit(arm as usize);
-        Ok(())
     }
 
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
@@ -131,35 +97,6 @@ impl Policy for Linear {
             Archive::Out(to) => self.save(to),
             Archive::In(from) => self.load(from),
         }
-    }
-
-    fn catalog(&self) -> Catalog<'_> {
-        Catalog { arms: Some(&self.ledger.roster), segments: None }
-    }
-
-    /// With one model a new arm is a new row; with a model for each arm, it has a new model at its prior.
-    ///
-    /// # Errors
-    /// `InvalidConfig` for more arms than can be served in time; `NoMemory`. On an error nothing has changed.
-    fn add_arm(&mut self, id: u64) -> Result<()> {
-        let (arms, most) = (self.ledger.roster.arms(), self.shape.most_arms());
-        if arms >= most as usize {
-            return Err(Error::config("arms", &format!("must be at most {most} for this policy"), arms + 1));
-        }
-        self.ledger.roster.reserve()?;
-        if self.shape.per_arm {
-            self.add_model()?;
-        }
-        self.ledger.roster.add(id);
-        if self.shape.per_arm && self.ledger.peers.updates() > 0 {
-            self.join_model(self.models.len() - 1);
-        }
-        Ok(())
-    }
-
-    /// Retires an arm, which is no longer eligible. Rewards of its pending decisions still count.
-    fn retire_arm(&mut self, arm: u32) {
-        self.ledger.roster.retire(arm as usize);
     }
 }
 

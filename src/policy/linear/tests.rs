@@ -3,10 +3,10 @@
 use super::model::Belief;
 use super::rows::{LARGEST, Scale, SpreadRow, UNIT};
 use super::*;
-use crate::ledger::learner::{AnyLearner, Learner};
 use crate::ledger::peers::PeerId;
-use crate::policy::Prior;
 use crate::policy::contract::{Policy, Pull};
+use crate::policy::learner::{AnyLearner, Growth, Learner};
+use crate::policy::{Algorithm, Prior};
 use crate::request::{Choice, Feature, Limits, Offers, Request, Rows};
 use crate::snapshot::{Kind, Writer, write};
 
@@ -45,7 +45,8 @@ fn offers(policy: &Linear) -> Offers {
 /// Checks and decides a request, whose rows are kept from this slot on.
 fn decide(policy: &mut Linear, request: &Request, slot: u64) -> Result<Vec<Choice>> {
     let mut offers = offers(policy);
-    policy.decide(&mut offers.check(request, policy.catalog(), &Limits::for_tests(slot))?);
+    let mut offer = offers.check(request, policy.catalog(), &Limits::for_tests(slot))?;
+    policy.decide(&mut offer);
     Ok(offers.choices().map(|(_, &choice)| choice).collect())
 }
 
@@ -487,7 +488,7 @@ fn what_cannot_be_learned_is_left_out_and_counted() {
     let mut broken = ModelEvidence::new(5).unwrap();
     broken.precision.fill(-1e12);
     let join = |policy: &mut Linear, others: &[(&ModelEvidence, f64)]| {
-        policy.reserve().unwrap();
+        policy.grow(Growth::Peers).unwrap();
         policy.models[0].join(&mut others.iter().copied());
         policy.refit(0);
     };
@@ -794,7 +795,7 @@ fn a_wrong_prior_is_overcome() {
     let lost = |mean: fn(u32) -> f32, strength: f32| {
         let mut policy = policy(&config(4, 4.0), shape, 1);
         for arm in 0..4 {
-            policy.set_prior(arm, Prior { mean: mean(arm), strength }).unwrap();
+            policy.set_prior(arm, Prior { mean: mean(arm), strength });
         }
         let lost = play(&mut policy, 60_000, 2.0, &THETA, &mut stream(2));
         assert!(is_sound(&mut policy));
@@ -807,8 +808,10 @@ fn a_wrong_prior_is_overcome() {
             assert!(lost < 0.05, "{lost}");
         }
     }
-    let mut shared = policy(&config(4, 4.0), SHAPE, 1);
-    assert!(matches!(shared.set_prior(0, Prior { mean: 0.1, strength: 1.0 }), Err(Error::Unsupported(_))));
+    for (model_per_arm, is_able) in [(true, true), (false, false)] {
+        let config = Config { features: 2, model_per_arm, ..config(4, 4.0) };
+        assert_eq!(Algorithm::Linear.check_prior(&config).is_ok(), is_able);
+    }
 }
 
 /// With at most one click for a request, the noise is twice as wide in L1, and in L2 with one model for all slots.

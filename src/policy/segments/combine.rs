@@ -46,4 +46,8 @@ impl OpenSum for Play {
     fn clear(&mut self) -> bool {
         self.batch.clear() > 0
     }
+
+    fn pulls(&mut self) -> Option<&mut u64> {
+        Some(&mut self.pulls)
+    }
 }

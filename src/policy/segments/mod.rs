@@ -26,6 +26,7 @@ use crate::policy::batched::Explore;
 use crate::policy::contract::Pull;
 use crate::policy::cumulant::Cumulant;
 use crate::policy::kl::kl;
+use crate::policy::learner::AnyLearner;
 use crate::random::Seed;
 use crate::reward::Reward;
 use model::{Cell, Moments, RATE, Rate, SegmentRow, WeightedEvidence, half_life, rate};
@@ -217,23 +218,7 @@ impl Segments {
     /// `key`.
     #[cold]
     fn add_segment(&mut self, key: u64) -> u32 {
-        self.ledger.keys.push(key);
-        self.push_row();
-        self.seed_segment_from_peers(key);
-        self.ledger.keys.len() as u32 - 1
-    }
-
-    /// Returns the segment with this key, and adds it if it is new and there are fewer than `max_segments`.
-    fn find_or_add(&mut self, key: u64) -> Option<u32> {
-        match self.ledger.keys.find(key) {
-            Some(segment) => Some(segment as u32),
-            None if self.is_full() => None,
-            None => Some(self.add_segment(key)),
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.ledger.keys.len() == self.max_segments as usize
+        self.row(key).map_or(0, |row| row as u32 - 1)
     }
 
     /// Number of arms, including retired ones.
@@ -266,7 +251,7 @@ impl Segments {
 
     /// Returns the segment and the arm of the cell with this number.
     #[inline]
-    fn cell(&self, number: u32) -> (usize, usize) {
+    fn cell_of(&self, number: u32) -> (usize, usize) {
         let by = if number < self.configured_cells { self.configured } else { self.max_segments };
         let (quotient, rest) = ((number / by) as usize, (number % by) as usize);
         if number < self.configured_cells { (quotient, rest) } else { (rest, quotient) }
@@ -278,7 +263,7 @@ impl Segments {
         if number < self.configured_cells {
             return self.ledger.cells.base_mut((number + self.configured) as usize);
         }
-        let (segment, arm) = self.cell(number);
+        let (segment, arm) = self.cell_of(number);
         &mut self.ledger.cells[(segment + 1, arm)]
     }
 
@@ -427,13 +412,6 @@ impl Segments {
         // one row in turn.
         self.cursor = (self.cursor + 1) % self.rows.len();
         self.learn(self.cursor);
-    }
-
-    /// Returns the model's mean of an arm's rate in a segment, and the number of rewards in the cell's own releases,
-    /// here and at peers.
-    fn estimate(&self, segment: u32, arm: u32) -> (f64, f64) {
-        let (row, arm) = (segment as usize + 1, arm as usize);
-        (self.distribution(row, arm).0, self.released(row, arm).count)
     }
 }
 

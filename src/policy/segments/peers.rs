@@ -10,11 +10,13 @@ use crate::key_index::KeyIndex;
 use crate::ledger::cells::Place;
 use crate::ledger::facts::SavedFacts;
 use crate::ledger::grid::Grid;
-use crate::ledger::learner::{Change, Learner};
-use crate::ledger::peers::{Peer, PeerReleases, Peers};
+use crate::ledger::keys;
+use crate::ledger::peers::{Peer, Peers};
 use crate::memory::try_with_capacity;
 use crate::moving::{Archive, Persist};
 use crate::policy::compare::Totals;
+use crate::policy::contract::{ArmState, Pull};
+use crate::policy::learner::{Change, Growth, Learner};
 use crate::snapshot::Reader;
 
 #[derive(Default)]
@@ -52,19 +54,9 @@ pub(super) fn rounded(released: WeightedEvidence) -> Rounded {
     [released.sum, released.weight, released.count].map(|number| (number * share * 128.0).round() as f32 / 128.0)
 }
 
-/// Reads the segments' keys.
-pub(super) fn read_keys(from: &mut Reader) -> Result<Vec<u64>> {
-    let length = from.length(size_of::<u64>())?;
-    let mut keys = try_with_capacity(length)?;
-    for _ in 0..length {
-        keys.push(from.u64()?);
-    }
-    Ok(keys)
-}
-
-impl PeerReleases for SegmentReleases {
+impl SegmentReleases {
     fn read(config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, SegmentReleases)> {
-        let keys = &read_keys(from)?[..];
+        let keys = &keys::read(from)?[..];
         for _ in 0..keys.len() * arms {
             from.count()?; // how often each arm was played
         }
@@ -97,9 +89,7 @@ impl PeerReleases for SegmentReleases {
         }
         Ok((facts, SegmentReleases { keys: KeyIndex::of(keys, 0)?, decisions, cells, trials, all }))
     }
-}
 
-impl SegmentReleases {
     /// Returns the decisions and releases of the segment with this key, or of all segments together.
     fn row(&self, key: Option<u64>) -> (u64, &[Rounded]) {
         let arms = self.trials.len();
@@ -190,14 +180,16 @@ impl Learner for Segments {
         &mut self.ledger
     }
 
-    fn row(&mut self, key: u64) -> Option<usize> {
-        self.find_or_add(key).map(|segment| segment as usize + 1)
+    fn cell(&self, pull: Pull) -> (usize, usize) {
+        let (segment, arm) = self.cell_of(pull.arm() / 2);
+        (segment + 1, arm)
     }
 
-    fn release(&mut self, place: Place) {
-        if let Place::Cell(row, arm) = place {
-            self.release_cell(row, arm);
-        }
+    /// The model's mean of its rate, and the number of rewards in the cell's own releases, here and at peers.
+    fn arm_in(&self, row: usize, arm: u32) -> ArmState {
+        let place = arm as usize;
+        let (mean, effective_pulls) = (self.distribution(row, place).0, self.released(row, place).count);
+        ArmState { mean, width: f64::NAN, effective_pulls, active: self.ledger.roster.is_live(place) }
     }
 
     fn changed(&mut self, change: Change) {
@@ -215,7 +207,26 @@ impl Learner for Segments {
                 self.trial = false;
                 self.plan();
             }
+            Change::Added => {
+                self.order.push(self.arms() - 1);
+                let mean = self.mean_rate();
+                self.update_rate(self.rates.len() - 1, mean);
+                if !self.trial {
+                    self.plan();
+                }
+                self.seed_arm_from_peers();
+            }
+            Change::Retired(arm) => self.retire(arm),
+            Change::Prior(arm, prior) => {
+                self.rates[arm].prior = Some((prior, self.now()));
+                self.learn(0);
+            }
+            Change::Row => {
+                self.push_row();
+                self.seed_segment_from_peers();
+            }
             Change::Wanted(Place::Cell(row, arm)) => self.ensure_open(row, arm),
+            Change::Full(Place::Cell(row, arm)) => self.release_cell(row, arm),
             Change::Emptied => self.compare_again(),
             // While it waited for contributions to a trial, a segment has begun with little knowledge. It compares again.
             Change::Combined => self.turns[1..].iter_mut().for_each(|turn| turn.left = 0),
@@ -225,7 +236,10 @@ impl Learner for Segments {
         }
     }
 
-    fn reserve(&mut self) -> Result<()> {
+    fn grow(&mut self, by: Growth) -> Result<()> {
+        if by == Growth::Arm {
+            return self.make_arm();
+        }
         let (arms, no_memory) = (self.rates.len(), |_| Error::NoMemory);
         let most = self.max_segments as usize;
         self.by_key.try_reserve_exact(most - self.by_key.len()).map_err(no_memory)?;
@@ -246,6 +260,10 @@ impl Learner for Segments {
             (peers.cells, peers.trials, peers.decisions) = (cells, trials, decisions);
         }
         Ok(())
+    }
+
+    fn read_peer(config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, SegmentReleases)> {
+        SegmentReleases::read(config, arms, from)
     }
 
     fn join(&mut self, peer: usize, before: Option<&Peer<SegmentReleases>>) {
@@ -292,15 +310,48 @@ impl Learner for Segments {
 }
 
 impl Segments {
+    /// Makes what one more arm has in every segment.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for more than [`MOST_CELLS`](Segments::MOST_CELLS); `NoMemory`.
+    fn make_arm(&mut self) -> Result<()> {
+        let arms = u64::from(self.arms()) + 1;
+        if (u64::from(self.max_segments) + 1) * arms > Segments::MOST_CELLS {
+            return Err(Error::config("arms", "times max_segments must be at most 2^27", arms));
+        }
+        let no_memory = |_| Error::NoMemory;
+        self.rates.reserve()?;
+        self.order.try_reserve(1).map_err(no_memory)?;
+        let more = (arms as usize).saturating_sub(self.ranks.len());
+        self.ranks.try_reserve(more).map_err(no_memory)?;
+        let (plays, cells) = (self.ledger.cells.new_arm()?, self.cells.new_arm()?);
+        self.peers.add_arm()?;
+        self.ledger.cells.push_arm(plays);
+        self.cells.push_arm(cells);
+        self.rates.push(Rate::new());
+        Ok(())
+    }
+
+    /// Ends what is planned for a retired arm.
+    fn retire(&mut self, arm: usize) {
+        let had_prior = self.rates[arm].prior.take().is_some();
+        self.trial &= self.turns[0].best != arm as u32;
+        for turn in self.turns.iter_mut().filter(|turn| turn.best == arm as u32) {
+            turn.left = 0;
+        }
+        if had_prior { self.learn(0) } else { self.plan() }
+    }
+
     /// Returns by how much the decisions of all handles are more than those that are known, if every handle has equally
     /// many: handles that release nothing need not be merged.
     pub(super) fn unmerged(&self) -> f64 {
         (f64::from(self.ledger.facts.handles()) / (1.0 + self.ledger.peers.iter().len() as f64)).max(1.0)
     }
 
-    /// Adds the peers' releases of the newest row, whose segment has this key, if there are peers.
-    pub(super) fn seed_segment_from_peers(&mut self, key: u64) {
+    /// Adds the peers' releases of the newest row, if there are peers.
+    pub(super) fn seed_segment_from_peers(&mut self) {
         let row = self.rows.len() - 1;
+        let key = self.ledger.keys[row - 1];
         let (SegmentPeers { cells, decisions, .. }, known) = (&mut self.peers, &self.ledger.peers);
         if decisions.is_empty() {
             return;
@@ -346,9 +397,9 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::learner::AnyLearner;
     use crate::ledger::peers::{AnyPeer, PeerId};
     use crate::policy::contract::Policy;
+    use crate::policy::learner::AnyLearner;
     use crate::random::{Random, Seed};
     use crate::snapshot::{Kind, write};
 
@@ -379,14 +430,19 @@ mod tests {
             let mut released = segments(keys[origin], 3, coins);
             released.ledger.facts.decisions = decisions;
             let saved = write(Kind::Bandit, usize::MAX, |to| {
-                released.save_pulls(to, &mut [].into_iter());
+                released.persist_pulls(&mut Archive::Out(to), &mut [].into_iter())?;
                 released.snapshot(&mut Archive::Out(to))
             });
             let bytes = saved.unwrap().seal();
             move || {
                 let from = &mut Reader::new(&bytes, Kind::Bandit).unwrap();
                 let id = PeerId { origin: 7 + origin as u64, generation: 0, added: &[] };
-                Peer::<SegmentReleases>::read(&Config::new(3, 1.0), &id, from).unwrap()
+                segments(&[], 3, &mut Seed::new(Some([2; 32])).unwrap().stream()).peer_reader()(
+                    &Config::new(3, 1.0),
+                    &id,
+                    from,
+                )
+                .unwrap()
             }
         };
         let all: Vec<_> = (0..6).map(|i| other(i % 3, 10 + i as u64, &mut coins)).collect();

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::ledger::facts::SavedFacts;
 use crate::moving::{Archive, Persist};
 use crate::policy::contract::Policy;
+use crate::policy::learner::AnyLearner;
 use crate::policy::prior::Prior;
 use crate::snapshot::{ensure, is_plausible};
 
@@ -110,9 +111,7 @@ impl WeightedEvidence {
 
 impl Persist for Segments {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        if let Archive::Out(to) = with {
-            self.save_pulls(to, &mut std::iter::empty());
-        }
+        self.persist_pulls(with, &mut std::iter::empty())?;
         self.snapshot(with)?;
         self.ledger.cells.persist(with)?;
         self.turns.persist(with)?;

@@ -1,11 +1,11 @@
 //! Tests of segments: new and retired arms, eligible arms, slots, exploration, merging and snapshots.
 
 use super::*;
-use crate::ledger::learner::AnyLearner;
 use crate::ledger::peers::PeerId;
 use crate::moving::Archive;
 use crate::policy::compare::Totals;
 use crate::policy::contract::Policy;
+use crate::policy::learner::{AnyLearner, Learner};
 use crate::policy::prior::Prior;
 use crate::random::Random;
 use crate::request::{Limits, Offers, Request};
@@ -22,6 +22,14 @@ struct Site {
 
 /// The rate of the arm with an id in the segment with a key.
 type World = fn(u64, u64) -> f64;
+
+impl Segments {
+    /// The mean of an arm in a segment, and the number of rewards in the cell's own releases, here and at peers.
+    fn estimate(&self, segment: u32, arm: u32) -> (f64, f64) {
+        let state = self.arm_in(segment as usize + 1, arm);
+        (state.mean, state.effective_pulls)
+    }
+}
 
 impl Site {
     fn new(config: Config, number: u8, keys: &[u64]) -> Site {
@@ -95,13 +103,13 @@ impl Site {
     }
 
     fn saved(&mut self) -> Vec<u8> {
-        self.saved_without(&mut std::iter::empty())
+        self.saved_without(&[])
     }
 
     /// A snapshot that does not count the pending pulls.
-    fn saved_without(&mut self, pending: &mut dyn Iterator<Item = Pull>) -> Vec<u8> {
+    fn saved_without(&mut self, pending: &[Pull]) -> Vec<u8> {
         let saved = write(Kind::Bandit, usize::MAX, |to| {
-            self.segments.save_pulls(to, pending);
+            self.segments.persist_pulls(&mut Archive::Out(to), &mut pending.iter().copied())?;
             self.segments.snapshot(&mut Archive::Out(to))
         });
         saved.unwrap().seal()
@@ -113,6 +121,7 @@ impl Site {
             site.add_arm(id);
         }
         let from = &mut Reader::new(bytes, Kind::Bandit).unwrap();
+        site.segments.persist_pulls(&mut Archive::In(from), &mut std::iter::empty())?;
         site.segments.snapshot(&mut Archive::In(from))?;
         from.finish()?;
         Ok(site)
@@ -218,7 +227,7 @@ fn pending_pulls_survive_new_arms() {
         while pending.len() > 400 {
             let (segment, arm, row, pull) = pending.swap_remove(site.coins.below(400) as usize);
             assert_eq!(site.segments.arm_of(pull), arm);
-            assert_eq!(site.segments.cell(pull.arm() / 2), (segment as usize, arm as usize));
+            assert_eq!(site.segments.cell_of(pull.arm() / 2), (segment as usize, arm as usize));
             if site.coins.below(10) == 0 {
                 let before = site.segments.turns[segment as usize + 1].decisions;
                 site.segments.unplay(pull);
@@ -242,7 +251,7 @@ fn pending_pulls_survive_new_arms() {
         }
     }
     // A snapshot counts all pulls but the pending ones.
-    let saved = site.saved_without(&mut pending.iter().map(|&(.., pull)| pull));
+    let saved = site.saved_without(&pending.iter().map(|&(.., pull)| pull).collect::<Vec<_>>());
     let next = site.restored(&saved).unwrap();
     pending.iter().for_each(|&(segment, arm, ..)| *counts.get_mut(&(segment, arm)).unwrap() -= 1);
     for ((segment, arm), count) in counts {
@@ -260,7 +269,7 @@ fn too_many_arms_are_refused() {
     assert!(matches!(segments.add_arm(10), Err(Error::InvalidConfig { .. })));
     assert_eq!((segments.arms(), segments.counts().active, segments.ledger.cells.arms()), (1024, 1024, 1024));
     let last = segments.number((1 << 17) - 2, 1023);
-    assert!(u64::from(last) < Segments::MOST_CELLS && segments.cell(last) == ((1 << 17) - 2, 1023));
+    assert!(u64::from(last) < Segments::MOST_CELLS && segments.cell_of(last) == ((1 << 17) - 2, 1023));
 }
 
 /// In every segment the best arm is found, wherever it was added. Once it is retired, the best of the other arms is
@@ -273,7 +282,7 @@ fn a_new_arm_is_found_in_every_segment() {
         site.play(30_000, ads);
         let best = site.add_arm(1000);
         if number == 4 {
-            site.segments.set_prior(best, Prior { mean: 0.02, strength: 300.0 }).unwrap(); // wrong
+            site.segments.set_prior(best, Prior { mean: 0.02, strength: 300.0 }); // wrong
             let (mean, _) = site.segments.estimate(0, best);
             assert!(mean < site.segments.estimate(0, 2).0, "{mean}");
         }
@@ -574,7 +583,7 @@ fn a_snapshot_goes_on() {
         let mut site = Site::new(Config { forget_after, ..Config::new(3, 1.0) }, 4, &KEYS);
         site.play(10_000, ads);
         let [one, other] = [1000, 60].map(|id| site.add_arm(id));
-        site.segments.set_prior(other, Prior { mean: 0.05, strength: 40.0 }).unwrap();
+        site.segments.set_prior(other, Prior { mean: 0.05, strength: 40.0 });
         site.play(10_000, ads);
         site.segments.retire_arm(1);
         site.segments.retire_arm(one);

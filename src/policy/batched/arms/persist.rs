@@ -48,7 +48,8 @@ impl BatchedArms {
             *self.open_sum_mut(arm) = ArmSum::default();
             self.replace_prior(arm, prior);
             if !live {
-                self.retire_arm(arm);
+                self.ledger.roster.retire(arm);
+                self.retire(arm);
             }
             self.refresh(arm);
         }

@@ -1,9 +1,9 @@
 //! The choice among eligible arms, by values, and for several slots.
 
-use super::{Comparison, DpImed, GOLDEN};
+use super::{Comparison, GOLDEN, ImedPlan};
 use crate::policy::contract::Pull;
 
-impl DpImed {
+impl ImedPlan {
     /// The arm to pull, where `best` has the smallest index of all: the leading arm of these with the smallest index,
     /// unless `best` is below it by more than the [`margin`](Chernoff::margin).
     pub(super) fn prefer_leading(&mut self, mut best: usize, arms: &[u32], comparison: &Comparison) -> usize {

@@ -1,0 +1,359 @@
+//! Policies that learn from a set of releases: contributing open sums to a leader and adding them up there
+//! ([`crate::contribution`]), merging what other handles have released ([`crate::ledger::peers`]), and arms that come and
+//! go. One implementation for all kinds of sums and releases.
+
+use super::contract::{ArmState, Policy, Pull};
+use super::prior::Prior;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::ledger::cells::{Ledger, OpenSum, Place, SumId};
+use crate::ledger::facts::{Duty, Facts, SavedFacts};
+use crate::ledger::keys;
+use crate::ledger::peers::{AnyPeer, Peer, PeerId, ReadPeer};
+use crate::moving::Archive;
+use crate::request::Catalog;
+use crate::snapshot::{Reader, Writer, ensure};
+
+/// What a policy writes to learn from a set of releases. All of them get [`AnyLearner`].
+pub(crate) trait Learner: Policy {
+    /// The open sum of a cell.
+    type Sum: OpenSum;
+    /// What another handle has released.
+    type Releases: 'static;
+
+    fn ledger(&mut self) -> &mut Ledger<Self::Sum, Self::Releases>;
+
+    /// The row and the arm of a pull.
+    fn cell(&self, pull: Pull) -> (usize, usize) {
+        (0, pull.arm() as usize)
+    }
+
+    /// The public state of an arm in a row.
+    fn arm_in(&self, _row: usize, arm: u32) -> ArmState {
+        self.arm(arm)
+    }
+
+    /// Follows a change that has happened.
+    fn changed(&mut self, change: Change);
+
+    /// Makes what the policy has of one more arm, or of other handles.
+    ///
+    /// # Errors
+    /// `InvalidConfig`, `NoMemory`: nothing has changed.
+    fn grow(&mut self, by: Growth) -> Result<()>;
+
+    /// Learns from the peer at this place, which is new or has replaced `before`.
+    fn join(&mut self, peer: usize, before: Option<&Peer<Self::Releases>>);
+
+    /// Reads a snapshot of a handle with so many arms. `config` may be this handle's: all handles of a fleet have the
+    /// same arms in it.
+    ///
+    /// # Errors
+    /// `Corrupt`; `NoMemory`.
+    fn read_peer(config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, Self::Releases)>;
+}
+
+/// What a policy is to have memory for.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Growth {
+    Arm,
+    Peers,
+}
+
+/// What has changed, in which a plan may have to follow.
+#[derive(Clone, Copy)]
+pub(crate) enum Change {
+    /// The last arm is new, and so is what the policy has [made](Learner::grow) of it. What other handles have released of
+    /// it counts from now on.
+    Added,
+    /// This arm is retired. Rewards of its pending decisions still arrive.
+    Retired(usize),
+    /// Public data give this arm a prior, which replaces an earlier one.
+    Prior(usize, Prior),
+    /// There is a new key: a row of cells is to be added.
+    Row,
+    /// This batch is full: it is to be released, and the next one to be opened.
+    Full(Place),
+    /// The duty: sizes of open batches are others now. What they have collected stays.
+    Duty,
+    /// This sum is to get what another handle contributes.
+    Wanted(Place),
+    /// The rewards of this sum were contributed.
+    Contributed(Place),
+    /// All sums were contributed.
+    Emptied,
+    /// All of a contribution was added.
+    Combined,
+    /// A snapshot was merged, whether it was newer or not.
+    Merged,
+}
+
+/// A [`Learner`] of any kind.
+pub(crate) trait AnyLearner {
+    fn facts(&mut self) -> &mut Facts;
+
+    /// What requests may name.
+    fn catalog(&mut self) -> Catalog<'_>;
+
+    /// The arm of a pull.
+    fn arm_of(&self, pull: Pull) -> u32;
+
+    /// Takes back an earlier pull, learned from or not, which then counts as not made in its row.
+    fn unplay(&mut self, pull: Pull);
+
+    /// The row of this segment, which is added if it is new; `None` if there is no memory for it.
+    fn row(&mut self, key: u64) -> Option<usize>;
+
+    /// The public state of an arm in a segment, and the number of its pulls there.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if there is no such segment.
+    fn arm_in_segment(&mut self, segment: u64, arm: u32) -> Result<(ArmState, u64)>;
+
+    /// Adds an arm, with the next number and this id, which no other arm has. May allocate.
+    ///
+    /// # Errors
+    /// `InvalidConfig`, `NoMemory`: nothing has changed.
+    fn add_arm(&mut self, id: u64) -> Result<()>;
+
+    /// Retires this arm, which is live and not the last live one. It is not pulled again.
+    fn retire_arm(&mut self, arm: u32);
+
+    /// Sets the prior of an arm, where the policy [has](crate::Algorithm) priors.
+    fn set_prior(&mut self, arm: u32, prior: Prior);
+
+    /// Moves the segments, and how often each arm was pulled in each, without these pending pulls. What is read replaces
+    /// nothing: there are no segments yet.
+    ///
+    /// # Errors
+    /// `InvalidConfig` if there are more segments than there may be; `Corrupt`.
+    fn persist_pulls(&mut self, with: &mut Archive, pending: &mut dyn Iterator<Item = Pull>) -> Result<()>;
+
+    /// Takes up a duty. Open sums stay.
+    fn set_duty(&mut self, duty: Duty);
+
+    /// Sets the number of handles that share each batch, this one included, from the next batch on. 0: it is that of the
+    /// handles whose snapshots were merged lately.
+    fn set_handles(&mut self, handles: u32);
+
+    /// Whether any open batch has rewards.
+    fn has_open(&mut self) -> bool;
+
+    /// Writes the sums of all open batches, without noise, for [`combine`](Self::combine).
+    fn write_open(&mut self, to: &mut Writer);
+
+    /// Drops the sums of all open batches, which were contributed.
+    fn clear_open(&mut self);
+
+    /// Adds what another handle's [`write_open`](Self::write_open) wrote, and releases batches that are full. Returns
+    /// whether everything was added.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NoMemory`: nothing has changed.
+    fn combine(&mut self, from: &mut Reader) -> Result<bool>;
+
+    /// The function that reads what another handle has released, for [`merge`](Self::merge). The handle calls it without
+    /// its lock.
+    fn peer_reader(&self) -> ReadPeer;
+
+    /// Learns from the releases of another handle. Returns whether there were new ones.
+    ///
+    /// # Errors
+    /// `NoMemory`; `Full` for too many handles; `Corrupt` for the releases of another policy. Nothing has
+    /// changed.
+    fn merge(&mut self, peer: AnyPeer) -> Result<bool>;
+}
+
+impl<L: Learner> AnyLearner for L {
+    fn facts(&mut self) -> &mut Facts {
+        &mut self.ledger().facts
+    }
+
+    fn catalog(&mut self) -> Catalog<'_> {
+        let Ledger { roster, keys, cells, .. } = self.ledger();
+        let segments = cells.capacity() as u32 - 1;
+        Catalog { arms: Some(roster), segments: (segments > 0).then_some((keys, segments)) }
+    }
+
+    fn arm_of(&self, pull: Pull) -> u32 {
+        self.cell(pull).1 as u32
+    }
+
+    fn unplay(&mut self, pull: Pull) {
+        let (row, arm) = self.cell(pull);
+        let pulls = self.ledger().cells.get_mut(row, arm).and_then(OpenSum::pulls);
+        pulls.into_iter().for_each(|pulls| *pulls -= 1);
+    }
+
+    fn row(&mut self, key: u64) -> Option<usize> {
+        let Ledger { keys, cells, .. } = self.ledger();
+        if let Some(place) = keys.find(key) {
+            return Some(place + 1);
+        }
+        let row = cells.rows();
+        if row == cells.capacity() {
+            return None;
+        }
+        keys.push(key);
+        self.changed(Change::Row);
+        Some(row)
+    }
+
+    fn arm_in_segment(&mut self, segment: u64, arm: u32) -> Result<(ArmState, u64)> {
+        let Ledger { keys, cells, .. } = self.ledger();
+        let known = || Error::request("segment", "must be the key of an earlier request", segment);
+        let row = keys.find(segment).ok_or_else(known)? + 1;
+        let pulls = cells[(row, arm as usize)].pulls().map_or(0, |pulls| *pulls);
+        Ok((self.arm_in(row, arm), pulls))
+    }
+
+    fn add_arm(&mut self, id: u64) -> Result<()> {
+        self.ledger().roster.reserve()?;
+        self.grow(Growth::Arm)?;
+        self.ledger().roster.add(id);
+        self.changed(Change::Added);
+        Ok(())
+    }
+
+    fn retire_arm(&mut self, arm: u32) {
+        self.ledger().roster.retire(arm as usize);
+        self.changed(Change::Retired(arm as usize));
+    }
+
+    fn set_prior(&mut self, arm: u32, prior: Prior) {
+        self.facts().time.learn();
+        self.changed(Change::Prior(arm as usize, prior));
+    }
+
+    fn persist_pulls(&mut self, with: &mut Archive, pending: &mut dyn Iterator<Item = Pull>) -> Result<()> {
+        if self.ledger().cells.capacity() == 1 {
+            return Ok(());
+        }
+        match with {
+            Archive::Out(to) => save_pulls(self, to, pending),
+            Archive::In(from) => load_pulls(self, from)?,
+        }
+        Ok(())
+    }
+
+    fn set_duty(&mut self, duty: Duty) {
+        self.facts().set_duty(duty);
+        self.changed(Change::Duty);
+    }
+
+    fn set_handles(&mut self, handles: u32) {
+        let Ledger { facts, peers, .. } = self.ledger();
+        (facts.stated, facts.active) = (handles, peers.active());
+    }
+
+    fn has_open(&mut self) -> bool {
+        self.ledger().open().next().is_some()
+    }
+
+    fn write_open(&mut self, to: &mut Writer) {
+        self.ledger().write_open(to);
+    }
+
+    fn clear_open(&mut self) {
+        self.facts().assume_releases();
+        for place in self.ledger().places() {
+            let ledger = self.ledger();
+            if ledger.sum_mut(place).is_some_and(OpenSum::clear) {
+                self.changed(Change::Contributed(place));
+            }
+        }
+        self.changed(Change::Emptied);
+    }
+
+    fn combine(&mut self, from: &mut Reader) -> Result<bool> {
+        let parts = self.ledger().read(from)?;
+        from.finish()?;
+        let mut complete = true;
+        for (id, part) in &parts {
+            let Some(place) = find(self, id) else {
+                complete = false;
+                continue;
+            };
+            self.changed(Change::Wanted(place));
+            let sum = self.ledger().sum_mut(place);
+            let (added, full) = sum.map_or((false, false), |sum| (sum.add(part), sum.is_full()));
+            complete &= added;
+            if full {
+                self.changed(Change::Full(place));
+            }
+        }
+        self.changed(Change::Combined);
+        Ok(complete)
+    }
+
+    fn peer_reader(&self) -> ReadPeer {
+        read_peer::<L>
+    }
+
+    fn merge(&mut self, peer: AnyPeer) -> Result<bool> {
+        let mut peer = *peer.downcast::<Peer<L::Releases>>().map_err(|_| Error::Corrupt)?;
+        self.grow(Growth::Peers)?;
+        let Ledger { facts, peers, .. } = self.ledger();
+        let is_newer = peers.is_newer(&peer)?;
+        if is_newer {
+            facts.assume_releases();
+            peer.merged = facts.now();
+            let (place, before) = peers.insert(peer);
+            facts.active = peers.active();
+            self.join(place, before.as_ref());
+        }
+        self.changed(Change::Merged);
+        Ok(is_newer)
+    }
+}
+
+/// The place of another handle's sum, if there is one here. While one sum collects all rewards there is no other.
+fn find<L: Learner>(learner: &mut L, id: &SumId) -> Option<Place> {
+    if learner.ledger().whole.is_some() != id.is_whole {
+        return None;
+    }
+    if id.is_whole {
+        return Some(Place::Whole);
+    }
+    let row = id.row.map_or(Some(0), |key| learner.row(key))?;
+    Some(Place::Cell(row, learner.ledger().roster.find(id.arm)?))
+}
+
+/// Reads another handle's snapshot.
+fn read_peer<L: Learner>(config: &Config, id: &PeerId, from: &mut Reader) -> Result<AnyPeer> {
+    let (facts, releases) = L::read_peer(config, config.arms as usize + id.added.len(), from)?;
+    Ok(Box::new(Peer::new(releases, &facts, id, config.arms, from.checksum())?))
+}
+
+fn save_pulls<L: Learner>(learner: &mut L, to: &mut Writer, pending: &mut dyn Iterator<Item = Pull>) {
+    let Ledger { keys, cells, .. } = learner.ledger();
+    to.u32(keys.len() as u32);
+    to.alike(keys.iter().copied(), Writer::u64);
+    let (rows, arms) = (cells.rows(), cells.arms());
+    let pulls = |place| cells[(place / arms, place % arms)].pulls().map_or(0, |pulls| *pulls);
+    let counts = to.counts((arms..rows * arms).map(pulls));
+    for (row, arm) in pending.map(|pull| learner.cell(pull)) {
+        to.uncount(counts, (row - 1) * arms + arm);
+    }
+}
+
+fn load_pulls<L: Learner>(learner: &mut L, from: &mut Reader) -> Result<()> {
+    let (keys, most) = (keys::read(from)?, learner.ledger().cells.capacity() - 1);
+    if keys.len() > most {
+        return Err(Error::config(
+            "max_segments",
+            &format!("must be at least {}, as in the snapshot", keys.len()),
+            most,
+        ));
+    }
+    for (place, key) in keys.into_iter().enumerate() {
+        ensure(learner.row(key) == Some(place + 1))?;
+    }
+    let cells = &mut learner.ledger().cells;
+    for place in cells.arms()..cells.rows() * cells.arms() {
+        let read = from.count()?;
+        let cell = (place / cells.arms(), place % cells.arms());
+        cells[cell].pulls().into_iter().for_each(|pulls| *pulls = read);
+    }
+    Ok(())
+}
