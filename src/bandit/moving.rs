@@ -282,7 +282,10 @@ impl Persist for State {
             lifecycle: _,
         } = self;
         engine.persist(with)?;
-        policy.persist(with)?;
+        match policy.learner() {
+            Some(learner) => learner.persist_all(with)?,
+            None => policy.persist(with)?,
+        }
         pulls.persist(with)?;
         seeded.persist(with)?;
         users.persist(with)?;

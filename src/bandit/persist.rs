@@ -68,10 +68,10 @@ impl Bandit {
         self.save_head(state, to);
         let State { policy, engine, .. } = state;
         let with = &mut Archive::Out(to);
-        if let Some(learner) = policy.learner() {
-            learner.persist_pulls(with, &mut engine.pending().map(Pull::of))?;
+        match policy.learner() {
+            Some(learner) => learner.persist_public(with, &mut engine.pending().map(Pull::of)),
+            None => policy.snapshot(with),
         }
-        policy.snapshot(with)
     }
 
     /// Writes what [`SnapshotHead::read`] reads.
@@ -153,9 +153,11 @@ impl Bandit {
         state.check_private()?;
         state.continue_from(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
         let with = &mut Archive::In(from);
-        let pulls =
-            state.policy.learner().map_or(Ok(()), |learner| learner.persist_pulls(with, &mut std::iter::empty()));
-        pulls.and_then(|()| state.policy.snapshot(with)).map_err(|error| match (error, meant) {
+        let read = match state.policy.learner() {
+            Some(learner) => learner.persist_public(with, &mut std::iter::empty()),
+            None => state.policy.snapshot(with),
+        };
+        read.map_err(|error| match (error, meant) {
             // A new configuration can be invalid for the policy; the one in the snapshot was valid.
             (Error::InvalidConfig { .. }, None) => Error::Corrupt,
             (error, _) => error,

@@ -1,6 +1,6 @@
 //! The ledger of a handle: its open sums, and what is public of them.
 
-use super::facts::Facts;
+use super::facts::{Facts, SavedFacts};
 use super::grid::Grid;
 use super::keys::Keys;
 use super::peers::Peers;
@@ -8,7 +8,7 @@ use super::roster::Roster;
 use crate::config::Config;
 use crate::error::Result;
 use crate::memory::try_with_capacity;
-use crate::moving::Persist;
+use crate::moving::{Archive, Persist};
 use crate::noise::NoiseSource;
 use crate::snapshot::{Reader, Writer};
 
@@ -37,20 +37,20 @@ pub(crate) enum Place {
 
 /// An open sum, with what is public of it.
 pub(crate) trait OpenSum: Persist + Sized {
-    /// The fewest bytes of a sum in a contribution.
+    /// The fewest bytes of a sum.
     const SHORTEST: usize;
 
     /// Whether there is nothing to contribute.
     fn is_empty(&self) -> bool;
 
-    /// Writes the sum with its id, without noise. Only a sealed contribution contains it.
-    fn write(&self, id: &SumId, to: &mut Writer);
+    /// Writes the sum, without noise. Only a sealed contribution contains it.
+    fn write(&self, to: &mut Writer);
 
     /// Reads what [`write`](Self::write) wrote, as a sum like this one.
     ///
     /// # Errors
     /// `Corrupt`, also for sums that so many rewards cannot have; `NoMemory`.
-    fn read(&self, from: &mut Reader) -> Result<(SumId, Self)>;
+    fn read(&self, from: &mut Reader) -> Result<Self>;
 
     /// Adds what another handle contributes. Returns false, and adds nothing, if it was collected for another release.
     #[must_use]
@@ -69,13 +69,28 @@ pub(crate) trait OpenSum: Persist + Sized {
 }
 
 /// What a contribution names a sum by.
-#[derive(Default)]
 pub(crate) struct SumId {
     pub is_whole: bool,
     /// The key of the row; `None` for the first.
     pub row: Option<u64>,
     /// The id of the arm.
     pub arm: u64,
+}
+
+impl SumId {
+    const BYTES: usize = 18;
+
+    fn write(&self, to: &mut Writer) {
+        to.u8(self.is_whole.into());
+        to.u8(self.row.is_some().into());
+        to.u64(self.row.unwrap_or(0));
+        to.u64(self.arm);
+    }
+
+    fn read(from: &mut Reader) -> Result<SumId> {
+        let (is_whole, has_row, row) = (from.bool()?, from.bool()?, from.u64()?);
+        Ok(SumId { is_whole, row: has_row.then_some(row), arm: from.u64()? })
+    }
 }
 
 impl<S: OpenSum, R> Ledger<S, R> {
@@ -87,6 +102,27 @@ impl<S: OpenSum, R> Ledger<S, R> {
         let (facts, roster, keys, peers) =
             (Facts::new(config), Roster::new(config.arms)?, Keys::default(), Peers::default());
         Ok(Ledger { facts, roster, keys, cells, whole: None, peers, noise })
+    }
+
+    /// Moves what a snapshot has of the facts, and which arms are live. What is read replaces those of a new handle. Returns
+    /// the facts as they are moved, and whether the time continues: see [`Facts::continue_from`].
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn persist(&mut self, with: &mut Archive) -> Result<(SavedFacts, bool)> {
+        let mut saved = self.facts.saved();
+        saved.persist(with)?;
+        with.arms(self.roster.arms())?;
+        for arm in 0..self.roster.arms() {
+            let mut live = self.roster.is_live(arm);
+            live.persist(with)?;
+            if !live && with.reads() {
+                self.roster.retire(arm);
+            }
+        }
+        with.ensure(!self.roster.live().is_empty())?;
+        let continues = !with.reads() || self.facts.continue_from(&saved);
+        Ok((saved, continues))
     }
 
     /// All places, those without rewards included: the whole, then each row with its arms.
@@ -120,7 +156,8 @@ impl<S: OpenSum, R> Ledger<S, R> {
         to.u32(self.open().count() as u32);
         for place in self.open() {
             let id = self.id(place);
-            self.sum(place).iter().for_each(|sum| sum.write(&id, to));
+            id.write(to);
+            self.sum(place).iter().for_each(|sum| sum.write(to));
         }
     }
 
@@ -129,16 +166,16 @@ impl<S: OpenSum, R> Ledger<S, R> {
     /// # Errors
     /// `Corrupt`, `NoMemory`.
     pub fn read(&self, from: &mut Reader) -> Result<Vec<(SumId, S)>> {
-        let length = from.length(S::SHORTEST)?;
+        let length = from.length(SumId::BYTES + S::SHORTEST)?;
         let mut parts = try_with_capacity(length)?;
         for _ in 0..length {
-            parts.push(self.cells[(0, 0)].read(from)?);
+            parts.push((SumId::read(from)?, self.cells[(0, 0)].read(from)?));
         }
         Ok(parts)
     }
 
     fn id(&self, place: Place) -> SumId {
-        let Place::Cell(row, arm) = place else { return SumId { is_whole: true, ..SumId::default() } };
+        let Place::Cell(row, arm) = place else { return SumId { is_whole: true, row: None, arm: 0 } };
         let row = row.checked_sub(1).map(|number| self.keys[number]);
         SumId { is_whole: false, row, arm: self.roster.id(arm) }
     }

@@ -182,26 +182,17 @@ impl SavedFacts {
     pub fn now(&self) -> u64 {
         self.time.at(self.decisions)
     }
+}
 
-    /// Moves the counts, before [the time](Self::move_time).
-    pub fn move_counts(&mut self, with: &mut Archive) -> Result<()> {
+impl Persist for SavedFacts {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
         with.count(&mut self.decisions)?;
-        self.releases.persist(with)
-    }
-
-    pub fn move_time(&mut self, with: &mut Archive) -> Result<()> {
+        self.releases.persist(with)?;
         let time = &mut self.time;
         time.persist(with)?;
         (time.learned, time.counted) = (time.ticks, self.decisions);
         with.ensure(time.memory <= Config::MOST_MEMORY && time.ticks <= Time::END)?;
         with.ensure([time.decisions, time.elapsed].iter().all(|&number| is_plausible(number) && number >= 0.0))
-    }
-}
-
-impl Persist for SavedFacts {
-    fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        self.move_counts(with)?;
-        self.move_time(with)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::ledger::cells::{Ledger, OpenSum, Place, SumId};
 use crate::ledger::facts::{Duty, Facts, SavedFacts};
 use crate::ledger::keys;
 use crate::ledger::peers::{AnyPeer, Peer, PeerId, ReadPeer};
-use crate::moving::Archive;
+use crate::moving::{Archive, Persist};
 use crate::request::Catalog;
 use crate::snapshot::{Reader, Writer, ensure};
 
@@ -45,12 +45,22 @@ pub(crate) trait Learner: Policy {
     /// Learns from the peer at this place, which is new or has replaced `before`.
     fn join(&mut self, peer: usize, before: Option<&Peer<Self::Releases>>);
 
-    /// Reads a snapshot of a handle with so many arms. `config` may be this handle's: all handles of a fleet have the
-    /// same arms in it.
+    /// Reads the part of another handle's snapshot that [`Policy::snapshot`] writes after [`Ledger::persist`].
     ///
     /// # Errors
     /// `Corrupt`; `NoMemory`.
-    fn read_peer(config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, Self::Releases)>;
+    fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<Self::Releases>;
+}
+
+/// The first part of another handle's snapshot, which is the same for all policies.
+pub(crate) struct PeerHead<'a> {
+    /// It may be this handle's: all handles of a fleet have the same arms in it.
+    pub config: &'a Config,
+    /// Number of arms, with those that were added.
+    pub arms: usize,
+    pub facts: SavedFacts,
+    /// The keys of its segments.
+    pub keys: &'a [u64],
 }
 
 /// What a policy is to have memory for.
@@ -122,12 +132,18 @@ pub(crate) trait AnyLearner {
     /// Sets the prior of an arm, where the policy [has](crate::Algorithm) priors.
     fn set_prior(&mut self, arm: u32, prior: Prior);
 
-    /// Moves the segments, and how often each arm was pulled in each, without these pending pulls. What is read replaces
-    /// nothing: there are no segments yet.
+    /// Moves what a snapshot has: the segments and how often each arm was pulled in each, without these pending pulls; then
+    /// what [`Policy::snapshot`] moves. It is read into a new policy.
     ///
     /// # Errors
-    /// `InvalidConfig` if there are more segments than there may be; `Corrupt`.
-    fn persist_pulls(&mut self, with: &mut Archive, pending: &mut dyn Iterator<Item = Pull>) -> Result<()>;
+    /// `InvalidConfig` if there are more segments than there may be; `Corrupt`; `NoMemory`.
+    fn persist_public(&mut self, with: &mut Archive, pending: &mut dyn Iterator<Item = Pull>) -> Result<()>;
+
+    /// Moves the same, with all pulls, then the open sums and the policy's own variables.
+    ///
+    /// # Errors
+    /// As [`persist_public`](Self::persist_public).
+    fn persist_all(&mut self, with: &mut Archive) -> Result<()>;
 
     /// Takes up a duty. Open sums stay.
     fn set_duty(&mut self, duty: Duty);
@@ -225,15 +241,18 @@ impl<L: Learner> AnyLearner for L {
         self.changed(Change::Prior(arm as usize, prior));
     }
 
-    fn persist_pulls(&mut self, with: &mut Archive, pending: &mut dyn Iterator<Item = Pull>) -> Result<()> {
-        if self.ledger().cells.capacity() == 1 {
-            return Ok(());
-        }
+    fn persist_public(&mut self, with: &mut Archive, pending: &mut dyn Iterator<Item = Pull>) -> Result<()> {
         match with {
             Archive::Out(to) => save_pulls(self, to, pending),
             Archive::In(from) => load_pulls(self, from)?,
         }
-        Ok(())
+        self.snapshot(with)
+    }
+
+    fn persist_all(&mut self, with: &mut Archive) -> Result<()> {
+        self.persist_public(with, &mut std::iter::empty())?;
+        self.ledger().cells.persist(with)?;
+        self.persist(with)
     }
 
     fn set_duty(&mut self, duty: Duty) {
@@ -321,7 +340,14 @@ fn find<L: Learner>(learner: &mut L, id: &SumId) -> Option<Place> {
 
 /// Reads another handle's snapshot.
 fn read_peer<L: Learner>(config: &Config, id: &PeerId, from: &mut Reader) -> Result<AnyPeer> {
-    let (facts, releases) = L::read_peer(config, config.arms as usize + id.added.len(), from)?;
+    let (keys, arms) = (&keys::read(from)?[..], config.arms as usize + id.added.len());
+    (0..keys.len() * arms).try_for_each(|_| from.count().map(drop))?; // pulls
+    let (mut facts, with) = (SavedFacts::NOTHING, &mut Archive::In(from));
+    facts.persist(with)?;
+    with.arms(arms)?;
+    (0..arms).try_for_each(|_| true.persist(with))?; // each handle retires its own arms
+    let head = PeerHead { config, arms, facts, keys };
+    let releases = L::read_peer(&head, from)?;
     Ok(Box::new(Peer::new(releases, &facts, id, config.arms, from.checksum())?))
 }
 
@@ -332,9 +358,8 @@ fn save_pulls<L: Learner>(learner: &mut L, to: &mut Writer, pending: &mut dyn It
     let (rows, arms) = (cells.rows(), cells.arms());
     let pulls = |place| cells[(place / arms, place % arms)].pulls().map_or(0, |pulls| *pulls);
     let counts = to.counts((arms..rows * arms).map(pulls));
-    for (row, arm) in pending.map(|pull| learner.cell(pull)) {
-        to.uncount(counts, (row - 1) * arms + arm);
-    }
+    let cells = pending.map(|pull| learner.cell(pull)).filter(|&(row, _)| row > 0);
+    cells.for_each(|(row, arm)| to.uncount(counts, (row - 1) * arms + arm));
 }
 
 fn load_pulls<L: Learner>(learner: &mut L, from: &mut Reader) -> Result<()> {

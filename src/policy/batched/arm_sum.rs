@@ -1,7 +1,7 @@
 //! The open sum of an arm, whose rewards are counted in examinations.
 
 use crate::error::Result;
-use crate::ledger::cells::{OpenSum, SumId};
+use crate::ledger::cells::OpenSum;
 use crate::ledger::open::Batch;
 use crate::moving::persist;
 use crate::policy::contract::Pull;
@@ -73,23 +73,21 @@ impl ArmSum {
 }
 
 impl OpenSum for ArmSum {
-    const SHORTEST: usize = 28;
+    const SHORTEST: usize = 20;
 
     fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
 
-    fn write(&self, id: &SumId, to: &mut Writer) {
-        to.u64(id.arm);
+    fn write(&self, to: &mut Writer) {
         self.batch.save(to);
         to.u64(self.unexamined);
     }
 
-    fn read(&self, from: &mut Reader) -> Result<(SumId, ArmSum)> {
-        let id = SumId { arm: from.u64()?, ..SumId::default() };
+    fn read(&self, from: &mut Reader) -> Result<ArmSum> {
         let part = ArmSum { batch: Batch::read(from)?, unexamined: from.u64()?, ..ArmSum::default() };
         ensure(part.unexamined < u64::from(part.batch.count()) * Pull::EXAMINATION)?;
-        Ok((id, part))
+        Ok(part)
     }
 
     fn add(&mut self, part: &ArmSum) -> bool {

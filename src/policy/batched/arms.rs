@@ -20,7 +20,7 @@ use super::released::{Evidence, JoinedReleases, Memory, NoisySum, ReleaseHistory
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::cells::Ledger;
-use crate::ledger::facts::{Duty, SavedFacts};
+use crate::ledger::facts::Duty;
 use crate::ledger::grid::Grid;
 use crate::ledger::open::Batch;
 use crate::memory::WipedVec;
@@ -80,7 +80,7 @@ struct BatchedArm {
     tick: u32,
 }
 
-/// What a snapshot has of an arm, after whether it is live.
+/// What a snapshot has of an arm.
 #[derive(Clone, Copy)]
 pub struct SavedArm {
     /// Rewards in all releases, including forgotten ones.
@@ -90,8 +90,8 @@ pub struct SavedArm {
 }
 
 /// What a snapshot has of a handle, before its arms.
-pub struct SavedHead {
-    pub facts: SavedFacts,
+#[derive(Default)]
+pub struct Overall {
     changes: u64,
     sum: f64,
 }
@@ -528,15 +528,9 @@ impl Persist for SavedArm {
 
 persist!(ActivePrior { prior, tick } made { share });
 
-impl SavedHead {
-    pub const NOTHING: SavedHead = SavedHead { facts: SavedFacts::NOTHING, changes: 0, sum: 0.0 };
-}
-
-impl Persist for SavedHead {
+impl Persist for Overall {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        self.facts.move_counts(with)?;
         with.count(&mut self.changes)?;
-        self.facts.move_time(with)?;
         self.sum.persist(with)?;
         with.ensure(is_plausible(self.sum))
     }
@@ -586,7 +580,7 @@ fn first_batch(noise: &Noise, config: &Config) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::cells::{OpenSum, SumId};
+    use crate::ledger::cells::OpenSum;
     use crate::policy::kl::kl;
     use crate::snapshot::{Reader, Writer};
 
@@ -686,8 +680,8 @@ mod tests {
         arms.open(2, 3);
         assert!(!collect(&mut arms, 2, Reward::MIN, 60_000));
         let mut open = Writer::Writing(Vec::new());
-        arms.open_sum(2).write(&SumId::default(), &mut open);
-        let (_, part) = arms.open_sum(2).read(&mut Reader::of_fields(&open.into_bytes())).unwrap();
+        arms.open_sum(2).write(&mut open);
+        let part = arms.open_sum(2).read(&mut Reader::of_fields(&open.into_bytes())).unwrap();
         assert!((0..2).all(|_| arms.open_sum_mut(2).add(&part) && !arms.open_sum(2).is_full()));
         assert_eq!(arms.open_sum(2).own(), Pull::EXAMINATION - 60_000);
         (0..3).for_each(|i| assert_eq!(collect(&mut arms, 2, Reward::MIN, 0), i == 2));

@@ -6,11 +6,9 @@
 
 use super::compare::ReleaseTotals;
 use super::contract::{ArmState, Policy, PolicyCounts, Pull};
-use super::learner::{AnyLearner, Change, Growth, Learner};
-use crate::config::Config;
+use super::learner::{AnyLearner, Change, Growth, Learner, PeerHead};
 use crate::error::{Error, Result};
 use crate::ledger::cells::{Ledger, Place};
-use crate::ledger::facts::SavedFacts;
 use crate::ledger::peers::Peer;
 use crate::moving::{Archive, Persist};
 use crate::request::Offer;
@@ -239,17 +237,15 @@ impl<P: Plan> Learner for Batched<P> {
         }
     }
 
-    fn read_peer(_config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, HandleReleases)> {
-        let read = HandleReleases::read(arms, from)?;
-        (0..P::PLANNED * arms).try_for_each(|_| from.u8().map(drop))?;
+    fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<HandleReleases> {
+        let read = HandleReleases::read(head.arms, from)?;
+        (0..P::PLANNED * head.arms).try_for_each(|_| from.u8().map(drop))?;
         Ok(read)
     }
 }
 
 impl<P: Plan> Persist for Batched<P> {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        self.snapshot(with)?;
-        self.ledger().cells.persist(with)?;
         self.0.persist(with)
     }
 }

@@ -1,9 +1,9 @@
 //! The releases of other handles, for policies whose arms collect batches.
 
-use super::arms::{SavedArm, SavedHead};
+use super::arms::{Overall, SavedArm};
 use super::released::{Memory, ReleaseHistory};
 use crate::error::Result;
-use crate::ledger::facts::{Facts, SavedFacts};
+use crate::ledger::facts::Facts;
 use crate::ledger::peers::Peer;
 use crate::ledger::roster::Roster;
 use crate::memory::try_with_capacity;
@@ -14,19 +14,17 @@ use crate::snapshot::Reader;
 pub struct HandleReleases(Vec<ReleaseHistory>);
 
 impl HandleReleases {
-    /// Reads a snapshot of a handle with so many arms.
-    pub fn read(arms: usize, from: &mut Reader) -> Result<(SavedFacts, HandleReleases)> {
-        let (mut head, with) = (SavedHead::NOTHING, &mut Archive::In(from));
-        head.persist(with)?;
-        with.arms(arms)?;
+    /// Reads the releases of so many arms.
+    pub fn read(arms: usize, from: &mut Reader) -> Result<HandleReleases> {
+        let with = &mut Archive::In(from);
+        Overall::default().persist(with)?;
         let mut releases = try_with_capacity(arms)?;
         for _ in 0..arms {
-            let (mut live, mut saved) = (true, SavedArm::NEW); // each handle retires its own arms
-            live.persist(with)?;
+            let mut saved = SavedArm::NEW;
             saved.persist(with)?;
             releases.push(saved.released);
         }
-        Ok((head.facts, HandleReleases(releases)))
+        Ok(HandleReleases(releases))
     }
 
     /// The time `then` on the other handle's clock is now on this one's.

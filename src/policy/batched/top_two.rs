@@ -376,7 +376,7 @@ mod tests {
     use crate::policy::learner::AnyLearner;
     use crate::random::Random;
     use crate::reward::Reward;
-    use crate::snapshot::{Kind, Reader, write};
+    use crate::snapshot::{Kind, Reader, Writer, write};
 
     fn made(config: &Config, number: u64) -> DpTopTwo {
         let mut key = [5; 32];
@@ -439,7 +439,8 @@ mod tests {
         // Each merge of something new costs more.
         let mut other = made(&config, 2);
         play(&mut other, &[0.5; 4], 1000, &mut coins(3));
-        let bytes = write(Kind::Bandit, usize::MAX, |to| other.snapshot(&mut Archive::Out(to))).unwrap().seal();
+        let save = |to: &mut Writer| other.persist_public(&mut Archive::Out(to), &mut std::iter::empty());
+        let bytes = write(Kind::Bandit, usize::MAX, save).unwrap().seal();
         for updates in 1..=3 {
             let id = PeerId { origin: 9 + updates, generation: 0, added: &[] };
             let mut from = Reader::new(&bytes, Kind::Bandit).unwrap();

@@ -3,7 +3,7 @@
 use super::algebra::{add, packed, solve, solve_rows, zeros};
 use super::rows::{SpreadRow, UNIT};
 use crate::error::{Error, Result};
-use crate::ledger::cells::{OpenSum, SumId};
+use crate::ledger::cells::OpenSum;
 use crate::ledger::open::RawSum;
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
@@ -24,12 +24,13 @@ pub const TINY: f64 = 1e-11;
 
 /// The integer vector u that a batch multiplies its rewards by, as a function of the kept row. Coordinate 0 is the
 /// intercept's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Instrument {
     /// The intercept alone, which gives the plain sum of rewards.
     Rate = 0,
     /// All coordinates. An eighth of the norm is the intercept's.
+    #[default]
     Sum = 1,
     /// The features without the intercept. The sum over a one-hot field determines the intercept.
     Fields = 2,
@@ -267,9 +268,7 @@ impl OpenSum for VectorBatch {
         self.count == 0
     }
 
-    fn write(&self, id: &SumId, to: &mut Writer) {
-        to.u8(id.is_whole.into());
-        to.u64(id.arm);
+    fn write(&self, to: &mut Writer) {
         to.f64(self.size);
         to.u8(self.instrument as u8);
         to.u64(self.count);
@@ -279,8 +278,7 @@ impl OpenSum for VectorBatch {
         }
     }
 
-    fn read(&self, from: &mut Reader) -> Result<(SumId, VectorBatch)> {
-        let id = SumId { is_whole: from.bool()?, arm: from.u64()?, row: None };
+    fn read(&self, from: &mut Reader) -> Result<VectorBatch> {
         let mut part = VectorBatch::new(self.d, self.intercept)?;
         part.size = from.f64()?;
         ensure(is_plausible(part.size))?;
@@ -294,7 +292,7 @@ impl OpenSum for VectorBatch {
                 ensure(is_plausible(*x))?;
             }
         }
-        Ok((id, part))
+        Ok(part)
     }
 
     /// Both must have one instrument, and at most [`LARGEST_BATCH`] rewards together.

@@ -6,14 +6,13 @@
 
 use super::batch::VectorBatch;
 use super::model::{FadingPrior, Model};
-use super::{Linear, LinearLedger, SavedLinear, Shape};
-use crate::config::Config;
+use super::{Linear, LinearLedger, LinearReleases};
 use crate::error::{Error, Result};
 use crate::ledger::cells::Place;
-use crate::ledger::facts::{Duty, SavedFacts};
+use crate::ledger::facts::Duty;
 use crate::ledger::peers::Peer;
 use crate::policy::contract::Pull;
-use crate::policy::learner::{Change, Growth, Learner};
+use crate::policy::learner::{Change, Growth, Learner, PeerHead};
 use crate::policy::prior::Prior;
 use crate::snapshot::Reader;
 
@@ -34,7 +33,7 @@ impl Linear {
         for model in 0..self.models.len() {
             let peer = &self.ledger.peers[peer];
             let Some(theirs) = peer.arm(model, &self.ledger.roster) else { continue };
-            let (leader, instrument) = (peer.releases.led, peer.releases.models[theirs].instrument);
+            let (leader, instrument) = (peer.releases.pilots.led, peer.releases.models[theirs].0);
             let contributes = self.ledger.facts.duty() == Duty::Contributes(leader);
             if contributes && self.ledger.cells[(0, model)].instrument != instrument {
                 self.open(model, instrument);
@@ -45,7 +44,7 @@ impl Linear {
 
 impl Learner for Linear {
     type Sum = VectorBatch;
-    type Releases = SavedLinear;
+    type Releases = LinearReleases;
 
     fn ledger(&mut self) -> &mut LinearLedger {
         &mut self.ledger
@@ -91,11 +90,11 @@ impl Learner for Linear {
         }
     }
 
-    fn read_peer(config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, SavedLinear)> {
-        SavedLinear::read(from, &Shape::of(config), arms)
+    fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<LinearReleases> {
+        LinearReleases::read(head, from)
     }
 
-    fn join(&mut self, peer: usize, _before: Option<&Peer<SavedLinear>>) {
+    fn join(&mut self, peer: usize, _before: Option<&Peer<LinearReleases>>) {
         self.join_pilots();
         (0..self.models.len()).for_each(|model| self.join_model(model));
         self.follow(peer);

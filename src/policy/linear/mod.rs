@@ -22,12 +22,12 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
+use super::learner::PeerHead;
 use super::prior::Prior;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ledger::cells::Ledger;
-use crate::ledger::facts::SavedFacts;
 use crate::ledger::grid::Grid;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Archive, Persist};
@@ -37,7 +37,7 @@ use crate::privacy::composition::{approximate_to_zcdp, mul_up};
 use crate::privacy::slates;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
-use crate::snapshot::{Reader, ensure};
+use crate::snapshot::Reader;
 use batch::{BOUND, Instrument, VectorBatch};
 use model::{Common, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
 use pilot::{PilotTotals, Pool};
@@ -98,7 +98,7 @@ pub(crate) struct Linear {
     oversized: u64,
 }
 
-type LinearLedger = Ledger<VectorBatch, SavedLinear>;
+type LinearLedger = Ledger<VectorBatch, LinearReleases>;
 
 const MOST_FEATURES: u32 = 256;
 
@@ -402,7 +402,7 @@ impl Linear {
     /// own pilot is still running and another one knows the rate, the handle continues with that rate, and the rewards
     /// in the open batch of its pilot are dropped.
     fn join_pilots(&mut self) {
-        let pilots = self.ledger.peers.iter().map(|peer| &peer.releases.pilot);
+        let pilots = self.ledger.peers.iter().map(|peer| &peer.releases.pilots.own);
         self.other_pilots = pilots.fold(Pool::default(), |pool, totals| pool.and(totals, self.tail));
         self.believe();
         if self.pooled.is_known(self.tail) {
@@ -420,7 +420,7 @@ impl Linear {
         let (now, Ledger { peers, roster, .. }) = (self.now(), &self.ledger);
         self.models[model].join(&mut peers.iter().filter_map(|peer| {
             let theirs = peer.arm(model, roster)?;
-            Some((&peer.releases.models[theirs].evidence, discount(now - peer.merged, self.memory)))
+            Some((&peer.releases.models[theirs].1, discount(now - peer.merged, self.memory)))
         }));
         self.refit(model);
     }
@@ -431,55 +431,65 @@ fn discount(age: u64, memory: f64) -> f64 {
     libm::exp(-4.0 * LN_2 * age as f64 / memory)
 }
 
-/// The contents of another handle's snapshot.
-pub(crate) struct SavedLinear {
-    /// Releases of the pilot.
-    pilot: PilotTotals,
-    /// Whether each arm is live.
-    live: WipedVec<bool>,
+/// What a snapshot has of a handle, before its models.
+#[derive(Default)]
+struct SavedPilots {
     failures: u64,
     oversized: u64,
+    /// Releases of the pilot, and the pooled ones in use.
+    own: PilotTotals,
     pooled: PilotTotals,
     /// The generation that the handle leads, or 0.
     led: u64,
     first: Instrument,
-    models: Vec<SavedModel>,
 }
 
-struct SavedModel {
-    instrument: Instrument,
-    public: Option<FadingPrior>,
-    evidence: ModelEvidence,
-}
-
-impl SavedLinear {
-    /// Reads a snapshot of a policy of this shape and number of arms.
-    ///
-    /// # Errors
-    /// `Corrupt`, `NoMemory`.
-    fn read(from: &mut Reader, shape: &Shape, arms: usize) -> Result<(SavedFacts, SavedLinear)> {
-        let mut facts = SavedFacts::NOTHING;
-        facts.persist(&mut Archive::In(from))?;
-        let (failures, oversized) = (from.count()?, from.count()?);
-        let mut pilots = [PilotTotals::default(); 2];
-        pilots.persist(&mut Archive::In(from))?;
-        let [pilot, pooled] = pilots;
-        let (led, first) = (from.u64()?, Instrument::from_number(from.u8()?)?);
-        ensure(from.u32()? as usize == arms)?;
-        let mut live = WipedVec::new(arms, |_| false)?;
-        for live in &mut *live {
-            *live = from.bool()?;
-        }
-        ensure(live.contains(&true))?;
-        let mut models = try_with_capacity(if shape.per_arm { arms } else { 1 })?;
-        for _ in 0..models.capacity() {
-            let instrument = Instrument::from_number(from.u8()?)?;
-            let mut public = None;
-            Archive::In(from).option(&mut public, || Ok(FadingPrior::new(Prior::WEAKEST)))?;
-            let mut evidence = ModelEvidence::new(1 + shape.features as usize)?;
-            evidence.load(from)?;
-            models.push(SavedModel { instrument, public, evidence });
-        }
-        Ok((facts, SavedLinear { pilot, live, failures, oversized, pooled, led, first, models }))
+impl Persist for SavedPilots {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        with.count(&mut self.failures)?;
+        with.count(&mut self.oversized)?;
+        self.own.persist(with)?;
+        self.pooled.persist(with)?;
+        self.led.persist(with)?;
+        self.first.persist(with)
     }
+}
+
+/// What another handle has released.
+pub(crate) struct LinearReleases {
+    pilots: SavedPilots,
+    /// The instrument of each model's open batch, and its evidence.
+    models: Vec<(Instrument, ModelEvidence)>,
+}
+
+impl LinearReleases {
+    fn read(head: &PeerHead, from: &mut Reader) -> Result<LinearReleases> {
+        let (mut pilots, with) = (SavedPilots::default(), &mut Archive::In(from));
+        pilots.persist(with)?;
+        let mut models = try_with_capacity(if head.config.model_per_arm { head.arms } else { 1 })?;
+        for _ in 0..models.capacity() {
+            let (mut instrument, mut public) = (Instrument::Sum, None); // each handle has its own priors
+            let mut evidence = ModelEvidence::new(1 + head.config.features as usize)?;
+            persist_model(&mut instrument, &mut public, &mut evidence, 1.0, with)?;
+            models.push((instrument, evidence));
+        }
+        Ok(LinearReleases { pilots, models })
+    }
+}
+
+/// Moves what a snapshot has of a model. What is written is discounted.
+fn persist_model(
+    instrument: &mut Instrument,
+    public: &mut Option<FadingPrior>,
+    evidence: &mut ModelEvidence,
+    discount: f64,
+    with: &mut Archive,
+) -> Result<()> {
+    instrument.persist(with)?;
+    with.option(public, || Ok(FadingPrior::new(Prior::WEAKEST)))?;
+    match with {
+        Archive::Out(to) => evidence.save(discount, to),
+        Archive::In(from) => evidence.load(from)?,
+    }
+    Ok(())
 }

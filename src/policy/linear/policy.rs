@@ -1,15 +1,15 @@
 //! dp-linear as a policy that decides by request, with the releases of other handles.
 
 use super::batch::VectorBatch;
-use super::{Linear, SavedLinear};
-use crate::error::{Error, Result};
+use super::{Linear, SavedPilots, persist_model};
+use crate::error::Result;
 use crate::ledger::cells::OpenSum;
 use crate::moving::{Archive, Persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::learner::AnyLearner;
 use crate::request::Offer;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
+use crate::snapshot::ensure;
 
 impl Policy for Linear {
     fn choose(&mut self) -> Pull {
@@ -93,71 +93,61 @@ impl Policy for Linear {
     }
 
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
-        match with {
-            Archive::Out(to) => self.save(to),
-            Archive::In(from) => self.load(from),
+        self.ledger.persist(with)?;
+        let mut saved = SavedPilots {
+            failures: self.failures,
+            oversized: self.oversized,
+            own: self.own_pilot,
+            pooled: self.pooled,
+            led: self.ledger.facts.duty().led(),
+            first: self.common.first,
+        };
+        saved.persist(with)?;
+        if with.reads() {
+            self.continue_from(&saved);
         }
+        for number in 0..self.models.len() {
+            let (discount, model) = (self.discount(number), &mut self.models[number]);
+            let mut instrument = self.ledger.cells[(0, number)].instrument;
+            let mut public = model.public.map(|public| public.faded(discount));
+            persist_model(&mut instrument, &mut public, &mut model.own, discount, with)?;
+            if with.reads() {
+                model.public = public;
+                model.fit(&self.common.belief, &mut self.scratch);
+                self.open(number, instrument);
+            }
+        }
+        if with.reads() {
+            self.choose_shrinkage();
+            for model in &mut *self.models {
+                ensure(model.refresh(&self.common.belief, &mut self.scratch, &mut self.coins))?;
+            }
+            (self.ready, self.begun) = (self.models.len(), true);
+        }
+        Ok(())
     }
 }
 
 impl Linear {
-    /// Writes the releases and the public state, without open batches.
-    pub(super) fn save(&self, to: &mut Writer) -> Result<()> {
-        self.ledger.facts.saved().persist(&mut Archive::Out(to))?;
-        to.u64(self.failures);
-        to.u64(self.oversized);
-        [self.own_pilot, self.pooled].persist(&mut Archive::Out(to))?;
-        to.u64(self.ledger.facts.duty().led());
-        to.u8(self.common.first as u8);
-        to.u32(self.ledger.roster.arms() as u32);
-        (0..self.ledger.roster.arms()).for_each(|arm| to.u8(self.ledger.roster.is_live(arm).into()));
-        for (number, model) in self.models.iter().enumerate() {
-            to.u8(self.ledger.cells[(0, number)].instrument as u8);
-            let mut public = model.public.map(|public| public.faded(self.discount(number)));
-            Archive::Out(to).option(&mut public, || Err(Error::Corrupt))?;
-            model.own.save(self.discount(number), to);
-        }
-        Ok(())
-    }
-
-    /// Reads what [`save`](Self::save) wrote, into a new policy of the same configuration and number of arms. Rewards
-    /// that were in open batches, including the pilot's, never enter a release.
-    ///
-    /// # Errors
-    /// `Corrupt`: drop the policy.
-    pub(super) fn load(&mut self, from: &mut Reader) -> Result<()> {
-        let (facts, saved) = SavedLinear::read(from, &self.shape, self.ledger.roster.arms())?;
-        self.ledger.facts.continue_from(&facts);
-        let now = self.now();
+    /// Continues from what a snapshot has before the models. Rewards that were in open batches, including the pilot's, never
+    /// enter a release.
+    fn continue_from(&mut self, saved: &SavedPilots) {
         (self.failures, self.oversized) = (saved.failures, saved.oversized);
-        (self.own_pilot, self.pooled) = (saved.pilot, saved.pooled);
+        (self.own_pilot, self.pooled) = (saved.own, saved.pooled);
         self.common.first = saved.first;
         self.believe();
-        saved.live.iter().enumerate().filter(|&(_, &live)| !live).for_each(|(arm, _)| self.ledger.roster.retire(arm));
         if self.pooled.is_known(self.tail) {
             self.ledger.whole = None;
         }
         self.open_pilot();
-        for (number, saved) in saved.models.into_iter().enumerate() {
-            let model = &mut self.models[number];
-            (model.own, model.public, model.faded) = (saved.evidence, saved.public, now);
-            model.fit(&self.common.belief, &mut self.scratch);
-            self.open(number, saved.instrument);
-        }
-        self.choose_shrinkage();
-        for model in &mut *self.models {
-            ensure(model.refresh(&self.common.belief, &mut self.scratch, &mut self.coins))?;
-        }
-        (self.ready, self.begun) = (self.models.len(), true);
-        Ok(())
+        let now = self.now();
+        self.models.iter_mut().for_each(|model| model.faded = now);
     }
 }
 
 impl Persist for Linear {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        self.snapshot(with)?;
         self.kept.persist(with)?;
-        self.ledger.cells.persist(with)?;
         let (d, intercept) = (self.d(), self.intercept);
         with.option(&mut self.ledger.whole, || Ok(Box::new(VectorBatch::new(d, intercept)?)))?;
         self.ledger.whole.iter_mut().try_for_each(|pilot| pilot.size.persist(with))

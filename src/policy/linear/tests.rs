@@ -73,8 +73,10 @@ fn config(arms: u32, epsilon: f64) -> Config {
     Config::new(arms, epsilon)
 }
 
-fn saved(policy: &Linear) -> Vec<u8> {
-    write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal()
+fn saved(policy: &mut Linear) -> Vec<u8> {
+    write(Kind::Bandit, usize::MAX, |to| policy.persist_public(&mut Archive::Out(to), &mut std::iter::empty()))
+        .unwrap()
+        .seal()
 }
 
 /// |u| <= UNIT exactly, for rows of every size, and x is within a unit of what it was.
@@ -463,7 +465,7 @@ fn bad_requests_change_nothing() {
             observe(&mut policy, 0, reward);
             observe(&mut twin, 0, reward);
         }
-        assert_eq!(saved(&policy), saved(&twin));
+        assert_eq!(saved(&mut policy), saved(&mut twin));
         assert!(policy.ledger.facts.releases > 5 && policy.oversized > 0);
     }
     for shape in [
@@ -525,11 +527,11 @@ fn a_snapshot_has_what_was_released() {
             let mut policy = policy(&config(3, 2.0), shape, 1);
             play(&mut policy, decisions, 1.0, &THETA, &mut stream(3));
             policy.retire_arm(2);
-            let bytes = saved(&policy);
+            let bytes = saved(&mut policy);
             let load = |bytes: &[u8]| -> Result<Linear> {
                 let mut fresh = policy_of_two(shape);
                 let mut from = Reader::of_fields(bytes);
-                fresh.load(&mut from)?;
+                fresh.persist_public(&mut Archive::In(&mut from), &mut std::iter::empty())?;
                 from.finish()?;
                 Ok(fresh)
             };
@@ -537,7 +539,7 @@ fn a_snapshot_has_what_was_released() {
             let mut loaded = load(fields).unwrap();
             (policy.ready..policy.models.len()).for_each(|model| policy.refresh(model)); // to the last shrinkage
             assert_eq!(loaded.common.belief, policy.common.belief);
-            assert_eq!(&saved(&loaded)[5..bytes.len() - 4], fields);
+            assert_eq!(&saved(&mut loaded)[5..bytes.len() - 4], fields);
             assert_eq!(loaded.ledger.whole.is_some(), decisions == 10);
             for (ours, theirs) in policy.models.iter().zip(&*loaded.models) {
                 assert!(ours.mean.iter().zip(&*theirs.mean).all(|(a, b)| (a - b).abs() < 1e-9));
@@ -601,7 +603,7 @@ fn a_merge_that_ends_the_pilot_reads_no_open_reward() {
     let config = shaped(&config(3, 1.0), shape);
     let mut peer = policy(&config, shape, 9);
     play(&mut peer, 3000, 1.0, &THETA, &mut stream(8));
-    let bytes = saved(&peer);
+    let bytes = saved(&mut peer);
     let merged = |rewards: u32| {
         let (mut policy, mut coins) = (policy(&config, shape, 1), stream(2));
         for number in 0..7 {
@@ -612,7 +614,7 @@ fn a_merge_that_ends_the_pilot_reads_no_open_reward() {
         assert!(policy.ledger.whole.as_ref().is_some_and(|pilot| pilot.count == 7));
         assert!(merge_saved(&mut policy, &config, &bytes, 1, &[]) && policy.ledger.whole.is_none());
         let instruments: Vec<_> = policy.ledger.cells.iter().map(|batch| (batch.instrument, batch.quota)).collect();
-        (saved(&policy), instruments)
+        (saved(&mut policy), instruments)
     };
     assert!([1, 6, 0x55, 0x7f].into_iter().all(|rewards| merged(rewards) == merged(0)));
 }
@@ -642,7 +644,7 @@ fn what_others_released_counts_as_ones_own() {
             predict(policy, &request(None, rows))
         };
         let alone = handles.each_mut().map(ask);
-        let snapshots = handles.each_ref().map(saved);
+        let snapshots = handles.each_mut().map(saved);
         for (number, order) in [[1, 2, 3], [3, 0, 2], [0, 1, 3], [2, 1, 0]].into_iter().enumerate() {
             for is_new in [true, false] {
                 // Merging again changes nothing.
@@ -671,7 +673,7 @@ fn what_others_released_of_an_added_arm_counts() {
     let mut other = fresh(1);
     other.add_arm(77).unwrap();
     play(&mut other, 20_000, 2.0, &THETA, &mut stream(3));
-    let bytes = saved(&other);
+    let bytes = saved(&mut other);
     let predictions = |merge_first: bool, id: u64| {
         let mut policy = fresh(2);
         let merge = |policy: &mut Linear| assert!(merge_saved(policy, &config, &bytes, 1, &[77]));

@@ -2,7 +2,7 @@
 
 use super::{Play, Segments};
 use crate::error::Result;
-use crate::ledger::cells::{OpenSum, SumId};
+use crate::ledger::cells::OpenSum;
 use crate::ledger::open::Batch;
 use crate::snapshot::{Reader, Writer};
 
@@ -15,23 +15,18 @@ impl Segments {
 }
 
 impl OpenSum for Play {
-    const SHORTEST: usize = 29;
+    const SHORTEST: usize = 12;
 
     fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
 
-    fn write(&self, id: &SumId, to: &mut Writer) {
-        to.u8(id.row.is_some().into());
-        to.u64(id.row.unwrap_or(0));
-        to.u64(id.arm);
+    fn write(&self, to: &mut Writer) {
         self.batch.save(to);
     }
 
-    fn read(&self, from: &mut Reader) -> Result<(SumId, Play)> {
-        let (has_row, row, arm) = (from.bool()?, from.u64()?, from.u64()?);
-        let id = SumId { row: has_row.then_some(row), arm, ..SumId::default() };
-        Ok((id, Play { batch: Batch::read(from)?, pulls: 0 }))
+    fn read(&self, from: &mut Reader) -> Result<Play> {
+        Ok(Play { batch: Batch::read(from)?, pulls: 0 })
     }
 
     fn add(&mut self, part: &Play) -> bool {

@@ -4,19 +4,16 @@
 
 use super::model::{Rate, WeightedEvidence, half_life};
 use super::{Play, SegmentLedger, Segments};
-use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 use crate::ledger::cells::Place;
-use crate::ledger::facts::SavedFacts;
 use crate::ledger::grid::Grid;
-use crate::ledger::keys;
 use crate::ledger::peers::{Peer, Peers};
 use crate::memory::try_with_capacity;
-use crate::moving::{Archive, Persist};
+use crate::moving::Archive;
 use crate::policy::compare::Totals;
 use crate::policy::contract::{ArmState, Pull};
-use crate::policy::learner::{Change, Growth, Learner};
+use crate::policy::learner::{Change, Growth, Learner, PeerHead};
 use crate::snapshot::Reader;
 
 #[derive(Default)]
@@ -55,24 +52,16 @@ pub(super) fn rounded(released: WeightedEvidence) -> Rounded {
 }
 
 impl SegmentReleases {
-    fn read(config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, SegmentReleases)> {
-        let keys = &keys::read(from)?[..];
-        for _ in 0..keys.len() * arms {
-            from.count()?; // how often each arm was played
-        }
-        let (half_life, rows) = (half_life(config.forget_after), keys.len() + 1);
-        let (mut facts, mut all) = (SavedFacts::NOTHING, WeightedEvidence::default());
+    fn read(head: &PeerHead, from: &mut Reader) -> Result<SegmentReleases> {
+        let (arms, rows, now) = (head.arms, head.keys.len() + 1, head.facts.now());
+        let (half_life, mut all) = (half_life(head.config.forget_after), WeightedEvidence::default());
         let with = &mut Archive::In(from);
-        facts.persist(with)?;
-        let now = facts.now();
         all.move_saved(now, with)?;
         all.fade(now, half_life);
-        with.arms(arms)?;
         let (mut decisions, mut cells, mut trials) =
             (try_with_capacity(rows)?, try_with_capacity(rows * arms)?, try_with_capacity(arms)?);
         for _ in 0..arms {
-            let (mut live, mut rate) = (true, Rate::new()); // each handle has its own priors and live arms
-            live.persist(with)?;
+            let mut rate = Rate::new(); // each handle has its own priors
             rate.move_saved(now, with)?;
             trials.push(rate.trials);
         }
@@ -87,7 +76,7 @@ impl SegmentReleases {
             released.fade(now, half_life);
             cells.push(rounded(released));
         }
-        Ok((facts, SegmentReleases { keys: KeyIndex::of(keys, 0)?, decisions, cells, trials, all }))
+        Ok(SegmentReleases { keys: KeyIndex::of(head.keys, 0)?, decisions, cells, trials, all })
     }
 
     /// Returns the decisions and releases of the segment with this key, or of all segments together.
@@ -262,8 +251,8 @@ impl Learner for Segments {
         Ok(())
     }
 
-    fn read_peer(config: &Config, arms: usize, from: &mut Reader) -> Result<(SavedFacts, SegmentReleases)> {
-        SegmentReleases::read(config, arms, from)
+    fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<SegmentReleases> {
+        SegmentReleases::read(head, from)
     }
 
     fn join(&mut self, peer: usize, before: Option<&Peer<SegmentReleases>>) {
@@ -397,8 +386,8 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
     use crate::ledger::peers::{AnyPeer, PeerId};
-    use crate::policy::contract::Policy;
     use crate::policy::learner::AnyLearner;
     use crate::random::{Random, Seed};
     use crate::snapshot::{Kind, write};
@@ -430,8 +419,7 @@ mod tests {
             let mut released = segments(keys[origin], 3, coins);
             released.ledger.facts.decisions = decisions;
             let saved = write(Kind::Bandit, usize::MAX, |to| {
-                released.persist_pulls(&mut Archive::Out(to), &mut [].into_iter())?;
-                released.snapshot(&mut Archive::Out(to))
+                released.persist_public(&mut Archive::Out(to), &mut [].into_iter())
             });
             let bytes = saved.unwrap().seal();
             move || {

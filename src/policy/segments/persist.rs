@@ -3,12 +3,9 @@
 use super::Segments;
 use super::model::{Rate, WeightedEvidence, half_life};
 use crate::error::{Error, Result};
-use crate::ledger::facts::SavedFacts;
 use crate::moving::{Archive, Persist};
-use crate::policy::contract::Policy;
-use crate::policy::learner::AnyLearner;
 use crate::policy::prior::Prior;
-use crate::snapshot::{ensure, is_plausible};
+use crate::snapshot::is_plausible;
 
 impl Segments {
     /// Writes this handle's own releases and public counts, or reads them into new segments. No batch is open
@@ -17,19 +14,10 @@ impl Segments {
     /// # Errors
     /// `Corrupt`; `NoMemory`.
     pub(super) fn move_releases(&mut self, with: &mut Archive) -> Result<()> {
-        let mut facts = self.ledger.facts.saved();
-        facts.persist(with)?;
+        let (facts, continues) = self.ledger.persist(with)?;
         let (now, arms) = (facts.now(), self.rates.len());
         self.all.move_saved(now, with)?;
-        with.arms(arms)?;
-        for (arm, rate) in self.rates.iter_mut().enumerate() {
-            let mut live = self.ledger.roster.is_live(arm);
-            live.persist(with)?;
-            rate.move_saved(now, with)?;
-            if !live && with.reads() {
-                self.ledger.roster.retire(arm);
-            }
-        }
+        self.rates.iter_mut().try_for_each(|rate| rate.move_saved(now, with))?;
         with.alike(self.turns.iter_mut().enumerate(), |with, (row, turn)| {
             let mut own = turn.decisions.saturating_sub(self.peers.decisions(row));
             with.count(&mut own)?;
@@ -47,19 +35,15 @@ impl Segments {
             }
             Ok(())
         })?;
-        if with.reads() { self.continue_from(&facts) } else { Ok(()) }
-    }
-
-    /// Continues from the releases that were read.
-    fn continue_from(&mut self, saved: &SavedFacts) -> Result<()> {
-        ensure(!self.ledger.roster.live().is_empty())?;
-        if !self.ledger.facts.continue_from(saved) {
-            self.restamp(saved.now(), half_life(saved.time.memory()));
+        if with.reads() {
+            if !continues {
+                self.restamp(now, half_life(facts.time.memory()));
+            }
+            self.least_batch = self.size_of_least_batch();
+            self.trial = false;
+            self.by_key.try_reserve_exact(self.max_segments as usize).map_err(|_| Error::NoMemory)?;
+            self.fit();
         }
-        self.least_batch = self.size_of_least_batch();
-        self.trial = false;
-        self.by_key.try_reserve_exact(self.max_segments as usize).map_err(|_| Error::NoMemory)?;
-        self.fit();
         Ok(())
     }
 
@@ -84,7 +68,7 @@ impl Segments {
 }
 
 impl Rate {
-    /// Moves what a snapshot taken at `now` has of an arm in all segments, after whether it is live.
+    /// Moves what a snapshot taken at `now` has of an arm in all segments.
     pub fn move_saved(&mut self, now: u64, with: &mut Archive) -> Result<()> {
         self.trials.persist(with)?;
         with.option(&mut self.prior, || Ok((Prior::WEAKEST, 0)))?;
@@ -111,9 +95,6 @@ impl WeightedEvidence {
 
 impl Persist for Segments {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        self.persist_pulls(with, &mut std::iter::empty())?;
-        self.snapshot(with)?;
-        self.ledger.cells.persist(with)?;
         self.turns.persist(with)?;
         self.rates.persist(with)?;
         self.trial.persist(with)

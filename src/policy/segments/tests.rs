@@ -109,8 +109,7 @@ impl Site {
     /// A snapshot that does not count the pending pulls.
     fn saved_without(&mut self, pending: &[Pull]) -> Vec<u8> {
         let saved = write(Kind::Bandit, usize::MAX, |to| {
-            self.segments.persist_pulls(&mut Archive::Out(to), &mut pending.iter().copied())?;
-            self.segments.snapshot(&mut Archive::Out(to))
+            self.segments.persist_public(&mut Archive::Out(to), &mut pending.iter().copied())
         });
         saved.unwrap().seal()
     }
@@ -121,8 +120,7 @@ impl Site {
             site.add_arm(id);
         }
         let from = &mut Reader::new(bytes, Kind::Bandit).unwrap();
-        site.segments.persist_pulls(&mut Archive::In(from), &mut std::iter::empty())?;
-        site.segments.snapshot(&mut Archive::In(from))?;
+        site.segments.persist_public(&mut Archive::In(from), &mut std::iter::empty())?;
         from.finish()?;
         Ok(site)
     }

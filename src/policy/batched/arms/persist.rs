@@ -2,43 +2,30 @@
 
 use super::super::arm_sum::ArmSum;
 use super::super::released::Memory;
-use super::{BatchedArm, BatchedArms, SavedArm, SavedHead};
+use super::{BatchedArm, BatchedArms, Overall};
 use crate::error::Result;
 use crate::moving::{Archive, Persist};
-use crate::snapshot::ensure;
 
 impl BatchedArms {
     /// Writes all arms' releases, or reads them into fresh arms, of the same number. No batch is open afterwards.
     pub fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
-        let mut head = SavedHead { facts: self.ledger.facts.saved(), changes: self.changes, sum: self.sum };
-        head.persist(with)?;
-        with.arms(self.arms.len())?;
-        if with.reads() {
-            return self.load(&head, with);
-        }
-        for number in 0..self.arms.len() {
-            let (mut live, mut saved) = (self.ledger.roster.is_live(number), self.arms[number].saved);
-            live.persist(with)?;
-            saved.persist(with)?;
-        }
-        Ok(())
-    }
-
-    /// Reads the arms' releases, after the head.
-    pub(super) fn load(&mut self, head: &SavedHead, with: &mut Archive) -> Result<()> {
-        let same_clock = self.ledger.facts.continue_from(&head.facts);
-        (self.changes, self.sum) = (head.changes, head.sum);
-        let before = Memory::new(head.facts.time.memory());
-        let (memory, then, now) = (self.memory, before.ticks(head.facts.now()), self.now());
+        let (facts, continues) = self.ledger.persist(with)?;
+        let mut overall = Overall { changes: self.changes, sum: self.sum };
+        overall.persist(with)?;
+        (self.changes, self.sum) = (overall.changes, overall.sum);
+        // The snapshot may have another `forget_after`, and ages are converted. If it has another clock, ages stay the
+        // same fractions of `forget_after`.
+        let before = Memory::new(facts.time.memory());
+        let (memory, then, now) = (self.memory, before.ticks(facts.now()), self.now());
+        let in_ours = |age| if continues { before.age_in(memory, age) } else { age };
+        let converted = |tick: u32| now.wrapping_sub(in_ours(then.wrapping_sub(tick)));
         for arm in 0..self.arms.len() {
-            let (mut live, mut saved) = (true, SavedArm::NEW);
-            live.persist(with)?;
+            let mut saved = self.arms[arm].saved;
             saved.persist(with)?;
-            // The snapshot may have another `forget_after`, and ages are converted. If it has another clock, ages
-            // stay the same fractions of `forget_after`.
-            if before != memory || !same_clock {
-                let in_ours = |age| if same_clock { before.age_in(memory, age) } else { age };
-                let converted = |tick: u32| now.wrapping_sub(in_ours(then.wrapping_sub(tick)));
+            if !with.reads() {
+                continue;
+            }
+            if before != memory || !continues {
                 saved.released.convert_times(converted);
                 saved.prior.iter_mut().for_each(|active| active.tick = converted(active.tick));
             }
@@ -47,17 +34,17 @@ impl BatchedArms {
             self.arms[arm] = BatchedArm { saved, ..BatchedArm::NEW };
             *self.open_sum_mut(arm) = ArmSum::default();
             self.replace_prior(arm, prior);
-            if !live {
-                self.ledger.roster.retire(arm);
+            if !self.ledger.roster.is_live(arm) {
                 self.retire(arm);
             }
             self.refresh(arm);
         }
-        self.least = self.least_batch();
-        // The share of a prior that counts depends on the leading mean.
-        if self.priors > 0 {
-            (0..self.arms.len()).for_each(|arm| self.refresh(arm));
+        if with.reads() {
+            self.least = self.least_batch();
+            // The share of a prior that counts depends on the leading mean.
+            let again = if self.priors > 0 { self.arms.len() } else { 0 };
+            (0..again).for_each(|arm| self.refresh(arm));
         }
-        ensure(!self.ledger.roster.live().is_empty())
+        Ok(())
     }
 }
