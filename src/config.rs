@@ -325,10 +325,7 @@ impl Config {
 
     /// Checks a policy's own limit of arms. With more arms its calls would not be fast.
     pub(crate) fn check_arms(&self, most: u32) -> Result<()> {
-        if self.arms > most {
-            return Err(Error::config("arms", &format!("must be at most {most} for this policy"), self.arms));
-        }
-        Ok(())
+        check_arms(self.arms as usize, most)
     }
 
     /// ceil(1/eps), where eps is the loss that one reward may cause. It is computed from the caller's epsilon,
@@ -441,6 +438,17 @@ impl PackedConfig {
     pub fn config(&self) -> Result<Config> {
         Config::load(&mut Reader::of_fields(&self.0))
     }
+}
+
+/// Checks a number of arms against the most that a policy can have.
+///
+/// # Errors
+/// `InvalidConfig`.
+pub(crate) fn check_arms(arms: usize, most: u32) -> Result<()> {
+    if arms > most as usize {
+        return Err(Error::config("arms", &format!("must be at most {most} for this policy"), arms));
+    }
+    Ok(())
 }
 
 /// A table like that of `tables/config.rs`, with two fields of a version that is to come.

@@ -149,11 +149,7 @@ pub(super) fn catalog(policy: &mut dyn Policy) -> Catalog<'_> {
 }
 
 fn unplay(policy: &mut dyn Policy, pulls: &mut [u64], pull: Pull, learned: bool) {
-    let mut arm = pull.arm();
-    if let Some(learner) = policy.learner() {
-        arm = learner.arm_of(pull);
-        learner.unplay(pull);
-    }
+    let arm = policy.learner().map_or(pull.arm(), |learner| learner.unplay(pull));
     pulls[arm as usize] -= 1;
     if learned {
         policy.cancel(pull);

@@ -3,7 +3,7 @@
 #![doc = include_str!("../../docs/theory/compare.md")]
 
 use super::cumulant::Cumulant;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::moving::{Archive, Persist};
 use crate::snapshot::is_plausible;
 
@@ -138,7 +138,27 @@ pub fn price_of_merges(merges: u64) -> f64 {
 }
 
 impl ReleaseTotals {
-    /// All releases of an arm.
+    /// All releases of an arm, of this handle and of others.
+    ///
+    /// # Errors
+    /// `NotReady` if there is none; `Unsupported` if releases are forgotten.
+    pub fn of_all(
+        distribution: Cumulant,
+        forgets: bool,
+        own: Totals,
+        others: Option<&Totals>,
+    ) -> Result<ReleaseTotals> {
+        if forgets {
+            return Err(Error::unsupported(
+                "comparing with forget_after: a changing mean has no interval for all times",
+            ));
+        }
+        let mut totals = own;
+        others.into_iter().for_each(|others| totals.add(others));
+        if totals == Totals::NONE { Err(Error::NotReady) } else { Ok(ReleaseTotals::of(distribution, totals)) }
+    }
+
+    /// Releases of an arm.
     pub fn of(distribution: Cumulant, totals: Totals) -> ReleaseTotals {
         ReleaseTotals { distribution, totals, price: 0.0 }
     }

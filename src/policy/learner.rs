@@ -108,8 +108,8 @@ pub(crate) trait AnyLearner {
     /// The arm of a pull.
     fn arm_of(&self, pull: Pull) -> u32;
 
-    /// Takes back an earlier pull, learned from or not, which then counts as not made in its row.
-    fn unplay(&mut self, pull: Pull);
+    /// Takes back an earlier pull, learned from or not, which then counts as not made in its row. Returns its arm.
+    fn unplay(&mut self, pull: Pull) -> u32;
 
     /// The row of this segment, which is added if it is new; `None` if there is no memory for it.
     fn row(&mut self, key: u64) -> Option<usize>;
@@ -195,10 +195,11 @@ impl<L: Learner> AnyLearner for L {
         self.cell(pull).1 as u32
     }
 
-    fn unplay(&mut self, pull: Pull) {
+    fn unplay(&mut self, pull: Pull) -> u32 {
         let (row, arm) = self.cell(pull);
         let pulls = self.ledger().cells.get_mut(row, arm).and_then(OpenSum::pulls);
         pulls.into_iter().for_each(|pulls| *pulls -= 1);
+        arm as u32
     }
 
     fn row(&mut self, key: u64) -> Option<usize> {

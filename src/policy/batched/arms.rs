@@ -18,7 +18,7 @@ use super::arm_sum::ArmSum;
 use super::peers::HandleReleases;
 use super::released::{Evidence, JoinedReleases, Memory, NoisySum, ReleaseHistory};
 use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ledger::cells::Ledger;
 use crate::ledger::facts::Duty;
 use crate::ledger::grid::Grid;
@@ -27,7 +27,7 @@ use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
-use crate::policy::compare::{ReleaseTotals, Totals};
+use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{ArmState, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
@@ -468,21 +468,10 @@ impl BatchedArms {
         ArmState { mean, width, effective_pulls: evidence.count, active: self.ledger.roster.is_live(arm) }
     }
 
-    /// The sums of an arm's releases, of all handles.
-    ///
-    /// # Errors
-    /// `NotReady` if there is none; `Unsupported` with `forget_after`.
+    /// As [`ReleaseTotals::of_all`].
     pub fn sums(&self, arm: usize) -> Result<ReleaseTotals> {
-        if self.memory.is_finite() {
-            return Err(Error::unsupported(
-                "comparing with forget_after: a changing mean has no interval for all times",
-            ));
-        }
-        let mut totals = self.arms[arm].saved.released.totals;
-        if let Some(others) = self.others.get(arm) {
-            totals.add(&others.totals);
-        }
-        if totals == Totals::NONE { Err(Error::NotReady) } else { Ok(ReleaseTotals::of(self.distribution, totals)) }
+        let (own, others) = (self.arms[arm].saved.released.totals, self.others.get(arm).map(|others| &others.totals));
+        ReleaseTotals::of_all(self.distribution, self.memory.is_finite(), own, others)
     }
 
     pub fn counts(&self) -> PolicyCounts {

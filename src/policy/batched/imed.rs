@@ -15,17 +15,17 @@ use super::{ArmChange, Batched, Plan, choose_best, choose_plain, refresh_some};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
-use crate::moving::{Archive, Persist, persist};
+use crate::moving::{Archive, persist};
 use crate::os::DefaultRounding;
 use crate::policy::contract::Pull;
 use crate::random::Seed;
 use crate::request::{Offer, Values};
 use crate::tournament::{Line, Tournament};
 
-/// The policy.
+/// DP-IMED: pulls the arm with the smallest index.
 pub type DpImed = Batched<ImedPlan>;
 
-/// DP-IMED: pulls the arm with the smallest index.
+/// Its plan.
 pub struct ImedPlan {
     index: Chernoff,
     batched: BatchedArms,
@@ -331,18 +331,6 @@ impl ImedPlan {
         plan.pulls < plan.requested || self.has_pulls_left_after(arm, comparison)
     }
 
-    /// The same for a plain request, of which most calls need only the arm.
-    #[inline]
-    fn has_plain_pulls_left(&mut self, arm: usize, leader: usize) -> bool {
-        let plan = &self.plans[arm];
-        plan.pulls < plan.requested || self.has_plain_pulls_left_after(arm, leader)
-    }
-
-    #[inline(never)]
-    fn has_plain_pulls_left_after(&mut self, arm: usize, leader: usize) -> bool {
-        self.has_pulls_left_after(arm, &Comparison::plain(leader, self.point))
-    }
-
     /// The same for an arm that has had all its requested pulls.
     #[inline(never)]
     fn has_pulls_left_after(&mut self, arm: usize, comparison: &Comparison) -> bool {
@@ -421,14 +409,13 @@ impl ImedPlan {
     #[inline(never)]
     fn choose_again(&mut self) -> Pull {
         let leader = self.batched.leader(); // only a release changes it
-        let mut arm = self.least(leader);
-        while !self.has_plain_pulls_left(arm, leader) {
-            arm = self.least(leader);
+        loop {
+            let arm = self.least(leader);
+            let comparison = Comparison::plain(leader, self.point);
+            if self.has_pulls_left(arm, &comparison) {
+                return self.play(arm, &comparison, None);
+            }
         }
-        if self.explore.share > 0.0 {
-            return self.play(arm, &Comparison::plain(leader, self.point), None);
-        }
-        self.pull(arm, 1.0)
     }
 
     /// Pulls the arm with the smallest index of these eligible ones.
@@ -551,11 +538,7 @@ impl Plan for ImedPlan {
 
 persist!(ArmPlan { pulls, awaited, requested, leads } made { known, next, line, place, curve });
 
-impl Persist for ImedPlan {
-    fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        self.plans.persist(with)
-    }
-}
+persist!(ImedPlan { plans } made { index, batched, explore, order, computed, point, stale, is_exact, best });
 
 #[cfg(test)]
 mod tests {

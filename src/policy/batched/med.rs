@@ -32,10 +32,10 @@ use crate::policy::contract::Pull;
 use crate::random::Seed;
 use crate::request::Offer;
 
-/// The policy.
+/// DP-MED: draws each arm with a probability.
 pub type DpMed = Batched<MedPlan>;
 
-/// The plan of DP-MED.
+/// Its plan.
 pub struct MedPlan {
     batched: BatchedArms,
     arms: WipedVec<Weight>,
@@ -65,7 +65,7 @@ impl Weight {
 
 impl DpMed {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpMed> {
-        config.check_arms(MedPlan::MOST_ARMS as u32)?;
+        config.check_arms(MedPlan::MOST_ARMS)?;
         let mut policy = MedPlan {
             batched: BatchedArms::new(config, seed)?,
             arms: WipedVec::new(config.arms as usize, |_| Weight::NEW)?,
@@ -246,7 +246,7 @@ impl MedPlan {
 
 impl Plan for MedPlan {
     /// With more the end of a batch could take longer than 50 ms.
-    const MOST_ARMS: usize = 1 << 12;
+    const MOST_ARMS: u32 = 1 << 12;
 
     fn batched(&self) -> &BatchedArms {
         &self.batched

@@ -7,7 +7,8 @@
 use super::compare::ReleaseTotals;
 use super::contract::{ArmState, Policy, PolicyCounts, Pull};
 use super::learner::{AnyLearner, Change, Growth, Learner, PeerHead};
-use crate::error::{Error, Result};
+use crate::config::{Config, check_arms};
+use crate::error::Result;
 use crate::ledger::cells::{Ledger, Place};
 use crate::ledger::peers::Peer;
 use crate::moving::{Archive, Persist};
@@ -19,7 +20,7 @@ use crate::snapshot::Reader;
 /// all of its variables; what a snapshot has of them comes first.
 trait Plan: Send + Persist {
     /// Maximum number of arms.
-    const MOST_ARMS: usize = usize::MAX;
+    const MOST_ARMS: u32 = Config::MAX_ARMS;
     /// Bytes that a snapshot has of each arm's plan.
     const PLANNED: usize = 0;
 
@@ -77,6 +78,16 @@ enum ArmChange {
     Evidence,
 }
 
+/// As [`Policy::observe`], for a slot that visitors do not always examine.
+#[inline(never)]
+fn observe_unexamined(plan: &mut impl Plan, pull: Pull, reward: Reward) {
+    let arm = pull.arm() as usize;
+    plan.batched_mut().note_unexamined(arm, pull.unexamined());
+    if plan.batched_mut().collect(arm, reward) {
+        release(plan, arm);
+    }
+}
+
 /// Releases an arm's full batch.
 #[inline(never)]
 fn release(plan: &mut impl Plan, arm: usize) {
@@ -132,10 +143,10 @@ impl<P: Plan> Policy for Batched<P> {
 
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        let (arm, unexamined) = (pull.arm() as usize, pull.unexamined());
-        if unexamined > 0 {
-            self.0.batched_mut().note_unexamined(arm, unexamined);
+        if pull.unexamined() > 0 {
+            return observe_unexamined(&mut self.0, pull, reward);
         }
+        let arm = pull.arm() as usize;
         if self.0.batched_mut().collect(arm, reward) {
             release(&mut self.0, arm);
         }
@@ -207,13 +218,10 @@ impl<P: Plan> Learner for Batched<P> {
     }
 
     fn grow(&mut self, by: Growth) -> Result<()> {
-        let (arms, most) = (self.ledger().cells.arms(), P::MOST_ARMS);
         match by {
             Growth::Peers => self.0.batched_mut().reserve_others(),
-            Growth::Arm if arms >= most => {
-                Err(Error::config("arms", &format!("must be at most {most} for this policy"), arms + 1))
-            }
             Growth::Arm => {
+                check_arms(self.ledger().cells.arms() + 1, P::MOST_ARMS)?;
                 self.0.grow()?;
                 self.0.batched_mut().grow()
             }

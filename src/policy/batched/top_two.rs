@@ -28,10 +28,10 @@ use crate::policy::cumulant::Cumulant;
 use crate::random::Seed;
 use crate::request::Offer;
 
-/// The policy.
+/// DP-TT: finds the best arm.
 pub type DpTopTwo = Batched<TopTwoPlan>;
 
-/// The plan of DP-TT.
+/// Its plan.
 pub struct TopTwoPlan {
     batched: BatchedArms,
     mixture: Mixture,
@@ -75,7 +75,7 @@ fn pairs(arms: f64, retired: f64) -> f64 {
 
 impl DpTopTwo {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpTopTwo> {
-        config.check_arms(TopTwoPlan::MOST_ARMS as u32)?;
+        config.check_arms(TopTwoPlan::MOST_ARMS)?;
         // The confidence of a test does not follow from the number of decisions that somebody expects.
         let config = &Config { horizon: 0, ..config.clone() };
         let batched = BatchedArms::new(config, seed)?;
@@ -268,7 +268,7 @@ impl TopTwoPlan {
 
 impl Plan for TopTwoPlan {
     /// With more the end of a batch could take longer than 50 ms.
-    const MOST_ARMS: usize = 1 << 8;
+    const MOST_ARMS: u32 = 1 << 8;
     const PLANNED: usize = 1;
 
     fn batched(&self) -> &BatchedArms {
@@ -357,14 +357,9 @@ impl Plan for TopTwoPlan {
 // Whether an arm is out moves as a snapshot has it.
 persist!(Contender { pulls, requested, step } made { is_out });
 
-impl Persist for TopTwoPlan {
-    fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        self.contenders.persist(with)?;
-        self.turn.persist(with)?;
-        self.leader.persist(with)?;
-        self.planned.persist(with)
-    }
-}
+persist!(TopTwoPlan {
+    contenders, turn, leader, planned,
+} made { batched, mixture, ln_inverse_beta, rounding, left });
 
 #[cfg(test)]
 mod tests {

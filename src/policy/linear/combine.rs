@@ -4,13 +4,16 @@
 //! that decided. So vectors of several handles add up if they have the same instrument. A contributor uses the
 //! instruments in the leader's snapshots; what it has collected with another one is dropped.
 
-use super::batch::VectorBatch;
-use super::model::{FadingPrior, Model};
-use super::{Linear, LinearLedger, LinearReleases};
-use crate::error::{Error, Result};
+use super::batch::{Instrument, VectorBatch};
+use super::model::{FadingPrior, Model, ModelEvidence};
+use super::{Linear, LinearLedger, LinearReleases, SavedPilots, persist_model};
+use crate::config::check_arms;
+use crate::error::Result;
 use crate::ledger::cells::Place;
 use crate::ledger::facts::Duty;
 use crate::ledger::peers::Peer;
+use crate::memory::try_with_capacity;
+use crate::moving::{Archive, Persist};
 use crate::policy::contract::Pull;
 use crate::policy::learner::{Change, Growth, Learner, PeerHead};
 use crate::policy::prior::Prior;
@@ -79,19 +82,26 @@ impl Learner for Linear {
     /// # Errors
     /// `InvalidConfig` for more arms than can be served in time; `NoMemory`.
     fn grow(&mut self, by: Growth) -> Result<()> {
-        let (arms, most) = (self.ledger.roster.arms(), self.shape.most_arms());
         match by {
             Growth::Peers => self.models.iter_mut().try_for_each(Model::reserve_others),
-            Growth::Arm if arms >= most as usize => {
-                Err(Error::config("arms", &format!("must be at most {most} for this policy"), arms + 1))
+            Growth::Arm => {
+                check_arms(self.ledger.roster.arms() + 1, self.shape.most_arms())?;
+                if self.shape.per_arm { self.add_model() } else { Ok(()) }
             }
-            Growth::Arm if self.shape.per_arm => self.add_model(),
-            Growth::Arm => Ok(()),
         }
     }
 
     fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<LinearReleases> {
-        LinearReleases::read(head, from)
+        let (mut pilots, with) = (SavedPilots::default(), &mut Archive::In(from));
+        pilots.persist(with)?;
+        let mut models = try_with_capacity(if head.config.model_per_arm { head.arms } else { 1 })?;
+        for _ in 0..models.capacity() {
+            let (mut instrument, mut public) = (Instrument::Sum, None); // each handle has its own priors
+            let mut evidence = ModelEvidence::new(1 + head.config.features as usize)?;
+            persist_model(&mut instrument, &mut public, &mut evidence, 1.0, with)?;
+            models.push((instrument, evidence));
+        }
+        Ok(LinearReleases { pilots, models })
     }
 
     fn join(&mut self, peer: usize, _before: Option<&Peer<LinearReleases>>) {

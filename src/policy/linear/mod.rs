@@ -22,14 +22,13 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use super::learner::PeerHead;
 use super::prior::Prior;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ledger::cells::Ledger;
 use crate::ledger::grid::Grid;
-use crate::memory::{WipedVec, try_with_capacity};
+use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist};
 use crate::noise::{Laplace, Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
@@ -37,7 +36,6 @@ use crate::privacy::composition::{approximate_to_zcdp, mul_up};
 use crate::privacy::slates;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
-use crate::snapshot::Reader;
 use batch::{BOUND, Instrument, VectorBatch};
 use model::{Common, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
 use pilot::{PilotTotals, Pool};
@@ -460,21 +458,6 @@ pub(crate) struct LinearReleases {
     pilots: SavedPilots,
     /// The instrument of each model's open batch, and its evidence.
     models: Vec<(Instrument, ModelEvidence)>,
-}
-
-impl LinearReleases {
-    fn read(head: &PeerHead, from: &mut Reader) -> Result<LinearReleases> {
-        let (mut pilots, with) = (SavedPilots::default(), &mut Archive::In(from));
-        pilots.persist(with)?;
-        let mut models = try_with_capacity(if head.config.model_per_arm { head.arms } else { 1 })?;
-        for _ in 0..models.capacity() {
-            let (mut instrument, mut public) = (Instrument::Sum, None); // each handle has its own priors
-            let mut evidence = ModelEvidence::new(1 + head.config.features as usize)?;
-            persist_model(&mut instrument, &mut public, &mut evidence, 1.0, with)?;
-            models.push((instrument, evidence));
-        }
-        Ok(LinearReleases { pilots, models })
-    }
 }
 
 /// Moves what a snapshot has of a model. What is written is discounted.

@@ -8,7 +8,7 @@ use crate::policy::contract::{Policy, Pull};
 use crate::policy::learner::{AnyLearner, Growth, Learner};
 use crate::policy::{Algorithm, Prior};
 use crate::request::{Choice, Feature, Limits, Offers, Request, Rows};
-use crate::snapshot::{Kind, Writer, write};
+use crate::snapshot::{Kind, Reader, Writer, write};
 
 fn stream(number: u64) -> Random {
     let mut key = [7; 32];

@@ -52,33 +52,6 @@ pub(super) fn rounded(released: WeightedEvidence) -> Rounded {
 }
 
 impl SegmentReleases {
-    fn read(head: &PeerHead, from: &mut Reader) -> Result<SegmentReleases> {
-        let (arms, rows, now) = (head.arms, head.keys.len() + 1, head.facts.now());
-        let (half_life, mut all) = (half_life(head.config.forget_after), WeightedEvidence::default());
-        let with = &mut Archive::In(from);
-        all.move_saved(now, with)?;
-        all.fade(now, half_life);
-        let (mut decisions, mut cells, mut trials) =
-            (try_with_capacity(rows)?, try_with_capacity(rows * arms)?, try_with_capacity(arms)?);
-        for _ in 0..arms {
-            let mut rate = Rate::new(); // each handle has its own priors
-            rate.move_saved(now, with)?;
-            trials.push(rate.trials);
-        }
-        for _ in 0..rows {
-            let mut count = 0;
-            with.count(&mut count)?;
-            decisions.push(count.min(1 << 50)); // so that sums fit
-        }
-        for _ in 0..rows * arms {
-            let mut released = WeightedEvidence::default();
-            released.move_cell(now, with)?;
-            released.fade(now, half_life);
-            cells.push(rounded(released));
-        }
-        Ok(SegmentReleases { keys: KeyIndex::of(head.keys, 0)?, decisions, cells, trials, all })
-    }
-
     /// Returns the decisions and releases of the segment with this key, or of all segments together.
     fn row(&self, key: Option<u64>) -> (u64, &[Rounded]) {
         let arms = self.trials.len();
@@ -117,8 +90,8 @@ impl SegmentPeers {
     }
 
     /// Returns the peers' releases of an arm's trials.
-    pub(super) fn trials(&self, arm: usize) -> Totals {
-        self.trials.get(arm).copied().unwrap_or(Totals::NONE)
+    pub(super) fn trials(&self, arm: usize) -> Option<&Totals> {
+        self.trials.get(arm)
     }
 
     /// Discounts a row to `now`.
@@ -252,7 +225,30 @@ impl Learner for Segments {
     }
 
     fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<SegmentReleases> {
-        SegmentReleases::read(head, from)
+        let (arms, rows, now) = (head.arms, head.keys.len() + 1, head.facts.now());
+        let (half_life, mut all) = (half_life(head.config.forget_after), WeightedEvidence::default());
+        let with = &mut Archive::In(from);
+        all.move_saved(now, with)?;
+        all.fade(now, half_life);
+        let (mut decisions, mut cells, mut trials) =
+            (try_with_capacity(rows)?, try_with_capacity(rows * arms)?, try_with_capacity(arms)?);
+        for _ in 0..arms {
+            let mut rate = Rate::new(); // each handle has its own priors
+            rate.move_saved(now, with)?;
+            trials.push(rate.trials);
+        }
+        for _ in 0..rows {
+            let mut count = 0;
+            with.count(&mut count)?;
+            decisions.push(count.min(1 << 50)); // so that sums fit
+        }
+        for _ in 0..rows * arms {
+            let mut released = WeightedEvidence::default();
+            released.move_cell(now, with)?;
+            released.fade(now, half_life);
+            cells.push(rounded(released));
+        }
+        Ok(SegmentReleases { keys: KeyIndex::of(head.keys, 0)?, decisions, cells, trials, all })
     }
 
     fn join(&mut self, peer: usize, before: Option<&Peer<SegmentReleases>>) {

@@ -3,7 +3,7 @@
 use super::Segments;
 use super::model::{Rate, WeightedEvidence, half_life};
 use crate::error::{Error, Result};
-use crate::moving::{Archive, Persist};
+use crate::moving::{Archive, Persist, persist};
 use crate::policy::prior::Prior;
 use crate::snapshot::is_plausible;
 
@@ -93,10 +93,8 @@ impl WeightedEvidence {
     }
 }
 
-impl Persist for Segments {
-    fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        self.turns.persist(with)?;
-        self.rates.persist(with)?;
-        self.trial.persist(with)
-    }
-}
+// The rest moves as a snapshot has it.
+persist!(Segments { turns, rates, trial } made {
+    ledger, configured, max_segments, configured_cells, rows, cells, explore, ranks, order, by_key, moments, all, peers,
+    deviation, half_life, least_batch, cursor, fitted, rule,
+});

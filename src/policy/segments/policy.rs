@@ -2,9 +2,9 @@
 
 use super::{Segments, is_trial};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::moving::Archive;
-use crate::policy::compare::{ReleaseTotals, Totals};
+use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::learner::{AnyLearner, Learner};
@@ -79,17 +79,9 @@ impl Policy for Segments {
     /// The releases of an arm's trials, here and at peers, for an interval that holds at all times. The module's page
     /// says what mean they estimate. Merging widens the interval, by the number of merges.
     fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
-        if self.half_life.is_finite() {
-            return Err(Error::unsupported(
-                "comparing with forget_after: what moves has no mean that holds at all times",
-            ));
-        }
-        let mut trials = self.rates[arm as usize].trials;
-        trials.add(&self.peers.trials(arm as usize));
-        if trials == Totals::NONE {
-            return Err(Error::NotReady);
-        }
-        Ok(ReleaseTotals::of(Cumulant::of(&self.ledger.noise.distribution()), trials))
+        let (own, others) = (self.rates[arm as usize].trials, self.peers.trials(arm as usize));
+        let distribution = Cumulant::of(&self.ledger.noise.distribution());
+        ReleaseTotals::of_all(distribution, self.half_life.is_finite(), own, others)
     }
 
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {

@@ -154,7 +154,7 @@ impl Site {
     fn trials(&self) -> Vec<(u64, Totals)> {
         let all = (0..self.segments.arms()).map(|arm| {
             let mut trials = self.segments.rates[arm as usize].trials;
-            trials.add(&self.segments.peers.trials(arm as usize));
+            self.segments.peers.trials(arm as usize).into_iter().for_each(|others| trials.add(others));
             (self.id(arm), trials)
         });
         let mut all: Vec<_> = all.collect();
