@@ -43,13 +43,16 @@ fn the_header_has_not_drifted() {
     let trailer = config.trailer.take().unwrap();
     let trailer =
         table::sizes().iter().fold(trailer, |text, (of, size)| text.replace(&format!("{{{of}}}"), &size.to_string()));
-    let written = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    for (file, code) in ["policies", "papers"].iter().zip(table::constructors()) {
-        std::fs::write(written.join(format!("{file}.rs")), code).unwrap();
-    }
-    let source = |file: &str| match file {
-        "policies" | "papers" => written.join(format!("{file}.rs")),
-        _ => format!("{root}/src/ffi/{file}.rs").into(),
+    let constructors = table::constructors();
+    let source = |file: &str| {
+        let code = match file {
+            "policies" => constructors[0].clone(),
+            "papers" => constructors[1].clone(),
+            _ => expanded(&std::fs::read_to_string(format!("{root}/src/ffi/{file}.rs")).unwrap()),
+        };
+        let written = format!("{}/{}.rs", env!("CARGO_TARGET_TMPDIR"), file.replace('/', "_"));
+        std::fs::write(&written, code).unwrap();
+        written
     };
     let mut items = String::new();
     for (title, files) in SECTIONS {
@@ -108,6 +111,24 @@ fn the_header_has_not_drifted() {
         let committed = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(committed == *fresh, "{path} has drifted: DPB_BLESS=1 cargo test --test header");
     }
+}
+
+/// The code with the functions that its macro `functions!` makes, as cbindgen reads them: without what they do.
+fn expanded(code: &str) -> String {
+    let mut parts = code.split("functions! {\n");
+    let mut out = parts.next().unwrap().to_owned();
+    for part in parts {
+        let (rows, rest) = part.split_once("\n}\n").unwrap();
+        for row in rows.split_inclusive(";\n\n") {
+            let (docs, function) = row.split_once("    fn ").unwrap();
+            let (signature, _) = function.split_once(')').unwrap();
+            out += &format!(
+                "{docs}#[unsafe(no_mangle)]\n#[must_use]\npub unsafe extern \"C\" fn {signature}) -> dpb_status {{}}\n\n"
+            );
+        }
+        out += rest;
+    }
+    out
 }
 
 /// The declarations of a header without comments and preprocessor, one a line, for languages that read them while a

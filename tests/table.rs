@@ -901,7 +901,7 @@ POLICIES = {{
         let can = |what: &str, before: &str| {
             let can = self.policies.iter().filter(|policy| policy.can.split(", ").any(|can| can == what));
             let names: Vec<String> = can.map(|policy| policy.constructor.to_owned()).collect();
-            wrap(&format!("{before} {}.", list(&names)), "/// ", 118)
+            wrap(&format!("{before} {}.", list(&names)), "    /// ", 118)
         };
         let (kept, taken) = (list(&self.restart(false, false)), list(&self.restart(true, false)));
         let restart = wrap(
@@ -912,7 +912,7 @@ POLICIES = {{
                  DPB_INVALID_CONFIG, and error names the field. These are taken from config: {taken}. A test_seed is \
                  not used. If there was no forget_after before, releases begin to age now."
             ),
-            "/// ",
+            "    /// ",
             118,
         );
         let retuning = format!(

@@ -357,16 +357,16 @@ dpb_status dpb_cancel(dpb_bandit *bandit,
  * now: in any unit, the same in all restarts of the handle. Use a clock that continues over restarts, such as
  * milliseconds since 1970, not the time since the machine started.
  *
- * A decision is stamped with the time of the last call. So call it before the first decision (the first call ends the
- * windows of earlier ones), and then by a timer, so that rewards take effect in a quiet night. Call it before each
- * decision too if stamps must be finer than the timer. The window of a decision is over in the first call with now >=
- * stamp + reward_window; later rewards are DPB_EXPIRED.
+ * A decision is stamped with the time of the last call. So call it before the first decision (the first call ends
+ * the windows of earlier ones), and then by a timer, so that rewards take effect in a quiet night. Call it before
+ * each decision too if stamps must be finer than the timer. The window of a decision is over in the first call
+ * with now >= stamp + reward_window; later rewards are DPB_EXPIRED.
  *
- * A value that is slightly earlier than the last one changes nothing, because calls of several threads may overtake
- * each other. After a leap, time continues from now, so a clock that was wrong for a while costs little. A leap is a
- * step back by more than reward_window and 1/1024 of forget_after, in which no time passes; or, with forget_after, a
- * step ahead by more than 16 times the larger of the two, in which one reward_window passes. Both return DPB_OK, and
- * dpb_report counts them.
+ * A value that is slightly earlier than the last one changes nothing, because calls of several threads may
+ * overtake each other. After a leap, time continues from now, so a clock that was wrong for a while costs little.
+ * A leap is a step back by more than reward_window and 1/1024 of forget_after, in which no time passes; or, with
+ * forget_after, a step ahead by more than 16 times the larger of the two, in which one reward_window passes. Both
+ * return DPB_OK, and dpb_report counts them.
  *
  * Time is public, and must not depend on rewards. Which rewards take effect in a call, and which decisions expire
  * for lack of pending_capacity, depends on these calls and on the order of decisions and cancellations alone.
@@ -383,13 +383,13 @@ dpb_status dpb_advance(dpb_bandit *bandit,
                        uint64_t now);
 
 /**
- * Lets ticks of the handle's clock pass without decisions: rewards whose reward_window is over take effect, in ticket
- * order. For a handle that decides nothing more, such as one that a process keeps for another one that has ended
- * (dpb_suspend): its windows would never end otherwise.
+ * Lets ticks of the handle's clock pass without decisions: rewards whose reward_window is over take effect, in
+ * ticket order. For a handle that decides nothing more, such as one that a process keeps for another one that has
+ * ended (dpb_suspend): its windows would never end otherwise.
  *
- * With DPB_CLOCK_DECISIONS a skipped tick counts as a decision that was cancelled at once, also in dpb_report; more
- * ticks than reward_window have no further effect, and releases do not age. With DPB_CLOCK_CALLER it is dpb_advance to
- * a time that is as much later. Time is public, and must not depend on rewards: see dpb_advance.
+ * With DPB_CLOCK_DECISIONS a skipped tick counts as a decision that was cancelled at once, also in dpb_report;
+ * more ticks than reward_window have no further effect, and releases do not age. With DPB_CLOCK_CALLER it is
+ * dpb_advance to a time that is as much later. Time is public, and must not depend on rewards: see dpb_advance.
  *
  * O(reward_window) with DPB_CLOCK_DECISIONS, otherwise as dpb_advance; under the lock. Never allocates.
  * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
@@ -409,8 +409,8 @@ dpb_status dpb_skip(dpb_bandit *bandit,
  *
  * What is cancelled teaches nothing. So from the 256th decision in a row that is cancelled, by this call or by
  * dpb_cancel, until the next reward takes effect, dpb_new_imed, dpb_new_med and dpb_new_linear play the
- * arm with the largest released mean instead of one to be explored. config.exploration goes on, and propensities are
- * exact.
+ * arm with the largest released mean instead of one to be explored. config.exploration goes on, and propensities
+ * are exact.
  * O(reward_window); O(pending_capacity) without a window and on the caller's clock; under the lock. Never
  * allocates.
  * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
@@ -440,8 +440,8 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * public: the configuration, segments' keys and the second moments of features are in it. It contains no
  * raw sum and no reward; a restored handle starts without the open decisions and batches.
  *
- * With a snapshot: dpb_new_imed, dpb_new_med, dpb_new_tt, dpb_new_linear, dpb_new_se, dpb_new_lap, dpb_new_exp3_lap,
- * dpb_new_tsallis, dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb.
+ * With a snapshot: dpb_new_imed, dpb_new_med, dpb_new_tt, dpb_new_linear, dpb_new_se, dpb_new_lap,
+ * dpb_new_exp3_lap, dpb_new_tsallis, dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb.
  * A snapshot of dpb_new_sdp_ae and dpb_new_vb_sdp_ae has complete batches; the others are requested again. One of
  * dpb_new_lap needs a base that has one, or a baseline: the base learns noisy gains. The others have none:
  * dpb_new_ucb, dpb_new_ucb_bound and dpb_new_private_ucb, because their next releases need raw partial sums;
@@ -453,9 +453,10 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  *
  * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
  * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_med; dpb_new_tt 1 more; 20 more with a prior,
- * 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4 D^2 +
- * 12 D more for each model, D = features + 1. It may grow between two calls. A call whose cap is too small takes no
- * memory. May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the state that is not released.
+ * 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4
+ * D^2 + 12 D more for each model, D = features + 1. It may grow between two calls. A call whose cap is too small
+ * takes no memory. May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the state that is
+ * not released.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state is not
  * all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
  */
@@ -468,21 +469,21 @@ dpb_status dpb_snapshot(const dpb_bandit *bandit,
                         dpb_error *error);
 
 /**
- * Says that a dpb_snapshot of this handle is stored: from now on, whatever happens, a restart finds it or a later one.
- * With a file that is so after fsync of the file, rename, and fsync of the directory; with a database after its durable
- * confirmation. Call it after each such write; if the write failed, do not.
+ * Says that a dpb_snapshot of this handle is stored: from now on, whatever happens, a restart finds it or a later
+ * one. With a file that is so after fsync of the file, rename, and fsync of the directory; with a database after
+ * its durable confirmation. Call it after each such write; if the write failed, do not.
  *
- * With dpb_config.expected_users the library learns only in periods that a stored snapshot counts. A restored handle
- * decides nothing before (DPB_NOT_READY), and after dpb_next_period a handle decides and learns from nobody. A new
- * handle needs no snapshot in its first period. A resumed handle (dpb_resume) learns where the suspended one did.
- * Without expected_users the call changes nothing. If your program stores nothing, so that a restart makes another
- * handle with a guarantee of its own, pass a snapshot that you drop.
+ * With dpb_config.expected_users the library learns only in periods that a stored snapshot counts. A restored
+ * handle decides nothing before (DPB_NOT_READY), and after dpb_next_period a handle decides and learns from
+ * nobody. A new handle needs no snapshot in its first period. A resumed handle (dpb_resume) learns where the
+ * suspended one did. Without expected_users the call changes nothing. If your program stores nothing, so that a
+ * restart makes another handle with a guarantee of its own, pass a snapshot that you drop.
  *
- * snapshot: len bytes that dpb_snapshot wrote for this very handle. An earlier one counts for the periods in it. error:
- * NULL, or filled on failure.
+ * snapshot: len bytes that dpb_snapshot wrote for this very handle. An earlier one counts for the periods in it.
+ * error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (a snapshot of another handle, also of the one that this handle was
- * restored from or resumed after); DPB_CORRUPT; DPB_NEWER_VERSION; DPB_NO_MEMORY; DPB_NOT_READY (the handle is held:
- * dpb_claimed); DPB_HALTED (suspended); DPB_POISONED. Any thread.
+ * restored from or resumed after); DPB_CORRUPT; DPB_NEWER_VERSION; DPB_NO_MEMORY; DPB_NOT_READY (the handle is
+ * held: dpb_claimed); DPB_HALTED (suspended); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -499,10 +500,10 @@ dpb_status dpb_stored(dpb_bandit *bandit,
  * enters a release of a later one. dpb_epsilon_spent is at least the cost of one release, because there may have
  * been one after the snapshot. A handle that ever had a test_seed is not private.
  *
- * With dpb_config.expected_users a new period begins (dpb_next_period), because a snapshot does not contain the users.
- * The handle refuses decisions with DPB_NOT_READY until dpb_stored. Restore the newest snapshot, write the new
- * handle's snapshot to the file that a restart reads, call dpb_stored, and then serve. So a program that is killed, at
- * any time and any number of times, counts every period, and dpb_epsilon_spent is at least the loss.
+ * With dpb_config.expected_users a new period begins (dpb_next_period), because a snapshot does not contain the
+ * users. The handle refuses decisions with DPB_NOT_READY until dpb_stored. Restore the newest snapshot, write the
+ * new handle's snapshot to the file that a restart reads, call dpb_stored, and then serve. So a program that is
+ * killed, at any time and any number of times, counts every period, and dpb_epsilon_spent is at least the loss.
  *
  * buf: len bytes of any origin (NULL with len = 0, which is no snapshot). out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.
@@ -522,18 +523,19 @@ dpb_status dpb_restore(const uint8_t *buf,
  *
  * These must be as in the snapshot, because they say how released numbers are read: the policy (name), arms,
  * epsilon, delta, reward_min, reward_max, reward_bits, contributions_per_user, max_slots, max_clicks, features,
- * feature_model, feature_norm, batch, base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans its
- * batches; and with policies that decide for an arm (dpb_best_arm) beta, because the decision has it. Otherwise the
- * call is DPB_INVALID_CONFIG, and error names the field. These are taken from config: beta, horizon,
- * DPB_CLAMP_REWARDS, pending_capacity, reward_window, node, forget_after, exploration, expected_users,
- * budget_periods, a max_segments that the snapshot's segments fit into, clock, fleet_key, budget, interval_exponent
- * and DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after before, releases begin to age now.
+ * feature_model, feature_norm, batch, base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans
+ * its batches; and with policies that decide for an arm (dpb_best_arm) beta, because the decision has it.
+ * Otherwise the call is DPB_INVALID_CONFIG, and error names the field. These are taken from config: beta,
+ * horizon, DPB_CLAMP_REWARDS, pending_capacity, reward_window, node, forget_after, exploration, expected_users,
+ * budget_periods, a max_segments that the snapshot's segments fit into, clock, fleet_key, budget,
+ * interval_exponent and DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after before,
+ * releases begin to age now.
  * If only one of the two configurations has
  * expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
  *
  * config.budget is charged as for a new handle, with the loss of all restarts together (dpb_restore charges none).
- * It is DPB_OVER_BUDGET also if an earlier process had a test_seed. name, config: as in dpb_new_policy; name is NULL
- * for the policy that dpb_new takes. Others as in dpb_restore.
+ * It is DPB_OVER_BUDGET also if an earlier process had a test_seed. name, config: as in dpb_new_policy; name is
+ * NULL for the policy that dpb_new takes. Others as in dpb_restore.
  * Returns as dpb_restore; DPB_POISONED (a budget from before a fork). Any thread.
  */
 DPB_API
@@ -921,35 +923,37 @@ void dpb_request_init_sized(dpb_request *request,
  * Decides a request. Writes one decision for each slot.
  *
  * **Several slots** get different arms: the best ones, and those that must still be explored, in random order, or
- * with request.examined the best ones where most visitors look. Each decision gets its own reward, or is cancelled.
- * slots is at most the number of eligible arms, max_slots if that is set, and reward_window (without one
- * pending_capacity rounded up). A propensity is the probability of that arm in its draw, given the draws before it.
+ * with request.examined the best ones where most visitors look. Each decision gets its own reward, or is
+ * cancelled. slots is at most the number of eligible arms, max_slots if that is set, and reward_window (without
+ * one pending_capacity rounded up). A propensity is the probability of that arm in its draw, given the draws
+ * before it.
  * For dpb_new_imed and dpb_new_linear.
  * Epsilon is the loss of (Theorem S, docs/theory/slots.md):
  *   dpb_config.max_slots = 0                    one reward
  *   dpb_config.max_slots = S                    one request with all its rewards; the noise is for epsilon/S
  *   dpb_config.max_slots = S, max_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
- * With max_clicks, all tickets of a request are DPB_EXPIRED for dpb_update as soon as the window of its first ends.
+ * With max_clicks, all tickets of a request are DPB_EXPIRED for dpb_update as soon as the window of its first
+ * ends.
  *
- * **Segments** (dpb_config.max_segments) learn for themselves, and start with what all others know of their arms. The
- * phase is 1 for a decision that learns for its segment, and 0 for one that learns with all segments together.
+ * **Segments** (dpb_config.max_segments) learn for themselves, and start with what all others know of their arms.
+ * The phase is 1 for a decision that learns for its segment, and 0 for one that learns with all segments together.
  *
  * **Features** (dpb_config.features): the decision depends on the rows of the request. See dpb_new_linear.
  *
  * **Users** (dpb_config.expected_users): the library learns from the first contributions_per_user decisions of a
- * user in a period (dpb_next_period), cancelled and expired ones included. It serves and counts later decisions like
- * all others, and discards their rewards. A request of several slots counts once, and needs max_slots. Each handle
- * counts by itself: in a fleet, send each user to one handle. docs/privacy.md, section Users, has the guarantee, and
- * what to pass for visitors without an account.
+ * user in a period (dpb_next_period), cancelled and expired ones included. It serves and counts later decisions
+ * like all others, and discards their rewards. A request of several slots counts once, and needs max_slots. Each
+ * handle counts by itself: in a fleet, send each user to one handle. docs/privacy.md, section Users, has the
+ * guarantee, and what to pass for visitors without an account.
  *
  * request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
  * only. Never allocates on success, but for the first request with examined: 2 bytes for each open decision.
- * O(slots eligible_len). Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no
- * arm at all, slots, a feature that is missing, not finite, or beyond d, a value that is negative or not finite, fewer
- * positive values than slots, an examined out of range, a wrong length, struct_size); DPB_UNSUPPORTED (eligible
- * arms, several slots, values, examined, a segment, a user or features that this policy or configuration does not
- * support); DPB_FULL (a new segment, and there are max_segments); DPB_NOT_READY (a restored handle with
- * expected_users, before dpb_stored); DPB_NO_MEMORY (the first request with examined);
+ * O(slots eligible_len). Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired,
+ * no arm at all, slots, a feature that is missing, not finite, or beyond d, a value that is negative or not
+ * finite, fewer positive values than slots, an examined out of range, a wrong length, struct_size);
+ * DPB_UNSUPPORTED (eligible arms, several slots, values, examined, a segment, a user or features that this policy
+ * or configuration does not support); DPB_FULL (a new segment, and there are max_segments); DPB_NOT_READY (a
+ * restored handle with expected_users, before dpb_stored); DPB_NO_MEMORY (the first request with examined);
  * DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or been
  * counted, and dpb_request_check says why. Any thread.
  */
@@ -1071,8 +1075,9 @@ dpb_status dpb_retire_arm(dpb_bandit *bandit,
  * only, so they do not contain it. A second call for the same arm replaces the first, before decisions or after.
  *
  * For dpb_new_imed, dpb_new_med and dpb_new_linear.
- * dpb_new_linear needs DPB_MODEL_PER_ARM, and the prior states the arm's rate over all requests. With max_segments the
- * prior is of the arm in all segments; dpb_arms_read and dpb_segment_read then return predictions, which it influences.
+ * dpb_new_linear needs DPB_MODEL_PER_ARM, and the prior states the arm's rate over all requests. With max_segments
+ * the prior is of the arm in all segments; dpb_arms_read and dpb_segment_read then return predictions, which it
+ * influences.
  *
  * mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
  * informative. error: NULL, or filled on failure.
@@ -1093,9 +1098,9 @@ dpb_status dpb_set_prior(dpb_bandit *bandit,
  * decision. The counters are cleared, under the lock (a millisecond for ten megabytes), and their hash has a new
  * key. A restored handle begins a new period by itself, because no snapshot contains the users.
  *
- * Write a dpb_snapshot right after this call, to the file that a restart reads, and call dpb_stored. Until then the
- * library learns from nobody, because a program that is killed would restore an earlier snapshot and lose count of
- * this period. (A policy without snapshots learns at once.)
+ * Write a dpb_snapshot right after this call, to the file that a restart reads, and call dpb_stored. Until then
+ * the library learns from nobody, because a program that is killed would restore an earlier snapshot and lose
+ * count of this period. (A policy without snapshots learns at once.)
  * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.expected_users is 0); DPB_OVER_BUDGET (all
  * dpb_config.budget_periods have begun; the last one continues); DPB_POISONED. Any thread.
  */
@@ -1407,8 +1412,8 @@ DPB_API DPB_MUST_USE dpb_status dpb_diagnostics_read(const dpb_bandit *bandit, d
  * With dpb_config.max_segments an arm's mean is the prediction for an average segment, a number from the start;
  * width is NaN; O(arms segments). See dpb_segment_read.
  *
- * out: receives up to cap arms (NULL with cap = 0). n: receives the number of arms, also if cap is too small. Then the
- * call takes no longer than the count.
+ * out: receives up to cap arms (NULL with cap = 0). n: receives the number of arms, also if cap is too small. Then
+ * the call takes no longer than the count.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED. Any thread.
  */
 DPB_API
@@ -1439,8 +1444,9 @@ dpb_status dpb_segment_read(const dpb_bandit *bandit,
                             size_t *n);
 
 /**
- * Reads the arm that the policy decided for, if it is one that decides: dpb_new_tt, dpb_new_se, dpb_new_nonprivate_se,
- * dpb_new_sdp_ae and dpb_new_vb_sdp_ae when one arm is left, and dpb_new_lap if its base decides.
+ * Reads the arm that the policy decided for, if it is one that decides: dpb_new_tt, dpb_new_se,
+ * dpb_new_nonprivate_se, dpb_new_sdp_ae and dpb_new_vb_sdp_ae when one arm is left, and dpb_new_lap if its base
+ * decides.
  * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_UNSUPPORTED (a policy that never decides);
  * DPB_POISONED. Any thread.
  */
@@ -1456,8 +1462,8 @@ dpb_status dpb_best_arm(const dpb_bandit *bandit,
  * the true difference, however often you read and whenever you stop. If you read many pairs, their failure
  * probabilities add up.
  *
- * An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is the
- * average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
+ * An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is
+ * the average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
  * dpb_new_med and dpb_new_tt use all releases, merged ones too; each merge with new releases makes the interval a
  * little wider. dpb_new_se uses an arm's last release only.
  *
@@ -1521,24 +1527,28 @@ uint16_t dpb_ticket_node(uint64_t ticket);
 /**
  * Ends a handle, and writes its whole state, sealed by dpb_config.fleet_key, for one other handle to continue from
  * (dpb_resume): open batches, open decisions with the rewards that wait, counters of users. So a restart loses
- * nothing, and the tickets of the old process are valid in the new one. Every later call on this handle is DPB_HALTED;
+ * nothing, and the tickets of the old process are valid in the new one. Every later call on this handle is
+ * DPB_HALTED;
  * free it, which wipes what it knew. If the call fails, the handle has not ended.
  *
- * **One handle at most may continue from a state.** If two do, a reward that was open in it loses its epsilon twice. A
- * snapshot has no such limit, because it has no open sums (Theorem M, in src/moving.rs). So a state has an address, or
- * is at rest:
- * * receiver: a number from dpb_receiver of a handle in the process that resumes. That process accepts one state for
+ * **One handle at most may continue from a state.** If two do, a reward that was open in it loses its epsilon
+ * twice. A snapshot has no such limit, because it has no open sums (Theorem M, in src/moving.rs). So a state has
+ * an address, or is at rest:
+ * * receiver: a number from dpb_receiver of a handle in the process that resumes. That process accepts one state
+ * for
  *   it. Prefer this form.
  * * receiver 0: at rest, for example in a file. See dpb_claimed for what you must do then.
  *
- * When a handle is suspended must not depend on rewards. The length depends on public counts alone: some 400 bytes, 20
- * for each place of the ring (8 without a reward_window), and for each arm 90 to 300; with segments 56 for each arm in
- * each; with features also 2 d + 8 for each place of the ring, and 4 d (3 d + 13) + 60 for each model.
+ * When a handle is suspended must not depend on rewards. The length depends on public counts alone: some 400
+ * bytes, 20 for each place of the ring (8 without a reward_window), and for each arm 90 to 300; with segments 56
+ * for each arm in each; with features also 2 d + 8 for each place of the ring, and 4 d (3 d + 13) + 60 for each
+ * model.
  *
- * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small; call it with
- * cap = 0 first, and leave some room, because it may grow between two calls. error: NULL, or filled on failure. Other
- * threads wait.
- * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY;
+ * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small; call it
+ * with cap = 0 first, and leave some room, because it may grow between two calls. error: NULL, or filled on
+ * failure. Other threads wait.
+ * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (no fleet_key);
+ * DPB_NO_MEMORY;
  * DPB_NOT_READY (the handle is held itself); DPB_HALTED; DPB_POISONED. Any thread.
  */
 DPB_API
@@ -1551,23 +1561,24 @@ dpb_status dpb_suspend(dpb_bandit *bandit,
                        dpb_error *error);
 
 /**
- * Continues from what another handle's dpb_suspend wrote, as if that handle had never ended. A state at rest is held:
- * until dpb_claimed every call but dpb_report_read and dpb_free is DPB_NOT_READY.
+ * Continues from what another handle's dpb_suspend wrote, as if that handle had never ended. A state at rest is
+ * held: until dpb_claimed every call but dpb_report_read and dpb_free is DPB_NOT_READY.
  *
- * The policy is that of the state. config needs the fleet_key. With policies that merge (dpb_merge) these fields may
- * differ from the suspended handle's: beta (but dpb_new_tt), horizon, forget_after, exploration, DPB_CLAMP_REWARDS,
- * budget_periods, budget; with the others none but budget. (To change more, use a snapshot.) A test_seed is not used.
- * The budget is charged as for a new handle; if it was charged for the suspended one already, only the difference, for
- * more budget_periods. What was merged is not in the state: merge the others' newest snapshots again. A contributor
- * goes on contributing to the same leader. A leader is alone until it leads anew, and what was contributed to it stays.
+ * The policy is that of the state. config needs the fleet_key. With policies that merge (dpb_merge) these fields
+ * may differ from the suspended handle's: beta (but dpb_new_tt), horizon, forget_after, exploration,
+ * DPB_CLAMP_REWARDS, budget_periods, budget; with the others none but budget. (To change more, use a snapshot.) A
+ * test_seed is not used. The budget is charged as for a new handle; if it was charged for the suspended one
+ * already, only the difference, for more budget_periods. What was merged is not in the state: merge the others'
+ * newest snapshots again. A contributor goes on contributing to the same leader. A leader is alone until it leads
+ * anew, and what was contributed to it stays.
  *
- * name: NULL, or the policy's name, which must be the state's. buf: len bytes of any origin. out: receives the handle,
- * which the caller frees with dpb_free. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a state); DPB_NEWER_VERSION; DPB_EXPIRED (the
- * receiver is not of this process, or has had its state; or a state at rest is older than DPB_STATE_LIFETIME or from
- * more than a minute in the future, by the clock of the system: restore the newest snapshot then); DPB_INVALID_CONFIG
- * (a field differs that must not); DPB_UNSUPPORTED (no fleet_key); DPB_OVER_BUDGET; DPB_ENTROPY; DPB_NO_MEMORY;
- * DPB_POISONED. Any thread.
+ * name: NULL, or the policy's name, which must be the state's. buf: len bytes of any origin. out: receives the
+ * handle, which the caller frees with dpb_free. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a state); DPB_NEWER_VERSION; DPB_EXPIRED
+ * (the receiver is not of this process, or has had its state; or a state at rest is older than DPB_STATE_LIFETIME
+ * or from more than a minute in the future, by the clock of the system: restore the newest snapshot then);
+ * DPB_INVALID_CONFIG (a field differs that must not); DPB_UNSUPPORTED (no fleet_key); DPB_OVER_BUDGET;
+ * DPB_ENTROPY; DPB_NO_MEMORY; DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1579,10 +1590,10 @@ dpb_status dpb_resume(const char *name,
                       dpb_error *error);
 
 /**
- * Ends the hold of a handle that dpb_resume made from a state at rest. Call it when it is certain that no other handle
- * continues from that state, now or later. With a file: rename it to a name that no other process uses, sync the
- * directory, read it, resume, claim, delete it. Never resume from a file that you did not rename yourself, and keep
- * states out of backups. If the handle is not held, nothing changes.
+ * Ends the hold of a handle that dpb_resume made from a state at rest. Call it when it is certain that no other
+ * handle continues from that state, now or later. With a file: rename it to a name that no other process uses,
+ * sync the directory, read it, resume, claim, delete it. Never resume from a file that you did not rename
+ * yourself, and keep states out of backups. If the handle is not held, nothing changes.
  *
  * Returns DPB_OK; DPB_NULL; DPB_HALTED (suspended); DPB_POISONED. Any thread.
  */
@@ -1591,8 +1602,9 @@ DPB_MUST_USE
 dpb_status dpb_claimed(dpb_bandit *bandit);
 
 /**
- * Draws a number that one state may be addressed to (dpb_suspend), and be resumed in this process, while this handle
- * exists. It is kept in memory only, so that no state is accepted twice, whoever replays it. It is no secret.
+ * Draws a number that one state may be addressed to (dpb_suspend), and be resumed in this process, while this
+ * handle exists. It is kept in memory only, so that no state is accepted twice, whoever replays it. It is no
+ * secret.
  *
  * receiver: receives the number, which is not 0. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_FULL (1024 numbers of this handle have had no state); DPB_ENTROPY; DPB_NO_MEMORY;
@@ -1632,12 +1644,12 @@ dpb_status dpb_receiver(dpb_bandit *bandit,
  * handle's max_segments. A merge takes some 10 ms for 10,000 segments of 20 arms.
  *
  * For dpb_new_imed, dpb_new_med, dpb_new_tt and dpb_new_linear.
- * snapshot: len bytes of any origin. error: NULL, or filled on failure. The time is proportional to the arms with new
- * releases; other threads wait.
+ * snapshot: len bytes of any origin. error: NULL, or filled on failure. The time is proportional to the arms with
+ * new releases; other threads wait.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG
  * (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after); DPB_FULL (1024
- * others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any
- * thread.
+ * others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed.
+ * Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1651,9 +1663,10 @@ dpb_status dpb_merge(dpb_bandit *bandit,
  * leader has one noise, and learns nearly as fast as one handle. It needs dpb_config.fleet_key.
  *
  * The others call dpb_contribution with the leader's generation, and send the bytes to the leader, which calls
- * dpb_combine. Releases spread as in every fleet: each handle merges the snapshots of all others (dpb_merge). A handle
- * that leads already keeps its generation. A restored handle does not lead. If several handles lead, each releases what
- * is contributed to it, with its own noise; no reward is released twice (Theorem C, in src/contribution.rs).
+ * dpb_combine. Releases spread as in every fleet: each handle merges the snapshots of all others (dpb_merge). A
+ * handle that leads already keeps its generation. A restored handle does not lead. If several handles lead, each
+ * releases what is contributed to it, with its own noise; no reward is released twice (Theorem C, in
+ * src/contribution.rs).
  *
  * generation: receives a random number that is not 0. It is public. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
@@ -1666,9 +1679,9 @@ dpb_status dpb_lead(dpb_bandit *bandit,
 
 /**
  * Ends contributing and leading: the handle releases its own full batches again, as before its first
- * dpb_contribution or dpb_lead. Its open sums stay, and what was contributed to it with them, so no reward is lost or
- * counted twice. What is addressed to the generation that it led is DPB_EXPIRED from now on: combine first what has
- * arrived. If the handle is alone already (dpb_report.duty), nothing changes. A restored handle is alone.
+ * dpb_contribution or dpb_lead. Its open sums stay, and what was contributed to it with them, so no reward is lost
+ * or counted twice. What is addressed to the generation that it led is DPB_EXPIRED from now on: combine first what
+ * has arrived. If the handle is alone already (dpb_report.duty), nothing changes. A restored handle is alone.
  *
  * When you call it must not depend on rewards. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
@@ -1681,9 +1694,9 @@ dpb_status dpb_alone(dpb_bandit *bandit,
 /**
  * Sets how many handles share the work of a fleet with one noise, this one included, from the next batch on. Each
  * handle takes its part of a batch. With this number a handle need not merge the snapshots of handles that release
- * nothing: those of leaders, of now and of before, suffice. Set it to the number of handles that are running, as you
- * know it, when that changes. 0, as at first and after a restore: the handle counts those whose snapshots it merged
- * lately. The number must not depend on rewards. A wrong one costs learning only.
+ * nothing: those of leaders, of now and of before, suffice. Set it to the number of handles that are running, as
+ * you know it, when that changes. 0, as at first and after a restore: the handle counts those whose snapshots it
+ * merged lately. The number must not depend on rewards. A wrong one costs learning only.
  *
  * error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
@@ -1696,16 +1709,17 @@ dpb_status dpb_set_handles(dpb_bandit *bandit,
 
 /**
  * Takes the sums of all open batches out of this handle for good, and writes them sealed, for the leader of this
- * generation. From the first call on this handle releases nothing itself, whether that generation exists or not, until
- * it leads (dpb_lead) or is alone again (dpb_alone); dpb_report.duty shows it. Call it every few seconds, send the
- * bytes to that leader only and in their order, and merge the leader's snapshots. What is lost on the way is lost: its
- * rewards are in no release. Nobody without the key can read or alter the bytes. Their length depends on public counts
- * alone. When they are taken and sent must not depend on rewards.
+ * generation. From the first call on this handle releases nothing itself, whether that generation exists or not,
+ * until it leads (dpb_lead) or is alone again (dpb_alone); dpb_report.duty shows it. Call it every few seconds,
+ * send the bytes to that leader only and in their order, and merge the leader's snapshots. What is lost on the way
+ * is lost: its rewards are in no release. Nobody without the key can read or alter the bytes. Their length depends
+ * on public counts alone. When they are taken and sent must not depend on rewards.
  *
- * generation: from dpb_lead of another handle. buf: receives up to cap bytes (NULL with cap = 0). len: receives the
- * length, also if cap is too small; 0: there is nothing to contribute. A call that fails takes nothing out. The
- * length: some 210 bytes, and 20 for each arm with open rewards; with segments 32 for each arm in each; with features
- * 4 d (3 d + 13) + 60 for each model, d the number of features and 1. It may grow between two calls.
+ * generation: from dpb_lead of another handle. buf: receives up to cap bytes (NULL with cap = 0). len: receives
+ * the length, also if cap is too small; 0: there is nothing to contribute. A call that fails takes nothing out.
+ * The
+ * length: some 210 bytes, and 20 for each arm with open rewards; with segments 32 for each arm in each; with
+ * features 4 d (3 d + 13) + 60 for each model, d the number of features and 1. It may grow between two calls.
  * error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (generation is 0 or this handle's own); DPB_BUFFER_TOO_SMALL (only
  * len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Any thread.
@@ -1721,9 +1735,9 @@ dpb_status dpb_contribution(dpb_bandit *bandit,
 
 /**
  * Adds a contribution to the open batches of this handle, which leads. Batches that are full are released, each
- * with one noise. A contribution is added once, whatever is repeated, reordered or replayed. Segments that this handle
- * does not have begin here, up to max_segments. What is beyond that, and of arms that this handle does not have, is
- * lost, and counted in dpb_report.contributions_lost.
+ * with one noise. A contribution is added once, whatever is repeated, reordered or replayed. Segments that this
+ * handle does not have begin here, up to max_segments. What is beyond that, and of arms that this handle does not
+ * have, is lost, and counted in dpb_report.contributions_lost.
  *
  * contribution: len bytes of any origin. error: NULL, or filled on failure. Other threads wait, as in dpb_merge.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a contribution); DPB_EXPIRED (addressed to
@@ -1741,12 +1755,14 @@ dpb_status dpb_combine(dpb_bandit *bandit,
 
 /**
  * Seals a message for the handles of the fleet, for example a click that came to another node than its decision.
- * Whoever carries it sees that it is sent and its length, and cannot alter it, but can repeat it. (A reward that is
- * reported twice counts once.) So give all messages one length: as text, a reward of 0.5 is longer than one of 1.
+ * Whoever carries it sees that it is sent and its length, and cannot alter it, but can repeat it. (A reward that
+ * is reported twice counts once.) So give all messages one length: as text, a reward of 0.5 is longer than one of
+ * 1.
  *
  * message: message_len bytes (NULL with 0). buf: receives up to cap bytes (NULL with cap = 0). len: receives the
  * length, message_len + DPB_SEAL_BYTES, also if cap is too small. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY;
+ * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (no fleet_key);
+ * DPB_NO_MEMORY;
  * DPB_POISONED. Any thread.
  */
 DPB_API
@@ -1765,7 +1781,8 @@ dpb_status dpb_seal(const dpb_bandit *bandit,
  * sealed: sealed_len bytes of any origin (NULL with 0). buf: receives up to cap bytes (NULL with cap = 0). len:
  * receives the length, sealed_len - DPB_SEAL_BYTES, also if cap is too small. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a message); DPB_NEWER_VERSION;
- * DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Any thread.
+ * DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Any
+ * thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1780,15 +1797,15 @@ dpb_status dpb_open(const dpb_bandit *bandit,
 /**
  * Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
  *
- * A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy its
- * epsilon, whatever its delta; a policy with zCDP and delta > 0 the rho of its Gaussian noise; a policy with
- * (epsilon, delta) both of them. docs/reference/policies.md lists which is which. Epsilon is the loss of one user, so
- * contributions_per_user is included. Epsilons add up, and rhos add up.
+ * A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy
+ * its epsilon, whatever its delta; a policy with zCDP and delta > 0 the rho of its Gaussian noise; a policy with
+ * (epsilon, delta) both of them. docs/reference/policies.md lists which is which. Epsilon is the loss of one user,
+ * so contributions_per_user is included. Epsilons add up, and rhos add up.
  * Rhos are turned into an epsilon at the part of the budget's delta that the handles' deltas leave; so are pure
- * handles, by advanced composition or zCDP, if that is less. With dpb_config.expected_users a handle is charged for
- * dpb_config.budget_periods periods, P epsilon or P^2 rho, and begins no more, over all restarts. A baseline never
- * fits, nor does a handle with a test_seed, or one restored from such a handle. A sum may exceed the budget by a factor
- * of 1 + 2^-40, so that ten times 0.1 fit into 1.
+ * handles, by advanced composition or zCDP, if that is less. With dpb_config.expected_users a handle is charged
+ * for dpb_config.budget_periods periods, P epsilon or P^2 rho, and begins no more, over all restarts. A baseline
+ * never fits, nor does a handle with a test_seed, or one restored from such a handle. A sum may exceed the budget
+ * by a factor of 1 + 2^-40, so that ten times 0.1 fit into 1.
  *
  * With delta = 0 you may choose handles by what earlier ones have published. With delta > 0 you must not, because
  * no such theorem exists for a mixture.
@@ -2024,9 +2041,10 @@ dpb_status dpb_new_counter(const dpb_counter_config *config,
 DPB_API DPB_MUST_USE dpb_status dpb_counter_add(dpb_counter *counter, double value);
 
 /**
- * Reads the released sum, 0 before the first release. It has noise, so it can be negative, not whole, and smaller than
- * before: do not clamp it before you add or subtract sums, because that biases them. Reading costs no privacy and draws
- * no noise: it gives the same number until the next dpb_counter_add. O(1).
+ * Reads the released sum, 0 before the first release. It has noise, so it can be negative, not whole, and smaller
+ * than
+ * before: do not clamp it before you add or subtract sums, because that biases them. Reading costs no privacy and
+ * draws no noise: it gives the same number until the next dpb_counter_add. O(1).
  * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
  */
 DPB_API

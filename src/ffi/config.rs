@@ -1,9 +1,8 @@
 //! What constructors share: dpb_config with its constants, and dpb_error.
 
 use super::generated::config::dpb_config;
-use super::guard;
 use super::sized;
-use super::status::{DPB_NULL, DPB_OK, dpb_status};
+use super::status::dpb_status;
 use crate::config::{Clock, Config, InC};
 use crate::error::{Error, Result};
 use std::ffi::c_char;
@@ -68,61 +67,6 @@ impl dpb_config {
         // SAFETY: passed on.
         unsafe { sized::read(config, dpb_config::defaults(0, 0.0))?.convert() }
     }
-}
-
-/// Makes a handle: see [`produce`].
-///
-/// # Safety
-/// `out` and `error` are NULL or valid.
-pub(super) unsafe fn construct<H>(
-    out: *mut *mut H,
-    error: *mut dpb_error,
-    required: &[(&str, bool)],
-    build: impl FnOnce() -> Result<H>,
-) -> dpb_status {
-    // SAFETY: as above.
-    unsafe { produce(out, error, required, || Ok(Box::into_raw(Box::new(build()?)))) }
-}
-
-/// Runs a cold call that has no handle yet: writes what it gives, or fills `error` (NULL allowed). `required`: as in
-/// [`lacks`].
-///
-/// # Safety
-/// `out` and `error` are NULL or valid.
-pub(super) unsafe fn produce<T>(
-    out: *mut T,
-    error: *mut dpb_error,
-    required: &[(&str, bool)],
-    body: impl FnOnce() -> Result<T>,
-) -> dpb_status {
-    // SAFETY: as above.
-    if unsafe { lacks(error, required) || lacks(error, &[("out", out.is_null())]) } {
-        return DPB_NULL;
-    }
-    match guard::catch(body) {
-        Ok(value) => {
-            // SAFETY: not NULL, so valid by contract.
-            unsafe { out.write(value) };
-            DPB_OK
-        }
-        Err(failure) => {
-            // SAFETY: as above.
-            unsafe { explain(error, failure.status(), &text(&failure)) };
-            failure.status()
-        }
-    }
-}
-
-/// Returns whether a required value is NULL, and explains which. `required` has the name of each, and whether it is
-/// NULL.
-///
-/// # Safety
-/// `error` is NULL or valid.
-pub(super) unsafe fn lacks(error: *mut dpb_error, required: &[(&str, bool)]) -> bool {
-    let Some((name, _)) = required.iter().find(|(_, is_null)| *is_null) else { return false };
-    // SAFETY: as above.
-    unsafe { explain(error, DPB_NULL, &format!("{name} is NULL")) };
-    true
 }
 
 /// The text of a refusal in the words of C: the table says which fields and values have another name in Rust.

@@ -1,7 +1,8 @@
 //! dpb_counter: sums under continual observation.
 
-use super::config::{construct, dpb_error, read_seed};
-use super::guard::{self, Guard, Handle, call, call_with_output, handle, lock};
+use super::calls::{call_with_output, construct, functions};
+use super::config::{dpb_error, read_seed};
+use super::guard::{self, Guard, call, handle, lock};
 use super::sized::{self, Growing};
 use super::status::dpb_status;
 use crate::counter::{Counter, CounterKind};
@@ -79,24 +80,17 @@ pub unsafe extern "C" fn dpb_counter_config_init_sized(
     unsafe { sized::init(config, struct_size, || dpb_counter_config::defaults(kind, epsilon)) };
 }
 
-/// Makes a private running sum: pure epsilon-DP for the whole stream of releases if one value changes (Chan, Shi,
-/// Song 2011). The hybrid kind shares the budget between its two parts, unlike Tossou and Dimitrakakis 2016, Lemma
-/// B.2.
-///
-/// config: read here, not kept. out: receives the handle, which the caller frees with dpb_counter_free. error:
-/// NULL, or filled on failure.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library); DPB_ENTROPY;
-/// DPB_NO_MEMORY. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_new_counter(
-    config: *const dpb_counter_config,
-    out: *mut *mut dpb_counter,
-    error: *mut dpb_error,
-) -> dpb_status {
-    // SAFETY: NULL or valid, by contract; config is not NULL where it is read.
-    unsafe {
-        construct(out, error, &[("config", config.is_null())], || {
+functions! {
+    /// Makes a private running sum: pure epsilon-DP for the whole stream of releases if one value changes (Chan, Shi,
+    /// Song 2011). The hybrid kind shares the budget between its two parts, unlike Tossou and Dimitrakakis 2016, Lemma
+    /// B.2.
+    ///
+    /// config: read here, not kept. out: receives the handle, which the caller frees with dpb_counter_free. error:
+    /// NULL, or filled on failure.
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library); DPB_ENTROPY;
+    /// DPB_NO_MEMORY. Any thread.
+    fn dpb_new_counter(config: *const dpb_counter_config, out: *mut *mut dpb_counter, error: *mut dpb_error)
+        = construct(out, error, &[("config", config.is_null())], || {
             let c = sized::read(config, dpb_counter_config::defaults(DPB_COUNTER_LOGARITHMIC, 0.0))?;
             let kind = match c.kind {
                 DPB_COUNTER_LOGARITHMIC => CounterKind::Logarithmic,
@@ -106,43 +100,30 @@ pub unsafe extern "C" fn dpb_new_counter(
             };
             let counter = Counter::new(kind, c.epsilon, c.horizon, read_seed(c.test_seed))?;
             Ok(dpb_counter { guard: Guard::default(), counter: Mutex::new(counter) })
-        })
-    }
-}
+        });
 
-/// Adds a value in [0, 1], and updates the release. O(1) amortised, never allocates.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [0, 1]); DPB_HALTED (a binary counter has its
-/// horizon of values, another kind 2^37); DPB_POISONED. A refused value changes nothing. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_counter_add(counter: *mut dpb_counter, value: f64) -> dpb_status {
-    call(counter, |c: &dpb_counter| lock(&c.counter)?.add(value))
-}
+    /// Adds a value in [0, 1], and updates the release. O(1) amortised, never allocates.
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [0, 1]); DPB_HALTED (a binary counter has its
+    /// horizon of values, another kind 2^37); DPB_POISONED. A refused value changes nothing. Any thread.
+    fn dpb_counter_add(counter: *mut dpb_counter, value: f64)
+        = call(counter, |c| lock(&c.counter)?.add(value));
 
-/// Reads the released sum, 0 before the first release. It has noise, so it can be negative, not whole, and smaller than
-/// before: do not clamp it before you add or subtract sums, because that biases them. Reading costs no privacy and draws
-/// no noise: it gives the same number until the next dpb_counter_add. O(1).
-/// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_counter_read(counter: *const dpb_counter, sum: *mut f64) -> dpb_status {
-    let read = |c: &dpb_counter| {
-        let counter = lock(&c.counter)?;
-        counter.check()?;
-        Ok(counter.read())
-    };
-    // SAFETY: NULL or valid, by contract.
-    unsafe { call_with_output(counter, sum, read) }
-}
+    /// Reads the released sum, 0 before the first release. It has noise, so it can be negative, not whole, and smaller
+    /// than
+    /// before: do not clamp it before you add or subtract sums, because that biases them. Reading costs no privacy and
+    /// draws no noise: it gives the same number until the next dpb_counter_add. O(1).
+    /// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+    fn dpb_counter_read(counter: *const dpb_counter, sum: *mut f64)
+        = call_with_output(counter, sum, |c| {
+            let counter = lock(&c.counter)?;
+            counter.check()?;
+            Ok(counter.read())
+        });
 
-/// Reads whether the counter is private. is_private: receives 1, or 0 with a test_seed.
-/// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_counter_is_private(counter: *const dpb_counter, is_private: *mut u32) -> dpb_status {
-    let read = |c: &dpb_counter| Ok(lock(&c.counter)?.is_private().into());
-    // SAFETY: NULL or valid, by contract.
-    unsafe { call_with_output(counter, is_private, read) }
+    /// Reads whether the counter is private. is_private: receives 1, or 0 with a test_seed.
+    /// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+    fn dpb_counter_is_private(counter: *const dpb_counter, is_private: *mut u32)
+        = call_with_output(counter, is_private, |c| Ok(lock(&c.counter)?.is_private().into()));
 }
 
 /// Destroys a counter. NULL is a no-op. No other call on the handle may be running or follow.

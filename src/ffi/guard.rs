@@ -22,8 +22,8 @@ pub trait Handle {
 /// Makes a struct with a `guard` a handle.
 macro_rules! handle {
     ($name:ident) => {
-        impl Handle for $name {
-            fn guard(&self) -> &Guard {
+        impl super::guard::Handle for $name {
+            fn guard(&self) -> &super::guard::Guard {
                 &self.guard
             }
         }
@@ -33,16 +33,23 @@ pub(super) use handle;
 
 /// Runs a call on a handle, in the default rounding of numbers. Returns DPB_NULL without a handle, DPB_POISONED after a
 /// panic.
+///
+/// # Safety
+/// `handle` is NULL or live.
 #[inline]
-pub fn call<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Result<()>) -> dpb_status {
+pub unsafe fn call<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Result<()>) -> dpb_status {
     let _rounding = DefaultRounding::set();
-    call_directly(handle, body)
+    // SAFETY: as above.
+    unsafe { call_directly(handle, body) }
 }
 
 /// The same in whatever rounding is set.
+///
+/// # Safety
+/// `handle` is NULL or live.
 #[inline]
-pub fn call_directly<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Result<()>) -> dpb_status {
-    // SAFETY: the caller of the C function vouches that the handle is NULL or live.
+pub unsafe fn call_directly<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Result<()>) -> dpb_status {
+    // SAFETY: as above.
     let Some(handle) = (unsafe { handle.as_ref() }) else { return DPB_NULL };
     if handle.guard().poisoned.load(Ordering::Relaxed) {
         return DPB_POISONED;
@@ -59,27 +66,6 @@ pub fn call_directly<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Resul
 #[inline(never)]
 fn refuse(error: Error) -> dpb_status {
     error.status()
-}
-
-/// Runs a call with one output, which is written only on success. Returns DPB_NULL if `out` is NULL.
-///
-/// # Safety
-/// `out` is NULL or valid.
-#[inline]
-pub unsafe fn call_with_output<H: Handle, T>(
-    handle: *const H,
-    out: *mut T,
-    body: impl FnOnce(&H) -> Result<T>,
-) -> dpb_status {
-    if out.is_null() {
-        return DPB_NULL;
-    }
-    call(handle, |handle| {
-        let value = body(handle)?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { out.write(value) };
-        Ok(())
-    })
 }
 
 /// Stores a length: how many were written, or how many are needed.

@@ -11,6 +11,7 @@
 mod arms;
 mod bandit;
 mod budget;
+mod calls;
 mod config;
 mod counter;
 mod fleet;

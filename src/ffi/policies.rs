@@ -2,6 +2,7 @@
 //! documentation of their policies.
 
 use super::bandit::{dpb_bandit, new};
+use super::calls::functions;
 use super::config::dpb_error;
 use super::generated::config::dpb_config;
 use super::status::dpb_status;
@@ -13,19 +14,13 @@ macro_rules! algorithms {
         $name:ident = $number:literal, $label:literal, $constructor:ident, $go:literal, $group:ident, $new:path {
             $($rest:tt)*
         }
-    )*) => {$(
-        #[doc = concat!("Makes a handle with [`Algorithm::", stringify!($name), "`].")]
-        #[unsafe(no_mangle)]
-        #[must_use]
-        pub unsafe extern "C" fn $constructor(
-            config: *const dpb_config,
-            out: *mut *mut dpb_bandit,
-            error: *mut dpb_error,
-        ) -> dpb_status {
-            // SAFETY: passed on.
-            unsafe { new(Algorithm::$name, config, out, error) }
-        }
-    )*};
+    )*) => {
+        functions! {$(
+            #[doc = concat!("Makes a handle with [`Algorithm::", stringify!($name), "`].")]
+            fn $constructor(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error)
+                = new(Algorithm::$name, config, out, error);
+        )*}
+    };
 }
 
 include!("../policy/policies.rs");

@@ -1,10 +1,10 @@
 //! Reading: dpb_report, dpb_arm, dpb_diagnostics.
 
 use super::bandit::dpb_bandit;
+use super::calls::{call_unless, call_with_output, call_with_struct, functions};
 use super::generated::report::{dpb_arm, dpb_diagnostics, dpb_report};
-use super::guard::{call, call_with_output, write_length};
-use super::sized;
-use super::status::{DPB_NULL, dpb_status};
+use super::guard::write_length;
+use super::status::dpb_status;
 use crate::bandit::Warnings;
 use crate::ledger::facts::Duty;
 use std::ffi::{CStr, c_char};
@@ -55,79 +55,93 @@ const _: () = assert!(
         && DPB_WARN_UNRELEASED == Warnings::UNRELEASED.bits()
 );
 
-/// Reads the report. All of it is released already, so reading costs no privacy.
-/// out: with struct_size set to sizeof(dpb_report).
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dpb_report) -> dpb_status {
-    if out.is_null() {
-        return DPB_NULL;
-    }
-    call(bandit, |b: &dpb_bandit| {
-        let report = dpb_report::from(&b.bandit.report()?);
-        // SAFETY: not NULL, so valid for the size that it states, by contract.
-        unsafe { sized::write(out, report) }
-    })
-}
+functions! {
+    /// Reads the report. All of it is released already, so reading costs no privacy.
+    /// out: with struct_size set to sizeof(dpb_report).
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
+    fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dpb_report)
+        = call_with_struct(bandit, out, |b| Ok((&b.bandit.report()?).into()));
 
-/// Reads the counts of refused calls, for the operator only. This is the only read that is NOT private.
-/// out: with struct_size set to sizeof(dpb_diagnostics).
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *mut dpb_diagnostics) -> dpb_status {
-    if out.is_null() {
-        return DPB_NULL;
-    }
-    call(bandit, |b: &dpb_bandit| {
-        let diagnostics = dpb_diagnostics::from(&b.bandit.diagnostics()?);
-        // SAFETY: not NULL, so valid for the size that it states, by contract.
-        unsafe { sized::write(out, diagnostics) }
-    })
-}
+    /// Reads the counts of refused calls, for the operator only. This is the only read that is NOT private.
+    /// out: with struct_size set to sizeof(dpb_diagnostics).
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
+    fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *mut dpb_diagnostics)
+        = call_with_struct(bandit, out, |b| Ok((&b.bandit.diagnostics()?).into()));
 
-/// Reads all arms: arm i is element i of out. Released values only.
-///
-/// With dpb_config.max_segments an arm's mean is the prediction for an average segment, a number from the start;
-/// width is NaN; O(arms segments). See dpb_segment_read.
-///
-/// out: receives up to cap arms (NULL with cap = 0). n: receives the number of arms, also if cap is too small. Then the
-/// call takes no longer than the count.
-/// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_arms_read(
-    bandit: *const dpb_bandit,
-    out: *mut dpb_arm,
-    cap: usize,
-    n: *mut usize,
-) -> dpb_status {
-    // SAFETY: NULL or valid, by contract.
-    unsafe { read_arms(bandit, None, out, cap, n) }
-}
+    /// Reads all arms: arm i is element i of out. Released values only.
+    ///
+    /// With dpb_config.max_segments an arm's mean is the prediction for an average segment, a number from the start;
+    /// width is NaN; O(arms segments). See dpb_segment_read.
+    ///
+    /// out: receives up to cap arms (NULL with cap = 0). n: receives the number of arms, also if cap is too small. Then
+    /// the call takes no longer than the count.
+    /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED. Any thread.
+    fn dpb_arms_read(bandit: *const dpb_bandit, out: *mut dpb_arm, cap: usize, n: *mut usize)
+        = read_arms(bandit, None, out, cap, n);
 
-/// dpb_arms_read for one segment.
-///
-/// mean is the prediction for the arm in this segment, from the releases of all segments: a number from the start,
-/// and no estimate from this segment alone. It has no confidence interval, so width is NaN. effective_pulls counts
-/// the rewards behind the releases that are this segment's own, here and in merged handles, discounted with
-/// dpb_config.forget_after. 0 means that the prediction comes from other segments alone.
-///
-/// segment: the key of an earlier request. out, cap, n: as dpb_arms_read.
-/// Returns as dpb_arms_read; DPB_INVALID_REQUEST (no request had this key); DPB_UNSUPPORTED
-/// (dpb_config.max_segments is 0). Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_segment_read(
-    bandit: *const dpb_bandit,
-    segment: u64,
-    out: *mut dpb_arm,
-    cap: usize,
-    n: *mut usize,
-) -> dpb_status {
-    // SAFETY: NULL or valid, by contract.
-    unsafe { read_arms(bandit, Some(segment), out, cap, n) }
+    /// dpb_arms_read for one segment.
+    ///
+    /// mean is the prediction for the arm in this segment, from the releases of all segments: a number from the start,
+    /// and no estimate from this segment alone. It has no confidence interval, so width is NaN. effective_pulls counts
+    /// the rewards behind the releases that are this segment's own, here and in merged handles, discounted with
+    /// dpb_config.forget_after. 0 means that the prediction comes from other segments alone.
+    ///
+    /// segment: the key of an earlier request. out, cap, n: as dpb_arms_read.
+    /// Returns as dpb_arms_read; DPB_INVALID_REQUEST (no request had this key); DPB_UNSUPPORTED
+    /// (dpb_config.max_segments is 0). Any thread.
+    fn dpb_segment_read(bandit: *const dpb_bandit, segment: u64, out: *mut dpb_arm, cap: usize, n: *mut usize)
+        = read_arms(bandit, Some(segment), out, cap, n);
+
+    /// Reads the arm that the policy decided for, if it is one that decides: dpb_new_tt, dpb_new_se,
+    /// dpb_new_nonprivate_se, dpb_new_sdp_ae and dpb_new_vb_sdp_ae when one arm is left, and dpb_new_lap if its base
+    /// decides.
+    /// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_UNSUPPORTED (a policy that never decides);
+    /// DPB_POISONED. Any thread.
+    fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32)
+        = call_with_output(bandit, arm, |b| b.bandit.best_arm());
+
+    /// Reads a confidence interval for arm i's mean minus arm j's, in the caller's units. If low is above 0, arm i is
+    /// better. The interval is computed from releases alone, so it costs no privacy. It is valid at all times together:
+    /// with a probability of at least confidence, all intervals that this handle ever gives for these two arms contain
+    /// the true difference, however often you read and whenever you stop. If you read many pairs, their failure
+    /// probabilities add up.
+    ///
+    /// An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is
+    /// the average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
+    /// dpb_new_med and dpb_new_tt use all releases, merged ones too; each merge with new releases makes the interval a
+    /// little wider. dpb_new_se uses an arm's last release only.
+    ///
+    /// A policy of least regret plays a worse arm only about ln T times, and cannot tell two arms apart for 10^5
+    /// decisions: set dpb_config.exploration for sooner results. With two arms of 5% and 4.5%, confidence 0.95 and
+    /// epsilon 1, dpb_new_imed needs 130,000 decisions on average at exploration 1, and 350,000 at 0.2; at epsilon 0.1
+    /// 250,000 and 650,000. The probability is for one restart of a handle. When you save, merge or restore must not
+    /// depend on releases. Proof, by a supermartingale and Ville's inequality: docs/theory/compare.md.
+    ///
+    /// With dpb_config.max_segments the mean is over the requests of all segments, from the releases of trial decisions
+    /// alone, which are chosen by their number whatever their segment. It assumes that the mix of segments depends
+    /// neither on time nor, if handles merge, on the handle. The interval stops narrowing when both arms are known and
+    /// no longer tried.
+    ///
+    /// confidence: in (0, 1). low, high: receive the ends, within -(reward_max - reward_min) and reward_max -
+    /// reward_min. Takes some milliseconds, outside the handle's lock.
+    /// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_REQUEST (an arm that does
+    /// not exist or is retired); DPB_INVALID_CONFIG (i = j, confidence); DPB_UNSUPPORTED (other policies;
+    /// dpb_config.forget_after, because what it forgets has no bound at all times); DPB_POISONED. Any thread.
+    fn dpb_compare(bandit: *const dpb_bandit, i: u32, j: u32, confidence: f64, low: *mut f64, high: *mut f64)
+        = call_unless(low.is_null() || high.is_null(), bandit, |b| {
+            let ends = b.bandit.compare(i, j, confidence)?;
+            low.write(ends.0);
+            high.write(ends.1);
+            Ok(())
+        });
+
+    /// Reads the privacy loss of one user so far at this delta in [0, 1): an upper bound, infinite for baselines and
+    /// for a delta at which the policy has no guarantee. With dpb_config.expected_users it is the loss of m =
+    /// contributions_per_user rewards in each period so far, including that of a restored handle. One release may
+    /// contain rewards of several periods, so p periods are m p rewards.
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
+    fn dpb_epsilon_spent(bandit: *const dpb_bandit, delta: f64, epsilon: *mut f64)
+        = call_with_output(bandit, epsilon, |b| b.bandit.epsilon_spent(delta));
 }
 
 /// # Safety
@@ -139,91 +153,13 @@ unsafe fn read_arms(
     cap: usize,
     n: *mut usize,
 ) -> dpb_status {
-    if n.is_null() || (out.is_null() && cap > 0) {
-        return DPB_NULL;
+    // SAFETY: as above; arm < cap.
+    unsafe {
+        call_unless(n.is_null() || (out.is_null() && cap > 0), bandit, |b| {
+            let each = |arm, read| out.add(arm as usize).write(dpb_arm::from(&read));
+            write_length(b.bandit.read_arms(segment, cap, each), n)
+        })
     }
-    call(bandit, |b: &dpb_bandit| {
-        let written = b.bandit.read_arms(segment, cap, |arm, read| {
-            // SAFETY: arm < cap, and `out` has capacity for cap, by contract.
-            unsafe { out.add(arm as usize).write(dpb_arm::from(&read)) };
-        });
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { write_length(written, n) }
-    })
-}
-
-/// Reads the arm that the policy decided for, if it is one that decides: dpb_new_tt, dpb_new_se, dpb_new_nonprivate_se,
-/// dpb_new_sdp_ae and dpb_new_vb_sdp_ae when one arm is left, and dpb_new_lap if its base decides.
-/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_UNSUPPORTED (a policy that never decides);
-/// DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) -> dpb_status {
-    // SAFETY: NULL or valid, by contract.
-    unsafe { call_with_output(bandit, arm, |b: &dpb_bandit| b.bandit.best_arm()) }
-}
-
-/// Reads a confidence interval for arm i's mean minus arm j's, in the caller's units. If low is above 0, arm i is
-/// better. The interval is computed from releases alone, so it costs no privacy. It is valid at all times together:
-/// with a probability of at least confidence, all intervals that this handle ever gives for these two arms contain
-/// the true difference, however often you read and whenever you stop. If you read many pairs, their failure
-/// probabilities add up.
-///
-/// An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is the
-/// average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
-/// dpb_new_med and dpb_new_tt use all releases, merged ones too; each merge with new releases makes the interval a
-/// little wider. dpb_new_se uses an arm's last release only.
-///
-/// A policy of least regret plays a worse arm only about ln T times, and cannot tell two arms apart for 10^5
-/// decisions: set dpb_config.exploration for sooner results. With two arms of 5% and 4.5%, confidence 0.95 and
-/// epsilon 1, dpb_new_imed needs 130,000 decisions on average at exploration 1, and 350,000 at 0.2; at epsilon 0.1
-/// 250,000 and 650,000. The probability is for one restart of a handle. When you save, merge or restore must not
-/// depend on releases. Proof, by a supermartingale and Ville's inequality: docs/theory/compare.md.
-///
-/// With dpb_config.max_segments the mean is over the requests of all segments, from the releases of trial decisions
-/// alone, which are chosen by their number whatever their segment. It assumes that the mix of segments depends
-/// neither on time nor, if handles merge, on the handle. The interval stops narrowing when both arms are known and
-/// no longer tried.
-///
-/// confidence: in (0, 1). low, high: receive the ends, within -(reward_max - reward_min) and reward_max -
-/// reward_min. Takes some milliseconds, outside the handle's lock.
-/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_REQUEST (an arm that does
-/// not exist or is retired); DPB_INVALID_CONFIG (i = j, confidence); DPB_UNSUPPORTED (other policies;
-/// dpb_config.forget_after, because what it forgets has no bound at all times); DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_compare(
-    bandit: *const dpb_bandit,
-    i: u32,
-    j: u32,
-    confidence: f64,
-    low: *mut f64,
-    high: *mut f64,
-) -> dpb_status {
-    if low.is_null() || high.is_null() {
-        return DPB_NULL;
-    }
-    call(bandit, |b: &dpb_bandit| {
-        let ends = b.bandit.compare(i, j, confidence)?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe {
-            low.write(ends.0);
-            high.write(ends.1);
-        }
-        Ok(())
-    })
-}
-
-/// Reads the privacy loss of one user so far at this delta in [0, 1): an upper bound, infinite for baselines and
-/// for a delta at which the policy has no guarantee. With dpb_config.expected_users it is the loss of m =
-/// contributions_per_user rewards in each period so far, including that of a restored handle. One release may
-/// contain rewards of several periods, so p periods are m p rewards.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_epsilon_spent(bandit: *const dpb_bandit, delta: f64, epsilon: *mut f64) -> dpb_status {
-    // SAFETY: NULL or valid, by contract.
-    unsafe { call_with_output(bandit, epsilon, |b: &dpb_bandit| b.bandit.epsilon_spent(delta)) }
 }
 
 /// The policy's name, such as "dp-se"; "" for NULL. A static string, never freed. Any thread.

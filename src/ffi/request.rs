@@ -1,11 +1,12 @@
 //! dpb_request: the inputs of one decision.
 
-use super::bandit::{dpb_bandit, dpb_decision, explained};
+use super::bandit::{dpb_bandit, dpb_decision};
+use super::calls::{call_unless, explained, functions};
 use super::config::dpb_error;
 use super::generated::request::dpb_request;
-use super::guard::{call, slice, write_length};
+use super::guard::{slice, write_length};
 use super::sized;
-use super::status::{DPB_NULL, dpb_status};
+use super::status::dpb_status;
 use crate::bandit::Decision;
 use crate::error::{Error, Result, Value};
 use crate::request::{self, Feature, Request, Rows};
@@ -25,8 +26,8 @@ const _: () = assert!(size_of::<dpb_feature>() == size_of::<Feature>() && size_o
 
 impl dpb_request {
     /// # Safety
-    /// `request` is valid for the size that it states, and its arms and rows for the lengths beside them while the result
-    /// is used.
+    /// `request` is valid for the size that it states, and its arms and rows for the lengths beside them while the
+    /// result is used.
     #[inline(always)] // so that the result needs no memory
     unsafe fn read<'a>(request: *const dpb_request) -> Result<Request<'a>> {
         // SAFETY: as above.
@@ -115,168 +116,117 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
     unsafe { sized::init(request, struct_size, dpb_request::defaults) };
 }
 
-/// Decides a request. Writes one decision for each slot.
-///
-/// **Several slots** get different arms: the best ones, and those that must still be explored, in random order, or
-/// with request.examined the best ones where most visitors look. Each decision gets its own reward, or is cancelled.
-/// slots is at most the number of eligible arms, max_slots if that is set, and reward_window (without one
-/// pending_capacity rounded up). A propensity is the probability of that arm in its draw, given the draws before it.
-// begin generated slate
-/// For dpb_new_imed and dpb_new_linear.
-// end generated slate
-/// Epsilon is the loss of (Theorem S, docs/theory/slots.md):
-///   dpb_config.max_slots = 0                    one reward
-///   dpb_config.max_slots = S                    one request with all its rewards; the noise is for epsilon/S
-///   dpb_config.max_slots = S, max_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
-/// With max_clicks, all tickets of a request are DPB_EXPIRED for dpb_update as soon as the window of its first ends.
-///
-/// **Segments** (dpb_config.max_segments) learn for themselves, and start with what all others know of their arms. The
-/// phase is 1 for a decision that learns for its segment, and 0 for one that learns with all segments together.
-///
-/// **Features** (dpb_config.features): the decision depends on the rows of the request. See dpb_new_linear.
-///
-/// **Users** (dpb_config.expected_users): the library learns from the first contributions_per_user decisions of a
-/// user in a period (dpb_next_period), cancelled and expired ones included. It serves and counts later decisions like
-/// all others, and discards their rewards. A request of several slots counts once, and needs max_slots. Each handle
-/// counts by itself: in a fleet, send each user to one handle. docs/privacy.md, section Users, has the guarantee, and
-/// what to pass for visitors without an account.
-///
-/// request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
-/// only. Never allocates on success, but for the first request with examined: 2 bytes for each open decision.
-/// O(slots eligible_len). Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no
-/// arm at all, slots, a feature that is missing, not finite, or beyond d, a value that is negative or not finite, fewer
-/// positive values than slots, an examined out of range, a wrong length, struct_size); DPB_UNSUPPORTED (eligible
-/// arms, several slots, values, examined, a segment, a user or features that this policy or configuration does not
-/// support); DPB_FULL (a new segment, and there are max_segments); DPB_NOT_READY (a restored handle with
-/// expected_users, before dpb_stored); DPB_NO_MEMORY (the first request with examined);
-/// DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or been
-/// counted, and dpb_request_check says why. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_select_for(
-    bandit: *mut dpb_bandit,
-    request: *const dpb_request,
-    out: *mut dpb_decision,
-) -> dpb_status {
-    if request.is_null() || out.is_null() {
-        return DPB_NULL;
-    }
-    call(bandit, |b: &dpb_bandit| {
-        // SAFETY: valid for the size that it states, by contract.
-        let request = unsafe { dpb_request::read(request) }?;
-        // SAFETY: capacity for one decision for each slot, by contract.
-        b.bandit.select_slots(&request, |slot, decision| unsafe { out.add(slot).write(decision.into()) })
-    })
-}
-
-/// dpb_select_for for n requests in turn, under one lock, until one is refused.
-///
-/// requests: an array of n, all of one struct_size; or NULL for n default requests. out: receives the decisions of
-/// all slots, request by request. done: receives the number of decided requests, also after a refusal: it is then
-/// the index of the refused one.
-/// Returns DPB_OK (all n); DPB_NULL; or the status of dpb_select_for for the refused request. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_select_many(
-    bandit: *mut dpb_bandit,
-    requests: *const dpb_request,
-    n: usize,
-    out: *mut dpb_decision,
-    done: *mut usize,
-) -> dpb_status {
-    if done.is_null() || (out.is_null() && n > 0) {
-        return DPB_NULL;
-    }
-    call(bandit, |b: &dpb_bandit| {
-        let (mut written, mut decided) = (0, 0);
-        // SAFETY: capacity for one decision for each slot, by contract.
-        let mut each = |slot: usize, decision: Decision| unsafe { out.add(slot).write(decision.into()) };
-        // SAFETY: the first field is there in every version of the struct.
-        let size = if requests.is_null() || n == 0 { 0 } else { unsafe { requests.cast::<u32>().read() } };
-        let request = |i: usize| {
-            // SAFETY: n requests of this size each, by contract.
-            let request = unsafe { requests.byte_add(i * size as usize) };
-            // SAFETY: as above, and valid for the size that it states.
-            unsafe {
-                if request.cast::<u32>().read() != size {
-                    return Err(Error::request("struct_size", "must be the same in all requests", size));
-                }
-                dpb_request::read(request)
-            }
-        };
-        let outcome = match requests.is_null() {
-            true => b
-                .bandit
-                .select_n(n, |decision| {
-                    each(written, decision);
-                    written += 1;
-                })
-                .inspect(|()| decided = n),
-            false => b.bandit.select_many((0..n).map(request), &mut each, &mut decided),
-        };
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { done.write(decided) };
-        outcome
-    })
-}
-
-/// Explains why dpb_select_for would refuse a request now: the message names the field and the value. Changes and
-/// counts nothing. Not for each request: a refusal allocates.
-///
-/// request: as for dpb_select_for. error: NULL, or filled on failure.
-/// Returns DPB_OK: dpb_select_for would decide; otherwise the status of dpb_select_for. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_request_check(
-    bandit: *const dpb_bandit,
-    request: *const dpb_request,
-    error: *mut dpb_error,
-) -> dpb_status {
-    let required = [("request", request.is_null())];
-    // SAFETY: NULL or valid, by contract; the request is valid for the size that it states.
-    unsafe {
-        explained(bandit, error, &required, |b: &dpb_bandit| b.bandit.check_request(&dpb_request::read(request)?))
-    }
-}
-
-/// Reads the predicted mean reward of each row of a request, and its standard deviation, in the caller's units.
-/// Both are functions of releases, so they cost no privacy. With DPB_MODEL_PER_ARM the one row gives a mean for
-/// each eligible arm.
-///
-/// request: as for dpb_select_for; slots and user are not used. mean, deviation: each NULL, or receives up to cap
-/// numbers, one for each eligible arm; if eligible is NULL, for every arm by its number (NaN for retired ones). n:
-/// receives their number, also if cap is too small. A call whose cap is too small does not look at the features.
-/// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_INVALID_REQUEST; DPB_UNSUPPORTED
-/// (dpb_config.features is 0; a segment); DPB_NEWER_VERSION; DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_predict(
-    bandit: *const dpb_bandit,
-    request: *const dpb_request,
-    mean: *mut f64,
-    deviation: *mut f64,
-    cap: usize,
-    n: *mut usize,
-) -> dpb_status {
-    if request.is_null() || n.is_null() {
-        return DPB_NULL;
-    }
-    call(bandit, |b: &dpb_bandit| {
-        // SAFETY: valid for the size that it states, by contract.
-        let request = unsafe { dpb_request::read(request) }?;
-        let mut number = 0;
-        let predicted = b.bandit.predict_within(&request, cap, |m, d| {
-            for (out, value) in [(mean, m), (deviation, d)] {
-                if !out.is_null() {
-                    // SAFETY: number < cap, and `out` has capacity for cap, by contract.
-                    unsafe { out.add(number).write(value) };
-                }
-            }
-            number += 1;
+functions! {
+    /// Decides a request. Writes one decision for each slot.
+    ///
+    /// **Several slots** get different arms: the best ones, and those that must still be explored, in random order, or
+    /// with request.examined the best ones where most visitors look. Each decision gets its own reward, or is
+    /// cancelled. slots is at most the number of eligible arms, max_slots if that is set, and reward_window (without
+    /// one pending_capacity rounded up). A propensity is the probability of that arm in its draw, given the draws
+    /// before it.
+    // begin generated slate
+    /// For dpb_new_imed and dpb_new_linear.
+    // end generated slate
+    /// Epsilon is the loss of (Theorem S, docs/theory/slots.md):
+    ///   dpb_config.max_slots = 0                    one reward
+    ///   dpb_config.max_slots = S                    one request with all its rewards; the noise is for epsilon/S
+    ///   dpb_config.max_slots = S, max_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
+    /// With max_clicks, all tickets of a request are DPB_EXPIRED for dpb_update as soon as the window of its first
+    /// ends.
+    ///
+    /// **Segments** (dpb_config.max_segments) learn for themselves, and start with what all others know of their arms.
+    /// The phase is 1 for a decision that learns for its segment, and 0 for one that learns with all segments together.
+    ///
+    /// **Features** (dpb_config.features): the decision depends on the rows of the request. See dpb_new_linear.
+    ///
+    /// **Users** (dpb_config.expected_users): the library learns from the first contributions_per_user decisions of a
+    /// user in a period (dpb_next_period), cancelled and expired ones included. It serves and counts later decisions
+    /// like all others, and discards their rewards. A request of several slots counts once, and needs max_slots. Each
+    /// handle counts by itself: in a fleet, send each user to one handle. docs/privacy.md, section Users, has the
+    /// guarantee, and what to pass for visitors without an account.
+    ///
+    /// request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
+    /// only. Never allocates on success, but for the first request with examined: 2 bytes for each open decision.
+    /// O(slots eligible_len). Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired,
+    /// no arm at all, slots, a feature that is missing, not finite, or beyond d, a value that is negative or not
+    /// finite, fewer positive values than slots, an examined out of range, a wrong length, struct_size);
+    /// DPB_UNSUPPORTED (eligible arms, several slots, values, examined, a segment, a user or features that this policy
+    /// or configuration does not support); DPB_FULL (a new segment, and there are max_segments); DPB_NOT_READY (a
+    /// restored handle with expected_users, before dpb_stored); DPB_NO_MEMORY (the first request with examined);
+    /// DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or been
+    /// counted, and dpb_request_check says why. Any thread.
+    fn dpb_select_for(bandit: *mut dpb_bandit, request: *const dpb_request, out: *mut dpb_decision)
+        = call_unless(request.is_null() || out.is_null(), bandit, |b| {
+            let request = dpb_request::read(request)?;
+            b.bandit.select_slots(&request, |slot, decision| out.add(slot).write(decision.into()))
         });
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { write_length(predicted, n) }
-    })
+
+    /// dpb_select_for for n requests in turn, under one lock, until one is refused.
+    ///
+    /// requests: an array of n, all of one struct_size; or NULL for n default requests. out: receives the decisions of
+    /// all slots, request by request. done: receives the number of decided requests, also after a refusal: it is then
+    /// the index of the refused one.
+    /// Returns DPB_OK (all n); DPB_NULL; or the status of dpb_select_for for the refused request. Any thread.
+    fn dpb_select_many(bandit: *mut dpb_bandit, requests: *const dpb_request, n: usize, out: *mut dpb_decision,
+        done: *mut usize)
+        = call_unless(done.is_null() || (out.is_null() && n > 0), bandit, |b| {
+            let (mut written, mut decided) = (0, 0);
+            let mut each = |slot: usize, decision: Decision| out.add(slot).write(decision.into());
+            let size = if requests.is_null() || n == 0 { 0 } else { requests.cast::<u32>().read() };
+            let request = |i: usize| {
+                let request = requests.byte_add(i * size as usize);
+                match request.cast::<u32>().read() == size {
+                    true => dpb_request::read(request),
+                    false => Err(Error::request("struct_size", "must be the same in all requests", size)),
+                }
+            };
+            let outcome = match requests.is_null() {
+                true => {
+                    let next = |decision| {
+                        each(written, decision);
+                        written += 1;
+                    };
+                    b.bandit.select_n(n, next).inspect(|()| decided = n)
+                }
+                false => b.bandit.select_many((0..n).map(request), &mut each, &mut decided),
+            };
+            done.write(decided);
+            outcome
+        });
+
+    /// Explains why dpb_select_for would refuse a request now: the message names the field and the value. Changes and
+    /// counts nothing. Not for each request: a refusal allocates.
+    ///
+    /// request: as for dpb_select_for. error: NULL, or filled on failure.
+    /// Returns DPB_OK: dpb_select_for would decide; otherwise the status of dpb_select_for. Any thread.
+    fn dpb_request_check(bandit: *const dpb_bandit, request: *const dpb_request, error: *mut dpb_error)
+        = explained(bandit, error, &[("request", request.is_null())], |b| {
+            b.bandit.check_request(&dpb_request::read(request)?)
+        });
+
+    /// Reads the predicted mean reward of each row of a request, and its standard deviation, in the caller's units.
+    /// Both are functions of releases, so they cost no privacy. With DPB_MODEL_PER_ARM the one row gives a mean for
+    /// each eligible arm.
+    ///
+    /// request: as for dpb_select_for; slots and user are not used. mean, deviation: each NULL, or receives up to cap
+    /// numbers, one for each eligible arm; if eligible is NULL, for every arm by its number (NaN for retired ones). n:
+    /// receives their number, also if cap is too small. A call whose cap is too small does not look at the features.
+    /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_INVALID_REQUEST; DPB_UNSUPPORTED
+    /// (dpb_config.features is 0; a segment); DPB_NEWER_VERSION; DPB_POISONED. Any thread.
+    fn dpb_predict(bandit: *const dpb_bandit, request: *const dpb_request, mean: *mut f64, deviation: *mut f64,
+        cap: usize, n: *mut usize)
+        = call_unless(request.is_null() || n.is_null(), bandit, |b| {
+            let mut number = 0;
+            let predicted = b.bandit.predict_within(&dpb_request::read(request)?, cap, |m, d| {
+                for (out, value) in [(mean, m), (deviation, d)] {
+                    if !out.is_null() {
+                        out.add(number).write(value); // number < cap
+                    }
+                }
+                number += 1;
+            });
+            write_length(predicted, n)
+        });
 }
 
 /// The index of a category, for one-hot features: the CRC-32 (as in zlib and PNG) of "field=value", modulo d. So a log

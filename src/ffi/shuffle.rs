@@ -1,9 +1,10 @@
 //! The three roles of the shuffle model, and the policies on shuffled batches.
 
 use super::bandit::dpb_bandit;
-use super::config::{construct, dpb_error, produce};
+use super::calls::{call_unless, call_with_output, construct, functions, produce};
+use super::config::dpb_error;
 use super::generated::config::DPB_SHUFFLE_PRINTED;
-use super::guard::{self, Guard, Handle, call, call_with_output, handle, lock, slice, write_length};
+use super::guard::{self, Guard, handle, lock, slice, write_length};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
 use crate::error::{Error, Result};
@@ -92,129 +93,77 @@ unsafe fn fill(
     unsafe { write_length(write(out), len) }
 }
 
-/// Plans a batch of M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): the number of coins that its
-/// users must add to their bits, so that the count of ones is (epsilon, delta)-DP. It is the least such number, by
-/// the exact divergence between the binomial distribution and the same shifted by one. Takes microseconds to
-/// milliseconds.
-///
-/// epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED. out: receives the
-/// plan; may be uninitialised. error: NULL, or filled on failure.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (also if a user would send more than 2^20 coins: a larger batch, or
-/// a larger epsilon, needs fewer). Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_shuffle_plan(
-    epsilon: f64,
-    delta: f64,
-    users: u32,
-    flags: u32,
-    out: *mut dpb_shuffle_params,
-    error: *mut dpb_error,
-) -> dpb_status {
-    // SAFETY: NULL or valid, by contract.
-    unsafe {
-        produce(out, error, &[], || {
-            if flags & !DPB_SHUFFLE_PRINTED != 0 {
-                return Err(Error::config("flags", "must be 0 or DPB_SHUFFLE_PRINTED", flags));
-            }
-            Ok(Params::new(epsilon, delta, users, flags == DPB_SHUFFLE_PRINTED)?.into())
-        })
-    }
-}
+functions! {
+    /// Plans a batch of M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): the number of coins that its
+    /// users must add to their bits, so that the count of ones is (epsilon, delta)-DP. It is the least such number, by
+    /// the exact divergence between the binomial distribution and the same shifted by one. Takes microseconds to
+    /// milliseconds.
+    ///
+    /// epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED. out: receives the
+    /// plan; may be uninitialised. error: NULL, or filled on failure.
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (also if a user would send more than 2^20 coins: a larger batch, or
+    /// a larger epsilon, needs fewer). Any thread.
+    fn dpb_shuffle_plan(epsilon: f64, delta: f64, users: u32, flags: u32, out: *mut dpb_shuffle_params,
+        error: *mut dpb_error)
+        = produce(out, error, &[], || match flags {
+            0 | DPB_SHUFFLE_PRINTED => Ok(Params::new(epsilon, delta, users, flags != 0)?.into()),
+            _ => Err(Error::config("flags", "must be 0 or DPB_SHUFFLE_PRINTED", flags)),
+        });
 
-/// Encodes a reward into one message, on the user's device. Needs no handle and no allocation. Writes 1 +
-/// coins_per_user bytes, each 0 or 1: the user's own bit, then its coins. A reward between 0 and 1 becomes 1 with
-/// that probability (on a grid of 2^-24), so sums stay unbiased. Exact integer sampling, with a new key from the
-/// operating system in each call: about a microsecond, a nanosecond or two for each coin, and the check of the
-/// plan.
-///
-/// The message reveals the reward: send it, encrypted, to the shuffler only. Send it once: a second message of one
-/// reward is a second loss of epsilon.
-///
-/// params: from dpb_shuffle_plan, the device's own or one that the server sent. A plan whose noise does not make a
-/// batch of its users (epsilon, delta)-DP is refused. reward: in [0, 1]. bits: receives up to cap bytes. len:
-/// receives the message's length, also if cap is too small.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (params); DPB_INVALID_REWARD;
-/// DPB_BUFFER_TOO_SMALL (only len written); DPB_ENTROPY. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_shuffle_encode(
-    params: *const dpb_shuffle_params,
-    reward: f64,
-    bits: *mut u8,
-    cap: usize,
-    len: *mut usize,
-) -> dpb_status {
-    if params.is_null() || len.is_null() || (bits.is_null() && cap > 0) {
-        return DPB_NULL;
-    }
-    guard::run(|| {
-        // SAFETY: not NULL, so valid by contract.
-        let params = unsafe { dpb_shuffle_params::read(params) }?;
-        let mut random = Seed::new(None)?.stream();
-        // SAFETY: likewise.
-        unsafe { fill(bits, cap, len, |bits| encode(&params, reward, &mut random, bits)) }
-    })
-}
+    /// Encodes a reward into one message, on the user's device. Needs no handle and no allocation. Writes 1 +
+    /// coins_per_user bytes, each 0 or 1: the user's own bit, then its coins. A reward between 0 and 1 becomes 1 with
+    /// that probability (on a grid of 2^-24), so sums stay unbiased. Exact integer sampling, with a new key from the
+    /// operating system in each call: about a microsecond, a nanosecond or two for each coin, and the check of the
+    /// plan.
+    ///
+    /// The message reveals the reward: send it, encrypted, to the shuffler only. Send it once: a second message of one
+    /// reward is a second loss of epsilon.
+    ///
+    /// params: from dpb_shuffle_plan, the device's own or one that the server sent. A plan whose noise does not make a
+    /// batch of its users (epsilon, delta)-DP is refused. reward: in [0, 1]. bits: receives up to cap bytes. len:
+    /// receives the message's length, also if cap is too small.
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (params); DPB_INVALID_REWARD;
+    /// DPB_BUFFER_TOO_SMALL (only len written); DPB_ENTROPY. Any thread.
+    fn dpb_shuffle_encode(params: *const dpb_shuffle_params, reward: f64, bits: *mut u8, cap: usize, len: *mut usize)
+        = if params.is_null() || len.is_null() || (bits.is_null() && cap > 0) {
+            DPB_NULL
+        } else {
+            guard::run(|| {
+                let (params, mut random) = (dpb_shuffle_params::read(params)?, Seed::new(None)?.stream());
+                fill(bits, cap, len, |bits| encode(&params, reward, &mut random, bits))
+            })
+        };
 
-/// Makes a shuffler for batches of this plan, one after another. Use one handle for each arm with an open batch. It
-/// allocates the bytes of a batch here, and nothing later. The order is drawn from the operating system's entropy.
-/// params: read here, not kept. A plan that does not keep its claim is refused, as by dpb_shuffle_encode: a plan
-/// for too few users would close batches before they have their noise. out: receives the handle, which the caller
-/// frees with dpb_shuffler_free. error: NULL, or filled on failure.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_new_shuffler(
-    params: *const dpb_shuffle_params,
-    out: *mut *mut dpb_shuffler,
-    error: *mut dpb_error,
-) -> dpb_status {
-    // SAFETY: NULL or valid, by contract; params is not NULL where it is read.
-    unsafe {
-        construct(out, error, &[("config", params.is_null())], || {
+    /// Makes a shuffler for batches of this plan, one after another. Use one handle for each arm with an open batch. It
+    /// allocates the bytes of a batch here, and nothing later. The order is drawn from the operating system's entropy.
+    /// params: read here, not kept. A plan that does not keep its claim is refused, as by dpb_shuffle_encode: a plan
+    /// for too few users would close batches before they have their noise. out: receives the handle, which the caller
+    /// frees with dpb_shuffler_free. error: NULL, or filled on failure.
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+    fn dpb_new_shuffler(params: *const dpb_shuffle_params, out: *mut *mut dpb_shuffler, error: *mut dpb_error)
+        = construct(out, error, &[("params", params.is_null())], || {
             let shuffler = Shuffler::new(dpb_shuffle_params::read(params)?, None)?;
             Ok(dpb_shuffler { guard: Guard::default(), shuffler: Mutex::new(shuffler) })
-        })
-    }
-}
+        });
 
-fn shuffling(shuffler: *mut dpb_shuffler, body: impl FnOnce(&mut Shuffler) -> Result<()>) -> dpb_status {
-    call(shuffler, |s: &dpb_shuffler| body(&mut *lock(&s.shuffler)?))
-}
+    /// Adds one user's message. O(len), no allocation. The transport must ensure that each user sends one.
+    /// bits: 1 + coins_per_user bytes, each 0 or 1.
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (length, or a byte that is no bit); DPB_EXPIRED (the batch is
+    /// complete: take it first; this message was not added); DPB_POISONED. Any thread.
+    fn dpb_shuffler_push(shuffler: *mut dpb_shuffler, bits: *const u8, len: usize)
+        = call_unless(bits.is_null() && len > 0, shuffler, |s| {
+            lock(&s.shuffler)?.push(slice(bits, len))
+        });
 
-/// Adds one user's message. O(len), no allocation. The transport must ensure that each user sends one.
-/// bits: 1 + coins_per_user bytes, each 0 or 1.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (length, or a byte that is no bit); DPB_EXPIRED (the batch is
-/// complete: take it first; this message was not added); DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_shuffler_push(shuffler: *mut dpb_shuffler, bits: *const u8, len: usize) -> dpb_status {
-    if bits.is_null() && len > 0 {
-        return DPB_NULL;
-    }
-    // SAFETY: not NULL unless empty, so valid by contract.
-    shuffling(shuffler, |s| s.push(unsafe { slice(bits, len) }))
-}
-
-/// Releases the complete batch, its bits in uniformly random order, and starts the next one. O(batch), no
-/// allocation.
-/// out: receives up to cap bytes. len: receives the batch's length, also if cap is too small.
-/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until the batch is complete); DPB_BUFFER_TOO_SMALL (only len written,
-/// nothing released); DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_shuffler_take(
-    shuffler: *mut dpb_shuffler,
-    out: *mut u8,
-    cap: usize,
-    len: *mut usize,
-) -> dpb_status {
-    if len.is_null() || (out.is_null() && cap > 0) {
-        return DPB_NULL;
-    }
-    // SAFETY: not NULL, so valid by contract.
-    shuffling(shuffler, |s| unsafe { fill(out, cap, len, |out| s.take(out)) })
+    /// Releases the complete batch, its bits in uniformly random order, and starts the next one. O(batch), no
+    /// allocation.
+    /// out: receives up to cap bytes. len: receives the batch's length, also if cap is too small.
+    /// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until the batch is complete); DPB_BUFFER_TOO_SMALL (only len written,
+    /// nothing released); DPB_POISONED. Any thread.
+    fn dpb_shuffler_take(shuffler: *mut dpb_shuffler, out: *mut u8, cap: usize, len: *mut usize)
+        = call_unless(len.is_null() || (out.is_null() && cap > 0), shuffler, |s| {
+            fill(out, cap, len, |out| lock(&s.shuffler)?.take(out))
+        });
 }
 
 /// Destroys a shuffler and its messages. NULL is a no-op. No other call on the handle may be running or follow.
@@ -223,45 +172,28 @@ pub unsafe extern "C" fn dpb_shuffler_free(shuffler: *mut dpb_shuffler) {
     guard::free(shuffler);
 }
 
-/// Reads the plan of a phase's batches, for the users' devices and the shufflers. It is public, and the same at any
-/// time. Phases count from 1; a decision has its phase.
-/// out: receives the plan; may be uninitialised.
-/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (not a policy of the shuffle model); DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_shuffle_params_read(
-    bandit: *const dpb_bandit,
-    phase: u32,
-    out: *mut dpb_shuffle_params,
-) -> dpb_status {
-    // SAFETY: NULL or valid, by contract.
-    unsafe { call_with_output(bandit, out, |b: &dpb_bandit| b.bandit.shuffle_params(phase).map(Into::into)) }
-}
+functions! {
+    /// Reads the plan of a phase's batches, for the users' devices and the shufflers. It is public, and the same at any
+    /// time. Phases count from 1; a decision has its phase.
+    /// out: receives the plan; may be uninitialised.
+    /// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (not a policy of the shuffle model); DPB_POISONED. Any thread.
+    fn dpb_shuffle_params_read(bandit: *const dpb_bandit, phase: u32, out: *mut dpb_shuffle_params)
+        = call_with_output(bandit, out, |b| b.bandit.shuffle_params(phase).map(Into::into));
 
-/// Gives the server one arm's shuffled batch of the open phase, once. Until then dpb_select continues to choose
-/// that arm, so that lost users are replaced; the tickets of these decisions get no reward and expire. O(len), and
-/// O(arms) when a phase closes; no allocation.
-/// bits: users * (1 + coins_per_user) bytes of that phase's plan, each 0 or 1.
-/// Returns DPB_OK; DPB_NULL; DPB_EXPIRED (a phase that is over, or an eliminated arm); DPB_NOT_READY (a later
-/// phase); DPB_DUPLICATE (that arm's batch of the phase was submitted); DPB_INVALID_CONFIG (an arm that does not
-/// exist, a wrong length, a byte that is no bit); DPB_UNSUPPORTED (not a policy of the shuffle model, or this
-/// handle took plain rewards, by dpb_update or by the end of a reward_window); DPB_POISONED. A refused batch
-/// changes nothing. Any thread.
-///
-/// After the first accepted batch, dpb_update on this handle is accepted and ignored: rewards arrive by the
-/// shuffler.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_submit_shuffled(
-    bandit: *mut dpb_bandit,
-    phase: u32,
-    arm: u32,
-    bits: *const u8,
-    len: usize,
-) -> dpb_status {
-    if bits.is_null() && len > 0 {
-        return DPB_NULL;
-    }
-    // SAFETY: not NULL unless empty, so valid by contract.
-    call(bandit, |b: &dpb_bandit| b.bandit.submit_shuffled(phase, arm, unsafe { slice(bits, len) }))
+    /// Gives the server one arm's shuffled batch of the open phase, once. Until then dpb_select continues to choose
+    /// that arm, so that lost users are replaced; the tickets of these decisions get no reward and expire. O(len), and
+    /// O(arms) when a phase closes; no allocation.
+    /// bits: users * (1 + coins_per_user) bytes of that phase's plan, each 0 or 1.
+    /// Returns DPB_OK; DPB_NULL; DPB_EXPIRED (a phase that is over, or an eliminated arm); DPB_NOT_READY (a later
+    /// phase); DPB_DUPLICATE (that arm's batch of the phase was submitted); DPB_INVALID_CONFIG (an arm that does not
+    /// exist, a wrong length, a byte that is no bit); DPB_UNSUPPORTED (not a policy of the shuffle model, or this
+    /// handle took plain rewards, by dpb_update or by the end of a reward_window); DPB_POISONED. A refused batch
+    /// changes nothing. Any thread.
+    ///
+    /// After the first accepted batch, dpb_update on this handle is accepted and ignored: rewards arrive by the
+    /// shuffler.
+    fn dpb_submit_shuffled(bandit: *mut dpb_bandit, phase: u32, arm: u32, bits: *const u8, len: usize)
+        = call_unless(bits.is_null() && len > 0, bandit, |b| {
+            b.bandit.submit_shuffled(phase, arm, slice(bits, len))
+        });
 }

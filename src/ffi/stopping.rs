@@ -1,7 +1,8 @@
 //! dpb_stopping: stopping rules.
 
-use super::config::{construct, dpb_error, read_seed};
-use super::guard::{self, Guard, Handle, call_with_output, handle, lock};
+use super::calls::{call_with_output, construct, functions};
+use super::config::{dpb_error, read_seed};
+use super::guard::{self, Guard, handle, lock};
 use super::sized::{self, Growing};
 use super::status::dpb_status;
 use crate::error::Result;
@@ -90,82 +91,46 @@ unsafe fn new(
     }
 }
 
-/// NAS (Domingo, Gavalda, Watanabe 2002; Sajed and Sheffet 2019, section 3): WITHOUT privacy.
-///
-/// config: read here, not kept. out: receives the handle, which the caller frees with
-/// dpb_stopping_free. error: NULL, or filled on failure.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
-/// DPB_ENTROPY. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_new_nas(
-    config: *const dpb_stopping_config,
-    out: *mut *mut dpb_stopping,
-    error: *mut dpb_error,
-) -> dpb_status {
-    // SAFETY: passed on.
-    unsafe { new(StoppingRule::nas, config, out, error) }
-}
+functions! {
+    /// NAS (Domingo, Gavalda, Watanabe 2002; Sajed and Sheffet 2019, section 3): WITHOUT privacy.
+    ///
+    /// config: read here, not kept. out: receives the handle, which the caller frees with
+    /// dpb_stopping_free. error: NULL, or filled on failure.
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
+    /// DPB_ENTROPY. Any thread.
+    fn dpb_new_nas(config: *const dpb_stopping_config, out: *mut *mut dpb_stopping, error: *mut dpb_error)
+        = new(StoppingRule::nas, config, out, error);
 
-/// DP-NAS: pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 1, Theorem 3.1).
-/// Parameters, statuses and threads as dpb_new_nas.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_new_dp_nas(
-    config: *const dpb_stopping_config,
-    out: *mut *mut dpb_stopping,
-    error: *mut dpb_error,
-) -> dpb_status {
-    // SAFETY: passed on.
-    unsafe { new(StoppingRule::dp_nas, config, out, error) }
-}
+    /// DP-NAS: pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 1, Theorem 3.1).
+    /// Parameters, statuses and threads as dpb_new_nas.
+    fn dpb_new_dp_nas(config: *const dpb_stopping_config, out: *mut *mut dpb_stopping, error: *mut dpb_error)
+        = new(StoppingRule::dp_nas, config, out, error);
 
-/// DP-exponential-NAS: tests at powers of two only; pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 2, Corollary
-/// 3.2, Theorem 3.3).
-/// Parameters, statuses and threads as dpb_new_nas.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_new_dp_exp_nas(
-    config: *const dpb_stopping_config,
-    out: *mut *mut dpb_stopping,
-    error: *mut dpb_error,
-) -> dpb_status {
-    // SAFETY: passed on.
-    unsafe { new(StoppingRule::dp_exp_nas, config, out, error) }
-}
+    /// DP-exponential-NAS: tests at powers of two only; pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 2, Corollary
+    /// 3.2, Theorem 3.3).
+    /// Parameters, statuses and threads as dpb_new_nas.
+    fn dpb_new_dp_exp_nas(config: *const dpb_stopping_config, out: *mut *mut dpb_stopping, error: *mut dpb_error)
+        = new(StoppingRule::dp_exp_nas, config, out, error);
 
-/// Adds a sample. halted: receives 1 if the rule halts with it, else 0. O(1), never allocates.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [-range, range]; nothing has changed); DPB_HALTED
-/// (it halted before, and takes no more samples); DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_stopping_push(stopping: *mut dpb_stopping, sample: f64, halted: *mut u32) -> dpb_status {
-    // SAFETY: NULL or valid, by contract.
-    unsafe { call_with_output(stopping, halted, |s: &dpb_stopping| lock(&s.rule)?.push(sample).map(Into::into)) }
-}
+    /// Adds a sample. halted: receives 1 if the rule halts with it, else 0. O(1), never allocates.
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [-range, range]; nothing has changed); DPB_HALTED
+    /// (it halted before, and takes no more samples); DPB_POISONED. Any thread.
+    fn dpb_stopping_push(stopping: *mut dpb_stopping, sample: f64, halted: *mut u32)
+        = call_with_output(stopping, halted, |s| lock(&s.rule)?.push(sample).map(Into::into));
 
-/// Reads the released mean, in the samples' unit. Reading it costs no privacy.
-/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (it has not halted); DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_stopping_mean(stopping: *const dpb_stopping, mean: *mut f64) -> dpb_status {
-    let read = |s: &dpb_stopping| {
-        let rule = lock(&s.rule)?;
-        rule.check()?;
-        rule.mean()
-    };
-    // SAFETY: NULL or valid, by contract.
-    unsafe { call_with_output(stopping, mean, read) }
-}
+    /// Reads the released mean, in the samples' unit. Reading it costs no privacy.
+    /// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (it has not halted); DPB_POISONED. Any thread.
+    fn dpb_stopping_mean(stopping: *const dpb_stopping, mean: *mut f64)
+        = call_with_output(stopping, mean, |s| {
+            let rule = lock(&s.rule)?;
+            rule.check()?;
+            rule.mean()
+        });
 
-/// Reads whether the rule is private. is_private: receives 1, or 0 for dpb_new_nas and with a test_seed.
-/// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_stopping_is_private(stopping: *const dpb_stopping, is_private: *mut u32) -> dpb_status {
-    let read = |s: &dpb_stopping| Ok(lock(&s.rule)?.is_private().into());
-    // SAFETY: NULL or valid, by contract.
-    unsafe { call_with_output(stopping, is_private, read) }
+    /// Reads whether the rule is private. is_private: receives 1, or 0 for dpb_new_nas and with a test_seed.
+    /// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+    fn dpb_stopping_is_private(stopping: *const dpb_stopping, is_private: *mut u32)
+        = call_with_output(stopping, is_private, |s| Ok(lock(&s.rule)?.is_private().into()));
 }
 
 /// Destroys a stopping rule. NULL is a no-op. No other call on the handle may be running or follow.
