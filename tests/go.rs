@@ -118,26 +118,6 @@ fn a_build_without_a_library_says_what_to_do() {
     assert!(said.contains("no libdpb.a for ") && said.contains("go build -tags dpb_system"), "{said}");
 }
 
-/// Every C function that Go calls is declared noescape and nocallback.
-#[test]
-fn every_call_is_declared_cheap() {
-    let header = std::fs::read_to_string(support::root().join("include/dpb.h")).unwrap();
-    let source = sources();
-    let calls: std::collections::BTreeSet<&str> = source
-        .split("C.dpb_")
-        .skip(1)
-        .filter_map(|rest| rest.split_once('('))
-        .map(|(name, _)| name)
-        .filter(|name| header.contains(&format!("dpb_{name}("))) // not a type
-        .collect();
-    assert!(calls.contains("select") && calls.len() > 10, "{calls:?}");
-    for name in calls {
-        for directive in ["noescape", "nocallback"] {
-            assert!(source.contains(&format!("#cgo {directive} dpb_{name}\n")), "#cgo {directive} dpb_{name}");
-        }
-    }
-}
-
 /// All files of the module except its tests.
 fn sources() -> String {
     let mut sources = String::new();

@@ -48,7 +48,7 @@ fn the_header_has_not_drifted() {
         let code = match file {
             "policies" => constructors[0].clone(),
             "papers" => constructors[1].clone(),
-            _ => expanded(&std::fs::read_to_string(format!("{root}/src/ffi/{file}.rs")).unwrap()),
+            _ => table::functions::expanded(&std::fs::read_to_string(format!("{root}/src/ffi/{file}.rs")).unwrap()),
         };
         let written = format!("{}/{}.rs", env!("CARGO_TARGET_TMPDIR"), file.replace('/', "_"));
         std::fs::write(&written, code).unwrap();
@@ -111,24 +111,6 @@ fn the_header_has_not_drifted() {
         let committed = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(committed == *fresh, "{path} has drifted: DPB_BLESS=1 cargo test --test header");
     }
-}
-
-/// The code with the functions that its macro `functions!` makes, as cbindgen reads them: without what they do.
-fn expanded(code: &str) -> String {
-    let mut parts = code.split("functions! {\n");
-    let mut out = parts.next().unwrap().to_owned();
-    for part in parts {
-        let (rows, rest) = part.split_once("\n}\n").unwrap();
-        for row in rows.split_inclusive(";\n\n") {
-            let (docs, function) = row.split_once("    fn ").unwrap();
-            let (signature, _) = function.split_once(')').unwrap();
-            out += &format!(
-                "{docs}#[unsafe(no_mangle)]\n#[must_use]\npub unsafe extern \"C\" fn {signature}) -> dpb_status {{}}\n\n"
-            );
-        }
-        out += rest;
-    }
-    out
 }
 
 /// The declarations of a header without comments and preprocessor, one a line, for languages that read them while a

@@ -2,32 +2,6 @@ package dpb
 
 /*
 #cgo CFLAGS: -I${SRCDIR}
-#cgo noescape construct
-#cgo nocallback construct
-#cgo noescape dpb_free
-#cgo nocallback dpb_free
-#cgo noescape dpb_select
-#cgo nocallback dpb_select
-#cgo noescape dpb_update
-#cgo nocallback dpb_update
-#cgo noescape dpb_cancel
-#cgo nocallback dpb_cancel
-#cgo noescape dpb_advance
-#cgo nocallback dpb_advance
-#cgo noescape dpb_skip
-#cgo nocallback dpb_skip
-#cgo noescape dpb_cancel_all
-#cgo nocallback dpb_cancel_all
-#cgo noescape dpb_update_many
-#cgo nocallback dpb_update_many
-#cgo noescape dpb_next_period
-#cgo nocallback dpb_next_period
-#cgo noescape dpb_add_arm
-#cgo nocallback dpb_add_arm
-#cgo noescape dpb_set_prior
-#cgo nocallback dpb_set_prior
-#cgo noescape dpb_retire_arm
-#cgo nocallback dpb_retire_arm
 #include <dpb.h>
 
 // Go cannot call through a C function pointer.
@@ -72,6 +46,13 @@ var (
 func New(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new), c) }
 
 func newBandit(constructor C.constructor, config Config) (*Bandit, error) {
+	return config.bandit(func(given *C.dpb_config, out **C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
+		return C.construct(constructor, given, out, failure)
+	})
+}
+
+// bandit makes a bandit with this configuration.
+func (config Config) bandit(make func(*C.dpb_config, **C.dpb_bandit, *C.dpb_error) C.dpb_status) (*Bandit, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
 	given, done, err := config.c(&pinner)
@@ -81,7 +62,7 @@ func newBandit(constructor C.constructor, config Config) (*Bandit, error) {
 	defer done()
 	var c *C.dpb_bandit
 	var failure C.dpb_error
-	status := C.construct(constructor, given, &c, &failure)
+	status := make(given, &c, &failure)
 	return ownBandit(c, status, &failure, config.bytes())
 }
 
@@ -92,6 +73,14 @@ func ownBandit(c *C.dpb_bandit, status C.dpb_status, failure *C.dpb_error, bytes
 	b := new(Bandit)
 	b.own(c, func(c *C.dpb_bandit) { C.dpb_free(c) }, bytes)
 	return b, nil
+}
+
+// explained makes a call that says why it is refused.
+func (b *Bandit) explained(call func(*C.dpb_bandit, *C.dpb_error) C.dpb_status) error {
+	return b.do(func(c *C.dpb_bandit) error {
+		var failure C.dpb_error
+		return explain(call(c, &failure), &failure)
+	})
 }
 
 // Select chooses an arm. It returns ErrUnsupported if [Config.ExpectedUsers], [Config.MaxSegments] or [Config.Features]
@@ -118,12 +107,7 @@ func (b *Bandit) Select() (Decision, error) {
 // It returns ErrUnsupported if [Config.ExpectedUsers] is 0. It returns ErrOverBudget if all [Config.BudgetPeriods] have
 // begun; the last one then continues.
 func (b *Bandit) NextPeriod() error {
-	c, err := b.enter()
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	return check(C.dpb_next_period(c))
+	return b.do(func(c *C.dpb_bandit) error { return check(C.dpb_next_period(c)) })
 }
 
 // AddArm adds an arm and returns its number. Numbers are never used again.
@@ -135,17 +119,11 @@ func (b *Bandit) NextPeriod() error {
 // It returns ErrInvalidConfig for too many arms or an id that is too small, ErrInvalidRequest for the id of a retired
 // arm, and ErrUnsupported for a policy whose set of arms is fixed.
 func (b *Bandit) AddArm(id uint64) (uint32, error) {
-	c, err := b.enter()
-	if err != nil {
-		return 0, err
-	}
-	defer b.leave()
 	var arm C.uint32_t
-	var failure C.dpb_error
-	if status := C.dpb_add_arm(c, C.uint64_t(id), &arm, &failure); status != C.DPB_OK {
-		return 0, explain(status, &failure)
-	}
-	return uint32(arm), nil
+	err := b.explained(func(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_add_arm(c, C.uint64_t(id), &arm, failure)
+	})
+	return uint32(arm), err
 }
 
 // SetPrior gives an arm a prior from public data, such as last season's: the mean, between [Config.RewardMin] and
@@ -158,28 +136,16 @@ func (b *Bandit) AddArm(id uint64) (uint32, error) {
 //
 // It returns ErrUnsupported for policies other than IMED, MED, TT, and Linear with [Config.ModelPerArm].
 func (b *Bandit) SetPrior(arm uint32, mean, strength float64) error {
-	c, err := b.enter()
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	var failure C.dpb_error
-	if status := C.dpb_set_prior(c, C.uint32_t(arm), C.double(mean), C.double(strength), &failure); status != C.DPB_OK {
-		return explain(status, &failure)
-	}
-	return nil
+	return b.explained(func(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_set_prior(c, C.uint32_t(arm), C.double(mean), C.double(strength), failure)
+	})
 }
 
 // RetireArm removes an arm: the bandit never chooses it again, but still accepts the rewards of its open decisions. It
 // returns ErrInvalidRequest for an arm that does not exist, that is retired, or that is the last one, and ErrUnsupported
 // for a policy whose set of arms is fixed.
 func (b *Bandit) RetireArm(arm uint32) error {
-	c, err := b.enter()
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	return check(C.dpb_retire_arm(c, C.uint32_t(arm)))
+	return b.do(func(c *C.dpb_bandit) error { return check(C.dpb_retire_arm(c, C.uint32_t(arm))) })
 }
 
 // Update reports the reward of a decision, between [Config.RewardMin] and [Config.RewardMax]. A ticket accepts one
@@ -203,12 +169,7 @@ func (b *Bandit) Update(ticket uint64, reward float64) error {
 // depend on the reward. With [Config.RewardWindow] it also discards a reward that waits. It returns ErrUnknownTicket,
 // ErrDuplicate or ErrExpired for a ticket that is not open.
 func (b *Bandit) Cancel(ticket uint64) error {
-	c, err := b.enter()
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	return check(C.dpb_cancel(c, C.uint64_t(ticket)))
+	return b.do(func(c *C.dpb_bandit) error { return check(C.dpb_cancel(c, C.uint64_t(ticket))) })
 }
 
 // Advance sets the time of a bandit with [ClockCaller]. Rewards whose [Config.RewardWindow] is over take effect, and
@@ -220,24 +181,14 @@ func (b *Bandit) Cancel(ticket uint64) error {
 // A decision gets the time of the last call, so call Advance before the first decision and then before each decision or
 // by a timer. Time is public: never call Advance because of a reward. It returns ErrUnsupported with [ClockDecisions].
 func (b *Bandit) Advance(now uint64) error {
-	c, err := b.enter()
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	return check(C.dpb_advance(c, C.uint64_t(now)))
+	return b.do(func(c *C.dpb_bandit) error { return check(C.dpb_advance(c, C.uint64_t(now))) })
 }
 
 // Skip lets ticks of the bandit's clock pass without decisions: rewards whose [Config.RewardWindow] is over take effect.
 // It is for a bandit that decides nothing more: its windows would never end otherwise. Where a tick is a decision, a
 // skipped one counts as a decision that was cancelled at once. Ticks must not depend on rewards.
 func (b *Bandit) Skip(ticks uint64) error {
-	c, err := b.enter()
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	return check(C.dpb_skip(c, C.uint64_t(ticks)))
+	return b.do(func(c *C.dpb_bandit) error { return check(C.dpb_skip(c, C.uint64_t(ticks))) })
 }
 
 // CancelAll cancels every open decision, also one whose reward waits for its window. Use it if an outage kept rewards
@@ -246,12 +197,7 @@ func (b *Bandit) Skip(ticks uint64) error {
 // The reason and the time must not depend on rewards. Never call CancelAll because of the values of rewards or because
 // of their number.
 func (b *Bandit) CancelAll() error {
-	c, err := b.enter()
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	return check(C.dpb_cancel_all(c))
+	return b.do(func(c *C.dpb_bandit) error { return check(C.dpb_cancel_all(c)) })
 }
 
 // UpdateMany reports the rewards of many decisions. It tries every ticket, even after an error. Each is nil, or receives

@@ -1,16 +1,6 @@
 package dpb
 
-/*
-#cgo noescape dpb_new_budget
-#cgo nocallback dpb_new_budget
-#cgo noescape dpb_budget_spent
-#cgo nocallback dpb_budget_spent
-#cgo noescape dpb_budget_remaining
-#cgo nocallback dpb_budget_remaining
-#cgo noescape dpb_budget_free
-#cgo nocallback dpb_budget_free
-#include <dpb.h>
-*/
+// #include <dpb.h>
 import "C"
 
 // Budget limits the privacy loss of all bandits that one person's rewards reach. A constructor charges [Config.Budget]

@@ -1,22 +1,6 @@
 package dpb
 
-/*
-#cgo noescape dpb_lead
-#cgo nocallback dpb_lead
-#cgo noescape dpb_alone
-#cgo nocallback dpb_alone
-#cgo noescape dpb_set_handles
-#cgo nocallback dpb_set_handles
-#cgo noescape dpb_contribution
-#cgo nocallback dpb_contribution
-#cgo noescape dpb_combine
-#cgo nocallback dpb_combine
-#cgo noescape dpb_seal
-#cgo nocallback dpb_seal
-#cgo noescape dpb_open
-#cgo nocallback dpb_open
-#include <dpb.h>
-*/
+// #include <dpb.h>
 import "C"
 
 import "unsafe"
@@ -28,17 +12,11 @@ import "unsafe"
 // result to the leader, for [Bandit.Combine]. Releases spread as in every fleet, by [Bandit.Merge]. A bandit that leads
 // already keeps its generation; a restored bandit does not lead. If several bandits lead, no reward is released twice.
 func (b *Bandit) Lead() (generation uint64, err error) {
-	c, err := b.enter()
-	if err != nil {
-		return 0, err
-	}
-	defer b.leave()
 	var own C.uint64_t
-	var failure C.dpb_error
-	if status := C.dpb_lead(c, &own, &failure); status != C.DPB_OK {
-		return 0, explain(status, &failure)
-	}
-	return uint64(own), nil
+	err = b.explained(func(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_lead(c, &own, failure)
+	})
+	return uint64(own), err
 }
 
 // Alone ends contributing and leading: the bandit releases its own full batches again, as before its first call of
@@ -47,16 +25,9 @@ func (b *Bandit) Lead() (generation uint64, err error) {
 // already ([Report.Duty]) does not change. When you call Alone must not depend on rewards. It returns ErrUnsupported
 // without [Config.FleetKey].
 func (b *Bandit) Alone() error {
-	c, err := b.enter()
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	var failure C.dpb_error
-	if status := C.dpb_alone(c, &failure); status != C.DPB_OK {
-		return explain(status, &failure)
-	}
-	return nil
+	return b.explained(func(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_alone(c, failure)
+	})
 }
 
 // SetHandles sets how many bandits share the work of this fleet, this one included, from the next batch on. Each takes its
@@ -64,16 +35,9 @@ func (b *Bandit) Alone() error {
 // first and after a restore: it counts those whose snapshots it merged lately. The number must not depend on rewards. It
 // returns ErrUnsupported without [Config.FleetKey].
 func (b *Bandit) SetHandles(handles uint32) error {
-	c, err := b.enter()
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	var failure C.dpb_error
-	if status := C.dpb_set_handles(c, C.uint32_t(handles), &failure); status != C.DPB_OK {
-		return explain(status, &failure)
-	}
-	return nil
+	return b.explained(func(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_set_handles(c, C.uint32_t(handles), failure)
+	})
 }
 
 // Contribution takes the sums of all open batches out of this bandit for good, and returns them sealed, for the leader of
@@ -101,17 +65,9 @@ func (b *Bandit) Contribution(generation uint64) ([]byte, error) {
 // contribution to another generation, ErrDuplicate if it, or a later one of its sender, was added, and ErrInvalidConfig,
 // which names the field, for a bandit whose configuration must not differ but does. Drop the contribution then.
 func (b *Bandit) Combine(contribution []byte) error {
-	c, err := b.enter()
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	var failure C.dpb_error
-	buf, n := (*C.uint8_t)(unsafe.SliceData(contribution)), C.size_t(len(contribution))
-	if status := C.dpb_combine(c, buf, n, &failure); status != C.DPB_OK {
-		return explain(status, &failure)
-	}
-	return nil
+	return b.explained(func(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_combine(c, (*C.uint8_t)(unsafe.SliceData(contribution)), C.size_t(len(contribution)), failure)
+	})
 }
 
 // Seal seals a message for the bandits of the fleet, such as a click that came to another node than its decision.

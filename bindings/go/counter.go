@@ -1,20 +1,6 @@
 package dpb
 
-/*
-#cgo noescape dpb_counter_config_init_sized
-#cgo nocallback dpb_counter_config_init_sized
-#cgo noescape dpb_new_counter
-#cgo nocallback dpb_new_counter
-#cgo noescape dpb_counter_add
-#cgo nocallback dpb_counter_add
-#cgo noescape dpb_counter_read
-#cgo nocallback dpb_counter_read
-#cgo noescape dpb_counter_is_private
-#cgo nocallback dpb_counter_is_private
-#cgo noescape dpb_counter_free
-#cgo nocallback dpb_counter_free
-#include <dpb.h>
-*/
+// #include <dpb.h>
 import "C"
 
 import "runtime"

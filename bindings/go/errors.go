@@ -1,7 +1,5 @@
 package dpb
 
-// #cgo noescape dpb_status_name
-// #cgo nocallback dpb_status_name
 // #include <dpb.h>
 import "C"
 
@@ -102,6 +100,9 @@ func statusName(status int32) string { return C.GoString(C.dpb_status_name(C.dpb
 
 // explain returns the error of a status with C's message, which names the field and the value, in the names of Go.
 func explain(status C.dpb_status, failure *C.dpb_error) error {
+	if status == C.DPB_OK {
+		return nil
+	}
 	return fmt.Errorf("%w: %s", check(status), inGo(C.GoString(&failure.message[0])))
 }
 

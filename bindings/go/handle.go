@@ -96,6 +96,16 @@ func (h *handle[P]) leave() {
 	runtime.KeepAlive(h)
 }
 
+// do makes one call with the C object.
+func (h *handle[P]) do(call func(P) error) error {
+	c, err := h.enter()
+	if err != nil {
+		return err
+	}
+	defer h.leave()
+	return call(c)
+}
+
 // Close waits for running calls and frees the C object. Later calls return ErrClosed. Closing again does nothing. Close
 // always returns nil; the error is for io.Closer.
 func (h *handle[P]) Close() error {

@@ -1,7 +1,5 @@
 package dpb
 
-// #cgo noescape dpb_ldp_encode
-// #cgo nocallback dpb_ldp_encode
 // #include <dpb.h>
 import "C"
 

@@ -1,20 +1,11 @@
 package dpb
 
 /*
-#cgo noescape dpb_suspend
-#cgo nocallback dpb_suspend
-#cgo noescape dpb_resume
-#cgo nocallback dpb_resume
-#cgo noescape dpb_claimed
-#cgo nocallback dpb_claimed
-#cgo noescape dpb_receiver
-#cgo nocallback dpb_receiver
 #include "dpb.h"
 */
 import "C"
 
 import (
-	"runtime"
 	"time"
 	"unsafe"
 )
@@ -55,18 +46,9 @@ func (b *Bandit) Suspend(receiver uint64, bytes []byte) ([]byte, error) {
 // ErrOverBudget if the budget is too small for what exceeds its charge for the suspended bandit, and ErrInvalidConfig for a
 // field that must not differ but does.
 func Resume(config Config, state []byte) (*Bandit, error) {
-	var pinner runtime.Pinner
-	defer pinner.Unpin()
-	given, done, err := config.c(&pinner)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	var c *C.dpb_bandit
-	var failure C.dpb_error
-	buf, n := (*C.uint8_t)(unsafe.SliceData(state)), C.size_t(len(state))
-	status := C.dpb_resume(nil, given, buf, n, &c, &failure)
-	return ownBandit(c, status, &failure, config.bytes())
+	return config.bandit(func(given *C.dpb_config, out **C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_resume(nil, given, (*C.uint8_t)(unsafe.SliceData(state)), C.size_t(len(state)), out, failure)
+	})
 }
 
 // Claimed ends the hold of a bandit that [Resume] made from a state at rest. Call it when it is certain that no other
@@ -74,26 +56,15 @@ func Resume(config Config, state []byte) (*Bandit, error) {
 // directory, read it, resume, claim, delete it. Never resume from a file that you did not rename yourself, and keep states
 // out of backups.
 func (b *Bandit) Claimed() error {
-	c, err := b.enter()
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	return check(C.dpb_claimed(c))
+	return b.do(func(c *C.dpb_bandit) error { return check(C.dpb_claimed(c)) })
 }
 
 // Receiver draws a number that one state may be addressed to ([Bandit.Suspend]), and be resumed in this process, while
 // this bandit exists. It is kept in memory only, so that no state is accepted twice, whoever replays it.
 func (b *Bandit) Receiver() (uint64, error) {
-	c, err := b.enter()
-	if err != nil {
-		return 0, err
-	}
-	defer b.leave()
 	var receiver C.uint64_t
-	var failure C.dpb_error
-	if status := C.dpb_receiver(c, &receiver, &failure); status != C.DPB_OK {
-		return 0, explain(status, &failure)
-	}
-	return uint64(receiver), nil
+	err := b.explained(func(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_receiver(c, &receiver, failure)
+	})
+	return uint64(receiver), err
 }

@@ -1,14 +1,6 @@
 package dpb
 
-/*
-#cgo noescape dpb_policy_at
-#cgo nocallback dpb_policy_at
-#cgo noescape dpb_policy_number
-#cgo nocallback dpb_policy_number
-#cgo noescape dpb_new_policy
-#cgo nocallback dpb_new_policy
-#include <dpb.h>
-*/
+// #include <dpb.h>
 import "C"
 
 import (

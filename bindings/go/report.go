@@ -1,28 +1,6 @@
 package dpb
 
-/*
-#cgo noescape dpb_report_read
-#cgo nocallback dpb_report_read
-#cgo noescape dpb_diagnostics_read
-#cgo nocallback dpb_diagnostics_read
-#cgo noescape dpb_arms_read
-#cgo nocallback dpb_arms_read
-#cgo noescape dpb_best_arm
-#cgo nocallback dpb_best_arm
-#cgo noescape dpb_compare
-#cgo nocallback dpb_compare
-#cgo noescape dpb_epsilon_spent
-#cgo nocallback dpb_epsilon_spent
-#cgo noescape dpb_policy_name
-#cgo nocallback dpb_policy_name
-#cgo noescape dpb_ticket_node
-#cgo nocallback dpb_ticket_node
-#cgo noescape dpb_version
-#cgo nocallback dpb_version
-#cgo noescape dpb_abi_version
-#cgo nocallback dpb_abi_version
-#include <dpb.h>
-*/
+// #include <dpb.h>
 import "C"
 
 import (

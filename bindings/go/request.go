@@ -1,14 +1,6 @@
 package dpb
 
-/*
-#cgo noescape dpb_feature_cross
-#cgo nocallback dpb_feature_cross
-#cgo noescape dpb_segment_read
-#cgo nocallback dpb_segment_read
-#cgo noescape dpb_select_many
-#cgo nocallback dpb_select_many
-#include <dpb.h>
-*/
+// #include <dpb.h>
 import "C"
 
 import (

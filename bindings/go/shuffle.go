@@ -1,24 +1,6 @@
 package dpb
 
-/*
-#cgo noescape dpb_shuffle_plan
-#cgo nocallback dpb_shuffle_plan
-#cgo noescape dpb_shuffle_encode
-#cgo nocallback dpb_shuffle_encode
-#cgo noescape dpb_new_shuffler
-#cgo nocallback dpb_new_shuffler
-#cgo noescape dpb_shuffler_push
-#cgo nocallback dpb_shuffler_push
-#cgo noescape dpb_shuffler_take
-#cgo nocallback dpb_shuffler_take
-#cgo noescape dpb_shuffler_free
-#cgo nocallback dpb_shuffler_free
-#cgo noescape dpb_shuffle_params_read
-#cgo nocallback dpb_shuffle_params_read
-#cgo noescape dpb_submit_shuffled
-#cgo nocallback dpb_submit_shuffled
-#include <dpb.h>
-*/
+// #include <dpb.h>
 import "C"
 
 import (
@@ -111,12 +93,9 @@ func NewShuffler(params ShuffleParams) (*Shuffler, error) {
 
 // Push adds one user's message. It returns ErrExpired while a complete batch waits for Take.
 func (s *Shuffler) Push(bits []byte) error {
-	c, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer s.leave()
-	return check(C.dpb_shuffler_push(c, (*C.uint8_t)(unsafe.SliceData(bits)), C.size_t(len(bits))))
+	return s.do(func(c *C.dpb_shuffler) error {
+		return check(C.dpb_shuffler_push(c, (*C.uint8_t)(unsafe.SliceData(bits)), C.size_t(len(bits))))
+	})
 }
 
 // Take appends the complete batch to bits, which may be nil, and starts the next batch. It returns ErrNotReady until the

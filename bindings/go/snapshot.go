@@ -1,22 +1,11 @@
 package dpb
 
 /*
-#cgo noescape dpb_snapshot
-#cgo nocallback dpb_snapshot
-#cgo noescape dpb_stored
-#cgo nocallback dpb_stored
-#cgo noescape dpb_merge
-#cgo nocallback dpb_merge
-#cgo noescape dpb_restore
-#cgo nocallback dpb_restore
-#cgo noescape dpb_restore_as
-#cgo nocallback dpb_restore_as
 #include "dpb.h"
 */
 import "C"
 
 import (
-	"runtime"
 	"slices"
 	"unsafe"
 )
@@ -66,17 +55,9 @@ func appendTo(bytes []byte, write func(*C.uint8_t, C.size_t, *C.size_t, *C.dpb_e
 // It returns ErrInvalidConfig for a snapshot of another bandit, also of the one that this bandit was restored from or
 // resumed after. Then nothing has changed.
 func (b *Bandit) Stored(snapshot []byte) error {
-	c, err := b.enter()
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	var failure C.dpb_error
-	status := C.dpb_stored(c, (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot)), &failure)
-	if status != C.DPB_OK {
-		return explain(status, &failure)
-	}
-	return nil
+	return b.explained(func(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_stored(c, (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot)), failure)
+	})
 }
 
 // Merge adds the releases of another bandit, from its [Bandit.Snapshot]. In a fleet, each bandit regularly merges the
@@ -90,17 +71,9 @@ func (b *Bandit) Stored(snapshot []byte) error {
 // It returns ErrUnsupported for policies other than IMED, MED, TT and Linear, and ErrInvalidConfig, which names
 // the field, for a bandit whose configuration must not differ but does.
 func (b *Bandit) Merge(snapshot []byte) error {
-	c, err := b.enter()
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	var failure C.dpb_error
-	status := C.dpb_merge(c, (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot)), &failure)
-	if status != C.DPB_OK {
-		return explain(status, &failure)
-	}
-	return nil
+	return b.explained(func(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_merge(c, (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot)), failure)
+	})
 }
 
 // Restore makes a bandit that continues from a snapshot, with the snapshot's configuration and fresh entropy. Tickets of
@@ -122,20 +95,12 @@ func Restore(snapshot []byte) (*Bandit, error) {
 // All other fields, such as RewardWindow, are taken from config. dpb_restore_as in dpb.h lists both kinds. It does not use
 // TestSeed, and charges [Config.Budget] as for a new bandit.
 func RestorePolicy(policy Policy, config Config, snapshot []byte) (*Bandit, error) {
-	var pinner runtime.Pinner
-	defer pinner.Unpin()
-	given, done, err := config.c(&pinner)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	var name *C.char
 	if policy != 0 {
 		name = (*C.char)(unsafe.Pointer(unsafe.SliceData(append([]byte(policy.String()), 0))))
 	}
-	var c *C.dpb_bandit
-	var failure C.dpb_error
 	buf, n := (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot))
-	status := C.dpb_restore_as(name, given, buf, n, &c, &failure)
-	return ownBandit(c, status, &failure, config.bytes())
+	return config.bandit(func(given *C.dpb_config, out **C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_restore_as(name, given, buf, n, out, failure)
+	})
 }

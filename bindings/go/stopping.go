@@ -1,18 +1,6 @@
 package dpb
 
 /*
-#cgo noescape dpb_stopping_config_init_sized
-#cgo nocallback dpb_stopping_config_init_sized
-#cgo noescape construct_stopping
-#cgo nocallback construct_stopping
-#cgo noescape dpb_stopping_push
-#cgo nocallback dpb_stopping_push
-#cgo noescape dpb_stopping_mean
-#cgo nocallback dpb_stopping_mean
-#cgo noescape dpb_stopping_is_private
-#cgo nocallback dpb_stopping_is_private
-#cgo noescape dpb_stopping_free
-#cgo nocallback dpb_stopping_free
 #include <dpb.h>
 
 // Go cannot call through a C function pointer.

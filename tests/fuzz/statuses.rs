@@ -99,138 +99,110 @@ fn listed(function: &str) -> Option<u32> {
 }
 
 macro_rules! checked {
-    ($($($name:ident)+: $arguments:tt;)*) => {
-        $($(checked!(@ $name $arguments);)+)*
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {
+        $(
+            #[track_caller]
+            pub unsafe fn $name($($argument: $type),*) -> dpb_status {
+                // SAFETY: passed on.
+                $name::FUNCTION.returns(unsafe { dpb::ffi::$name($($argument),*) })
+            }
+
+            mod $name {
+                pub static FUNCTION: super::Function = super::Function::new(stringify!($name));
+            }
+        )*
 
         /// All functions that return a status.
-        pub const FUNCTIONS: &[&Function] = &[$($(&$name::FUNCTION,)+)*];
-    };
-    (@ $name:ident ($($argument:ident: $type:ty),*)) => {
-        #[track_caller]
-        pub unsafe fn $name($($argument: $type),*) -> dpb_status {
-            // SAFETY: passed on.
-            $name::FUNCTION.returns(unsafe { dpb::ffi::$name($($argument),*) })
-        }
-
-        mod $name {
-            pub static FUNCTION: super::Function = super::Function::new(stringify!($name));
-        }
+        pub const FUNCTIONS: &[&Function] = &[$(&$name::FUNCTION),*];
     };
 }
 
 checked! {
-    dpb_new_budget: (epsilon: f64, delta: f64, out: *mut *mut dpb_budget, error: *mut dpb_error);
-    dpb_budget_spent: (budget: *const dpb_budget, delta: f64, epsilon: *mut f64);
-    dpb_budget_remaining: (budget: *const dpb_budget, epsilon: *mut f64);
-    dpb_new
-    // begin generated constructors
-    dpb_new_imed
-    dpb_new_med
-    dpb_new_tt
-    dpb_new_linear
-    dpb_new_se
-    dpb_new_ucb_bound
-    dpb_new_ucb
-    dpb_new_ucb_int
-    dpb_new_private_ucb
-    dpb_new_lap
-    dpb_new_exp3_lap
-    dpb_new_exp3_tau
-    dpb_new_tsallis
-    dpb_new_nonprivate_ucb1
-    dpb_new_nonprivate_klucb
-    dpb_new_nonprivate_imed
-    dpb_new_nonprivate_se
-    dpb_new_nonprivate_exp3
-    dpb_new_sdp_ae
-    dpb_new_vb_sdp_ae
-    dpb_new_ldp_ucb
-    dpb_new_ldp_klucb
-    // end generated constructors
-    : (config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
-    dpb_new_policy: (name: *const c_char, config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
-    dpb_select: (bandit: *mut dpb_bandit, out: *mut dpb_decision);
-    dpb_update: (bandit: *mut dpb_bandit, ticket: u64, reward: f64);
-    dpb_cancel: (bandit: *mut dpb_bandit, ticket: u64);
-    dpb_advance: (bandit: *mut dpb_bandit, now: u64);
-    dpb_skip: (bandit: *mut dpb_bandit, ticks: u64);
-    dpb_cancel_all: (bandit: *mut dpb_bandit);
-    dpb_update_many: (
-        bandit: *mut dpb_bandit, tickets: *const u64, rewards: *const f64, n: usize, each: *mut dpb_status,
-        done: *mut usize
-    );
-    dpb_add_arm: (bandit: *mut dpb_bandit, id: u64, arm: *mut u32, error: *mut dpb_error);
-    dpb_set_prior: (bandit: *mut dpb_bandit, arm: u32, mean: f64, strength: f64, error: *mut dpb_error);
-    dpb_retire_arm: (bandit: *mut dpb_bandit, arm: u32);
-    dpb_next_period: (bandit: *mut dpb_bandit);
-    dpb_select_for: (bandit: *mut dpb_bandit, request: *const dpb_request, out: *mut dpb_decision);
-    dpb_select_many: (
-        bandit: *mut dpb_bandit, requests: *const dpb_request, n: usize, out: *mut dpb_decision, done: *mut usize
-    );
-    dpb_request_check: (bandit: *const dpb_bandit, request: *const dpb_request, error: *mut dpb_error);
-    dpb_predict: (
-        bandit: *const dpb_bandit, request: *const dpb_request, mean: *mut f64, deviation: *mut f64, cap: usize,
-        n: *mut usize
-    );
-    dpb_report_read: (bandit: *const dpb_bandit, out: *mut dpb_report);
-    dpb_diagnostics_read: (bandit: *const dpb_bandit, out: *mut dpb_diagnostics);
-    dpb_arms_read: (bandit: *const dpb_bandit, out: *mut dpb_arm, cap: usize, n: *mut usize);
-    dpb_segment_read: (bandit: *const dpb_bandit, segment: u64, out: *mut dpb_arm, cap: usize, n: *mut usize);
-    dpb_best_arm: (bandit: *const dpb_bandit, arm: *mut u32);
-    dpb_compare: (bandit: *const dpb_bandit, i: u32, j: u32, confidence: f64, low: *mut f64, high: *mut f64);
-    dpb_epsilon_spent: (bandit: *const dpb_bandit, delta: f64, epsilon: *mut f64);
-    dpb_snapshot: (bandit: *const dpb_bandit, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error);
-    dpb_stored: (bandit: *mut dpb_bandit, snapshot: *const u8, len: usize, error: *mut dpb_error);
-    dpb_restore: (buf: *const u8, len: usize, out: *mut *mut dpb_bandit, error: *mut dpb_error);
-    dpb_restore_as: (
-        name: *const c_char, config: *const dpb_config, buf: *const u8, len: usize, out: *mut *mut dpb_bandit,
-        error: *mut dpb_error
-    );
-    dpb_suspend: (
-        bandit: *mut dpb_bandit, receiver: u64, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error
-    );
-    dpb_resume: (
-        name: *const c_char, config: *const dpb_config, buf: *const u8, len: usize, out: *mut *mut dpb_bandit,
-        error: *mut dpb_error
-    );
-    dpb_claimed: (bandit: *mut dpb_bandit);
-    dpb_receiver: (bandit: *mut dpb_bandit, receiver: *mut u64, error: *mut dpb_error);
-    dpb_merge: (bandit: *mut dpb_bandit, snapshot: *const u8, len: usize, error: *mut dpb_error);
-    dpb_lead: (bandit: *mut dpb_bandit, generation: *mut u64, error: *mut dpb_error);
-    dpb_alone: (bandit: *mut dpb_bandit, error: *mut dpb_error);
-    dpb_set_handles: (bandit: *mut dpb_bandit, handles: u32, error: *mut dpb_error);
-    dpb_contribution: (
-        bandit: *mut dpb_bandit, generation: u64, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error
-    );
-    dpb_combine: (bandit: *mut dpb_bandit, contribution: *const u8, len: usize, error: *mut dpb_error);
-    dpb_seal: (
-        bandit: *const dpb_bandit, message: *const u8, message_len: usize, buf: *mut u8, cap: usize, len: *mut usize,
-        error: *mut dpb_error
-    );
-    dpb_open: (
-        bandit: *const dpb_bandit, sealed: *const u8, sealed_len: usize, buf: *mut u8, cap: usize, len: *mut usize,
-        error: *mut dpb_error
-    );
-    dpb_new_counter: (config: *const dpb_counter_config, out: *mut *mut dpb_counter, error: *mut dpb_error);
-    dpb_counter_add: (counter: *mut dpb_counter, value: f64);
-    dpb_counter_read: (counter: *const dpb_counter, sum: *mut f64);
-    dpb_counter_is_private: (counter: *const dpb_counter, is_private: *mut u32);
-    dpb_new_nas dpb_new_dp_nas dpb_new_dp_exp_nas: (
-        config: *const dpb_stopping_config, out: *mut *mut dpb_stopping, error: *mut dpb_error
-    );
-    dpb_stopping_push: (stopping: *mut dpb_stopping, sample: f64, halted: *mut u32);
-    dpb_stopping_mean: (stopping: *const dpb_stopping, mean: *mut f64);
-    dpb_stopping_is_private: (stopping: *const dpb_stopping, is_private: *mut u32);
-    dpb_shuffle_plan: (
-        epsilon: f64, delta: f64, users: u32, flags: u32, out: *mut dpb_shuffle_params, error: *mut dpb_error
-    );
-    dpb_shuffle_encode: (params: *const dpb_shuffle_params, reward: f64, bits: *mut u8, cap: usize, len: *mut usize);
-    dpb_new_shuffler: (params: *const dpb_shuffle_params, out: *mut *mut dpb_shuffler, error: *mut dpb_error);
-    dpb_shuffler_push: (shuffler: *mut dpb_shuffler, bits: *const u8, len: usize);
-    dpb_shuffler_take: (shuffler: *mut dpb_shuffler, out: *mut u8, cap: usize, len: *mut usize);
-    dpb_shuffle_params_read: (bandit: *const dpb_bandit, phase: u32, out: *mut dpb_shuffle_params);
-    dpb_submit_shuffled: (bandit: *mut dpb_bandit, phase: u32, arm: u32, bits: *const u8, len: usize);
-    dpb_ldp_encode: (epsilon: f64, reward: f64, bit: *mut u8);
+    // begin generated functions
+    dpb_add_arm(bandit: *mut dpb_bandit, id: u64, arm: *mut u32, error: *mut dpb_error);
+    dpb_retire_arm(bandit: *mut dpb_bandit, arm: u32);
+    dpb_set_prior(bandit: *mut dpb_bandit, arm: u32, mean: f64, strength: f64, error: *mut dpb_error);
+    dpb_next_period(bandit: *mut dpb_bandit);
+    dpb_new_policy(name: *const c_char, config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decision);
+    dpb_update(bandit: *mut dpb_bandit, ticket: u64, reward: f64);
+    dpb_cancel(bandit: *mut dpb_bandit, ticket: u64);
+    dpb_advance(bandit: *mut dpb_bandit, now: u64);
+    dpb_skip(bandit: *mut dpb_bandit, ticks: u64);
+    dpb_cancel_all(bandit: *mut dpb_bandit);
+    dpb_update_many(bandit: *mut dpb_bandit, tickets: *const u64, rewards: *const f64, n: usize, each: *mut dpb_status, done: *mut usize);
+    dpb_new_budget(epsilon: f64, delta: f64, out: *mut *mut dpb_budget, error: *mut dpb_error);
+    dpb_budget_spent(budget: *const dpb_budget, delta: f64, epsilon: *mut f64);
+    dpb_budget_remaining(budget: *const dpb_budget, epsilon: *mut f64);
+    dpb_new_counter(config: *const dpb_counter_config, out: *mut *mut dpb_counter, error: *mut dpb_error);
+    dpb_counter_add(counter: *mut dpb_counter, value: f64);
+    dpb_counter_read(counter: *const dpb_counter, sum: *mut f64);
+    dpb_counter_is_private(counter: *const dpb_counter, is_private: *mut u32);
+    dpb_merge(bandit: *mut dpb_bandit, snapshot: *const u8, len: usize, error: *mut dpb_error);
+    dpb_lead(bandit: *mut dpb_bandit, generation: *mut u64, error: *mut dpb_error);
+    dpb_alone(bandit: *mut dpb_bandit, error: *mut dpb_error);
+    dpb_set_handles(bandit: *mut dpb_bandit, handles: u32, error: *mut dpb_error);
+    dpb_contribution(bandit: *mut dpb_bandit, generation: u64, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error);
+    dpb_combine(bandit: *mut dpb_bandit, contribution: *const u8, len: usize, error: *mut dpb_error);
+    dpb_seal(bandit: *const dpb_bandit, message: *const u8, message_len: usize, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error);
+    dpb_open(bandit: *const dpb_bandit, sealed: *const u8, sealed_len: usize, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error);
+    dpb_ldp_encode(epsilon: f64, reward: f64, bit: *mut u8);
+    dpb_suspend(bandit: *mut dpb_bandit, receiver: u64, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error);
+    dpb_resume(name: *const c_char, config: *const dpb_config, buf: *const u8, len: usize, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_claimed(bandit: *mut dpb_bandit);
+    dpb_receiver(bandit: *mut dpb_bandit, receiver: *mut u64, error: *mut dpb_error);
+    dpb_report_read(bandit: *const dpb_bandit, out: *mut dpb_report);
+    dpb_diagnostics_read(bandit: *const dpb_bandit, out: *mut dpb_diagnostics);
+    dpb_arms_read(bandit: *const dpb_bandit, out: *mut dpb_arm, cap: usize, n: *mut usize);
+    dpb_segment_read(bandit: *const dpb_bandit, segment: u64, out: *mut dpb_arm, cap: usize, n: *mut usize);
+    dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32);
+    dpb_compare(bandit: *const dpb_bandit, i: u32, j: u32, confidence: f64, low: *mut f64, high: *mut f64);
+    dpb_epsilon_spent(bandit: *const dpb_bandit, delta: f64, epsilon: *mut f64);
+    dpb_select_for(bandit: *mut dpb_bandit, request: *const dpb_request, out: *mut dpb_decision);
+    dpb_select_many(bandit: *mut dpb_bandit, requests: *const dpb_request, n: usize, out: *mut dpb_decision, done: *mut usize);
+    dpb_request_check(bandit: *const dpb_bandit, request: *const dpb_request, error: *mut dpb_error);
+    dpb_predict(bandit: *const dpb_bandit, request: *const dpb_request, mean: *mut f64, deviation: *mut f64, cap: usize, n: *mut usize);
+    dpb_shuffle_plan(epsilon: f64, delta: f64, users: u32, flags: u32, out: *mut dpb_shuffle_params, error: *mut dpb_error);
+    dpb_shuffle_encode(params: *const dpb_shuffle_params, reward: f64, bits: *mut u8, cap: usize, len: *mut usize);
+    dpb_new_shuffler(params: *const dpb_shuffle_params, out: *mut *mut dpb_shuffler, error: *mut dpb_error);
+    dpb_shuffler_push(shuffler: *mut dpb_shuffler, bits: *const u8, len: usize);
+    dpb_shuffler_take(shuffler: *mut dpb_shuffler, out: *mut u8, cap: usize, len: *mut usize);
+    dpb_shuffle_params_read(bandit: *const dpb_bandit, phase: u32, out: *mut dpb_shuffle_params);
+    dpb_submit_shuffled(bandit: *mut dpb_bandit, phase: u32, arm: u32, bits: *const u8, len: usize);
+    dpb_snapshot(bandit: *const dpb_bandit, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error);
+    dpb_stored(bandit: *mut dpb_bandit, snapshot: *const u8, len: usize, error: *mut dpb_error);
+    dpb_restore(buf: *const u8, len: usize, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_restore_as(name: *const c_char, config: *const dpb_config, buf: *const u8, len: usize, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_nas(config: *const dpb_stopping_config, out: *mut *mut dpb_stopping, error: *mut dpb_error);
+    dpb_new_dp_nas(config: *const dpb_stopping_config, out: *mut *mut dpb_stopping, error: *mut dpb_error);
+    dpb_new_dp_exp_nas(config: *const dpb_stopping_config, out: *mut *mut dpb_stopping, error: *mut dpb_error);
+    dpb_stopping_push(stopping: *mut dpb_stopping, sample: f64, halted: *mut u32);
+    dpb_stopping_mean(stopping: *const dpb_stopping, mean: *mut f64);
+    dpb_stopping_is_private(stopping: *const dpb_stopping, is_private: *mut u32);
+    dpb_new_imed(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_med(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_tt(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_linear(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_se(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_ucb_bound(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_ucb(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_ucb_int(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_private_ucb(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_lap(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_exp3_lap(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_exp3_tau(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_tsallis(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_nonprivate_ucb1(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_nonprivate_klucb(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_nonprivate_imed(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_nonprivate_se(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_nonprivate_exp3(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_sdp_ae(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_vb_sdp_ae(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_ldp_ucb(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    dpb_new_ldp_klucb(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
+    // end generated functions
 }
 
 /// Calls that return the statuses which programs of random bytes hardly ever reach.

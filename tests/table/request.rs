@@ -278,15 +278,7 @@ pub fn in_go(tables: &Tables) -> [String; 2] {
     );
     let unpacked = lines(unpacked, "         ", "\n");
     let preamble = format!(
-        r#"#cgo noescape decide
-#cgo nocallback decide
-#cgo noescape decide_many
-#cgo nocallback decide_many
-#cgo noescape predict
-#cgo nocallback predict
-#cgo noescape request_check
-#cgo nocallback request_check
-#include <dpb.h>
+        r#"#include <dpb.h>
 
 // What a request says, as parameters and as arguments.
 #define PARAMETERS \
