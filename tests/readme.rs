@@ -367,6 +367,7 @@ fn the_table_has_every_policy() {
             ("snapshot", bandit.snapshot().is_ok()),
             ("merge", bandit.snapshot().is_ok_and(|snapshot| bandit.merge(&snapshot).is_ok())),
             ("prior", bandit.set_prior(1, 0.5, 10.0).is_ok()),
+            ("decide", !matches!(bandit.best_arm(), Err(dpb::Error::Unsupported(_)))),
         ];
         let abilities: Vec<_> = abilities.iter().filter(|(_, able)| *able).map(|(name, _)| *name).collect();
         assert_eq!(can, abilities.join(", "), "{policy:?}");

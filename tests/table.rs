@@ -894,6 +894,11 @@ POLICIES = {{
         let [all, costs] = self.page();
         let [cpp, go] = report::metrics(self);
         let [select, select_many, check, _] = request::in_python(self);
+        let made = |policy: &Policy| {
+            let Policy { label, go, loss, needs, .. } = policy;
+            format!("\t\t{{\"{label}\", New{go}, {}, \"{needs}\"}},\n", *loss != "unbounded")
+        };
+        let constructed: String = self.policies.iter().map(made).collect();
         let names: String = self.policies.iter().map(|policy| format!("    dpb_new_{},\n", short(policy))).collect();
         let can = |what: &str, before: &str| {
             let can = self.policies.iter().filter(|policy| policy.can.split(", ").any(|can| can == what));
@@ -956,9 +961,12 @@ POLICIES = {{
             part("src/ffi/snapshot.rs", &[("restart", &restart), ("snapshot", &can("snapshot", "With a snapshot:"))]),
             part("src/ffi/arms.rs", &[("prior", &can("prior", "For"))]),
             part("src/ffi/fleet.rs", &[("merge", &can("merge", "For"))]),
+            part("src/ffi/report.rs", &[("decide", &can("decide", "For dpb_new_lap if its base decides, and for"))]),
             part("src/ffi/request.rs", &[("slate", &can("slate", "For"))]),
             part("src/bandit/persist.rs", &[("restart", &doc)]),
             part("tests/fuzz/calls.rs", &[("constructors", &names)]),
+            part("tests/c/memory.c", &[("constructors", &names)]),
+            part("bindings/go/dpb_test.go", &[("constructors", &constructed)]),
             part("tests/fuzz/statuses.rs", &[("functions", &functions::checked(&ffi))]),
         ]
     }

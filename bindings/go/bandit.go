@@ -134,7 +134,7 @@ func (b *Bandit) AddArm(id uint64) (uint32, error) {
 // A prior costs no privacy if it is made from public data. A prior that is made from private sums reveals them without
 // noise.
 //
-// It returns ErrUnsupported for policies other than IMED, MED, TT, and Linear with [Config.ModelPerArm].
+// It returns ErrUnsupported for a policy that cannot start from public data: see docs/reference/policies.md.
 func (b *Bandit) SetPrior(arm uint32, mean, strength float64) error {
 	return b.explained(func(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
 		return C.dpb_set_prior(c, C.uint32_t(arm), C.double(mean), C.double(strength), failure)

@@ -1444,9 +1444,9 @@ dpb_status dpb_segment_read(const dpb_bandit *bandit,
                             size_t *n);
 
 /**
- * Reads the arm that the policy decided for, if it is one that decides: dpb_new_tt, dpb_new_se,
- * dpb_new_nonprivate_se, dpb_new_sdp_ae and dpb_new_vb_sdp_ae when one arm is left, and dpb_new_lap if its base
- * decides.
+ * Reads the arm that the policy decided for, because it is the only one left.
+ * For dpb_new_lap if its base decides, and for dpb_new_tt, dpb_new_se, dpb_new_nonprivate_se, dpb_new_sdp_ae and
+ * dpb_new_vb_sdp_ae.
  * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_UNSUPPORTED (a policy that never decides);
  * DPB_POISONED. Any thread.
  */

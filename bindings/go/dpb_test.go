@@ -47,38 +47,49 @@ func bandit(t testing.TB, arms uint32) *Bandit {
 }
 
 func TestConstructors(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name    string
 		make    func(Config) (*Bandit, error)
 		private bool
+		needs   string
 	}{
-		"dp-se":            {NewSE, true},
-		"dp-imed":          {NewIMED, true},
-		"dp-med":           {NewMED, true},
-		"dp-ucb":           {NewUCB, true},
-		"dp-ucb-bound":     {NewUCBBound, true},
-		"dp-ucb-int":       {NewUCBInt, true},
-		"private-ucb":      {NewPrivateUCB, true},
-		"dp-lap":           {NewLap, true},
-		"dp-exp3-lap":      {NewEXP3Lap, true},
-		"exp3-tau":         {NewEXP3Tau, true},
-		"tsallis":          {NewTsallis, true},
-		"sdp-ae":           {NewSDPAE, true},
-		"vb-sdp-ae":        {NewVBSDPAE, true},
-		"ldp-ucb":          {NewLDPUCB, true},
-		"ldp-klucb":        {NewLDPKLUCB, true},
-		"nonprivate-exp3":  {NewNonprivateEXP3, false},
-		"nonprivate-ucb1":  {NewNonprivateUCB1, false},
-		"nonprivate-klucb": {NewNonprivateKLUCB, false},
-		"nonprivate-imed":  {NewNonprivateIMED, false},
-		"nonprivate-se":    {NewNonprivateSE, false},
+		// begin generated constructors
+		{"dp-imed", NewIMED, true, ""},
+		{"dp-med", NewMED, true, ""},
+		{"dp-tt", NewTT, true, ""},
+		{"dp-linear", NewLinear, true, "features"},
+		{"dp-se", NewSE, true, ""},
+		{"dp-ucb-bound", NewUCBBound, true, ""},
+		{"dp-ucb", NewUCB, true, ""},
+		{"dp-ucb-int", NewUCBInt, true, "delta"},
+		{"private-ucb", NewPrivateUCB, true, "horizon"},
+		{"dp-lap", NewLap, true, "horizon base"},
+		{"dp-exp3-lap", NewEXP3Lap, true, "horizon"},
+		{"exp3-tau", NewEXP3Tau, true, "horizon delta"},
+		{"tsallis", NewTsallis, true, ""},
+		{"nonprivate-ucb1", NewNonprivateUCB1, false, ""},
+		{"nonprivate-klucb", NewNonprivateKLUCB, false, ""},
+		{"nonprivate-imed", NewNonprivateIMED, false, ""},
+		{"nonprivate-se", NewNonprivateSE, false, "horizon|beta"},
+		{"nonprivate-exp3", NewNonprivateEXP3, false, "horizon"},
+		{"sdp-ae", NewSDPAE, true, "horizon delta"},
+		{"vb-sdp-ae", NewVBSDPAE, true, "horizon delta"},
+		{"ldp-ucb", NewLDPUCB, true, ""},
+		{"ldp-klucb", NewLDPKLUCB, true, ""},
+		// end generated constructors
 	} {
-		config := NewConfig(3, 1)
-		config.Horizon = 1000
-		switch name {
-		case "dp-imed", "dp-med", "dp-ucb-int", "exp3-tau", "sdp-ae", "vb-sdp-ae":
-			config.Delta = 1e-6 // all others are pure
-		case "dp-lap":
-			config.Base = PolicyNonprivateUCB1
+		config, name := NewConfig(3, 1), c.name
+		for need := range strings.FieldsSeq(c.needs) {
+			switch need {
+			case "delta":
+				config.Delta = 1e-6
+			case "base":
+				config.Base = PolicyNonprivateUCB1
+			case "features":
+				config.Features = 2
+			default: // horizon, or another one instead of it
+				config.Horizon = 1000
+			}
 		}
 		b := must[*Bandit](t)(c.make(config))
 		if b.PolicyName() != name {

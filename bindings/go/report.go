@@ -147,7 +147,7 @@ func readArms(call func(out *C.dpb_arm, n C.size_t, needed *C.size_t) C.dpb_stat
 	return read, nil
 }
 
-// BestArm returns the arm that the policy has identified as the best, or ErrNotReady. NewTT and NewSE identify it when one
+// BestArm returns the arm that the policy has identified as the best, or ErrNotReady until one
 // arm is left. It returns ErrUnsupported for a policy that never identifies one.
 func (b *Bandit) BestArm() (uint32, error) {
 	c, err := b.enter()
@@ -166,8 +166,8 @@ func (b *Bandit) BestArm() (uint32, error) {
 // privacy.
 //
 // It returns ErrNotReady until both arms have a release, ErrInvalidRequest for an arm that does not exist or is retired,
-// ErrInvalidConfig for i = j or a confidence out of range, and ErrUnsupported with [Config.ForgetAfter] and for policies
-// other than IMED, MED, TT and SE.
+// ErrInvalidConfig for i = j or a confidence out of range, and ErrUnsupported with [Config.ForgetAfter] and for a policy
+// that has no such interval.
 func (b *Bandit) Compare(i, j uint32, confidence float64) (low, high float64, err error) {
 	c, err := b.enter()
 	if err != nil {

@@ -68,7 +68,7 @@ func (b *Bandit) Stored(snapshot []byte) error {
 // [Config.MaxSegments]; the first request with its key begins it with their releases. A snapshot does not contain what
 // its bandit has merged, so merge the others' snapshots again after [Restore].
 //
-// It returns ErrUnsupported for policies other than IMED, MED, TT and Linear, and ErrInvalidConfig, which names
+// It returns ErrUnsupported for a policy that cannot merge (docs/reference/policies.md), and ErrInvalidConfig, which names
 // the field, for a bandit whose configuration must not differ but does.
 func (b *Bandit) Merge(snapshot []byte) error {
 	return b.explained(func(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {

@@ -92,9 +92,11 @@ functions! {
     fn dpb_segment_read(bandit: *const dpb_bandit, segment: u64, out: *mut dpb_arm, cap: usize, n: *mut usize)
         = read_arms(bandit, Some(segment), out, cap, n);
 
-    /// Reads the arm that the policy decided for, if it is one that decides: dpb_new_tt, dpb_new_se,
-    /// dpb_new_nonprivate_se, dpb_new_sdp_ae and dpb_new_vb_sdp_ae when one arm is left, and dpb_new_lap if its base
-    /// decides.
+    /// Reads the arm that the policy decided for, because it is the only one left.
+    // begin generated decide
+    /// For dpb_new_lap if its base decides, and for dpb_new_tt, dpb_new_se, dpb_new_nonprivate_se, dpb_new_sdp_ae and
+    /// dpb_new_vb_sdp_ae.
+    // end generated decide
     /// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_UNSUPPORTED (a policy that never decides);
     /// DPB_POISONED. Any thread.
     fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32)

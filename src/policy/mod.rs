@@ -148,9 +148,8 @@ fn released(config: &Config) -> Result<PrivacyLoss> {
 impl Algorithm {
     /// Whether this policy decides for an arm at the confidence 1 - `beta`.
     pub(crate) fn decides(self, config: &Config) -> bool {
-        use Algorithm::{Lap, NonprivateSe, SdpAe, Se, TopTwo, VbSdpAe};
-        let base = if self == Lap { Self::from_number(config.base).unwrap_or(self) } else { self };
-        matches!(base, TopTwo | Se | NonprivateSe | SdpAe | VbSdpAe)
+        let base = if self == Algorithm::Lap { Self::from_number(config.base).unwrap_or(self) } else { self };
+        base.row().can.split(", ").any(|ability| ability == "decide")
     }
 
     /// What requests this policy can decide, with a configuration.

@@ -61,7 +61,7 @@ algorithms! {
     TopTwo = 25, c"dp-tt", dpb_new_tt, "TT", Ours, batched::top_two::DpTopTwo::new {
         from: "this library, after Russo 2016: see its file";
         loss: released;
-        can: "among, change, snapshot, merge";
+        can: "among, change, snapshot, merge, decide";
         needs: "";
         uses: "delta beta";
         select: "O(K)";
@@ -108,7 +108,7 @@ algorithms! {
     Se = 1, c"dp-se", dpb_new_se, "SE", Papers, elimination::se::DpSe::new {
         from: "Sajed and Sheffet 2019, Algorithm 3";
         loss: pure;
-        can: "snapshot";
+        can: "snapshot, decide";
         needs: "";
         uses: "beta horizon";
         select: "O(1) amortised";
@@ -275,7 +275,7 @@ algorithms! {
     NonprivateSe = 5, c"nonprivate-se", dpb_new_nonprivate_se, "NonprivateSE", Baselines, baselines::se::Se::new {
         from: "Even-Dar, Mannor and Mansour 2006";
         loss: unbounded;
-        can: "";
+        can: "decide";
         needs: "horizon|beta";
         uses: "beta horizon";
         select: "O(1) amortised";
@@ -307,7 +307,7 @@ algorithms! {
     SdpAe = 15, c"sdp-ae", dpb_new_sdp_ae, "SDPAE", Shuffle, elimination::sdp_ae::new {
         from: "Tenenbaum and others 2021, Algorithm 1";
         loss: approximate;
-        can: "snapshot";
+        can: "snapshot, decide";
         needs: "horizon delta";
         uses: "delta beta horizon batch shuffle_printed";
         refuses: expected_users "the device must limit its user's contributions before it sends them";
@@ -321,7 +321,7 @@ algorithms! {
     VbSdpAe = 16, c"vb-sdp-ae", dpb_new_vb_sdp_ae, "VBSDPAE", Shuffle, elimination::vb_sdp_ae::new {
         from: "Tenenbaum and others 2021, Algorithm 2";
         loss: approximate;
-        can: "snapshot";
+        can: "snapshot, decide";
         needs: "horizon delta";
         uses: "delta beta horizon shuffle_printed";
         refuses: expected_users "the device must limit its user's contributions before it sends them";

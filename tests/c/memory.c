@@ -8,12 +8,32 @@
 #endif
 
 static constructor *const CONSTRUCTORS[] = {
-    dpb_new,           dpb_new_se,       dpb_new_imed,       dpb_new_med,
+    dpb_new,
+    /* begin generated constructors */
+    dpb_new_imed,
+    dpb_new_med,
+    dpb_new_tt,
+    dpb_new_linear,
+    dpb_new_se,
+    dpb_new_ucb_bound,
+    dpb_new_ucb,
+    dpb_new_ucb_int,
+    dpb_new_private_ucb,
     dpb_new_lap,
-    dpb_new_ucb_bound, dpb_new_ucb,      dpb_new_ucb_int,    dpb_new_exp3_lap,  dpb_new_exp3_tau,
-    dpb_new_tsallis,   dpb_new_sdp_ae,   dpb_new_vb_sdp_ae,  dpb_new_ldp_ucb,   dpb_new_ldp_klucb,
-    dpb_new_private_ucb,       dpb_new_nonprivate_ucb1, dpb_new_nonprivate_klucb,
-    dpb_new_nonprivate_imed,   dpb_new_nonprivate_se,   dpb_new_nonprivate_exp3};
+    dpb_new_exp3_lap,
+    dpb_new_exp3_tau,
+    dpb_new_tsallis,
+    dpb_new_nonprivate_ucb1,
+    dpb_new_nonprivate_klucb,
+    dpb_new_nonprivate_imed,
+    dpb_new_nonprivate_se,
+    dpb_new_nonprivate_exp3,
+    dpb_new_sdp_ae,
+    dpb_new_vb_sdp_ae,
+    dpb_new_ldp_ucb,
+    dpb_new_ldp_klucb,
+    /* end generated constructors */
+};
 
 /* A configuration that every constructor accepts, except that some need a delta. */
 static dpb_config any(uint32_t arms) {
