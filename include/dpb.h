@@ -861,7 +861,8 @@ struct dpb_request {
    * most visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an
    * arm is its chance of a click in a slot that is examined, and effective_pulls and the sizes of batches count
    * examinations. dpb_config.reward_min must be 0. Public: estimate the probabilities from slots filled at random,
-   * once, and not from the order that this handle has chosen. For dpb_new_imed without max_segments.
+   * once, and not from the order that this handle has chosen. The first such request allocates 2 bytes for each
+   * open decision. For dpb_new_imed without max_segments.
    */
   const double *examined;
   /**
@@ -922,11 +923,10 @@ void dpb_request_init_sized(dpb_request *request,
 /**
  * Decides a request. Writes one decision for each slot.
  *
- * **Several slots** get different arms: the best ones, and those that must still be explored, in random order, or
- * with request.examined the best ones where most visitors look. Each decision gets its own reward, or is
- * cancelled. slots is at most the number of eligible arms, max_slots if that is set, and reward_window (without
- * one pending_capacity rounded up). A propensity is the probability of that arm in its draw, given the draws
- * before it.
+ * **Several slots** get different arms: the best ones, and those that must still be explored, in random order if
+ * the request does not say otherwise. Each decision gets its own reward, or is cancelled. slots is at most the
+ * number of eligible arms, max_slots if that is set, and reward_window (without one pending_capacity rounded up).
+ * A propensity is the probability of that arm in its draw, given the draws before it.
  * For dpb_new_imed and dpb_new_linear.
  * Epsilon is the loss of (Theorem S, docs/theory/slots.md):
  *   dpb_config.max_slots = 0                    one reward
@@ -947,15 +947,13 @@ void dpb_request_init_sized(dpb_request *request,
  * guarantee, and what to pass for visitors without an account.
  *
  * request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
- * only. Never allocates on success, but for the first request with examined: 2 bytes for each open decision.
- * O(slots eligible_len). Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired,
- * no arm at all, slots, a feature that is missing, not finite, or beyond d, a value that is negative or not
- * finite, fewer positive values than slots, an examined out of range, a wrong length, struct_size);
- * DPB_UNSUPPORTED (eligible arms, several slots, values, examined, a segment, a user or features that this policy
- * or configuration does not support); DPB_FULL (a new segment, and there are max_segments); DPB_NOT_READY (a
- * restored handle with expected_users, before dpb_stored); DPB_NO_MEMORY (the first request with examined);
- * DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or been
- * counted, and dpb_request_check says why. Any thread.
+ * only. Never allocates on success, but where a field of the request says so. O(slots eligible_len). Returns
+ * DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a number
+ * that is missing or out of the range of its field, fewer positive values than slots, a wrong length,
+ * struct_size); DPB_UNSUPPORTED (a field that this policy or configuration does not support); DPB_FULL (a new
+ * segment, and there are max_segments); DPB_NOT_READY (a restored handle with expected_users, before dpb_stored);
+ * DPB_NO_MEMORY (where a field says so); DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless
+ * DPB_OK, nothing has changed or been counted, and dpb_request_check says why. Any thread.
  */
 DPB_API
 DPB_MUST_USE

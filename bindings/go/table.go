@@ -716,7 +716,8 @@ type Request struct {
 	// most visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an arm is
 	// its chance of a click in a slot that is examined, and effective_pulls and the sizes of batches count examinations.
 	// [Config.RewardMin] must be 0. Public: estimate the probabilities from slots filled at random, once, and not from
-	// the order that this handle has chosen. For [NewIMED] without MaxSegments.
+	// the order that this handle has chosen. The first such request allocates 2 bytes for each open decision. For
+	// [NewIMED] without MaxSegments.
 	Examined []float64
 	// With [Config.Features] = d: rows of d finite numbers, one after the other; otherwise nil. With ModelPerArm one
 	// row. Otherwise a row for each eligible arm, in that order; without Eligible, for every arm by its number (rows of

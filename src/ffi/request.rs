@@ -119,11 +119,10 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 functions! {
     /// Decides a request. Writes one decision for each slot.
     ///
-    /// **Several slots** get different arms: the best ones, and those that must still be explored, in random order, or
-    /// with request.examined the best ones where most visitors look. Each decision gets its own reward, or is
-    /// cancelled. slots is at most the number of eligible arms, max_slots if that is set, and reward_window (without
-    /// one pending_capacity rounded up). A propensity is the probability of that arm in its draw, given the draws
-    /// before it.
+    /// **Several slots** get different arms: the best ones, and those that must still be explored, in random order if
+    /// the request does not say otherwise. Each decision gets its own reward, or is cancelled. slots is at most the
+    /// number of eligible arms, max_slots if that is set, and reward_window (without one pending_capacity rounded up).
+    /// A propensity is the probability of that arm in its draw, given the draws before it.
     // begin generated slate
     /// For dpb_new_imed and dpb_new_linear.
     // end generated slate
@@ -146,15 +145,13 @@ functions! {
     /// guarantee, and what to pass for visitors without an account.
     ///
     /// request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
-    /// only. Never allocates on success, but for the first request with examined: 2 bytes for each open decision.
-    /// O(slots eligible_len). Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired,
-    /// no arm at all, slots, a feature that is missing, not finite, or beyond d, a value that is negative or not
-    /// finite, fewer positive values than slots, an examined out of range, a wrong length, struct_size);
-    /// DPB_UNSUPPORTED (eligible arms, several slots, values, examined, a segment, a user or features that this policy
-    /// or configuration does not support); DPB_FULL (a new segment, and there are max_segments); DPB_NOT_READY (a
-    /// restored handle with expected_users, before dpb_stored); DPB_NO_MEMORY (the first request with examined);
-    /// DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or been
-    /// counted, and dpb_request_check says why. Any thread.
+    /// only. Never allocates on success, but where a field of the request says so. O(slots eligible_len). Returns
+    /// DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a number
+    /// that is missing or out of the range of its field, fewer positive values than slots, a wrong length,
+    /// struct_size); DPB_UNSUPPORTED (a field that this policy or configuration does not support); DPB_FULL (a new
+    /// segment, and there are max_segments); DPB_NOT_READY (a restored handle with expected_users, before dpb_stored);
+    /// DPB_NO_MEMORY (where a field says so); DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless
+    /// DPB_OK, nothing has changed or been counted, and dpb_request_check says why. Any thread.
     fn dpb_select_for(bandit: *mut dpb_bandit, request: *const dpb_request, out: *mut dpb_decision)
         = call_unless(request.is_null() || out.is_null(), bandit, |b| {
             let request = dpb_request::read(request)?;

@@ -34,8 +34,8 @@ requests! {
     /// most visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an
     /// arm is its chance of a click in a slot that is examined, and effective_pulls and the sizes of batches count
     /// examinations. [`reward_min`](crate::Config::reward_min) must be 0. Public: estimate the probabilities from
-    /// slots filled at random, once, and not from the order that this handle has chosen. For `dp-imed` without
-    /// `max_segments`.
+    /// slots filled at random, once, and not from the order that this handle has chosen. The first such request
+    /// allocates 2 bytes for each open decision. For `dp-imed` without `max_segments`.
     examined: Option<&'a [f64]> = None, "0.1", "that of slots";
     /// With [`features`](crate::Config::features) = d: rows of d finite numbers, one after the other; otherwise
     /// `None`. With `model_per_arm` one row. Otherwise a row for each eligible arm, in that order; without

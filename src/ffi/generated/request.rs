@@ -46,7 +46,8 @@ pub struct dpb_request {
     /// most visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an
     /// arm is its chance of a click in a slot that is examined, and effective_pulls and the sizes of batches count
     /// examinations. dpb_config.reward_min must be 0. Public: estimate the probabilities from slots filled at random,
-    /// once, and not from the order that this handle has chosen. For dpb_new_imed without max_segments.
+    /// once, and not from the order that this handle has chosen. The first such request allocates 2 bytes for each
+    /// open decision. For dpb_new_imed without max_segments.
     pub examined: *const f64,
     /// Its length: that of slots.
     pub examined_len: usize,

@@ -303,7 +303,8 @@ class Bandit(Handle):
                 The handle learns click rates: the mean of an arm is its chance of a click in a slot that is
                 examined, and effective_pulls and the sizes of batches count examinations. reward_min must be 0.
                 Public: estimate the probabilities from slots filled at random, once, and not from the order that
-                this handle has chosen. For dp-imed without max_segments.
+                this handle has chosen. The first such request allocates 2 bytes for each open decision. For dp-imed
+                without max_segments.
             features: with features = d, float32 of shape (d,) with model_per_arm, else (arms, d), a row for each
                 eligible arm. A contiguous array of float32 is not copied.
             sparse: the same rows as mappings of indices to values: one, or a sequence; or a CSR matrix of scipy.
