@@ -40,6 +40,7 @@ pub mod ledger;
 pub mod local;
 mod memory;
 mod moving;
+pub mod node;
 pub mod noise;
 mod os;
 pub mod policy;

@@ -4,8 +4,8 @@ use crate::support::{root, without_comments};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Layers, the lowest first. The last four are one module each.
-const LAYERS: [&[&str]; 6] = [
+/// Layers, the lowest first. The last five are one module each.
+const LAYERS: [&[&str]; 7] = [
     &["error", "key_index", "memory", "moving", "noise", "os", "random", "reward", "snapshot"],
     &[
         "budget",
@@ -24,6 +24,7 @@ const LAYERS: [&[&str]; 6] = [
     &["engine"],
     &["policy"],
     &["bandit"],
+    &["node"],
     &["ffi"],
 ];
 

@@ -16,6 +16,16 @@ impl Coins {
         self.next() % n
     }
 
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of these.
+    pub fn of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize].clone()
+    }
+
     pub fn toss(&mut self, p: f64) -> f64 {
         f64::from(u8::from(((self.next() >> 11) as f64) < p * (1u64 << 53) as f64))
     }
