@@ -382,8 +382,27 @@ impl Bandit {
     /// # Errors
     /// `Poisoned` after an internal failure.
     pub fn cancel_all(&self) -> Result<()> {
-        self.lock.lock()?.cancel_all();
+        self.cancel_since(0)
+    }
+
+    /// Cancels every open decision that was made at tick `from` or later, as [`cancel_all`](Self::cancel_all) does. For an
+    /// outage of which it is known when it began: what is missing of older decisions is few rewards, of all arms alike.
+    /// [`ticks`](Self::ticks) shows the time.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub fn cancel_since(&self, from: u64) -> Result<()> {
+        self.lock.lock()?.cancel_since(from);
         Ok(())
+    }
+
+    /// The time on this handle's clock, in which `reward_window` is: the number of decisions, or the caller's time, from
+    /// which leaps are taken out. It never goes back.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub fn ticks(&self) -> Result<u64> {
+        Ok(self.lock.lock()?.engine.ticks())
     }
 
     /// Sets the time on the caller's clock ([`Config::clock`]), in any unit, such as milliseconds since 1970.

@@ -330,8 +330,11 @@ impl State {
         Ok(())
     }
 
-    pub fn cancel_all(&mut self) {
+    pub fn cancel_since(&mut self, from: u64) {
         for sequence in self.engine.in_flight() {
+            if self.engine.stamp(sequence) < from {
+                continue;
+            }
             if let Some(event) = self.engine.cancel_at(sequence) {
                 self.apply(event);
             }

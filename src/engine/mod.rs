@@ -394,6 +394,18 @@ impl Engine {
         self.over()..self.counts.decisions
     }
 
+    /// The time on the handle's clock: the number of decisions, or the caller's time without its leaps.
+    pub fn ticks(&self) -> u64 {
+        let clock = self.extras.as_ref().and_then(|extras| extras.clock.as_ref());
+        clock.map_or(self.counts.decisions, |clock| clock.now)
+    }
+
+    /// When a decision that may be open was made, in ticks.
+    pub fn stamp(&self, sequence: u64) -> u64 {
+        let times = self.extras.as_ref().and_then(|extras| extras.times.as_ref());
+        times.map_or(sequence, |times| times.stamps[self.place(sequence)])
+    }
+
     /// Decisions before this one are over.
     fn over(&self) -> u64 {
         match self.extras.as_deref() {

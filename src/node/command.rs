@@ -4,7 +4,7 @@
 //! are bytes, and numbers are decimal digits. The first three name the *member*: its number, its incarnation (how many
 //! processes have had the number) and its life (a random number of the process). The reply is one byte string of items, each
 //! its length, a colon and its bytes. The first one is `ok`, or why nothing has changed: `replaced` (another life has the
-//! number, with the same or a later incarnation), and for TAKE `taken` and `full`.
+//! number, with the same or a later incarnation), for TAKE `taken` and `full`, for ROUND `late`.
 //!
 //! **Repeats.** A command may run twice, late, or with an unknown outcome: the node sends it again until a reply comes. The
 //! fifth column of the table says why that does no harm.
@@ -164,6 +164,8 @@ pub struct Beat {
     pub read: Position,
     /// How many more it reads.
     pub portion: Portion,
+    /// Until when by the store's clock the round counts; 0: always. A later one beats no more: its node may be dead.
+    pub due: u64,
 }
 
 /// A reward on its way: the number that gets it, and the bytes.
@@ -214,7 +216,9 @@ impl Tables {
         let mut more: Vec<Bytes> =
             [beat.lease, beat.last, beat.late, beat.gone, beat.known].into_iter().map(text).collect();
         more.extend([flag(beat.held), text(beat.read.last), beat.read.mark.clone()]);
-        more.extend([beat.portion.items, beat.portion.bytes, limits.messages, limits.lifetime, first].map(text));
+        more.extend(
+            [beat.portion.items, beat.portion.bytes, limits.messages, limits.lifetime, beat.due, first].map(text),
+        );
         let mut to: Vec<u16> = rewards.iter().map(|parcel| parcel.0).collect();
         to.sort_unstable();
         to.dedup();
@@ -311,6 +315,8 @@ pub enum Refusal {
     Replaced,
     /// The given number is another process's for so many milliseconds more.
     Taken(u64),
+    /// A round came too late; the store's time.
+    Late(u64),
     /// Every number is taken.
     Full,
     /// The reply is none of this version's.
@@ -345,6 +351,10 @@ impl Message {
 /// The reply to a ROUND.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pulse {
+    /// The store's time.
+    pub now: u64,
+    /// The number of this node's beat before; 0: it was not alive.
+    pub before: u64,
     /// The number of this beat.
     pub beats: u64,
     /// Nodes that are alive, this one included.
@@ -416,6 +426,7 @@ impl<'a> Items<'a> {
             b"ok" => Ok(items),
             b"replaced" => Err(Refusal::Replaced),
             b"taken" => Err(Refusal::Taken(items.number()?)),
+            b"late" => Err(Refusal::Late(items.number()?)),
             b"full" => Err(Refusal::Full),
             _ => Err(Refusal::Foreign),
         }
@@ -462,6 +473,8 @@ pub mod reply {
         let items = &mut Items::new(reply)?;
         let beats = |items: &mut Items| Ok((items.number()?, items.number()?));
         Ok(Pulse {
+            now: items.number()?,
+            before: items.number()?,
             beats: items.number()?,
             nodes: items.number()?,
             breaks: items.number()?,

@@ -1,5 +1,156 @@
 //! A node of a fleet, without sockets, threads or clock: it names the next [`command`], and the host runs it with a client
 //! of its own, or with [`store::run`] on rows of its database.
+//!
+//! | state | what it does | next |
+//! |---|---|---|
+//! | Taking | TAKE, restores the snapshot, for a given number TAKE again | Storing; Failed if the snapshot is foreign |
+//! | Storing | PUT, NEWS, LEAD, contributes; rounds begin | Serving |
+//! | Serving | ROUND in each eighth of a delay; an exchange after half to a whole interval: LEAD, CONTRIBUTE or COLLECT, PUT if due, NEWS | `leave`: Resigning if it leads, otherwise Moving |
+//! | Resigning | ends the lease; COLLECT until two intervals (at most 10 s) have passed and another node leads, or none comes | Moving |
+//! | Moving | CONTRIBUTE, PUT, sends the rewards that wait; then LEAVE | Left |
+//! | Replaced, Failed | cancels everything | |
+//!
+//! A reply `replaced` leads to Replaced from every state. In parallel runs the watch over outages: [`membership`].
 
 pub mod command;
+mod exchange;
+mod machine;
+mod membership;
+mod outbox;
+mod real;
 pub mod store;
+
+pub use machine::{Lane, Node, NodeReport, NodeState, Task};
+pub use real::Bandits;
+
+use crate::error::Result;
+
+/// What a node needs of its bandit. `Bandit` is one, and so is the model of the tests.
+pub trait FleetBandit {
+    /// As `Bandit::update`.
+    ///
+    /// # Errors
+    /// As `Bandit::update`.
+    fn update(&self, ticket: u64, reward: f64) -> Result<()>;
+    /// The time of the bandit's clock, in which `reward_window` is.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    fn ticks(&self) -> Result<u64>;
+    /// Cancels the open decisions made at `from` or later.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    fn cancel_since(&self, from: u64) -> Result<()>;
+    /// How often it has released.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    fn releases(&self) -> Result<u64>;
+    /// As `Bandit::snapshot`.
+    ///
+    /// # Errors
+    /// As `Bandit::snapshot`.
+    fn snapshot(&self) -> Result<Vec<u8>>;
+    /// As `Bandit::stored`.
+    ///
+    /// # Errors
+    /// As `Bandit::stored`.
+    fn stored(&self, snapshot: &[u8]) -> Result<()>;
+    /// As `Bandit::merge`.
+    ///
+    /// # Errors
+    /// As `Bandit::merge`.
+    fn merge(&self, snapshot: &[u8]) -> Result<()>;
+    /// As `Bandit::lead`.
+    ///
+    /// # Errors
+    /// As `Bandit::lead`.
+    fn lead(&self) -> Result<u64>;
+    /// As `Bandit::set_handles`.
+    ///
+    /// # Errors
+    /// As `Bandit::set_handles`.
+    fn set_handles(&self, handles: u32) -> Result<()>;
+    /// As `Bandit::contribution`.
+    ///
+    /// # Errors
+    /// As `Bandit::contribution`.
+    fn contribution(&self, generation: u64) -> Result<Vec<u8>>;
+    /// As `Bandit::combine`.
+    ///
+    /// # Errors
+    /// As `Bandit::combine`.
+    fn combine(&self, contribution: &[u8]) -> Result<()>;
+    /// As `Bandit::seal`; without a fleet key the message itself.
+    ///
+    /// # Errors
+    /// As `Bandit::seal`.
+    fn seal(&self, message: &[u8]) -> Result<Vec<u8>>;
+    /// As `Bandit::open`; without a fleet key the message itself.
+    ///
+    /// # Errors
+    /// As `Bandit::open`.
+    fn open(&self, sealed: &[u8]) -> Result<Vec<u8>>;
+}
+
+/// Where a node's bandit comes from, and its random numbers.
+pub trait BanditSource {
+    /// The bandits.
+    type Bandit: FleetBandit;
+    /// A bandit with this number, which continues from the snapshot if there is one.
+    ///
+    /// # Errors
+    /// As `Bandit::new` and `Bandit::restore_as`. The node has failed then.
+    fn bandit(&mut self, number: u16, snapshot: Option<&[u8]>) -> Result<Self::Bandit>;
+    /// A random number.
+    fn draw(&mut self) -> u64;
+}
+
+/// The options of a node. Durations are in milliseconds.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// The bandit's name.
+    pub name: String,
+    /// The node's number; 0: the lowest that is free.
+    pub number: u16,
+    /// The longest time between two exchanges.
+    pub interval: u64,
+    /// The longest time that a reward may take.
+    pub delay: u64,
+    /// How long a snapshot must have been in the store before the bandit learns on its strength: longer than a failover
+    /// goes back.
+    pub settle: u64,
+    /// Rewards that wait here for the store, at most.
+    pub queue: usize,
+    /// A balancer brings each reward to the node that decided: silence counts whatever the fleet does.
+    pub routed: bool,
+    /// How long a tick of the caller's clock is; 0: a tick is a decision. Let time pass for the bandit only after
+    /// [`Node::next`] has seen it, so that a process that stood still cancels before it learns.
+    pub tick: u64,
+    /// The bandit's `reward_window` in ticks; 0: none.
+    pub window: u64,
+    /// Within how many ticks most rewards come: an outage cancels no decision that was made longer before it.
+    pub click_delay: u64,
+    /// The id of the fleet key; 0: each node adds its own noise.
+    pub fleet: u64,
+}
+
+impl NodeOptions {
+    /// The defaults for the bandit with this name and window.
+    pub fn new(name: &str, window: u64) -> NodeOptions {
+        NodeOptions {
+            name: name.into(),
+            number: 0,
+            interval: 5000,
+            delay: 1000,
+            settle: 15_000,
+            queue: 100_000,
+            routed: false,
+            tick: 0,
+            window,
+            click_delay: window,
+            fleet: 0,
+        }
+    }
+}

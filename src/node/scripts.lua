@@ -159,6 +159,8 @@ return say('ok', number, incarnation, version, redis.call('HGET', snapshots, num
 local alive, counts, versions, rewards, states = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local last, late, gone = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 if not mine() then return say('replaced') end
+local due = tonumber(ARGV[16])
+if due > 0 and now() > due then return say('late', now()) end
 local sent = renew(tonumber(ARGV[4]), 0)
 local beats = redis.call('HINCRBY', counts, 'beats', 1)
 local before = tonumber(redis.call('ZSCORE', alive, ARGV[1]) or 0)
@@ -187,8 +189,8 @@ if ARGV[9] == '1' or known ~= tonumber(ARGV[8]) then
   end
 end
 -- What is wrong with rewards stops no beat.
-for i = 17, #ARGV, 2 do
-  local sequence, to = tonumber(ARGV[16]) + (i - 17) / 2, KEYS[tonumber(ARGV[i])]
+for i = 18, #ARGV, 2 do
+  local sequence, to = tonumber(ARGV[17]) + (i - 18) / 2, KEYS[tonumber(ARGV[i])]
   if sequence > sent then
     local message = words(ARGV[3], sequence, ARGV[i + 1])
     if not tried(to, function() push(to, message, tonumber(ARGV[14]), tonumber(ARGV[15])) end) then break end
@@ -201,7 +203,7 @@ local function waiting(key)
   local first, next = queue(key)
   return next - first
 end
-say('ok', beats, redis.call('ZCARD', alive), count(counts, 'breaks'), count(counts, 'broken'), count(counts, 'news'))
+say('ok', now(), before, beats, redis.call('ZCARD', alive), count(counts, 'breaks'), count(counts, 'broken'), count(counts, 'news'))
 say(waiting(states), redis.call('HGET', versions, ARGV[1]) or ('0'):rep(20), sent, known, #removed)
 for _, row in ipairs(removed) do say(row[1], row[2]) end
 local behind = until_beat(late)

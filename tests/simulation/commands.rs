@@ -151,7 +151,9 @@ impl Callers {
                     held: false,
                     read: self.position(&format!("rewards:{}", member.number)),
                     portion,
+                    due: 0,
                 };
+                beat.due = self.coins.of(&[0, 0, 1_700_000_001_000, 1_800_000_000_000]);
                 beat.held = self.coins.one_in(3);
                 let powers = [self.coins.below(9), self.coins.below(9)];
                 [beat.last, beat.late] = powers.map(|power| self.coins.below(1 << power));
@@ -328,6 +330,7 @@ fn a_beat_survives_broken_queues() {
         held: false,
         read: Position::default(),
         portion: Portion { items: 10, bytes: 1000 },
+        due: 0,
     };
     let capacity = Capacity { messages: 10, lifetime: 60_000 };
     let rewards = [(2, b"a".to_vec()), (1, b"b".to_vec()), (2, b"c".to_vec())];

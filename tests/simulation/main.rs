@@ -1,8 +1,98 @@
 //! Fleets of nodes: the commands of their store, and worlds of nodes in which everything fails.
+//!
+//! `DPB_SEEDS=100000 cargo test -p dpb-tests --test simulation worlds` runs more worlds, and `DPB_SEED=17` one of them, with
+//! its story.
 
 #[path = "../support/mod.rs"]
 mod support;
 
 #[cfg(unix)]
 mod commands;
+mod model;
 mod rows;
+mod world;
+
+use model::Sabotage;
+use std::collections::BTreeMap;
+use world::{Plan, World};
+
+/// Runs a world until it has healed. Returns what is violated.
+fn lives(world: &mut World) -> Result<(), String> {
+    world.run(180_000)?;
+    world.heal()
+}
+
+/// The story of a seed: what failed, and around the time that the violation names everything.
+fn story(seed: u64, plan: Plan, violated: &str) -> String {
+    let mut world = World::new(seed, plan, true);
+    assert_eq!(lives(&mut world).unwrap_err(), violated, "a seed decides everything");
+    let (step, end) = (world.steps, world.now);
+    let about = violated.split("reported at ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+    let times = about.unwrap_or(end.saturating_sub(3000))..about.map_or(end, |time: u64| time + 3000);
+    let log = world.log.unwrap().into_iter();
+    let told = log.filter(|(at, fails, _)| *fails || times.contains(at) || *at + 1000 > end);
+    let lines: Vec<_> = told.map(|(at, _, text)| format!("{at} {text}")).collect();
+    format!(
+        "seed {seed}, step {step}: {violated}\n{plan:?}\n{}\nRepeat: DPB_SEED={seed} cargo test -p dpb-tests --test \
+         simulation worlds",
+        lines.join("\n")
+    )
+}
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().expect("a number"))
+}
+
+#[test]
+fn worlds_keep_the_invariants() {
+    let seeds = match variable("DPB_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..variable("DPB_SEEDS").unwrap_or(40),
+    };
+    let (mut steps, mut faults, mut learned, mut made) = (0, BTreeMap::new(), 0, 0);
+    let (began, many) = (std::time::Instant::now(), seeds.end - seeds.start >= 40);
+    for seed in seeds {
+        let plan = Plan::random(seed);
+        let mut world = World::new(seed, plan, false);
+        if let Err(violated) = lives(&mut world) {
+            panic!("{}", story(seed, plan, &violated));
+        }
+        steps += world.steps;
+        world.faults.iter().for_each(|(name, count)| *faults.entry(*name).or_insert(0) += count);
+        let truth = world.truth.borrow();
+        made += truth.facts.len();
+        learned += truth.facts.values().filter(|fact| fact.learned.is_some()).count();
+    }
+    let rate = steps as f64 / began.elapsed().as_secs_f64();
+    println!("{steps} steps, {rate:.0} a second; {learned} of {made} decisions learned from; {faults:?}");
+    let kinds = ["killed", "paused", "cut", "leaves", "failover", "empty", "jump", "lost", "repeated"];
+    assert!(!many || kinds.iter().all(|kind| faults.get(kind).is_some_and(|count| *count >= 5)), "{faults:?}");
+}
+
+/// Where nodes come and leave and nothing fails, everything that took effect is released, or is still collected.
+#[test]
+fn nothing_is_lost_where_nothing_fails() {
+    for seed in 0..10 {
+        let mut world = World::new(seed, Plan::QUIET, false);
+        lives(&mut world).unwrap_or_else(|violated| panic!("{}", story(seed, Plan::QUIET, &violated)));
+        assert_eq!(world.lost(), 0, "seed {seed}");
+        assert!(world.truth.borrow().released.len() > 500);
+    }
+}
+
+#[test]
+fn each_sabotage_is_found() {
+    let cases = [
+        (Sabotage::Repeats, "1: "),
+        (Sabotage::CancelsNothing, "3: "),
+        (Sabotage::CancelsLate, "3: "),
+        (Sabotage::ForgetsLeaders, "8: "),
+    ];
+    for (sabotage, invariant) in cases {
+        let plan = Plan { sabotage, ..Plan::ALL };
+        let found = (0..20).find_map(|seed| lives(&mut World::new(seed, plan, false)).err());
+        assert!(found.as_ref().is_some_and(|found| found.starts_with(invariant)), "{sabotage:?}: {found:?}");
+    }
+    let mut world = World::new(1, Plan { sabotage: Sabotage::LosesSums, ..Plan::QUIET }, false);
+    assert!(lives(&mut world).is_ok() && world.lost() > 0);
+}

@@ -67,6 +67,12 @@ impl<R: RowStore> Run<'_, R> {
         if self.replaced()? {
             return Ok(());
         }
+        let due = self.number(16)?;
+        if due > 0 && self.now > due {
+            self.say("late");
+            self.say_number(self.now);
+            return Ok(());
+        }
         let mut sent = self.renew(self.number(4)?, false)?;
         let beats = self.increase(counts, "beats")?;
         let before = self.beat(alive, own)?.unwrap_or(0);
@@ -97,8 +103,8 @@ impl<R: RowStore> Run<'_, R> {
                 .map(|row| row.0)
                 .collect();
         }
-        let (most, lifetime, first) = (self.number(14)?, self.number(15)?, self.number(16)?);
-        for (sequence, i) in (first..).zip((17..=self.command.args.len()).step_by(2)) {
+        let (most, lifetime, first) = (self.number(14)?, self.number(15)?, self.number(17)?);
+        for (sequence, i) in (first..).zip((18..=self.command.args.len()).step_by(2)) {
             if sequence > sent {
                 let message = [format!("{} {sequence} ", self.life()?).as_bytes(), self.text(i + 1)?].concat();
                 self.push(self.key(self.number(i)? as usize)?, &message, most, lifetime)?;
@@ -109,6 +115,8 @@ impl<R: RowStore> Run<'_, R> {
             self.hold(own, &Record { sent, ..record })?;
         }
         self.say("ok");
+        self.say_number(self.now);
+        self.say_number(before);
         self.say_number(beats);
         self.say_number((nodes.len() - removed.len()) as u64);
         for name in ["breaks", "broken", "news"] {

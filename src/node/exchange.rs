@@ -1,0 +1,434 @@
+//! Exchanges: a number and a snapshot first; then, again and again, who leads, sums to the leader, snapshots; and the end.
+
+use super::command::{Capacity, Command, Leadership, Position, Refusal, Version, reply};
+use super::machine::{Core, Lane, NodeState, PORTION};
+use super::membership::UNTIL_GONE;
+use super::outbox::Outbox;
+use super::{BanditSource, FleetBandit};
+use crate::error::{Error, Result};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+/// One command of an exchange, and what follows from its reply. It stays the first until it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Take,
+    Put,
+    News,
+    /// Reads the lease, renews it or takes it; true: once more, for this generation.
+    Lead(bool),
+    /// Ends the lease.
+    Resign,
+    /// Sends the sums of this node to the leader.
+    Contribute,
+    /// Reads what others have sent to this node's generation.
+    Collect,
+    Leave,
+}
+
+/// What the lane of exchanges remembers.
+#[derive(Default)]
+pub(super) struct Exchange {
+    plan: VecDeque<Step>,
+    /// When the next exchange begins, and until when the lane pauses after a failure.
+    at: u64,
+    pause: u64,
+    failures: u32,
+    /// Put a snapshot, and read those of others, before the next exchange.
+    pub put_now: bool,
+    pub news: bool,
+    /// The host has asked the node to leave; since when it resigns or moves.
+    pub leaving: bool,
+    since: u64,
+    /// The version of the snapshot that the bandit was restored from, and of the last one that was put.
+    seen: Option<Version>,
+    version: Version,
+    /// The snapshot in flight, with its version and the releases that it has.
+    putting: Option<(Version, u64, Vec<u8>)>,
+    /// The oldest snapshot that the store has confirmed and that has not settled, and when; and one that came later.
+    settling: Option<(Version, u64, Vec<u8>)>,
+    later: Option<(Version, u64, Vec<u8>)>,
+    pub has_settled: bool,
+    /// Releases in the last snapshot that was news; exchanges since the last put.
+    releases: Option<u64>,
+    unputs: u32,
+    merged: BTreeMap<u16, Version>,
+    handles: u64,
+    /// Who leads; the generation that this node leads or would lead; what it has collected of it.
+    pub leader: Leadership,
+    led: u64,
+    collected: Position,
+    /// The last exchange found no leader.
+    leaderless: bool,
+    /// Sums on their way: the generation, their sequence, the bytes.
+    sums: Option<(u64, u64, Vec<u8>)>,
+    sequence: u64,
+    /// No round begins any more.
+    closing: bool,
+}
+
+/// A lease lasts so many intervals, and at least so long.
+const LEASE: u64 = 3;
+const SHORTEST_LEASE: u64 = 3000;
+/// A node that contributes and has released nothing new puts a snapshot at each of so many exchanges.
+const UNTIL_PUT: u32 = 12;
+/// Nodes up to this number take the lead at once, others only if they find no leader at two exchanges. So few nodes ever
+/// release, and the others have few snapshots to read.
+const FIRST_LEADERS: u16 = 8;
+/// A leader that ends collects for two intervals, at most so long; and then waits for an heir, so long.
+const LONGEST_DRAIN: u64 = 10_000;
+const LONGEST_WAIT: u64 = 5000;
+/// A queue of contributions keeps so many, and a minute.
+const SUMS: Capacity = Capacity { messages: 10_000, lifetime: 60_000 };
+/// Snapshots in one reply.
+const SNAPSHOTS: u64 = 64;
+
+impl Exchange {
+    /// Whether the node ends and beats no more.
+    pub fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    fn done(&mut self) {
+        self.plan.pop_front();
+        self.failures = 0;
+    }
+}
+
+impl<S: BanditSource> Core<S> {
+    /// Pauses after a failure, each time twice as long, up to half an interval.
+    pub fn pause(&mut self) {
+        self.exchange.failures = (self.exchange.failures + 1).min(5);
+        let longest = self.options.interval >> (6 - self.exchange.failures);
+        self.exchange.pause = self.now + longest / 2 + self.jitter(longest / 2);
+    }
+
+    fn jitter(&mut self, most: u64) -> u64 {
+        self.source.draw() % (most + 1)
+    }
+
+    fn has_key(&self) -> bool {
+        self.options.fleet != 0
+    }
+
+    fn lease(&self) -> u64 {
+        (LEASE * self.options.interval).max(SHORTEST_LEASE)
+    }
+
+    fn leads(&self) -> bool {
+        let Exchange { leader, led, .. } = &self.exchange;
+        *led != 0 && (leader.number, leader.generation) == (self.member.number, *led)
+    }
+
+    /// The next command, if one is due.
+    pub fn step(&mut self, outbox: &Mutex<Outbox>) -> Result<Option<Command>> {
+        if self.now < self.exchange.pause {
+            return Ok(None);
+        }
+        if self.exchange.plan.is_empty() {
+            self.plan(outbox)?;
+        }
+        while let Some(&step) = self.exchange.plan.front() {
+            if let Some(command) = self.command(step)? {
+                return Ok(Some(command));
+            }
+            self.exchange.done();
+        }
+        Ok(None)
+    }
+
+    /// Plans what comes next, by the node's state.
+    fn plan(&mut self, outbox: &Mutex<Outbox>) -> Result<()> {
+        use Step::{Collect, Contribute, Lead, Leave, News, Put, Resign, Take};
+        let exchange = [Lead(false), Contribute, Collect, Put, News];
+        if self.state == NodeState::Storing {
+            self.state = NodeState::Serving;
+            self.exchange.at = self.now + self.options.interval / 2;
+        }
+        if self.state == NodeState::Serving && self.exchange.leaving {
+            if !self.leads() {
+                return self.begin_moving();
+            }
+            self.state = NodeState::Resigning;
+            self.exchange.since = self.now;
+            self.exchange.plan.push_back(Resign);
+            return Ok(());
+        }
+        let passed = self.now - self.exchange.since;
+        match self.state {
+            NodeState::Taking if self.exchange.leaving => self.end(NodeState::Left, "it has left")?,
+            NodeState::Taking => self.exchange.plan.push_back(Take),
+            NodeState::Serving if self.now >= self.exchange.at => {
+                let half = self.options.interval / 2;
+                self.exchange.at = self.now + half + self.jitter(half);
+                self.exchange.plan.extend(exchange);
+            }
+            NodeState::Serving if self.exchange.put_now => self.exchange.plan.push_back(Put),
+            NodeState::Serving if self.exchange.news => self.exchange.plan.push_back(News),
+            NodeState::Resigning => {
+                let drain = (2 * self.options.interval).min(LONGEST_DRAIN);
+                let is_over = passed > drain + self.options.interval.min(LONGEST_WAIT);
+                if is_over || passed > drain && (self.exchange.leader.number > 0 || self.membership.nodes <= 1) {
+                    self.begin_moving()?;
+                } else {
+                    self.pause_for(drain / 40);
+                    self.exchange.plan.extend([Collect, Lead(false)]);
+                }
+            }
+            NodeState::Moving => {
+                let waits = outbox.lock().map_err(|_| Error::Poisoned)?.len() > 0;
+                self.exchange.closing |= !waits || passed > LONGEST_WAIT;
+                if self.exchange.closing && !self.is_flying(Lane::Rounds) {
+                    self.exchange.plan.push_back(Leave);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What is open is lost when the node has left, so nothing of it takes effect after the last contribution.
+    fn begin_moving(&mut self) -> Result<()> {
+        self.state = NodeState::Moving;
+        self.exchange.since = self.now;
+        self.exchange.plan.extend([Step::Contribute, Step::Put]);
+        self.bandit.as_ref().map_or(Ok(()), |bandit| bandit.cancel_since(0))
+    }
+
+    fn pause_for(&mut self, time: u64) {
+        self.exchange.pause = self.now + time;
+    }
+
+    /// The command of a step; None if there is nothing to do.
+    fn command(&mut self, step: Step) -> Result<Option<Command>> {
+        let (member, tables) = (self.member, self.tables.clone());
+        let generation = self.exchange.leader.generation;
+        if step == Step::Take {
+            let lease = UNTIL_GONE * self.options.delay;
+            return Ok(Some(tables.take(self.options.number, member.life, lease, self.exchange.seen)));
+        }
+        let Some(bandit) = self.bandit.clone() else { return Ok(None) };
+        Ok(match step {
+            Step::Take => None,
+            Step::Put if self.exchange.putting.is_none() && !self.put_is_due(&bandit)? => None,
+            Step::Put => {
+                if self.exchange.putting.is_none() {
+                    let releases = bandit.releases()?;
+                    self.exchange.version.0 += 1;
+                    self.exchange.putting = Some((self.exchange.version, releases, bandit.snapshot()?));
+                    self.exchange.put_now = false;
+                }
+                let is_news = |releases| !self.has_key() || self.leads() || self.exchange.releases != Some(releases);
+                let putting = self.exchange.putting.as_ref();
+                putting
+                    .map(|(version, releases, bytes)| tables.put(member, *version, is_news(*releases), bytes.clone()))
+            }
+            Step::News => {
+                self.exchange.news = false;
+                if self.has_key() && self.exchange.handles != self.membership.nodes {
+                    self.exchange.handles = self.membership.nodes;
+                    bandit.set_handles(self.exchange.handles as u32)?;
+                }
+                let portion = super::command::Portion { items: SNAPSHOTS, ..PORTION };
+                let known = self.exchange.merged.iter().map(|(number, version)| (*number, *version));
+                Some(tables.news(member, portion, known))
+            }
+            Step::Lead(_) | Step::Resign if !self.has_key() => None,
+            Step::Lead(_) => {
+                let generation = if self.exchange.leaving { 0 } else { self.exchange.led };
+                Some(tables.lead(member, self.options.fleet, generation, self.exchange.leader.term, self.lease()))
+            }
+            Step::Resign => {
+                Some(tables.lead(member, self.options.fleet, self.exchange.led, self.exchange.leader.term, 0))
+            }
+            Step::Contribute => {
+                let is_other = generation != 0 && generation != self.exchange.led;
+                if self.exchange.sums.is_none() && is_other {
+                    let sums = bandit.contribution(generation)?;
+                    self.exchange.sequence += u64::from(!sums.is_empty());
+                    self.exchange.sums = (!sums.is_empty()).then_some((generation, self.exchange.sequence, sums));
+                }
+                let sums = self.exchange.sums.as_ref();
+                sums.map(|(generation, sequence, sums)| {
+                    tables.contribute(member, *generation, *sequence, SUMS, sums.clone())
+                })
+            }
+            Step::Collect if self.exchange.led != 0 && (self.leads() || self.state == NodeState::Resigning) => {
+                Some(tables.collect(member, self.exchange.led, &self.exchange.collected, PORTION))
+            }
+            Step::Collect => None,
+            Step::Leave => Some(tables.leave(member)),
+        })
+    }
+
+    /// Takes over the reply to the first step.
+    pub fn heard(&mut self, bytes: &[u8]) -> std::result::Result<Result<()>, Refusal> {
+        let Some(&step) = self.exchange.plan.front() else { return Ok(Ok(())) };
+        Ok(match step {
+            Step::Take => match reply::take(bytes) {
+                Err(Refusal::Taken(_) | Refusal::Full) => {
+                    self.last_error = "the number is another process's, or none is free: this node waits".into();
+                    self.pause_for(self.options.delay);
+                    Ok(())
+                }
+                taken => self.taken(taken?),
+            },
+            Step::Put => {
+                let stored = reply::put(bytes)?;
+                self.put(stored)
+            }
+            Step::News => {
+                let (more, news) = reply::news(bytes)?;
+                if !more {
+                    self.exchange.done();
+                }
+                news.iter().try_for_each(|new| self.merge(new.number, new.version, &new.snapshot))
+            }
+            Step::Lead(again) => {
+                let leader = reply::lead(bytes)?;
+                self.led(leader, again)
+            }
+            Step::Resign => {
+                self.exchange.leader = reply::lead(bytes)?;
+                self.exchange.done();
+                Ok(())
+            }
+            Step::Contribute => {
+                reply::done(bytes)?;
+                let sent = self.exchange.sums.take().map(|sums| sums.0);
+                if sent == Some(self.exchange.leader.generation) {
+                    self.exchange.done();
+                }
+                Ok(())
+            }
+            Step::Collect => {
+                let messages = reply::messages(bytes)?;
+                for message in &messages {
+                    self.combine(message.content());
+                }
+                match messages.last() {
+                    Some(last) => self.exchange.collected = Position::after(last),
+                    None => self.exchange.done(),
+                }
+                Ok(())
+            }
+            Step::Leave => {
+                reply::done(bytes)?;
+                self.exchange.done();
+                self.end(NodeState::Left, "it has left")
+            }
+        })
+    }
+
+    /// Restores the bandit from the snapshot of its number. A given number is taken only then: a process that cannot
+    /// continue must not take it.
+    fn taken(&mut self, taken: super::command::Taken) -> Result<()> {
+        if self.exchange.seen != Some(taken.version) || self.bandit.is_none() {
+            let snapshot = (!taken.snapshot.is_empty()).then_some(&taken.snapshot[..]);
+            match self.source.bandit(taken.number, snapshot) {
+                Ok(bandit) => self.bandit = Some(Arc::new(bandit)),
+                Err(error) => return self.end(NodeState::Failed, &format!("number {}: {error}", taken.number)),
+            }
+            self.exchange.seen = Some(taken.version);
+        }
+        let Some(bandit) = self.bandit.clone().filter(|_| taken.incarnation > 0) else { return Ok(()) };
+        self.member.number = taken.number;
+        self.member.incarnation = taken.incarnation;
+        self.exchange.version = Version::first(taken.incarnation);
+        self.exchange.put_now = true;
+        self.exchange.done();
+        self.state = NodeState::Storing;
+        self.exchange.plan.extend([Step::Put, Step::News, Step::Lead(false), Step::Contribute]);
+        self.begin_rounds(&bandit)
+    }
+
+    /// Nodes that release nothing put only what a process that continues from it needs, and so seldom.
+    fn put_is_due(&mut self, bandit: &S::Bandit) -> Result<bool> {
+        self.exchange.unputs += 1;
+        let Exchange { unputs, releases, put_now, .. } = &self.exchange;
+        let is_seldom = self.has_key() && !self.leads() && *releases == Some(bandit.releases()?);
+        Ok(*put_now || !is_seldom || *unputs >= UNTIL_PUT)
+    }
+
+    fn put(&mut self, stored: Version) -> Result<()> {
+        self.exchange.done();
+        let Some((version, releases, bytes)) = self.exchange.putting.take() else { return Ok(()) };
+        if stored != version {
+            self.exchange.put_now = true; // the store has a later one, which this process did not put
+            self.exchange.version = self.exchange.version.max(stored);
+            return Ok(());
+        }
+        (self.exchange.releases, self.exchange.unputs) = (Some(releases), 0);
+        let confirmed = Some((version, self.now, bytes));
+        match self.exchange.settling {
+            None => self.exchange.settling = confirmed,
+            Some(_) => self.exchange.later = confirmed,
+        }
+        Ok(())
+    }
+
+    /// The gate: the bandit learns on the strength of a snapshot that the store still has when a failover can no longer
+    /// go back behind it.
+    pub fn settle(&mut self, bandit: &S::Bandit) -> Result<()> {
+        let Some((version, confirmed, bytes)) = &self.exchange.settling else { return Ok(()) };
+        if self.membership.stored < *version {
+            self.exchange.settling = None;
+            self.exchange.later = None;
+            self.exchange.put_now = true;
+        } else if self.now - confirmed >= self.options.settle {
+            bandit.stored(bytes)?;
+            self.exchange.has_settled = true;
+            self.exchange.settling = self.exchange.later.take();
+        }
+        Ok(())
+    }
+
+    /// Merges a snapshot. One that is refused keeps the node from no other.
+    fn merge(&mut self, number: u16, version: Version, snapshot: &[u8]) -> Result<()> {
+        self.exchange.merged.insert(number, version);
+        match self.bandit.as_ref().map_or(Ok(()), |bandit| bandit.merge(snapshot)) {
+            Err(Error::Poisoned) => Err(Error::Poisoned),
+            Err(error) => {
+                self.say(format!("node {number} is incompatible: it and this node ignore each other: {error}"));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Who leads. If nobody does, this node may take the lease, for a generation of its bandit.
+    fn led(&mut self, leader: Leadership, again: bool) -> Result<()> {
+        self.exchange.done();
+        self.exchange.leader = leader;
+        if leader.number == self.member.number && leader.generation != self.exchange.led {
+            self.exchange.leader.generation = 0; // held before a restart
+        }
+        if leader.number != 0 {
+            self.exchange.leaderless = false;
+            if !self.leads() && self.state != NodeState::Resigning {
+                self.exchange.led = 0;
+            }
+            return Ok(());
+        }
+        let is_first = self.member.number <= FIRST_LEADERS || self.exchange.releases.is_some_and(|count| count > 0);
+        if !again && !self.exchange.leaving && (is_first || self.exchange.leaderless) {
+            let Some(bandit) = &self.bandit else { return Ok(()) };
+            let generation = bandit.lead()?;
+            if generation != self.exchange.led {
+                (self.exchange.led, self.exchange.collected) = (generation, Position::default());
+            }
+            self.exchange.plan.push_front(Step::Lead(true));
+        }
+        self.exchange.leaderless = true;
+        Ok(())
+    }
+
+    /// Adds a contribution. A repeated one is no error.
+    fn combine(&mut self, contribution: &[u8]) {
+        let Some(bandit) = &self.bandit else { return };
+        match bandit.combine(contribution) {
+            Ok(()) | Err(Error::Duplicate) => {}
+            Err(error) => self.say(format!("a contribution is refused and lost: {error}")),
+        }
+    }
+}

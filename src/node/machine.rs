@@ -1,0 +1,464 @@
+//! The node: its states, its two lanes, and its rounds.
+
+use super::command::{Beat, Capacity, Command, Member, Message, Portion, Position, Pulse, Refusal, Tables, reply};
+use super::exchange::Exchange;
+use super::membership::{BEATS, Instant, Membership, Patience, UNTIL_GONE, UNTIL_UNREADY};
+use super::outbox::{Outbox, Waiting};
+use super::{BanditSource, FleetBandit, NodeOptions};
+use crate::error::{Error, Result};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+/// What a node is doing: the module has the table.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    Taking,
+    Storing,
+    Serving,
+    Resigning,
+    Moving,
+    Left,
+    Replaced,
+    Failed,
+}
+
+impl NodeState {
+    /// Whether nothing more happens.
+    pub fn has_ended(self) -> bool {
+        matches!(self, NodeState::Left | NodeState::Replaced | NodeState::Failed)
+    }
+}
+
+/// One of the two lanes. Each has at most one command in flight, so a slow exchange delays no beat.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    Rounds,
+    Exchanges,
+}
+
+impl Lane {
+    /// Both.
+    pub const ALL: [Lane; 2] = [Lane::Rounds, Lane::Exchanges];
+}
+
+/// What the host does next in a lane.
+#[derive(Clone, Debug)]
+pub enum Task {
+    /// Wait so many milliseconds, and ask again.
+    Wait(u64),
+    /// Log this text.
+    Log(String),
+    /// Run this command, and pass its reply to [`Node::reply`] or its error to [`Node::failed`]. After so many
+    /// milliseconds the node has given it up, and a reply changes nothing.
+    Run {
+        /// The command's id.
+        id: u64,
+        /// The command.
+        command: Command,
+        /// Milliseconds.
+        timeout: u64,
+    },
+    /// The node has ended: the report says how.
+    Ended,
+}
+
+/// What anybody may know of a node.
+#[derive(Clone, Debug)]
+pub struct NodeReport {
+    /// Its state.
+    pub state: NodeState,
+    /// Its number, incarnation and life; all 0 until it has a number.
+    pub member: Member,
+    /// Whether a balancer may send it clicks: its rounds have ended well within the last ten delays.
+    pub ready: bool,
+    /// Whether an outage lasts.
+    pub outage: bool,
+    /// How many outages there were.
+    pub outages: u64,
+    /// Nodes that are alive, this one included.
+    pub nodes: u64,
+    /// The number and the generation of the leader; 0: none is known.
+    pub leader: (u16, u64),
+    /// Whether the bandit may learn from people: the store has kept a snapshot that counts this period.
+    pub learns: bool,
+    /// The last error of the store.
+    pub last_error: String,
+}
+
+/// A command in flight.
+struct Flight {
+    id: u64,
+    sent: u64,
+    timeout: u64,
+}
+
+/// A node of a fleet. Any thread may call it: one lock serves the two lanes, another one [`update`](Node::update).
+pub struct Node<S: BanditSource> {
+    core: Mutex<Core<S>>,
+    outbox: Mutex<Outbox>,
+    /// Its number and its bandit, once it has joined.
+    joined: OnceLock<(u16, Arc<S::Bandit>)>,
+}
+
+/// What the lock of the lanes protects.
+pub(super) struct Core<S: BanditSource> {
+    pub options: NodeOptions,
+    pub tables: Tables,
+    pub source: S,
+    pub state: NodeState,
+    /// The latest time that the host passed.
+    pub now: u64,
+    pub member: Member,
+    pub bandit: Option<Arc<S::Bandit>>,
+    pub exchange: Exchange,
+    pub membership: Membership,
+    /// What the node has read of its rewards.
+    read: Position,
+    /// When the next round begins, and when the one in flight began.
+    round_at: u64,
+    began: Instant,
+    /// The store's time in a reply, and this node's when the reply came.
+    store_time: Option<(u64, u64)>,
+    flights: [Option<Flight>; 2],
+    ids: u64,
+    log: VecDeque<String>,
+    pub last_error: String,
+}
+
+/// A queue of rewards keeps so many, and an hour: after that their node has restarted.
+const REWARDS: Capacity = Capacity { messages: 100_000, lifetime: 3_600_000 };
+/// What one reply brings at most.
+pub(super) const PORTION: Portion = Portion { items: 1000, bytes: 1 << 20 };
+/// Log texts that wait for the host.
+const MOST_TEXTS: usize = 64;
+
+fn locked<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
+    mutex.lock().map_err(|_| Error::Poisoned)
+}
+
+impl<S: BanditSource> Node<S> {
+    /// A node that begins to join at its first [`next`](Self::next).
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn new(options: NodeOptions, mut source: S, now: u64) -> Result<Node<S>> {
+        let outbox = Mutex::new(Outbox::new(options.queue)?);
+        let patience = match options.tick {
+            _ if options.window == 0 || options.routed => Patience::Endless,
+            0 => Patience::Decisions(options.window / 8),
+            tick => Patience::Time(options.window.saturating_mul(tick) / 8),
+        };
+        let start = Instant { at: now, ticks: 0 };
+        let core = Core {
+            tables: Tables::new(&options.name),
+            state: NodeState::Taking,
+            now,
+            member: Member { number: options.number, incarnation: 0, life: source.draw().max(1) },
+            bandit: None,
+            exchange: Exchange::default(),
+            membership: Membership::new(options.delay, patience, start),
+            read: Position::default(),
+            round_at: now,
+            store_time: None,
+            began: start,
+            flights: [None, None],
+            ids: 0,
+            log: VecDeque::new(),
+            last_error: String::new(),
+            options,
+            source,
+        };
+        Ok(Node { core: Mutex::new(core), outbox, joined: OnceLock::new() })
+    }
+
+    /// The node's bandit, once it has joined.
+    pub fn bandit(&self) -> Option<&S::Bandit> {
+        self.joined.get().map(|(_, bandit)| &**bandit)
+    }
+
+    /// What the host does next in this lane. It waits at most an eighth of a delay, so nothing need wake it.
+    ///
+    /// # Errors
+    /// Those of the bandit: the node is of no more use.
+    pub fn next(&self, lane: Lane, now: u64) -> Result<Task> {
+        let core = &mut *locked(&self.core)?;
+        core.pass(now)?;
+        if let Some(text) = core.log.pop_front() {
+            return Ok(Task::Log(text));
+        }
+        if core.state.has_ended() {
+            return Ok(Task::Ended);
+        }
+        let most = (core.options.delay / BEATS).max(1);
+        if let Some(flight) = &core.flights[lane as usize] {
+            let over = flight.sent + flight.timeout;
+            if core.now < over {
+                return Ok(Task::Wait((over - core.now).min(most)));
+            }
+            self.has_failed(core, lane, "no reply in time")?;
+        }
+        let (made, timeout) = match lane {
+            Lane::Rounds => (self.round(core)?, core.options.delay),
+            Lane::Exchanges => (core.step(&self.outbox)?, (core.options.interval / 2).max(1000)),
+        };
+        if lane == Lane::Exchanges && core.state != NodeState::Taking && core.state != NodeState::Storing {
+            core.join(&self.joined);
+        }
+        let Some(command) = made else {
+            let due = if lane == Lane::Rounds { core.round_at.saturating_sub(core.now) } else { most };
+            return Ok(if core.state.has_ended() { Task::Ended } else { Task::Wait(due.clamp(1, most)) });
+        };
+        core.ids += 1;
+        let id = core.ids;
+        core.flights[lane as usize] = Some(Flight { id, sent: core.now, timeout });
+        Ok(Task::Run { id, command, timeout })
+    }
+
+    /// Passes the reply to a command. A reply to a command that was given up is ignored.
+    ///
+    /// # Errors
+    /// Those of the bandit.
+    pub fn reply(&self, id: u64, now: u64, bytes: &[u8]) -> Result<()> {
+        let core = &mut *locked(&self.core)?;
+        let Some(lane) = core.landed(id, now) else { return core.pass(now) };
+        let done = match lane {
+            Lane::Rounds => reply::round(bytes).map(|pulse| self.pulse(core, pulse)),
+            Lane::Exchanges => core.heard(bytes),
+        };
+        match done {
+            Ok(result) => result?,
+            Err(Refusal::Replaced) => core.end(NodeState::Replaced, "another process has this node's number")?,
+            // The store's clock has jumped, or this round's reply tells of another one that came late.
+            Err(Refusal::Late(then)) => core.store_time = Some((then, core.now)),
+            Err(refusal) => {
+                self.has_failed(core, lane, &format!("a reply that this version does not know: {refusal:?}"))?
+            }
+        }
+        core.pass(now)
+    }
+
+    /// Says that a command has failed, or perhaps has. The node repeats it.
+    ///
+    /// # Errors
+    /// Those of the bandit.
+    pub fn failed(&self, id: u64, now: u64, why: &str) -> Result<()> {
+        let core = &mut *locked(&self.core)?;
+        if let Some(lane) = core.landed(id, now) {
+            self.has_failed(core, lane, why)?;
+        }
+        core.pass(now)
+    }
+
+    /// Reports the reward of a decision of any node. Of another node's it waits for the next round. Never waits for the
+    /// store, and allocates nothing.
+    ///
+    /// # Errors
+    /// Those of the bandit; `UnknownTicket` for a number that no process ever had, and before the node has joined; `Full` if
+    /// too many rewards wait. Like every error of a reward, these are NOT private.
+    pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
+        let (number, bandit) = self.joined.get().ok_or(Error::UnknownTicket)?;
+        let to = (ticket >> 48) as u16;
+        if to == *number {
+            return bandit.update(ticket, reward);
+        }
+        locked(&self.outbox)?.add(Waiting { to, ticket, reward })
+    }
+
+    /// A period has begun: the store gets a snapshot that counts it at once.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn put_soon(&self) -> Result<()> {
+        locked(&self.core)?.exchange.put_now = true;
+        Ok(())
+    }
+
+    /// Begins to hand over. Decide nothing after it, and call [`next`](Self::next) until the node has ended.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn leave(&self, now: u64) -> Result<()> {
+        let core = &mut *locked(&self.core)?;
+        core.exchange.leaving = true;
+        core.pass(now)
+    }
+
+    /// What anybody may know of the node.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn report(&self, now: u64) -> Result<NodeReport> {
+        let core = &mut *locked(&self.core)?;
+        core.pass(now)?;
+        let since = core.now - core.membership.returned.at;
+        let serves = matches!(core.state, NodeState::Serving | NodeState::Resigning);
+        Ok(NodeReport {
+            state: core.state,
+            member: core.member,
+            ready: serves && (core.options.routed || since <= UNTIL_UNREADY * core.options.delay),
+            outage: core.membership.outage.is_some(),
+            outages: core.membership.outages,
+            nodes: core.membership.nodes,
+            leader: (core.exchange.leader.number, core.exchange.leader.generation),
+            learns: core.exchange.has_settled,
+            last_error: core.last_error.clone(),
+        })
+    }
+
+    /// How many rewards wait here, and how many found no place: NOT private.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn waiting(&self) -> Result<(usize, u64)> {
+        let outbox = locked(&self.outbox)?;
+        Ok((outbox.len(), outbox.lost))
+    }
+
+    fn has_failed(&self, core: &mut Core<S>, lane: Lane, why: &str) -> Result<()> {
+        core.flights[lane as usize] = None;
+        if core.last_error != why {
+            core.last_error = why.into();
+            core.say(format!("the store fails, and this node tries again: {why}"));
+        }
+        match lane {
+            Lane::Rounds => locked(&self.outbox)?.failed(),
+            Lane::Exchanges => core.pause(),
+        }
+        Ok(())
+    }
+
+    /// The command of a round, if one is due.
+    fn round(&self, core: &mut Core<S>) -> Result<Option<Command>> {
+        let Some(bandit) = core.bandit.clone().filter(|_| core.member.incarnation > 0) else { return Ok(None) };
+        if core.now < core.round_at || core.exchange.is_closing() {
+            return Ok(None);
+        }
+        let every = (core.options.delay / BEATS).max(1);
+        core.round_at = (core.round_at + every).max(core.now + every / 2);
+        core.began = Instant { at: core.now, ticks: bandit.ticks()? };
+        let (last, late, gone) = core.membership.limits(core.began);
+        let (known, (first, waiting)) = {
+            let outbox = locked(&self.outbox)?;
+            (outbox.known(), outbox.batch())
+        };
+        let lease = UNTIL_GONE * core.options.delay;
+        let (held, read, portion) = (false, core.read.clone(), PORTION);
+        let due = core.store_time.map_or(0, |(then, at)| then + (core.now - at) + core.options.delay);
+        let beat = Beat { lease, last, late, gone, known, held, read, portion, due };
+        let mut rewards = Vec::with_capacity(waiting.len());
+        for Waiting { to, ticket, reward } in waiting {
+            let message = [ticket.to_be_bytes(), reward.to_bits().to_be_bytes()].concat();
+            rewards.push((to, bandit.seal(&message)?));
+        }
+        Ok(Some(core.tables.round(core.member, &beat, first, &rewards, REWARDS)))
+    }
+
+    /// Takes over the reply to a round.
+    fn pulse(&self, core: &mut Core<S>, pulse: Pulse) -> Result<()> {
+        let Some(bandit) = core.bandit.clone() else { return Ok(()) };
+        core.store_time = Some((pulse.now, core.now));
+        {
+            let mut outbox = locked(&self.outbox)?;
+            outbox.accepted(pulse.sent);
+            pulse.numbers.iter().for_each(|&number| outbox.know(number));
+        }
+        for message in &pulse.rewards {
+            core.receive(&bandit, message);
+        }
+        if let Some(last) = pulse.rewards.last() {
+            core.read = Position::after(last);
+        }
+        for (number, _) in &pulse.gone {
+            core.say(format!("node {number} is gone: its number is free"));
+        }
+        let news = core.membership.news;
+        if let Some(from) = core.membership.heard(core.began, &pulse) {
+            core.cancel_since(from)?;
+        }
+        core.exchange.news |= news != core.membership.news;
+        core.settle(&bandit)
+    }
+}
+
+impl<S: BanditSource> Core<S> {
+    /// Lets time pass, and looks for an outage.
+    fn pass(&mut self, now: u64) -> Result<()> {
+        self.now = self.now.max(now);
+        let Some(bandit) = self.bandit.clone().filter(|_| !self.state.has_ended()) else { return Ok(()) };
+        let now = Instant { at: self.now, ticks: bandit.ticks()? };
+        let before = self.membership.outage.is_some();
+        let from = self.membership.look(now);
+        match (before, self.membership.outage.is_some()) {
+            (false, true) => {
+                self.say("rewards do not arrive in time: this node cancels decisions until they do".into())
+            }
+            (true, false) => self.say("rewards arrive in time again".into()),
+            _ => {}
+        }
+        from.map_or(Ok(()), |from| self.cancel_since(from))
+    }
+
+    fn cancel_since(&mut self, from: u64) -> Result<()> {
+        let from = from.saturating_sub(self.options.click_delay);
+        self.bandit.as_ref().map_or(Ok(()), |bandit| bandit.cancel_since(from))
+    }
+
+    /// The lane whose command in flight has this id, which has landed in time.
+    fn landed(&mut self, id: u64, now: u64) -> Option<Lane> {
+        self.now = self.now.max(now);
+        let is_this = |flight: &Option<Flight>| {
+            flight.as_ref().is_some_and(|flight| flight.id == id && self.now < flight.sent + flight.timeout)
+        };
+        let lane = Lane::ALL.into_iter().find(|lane| is_this(&self.flights[*lane as usize]))?;
+        self.flights[lane as usize] = None;
+        Some(lane)
+    }
+
+    /// Whether a command of this lane is in flight.
+    pub fn is_flying(&self, lane: Lane) -> bool {
+        self.flights[lane as usize].is_some()
+    }
+
+    /// Shows the bandit, when its first snapshot is in the store.
+    fn join(&mut self, joined: &OnceLock<(u16, Arc<S::Bandit>)>) {
+        if let Some(bandit) = &self.bandit {
+            joined.get_or_init(|| (self.member.number, bandit.clone()));
+        }
+    }
+
+    /// Begins to beat.
+    pub fn begin_rounds(&mut self, bandit: &S::Bandit) -> Result<()> {
+        let now = Instant { at: self.now, ticks: bandit.ticks()? };
+        self.membership.returned = now;
+        self.round_at = self.now;
+        Ok(())
+    }
+
+    pub fn end(&mut self, state: NodeState, why: &str) -> Result<()> {
+        self.state = state;
+        self.say(why.into());
+        self.last_error = why.into();
+        self.bandit.as_ref().map_or(Ok(()), |bandit| bandit.cancel_since(0))
+    }
+
+    pub fn say(&mut self, text: String) {
+        if self.log.len() < MOST_TEXTS {
+            self.log.push_back(text);
+        }
+    }
+
+    /// Reports a reward that another node has sent.
+    fn receive(&mut self, bandit: &S::Bandit, message: &Message) {
+        let Ok(text) = bandit.open(message.content()) else {
+            return self.say("a reward that is not sealed with this node's fleet key is ignored".into());
+        };
+        if let Some((ticket, reward)) = text.split_first_chunk::<8>()
+            && let Ok(reward) = reward.try_into()
+        {
+            // A repeated one is refused, and so is one that is late.
+            _ = bandit.update(u64::from_be_bytes(*ticket), f64::from_bits(u64::from_be_bytes(reward)));
+        }
+    }
+}

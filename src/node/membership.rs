@@ -1,0 +1,160 @@
+//! Rounds, and the watch over outages.
+//!
+//! **A round** beats, sends rewards and receives some. When it has ended well, the rewards that others had sent before it
+//! began have arrived. Its reply names the nodes that are late: they have not beaten since a beat of this node that is older
+//! than a delay. No two clocks are compared: the store counts beats, and each node measures by its own clock.
+//!
+//! **An outage** lasts while this node's last good round, or the last beat of another node, is older than a delay and than an
+//! eighth of the window. Then rewards may be on their way that do not arrive, and their silence must not count. So the node
+//! cancels decisions: those made since `click_delay` before the last beat at which all was well, and no others, because what
+//! is missing of older ones is few rewards of all arms alike. It does so again and again while the outage lasts, and once
+//! after. A *break* (a node is gone or comes back, or the store goes back) has the same effect once. Only beats decide, and
+//! no reward has an effect on them.
+
+use super::command::{Pulse, Version};
+use std::collections::VecDeque;
+
+/// A point in time: by the host's clock in milliseconds, and by the bandit's in ticks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Instant {
+    pub at: u64,
+    pub ticks: u64,
+}
+
+/// How long rewards may be on their way besides a delay: an eighth of the window.
+#[derive(Clone, Copy, Debug)]
+pub enum Patience {
+    /// For ever: silence does not count, or counts whatever the fleet does.
+    Endless,
+    /// In milliseconds, for a clock of the caller's. (The bandit's own time stands still while its process does.)
+    Time(u64),
+    /// In decisions.
+    Decisions(u64),
+}
+
+/// A round that ended well: when it began, and the number of its beat.
+struct Beaten {
+    began: Instant,
+    beats: u64,
+}
+
+/// A node that is late: when this node had first heard of its last beat, or later; and since when something may be missing.
+struct LateNode {
+    since: Instant,
+    from: u64,
+}
+
+/// What this node knows of the others from its rounds.
+pub struct Membership {
+    delay: u64,
+    patience: Patience,
+    rounds: VecDeque<Beaten>,
+    late: Vec<LateNode>,
+    breaks: Option<u64>,
+    /// When the last round that ended well began.
+    pub returned: Instant,
+    pub nodes: u64,
+    pub news: u64,
+    pub stored: Version,
+    /// Since which tick something may be missing, while an outage lasts.
+    pub outage: Option<u64>,
+    /// When it was last looked at.
+    looked: u64,
+    pub outages: u64,
+}
+
+/// A node beats so often in a delay.
+pub const BEATS: u64 = 8;
+/// A node is gone after so many delays without a beat, and unready after the second number.
+pub const UNTIL_GONE: u64 = 30;
+pub const UNTIL_UNREADY: u64 = 10;
+
+impl Membership {
+    pub fn new(delay: u64, patience: Patience, now: Instant) -> Membership {
+        Membership {
+            delay,
+            patience,
+            rounds: VecDeque::new(),
+            late: Vec::new(),
+            breaks: None,
+            returned: now,
+            nodes: 0,
+            news: 0,
+            stored: Version::default(),
+            outage: None,
+            looked: now.at,
+            outages: 0,
+        }
+    }
+
+    /// The number of the last beat; and the beats up to which a node is late, and gone.
+    pub fn limits(&self, now: Instant) -> (u64, u64, u64) {
+        let before = |age| {
+            let old = self.rounds.iter().rev().find(|round| now.at - round.began.at > age);
+            old.map_or(0, |round| round.beats)
+        };
+        // After a pause this node must call nobody late by a time in which it did not beat itself.
+        let last = self.rounds.back().filter(|round| now.at - round.began.at <= self.delay);
+        let (late, gone) = last.map_or((0, 0), |_| (before(self.delay), before(UNTIL_GONE * self.delay)));
+        (self.rounds.back().map_or(0, |round| round.beats), late, gone)
+    }
+
+    /// The last tick at which this node knows that a beat was not yet made.
+    fn before(&self, beat: u64) -> u64 {
+        self.rounds.iter().rev().find(|round| round.beats <= beat).map_or(0, |round| round.began.ticks)
+    }
+
+    /// Takes over the reply to the round that began then. Returns since which tick a break may have lost something.
+    pub fn heard(&mut self, began: Instant, pulse: &Pulse) -> Option<u64> {
+        let last = self.rounds.back().map_or(0, |round| round.beats);
+        let broken = match self.breaks.replace(pulse.breaks) {
+            None => None,
+            // The store has forgotten a beat of this node. Its count of breaks may be another one than it was, and look
+            // the same.
+            Some(_) if pulse.before < last => Some(0),
+            Some(breaks) if breaks == pulse.breaks => None,
+            Some(breaks) if breaks + 1 == pulse.breaks => Some(self.before(pulse.broken)),
+            Some(_) => Some(0),
+        };
+        while self.rounds.back().is_some_and(|round| round.beats >= pulse.beats) {
+            self.rounds.pop_back(); // of a time that the store has forgotten
+        }
+        self.rounds.push_back(Beaten { began, beats: pulse.beats });
+        while self.rounds.get(1).is_some_and(|round| began.at - round.began.at > (UNTIL_GONE + 2) * self.delay) {
+            self.rounds.pop_front();
+        }
+        let late = pulse.late.iter().map(|&(_, beat)| {
+            let since = self.rounds.iter().find(|round| round.beats >= beat).map_or(began, |round| round.began);
+            LateNode { since, from: self.before(beat) }
+        });
+        self.late = late.collect();
+        (self.nodes, self.news, self.stored) = (pulse.nodes, pulse.news, pulse.stored);
+        self.returned = began;
+        broken
+    }
+
+    /// Looks for an outage. Returns since which tick something may be missing, while one lasts and once after.
+    pub fn look(&mut self, now: Instant) -> Option<u64> {
+        let is_old = |since: Instant| {
+            let age = now.at - since.at;
+            let is_long = match self.patience {
+                Patience::Endless => false,
+                Patience::Time(most) => age > most,
+                Patience::Decisions(most) => now.ticks.saturating_sub(since.ticks) > most,
+            };
+            age > self.delay && is_long
+        };
+        let own = is_old(self.returned).then_some(self.returned.ticks);
+        let others = self.late.iter().filter(|late| is_old(late.since)).map(|late| late.from);
+        let from = others.chain(own).min();
+        let Some(from) = from else { return self.outage.take() };
+        let lasts = self.outage.is_some();
+        if lasts && now.at < self.looked + self.delay / BEATS {
+            return None;
+        }
+        self.outages += u64::from(!lasts);
+        self.looked = now.at;
+        self.outage = Some(self.outage.map_or(from, |before| before.min(from)));
+        self.outage
+    }
+}

@@ -1,0 +1,276 @@
+//! A bandit whose sums are lists of tickets, and what is true of all of them: so checks are exact.
+
+use super::support::coins::Coins;
+use dpb::Error;
+use dpb::node::{BanditSource, FleetBandit};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// What a test breaks on purpose: each must be found by its invariant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    None,
+    /// A leader adds a repeated contribution again.
+    Repeats,
+    /// The store says that it has a contribution, and has none.
+    LosesSums,
+    /// A bandit does not cancel.
+    CancelsNothing,
+    /// A bandit cancels only what was made after an outage began.
+    CancelsLate,
+    /// The store forgets who leads.
+    ForgetsLeaders,
+}
+
+/// What happened to a decision.
+pub struct Fact {
+    pub made: u64,
+    /// When its click was reported to a node that runs, and which.
+    pub click: Option<(u64, String)>,
+    /// When it took effect, and whether as a click.
+    pub learned: Option<(u64, bool)>,
+    pub cancelled: bool,
+}
+
+/// What is true of all bandits of a world.
+pub struct Truth {
+    pub coins: Coins,
+    pub sabotage: Sabotage,
+    pub window: u64,
+    /// A click that was reported so long before the end of its window must count, or its decision must not.
+    pub allowance: u64,
+    pub facts: BTreeMap<u64, Fact>,
+    pub released: BTreeSet<u64>,
+    pub sums: Vec<Vec<u64>>,
+    pub violation: Option<String>,
+}
+
+impl Truth {
+    pub fn violate(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+
+    fn learn(&mut self, ticket: u64, as_click: bool, now: u64) {
+        let fact = self.facts.get_mut(&ticket).expect("a decision");
+        let end = fact.made + self.window;
+        if fact.learned.replace((now, as_click)).is_some() {
+            self.violate(format!("1: {ticket:x} took effect twice"));
+        } else if let Some((at, by)) = fact.click.clone().filter(|_| !as_click)
+            && at + self.allowance < end
+        {
+            let made = fact.made;
+            self.violate(format!(
+                "3: the silence of {ticket:x} is learned; it was made at {made}, its click reported at {at} to {by}, and it \
+                 took effect at {now}"
+            ));
+        }
+    }
+
+    fn release(&mut self, tickets: Vec<u64>) {
+        for ticket in tickets {
+            if !self.released.insert(ticket) {
+                self.violate(format!("1: {ticket:x} is released twice"));
+            }
+        }
+    }
+}
+
+enum Duty {
+    Alone,
+    Contributes,
+    Leads(u64),
+}
+
+pub struct Open {
+    ticket: u64,
+    made: u64,
+    click: bool,
+}
+
+/// The model of a bandit with a window on the caller's clock.
+pub struct Model {
+    truth: Rc<RefCell<Truth>>,
+    number: u16,
+    inner: RefCell<Inner>,
+}
+
+struct Inner {
+    now: u64,
+    open: VecDeque<Open>,
+    sum: Vec<u64>,
+    duty: Duty,
+    /// A random number, and how many contributions it has sent.
+    sender: (u64, u64),
+    senders: BTreeMap<u64, u64>,
+    releases: u64,
+}
+
+/// A batch has so many rewards.
+const QUOTA: usize = 20;
+
+impl Model {
+    fn new(truth: Rc<RefCell<Truth>>, number: u16, releases: u64) -> Model {
+        let sender = (truth.borrow_mut().coins.next(), 0);
+        let (open, sum, duty, senders) = (VecDeque::new(), Vec::new(), Duty::Alone, BTreeMap::new());
+        let inner = RefCell::new(Inner { now: 0, open, sum, duty, sender, senders, releases });
+        Model { truth, number, inner }
+    }
+
+    pub fn select(&self) -> u64 {
+        let (inner, truth) = (&mut *self.inner.borrow_mut(), &mut *self.truth.borrow_mut());
+        let ticket = u64::from(self.number) << 48 | (truth.facts.len() as u64 + 1);
+        truth.facts.insert(ticket, Fact { made: inner.now, click: None, learned: None, cancelled: false });
+        inner.open.push_back(Open { ticket, made: inner.now, click: false });
+        ticket
+    }
+
+    pub fn advance(&self, now: u64) {
+        let (inner, truth) = (&mut *self.inner.borrow_mut(), &mut *self.truth.borrow_mut());
+        inner.now = inner.now.max(now);
+        while inner.open.front().is_some_and(|open| open.made + truth.window <= inner.now) {
+            let Some(open) = inner.open.pop_front() else { break };
+            truth.learn(open.ticket, open.click, inner.now);
+            inner.sum.push(open.ticket);
+        }
+        inner.release(truth);
+    }
+
+    /// The tickets in its open sums.
+    pub fn collected(&self) -> Vec<u64> {
+        self.inner.borrow().sum.clone()
+    }
+}
+
+impl Inner {
+    fn release(&mut self, truth: &mut Truth) {
+        if !matches!(self.duty, Duty::Contributes) && self.sum.len() >= QUOTA {
+            truth.release(std::mem::take(&mut self.sum));
+            self.releases += 1;
+        }
+    }
+}
+
+fn words(bytes: &[u8]) -> Result<Vec<u64>> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words = words.iter().map(|word| u64::from_be_bytes(*word)).collect();
+    if rest.is_empty() { Ok(words) } else { Err(Error::Corrupt) }
+}
+
+impl FleetBandit for Model {
+    fn update(&self, ticket: u64, reward: f64) -> Result<()> {
+        let mut inner = self.inner.borrow_mut();
+        let open = inner.open.iter_mut().find(|open| open.ticket == ticket).ok_or(Error::UnknownTicket)?;
+        if std::mem::replace(&mut open.click, reward > 0.0) { Err(Error::Duplicate) } else { Ok(()) }
+    }
+
+    fn ticks(&self) -> Result<u64> {
+        Ok(self.inner.borrow().now)
+    }
+
+    fn cancel_since(&self, from: u64) -> Result<()> {
+        let (inner, truth) = (&mut *self.inner.borrow_mut(), &mut *self.truth.borrow_mut());
+        let from = match truth.sabotage {
+            Sabotage::CancelsNothing => u64::MAX,
+            Sabotage::CancelsLate => from + truth.window,
+            _ => from,
+        };
+        inner.open.retain(|open| {
+            if open.made >= from {
+                truth.facts.get_mut(&open.ticket).expect("a decision").cancelled = true;
+            }
+            open.made < from
+        });
+        Ok(())
+    }
+
+    fn releases(&self) -> Result<u64> {
+        Ok(self.inner.borrow().releases)
+    }
+
+    fn snapshot(&self) -> Result<Vec<u8>> {
+        let inner = self.inner.borrow();
+        Ok([u64::from(self.number), inner.releases].map(u64::to_be_bytes).concat())
+    }
+
+    fn stored(&self, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn merge(&self, snapshot: &[u8]) -> Result<()> {
+        words(snapshot).map(|_| ())
+    }
+
+    fn lead(&self) -> Result<u64> {
+        let (inner, truth) = (&mut *self.inner.borrow_mut(), &mut *self.truth.borrow_mut());
+        if let Duty::Leads(generation) = inner.duty {
+            return Ok(generation);
+        }
+        let generation = truth.coins.next() >> 1 | 1;
+        (inner.duty, inner.senders) = (Duty::Leads(generation), BTreeMap::new());
+        inner.release(truth);
+        Ok(generation)
+    }
+
+    fn set_handles(&self, _: u32) -> Result<()> {
+        Ok(())
+    }
+
+    fn contribution(&self, generation: u64) -> Result<Vec<u8>> {
+        let (inner, truth) = (&mut *self.inner.borrow_mut(), &mut *self.truth.borrow_mut());
+        inner.duty = Duty::Contributes;
+        if inner.sum.is_empty() {
+            return Ok(Vec::new());
+        }
+        truth.sums.push(std::mem::take(&mut inner.sum));
+        inner.sender.1 += 1;
+        let place = truth.sums.len() as u64 - 1;
+        Ok([generation, inner.sender.0, inner.sender.1, place].map(u64::to_be_bytes).concat())
+    }
+
+    fn combine(&self, contribution: &[u8]) -> Result<()> {
+        let (inner, truth) = (&mut *self.inner.borrow_mut(), &mut *self.truth.borrow_mut());
+        let [generation, sender, sequence, place] = words(contribution)?[..] else { return Err(Error::Corrupt) };
+        if !matches!(inner.duty, Duty::Leads(led) if led == generation) {
+            return Err(Error::Expired);
+        }
+        let last = inner.senders.entry(sender).or_default();
+        if sequence <= *last && truth.sabotage != Sabotage::Repeats {
+            return Err(Error::Duplicate);
+        }
+        *last = sequence;
+        inner.sum.extend(&truth.sums[place as usize]);
+        inner.release(truth);
+        Ok(())
+    }
+
+    fn seal(&self, message: &[u8]) -> Result<Vec<u8>> {
+        Ok([b"sealed ", message].concat())
+    }
+
+    fn open(&self, sealed: &[u8]) -> Result<Vec<u8>> {
+        sealed.strip_prefix(b"sealed ").map(<[u8]>::to_vec).ok_or(Error::Corrupt)
+    }
+}
+
+/// Makes models.
+pub struct Models(pub Rc<RefCell<Truth>>);
+
+impl BanditSource for Models {
+    type Bandit = Model;
+
+    fn bandit(&mut self, number: u16, snapshot: Option<&[u8]>) -> Result<Model> {
+        let releases = match snapshot.map(words).transpose()?.as_deref() {
+            None => 0,
+            Some([of, releases]) if *of == u64::from(number) => *releases,
+            Some(_) => return Err(Error::Corrupt),
+        };
+        Ok(Model::new(self.0.clone(), number, releases))
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.0.borrow_mut().coins.next()
+    }
+}

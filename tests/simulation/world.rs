@@ -1,0 +1,464 @@
+//! A world of nodes on one store, in which a seed decides everything: what fails, when, and in which order things happen.
+
+use super::model::{Models, Sabotage, Truth};
+use super::rows::Memory;
+use super::support::coins::Coins;
+use dpb::node::command::{Command, CommandKind};
+use dpb::node::{Lane, Node, NodeOptions, NodeState, Task, store};
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::rc::Rc;
+
+/// What may happen in a world, besides decisions and clicks.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub nodes: usize,
+    pub sabotage: Sabotage,
+    /// Nodes leave, and others come.
+    pub leaves: bool,
+    pub kills: bool,
+    /// Processes stand still, and networks are cut.
+    pub pauses: bool,
+    /// Commands and replies are lost, repeated and late.
+    pub losses: bool,
+    /// A replica that lags takes over, or an empty store.
+    pub failovers: bool,
+    /// The store's clock jumps.
+    pub jumps: bool,
+}
+
+impl Plan {
+    pub const QUIET: Plan = Plan {
+        nodes: 4,
+        sabotage: Sabotage::None,
+        leaves: true,
+        kills: false,
+        pauses: false,
+        losses: false,
+        failovers: false,
+        jumps: false,
+    };
+    pub const ALL: Plan = Plan { kills: true, pauses: true, losses: true, failovers: true, jumps: true, ..Plan::QUIET };
+
+    /// A random choice of faults.
+    pub fn random(seed: u64) -> Plan {
+        let mut coins = Coins(seed ^ 0x5151);
+        let mut flag = || coins.one_in(2);
+        let plan = Plan { leaves: flag(), kills: flag(), pauses: flag(), losses: flag(), ..Plan::QUIET };
+        let plan = Plan { failovers: flag(), jumps: flag(), ..plan };
+        Plan { nodes: 1 + coins.below(6) as usize, ..plan }
+    }
+}
+
+const DELAY: u64 = 1000;
+const INTERVAL: u64 = 5000;
+const WINDOW: u64 = 24_000;
+const FLEET: u64 = 7;
+
+enum Event {
+    Wake(usize, u64, Lane),
+    Decide(usize, u64),
+    /// A click comes to some node.
+    Click(u64),
+    /// The command arrives at the store, again if `again`; the reply goes to this process.
+    Arrive {
+        slot: usize,
+        process: u64,
+        id: u64,
+        command: Rc<Command>,
+        again: bool,
+    },
+    Reply {
+        slot: usize,
+        process: u64,
+        id: u64,
+        bytes: Result<Vec<u8>, String>,
+    },
+    Join(usize),
+    Fault,
+}
+
+/// A process, or a place for one.
+struct Slot {
+    node: Option<Node<Models>>,
+    /// Counts the processes of this place.
+    process: u64,
+    /// Its clock is ahead by this.
+    skew: u64,
+    paused_until: u64,
+    cut_until: u64,
+    leaving: bool,
+}
+
+pub struct World {
+    pub truth: Rc<RefCell<Truth>>,
+    plan: Plan,
+    coins: Coins,
+    pub now: u64,
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    waiting: BTreeMap<u64, Event>,
+    slots: Vec<Slot>,
+    rows: Memory,
+    /// What the store had before, for a replica that lags.
+    history: VecDeque<(u64, Memory)>,
+    /// What the store's clock is ahead by; and until when it refuses everything.
+    ahead: u64,
+    down_until: u64,
+    healed: bool,
+    /// No click comes any more.
+    still: bool,
+    pub steps: u64,
+    /// Times, whether something failed, and what happened.
+    pub log: Option<Vec<(u64, bool, String)>>,
+    pub faults: BTreeMap<&'static str, u64>,
+}
+
+impl World {
+    pub fn new(seed: u64, plan: Plan, log: bool) -> World {
+        let truth = Truth {
+            coins: Coins(seed ^ 0xabcd),
+            sabotage: plan.sabotage,
+            window: WINDOW,
+            // A beat, its reply and the look at it may each take an eighth of a delay more.
+            allowance: (WINDOW / 8).max(4 * DELAY) + DELAY,
+            facts: BTreeMap::new(),
+            released: BTreeSet::new(),
+            sums: Vec::new(),
+            violation: None,
+        };
+        let mut world = World {
+            truth: Rc::new(RefCell::new(truth)),
+            plan,
+            coins: Coins(seed),
+            now: 1_000_000,
+            events: BinaryHeap::new(),
+            waiting: BTreeMap::new(),
+            slots: Vec::new(),
+            rows: Memory::default(),
+            history: VecDeque::new(),
+            ahead: 0,
+            down_until: 0,
+            healed: false,
+            still: false,
+            steps: 0,
+            log: log.then(Vec::new),
+            faults: BTreeMap::new(),
+        };
+        for slot in 0..plan.nodes {
+            let skew = world.coins.below(1_000_000);
+            world.slots.push(Slot { node: None, process: 0, skew, paused_until: 0, cut_until: 0, leaving: false });
+            let at = world.coins.below(3000);
+            world.after(at, Event::Join(slot));
+        }
+        world.after(10_000, Event::Fault);
+        world
+    }
+
+    fn after(&mut self, time: u64, event: Event) {
+        let number = self.steps << 8 | self.waiting.len() as u64 & 0xff;
+        let number = (number..).find(|number| !self.waiting.contains_key(number)).expect("a number");
+        self.waiting.insert(number, event);
+        self.events.push(Reverse((self.now + time, number)));
+    }
+
+    fn note(&mut self, text: impl FnOnce() -> String) {
+        if let Some(log) = &mut self.log {
+            log.push((self.now, false, text()));
+        }
+    }
+
+    fn fault(&mut self, name: &'static str, text: impl FnOnce() -> String) {
+        *self.faults.entry(name).or_default() += 1;
+        if let Some(log) = &mut self.log {
+            log.push((self.now, !matches!(name, "lost" | "repeated"), text()));
+        }
+    }
+
+    fn is_this(&self, slot: usize, process: u64) -> bool {
+        self.slots[slot].process == process && self.slots[slot].node.is_some()
+    }
+
+    /// Runs for so long. Returns what is violated.
+    pub fn run(&mut self, time: u64) -> Result<(), String> {
+        let end = self.now + time;
+        while let Some(&Reverse((at, number))) = self.events.peek().filter(|next| next.0.0 <= end) {
+            self.events.pop();
+            self.now = at;
+            self.steps += 1;
+            let event = self.waiting.remove(&number).expect("an event");
+            self.happen(event);
+            if let Some(what) = self.truth.borrow_mut().violation.take() {
+                return Err(what);
+            }
+        }
+        self.now = end;
+        Ok(())
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Join(slot) => self.join(slot),
+            Event::Wake(slot, process, lane) if self.is_this(slot, process) => self.wake(slot, lane),
+            Event::Decide(slot, process) if self.is_this(slot, process) => self.decide(slot),
+            Event::Wake(..) | Event::Decide(..) => {}
+            Event::Click(_) if self.still => {}
+            Event::Click(ticket) => self.click(ticket),
+            Event::Arrive { slot, process, id, command, again } => self.arrive(slot, process, id, &command, again),
+            Event::Reply { slot, process, id, bytes } => {
+                if !self.is_this(slot, process) {
+                    return;
+                }
+                if let Some(left) = self.slots[slot].paused_until.checked_sub(self.now).filter(|left| *left > 0) {
+                    return self.after(left, Event::Reply { slot, process, id, bytes });
+                }
+                let (node, now) = (self.slots[slot].node.as_ref().expect("a node"), self.now + self.slots[slot].skew);
+                match bytes {
+                    Ok(bytes) => node.reply(id, now, &bytes).expect("no failure"),
+                    Err(why) => node.failed(id, now, &why).expect("no failure"),
+                }
+            }
+            Event::Fault => self.fail(),
+        }
+    }
+
+    fn join(&mut self, slot: usize) {
+        let mut options = NodeOptions::new("ads", WINDOW);
+        (options.delay, options.interval, options.fleet, options.tick) = (DELAY, INTERVAL, FLEET, 1);
+        let place = &mut self.slots[slot];
+        place.process += 1;
+        (place.paused_until, place.cut_until, place.leaving) = (0, 0, false);
+        place.node = Some(Node::new(options, Models(self.truth.clone()), self.now + place.skew).expect("memory"));
+        let process = place.process;
+        self.note(|| format!("process {process} of place {slot} begins"));
+        for lane in Lane::ALL {
+            self.after(1, Event::Wake(slot, process, lane));
+        }
+        self.after(1, Event::Decide(slot, process));
+    }
+
+    fn wake(&mut self, slot: usize, lane: Lane) {
+        let process = self.slots[slot].process;
+        if self.slots[slot].paused_until > self.now {
+            let left = self.slots[slot].paused_until - self.now;
+            return self.after(left, Event::Wake(slot, process, lane));
+        }
+        let now = self.now + self.slots[slot].skew;
+        let node = self.slots[slot].node.as_ref().expect("a node");
+        let task = node.next(lane, now).expect("no failure");
+        if let Some(bandit) = node.bandit() {
+            bandit.advance(self.now);
+        }
+        match task {
+            Task::Wait(time) => {
+                assert!((1..=DELAY / 8).contains(&time), "{time}");
+                self.after(time, Event::Wake(slot, process, lane));
+            }
+            Task::Log(text) => {
+                self.note(|| format!("process {process} of place {slot} says: {text}"));
+                self.after(0, Event::Wake(slot, process, lane));
+            }
+            Task::Run { id, command, .. } => {
+                self.send(slot, id, Rc::new(command));
+                self.after(1, Event::Wake(slot, process, lane));
+            }
+            Task::Ended => self.end(slot),
+        }
+    }
+
+    /// A process has ended, and another one begins.
+    fn end(&mut self, slot: usize) {
+        let Some(node) = self.slots[slot].node.take() else { return };
+        let state = node.report(self.now).expect("no failure").state;
+        let process = self.slots[slot].process;
+        self.note(|| format!("process {process} of place {slot} has ended: {state:?}"));
+        assert!(state != NodeState::Failed);
+        let pause = self.coins.below(40_000);
+        self.after(if self.healed { 1 } else { pause }, Event::Join(slot));
+    }
+
+    fn send(&mut self, slot: usize, id: u64, command: Rc<Command>) {
+        let process = self.slots[slot].process;
+        let is_lossy = self.plan.losses && !self.healed;
+        let there = match self.coins.below(100) {
+            0 if is_lossy => self.coins.below(30_000),
+            _ => 1 + self.coins.below(20),
+        };
+        if is_lossy && self.coins.one_in(60) {
+            let later = self.coins.below(20_000);
+            self.fault("repeated", || format!("{:?} of place {slot} comes again in {later}", command.kind));
+            self.after(later, Event::Arrive { slot, process, id, command: command.clone(), again: true });
+        }
+        if self.slots[slot].cut_until > self.now || is_lossy && self.coins.one_in(60) {
+            return self.fault("lost", || format!("{:?} of place {slot} is lost", command.kind));
+        }
+        self.after(there, Event::Arrive { slot, process, id, command, again: false });
+    }
+
+    fn arrive(&mut self, slot: usize, process: u64, id: u64, command: &Command, again: bool) {
+        let bytes = if self.down_until > self.now {
+            Err("READONLY".to_owned())
+        } else if command.kind == CommandKind::Contribute && self.plan.sabotage == Sabotage::LosesSums {
+            Ok(b"2:ok".to_vec())
+        } else {
+            if command.kind == CommandKind::Lead && self.plan.sabotage == Sabotage::ForgetsLeaders {
+                self.rows.0.retain(|key, _| !key.starts_with(b"dpb:{ads}:leaders"));
+            }
+            store::run(&mut self.rows, command, self.now + self.ahead).map_err(|failed| format!("{failed:?}"))
+        };
+        let text = bytes.as_ref().map(|bytes| String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned());
+        self.note(|| format!("{:?} {id} of place {slot}: {text:?}", command.kind));
+        if self.plan.failovers && self.history.back().is_none_or(|last| last.0 + 200 < self.now) {
+            self.history.push_back((self.now, self.rows.clone()));
+            while self.history.front().is_some_and(|first| first.0 + 12_000 < self.now) {
+                self.history.pop_front();
+            }
+        }
+        let is_lost = self.plan.losses && !self.healed && self.coins.one_in(60);
+        if again || is_lost || !self.is_this(slot, process) || self.slots[slot].cut_until > self.now {
+            return;
+        }
+        let back = 1 + self.coins.below(20);
+        self.after(back, Event::Reply { slot, process, id, bytes });
+    }
+
+    fn decide(&mut self, slot: usize) {
+        let process = self.slots[slot].process;
+        let pause = 1 + self.coins.below(400);
+        self.after(pause, Event::Decide(slot, process));
+        let place = &self.slots[slot];
+        if place.paused_until > self.now || place.leaving {
+            return;
+        }
+        let Some(bandit) = place.node.as_ref().and_then(Node::bandit) else { return };
+        let ticket = bandit.select();
+        if self.coins.one_in(3) {
+            let later = self.coins.below(WINDOW);
+            self.after(later, Event::Click(ticket));
+        }
+    }
+
+    /// A balancer sends a click to a node that is ready.
+    fn click(&mut self, ticket: u64) {
+        let first = self.coins.below(self.slots.len() as u64) as usize;
+        for i in 0..self.slots.len() {
+            let slot = (first + i) % self.slots.len();
+            let place = &self.slots[slot];
+            let Some(node) = &place.node else { continue };
+            if place.paused_until > self.now || !node.report(self.now + place.skew).expect("no failure").ready {
+                continue;
+            }
+            if node.update(ticket, 1.0).is_ok() {
+                let by = format!("process {} of place {slot}", place.process);
+                if let Some(log) = &mut self.log {
+                    log.push((self.now, false, format!("the click of {ticket:x} comes to {by}")));
+                }
+                let mut truth = self.truth.borrow_mut();
+                truth.facts.get_mut(&ticket).expect("a decision").click.get_or_insert((self.now, by));
+            }
+            return;
+        }
+    }
+
+    /// Something fails, at random.
+    fn fail(&mut self) {
+        if self.healed {
+            return;
+        }
+        let pause = 500 + self.coins.below(25_000);
+        self.after(pause, Event::Fault);
+        let slot = self.coins.below(self.slots.len() as u64) as usize;
+        let (plan, process, time) = (self.plan, self.slots[slot].process, self.coins.below(60_000));
+        let time = if self.coins.one_in(2) { time / 10 } else { time };
+        match self.coins.below(8) {
+            0 if plan.kills && self.slots[slot].node.is_some() => {
+                self.fault("killed", || format!("process {process} of place {slot} is killed"));
+                self.slots[slot].node = None;
+                self.after(time, Event::Join(slot));
+            }
+            1 if plan.pauses => {
+                self.fault("paused", || format!("place {slot} stands still for {time}"));
+                self.slots[slot].paused_until = self.now + time;
+            }
+            2 if plan.pauses => {
+                self.fault("cut", || format!("the network of place {slot} is cut for {time}"));
+                self.slots[slot].cut_until = self.now + time;
+            }
+            3 | 4 if plan.leaves => {
+                let place = &mut self.slots[slot];
+                let Some(node) = place.node.as_ref().filter(|node| node.bandit().is_some() && !place.leaving) else {
+                    return;
+                };
+                node.leave(self.now + place.skew).expect("no failure");
+                place.leaving = true;
+                self.fault("leaves", || format!("process {process} of place {slot} is asked to leave"));
+            }
+            5 if plan.failovers => {
+                let (lag, down) = (self.coins.below(12_000), self.coins.below(8000));
+                let before = self.history.iter().rev().find(|old| old.0 + lag <= self.now);
+                self.rows = before.map_or(Memory::default(), |old| old.1.clone());
+                self.history.retain(|old| old.0 + lag <= self.now);
+                self.down_until = self.now + down;
+                self.fault("failover", || format!("a replica that lags by {lag} takes over after {down}"));
+            }
+            6 if plan.failovers && self.coins.one_in(4) => {
+                (self.rows, self.history) = (Memory::default(), VecDeque::new());
+                self.fault("empty", || "the store is empty".into());
+            }
+            7 if plan.jumps => {
+                let jump = self.coins.below(100_000);
+                let back = self.coins.one_in(2) && self.ahead >= jump;
+                self.ahead = if back { self.ahead - jump } else { self.ahead + jump };
+                self.fault("jump", || format!("the store's clock jumps by {jump}, back: {back}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends all faults, waits, and checks that all is well again.
+    pub fn heal(&mut self) -> Result<(), String> {
+        self.healed = true;
+        self.down_until = 0;
+        for slot in 0..self.slots.len() {
+            let place = &mut self.slots[slot];
+            (place.paused_until, place.cut_until) = (place.paused_until.min(self.now), 0);
+        }
+        self.note(|| "nothing fails any more".into());
+        // Leaving, 30 delays until a lease or a node is gone, six intervals, a window; and a command that is still late.
+        self.run(45_000 + 30_000 + 30 * DELAY + 6 * INTERVAL + WINDOW)?;
+        self.still = true;
+        self.run(2 * DELAY)?;
+        let reports: Vec<_> = self
+            .slots
+            .iter()
+            .map(|place| place.node.as_ref().map(|node| (node.report(self.now + place.skew), node.waiting())))
+            .collect();
+        let mut leaders = BTreeSet::new();
+        for (slot, report) in reports.iter().enumerate() {
+            let Some((Ok(report), Ok(waiting))) = report else { return Err(format!("8: place {slot} has no process")) };
+            let is_well = report.state == NodeState::Serving && report.ready && !report.outage;
+            if !is_well || waiting.0 > 0 || report.nodes != self.slots.len() as u64 {
+                return Err(format!("8: place {slot} is not well: {report:?}, {waiting:?}"));
+            }
+            leaders.insert(report.leader);
+        }
+        if leaders.len() != 1 || leaders.iter().any(|leader| leader.1 == 0) {
+            return Err(format!("8: not one leader: {leaders:?}"));
+        }
+        let truth = self.truth.borrow();
+        let learned = |fact: &&super::model::Fact| fact.learned.is_some_and(|(at, _)| at + 2 * INTERVAL > self.now);
+        if truth.facts.values().filter(learned).count() == 0 {
+            return Err("8: nothing is learned".into());
+        }
+        Ok(())
+    }
+
+    /// Tickets that took effect and are in no release and no open sum.
+    pub fn lost(&self) -> usize {
+        let truth = self.truth.borrow();
+        let bandits = self.slots.iter().filter_map(|place| place.node.as_ref().and_then(Node::bandit));
+        let open: BTreeSet<u64> = bandits.flat_map(|bandit| bandit.collected()).collect();
+        let learned = truth.facts.iter().filter(|(_, fact)| fact.learned.is_some_and(|(at, _)| at + 30_000 < self.now));
+        learned.filter(|(ticket, _)| !truth.released.contains(ticket) && !open.contains(ticket)).count()
+    }
+}
