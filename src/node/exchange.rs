@@ -1,7 +1,7 @@
 //! Exchanges: a number and a snapshot first; then, again and again, who leads, sums to the leader, snapshots; and the end.
 
-use super::command::{Capacity, Command, Leadership, Position, Refusal, Version, reply};
-use super::machine::{Core, Lane, NodeState, PORTION};
+use super::command::{Capacity, Command, Leadership, Member, Position, Refusal, Version, reply};
+use super::machine::{Core, NodeState, PORTION};
 use super::membership::UNTIL_GONE;
 use super::outbox::Outbox;
 use super::{BanditSource, FleetBandit};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 /// One command of an exchange, and what follows from its reply. It stays the first until it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Take,
     Put,
     News,
@@ -23,13 +23,28 @@ enum Step {
     Contribute,
     /// Reads what others have sent to this node's generation.
     Collect,
+    /// Rewards of the wards with this number.
+    Keep(u16),
+    /// Ends wards, or passes them on.
+    Ends,
+    Offer {
+        withdraw: bool,
+    },
+    Adopt,
+    /// Seeks a receiver: of the process with this number, for its ward; 0: of any, for the last bandit of this node.
+    Host {
+        number: u16,
+    },
+    Entrust,
+    /// Ends the lease of a ward.
+    Release(Member),
     Leave,
 }
 
 /// What the lane of exchanges remembers.
 #[derive(Default)]
 pub(super) struct Exchange {
-    plan: VecDeque<Step>,
+    pub plan: VecDeque<Step>,
     /// When the next exchange begins, and until when the lane pauses after a failure.
     at: u64,
     pause: u64,
@@ -37,6 +52,9 @@ pub(super) struct Exchange {
     /// Put a snapshot, and read those of others, before the next exchange.
     pub put_now: bool,
     pub news: bool,
+    /// A state waits; exchanges until the next offer.
+    pub states: bool,
+    until_offer: u32,
     /// The host has asked the node to leave; since when it resigns or moves.
     pub leaving: bool,
     since: u64,
@@ -60,11 +78,11 @@ pub(super) struct Exchange {
     collected: Position,
     /// The last exchange found no leader.
     leaderless: bool,
-    /// Sums on their way: the generation, their sequence, the bytes.
-    sums: Option<(u64, u64, Vec<u8>)>,
+    /// Sums on their way, of this node and of its wards: the generation, their sequence, the bytes.
+    sums: VecDeque<(u64, u64, Vec<u8>)>,
     sequence: u64,
-    /// No round begins any more.
-    closing: bool,
+    /// No round begins any more: when none is in flight, the node's own state leaves, or the node does.
+    pub closing: bool,
 }
 
 /// A lease lasts so many intervals, and at least so long.
@@ -89,7 +107,7 @@ impl Exchange {
         self.closing
     }
 
-    fn done(&mut self) {
+    pub fn done(&mut self) {
         self.plan.pop_front();
         self.failures = 0;
     }
@@ -139,8 +157,8 @@ impl<S: BanditSource> Core<S> {
 
     /// Plans what comes next, by the node's state.
     fn plan(&mut self, outbox: &Mutex<Outbox>) -> Result<()> {
-        use Step::{Collect, Contribute, Lead, Leave, News, Put, Resign, Take};
-        let exchange = [Lead(false), Contribute, Collect, Put, News];
+        use Step::{Adopt, Collect, Contribute, Ends, Lead, News, Offer, Put, Resign, Take};
+        let exchange = [Lead(false), Contribute, Collect, Put, News, Ends];
         if self.state == NodeState::Storing {
             self.state = NodeState::Serving;
             self.exchange.at = self.now + self.options.interval / 2;
@@ -161,7 +179,15 @@ impl<S: BanditSource> Core<S> {
             NodeState::Serving if self.now >= self.exchange.at => {
                 let half = self.options.interval / 2;
                 self.exchange.at = self.now + half + self.jitter(half);
+                self.plan_wards()?;
                 self.exchange.plan.extend(exchange);
+                self.exchange.until_offer = (self.exchange.until_offer + UNTIL_PUT - 1) % UNTIL_PUT;
+                if self.exchange.until_offer == 0 {
+                    self.exchange.plan.push_back(Offer { withdraw: false });
+                }
+            }
+            NodeState::Serving if std::mem::take(&mut self.exchange.states) => {
+                self.exchange.plan.extend([Adopt, Contribute, Offer { withdraw: false }]);
             }
             NodeState::Serving if self.exchange.put_now => self.exchange.plan.push_back(Put),
             NodeState::Serving if self.exchange.news => self.exchange.plan.push_back(News),
@@ -176,10 +202,13 @@ impl<S: BanditSource> Core<S> {
                 }
             }
             NodeState::Moving => {
-                let waits = outbox.lock().map_err(|_| Error::Poisoned)?.len() > 0;
-                self.exchange.closing |= !waits || passed > LONGEST_WAIT;
-                if self.exchange.closing && !self.is_flying(Lane::Rounds) {
-                    self.exchange.plan.push_back(Leave);
+                let waits = outbox.lock().map_err(|_| Error::Poisoned)?.len() > 0 && passed < LONGEST_WAIT;
+                if self.exchange.closing {
+                    self.close()?;
+                } else if self.moves() {
+                    self.plan_moves(passed, waits)?;
+                } else {
+                    self.exchange.closing = !waits;
                 }
             }
             _ => {}
@@ -187,27 +216,28 @@ impl<S: BanditSource> Core<S> {
         Ok(())
     }
 
-    /// What is open is lost when the node has left, so nothing of it takes effect after the last contribution.
+    /// Where the state does not move, what is open is lost, so nothing of it takes effect after the last contribution.
     fn begin_moving(&mut self) -> Result<()> {
         self.state = NodeState::Moving;
         self.exchange.since = self.now;
+        self.plan_wards()?;
         self.exchange.plan.extend([Step::Contribute, Step::Put]);
-        self.bandit.as_ref().map_or(Ok(()), |bandit| bandit.cancel_since(0))
+        let lost = self.bandit.as_ref().filter(|_| !self.moves());
+        lost.map_or(Ok(()), |bandit| bandit.cancel_since(0))
     }
 
-    fn pause_for(&mut self, time: u64) {
+    pub fn pause_for(&mut self, time: u64) {
         self.exchange.pause = self.now + time;
     }
 
     /// The command of a step; None if there is nothing to do.
     fn command(&mut self, step: Step) -> Result<Option<Command>> {
         let (member, tables) = (self.member, self.tables.clone());
-        let generation = self.exchange.leader.generation;
         if step == Step::Take {
             let lease = UNTIL_GONE * self.options.delay;
             return Ok(Some(tables.take(self.options.number, member.life, lease, self.exchange.seen)));
         }
-        let Some(bandit) = self.bandit.clone() else { return Ok(None) };
+        let Some(bandit) = self.bandit.clone() else { return self.ward_command(step) };
         Ok(match step {
             Step::Take => None,
             Step::Put if self.exchange.putting.is_none() && !self.put_is_due(&bandit)? => None,
@@ -242,13 +272,10 @@ impl<S: BanditSource> Core<S> {
                 Some(tables.lead(member, self.options.fleet, self.exchange.led, self.exchange.leader.term, 0))
             }
             Step::Contribute => {
-                let is_other = generation != 0 && generation != self.exchange.led;
-                if self.exchange.sums.is_none() && is_other {
-                    let sums = bandit.contribution(generation)?;
-                    self.exchange.sequence += u64::from(!sums.is_empty());
-                    self.exchange.sums = (!sums.is_empty()).then_some((generation, self.exchange.sequence, sums));
+                if self.exchange.sums.is_empty() {
+                    self.take_sums(&bandit)?;
                 }
-                let sums = self.exchange.sums.as_ref();
+                let sums = self.exchange.sums.front();
                 sums.map(|(generation, sequence, sums)| {
                     tables.contribute(member, *generation, *sequence, SUMS, sums.clone())
                 })
@@ -258,6 +285,7 @@ impl<S: BanditSource> Core<S> {
             }
             Step::Collect => None,
             Step::Leave => Some(tables.leave(member)),
+            step => self.ward_command(step)?,
         })
     }
 
@@ -295,8 +323,8 @@ impl<S: BanditSource> Core<S> {
             }
             Step::Contribute => {
                 reply::done(bytes)?;
-                let sent = self.exchange.sums.take().map(|sums| sums.0);
-                if sent == Some(self.exchange.leader.generation) {
+                self.exchange.sums.pop_front();
+                if self.exchange.sums.is_empty() {
                     self.exchange.done();
                 }
                 Ok(())
@@ -310,6 +338,28 @@ impl<S: BanditSource> Core<S> {
                     Some(last) => self.exchange.collected = Position::after(last),
                     None => self.exchange.done(),
                 }
+                Ok(())
+            }
+            Step::Keep(number) => match reply::messages(bytes) {
+                Err(Refusal::Replaced) => {
+                    self.lost_number(number);
+                    self.exchange.done();
+                    Ok(())
+                }
+                messages => self.kept(number, &messages?),
+            },
+            Step::Offer { withdraw } => {
+                self.offered(&reply::offer(bytes)?, withdraw);
+                Ok(())
+            }
+            Step::Adopt => self.adopted(reply::adopt(bytes)?),
+            Step::Host { number } => self.hosted(number, reply::host(bytes)?),
+            Step::Entrust => {
+                reply::done(bytes)?;
+                self.entrusted()
+            }
+            Step::Ends | Step::Release(_) => {
+                self.exchange.done();
                 Ok(())
             }
             Step::Leave => {
@@ -338,7 +388,10 @@ impl<S: BanditSource> Core<S> {
         self.exchange.put_now = true;
         self.exchange.done();
         self.state = NodeState::Storing;
-        self.exchange.plan.extend([Step::Put, Step::News, Step::Lead(false), Step::Contribute]);
+        let offer = Step::Offer { withdraw: false };
+        self.exchange.plan.extend([Step::Put, Step::News, Step::Lead(false), Step::Contribute, offer]);
+        self.started = self.now;
+        self.exchange.until_offer = UNTIL_PUT;
         self.begin_rounds(&bandit)
     }
 
@@ -420,6 +473,28 @@ impl<S: BanditSource> Core<S> {
             self.exchange.plan.push_front(Step::Lead(true));
         }
         self.exchange.leaderless = true;
+        Ok(())
+    }
+
+    /// Takes the open sums out of this node's bandit and its wards, for the leader; a leader adds those of its wards.
+    fn take_sums(&mut self, bandit: &S::Bandit) -> Result<()> {
+        let generation = self.exchange.leader.generation;
+        if generation == 0 {
+            return Ok(());
+        }
+        let mut taken = Vec::new();
+        for ward in &self.wards.all {
+            taken.push(ward.bandit.contribution(generation)?);
+        }
+        if generation == self.exchange.led {
+            taken.iter().filter(|sums| !sums.is_empty()).for_each(|sums| self.combine(sums));
+            return Ok(());
+        }
+        taken.push(bandit.contribution(generation)?);
+        for sums in taken.into_iter().filter(|sums| !sums.is_empty()) {
+            self.exchange.sequence += 1;
+            self.exchange.sums.push_back((generation, self.exchange.sequence, sums));
+        }
         Ok(())
     }
 

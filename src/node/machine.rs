@@ -4,6 +4,7 @@ use super::command::{Beat, Capacity, Command, Member, Message, Portion, Position
 use super::exchange::Exchange;
 use super::membership::{BEATS, Instant, Membership, Patience, UNTIL_GONE, UNTIL_UNREADY};
 use super::outbox::{Outbox, Waiting};
+use super::wards::Wards;
 use super::{BanditSource, FleetBandit, NodeOptions};
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
@@ -79,6 +80,8 @@ pub struct NodeReport {
     pub outages: u64,
     /// Nodes that are alive, this one included.
     pub nodes: u64,
+    /// Bandits of nodes that have ended, with which this node continues.
+    pub wards: usize,
     /// The number and the generation of the leader; 0: none is known.
     pub leader: (u16, u64),
     /// Whether the bandit may learn from people: the store has kept a snapshot that counts this period.
@@ -114,6 +117,11 @@ pub(super) struct Core<S: BanditSource> {
     pub bandit: Option<Arc<S::Bandit>>,
     pub exchange: Exchange,
     pub membership: Membership,
+    pub wards: Wards<S::Bandit>,
+    /// When the node had its number.
+    pub started: u64,
+    /// When this node cancelled, and since which tick: for the states that were on their way to it.
+    pub cancelled: Vec<(u64, u64)>,
     /// What the node has read of its rewards.
     read: Position,
     /// When the next round begins, and when the one in flight began.
@@ -159,6 +167,9 @@ impl<S: BanditSource> Node<S> {
             bandit: None,
             exchange: Exchange::default(),
             membership: Membership::new(options.delay, patience, start),
+            wards: Wards::default(),
+            started: now,
+            cancelled: Vec::new(),
             read: Position::default(),
             round_at: now,
             store_time: None,
@@ -260,10 +271,11 @@ impl<S: BanditSource> Node<S> {
     pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
         let (number, bandit) = self.joined.get().ok_or(Error::UnknownTicket)?;
         let to = (ticket >> 48) as u16;
-        if to == *number {
-            return bandit.update(ticket, reward);
+        match if to == *number { bandit.update(ticket, reward) } else { Err(Error::UnknownTicket) } {
+            // Perhaps of a ward with this number, or of one that comes soon: it takes the way of the others'.
+            Err(Error::UnknownTicket) => locked(&self.outbox)?.add(Waiting { to, ticket, reward }),
+            done => done,
         }
-        locked(&self.outbox)?.add(Waiting { to, ticket, reward })
     }
 
     /// A period has begun: the store gets a snapshot that counts it at once.
@@ -301,6 +313,7 @@ impl<S: BanditSource> Node<S> {
             outage: core.membership.outage.is_some(),
             outages: core.membership.outages,
             nodes: core.membership.nodes,
+            wards: core.wards.all.len(),
             leader: (core.exchange.leader.number, core.exchange.leader.generation),
             learns: core.exchange.has_settled,
             last_error: core.last_error.clone(),
@@ -365,7 +378,7 @@ impl<S: BanditSource> Node<S> {
             pulse.numbers.iter().for_each(|&number| outbox.know(number));
         }
         for message in &pulse.rewards {
-            core.receive(&bandit, message);
+            core.receive(core.member.number, message);
         }
         if let Some(last) = pulse.rewards.last() {
             core.read = Position::after(last);
@@ -378,6 +391,7 @@ impl<S: BanditSource> Node<S> {
             core.cancel_since(from)?;
         }
         core.exchange.news |= news != core.membership.news;
+        core.exchange.states |= pulse.states > 0;
         core.settle(&bandit)
     }
 }
@@ -402,6 +416,11 @@ impl<S: BanditSource> Core<S> {
 
     fn cancel_since(&mut self, from: u64) -> Result<()> {
         let from = from.saturating_sub(self.options.click_delay);
+        let (now, delay) = (self.now, self.options.delay);
+        self.cancelled.retain(|(at, _)| now - at <= (UNTIL_GONE + UNTIL_UNREADY) * delay);
+        self.cancelled.retain(|(_, before)| *before < from);
+        self.cancelled.push((now, from));
+        self.cancel_wards(from)?;
         self.bandit.as_ref().map_or(Ok(()), |bandit| bandit.cancel_since(from))
     }
 
@@ -440,6 +459,7 @@ impl<S: BanditSource> Core<S> {
         self.state = state;
         self.say(why.into());
         self.last_error = why.into();
+        self.wards.all.iter().try_for_each(|ward| ward.bandit.cancel_since(0))?;
         self.bandit.as_ref().map_or(Ok(()), |bandit| bandit.cancel_since(0))
     }
 
@@ -450,15 +470,19 @@ impl<S: BanditSource> Core<S> {
     }
 
     /// Reports a reward that another node has sent.
-    fn receive(&mut self, bandit: &S::Bandit, message: &Message) {
-        let Ok(text) = bandit.open(message.content()) else {
+    pub fn receive(&mut self, number: u16, message: &Message) {
+        let Some(Ok(text)) = self.opener().map(|bandit| bandit.open(message.content())) else {
             return self.say("a reward that is not sealed with this node's fleet key is ignored".into());
         };
         if let Some((ticket, reward)) = text.split_first_chunk::<8>()
             && let Ok(reward) = reward.try_into()
         {
-            // A repeated one is refused, and so is one that is late.
-            _ = bandit.update(u64::from_be_bytes(*ticket), f64::from_bits(u64::from_be_bytes(reward)));
+            self.report_reward(number, u64::from_be_bytes(*ticket), f64::from_bits(u64::from_be_bytes(reward)));
         }
+    }
+
+    /// A bandit with the fleet key.
+    fn opener(&self) -> Option<&S::Bandit> {
+        self.bandit.as_deref().or(self.wards.all.first().map(|ward| &*ward.bandit))
     }
 }

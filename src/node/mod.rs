@@ -4,10 +4,10 @@
 //! | state | what it does | next |
 //! |---|---|---|
 //! | Taking | TAKE, restores the snapshot, for a given number TAKE again | Storing; Failed if the snapshot is foreign |
-//! | Storing | PUT, NEWS, LEAD, contributes; rounds begin | Serving |
-//! | Serving | ROUND in each eighth of a delay; an exchange after half to a whole interval: LEAD, CONTRIBUTE or COLLECT, PUT if due, NEWS | `leave`: Resigning if it leads, otherwise Moving |
+//! | Storing | PUT, NEWS, LEAD, contributes, OFFER; rounds begin | Serving |
+//! | Serving | ROUND in each eighth of a delay; an exchange after half to a whole interval: KEEP for each ward, LEAD, CONTRIBUTE or COLLECT, PUT if due, NEWS, ends wards; each twelfth OFFER; ADOPT when a state waits | `leave`: Resigning if it leads, otherwise Moving |
 //! | Resigning | ends the lease; COLLECT until two intervals (at most 10 s) have passed and another node leads, or none comes | Moving |
-//! | Moving | CONTRIBUTE, PUT, sends the rewards that wait; then LEAVE | Left |
+//! | Moving | KEEP, CONTRIBUTE, PUT, sends the rewards that wait, withdraws its offers, ADOPT; then for each ward and itself HOST and ENTRUST, or LEAVE | Left |
 //! | Replaced, Failed | cancels everything | |
 //!
 //! A reply `replaced` leads to Replaced from every state. In parallel runs the watch over outages: [`membership`].
@@ -19,6 +19,7 @@ mod membership;
 mod outbox;
 mod real;
 pub mod store;
+mod wards;
 
 pub use machine::{Lane, Node, NodeReport, NodeState, Task};
 pub use real::Bandits;
@@ -82,6 +83,26 @@ pub trait FleetBandit {
     /// # Errors
     /// As `Bandit::combine`.
     fn combine(&self, contribution: &[u8]) -> Result<()>;
+    /// How many decisions are open.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    fn pending(&self) -> Result<u64>;
+    /// As `Bandit::skip`.
+    ///
+    /// # Errors
+    /// As `Bandit::skip`.
+    fn skip(&self, ticks: u64) -> Result<()>;
+    /// As `Bandit::receiver`.
+    ///
+    /// # Errors
+    /// As `Bandit::receiver`.
+    fn receiver(&self) -> Result<u64>;
+    /// As `Bandit::suspend`.
+    ///
+    /// # Errors
+    /// As `Bandit::suspend`.
+    fn suspend(&self, receiver: u64) -> Result<Vec<u8>>;
     /// As `Bandit::seal`; without a fleet key the message itself.
     ///
     /// # Errors
@@ -103,6 +124,11 @@ pub trait BanditSource {
     /// # Errors
     /// As `Bandit::new` and `Bandit::restore_as`. The node has failed then.
     fn bandit(&mut self, number: u16, snapshot: Option<&[u8]>) -> Result<Self::Bandit>;
+    /// The bandit of a state that was addressed to this process.
+    ///
+    /// # Errors
+    /// As `Bandit::resume`.
+    fn resume(&mut self, number: u16, state: &[u8]) -> Result<Self::Bandit>;
     /// A random number.
     fn draw(&mut self) -> u64;
 }

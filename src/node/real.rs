@@ -52,6 +52,22 @@ impl FleetBandit for Bandit {
         Bandit::combine(self, contribution)
     }
 
+    fn pending(&self) -> Result<u64> {
+        Ok(self.report()?.counts.pending())
+    }
+
+    fn skip(&self, ticks: u64) -> Result<()> {
+        Bandit::skip(self, ticks)
+    }
+
+    fn receiver(&self) -> Result<u64> {
+        Bandit::receiver(self)
+    }
+
+    fn suspend(&self, receiver: u64) -> Result<Vec<u8>> {
+        Bandit::suspend(self, receiver)
+    }
+
     fn seal(&self, message: &[u8]) -> Result<Vec<u8>> {
         Bandit::seal(self, message).or_else(|error| match error {
             Error::Unsupported { .. } => Ok(message.to_vec()),
@@ -93,6 +109,12 @@ impl BanditSource for Bandits {
             None => Bandit::new(self.algorithm, &self.config),
             Some(snapshot) => Bandit::restore_as(self.algorithm, &self.config, snapshot),
         }
+    }
+
+    fn resume(&mut self, number: u16, state: &[u8]) -> Result<Bandit> {
+        // The budget of the node that has ended has the loss of these rewards.
+        let config = Config { node: number.into(), budget: None, budget_periods: 0, ..self.config.clone() };
+        Bandit::resume(Some(self.algorithm), &config, state)
     }
 
     fn draw(&mut self) -> u64 {

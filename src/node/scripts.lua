@@ -298,9 +298,8 @@ if not mine() then return say('replaced') end
 local incarnation, sequence, open = (redis.call('HGET', offers, ARGV[1]) or ''):match('^(%d+) (%d+)(.*)$')
 if incarnation ~= ARGV[2] then sequence, open = 0, '' end
 if tonumber(ARGV[4]) > tonumber(sequence) then
-  if ARGV[5] == '1' then open = '' end
   for i = 6, #ARGV do open = open .. ' ' .. ARGV[i] end
-  redis.call('HSET', offers, ARGV[1], words(ARGV[2], ARGV[4]) .. open)
+  redis.call('HSET', offers, ARGV[1], words(ARGV[2], ARGV[4]) .. (ARGV[5] == '1' and '' or open))
 end
 return say('ok', open)
 

@@ -21,6 +21,8 @@ pub enum Sabotage {
     CancelsNothing,
     /// A bandit cancels only what was made after an outage began.
     CancelsLate,
+    /// The store gives states again, and a process accepts one for a receiver that had one.
+    AcceptsStatesTwice,
     /// The store forgets who leads.
     ForgetsLeaders,
 }
@@ -45,6 +47,10 @@ pub struct Truth {
     pub facts: BTreeMap<u64, Fact>,
     pub released: BTreeSet<u64>,
     pub sums: Vec<Vec<u64>>,
+    /// The process that has drawn each receiver; states, until a process continues from them.
+    pub receivers: BTreeMap<u64, u64>,
+    pub states: Vec<Option<Inner>>,
+    pub resumed: u64,
     pub violation: Option<String>,
 }
 
@@ -78,6 +84,7 @@ impl Truth {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Duty {
     Alone,
     Contributes,
@@ -94,10 +101,11 @@ pub struct Open {
 pub struct Model {
     truth: Rc<RefCell<Truth>>,
     number: u16,
+    process: u64,
     inner: RefCell<Inner>,
 }
 
-struct Inner {
+pub struct Inner {
     now: u64,
     open: VecDeque<Open>,
     sum: Vec<u64>,
@@ -112,11 +120,11 @@ struct Inner {
 const QUOTA: usize = 20;
 
 impl Model {
-    fn new(truth: Rc<RefCell<Truth>>, number: u16, releases: u64) -> Model {
+    fn new(truth: Rc<RefCell<Truth>>, number: u16, process: u64, releases: u64) -> Model {
         let sender = (truth.borrow_mut().coins.next(), 0);
         let (open, sum, duty, senders) = (VecDeque::new(), Vec::new(), Duty::Alone, BTreeMap::new());
         let inner = RefCell::new(Inner { now: 0, open, sum, duty, sender, senders, releases });
-        Model { truth, number, inner }
+        Model { truth, number, process, inner }
     }
 
     pub fn select(&self) -> u64 {
@@ -246,6 +254,32 @@ impl FleetBandit for Model {
         Ok(())
     }
 
+    fn pending(&self) -> Result<u64> {
+        Ok(self.inner.borrow().open.len() as u64)
+    }
+
+    fn skip(&self, ticks: u64) -> Result<()> {
+        let now = self.inner.borrow().now + ticks;
+        self.advance(now);
+        Ok(())
+    }
+
+    fn receiver(&self) -> Result<u64> {
+        let truth = &mut *self.truth.borrow_mut();
+        let receiver = truth.coins.next() >> 1 | 1;
+        truth.receivers.insert(receiver, self.process);
+        Ok(receiver)
+    }
+
+    fn suspend(&self, receiver: u64) -> Result<Vec<u8>> {
+        let (inner, truth) = (&mut *self.inner.borrow_mut(), &mut *self.truth.borrow_mut());
+        let duty = if let Duty::Contributes = inner.duty { Duty::Contributes } else { Duty::Alone };
+        let Inner { now, sender, releases, .. } = *inner;
+        let (open, sum) = (std::mem::take(&mut inner.open), std::mem::take(&mut inner.sum));
+        truth.states.push(Some(Inner { now, open, sum, duty, sender, senders: BTreeMap::new(), releases }));
+        Ok([receiver, truth.states.len() as u64 - 1].map(u64::to_be_bytes).concat())
+    }
+
     fn seal(&self, message: &[u8]) -> Result<Vec<u8>> {
         Ok([b"sealed ", message].concat())
     }
@@ -255,8 +289,11 @@ impl FleetBandit for Model {
     }
 }
 
-/// Makes models.
-pub struct Models(pub Rc<RefCell<Truth>>);
+/// Makes the models of a process.
+pub struct Models {
+    pub truth: Rc<RefCell<Truth>>,
+    pub process: u64,
+}
 
 impl BanditSource for Models {
     type Bandit = Model;
@@ -267,10 +304,29 @@ impl BanditSource for Models {
             Some([of, releases]) if *of == u64::from(number) => *releases,
             Some(_) => return Err(Error::Corrupt),
         };
-        Ok(Model::new(self.0.clone(), number, releases))
+        Ok(Model::new(self.truth.clone(), number, self.process, releases))
+    }
+
+    fn resume(&mut self, number: u16, state: &[u8]) -> Result<Model> {
+        let truth = &mut *self.truth.borrow_mut();
+        let [receiver, place] = words(state)?[..] else { return Err(Error::Corrupt) };
+        let is_ours = truth.receivers.get(&receiver) == Some(&self.process);
+        if is_ours && truth.sabotage != Sabotage::AcceptsStatesTwice {
+            truth.receivers.remove(&receiver);
+        }
+        if !is_ours {
+            return Err(Error::ExpiredState("the receiver is not of this process, or has its state".into()));
+        }
+        let Some(mut inner) = truth.states[place as usize].take() else {
+            truth.violate(format!("6: state {place} has two heirs"));
+            return Err(Error::Corrupt);
+        };
+        truth.resumed += 1;
+        inner.sender = (truth.coins.next(), 0);
+        Ok(Model { truth: self.truth.clone(), number, process: self.process, inner: RefCell::new(inner) })
     }
 
     fn draw(&mut self) -> u64 {
-        self.0.borrow_mut().coins.next()
+        self.truth.borrow_mut().coins.next()
     }
 }

@@ -125,6 +125,9 @@ impl World {
             facts: BTreeMap::new(),
             released: BTreeSet::new(),
             sums: Vec::new(),
+            receivers: BTreeMap::new(),
+            states: Vec::new(),
+            resumed: 0,
             violation: None,
         };
         let mut world = World {
@@ -228,7 +231,10 @@ impl World {
         let place = &mut self.slots[slot];
         place.process += 1;
         (place.paused_until, place.cut_until, place.leaving) = (0, 0, false);
-        place.node = Some(Node::new(options, Models(self.truth.clone()), self.now + place.skew).expect("memory"));
+        place.node = Some(
+            Node::new(options, Models { truth: self.truth.clone(), process: self.steps }, self.now + place.skew)
+                .expect("memory"),
+        );
         let process = place.process;
         self.note(|| format!("process {process} of place {slot} begins"));
         for lane in Lane::ALL {
@@ -304,7 +310,11 @@ impl World {
             if command.kind == CommandKind::Lead && self.plan.sabotage == Sabotage::ForgetsLeaders {
                 self.rows.0.retain(|key, _| !key.starts_with(b"dpb:{ads}:leaders"));
             }
-            store::run(&mut self.rows, command, self.now + self.ahead).map_err(|failed| format!("{failed:?}"))
+            let mut command = command.clone();
+            if command.kind == CommandKind::Adopt && self.plan.sabotage == Sabotage::AcceptsStatesTwice {
+                command.args[4] = b"0".to_vec(); // acknowledges nothing
+            }
+            store::run(&mut self.rows, &command, self.now + self.ahead).map_err(|failed| format!("{failed:?}"))
         };
         let text = bytes.as_ref().map(|bytes| String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned());
         self.note(|| format!("{:?} {id} of place {slot}: {text:?}", command.kind));

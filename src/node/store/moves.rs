@@ -50,13 +50,11 @@ impl<R: RowStore> Run<'_, R> {
         let before = self.offered(offers, own)?.filter(|before| before.0 == incarnation);
         let (_, sequence, mut open) = before.unwrap_or_default();
         if given > sequence {
-            if self.text(5)? == b"1" {
-                open.clear();
-            }
             for receiver in self.command.args.get(5..).unwrap_or_default() {
                 open += &format!(" {}", String::from_utf8_lossy(receiver));
             }
-            self.set(offers, own.to_string(), format!("{incarnation} {given}{open}"))?;
+            let still = if self.text(5)? == b"1" { "" } else { &open };
+            self.set(offers, own.to_string(), format!("{incarnation} {given}{still}"))?;
         }
         self.say("ok");
         self.say(open);

@@ -1,0 +1,120 @@
+//! Nodes with real bandits, on rows in memory.
+
+use super::rows::Memory;
+use super::support::coins::Coins;
+use dpb::node::{Bandits, Lane, Node, NodeOptions, NodeState, Task, store};
+use dpb::{Algorithm, Clock, Config, FleetKey};
+
+const WINDOW: u32 = 20_000;
+
+struct Fleet {
+    now: u64,
+    rows: Memory,
+    nodes: Vec<Node<Bandits>>,
+}
+
+impl Fleet {
+    fn join(&mut self, number: u16) {
+        let key = FleetKey::from([7; 32]);
+        let config =
+            Config { reward_window: WINDOW, clock: Clock::Caller, fleet_key: Some(key), ..Config::new(3, 1.0) };
+        let bandits = Bandits::new(Algorithm::RECOMMENDED, config).unwrap();
+        let options = NodeOptions { number, fleet: 1, tick: 1, ..NodeOptions::new("ads", WINDOW.into()) };
+        self.nodes.push(Node::new(options, bandits, self.now).unwrap());
+    }
+
+    /// Lets 25 ms pass.
+    fn step(&mut self) {
+        self.now += 25;
+        for node in &self.nodes {
+            for lane in Lane::ALL {
+                while let Task::Run { id, command, .. } = node.next(lane, self.now).unwrap() {
+                    let bytes = store::run(&mut self.rows, &command, 1_700_000_000_000 + self.now).unwrap();
+                    node.reply(id, self.now, &bytes).unwrap();
+                }
+            }
+            if let Some(bandit) = node.bandit() {
+                _ = bandit.advance(self.now); // refused once its state has moved
+            }
+        }
+    }
+
+    fn run(&mut self, time: u64) {
+        (0..time / 25).for_each(|_| self.step());
+    }
+}
+
+/// Clicks come to any node. One node leads and releases for all; one that leaves loses nothing.
+#[test]
+fn real_bandits_learn_as_one_and_move() {
+    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
+    (0..3).for_each(|_| fleet.join(0));
+    fleet.run(20_000);
+    let mut coins = Coins(5);
+    let mut decide = |fleet: &mut Fleet, among: usize, count: u64| {
+        for _ in 0..count {
+            let by = coins.below(among as u64) as usize;
+            let ad = fleet.nodes[by].bandit().unwrap().select().unwrap();
+            if coins.one_in(3) {
+                let at = coins.below(among as u64) as usize;
+                fleet.nodes[at].update(ad.ticket, 1.0).unwrap();
+            }
+            fleet.step();
+        }
+    };
+    decide(&mut fleet, 3, 1500);
+    let reports: Vec<_> = fleet.nodes.iter().map(|node| node.report(fleet.now).unwrap()).collect();
+    assert!(reports.iter().all(|report| report.state == NodeState::Serving && report.ready && report.nodes == 3));
+    assert!(reports.iter().all(|report| report.leader == reports[0].leader && report.leader.1 != 0), "{reports:?}");
+    let leader =
+        fleet.nodes.iter().position(|node| node.report(fleet.now).unwrap().member.number == reports[0].leader.0);
+    let of = |fleet: &Fleet, node: usize| fleet.nodes[node].bandit().unwrap().report().unwrap();
+    assert!(of(&fleet, leader.unwrap()).phase > 5 && of(&fleet, (leader.unwrap() + 1) % 3).phase == 0);
+
+    // A node that does not lead leaves, while its decisions are open; the others go on.
+    let leaves = (leader.unwrap() + 1) % 3;
+    let ended = fleet.nodes.remove(leaves);
+    let before = ended.bandit().unwrap().report().unwrap().counts;
+    assert!(before.pending() > 100);
+    ended.leave(fleet.now).unwrap();
+    fleet.nodes.push(ended);
+    fleet.run(10_000);
+    assert_eq!(fleet.nodes[2].report(fleet.now).unwrap().state, NodeState::Left);
+    assert_eq!((0..2).map(|node| fleet.nodes[node].report(fleet.now).unwrap().wards).sum::<usize>(), 1);
+    decide(&mut fleet, 2, 1500);
+    fleet.run(40_000);
+    let left = (0..2).map(|node| fleet.nodes[node].report(fleet.now).unwrap().wards).sum::<usize>();
+    assert_eq!(left, 0, "the ward ends with its last decision");
+    let of = |node: usize| fleet.nodes[node].bandit().unwrap().report().unwrap();
+    assert!((0..2).all(|node| of(node).contributions_lost == 0 && of(node).counts.cancelled == 0));
+    fleet.join(0);
+    fleet.run(10_000);
+    let last = fleet.nodes[3].report(fleet.now).unwrap();
+    assert_eq!((last.state, last.member.incarnation > 1), (NodeState::Serving, true), "the number is free again");
+}
+
+/// A process with a given number waits while another one has it, and continues from its snapshot.
+#[test]
+fn a_given_number_has_one_process() {
+    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
+    fleet.join(7);
+    fleet.run(10_000);
+    fleet.join(7);
+    fleet.run(20_000);
+    let state = |fleet: &Fleet, node: usize| fleet.nodes[node].report(fleet.now).unwrap().state;
+    assert_eq!((state(&fleet, 0), state(&fleet, 1)), (NodeState::Serving, NodeState::Taking));
+    fleet.nodes.remove(0); // killed
+    fleet.run(35_000);
+    assert_eq!(state(&fleet, 0), NodeState::Serving);
+    assert_eq!(fleet.nodes[0].report(fleet.now).unwrap().member.incarnation, 2);
+    // A foreign snapshot is refused, and its number left alone.
+    let snapshot = fleet.rows.0.get_mut(&b"dpb:{ads}:snapshots\x007"[..]).unwrap();
+    *snapshot = b"foreign".to_vec();
+    fleet.nodes.clear();
+    fleet.run(35_000);
+    let before = fleet.rows.clone();
+    fleet.join(7);
+    fleet.run(5000);
+    assert_eq!(state(&fleet, 0), NodeState::Failed);
+    assert!(fleet.rows.0 == before.0);
+}
