@@ -140,3 +140,16 @@ fn no_two_types_have_one_name() {
     }
     assert!(places.len() > 200, "{}", places.len());
 }
+
+/// A node does the same with the same calls: so it has no clock, no thread, no file, no socket, and no order of its own.
+#[test]
+fn a_node_depends_on_its_calls_alone() {
+    let paths = files(&root().join("src/node"));
+    for path in &paths {
+        let code = std::fs::read_to_string(path).unwrap();
+        for foreign in ["HashMap", "HashSet", "std::time", "std::thread", "std::fs", "std::net", "std::env"] {
+            assert!(!code.contains(foreign), "{}: {foreign}", path.display());
+        }
+    }
+    assert!(paths.len() > 10);
+}

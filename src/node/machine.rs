@@ -2,7 +2,7 @@
 
 use super::command::{Beat, Capacity, Command, Member, Message, Portion, Position, Pulse, Refusal, Tables, reply};
 use super::exchange::Exchange;
-use super::membership::{BEATS, Instant, Membership, Patience, UNTIL_GONE, UNTIL_UNREADY};
+use super::membership::{BEATS, Membership, Moment, Patience, UNTIL_GONE, UNTIL_UNREADY};
 use super::outbox::{Outbox, Waiting};
 use super::wards::Wards;
 use super::{BanditSource, FleetBandit, NodeOptions};
@@ -126,7 +126,7 @@ pub(super) struct Core<S: BanditSource> {
     read: Position,
     /// When the next round begins, and when the one in flight began.
     round_at: u64,
-    began: Instant,
+    began: Moment,
     /// The store's time in a reply, and this node's when the reply came.
     store_time: Option<(u64, u64)>,
     flights: [Option<Flight>; 2],
@@ -158,7 +158,7 @@ impl<S: BanditSource> Node<S> {
             0 => Patience::Decisions(options.window / 8),
             tick => Patience::Time(options.window.saturating_mul(tick) / 8),
         };
-        let start = Instant { at: now, ticks: 0 };
+        let start = Moment { at: now, ticks: 0 };
         let core = Core {
             tables: Tables::new(&options.name),
             state: NodeState::Taking,
@@ -350,7 +350,7 @@ impl<S: BanditSource> Node<S> {
         }
         let every = (core.options.delay / BEATS).max(1);
         core.round_at = (core.round_at + every).max(core.now + every / 2);
-        core.began = Instant { at: core.now, ticks: bandit.ticks()? };
+        core.began = Moment { at: core.now, ticks: bandit.ticks()? };
         let (last, late, gone) = core.membership.limits(core.began);
         let (known, (first, waiting)) = {
             let outbox = locked(&self.outbox)?;
@@ -401,7 +401,7 @@ impl<S: BanditSource> Core<S> {
     fn pass(&mut self, now: u64) -> Result<()> {
         self.now = self.now.max(now);
         let Some(bandit) = self.bandit.clone().filter(|_| !self.state.has_ended()) else { return Ok(()) };
-        let now = Instant { at: self.now, ticks: bandit.ticks()? };
+        let now = Moment { at: self.now, ticks: bandit.ticks()? };
         let before = self.membership.outage.is_some();
         let from = self.membership.look(now);
         match (before, self.membership.outage.is_some()) {
@@ -449,7 +449,7 @@ impl<S: BanditSource> Core<S> {
 
     /// Begins to beat.
     pub fn begin_rounds(&mut self, bandit: &S::Bandit) -> Result<()> {
-        let now = Instant { at: self.now, ticks: bandit.ticks()? };
+        let now = Moment { at: self.now, ticks: bandit.ticks()? };
         self.membership.returned = now;
         self.round_at = self.now;
         Ok(())

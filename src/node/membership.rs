@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 /// A point in time: by the host's clock in milliseconds, and by the bandit's in ticks.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Instant {
+pub struct Moment {
     pub at: u64,
     pub ticks: u64,
 }
@@ -34,13 +34,13 @@ pub enum Patience {
 
 /// A round that ended well: when it began, and the number of its beat.
 struct Beaten {
-    began: Instant,
+    began: Moment,
     beats: u64,
 }
 
 /// A node that is late: when this node had first heard of its last beat, or later; and since when something may be missing.
 struct LateNode {
-    since: Instant,
+    since: Moment,
     from: u64,
 }
 
@@ -52,7 +52,7 @@ pub struct Membership {
     late: Vec<LateNode>,
     breaks: Option<u64>,
     /// When the last round that ended well began.
-    pub returned: Instant,
+    pub returned: Moment,
     pub nodes: u64,
     pub news: u64,
     pub stored: Version,
@@ -70,7 +70,7 @@ pub const UNTIL_GONE: u64 = 30;
 pub const UNTIL_UNREADY: u64 = 10;
 
 impl Membership {
-    pub fn new(delay: u64, patience: Patience, now: Instant) -> Membership {
+    pub fn new(delay: u64, patience: Patience, now: Moment) -> Membership {
         Membership {
             delay,
             patience,
@@ -88,7 +88,7 @@ impl Membership {
     }
 
     /// The number of the last beat; and the beats up to which a node is late, and gone.
-    pub fn limits(&self, now: Instant) -> (u64, u64, u64) {
+    pub fn limits(&self, now: Moment) -> (u64, u64, u64) {
         let before = |age| {
             let old = self.rounds.iter().rev().find(|round| now.at - round.began.at > age);
             old.map_or(0, |round| round.beats)
@@ -105,7 +105,7 @@ impl Membership {
     }
 
     /// Takes over the reply to the round that began then. Returns since which tick a break may have lost something.
-    pub fn heard(&mut self, began: Instant, pulse: &Pulse) -> Option<u64> {
+    pub fn heard(&mut self, began: Moment, pulse: &Pulse) -> Option<u64> {
         let last = self.rounds.back().map_or(0, |round| round.beats);
         let broken = match self.breaks.replace(pulse.breaks) {
             None => None,
@@ -134,8 +134,8 @@ impl Membership {
     }
 
     /// Looks for an outage. Returns since which tick something may be missing, while one lasts and once after.
-    pub fn look(&mut self, now: Instant) -> Option<u64> {
-        let is_old = |since: Instant| {
+    pub fn look(&mut self, now: Moment) -> Option<u64> {
+        let is_old = |since: Moment| {
             let age = now.at - since.at;
             let is_long = match self.patience {
                 Patience::Endless => false,

@@ -10,7 +10,7 @@
 //! | Moving | KEEP, CONTRIBUTE, PUT, sends the rewards that wait, withdraws its offers, ADOPT; then for each ward and itself HOST and ENTRUST, or LEAVE | Left |
 //! | Replaced, Failed | cancels everything | |
 //!
-//! A reply `replaced` leads to Replaced from every state. In parallel runs the watch over outages: [`membership`].
+//! A reply `replaced` leads to Replaced from every state. In parallel runs the watch over outages (`membership.rs`).
 
 pub mod command;
 mod exchange;
