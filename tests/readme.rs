@@ -394,7 +394,7 @@ fn pages_name_the_present_interface_only() {
     let others =
         ["examples/nginx/ngx_http_dpb_module.c", "bindings/go/link_system.go", "bindings/c/libdpb.map", "Makefile"]
             .map(page);
-    let variables = ["tests/header.rs", "tests/dist.rs"].map(page); // of the environment, for tests
+    let variables = ["tests/header.rs", "tests/dist.rs", "tests/simulation/main.rs"].map(page); // of the environment, for tests
     let others = others.join("") + &without_comments(&cpp) + &variables.join("");
     let metrics =
         ["bindings/go/prometheus/collector.go", "bindings/go/prometheus/fleet/collector.go"].map(page).join("");
