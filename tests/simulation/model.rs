@@ -1,6 +1,8 @@
 //! A bandit whose sums are lists of tickets, and what is true of all of them: so checks are exact.
 
+use super::sabotage::Sabotage;
 use super::support::coins::Coins;
+use super::world::DELAY;
 use dpb::Error;
 use dpb::node::{BanditSource, FleetBandit};
 use std::cell::RefCell;
@@ -8,24 +10,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 type Result<T> = std::result::Result<T, Error>;
-
-/// What a test breaks on purpose: each must be found by its invariant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    None,
-    /// A leader adds a repeated contribution again.
-    Repeats,
-    /// The store says that it has a contribution, and has none.
-    LosesSums,
-    /// A bandit does not cancel.
-    CancelsNothing,
-    /// A bandit cancels only what was made after an outage began.
-    CancelsLate,
-    /// The store gives states again, and a process accepts one for a receiver that had one.
-    AcceptsStatesTwice,
-    /// The store forgets who leads.
-    ForgetsLeaders,
-}
 
 /// What happened to a decision.
 pub struct Fact {
@@ -44,6 +28,8 @@ pub struct Truth {
     pub window: u64,
     /// A click that was reported so long before the end of its window must count, or its decision must not.
     pub allowance: u64,
+    /// The store keeps what it has, and no state moves with rewards that it does not acknowledge: each arrives once.
+    pub is_exact: bool,
     pub facts: BTreeMap<u64, Fact>,
     pub released: BTreeSet<u64>,
     pub sums: Vec<Vec<u64>>,
@@ -171,7 +157,14 @@ impl FleetBandit for Model {
     fn update(&self, ticket: u64, reward: f64) -> Result<()> {
         let mut inner = self.inner.borrow_mut();
         let open = inner.open.iter_mut().find(|open| open.ticket == ticket).ok_or(Error::UnknownTicket)?;
-        if std::mem::replace(&mut open.click, reward > 0.0) { Err(Error::Duplicate) } else { Ok(()) }
+        let truth = &mut *self.truth.borrow_mut();
+        if !std::mem::replace(&mut open.click, reward > 0.0) {
+            return Ok(());
+        }
+        if truth.is_exact {
+            truth.violate(format!("1: the reward of {ticket:x} arrives twice"));
+        }
+        Err(Error::Duplicate)
     }
 
     fn ticks(&self) -> Result<u64> {
@@ -182,7 +175,7 @@ impl FleetBandit for Model {
         let (inner, truth) = (&mut *self.inner.borrow_mut(), &mut *self.truth.borrow_mut());
         let from = match truth.sabotage {
             Sabotage::CancelsNothing => u64::MAX,
-            Sabotage::CancelsLate => from + truth.window,
+            Sabotage::CancelsLate => from + 2 * DELAY,
             _ => from,
         };
         inner.open.retain(|open| {

@@ -1,20 +1,47 @@
 //! A world of nodes on one store, in which a seed decides everything: what fails, when, and in which order things happen.
 
-use super::model::{Models, Sabotage, Truth};
+use super::model::{Models, Truth};
 use super::rows::Memory;
+use super::sabotage::{self, Sabotage};
 use super::support::coins::Coins;
-use dpb::node::command::{Command, CommandKind};
-use dpb::node::{Lane, Node, NodeOptions, NodeState, Task, store};
+use dpb::node::command::Command;
+use dpb::node::{Lane, Node, NodeOptions, NodeState, Task};
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::rc::Rc;
+
+/// One failure: the place, and how long it lasts.
+#[derive(Clone, Copy, Debug)]
+pub enum Failure {
+    /// The process is killed, and another one begins then.
+    Kill(usize, u64),
+    /// The process stands still.
+    Pause(usize, u64),
+    /// Its network is cut.
+    Cut(usize, u64),
+    /// It is asked to leave.
+    Leave(usize),
+    /// A replica that lags by this takes over after a time without a store.
+    Failover(u64, u64),
+    /// The store is empty.
+    Empty,
+    /// The store's clock jumps ahead, or back.
+    Jump(u64, bool),
+}
 
 /// What may happen in a world, besides decisions and clicks.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub nodes: usize,
     pub sabotage: Sabotage,
+    pub window: u64,
+    /// All clicks come so soon, and the nodes know it.
+    pub click_delay: u64,
+    /// One in so many commands comes again.
+    pub repeats: u64,
+    /// What fails when, after the beginning; and nothing else then.
+    pub script: &'static [(u64, Failure)],
     /// Nodes leave, and others come.
     pub leaves: bool,
     pub kills: bool,
@@ -32,6 +59,10 @@ impl Plan {
     pub const QUIET: Plan = Plan {
         nodes: 4,
         sabotage: Sabotage::None,
+        window: WINDOW,
+        click_delay: WINDOW,
+        repeats: 60,
+        script: &[],
         leaves: true,
         kills: false,
         pauses: false,
@@ -47,11 +78,12 @@ impl Plan {
         let mut flag = || coins.one_in(2);
         let plan = Plan { leaves: flag(), kills: flag(), pauses: flag(), losses: flag(), ..Plan::QUIET };
         let plan = Plan { failovers: flag(), jumps: flag(), ..plan };
+        let plan = Plan { click_delay: if flag() { WINDOW } else { WINDOW / 4 }, ..plan };
         Plan { nodes: 1 + coins.below(6) as usize, ..plan }
     }
 }
 
-const DELAY: u64 = 1000;
+pub const DELAY: u64 = 1000;
 const INTERVAL: u64 = 5000;
 const WINDOW: u64 = 24_000;
 const FLEET: u64 = 7;
@@ -76,7 +108,8 @@ enum Event {
         bytes: Result<Vec<u8>, String>,
     },
     Join(usize),
-    Fault,
+    Chance,
+    Fail(Failure),
 }
 
 /// A process, or a place for one.
@@ -119,9 +152,10 @@ impl World {
         let truth = Truth {
             coins: Coins(seed ^ 0xabcd),
             sabotage: plan.sabotage,
-            window: WINDOW,
+            window: plan.window,
             // A beat, its reply and the look at it may each take an eighth of a delay more.
-            allowance: (WINDOW / 8).max(4 * DELAY) + DELAY,
+            allowance: (plan.window / 8).max(4 * DELAY) + DELAY,
+            is_exact: !plan.failovers && !plan.leaves && plan.script.is_empty(),
             facts: BTreeMap::new(),
             released: BTreeSet::new(),
             sums: Vec::new(),
@@ -154,7 +188,10 @@ impl World {
             let at = world.coins.below(3000);
             world.after(at, Event::Join(slot));
         }
-        world.after(10_000, Event::Fault);
+        if plan.script.is_empty() {
+            world.after(10_000, Event::Chance);
+        }
+        plan.script.iter().for_each(|(at, failure)| world.after(*at, Event::Fail(*failure)));
         world
     }
 
@@ -221,13 +258,16 @@ impl World {
                     Err(why) => node.failed(id, now, &why).expect("no failure"),
                 }
             }
-            Event::Fault => self.fail(),
+            Event::Chance | Event::Fail(_) if self.healed => {}
+            Event::Chance => self.chance(),
+            Event::Fail(failure) => self.fail(failure),
         }
     }
 
     fn join(&mut self, slot: usize) {
-        let mut options = NodeOptions::new("ads", WINDOW);
+        let mut options = NodeOptions::new("ads", self.plan.window);
         (options.delay, options.interval, options.fleet, options.tick) = (DELAY, INTERVAL, FLEET, 1);
+        options.click_delay = self.plan.click_delay;
         let place = &mut self.slots[slot];
         place.process += 1;
         (place.paused_until, place.cut_until, place.leaving) = (0, 0, false);
@@ -290,7 +330,7 @@ impl World {
             0 if is_lossy => self.coins.below(30_000),
             _ => 1 + self.coins.below(20),
         };
-        if is_lossy && self.coins.one_in(60) {
+        if is_lossy && self.coins.one_in(self.plan.repeats) {
             let later = self.coins.below(20_000);
             self.fault("repeated", || format!("{:?} of place {slot} comes again in {later}", command.kind));
             self.after(later, Event::Arrive { slot, process, id, command: command.clone(), again: true });
@@ -304,21 +344,13 @@ impl World {
     fn arrive(&mut self, slot: usize, process: u64, id: u64, command: &Command, again: bool) {
         let bytes = if self.down_until > self.now {
             Err("READONLY".to_owned())
-        } else if command.kind == CommandKind::Contribute && self.plan.sabotage == Sabotage::LosesSums {
-            Ok(b"2:ok".to_vec())
         } else {
-            if command.kind == CommandKind::Lead && self.plan.sabotage == Sabotage::ForgetsLeaders {
-                self.rows.0.retain(|key, _| !key.starts_with(b"dpb:{ads}:leaders"));
-            }
-            let mut command = command.clone();
-            if command.kind == CommandKind::Adopt && self.plan.sabotage == Sabotage::AcceptsStatesTwice {
-                command.args[4] = b"0".to_vec(); // acknowledges nothing
-            }
-            store::run(&mut self.rows, &command, self.now + self.ahead).map_err(|failed| format!("{failed:?}"))
+            sabotage::run(&mut self.rows, command, self.now + self.ahead, self.plan.sabotage)
         };
         let text = bytes.as_ref().map(|bytes| String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned());
         self.note(|| format!("{:?} {id} of place {slot}: {text:?}", command.kind));
-        if self.plan.failovers && self.history.back().is_none_or(|last| last.0 + 200 < self.now) {
+        let fails_over = self.plan.failovers || !self.plan.script.is_empty();
+        if fails_over && self.history.back().is_none_or(|last| last.0 + 200 < self.now) {
             self.history.push_back((self.now, self.rows.clone()));
             while self.history.front().is_some_and(|first| first.0 + 12_000 < self.now) {
                 self.history.pop_front();
@@ -343,7 +375,7 @@ impl World {
         let Some(bandit) = place.node.as_ref().and_then(Node::bandit) else { return };
         let ticket = bandit.select();
         if self.coins.one_in(3) {
-            let later = self.coins.below(WINDOW);
+            let later = self.coins.below(self.plan.click_delay);
             self.after(later, Event::Click(ticket));
         }
     }
@@ -371,57 +403,69 @@ impl World {
     }
 
     /// Something fails, at random.
-    fn fail(&mut self) {
-        if self.healed {
-            return;
-        }
+    fn chance(&mut self) {
         let pause = 500 + self.coins.below(25_000);
-        self.after(pause, Event::Fault);
+        self.after(pause, Event::Chance);
         let slot = self.coins.below(self.slots.len() as u64) as usize;
-        let (plan, process, time) = (self.plan, self.slots[slot].process, self.coins.below(60_000));
+        let (plan, time) = (self.plan, self.coins.below(60_000));
         let time = if self.coins.one_in(2) { time / 10 } else { time };
-        match self.coins.below(8) {
-            0 if plan.kills && self.slots[slot].node.is_some() => {
+        let failure = match self.coins.below(8) {
+            0 if plan.kills => Failure::Kill(slot, time),
+            1 if plan.pauses => Failure::Pause(slot, time),
+            2 if plan.pauses => Failure::Cut(slot, time),
+            3 | 4 if plan.leaves => Failure::Leave(slot),
+            5 if plan.failovers => Failure::Failover(self.coins.below(12_000), self.coins.below(8000)),
+            6 if plan.failovers && self.coins.one_in(4) => Failure::Empty,
+            7 if plan.jumps => Failure::Jump(self.coins.below(100_000), self.coins.one_in(2)),
+            _ => return,
+        };
+        self.fail(failure);
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        match failure {
+            Failure::Kill(slot, time) => {
+                let process = self.slots[slot].process;
+                if self.slots[slot].node.take().is_none() {
+                    return;
+                }
                 self.fault("killed", || format!("process {process} of place {slot} is killed"));
-                self.slots[slot].node = None;
                 self.after(time, Event::Join(slot));
             }
-            1 if plan.pauses => {
+            Failure::Pause(slot, time) => {
                 self.fault("paused", || format!("place {slot} stands still for {time}"));
                 self.slots[slot].paused_until = self.now + time;
             }
-            2 if plan.pauses => {
+            Failure::Cut(slot, time) => {
                 self.fault("cut", || format!("the network of place {slot} is cut for {time}"));
                 self.slots[slot].cut_until = self.now + time;
             }
-            3 | 4 if plan.leaves => {
+            Failure::Leave(slot) => {
                 let place = &mut self.slots[slot];
                 let Some(node) = place.node.as_ref().filter(|node| node.bandit().is_some() && !place.leaving) else {
                     return;
                 };
                 node.leave(self.now + place.skew).expect("no failure");
                 place.leaving = true;
+                let process = place.process;
                 self.fault("leaves", || format!("process {process} of place {slot} is asked to leave"));
             }
-            5 if plan.failovers => {
-                let (lag, down) = (self.coins.below(12_000), self.coins.below(8000));
+            Failure::Failover(lag, down) => {
                 let before = self.history.iter().rev().find(|old| old.0 + lag <= self.now);
                 self.rows = before.map_or(Memory::default(), |old| old.1.clone());
                 self.history.retain(|old| old.0 + lag <= self.now);
                 self.down_until = self.now + down;
                 self.fault("failover", || format!("a replica that lags by {lag} takes over after {down}"));
             }
-            6 if plan.failovers && self.coins.one_in(4) => {
+            Failure::Empty => {
                 (self.rows, self.history) = (Memory::default(), VecDeque::new());
                 self.fault("empty", || "the store is empty".into());
             }
-            7 if plan.jumps => {
-                let jump = self.coins.below(100_000);
-                let back = self.coins.one_in(2) && self.ahead >= jump;
+            Failure::Jump(jump, back) => {
+                let back = back && self.ahead >= jump;
                 self.ahead = if back { self.ahead - jump } else { self.ahead + jump };
                 self.fault("jump", || format!("the store's clock jumps by {jump}, back: {back}"));
             }
-            _ => {}
         }
     }
 
@@ -435,7 +479,7 @@ impl World {
         }
         self.note(|| "nothing fails any more".into());
         // Leaving, 30 delays until a lease or a node is gone, six intervals, a window; and a command that is still late.
-        self.run(45_000 + 30_000 + 30 * DELAY + 6 * INTERVAL + WINDOW)?;
+        self.run(45_000 + 30_000 + 30 * DELAY + 6 * INTERVAL + self.plan.window)?;
         self.still = true;
         self.run(2 * DELAY)?;
         let reports: Vec<_> = self
