@@ -1,11 +1,11 @@
 //! Random sequences of commands get equal replies from the scripts in a real redis-server and from `store.rs`.
 
-use super::rows::Memory;
 use super::support::{self, coins::Coins};
 use dpb::node::command::{
     Beat, Capacity, Command, CommandKind, Member, Message, Portion, Position, Tables, Version, reply,
 };
 use dpb::node::store;
+use dpb_simulation::rows::Memory;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -8,15 +8,12 @@ mod support;
 
 #[cfg(unix)]
 mod commands;
-mod model;
 mod real;
-mod rows;
-mod sabotage;
-mod world;
 
-use sabotage::Sabotage;
+use dpb_simulation::plan::{Failure, Plan};
+use dpb_simulation::sabotage::Sabotage;
+use dpb_simulation::world::World;
 use std::collections::BTreeMap;
-use world::{Failure, Plan, World};
 
 /// Runs a world until it has healed. Returns what is violated.
 fn lives(world: &mut World) -> Result<(), String> {

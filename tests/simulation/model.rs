@@ -1,7 +1,7 @@
 //! A bandit whose sums are lists of tickets, and what is true of all of them: so checks are exact.
 
+use super::coins::Coins;
 use super::sabotage::Sabotage;
-use super::support::coins::Coins;
 use super::world::DELAY;
 use dpb::Error;
 use dpb::node::{BanditSource, FleetBandit};
@@ -23,7 +23,7 @@ pub struct Fact {
 
 /// What is true of all bandits of a world.
 pub struct Truth {
-    pub coins: Coins,
+    pub(crate) coins: Coins,
     pub sabotage: Sabotage,
     pub window: u64,
     /// A click that was reported so long before the end of its window must count, or its decision must not.

@@ -1,9 +1,9 @@
 //! Nodes with real bandits, on rows in memory.
 
-use super::rows::Memory;
 use super::support::coins::Coins;
 use dpb::node::{Bandits, Lane, Node, NodeOptions, NodeState, Task, store};
 use dpb::{Algorithm, Clock, Config, FleetKey};
+use dpb_simulation::rows::Memory;
 
 const WINDOW: u32 = 20_000;
 

@@ -1,0 +1,78 @@
+//! What may fail in a world.
+
+use super::coins::Coins;
+use super::sabotage::Sabotage;
+
+const WINDOW: u64 = 24_000;
+
+/// One failure: the place, and how long it lasts.
+#[derive(Clone, Copy, Debug)]
+pub enum Failure {
+    /// The process is killed, and another one begins then.
+    Kill(usize, u64),
+    /// The process stands still.
+    Pause(usize, u64),
+    /// Its network is cut.
+    Cut(usize, u64),
+    /// It is asked to leave.
+    Leave(usize),
+    /// A replica that lags by this takes over after a time without a store.
+    Failover(u64, u64),
+    /// The store is empty.
+    Empty,
+    /// The store's clock jumps ahead, or back.
+    Jump(u64, bool),
+}
+
+/// What may happen in a world, besides decisions and clicks.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub nodes: usize,
+    pub sabotage: Sabotage,
+    pub window: u64,
+    /// All clicks come so soon, and the nodes know it.
+    pub click_delay: u64,
+    /// One in so many commands comes again.
+    pub repeats: u64,
+    /// What fails when, after the beginning; and nothing else then.
+    pub script: &'static [(u64, Failure)],
+    /// Nodes leave, and others come.
+    pub leaves: bool,
+    pub kills: bool,
+    /// Processes stand still, and networks are cut.
+    pub pauses: bool,
+    /// Commands and replies are lost, repeated and late.
+    pub losses: bool,
+    /// A replica that lags takes over, or an empty store.
+    pub failovers: bool,
+    /// The store's clock jumps.
+    pub jumps: bool,
+}
+
+impl Plan {
+    pub const QUIET: Plan = Plan {
+        nodes: 4,
+        sabotage: Sabotage::None,
+        window: WINDOW,
+        click_delay: WINDOW,
+        repeats: 60,
+        script: &[],
+        leaves: true,
+        kills: false,
+        pauses: false,
+        losses: false,
+        failovers: false,
+        jumps: false,
+    };
+    pub const ALL: Plan = Plan { kills: true, pauses: true, losses: true, failovers: true, jumps: true, ..Plan::QUIET };
+
+    /// A random choice of faults.
+    pub fn random(seed: u64) -> Plan {
+        let mut coins = Coins(seed ^ 0x5151);
+        let mut flag = || coins.one_in(2);
+        let plan = Plan { leaves: flag(), kills: flag(), pauses: flag(), losses: flag(), ..Plan::QUIET };
+        let plan = Plan { failovers: flag(), jumps: flag(), ..plan };
+        let plan = Plan { click_delay: if flag() { WINDOW } else { WINDOW / 4 }, ..plan };
+        Plan { nodes: 1 + coins.below(6) as usize, ..plan }
+    }
+}
