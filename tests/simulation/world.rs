@@ -282,7 +282,7 @@ impl World {
         let fails_over = self.plan.failovers || !self.plan.script.is_empty();
         if fails_over && self.history.back().is_none_or(|last| last.0 + 200 < self.now) {
             self.history.push_back((self.now, self.rows.clone()));
-            while self.history.front().is_some_and(|first| first.0 + 12_000 < self.now) {
+            while self.history.get(1).is_some_and(|second| second.0 + 12_000 < self.now) {
                 self.history.pop_front();
             }
         }
