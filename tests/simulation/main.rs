@@ -93,6 +93,10 @@ const TAKEN: &[(u64, Failure)] =
 /// What waits at a node that is cut off for so long comes after the end of the window.
 const CUTS: &[(u64, Failure)] = &[(40_000, Failure::Cut(0, 29_000)), (100_000, Failure::Cut(1, 29_000))];
 
+/// A failover goes back behind the first snapshots. Then two processes are killed, and others take their numbers.
+const GOES_BACK: &[(u64, Failure)] =
+    &[(9000, Failure::Failover(8500, 0)), (9300, Failure::Kill(0, 40_000)), (9300, Failure::Kill(1, 40_000))];
+
 /// Failovers without a pause lose rewards for a node that stands still.
 const LAGS: &[(u64, Failure)] = &[
     (40_000, Failure::Pause(1, 900)),
@@ -125,6 +129,8 @@ fn each_sabotage_is_found() {
         (Sabotage::IgnoresBeats, "3: ", Plan { script: LAGS, ..quiet }),
         (Sabotage::IgnoresSequences, "1: ", Plan { losses: true, ..quiet }),
         (Sabotage::IgnoresDue, "3: ", Plan { losses: true, pauses: true, repeats: 5, ..quiet }),
+        (Sabotage::LearnsUnstored, "4: ", Plan { script: GOES_BACK, ..quiet }),
+        (Sabotage::SettlesAtOnce, "5: ", Plan { script: GOES_BACK, ..quiet }),
     ];
     for (sabotage, invariant, plan) in cases {
         let began = std::time::Instant::now();

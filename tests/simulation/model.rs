@@ -37,6 +37,12 @@ pub struct Truth {
     pub receivers: BTreeMap<u64, u64>,
     pub states: Vec<Option<Inner>>,
     pub resumed: u64,
+    /// How many decisions count for each person at each number.
+    pub people: BTreeMap<(u16, u64), u64>,
+    /// The last period in which a stored snapshot lets a bandit of each number learn from people.
+    pub opened: BTreeMap<u16, u64>,
+    /// The store was empty: it has forgotten more than the bandits allow for.
+    pub forgotten: bool,
     pub violation: Option<String>,
 }
 
@@ -57,6 +63,20 @@ impl Truth {
             self.violate(format!(
                 "3: the silence of {ticket:x} is learned; it was made at {made}, its click reported at {at} to {by}, and it \
                  took effect at {now}"
+            ));
+        }
+    }
+
+    /// A bandit continues from a snapshot that counts so many periods.
+    fn continues(&mut self, number: u16, periods: u64) {
+        let opened = self.opened.get(&number).copied().unwrap_or(0);
+        let most = self.people.iter().filter(|row| row.0.0 == number).map(|row| *row.1).max().unwrap_or(0);
+        if self.forgotten {
+        } else if opened > periods {
+            self.violate(format!("5: number {number} falls back to period {periods}, but learns in period {opened}"));
+        } else if most > periods {
+            self.violate(format!(
+                "4: number {number} learns {most} times from one person, and counts {periods} periods"
             ));
         }
     }
@@ -100,16 +120,26 @@ pub struct Inner {
     sender: (u64, u64),
     senders: BTreeMap<u64, u64>,
     releases: u64,
+    /// The period, the last one that a stored snapshot counts, and the people for whom a decision of this one counts.
+    period: u64,
+    counted: u64,
+    met: BTreeSet<u64>,
+    decisions: u64,
 }
 
 /// A batch has so many rewards.
 const QUOTA: usize = 20;
+/// There are so many people; and a period has so many decisions.
+const PEOPLE: u64 = 5;
+const PERIOD: u64 = 400;
 
 impl Model {
-    fn new(truth: Rc<RefCell<Truth>>, number: u16, process: u64, releases: u64) -> Model {
+    fn new(truth: Rc<RefCell<Truth>>, number: u16, process: u64, releases: u64, period: u64) -> Model {
         let sender = (truth.borrow_mut().coins.next(), 0);
         let (open, sum, duty, senders) = (VecDeque::new(), Vec::new(), Duty::Alone, BTreeMap::new());
-        let inner = RefCell::new(Inner { now: 0, open, sum, duty, sender, senders, releases });
+        let (counted, met, decisions) = (0, BTreeSet::new(), 0);
+        let inner = Inner { now: 0, open, sum, duty, sender, senders, releases, period, counted, met, decisions };
+        let inner = RefCell::new(inner);
         Model { truth, number, process, inner }
     }
 
@@ -118,7 +148,22 @@ impl Model {
         let ticket = u64::from(self.number) << 48 | (truth.facts.len() as u64 + 1);
         truth.facts.insert(ticket, Fact { made: inner.now, click: None, learned: None, cancelled: false });
         inner.open.push_back(Open { ticket, made: inner.now, click: false });
+        inner.decisions += 1;
+        let (person, may_learn) = (inner.decisions % PEOPLE, inner.counted == inner.period);
+        if (may_learn || truth.sabotage == Sabotage::LearnsUnstored) && inner.met.insert(person) {
+            *truth.people.entry((self.number, person)).or_default() += 1;
+        }
         ticket
+    }
+
+    /// Begins a period after so many decisions. Returns whether it has.
+    pub fn next_period(&self) -> bool {
+        let inner = &mut *self.inner.borrow_mut();
+        let begins = inner.decisions % PERIOD == PERIOD - 1;
+        if begins {
+            (inner.period, inner.met) = (inner.period + 1, BTreeSet::new());
+        }
+        begins
     }
 
     pub fn advance(&self, now: u64) {
@@ -193,10 +238,15 @@ impl FleetBandit for Model {
 
     fn snapshot(&self) -> Result<Vec<u8>> {
         let inner = self.inner.borrow();
-        Ok([u64::from(self.number), inner.releases].map(u64::to_be_bytes).concat())
+        Ok([u64::from(self.number), inner.releases, inner.period].map(u64::to_be_bytes).concat())
     }
 
-    fn stored(&self, _: &[u8]) -> Result<()> {
+    fn stored(&self, snapshot: &[u8]) -> Result<()> {
+        let (inner, truth) = (&mut *self.inner.borrow_mut(), &mut *self.truth.borrow_mut());
+        let [_, _, period] = words(snapshot)?[..] else { return Err(Error::Corrupt) };
+        inner.counted = inner.counted.max(period);
+        let opened = truth.opened.entry(self.number).or_default();
+        *opened = (*opened).max(period);
         Ok(())
     }
 
@@ -267,9 +317,12 @@ impl FleetBandit for Model {
     fn suspend(&self, receiver: u64) -> Result<Vec<u8>> {
         let (inner, truth) = (&mut *self.inner.borrow_mut(), &mut *self.truth.borrow_mut());
         let duty = if let Duty::Contributes = inner.duty { Duty::Contributes } else { Duty::Alone };
-        let Inner { now, sender, releases, .. } = *inner;
+        let Inner { now, sender, releases, period, counted, decisions, .. } = *inner;
+        let met = std::mem::take(&mut inner.met);
         let (open, sum) = (std::mem::take(&mut inner.open), std::mem::take(&mut inner.sum));
-        truth.states.push(Some(Inner { now, open, sum, duty, sender, senders: BTreeMap::new(), releases }));
+        let senders = BTreeMap::new();
+        let state = Inner { now, open, sum, duty, sender, senders, releases, period, counted, met, decisions };
+        truth.states.push(Some(state));
         Ok([receiver, truth.states.len() as u64 - 1].map(u64::to_be_bytes).concat())
     }
 
@@ -292,12 +345,13 @@ impl BanditSource for Models {
     type Bandit = Model;
 
     fn bandit(&mut self, number: u16, snapshot: Option<&[u8]>) -> Result<Model> {
-        let releases = match snapshot.map(words).transpose()?.as_deref() {
-            None => 0,
-            Some([of, releases]) if *of == u64::from(number) => *releases,
+        let (releases, period) = match snapshot.map(words).transpose()?.as_deref() {
+            None => (0, 0),
+            Some([of, releases, period]) if *of == u64::from(number) => (*releases, *period),
             Some(_) => return Err(Error::Corrupt),
         };
-        Ok(Model::new(self.truth.clone(), number, self.process, releases))
+        self.truth.borrow_mut().continues(number, period);
+        Ok(Model::new(self.truth.clone(), number, self.process, releases, period + 1))
     }
 
     fn resume(&mut self, number: u16, state: &[u8]) -> Result<Model> {

@@ -28,6 +28,10 @@ pub enum Sabotage {
     IgnoresSequences,
     /// ROUND beats, however late it comes.
     IgnoresDue,
+    /// A bandit learns from people before a snapshot is stored.
+    LearnsUnstored,
+    /// A node does not wait until a failover no longer goes back behind its snapshot.
+    SettlesAtOnce,
 }
 
 fn row(table: &str, field: &[u8]) -> Vec<u8> {

@@ -4,7 +4,7 @@ use super::coins::Coins;
 use super::model::{Models, Truth};
 use super::plan::{Failure, Plan};
 use super::rows::Memory;
-use super::sabotage;
+use super::sabotage::{self, Sabotage};
 use dpb::node::command::Command;
 use dpb::node::{Lane, Node, NodeOptions, NodeState, Task};
 use std::cell::RefCell;
@@ -90,6 +90,9 @@ impl World {
             receivers: BTreeMap::new(),
             states: Vec::new(),
             resumed: 0,
+            people: BTreeMap::new(),
+            opened: BTreeMap::new(),
+            forgotten: false,
             violation: None,
         };
         let mut world = World {
@@ -196,6 +199,9 @@ impl World {
         let mut options = NodeOptions::new("ads", self.plan.window);
         (options.delay, options.interval, options.fleet, options.tick) = (DELAY, INTERVAL, FLEET, 1);
         options.click_delay = self.plan.click_delay;
+        if self.plan.sabotage == Sabotage::SettlesAtOnce {
+            options.settle = 0;
+        }
         let place = &mut self.slots[slot];
         place.process += 1;
         (place.paused_until, place.cut_until, place.leaving) = (0, 0, false);
@@ -302,7 +308,11 @@ impl World {
         if place.paused_until > self.now || place.leaving {
             return;
         }
-        let Some(bandit) = place.node.as_ref().and_then(Node::bandit) else { return };
+        let Some(node) = &place.node else { return };
+        let Some(bandit) = node.bandit() else { return };
+        if bandit.next_period() {
+            node.put_soon().expect("no failure");
+        }
         let ticket = bandit.select();
         if self.coins.one_in(3) {
             let later = self.coins.below(self.plan.click_delay);
@@ -389,6 +399,7 @@ impl World {
             }
             Failure::Empty => {
                 (self.rows, self.history) = (Memory::default(), VecDeque::new());
+                self.truth.borrow_mut().forgotten = true;
                 self.fault("empty", || "the store is empty".into());
             }
             Failure::Jump(jump, back) => {
