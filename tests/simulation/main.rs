@@ -10,6 +10,7 @@ mod support;
 mod commands;
 mod real;
 
+use dpb::node::command::CommandKind;
 use dpb_simulation::plan::{Failure, Plan};
 use dpb_simulation::sabotage::Sabotage;
 use dpb_simulation::world::World;
@@ -140,4 +141,39 @@ fn each_sabotage_is_found() {
     }
     let mut world = World::new(1, Plan { sabotage: Sabotage::LosesSums, ..Plan::QUIET }, false);
     assert!(lives(&mut world).is_ok() && world.lost() > 0);
+}
+
+/// Where two worlds that differ in rewards alone send different commands first: in their values, or in whether there are
+/// any. ROUND has the rewards, so then only its time counts.
+fn twins_differ(seed: u64, plan: Plan, reward: Option<f64>) -> Option<String> {
+    let only_time = reward.is_none();
+    let sent = |reward| {
+        let mut world = World::new(seed, Plan { reward, ..plan }, false);
+        world.sent = Some(Vec::new());
+        world.run(120_000).unwrap();
+        let mut sent = world.sent.unwrap();
+        assert!(sent.len() > 1000);
+        if only_time {
+            sent.iter_mut().filter(|sent| sent.kind == CommandKind::Round).for_each(|round| round.lengths.clear());
+        }
+        sent
+    };
+    let (one, other) = (sent(Some(1.0)), sent(reward));
+    let differs = one.iter().zip(&other).find(|pair| pair.0 != pair.1);
+    let lengths = || (one.len() != other.len()).then(|| format!("{} and {} commands", one.len(), other.len()));
+    differs.map(|pair| format!("{pair:?}")).or_else(lengths)
+}
+
+/// Invariant 7. Nodes that leave send the rewards that wait first, so whether there are any has an effect there.
+#[test]
+fn twins_send_the_same() {
+    for seed in 0..6 {
+        let plan = Plan { nodes: 3, ..Plan::random(seed) };
+        assert_eq!(twins_differ(seed, plan, Some(0.0)), None, "seed {seed}");
+        assert_eq!(twins_differ(seed, Plan { leaves: false, ..plan }, None), None, "seed {seed}");
+    }
+    let tells = Plan { sabotage: Sabotage::TellsRewards, ..Plan::ALL };
+    assert!(twins_differ(0, tells, Some(0.0)).is_some_and(|differ| differ.contains("Round")));
+    let puts = Plan { sabotage: Sabotage::PutsRewards, leaves: false, ..Plan::ALL };
+    assert!(twins_differ(0, puts, None).is_some_and(|differ| differ.contains("Put")));
 }

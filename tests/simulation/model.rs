@@ -199,11 +199,11 @@ fn words(bytes: &[u8]) -> Result<Vec<u64>> {
 }
 
 impl FleetBandit for Model {
-    fn update(&self, ticket: u64, reward: f64) -> Result<()> {
+    fn update(&self, ticket: u64, _: f64) -> Result<()> {
         let mut inner = self.inner.borrow_mut();
         let open = inner.open.iter_mut().find(|open| open.ticket == ticket).ok_or(Error::UnknownTicket)?;
         let truth = &mut *self.truth.borrow_mut();
-        if !std::mem::replace(&mut open.click, reward > 0.0) {
+        if !std::mem::replace(&mut open.click, true) {
             return Ok(());
         }
         if truth.is_exact {
@@ -327,11 +327,13 @@ impl FleetBandit for Model {
     }
 
     fn seal(&self, message: &[u8]) -> Result<Vec<u8>> {
-        Ok([b"sealed ", message].concat())
+        let tells = self.truth.borrow().sabotage == Sabotage::TellsRewards && message[8..] != [0; 8];
+        Ok([if tells { &b"sealed! "[..] } else { b"sealed " }, message].concat())
     }
 
     fn open(&self, sealed: &[u8]) -> Result<Vec<u8>> {
-        sealed.strip_prefix(b"sealed ").map(<[u8]>::to_vec).ok_or(Error::Corrupt)
+        let text = sealed.strip_prefix(b"sealed ").or(sealed.strip_prefix(b"sealed! "));
+        text.map(<[u8]>::to_vec).ok_or(Error::Corrupt)
     }
 }
 

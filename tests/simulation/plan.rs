@@ -32,6 +32,8 @@ pub struct Plan {
     pub window: u64,
     /// All clicks come so soon, and the nodes know it.
     pub click_delay: u64,
+    /// What each reward is; None: none is reported.
+    pub reward: Option<f64>,
     /// One in so many commands comes again.
     pub repeats: u64,
     /// What fails when, after the beginning; and nothing else then.
@@ -55,6 +57,7 @@ impl Plan {
         sabotage: Sabotage::None,
         window: WINDOW,
         click_delay: WINDOW,
+        reward: Some(1.0),
         repeats: 60,
         script: &[],
         leaves: true,

@@ -32,6 +32,10 @@ pub enum Sabotage {
     LearnsUnstored,
     /// A node does not wait until a failover no longer goes back behind its snapshot.
     SettlesAtOnce,
+    /// A message is longer if its reward is not 0.
+    TellsRewards,
+    /// The host puts a snapshot at each reward.
+    PutsRewards,
 }
 
 fn row(table: &str, field: &[u8]) -> Vec<u8> {

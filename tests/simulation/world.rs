@@ -5,7 +5,7 @@ use super::model::{Models, Truth};
 use super::plan::{Failure, Plan};
 use super::rows::Memory;
 use super::sabotage::{self, Sabotage};
-use dpb::node::command::Command;
+use dpb::node::command::{Command, CommandKind};
 use dpb::node::{Lane, Node, NodeOptions, NodeState, Task};
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -40,6 +40,15 @@ enum Event {
     Fail(Failure),
 }
 
+/// A command that a node sends: when, the place, the kind, and the lengths of its arguments.
+#[derive(Debug, PartialEq)]
+pub struct Sent {
+    pub at: u64,
+    pub slot: usize,
+    pub kind: CommandKind,
+    pub lengths: Vec<usize>,
+}
+
 /// A process, or a place for one.
 struct Slot {
     node: Option<Node<Models>>,
@@ -70,6 +79,8 @@ pub struct World {
     /// No click comes any more.
     still: bool,
     pub steps: u64,
+    /// What all nodes send, for twins.
+    pub sent: Option<Vec<Sent>>,
     /// Times, whether something failed, and what happened.
     pub log: Option<Vec<(u64, bool, String)>>,
     pub faults: BTreeMap<&'static str, u64>,
@@ -110,6 +121,7 @@ impl World {
             healed: false,
             still: false,
             steps: 0,
+            sent: None,
             log: log.then(Vec::new),
             faults: BTreeMap::new(),
         };
@@ -239,6 +251,10 @@ impl World {
                 self.after(0, Event::Wake(slot, process, lane));
             }
             Task::Run { id, command, .. } => {
+                let lengths = || command.args.iter().map(Vec::len).collect();
+                let sent =
+                    |all: &mut Vec<_>| all.push(Sent { at: self.now, slot, kind: command.kind, lengths: lengths() });
+                self.sent.as_mut().map(sent);
                 self.send(slot, id, Rc::new(command));
                 self.after(1, Event::Wake(slot, process, lane));
             }
@@ -330,7 +346,11 @@ impl World {
             if place.paused_until > self.now || !node.report(self.now + place.skew).expect("no failure").ready {
                 continue;
             }
-            if node.update(ticket, 1.0).is_ok() {
+            let Some(reward) = self.plan.reward else { return };
+            if node.update(ticket, reward).is_ok() {
+                if self.plan.sabotage == Sabotage::PutsRewards {
+                    node.put_soon().expect("no failure");
+                }
                 let by = format!("process {} of place {slot}", place.process);
                 if let Some(log) = &mut self.log {
                     log.push((self.now, false, format!("the click of {ticket:x} comes to {by}")));
