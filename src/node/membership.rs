@@ -10,6 +10,9 @@
 //! is missing of older ones is few rewards of all arms alike. It does so again and again while the outage lasts, and once
 //! after. A *break* (a node is gone or comes back, or the store goes back) has the same effect once. Only beats decide, and
 //! no reward has an effect on them.
+//!
+//! A store that has gone back may have forgotten a node that is cut off, so nobody can see that it is late. Rewards come to it
+//! until it is unready, so the outage lasts as long.
 
 use super::command::{Pulse, Version};
 use std::collections::VecDeque;
@@ -51,6 +54,8 @@ pub struct Membership {
     rounds: VecDeque<Beaten>,
     late: Vec<LateNode>,
     breaks: Option<u64>,
+    /// When the first round after the store had gone back began.
+    forgot: Option<Moment>,
     /// When the last round that ended well began.
     pub returned: Moment,
     pub nodes: u64,
@@ -77,6 +82,7 @@ impl Membership {
             rounds: VecDeque::new(),
             late: Vec::new(),
             breaks: None,
+            forgot: None,
             returned: now,
             nodes: 0,
             news: 0,
@@ -107,6 +113,9 @@ impl Membership {
     /// Takes over the reply to the round that began then. Returns since which tick a break may have lost something.
     pub fn heard(&mut self, began: Moment, pulse: &Pulse) -> Option<u64> {
         let last = self.rounds.back().map_or(0, |round| round.beats);
+        if pulse.before < last {
+            self.forgot = Some(began);
+        }
         let broken = match self.breaks.replace(pulse.breaks) {
             None => None,
             // The store has forgotten a beat of this node. Its count of breaks may be another one than it was, and look
@@ -146,7 +155,11 @@ impl Membership {
         };
         let own = is_old(self.returned).then_some(self.returned.ticks);
         let others = self.late.iter().filter(|late| is_old(late.since)).map(|late| late.from);
-        let from = others.chain(own).min();
+        // The round began up to a delay before the store went back.
+        let may_come = |forgot: &Moment| now.at - forgot.at <= (UNTIL_UNREADY + 1) * self.delay;
+        let is_endless = matches!(self.patience, Patience::Endless);
+        let forgot = self.forgot.filter(|forgot| !is_endless && may_come(forgot)).map(|forgot| forgot.ticks);
+        let from = others.chain(own).chain(forgot).min();
         let Some(from) = from else { return self.outage.take() };
         let lasts = self.outage.is_some();
         if lasts && now.at < self.looked + self.delay / BEATS {

@@ -139,6 +139,16 @@ fn each_sabotage_is_found() {
     assert!(lives(&mut world).is_ok() && world.lost() > 0);
 }
 
+/// The store forgets a node that is cut off, so nobody can see it late; but clicks come to it until it is unready.
+#[test]
+fn a_node_that_the_store_forgets_loses_no_click() {
+    let script = &[(60_000, Failure::Cut(0, 40_000)), (62_000, Failure::Empty)];
+    for click_delay in [6000, 24_000] {
+        let plan = Plan { script, click_delay, leaves: false, ..Plan::QUIET };
+        lives(&mut World::new(0, plan, false)).unwrap_or_else(|violated| panic!("{}", story(0, plan, &violated)));
+    }
+}
+
 /// Where two worlds that differ in rewards alone send different commands first: in their values, or in whether there are
 /// any. ROUND has the rewards, so then only its time counts.
 fn twins_differ(seed: u64, plan: Plan, reward: Option<f64>) -> Option<String> {
