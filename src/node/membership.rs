@@ -6,7 +6,7 @@
 //!
 //! **An outage** lasts while this node's last good round, or the last beat of another node, is older than a delay and than an
 //! eighth of the window. Then rewards may be on their way that do not arrive, and their silence must not count. So the node
-//! cancels decisions: those made since `click_delay` before the last beat at which all was well, and no others, because what
+//! cancels decisions: those made since `click_delay` before the last time whose rewards have all arrived, and no others, because what
 //! is missing of older ones is few rewards of all arms alike. It does so again and again while the outage lasts, and once
 //! after. A *break* (a node is gone or comes back, or the store goes back) has the same effect once. Only beats decide, and
 //! no reward has an effect on them.
@@ -142,6 +142,14 @@ impl Membership {
         broken
     }
 
+    /// A tick at which every reward that had been reported is in the last round that ended well: a node that is not late
+    /// has beaten within a delay before it.
+    fn sent(&self) -> u64 {
+        let round = self.rounds.iter().rev().find(|round| self.returned.at - round.began.at >= self.delay);
+        let sent = round.map_or(0, |round| round.began.ticks);
+        self.late.iter().map(|late| late.from).fold(sent, u64::min)
+    }
+
     /// Looks for an outage. Returns since which tick something may be missing, while one lasts and once after.
     pub fn look(&mut self, now: Moment) -> Option<u64> {
         let is_old = |since: Moment| {
@@ -153,7 +161,7 @@ impl Membership {
             };
             age > self.delay && is_long
         };
-        let own = is_old(self.returned).then_some(self.returned.ticks);
+        let own = is_old(self.returned).then(|| self.sent());
         let others = self.late.iter().filter(|late| is_old(late.since)).map(|late| late.from);
         // The round began up to a delay before the store went back.
         let may_come = |forgot: &Moment| now.at - forgot.at <= (UNTIL_UNREADY + 1) * self.delay;
