@@ -130,6 +130,7 @@ fn recovered(keys: &[[u32; 8]], noises: &[i64]) -> usize {
 /// What is in memory generates neither noise that was released, nor noise that will be: each release mixes fresh entropy
 /// into its key. The test below shows that the search works.
 #[test]
+#[ignore = "half a minute"]
 fn memory_tells_no_released_noise() {
     let _alone = alone();
     let mut victim = Victim::new(None);
@@ -146,6 +147,7 @@ fn memory_tells_no_released_noise() {
 
 /// If the root key stays in memory, the search finds everything.
 #[test]
+#[ignore = "half a minute"]
 fn the_search_finds_a_key_that_stays_in_memory() {
     let _alone = alone();
     let seed: [u8; 32] = std::array::from_fn(|i| (i as u8 + 1).wrapping_mul(173));

@@ -93,7 +93,7 @@ const UNTIL_PUT: u32 = 12;
 /// Nodes up to this number take the lead at once, others only if they find no leader at two exchanges. So few nodes ever
 /// release, and the others have few snapshots to read.
 const FIRST_LEADERS: u16 = 8;
-/// A leader that ends collects for two intervals, at most so long; and then waits for an heir, so long.
+/// A leader that ends collects for two intervals, at most so long; and then waits for its successor, so long.
 const LONGEST_DRAIN: u64 = 10_000;
 const LONGEST_WAIT: u64 = 5000;
 /// A queue of contributions keeps so many, and a minute.

@@ -348,17 +348,17 @@ local receiver, number, incarnation, since, state =
   (redis.call('HGET', states, words(first)) or ''):match('^(%d+) (%d+) (%d+) (%d+) (.*)$')
 if not receiver then return say('ok', 1, first, '0', '0', '0', '0', '') end
 local before, life, _, sent = record(number)
-local heir = tonumber(incarnation) + 1
+local given = tonumber(incarnation) + 1
 if number == ARGV[1] then
-  heir = 0
-elseif before == heir and life == receiver then
-  hold(number, heir, receiver, now() + lease, sent, 1)
-elseif not before or before == heir - 1 then
-  hold(number, heir, receiver, now() + lease, 0, 1)
+  given = 0
+elseif before == given and life == receiver then
+  hold(number, given, receiver, now() + lease, sent, 1)
+elseif not before or before == given - 1 then
+  hold(number, given, receiver, now() + lease, 0, 1)
 else
-  heir = 0
+  given = 0
 end
-return say('ok', 1, first, receiver, number, heir, math.max(now() - since, 0), state)
+return say('ok', 1, first, receiver, number, given, math.max(now() - since, 0), state)
 
 ---- LEAVE
 local alive, counts = KEYS[2], KEYS[3]

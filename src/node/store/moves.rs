@@ -128,18 +128,18 @@ impl<R: RowStore> Run<'_, R> {
             self.say("");
             return Ok(());
         };
-        let (record, life, mut heir) = (self.record(number)?, receiver.to_string(), incarnation + 1);
+        let (record, life, mut given) = (self.record(number)?, receiver.to_string(), incarnation + 1);
         match record {
-            _ if number == own => heir = 0,
-            Some(Record { incarnation: before, life: holder, sent, .. }) if before == heir && holder == life => {
-                self.hold(number, &Record { incarnation: heir, life, till, sent, ward: true })?;
+            _ if number == own => given = 0,
+            Some(Record { incarnation: before, life: holder, sent, .. }) if before == given && holder == life => {
+                self.hold(number, &Record { incarnation: given, life, till, sent, ward: true })?;
             }
             record if record.as_ref().is_none_or(|record| record.incarnation == incarnation) => {
-                self.hold(number, &Record { incarnation: heir, life, till, sent: 0, ward: true })?;
+                self.hold(number, &Record { incarnation: given, life, till, sent: 0, ward: true })?;
             }
-            _ => heir = 0,
+            _ => given = 0,
         }
-        [first, receiver, number, heir, self.now.saturating_sub(since)].into_iter().for_each(|n| self.say_number(n));
+        [first, receiver, number, given, self.now.saturating_sub(since)].into_iter().for_each(|n| self.say_number(n));
         self.say(state);
         Ok(())
     }
