@@ -10,7 +10,7 @@
 //! fifth column of the table says why that does no harm.
 //!
 //! **Tables.** In Redis each is a hash, and `alive` a sorted set. `records` has for each number `INCARNATION LIFE END
-//! SENT WARD`. `counts` has `beats`, `breaks` (how often a node was gone or came back, or the store went back),
+//! SENT DRAINING`. `counts` has `beats`, `breaks` (how often a node was gone or came back, or the store went back),
 //! `broken` (the beat after which the last of them may have lost something; 0: anything) and `news`. `rewards:N`,
 //! `states:N` and `contributions:G` are queues: messages with numbers, and `q`. A reader acknowledges with the number
 //! of the last message and its first two words, which no other message has; so a store that went back, and counts
@@ -169,7 +169,7 @@ pub struct Beat {
 }
 
 /// A reward on its way: the number that gets it, and the bytes.
-pub type Parcel = (u16, Vec<u8>);
+pub type Outgoing = (u16, Vec<u8>);
 
 /// The names of a bandit's tables.
 #[derive(Clone, Debug)]
@@ -212,7 +212,7 @@ impl Tables {
     }
 
     /// ROUND. `rewards` have consecutive sequences from `first` on.
-    pub fn round(&self, member: Member, beat: &Beat, first: u64, rewards: &[Parcel], limits: Capacity) -> Command {
+    pub fn round(&self, member: Member, beat: &Beat, first: u64, rewards: &[Outgoing], limits: Capacity) -> Command {
         let mut more: Vec<Bytes> =
             [beat.lease, beat.last, beat.late, beat.gone, beat.known].into_iter().map(text).collect();
         more.extend([flag(beat.held), text(beat.read.last), beat.read.mark.clone()]);
@@ -272,10 +272,10 @@ impl Tables {
         self.command(CommandKind::Collect, &[&format!("contributions:{generation}")], member, more)
     }
 
-    /// KEEP, of a ward.
-    pub fn keep(&self, ward: Member, lease: u64, read: &Position, portion: Portion) -> Command {
+    /// KEEP, of a draining bandit.
+    pub fn keep(&self, draining: Member, lease: u64, read: &Position, portion: Portion) -> Command {
         let more = vec![text(lease), text(read.last), read.mark.clone(), text(portion.items), text(portion.bytes)];
-        self.command(CommandKind::Keep, &[&format!("rewards:{}", ward.number)], ward, more)
+        self.command(CommandKind::Keep, &[&format!("rewards:{}", draining.number)], draining, more)
     }
 
     /// OFFER. `withdraw` removes all receivers, and adds none.
@@ -350,7 +350,7 @@ impl Message {
 
 /// The reply to a ROUND.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pulse {
+pub struct RoundReply {
     /// The store's time.
     pub now: u64,
     /// The number of this node's beat before; 0: it was not alive.
@@ -386,7 +386,7 @@ pub struct Pulse {
 /// A snapshot of another node.
 #[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Novelty {
+pub struct NewSnapshot {
     pub number: u16,
     pub version: Version,
     pub snapshot: Vec<u8>,
@@ -403,7 +403,7 @@ pub struct Leadership {
 
 /// The state of a node that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Legacy {
+pub struct MovedState {
     /// Acknowledges it.
     pub position: Position,
     /// Its address. 0: the message is foreign.
@@ -461,7 +461,9 @@ impl<'a> Items<'a> {
 /// Reads the replies. Each returns `Refusal` if nothing has changed, or if the reply is of another version.
 #[allow(missing_docs, clippy::missing_errors_doc)]
 pub mod reply {
-    use super::{Items, Leadership, Legacy, Member, Message, Novelty, Position, Pulse, Refusal, Taken, Version};
+    use super::{
+        Items, Leadership, Member, Message, MovedState, NewSnapshot, Position, Refusal, RoundReply, Taken, Version,
+    };
 
     pub fn take(reply: &[u8]) -> Result<Taken, Refusal> {
         let mut items = Items::new(reply)?;
@@ -469,10 +471,10 @@ pub mod reply {
         Ok(Taken { number, incarnation, version, snapshot: items.bytes()?.to_vec() })
     }
 
-    pub fn round(reply: &[u8]) -> Result<Pulse, Refusal> {
+    pub fn round(reply: &[u8]) -> Result<RoundReply, Refusal> {
         let items = &mut Items::new(reply)?;
         let beats = |items: &mut Items| Ok((items.number()?, items.number()?));
-        Ok(Pulse {
+        Ok(RoundReply {
             now: items.number()?,
             before: items.number()?,
             beats: items.number()?,
@@ -497,12 +499,12 @@ pub mod reply {
     }
 
     /// Whether there are more, and the first ones.
-    pub fn news(reply: &[u8]) -> Result<(bool, Vec<Novelty>), Refusal> {
+    pub fn news(reply: &[u8]) -> Result<(bool, Vec<NewSnapshot>), Refusal> {
         let items = &mut Items::new(reply)?;
         let more = items.bytes()? == b"1";
         let each = |items: &mut Items| {
             let (number, version) = (items.number()?, items.version()?);
-            Ok(Novelty { number, version, snapshot: items.bytes()?.to_vec() })
+            Ok(NewSnapshot { number, version, snapshot: items.bytes()?.to_vec() })
         };
         Ok((more, items.list(each)?))
     }
@@ -535,7 +537,7 @@ pub mod reply {
         Ok((items.number()?, items.number()?))
     }
 
-    pub fn adopt(reply: &[u8]) -> Result<Option<Legacy>, Refusal> {
+    pub fn adopt(reply: &[u8]) -> Result<Option<MovedState>, Refusal> {
         let items = &mut Items::new(reply)?;
         if items.number::<u64>()? == 0 {
             return Ok(None);
@@ -544,6 +546,6 @@ pub mod reply {
         let member = Member { number, incarnation: items.number()?, life: receiver };
         let mark = if receiver > 0 { format!("{receiver} {number} ").into_bytes() } else { Vec::new() };
         let position = Position { last, mark };
-        Ok(Some(Legacy { position, receiver, member, age: items.number()?, bytes: items.bytes()?.to_vec() }))
+        Ok(Some(MovedState { position, receiver, member, age: items.number()?, bytes: items.bytes()?.to_vec() }))
     }
 }

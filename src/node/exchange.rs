@@ -23,20 +23,21 @@ pub(super) enum Step {
     Contribute,
     /// Reads what others have sent to this node's generation.
     Collect,
-    /// Rewards of the wards with this number.
+    /// Rewards of the draining bandits with this number.
     Keep(u16),
-    /// Ends wards, or passes them on.
+    /// Ends draining bandits, or passes them on.
     Ends,
     Offer {
         withdraw: bool,
     },
     Adopt,
-    /// Seeks a receiver: of the process with this number, for its ward; 0: of any, for the last bandit of this node.
+    /// Seeks a receiver: of the process with this number, for its draining bandit; 0: of any, for the last bandit of this
+    /// node.
     Host {
         number: u16,
     },
     Entrust,
-    /// Ends the lease of a ward.
+    /// Ends the lease of a draining bandit.
     Release(Member),
     Leave,
 }
@@ -78,7 +79,7 @@ pub(super) struct Exchange {
     collected: Position,
     /// The last exchange found no leader.
     leaderless: bool,
-    /// Sums on their way, of this node and of its wards: the generation, their sequence, the bytes.
+    /// Sums on their way, of this node and of its draining bandits: the generation, their sequence, the bytes.
     sums: VecDeque<(u64, u64, Vec<u8>)>,
     sequence: u64,
     /// No round begins any more: when none is in flight, the node's own state leaves, or the node does.
@@ -102,11 +103,6 @@ const SUMS: Capacity = Capacity { messages: 10_000, lifetime: 60_000 };
 const SNAPSHOTS: u64 = 64;
 
 impl Exchange {
-    /// Whether the node ends and beats no more.
-    pub fn is_closing(&self) -> bool {
-        self.closing
-    }
-
     pub fn done(&mut self) {
         self.plan.pop_front();
         self.failures = 0;
@@ -179,7 +175,7 @@ impl<S: BanditSource> Core<S> {
             NodeState::Serving if self.now >= self.exchange.at => {
                 let half = self.options.interval / 2;
                 self.exchange.at = self.now + half + self.jitter(half);
-                self.plan_wards()?;
+                self.plan_draining()?;
                 self.exchange.plan.extend(exchange);
                 self.exchange.until_offer = (self.exchange.until_offer + UNTIL_PUT - 1) % UNTIL_PUT;
                 if self.exchange.until_offer == 0 {
@@ -220,7 +216,7 @@ impl<S: BanditSource> Core<S> {
     fn begin_moving(&mut self) -> Result<()> {
         self.state = NodeState::Moving;
         self.exchange.since = self.now;
-        self.plan_wards()?;
+        self.plan_draining()?;
         self.exchange.plan.extend([Step::Contribute, Step::Put]);
         let lost = self.bandit.as_ref().filter(|_| !self.moves());
         lost.map_or(Ok(()), |bandit| bandit.cancel_since(0))
@@ -237,7 +233,7 @@ impl<S: BanditSource> Core<S> {
             let lease = UNTIL_GONE * self.options.delay;
             return Ok(Some(tables.take(self.options.number, member.life, lease, self.exchange.seen)));
         }
-        let Some(bandit) = self.bandit.clone() else { return self.ward_command(step) };
+        let Some(bandit) = self.bandit.clone() else { return self.state_command(step) };
         Ok(match step {
             Step::Take => None,
             Step::Put if self.exchange.putting.is_none() && !self.put_is_due(&bandit)? => None,
@@ -285,7 +281,7 @@ impl<S: BanditSource> Core<S> {
             }
             Step::Collect => None,
             Step::Leave => Some(tables.leave(member)),
-            step => self.ward_command(step)?,
+            step => self.state_command(step)?,
         })
     }
 
@@ -476,15 +472,15 @@ impl<S: BanditSource> Core<S> {
         Ok(())
     }
 
-    /// Takes the open sums out of this node's bandit and its wards, for the leader; a leader adds those of its wards.
+    /// Takes the open sums out of this node's bandit and the draining ones, for the leader; a leader adds the latter.
     fn take_sums(&mut self, bandit: &S::Bandit) -> Result<()> {
         let generation = self.exchange.leader.generation;
         if generation == 0 {
             return Ok(());
         }
         let mut taken = Vec::new();
-        for ward in &self.wards.all {
-            taken.push(ward.bandit.contribution(generation)?);
+        for one in &self.draining.all {
+            taken.push(one.bandit.contribution(generation)?);
         }
         if generation == self.exchange.led {
             taken.iter().filter(|sums| !sums.is_empty()).for_each(|sums| self.combine(sums));

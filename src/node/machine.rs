@@ -1,10 +1,10 @@
 //! The node: its states, its two lanes, and its rounds.
 
-use super::command::{Beat, Capacity, Command, Member, Message, Portion, Position, Pulse, Refusal, Tables, reply};
+use super::command::{Beat, Capacity, Command, Member, Message, Portion, Position, Refusal, RoundReply, Tables, reply};
+use super::draining::Draining;
 use super::exchange::Exchange;
-use super::membership::{BEATS, Membership, Moment, Patience, UNTIL_GONE, UNTIL_UNREADY};
+use super::membership::{BEATS, Membership, Moment, OutageAfter, UNTIL_GONE, UNTIL_UNREADY};
 use super::outbox::{Outbox, Waiting};
-use super::wards::Wards;
 use super::{BanditSource, FleetBandit, NodeOptions};
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
@@ -81,7 +81,7 @@ pub struct NodeReport {
     /// Nodes that are alive, this one included.
     pub nodes: u64,
     /// Bandits of nodes that have ended, with which this node continues.
-    pub wards: usize,
+    pub draining: usize,
     /// The number and the generation of the leader; 0: none is known.
     pub leader: (u16, u64),
     /// Whether the bandit may learn from people: the store has kept a snapshot that counts this period.
@@ -117,7 +117,7 @@ pub(super) struct Core<S: BanditSource> {
     pub bandit: Option<Arc<S::Bandit>>,
     pub exchange: Exchange,
     pub membership: Membership,
-    pub wards: Wards<S::Bandit>,
+    pub draining: Draining<S::Bandit>,
     /// When the node had its number.
     pub started: u64,
     /// When this node cancelled, and since which tick: for the states that were on their way to it.
@@ -153,10 +153,10 @@ impl<S: BanditSource> Node<S> {
     /// `NoMemory`.
     pub fn new(options: NodeOptions, mut source: S, now: u64) -> Result<Node<S>> {
         let outbox = Mutex::new(Outbox::new(options.queue)?);
-        let patience = match options.tick {
-            _ if options.window == 0 || options.routed => Patience::Endless,
-            0 => Patience::Decisions(options.window / 8),
-            tick => Patience::Time(options.window.saturating_mul(tick) / 8),
+        let outage_after = match options.tick {
+            _ if options.window == 0 || options.routed => OutageAfter::Never,
+            0 => OutageAfter::Decisions(options.window / 8),
+            tick => OutageAfter::Milliseconds(options.window.saturating_mul(tick) / 8),
         };
         let start = Moment { at: now, ticks: 0 };
         let core = Core {
@@ -166,8 +166,8 @@ impl<S: BanditSource> Node<S> {
             member: Member { number: options.number, incarnation: 0, life: source.draw().max(1) },
             bandit: None,
             exchange: Exchange::default(),
-            membership: Membership::new(options.delay, patience, start),
-            wards: Wards::default(),
+            membership: Membership::new(options.delay, outage_after, start),
+            draining: Draining::default(),
             started: now,
             cancelled: Vec::new(),
             read: Position::default(),
@@ -235,7 +235,7 @@ impl<S: BanditSource> Node<S> {
         let core = &mut *locked(&self.core)?;
         let Some(lane) = core.landed(id, now) else { return core.pass(now) };
         let done = match lane {
-            Lane::Rounds => reply::round(bytes).map(|pulse| self.pulse(core, pulse)),
+            Lane::Rounds => reply::round(bytes).map(|reply| self.heard_round(core, reply)),
             Lane::Exchanges => core.heard(bytes),
         };
         match done {
@@ -272,7 +272,7 @@ impl<S: BanditSource> Node<S> {
         let (number, bandit) = self.joined.get().ok_or(Error::UnknownTicket)?;
         let to = (ticket >> 48) as u16;
         match if to == *number { bandit.update(ticket, reward) } else { Err(Error::UnknownTicket) } {
-            // Perhaps of a ward with this number, or of one that comes soon: it takes the way of the others'.
+            // Perhaps of a draining bandit with this number, or of one that comes soon: it takes the way of the others'.
             Err(Error::UnknownTicket) => locked(&self.outbox)?.add(Waiting { to, ticket, reward }),
             done => done,
         }
@@ -313,7 +313,7 @@ impl<S: BanditSource> Node<S> {
             outage: core.membership.outage.is_some(),
             outages: core.membership.outages,
             nodes: core.membership.nodes,
-            wards: core.wards.all.len(),
+            draining: core.draining.all.len(),
             leader: (core.exchange.leader.number, core.exchange.leader.generation),
             learns: core.exchange.has_settled,
             last_error: core.last_error.clone(),
@@ -345,7 +345,7 @@ impl<S: BanditSource> Node<S> {
     /// The command of a round, if one is due.
     fn round(&self, core: &mut Core<S>) -> Result<Option<Command>> {
         let Some(bandit) = core.bandit.clone().filter(|_| core.member.incarnation > 0) else { return Ok(None) };
-        if core.now < core.round_at || core.exchange.is_closing() {
+        if core.now < core.round_at || core.exchange.closing {
             return Ok(None);
         }
         let every = (core.options.delay / BEATS).max(1);
@@ -369,29 +369,29 @@ impl<S: BanditSource> Node<S> {
     }
 
     /// Takes over the reply to a round.
-    fn pulse(&self, core: &mut Core<S>, pulse: Pulse) -> Result<()> {
+    fn heard_round(&self, core: &mut Core<S>, reply: RoundReply) -> Result<()> {
         let Some(bandit) = core.bandit.clone() else { return Ok(()) };
-        core.store_time = Some((pulse.now, core.now));
+        core.store_time = Some((reply.now, core.now));
         {
             let mut outbox = locked(&self.outbox)?;
-            outbox.accepted(pulse.sent);
-            pulse.numbers.iter().for_each(|&number| outbox.know(number));
+            outbox.accepted(reply.sent);
+            reply.numbers.iter().for_each(|&number| outbox.know(number));
         }
-        for message in &pulse.rewards {
+        for message in &reply.rewards {
             core.receive(core.member.number, message);
         }
-        if let Some(last) = pulse.rewards.last() {
+        if let Some(last) = reply.rewards.last() {
             core.read = Position::after(last);
         }
-        for (number, _) in &pulse.gone {
+        for (number, _) in &reply.gone {
             core.say(format!("node {number} is gone: its number is free"));
         }
         let news = core.membership.news;
-        if let Some(from) = core.membership.heard(core.began, &pulse) {
+        if let Some(from) = core.membership.heard(core.began, &reply) {
             core.cancel_since(from)?;
         }
         core.exchange.news |= news != core.membership.news;
-        core.exchange.states |= pulse.states > 0;
+        core.exchange.states |= reply.states > 0;
         core.settle(&bandit)
     }
 }
@@ -420,7 +420,7 @@ impl<S: BanditSource> Core<S> {
         self.cancelled.retain(|(at, _)| now - at <= (UNTIL_GONE + UNTIL_UNREADY) * delay);
         self.cancelled.retain(|(_, before)| *before < from);
         self.cancelled.push((now, from));
-        self.cancel_wards(from)?;
+        self.cancel_draining(from)?;
         self.bandit.as_ref().map_or(Ok(()), |bandit| bandit.cancel_since(from))
     }
 
@@ -459,7 +459,7 @@ impl<S: BanditSource> Core<S> {
         self.state = state;
         self.say(why.into());
         self.last_error = why.into();
-        self.wards.all.iter().try_for_each(|ward| ward.bandit.cancel_since(0))?;
+        self.draining.all.iter().try_for_each(|one| one.bandit.cancel_since(0))?;
         self.bandit.as_ref().map_or(Ok(()), |bandit| bandit.cancel_since(0))
     }
 
@@ -483,6 +483,6 @@ impl<S: BanditSource> Core<S> {
 
     /// A bandit with the fleet key.
     fn opener(&self) -> Option<&S::Bandit> {
-        self.bandit.as_deref().or(self.wards.all.first().map(|ward| &*ward.bandit))
+        self.bandit.as_deref().or(self.draining.all.first().map(|one| &*one.bandit))
     }
 }

@@ -6,15 +6,15 @@
 //!
 //! **An outage** lasts while this node's last good round, or the last beat of another node, is older than a delay and than an
 //! eighth of the window. Then rewards may be on their way that do not arrive, and their silence must not count. So the node
-//! cancels decisions: those made since `click_delay` before the last time whose rewards have all arrived, and no others, because what
-//! is missing of older ones is few rewards of all arms alike. It does so again and again while the outage lasts, and once
-//! after. A *break* (a node is gone or comes back, or the store goes back) has the same effect once. Only beats decide, and
+//! cancels decisions: those made since `click_delay` before the last time whose rewards have all arrived, and no others,
+//! because what is missing of older ones is few rewards of all arms alike. It does so again and again while the outage
+//! lasts, and once after. A *break* (a node is gone or comes back, or the store goes back) has the same effect once. Only beats decide, and
 //! no reward has an effect on them.
 //!
 //! A store that has gone back may have forgotten a node that is cut off, so nobody can see that it is late. Rewards come to it
 //! until it is unready, so the outage lasts as long.
 
-use super::command::{Pulse, Version};
+use super::command::{RoundReply, Version};
 use std::collections::VecDeque;
 
 /// A point in time: by the host's clock in milliseconds, and by the bandit's in ticks.
@@ -24,19 +24,19 @@ pub struct Moment {
     pub ticks: u64,
 }
 
-/// How long rewards may be on their way besides a delay: an eighth of the window.
+/// How old the last good round must be for an outage, besides a delay: an eighth of the window.
 #[derive(Clone, Copy, Debug)]
-pub enum Patience {
-    /// For ever: silence does not count, or counts whatever the fleet does.
-    Endless,
+pub enum OutageAfter {
+    /// There is none: silence does not count, or counts whatever the fleet does.
+    Never,
     /// In milliseconds, for a clock of the caller's. (The bandit's own time stands still while its process does.)
-    Time(u64),
+    Milliseconds(u64),
     /// In decisions.
     Decisions(u64),
 }
 
 /// A round that ended well: when it began, and the number of its beat.
-struct Beaten {
+struct GoodRound {
     began: Moment,
     beats: u64,
 }
@@ -50,8 +50,8 @@ struct LateNode {
 /// What this node knows of the others from its rounds.
 pub struct Membership {
     delay: u64,
-    patience: Patience,
-    rounds: VecDeque<Beaten>,
+    outage_after: OutageAfter,
+    rounds: VecDeque<GoodRound>,
     late: Vec<LateNode>,
     breaks: Option<u64>,
     /// When the first round after the store had gone back began.
@@ -75,10 +75,10 @@ pub const UNTIL_GONE: u64 = 30;
 pub const UNTIL_UNREADY: u64 = 10;
 
 impl Membership {
-    pub fn new(delay: u64, patience: Patience, now: Moment) -> Membership {
+    pub fn new(delay: u64, outage_after: OutageAfter, now: Moment) -> Membership {
         Membership {
             delay,
-            patience,
+            outage_after,
             rounds: VecDeque::new(),
             late: Vec::new(),
             breaks: None,
@@ -111,33 +111,33 @@ impl Membership {
     }
 
     /// Takes over the reply to the round that began then. Returns since which tick a break may have lost something.
-    pub fn heard(&mut self, began: Moment, pulse: &Pulse) -> Option<u64> {
+    pub fn heard(&mut self, began: Moment, reply: &RoundReply) -> Option<u64> {
         let last = self.rounds.back().map_or(0, |round| round.beats);
-        if pulse.before < last {
+        if reply.before < last {
             self.forgot = Some(began);
         }
-        let broken = match self.breaks.replace(pulse.breaks) {
+        let broken = match self.breaks.replace(reply.breaks) {
             None => None,
             // The store has forgotten a beat of this node. Its count of breaks may be another one than it was, and look
             // the same.
-            Some(_) if pulse.before < last => Some(0),
-            Some(breaks) if breaks == pulse.breaks => None,
-            Some(breaks) if breaks + 1 == pulse.breaks => Some(self.before(pulse.broken)),
+            Some(_) if reply.before < last => Some(0),
+            Some(breaks) if breaks == reply.breaks => None,
+            Some(breaks) if breaks + 1 == reply.breaks => Some(self.before(reply.broken)),
             Some(_) => Some(0),
         };
-        while self.rounds.back().is_some_and(|round| round.beats >= pulse.beats) {
+        while self.rounds.back().is_some_and(|round| round.beats >= reply.beats) {
             self.rounds.pop_back(); // of a time that the store has forgotten
         }
-        self.rounds.push_back(Beaten { began, beats: pulse.beats });
+        self.rounds.push_back(GoodRound { began, beats: reply.beats });
         while self.rounds.get(1).is_some_and(|round| began.at - round.began.at > (UNTIL_GONE + 2) * self.delay) {
             self.rounds.pop_front();
         }
-        let late = pulse.late.iter().map(|&(_, beat)| {
+        let late = reply.late.iter().map(|&(_, beat)| {
             let since = self.rounds.iter().find(|round| round.beats >= beat).map_or(began, |round| round.began);
             LateNode { since, from: self.before(beat) }
         });
         self.late = late.collect();
-        (self.nodes, self.news, self.stored) = (pulse.nodes, pulse.news, pulse.stored);
+        (self.nodes, self.news, self.stored) = (reply.nodes, reply.news, reply.stored);
         self.returned = began;
         broken
     }
@@ -154,10 +154,10 @@ impl Membership {
     pub fn look(&mut self, now: Moment) -> Option<u64> {
         let is_old = |since: Moment| {
             let age = now.at - since.at;
-            let is_long = match self.patience {
-                Patience::Endless => false,
-                Patience::Time(most) => age > most,
-                Patience::Decisions(most) => now.ticks.saturating_sub(since.ticks) > most,
+            let is_long = match self.outage_after {
+                OutageAfter::Never => false,
+                OutageAfter::Milliseconds(most) => age > most,
+                OutageAfter::Decisions(most) => now.ticks.saturating_sub(since.ticks) > most,
             };
             age > self.delay && is_long
         };
@@ -165,7 +165,7 @@ impl Membership {
         let others = self.late.iter().filter(|late| is_old(late.since)).map(|late| late.from);
         // The round began up to a delay before the store went back.
         let may_come = |forgot: &Moment| now.at - forgot.at <= (UNTIL_UNREADY + 1) * self.delay;
-        let is_endless = matches!(self.patience, Patience::Endless);
+        let is_endless = matches!(self.outage_after, OutageAfter::Never);
         let forgot = self.forgot.filter(|forgot| !is_endless && may_come(forgot)).map(|forgot| forgot.ticks);
         let from = others.chain(own).chain(forgot).min();
         let Some(from) = from else { return self.outage.take() };

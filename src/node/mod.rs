@@ -5,21 +5,21 @@
 //! |---|---|---|
 //! | Taking | TAKE, restores the snapshot, for a given number TAKE again | Storing; Failed if the snapshot is foreign |
 //! | Storing | PUT, NEWS, LEAD, contributes, OFFER; rounds begin | Serving |
-//! | Serving | ROUND in each eighth of a delay; an exchange after half to a whole interval: KEEP for each ward, LEAD, CONTRIBUTE or COLLECT, PUT if due, NEWS, ends wards; each twelfth OFFER; ADOPT when a state waits | `leave`: Resigning if it leads, otherwise Moving |
+//! | Serving | ROUND in each eighth of a delay; an exchange after half to a whole interval: KEEP for each draining bandit, LEAD, CONTRIBUTE or COLLECT, PUT if due, NEWS, ends draining bandits; each twelfth OFFER; ADOPT when a state waits | `leave`: Resigning if it leads, otherwise Moving |
 //! | Resigning | ends the lease; COLLECT until two intervals (at most 10 s) have passed and another node leads, or none comes | Moving |
-//! | Moving | KEEP, CONTRIBUTE, PUT, sends the rewards that wait, withdraws its offers, ADOPT; then for each ward and itself HOST and ENTRUST, or LEAVE | Left |
+//! | Moving | KEEP, CONTRIBUTE, PUT, sends the rewards that wait, withdraws its offers, ADOPT; then for each draining bandit and itself HOST and ENTRUST, or LEAVE | Left |
 //! | Replaced, Failed | cancels everything | |
 //!
 //! A reply `replaced` leads to Replaced from every state. In parallel runs the watch over outages (`membership.rs`).
 
 pub mod command;
+mod draining;
 mod exchange;
 mod machine;
 mod membership;
 mod outbox;
 mod real;
 pub mod store;
-mod wards;
 
 pub use machine::{Lane, Node, NodeReport, NodeState, Task};
 pub use real::Bandits;

@@ -1,9 +1,9 @@
--- The commands of command.rs for Redis and Valkey. Each command is its section, after the first section. store.rs has the
--- same functions in the same order: change both. Times are milliseconds of the server's clock.
+-- The commands of command.rs for Redis and Valkey. Each command is its section, after the first section. store/ has the
+-- same functions: change both. Times are milliseconds of the server's clock.
 --
--- KEYS[1] is the hash of records: for each number "INCARNATION LIFE END SENT WARD", END being that of the lease, SENT the
--- sequence of the last reward that this life has sent, and WARD 1 if another node keeps what is open. ARGV[1] to ARGV[3] are
--- the member: number, incarnation, life.
+-- KEYS[1] is the hash of records: for each number "INCARNATION LIFE END SENT DRAINING", END being that of the lease, SENT
+-- the sequence of the last reward that this life has sent, and DRAINING 1 if another node keeps what is open. ARGV[1] to
+-- ARGV[3] are the member: number, incarnation, life.
 
 local said = {}
 local function say(...)
@@ -31,13 +31,13 @@ local function sorted(rows)
 end
 
 local function record(number)
-  local incarnation, life, till, sent, ward =
+  local incarnation, life, till, sent, draining =
     (redis.call('HGET', KEYS[1], number) or ''):match('^(%d+) (%d+) (%d+) (%d+) (%d+)$')
-  return tonumber(incarnation), life, tonumber(till), tonumber(sent), tonumber(ward)
+  return tonumber(incarnation), life, tonumber(till), tonumber(sent), tonumber(draining)
 end
 
-local function hold(number, incarnation, life, till, sent, ward)
-  redis.call('HSET', KEYS[1], number, words(incarnation, life, till, sent, ward))
+local function hold(number, incarnation, life, till, sent, draining)
+  redis.call('HSET', KEYS[1], number, words(incarnation, life, till, sent, draining))
 end
 
 -- Whether the member holds its number: the record has its life, or an older incarnation, which is what a replica that
@@ -49,10 +49,10 @@ local function mine()
 end
 
 -- Renews the lease of the member, and returns the sequence of its last reward.
-local function renew(lease, ward)
+local function renew(lease, draining)
   local _, life, _, sent = record(ARGV[1])
   if life ~= ARGV[3] then sent = 0 end
-  hold(ARGV[1], ARGV[2], ARGV[3], now() + lease, sent, ward)
+  hold(ARGV[1], ARGV[2], ARGV[3], now() + lease, sent, draining)
   return sent
 end
 
@@ -138,11 +138,11 @@ if asked == '0' then
   number = own or tostring(number)
   if tonumber(number) > 65535 then return say('full') end
 end
-local incarnation, holder, till, sent, ward = record(number)
+local incarnation, holder, till, sent, draining = record(number)
 local version = redis.call('HGET', versions, number) or ('0'):rep(20)
 if holder == life then
   hold(number, incarnation, life, time + lease, sent, 0)
-elseif till and till > time and ward == 0 then
+elseif till and till > time and draining == 0 then
   return say('taken', till - time)
 elseif asked ~= '0' and seen ~= version then
   incarnation = 0

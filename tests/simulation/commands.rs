@@ -227,15 +227,15 @@ impl Callers {
                     self.members.push(Member { number: taken.number, incarnation: taken.incarnation, life });
                 }
             }
-            CommandKind::Round => _ = reply::round(bytes).map(|pulse| read(&command.keys[4], pulse.rewards)),
+            CommandKind::Round => _ = reply::round(bytes).map(|reply| read(&command.keys[4], reply.rewards)),
             CommandKind::Collect | CommandKind::Keep => {
                 _ = reply::messages(bytes).map(|messages| read(&command.keys[1], messages));
             }
             CommandKind::Adopt => {
-                if let Ok(Some(legacy)) = reply::adopt(bytes) {
-                    self.positions.entry(command.keys[1].clone()).or_default().push(legacy.position);
-                    if legacy.member.incarnation > 0 {
-                        self.members.push(legacy.member);
+                if let Ok(Some(state)) = reply::adopt(bytes) {
+                    self.positions.entry(command.keys[1].clone()).or_default().push(state.position);
+                    if state.member.incarnation > 0 {
+                        self.members.push(state.member);
                     }
                 }
             }
@@ -336,12 +336,12 @@ fn a_beat_survives_broken_queues() {
     let rewards = [(2, b"a".to_vec()), (1, b"b".to_vec()), (2, b"c".to_vec())];
     let round = tables.round(member, &beat, 1, &rewards, capacity);
     for beats in [2, 3] {
-        let pulse = reply::round(&run(&mut redis, &round)).unwrap();
-        assert_eq!((pulse.beats, pulse.sent, &pulse.numbers[..]), (beats, 3, &[1][..]));
-        assert_eq!(pulse.rewards.iter().map(Message::content).collect::<Vec<_>>(), [b"b"]);
+        let replied = reply::round(&run(&mut redis, &round)).unwrap();
+        assert_eq!((replied.beats, replied.sent, &replied.numbers[..]), (beats, 3, &[1][..]));
+        assert_eq!(replied.rewards.iter().map(Message::content).collect::<Vec<_>>(), [b"b"]);
     }
-    let ward = Member { number: 2, incarnation: 1, life: 6 };
-    let kept = run(&mut redis, &tables.keep(ward, 60_000, &Position::default(), beat.portion));
+    let draining = Member { number: 2, incarnation: 1, life: 6 };
+    let kept = run(&mut redis, &tables.keep(draining, 60_000, &Position::default(), beat.portion));
     assert_eq!(reply::messages(&kept).unwrap().iter().map(Message::content).collect::<Vec<_>>(), [b"a", b"c"]);
     let till = redis.ask(&[b"PTTL", b"dpb:{ads}:rewards:2"]).unwrap();
     assert!((1..=60_000).contains(&String::from_utf8(till).unwrap().parse::<i64>().unwrap()));

@@ -149,6 +149,17 @@ fn a_node_that_the_store_forgets_loses_no_click() {
     }
 }
 
+/// A node stands still. Its last good round has no click that waited at another node then, because a command was lost. At
+/// these seeds a click is lost if the node cancels from that round on, in place of a time whose rewards had all been sent.
+#[test]
+fn a_node_that_stood_still_loses_no_click() {
+    let script = &[(40_000, Failure::Pause(0, 59_000)), (110_000, Failure::Pause(1, 59_000))];
+    let plan = Plan { script, click_delay: 6000, losses: true, leaves: false, ..Plan::QUIET };
+    for seed in [41, 82, 128, 175] {
+        lives(&mut World::new(seed, plan, false)).unwrap_or_else(|violated| panic!("{}", story(seed, plan, &violated)));
+    }
+}
+
 /// Where two worlds that differ in rewards alone send different commands first: in their values, or in whether there are
 /// any. ROUND has the rewards, so then only its time counts.
 fn twins_differ(seed: u64, plan: Plan, reward: Option<f64>) -> Option<String> {

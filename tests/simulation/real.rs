@@ -80,11 +80,11 @@ fn real_bandits_learn_as_one_and_move() {
     fleet.nodes.push(ended);
     fleet.run(10_000);
     assert_eq!(fleet.nodes[2].report(fleet.now).unwrap().state, NodeState::Left);
-    assert_eq!((0..2).map(|node| fleet.nodes[node].report(fleet.now).unwrap().wards).sum::<usize>(), 1);
+    assert_eq!((0..2).map(|node| fleet.nodes[node].report(fleet.now).unwrap().draining).sum::<usize>(), 1);
     decide(&mut fleet, 2, 1500);
     fleet.run(40_000);
-    let left = (0..2).map(|node| fleet.nodes[node].report(fleet.now).unwrap().wards).sum::<usize>();
-    assert_eq!(left, 0, "the ward ends with its last decision");
+    let left = (0..2).map(|node| fleet.nodes[node].report(fleet.now).unwrap().draining).sum::<usize>();
+    assert_eq!(left, 0, "the draining bandit ends with its last decision");
     let of = |node: usize| fleet.nodes[node].bandit().unwrap().report().unwrap();
     assert!((0..2).all(|node| of(node).contributions_lost == 0 && of(node).counts.cancelled == 0));
     fleet.join(0);

@@ -27,9 +27,9 @@ impl<R: RowStore> Run<'_, R> {
         let mut incarnation = record.as_ref().map_or(0, |record| record.incarnation);
         match record {
             Some(Record { life: holder, sent, .. }) if holder == life => {
-                self.hold(number, &Record { incarnation, life, till, sent, ward: false })?;
+                self.hold(number, &Record { incarnation, life, till, sent, draining: false })?;
             }
-            Some(Record { till, ward: false, .. }) if till > self.now => {
+            Some(Record { till, draining: false, .. }) if till > self.now => {
                 self.say("taken");
                 self.say_number(till - self.now);
                 return Ok(());
@@ -38,7 +38,7 @@ impl<R: RowStore> Run<'_, R> {
             _ => {
                 let put = version.get(..10).and_then(|half| half.parse().ok()).unwrap_or(0);
                 incarnation = incarnation.max(put) + 1;
-                self.hold(number, &Record { incarnation, life, till, sent: 0, ward: false })?;
+                self.hold(number, &Record { incarnation, life, till, sent: 0, draining: false })?;
                 if let Some(beat) = self.beat(alive, number)? {
                     self.interrupt(counts, beat)?;
                 }
@@ -224,7 +224,7 @@ impl<R: RowStore> Run<'_, R> {
     pub(super) fn leave(&mut self) -> Done {
         let [alive, counts] = [self.key(2)?, self.key(3)?];
         let own = self.number(1)?;
-        let ended = |incarnation| Record { incarnation, life: "0".into(), till: 0, sent: 0, ward: false };
+        let ended = |incarnation| Record { incarnation, life: "0".into(), till: 0, sent: 0, draining: false };
         match self.record(own)? {
             Some(_) if self.text(3)? != b"0" => {
                 let ended = ended(self.number(2)?);

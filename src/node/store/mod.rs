@@ -69,7 +69,7 @@ struct Record {
     life: String,
     till: u64,
     sent: u64,
-    ward: bool,
+    draining: bool,
 }
 
 /// What a queue contains: the numbers of its first and its next message, and when all are too old.
@@ -167,9 +167,9 @@ impl<'a, R: RowStore> Run<'a, R> {
     }
 
     fn hold(&mut self, number: u64, record: &Record) -> Done {
-        let Record { incarnation, life, till, sent, ward } = record;
-        let ward = u8::from(*ward);
-        self.set(self.key(1)?, number.to_string(), format!("{incarnation} {life} {till} {sent} {ward}"))
+        let Record { incarnation, life, till, sent, draining } = record;
+        let draining = u8::from(*draining);
+        self.set(self.key(1)?, number.to_string(), format!("{incarnation} {life} {till} {sent} {draining}"))
     }
 
     fn life(&self) -> Done<String> {
@@ -192,12 +192,12 @@ impl<'a, R: RowStore> Run<'a, R> {
         Ok(replaced)
     }
 
-    fn renew(&mut self, lease: u64, ward: bool) -> Done<u64> {
+    fn renew(&mut self, lease: u64, draining: bool) -> Done<u64> {
         let (own, life) = (self.number(1)?, self.life()?);
         let sent = self.record(own)?.filter(|record| record.life == life).map_or(0, |record| record.sent);
         self.hold(
             own,
-            &Record { incarnation: self.number(2)?, life, till: self.now.saturating_add(lease), sent, ward },
+            &Record { incarnation: self.number(2)?, life, till: self.now.saturating_add(lease), sent, draining },
         )?;
         Ok(sent)
     }
@@ -293,13 +293,13 @@ impl<'a, R: RowStore> Run<'a, R> {
 
 impl Record {
     fn read(text: &[u8]) -> Option<Record> {
-        let [incarnation, life, till, sent, ward] = digits(text)?;
+        let [incarnation, life, till, sent, draining] = digits(text)?;
         Some(Record {
             incarnation: incarnation.parse().ok()?,
             life: life.to_owned(),
             till: till.parse().ok()?,
             sent: sent.parse().ok()?,
-            ward: ward != "0",
+            draining: draining != "0",
         })
     }
 }

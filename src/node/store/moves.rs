@@ -93,7 +93,7 @@ impl<R: RowStore> Run<'_, R> {
         let (own, incarnation, lease, receiver) = (self.number(1)?, self.number(2)?, self.number(4)?, self.number(5)?);
         if self.mine()? {
             let till = self.now.saturating_add(lease);
-            self.hold(own, &Record { incarnation, life: "0".into(), till, sent: 0, ward: true })?;
+            self.hold(own, &Record { incarnation, life: "0".into(), till, sent: 0, draining: true })?;
             self.delete(alive, own.to_string())?;
         }
         let mark = format!("{receiver} {own} ");
@@ -132,10 +132,10 @@ impl<R: RowStore> Run<'_, R> {
         match record {
             _ if number == own => given = 0,
             Some(Record { incarnation: before, life: holder, sent, .. }) if before == given && holder == life => {
-                self.hold(number, &Record { incarnation: given, life, till, sent, ward: true })?;
+                self.hold(number, &Record { incarnation: given, life, till, sent, draining: true })?;
             }
             record if record.as_ref().is_none_or(|record| record.incarnation == incarnation) => {
-                self.hold(number, &Record { incarnation: given, life, till, sent: 0, ward: true })?;
+                self.hold(number, &Record { incarnation: given, life, till, sent: 0, draining: true })?;
             }
             _ => given = 0,
         }
