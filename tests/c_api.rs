@@ -38,8 +38,15 @@ fn valgrind_finds_no_leak_and_no_wild_read() {
 #[ignore = "a minute"]
 fn valgrind_finds_none_in_other_programs() {
     valgrind(&[
-        "arms", "clock", "combine", "fleet", "grow", "moving", "segments", "slate", "snapshot", "users", "values",
+        "arms", "clock", "combine", "fleet", "grow", "moving", "node", "segments", "slate", "snapshot", "users",
+        "values",
     ]);
+}
+
+#[test]
+fn nodes_of_a_fleet_run_on_rows() {
+    passes("cc", &["-std=c99"], "tests/c/node.c", Link::Static);
+    passes("c++", &["-xc++", "-std=c++17"], "tests/c/node.c", Link::Shared);
 }
 
 #[test]

@@ -13,7 +13,7 @@ const SECTIONS: [(&str, &[&str]); 8] = [
     ),
     ("Requests, arms, users", &["generated/request", "request", "arms"]),
     ("What a bandit has learned and spent", &["generated/report", "report"]),
-    ("Several bandits: states that move, fleets, one noise, a budget", &["moving", "fleet", "budget"]),
+    ("Several bandits: states that move, fleets, one noise, a budget", &["moving", "fleet", "node", "rows", "budget"]),
     ("The library's own policies", &["policies"]),
     ("Beside the bandits: private sums, stopping rules", &["counter", "stopping"]),
     ("Experimental, may change in any version: the shuffle model, the local model", &["shuffle", "local"]),

@@ -104,6 +104,22 @@ typedef struct dpb_report dpb_report;
 typedef struct dpb_diagnostics dpb_diagnostics;
 typedef struct dpb_arm dpb_arm;
 /**
+ * A node of a fleet: many processes that learn as one bandit, through a store that they share. Made by dpb_node_new,
+ * destroyed by dpb_node_free. It has no socket, thread or clock. In each of its two lanes the host asks for the next
+ * command (dpb_node_next), runs it with its own client of Redis or Valkey (EVALSHA), or on its database
+ * (dpb_store_run), and passes the reply (dpb_node_reply) or says that it failed (dpb_node_failed), whatever the
+ * reason: the node repeats it. A command may run twice or late. Any number of threads may use a node at once.
+ * After fork() the child's copy is DPB_POISONED. docs/fleet.md has the whole, and adapters for C++, Go and Python
+ * do it.
+ */
+typedef struct dpb_node dpb_node;
+typedef struct dpb_node_options dpb_node_options;
+typedef struct dpb_bytes dpb_bytes;
+typedef struct dpb_command dpb_command;
+typedef struct dpb_node_report dpb_node_report;
+typedef struct dpb_node_diagnostics dpb_node_diagnostics;
+typedef struct dpb_rows dpb_rows;
+/**
  * A privacy budget that handles share: the most that they may together cost one user. Made by dpb_new_budget,
  * destroyed by dpb_budget_free. Any number of threads may use it at once: two constructors never spend the same
  * part of it. After fork() the child's copy is DPB_POISONED.
@@ -306,9 +322,10 @@ dpb_status dpb_new(const dpb_config *config,
                    dpb_error *error);
 
 /**
- * Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.
+ * Destroys a handle. NULL is a no-op, and so is dpb_node_bandit. No other call on the handle may be running or follow.
  */
-DPB_API void dpb_free(dpb_bandit *bandit);
+DPB_API
+void dpb_free(dpb_bandit *bandit);
 
 /**
  * Chooses an arm. Writes one decision. Never allocates; O(1) or O(arms), depending on the policy.
@@ -482,8 +499,8 @@ dpb_status dpb_snapshot(const dpb_bandit *bandit,
  * snapshot: len bytes that dpb_snapshot wrote for this very handle. An earlier one counts for the periods in it.
  * error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (a snapshot of another handle, also of the one that this handle was
- * restored from or resumed after); DPB_CORRUPT; DPB_NEWER_VERSION; DPB_NO_MEMORY; DPB_NOT_READY (the handle is
- * held: dpb_claimed); DPB_HALTED (suspended); DPB_POISONED. Any thread.
+ * restored from or resumed after); DPB_CORRUPT; DPB_NEWER_VERSION; DPB_NO_MEMORY; DPB_UNSUPPORTED (the bandit
+ * of a dpb_node); DPB_NOT_READY (the handle is held: dpb_claimed); DPB_HALTED (suspended); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1793,6 +1810,607 @@ dpb_status dpb_open(const dpb_bandit *bandit,
                     dpb_error *error);
 
 /**
+ * dpb_command.kind: wait wait_ms, at most delay_ms / 8, and ask again.
+ */
+#define DPB_COMMAND_WAIT 0
+
+/**
+ * dpb_command.kind: write text to the log, and ask again.
+ */
+#define DPB_COMMAND_LOG 1
+
+/**
+ * dpb_command.kind: give a number to a process. This one and the following kinds are commands for the store.
+ */
+#define DPB_COMMAND_TAKE 2
+
+/**
+ * dpb_command.kind: beat, send and receive rewards.
+ */
+#define DPB_COMMAND_ROUND 3
+
+/**
+ * dpb_command.kind: store a snapshot.
+ */
+#define DPB_COMMAND_PUT 4
+
+/**
+ * dpb_command.kind: read other nodes' new snapshots.
+ */
+#define DPB_COMMAND_NEWS 5
+
+/**
+ * dpb_command.kind: read, take, renew or end the lease of the leader.
+ */
+#define DPB_COMMAND_LEAD 6
+
+/**
+ * dpb_command.kind: send sums to the leader.
+ */
+#define DPB_COMMAND_CONTRIBUTE 7
+
+/**
+ * dpb_command.kind: read what others have sent to this leader.
+ */
+#define DPB_COMMAND_COLLECT 8
+
+/**
+ * dpb_command.kind: read rewards for the bandit of a node that has ended.
+ */
+#define DPB_COMMAND_KEEP 9
+
+/**
+ * dpb_command.kind: offer to continue with bandits of nodes that end.
+ */
+#define DPB_COMMAND_OFFER 10
+
+/**
+ * dpb_command.kind: seek a node that continues with this one's bandit.
+ */
+#define DPB_COMMAND_HOST 11
+
+/**
+ * dpb_command.kind: leave a state to that node.
+ */
+#define DPB_COMMAND_ENTRUST 12
+
+/**
+ * dpb_command.kind: take a state that another node has left.
+ */
+#define DPB_COMMAND_ADOPT 13
+
+/**
+ * dpb_command.kind: end a number's lease.
+ */
+#define DPB_COMMAND_LEAVE 14
+
+/**
+ * dpb_node_options.flags: a balancer brings each reward to the node that decided. Rewards of other nodes still travel,
+ * and there are no outages: where rewards do not arrive, silence counts as silence.
+ */
+#define DPB_NODE_ROUTED 1
+
+/**
+ * dpb_node_report.state: it takes its number.
+ */
+#define DPB_NODE_TAKING 0
+
+/**
+ * dpb_node_report.state: it stores its first snapshot, and reads those of others.
+ */
+#define DPB_NODE_STORING 1
+
+/**
+ * dpb_node_report.state: it has joined.
+ */
+#define DPB_NODE_SERVING 2
+
+/**
+ * dpb_node_report.state: it leaves, and collects what is on its way to it as the leader.
+ */
+#define DPB_NODE_RESIGNING 3
+
+/**
+ * dpb_node_report.state: it leaves, and passes on its rewards and its state.
+ */
+#define DPB_NODE_MOVING 4
+
+/**
+ * dpb_node_report.state: it has left.
+ */
+#define DPB_NODE_LEFT 5
+
+/**
+ * dpb_node_report.state: another process has its number. The fleet learns nothing from this one, so end it.
+ */
+#define DPB_NODE_REPLACED 6
+
+/**
+ * dpb_node_report.state: it could not continue from the snapshot of its number; last_error says why.
+ */
+#define DPB_NODE_FAILED 7
+
+/**
+ * A lane, dpb_node_next: beats and rewards.
+ */
+#define DPB_LANE_ROUNDS 0
+
+/**
+ * A lane, dpb_node_next: everything else.
+ */
+#define DPB_LANE_EXCHANGES 1
+
+/**
+ * The options of a node. dpb_node_options_init fills in the defaults. All nodes of a fleet have the same ones, but for
+ * snapshot.
+ */
+struct dpb_node_options {
+  /**
+   * sizeof(dpb_node_options). dpb_node_options_init sets it.
+   */
+  uint32_t struct_size;
+  /**
+   * DPB_NODE_ROUTED or 0.
+   */
+  uint32_t flags;
+  /**
+   * The name of the bandit in the store: 1 to 200 bytes, without { and }. It is copied.
+   */
+  const char *name;
+  /**
+   * The longest time between two exchanges: how old the knowledge of other nodes may be. 100 to 3,600,000;
+   * default 5000.
+   */
+  uint32_t interval_ms;
+  /**
+   * The longest time that a reward may take to the node that decided. A node sends a beat eight times in it, is
+   * not ready after 10 of them without an answer, and its number is free after 30. 80 to 3,600,000; default 1000.
+   */
+  uint32_t delay_ms;
+  /**
+   * With DPB_CLOCK_CALLER: how long a tick of dpb_advance is. At least 1; default 1.
+   */
+  uint32_t tick_ms;
+  /**
+   * With expected_users: how long a snapshot must have been in the store before the bandit learns on its
+   * strength. Longer than a failover of the store goes back; default 15,000.
+   */
+  uint32_t settle_ms;
+  /**
+   * Rewards that wait here for the store, at most. 32 bytes each are reserved. 1 to 10^8; default 100,000.
+   */
+  uint32_t queue;
+  /**
+   * Needs fleet_key. 0, the default: rewards travel at once, and the store shows how many do and when, which is NOT
+   * private. Otherwise each round sends a message of one length to each other node, whether rewards wait or not, with
+   * space for so many rewards a second. One that finds no space is lost.
+   */
+  uint32_t send_rate;
+  /**
+   * Within how many ticks of reward_window most rewards come: an outage cancels no decision that was made longer
+   * before it. 0, the default = reward_window.
+   */
+  uint64_t click_delay;
+  /**
+   * A snapshot of the same number from a file of this host, or NULL. The node continues from it if it counts more
+   * periods than the store's. Needs config.node.
+   */
+  const uint8_t *snapshot;
+  /**
+   * Its length.
+   */
+  size_t snapshot_len;
+};
+
+/**
+ * Bytes of the library. Not NUL-terminated.
+ */
+struct dpb_bytes {
+  /**
+   * The first one.
+   */
+  const uint8_t *bytes;
+  /**
+   * Their number.
+   */
+  size_t len;
+};
+
+/**
+ * What a host does next in a lane of a node. What it points to belongs to the lane until its next dpb_node_next.
+ */
+struct dpb_command {
+  /**
+   * sizeof(dpb_command). You set it, so that the struct can grow.
+   */
+  uint32_t struct_size;
+  /**
+   * DPB_COMMAND_...
+   */
+  uint32_t kind;
+  /**
+   * Names a command for the store in dpb_node_reply and dpb_node_failed.
+   */
+  uint64_t id;
+  /**
+   * DPB_COMMAND_WAIT: milliseconds; otherwise 0.
+   */
+  uint32_t wait_ms;
+  /**
+   * A command for the store: after so many milliseconds the node has given it up, and ignores its reply.
+   */
+  uint32_t timeout_ms;
+  /**
+   * A command for the store: the script in Lua, and its SHA-1 as 40 hexadecimal digits, for EVALSHA; otherwise NULL.
+   */
+  const char *script;
+  /**
+   * See script.
+   */
+  const char *sha1;
+  /**
+   * DPB_COMMAND_LOG: the text; otherwise NULL.
+   */
+  const char *text;
+  /**
+   * The script's keys. All have one hash tag, so a cluster has them on one server.
+   */
+  const dpb_bytes *keys;
+  /**
+   * Its arguments.
+   */
+  const dpb_bytes *args;
+  /**
+   * The number of keys.
+   */
+  size_t keys_len;
+  /**
+   * The number of arguments.
+   */
+  size_t args_len;
+};
+
+/**
+ * What anybody may know of a node.
+ */
+struct dpb_node_report {
+  /**
+   * sizeof(dpb_node_report). You set it, so that the struct can grow.
+   */
+  uint32_t struct_size;
+  /**
+   * DPB_NODE_...
+   */
+  uint32_t state;
+  /**
+   * Its number; 0 until it has one.
+   */
+  uint32_t number;
+  /**
+   * How many processes have had the number, this one included.
+   */
+  uint32_t incarnation;
+  /**
+   * 1: a balancer may send it requests. 0: it has not joined, it leaves, or the store has not answered for ten
+   * delays.
+   */
+  uint32_t ready;
+  /**
+   * 1 during an outage: rewards do not arrive in time, here or at another node, and decisions are cancelled.
+   */
+  uint32_t outage;
+  /**
+   * How many outages there were.
+   */
+  uint32_t outages;
+  /**
+   * 1: the bandit may learn from people: the store has kept a snapshot that counts this period.
+   */
+  uint32_t learns;
+  /**
+   * 1 if this node leads: it releases what all nodes contribute.
+   */
+  uint32_t leads;
+  /**
+   * The number of the leader; 0: none is known.
+   */
+  uint32_t leader;
+  /**
+   * Nodes that are alive, this one included.
+   */
+  uint32_t nodes;
+  /**
+   * Other nodes of which a snapshot was read, also nodes that have left.
+   */
+  uint32_t released;
+  /**
+   * Those of them whose newest snapshot this node refused.
+   */
+  uint32_t incompatible;
+  /**
+   * Bandits of nodes that have ended, with whose open decisions this node continues.
+   */
+  uint32_t draining;
+  /**
+   * Exchanges that ended well.
+   */
+  uint64_t exchanges;
+  /**
+   * Milliseconds since the last one: what this node knows of others is at most so old.
+   */
+  uint64_t age_ms;
+  /**
+   * Contributions that the store has accepted.
+   */
+  uint64_t contributions;
+  /**
+   * The last error of the store or of this node; "": none. Ends with NUL.
+   */
+  char last_error[256];
+};
+
+/**
+ * Counts of rewards that travel, for the operator only. NOT private: a reward is a click.
+ */
+struct dpb_node_diagnostics {
+  /**
+   * sizeof(dpb_node_diagnostics). You set it, so that the struct can grow.
+   */
+  uint32_t struct_size;
+  /**
+   * Rewards that wait for the store.
+   */
+  uint32_t waiting;
+  /**
+   * Rewards for other nodes that the store has accepted.
+   */
+  uint64_t sent;
+  /**
+   * Rewards for other nodes that were lost because the queue was full.
+   */
+  uint64_t unsent;
+  /**
+   * Rewards from other nodes that took effect.
+   */
+  uint64_t received;
+  /**
+   * Rewards from other nodes that were repeated, late or invalid, or whose tickets no bandit here knows.
+   */
+  uint64_t refused;
+  /**
+   * Commands that failed: some fail only if there are rewards.
+   */
+  uint64_t failures;
+};
+
+/**
+ * Fills options with the defaults for this name. Checks nothing: dpb_node_new checks. NULL is a no-op. Any thread.
+ *
+ * struct_size: the size of the struct in the program's header. In C and C++ dpb_node_options_init(&options, name)
+ * passes it.
+ */
+DPB_API
+void dpb_node_options_init_sized(dpb_node_options *options,
+                                 uint32_t struct_size,
+                                 const char *name);
+
+/**
+ * Makes a node. It begins to join with its first dpb_node_next, and has joined when dpb_node_bandit is not NULL.
+ * Make it after fork(), in each worker.
+ *
+ * name: of the policy, one that can merge; NULL: the policy of dpb_new. config: the same at all nodes, but for
+ * node: the number of this process, from 1 to 65535, which no other process has; or 0: the lowest that is free.
+ * With a fleet_key one node releases for all, rewards are sealed, and states move. options: filled by
+ * dpb_node_options_init. Both are read here, not kept. out: receives the node, which the caller frees with
+ * dpb_node_free. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_UNSUPPORTED (a policy that cannot merge); DPB_NEWER_VERSION;
+ * DPB_ENTROPY; DPB_NO_MEMORY. What only the bandit finds wrong in config ends the node: DPB_NODE_FAILED. Any
+ * thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_node_new(const char *name,
+                        const dpb_config *config,
+                        const dpb_node_options *options,
+                        dpb_node **out,
+                        dpb_error *error);
+
+/**
+ * Destroys a node and its bandit. NULL is a no-op. Leave first (dpb_node_leave). No other call on the node or its
+ * bandit may be running or follow.
+ */
+DPB_API
+void dpb_node_free(dpb_node *node);
+
+/**
+ * The node's bandit, for decisions and reports; NULL until the node has joined, and for NULL. It lives as long as the
+ * node, and dpb_free does nothing to it. The node itself does what concerns the fleet: do not call dpb_update but
+ * dpb_node_update, nor dpb_next_period but dpb_node_next_period, nor dpb_merge, dpb_lead, dpb_alone,
+ * dpb_set_handles, dpb_contribution, dpb_combine, dpb_suspend. dpb_stored is DPB_UNSUPPORTED. With DPB_CLOCK_CALLER
+ * call dpb_advance only after a dpb_node_next of that time. Any thread.
+ */
+DPB_API
+dpb_bandit *dpb_node_bandit(const dpb_node *node);
+
+/**
+ * Says what to do next in a lane. Call it in a loop for each lane, in one thread each, so that a slow exchange
+ * delays no beat. There is at most one command in flight in a lane: before its reply or its timeout the next is
+ * DPB_COMMAND_WAIT. Nothing need wake a host that waits.
+ *
+ * lane: DPB_LANE_ROUNDS or DPB_LANE_EXCHANGES. now_ms: a clock that never goes back, in milliseconds since any
+ * time (CLOCK_MONOTONIC); an earlier time than in another call counts as that one. out: with struct_size set to
+ * sizeof(dpb_command). error: NULL, or filled on failure. May allocate.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (lane); DPB_HALTED (the node has ended: dpb_node_report.state);
+ * DPB_NEWER_VERSION; DPB_NO_MEMORY; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_node_next(dpb_node *node,
+                         uint32_t lane,
+                         uint64_t now_ms,
+                         dpb_command *out,
+                         dpb_error *error);
+
+/**
+ * Passes the reply to a command: the bytes of the script's reply. A reply to a command that the node has given up
+ * changes nothing.
+ *
+ * id: of the command. reply: len bytes of any origin (NULL with 0). May allocate; merges at most 64 snapshots or
+ * 1 MiB.
+ * Returns DPB_OK; DPB_NULL; DPB_NO_MEMORY; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_node_reply(dpb_node *node,
+                          uint64_t id,
+                          uint64_t now_ms,
+                          const uint8_t *reply,
+                          size_t len);
+
+/**
+ * Says that a command has failed, or perhaps has: an error of the store or the network, or no reply in time. The
+ * node repeats it later.
+ *
+ * why: for the log and dpb_node_report.last_error; NULL: unknown.
+ * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_node_failed(dpb_node *node,
+                           uint64_t id,
+                           uint64_t now_ms,
+                           const char *why);
+
+/**
+ * Reports the reward of a decision of any node of the fleet: here, or, if another node has decided, with a next
+ * round. Never allocates, and never waits for the store.
+ *
+ * ticket, reward: as in dpb_update.
+ * Returns as dpb_update; DPB_OK also for another node's ticket, about which nothing is known here;
+ * DPB_UNKNOWN_TICKET for a node that never was, and before this one has joined; DPB_FULL if too many rewards wait.
+ * These statuses are NOT private. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_node_update(dpb_node *node,
+                           uint64_t ticket,
+                           double reward);
+
+/**
+ * Begins a period (dpb_next_period), and stores a snapshot at once. The bandit learns from nobody until the store
+ * has had that for settle_ms, because a process that continues from an older one would not count this period.
+ *
+ * Returns as dpb_next_period; DPB_NOT_READY before the node has joined. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_node_next_period(dpb_node *node);
+
+/**
+ * Begins to leave: decide nothing after it, and call dpb_node_next in both lanes until it is DPB_HALTED. So what
+ * the node has collected is released by others, and with a fleet_key another node continues with its open
+ * decisions. It ends within 25 s, at 5 s of interval_ms, whatever the store does. A process that is killed loses
+ * its open batches and decisions, and its number after 30 delays.
+ *
+ * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_node_leave(dpb_node *node,
+                          uint64_t now_ms);
+
+/**
+ * Reads what anybody may know of the node.
+ *
+ * out: with struct_size set to sizeof(dpb_node_report).
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (struct_size); DPB_NEWER_VERSION; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_node_report_read(const dpb_node *node,
+                                uint64_t now_ms,
+                                dpb_node_report *out);
+
+/**
+ * Reads counts of rewards. NOT private.
+ *
+ * out: with struct_size set to sizeof(dpb_node_diagnostics).
+ * Returns as dpb_node_report_read. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_node_diagnostics_read(const dpb_node *node,
+                                     dpb_node_diagnostics *out);
+
+/**
+ * Writes the command that ends the lease of a number whose process has died: a supervisor runs it, so that the
+ * others need not wait 30 delays. Whoever has the number is replaced.
+ *
+ * name: as in dpb_node_options. out: with struct_size set to sizeof(dpb_command); id is 0. What it points to
+ * belongs to this thread until its next call. Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (name, number 0,
+ * struct_size); DPB_NEWER_VERSION. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_node_gone(const char *name,
+                         uint16_t number,
+                         dpb_command *out);
+
+/**
+ * What dpb_rows.list calls for each row.
+ */
+typedef void (*dpb_each_row)(void *rows, const uint8_t *key, size_t key_len, const uint8_t *value, size_t len);
+
+/**
+ * The rows of a host's database, in a transaction of dpb_store_run. A key has up to 400 bytes, a value up to some MB.
+ * Each callback returns 0, or another number if the database failed. Keys and values are bytes, not text.
+ */
+struct dpb_rows {
+  /**
+   * Passed to each callback.
+   */
+  void *host;
+  /**
+   * Sets value and len to the value with this key, which stays valid until the next callback; value to NULL if there
+   * is none.
+   */
+  int32_t (*get)(void *host, const uint8_t *key, size_t key_len, const uint8_t **value, size_t *len);
+  /**
+   * Writes a value, in place of that with this key if there is one.
+   */
+  int32_t (*put)(void *host, const uint8_t *key, size_t key_len, const uint8_t *value, size_t len);
+  /**
+   * Removes the value with this key, if there is one.
+   */
+  int32_t (*remove)(void *host, const uint8_t *key, size_t key_len);
+  /**
+   * Calls each(rows, ...) for every key that begins with these bytes, in any order. It must not call back from
+   * another thread.
+   */
+  int32_t (*list)(void *host, const uint8_t *prefix, size_t prefix_len, dpb_each_row each, void *rows);
+};
+
+/**
+ * Runs a command on rows of the host's database, in place of a script: for databases that are not Redis. Run it in
+ * a transaction that overlaps with no other of the same fleet: lock a row of the fleet's name first.
+ * docs/fleet.md has PostgreSQL and SQLite.
+ *
+ * rows: callbacks of the host. command: from dpb_node_next or dpb_node_gone. now_ms: the database's time, in
+ * milliseconds since 1970. buf: receives up to cap bytes of the reply. len: receives its length.
+ * Returns DPB_OK: commit, then dpb_node_reply; DPB_BUFFER_TOO_SMALL (len written): roll back, call it again;
+ * DPB_NOT_READY (a callback failed), DPB_INVALID_CONFIG (no command for a store), DPB_NEWER_VERSION, DPB_NO_MEMORY:
+ * roll back, then dpb_node_failed; DPB_NULL. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_store_run(const dpb_rows *rows,
+                         const dpb_command *command,
+                         uint64_t now_ms,
+                         uint8_t *buf,
+                         size_t cap,
+                         size_t *len);
+
+/**
  * Makes a budget of epsilon at delta, for dpb_config.budget of any number of handles.
  *
  * A handle is charged when it is made, with all that it can cost one user, whatever it does later: a pure policy
@@ -2717,6 +3335,11 @@ static inline void dpb_stopping_config_init(dpb_stopping_config *config, double 
   dpb_stopping_config_init_sized(config, sizeof(dpb_stopping_config), range, epsilon);
 }
 
+/** dpb_node_options_init_sized for the dpb_node_options of this header. */
+static inline void dpb_node_options_init(dpb_node_options *options, const char *name) {
+  dpb_node_options_init_sized(options, sizeof(dpb_node_options), name);
+}
+
 #ifdef __cplusplus
 }
 #endif
@@ -2736,10 +3359,14 @@ DPB_ASSERT_SIZE(dpb_error, 256);
 DPB_ASSERT_SIZE(dpb_report, 160);
 DPB_ASSERT_SIZE(dpb_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_arm, 64);
+DPB_ASSERT_SIZE(dpb_node_report, 336);
+DPB_ASSERT_SIZE(dpb_node_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
 DPB_ASSERT_SIZE(dpb_config, 192);
 DPB_ASSERT_SIZE(dpb_request, 112);
+DPB_ASSERT_SIZE(dpb_node_options, 64);
+DPB_ASSERT_SIZE(dpb_command, 80);
 DPB_ASSERT_SIZE(dpb_stopping_config, 48);
 DPB_ASSERT_SIZE(dpb_counter_config, 32);
 #endif

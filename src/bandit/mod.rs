@@ -65,6 +65,12 @@ pub struct Bandit {
     lock: Lock,
 }
 
+impl AsRef<Bandit> for Bandit {
+    fn as_ref(&self) -> &Bandit {
+        self
+    }
+}
+
 impl Bandit {
     /// Creates a bandit.
     ///

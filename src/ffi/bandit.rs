@@ -17,6 +17,8 @@ pub struct dpb_bandit {
     guard: Guard,
     /// Whether the policy sets the rounding of numbers by itself in the most frequent calls.
     sets_rounding: bool,
+    /// Whether it is a node's, which frees it and says what is stored.
+    pub(super) is_nodes: bool,
     pub(super) bandit: Bandit,
 }
 
@@ -67,11 +69,24 @@ const _: () = assert!(size_of::<dpb_decision>() == 24);
 
 impl dpb_bandit {
     pub(super) fn of(bandit: Bandit) -> dpb_bandit {
-        dpb_bandit { guard: Guard::default(), sets_rounding: bandit.sets_rounding(), bandit }
+        dpb_bandit { guard: Guard::default(), sets_rounding: bandit.sets_rounding(), is_nodes: false, bandit }
     }
 
     pub(super) fn new(algorithm: Algorithm, config: Config) -> Result<dpb_bandit> {
         Bandit::new(algorithm, &config).map(dpb_bandit::of)
+    }
+}
+
+/// The bandit of a node.
+impl From<Bandit> for dpb_bandit {
+    fn from(bandit: Bandit) -> dpb_bandit {
+        dpb_bandit { is_nodes: true, ..dpb_bandit::of(bandit) }
+    }
+}
+
+impl AsRef<Bandit> for dpb_bandit {
+    fn as_ref(&self) -> &Bandit {
+        &self.bandit
     }
 }
 
@@ -107,10 +122,13 @@ functions! {
         });
 }
 
-/// Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.
+/// Destroys a handle. NULL is a no-op, and so is dpb_node_bandit. No other call on the handle may be running or follow.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
-    guard::free(bandit);
+    // SAFETY: NULL or live, by contract.
+    if unsafe { bandit.as_ref() }.is_none_or(|bandit| !bandit.is_nodes) {
+        guard::free(bandit);
+    }
 }
 
 functions! {

@@ -243,6 +243,19 @@ mod tests {
         grows(diagnostics(3), diagnostics(4), |d| vec![d.duplicates as f64, d.unknown as f64]);
         let request = |x: u32| dpb_request { slots: x, user: x.into(), ..dpb_request::defaults() };
         grows(request(3), request(4), |r| vec![r.slots.into(), r.user as f64]);
+        let options = |x: u32| dpb_node_options {
+            queue: x,
+            ..dpb_node_options::defaults(std::ptr::without_provenance(x as usize))
+        };
+        grows(options(3), options(4), |o| vec![o.name.addr() as f64, o.queue.into()]);
+        // SAFETY: numbers and addresses all.
+        let (command, of, counts): (dpb_command, dpb_node_report, dpb_node_diagnostics) = unsafe { std::mem::zeroed() };
+        let command = |x: u32| dpb_command { kind: x, args_len: x as usize, ..command };
+        grows(command(3), command(4), |c| vec![c.kind.into(), c.args_len as f64]);
+        let of = |x: u32| dpb_node_report { state: x, contributions: x.into(), ..of };
+        grows(of(3), of(4), |r| vec![r.state.into(), r.contributions as f64]);
+        let counts = |x: u32| dpb_node_diagnostics { waiting: x, failures: x.into(), ..counts };
+        grows(counts(3), counts(4), |d| vec![d.waiting.into(), d.failures as f64]);
     }
 
     /// A struct that has grown accepts its first size, its own, and the multiples of its alignment between them; no

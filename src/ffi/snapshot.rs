@@ -8,7 +8,7 @@ use super::guard::slice;
 use super::status::dpb_status;
 use crate::bandit::Bandit;
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::policy::Algorithm;
 use std::ffi::{CStr, c_char};
 
@@ -54,10 +54,13 @@ functions! {
     /// snapshot: len bytes that dpb_snapshot wrote for this very handle. An earlier one counts for the periods in it.
     /// error: NULL, or filled on failure.
     /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (a snapshot of another handle, also of the one that this handle was
-    /// restored from or resumed after); DPB_CORRUPT; DPB_NEWER_VERSION; DPB_NO_MEMORY; DPB_NOT_READY (the handle is
-    /// held: dpb_claimed); DPB_HALTED (suspended); DPB_POISONED. Any thread.
+    /// restored from or resumed after); DPB_CORRUPT; DPB_NEWER_VERSION; DPB_NO_MEMORY; DPB_UNSUPPORTED (the bandit
+    /// of a dpb_node); DPB_NOT_READY (the handle is held: dpb_claimed); DPB_HALTED (suspended); DPB_POISONED. Any thread.
     fn dpb_stored(bandit: *mut dpb_bandit, snapshot: *const u8, len: usize, error: *mut dpb_error)
-        = explained(bandit, error, &[given("snapshot", snapshot, len)], |b| b.bandit.stored(slice(snapshot, len)));
+        = explained(bandit, error, &[given("snapshot", snapshot, len)], |b| match b.is_nodes {
+            true => Err(Error::unconfigured("dpb_stored: a node knows itself what its store has")),
+            false => b.bandit.stored(slice(snapshot, len)),
+        });
 
     /// Makes a handle from a snapshot, with the configuration in it and fresh entropy. The decisions that were open
     /// have expired, and their tickets are DPB_UNKNOWN_TICKET.

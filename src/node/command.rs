@@ -18,7 +18,9 @@
 //!
 #![doc = include_str!("commands.md")]
 
-use std::sync::OnceLock;
+use sha1_smol::Sha1;
+use std::ffi::{CStr, CString};
+use std::sync::LazyLock;
 
 /// The version of a number that has no snapshot, as text.
 pub const NO_VERSION: &str = "00000000000000000000";
@@ -55,16 +57,27 @@ impl CommandKind {
     }
 
     /// The script for Redis and Valkey.
-    pub fn script(self) -> &'static str {
-        static SCRIPTS: OnceLock<Vec<String>> = OnceLock::new();
-        let scripts = SCRIPTS.get_or_init(|| {
-            let mut sections = include_str!("scripts.lua").split("\n---- ");
-            let common = sections.next().unwrap_or_default();
-            sections.map(|section| format!("{common}\n-- {section}")).collect()
-        });
-        scripts.get(self as usize).map_or("", String::as_str)
+    pub fn script(self) -> &'static CStr {
+        &SCRIPTS[self as usize].0
+    }
+
+    /// The SHA-1 of the script as hexadecimal digits, for EVALSHA.
+    pub fn sha1(self) -> &'static CStr {
+        &SCRIPTS[self as usize].1
     }
 }
+
+/// The script of each command, and its SHA-1.
+static SCRIPTS: LazyLock<Vec<(CString, CString)>> = LazyLock::new(|| {
+    let mut sections = include_str!("scripts.lua").split("\n---- ");
+    let common = sections.next().unwrap_or_default();
+    let scripts = sections.map(|section| format!("{common}\n-- {section}"));
+    let named = |script: String| {
+        let sha1 = Sha1::from(&script).digest().to_string();
+        [script, sha1].map(|text| CString::new(text).unwrap_or_default()).into()
+    };
+    scripts.map(named).collect()
+});
 
 /// A command for the store.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -253,13 +253,17 @@ impl<S: BanditSource> Core<S> {
         let draining = self.draining.all.iter().filter(|one| one.member.number == number).map(|one| &one.bandit);
         for bandit in own.into_iter().chain(draining) {
             match bandit.update(ticket, reward) {
-                Err(Error::UnknownTicket) => {}
-                _ => return, // also a repeated one, and one that is late
+                Err(Error::UnknownTicket) => continue,
+                Ok(()) => self.counts.received += 1,
+                Err(_) => self.counts.refused += 1, // repeated, late or invalid
             }
+            return;
         }
         // Perhaps of the last process with this number, whose state comes soon.
         if self.moves() && number == self.member.number && self.draining.unknown.len() < MOST_UNKNOWN {
             self.draining.unknown.push_back((ticket, reward));
+        } else {
+            self.counts.refused += 1;
         }
     }
 

@@ -6,7 +6,7 @@ use super::membership::UNTIL_GONE;
 use super::outbox::Outbox;
 use super::{BanditSource, FleetBandit};
 use crate::error::{Error, Result};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 /// One command of an exchange, and what follows from its reply. It stays the first until it is done.
@@ -71,7 +71,9 @@ pub(super) struct Exchange {
     /// Releases in the last snapshot that was news; exchanges since the last put.
     releases: Option<u64>,
     unputs: u32,
-    merged: BTreeMap<u16, Version>,
+    pub merged: BTreeMap<u16, Version>,
+    /// Those of them whose newest snapshot was refused.
+    pub incompatible: BTreeSet<u16>,
     handles: u64,
     /// Who leads; the generation that this node leads or would lead; what it has collected of it.
     pub leader: Leadership,
@@ -82,6 +84,12 @@ pub(super) struct Exchange {
     /// Sums on their way, of this node and of its draining bandits: the generation, their sequence, the bytes.
     sums: VecDeque<(u64, u64, Vec<u8>)>,
     sequence: u64,
+    /// How many the store has accepted.
+    pub contributed: u64,
+    /// Whether the plan is of an exchange; how many have ended well, and when the last one did.
+    exchanges: bool,
+    pub ended: u64,
+    pub ended_at: u64,
     /// No round begins any more: when none is in flight, the node's own state leaves, or the node does.
     pub closing: bool,
 }
@@ -129,7 +137,7 @@ impl<S: BanditSource> Core<S> {
         (LEASE * self.options.interval).max(SHORTEST_LEASE)
     }
 
-    fn leads(&self) -> bool {
+    pub fn leads(&self) -> bool {
         let Exchange { leader, led, .. } = &self.exchange;
         *led != 0 && (leader.number, leader.generation) == (self.member.number, *led)
     }
@@ -140,6 +148,10 @@ impl<S: BanditSource> Core<S> {
             return Ok(None);
         }
         if self.exchange.plan.is_empty() {
+            if std::mem::take(&mut self.exchange.exchanges) {
+                self.exchange.ended += 1;
+                self.exchange.ended_at = self.now;
+            }
             self.plan(outbox)?;
         }
         while let Some(&step) = self.exchange.plan.front() {
@@ -177,6 +189,7 @@ impl<S: BanditSource> Core<S> {
                 self.exchange.at = self.now + half + self.jitter(half);
                 self.plan_draining()?;
                 self.exchange.plan.extend(exchange);
+                self.exchange.exchanges = true;
                 self.exchange.until_offer = (self.exchange.until_offer + UNTIL_PUT - 1) % UNTIL_PUT;
                 if self.exchange.until_offer == 0 {
                     self.exchange.plan.push_back(Offer { withdraw: false });
@@ -319,6 +332,7 @@ impl<S: BanditSource> Core<S> {
             }
             Step::Contribute => {
                 reply::done(bytes)?;
+                self.exchange.contributed += 1;
                 self.exchange.sums.pop_front();
                 if self.exchange.sums.is_empty() {
                     self.exchange.done();
@@ -386,6 +400,7 @@ impl<S: BanditSource> Core<S> {
         self.state = NodeState::Storing;
         let offer = Step::Offer { withdraw: false };
         self.exchange.plan.extend([Step::Put, Step::News, Step::Lead(false), Step::Contribute, offer]);
+        self.exchange.exchanges = true;
         self.started = self.now;
         self.exchange.until_offer = UNTIL_PUT;
         self.begin_rounds(&bandit)
@@ -435,9 +450,11 @@ impl<S: BanditSource> Core<S> {
     /// Merges a snapshot. One that is refused keeps the node from no other.
     fn merge(&mut self, number: u16, version: Version, snapshot: &[u8]) -> Result<()> {
         self.exchange.merged.insert(number, version);
+        self.exchange.incompatible.remove(&number);
         match self.bandit.as_ref().map_or(Ok(()), |bandit| bandit.merge(snapshot)) {
             Err(Error::Poisoned) => Err(Error::Poisoned),
             Err(error) => {
+                self.exchange.incompatible.insert(number);
                 self.say(format!("node {number} is incompatible: it and this node ignore each other: {error}"));
                 Ok(())
             }

@@ -66,6 +66,7 @@ pub enum Task {
 }
 
 /// What anybody may know of a node.
+#[allow(missing_docs)]
 #[derive(Clone, Debug)]
 pub struct NodeReport {
     /// Its state.
@@ -80,14 +81,42 @@ pub struct NodeReport {
     pub outages: u64,
     /// Nodes that are alive, this one included.
     pub nodes: u64,
+    /// Other nodes that a snapshot was read of.
+    pub released: usize,
+    /// Those of them whose newest snapshot was refused.
+    pub incompatible: usize,
+    /// Exchanges that ended well, and milliseconds since the last one.
+    pub exchanges: u64,
+    pub age: u64,
+    /// Sums that the store has accepted for leaders.
+    pub contributions: u64,
     /// Bandits of nodes that have ended, with which this node continues.
     pub draining: usize,
     /// The number and the generation of the leader; 0: none is known.
     pub leader: (u16, u64),
+    /// Whether this node leads.
+    pub leads: bool,
     /// Whether the bandit may learn from people: the store has kept a snapshot that counts this period.
     pub learns: bool,
     /// The last error of the store.
     pub last_error: String,
+}
+
+/// Counts of rewards and of what follows from them, for the operator only: NOT private.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeDiagnostics {
+    /// Rewards that wait for the store.
+    pub waiting: usize,
+    /// Rewards for other nodes that the store has accepted.
+    pub sent: u64,
+    /// Rewards for other nodes that found no place.
+    pub unsent: u64,
+    /// Rewards from other nodes that took effect.
+    pub received: u64,
+    /// Rewards from other nodes that were repeated, late or invalid, or whose tickets no bandit here knows.
+    pub refused: u64,
+    /// Commands that failed: some fail only if there are rewards.
+    pub failures: u64,
 }
 
 /// A command in flight.
@@ -133,6 +162,8 @@ pub(super) struct Core<S: BanditSource> {
     ids: u64,
     log: VecDeque<String>,
     pub last_error: String,
+    /// What it has counted, but for what the outbox knows.
+    pub counts: NodeDiagnostics,
 }
 
 /// A queue of rewards keeps so many, and an hour: after that their node has restarted.
@@ -178,6 +209,7 @@ impl<S: BanditSource> Node<S> {
             ids: 0,
             log: VecDeque::new(),
             last_error: String::new(),
+            counts: NodeDiagnostics::default(),
             options,
             source,
         };
@@ -313,24 +345,32 @@ impl<S: BanditSource> Node<S> {
             outage: core.membership.outage.is_some(),
             outages: core.membership.outages,
             nodes: core.membership.nodes,
+            released: core.exchange.merged.len(),
+            incompatible: core.exchange.incompatible.len(),
+            exchanges: core.exchange.ended,
+            age: core.now - core.exchange.ended_at,
+            contributions: core.exchange.contributed,
             draining: core.draining.all.len(),
             leader: (core.exchange.leader.number, core.exchange.leader.generation),
+            leads: core.leads(),
             learns: core.exchange.has_settled,
             last_error: core.last_error.clone(),
         })
     }
 
-    /// How many rewards wait here, and how many found no place: NOT private.
+    /// What only the operator may know: NOT private.
     ///
     /// # Errors
     /// `Poisoned`.
-    pub fn waiting(&self) -> Result<(usize, u64)> {
+    pub fn diagnostics(&self) -> Result<NodeDiagnostics> {
+        let counts = locked(&self.core)?.counts;
         let outbox = locked(&self.outbox)?;
-        Ok((outbox.len(), outbox.lost))
+        Ok(NodeDiagnostics { waiting: outbox.len(), sent: outbox.sent(), unsent: outbox.lost, ..counts })
     }
 
     fn has_failed(&self, core: &mut Core<S>, lane: Lane, why: &str) -> Result<()> {
         core.flights[lane as usize] = None;
+        core.counts.failures += 1;
         if core.last_error != why {
             core.last_error = why.into();
             core.say(format!("the store fails, and this node tries again: {why}"));

@@ -21,7 +21,7 @@ mod outbox;
 mod real;
 pub mod store;
 
-pub use machine::{Lane, Node, NodeReport, NodeState, Task};
+pub use machine::{Lane, Node, NodeDiagnostics, NodeReport, NodeState, Task};
 pub use real::Bandits;
 
 use crate::error::Result;

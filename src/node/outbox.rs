@@ -59,6 +59,11 @@ impl Outbox {
         self.numbers.iter().map(|bits| u64::from(bits.count_ones())).sum()
     }
 
+    /// How many the store has accepted.
+    pub fn sent(&self) -> u64 {
+        self.first - 1
+    }
+
     pub fn len(&self) -> usize {
         self.rewards.len()
     }

@@ -1,120 +1,143 @@
 //! The bandit of a node, and the rewards that travel to it: sealed if the fleet has a key.
 
-use super::{BanditSource, FleetBandit};
+use super::{BanditSource, FleetBandit, NodeOptions};
 use crate::bandit::Bandit;
-use crate::config::Config;
+use crate::config::{Clock, Config};
+use crate::contribution::FleetKey;
 use crate::error::{Error, Result};
 use crate::policy::Algorithm;
 use crate::random::{Random, Seed};
+use std::marker::PhantomData;
 
-impl FleetBandit for Bandit {
+impl<B: AsRef<Bandit>> FleetBandit for B {
     fn update(&self, ticket: u64, reward: f64) -> Result<()> {
-        Bandit::update(self, ticket, reward)
+        self.as_ref().update(ticket, reward)
     }
 
     fn ticks(&self) -> Result<u64> {
-        Bandit::ticks(self)
+        self.as_ref().ticks()
     }
 
     fn cancel_since(&self, from: u64) -> Result<()> {
-        Bandit::cancel_since(self, from)
+        self.as_ref().cancel_since(from)
     }
 
     fn releases(&self) -> Result<u64> {
-        Ok(self.report()?.phase.into())
+        Ok(self.as_ref().report()?.phase.into())
     }
 
     fn snapshot(&self) -> Result<Vec<u8>> {
-        Bandit::snapshot(self)
+        self.as_ref().snapshot()
     }
 
     fn stored(&self, snapshot: &[u8]) -> Result<()> {
-        Bandit::stored(self, snapshot)
+        self.as_ref().stored(snapshot)
     }
 
     fn merge(&self, snapshot: &[u8]) -> Result<()> {
-        Bandit::merge(self, snapshot)
+        self.as_ref().merge(snapshot)
     }
 
     fn lead(&self) -> Result<u64> {
-        Bandit::lead(self)
+        self.as_ref().lead()
     }
 
     fn set_handles(&self, handles: u32) -> Result<()> {
-        Bandit::set_handles(self, handles)
+        self.as_ref().set_handles(handles)
     }
 
     fn contribution(&self, generation: u64) -> Result<Vec<u8>> {
-        Bandit::contribution(self, generation)
+        self.as_ref().contribution(generation)
     }
 
     fn combine(&self, contribution: &[u8]) -> Result<()> {
-        Bandit::combine(self, contribution)
+        self.as_ref().combine(contribution)
     }
 
     fn pending(&self) -> Result<u64> {
-        Ok(self.report()?.counts.pending())
+        Ok(self.as_ref().report()?.counts.pending())
     }
 
     fn skip(&self, ticks: u64) -> Result<()> {
-        Bandit::skip(self, ticks)
+        self.as_ref().skip(ticks)
     }
 
     fn receiver(&self) -> Result<u64> {
-        Bandit::receiver(self)
+        self.as_ref().receiver()
     }
 
     fn suspend(&self, receiver: u64) -> Result<Vec<u8>> {
-        Bandit::suspend(self, receiver)
+        self.as_ref().suspend(receiver)
     }
 
     fn seal(&self, message: &[u8]) -> Result<Vec<u8>> {
-        Bandit::seal(self, message).or_else(|error| match error {
+        self.as_ref().seal(message).or_else(|error| match error {
             Error::Unsupported { .. } => Ok(message.to_vec()),
             error => Err(error),
         })
     }
 
     fn open(&self, sealed: &[u8]) -> Result<Vec<u8>> {
-        match Bandit::open(self, sealed) {
+        match self.as_ref().open(sealed) {
             Err(Error::Unsupported { .. }) => Ok(sealed.to_vec()),
             opened => opened.map(|text| text.to_vec()),
         }
     }
 }
 
-/// Makes the bandits of nodes.
-pub struct Bandits {
+/// Makes the bandits of nodes, as `B`.
+pub struct Bandits<B = Bandit> {
     algorithm: Algorithm,
     config: Config,
     random: Random,
+    made: PhantomData<fn() -> B>,
 }
 
-impl Bandits {
+impl<B> Bandits<B> {
     /// Bandits of this policy and configuration, but for their numbers.
     ///
     /// # Errors
-    /// `Entropy`.
-    pub fn new(algorithm: Algorithm, config: Config) -> Result<Bandits> {
-        Ok(Bandits { algorithm, config, random: Seed::new(None)?.stream() })
+    /// As `Bandit::new`; `Unsupported` for a policy that cannot merge.
+    pub fn new(algorithm: Algorithm, config: Config) -> Result<Bandits<B>> {
+        // What is wrong with a configuration is said now, and not when the store has replied.
+        let trial = Config { node: 1, budget: None, budget_periods: 0, ..config.clone() };
+        let trial = Bandit::new(algorithm, &trial)?;
+        trial.merge(&trial.snapshot()?)?;
+        Ok(Bandits { algorithm, config, random: Seed::new(None)?.stream(), made: PhantomData })
+    }
+
+    /// The options of a node with such a bandit. `name` is the fleet's.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for a number above 65,535; `NoMemory`.
+    pub fn options(&self, name: &str) -> Result<NodeOptions> {
+        let Config { node, reward_window, clock, fleet_key, .. } = &self.config;
+        let number = u16::try_from(*node).map_err(|_| Error::config("node", "must be in 0..=65535", *node))?;
+        Ok(NodeOptions {
+            number,
+            tick: u64::from(*clock == Clock::Caller),
+            fleet: fleet_key.as_ref().map_or(Ok(0), FleetKey::id)?,
+            ..NodeOptions::new(name, (*reward_window).into())
+        })
     }
 }
 
-impl BanditSource for Bandits {
-    type Bandit = Bandit;
+impl<B: FleetBandit + From<Bandit>> BanditSource for Bandits<B> {
+    type Bandit = B;
 
-    fn bandit(&mut self, number: u16, snapshot: Option<&[u8]>) -> Result<Bandit> {
+    fn bandit(&mut self, number: u16, snapshot: Option<&[u8]>) -> Result<B> {
         self.config.node = number.into();
-        match snapshot {
+        let bandit = match snapshot {
             None => Bandit::new(self.algorithm, &self.config),
             Some(snapshot) => Bandit::restore_as(self.algorithm, &self.config, snapshot),
-        }
+        };
+        Ok(bandit?.into())
     }
 
-    fn resume(&mut self, number: u16, state: &[u8]) -> Result<Bandit> {
+    fn resume(&mut self, number: u16, state: &[u8]) -> Result<B> {
         // The budget of the node that has ended has the loss of these rewards.
         let config = Config { node: number.into(), budget: None, budget_periods: 0, ..self.config.clone() };
-        Bandit::resume(Some(self.algorithm), &config, state)
+        Ok(Bandit::resume(Some(self.algorithm), &config, state)?.into())
     }
 
     fn draw(&mut self) -> u64 {
@@ -125,7 +148,6 @@ impl BanditSource for Bandits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Clock;
 
     /// Decisions at ticks 0 to 9, of which those since tick 6 are cancelled: the others keep their rewards.
     #[test]

@@ -152,6 +152,16 @@ checked! {
     dpb_resume(name: *const c_char, config: *const dpb_config, buf: *const u8, len: usize, out: *mut *mut dpb_bandit, error: *mut dpb_error);
     dpb_claimed(bandit: *mut dpb_bandit);
     dpb_receiver(bandit: *mut dpb_bandit, receiver: *mut u64, error: *mut dpb_error);
+    dpb_node_new(name: *const c_char, config: *const dpb_config, options: *const dpb_node_options, out: *mut *mut dpb_node, error: *mut dpb_error);
+    dpb_node_next(node: *mut dpb_node, lane: u32, now_ms: u64, out: *mut dpb_command, error: *mut dpb_error);
+    dpb_node_reply(node: *mut dpb_node, id: u64, now_ms: u64, reply: *const u8, len: usize);
+    dpb_node_failed(node: *mut dpb_node, id: u64, now_ms: u64, why: *const c_char);
+    dpb_node_update(node: *mut dpb_node, ticket: u64, reward: f64);
+    dpb_node_next_period(node: *mut dpb_node);
+    dpb_node_leave(node: *mut dpb_node, now_ms: u64);
+    dpb_node_report_read(node: *const dpb_node, now_ms: u64, out: *mut dpb_node_report);
+    dpb_node_diagnostics_read(node: *const dpb_node, out: *mut dpb_node_diagnostics);
+    dpb_node_gone(name: *const c_char, number: u16, out: *mut dpb_command);
     dpb_report_read(bandit: *const dpb_bandit, out: *mut dpb_report);
     dpb_diagnostics_read(bandit: *const dpb_bandit, out: *mut dpb_diagnostics);
     dpb_arms_read(bandit: *const dpb_bandit, out: *mut dpb_arm, cap: usize, n: *mut usize);
@@ -163,6 +173,7 @@ checked! {
     dpb_select_many(bandit: *mut dpb_bandit, requests: *const dpb_request, n: usize, out: *mut dpb_decision, done: *mut usize);
     dpb_request_check(bandit: *const dpb_bandit, request: *const dpb_request, error: *mut dpb_error);
     dpb_predict(bandit: *const dpb_bandit, request: *const dpb_request, mean: *mut f64, deviation: *mut f64, cap: usize, n: *mut usize);
+    dpb_store_run(rows: *const dpb_rows, command: *const dpb_command, now_ms: u64, buf: *mut u8, cap: usize, len: *mut usize);
     dpb_shuffle_plan(epsilon: f64, delta: f64, users: u32, flags: u32, out: *mut dpb_shuffle_params, error: *mut dpb_error);
     dpb_shuffle_encode(params: *const dpb_shuffle_params, reward: f64, bits: *mut u8, cap: usize, len: *mut usize);
     dpb_new_shuffler(params: *const dpb_shuffle_params, out: *mut *mut dpb_shuffler, error: *mut dpb_error);

@@ -19,7 +19,7 @@ impl Fleet {
         let config =
             Config { reward_window: WINDOW, clock: Clock::Caller, fleet_key: Some(key), ..Config::new(3, 1.0) };
         let bandits = Bandits::new(Algorithm::RECOMMENDED, config).unwrap();
-        let options = NodeOptions { number, fleet: 1, tick: 1, ..NodeOptions::new("ads", WINDOW.into()) };
+        let options = NodeOptions { number, ..bandits.options("ads").unwrap() };
         self.nodes.push(Node::new(options, bandits, self.now).unwrap());
     }
 

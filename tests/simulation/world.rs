@@ -446,14 +446,14 @@ impl World {
         let reports: Vec<_> = self
             .slots
             .iter()
-            .map(|place| place.node.as_ref().map(|node| (node.report(self.now + place.skew), node.waiting())))
+            .map(|place| place.node.as_ref().map(|node| (node.report(self.now + place.skew), node.diagnostics())))
             .collect();
         let mut leaders = BTreeSet::new();
         for (slot, report) in reports.iter().enumerate() {
-            let Some((Ok(report), Ok(waiting))) = report else { return Err(format!("8: place {slot} has no process")) };
+            let Some((Ok(report), Ok(counts))) = report else { return Err(format!("8: place {slot} has no process")) };
             let is_well = report.state == NodeState::Serving && report.ready && !report.outage;
-            if !is_well || waiting.0 > 0 || report.nodes != self.slots.len() as u64 {
-                return Err(format!("8: place {slot} is not well: {report:?}, {waiting:?}"));
+            if !is_well || counts.waiting > 0 || report.nodes != self.slots.len() as u64 {
+                return Err(format!("8: place {slot} is not well: {report:?}, {counts:?}"));
             }
             leaders.insert(report.leader);
         }

@@ -38,6 +38,32 @@ CDEF = """
 #define DPB_WARN_UNRELEASED 64
 #define DPB_STATE_LIFETIME 3600
 #define DPB_SEAL_BYTES 53
+#define DPB_COMMAND_WAIT 0
+#define DPB_COMMAND_LOG 1
+#define DPB_COMMAND_TAKE 2
+#define DPB_COMMAND_ROUND 3
+#define DPB_COMMAND_PUT 4
+#define DPB_COMMAND_NEWS 5
+#define DPB_COMMAND_LEAD 6
+#define DPB_COMMAND_CONTRIBUTE 7
+#define DPB_COMMAND_COLLECT 8
+#define DPB_COMMAND_KEEP 9
+#define DPB_COMMAND_OFFER 10
+#define DPB_COMMAND_HOST 11
+#define DPB_COMMAND_ENTRUST 12
+#define DPB_COMMAND_ADOPT 13
+#define DPB_COMMAND_LEAVE 14
+#define DPB_NODE_ROUTED 1
+#define DPB_NODE_TAKING 0
+#define DPB_NODE_STORING 1
+#define DPB_NODE_SERVING 2
+#define DPB_NODE_RESIGNING 3
+#define DPB_NODE_MOVING 4
+#define DPB_NODE_LEFT 5
+#define DPB_NODE_REPLACED 6
+#define DPB_NODE_FAILED 7
+#define DPB_LANE_ROUNDS 0
+#define DPB_LANE_EXCHANGES 1
 #define DPB_POLICY_IMED 20
 #define DPB_POLICY_MED 23
 #define DPB_POLICY_TT 25
@@ -72,6 +98,13 @@ typedef struct dpb_feature dpb_feature;
 typedef struct dpb_report dpb_report;
 typedef struct dpb_diagnostics dpb_diagnostics;
 typedef struct dpb_arm dpb_arm;
+typedef struct dpb_node dpb_node;
+typedef struct dpb_node_options dpb_node_options;
+typedef struct dpb_bytes dpb_bytes;
+typedef struct dpb_command dpb_command;
+typedef struct dpb_node_report dpb_node_report;
+typedef struct dpb_node_diagnostics dpb_node_diagnostics;
+typedef struct dpb_rows dpb_rows;
 typedef struct dpb_budget dpb_budget;
 typedef struct dpb_counter dpb_counter;
 typedef struct dpb_counter_config dpb_counter_config;
@@ -140,6 +173,27 @@ dpb_status dpb_contribution(dpb_bandit *bandit, uint64_t generation, uint8_t *bu
 dpb_status dpb_combine(dpb_bandit *bandit, const uint8_t *contribution, size_t len, dpb_error *error);
 dpb_status dpb_seal(const dpb_bandit *bandit, const uint8_t *message, size_t message_len, uint8_t *buf, size_t cap, size_t *len, dpb_error *error);
 dpb_status dpb_open(const dpb_bandit *bandit, const uint8_t *sealed, size_t sealed_len, uint8_t *buf, size_t cap, size_t *len, dpb_error *error);
+struct dpb_node_options { uint32_t struct_size; uint32_t flags; const char *name; uint32_t interval_ms; uint32_t delay_ms; uint32_t tick_ms; uint32_t settle_ms; uint32_t queue; uint32_t send_rate; uint64_t click_delay; const uint8_t *snapshot; size_t snapshot_len; };
+struct dpb_bytes { const uint8_t *bytes; size_t len; };
+struct dpb_command { uint32_t struct_size; uint32_t kind; uint64_t id; uint32_t wait_ms; uint32_t timeout_ms; const char *script; const char *sha1; const char *text; const dpb_bytes *keys; const dpb_bytes *args; size_t keys_len; size_t args_len; };
+struct dpb_node_report { uint32_t struct_size; uint32_t state; uint32_t number; uint32_t incarnation; uint32_t ready; uint32_t outage; uint32_t outages; uint32_t learns; uint32_t leads; uint32_t leader; uint32_t nodes; uint32_t released; uint32_t incompatible; uint32_t draining; uint64_t exchanges; uint64_t age_ms; uint64_t contributions; char last_error[256]; };
+struct dpb_node_diagnostics { uint32_t struct_size; uint32_t waiting; uint64_t sent; uint64_t unsent; uint64_t received; uint64_t refused; uint64_t failures; };
+void dpb_node_options_init_sized(dpb_node_options *options, uint32_t struct_size, const char *name);
+dpb_status dpb_node_new(const char *name, const dpb_config *config, const dpb_node_options *options, dpb_node **out, dpb_error *error);
+void dpb_node_free(dpb_node *node);
+dpb_bandit *dpb_node_bandit(const dpb_node *node);
+dpb_status dpb_node_next(dpb_node *node, uint32_t lane, uint64_t now_ms, dpb_command *out, dpb_error *error);
+dpb_status dpb_node_reply(dpb_node *node, uint64_t id, uint64_t now_ms, const uint8_t *reply, size_t len);
+dpb_status dpb_node_failed(dpb_node *node, uint64_t id, uint64_t now_ms, const char *why);
+dpb_status dpb_node_update(dpb_node *node, uint64_t ticket, double reward);
+dpb_status dpb_node_next_period(dpb_node *node);
+dpb_status dpb_node_leave(dpb_node *node, uint64_t now_ms);
+dpb_status dpb_node_report_read(const dpb_node *node, uint64_t now_ms, dpb_node_report *out);
+dpb_status dpb_node_diagnostics_read(const dpb_node *node, dpb_node_diagnostics *out);
+dpb_status dpb_node_gone(const char *name, uint16_t number, dpb_command *out);
+typedef void (*dpb_each_row)(void *rows, const uint8_t *key, size_t key_len, const uint8_t *value, size_t len);
+struct dpb_rows { void *host; int32_t (*get)(void *host, const uint8_t *key, size_t key_len, const uint8_t **value, size_t *len); int32_t (*put)(void *host, const uint8_t *key, size_t key_len, const uint8_t *value, size_t len); int32_t (*remove)(void *host, const uint8_t *key, size_t key_len); int32_t (*list)(void *host, const uint8_t *prefix, size_t prefix_len, dpb_each_row each, void *rows); };
+dpb_status dpb_store_run(const dpb_rows *rows, const dpb_command *command, uint64_t now_ms, uint8_t *buf, size_t cap, size_t *len);
 dpb_status dpb_new_budget(double epsilon, double delta, dpb_budget **out, dpb_error *error);
 dpb_status dpb_budget_spent(const dpb_budget *budget, double delta, double *epsilon);
 dpb_status dpb_budget_remaining(const dpb_budget *budget, double *epsilon);
