@@ -182,7 +182,7 @@ impl<S: BanditSource> Core<S> {
         }
         let passed = self.now - self.exchange.since;
         match self.state {
-            NodeState::Taking if self.exchange.leaving => self.end(NodeState::Left, "it has left")?,
+            NodeState::Taking if self.exchange.leaving => self.end(NodeState::Left, "the node has left")?,
             NodeState::Taking => self.exchange.plan.push_back(Take),
             NodeState::Serving if self.now >= self.exchange.at => {
                 let half = self.options.interval / 2;
@@ -375,7 +375,7 @@ impl<S: BanditSource> Core<S> {
             Step::Leave => {
                 reply::done(bytes)?;
                 self.exchange.done();
-                self.end(NodeState::Left, "it has left")
+                self.end(NodeState::Left, "the node has left")
             }
         })
     }

@@ -246,7 +246,8 @@ impl<S: BanditSource> Node<S> {
             Lane::Rounds => (self.round(core)?, core.options.delay),
             Lane::Exchanges => (core.step(&self.outbox)?, (core.options.interval / 2).max(1000)),
         };
-        if lane == Lane::Exchanges && core.state != NodeState::Taking && core.state != NodeState::Storing {
+        let stores = matches!(core.state, NodeState::Taking | NodeState::Storing);
+        if lane == Lane::Exchanges && !stores && core.membership.nodes > 0 {
             core.join(&self.joined);
         }
         let Some(command) = made else {
@@ -480,7 +481,8 @@ impl<S: BanditSource> Core<S> {
         self.flights[lane as usize].is_some()
     }
 
-    /// Shows the bandit, when its first snapshot is in the store.
+    /// Shows the bandit, when its first snapshot is in the store, and a first round has named the other nodes: so it accepts
+    /// rewards for their decisions.
     fn join(&mut self, joined: &OnceLock<(u16, Arc<S::Bandit>)>) {
         if let Some(bandit) = &self.bandit {
             joined.get_or_init(|| (self.member.number, bandit.clone()));

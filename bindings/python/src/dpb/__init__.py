@@ -10,6 +10,7 @@ docs/python.md is the guide, docs/privacy.md the guarantee.
 """
 
 # A name is exported to callers that mypy --strict checks only by "as".
+from . import fleet as fleet
 from ._bandit import (
     ARM as ARM,
     DECISION as DECISION,

@@ -210,6 +210,14 @@ class Bandit(Handle):
         bandit._needs = bandit._probed() if needs is None else needs
         return bandit
 
+    @classmethod
+    def _of_node(cls, c: Any, node: Any, needs: tuple[str, ...], has_budget: bool) -> Bandit:
+        """A bandit that its node frees, which lives as long."""
+        bandit = cls.__new__(cls)
+        bandit._own(c, lambda _, kept=node: None)
+        bandit._has_budget, bandit._needs = has_budget, needs
+        return bandit
+
     def __enter__(self) -> Bandit:
         return self
 
