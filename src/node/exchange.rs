@@ -56,8 +56,8 @@ pub(super) struct Exchange {
     /// A state waits; exchanges until the next offer.
     pub states: bool,
     until_offer: u32,
-    /// The host has asked the node to leave; since when it resigns or moves.
-    pub leaving: bool,
+    /// Until when the node leaves, if the host has asked it to; since when it resigns or moves.
+    pub leave_by: Option<u64>,
     since: u64,
     /// The version of the snapshot that the bandit was restored from, and of the last one that was put.
     seen: Option<Version>,
@@ -69,7 +69,7 @@ pub(super) struct Exchange {
     later: Option<(Version, u64, Vec<u8>)>,
     pub has_settled: bool,
     /// Releases in the last snapshot that was news; exchanges since the last put.
-    releases: Option<u64>,
+    pub releases: Option<u64>,
     unputs: u32,
     pub merged: BTreeMap<u16, Version>,
     /// Those of them whose newest snapshot was refused.
@@ -77,13 +77,13 @@ pub(super) struct Exchange {
     handles: u64,
     /// Who leads; the generation that this node leads or would lead; what it has collected of it.
     pub leader: Leadership,
-    led: u64,
-    collected: Position,
+    pub led: u64,
+    pub collected: Position,
     /// The last exchange found no leader.
-    leaderless: bool,
+    pub leaderless: bool,
     /// Sums on their way, of this node and of its draining bandits: the generation, their sequence, the bytes.
-    sums: VecDeque<(u64, u64, Vec<u8>)>,
-    sequence: u64,
+    pub sums: VecDeque<(u64, u64, Vec<u8>)>,
+    pub sequence: u64,
     /// How many the store has accepted.
     pub contributed: u64,
     /// Whether the plan is of an exchange; how many have ended well, and when the last one did.
@@ -99,9 +99,6 @@ const LEASE: u64 = 3;
 const SHORTEST_LEASE: u64 = 3000;
 /// A node that contributes and has released nothing new puts a snapshot at each of so many exchanges.
 const UNTIL_PUT: u32 = 12;
-/// Nodes up to this number take the lead at once, others only if they find no leader at two exchanges. So few nodes ever
-/// release, and the others have few snapshots to read.
-const FIRST_LEADERS: u16 = 8;
 /// A leader that ends collects for two intervals, at most so long; and then waits for its successor, so long.
 const LONGEST_DRAIN: u64 = 10_000;
 const LONGEST_WAIT: u64 = 5000;
@@ -111,6 +108,10 @@ const SUMS: Capacity = Capacity { messages: 10_000, lifetime: 60_000 };
 const SNAPSHOTS: u64 = 64;
 
 impl Exchange {
+    pub fn leaves(&self) -> bool {
+        self.leave_by.is_some()
+    }
+
     pub fn done(&mut self) {
         self.plan.pop_front();
         self.failures = 0;
@@ -137,14 +138,12 @@ impl<S: BanditSource> Core<S> {
         (LEASE * self.options.interval).max(SHORTEST_LEASE)
     }
 
-    pub fn leads(&self) -> bool {
-        let Exchange { leader, led, .. } = &self.exchange;
-        *led != 0 && (leader.number, leader.generation) == (self.member.number, *led)
-    }
-
     /// The next command, if one is due.
     pub fn step(&mut self, outbox: &Mutex<Outbox>) -> Result<Option<Command>> {
-        if self.now < self.exchange.pause {
+        if self.state == NodeState::Taking && self.exchange.leaves() {
+            self.end(NodeState::Left, "the node has left")?; // a lease that it may have ends by itself
+        }
+        if self.now < self.exchange.pause || self.state.has_ended() {
             return Ok(None);
         }
         if self.exchange.plan.is_empty() {
@@ -171,7 +170,7 @@ impl<S: BanditSource> Core<S> {
             self.state = NodeState::Serving;
             self.exchange.at = self.now + self.options.interval / 2;
         }
-        if self.state == NodeState::Serving && self.exchange.leaving {
+        if self.state == NodeState::Serving && self.exchange.leaves() {
             if !self.leads() {
                 return self.begin_moving();
             }
@@ -182,7 +181,6 @@ impl<S: BanditSource> Core<S> {
         }
         let passed = self.now - self.exchange.since;
         match self.state {
-            NodeState::Taking if self.exchange.leaving => self.end(NodeState::Left, "the node has left")?,
             NodeState::Taking => self.exchange.plan.push_back(Take),
             NodeState::Serving if self.now >= self.exchange.at => {
                 let half = self.options.interval / 2;
@@ -274,7 +272,7 @@ impl<S: BanditSource> Core<S> {
             }
             Step::Lead(_) | Step::Resign if !self.has_key() => None,
             Step::Lead(_) => {
-                let generation = if self.exchange.leaving { 0 } else { self.exchange.led };
+                let generation = if self.exchange.leaves() { 0 } else { self.exchange.led };
                 Some(tables.lead(member, self.options.fleet, generation, self.exchange.leader.term, self.lease()))
             }
             Step::Resign => {
@@ -459,64 +457,6 @@ impl<S: BanditSource> Core<S> {
                 Ok(())
             }
             Ok(()) => Ok(()),
-        }
-    }
-
-    /// Who leads. If nobody does, this node may take the lease, for a generation of its bandit.
-    fn led(&mut self, leader: Leadership, again: bool) -> Result<()> {
-        self.exchange.done();
-        self.exchange.leader = leader;
-        if leader.number == self.member.number && leader.generation != self.exchange.led {
-            self.exchange.leader.generation = 0; // held before a restart
-        }
-        if leader.number != 0 {
-            self.exchange.leaderless = false;
-            if !self.leads() && self.state != NodeState::Resigning {
-                self.exchange.led = 0;
-            }
-            return Ok(());
-        }
-        let is_first = self.member.number <= FIRST_LEADERS || self.exchange.releases.is_some_and(|count| count > 0);
-        if !again && !self.exchange.leaving && (is_first || self.exchange.leaderless) {
-            let Some(bandit) = &self.bandit else { return Ok(()) };
-            let generation = bandit.lead()?;
-            if generation != self.exchange.led {
-                (self.exchange.led, self.exchange.collected) = (generation, Position::default());
-            }
-            self.exchange.plan.push_front(Step::Lead(true));
-        }
-        self.exchange.leaderless = true;
-        Ok(())
-    }
-
-    /// Takes the open sums out of this node's bandit and the draining ones, for the leader; a leader adds the latter.
-    fn take_sums(&mut self, bandit: &S::Bandit) -> Result<()> {
-        let generation = self.exchange.leader.generation;
-        if generation == 0 {
-            return Ok(());
-        }
-        let mut taken = Vec::new();
-        for one in &self.draining.all {
-            taken.push(one.bandit.contribution(generation)?);
-        }
-        if generation == self.exchange.led {
-            taken.iter().filter(|sums| !sums.is_empty()).for_each(|sums| self.combine(sums));
-            return Ok(());
-        }
-        taken.push(bandit.contribution(generation)?);
-        for sums in taken.into_iter().filter(|sums| !sums.is_empty()) {
-            self.exchange.sequence += 1;
-            self.exchange.sums.push_back((generation, self.exchange.sequence, sums));
-        }
-        Ok(())
-    }
-
-    /// Adds a contribution. A repeated one is no error.
-    fn combine(&mut self, contribution: &[u8]) {
-        let Some(bandit) = &self.bandit else { return };
-        match bandit.combine(contribution) {
-            Ok(()) | Err(Error::Duplicate) => {}
-            Err(error) => self.say(format!("a contribution is refused and lost: {error}")),
         }
     }
 }

@@ -170,6 +170,8 @@ pub(super) struct Core<S: BanditSource> {
 const REWARDS: Capacity = Capacity { messages: 100_000, lifetime: 3_600_000 };
 /// What one reply brings at most.
 pub(super) const PORTION: Portion = Portion { items: 1000, bytes: 1 << 20 };
+/// A node that leaves ends within so many milliseconds, whatever the store does.
+const LONGEST_LEAVE: u64 = 25_000;
 /// Log texts that wait for the host.
 const MOST_TEXTS: usize = 64;
 
@@ -231,6 +233,12 @@ impl<S: BanditSource> Node<S> {
         if let Some(text) = core.log.pop_front() {
             return Ok(Task::Log(text));
         }
+        if core.exchange.leave_by.is_some_and(|time| core.now >= time) && !core.state.has_ended() {
+            core.end(
+                NodeState::Left,
+                "the node has left, and the store does not answer: what it had collected is lost",
+            )?;
+        }
         if core.state.has_ended() {
             return Ok(Task::Ended);
         }
@@ -246,8 +254,7 @@ impl<S: BanditSource> Node<S> {
             Lane::Rounds => (self.round(core)?, core.options.delay),
             Lane::Exchanges => (core.step(&self.outbox)?, (core.options.interval / 2).max(1000)),
         };
-        let stores = matches!(core.state, NodeState::Taking | NodeState::Storing);
-        if lane == Lane::Exchanges && !stores && core.membership.nodes > 0 {
+        if lane == Lane::Exchanges {
             core.join(&self.joined);
         }
         let Some(command) = made else {
@@ -320,14 +327,16 @@ impl<S: BanditSource> Node<S> {
         Ok(())
     }
 
-    /// Begins to hand over. Decide nothing after it, and call [`next`](Self::next) until the node has ended.
+    /// Begins to hand over. Decide nothing after it, and call [`next`](Self::next) until the node has ended: within 25 s,
+    /// whatever the store does.
     ///
     /// # Errors
     /// `Poisoned`.
     pub fn leave(&self, now: u64) -> Result<()> {
         let core = &mut *locked(&self.core)?;
-        core.exchange.leaving = true;
-        core.pass(now)
+        core.pass(now)?;
+        core.exchange.leave_by.get_or_insert(core.now + LONGEST_LEAVE);
+        Ok(())
     }
 
     /// What anybody may know of the node.
@@ -481,10 +490,11 @@ impl<S: BanditSource> Core<S> {
         self.flights[lane as usize].is_some()
     }
 
-    /// Shows the bandit, when its first snapshot is in the store, and a first round has named the other nodes: so it accepts
-    /// rewards for their decisions.
+    /// Shows the bandit, when its first snapshot is in the store, a first round has named the other nodes, and their next
+    /// rounds have named this one: so each of them accepts rewards for the other's decisions.
     fn join(&mut self, joined: &OnceLock<(u16, Arc<S::Bandit>)>) {
-        if let Some(bandit) = &self.bandit {
+        let is_known = self.membership.nodes > 0 && self.now >= self.started + 2 * self.options.delay / BEATS;
+        if let (NodeState::Serving, true, Some(bandit)) = (self.state, is_known, &self.bandit) {
             joined.get_or_init(|| (self.member.number, bandit.clone()));
         }
     }

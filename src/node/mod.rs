@@ -15,6 +15,7 @@
 pub mod command;
 mod draining;
 mod exchange;
+mod leading;
 mod machine;
 mod membership;
 mod outbox;

@@ -308,6 +308,17 @@ int main(void) {
     CHECK(report(nodes[1]).last_error[0] != 0);
     CHECK(report(nodes[0]).state == DPB_NODE_SERVING && report(nodes[0]).nodes == 1);
   }
+  /* A node that leaves ends, whatever the store does: at once without a number, otherwise within 25 s. */
+  dpb_node_free(nodes[1]);
+  STATUS(dpb_node_new(NULL, &config, &options, &nodes[1], &error), DPB_OK);
+  broken = 1;
+  pass(nodes, 2, 1000);
+  STATUS(dpb_node_leave(nodes[1], now), DPB_OK);
+  STATUS(dpb_node_leave(nodes[0], now), DPB_OK);
+  pass(nodes, 2, 200);
+  CHECK(report(nodes[1]).state == DPB_NODE_LEFT && report(nodes[0]).state != DPB_NODE_LEFT);
+  pass(nodes, 2, 24900);
+  CHECK(report(nodes[0]).state == DPB_NODE_LEFT && strstr(report(nodes[0]).last_error, "is lost") != NULL);
   dpb_node_free(nodes[0]);
   dpb_node_free(nodes[1]);
   for (i = 0; i < ROWS; i++) {
