@@ -192,9 +192,6 @@ impl dpb_node_options {
         if self.flags & !DPB_NODE_ROUTED != 0 {
             return Err(Error::config("flags", "must be 0 or DPB_NODE_ROUTED", self.flags));
         }
-        if self.send_rate != 0 {
-            return Err(Error::config("send_rate", "must be 0", self.send_rate));
-        }
         if !self.snapshot.is_null() {
             return Err(Error::config("snapshot_len", "must be 0", self.snapshot_len as u64));
         }
@@ -205,6 +202,7 @@ impl dpb_node_options {
             delay: within("delay_ms", self.delay_ms, 80, 3_600_000)?,
             settle: within("settle_ms", self.settle_ms, 0, 3_600_000)?,
             queue: within("queue", self.queue, 1, 100_000_000)? as usize,
+            send_rate: self.send_rate.into(),
             routed: self.flags & DPB_NODE_ROUTED != 0,
             tick: options.tick * within("tick_ms", self.tick_ms, 1, 3_600_000)?,
             click_delay: if self.click_delay == 0 { options.window } else { self.click_delay },

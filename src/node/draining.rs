@@ -173,10 +173,12 @@ impl<S: BanditSource> Core<S> {
             return Ok(());
         };
         messages.iter().for_each(|message| self.receive(number, message));
-        let one = &mut self.draining.all[at];
         if let Some(last) = messages.last() {
-            one.read = Position::after(last);
-        } else {
+            self.draining.all[at].read = Position::after(last);
+        }
+        // With a send rate there always are more soon.
+        let bytes: usize = messages.iter().map(|message| message.bytes.len()).sum();
+        if (messages.len() as u64) < PORTION.items && (bytes as u64) < PORTION.bytes / 2 {
             self.let_time_pass(number, ticks)?;
             self.exchange.done();
         }

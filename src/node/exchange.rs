@@ -209,7 +209,9 @@ impl<S: BanditSource> Core<S> {
                 }
             }
             NodeState::Moving => {
-                let waits = outbox.lock().map_err(|_| Error::Poisoned)?.len() > 0 && passed < LONGEST_WAIT;
+                let outbox = outbox.lock().map_err(|_| Error::Poisoned)?;
+                let waits = outbox.waits(self.exchange.since, self.began.at) && passed < LONGEST_WAIT;
+                drop(outbox);
                 if self.exchange.closing {
                     self.close()?;
                 } else if self.moves() {

@@ -4,7 +4,7 @@ use super::command::{Beat, Capacity, Command, Member, Message, Portion, Position
 use super::draining::Draining;
 use super::exchange::Exchange;
 use super::membership::{BEATS, Membership, Moment, OutageAfter, UNTIL_GONE, UNTIL_UNREADY};
-use super::outbox::{Outbox, Waiting};
+use super::outbox::{Outbox, Pace, Waiting};
 use super::{BanditSource, FleetBandit, NodeOptions};
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
@@ -155,7 +155,7 @@ pub(super) struct Core<S: BanditSource> {
     read: Position,
     /// When the next round begins, and when the one in flight began.
     round_at: u64,
-    began: Moment,
+    pub began: Moment,
     /// The store's time in a reply, and this node's when the reply came.
     store_time: Option<(u64, u64)>,
     flights: [Option<Flight>; 2],
@@ -172,6 +172,8 @@ const REWARDS: Capacity = Capacity { messages: 100_000, lifetime: 3_600_000 };
 pub(super) const PORTION: Portion = Portion { items: 1000, bytes: 1 << 20 };
 /// A node that leaves ends within so many milliseconds, whatever the store does.
 const LONGEST_LEAVE: u64 = 25_000;
+/// Rewards in one message, at most.
+const MOST_SLOTS: u64 = 1 << 12;
 /// Log texts that wait for the host.
 const MOST_TEXTS: usize = 64;
 
@@ -183,14 +185,33 @@ impl<S: BanditSource> Node<S> {
     /// A node that begins to join at its first [`next`](Self::next).
     ///
     /// # Errors
-    /// `NoMemory`.
+    /// `InvalidConfig` for `send_rate`; `NoMemory`.
     pub fn new(options: NodeOptions, mut source: S, now: u64) -> Result<Node<S>> {
-        let outbox = Mutex::new(Outbox::new(options.queue)?);
+        let slots = options.send_rate.saturating_mul(options.delay).div_ceil(1000 * BEATS);
+        if slots > 0 && options.fleet == 0 {
+            return Err(Error::config("send_rate", "must be 0 without a fleet key", options.send_rate));
+        }
+        if slots > MOST_SLOTS {
+            let most = MOST_SLOTS * 1000 * BEATS / options.delay;
+            return Err(Error::config(
+                "send_rate",
+                &format!("must be at most {most} with this delay"),
+                options.send_rate,
+            ));
+        }
         let outage_after = match options.tick {
             _ if options.window == 0 || options.routed => OutageAfter::Never,
             0 => OutageAfter::Decisions(options.window / 8),
             tick => OutageAfter::Milliseconds(options.window.saturating_mul(tick) / 8),
         };
+        // Rewards that are lost after so long are of decisions that an outage or a break has cancelled.
+        let longest = match outage_after {
+            OutageAfter::Milliseconds(most) => most.max(UNTIL_GONE * options.delay),
+            _ => UNTIL_GONE * options.delay,
+        };
+        let every = (options.delay / BEATS).max(1);
+        let pace = Pace { slots: slots as usize, every, longest: longest + options.delay };
+        let outbox = Mutex::new(Outbox::new(options.queue, Some(pace).filter(|_| slots > 0))?);
         let start = Moment { at: now, ticks: 0 };
         let core = Core {
             tables: Tables::new(&options.name),
@@ -306,8 +327,9 @@ impl<S: BanditSource> Node<S> {
     /// store, and allocates nothing.
     ///
     /// # Errors
-    /// Those of the bandit; `UnknownTicket` for a number that no process ever had, and before the node has joined; `Full` if
-    /// too many rewards wait. Like every error of a reward, these are NOT private.
+    /// Those of the bandit; `UnknownTicket` for a number that no process ever had, and before the node has joined;
+    /// `Full` if too many rewards wait, with `send_rate` for the next message to that node. Like every error of a
+    /// reward, these are NOT private.
     pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
         let (number, bandit) = self.joined.get().ok_or(Error::UnknownTicket)?;
         let to = (ticket >> 48) as u16;
@@ -375,7 +397,7 @@ impl<S: BanditSource> Node<S> {
     pub fn diagnostics(&self) -> Result<NodeDiagnostics> {
         let counts = locked(&self.core)?.counts;
         let outbox = locked(&self.outbox)?;
-        Ok(NodeDiagnostics { waiting: outbox.len(), sent: outbox.sent(), unsent: outbox.lost, ..counts })
+        Ok(NodeDiagnostics { waiting: outbox.len(), sent: outbox.sent, unsent: outbox.lost, ..counts })
     }
 
     fn has_failed(&self, core: &mut Core<S>, lane: Lane, why: &str) -> Result<()> {
@@ -400,19 +422,19 @@ impl<S: BanditSource> Node<S> {
         }
         let every = (core.options.delay / BEATS).max(1);
         core.round_at = (core.round_at + every).max(core.now + every / 2);
+        let (own, known, (first, waiting)) = {
+            let mut outbox = locked(&self.outbox)?;
+            (outbox.pack(core.member.number, core.began.at, core.now), outbox.known(), outbox.batch())
+        };
+        own.iter().for_each(|one| core.report_reward(one.to, one.ticket, one.reward));
         core.began = Moment { at: core.now, ticks: bandit.ticks()? };
         let (last, late, gone) = core.membership.limits(core.began);
-        let (known, (first, waiting)) = {
-            let outbox = locked(&self.outbox)?;
-            (outbox.known(), outbox.batch())
-        };
         let lease = UNTIL_GONE * core.options.delay;
-        let (held, read, portion) = (false, core.read.clone(), PORTION);
+        let (held, read, portion) = (core.options.send_rate > 0, core.read.clone(), PORTION);
         let due = core.store_time.map_or(0, |(then, at)| then + (core.now - at) + core.options.delay);
         let beat = Beat { lease, last, late, gone, known, held, read, portion, due };
         let mut rewards = Vec::with_capacity(waiting.len());
-        for Waiting { to, ticket, reward } in waiting {
-            let message = [ticket.to_be_bytes(), reward.to_bits().to_be_bytes()].concat();
+        for (to, message) in waiting {
             rewards.push((to, bandit.seal(&message)?));
         }
         Ok(Some(core.tables.round(core.member, &beat, first, &rewards, REWARDS)))
@@ -425,7 +447,7 @@ impl<S: BanditSource> Node<S> {
         {
             let mut outbox = locked(&self.outbox)?;
             outbox.accepted(reply.sent);
-            reply.numbers.iter().for_each(|&number| outbox.know(number));
+            outbox.know(&reply.numbers)?;
         }
         for message in &reply.rewards {
             core.receive(core.member.number, message);
@@ -521,16 +543,12 @@ impl<S: BanditSource> Core<S> {
         }
     }
 
-    /// Reports a reward that another node has sent.
+    /// Reports the rewards of a message from another node.
     pub fn receive(&mut self, number: u16, message: &Message) {
         let Some(Ok(text)) = self.opener().map(|bandit| bandit.open(message.content())) else {
             return self.say("a reward that is not sealed with this node's fleet key is ignored".into());
         };
-        if let Some((ticket, reward)) = text.split_first_chunk::<8>()
-            && let Ok(reward) = reward.try_into()
-        {
-            self.report_reward(number, u64::from_be_bytes(*ticket), f64::from_bits(u64::from_be_bytes(reward)));
-        }
+        Waiting::read(&text).for_each(|(ticket, reward)| self.report_reward(number, ticket, reward));
     }
 
     /// A bandit with the fleet key.

@@ -148,8 +148,12 @@ pub struct NodeOptions {
     /// How long a snapshot must have been in the store before the bandit learns on its strength: longer than a failover
     /// goes back.
     pub settle: u64,
-    /// Rewards that wait here for the store, at most.
+    /// Rewards that wait here for the store, at most, without `send_rate`.
     pub queue: usize,
+    /// In each round, eight times in a delay, the node sends one message of one length to each number that is held,
+    /// whether rewards wait or not: the store does not see them. The messages to a number hold so many rewards a
+    /// second; more are lost. It needs the fleet key. 0: rewards leave as they come.
+    pub send_rate: u64,
     /// A balancer brings each reward to the node that decided: silence counts whatever the fleet does.
     pub routed: bool,
     /// How long a tick of the caller's clock is; 0: a tick is a decision. Let time pass for the bandit only after
@@ -173,6 +177,7 @@ impl NodeOptions {
             delay: 1000,
             settle: 15_000,
             queue: 100_000,
+            send_rate: 0,
             routed: false,
             tick: 0,
             window,

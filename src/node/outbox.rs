@@ -1,7 +1,19 @@
 //! Rewards that wait to be sent to the nodes that decided.
+//!
+//! Without a send rate each reward is a message, and all that wait leave with the next rounds.
+//!
+//! With a send rate the store must not see whether rewards wait, and no reward may decide what becomes of another. So
+//! each round makes one message of one length for each number that is held, with the rewards that came since the last
+//! round, and zeros in the other slots. If rewards waited in a queue, one more would delay all that come after it.
+//! Those for which a message has no slot are lost: one reward more loses one other at most. A round after a pause, such
+//! as that of a store which did not reply, makes a message for each eighth of a delay that has passed. Messages that
+//! the store has not accepted are sent again, until they are too old. How many there are depends on time and on numbers
+//! alone.
 
+use super::command::Outgoing;
+use super::membership::BEATS;
 use crate::error::{Error, Result};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A reward for a decision of another node.
 #[derive(Clone, Copy)]
@@ -11,47 +23,127 @@ pub struct Waiting {
     pub reward: f64,
 }
 
-/// The rewards that wait, in the order in which they came. Each has a sequence, so that a round that runs twice queues
-/// none twice. All memory is reserved at first: adding a reward allocates nothing.
+/// The size of a reward in a message: the ticket and the bits of the reward, in big-endian order.
+const SIZE: usize = 16;
+
+impl Waiting {
+    fn write(&self, to: &mut Vec<u8>) {
+        to.extend([self.ticket.to_be_bytes(), self.reward.to_bits().to_be_bytes()].concat());
+    }
+
+    /// The tickets and rewards in a message.
+    pub fn read(text: &[u8]) -> impl Iterator<Item = (u64, f64)> {
+        let (words, _) = text.as_chunks::<8>();
+        let rewards = words.chunks_exact(2).map(|pair| (u64::from_be_bytes(pair[0]), u64::from_be_bytes(pair[1])));
+        rewards.filter(|row| row.0 != 0).map(|(ticket, bits)| (ticket, f64::from_bits(bits)))
+    }
+}
+
+/// A send rate.
+#[derive(Clone, Copy)]
+pub struct Pace {
+    /// Rewards in each message.
+    pub slots: usize,
+    /// The time between two rounds.
+    pub every: u64,
+    /// A message waits so long at most.
+    pub longest: u64,
+}
+
+/// A message that waits, with a send rate: the rewards for one number that came since a round.
+struct Packed {
+    to: u16,
+    since: u64,
+    rewards: usize,
+    text: Vec<u8>,
+}
+
+/// The rewards that wait. Each message has a sequence, so that a round that runs twice queues none twice. All memory is
+/// reserved before: adding a reward allocates nothing.
 pub struct Outbox {
+    places: usize,
+    /// Without a send rate, the rewards in the order in which they came.
     rewards: VecDeque<Waiting>,
-    /// The sequence of the first of them.
+    pace: Option<Pace>,
+    /// With one, what came since the last round for each number that is held; and the messages of earlier rounds.
+    lanes: BTreeMap<u16, Vec<Waiting>>,
+    packed: VecDeque<Packed>,
+    /// The sequence of the first message.
     first: u64,
     /// How many a round sends: half as many after each that fails.
     batch: usize,
+    most: usize,
     /// A bit for each number that a process ever had. An invented ticket must not create a queue in the store.
     numbers: Vec<u64>,
-    /// Those that found no place.
+    /// Rewards that the store has accepted, and those that found no place.
+    pub sent: u64,
     pub lost: u64,
 }
 
 impl Outbox {
-    /// The most rewards in a round.
+    /// The most messages in a round, and their size with a send rate.
     const MOST: usize = 1000;
+    const LARGEST: usize = 4 << 20;
 
-    pub fn new(places: usize) -> Result<Outbox> {
+    pub fn new(places: usize, pace: Option<Pace>) -> Result<Outbox> {
+        // With a send rate, of each number: as many as a round after a delay sends.
+        let places = pace.map_or(places, |pace| BEATS as usize * pace.slots);
+        let most = pace.map_or(Self::MOST, |pace| (Self::LARGEST / (pace.slots * SIZE)).clamp(1, Self::MOST));
         let (mut rewards, mut numbers) = (VecDeque::new(), Vec::new());
-        rewards.try_reserve_exact(places).map_err(|_| Error::NoMemory)?;
+        if pace.is_none() {
+            rewards.try_reserve_exact(places).map_err(|_| Error::NoMemory)?;
+        }
         numbers.try_reserve_exact(1 << 10).map_err(|_| Error::NoMemory)?;
         numbers.resize(1 << 10, 0);
-        Ok(Outbox { rewards, first: 1, batch: Self::MOST, numbers, lost: 0 })
+        let (lanes, packed) = (BTreeMap::new(), VecDeque::new());
+        Ok(Outbox { places, rewards, pace, lanes, packed, first: 1, batch: most, most, numbers, sent: 0, lost: 0 })
     }
 
     pub fn add(&mut self, reward: Waiting) -> Result<()> {
         if self.numbers[usize::from(reward.to) / 64] >> (reward.to % 64) & 1 == 0 {
             return Err(Error::UnknownTicket);
         }
-        if self.rewards.len() == self.rewards.capacity() {
+        let lane = self.lanes.get_mut(&reward.to);
+        let (waiting, most) = match self.pace {
+            None => (self.rewards.len(), self.places),
+            Some(_) => (lane.as_ref().map_or(0, |lane| lane.len()), lane.as_ref().map_or(0, |_| self.places)),
+        };
+        if waiting >= most {
             self.lost += 1;
-            let (number, most) = (self.rewards.len() as u64 + 1, self.rewards.len() as u64);
-            return Err(Error::Full { what: "reward that waits", number, limit: "the queue", most });
+            let limit = if self.pace.is_some() { "the next message" } else { "the queue" };
+            return Err(Error::Full {
+                what: "reward that waits",
+                number: waiting as u64 + 1,
+                limit,
+                most: most as u64,
+            });
         }
-        self.rewards.push_back(reward);
+        match lane {
+            None => self.rewards.push_back(reward),
+            // The node would refuse it, and here it must not take another one's slot.
+            Some(lane) if lane.iter().any(|other| other.ticket == reward.ticket) => {}
+            Some(lane) => lane.push(reward),
+        }
         Ok(())
     }
 
-    pub fn know(&mut self, number: u16) {
-        self.numbers[usize::from(number) / 64] |= 1 << (number % 64);
+    /// Some process has or had these numbers. With a send rate, they are those that are held.
+    pub fn know(&mut self, numbers: &[u16]) -> Result<()> {
+        for number in numbers {
+            self.numbers[usize::from(*number) / 64] |= 1 << (number % 64);
+            if self.pace.is_some() && !self.lanes.contains_key(number) {
+                let mut lane = Vec::new();
+                lane.try_reserve_exact(self.places).map_err(|_| Error::NoMemory)?;
+                self.lanes.insert(*number, lane);
+            }
+        }
+        let lost = &mut self.lost;
+        self.lanes.retain(|number, lane| {
+            let is_held = numbers.contains(number);
+            *lost += if is_held { 0 } else { lane.len() as u64 };
+            is_held
+        });
+        Ok(())
     }
 
     /// How many numbers are known.
@@ -59,26 +151,66 @@ impl Outbox {
         self.numbers.iter().map(|bits| u64::from(bits.count_ones())).sum()
     }
 
-    /// How many the store has accepted.
-    pub fn sent(&self) -> u64 {
-        self.first - 1
-    }
-
+    /// How many rewards wait.
     pub fn len(&self) -> usize {
-        self.rewards.len()
+        let packed: usize = self.packed.iter().map(|message| message.rewards).sum();
+        self.rewards.len() + packed + self.lanes.values().map(Vec::len).sum::<usize>()
     }
 
-    /// The next rewards to send, and the sequence of the first.
-    pub fn batch(&self) -> (u64, Vec<Waiting>) {
-        (self.first, self.rewards.iter().take(self.batch).copied().collect())
+    /// Whether rewards wait that came until then; with a send rate, whether messages do.
+    pub fn waits(&self, until: u64, last_round: u64) -> bool {
+        let are_packed = self.packed.front().is_none_or(|message| message.since > until) && last_round > until;
+        if self.pace.is_some() { !are_packed } else { !self.rewards.is_empty() }
     }
 
-    /// The store has accepted the rewards up to this sequence.
+    /// With a send rate, makes the messages of a round. Returns the rewards for this node's own number.
+    pub fn pack(&mut self, own: u16, last_round: u64, now: u64) -> Vec<Waiting> {
+        let Some(Pace { slots, every, longest }) = self.pace else { return Vec::new() };
+        while self.packed.front().is_some_and(|message| now - message.since > longest) {
+            self.lost += self.packed.pop_front().map_or(0, |message| message.rewards as u64);
+            self.first += 1;
+        }
+        let rounds = ((now - last_round + every / 2) / every).clamp(1, BEATS);
+        let mut ours = Vec::new();
+        for (&to, lane) in &mut self.lanes {
+            if to == own {
+                ours.append(lane);
+                continue;
+            }
+            let mut rewards = lane.drain(..);
+            for _ in 0..rounds {
+                let mut text = Vec::with_capacity(slots * SIZE);
+                rewards.by_ref().take(slots).for_each(|reward| reward.write(&mut text));
+                let count = text.len() / SIZE;
+                text.resize(slots * SIZE, 0);
+                self.packed.push_back(Packed { to, since: last_round, rewards: count, text });
+            }
+            self.lost += rewards.count() as u64;
+        }
+        ours
+    }
+
+    /// The next messages to send, and the sequence of the first.
+    pub fn batch(&self) -> (u64, Vec<Outgoing>) {
+        let one = |reward: &Waiting| {
+            let mut text = Vec::new();
+            reward.write(&mut text);
+            (reward.to, text)
+        };
+        let single = self.rewards.iter().map(one);
+        let packed = self.packed.iter().map(|message| (message.to, message.text.clone()));
+        (self.first, single.chain(packed).take(self.batch).collect())
+    }
+
+    /// The store has accepted the messages up to this sequence.
     pub fn accepted(&mut self, sequence: u64) {
-        let done = (sequence + 1).saturating_sub(self.first).min(self.rewards.len() as u64);
-        self.rewards.drain(..done as usize);
+        let messages = self.rewards.len() + self.packed.len(); // one of them is empty
+        let done = (sequence + 1).saturating_sub(self.first).min(messages as u64);
+        let packed = self.packed.drain(..(done as usize).min(self.packed.len()));
+        self.sent += packed.map(|message| message.rewards as u64).sum::<u64>();
+        self.sent += self.rewards.drain(..(done as usize).min(self.rewards.len())).count() as u64;
         self.first += done;
-        self.batch = (2 * self.batch).min(Self::MOST);
+        self.batch = (2 * self.batch).min(self.most);
     }
 
     pub fn failed(&mut self) {
@@ -92,37 +224,113 @@ mod tests {
 
     #[test]
     fn rewards_take_the_places_that_were_reserved() {
-        let mut outbox = Outbox::new(100).unwrap();
+        let mut outbox = Outbox::new(100, None).unwrap();
         let reward = |ticket| Waiting { to: 7, ticket, reward: 1.0 };
         assert_eq!(outbox.add(reward(0)), Err(Error::UnknownTicket));
-        outbox.know(7);
-        let places = outbox.rewards.capacity();
-        for ticket in 0..5 * places as u64 {
-            let is_full = outbox.len() == places;
+        outbox.know(&[7]).unwrap();
+        let reserved = outbox.rewards.capacity();
+        for ticket in 0..500 {
+            let is_full = outbox.len() == 100;
             assert_eq!(outbox.add(reward(ticket)).is_err(), is_full);
             if ticket % 3 == 0 {
                 outbox.accepted(outbox.first); // the first one
             }
         }
-        assert_eq!((outbox.rewards.capacity(), outbox.known()), (places, 1));
+        assert_eq!((outbox.rewards.capacity(), outbox.known()), (reserved, 1));
         assert!(outbox.lost > 0 && outbox.len() > 0);
     }
 
     /// A round that fails is sent again with half as many; what a late reply says was accepted is not.
     #[test]
     fn a_reward_keeps_its_sequence() {
-        let mut outbox = Outbox::new(10).unwrap();
-        outbox.know(7);
-        (0..10).for_each(|ticket| outbox.add(Waiting { to: 7, ticket, reward: 1.0 }).unwrap());
+        let mut outbox = Outbox::new(10, None).unwrap();
+        outbox.know(&[7]).unwrap();
+        (0..10).for_each(|ticket| outbox.add(Waiting { to: 7, ticket: ticket + 1, reward: 1.0 }).unwrap());
         let sent = |outbox: &Outbox| {
             let (first, rewards) = outbox.batch();
-            (first, rewards.iter().map(|reward| reward.ticket).collect::<Vec<_>>())
+            (first, rewards.iter().flat_map(|row| Waiting::read(&row.1)).map(|row| row.0).collect::<Vec<_>>())
         };
         (0..9).for_each(|_| outbox.failed());
-        assert_eq!(sent(&outbox), (1, vec![0]));
+        assert_eq!(sent(&outbox), (1, vec![1]));
         outbox.accepted(4);
-        assert_eq!(sent(&outbox), (5, vec![4, 5]));
+        assert_eq!(sent(&outbox), (5, vec![5, 6]));
         outbox.accepted(3);
-        assert_eq!(sent(&outbox), (5, vec![4, 5, 6, 7]));
+        assert_eq!(sent(&outbox), (5, vec![5, 6, 7, 8]));
+    }
+
+    const PACE: Pace = Pace { slots: 3, every: 10, longest: 1000 };
+
+    /// With a send rate one reward more changes no other one's message, and loses one other at most.
+    #[test]
+    fn no_reward_moves_another() {
+        let mut coins = crate::random::Seed::new(Some([3; 32])).unwrap().stream();
+        let mut below = |most: u64| coins.next_u64() % most;
+        let mut all_lost = 0;
+        for _ in 0..200 {
+            // When each comes: the round, and its number; and how long each round takes.
+            let rewards: Vec<_> = (0..60).map(|ticket| (below(8), 2 + below(3) as u16, ticket + 1)).collect();
+            let (times, fails): (Vec<_>, Vec<_>) = (0..8).map(|_| (10 * (1 + below(3)), below(3) == 0)).unzip();
+            let sent = |without: u64| {
+                let mut outbox = Outbox::new(0, Some(PACE)).unwrap();
+                outbox.know(&[1, 2, 3, 4]).unwrap();
+                let (mut now, mut commands) = (0, Vec::new());
+                for (i, time) in times.iter().enumerate() {
+                    for (_, to, ticket) in rewards.iter().filter(|one| one.0 == i as u64 && one.2 != without) {
+                        _ = outbox.add(Waiting { to: *to, ticket: *ticket, reward: 1.0 });
+                    }
+                    outbox.pack(1, now, now + time);
+                    now += time;
+                    let (first, messages) = outbox.batch();
+                    let tickets = |text: &[u8]| Waiting::read(text).map(|row| row.0).collect::<Vec<_>>();
+                    commands.extend(messages.iter().map(|(to, text)| (i, *to, text.len(), tickets(text))));
+                    if fails[i] { outbox.failed() } else { outbox.accepted(first + messages.len() as u64 - 1) }
+                }
+                (commands, outbox.lost)
+            };
+            let (all, lost) = sent(0);
+            all_lost += lost;
+            assert!(all.iter().all(|message| message.2 == 3 * SIZE));
+            let (less, lost_less) = sent(1 + below(60));
+            let form = |all: &[(usize, u16, usize, Vec<u64>)]| all.iter().map(|one| (one.0, one.1)).collect::<Vec<_>>();
+            assert_eq!(form(&all), form(&less));
+            assert!(lost_less == lost || lost_less + 1 == lost);
+            // In each command, to each number: who is in one of the two only.
+            for place in form(&all) {
+                let of = |all: &[(usize, u16, usize, Vec<u64>)]| -> std::collections::BTreeSet<u64> {
+                    all.iter().filter(|one| (one.0, one.1) == place).flat_map(|one| one.3.clone()).collect()
+                };
+                assert!(of(&all).symmetric_difference(&of(&less)).count() <= 2);
+            }
+        }
+        assert!(all_lost > 0);
+    }
+
+    /// What waits for a number that nobody holds any more is lost, and so is what is too old. Nothing grows.
+    #[test]
+    fn what_finds_no_place_is_lost() {
+        let mut outbox = Outbox::new(0, Some(PACE)).unwrap();
+        let reward = |to, ticket| Waiting { to, ticket, reward: 1.0 };
+        outbox.know(&[1, 2, 3]).unwrap();
+        for ticket in 1..=30 {
+            assert_eq!(outbox.add(reward(2, ticket)).is_ok(), ticket <= BEATS * 3);
+        }
+        assert_eq!((outbox.add(reward(2, 1)).is_err(), outbox.add(reward(3, 1))), (true, Ok(())));
+        assert_eq!(outbox.add(reward(3, 1)), Ok(()), "the same again");
+        outbox.know(&[1, 2]).unwrap();
+        assert!(outbox.add(reward(3, 2)).is_err());
+        assert_eq!((outbox.len(), outbox.lost), (24, 9));
+        assert!(outbox.waits(0, 0));
+        outbox.add(reward(1, 9)).unwrap();
+        let own = outbox.pack(1, 0, 20);
+        assert_eq!((own[0].ticket, own.len(), outbox.len(), outbox.lost), (9, 1, 6, 27), "two messages of three");
+        outbox.accepted(1);
+        assert!(outbox.waits(0, 20), "the second message");
+        outbox.accepted(2);
+        assert!(!outbox.waits(0, 20) && outbox.waits(20, 20));
+        for round in 2..1000 {
+            outbox.pack(1, 10 * round, 10 * (round + 1));
+        }
+        assert_eq!((outbox.len(), outbox.lost, outbox.packed.len()), (0, 27, 100));
+        assert_eq!(outbox.batch().0, 1 + 1000 - 100);
     }
 }

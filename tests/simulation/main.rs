@@ -11,7 +11,7 @@ mod commands;
 mod real;
 
 use dpb::node::command::CommandKind;
-use dpb_simulation::plan::{Failure, Plan};
+use dpb_simulation::plan::{Failure, Plan, SEND_RATE};
 use dpb_simulation::sabotage::Sabotage;
 use dpb_simulation::world::World;
 use std::collections::BTreeMap;
@@ -161,9 +161,9 @@ fn a_node_that_stood_still_loses_no_click() {
 }
 
 /// Where two worlds that differ in rewards alone send different commands first: in their values, or in whether there are
-/// any. ROUND has the rewards, so then only its time counts.
+/// any. Without a send rate ROUND has those that there are, so then only its time counts.
 fn twins_differ(seed: u64, plan: Plan, reward: Option<f64>) -> Option<String> {
-    let only_time = reward.is_none();
+    let only_time = reward.is_none() && plan.send_rate == 0;
     let sent = |reward| {
         let mut world = World::new(seed, Plan { reward, ..plan }, false);
         world.sent = Some(Vec::new());
@@ -181,16 +181,26 @@ fn twins_differ(seed: u64, plan: Plan, reward: Option<f64>) -> Option<String> {
     differs.map(|pair| format!("{pair:?}")).or_else(lengths)
 }
 
-/// Invariant 7. Nodes that leave send the rewards that wait first, so whether there are any has an effect there.
+/// Invariant 7. Without a send rate, nodes that leave send the rewards that wait first, so whether there are any has an
+/// effect there.
 #[test]
 fn twins_send_the_same() {
     for seed in 0..6 {
-        let plan = Plan { nodes: 3, ..Plan::random(seed) };
+        let plan = Plan { nodes: 3, send_rate: 0, ..Plan::random(seed) };
         assert_eq!(twins_differ(seed, plan, Some(0.0)), None, "seed {seed}");
         assert_eq!(twins_differ(seed, Plan { leaves: false, ..plan }, None), None, "seed {seed}");
+        let paced = Plan { send_rate: SEND_RATE, ..plan };
+        for reward in [Some(0.0), None] {
+            assert_eq!(twins_differ(seed, paced, reward), None, "seed {seed}");
+        }
     }
     let tells = Plan { sabotage: Sabotage::TellsRewards, ..Plan::ALL };
     assert!(twins_differ(0, tells, Some(0.0)).is_some_and(|differ| differ.contains("Round")));
+    let paced = Plan { send_rate: SEND_RATE, ..Plan::ALL };
+    for sabotage in [Sabotage::TellsRewards, Sabotage::SendsNoZeros] {
+        let differ = twins_differ(0, Plan { sabotage, ..paced }, None);
+        assert!(differ.is_some_and(|differ| differ.contains("Round")), "{sabotage:?}");
+    }
     let puts = Plan { sabotage: Sabotage::PutsRewards, leaves: false, ..Plan::ALL };
     assert!(twins_differ(0, puts, None).is_some_and(|differ| differ.contains("Put")));
 }

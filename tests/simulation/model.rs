@@ -327,7 +327,8 @@ impl FleetBandit for Model {
     }
 
     fn seal(&self, message: &[u8]) -> Result<Vec<u8>> {
-        let tells = self.truth.borrow().sabotage == Sabotage::TellsRewards && message[8..] != [0; 8];
+        let mut values = message.chunks_exact(8).skip(1).step_by(2);
+        let tells = self.truth.borrow().sabotage == Sabotage::TellsRewards && values.any(|value| value != [0; 8]);
         Ok([if tells { &b"sealed! "[..] } else { b"sealed " }, message].concat())
     }
 

@@ -4,6 +4,8 @@ use super::coins::Coins;
 use super::sabotage::Sabotage;
 
 const WINDOW: u64 = 24_000;
+/// More than what comes: no reward is without a place.
+pub const SEND_RATE: u64 = 40;
 
 /// One failure: the place, and how long it lasts.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +36,8 @@ pub struct Plan {
     pub click_delay: u64,
     /// What each reward is; None: none is reported.
     pub reward: Option<f64>,
+    /// Rewards a second to each number; 0: they leave as they come.
+    pub send_rate: u64,
     /// One in so many commands comes again.
     pub repeats: u64,
     /// What fails when, after the beginning; and nothing else then.
@@ -58,6 +62,7 @@ impl Plan {
         window: WINDOW,
         click_delay: WINDOW,
         reward: Some(1.0),
+        send_rate: 0,
         repeats: 60,
         script: &[],
         leaves: true,
@@ -76,6 +81,7 @@ impl Plan {
         let plan = Plan { leaves: flag(), kills: flag(), pauses: flag(), losses: flag(), ..Plan::QUIET };
         let plan = Plan { failovers: flag(), jumps: flag(), ..plan };
         let plan = Plan { click_delay: if flag() { WINDOW } else { WINDOW / 4 }, ..plan };
-        Plan { nodes: 1 + coins.below(6) as usize, ..plan }
+        let plan = Plan { nodes: 1 + coins.below(6) as usize, ..plan };
+        Plan { send_rate: if coins.one_in(2) { SEND_RATE } else { 0 }, ..plan }
     }
 }

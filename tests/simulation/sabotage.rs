@@ -34,6 +34,8 @@ pub enum Sabotage {
     SettlesAtOnce,
     /// A message is longer if its reward is not 0.
     TellsRewards,
+    /// With a send rate, the host drops the messages without a reward.
+    SendsNoZeros,
     /// The host puts a snapshot at each reward.
     PutsRewards,
 }
@@ -44,6 +46,15 @@ fn row(table: &str, field: &[u8]) -> Vec<u8> {
 
 fn number(text: &[u8]) -> u64 {
     std::str::from_utf8(text).expect("a number").parse().expect("a number")
+}
+
+/// Drops the messages of a ROUND in which there is no reward.
+pub fn send_no_zeros(command: &mut Command) {
+    if command.kind == CommandKind::Round {
+        let messages = command.args.split_off(17);
+        let has_some = |pair: &&[Vec<u8>]| pair[1]["sealed ".len()..].iter().any(|byte| *byte != 0);
+        command.args.extend(messages.chunks(2).filter(has_some).flatten().cloned());
+    }
 }
 
 /// Runs a command on rows that a sabotage may change.

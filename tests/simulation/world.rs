@@ -210,7 +210,7 @@ impl World {
     fn join(&mut self, slot: usize) {
         let mut options = NodeOptions::new("ads", self.plan.window);
         (options.delay, options.interval, options.fleet, options.tick) = (DELAY, INTERVAL, FLEET, 1);
-        options.click_delay = self.plan.click_delay;
+        (options.click_delay, options.send_rate) = (self.plan.click_delay, self.plan.send_rate);
         if self.plan.sabotage == Sabotage::SettlesAtOnce {
             options.settle = 0;
         }
@@ -250,7 +250,10 @@ impl World {
                 self.note(|| format!("process {process} of place {slot} says: {text}"));
                 self.after(0, Event::Wake(slot, process, lane));
             }
-            Task::Run { id, command, .. } => {
+            Task::Run { id, mut command, .. } => {
+                if self.plan.sabotage == Sabotage::SendsNoZeros {
+                    sabotage::send_no_zeros(&mut command);
+                }
                 let lengths = || command.args.iter().map(Vec::len).collect();
                 let sent =
                     |all: &mut Vec<_>| all.push(Sent { at: self.now, slot, kind: command.kind, lengths: lengths() });
