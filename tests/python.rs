@@ -14,6 +14,7 @@ const PAGES: [&str; 4] = ["README.md", "docs/guide.md", "docs/python.md", "bindi
 const NEEDS: &str = "bindings/python/tests/requirements.txt";
 const LONG_NEEDS: &str = "bindings/python/tests/requirements-long.txt";
 const NOTEBOOK_NEEDS: &str = "examples/python/requirements.txt";
+const SERVICE_NEEDS: &str = "examples/python/service/requirements.txt";
 
 /// The name of this Python with its version, and its place. None if it is missing, older than 3.9, or cannot make
 /// environments.
@@ -118,7 +119,7 @@ fn without_python_it_is_skipped_and_in_ci_it_fails() {
 /// The environment of the long tests, with everything that some test needs.
 fn long_environment() -> Option<&'static Path> {
     static MADE: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
-        let environment = environment("long", "python3", &[NEEDS, LONG_NEEDS, NOTEBOOK_NEEDS])?;
+        let environment = environment("long", "python3", &[NEEDS, LONG_NEEDS, NOTEBOOK_NEEDS, SERVICE_NEEDS])?;
         install(&environment);
         Some(environment)
     });

@@ -109,7 +109,7 @@ typedef struct dpb_arm dpb_arm;
  * command (dpb_node_next), runs it with its own client of Redis or Valkey (EVALSHA), or on its database
  * (dpb_store_run), and passes the reply (dpb_node_reply) or says that it failed (dpb_node_failed), whatever the
  * reason: the node repeats it. A command may run twice or late. Any number of threads may use a node at once.
- * After fork() the child's copy is DPB_POISONED. docs/fleet.md has the whole, and adapters for C++, Go and Python
+ * After fork() the child's copy is DPB_POISONED. docs/operating.md tells of fleets, and adapters for C++, Go and Python
  * do it.
  */
 typedef struct dpb_node dpb_node;
@@ -2393,7 +2393,7 @@ struct dpb_rows {
 /**
  * Runs a command on rows of the host's database, in place of a script: for databases that are not Redis. Run it in
  * a transaction that overlaps with no other of the same fleet: lock a row of the fleet's name first.
- * docs/fleet.md has PostgreSQL and SQLite.
+ * dpb.fleet.File of the Python package does it with SQLite.
  *
  * rows: callbacks of the host. command: from dpb_node_next or dpb_node_gone. now_ms: the database's time, in
  * milliseconds since 1970. buf: receives up to cap bytes of the reply. len: receives its length.

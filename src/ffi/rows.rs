@@ -118,7 +118,7 @@ unsafe extern "C" fn visited(rows: *mut c_void, key: *const u8, key_len: usize, 
 functions! {
     /// Runs a command on rows of the host's database, in place of a script: for databases that are not Redis. Run it in
     /// a transaction that overlaps with no other of the same fleet: lock a row of the fleet's name first.
-    /// docs/fleet.md has PostgreSQL and SQLite.
+    /// dpb.fleet.File of the Python package does it with SQLite.
     ///
     /// rows: callbacks of the host. command: from dpb_node_next or dpb_node_gone. now_ms: the database's time, in
     /// milliseconds since 1970. buf: receives up to cap bytes of the reply. len: receives its length.

@@ -36,7 +36,9 @@ def test_every_number_has_a_name():
     assert of("DPB_DUTY_") == set(dpb.Duty)
     assert of("DPB_WARN_") == set(dpb.Warnings)
     assert of("DPB_POLICY_") == set(_library.POLICY_NAMES)
-    used = ("DPB_CLOCK", "DPB_DUTY", "DPB_WARN", "DPB_POLICY", "DPB_MODEL", "DPB_COUNTER", "DPB_SEAL_BYTES", "DPB_STATE_LIFETIME")
+    assert of("DPB_NODE_") == {*dpb.fleet.NodeState} and NUMBERS["DPB_NODE_ROUTED"] == "1"
+    assert of("DPB_COMMAND_") == set(range(15)) and of("DPB_LANE_") == {0, 1}
+    used = ("DPB_NODE", "DPB_COMMAND", "DPB_LANE", "DPB_CLOCK", "DPB_DUTY", "DPB_WARN", "DPB_POLICY", "DPB_MODEL", "DPB_COUNTER", "DPB_SEAL_BYTES", "DPB_STATE_LIFETIME")
     rest = {name for name, number in NUMBERS.items() if not name.startswith(used) and int(number) not in statuses}
     flags = {kind[5:] for kind in dpb._table.KINDS.values() if kind.startswith("flag ")}
     assert rest <= flags and NUMBERS["DPB_SEAL_BYTES"] == "53"
@@ -48,6 +50,10 @@ def test_every_member_is_read_or_set():
 
     assert names(dpb.Report) ^ members("dpb_report") == {"feature_model", "model_per_arm"}
     assert names(dpb.Diagnostics) == members("dpb_diagnostics")
+    assert names(dpb.fleet.NodeReport) == members("dpb_node_report")
+    assert names(dpb.fleet.NodeDiagnostics) == members("dpb_node_diagnostics")
+    options = {name for name in members("dpb_node_options") - {"name"} if f"options.{name}" not in SOURCE}
+    assert options == {"interval_ms", "delay_ms", "settle_ms"}  # set by their names, in seconds
     assert names(dpb.ShuffleParams) == members("dpb_shuffle_params")
     assert set(dpb.ARM.names) == members("dpb_arm")
     assert set(dpb.DECISION.names) == members("dpb_decision") == set(dpb.Decision._fields)

@@ -4,7 +4,7 @@
         ad = node.select()
         node.update(ad.ticket, 1.0)  # at any node
 
-docs/fleet.md says how a fleet works and what it guarantees, docs/python.md how a service starts and ends its workers.
+docs/operating.md says how a fleet works and what it guarantees, docs/python.md how a service starts and ends its workers.
 """
 
 from __future__ import annotations
@@ -288,8 +288,7 @@ class File(RowStore):
     """A store in a file of SQLite, for the workers of one machine. A command is durable when it has run.
 
     Any number of processes and threads may use the file at once. It must be on a local disk. Keep it when all processes
-    have ended: it has what was learned. A copy of it in a backup is as public as a snapshot, without a fleet_key less:
-    see docs/fleet.md.
+    have ended: it has what was learned. Whoever can read it sees what a reader of Redis sees: docs/operating.md.
     """
 
     def __init__(self, path: Any) -> None:

@@ -1,0 +1,389 @@
+"""Nodes of a fleet: on a file, on Redis, in threads, in asyncio and in processes."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+import dpb
+from dpb import fleet
+
+KEY = bytes(range(32))
+CONFIG = dict(arms=3, epsilon=1.0, reward_window=1000)
+FAST = dict(interval=0.2, delay=0.2)
+
+
+def node(store, **more):
+    return fleet.Node(store, "ads", **{**CONFIG, **FAST, **more})
+
+
+def eventually(what, condition):
+    until = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.01)
+
+
+class Memory(fleet.RowStore):
+    """Rows of a process."""
+
+    def __init__(self):
+        self.rows, self.lock = {}, threading.Lock()
+
+    @contextlib.contextmanager
+    def transaction(self):
+        with self.lock:
+            before = dict(self.rows)
+            try:
+                yield
+            except BaseException:
+                self.rows = before
+                raise
+
+    def get(self, key):
+        return self.rows.get(key)
+
+    def put(self, key, value):
+        self.rows[key] = value
+
+    def remove(self, key):
+        self.rows.pop(key, None)
+
+    def list(self, prefix):
+        return [(key, value) for key, value in self.rows.items() if key.startswith(prefix)]
+
+
+class Redis:
+    """A server of its own."""
+
+    def __init__(self, directory, *options):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *options]
+        self.process = subprocess.Popen(command, cwd=directory, stdout=subprocess.DEVNULL)
+        eventually("the server answers", self.answers)
+
+    def answers(self):
+        try:
+            with self.client() as client:
+                return client.ping()
+        except Exception:
+            return False
+
+    def client(self, **more):
+        import redis
+
+        return redis.Redis(port=self.port, **{"socket_timeout": 5, **more})
+
+    def asynchronous(self):
+        import redis.asyncio
+
+        return redis.asyncio.Redis(port=self.port)
+
+
+@pytest.fixture
+def server(tmp_path):
+    pytest.importorskip("redis")
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server not found")
+    redis = Redis(tmp_path)
+    yield redis
+    redis.process.kill()
+    redis.process.wait()
+
+
+def clicks_travel(*nodes):
+    """Decides at each node, and reports every click at the next one."""
+    received = [each.diagnostics().received for each in nodes]
+    for i, each in enumerate(nodes):
+        for _ in range(50):
+            ad = each.select()
+            nodes[(i + 1) % len(nodes)].update(ad.ticket, 1.0)
+    eventually(
+        "each click arrives",
+        lambda: all(each.diagnostics().received == before + 50 for each, before in zip(nodes, received)),
+    )
+
+
+def test_workers_share_a_file(tmp_path):
+    path = tmp_path / "ads.db"
+    with node(fleet.File(path), fleet_key=KEY) as one:
+        with node(fleet.File(path), fleet_key=KEY) as two:
+            assert {one.report().number, two.report().number} == {1, 2}
+            clicks_travel(one, two)
+            with pytest.raises(dpb.UnknownTicketError):
+                one.update(999 << 48, 1.0)
+            ad = two.select()
+        with pytest.raises(dpb.HaltedError):
+            two.select()
+        with pytest.raises(dpb.ClosedError):
+            two.update(ad.ticket, 1.0)
+        # Its open decision is at the other node now.
+        received = one.diagnostics().received
+        one.update(ad.ticket, 1.0)
+        eventually("the click arrives", lambda: one.diagnostics().received == received + 1)
+        report = one.report()
+        assert report.draining == 1 and report.nodes == 1 and report.last_error == ""
+    # The next process continues.
+    with node(fleet.File(path), fleet_key=KEY) as three:
+        assert three.report().number == 1 and three.report().incarnation == 2
+        three.select()
+
+
+WORKER = """
+import sys, time, dpb
+from dpb import fleet
+with fleet.Node(fleet.File(sys.argv[1]), "ads", arms=3, epsilon=1.0, reward_window=1000, fleet_key=bytes(32),
+                interval=.2, delay=.2) as node:
+    print("joined", flush=True)
+    for line in sys.stdin:
+        word, *ticket = line.split()
+        if word == "select":
+            print(node.select().ticket, flush=True)
+        elif word == "click":
+            node.update(int(ticket[0]), 1.0)
+            print("ok", flush=True)
+        elif word == "counts":
+            counts = node.diagnostics()
+            print(counts.received, counts.unsent, counts.refused, flush=True)
+"""
+
+
+class Worker:
+    def __init__(self, path):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", WORKER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout.readline() == "joined\n"
+
+    def ask(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def end(self, kill=False):
+        if kill:
+            self.process.kill()
+        self.process.stdin.close()
+        assert self.process.wait() == (-9 if kill else 0)
+        self.process.stdout.close()
+
+
+@pytest.mark.long
+def test_no_click_is_lost_between_processes(tmp_path):
+    one, two = workers = [Worker(str(tmp_path / "ads.db")) for _ in range(2)]
+    for i in range(200):
+        ticket = workers[i % 2].ask("select")
+        assert workers[i // 2 % 2].ask(f"click {ticket}") == "ok"
+    for each in workers:
+        eventually("each click arrives", lambda: each.ask("counts") == "50 0 0")
+    # One is recycled: its decision's click still counts.
+    ticket = one.ask("select")
+    one.end()
+    assert two.ask(f"click {ticket}") == "ok"
+    eventually("the click arrives", lambda: two.ask("counts") == "51 0 0")
+    three = Worker(str(tmp_path / "ads.db"))
+    assert int(three.ask("select")) >> 48 == 3  # the second one has the first one's number for now
+    # One is killed: the others continue, and its number is free when its lease is over.
+    three.end(kill=True)
+    two.ask("select")
+    two.end()
+
+
+def test_rows_of_any_database():
+    store = Memory()
+    # A snapshot of 90 kB: its reply does not fit at first, and the command runs again after a rollback.
+    big = dict(features=150, model_per_arm=False)
+    with node(store, **big) as one:
+        one.select(features=[[0.0] * 150] * 3)
+    with node(store, **big) as two:
+        assert two.report().number == 1 and two.report().incarnation == 2
+        assert max(map(len, store.rows.values())) > 1 << 16
+
+
+def test_a_command_that_fails_is_repeated():
+    class Failing(Memory):
+        fails = False
+
+        def run(self, command):
+            if self.fails:
+                raise OSError("no way to the store")
+            return super().run(command)
+
+    store = Failing()
+    with node(store) as one:
+        store.fails = True
+        eventually("it is noticed", lambda: one.report().last_error == "OSError: no way to the store")
+        ad = one.select()
+        store.fails = False
+        eventually("it tries again", lambda: one.report().ready)
+        with contextlib.suppress(dpb.DuplicateError):  # an outage may have cancelled it
+            one.update(ad.ticket, 1.0)
+        assert one.diagnostics().failures > 0
+
+    class Text(Memory):
+        def run(self, command):
+            return "text"
+
+    with pytest.raises(dpb.NotReadyError, match="a reply must be bytes, got 'text'"):
+        node(Text()).start(timeout=0.5)
+
+
+def test_bad_input(tmp_path):
+    store = Memory()
+    for field, value in [("interval", 0), ("delay", -1), ("tick", "1"), ("queue", 0), ("send_rate", 0.5), ("routed", 1)]:
+        with pytest.raises((dpb.InvalidConfigError, TypeError), match=field):
+            node(store, **{field: value})
+    for name in ["", "{", "x" * 201]:
+        with pytest.raises(dpb.InvalidConfigError, match="name"):
+            fleet.Node(store, name, **CONFIG)
+    with pytest.raises(dpb.InvalidConfigError, match="epsilon"):
+        node(store, epsilon=-1.0)
+    with pytest.raises(dpb.UnsupportedError):
+        node(store, policy="dp-ucb")
+    with pytest.raises(dpb.InvalidConfigError, match="policy"):
+        node(store, policy="none")
+    with pytest.raises(TypeError, match="not both: arms"):
+        fleet.Node(store, "ads", dpb.Config(3, 1.0), arms=3)
+    one = node(store)
+    with pytest.raises(dpb.NotReadyError, match="has not joined"):
+        one.select()
+    with pytest.raises(dpb.NotReadyError):
+        one.next_period()
+    with one:
+        with pytest.raises(dpb.InvalidConfigError, match="has started"):
+            one.start()
+        with pytest.raises(dpb.InvalidRewardError):
+            one.update(one.select().ticket, 7.0)
+        with pytest.raises(dpb.UnsupportedError, match="stored"):
+            one.bandit.stored(one.bandit.snapshot())
+        with pytest.raises(TypeError, match="cannot be copied"):
+            one._core.__reduce_ex__(2)
+    for number in [0, 65536, "1"]:
+        with pytest.raises((dpb.InvalidConfigError, TypeError)):
+            fleet.gone(store, "ads", number)
+    # A snapshot of another configuration: the node fails, and says why.
+    with pytest.raises(dpb.HaltedError, match="number 1: .*epsilon"):
+        node(store, epsilon=2.0).start()
+
+
+def test_a_process_that_has_died_is_replaced_at_once():
+    store = Memory()
+    with node(store) as one:
+        fleet.gone(store, "ads", 1)
+        eventually("it is replaced", lambda: one.report().state == fleet.NodeState.REPLACED)
+        assert "another process" in one.report().last_error
+
+
+def test_asyncio():
+    class Asynchronous(Memory):
+        async def run(self, command):
+            await asyncio.sleep(0)
+            return Memory.run(self, command)
+
+    async def serves(store):
+        async with node(store) as one, node(store) as two:
+            ad = one.select()
+            two.update(ad.ticket, 1.0)
+            while one.diagnostics().received < 1:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(serves(Asynchronous()))
+    asyncio.run(serves(Memory()))
+    with pytest.raises(dpb.InvalidConfigError, match="async with"):
+        node(Asynchronous()).start()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_is_refused():
+    one = node(Memory())
+    child = os.fork()
+    if child == 0:
+        try:
+            one.report()
+        except dpb.ForkedError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_the_callers_clock():
+    with node(Memory(), clock=dpb.Clock.CALLER, reward_window=50, tick=0.002) as one:
+        ad = one.select()
+        eventually("its window ends", lambda: one.bandit.report().answered == 1)
+        with pytest.raises(dpb.ExpiredError):
+            one.update(ad.ticket, 1.0)
+
+
+def test_users_count_when_the_store_has_kept_the_period():
+    store = Memory()
+    with node(store, expected_users=1000, settle=0.3) as one:
+        assert not one.report().learns
+        one.select(user=7)
+        eventually("the snapshot settles", lambda: one.report().learns)
+        one.next_period()
+        assert not one.report().learns
+        eventually("the next one settles", lambda: one.report().learns)
+        assert one.bandit.report().epsilon_spent == 2
+
+
+@pytest.mark.long
+def test_redis(server, tmp_path):
+    with pytest.raises(dpb.InvalidConfigError, match="decode_responses"):
+        node(server.client(decode_responses=True))
+    with pytest.raises(dpb.InvalidConfigError, match="socket_timeout"):
+        node(server.client(socket_timeout=None))
+    with contextlib.ExitStack() as ends:
+        admin, first, second = (ends.enter_context(server.client()) for _ in range(3))
+        one, two = (ends.enter_context(node(client, fleet_key=KEY)) for client in (first, second))
+        clicks_travel(one, two)
+        admin.script_flush()
+        clicks_travel(one, two)
+
+        def fails_and_recovers(word, begin, end):
+            failures = two.diagnostics().failures
+            begin()
+            eventually(word, lambda: word in two.report().last_error and two.diagnostics().failures > failures + 2)
+            end()
+            eventually("both are well", lambda: all(x.report().ready and not x.report().outage for x in (one, two)))
+            clicks_travel(one, two)
+
+        fails_and_recovers("OutOfMemory", lambda: admin.config_set("maxmemory", 1), lambda: admin.config_set("maxmemory", 0))
+        fails_and_recovers(
+            "ReadOnly", lambda: admin.execute_command("REPLICAOF", "127.0.0.1", "1"), lambda: admin.execute_command("REPLICAOF", "NO", "ONE")
+        )
+        fails_and_recovers(
+            "NoPermission",
+            lambda: admin.execute_command("ACL", "SETUSER", "default", "-eval", "-evalsha"),
+            lambda: admin.execute_command("ACL", "SETUSER", "default", "+@all"),
+        )
+        for _ in range(20):
+            admin.client_kill_filter(_type="normal", skipme=True)
+            time.sleep(0.05)
+        clicks_travel(one, two)
+
+
+@pytest.mark.long
+def test_redis_with_asyncio(server):
+    async def serves():
+        client = server.asynchronous()
+        with pytest.raises(dpb.InvalidConfigError, match="async with"):
+            node(client).start()
+        async with node(client, fleet_key=KEY) as one, node(client, fleet_key=KEY) as two:
+            await client.script_flush()
+            for _ in range(50):
+                two.update(one.select().ticket, 1.0)
+            while one.diagnostics().received < 50:
+                await asyncio.sleep(0.01)
+        await client.aclose()
+
+    asyncio.run(serves())

@@ -1,0 +1,121 @@
+"""The web service of examples/python/service: several workers, with Redis and without, and a rolling restart."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from test_fleet import Redis, eventually, server  # noqa: F401
+
+pytestmark = pytest.mark.long
+SERVICE = Path(__file__).parents[3] / "examples/python/service"
+
+
+class Service:
+    def __init__(self, directory, *command, **environment):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        key, metrics = directory / "key", directory / "metrics"
+        key.write_bytes(bytes(range(32)))
+        metrics.mkdir()
+        command = [word.format(port=self.port) for word in command]
+        self.log = open(directory / "log", "w+")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", *command],
+            cwd=SERVICE,
+            env={**os.environ, "DPB_KEY_FILE": str(key), "PROMETHEUS_MULTIPROC_DIR": str(metrics), **environment},
+            stdout=self.log,
+            stderr=self.log,
+        )
+
+    def ask(self, path, data=None):
+        """A new connection for each request, so that any worker answers."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=data)
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.read()
+
+    def operators(self, workers, not_these=()):
+        """What each of so many workers says."""
+        found = {}
+        until = time.monotonic() + 120
+        while len(found) < workers:
+            assert time.monotonic() < until, self.said()
+            try:
+                one = json.loads(self.ask("/operator"))
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.1)
+                continue
+            if one["pid"] not in not_these:
+                found[one["pid"]] = one
+        return found
+
+    def show(self, n):
+        return [json.loads(self.ask("/ad"))["ticket"] for _ in range(n)]
+
+    def click(self, tickets):
+        for ticket in tickets:
+            self.ask(f"/click/{ticket}", data=b"")
+
+    def said(self):
+        self.log.flush()
+        self.log.seek(0)
+        return self.log.read()
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(60) in (0, -signal.SIGTERM), self.said()
+        said = self.said()
+        self.log.close()
+        assert "Traceback" not in said, said
+
+
+def counts(service, workers, name, **more):
+    return sum(one[name] for one in service.operators(workers, **more).values())
+
+
+def test_two_workers_on_a_file(tmp_path):
+    service = Service(
+        tmp_path, "uvicorn", "app:app", "--workers", "2", "--port", "{port}", DPB_STORE=str(tmp_path / "ads.db")
+    )
+    service.operators(2)
+    tickets = service.show(200)
+    assert {int(ticket) >> 48 for ticket in tickets} == {1, 2}
+    service.click(tickets)
+    eventually("each click arrives", lambda: counts(service, 2, "waiting") == 0)
+    assert counts(service, 2, "sent") > 20
+    # A click counts once, so at the second time each of the 200 is a duplicate.
+    service.click(tickets)
+    eventually("each click was there", lambda: counts(service, 2, "duplicates") == 200)
+    assert counts(service, 2, "unknown") == counts(service, 2, "unsent") == 0
+    service.click(["17", str(1 << 63)])  # invented
+    eventually("both workers are on the page", lambda: service.ask("/metrics").count(b'\ndpb_ready{node="') == 2)
+    assert b"dpb_received" not in service.ask("/metrics")
+    assert service.ask("/ready") == b""
+    service.end()
+
+
+def test_a_rolling_restart_loses_no_click(server, tmp_path):  # noqa: F811
+    service = Service(
+        tmp_path,
+        *"gunicorn app:app -k uvicorn_worker.UvicornWorker -w 2 --graceful-timeout 30 -b 127.0.0.1:{port}".split(),
+        DPB_STORE=f"redis://127.0.0.1:{server.port}",
+    )
+    old = service.operators(2)
+    tickets = service.show(100)
+    service.process.send_signal(signal.SIGHUP)
+    new = service.operators(2, not_these=old)
+    eventually("the old workers have left", lambda: all(not Path(f"/proc/{pid}").exists() for pid in old))
+    assert not set(new) & set(old)
+    service.click(tickets)
+    eventually("each click arrives", lambda: counts(service, 2, "received") == 100)
+    service.click(tickets)
+    eventually("each click was there", lambda: counts(service, 2, "refused") == 100)
+    service.end()

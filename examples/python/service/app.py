@@ -1,0 +1,106 @@
+"""A web service whose workers learn as one bandit: it shows ads, and takes clicks at any worker.
+
+    export PROMETHEUS_MULTIPROC_DIR=$(mktemp -d)
+    uvicorn app:app --workers 4                                                          # on the file ads.db
+    DPB_STORE=redis://localhost gunicorn app:app -k uvicorn_worker.UvicornWorker -w 4 --graceful-timeout 30
+
+Environment: DPB_STORE, a file or the URL of Redis; DPB_KEY_FILE, a file with 32 random bytes, the same for all workers:
+with it one worker releases for all, and what is open survives restarts and deploys.
+"""
+
+import asyncio
+import contextlib
+import os
+from pathlib import Path
+
+import dpb
+import prometheus_client
+from fastapi import FastAPI, Response
+from prometheus_client import multiprocess
+
+STORE, KEY_FILE = os.environ.get("DPB_STORE", "ads.db"), os.environ.get("DPB_KEY_FILE")
+CONFIG = dpb.Config(
+    arms=10,
+    epsilon=1.0,  # for each click
+    reward_window=1800,  # seconds until a decision without a click counts as one
+    clock=dpb.Clock.CALLER,
+    pending_capacity=1 << 20,  # decisions in these seconds, of one worker
+    fleet_key=Path(KEY_FILE).read_bytes() if KEY_FILE else None,
+)
+
+GAUGES = {
+    name: prometheus_client.Gauge(f"dpb_{name}", help, ["node"], multiprocess_mode="livemax")
+    for name, help in {
+        "decisions": "Decisions made.",
+        "answered": "Decisions whose window is over.",
+        "epsilon_spent": "Upper bound of the privacy loss of one person.",
+        "ready": "1 if the worker may serve.",
+        "outage": "1 while rewards do not arrive in time.",
+        "nodes": "Workers that are alive.",
+    }.items()
+}
+
+
+def store():
+    """Of each worker: connections and nodes do not survive a fork."""
+    if "://" not in STORE:
+        return dpb.fleet.File(STORE)
+    import redis.asyncio
+
+    return redis.asyncio.Redis.from_url(STORE)
+
+
+@contextlib.asynccontextmanager
+async def lifespan(app):
+    # Runs in each worker, after the fork, and ends before it does.
+    async with dpb.fleet.Node(store(), "ads", CONFIG, tick=1.0) as node:
+        app.state.node = node
+        metrics = asyncio.create_task(measure(node))
+        yield
+        metrics.cancel()
+    multiprocess.mark_process_dead(os.getpid())
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+async def measure(node):
+    """Writes what anybody may know where all workers' pages find it."""
+    while True:
+        bandit, member = node.bandit.report(), node.report()
+        for name, gauge in GAUGES.items():
+            gauge.labels(node=member.number).set(getattr(bandit, name, None) or getattr(member, name, 0))
+        await asyncio.sleep(1)
+
+
+@app.get("/ad")
+async def ad():
+    decision = app.state.node.select()
+    # A ticket has 64 bits, and JavaScript rounds such numbers.
+    return {"ad": decision.arm, "ticket": str(decision.ticket)}
+
+
+@app.post("/click/{ticket}", status_code=204)
+async def click(ticket: int):
+    # Whether it counted reveals whether there was a click before: the reply is always the same.
+    with contextlib.suppress(dpb.Error):
+        app.state.node.update(ticket, 1.0)
+
+
+@app.get("/ready")
+async def ready():
+    return Response(status_code=200 if app.state.node.report().ready else 503)
+
+
+@app.get("/metrics")
+async def metrics():
+    registry = prometheus_client.CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry)
+    return Response(prometheus_client.generate_latest(registry), media_type=prometheus_client.CONTENT_TYPE_LATEST)
+
+
+@app.get("/operator")
+async def operator():
+    """Counts of clicks of this worker: NOT private. Keep it from the internet."""
+    node, bandit = app.state.node.diagnostics(), app.state.node.bandit.diagnostics()
+    return {"node": app.state.node.report().number, "pid": os.getpid(), **vars(node), **vars(bandit)}
