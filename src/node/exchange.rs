@@ -201,7 +201,8 @@ impl<S: BanditSource> Core<S> {
             NodeState::Resigning => {
                 let drain = (2 * self.options.interval).min(LONGEST_DRAIN);
                 let is_over = passed > drain + self.options.interval.min(LONGEST_WAIT);
-                if is_over || passed > drain && (self.exchange.leader.number > 0 || self.membership.nodes <= 1) {
+                let is_alone = self.membership.nodes <= 1 && passed > drain / 40; // and has collected once
+                if is_over || is_alone || passed > drain && self.exchange.leader.number > 0 {
                     self.begin_moving()?;
                 } else {
                     self.pause_for(drain / 40);

@@ -6,7 +6,7 @@
 //! | Taking | TAKE, restores the snapshot, for a given number TAKE again | Storing; Failed if the snapshot is foreign |
 //! | Storing | PUT, NEWS, LEAD, contributes, OFFER; rounds begin | Serving |
 //! | Serving | ROUND in each eighth of a delay; an exchange after half to a whole interval: KEEP for each draining bandit, LEAD, CONTRIBUTE or COLLECT, PUT if due, NEWS, ends draining bandits; each twelfth OFFER; ADOPT when a state waits | `leave`: Resigning if it leads, otherwise Moving |
-//! | Resigning | ends the lease; COLLECT until two intervals (at most 10 s) have passed and another node leads, or none comes | Moving |
+//! | Resigning | ends the lease; COLLECT until two intervals (at most 10 s) have passed and another node leads, or none comes; at once if no other is alive | Moving |
 //! | Moving | KEEP, CONTRIBUTE, PUT, sends the rewards that wait, withdraws its offers, ADOPT; then for each draining bandit and itself HOST and ENTRUST, or LEAVE | Left |
 //! | Replaced, Failed | cancels everything | |
 //!
