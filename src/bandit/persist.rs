@@ -63,6 +63,16 @@ impl Bandit {
         Ok(())
     }
 
+    /// The origin of a snapshot of this node; and how many periods, decisions and generations it counts.
+    pub(crate) fn counts_of(snapshot: &[u8], node: u64) -> Result<(u64, [u64; 3])> {
+        let head = SnapshotHead::read(&mut Reader::new(snapshot, Kind::Bandit)?)?;
+        if head.config.node != node {
+            let found = head.config.node;
+            return Err(Error::refused("snapshot", format_args!("must be of node {node}, got one of node {found}")));
+        }
+        Ok((head.origin, [head.periods.into(), head.counts.decisions, head.generation.into()]))
+    }
+
     fn save(&self, state: &mut State, to: &mut Writer) -> Result<()> {
         state.check_private()?;
         self.save_head(state, to);

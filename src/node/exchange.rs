@@ -60,17 +60,17 @@ pub(super) struct Exchange {
     pub leave_by: Option<u64>,
     since: u64,
     /// The version of the snapshot that the bandit was restored from, and of the last one that was put.
-    seen: Option<Version>,
-    version: Version,
+    pub seen: Option<Version>,
+    pub version: Version,
     /// The snapshot in flight, with its version and the releases that it has.
-    putting: Option<(Version, u64, Vec<u8>)>,
+    pub putting: Option<(Version, u64, Vec<u8>)>,
     /// The oldest snapshot that the store has confirmed and that has not settled, and when; and one that came later.
-    settling: Option<(Version, u64, Vec<u8>)>,
-    later: Option<(Version, u64, Vec<u8>)>,
+    pub settling: Option<(Version, u64, Vec<u8>)>,
+    pub later: Option<(Version, u64, Vec<u8>)>,
     pub has_settled: bool,
     /// Releases in the last snapshot that was news; exchanges since the last put.
     pub releases: Option<u64>,
-    unputs: u32,
+    pub unputs: u32,
     pub merged: BTreeMap<u16, Version>,
     /// Those of them whose newest snapshot was refused.
     pub incompatible: BTreeSet<u16>,
@@ -98,7 +98,7 @@ pub(super) struct Exchange {
 const LEASE: u64 = 3;
 const SHORTEST_LEASE: u64 = 3000;
 /// A node that contributes and has released nothing new puts a snapshot at each of so many exchanges.
-const UNTIL_PUT: u32 = 12;
+pub(super) const UNTIL_PUT: u32 = 12;
 /// A leader that ends collects for two intervals, at most so long; and then waits for its successor, so long.
 const LONGEST_DRAIN: u64 = 10_000;
 const LONGEST_WAIT: u64 = 5000;
@@ -130,7 +130,7 @@ impl<S: BanditSource> Core<S> {
         self.source.draw() % (most + 1)
     }
 
-    fn has_key(&self) -> bool {
+    pub fn has_key(&self) -> bool {
         self.options.fleet != 0
     }
 
@@ -385,14 +385,18 @@ impl<S: BanditSource> Core<S> {
     /// continue must not take it.
     fn taken(&mut self, taken: super::command::Taken) -> Result<()> {
         if self.exchange.seen != Some(taken.version) || self.bandit.is_none() {
-            let snapshot = (!taken.snapshot.is_empty()).then_some(&taken.snapshot[..]);
-            match self.source.bandit(taken.number, snapshot) {
+            let file = self.options.snapshot.take();
+            let newest = self.newest(taken.number, file.as_deref(), &taken.snapshot);
+            let made = newest.and_then(|newest| self.source.bandit(taken.number, newest));
+            self.options.snapshot = file;
+            match made {
                 Ok(bandit) => self.bandit = Some(Arc::new(bandit)),
                 Err(error) => return self.end(NodeState::Failed, &format!("number {}: {error}", taken.number)),
             }
             self.exchange.seen = Some(taken.version);
         }
         let Some(bandit) = self.bandit.clone().filter(|_| taken.incarnation > 0) else { return Ok(()) };
+        self.options.snapshot = None;
         self.member.number = taken.number;
         self.member.incarnation = taken.incarnation;
         self.exchange.version = Version::first(taken.incarnation);
@@ -405,47 +409,6 @@ impl<S: BanditSource> Core<S> {
         self.started = self.now;
         self.exchange.until_offer = UNTIL_PUT;
         self.begin_rounds(&bandit)
-    }
-
-    /// Nodes that release nothing put only what a process that continues from it needs, and so seldom.
-    fn put_is_due(&mut self, bandit: &S::Bandit) -> Result<bool> {
-        self.exchange.unputs += 1;
-        let Exchange { unputs, releases, put_now, .. } = &self.exchange;
-        let is_seldom = self.has_key() && !self.leads() && *releases == Some(bandit.releases()?);
-        Ok(*put_now || !is_seldom || *unputs >= UNTIL_PUT)
-    }
-
-    fn put(&mut self, stored: Version) -> Result<()> {
-        self.exchange.done();
-        let Some((version, releases, bytes)) = self.exchange.putting.take() else { return Ok(()) };
-        if stored != version {
-            self.exchange.put_now = true; // the store has a later one, which this process did not put
-            self.exchange.version = self.exchange.version.max(stored);
-            return Ok(());
-        }
-        (self.exchange.releases, self.exchange.unputs) = (Some(releases), 0);
-        let confirmed = Some((version, self.now, bytes));
-        match self.exchange.settling {
-            None => self.exchange.settling = confirmed,
-            Some(_) => self.exchange.later = confirmed,
-        }
-        Ok(())
-    }
-
-    /// The gate: the bandit learns on the strength of a snapshot that the store still has when a failover can no longer
-    /// go back behind it.
-    pub fn settle(&mut self, bandit: &S::Bandit) -> Result<()> {
-        let Some((version, confirmed, bytes)) = &self.exchange.settling else { return Ok(()) };
-        if self.membership.stored < *version {
-            self.exchange.settling = None;
-            self.exchange.later = None;
-            self.exchange.put_now = true;
-        } else if self.now - confirmed >= self.options.settle {
-            bandit.stored(bytes)?;
-            self.exchange.has_settled = true;
-            self.exchange.settling = self.exchange.later.take();
-        }
-        Ok(())
     }
 
     /// Merges a snapshot. One that is refused keeps the node from no other.

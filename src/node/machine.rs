@@ -185,8 +185,11 @@ impl<S: BanditSource> Node<S> {
     /// A node that begins to join at its first [`next`](Self::next).
     ///
     /// # Errors
-    /// `InvalidConfig` for `send_rate`; `NoMemory`.
+    /// `InvalidConfig` for `send_rate`, and for `snapshot` without a number; `NoMemory`.
     pub fn new(options: NodeOptions, mut source: S, now: u64) -> Result<Node<S>> {
+        if options.snapshot.is_some() && options.number == 0 {
+            return Err(Error::refused("node", format_args!("must be the number of the snapshot from the file")));
+        }
         let slots = options.send_rate.saturating_mul(options.delay).div_ceil(1000 * BEATS);
         if slots > 0 && options.fleet == 0 {
             return Err(Error::config("send_rate", "must be 0 without a fleet key", options.send_rate));
@@ -210,7 +213,8 @@ impl<S: BanditSource> Node<S> {
             _ => UNTIL_GONE * options.delay,
         };
         let every = (options.delay / BEATS).max(1);
-        let pace = Pace { slots: slots as usize, every, longest: longest + options.delay };
+        let (grace, longest) = (UNTIL_GONE * options.delay, longest + options.delay);
+        let pace = Pace { slots: slots as usize, every, longest, grace };
         let outbox = Mutex::new(Outbox::new(options.queue, Some(pace).filter(|_| slots > 0))?);
         let start = Moment { at: now, ticks: 0 };
         let core = Core {
@@ -447,7 +451,7 @@ impl<S: BanditSource> Node<S> {
         {
             let mut outbox = locked(&self.outbox)?;
             outbox.accepted(reply.sent);
-            outbox.know(&reply.numbers)?;
+            outbox.know(&reply.numbers, core.now)?;
         }
         for message in &reply.rewards {
             core.receive(core.member.number, message);

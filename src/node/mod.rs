@@ -20,6 +20,7 @@ mod machine;
 mod membership;
 mod outbox;
 mod real;
+mod snapshots;
 pub mod store;
 
 pub use machine::{Lane, Node, NodeDiagnostics, NodeReport, NodeState, Task};
@@ -125,6 +126,12 @@ pub trait BanditSource {
     /// # Errors
     /// As `Bandit::new` and `Bandit::restore_as`. The node has failed then.
     fn bandit(&mut self, number: u16, snapshot: Option<&[u8]>) -> Result<Self::Bandit>;
+    /// The origin of a snapshot of this number; and how many periods, decisions and generations it counts: of two of
+    /// one origin, the newer one counts more.
+    ///
+    /// # Errors
+    /// `Corrupt`; `NewerVersion`; `InvalidConfig` for a snapshot of another number.
+    fn counts(&self, number: u16, snapshot: &[u8]) -> Result<(u64, [u64; 3])>;
     /// The bandit of a state that was addressed to this process.
     ///
     /// # Errors
@@ -141,6 +148,9 @@ pub struct NodeOptions {
     pub name: String,
     /// The node's number; 0: the lowest that is free.
     pub number: u16,
+    /// A snapshot of the same number, from a file of this host. The node continues from it if it counts more than the
+    /// store's: first periods, then decisions. One that is foreign ends the node.
+    pub snapshot: Option<Vec<u8>>,
     /// The longest time between two exchanges.
     pub interval: u64,
     /// The longest time that a reward may take.
@@ -173,6 +183,7 @@ impl NodeOptions {
         NodeOptions {
             name: name.into(),
             number: 0,
+            snapshot: None,
             interval: 5000,
             delay: 1000,
             settle: 15_000,

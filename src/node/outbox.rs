@@ -46,8 +46,10 @@ pub struct Pace {
     pub slots: usize,
     /// The time between two rounds.
     pub every: u64,
-    /// A message waits so long at most.
+    /// A message waits so long at most; and a number gets messages so long after it was held, because a store whose
+    /// clock has jumped, or which went back, says too late that it is.
     pub longest: u64,
+    pub grace: u64,
 }
 
 /// A message that waits, with a send rate: the rewards for one number that came since a round.
@@ -58,6 +60,12 @@ struct Packed {
     text: Vec<u8>,
 }
 
+/// The rewards for one number that came since the last round, and when it was held last.
+struct Lane {
+    rewards: Vec<Waiting>,
+    held: u64,
+}
+
 /// The rewards that wait. Each message has a sequence, so that a round that runs twice queues none twice. All memory is
 /// reserved before: adding a reward allocates nothing.
 pub struct Outbox {
@@ -66,7 +74,7 @@ pub struct Outbox {
     rewards: VecDeque<Waiting>,
     pace: Option<Pace>,
     /// With one, what came since the last round for each number that is held; and the messages of earlier rounds.
-    lanes: BTreeMap<u16, Vec<Waiting>>,
+    lanes: BTreeMap<u16, Lane>,
     packed: VecDeque<Packed>,
     /// The sequence of the first message.
     first: u64,
@@ -106,7 +114,7 @@ impl Outbox {
         let lane = self.lanes.get_mut(&reward.to);
         let (waiting, most) = match self.pace {
             None => (self.rewards.len(), self.places),
-            Some(_) => (lane.as_ref().map_or(0, |lane| lane.len()), lane.as_ref().map_or(0, |_| self.places)),
+            Some(_) => (lane.as_ref().map_or(0, |lane| lane.rewards.len()), lane.as_ref().map_or(0, |_| self.places)),
         };
         if waiting >= most {
             self.lost += 1;
@@ -121,27 +129,29 @@ impl Outbox {
         match lane {
             None => self.rewards.push_back(reward),
             // The node would refuse it, and here it must not take another one's slot.
-            Some(lane) if lane.iter().any(|other| other.ticket == reward.ticket) => {}
-            Some(lane) => lane.push(reward),
+            Some(lane) if lane.rewards.iter().any(|other| other.ticket == reward.ticket) => {}
+            Some(lane) => lane.rewards.push(reward),
         }
         Ok(())
     }
 
     /// Some process has or had these numbers. With a send rate, they are those that are held.
-    pub fn know(&mut self, numbers: &[u16]) -> Result<()> {
+    pub fn know(&mut self, numbers: &[u16], now: u64) -> Result<()> {
         for number in numbers {
             self.numbers[usize::from(*number) / 64] |= 1 << (number % 64);
-            if self.pace.is_some() && !self.lanes.contains_key(number) {
-                let mut lane = Vec::new();
-                lane.try_reserve_exact(self.places).map_err(|_| Error::NoMemory)?;
-                self.lanes.insert(*number, lane);
+            if let Some(lane) = self.lanes.get_mut(number) {
+                lane.held = now;
+            } else if self.pace.is_some() {
+                let mut rewards = Vec::new();
+                rewards.try_reserve_exact(self.places).map_err(|_| Error::NoMemory)?;
+                self.lanes.insert(*number, Lane { rewards, held: now });
             }
         }
-        let lost = &mut self.lost;
-        self.lanes.retain(|number, lane| {
-            let is_held = numbers.contains(number);
-            *lost += if is_held { 0 } else { lane.len() as u64 };
-            is_held
+        let (lost, grace) = (&mut self.lost, self.pace.map_or(0, |pace| pace.grace));
+        self.lanes.retain(|_, lane| {
+            let stays = now - lane.held <= grace;
+            *lost += if stays { 0 } else { lane.rewards.len() as u64 };
+            stays
         });
         Ok(())
     }
@@ -154,7 +164,7 @@ impl Outbox {
     /// How many rewards wait.
     pub fn len(&self) -> usize {
         let packed: usize = self.packed.iter().map(|message| message.rewards).sum();
-        self.rewards.len() + packed + self.lanes.values().map(Vec::len).sum::<usize>()
+        self.rewards.len() + packed + self.lanes.values().map(|lane| lane.rewards.len()).sum::<usize>()
     }
 
     /// Whether rewards wait that came until then; with a send rate, whether messages do.
@@ -165,7 +175,7 @@ impl Outbox {
 
     /// With a send rate, makes the messages of a round. Returns the rewards for this node's own number.
     pub fn pack(&mut self, own: u16, last_round: u64, now: u64) -> Vec<Waiting> {
-        let Some(Pace { slots, every, longest }) = self.pace else { return Vec::new() };
+        let Some(Pace { slots, every, longest, .. }) = self.pace else { return Vec::new() };
         while self.packed.front().is_some_and(|message| now - message.since > longest) {
             self.lost += self.packed.pop_front().map_or(0, |message| message.rewards as u64);
             self.first += 1;
@@ -174,10 +184,10 @@ impl Outbox {
         let mut ours = Vec::new();
         for (&to, lane) in &mut self.lanes {
             if to == own {
-                ours.append(lane);
+                ours.append(&mut lane.rewards);
                 continue;
             }
-            let mut rewards = lane.drain(..);
+            let mut rewards = lane.rewards.drain(..);
             for _ in 0..rounds {
                 let mut text = Vec::with_capacity(slots * SIZE);
                 rewards.by_ref().take(slots).for_each(|reward| reward.write(&mut text));
@@ -227,7 +237,7 @@ mod tests {
         let mut outbox = Outbox::new(100, None).unwrap();
         let reward = |ticket| Waiting { to: 7, ticket, reward: 1.0 };
         assert_eq!(outbox.add(reward(0)), Err(Error::UnknownTicket));
-        outbox.know(&[7]).unwrap();
+        outbox.know(&[7], 0).unwrap();
         let reserved = outbox.rewards.capacity();
         for ticket in 0..500 {
             let is_full = outbox.len() == 100;
@@ -244,7 +254,7 @@ mod tests {
     #[test]
     fn a_reward_keeps_its_sequence() {
         let mut outbox = Outbox::new(10, None).unwrap();
-        outbox.know(&[7]).unwrap();
+        outbox.know(&[7], 0).unwrap();
         (0..10).for_each(|ticket| outbox.add(Waiting { to: 7, ticket: ticket + 1, reward: 1.0 }).unwrap());
         let sent = |outbox: &Outbox| {
             let (first, rewards) = outbox.batch();
@@ -258,7 +268,7 @@ mod tests {
         assert_eq!(sent(&outbox), (5, vec![5, 6, 7, 8]));
     }
 
-    const PACE: Pace = Pace { slots: 3, every: 10, longest: 1000 };
+    const PACE: Pace = Pace { slots: 3, every: 10, longest: 1000, grace: 100 };
 
     /// With a send rate one reward more changes no other one's message, and loses one other at most.
     #[test]
@@ -272,7 +282,7 @@ mod tests {
             let (times, fails): (Vec<_>, Vec<_>) = (0..8).map(|_| (10 * (1 + below(3)), below(3) == 0)).unzip();
             let sent = |without: u64| {
                 let mut outbox = Outbox::new(0, Some(PACE)).unwrap();
-                outbox.know(&[1, 2, 3, 4]).unwrap();
+                outbox.know(&[1, 2, 3, 4], 0).unwrap();
                 let (mut now, mut commands) = (0, Vec::new());
                 for (i, time) in times.iter().enumerate() {
                     for (_, to, ticket) in rewards.iter().filter(|one| one.0 == i as u64 && one.2 != without) {
@@ -310,13 +320,15 @@ mod tests {
     fn what_finds_no_place_is_lost() {
         let mut outbox = Outbox::new(0, Some(PACE)).unwrap();
         let reward = |to, ticket| Waiting { to, ticket, reward: 1.0 };
-        outbox.know(&[1, 2, 3]).unwrap();
+        outbox.know(&[1, 2, 3], 0).unwrap();
         for ticket in 1..=30 {
             assert_eq!(outbox.add(reward(2, ticket)).is_ok(), ticket <= BEATS * 3);
         }
         assert_eq!((outbox.add(reward(2, 1)).is_err(), outbox.add(reward(3, 1))), (true, Ok(())));
         assert_eq!(outbox.add(reward(3, 1)), Ok(()), "the same again");
-        outbox.know(&[1, 2]).unwrap();
+        outbox.know(&[1, 2], 100).unwrap();
+        assert_eq!(outbox.add(reward(3, 1)), Ok(()), "it was held a while ago");
+        outbox.know(&[1, 2], 101).unwrap();
         assert!(outbox.add(reward(3, 2)).is_err());
         assert_eq!((outbox.len(), outbox.lost), (24, 9));
         assert!(outbox.waits(0, 0));

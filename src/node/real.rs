@@ -134,6 +134,10 @@ impl<B: FleetBandit + From<Bandit>> BanditSource for Bandits<B> {
         Ok(bandit?.into())
     }
 
+    fn counts(&self, number: u16, snapshot: &[u8]) -> Result<(u64, [u64; 3])> {
+        Bandit::counts_of(snapshot, number.into())
+    }
+
     fn resume(&mut self, number: u16, state: &[u8]) -> Result<B> {
         // The budget of the node that has ended has the loss of these rewards.
         let config = Config { node: number.into(), budget: None, budget_periods: 0, ..self.config.clone() };

@@ -357,6 +357,13 @@ impl BanditSource for Models {
         Ok(Model::new(self.truth.clone(), number, self.process, releases, period + 1))
     }
 
+    fn counts(&self, number: u16, snapshot: &[u8]) -> Result<(u64, [u64; 3])> {
+        match words(snapshot)?[..] {
+            [of, releases, period] if of == u64::from(number) => Ok((of, [period, releases, 0])),
+            _ => Err(Error::Corrupt),
+        }
+    }
+
     fn resume(&mut self, number: u16, state: &[u8]) -> Result<Model> {
         let truth = &mut *self.truth.borrow_mut();
         let [receiver, place] = words(state)?[..] else { return Err(Error::Corrupt) };

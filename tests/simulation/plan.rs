@@ -38,6 +38,8 @@ pub struct Plan {
     pub reward: Option<f64>,
     /// Rewards a second to each number; 0: they leave as they come.
     pub send_rate: u64,
+    /// Each place has a number of its own, and a disk with a snapshot of it.
+    pub disks: bool,
     /// One in so many commands comes again.
     pub repeats: u64,
     /// What fails when, after the beginning; and nothing else then.
@@ -63,6 +65,7 @@ impl Plan {
         click_delay: WINDOW,
         reward: Some(1.0),
         send_rate: 0,
+        disks: false,
         repeats: 60,
         script: &[],
         leaves: true,
@@ -82,6 +85,7 @@ impl Plan {
         let plan = Plan { failovers: flag(), jumps: flag(), ..plan };
         let plan = Plan { click_delay: if flag() { WINDOW } else { WINDOW / 4 }, ..plan };
         let plan = Plan { nodes: 1 + coins.below(6) as usize, ..plan };
-        Plan { send_rate: if coins.one_in(2) { SEND_RATE } else { 0 }, ..plan }
+        let send_rate = if coins.one_in(2) { SEND_RATE } else { 0 };
+        Plan { send_rate, disks: coins.one_in(4), ..plan }
     }
 }

@@ -2,10 +2,15 @@
 
 use super::support::coins::Coins;
 use dpb::node::{Bandits, Lane, Node, NodeOptions, NodeState, Task, store};
-use dpb::{Algorithm, Clock, Config, FleetKey};
+use dpb::{Algorithm, Bandit, Clock, Config, Error, FleetKey};
 use dpb_simulation::rows::Memory;
 
 const WINDOW: u32 = 20_000;
+
+fn config() -> Config {
+    let key = FleetKey::from([7; 32]);
+    Config { reward_window: WINDOW, clock: Clock::Caller, fleet_key: Some(key), ..Config::new(3, 1.0) }
+}
 
 struct Fleet {
     now: u64,
@@ -15,11 +20,12 @@ struct Fleet {
 
 impl Fleet {
     fn join(&mut self, number: u16) {
-        let key = FleetKey::from([7; 32]);
-        let config =
-            Config { reward_window: WINDOW, clock: Clock::Caller, fleet_key: Some(key), ..Config::new(3, 1.0) };
-        let bandits = Bandits::new(Algorithm::RECOMMENDED, config).unwrap();
-        let options = NodeOptions { number, ..bandits.options("ads").unwrap() };
+        self.join_with(number, None);
+    }
+
+    fn join_with(&mut self, number: u16, snapshot: Option<Vec<u8>>) {
+        let bandits = Bandits::new(Algorithm::RECOMMENDED, config()).unwrap();
+        let options = NodeOptions { number, snapshot, ..bandits.options("ads").unwrap() };
         self.nodes.push(Node::new(options, bandits, self.now).unwrap());
     }
 
@@ -117,4 +123,52 @@ fn a_given_number_has_one_process() {
     fleet.run(5000);
     assert_eq!(state(&fleet, 0), NodeState::Failed);
     assert!(fleet.rows.0 == before.0);
+}
+
+/// Of the snapshots in a file and in the store, a process continues from the one that counts more.
+#[test]
+fn a_file_and_the_store_have_a_snapshot() {
+    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
+    // Ends the process, and begins one with the file. Returns how many decisions its bandit continues with.
+    let restarted = |fleet: &mut Fleet, file: Option<&Vec<u8>>| {
+        fleet.nodes.clear();
+        fleet.run(35_000);
+        fleet.join_with(7, file.cloned());
+        fleet.run(5000);
+        fleet.nodes[0].bandit().map(|bandit| bandit.report().unwrap().counts.decisions)
+    };
+    let decide = |fleet: &Fleet| {
+        let bandit = fleet.nodes[0].bandit().unwrap();
+        (0..10).for_each(|_| _ = bandit.select().unwrap());
+        bandit.snapshot().unwrap()
+    };
+    fleet.join(7);
+    fleet.run(5000);
+    let old = decide(&fleet);
+    fleet.run(70_000); // the node puts the ten decisions
+    let new = decide(&fleet);
+    let stored = fleet.rows.clone();
+    assert_eq!(restarted(&mut fleet, Some(&old)), Some(10));
+    assert_eq!(restarted(&mut fleet, Some(&new)), Some(20));
+    assert_eq!(restarted(&mut fleet, None), Some(20), "the store has it");
+    fleet.rows = stored;
+    assert_eq!(restarted(&mut fleet, None), Some(10));
+    fleet.rows = Memory::default();
+    assert_eq!(restarted(&mut fleet, Some(&new)), Some(20));
+
+    // A file of another handle, of another number, and of none.
+    let failed = |fleet: &mut Fleet, file: Option<&Vec<u8>>| {
+        let before = fleet.rows.clone();
+        assert_eq!(restarted(fleet, file), None);
+        let report = fleet.nodes[0].report(fleet.now).unwrap();
+        assert!(report.state == NodeState::Failed && fleet.rows.0 == before.0);
+        report.last_error
+    };
+    let other = |node| Bandit::new(Algorithm::RECOMMENDED, &Config { node, ..config() }).unwrap().snapshot().unwrap();
+    assert!(failed(&mut fleet, Some(&other(7))).contains("snapshot must be of the handle"));
+    assert!(failed(&mut fleet, Some(&other(8))).contains("snapshot must be of node 7, got one of node 8"));
+    assert!(failed(&mut fleet, Some(&b"foreign".to_vec())).contains("number 7"));
+    let options = NodeOptions { snapshot: Some(new), ..NodeOptions::new("ads", 0) };
+    let made = Node::new(options, Bandits::<Bandit>::new(Algorithm::RECOMMENDED, config()).unwrap(), 0);
+    assert!(matches!(made.err(), Some(Error::InvalidConfig { field: "node", .. })));
 }

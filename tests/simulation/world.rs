@@ -6,7 +6,7 @@ use super::plan::{Failure, Plan};
 use super::rows::Memory;
 use super::sabotage::{self, Sabotage};
 use dpb::node::command::{Command, CommandKind};
-use dpb::node::{Lane, Node, NodeOptions, NodeState, Task};
+use dpb::node::{FleetBandit, Lane, Node, NodeOptions, NodeState, Task};
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -59,6 +59,7 @@ struct Slot {
     paused_until: u64,
     cut_until: u64,
     leaving: bool,
+    disk: Option<Vec<u8>>,
 }
 
 pub struct World {
@@ -127,7 +128,8 @@ impl World {
         };
         for slot in 0..plan.nodes {
             let skew = world.coins.below(1_000_000);
-            world.slots.push(Slot { node: None, process: 0, skew, paused_until: 0, cut_until: 0, leaving: false });
+            let (node, leaving, disk) = (None, false, None);
+            world.slots.push(Slot { node, process: 0, skew, paused_until: 0, cut_until: 0, leaving, disk });
             let at = world.coins.below(3000);
             world.after(at, Event::Join(slot));
         }
@@ -215,6 +217,9 @@ impl World {
             options.settle = 0;
         }
         let place = &mut self.slots[slot];
+        if self.plan.disks {
+            (options.number, options.snapshot) = (slot as u16 + 1, place.disk.clone());
+        }
         place.process += 1;
         (place.paused_until, place.cut_until, place.leaving) = (0, 0, false);
         place.node = Some(
@@ -332,6 +337,10 @@ impl World {
         if bandit.next_period() {
             node.put_soon().expect("no failure");
         }
+        if self.plan.disks && self.coins.one_in(40) {
+            self.slots[slot].disk = bandit.snapshot().ok();
+        }
+        let bandit = self.slots[slot].node.as_ref().and_then(Node::bandit).expect("a bandit");
         let ticket = bandit.select();
         if self.coins.one_in(3) {
             let later = self.coins.below(self.plan.click_delay);
