@@ -183,7 +183,7 @@ impl dpb_node_options {
     /// The options of a node with such bandits.
     ///
     /// # Safety
-    /// `name` is NULL or valid.
+    /// `name` is NULL or valid, `snapshot` for its length.
     unsafe fn read(&self, bandits: &Bandits<dpb_bandit>) -> Result<NodeOptions> {
         let within = |field, value: u32, least: u32, most: u32| match value {
             _ if (least..=most).contains(&value) => Ok(u64::from(value)),
@@ -192,12 +192,11 @@ impl dpb_node_options {
         if self.flags & !DPB_NODE_ROUTED != 0 {
             return Err(Error::config("flags", "must be 0 or DPB_NODE_ROUTED", self.flags));
         }
-        if !self.snapshot.is_null() {
-            return Err(Error::config("snapshot_len", "must be 0", self.snapshot_len as u64));
-        }
         // SAFETY: as above.
-        let options = bandits.options(&unsafe { name(self.name) }?)?;
+        let (name, snapshot) = unsafe { (name(self.name)?, slice(self.snapshot, self.snapshot_len).to_vec()) };
+        let options = bandits.options(&name)?;
         Ok(NodeOptions {
+            snapshot: (!self.snapshot.is_null()).then_some(snapshot),
             interval: within("interval_ms", self.interval_ms, 100, 3_600_000)?,
             delay: within("delay_ms", self.delay_ms, 80, 3_600_000)?,
             settle: within("settle_ms", self.settle_ms, 0, 3_600_000)?,
@@ -443,7 +442,11 @@ functions! {
                 false => CStr::from_ptr(name).to_string_lossy().parse()?,
             };
             let bandits = Bandits::new(policy, config)?;
-            let options = sized::read(options, dpb_node_options::defaults(null()))?.read(&bandits)?;
+            let options = sized::read(options, dpb_node_options::defaults(null()))?;
+            if given("", options.snapshot, options.snapshot_len).1 {
+                return Err(Error::config("snapshot_len", "must be 0 without snapshot", options.snapshot_len));
+            }
+            let options = options.read(&bandits)?;
             Ok(dpb_node { guard: Guard::default(), node: Node::new(options, bandits, 0)?, shown: Default::default() })
         });
 }

@@ -158,6 +158,9 @@ static void bad_input(const dpb_config *config, dpb_node *node) {
   REFUSED(tick_ms, 0);
   REFUSED(settle_ms, 4000000);
   REFUSED(queue, 0);
+  REFUSED(send_rate, 4000000000u);
+  REFUSED(snapshot_len, 7);
+  REFUSED(snapshot, reply); /* the number is the store's to give */
   REFUSED(struct_size, 12);
   CHECK(made == NULL);
 
@@ -308,6 +311,28 @@ int main(void) {
     CHECK(report(nodes[1]).last_error[0] != 0);
     CHECK(report(nodes[0]).state == DPB_NODE_SERVING && report(nodes[0]).nodes == 1);
   }
+  /* A snapshot from a file of this host: of another number, and of its own, which is as new as the store's. */
+  {
+    dpb_node_options own = options;
+    dpb_config first = config;
+    dpb_node *from_file[1];
+    own.snapshot = snapshot = snapshot_of(dpb_node_bandit(nodes[0]), &len);
+    own.snapshot_len = len;
+    first.node = 7;
+    STATUS(dpb_node_new(NULL, &first, &own, from_file, &error), DPB_OK);
+    pass(from_file, 1, 500);
+    CHECK(report(from_file[0]).state == DPB_NODE_FAILED && report(from_file[0]).last_error[0] != 0);
+    dpb_node_free(from_file[0]);
+    STATUS(dpb_node_leave(nodes[0], now), DPB_OK);
+    pass(nodes, 1, 15000);
+    dpb_node_free(nodes[0]);
+    first.node = 1;
+    STATUS(dpb_node_new(NULL, &first, &own, nodes, &error), DPB_OK);
+    pass(nodes, 1, 1000);
+    CHECK(report(nodes[0]).state == DPB_NODE_SERVING && report(nodes[0]).incarnation == 2);
+    free(snapshot);
+  }
+
   /* A node that leaves ends, whatever the store does: at once without a number, otherwise within 25 s. */
   dpb_node_free(nodes[1]);
   STATUS(dpb_node_new(NULL, &config, &options, &nodes[1], &error), DPB_OK);
