@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
+import multiprocessing
 import os
 import shutil
 import socket
 import subprocess
 import sys
-import textwrap
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -254,6 +256,8 @@ def test_bad_input(tmp_path):
         node(store, policy="none")
     with pytest.raises(TypeError, match="not both: arms"):
         fleet.Node(store, "ads", dpb.Config(3, 1.0), arms=3)
+    with pytest.raises(dpb.InvalidConfigError, match="snapshot"):
+        node(store, snapshot=b"of no number")
     one = node(store)
     with pytest.raises(dpb.NotReadyError, match="has not joined"):
         one.select()
@@ -387,3 +391,82 @@ def test_redis_with_asyncio(server):
         await client.aclose()
 
     asyncio.run(serves())
+
+
+@pytest.fixture
+def database(tmp_path_factory):
+    """The address of a PostgreSQL server of its own, and what restarts it."""
+    pytest.importorskip("psycopg")
+    found = shutil.which("pg_ctl") or next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))), None)
+    if found is None:
+        pytest.skip("postgresql not found")
+    directory = Path(tempfile.mkdtemp(prefix="dpb-postgres-", dir="/tmp"))
+    # It refuses to run as root.
+    as_user = []
+    if os.getuid() == 0:
+        shutil.chown(directory, "postgres")
+        as_user = ["runuser", "-u", "postgres", "--"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def control(*words):
+        log = ["-l", str(directory / "log"), "-w", "-t", "120"] if words[0] != "initdb" else []
+        command = [*as_user, str(found), *words, "-D", str(directory / "data"), *log]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/tmp")
+
+    control("initdb", "-o", "--auth=trust --username=dpb")
+    start = ["start", "-o", f"-p {port} -h 127.0.0.1 -k {directory}"]
+    control(*start)
+
+    def restart():
+        control("stop", "-m", "immediate")
+        control(*start)
+
+    yield f"host=127.0.0.1 port={port} user=dpb dbname=postgres", restart
+    control("stop", "-m", "immediate")
+    shutil.rmtree(directory)
+
+
+@pytest.mark.long
+def test_postgresql(database):
+    address, restart = database
+    sys.path.insert(0, str(Path(__file__).parents[3] / "examples/python"))
+    from postgres import Postgres
+
+    stores = [Postgres(address), Postgres(address)]
+    with contextlib.closing(stores[0]), contextlib.closing(stores[1]), node(stores[0], fleet_key=KEY) as one:
+        with node(stores[1], fleet_key=KEY) as two:
+            clicks_travel(one, two)
+            # A crash of the server loses nothing that it has committed.
+            numbers = one.report().number, two.report().number
+            restart()
+            eventually("both are well", lambda: all(x.report().ready and not x.report().outage for x in (one, two)))
+            clicks_travel(one, two)
+            assert numbers == (one.report().number, two.report().number)
+            ad = two.select()
+        one.update(ad.ticket, 1.0)
+        eventually("its state has moved", lambda: one.report().draining == 1)
+
+
+def _opens(path, start, failures):
+    start.wait()
+    try:
+        fleet.File(path).close()
+    except Exception as error:
+        failures.put(repr(error))
+    else:
+        failures.put(None)
+
+
+@pytest.mark.long
+def test_many_processes_make_one_file(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    for i in range(3):
+        start, failures = context.Barrier(8), context.Queue()
+        processes = [context.Process(target=_opens, args=(tmp_path / str(i), start, failures)) for _ in range(8)]
+        for each in processes:
+            each.start()
+        assert [failures.get() for _ in processes] == [None] * 8
+        for each in processes:
+            each.join()

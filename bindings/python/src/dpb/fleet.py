@@ -287,36 +287,43 @@ def _list(run: _Run, prefix: Any, prefix_len: int, each: Any, rows: Any) -> None
 class File(RowStore):
     """A store in a file of SQLite, for the workers of one machine. A command is durable when it has run.
 
-    Any number of processes and threads may use the file at once. It must be on a local disk. Keep it when all processes
+    Any number of processes and threads may use the file at once; open it in each process. It must be on a local disk. Keep it when all processes
     have ended: it has what was learned. Whoever can read it sees what a reader of Redis sees: docs/operating.md.
     """
 
     def __init__(self, path: Any) -> None:
-        self.path = path
-        self._threads = threading.local()
+        self._lock = threading.Lock()
+        self._rows = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
+        until = time.monotonic() + 30
+        while True:
+            try:
+                self._rows.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError:  # another process makes the file: SQLite does not wait for that
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
+        self._rows.execute("PRAGMA synchronous = FULL")
+        self._rows.execute("CREATE TABLE IF NOT EXISTS dpb (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
 
-    @property
-    def _rows(self) -> sqlite3.Connection:
-        """This thread's connection."""
-        rows: sqlite3.Connection | None = getattr(self._threads, "rows", None)
-        if rows is None:
-            rows = sqlite3.connect(self.path, timeout=1, isolation_level=None)
-            rows.execute("PRAGMA journal_mode = WAL")
-            rows.execute("PRAGMA synchronous = FULL")
-            rows.execute("CREATE TABLE IF NOT EXISTS dpb (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
-            self._threads.rows = rows
-        return rows
+    def close(self) -> None:
+        """Closes the file, when no node uses it."""
+        self._rows.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_rows"):
+            self._rows.close()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        rows = self._rows
-        rows.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            rows.execute("COMMIT")
-        finally:
-            if rows.in_transaction:
-                rows.execute("ROLLBACK")
+        with self._lock:
+            self._rows.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._rows.execute("COMMIT")
+            finally:
+                if self._rows.in_transaction:
+                    self._rows.execute("ROLLBACK")
 
     def get(self, key: bytes) -> bytes | None:
         found = self._rows.execute("SELECT value FROM dpb WHERE key = ?", (key,)).fetchone()
