@@ -11,8 +11,9 @@
 //! lasts, and once after. A *break* (a node is gone or comes back, or the store goes back) has the same effect once. Only beats decide, and
 //! no reward has an effect on them.
 //!
-//! A store that has gone back may have forgotten a node that is cut off, so nobody can see that it is late. Rewards come to it
-//! until it is unready, so the outage lasts as long.
+//! A store that has gone back may have forgotten a node that is cut off, so nobody can see that it is late. Rewards
+//! come to it until it is unready, so the outage lasts as long. The same is true of a node whose number another process
+//! has taken: its lease was shorter than 30 delays if the store's clock has jumped.
 
 use super::command::{RoundReply, Version};
 use std::collections::VecDeque;
@@ -56,6 +57,8 @@ pub struct Membership {
     breaks: Option<u64>,
     /// When the first round after the store had gone back began.
     forgot: Option<Moment>,
+    /// When this node had first heard of the last beat of a node whose number another process has, or later.
+    taken: Option<Moment>,
     /// When the last round that ended well began.
     pub returned: Moment,
     pub nodes: u64,
@@ -83,6 +86,7 @@ impl Membership {
             late: Vec::new(),
             breaks: None,
             forgot: None,
+            taken: None,
             returned: now,
             nodes: 0,
             news: 0,
@@ -116,7 +120,12 @@ impl Membership {
         if reply.before < last {
             self.forgot = Some(began);
         }
-        let broken = match self.breaks.replace(reply.breaks) {
+        let breaks = self.breaks.replace(reply.breaks);
+        if let Some(breaks) = breaks.filter(|breaks| *breaks != reply.breaks) {
+            let heard = self.rounds.iter().find(|round| breaks + 1 == reply.breaks && round.beats >= reply.broken);
+            self.taken = Some(heard.map_or(began, |round| round.began));
+        }
+        let broken = match breaks {
             None => None,
             // The store has forgotten a beat of this node. Its count of breaks may be another one than it was, and look
             // the same.
@@ -166,8 +175,9 @@ impl Membership {
         // The round began up to a delay before the store went back.
         let may_come = |forgot: &Moment| now.at - forgot.at <= (UNTIL_UNREADY + 1) * self.delay;
         let is_endless = matches!(self.outage_after, OutageAfter::Never);
-        let forgot = self.forgot.filter(|forgot| !is_endless && may_come(forgot)).map(|forgot| forgot.ticks);
-        let from = others.chain(own).chain(forgot).min();
+        let unheard = [self.forgot, self.taken].into_iter().flatten();
+        let unheard = unheard.filter(|since| !is_endless && may_come(since)).map(|since| since.ticks);
+        let from = others.chain(own).chain(unheard).min();
         let Some(from) = from else { return self.outage.take() };
         let lasts = self.outage.is_some();
         if lasts && now.at < self.looked + self.delay / BEATS {
