@@ -34,13 +34,15 @@ pub(crate) struct Periods {
     stored: u32,
     /// Maximum of `begun`.
     most: u32,
+    /// It makes decisions before a snapshot is stored, as a node's bandit.
+    decides: bool,
 }
 
 impl Periods {
     /// The first period, of a handle that is created.
     pub fn first(config: &Config) -> Periods {
         let most = if config.budget_periods > 0 { config.budget_periods } else { u32::MAX - 1 };
-        Periods { begun: 1, stored: 1, most }
+        Periods { begun: 1, stored: 1, most, decides: false }
     }
 
     /// Continues from a snapshot that counts `before` periods. Begins a new period if users are counted, now or in the
@@ -86,10 +88,15 @@ impl Periods {
         self.stored = self.stored.max(counted);
     }
 
+    /// From now on it makes decisions, and learns only in periods that a stored snapshot counts, also in the first.
+    pub fn await_store(&mut self) {
+        (self.stored, self.decides) = (0, true);
+    }
+
     /// Whether the handle may make decisions.
     #[inline]
     pub fn is_ready(&self) -> bool {
-        self.stored > 0
+        self.stored > 0 || self.decides
     }
 
     /// Whether the handle may learn from decisions.
@@ -215,7 +222,7 @@ fn sip_round(v: &mut [u64; 4]) {
 }
 
 persist!(Users { words, keys } made { columns, bits, most, coins });
-persist!(Periods { begun, stored } made { most });
+persist!(Periods { begun, stored } made { most, decides });
 
 #[cfg(test)]
 mod tests {

@@ -63,6 +63,13 @@ impl Bandit {
         Ok(())
     }
 
+    /// As a node's bandit, which decides only once its first snapshot is in the store: it learns from people only in
+    /// periods that a [`stored`](Self::stored) snapshot counts, also in its first one.
+    pub(crate) fn awaits_store(mut self) -> Result<Bandit> {
+        self.lock.get_mut()?.periods.await_store();
+        Ok(self)
+    }
+
     /// The origin of a snapshot of this node; and how many periods, decisions and generations it counts.
     pub(crate) fn counts_of(snapshot: &[u8], node: u64) -> Result<(u64, [u64; 3])> {
         let head = SnapshotHead::read(&mut Reader::new(snapshot, Kind::Bandit)?)?;

@@ -4,6 +4,7 @@ use super::command::{Capacity, Command, Leadership, Member, Position, Refusal, V
 use super::machine::{Core, NodeState, PORTION};
 use super::membership::UNTIL_GONE;
 use super::outbox::Outbox;
+use super::snapshots::{Putting, Settling};
 use super::{BanditSource, FleetBandit};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -62,12 +63,11 @@ pub(super) struct Exchange {
     /// The version of the snapshot that the bandit was restored from, and of the last one that was put.
     pub seen: Option<Version>,
     pub version: Version,
-    /// The snapshot in flight, with its version and the releases that it has.
-    pub putting: Option<(Version, u64, Vec<u8>)>,
-    /// The oldest snapshot that the store has confirmed and that has not settled, and when; and one that came later.
-    pub settling: Option<(Version, u64, Vec<u8>)>,
-    pub later: Option<(Version, u64, Vec<u8>)>,
-    pub has_settled: bool,
+    /// The snapshot in flight.
+    pub putting: Option<Putting>,
+    /// A period has begun, which the next snapshot counts; and the snapshots that count a period and have not settled.
+    pub has_begun: bool,
+    pub settling: VecDeque<Settling>,
     /// Releases in the last snapshot that was news; exchanges since the last put.
     pub releases: Option<u64>,
     pub unputs: u32,
@@ -255,13 +255,14 @@ impl<S: BanditSource> Core<S> {
                 if self.exchange.putting.is_none() {
                     let releases = bandit.releases()?;
                     self.exchange.version.0 += 1;
-                    self.exchange.putting = Some((self.exchange.version, releases, bandit.snapshot()?));
+                    let (version, bytes) = (self.exchange.version, bandit.snapshot()?);
+                    let begins = std::mem::take(&mut self.exchange.has_begun);
+                    self.exchange.putting = Some(Putting { version, releases, begins, bytes });
                     self.exchange.put_now = false;
                 }
                 let is_news = |releases| !self.has_key() || self.leads() || self.exchange.releases != Some(releases);
-                let putting = self.exchange.putting.as_ref();
-                putting
-                    .map(|(version, releases, bytes)| tables.put(member, *version, is_news(*releases), bytes.clone()))
+                let put = |one: &Putting| tables.put(member, one.version, is_news(one.releases), one.bytes.clone());
+                self.exchange.putting.as_ref().map(put)
             }
             Step::News => {
                 self.exchange.news = false;
@@ -312,8 +313,8 @@ impl<S: BanditSource> Core<S> {
                 taken => self.taken(taken?),
             },
             Step::Put => {
-                let stored = reply::put(bytes)?;
-                self.put(stored)
+                self.put(reply::put(bytes)?);
+                Ok(())
             }
             Step::News => {
                 let (more, news) = reply::news(bytes)?;
@@ -400,7 +401,7 @@ impl<S: BanditSource> Core<S> {
         self.member.number = taken.number;
         self.member.incarnation = taken.incarnation;
         self.exchange.version = Version::first(taken.incarnation);
-        self.exchange.put_now = true;
+        self.begin_period();
         self.exchange.done();
         self.state = NodeState::Storing;
         let offer = Step::Offer { withdraw: false };

@@ -243,6 +243,12 @@ impl<S: BanditSource> Node<S> {
         Ok(Node { core: Mutex::new(core), outbox, joined: OnceLock::new() })
     }
 
+    /// What the lanes share. In a forked child it is refused before the lock, which a thread of the parent may have
+    /// had.
+    fn core(&self) -> Result<MutexGuard<'_, Core<S>>> {
+        locked(&self.core)
+    }
+
     /// The node's bandit, once it has joined.
     pub fn bandit(&self) -> Option<&S::Bandit> {
         self.joined.get().map(|(_, bandit)| &**bandit)
@@ -253,7 +259,7 @@ impl<S: BanditSource> Node<S> {
     /// # Errors
     /// Those of the bandit: the node is of no more use.
     pub fn next(&self, lane: Lane, now: u64) -> Result<Task> {
-        let core = &mut *locked(&self.core)?;
+        let core = &mut *self.core()?;
         core.pass(now)?;
         if let Some(text) = core.log.pop_front() {
             return Ok(Task::Log(text));
@@ -297,7 +303,7 @@ impl<S: BanditSource> Node<S> {
     /// # Errors
     /// Those of the bandit.
     pub fn reply(&self, id: u64, now: u64, bytes: &[u8]) -> Result<()> {
-        let core = &mut *locked(&self.core)?;
+        let core = &mut *self.core()?;
         let Some(lane) = core.landed(id, now) else { return core.pass(now) };
         let done = match lane {
             Lane::Rounds => reply::round(bytes).map(|reply| self.heard_round(core, reply)),
@@ -320,7 +326,7 @@ impl<S: BanditSource> Node<S> {
     /// # Errors
     /// Those of the bandit.
     pub fn failed(&self, id: u64, now: u64, why: &str) -> Result<()> {
-        let core = &mut *locked(&self.core)?;
+        let core = &mut *self.core()?;
         if let Some(lane) = core.landed(id, now) {
             self.has_failed(core, lane, why)?;
         }
@@ -344,12 +350,24 @@ impl<S: BanditSource> Node<S> {
         }
     }
 
-    /// A period has begun: the store gets a snapshot that counts it at once.
+    /// Begins a period of the bandit, and puts a snapshot that counts it at once. The bandit learns from nobody until
+    /// that has settled.
+    ///
+    /// # Errors
+    /// As `Bandit::next_period`; `NotReady` before the node has joined.
+    pub fn next_period(&self) -> Result<()> {
+        let core = &mut *self.core()?;
+        self.bandit().ok_or(Error::NotReady)?.next_period()?;
+        core.begin_period();
+        Ok(())
+    }
+
+    /// The host has begun a period of the bandit: as [`next_period`](Self::next_period) from then on.
     ///
     /// # Errors
     /// `Poisoned`.
     pub fn put_soon(&self) -> Result<()> {
-        locked(&self.core)?.exchange.put_now = true;
+        self.core()?.begin_period();
         Ok(())
     }
 
@@ -359,7 +377,7 @@ impl<S: BanditSource> Node<S> {
     /// # Errors
     /// `Poisoned`.
     pub fn leave(&self, now: u64) -> Result<()> {
-        let core = &mut *locked(&self.core)?;
+        let core = &mut *self.core()?;
         core.pass(now)?;
         core.exchange.leave_by.get_or_insert(core.now + LONGEST_LEAVE);
         Ok(())
@@ -370,7 +388,7 @@ impl<S: BanditSource> Node<S> {
     /// # Errors
     /// `Poisoned`.
     pub fn report(&self, now: u64) -> Result<NodeReport> {
-        let core = &mut *locked(&self.core)?;
+        let core = &mut *self.core()?;
         core.pass(now)?;
         let since = core.now - core.membership.returned.at;
         let serves = matches!(core.state, NodeState::Serving | NodeState::Resigning);
@@ -389,7 +407,7 @@ impl<S: BanditSource> Node<S> {
             draining: core.draining.all.len(),
             leader: (core.exchange.leader.number, core.exchange.leader.generation),
             leads: core.leads(),
-            learns: core.exchange.has_settled,
+            learns: core.has_settled(),
             last_error: core.last_error.clone(),
         })
     }
@@ -399,7 +417,7 @@ impl<S: BanditSource> Node<S> {
     /// # Errors
     /// `Poisoned`.
     pub fn diagnostics(&self) -> Result<NodeDiagnostics> {
-        let counts = locked(&self.core)?.counts;
+        let counts = self.core()?.counts;
         let outbox = locked(&self.outbox)?;
         Ok(NodeDiagnostics { waiting: outbox.len(), sent: outbox.sent, unsent: outbox.lost, ..counts })
     }

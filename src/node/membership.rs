@@ -151,6 +151,11 @@ impl Membership {
         broken
     }
 
+    /// Whether the last round has shown that the store had gone back.
+    pub fn went_back(&self) -> bool {
+        self.forgot.is_some_and(|forgot| forgot.at == self.returned.at)
+    }
+
     /// A tick at which every reward that had been reported is in the last round that ended well: a node that is not late
     /// has beaten within a delay before it.
     fn sent(&self) -> u64 {

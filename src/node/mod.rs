@@ -40,6 +40,11 @@ pub trait FleetBandit {
     /// # Errors
     /// `Poisoned`.
     fn ticks(&self) -> Result<u64>;
+    /// As `Bandit::next_period`.
+    ///
+    /// # Errors
+    /// As `Bandit::next_period`.
+    fn next_period(&self) -> Result<()>;
     /// Cancels the open decisions made at `from` or later.
     ///
     /// # Errors
@@ -121,7 +126,8 @@ pub trait FleetBandit {
 pub trait BanditSource {
     /// The bandits.
     type Bandit: FleetBandit;
-    /// A bandit with this number, which continues from the snapshot if there is one.
+    /// A bandit with this number, which continues from the snapshot if there is one. It learns from people only in
+    /// periods that a stored snapshot counts, also in its first one.
     ///
     /// # Errors
     /// As `Bandit::new` and `Bandit::restore_as`. The node has failed then.

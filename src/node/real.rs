@@ -18,6 +18,10 @@ impl<B: AsRef<Bandit>> FleetBandit for B {
         self.as_ref().ticks()
     }
 
+    fn next_period(&self) -> Result<()> {
+        self.as_ref().next_period()
+    }
+
     fn cancel_since(&self, from: u64) -> Result<()> {
         self.as_ref().cancel_since(from)
     }
@@ -131,7 +135,7 @@ impl<B: FleetBandit + From<Bandit>> BanditSource for Bandits<B> {
             None => Bandit::new(self.algorithm, &self.config),
             Some(snapshot) => Bandit::restore_as(self.algorithm, &self.config, snapshot),
         };
-        Ok(bandit?.into())
+        Ok(bandit?.awaits_store()?.into())
     }
 
     fn counts(&self, number: u16, snapshot: &[u8]) -> Result<(u64, [u64; 3])> {

@@ -28,36 +28,75 @@ impl<S: BanditSource> Core<S> {
         Ok(*put_now || !is_seldom || *unputs >= UNTIL_PUT)
     }
 
-    pub fn put(&mut self, stored: Version) -> Result<()> {
-        self.exchange.done();
-        let Some((version, releases, bytes)) = self.exchange.putting.take() else { return Ok(()) };
+    /// The reply to a PUT.
+    pub fn put(&mut self, stored: Version) {
+        let Some(Putting { version, releases, begins, bytes }) = self.exchange.putting.take() else {
+            return self.exchange.done();
+        };
         if stored != version {
-            self.exchange.put_now = true; // the store has a later one, which this process did not put
+            // The store has a later one, which this process did not put: once more.
             self.exchange.version = self.exchange.version.max(stored);
-            return Ok(());
+            (self.exchange.put_now, self.exchange.has_begun) = (true, self.exchange.has_begun || begins);
+            return;
         }
+        self.exchange.done();
         (self.exchange.releases, self.exchange.unputs) = (Some(releases), 0);
-        let confirmed = Some((version, self.now, bytes));
-        match self.exchange.settling {
-            None => self.exchange.settling = confirmed,
-            Some(_) => self.exchange.later = confirmed,
+        if begins {
+            self.exchange.settling.push_back(Settling { version, since: self.now, is_shown: false, bytes });
         }
-        Ok(())
     }
 
-    /// The gate: the bandit learns on the strength of a snapshot that the store still has when a failover can no longer
-    /// go back behind it.
+    /// A period has begun: the bandit learns from people once a snapshot that counts it has settled.
+    pub fn begin_period(&mut self) {
+        (self.exchange.put_now, self.exchange.has_begun) = (true, true);
+    }
+
+    /// Whether a snapshot that counts the bandit's period has settled.
+    pub fn has_settled(&self) -> bool {
+        let Exchange { putting, has_begun, settling, .. } = &self.exchange;
+        let is_put = putting.as_ref().is_none_or(|one| !one.begins);
+        self.member.incarnation > 0 && is_put && !has_begun && settling.is_empty()
+    }
+
+    /// The gate, after each round: the bandit learns on the strength of a snapshot that the store still has when a
+    /// failover can no longer go back behind it. Time runs from the first round that shows it; and from none, once the
+    /// store has gone back, because then it had the snapshot for less time than it seems.
     pub fn settle(&mut self, bandit: &S::Bandit) -> Result<()> {
-        let Some((version, confirmed, bytes)) = &self.exchange.settling else { return Ok(()) };
-        if self.membership.stored < *version {
-            self.exchange.settling = None;
-            self.exchange.later = None;
+        let (began, stored, settle) = (self.began.at, self.membership.stored, self.options.settle);
+        let is_lost = |one: &Settling| began >= one.since && stored < one.version;
+        if self.membership.went_back() || self.exchange.settling.iter().any(is_lost) {
             self.exchange.put_now = true;
-        } else if self.now - confirmed >= self.options.settle {
-            bandit.stored(bytes)?;
-            self.exchange.has_settled = true;
-            self.exchange.settling = self.exchange.later.take();
+            if !self.exchange.settling.is_empty() {
+                self.exchange.settling.clear();
+                self.begin_period();
+            }
+        }
+        for one in self.exchange.settling.iter_mut().filter(|one| !one.is_shown && began >= one.since) {
+            (one.is_shown, one.since) = (true, self.now);
+        }
+        let has_settled = |one: &Settling| one.is_shown && began >= one.since + settle;
+        while self.exchange.settling.front().is_some_and(has_settled) {
+            let settled = self.exchange.settling.pop_front();
+            settled.map_or(Ok(()), |one| bandit.stored(&one.bytes))?;
         }
         Ok(())
     }
+}
+
+/// A snapshot on its way to the store.
+pub struct Putting {
+    pub version: Version,
+    pub releases: u64,
+    /// It is the first one that counts a period.
+    pub begins: bool,
+    pub bytes: Vec<u8>,
+}
+
+/// The first snapshot that counts a period, in the store.
+pub struct Settling {
+    version: Version,
+    /// When the store confirmed it, or a round showed it first.
+    since: u64,
+    is_shown: bool,
+    bytes: Vec<u8>,
 }

@@ -156,14 +156,9 @@ impl Model {
         ticket
     }
 
-    /// Begins a period after so many decisions. Returns whether it has.
-    pub fn next_period(&self) -> bool {
-        let inner = &mut *self.inner.borrow_mut();
-        let begins = inner.decisions % PERIOD == PERIOD - 1;
-        if begins {
-            (inner.period, inner.met) = (inner.period + 1, BTreeSet::new());
-        }
-        begins
+    /// Whether a period ends with the next decision.
+    pub fn ends_period(&self) -> bool {
+        self.inner.borrow().decisions % PERIOD == PERIOD - 1
     }
 
     pub fn advance(&self, now: u64) {
@@ -214,6 +209,12 @@ impl FleetBandit for Model {
 
     fn ticks(&self) -> Result<u64> {
         Ok(self.inner.borrow().now)
+    }
+
+    fn next_period(&self) -> Result<()> {
+        let inner = &mut *self.inner.borrow_mut();
+        (inner.period, inner.met) = (inner.period + 1, BTreeSet::new());
+        Ok(())
     }
 
     fn cancel_since(&self, from: u64) -> Result<()> {

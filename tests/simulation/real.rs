@@ -2,7 +2,7 @@
 
 use super::support::coins::Coins;
 use dpb::node::{Bandits, Lane, Node, NodeOptions, NodeState, Task, store};
-use dpb::{Algorithm, Bandit, Clock, Config, Error, FleetKey};
+use dpb::{Algorithm, Bandit, Clock, Config, Error, FleetKey, Request};
 use dpb_simulation::rows::Memory;
 
 const WINDOW: u32 = 20_000;
@@ -20,11 +20,11 @@ struct Fleet {
 
 impl Fleet {
     fn join(&mut self, number: u16) {
-        self.join_with(number, None);
+        self.join_with(number, None, config());
     }
 
-    fn join_with(&mut self, number: u16, snapshot: Option<Vec<u8>>) {
-        let bandits = Bandits::new(Algorithm::RECOMMENDED, config()).unwrap();
+    fn join_with(&mut self, number: u16, snapshot: Option<Vec<u8>>, config: Config) {
+        let bandits = Bandits::new(Algorithm::RECOMMENDED, config).unwrap();
         let options = NodeOptions { number, snapshot, ..bandits.options("ads").unwrap() };
         self.nodes.push(Node::new(options, bandits, self.now).unwrap());
     }
@@ -133,7 +133,7 @@ fn a_file_and_the_store_have_a_snapshot() {
     let restarted = |fleet: &mut Fleet, file: Option<&Vec<u8>>| {
         fleet.nodes.clear();
         fleet.run(35_000);
-        fleet.join_with(7, file.cloned());
+        fleet.join_with(7, file.cloned(), config());
         fleet.run(5000);
         fleet.nodes[0].bandit().map(|bandit| bandit.report().unwrap().counts.decisions)
     };
@@ -171,4 +171,60 @@ fn a_file_and_the_store_have_a_snapshot() {
     let options = NodeOptions { snapshot: Some(new), ..NodeOptions::new("ads", 0) };
     let made = Node::new(options, Bandits::<Bandit>::new(Algorithm::RECOMMENDED, config()).unwrap(), 0);
     assert!(matches!(made.err(), Some(Error::InvalidConfig { field: "node", .. })));
+}
+
+/// A node decides when its first snapshot is in the store, and learns from people when that has settled: in the first
+/// period, in the next one, after a restart, and after the store went back.
+#[test]
+fn a_node_learns_once_a_snapshot_has_settled() {
+    let config = || Config { expected_users: 1000, ..Config::new(3, 1.0) };
+    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
+    fleet.join_with(7, None, config());
+    assert_eq!(fleet.nodes[0].next_period(), Err(Error::NotReady));
+    // Whether the releases of the bandit follow from 600 decisions for as many people.
+    let learns = |fleet: &Fleet| {
+        let (node, bandit) = (&fleet.nodes[0], fleet.nodes[0].bandit().unwrap());
+        let before = bandit.report().unwrap().phase;
+        for user in 1..=600 {
+            let ad = bandit.select_for(&Request { user, ..Request::default() }).unwrap();
+            node.update(ad.ticket, 1.0).unwrap();
+        }
+        let learns = bandit.report().unwrap().phase > before;
+        assert_eq!(node.report(fleet.now).unwrap().learns, learns);
+        learns
+    };
+    // It has begun to wait within the last second.
+    let waits = |fleet: &mut Fleet| {
+        assert!(!learns(fleet));
+        fleet.run(14_000);
+        assert!(!learns(fleet));
+        fleet.run(4000);
+        assert!(learns(fleet));
+    };
+    let join = |fleet: &mut Fleet| {
+        while fleet.nodes[0].bandit().is_none() {
+            fleet.step();
+        }
+    };
+    join(&mut fleet);
+    waits(&mut fleet);
+    let before = fleet.rows.clone();
+    fleet.nodes[0].next_period().unwrap();
+    assert!(!learns(&fleet));
+    fleet.run(10_000);
+    fleet.rows = before.clone(); // the store goes back behind the period
+    fleet.run(1000);
+    waits(&mut fleet);
+
+    // A process that is killed before the snapshot has settled; and one that is killed before it is put.
+    for put in [1000, 0] {
+        fleet.nodes[0].next_period().unwrap();
+        fleet.run(put);
+        assert!(!learns(&fleet));
+        fleet.nodes.clear();
+        fleet.run(35_000);
+        fleet.join_with(7, None, config());
+        join(&mut fleet);
+        waits(&mut fleet);
+    }
 }

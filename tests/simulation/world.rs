@@ -334,8 +334,8 @@ impl World {
         }
         let Some(node) = &place.node else { return };
         let Some(bandit) = node.bandit() else { return };
-        if bandit.next_period() {
-            node.put_soon().expect("no failure");
+        if bandit.ends_period() {
+            node.next_period().expect("no failure");
         }
         if self.plan.disks && self.coins.one_in(40) {
             self.slots[slot].disk = bandit.snapshot().ok();
