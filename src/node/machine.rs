@@ -7,6 +7,7 @@ use super::membership::{BEATS, Membership, Moment, OutageAfter, UNTIL_GONE, UNTI
 use super::outbox::{Outbox, Pace, Waiting};
 use super::{BanditSource, FleetBandit, NodeOptions};
 use crate::error::{Error, Result};
+use crate::os::Origin;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -126,12 +127,14 @@ struct Flight {
     timeout: u64,
 }
 
-/// A node of a fleet. Any thread may call it: one lock serves the two lanes, another one [`update`](Node::update).
+/// A node of a fleet. Any thread may call it: one lock serves the two lanes, another one [`update`](Node::update). In a
+/// forked child every call is `Poisoned`.
 pub struct Node<S: BanditSource> {
     core: Mutex<Core<S>>,
     outbox: Mutex<Outbox>,
     /// Its number and its bandit, once it has joined.
     joined: OnceLock<(u16, Arc<S::Bandit>)>,
+    origin: Origin,
 }
 
 /// What the lock of the lanes protects.
@@ -240,12 +243,13 @@ impl<S: BanditSource> Node<S> {
             options,
             source,
         };
-        Ok(Node { core: Mutex::new(core), outbox, joined: OnceLock::new() })
+        Ok(Node { core: Mutex::new(core), outbox, joined: OnceLock::new(), origin: Origin::here() })
     }
 
     /// What the lanes share. In a forked child it is refused before the lock, which a thread of the parent may have
     /// had.
     fn core(&self) -> Result<MutexGuard<'_, Core<S>>> {
+        self.origin.check()?;
         locked(&self.core)
     }
 
@@ -341,6 +345,7 @@ impl<S: BanditSource> Node<S> {
     /// `Full` if too many rewards wait, with `send_rate` for the next message to that node. Like every error of a
     /// reward, these are NOT private.
     pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
+        self.origin.check()?;
         let (number, bandit) = self.joined.get().ok_or(Error::UnknownTicket)?;
         let to = (ticket >> 48) as u16;
         match if to == *number { bandit.update(ticket, reward) } else { Err(Error::UnknownTicket) } {
@@ -576,5 +581,41 @@ impl<S: BanditSource> Core<S> {
     /// A bandit with the fleet key.
     fn opener(&self) -> Option<&S::Bandit> {
         self.bandit.as_deref().or(self.draining.all.first().map(|one| &*one.bandit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Bandits;
+    use super::*;
+    use crate::bandit::Bandit;
+    use crate::config::Config;
+    use crate::policy::Algorithm;
+
+    /// A child of fork is refused without a wait for a lock that a thread of its parent had.
+    #[cfg(unix)]
+    #[test]
+    fn a_forked_child_is_no_node() {
+        let bandits = Bandits::<Bandit>::new(Algorithm::RECOMMENDED, Config::new(3, 1.0)).unwrap();
+        let node = Node::new(bandits.options("ads").unwrap(), bandits, 0).unwrap();
+        assert_eq!(node.update(7 << 48, 1.0), Err(Error::UnknownTicket));
+        let locks = (node.core.lock().unwrap(), node.outbox.lock().unwrap());
+        let is_refused = || {
+            let results = [
+                node.next(Lane::Rounds, 1).map(drop),
+                node.reply(1, 1, b""),
+                node.failed(1, 1, ""),
+                node.update(7 << 48, 1.0),
+                node.next_period(),
+                node.put_soon(),
+                node.leave(1),
+                node.report(1).map(drop),
+                node.diagnostics().map(drop),
+            ];
+            results.into_iter().all(|result| result == Err(Error::Poisoned))
+        };
+        assert!(crate::os::in_child(false, is_refused));
+        drop(locks);
+        assert!(node.next_period() == Err(Error::NotReady) && node.report(1).is_ok());
     }
 }
