@@ -31,7 +31,7 @@ class Service:
         self.process = subprocess.Popen(
             [sys.executable, "-m", *command],
             cwd=SERVICE,
-            env={**os.environ, "DPB_KEY_FILE": str(key), "PROMETHEUS_MULTIPROC_DIR": str(metrics), **environment},
+            env={**os.environ, "ADS_KEY_FILE": str(key), "PROMETHEUS_MULTIPROC_DIR": str(metrics), **environment},
             stdout=self.log,
             stderr=self.log,
         )
@@ -83,7 +83,7 @@ def counts(service, workers, name, **more):
 
 def test_two_workers_on_a_file(tmp_path):
     service = Service(
-        tmp_path, "uvicorn", "app:app", "--workers", "2", "--port", "{port}", DPB_STORE=str(tmp_path / "ads.db")
+        tmp_path, "uvicorn", "app:app", "--workers", "2", "--port", "{port}", ADS_STORE=str(tmp_path / "ads.db")
     )
     service.operators(2)
     tickets = service.show(200)
@@ -106,7 +106,7 @@ def test_a_rolling_restart_loses_no_click(server, tmp_path):  # noqa: F811
     service = Service(
         tmp_path,
         *"gunicorn app:app -k uvicorn_worker.UvicornWorker -w 2 --graceful-timeout 30 -b 127.0.0.1:{port}".split(),
-        DPB_STORE=f"redis://127.0.0.1:{server.port}",
+        ADS_STORE=f"redis://127.0.0.1:{server.port}",
     )
     old = service.operators(2)
     tickets = service.show(100)

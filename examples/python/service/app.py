@@ -2,9 +2,9 @@
 
     export PROMETHEUS_MULTIPROC_DIR=$(mktemp -d)
     uvicorn app:app --workers 4                                                          # on the file ads.db
-    DPB_STORE=redis://localhost gunicorn app:app -k uvicorn_worker.UvicornWorker -w 4 --graceful-timeout 30
+    ADS_STORE=redis://localhost gunicorn app:app -k uvicorn_worker.UvicornWorker -w 4 --graceful-timeout 30
 
-Environment: DPB_STORE, a file or the URL of Redis; DPB_KEY_FILE, a file with 32 random bytes, the same for all workers:
+Environment: ADS_STORE, a file or the URL of Redis; ADS_KEY_FILE, a file with 32 random bytes, the same for all workers:
 with it one worker releases for all, and what is open survives restarts and deploys.
 """
 
@@ -18,7 +18,7 @@ import prometheus_client
 from fastapi import FastAPI, Response
 from prometheus_client import multiprocess
 
-STORE, KEY_FILE = os.environ.get("DPB_STORE", "ads.db"), os.environ.get("DPB_KEY_FILE")
+STORE, KEY_FILE = os.environ.get("ADS_STORE", "ads.db"), os.environ.get("ADS_KEY_FILE")
 CONFIG = dpb.Config(
     arms=10,
     epsilon=1.0,  # for each click
