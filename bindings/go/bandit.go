@@ -24,6 +24,7 @@ import (
 // once such bandits take about 64 MiB.
 type Bandit struct {
 	handle[*C.dpb_bandit]
+	node *FleetNode // whose bandit it is, or nil
 }
 
 // Decision is an arm that a [Bandit] chose.
@@ -73,6 +74,15 @@ func ownBandit(c *C.dpb_bandit, status C.dpb_status, failure *C.dpb_error, bytes
 	b := new(Bandit)
 	b.own(c, func(c *C.dpb_bandit) { C.dpb_free(c) }, bytes)
 	return b, nil
+}
+
+// Close waits for running calls and frees the C object. Later calls return ErrClosed. Closing again does nothing, and so
+// does closing the bandit of a [FleetNode]. Close always returns nil; the error is for io.Closer.
+func (b *Bandit) Close() error {
+	if b.node != nil {
+		return nil
+	}
+	return b.handle.Close()
 }
 
 // explained makes a call that says why it is refused.

@@ -150,9 +150,12 @@ var values = func() *strings.Replacer {
 var fields = sync.OnceValue(func() map[string]string {
 	all := maps.Clone(lengths)
 	maps.Copy(all, renamed)
+	for _, name := range []string{"Interval", "Delay", "Tick", "Settle"} {
+		all[strings.ToLower(name)+"_ms"] = name + " in milliseconds"
+	}
 	for _, of := range []reflect.Type{
 		reflect.TypeFor[Config](), reflect.TypeFor[Request](), reflect.TypeFor[CounterConfig](),
-		reflect.TypeFor[StoppingConfig](), reflect.TypeFor[ShuffleParams](),
+		reflect.TypeFor[StoppingConfig](), reflect.TypeFor[ShuffleParams](), reflect.TypeFor[NodeOptions](),
 	} {
 		for i := range of.NumField() {
 			var name strings.Builder
