@@ -28,13 +28,9 @@ func main() {
 	config := dpb.NewConfig(10, 1)
 	config.Node, config.RewardBits = 9, 0
 	ctx := context.Background()
-	options := fleet.Options{
-		Store: store, Rewards: store, Config: config, Interval: 100 * time.Millisecond, Delay: 100 * time.Millisecond,
-	}
-	node, err := fleet.Join(ctx, options)
-	for err != nil {
-		node, err = fleet.Join(ctx, options)
-	}
+	node := must(fleet.Join(ctx, fleet.Options{
+		Store: store, Config: config, Interval: 100 * time.Millisecond, Delay: 100 * time.Millisecond,
+	}))
 	go node.Sync(ctx)
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); fmt.Println() {
 		words := strings.Fields(lines.Text())
@@ -50,7 +46,7 @@ func main() {
 				fmt.Print(arm.EffectivePulls, " ")
 			}
 		case "errors":
-			fmt.Print(node.Metrics().Errors)
+			fmt.Print(node.Metrics().Failures)
 		case "clock":
 			fmt.Print(time.Now().Unix())
 		case "decide":

@@ -95,28 +95,27 @@ func TestCluster(t *testing.T) {
 	for number := range uint16(2) {
 		store := NewRedis(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:" + other.port}, IsClusterMode: true}, "test")
 		t.Cleanup(func() { store.Close() })
-		nodes = append(nodes, run(t, "", Options{
-			Store: store, Rewards: store, Contributions: store, Config: keyed(number+1, 1), Interval: interval,
-		}))
+		nodes = append(nodes, runOn(t, store, Options{Config: keyed(number + 1)}))
 	}
-	eventually(t, "one leads", func() bool { return nodes[0].Metrics().Leads || nodes[1].Metrics().Leads })
-	eventually(t, "they have met", func() bool { return nodes[0].Metrics().Nodes == 1 && nodes[1].Metrics().Nodes == 1 })
+	eventually(t, "they have met", func() bool {
+		one, two := nodes[0].Metrics(), nodes[1].Metrics()
+		return one.Nodes == 2 && two.Nodes == 2 && one.Leader > 0 && one.Leader == two.Leader
+	})
+	learn(t, nodes, 500)
 	check(nodes[0].Update(must(nodes[1].Bandit.Select()).Ticket, 1))
 	eventually(t, "a forwarded reward", func() bool { return nodes[1].Metrics().Received == 1 })
 	open := must(nodes[1].Bandit.Select()).Ticket
-	if err := nodes[1].end(); !planned(err) {
-		t.Fatal(err)
-	}
-	eventually(t, "the other node continues", func() bool { return nodes[0].Metrics().Wards == 1 })
-	eventually(t, "its reward counts", func() bool { return nodes[0].Update(open, 1) == nil })
-	eventually(t, "nothing is open", func() bool { return nodes[0].Metrics().Wards == 0 })
+	check(nodes[1].end())
+	eventually(t, "the other node continues", func() bool { return nodes[0].Metrics().Draining == 1 })
+	check(nodes[0].Update(open, 1))
+	eventually(t, "nothing is open", func() bool { return nodes[0].Metrics().Draining == 0 })
 	if counts := keys(); counts[slot*3/16384] == 0 || counts[0]*counts[1]+counts[1]*counts[2]+counts[0]*counts[2] != 0 {
 		t.Error(counts)
 	}
 	// A client of one server only is told where the keys are, as the C++ servers are.
-	single := NewRedis(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:" + other.port}}, "test")
+	single := storeAt("127.0.0.1:" + other.port)
 	defer single.Close()
-	if _, err := single.Versions(ctx); err == nil || !strings.Contains(err.Error(), "MOVED") {
+	if err := Leave(ctx, single, 1); err == nil || !strings.Contains(err.Error(), "MOVED") {
 		t.Error(err)
 	}
 }

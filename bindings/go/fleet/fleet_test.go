@@ -1,76 +1,285 @@
 package fleet
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
+	"github.com/redis/go-redis/v9"
 )
 
-func TestNodesAgree(t *testing.T) {
+// One node of three leads. All know the same, each reward once. A reward reaches the node that decided. Nodes that
+// leave, the leader first, lose nothing: another one continues with their open decisions.
+func TestNodesLearnTogether(t *testing.T) {
 	server := startRedis(t)
 	var nodes []running
-	for number := range uint16(3) {
-		node := runAt(t, server.address, number+1, interval)
-		play(node.Bandit, 1000*(int(number)+1))
-		nodes = append(nodes, node)
+	for range 3 {
+		nodes = append(nodes, run(t, server.address, Options{Config: keyed(0)}))
 	}
-	eventually(t, "all know the same", func() bool { return agree(nodes) })
+	if nodes[0].Number() != 1 || nodes[1].Number() != 2 || nodes[2].Number() != 3 {
+		t.Error("not the lowest numbers")
+	}
 	for _, node := range nodes {
-		if m := node.Metrics(); m.Released != 2 || m.Incompatible != 0 {
-			t.Errorf("%+v", m)
-		}
+		eventually(t, "they have met", func() bool { return node.Metrics().Nodes == 3 && node.Metrics().Leader > 0 })
 	}
-	// A node that leaves puts its last snapshot, and its releases still count.
-	play(nodes[2].Bandit, 5000)
-	last := must(nodes[2].Bandit.Snapshot(nil))
-	if err := nodes[2].end(); !planned(err) {
+	learn(t, nodes, 1000)
+	eventually(t, "all know the same", func() bool { return agree(nodes) })
+	leads := func(node running) bool { return node.Metrics().Leads }
+	eventually(t, "one leads", func() bool {
+		last := slices.IndexFunc(nodes, leads)
+		return last >= 0 && !slices.ContainsFunc(nodes[last+1:], leads)
+	})
+
+	ticket := must(nodes[1].Bandit.Select()).Ticket
+	check(nodes[0].Update(ticket, 1))
+	check(nodes[2].Update(ticket, 1))
+	eventually(t, "one counts, and one is refused", func() bool {
+		m := nodes[1].Metrics()
+		return m.Received == 1 && m.Refused == 1
+	})
+	if err := nodes[1].Bandit.Update(ticket, 1); !errors.Is(err, dpb.ErrDuplicate) {
 		t.Error(err)
 	}
-	eventually(t, "the others know the releases of the node that left", func() bool { return agree(nodes[:2], last) })
-	store := storeAt(server.address)
-	defer store.Close()
-	joined := must(Join(context.Background(), Options{Store: store, Config: config(5)}))
-	defer joined.Bandit.Close()
-	if !agree([]running{nodes[0], {Node: joined}}, last, must(nodes[1].Bandit.Snapshot(nil))) {
-		t.Error("the new node does not know what the others know")
-	}
-	nodes[2] = runAt(t, server.address, 4, interval)
-	eventually(t, "all know the releases of the node that left", func() bool { return agree(nodes, last) })
-}
-
-// A node with an interval of an hour merges the snapshots of which its beats tell.
-func TestBeatsTellOfNews(t *testing.T) {
-	server := startRedis(t)
-	a := runAt(t, server.address, 1, time.Hour)
-	eventually(t, "the first exchange", func() bool { return a.Metrics().Exchanges == 1 })
-	b := runAt(t, server.address, 2, interval)
-	play(b.Bandit, 1000)
-	eventually(t, "both know the same", func() bool { return agree([]running{a, b}) })
-	if m := a.Metrics(); m.Exchanges != 1 {
+	m := nodes[0].Metrics()
+	if m.Sent != 1 || m.Waiting != 0 || m.Unsent != 0 || m.Exchanges == 0 || m.Contributions == 0 && !m.Leads {
 		t.Errorf("%+v", m)
 	}
-	if err := a.end(); err != nil {
+	if err := nodes[0].Update(9<<48|1, 1); !errors.Is(err, dpb.ErrUnknownTicket) {
+		t.Error("a node that never was:", err)
+	}
+
+	for len(nodes) > 1 {
+		leaving := max(slices.IndexFunc(nodes, leads), 0)
+		open := must(nodes[leaving].Bandit.Select()).Ticket
+		if err := nodes[leaving].end(); err != nil {
+			t.Error(err)
+		}
+		left := nodes[leaving]
+		if _, err := left.Bandit.Select(); !errors.Is(err, dpb.ErrHalted) {
+			t.Error("it decides after the end:", err)
+		}
+		if left.Ready() || left.Metrics().State != dpb.NodeLeft {
+			t.Errorf("%+v", left.Metrics())
+		}
+		nodes = slices.Delete(nodes, leaving, leaving+1)
+		draining := func() (count, received uint64) {
+			for _, node := range nodes {
+				m := node.Metrics()
+				count, received = count+uint64(m.Draining), received+m.Received
+			}
+			return count, received
+		}
+		eventually(t, "another node continues", func() bool { count, _ := draining(); return count == 1 })
+		_, before := draining()
+		check(nodes[0].Update(open, 1))
+		eventually(t, "its reward counts", func() bool { _, now := draining(); return now == before+1 })
+		eventually(t, "nothing is open", func() bool { count, _ := draining(); return count == 0 })
+	}
+	learn(t, nodes, 100)
+}
+
+// The process of a node is killed. The other knows that it is gone, and what it has released stays. The next process
+// with its number continues from that.
+func TestNodeIsKilled(t *testing.T) {
+	server := startRedis(t)
+	other := run(t, server.address, Options{Config: config(1)})
+	process := exec.Command(os.Args[0])
+	process.Env = append(os.Environ(), "DPB_TEST_NODE="+server.address)
+	process.Stderr = os.Stderr
+	output := must(process.StdoutPipe())
+	check(process.Start())
+	t.Cleanup(func() { process.Process.Kill(); process.Wait() })
+	must(bufio.NewReader(output).ReadString('\n'))
+	eventually(t, "it has released", func() bool { return known(other) > 500 && other.Metrics().Nodes == 2 })
+	check(process.Process.Kill())
+	eventually(t, "it is gone", func() bool { return other.Metrics().Nodes == 1 })
+	next := run(t, server.address, Options{Config: config(7)})
+	if m := next.Metrics(); m.Number != 7 || m.Incarnation != 2 {
+		t.Errorf("%+v", m)
+	}
+	play(other.Bandit, 1000)
+	play(next.Bandit, 1000)
+	eventually(t, "they know the same", func() bool { return agree([]running{other, next}) })
+}
+
+// A process whose number another one has gets ErrReplaced, and decides no more. A number that a process has is given to
+// no other one.
+func TestNodeIsReplaced(t *testing.T) {
+	server := startRedis(t)
+	store := storeAt(server.address)
+	defer store.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	old := run(t, server.address, Options{Config: config(4)})
+	joined := make(chan running)
+	var log lines
+	go func() { joined <- run(t, server.address, Options{Config: config(4), Logger: log.logger()}) }()
+	client := server.client()
+	defer client.Close()
+	eventually(t, "the next one asks", func() bool {
+		clients := must(client.ClientList(ctx).Result())
+		return strings.Count(clients, "cmd=evalsha")+strings.Count(clients, "cmd=eval ") >= 3
+	})
+	select {
+	case <-joined:
+		t.Error("two processes have one number")
+	case <-old.ended:
+		t.Error(old.Sync(ctx))
+	default:
+	}
+	check(Leave(ctx, store, 4))
+	next := <-joined
+	if err := old.Sync(ctx); !errors.Is(err, ErrReplaced) {
+		t.Error(err)
+	}
+	if m := old.Metrics(); m.Ready || m.State != dpb.NodeReplaced || next.Number() != 4 {
+		t.Errorf("%+v", m)
+	}
+	if report := must(old.Bandit.Report()); report.Pending != 0 {
+		t.Errorf("%+v", report)
+	}
+	if err := Leave(ctx, store, 0); !errors.Is(err, dpb.ErrInvalidConfig) {
 		t.Error(err)
 	}
 }
 
-func TestRetryIsWithinTheInterval(t *testing.T) {
-	n := Node{interval: time.Second}
-	for failures := range 100 {
-		for range 1000 {
-			wait := pause(n.interval, failures)
-			if failures > 0 {
-				wait += n.timeout()
-			}
-			if wait > n.interval || wait < n.interval/64 {
-				t.Fatal(failures, wait)
-			}
+// On the caller's clock the node lets time pass: windows end although nobody calls Advance.
+func TestTimePasses(t *testing.T) {
+	server := startRedis(t)
+	timed := config(1)
+	timed.Clock, timed.RewardWindow = dpb.ClockCaller, 30_000
+	node := run(t, server.address, Options{Config: timed, Tick: 10 * time.Microsecond})
+	must(node.Bandit.Select())
+	eventually(t, "its window is over", func() bool { return must(node.Bandit.Report()).Pending == 0 })
+	before := uint64(time.Now().UnixMicro() / 10)
+	eventually(t, "it is the time since 1970", func() bool {
+		_ = node.Bandit.Advance(before) // changes nothing once the node has set a later time
+		return must(node.Bandit.Report()).ClockLeaps == 0
+	})
+}
+
+func segmented(node uint16) dpb.Config {
+	config := config(node)
+	config.MaxSegments, config.ExpectedUsers, config.ContributionsPerUser = 8, 2000, 2
+	return config
+}
+
+// visit makes two decisions in a segment for each person.
+func visit(bandit *dpb.Bandit, segment uint64) {
+	for user := range uint64(2000) {
+		d := must(bandit.SelectFor(dpb.Request{Segment: segment, User: segment ^ (user/2+1)<<8}))
+		check(bandit.Update(d.Ticket, float64(d.Arm%2)))
+	}
+}
+
+// Nodes with segments know the same of each. The second period is learned from when the store has had it for a while,
+// and the budget ends the third. A bandit without segments is incompatible.
+func TestPeopleAndSegments(t *testing.T) {
+	server := startRedis(t)
+	budget := must(dpb.NewBudget(10, 0))
+	defer budget.Close()
+	counted := segmented(1)
+	counted.Budget, counted.BudgetPeriods = budget, 2
+	options := Options{Config: counted, Settle: interval}
+	a := run(t, server.address, options)
+	if spent := must(budget.Spent(0)); math.Abs(spent-2) > 1e-9 { // two periods
+		t.Error(spent)
+	}
+	options.Config = segmented(2)
+	b := run(t, server.address, options)
+	rewards := func(node running, segment uint64) (rewards float64) {
+		arms, err := node.Bandit.Segment(segment)
+		for _, arm := range arms {
+			rewards += arm.EffectivePulls
+		}
+		if err != nil && !errors.Is(err, dpb.ErrInvalidRequest) {
+			t.Error(err)
+		}
+		return rewards
+	}
+	for _, node := range []running{a, b} { // the first request begins a segment, with what the others know
+		for _, segment := range []uint64{3, 1 << 60} {
+			check(node.Bandit.Cancel(must(node.Bandit.SelectFor(dpb.Request{Segment: segment, User: 1 << 40})).Ticket))
 		}
 	}
+	for period := 1.0; period <= 2; period++ {
+		eventually(t, "they learn", func() bool { return a.Metrics().Learns && b.Metrics().Learns })
+		for _, segment := range []uint64{3, 1 << 60} {
+			before := rewards(b, segment)
+			eventually(t, "the period is learned from", func() bool {
+				visit(a.Bandit, segment)
+				visit(b.Bandit, segment)
+				return rewards(a, segment) > before+500
+			})
+			eventually(t, "both know the same", func() bool {
+				known := rewards(a, segment)
+				return math.Abs(known-rewards(b, segment)) < 1e-6*known
+			})
+		}
+		check(b.NextPeriod())
+		if err := a.NextPeriod(); errors.Is(err, dpb.ErrOverBudget) != (period == 2) {
+			t.Error(period, err)
+		}
+	}
+	var log lines
+	plain := config(3)
+	plain.ContributionsPerUser = 2
+	c := run(t, server.address, Options{Config: plain, Logger: log.logger()})
+	eventually(t, "they refuse each other", func() bool {
+		return a.Metrics().Incompatible == 1 && c.Metrics().Incompatible == 2 && log.has("incompatible")
+	})
+}
+
+// With a send rate each node sends to each other in each round, whether rewards wait or not, and rewards arrive.
+func TestSendRate(t *testing.T) {
+	server := startRedis(t)
+	a := run(t, server.address, Options{Config: keyed(1), SendRate: 100})
+	b := run(t, server.address, Options{Config: keyed(2), SendRate: 100})
+	check(a.Update(must(b.Bandit.Select()).Ticket, 1))
+	check(b.Update(must(a.Bandit.Select()).Ticket, 1))
+	eventually(t, "they arrive", func() bool { return a.Metrics().Received == 1 && b.Metrics().Received == 1 })
+	if m := a.Metrics(); m.Refused != 0 || m.Unsent != 0 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// While Redis is away, nodes cancel what is open, unless a balancer brings each reward to its node.
+func TestOutage(t *testing.T) {
+	server := startRedis(t)
+	var log lines
+	a := run(t, server.address, Options{Config: windowedAt(1), Logger: log.logger()})
+	b := run(t, server.address, Options{Config: windowedAt(2)})
+	routed := run(t, server.address, Options{Config: windowedAt(3), Delay: -1})
+	eventually(t, "they have met", func() bool { return a.Metrics().Nodes == 3 && b.Metrics().Nodes == 3 })
+	server.kill()
+	eventually(t, "an outage", func() bool {
+		must(a.Bandit.Select())
+		must(routed.Bandit.Select())
+		return a.Metrics().Outage && must(a.Bandit.Report()).Cancelled > 0
+	})
+	eventually(t, "it is not ready", func() bool { return !a.Ready() })
+	if m := routed.Metrics(); m.Outage || must(routed.Bandit.Report()).Cancelled > 0 {
+		t.Errorf("%+v", m)
+	}
+	server.start()
+	eventually(t, "it is over", func() bool { return !a.Metrics().Outage && a.Ready() && a.Metrics().Outages >= 1 })
+	if !log.has("do not arrive in time") || !log.has("node=1") {
+		t.Error(log.text.String())
+	}
+}
+
+func windowedAt(node uint16) dpb.Config {
+	config := config(node)
+	config.RewardWindow = 1000
+	return config
 }
 
 func TestInvalidJoin(t *testing.T) {
@@ -78,36 +287,54 @@ func TestInvalidJoin(t *testing.T) {
 	store := storeAt(server.address)
 	defer store.Close()
 	ctx := context.Background()
-	join := func(policy dpb.Policy, config dpb.Config) error {
-		node, err := Join(ctx, Options{Store: store, Policy: policy, Config: config})
-		if err == nil {
-			node.Bandit.Close()
+	wide, none := config(1), config(1)
+	wide.Node, none.Arms = 1<<16, 0
+	nowhere := func(name string) Store { return NewRedis(&redis.UniversalOptions{}, name) }
+	for _, wrong := range []struct {
+		options Options
+		err     error
+		says    string
+	}{
+		{Options{Config: config(1)}, dpb.ErrInvalidConfig, "Store must"},
+		{Options{Store: nowhere("{}"), Config: config(1)}, dpb.ErrInvalidConfig, "ame must"},
+		{Options{Store: nowhere("a\x00"), Config: config(1)}, dpb.ErrInvalidConfig, "ame must"},
+		{Options{Store: store, Config: wide}, dpb.ErrInvalidConfig, "Node must be"},
+		{Options{Store: store, Config: none}, dpb.ErrInvalidConfig, "Arms must"},
+		{Options{Store: store, Config: config(1), SendRate: -1}, dpb.ErrInvalidConfig, "SendRate must"},
+		{Options{Store: store, Config: config(1), Interval: -1}, dpb.ErrInvalidConfig, "Interval in milliseconds must"},
+		{Options{Store: store, Config: config(1), Delay: time.Microsecond}, dpb.ErrInvalidConfig, "Delay in milliseconds must"},
+		{Options{Store: store, Config: config(1), Policy: dpb.PolicySE}, dpb.ErrUnsupported, ""},
+	} {
+		if _, err := Join(ctx, wrong.options); !errors.Is(err, wrong.err) || !strings.Contains(err.Error(), wrong.says) {
+			t.Error(wrong.says, err)
 		}
-		return err
 	}
-	wide, other := config(1), config(1)
-	wide.Node, other.Epsilon = 1<<16, 2
-	for _, wrong := range []dpb.Config{wide} {
-		err := join(0, wrong)
-		if !errors.Is(err, dpb.ErrInvalidConfig) || !strings.Contains(err.Error(), "node must be") {
-			t.Error(err)
-		}
+	client := server.client()
+	defer client.Close()
+	if keys := must(client.Keys(ctx, "*").Result()); len(keys) != 0 {
+		t.Error("a node that could not join has put", keys)
 	}
-	if err := join(dpb.PolicySE, config(1)); !errors.Is(err, dpb.ErrUnsupported) {
+	// The snapshot of the number is another bandit's, or none.
+	check(run(t, server.address, Options{Config: config(1)}).end())
+	other := config(1)
+	other.Epsilon = 2
+	_, err := Join(ctx, Options{Store: store, Config: other})
+	if err == nil || !strings.Contains(err.Error(), "epsilon must be 1") {
 		t.Error(err)
 	}
-	if all := must(store.Numbers(ctx)); len(all) != 0 {
-		t.Error("a node that could not join has put", all)
-	}
-	check(join(dpb.PolicyMED, config(1)))
-	check(join(dpb.PolicyMED, config(1)))
-	for policy, wrong := range map[dpb.Policy]dpb.Config{dpb.PolicyMED: other, 0: config(1)} {
-		if err := join(policy, wrong); !errors.Is(err, dpb.ErrInvalidConfig) {
-			t.Error(err)
-		}
+	check(client.HSet(ctx, "dpb:{test}:snapshots", "1", "nonsense").Err())
+	if _, err := Join(ctx, Options{Store: store, Config: config(1)}); err == nil {
+		t.Error("continues from nonsense")
 	}
 	server.kill()
-	if err := join(dpb.PolicyMED, config(1)); err == nil {
-		t.Error("joined without a store")
+	var log lines
+	limited, cancel := context.WithCancelCause(ctx)
+	go func() {
+		eventually(t, "the log says why", func() bool { return log.has("the store fails") })
+		cancel(errors.New("enough"))
+	}()
+	_, err = Join(limited, Options{Store: store, Config: config(2), Logger: log.logger()})
+	if err == nil || !strings.Contains(err.Error(), "enough") || !strings.Contains(err.Error(), "connect") {
+		t.Error(err)
 	}
 }

@@ -1,15 +1,17 @@
 package fleet
 
 import (
+	"bytes"
+	"cmp"
 	"context"
-	"errors"
-	"flag"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +21,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-const interval = 100 * time.Millisecond
+const interval, delay = 100 * time.Millisecond, 200 * time.Millisecond
 
 // A test fails if something that must happen takes longer than this. It is no limit on performance.
 const testTimeout = 2 * time.Minute
@@ -27,10 +29,6 @@ const testTimeout = 2 * time.Minute
 func TestMain(m *testing.M) {
 	if address := os.Getenv("DPB_TEST_NODE"); address != "" {
 		child(address)
-	}
-	flag.Parse()
-	if testing.Short() {
-		delay = 100 * time.Millisecond
 	}
 	logging.Disable() // otherwise the client logs servers that the tests have stopped
 	os.Exit(m.Run())
@@ -97,56 +95,47 @@ func config(node uint16) dpb.Config {
 	return config
 }
 
+func keyed(node uint16) dpb.Config {
+	config := config(node)
+	config.FleetKey = &[32]byte{1}
+	return config
+}
+
 // running is a node whose Sync runs.
 type running struct {
 	*Node
-	end  func() error
-	kill func() // like end, but closes the store first
+	end func() error // hands over, and returns Sync's error
 }
 
-func runAt(t *testing.T, address string, number uint16, interval time.Duration) running {
+// join makes a node with short times, unless options have others.
+func join(t *testing.T, store Store, options Options) *Node {
 	t.Helper()
-	return run(t, address, Options{Config: config(number), Interval: interval})
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	options.Store, options.Logger = store, cmp.Or(options.Logger, slog.New(slog.DiscardHandler))
+	options.Interval, options.Delay = cmp.Or(options.Interval, interval), cmp.Or(options.Delay, delay)
+	node, err := Join(ctx, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { node.Close() })
+	return node
 }
 
 func run(t *testing.T, address string, options Options) running {
 	t.Helper()
 	store := storeAt(address)
-	if options.Store == nil { // otherwise there is no server
-		options.Store = store
-	}
-	if options.Rewards == nil {
-		options.Rewards = store
-	}
-	if options.Contributions == nil {
-		options.Contributions = store
-	}
-	node, err := Join(context.Background(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { store.Close() })
+	return runOn(t, store, options)
+}
+
+func runOn(t *testing.T, store Store, options Options) running {
+	t.Helper()
+	node := join(t, store, options)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- node.Sync(ctx) }()
-	end := sync.OnceValue(func() error {
-		cancel()
-		err := <-done
-		node.Bandit.Close()
-		store.Close()
-		return err
-	})
-	t.Cleanup(func() {
-		if err := end(); !planned(err) {
-			t.Log(err)
-		}
-	})
-	return running{node, end, func() { store.Close(); end() }}
-}
-
-// planned reports whether a node has ended as planned: an interval is so short that on a busy machine its last commands
-// may be too late.
-func planned(err error) bool {
-	return !errors.Is(err, context.Canceled) && !errors.Is(err, ErrReplaced) && !errors.Is(err, dpb.ErrClosed)
+	return running{node, sync.OnceValue(func() error { cancel(); return <-done })}
 }
 
 // play makes this many decisions, and reports their rewards.
@@ -205,11 +194,51 @@ func agree(nodes []running, left ...[]byte) bool {
 	return true
 }
 
+// known returns the number of rewards in all releases that a node knows.
+func known(node running) (rewards float64) {
+	for _, arm := range must(node.Bandit.Arms()) {
+		rewards += arm.EffectivePulls
+	}
+	return rewards
+}
+
+// learn makes all nodes play until the first knows this many more rewards.
+func learn(t *testing.T, nodes []running, more float64) {
+	t.Helper()
+	goal := known(nodes[0]) + more
+	eventually(t, "the fleet learns", func() bool {
+		for _, node := range nodes {
+			play(node.Bandit, 20)
+		}
+		return known(nodes[0]) >= goal
+	})
+}
+
+// lines is a log that a test can read.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) has(what string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), what)
+}
+
+func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
 // child runs a node that plays until the process is killed.
 func child(address string) {
-	store := storeAt(address)
-	node := must(Join(context.Background(), Options{Store: store, Config: config(7), Interval: interval / 5}))
-	go node.Sync(context.Background())
+	node := must(Join(context.Background(), Options{
+		Store: storeAt(address), Config: config(7), Interval: interval, Delay: delay,
+	}))
 	os.Stdout.WriteString("joined\n")
 	for {
 		play(node.Bandit, 100)

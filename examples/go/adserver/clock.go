@@ -56,9 +56,9 @@ func (s span) configure(config *dpb.Config) {
 }
 
 // tick sets a bandit's clock if windows are times: at each ad and once a second, so that windows also end without
-// traffic. It is never called at a click, because time must not depend on rewards.
+// traffic. It is never called at a click, because time must not depend on rewards. In a fleet the node sets the clock.
 func (s adServer) tick(m member) {
-	if s.window.isTime && m.Bandit != nil {
+	if s.window.isTime && m.Bandit != nil && m.node == nil {
 		m.advance(uint64(time.Now().UnixMilli()))
 	}
 }

@@ -21,7 +21,7 @@ import (
 const (
 	// A ticket's first four digits are its node: the server's number, plus this for the ticket of a placement.
 	placementsFrom = 0x8000
-	// The time limit for the first commands to Redis, when the server starts.
+	// The time within which Redis must answer when the server starts.
 	joinTimeout = 5 * time.Second
 )
 
@@ -150,55 +150,54 @@ type member struct {
 	leaps   *atomic.Uint64 // of the clock that the log has
 }
 
-// join adds a bandit, which may come from a file, to a fleet. It takes ownership of the bandit, also on failure.
-func (o fleetOptions) join(bandit *dpb.Bandit, name string, config dpb.Config) (_ member, err error) {
-	m := member{Bandit: bandit, name: name, refused: new(atomic.Value), leaps: new(atomic.Uint64)}
+// join adds a bandit to a fleet. The snapshot is the one that it comes from, or nil. It takes ownership of the bandit, also
+// on failure.
+func (o fleetOptions) join(bandit *dpb.Bandit, name string, config dpb.Config, snapshot []byte) (m member, err error) {
+	m = member{Bandit: bandit, name: name, refused: new(atomic.Value), leaps: new(atomic.Uint64)}
 	m.refused.Store("")
-	defer func() {
-		if err != nil {
-			m.close()
-		}
-	}()
 	if o.redis == "" {
 		return m, nil
 	}
+	defer bandit.Close() // the node makes its own
 	connect, err := o.connect()
 	if err != nil {
 		return m, err
 	}
+	if err := answers(connect); err != nil {
+		return m, fmt.Errorf("redis: %w", err)
+	}
 	m.store = fleet.NewRedis(connect, name)
-	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
-	defer cancel()
 	options := fleet.Options{
-		Store: m.store, Rewards: m.store, Contributions: m.store, Config: config, Interval: o.mergeEvery,
-		Delay: o.delay, SendRate: int(o.sendRate), Bandit: bandit,
+		Store: m.store, Config: config, Interval: o.mergeEvery, Delay: o.delay, SendRate: int(o.sendRate), Snapshot: snapshot,
 	}
-	if config.Node == 0 { // this bandit's tickets do not have the number that Join takes
-		options.Bandit = nil
-		options.Policy, err = dpb.ParsePolicy(bandit.PolicyName())
-	} else {
-		var own []fleet.Snapshot
-		own, err = m.store.List(ctx, uint16(config.Node))
-		for _, snapshot := range own {
-			if err == nil {
-				err = checkPlacements(config, snapshot.Bytes)
-			}
-		}
+	if config.Node == 0 {
+		options.Snapshot = nil // it is of no number
 	}
-	if err == nil {
+	// A server that was killed has its number for 30 delays.
+	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout+40*max(o.delay, time.Second))
+	defer cancel()
+	if options.Policy, err = dpb.ParsePolicy(bandit.PolicyName()); err == nil {
 		m.node, err = fleet.Join(ctx, options)
 	}
 	if err != nil {
+		m.store.Close()
 		return m, fmt.Errorf("redis: %w", err)
-	}
-	if m.node.Bandit != bandit {
-		bandit.Close()
 	}
 	m.Bandit = m.node.Bandit
 	if m.node.Number() >= placementsFrom && config.Node == 0 {
+		m.close()
 		return m, fmt.Errorf("redis: number %d is too large: at most 32767 servers", m.node.Number())
 	}
 	return m, nil
+}
+
+// answers returns an error if Redis does not answer, or not to this user.
+func answers(options *redis.UniversalOptions) error {
+	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
+	defer cancel()
+	client := redis.NewUniversalClient(options)
+	defer client.Close()
+	return client.Ping(ctx).Err()
 }
 
 // ready reports whether the nodes of this server can forward clicks.
@@ -212,10 +211,12 @@ func (s adServer) ready() bool {
 }
 
 func (m member) close() {
-	m.Bandit.Close()
-	if m.store != nil {
-		m.store.Close()
+	if m.node == nil {
+		m.Bandit.Close()
+		return
 	}
+	m.node.Close()
+	m.store.Close()
 }
 
 // update reports a reward to the node that issued the ticket.
@@ -274,7 +275,7 @@ func (s adServer) sync(ended chan<- error) (stop func()) {
 			case ctx.Err() == nil:
 				ended <- fmt.Errorf("%s: %w", name, err)
 			case err != nil:
-				slog.Warn("the last snapshot is not in Redis", "bandit", name, "err", err)
+				slog.Warn("the node has not left as planned", "bandit", name, "err", err)
 			}
 			done <- struct{}{}
 		}()

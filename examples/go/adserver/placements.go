@@ -46,7 +46,7 @@ func newSegmented(o options, config dpb.Config) (member, error) {
 	if err != nil {
 		return member{}, err
 	}
-	return o.fleet.join(b, o.fleet.name()+"-placements", config)
+	return o.fleet.join(b, o.fleet.name()+"-placements", config, kept)
 }
 
 // checkPlacements refuses fewer placements than in the snapshot, because the segments of removed placements would count

@@ -97,7 +97,7 @@ func newShop(o options) (adServer, error) {
 		memory: config.ForgetAfter, window: o.window, context: o.context, placements: o.placements,
 		reports: newCopies(o.reportEvery), payouts: &payouts{budget: o.budget},
 	}
-	if ads.bandit, err = o.fleet.join(bandit, o.fleet.name(), config); err != nil {
+	if ads.bandit, err = o.fleet.join(bandit, o.fleet.name(), config, kept); err != nil {
 		return adServer{}, err
 	}
 	if o.budget > 0 {

@@ -132,7 +132,7 @@ func leave(ctx context.Context, options *redis.UniversalOptions, text string) er
 
 type server struct {
 	node  *fleet.Node
-	store *fleet.Redis
+	redis redis.UniversalClient
 }
 
 func serve(
@@ -146,18 +146,17 @@ func serve(
 	config.FleetKey = key
 	store := fleet.NewRedis(options, name)
 	defer store.Close()
-	node, err := fleet.Join(ctx, fleet.Options{
-		Store: store, Rewards: store, Contributions: store, Config: config, Interval: interval,
-	})
+	node, err := fleet.Join(ctx, fleet.Options{Store: store, Config: config, Interval: interval})
 	if err != nil {
 		return err
 	}
-	defer node.Bandit.Close()
+	defer node.Close()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		return err
 	}
-	s := server{node, store}
+	s := server{node, redis.NewUniversalClient(options)}
+	defer s.redis.Close()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(dpbprometheus.NewCollector(map[string]*dpb.Bandit{name: s.node.Bandit}),
 		fleetprometheus.NewCollector(map[string]*fleet.Node{name: s.node}))
@@ -255,7 +254,7 @@ small { display: block; opacity: .7 }
 {{range .Rows}}<tr><th>{{.Name}}{{range .Arms}}<td>{{if .EffectivePulls}}{{percent .Mean}}` +
 	`<small>of {{printf "%.0f" .EffectivePulls}}</small>{{else}}–{{end}}{{end}}</tr>
 {{end}}</table></div>
-<p>{{printf "%.1f" .Metrics.Age.Seconds}} s since the last exchange; errors of exchanges: {{.Metrics.Errors}}` +
+<p>{{printf "%.1f" .Metrics.Age.Seconds}} s since the last exchange; exchanges: {{.Metrics.Exchanges}}` +
 	`{{with .RedisError}}; Redis: {{.}}{{end}}</p></html>
 `))
 
@@ -271,22 +270,17 @@ func (s server) page(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	columns, nodes := [][]dpb.Arm{known}, []uint16{}
+	columns, nodes := [][]dpb.Arm{known}, []string{}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
-	versions, redisErr := s.store.Versions(ctx)
-	var all []fleet.Snapshot
-	if redisErr == nil {
-		all, redisErr = s.store.List(ctx, slices.Collect(maps.Keys(versions))...)
-	}
-	slices.SortFunc(all, func(a, b fleet.Snapshot) int { return int(a.Node) - int(b.Node) })
-	for _, snapshot := range all {
-		bandit, err := dpb.Restore(snapshot.Bytes)
+	snapshots, redisErr := s.redis.HGetAll(ctx, "dpb:{"+name+"}:snapshots").Result()
+	for _, node := range slices.Sorted(maps.Keys(snapshots)) {
+		bandit, err := dpb.Restore([]byte(snapshots[node]))
 		if err != nil {
 			continue // an incompatible node
 		}
 		if arms, err := bandit.Arms(); err == nil && len(arms) == len(creatives) {
-			columns, nodes = append(columns, arms), append(nodes, snapshot.Node)
+			columns, nodes = append(columns, arms), append(nodes, node)
 		}
 		bandit.Close()
 	}
@@ -339,6 +333,7 @@ func demonstrate(ctx context.Context, nodes int, interval time.Duration) error {
 	socket := filepath.Join(directory, "redis") // other users cannot connect to it
 	store := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--unixsocketperm", "700",
 		"--save", "", "--dir", directory)
+	store.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must not end it before the nodes have left
 	if err := store.Start(); err != nil {
 		return err
 	}

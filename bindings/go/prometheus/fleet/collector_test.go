@@ -2,10 +2,11 @@ package fleetprometheus
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
 	"github.com/libdpb/libdpb/bindings/go/fleet"
@@ -14,31 +15,36 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// empty is a store without other nodes.
+// empty is a store without other nodes, which a node can join.
 type empty struct{}
 
-func (empty) Take(_ context.Context, node uint16, life uint64, _ time.Duration) (fleet.Member, error) {
-	return fleet.Member{Node: node, Incarnation: 1, Life: life}, nil
+func (empty) Name() string { return "ads" }
+
+func (empty) Run(_ context.Context, command dpb.Command) (reply []byte, err error) {
+	none := strings.Repeat("0", 20)
+	items, known := map[uint32][]string{
+		2: {"ok", "7", "1", none, ""},                                                         // TAKE
+		3: {"ok", "1", "0", "1", "1", "0", "0", "0", "0", none, "0", "1", "0", "0", "0", "0"}, // ROUND
+		4: {"ok", string(command.Args[3])},                                                    // PUT
+		5: {"ok", "0", "0"},                                                                   // NEWS
+	}[command.Kind]
+	if !known {
+		return nil, errors.New("empty")
+	}
+	for _, item := range items {
+		reply = fmt.Appendf(reply, "%d:%s", len(item), item)
+	}
+	return reply, nil
 }
-func (empty) Put(context.Context, fleet.Member, fleet.Snapshot, bool) (bool, error) { return true, nil }
-func (empty) Versions(context.Context) (map[uint16]uint64, error)                   { return nil, nil }
-func (empty) List(context.Context, ...uint16) ([]fleet.Snapshot, error)             { return nil, nil }
-func (empty) Numbers(context.Context) ([]uint16, error)                             { return nil, nil }
-func (empty) Beat(context.Context, fleet.Member, fleet.Beat) (fleet.Pulse, error) {
-	return fleet.Pulse{Beats: 1, Nodes: 1, Numbers: 1}, nil
-}
-func (empty) Leave(context.Context, fleet.Member) error { return nil }
 
 // One registry has the metrics of a node and of its bandit. Only the operators' registry has metrics that are not
 // private.
 func TestCollectors(t *testing.T) {
-	config := dpb.NewConfig(2, 1)
-	config.Node = 7
-	node, err := fleet.Join(context.Background(), fleet.Options{Store: empty{}, Config: config})
+	node, err := fleet.Join(context.Background(), fleet.Options{Store: empty{}, Config: dpb.NewConfig(2, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer node.Bandit.Close()
+	defer node.Close()
 	nodes, bandits := map[string]*fleet.Node{"ads": node}, map[string]*dpb.Bandit{"ads": node.Bandit}
 	for private, collectors := range map[bool][]prometheus.Collector{
 		false: {NewCollector(nodes), dpbprometheus.NewCollector(bandits)},
@@ -60,11 +66,11 @@ func TestCollectors(t *testing.T) {
 			}
 		}
 		expected := []string{
-			"age_seconds", "contributions_lost_total", "contributions_total", "errors_total", "exchanges_total",
-			"incompatible_nodes", "leads", "nodes", "outage", "outages_total", "released_nodes", "wards",
+			"age_seconds", "contributions_total", "draining", "exchanges_total",
+			"incompatible_nodes", "leads", "learns", "nodes", "outage", "outages_total", "ready", "released_nodes",
 		}
 		if private {
-			expected = append(expected, "reward_errors_total", "rewards_received_total", "rewards_refused_total",
+			expected = append(expected, "failures_total", "rewards_received_total", "rewards_refused_total",
 				"rewards_sent_total", "rewards_unsent_total", "rewards_waiting")
 			slices.Sort(expected)
 		}
