@@ -88,15 +88,30 @@ const (
 	LaneExchanges Lane = C.DPB_LANE_EXCHANGES // everything else
 )
 
-// The kinds of a [Command] that are not for the store.
+// CommandKind is the kind of a [Command].
+type CommandKind uint32
+
 const (
-	CommandWait = C.DPB_COMMAND_WAIT // wait for Command.Wait, and ask again
-	CommandLog  = C.DPB_COMMAND_LOG  // write Command.Text to the log, and ask again
+	CommandWait       CommandKind = C.DPB_COMMAND_WAIT       // wait for Command.Wait, and ask again
+	CommandLog        CommandKind = C.DPB_COMMAND_LOG        // write Command.Text to the log, and ask again
+	CommandTake       CommandKind = C.DPB_COMMAND_TAKE       // for the store, as all others: give a number to a process
+	CommandRound      CommandKind = C.DPB_COMMAND_ROUND      // beat, send and receive rewards
+	CommandPut        CommandKind = C.DPB_COMMAND_PUT        // store a snapshot
+	CommandNews       CommandKind = C.DPB_COMMAND_NEWS       // read other nodes' new snapshots
+	CommandLead       CommandKind = C.DPB_COMMAND_LEAD       // read, take, renew or end the lease of the leader
+	CommandContribute CommandKind = C.DPB_COMMAND_CONTRIBUTE // send sums to the leader
+	CommandCollect    CommandKind = C.DPB_COMMAND_COLLECT    // read what others have sent to this leader
+	CommandKeep       CommandKind = C.DPB_COMMAND_KEEP       // read rewards for the bandit of a node that has ended
+	CommandOffer      CommandKind = C.DPB_COMMAND_OFFER      // offer to continue with bandits of nodes that end
+	CommandHost       CommandKind = C.DPB_COMMAND_HOST       // seek a node that continues with this one's bandit
+	CommandEntrust    CommandKind = C.DPB_COMMAND_ENTRUST    // leave a state to that node
+	CommandAdopt      CommandKind = C.DPB_COMMAND_ADOPT      // take a state that another node has left
+	CommandLeave      CommandKind = C.DPB_COMMAND_LEAVE      // end a number's lease
 )
 
 // Command is what to do next in a lane. It does not refer to memory of the library.
 type Command struct {
-	Kind    uint32        // [CommandWait], [CommandLog], or a command for the store
+	Kind    CommandKind
 	ID      uint64        // for [FleetNode.Reply] and [FleetNode.Failed]
 	Wait    time.Duration // of CommandWait
 	Timeout time.Duration // after this time the node has given the command up, and ignores its reply
@@ -266,7 +281,7 @@ func (n *FleetNode) Next(lane Lane) (command Command, err error) {
 // copyCommand copies a command from the library's memory.
 func copyCommand(c *C.dpb_command) Command {
 	command := Command{
-		Kind: uint32(c.kind), ID: uint64(c.id), Wait: time.Duration(c.wait_ms) * time.Millisecond,
+		Kind: CommandKind(c.kind), ID: uint64(c.id), Wait: time.Duration(c.wait_ms) * time.Millisecond,
 		Timeout: time.Duration(c.timeout_ms) * time.Millisecond,
 		Text:    C.GoString(c.text), Script: C.GoString(c.script), SHA1: C.GoString(c.sha1),
 	}

@@ -39,13 +39,13 @@ func joined(t *testing.T) *FleetNode {
 			switch command.Kind {
 			case CommandWait, CommandLog:
 				continue
-			case 2: // TAKE
+			case CommandTake:
 				reply = items("ok", "7", "1", none, "")
-			case 3: // ROUND
+			case CommandRound:
 				reply = items("ok", "1", zero, "1", "1", zero, zero, zero, zero, none, zero, "1", zero, zero, zero, zero)
-			case 4: // PUT
+			case CommandPut:
 				reply = items("ok", string(command.Args[3]))
-			case 5: // NEWS
+			case CommandNews:
 				reply = items("ok", zero, zero)
 			default:
 				t.Fatalf("%+v", command)
@@ -109,7 +109,7 @@ func TestNodeNamesCommands(t *testing.T) {
 	defer node.Close()
 	take := must[Command](t)(node.Next(LaneExchanges))
 	keys, args := slices.Clone(take.Keys), len(take.Args)
-	if take.Kind <= CommandLog || take.ID == 0 || take.Timeout != 1e9 || len(take.SHA1) != 40 || args != 5 ||
+	if take.Kind != CommandTake || take.ID == 0 || take.Timeout != 1e9 || len(take.SHA1) != 40 || args != 5 ||
 		!strings.Contains(take.Script, "KEYS[1]") || string(take.Args[0]) != "0" || take.Args[4] == nil || len(take.Args[4]) != 0 {
 		t.Errorf("%+v", take)
 	}
@@ -146,7 +146,7 @@ func TestNodeNamesCommands(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 	leave := must[Command](t)(NodeGone("ads", 7))
-	if leave.Keys[0] != "dpb:{ads}:records" || string(leave.Args[0]) != "7" {
+	if leave.Kind != CommandLeave || leave.Keys[0] != "dpb:{ads}:records" || string(leave.Args[0]) != "7" {
 		t.Errorf("%+v", leave)
 	}
 	for _, name := range []string{"", "{", "a\x00b"} {

@@ -182,7 +182,11 @@ func (n *Node) runLane(lane dpb.Lane) error {
 			case <-n.running.Done():
 			}
 		case dpb.CommandLog:
-			n.log.Warn("fleet: "+command.Text, "bandit", n.store.Name(), "node", n.report().Number)
+			report, level := n.report(), slog.LevelWarn
+			if report.State == dpb.NodeLeft { // as planned
+				level = slog.LevelInfo
+			}
+			n.log.Log(n.running, level, "fleet: "+command.Text, "bandit", n.store.Name(), "node", report.Number)
 		default:
 			ctx, cancel := context.WithTimeout(n.running, command.Timeout)
 			reply, err := n.store.Run(ctx, command)

@@ -22,11 +22,11 @@ func (empty) Name() string { return "ads" }
 
 func (empty) Run(_ context.Context, command dpb.Command) (reply []byte, err error) {
 	none := strings.Repeat("0", 20)
-	items, known := map[uint32][]string{
-		2: {"ok", "7", "1", none, ""},                                                         // TAKE
-		3: {"ok", "1", "0", "1", "1", "0", "0", "0", "0", none, "0", "1", "0", "0", "0", "0"}, // ROUND
-		4: {"ok", string(command.Args[3])},                                                    // PUT
-		5: {"ok", "0", "0"},                                                                   // NEWS
+	items, known := map[dpb.CommandKind][]string{
+		dpb.CommandTake:  {"ok", "7", "1", none, ""},
+		dpb.CommandRound: {"ok", "1", "0", "1", "1", "0", "0", "0", "0", none, "0", "1", "0", "0", "0", "0"},
+		dpb.CommandPut:   {"ok", string(command.Args[3])},
+		dpb.CommandNews:  {"ok", "0", "0"},
 	}[command.Kind]
 	if !known {
 		return nil, errors.New("empty")
