@@ -61,7 +61,7 @@ struct Packed {
 }
 
 /// The rewards for one number that came since the last round, and when it was held last.
-struct LaneOfNumber {
+struct Unsent {
     rewards: Vec<Waiting>,
     held: u64,
 }
@@ -74,7 +74,7 @@ pub struct Outbox {
     rewards: VecDeque<Waiting>,
     pace: Option<Pace>,
     /// With one, what came since the last round for each number that is held; and the messages of earlier rounds.
-    lanes: BTreeMap<u16, LaneOfNumber>,
+    lanes: BTreeMap<u16, Unsent>,
     packed: VecDeque<Packed>,
     /// The sequence of the first message.
     first: u64,
@@ -144,7 +144,7 @@ impl Outbox {
             } else if self.pace.is_some() {
                 let mut rewards = Vec::new();
                 rewards.try_reserve_exact(self.places).map_err(|_| Error::NoMemory)?;
-                self.lanes.insert(*number, LaneOfNumber { rewards, held: now });
+                self.lanes.insert(*number, Unsent { rewards, held: now });
             }
         }
         let (lost, grace) = (&mut self.lost, self.pace.map_or(0, |pace| pace.grace));
