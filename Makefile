@@ -122,9 +122,10 @@ FILL = sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@SHARED
   -e 's|@SHARED_PROPERTY@|$(SHARED_PROPERTY)|' -e 's|@SYSTEM_LIBRARIES@|$(SYSTEM_LIBRARIES)|'
 
 TO = $(DESTDIR)$(PREFIX)
+HEADERS = dpb.hpp dpb_metrics.hpp dpb_fleet.hpp
 install: all
 	$(INSTALL) -d $(TO)/include $(TO)/$(LIBDIR)/pkgconfig $(TO)/$(LIBDIR)/cmake/dpb $(dir $(TO)/$(SHARED))
-	$(INSTALL) -m 644 include/dpb.h bindings/cpp/dpb.hpp bindings/cpp/dpb_metrics.hpp $(TO)/include
+	$(INSTALL) -m 644 include/dpb.h $(addprefix bindings/cpp/,$(HEADERS)) $(TO)/include
 	$(INSTALL) -m 644 $(BUILD)/libdpb.a $(TO)/$(LIBDIR)
 	$(INSTALL) -m 755 $(BUILD)/$(notdir $(SHARED)) $(TO)/$(SHARED)
 	for link in $(LINKS); do ln -sf $${link#*=} $(TO)/$(LIBDIR)/$${link%=*}; done
@@ -139,7 +140,7 @@ install: all
 	done
 
 uninstall:
-	cd $(TO) && rm -rf $(LIBDIR)/cmake/dpb && rm -f include/dpb.h include/dpb.hpp include/dpb_metrics.hpp \
+	cd $(TO) && rm -rf $(LIBDIR)/cmake/dpb && rm -f include/dpb.h $(addprefix include/,$(HEADERS)) \
 	  $(LIBDIR)/libdpb.a $(SHARED) $(IMPORT) $(foreach link,$(LINKS),$(LIBDIR)/$(firstword $(subst =, ,$(link)))) \
 	  $(LIBDIR)/pkgconfig/dpb.pc $(LIBDIR)/pkgconfig/dpb-static.pc
 

@@ -1,11 +1,22 @@
 //! The C++ wrapper, from C++ programs.
 
-use crate::support::{self, Link, build, have, run_program};
+use crate::support::{self, Link, build, have, have_header, run_program};
 use std::process::Command;
 
 #[test]
 fn the_tests_of_the_wrapper_pass() {
     wrapper_passes("c++", OLDEST, Link::Static);
+}
+
+/// Nodes of a fleet, on a store in the program.
+#[test]
+#[cfg(unix)]
+fn nodes_share_a_store_of_the_host() {
+    if have("c++") {
+        let library = if have_header("hiredis/hiredis.h", "libhiredis-dev") { "-lhiredis" } else { "-lm" };
+        let arguments = [OLDEST, "-pthread", "-Wshadow", "-Wl,--no-as-needed", library];
+        run_program(&build("c++", "tests/cpp/fleet.cpp", &arguments, Link::Static));
+    }
 }
 
 /// In a program without exceptions, every function that can fail has a variant that returns a status.

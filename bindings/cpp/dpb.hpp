@@ -20,11 +20,11 @@
  * Threads. Any number of threads may use an object at once, but no other thread may use it while it is moved
  * or destroyed. A call on a moved-from object is DPB_NULL.
  *
- * Besides Bandit and Request there are Budget (privacy budgets that bandits share), Counter (private running
- * sums), Stopping (stopping rules), Shuffler with shuffle_plan and shuffle_encode (the shuffle model), and
- * ldp_encode (the local model).
+ * Besides Bandit and Request there are Budget (privacy budgets that bandits share), Node (one process of a fleet),
+ * Counter (private running sums), Stopping (stopping rules), Shuffler with shuffle_plan and shuffle_encode (the
+ * shuffle model), and ldp_encode (the local model).
  *
- * dpb_metrics.hpp writes a page of metrics of bandits.
+ * dpb_fleet.hpp runs a Node with a client of Redis. dpb_metrics.hpp writes a page of metrics of bandits.
  *
  * dpb.h documents each call in full, with units, ranges and statuses, at the C function of the same name.
  */
@@ -305,6 +305,13 @@ inline void check_reward(dpb_status status, const char *function, const char *na
   status == DPB_INVALID_REWARD ? check(status, function, name, reward) : check(status, function);
 }
 
+inline void check_update(dpb_status status, const char *function, std::uint64_t ticket, double reward) {
+  if (status == DPB_INVALID_REWARD) {
+    check(status, function, "ticket", ticket, "reward", reward);
+  }
+  check(status, function, "ticket", ticket);
+}
+
 /// Runs a call that explains a failure by a dpb_error.
 template <class Call> void insist(Call call) {
   dpb_error error = {};
@@ -536,11 +543,7 @@ public:
   /// open: report a valid reward. The status reveals whether a ticket had a reward already, so give a visitor the same
   /// reply whatever it is.
   void update(std::uint64_t ticket, double reward) {
-    const dpb_status status = try_update(ticket, reward);
-    if (status == DPB_INVALID_REWARD) {
-      detail::check(status, "dpb_update", "ticket", ticket, "reward", reward);
-    }
-    detail::check(status, "dpb_update", "ticket", ticket);
+    detail::check_update(try_update(ticket, reward), "dpb_update", ticket, reward);
   }
   /// Marks a decision as not played, for a reason and at a time that do not depend on the reward (dpb_cancel).
   void cancel(std::uint64_t ticket) { detail::check(try_cancel(ticket), "dpb_cancel", "ticket", ticket); }
@@ -872,6 +875,7 @@ public:
   [[nodiscard]] dpb_bandit *get() const noexcept { return handle_.get(); }
 
 private:
+  friend class Node;
   using Handle = detail::Handle<dpb_bandit, dpb_free>;
   using Constructor = dpb_status(const dpb_config *, dpb_bandit **, dpb_error *);
   Bandit(Constructor *constructor, const Config &c)
@@ -898,6 +902,134 @@ private:
 
   Handle handle_;
 };
+
+// A fleet: processes that learn as one bandit, through a store that they share. dpb_fleet.hpp has the threads and a
+// client of Redis.
+
+using Command = dpb_command;
+using NodeReport = dpb_node_report;
+using NodeDiagnostics = dpb_node_diagnostics;
+/// The callbacks of a host's database, for store_run.
+using Rows = dpb_rows;
+
+/// dpb_node_options with its defaults. The name and a snapshot must live until the constructor of the node has read
+/// them.
+struct NodeOptions : dpb_node_options {
+  explicit NodeOptions(const char *bandit) noexcept : dpb_node_options() { dpb_node_options_init(this, bandit); }
+};
+
+/// The two lanes of a node. Each has at most one command in flight.
+enum class Lane : std::uint32_t { rounds = DPB_LANE_ROUNDS, exchanges = DPB_LANE_EXCHANGES };
+
+/// dpb_node: a node of a fleet, whose commands the caller runs with its own client. Times are milliseconds of a clock
+/// that never goes back.
+class Node {
+public:
+  /// A node whose bandit has the policy that dpb_new takes. config.node: its number; 0: the lowest that is free.
+  Node(const Config &c, const NodeOptions &options) : Node(nullptr, c, options) {}
+  /// With nullptr the policy is that of dpb_new.
+  Node(const char *policy, const Config &c, const NodeOptions &options)
+      : handle_(detail::construct<Handle>(dpb_node_new, policy, &c, &options)) {}
+  [[nodiscard]] static std::optional<Node> try_new(const char *policy, const Config &c, const NodeOptions &options,
+                                                   dpb_error *error = nullptr) noexcept {
+    Handle handle = detail::try_construct<Handle>(error, dpb_node_new, policy, &c, &options);
+    return handle ? std::optional<Node>(Node(std::move(handle))) : std::nullopt;
+  }
+
+  /// The node's bandit, once it has joined. The node owns it: destroy what this returns before the node, and report
+  /// rewards to the node.
+  [[nodiscard]] std::optional<Bandit> bandit() const noexcept {
+    dpb_bandit *own = dpb_node_bandit(get());
+    return own != nullptr ? std::optional(Bandit(Bandit::Handle(own))) : std::nullopt; // dpb_free leaves it alone
+  }
+  /// What to do next in a lane (dpb_node_next); nullopt when the node has ended.
+  [[nodiscard]] std::optional<Command> next(Lane lane, std::uint64_t now_ms) {
+    Command command = {};
+    dpb_error error = {};
+    const dpb_status status = try_next(lane, now_ms, command, &error);
+    if (status == DPB_HALTED) {
+      return std::nullopt;
+    }
+    if (status != DPB_OK) {
+      detail::fail(status, error.message);
+    }
+    return command;
+  }
+  [[nodiscard]] dpb_status try_next(Lane lane, std::uint64_t now_ms, Command &out,
+                                    dpb_error *error = nullptr) noexcept {
+    out.struct_size = sizeof out;
+    return dpb_node_next(get(), static_cast<std::uint32_t>(lane), now_ms, &out, error);
+  }
+  /// Passes the reply to a command.
+  void reply(std::uint64_t id, std::uint64_t now_ms, std::string_view bytes) {
+    detail::check(try_reply(id, now_ms, bytes), "dpb_node_reply");
+  }
+  [[nodiscard]] dpb_status try_reply(std::uint64_t id, std::uint64_t now_ms, std::string_view bytes) noexcept {
+    return dpb_node_reply(get(), id, now_ms, reinterpret_cast<const std::uint8_t *>(bytes.data()), bytes.size());
+  }
+  /// Says that a command has failed, or perhaps has: the node repeats it. why: for the log; may be nullptr.
+  void failed(std::uint64_t id, std::uint64_t now_ms, const char *why) {
+    detail::check(try_failed(id, now_ms, why), "dpb_node_failed");
+  }
+  [[nodiscard]] dpb_status try_failed(std::uint64_t id, std::uint64_t now_ms, const char *why) noexcept {
+    return dpb_node_failed(get(), id, now_ms, why);
+  }
+  /// Reports the reward of a decision of any node. Never waits for the store.
+  void update(std::uint64_t ticket, double reward) {
+    detail::check_update(try_update(ticket, reward), "dpb_node_update", ticket, reward);
+  }
+  [[nodiscard]] dpb_status try_update(std::uint64_t ticket, double reward) noexcept {
+    return dpb_node_update(get(), ticket, reward);
+  }
+  /// Begins a period, and stores a snapshot at once.
+  void next_period() { detail::check(try_next_period(), "dpb_node_next_period"); }
+  [[nodiscard]] dpb_status try_next_period() noexcept { return dpb_node_next_period(get()); }
+  /// Begins to hand over. Decide nothing after it, and call next in both lanes until the node has ended.
+  void leave(std::uint64_t now_ms) { detail::check(try_leave(now_ms), "dpb_node_leave"); }
+  [[nodiscard]] dpb_status try_leave(std::uint64_t now_ms) noexcept { return dpb_node_leave(get(), now_ms); }
+  /// What anybody may know of the node.
+  [[nodiscard]] NodeReport report(std::uint64_t now_ms) const {
+    NodeReport read = {};
+    detail::check(try_report(now_ms, read), "dpb_node_report_read");
+    return read;
+  }
+  [[nodiscard]] dpb_status try_report(std::uint64_t now_ms, NodeReport &out) const noexcept {
+    out.struct_size = sizeof out;
+    return dpb_node_report_read(get(), now_ms, &out);
+  }
+  /// Counts of rewards that travel. They are NOT private: show them to operators only.
+  [[nodiscard]] NodeDiagnostics diagnostics() const {
+    NodeDiagnostics read = {};
+    detail::check(try_diagnostics(read), "dpb_node_diagnostics_read");
+    return read;
+  }
+  [[nodiscard]] dpb_status try_diagnostics(NodeDiagnostics &out) const noexcept {
+    out.struct_size = sizeof out;
+    return dpb_node_diagnostics_read(get(), &out);
+  }
+
+  /// The C handle, still owned by this object; NULL after a move.
+  [[nodiscard]] dpb_node *get() const noexcept { return handle_.get(); }
+
+private:
+  using Handle = detail::Handle<dpb_node, dpb_node_free>;
+  explicit Node(Handle &&handle) noexcept : handle_(std::move(handle)) {}
+
+  Handle handle_;
+};
+
+/// Writes the command that ends the lease of a number whose process has died (dpb_node_gone). It is valid until this
+/// thread's next call.
+[[nodiscard]] inline dpb_status try_node_gone(const char *name, std::uint16_t number, Command &out) noexcept {
+  out.struct_size = sizeof out;
+  return dpb_node_gone(name, number, &out);
+}
+/// Runs a command on rows of the host's database, in its transaction (dpb_store_run). buf: an array of cap bytes. len:
+/// receives the reply's length, also with DPB_BUFFER_TOO_SMALL.
+[[nodiscard]] inline dpb_status try_store_run(const Rows &rows, const Command &command, std::uint64_t now_ms,
+                                              std::uint8_t *buf, std::size_t cap, std::size_t &len) noexcept {
+  return dpb_store_run(&rows, &command, now_ms, buf, cap, &len);
+}
 
 /// dpb_stopping: a stopping rule. It takes samples until it knows their mean within a factor of 1 +- alpha.
 class Stopping {

@@ -25,6 +25,40 @@ using NamedBandits = std::vector<std::pair<std::string, const Bandit *>>;
 
 namespace detail {
 
+/// A label's value.
+[[nodiscard]] inline std::string escaped(const std::string &text) {
+  std::string all;
+  for (const char c : text) {
+    if (c == '\n') {
+      all += "\\n";
+    } else {
+      all += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+    }
+  }
+  return all;
+}
+
+/// A number with a decimal point, whatever the program's locale is.
+[[nodiscard]] inline std::string number(double x) {
+  if (x != x) {
+    return "NaN";
+  }
+  if (x - x != 0) {
+    return x > 0 ? "+Inf" : "-Inf";
+  }
+  std::string digits = text(x);
+  const std::size_t point = digits.find_first_not_of("-+0123456789e");
+  if (point != std::string::npos) {
+    const std::size_t after = digits.find_first_of("0123456789", point);
+    digits.replace(point, after - point, ".");
+  }
+  return digits;
+}
+template <class Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
+[[nodiscard]] std::string number(Integer x) {
+  return std::to_string(x);
+}
+
 /// A page of metrics: each family once, with all of its lines together, as the format requires.
 class Metrics {
 public:
@@ -108,38 +142,6 @@ private:
     std::vector<Arm> arms;
     Diagnostics diagnostics = {};
   };
-
-  static std::string escaped(const std::string &text) {
-    std::string all;
-    for (const char c : text) {
-      if (c == '\n') {
-        all += "\\n";
-      } else {
-        all += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
-      }
-    }
-    return all;
-  }
-
-  /// A number with a decimal point, whatever the program's locale is.
-  static std::string number(double x) {
-    if (x != x) {
-      return "NaN";
-    }
-    if (x - x != 0) {
-      return x > 0 ? "+Inf" : "-Inf";
-    }
-    std::string digits = text(x);
-    const std::size_t point = digits.find_first_not_of("-+0123456789e");
-    if (point != std::string::npos) {
-      const std::size_t after = digits.find_first_of("0123456789", point);
-      digits.replace(point, after - point, ".");
-    }
-    return digits;
-  }
-  template <class Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0> static std::string number(Integer x) {
-    return std::to_string(x);
-  }
 
   void head(const char *name, const char *kind, const char *help) {
     page_ += std::string("# HELP dpb_") + name + ' ' + help + "\n# TYPE dpb_" + name + ' ' + kind + '\n';

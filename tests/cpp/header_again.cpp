@@ -1,4 +1,4 @@
-#include <dpb_metrics.hpp>
+#include <dpb_fleet.hpp>
 
 dpb::Bandit elsewhere();
 
