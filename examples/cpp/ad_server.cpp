@@ -1,5 +1,5 @@
 // An ad server that learns which ads are clicked, with differential privacy for the clicks. It uses dpb.hpp,
-// Boost.Beast (in serve.hpp) and hiredis (in fleet.hpp): apt-get install libboost-dev libhiredis-dev.
+// Boost.Beast (in serve.hpp) and hiredis (in dpb_fleet.hpp): apt-get install libboost-dev libhiredis-dev.
 // After `cargo build --release`:
 //
 //   c++ -std=c++20 -O2 examples/cpp/ad_server.cpp -I include -I bindings/cpp target/release/libdpb.a
@@ -23,9 +23,9 @@
 // With --snapshot FILE the server continues after a restart with what it has learned, also after kill -9: see
 // serve::save. With --fleet-key-file FILE too a restart loses nothing, and tickets stay valid: see serve::suspend.
 //
-// With --redis ADDRESS --node N (or auto) many servers in C++ and Go learn together: see fleet.hpp. Any server accepts any click:
-// the first four digits of the ticket are the number of the server that decided, plus 0x8000 for an ad of a placement.
-// The placements are a second bandit in Redis. With --fleet-key-file FILE one server releases what all collect. Send
+// With --redis ADDRESS --node N (or auto) many servers in C++ and Go learn together: see dpb_fleet.hpp. Any server accepts
+// any click: the first four digits of the ticket are the number of the server that decided, plus 0x8000 for an ad of a
+// placement. The placements are a second bandit in Redis. With --fleet-key-file FILE one server releases what all collect. Send
 // each person to one server: a person who reaches n servers loses up to n times epsilon.
 //
 // With --threads N each thread has its own bandit, for machines on which one lock is too slow. The bandits merge each
@@ -33,7 +33,6 @@
 //
 // To simulate a day of visitors with a change at noon, run
 // cargo run --release --example ad_server -- --visit http://127.0.0.1:8080
-#include "fleet.hpp"
 #include "serve.hpp"
 
 #include <algorithm>
@@ -50,6 +49,7 @@
 #include <vector>
 
 namespace http = serve::http;
+namespace fleet = dpb::fleet;
 using serve::Page, serve::Request, serve::success;
 
 static constexpr std::array<const char *, 10> CREATIVES = {
@@ -86,16 +86,17 @@ extern const char PAGE_END[] asm("page_end");
 // The pages.
 
 struct Shop {
-  std::vector<dpb::Bandit> bandits; // one, or one for each thread: nodes 1, 2, ...
+  std::vector<dpb::Bandit> bandits; // one, or one for each thread: nodes 1, 2, ... In a fleet they are the nodes'
   std::uint64_t memory;             // their forget_after
   serve::Span window;               // their reward_window
+  bool in_fleet;                    // then the nodes set the clock
   std::string name;                 // on pages of metrics
   std::optional<dpb::Bandit> segmented; // has a segment for each placement, for all threads
   std::uint32_t placements = 0;
 
   // Sets a bandit's clock if windows are times.
   void tick(dpb::Bandit &bandit) const {
-    if (window.is_time) {
+    if (window.is_time && !in_fleet) {
       serve::set_clock(bandit, serve::milliseconds());
     }
   }
@@ -249,6 +250,13 @@ struct Nodes {
     }
     return all;
   }
+
+  // Hands over to the other servers, at once for both.
+  void leave() {
+    std::thread other([this] { segmented ? (void)segmented->leave() : (void)0; });
+    bandit ? (void)bandit->leave() : (void)0;
+    other.join();
+  }
 };
 
 // Always the same response, because the status reveals whether the ticket was clicked already.
@@ -256,10 +264,10 @@ static Page click(Shop &shop, Nodes &nodes, std::string_view text) {
   if (const auto ticket = serve::parse<std::uint64_t>(text, 16); ticket && text.size() == 16) {
     const bool of_placement = shop.of_placement(*ticket);
     if (auto &node = of_placement ? nodes.segmented : nodes.bandit) {
-      node->update(*ticket, 1.0);
+      (void)node->try_update(*ticket, 1.0); // the operator's counts have the refusals
     } else {
       dpb::Bandit &bandit = of_placement ? *shop.segmented : shop.of(*ticket);
-      (void)bandit.try_update(*ticket, 1.0); // the operator's counts have the refusals
+      (void)bandit.try_update(*ticket, 1.0);
     }
   }
   return serve::nothing();
@@ -345,7 +353,7 @@ static Page health(const Shop &shop) {
 // Whether this server can forward clicks too. A server whose number another process has must end: /healthz is then 503.
 static Page ready(const Shop &shop, const Nodes &nodes) {
   const std::vector<const fleet::Node *> all = nodes.all();
-  const bool is_ready = std::all_of(all.begin(), all.end(), [](const auto *node) { return node->is_ready(); });
+  const bool is_ready = std::all_of(all.begin(), all.end(), [](const auto *node) { return node->report().ready == 1; });
   return is_ready ? health(shop)
                   : serve::page(http::status::service_unavailable, "text/plain", "clicks cannot be forwarded\n");
 }
@@ -399,11 +407,104 @@ static serve::Site visitors(Shop &shop, serve::Copies &copies, Nodes &nodes) {
 static serve::Site operators(Shop &shop, const Nodes &nodes) {
   const auto get = http::verb::get;
   const auto metrics = [&](auto &) {
-    return serve::metrics(dpb::operator_metrics(shop.named()) + fleet::Node::metrics(nodes.all()));
+    return serve::metrics(dpb::operator_metrics(shop.named()) + fleet::metrics(nodes.all()));
   };
   return {{get, "/diagnostics", [&](auto &) { return diagnostics(shop); }},
           {get, "/metrics", metrics}};
 }
+
+// The options of a fleet.
+struct FleetOptions {
+  std::string redis; // HOST:PORT, or a socket's path; empty: no fleet
+  std::string bandit = "ads";
+  std::uint16_t node = 0; // no other process of the fleet may have this number; 0: the lowest that is free
+  bool is_numbered = false; // --node was given
+  std::string user; // of Redis' access control list; empty: the default one
+  std::filesystem::path password_file; // its first line is the password of that user; empty: no password
+  fleet::Options more;
+  static constexpr std::uint32_t HOUR = 3'600'000;
+
+  // Returns whether it is one of these options. Throws serve::UsageError if its value is not valid.
+  bool take(std::string_view name, std::string_view value) {
+    const bool is_plain = std::all_of(value.begin(), value.end(), [](unsigned char c) {
+      return std::isalnum(c) || c == '_' || c == '-' || c == '.'; // no characters that need escapes
+    });
+    if (name == "--redis") {
+      redis = value;
+      try {
+        (void)fleet::Hiredis(redis);
+      } catch (const std::invalid_argument &) {
+        throw serve::UsageError(name, "HOST:PORT or a socket's path", value);
+      }
+    } else if (name == "--bandit") {
+      bandit = value;
+      if (!is_plain || value.empty()) {
+        throw serve::UsageError(name, "letters, digits, and any of _-.", value);
+      }
+    } else if (name == "--node") {
+      node = value == "auto" ? 0 : serve::number<std::uint16_t>(name, value, 1);
+      is_numbered = true;
+    } else if (name == "--redis-user") {
+      user = value;
+      if (value.empty()) {
+        throw serve::UsageError(name, "the name of a user", value);
+      }
+    } else if (name == "--redis-password-file") {
+      password_file = serve::file(name, value);
+    } else if (name == "--merge-every") {
+      more.interval_ms = serve::number<std::uint32_t>(name, value, 100, HOUR);
+    } else if (name == "--delay") {
+      const bool is_routed = value == "0";
+      more.flags = is_routed ? DPB_NODE_ROUTED : 0;
+      more.delay_ms = is_routed ? fleet::Options().delay_ms : serve::number<std::uint32_t>(name, value, 80, HOUR);
+    } else if (name == "--send-rate") {
+      more.send_rate = serve::number<std::uint32_t>(name, value, 1);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  // Throws serve::UsageError if an option needs another one.
+  void check(bool has_key) const {
+    if (redis.empty() == is_numbered) {
+      throw serve::UsageError("--redis and --node need each other");
+    }
+    if (redis.empty() && !password_file.empty()) {
+      throw serve::UsageError("--redis-password-file needs --redis");
+    }
+    if (!user.empty() && password_file.empty()) {
+      throw serve::UsageError("--redis-user needs --redis-password-file");
+    }
+    if (more.send_rate > 0 && !has_key) {
+      throw serve::UsageError("--send-rate needs --fleet-key-file");
+    }
+    if (node >= PLACEMENTS_FROM) {
+      throw serve::UsageError("--node", "at most 32767", std::to_string(node));
+    }
+  }
+
+  fleet::Hiredis store() const {
+    return fleet::Hiredis(redis, password_file.empty() ? "" : fleet::Hiredis::read_password(password_file), user);
+  }
+
+  static constexpr const char *USAGE =
+      "  --redis ADDRESS    learn together with the servers that share this Redis; HOST:PORT or a socket's path\n"
+      "  --node N           number of this server among them, 1 to 32767; each server has its own. auto: the lowest\n"
+      "                     that is free\n"
+      "  --bandit NAME      name of the bandit that they share; default ads\n"
+      "  --merge-every MS   interval of exchanges in milliseconds; default 5000, at least 100\n"
+      "  --delay MS         longest time, in milliseconds, that a click at another server may take; while clicks take\n"
+      "                     longer, decisions are cancelled; default 1000, at least 80; 0 if all clicks come to the\n"
+      "                     server that showed the ad: then the servers do not check\n"
+      "  --send-rate N      with --fleet-key-file: send each other server a message of one length eight times in a\n"
+      "                     --delay, with space for at least N clicks a second, so that Redis does not show how many\n"
+      "                     travel. A click that finds no space is lost. Default: send each click at once\n"
+      "  --redis-user NAME  with a password: the user of Redis' access control list; without it, the default user\n"
+      "  --redis-password-file FILE  the first line is the password of Redis\n"
+      "                     With --redis and --fleet-key-file, which is then the same for all servers, one server\n"
+      "                     releases what all collect, with one noise, and clicks travel sealed\n";
+};
 
 struct Options : serve::Options {
   serve::Span window = {WINDOW, false};
@@ -412,18 +513,10 @@ struct Options : serve::Options {
   std::uint32_t placements = 0;
   std::uint32_t users = 100'000; // expected in a period
   std::chrono::seconds period = std::chrono::hours(24);
-  fleet::Options fleet;
+  FleetOptions fleet;
 
   // Whether the server leaves its state to the next one. In a fleet it hands over what it can to the other servers.
   bool leaves_state() const { return !key_file.empty() && fleet.redis.empty(); }
-
-  // The options of the placements' bandit of the server with this number.
-  fleet::Options segmented_fleet(std::uint16_t node) const {
-    fleet::Options segmented = fleet;
-    segmented.bandit += "-placements";
-    segmented.node = node + PLACEMENTS_FROM;
-    return segmented;
-  }
 
   // The file for the snapshots of the placements' bandit; empty: none.
   std::filesystem::path segmented_snapshot() const { return snapshot.empty() ? "" : snapshot.string() + ".placements"; }
@@ -449,16 +542,12 @@ static Options parse_options(int argc, char **argv) {
     }
     return true;
   });
-  options.fleet.key_file = options.key_file;
-  options.fleet.check();
+  options.fleet.check(!options.key_file.empty());
   if (options.leaves_state() && options.snapshot.empty()) {
     throw serve::UsageError("--fleet-key-file needs --snapshot or --redis");
   }
   if (options.bandits > 1 && !(options.fleet.redis.empty() && options.snapshot.empty())) {
     throw serve::UsageError("--threads: several bandits cannot share a file (--snapshot) or a node (--redis)");
-  }
-  if (options.fleet.node >= PLACEMENTS_FROM) {
-    throw serve::UsageError("--node", "at most 32767", std::to_string(options.fleet.node));
   }
   if (options.fleet.is_numbered && options.fleet.node == 0 && !options.snapshot.empty()) {
     throw serve::UsageError("--node auto continues from Redis, and so takes no --snapshot");
@@ -470,34 +559,43 @@ static Options parse_options(int argc, char **argv) {
   return options;
 }
 
-// Makes a bandit with a segment for each placement; the key is the placement's number. Epsilon is for all rewards of a
-// person in a period, at this server. A bandit that is restored from a snapshot begins a new period, because a snapshot
-// does not contain the counts of people. Fewer placements than in the snapshot are refused: segments of removed placements would count
-// towards max_segments.
-static dpb::Bandit make_segmented(const Options &options, dpb::Config config, fleet::Start &start) {
+// The configuration of a bandit with a segment for each placement; the key is the placement's number. Epsilon is for all
+// rewards of a person in a period, at this server. A bandit that is restored from a snapshot begins a new period, because
+// a snapshot does not contain the counts of people.
+static dpb::Config segmented(const Options &options, dpb::Config config) {
   config.node += PLACEMENTS_FROM;
   config.expected_users = options.users;
   config.contributions_per_user = CONTRIBUTIONS;
   config.max_segments = options.placements;
+  return config;
+}
+
+// Fewer placements than in the snapshot are refused: segments of removed placements would count towards max_segments.
+static dpb::Bandit make_segmented(const Options &options, const dpb::Config &config) {
   const std::filesystem::path file = options.segmented_snapshot();
-  const auto check = [&](const std::string &where, const std::optional<dpb::Bandit> &there) {
-    if (const std::uint32_t before = there ? there->report().max_segments : 0; before > options.placements) {
-      throw std::runtime_error(where + ": placements must be at least " + std::to_string(before) +
-                               ", as in the snapshot, got " + std::to_string(options.placements));
-    }
-  };
-  check(file.string(), serve::restored(file, [](auto... snapshot) { return dpb::Bandit::try_restore(snapshot...); }));
-  if (const auto &field = start.field) {
-    check("redis", dpb::Bandit::try_restore(reinterpret_cast<const std::uint8_t *>(field->snapshot.data()),
-                                            field->snapshot.size()));
+  const auto there = serve::restored(file, [](auto... snapshot) { return dpb::Bandit::try_restore(snapshot...); });
+  if (const std::uint32_t before = there ? there->report().max_segments : 0; before > options.placements) {
+    throw std::runtime_error(file.string() + ": placements must be at least " + std::to_string(before) +
+                             ", as in the snapshot, got " + std::to_string(options.placements));
   }
-  const bool in_fleet = !options.fleet.redis.empty();
-  return fleet::resume(serve::resume(dpb::Bandit(config), config, file, in_fleet), config, start);
+  return serve::resume(dpb::Bandit(config), config, file);
+}
+
+// Joins the fleet of the bandit with this name. Returns the node's bandit.
+static dpb::Bandit join(std::optional<fleet::Node> &node, const Options &options, const std::string &name,
+                        const std::string &policy, const dpb::Config &config, const std::filesystem::path &file) {
+  const std::vector<std::uint8_t> snapshot = serve::load_for_fleet(file);
+  fleet::Options more = options.fleet.more;
+  more.policy = policy;
+  more.snapshot = snapshot.empty() ? nullptr : snapshot.data();
+  more.snapshot_len = snapshot.size();
+  node.emplace(options.fleet.store(), name, config, std::move(more));
+  return std::move(*node->core().bandit());
 }
 
 // Makes the server's bandits with the forget_after of the options; without one, with the default, or with none if the
 // policy does not support it.
-static Shop make(const Options &options, fleet::Start &start, fleet::Start &segmented_start) {
+static Shop make(const Options &options, Nodes &nodes) {
   dpb::Config config(CREATIVES.size(), 1.0); // epsilon = 1
   config.horizon = 200'000;
   config.reward_bits = 0;            // a click or none
@@ -506,12 +604,10 @@ static Shop make(const Options &options, fleet::Start &start, fleet::Start &segm
   const std::optional<serve::Key> key = options.key();
   config.fleet_key = key ? key->data() : nullptr;
   const bool in_fleet = !options.fleet.redis.empty();
-  const unsigned first_node = in_fleet ? start.member.node : 1;
   const auto shop = [&](std::uint64_t memory) {
     config.forget_after = memory;
-    Shop shop{{}, memory, options.window, options.fleet.bandit, {}, options.placements};
-    for (unsigned number = 1; number <= options.bandits; ++number) {
-      config.node = first_node + number - 1;
+    Shop shop{{}, memory, options.window, in_fleet, options.fleet.bandit, {}, options.placements};
+    for (config.node = 1; config.node <= options.bandits; ++config.node) {
       shop.bandits.push_back(options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config));
     }
     return shop;
@@ -528,14 +624,24 @@ static Shop make(const Options &options, fleet::Start &start, fleet::Start &segm
   };
   Shop made = fresh();
   dpb::Bandit &first = made.bandits.front();
-  first = serve::resume(std::move(first), config, options.snapshot, in_fleet);
-  first = fleet::resume(std::move(first), config, start);
+  config.node = in_fleet ? options.fleet.node : 1;
+  if (in_fleet) {
+    first = join(nodes.bandit, options, made.name, std::string(first.policy_name()), config, options.snapshot);
+    config.node = nodes.bandit->report().number;
+    if (config.node >= PLACEMENTS_FROM) {
+      throw std::runtime_error("redis: number " + std::to_string(config.node) + " is above 32767");
+    }
+  } else {
+    first = serve::resume(std::move(first), config, options.snapshot);
+  }
   if (options.bandits > 1) {
     made.merge_into_others(first); // changes nothing, but fails now for policies that cannot merge
   }
   if (options.placements > 0) {
-    config.node = first_node;
-    made.segmented = make_segmented(options, config, segmented_start);
+    const dpb::Config placements = segmented(options, config);
+    made.segmented = in_fleet ? join(nodes.segmented, options, made.name + "-placements", "", placements,
+                                     options.segmented_snapshot())
+                              : make_segmented(options, placements);
   }
   made.tick();
   return made;
@@ -544,38 +650,8 @@ static Shop make(const Options &options, fleet::Start &start, fleet::Start &segm
 int main(int argc, char **argv) try {
   const Options options = parse_options(argc, argv);
   serve::Server server(options);
-  std::optional<fleet::Store> store, segmented_store;
-  std::optional<Shop> made;
   Nodes nodes;
-  for (int tries = 1; !made; ++tries) {
-    try {
-      fleet::Start start, segmented_start;
-      if (!options.fleet.redis.empty()) {
-        start = fleet::begin(options.fleet, store.emplace(options.fleet));
-        if (start.member.node >= PLACEMENTS_FROM) {
-          throw std::runtime_error("redis: number " + std::to_string(start.member.node) + " is above 32767");
-        }
-      }
-      const fleet::Options segmented = options.segmented_fleet(start.member.node);
-      if (store && options.placements > 0) {
-        segmented_start = fleet::begin(segmented, segmented_store.emplace(segmented));
-      }
-      made.emplace(make(options, start, segmented_start));
-      if (store) {
-        nodes.bandit.emplace(options.fleet, *store, made->bandits.front(), start, options.window);
-      }
-      if (segmented_store) {
-        nodes.segmented.emplace(segmented, *segmented_store, *made->segmented, segmented_start, options.window);
-      }
-    } catch (const fleet::Raced &) {
-      nodes.bandit.reset();
-      made.reset();
-      if (tries == 10) {
-        throw;
-      }
-    }
-  }
-  Shop &shop = *made; // for all threads
+  Shop shop = make(options, nodes); // for all threads; destroyed before the nodes
   const auto save = [&] {
     serve::save(shop.bandits.front(), options.snapshot, nodes.bandit.has_value());
     if (shop.segmented) {
@@ -589,10 +665,7 @@ int main(int argc, char **argv) try {
   }
   if (shop.segmented) { // write a snapshot at once in each period, so that a restart cannot miss a period
     chores.push_back({options.period, [&] {
-                        shop.segmented->next_period();
-                        if (nodes.segmented) {
-                          nodes.segmented->put_soon();
-                        }
+                        nodes.segmented ? nodes.segmented->next_period() : shop.segmented->next_period();
                         if (!options.snapshot.empty()) {
                           save();
                         } else if (!nodes.segmented) { // nothing is kept, so a restart makes another bandit
@@ -601,6 +674,7 @@ int main(int argc, char **argv) try {
                       }});
   }
   server.run(visitors(shop, copies, nodes), operators(shop, nodes), "/diagnostics", save, chores);
+  nodes.leave();
   if (options.leaves_state()) {
     serve::suspend(shop.bandits.front(), options.snapshot);
     if (shop.segmented) {
@@ -620,7 +694,7 @@ int main(int argc, char **argv) try {
       "  --period SECONDS   length of a period; default 86400\n"
       "  --threads N        N threads, each with its own bandit, that merge each other's releases;\n"
       "                     not with --snapshot or --redis\n";
-  serve::print_usage(error, "ad_server", (more + fleet::Options::USAGE).c_str());
+  serve::print_usage(error, "ad_server", (more + FleetOptions::USAGE).c_str());
   return 2;
 } catch (const std::exception &error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -3,7 +3,7 @@
 #ifndef SERVE_HPP
 #define SERVE_HPP
 
-#include <dpb_metrics.hpp>
+#include <dpb_fleet.hpp>
 
 #include <algorithm>
 #include <array>
@@ -511,49 +511,8 @@ inline asio::awaitable<void> accept(tcp::acceptor &acceptor, asio::thread_pool &
   }
 }
 
-// The key.
-
-// The secret key (dpb_config.fleet_key) that seals states, and that the nodes of a fleet with one noise share.
-using Key = std::array<std::uint8_t, 32>;
-
-// Removes the end of a line, which is "\n" or "\r\n".
-inline void remove_line_end(std::string &line) {
-  for (const char end : {'\n', '\r'}) {
-    if (!line.empty() && line.back() == end) {
-      line.pop_back();
-    }
-  }
-}
-
-// Reads a key from a file: 32 bytes, or 64 hexadecimal digits on a line. Throws if the file has something else, or if
-// other users can read it.
-inline Key read_key(const std::filesystem::path &file) {
-  const auto refusal = [&](const char *why) { return std::runtime_error(file.string() + ": " + why); };
-  std::ifstream open(file, std::ios::binary);
-  if (!open) {
-    throw refusal("cannot be read");
-  }
-  constexpr auto OTHERS = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
-  if ((std::filesystem::status(file).permissions() & OTHERS) != std::filesystem::perms::none) {
-    throw refusal("other users can read it: chmod 600");
-  }
-  std::string text(2 * sizeof(Key) + 3, '\0');
-  open.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(open.gcount()));
-  if (text.size() != sizeof(Key)) {
-    remove_line_end(text);
-  }
-  const bool digits =
-      text.size() == 2 * sizeof(Key) && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
-  if (!digits && text.size() != sizeof(Key)) {
-    throw refusal("not a fleet key: must be 32 bytes, or 64 hexadecimal digits");
-  }
-  Key key;
-  for (std::size_t i = 0; i < key.size(); ++i) {
-    key[i] = digits ? *serve::parse<std::uint8_t>(text.substr(2 * i, 2), 16) : static_cast<std::uint8_t>(text[i]);
-  }
-  return key;
-}
+// The key (dpb_config.fleet_key) that seals states, and that the nodes of a fleet with one noise share.
+using dpb::fleet::Key, dpb::fleet::read_key;
 
 // The snapshots.
 
@@ -616,7 +575,7 @@ inline void write(const std::filesystem::path &file, const std::vector<std::uint
   sync_directory(file);
 }
 
-// Writes a snapshot and says that it is stored. In a fleet the node says so, once the store has the snapshot.
+// Writes a snapshot and says that it is stored. In a fleet the node says so, once Redis has the snapshot.
 inline void save(dpb::Bandit &bandit, const std::filesystem::path &file, bool in_fleet = false) {
   const std::vector<std::uint8_t> snapshot = bandit.snapshot();
   write(file, snapshot);
@@ -725,11 +684,9 @@ inline std::optional<dpb::Bandit> take_state(std::string_view policy, const dpb:
   return next;
 }
 
-// Makes a bandit continue from the state that the last process has left or, if there is none, from its snapshot. In a
-// fleet it does not continue from a state, because the clicks of the meantime have gone elsewhere. A snapshot that cannot
-// be restored throws before a state is touched.
-inline dpb::Bandit resume(dpb::Bandit fresh, const dpb::Config &config, const std::filesystem::path &file,
-                          bool in_fleet = false) {
+// Makes a bandit continue from the state that the last process has left or, if there is none, from its snapshot. A snapshot
+// that cannot be restored throws before a state is touched.
+inline dpb::Bandit resume(dpb::Bandit fresh, const dpb::Config &config, const std::filesystem::path &file) {
   if (file.empty()) {
     return fresh;
   }
@@ -738,13 +695,19 @@ inline dpb::Bandit resume(dpb::Bandit fresh, const dpb::Config &config, const st
       })) {
     fresh = std::move(*stored);
   }
-  if (in_fleet) {
-    std::filesystem::remove(file.string() + ".state");
-    remove_leftovers(file.string() + ".state");
-    return fresh;
-  }
   auto next = take_state(fresh.policy_name(), config, file);
   return next ? std::move(*next) : std::move(fresh);
+}
+
+// The snapshot that a node of a fleet may continue from. It continues from no state, because the clicks of the meantime have
+// gone elsewhere.
+inline std::vector<std::uint8_t> load_for_fleet(const std::filesystem::path &file) {
+  if (file.empty()) {
+    return {};
+  }
+  std::filesystem::remove(file.string() + ".state");
+  remove_leftovers(file.string() + ".state");
+  return load(file).value_or(std::vector<std::uint8_t>());
 }
 
 // A task that runs regularly in the background.
