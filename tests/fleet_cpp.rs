@@ -460,6 +460,32 @@ fn a_node_saves_when_it_ends_even_if_redis_hangs() {
     assert_eq!(one.server.interrupt().0.code(), Some(0));
 }
 
+/// The file of a server may count more than its snapshot in Redis, or less.
+#[test]
+#[ignore = "compiles the C++ ad server"]
+fn a_node_continues_from_its_file_or_from_redis() {
+    let Some((redis, program)) = Redis::start(&[]) else { return };
+    let file = place("fleet");
+    let start = || Node::start(program, &redis, 1, OFTEN, &["--snapshot", file.to_str().unwrap()]);
+    let node = start();
+    play(&[&node], 1500);
+    assert_eq!(node.server.interrupt().0.code(), Some(0));
+    redis.ask(&[b"FLUSHALL"]);
+    let beside = |more: &str| PathBuf::from(format!("{}{more}", file.display()));
+    let states = [".state", ".state.new", ".state.opened"].map(beside);
+    let others = [".state.backup", ".states"].map(beside);
+    states.iter().chain(&others).for_each(|name| fs::write(name, "").unwrap());
+    let node = start();
+    assert_eq!(node.decisions(), 1500, "from its file");
+    assert!(!states.iter().any(|name| name.exists()), "a state of before the fleet");
+    assert!(others.iter().all(|name| name.exists()), "a file that is no state");
+    let old = fs::read(&file).unwrap();
+    play(&[&node], 1500);
+    assert_eq!(node.server.interrupt().0.code(), Some(0));
+    fs::write(&file, old).unwrap();
+    assert_eq!(start().decisions(), 3000, "from Redis");
+}
+
 /// A given number belongs to the process that has it. One whose number another process has must end.
 #[test]
 #[ignore = "compiles the C++ ad server"]

@@ -3,8 +3,8 @@
 
 use crate::support::requests::{Ask, among, of_slots};
 use crate::support::{
-    Link, SYSTEM_LIBRARIES, build, empty_directory, go, have, library_dir, root, run, snippets, sorted, text, uses,
-    without_comments,
+    Link, SYSTEM_LIBRARIES, build, empty_directory, go, have, have_header, library_dir, root, run, snippets, sorted,
+    text, uses, without_comments,
 };
 use dpb::ffi::*;
 use std::mem::MaybeUninit;
@@ -38,7 +38,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ),
     (GUIDE, "cpp", &[": showed ad ", "desktop: ", "always arm 1: 0.0", " wins after "]),
     (GUIDE, "go", &["500 decisions in 500 placements"]),
-    ("bindings/cpp/README.md", "cpp", &["a click counts once", " bought, for about "]),
+    ("bindings/cpp/README.md", "cpp", &["a click counts once", " bought, for about ", "no fleet without Redis"]),
     ("bindings/go/README.md", "go", &["a click counts once", "nobody has seen who clicked"]),
 ];
 
@@ -78,8 +78,15 @@ fn builds_and_runs(language: &str, compiler: &str, standard: &str, link: Link) {
     let place = empty_directory("readme", &format!("{language}_{link:?}"));
     for (name, program, says) in programs(language) {
         let source = place.join(format!("{name}.{language}"));
+        let mut arguments = vec![standard];
+        if program.contains("<dpb_fleet.hpp>") {
+            if !have_header("hiredis/hiredis.h", "libhiredis-dev") {
+                continue;
+            }
+            arguments.extend(["-pthread", "-Wl,--no-as-needed", "-lhiredis"]);
+        }
         std::fs::write(&source, program).unwrap();
-        let program = build(compiler, source.to_str().unwrap(), &[standard], link);
+        let program = build(compiler, source.to_str().unwrap(), &arguments, link);
         let said = run(Command::new(program).current_dir(&place));
         assert!(said.contains(says), "{name}: {said}");
     }
@@ -396,8 +403,8 @@ fn pages_name_the_present_interface_only() {
             .map(page);
     let variables = ["tests/header.rs", "tests/dist.rs", "tests/simulation/main.rs"].map(page); // of the environment, for tests
     let others = others.join("") + &without_comments(&cpp) + &variables.join("");
-    let metrics =
-        ["bindings/go/prometheus/collector.go", "bindings/go/prometheus/fleet/collector.go"].map(page).join("");
+    let collectors = ["collector.go", "fleet/collector.go"].map(|file| page(&format!("bindings/go/prometheus/{file}")));
+    let metrics = collectors.join("") + &page("bindings/cpp/dpb_fleet.hpp");
     let is_other = |word: &str| {
         let metric = word.strip_prefix("dpb_").unwrap_or(word);
         let names = [metric, metric.trim_end_matches("_total")];

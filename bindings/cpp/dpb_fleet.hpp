@@ -461,7 +461,7 @@ private:
     read.emplace_back(node->report(), node->diagnostics());
   }
   const auto family = [&](const std::string &name, const char *kind, const char *help, const auto &value) {
-    const std::string metric = "dpb_fleet_" + name;
+    const std::string metric = "dpb_" + name;
     page += "# HELP " + metric + ' ' + help + "\n# TYPE " + metric + ' ' + kind + '\n';
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       page += metric + "{bandit=\"" + dpb::detail::escaped(nodes[i]->name()) + "\"} " +
@@ -477,33 +477,38 @@ private:
   if (nodes.empty()) {
     return page;
   }
-  family("age_seconds", "gauge", "Seconds since the last successful exchange.",
+  family("fleet_age_seconds", "gauge", "Seconds since the last successful exchange.",
          [](const NodeReport &report, auto &) { return static_cast<double>(report.age_ms) / 1000; });
-  of_report("exchanges_total", "counter", "Successful exchanges.", &NodeReport::exchanges);
-  family("nodes", "gauge", "Other nodes that are alive.",
+  of_report("fleet_exchanges_total", "counter", "Successful exchanges.", &NodeReport::exchanges);
+  family("fleet_nodes", "gauge", "Other nodes that are alive.",
          [](const NodeReport &report, auto &) { return report.nodes - (report.nodes > 0 ? 1 : 0); });
-  of_report("released_nodes", "gauge", "Other nodes, also those that have left, of which a snapshot was read.",
+  of_report("fleet_released_nodes", "gauge", "Other nodes, also those that have left, of which a snapshot was read.",
             &NodeReport::released);
-  of_report("incompatible_nodes", "gauge", "Other nodes whose newest snapshot was refused.", &NodeReport::incompatible);
-  of_report("ready", "gauge", "1 if a balancer may send requests to this node.", &NodeReport::ready);
-  of_report("learns", "gauge", "1 once the store has kept a snapshot that counts this period.", &NodeReport::learns);
-  of_report("outage", "gauge", "1 while rewards cannot travel between nodes, so that decisions are cancelled.",
+  of_report("fleet_incompatible_nodes", "gauge", "Other nodes whose newest snapshot was refused.",
+            &NodeReport::incompatible);
+  of_report("fleet_ready", "gauge", "1 if a balancer may send requests to this node.", &NodeReport::ready);
+  of_report("fleet_learns", "gauge", "1 once the store has kept a snapshot that counts this period.",
+            &NodeReport::learns);
+  of_report("fleet_outage", "gauge", "1 while rewards cannot travel between nodes, so that decisions are cancelled.",
             &NodeReport::outage);
-  of_report("outages_total", "counter", "Outages: periods in which rewards could not travel between nodes.",
+  of_report("fleet_outages_total", "counter", "Outages: periods in which rewards could not travel between nodes.",
             &NodeReport::outages);
-  of_report("leads", "gauge", "1 while this node leads: it releases what all nodes contribute.", &NodeReport::leads);
-  of_report("draining", "gauge", "Bandits of nodes that have ended, with whose open decisions this node continues.",
-            &NodeReport::draining);
-  of_report("contributions_total", "counter", "Contributions to leaders that the store has accepted.",
+  of_report("fleet_leads", "gauge", "1 while this node leads: it releases what all nodes contribute.",
+            &NodeReport::leads);
+  of_report("fleet_draining", "gauge",
+            "Bandits of nodes that have ended, with whose open decisions this node continues.", &NodeReport::draining);
+  of_report("fleet_contributions_total", "counter", "Contributions to leaders that the store has accepted.",
             &NodeReport::contributions);
-  of_rewards("failures_total", "counter", "Commands that failed. NOT private.", &NodeDiagnostics::failures);
-  of_rewards("rewards_sent_total", "counter", "Rewards sent to other nodes. NOT private.", &NodeDiagnostics::sent);
-  of_rewards("rewards_waiting", "gauge", "Rewards that wait for other nodes. NOT private.", &NodeDiagnostics::waiting);
-  of_rewards("rewards_unsent_total", "counter", "Rewards lost because the queue or a message was full. NOT private.",
-             &NodeDiagnostics::unsent);
-  of_rewards("rewards_received_total", "counter", "Rewards from other nodes that took effect. NOT private.",
+  of_rewards("fleet_failures_total", "counter", "Commands that failed. NOT private.", &NodeDiagnostics::failures);
+  of_rewards("fleet_rewards_sent_total", "counter", "Rewards sent to other nodes. NOT private.",
+             &NodeDiagnostics::sent);
+  of_rewards("fleet_rewards_waiting", "gauge", "Rewards that wait for other nodes. NOT private.",
+             &NodeDiagnostics::waiting);
+  of_rewards("fleet_rewards_unsent_total", "counter",
+             "Rewards lost because the queue or a message was full. NOT private.", &NodeDiagnostics::unsent);
+  of_rewards("fleet_rewards_received_total", "counter", "Rewards from other nodes that took effect. NOT private.",
              &NodeDiagnostics::received);
-  of_rewards("rewards_refused_total", "counter", "Rewards from other nodes that were refused. NOT private.",
+  of_rewards("fleet_rewards_refused_total", "counter", "Rewards from other nodes that were refused. NOT private.",
              &NodeDiagnostics::refused);
   return page;
 }

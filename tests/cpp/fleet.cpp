@@ -129,8 +129,12 @@ void a_node_without_threads() {
   node->failed(command.id, 2, "no luck");
   CHECK(std::string_view(node->report(2).last_error) == "no luck" && node->diagnostics().failures == 1);
   node->leave(3);
-  const dpb::Node moved = std::move(*node);
-  CHECK(node->try_leave(4) == DPB_NULL && !node->bandit() && moved.report(4).state == DPB_NODE_TAKING);
+  dpb::Node moved = std::move(*node);
+  CHECK(node->try_leave(4) == DPB_NULL && !node->bandit());
+  for (std::uint64_t now = 4; const auto next = moved.next(dpb::Lane::exchanges, now); now += 100) {
+    CHECK(now < 60'000); // it ends, although no command succeeds
+  }
+  CHECK(moved.report(60'000).state == DPB_NODE_LEFT);
 }
 
 void rewards_reach_the_node_that_decided() {
