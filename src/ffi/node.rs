@@ -531,10 +531,7 @@ functions! {
     ///
     /// Returns as dpb_next_period; DPB_NOT_READY before the node has joined. Any thread.
     fn dpb_node_next_period(node: *mut dpb_node)
-        = call(node, |n| {
-            n.node.bandit().ok_or(Error::NotReady)?.bandit.next_period()?;
-            n.node.put_soon()
-        });
+        = call(node, |n| n.node.next_period());
 
     /// Begins to leave: decide nothing after it, and call dpb_node_next in both lanes until it is DPB_HALTED. So what
     /// the node has collected is released by others, and with a fleet_key another node continues with its open

@@ -367,15 +367,6 @@ impl<S: BanditSource> Node<S> {
         Ok(())
     }
 
-    /// The host has begun a period of the bandit: as [`next_period`](Self::next_period) from then on.
-    ///
-    /// # Errors
-    /// `Poisoned`.
-    pub fn put_soon(&self) -> Result<()> {
-        self.core()?.begin_period();
-        Ok(())
-    }
-
     /// Begins to hand over. Decide nothing after it, and call [`next`](Self::next) until the node has ended: within 25 s,
     /// whatever the store does.
     ///
@@ -607,7 +598,6 @@ mod tests {
                 node.failed(1, 1, ""),
                 node.update(7 << 48, 1.0),
                 node.next_period(),
-                node.put_soon(),
                 node.leave(1),
                 node.report(1).map(drop),
                 node.diagnostics().map(drop),

@@ -65,7 +65,8 @@ impl<S: BanditSource> Core<S> {
         let (began, stored, settle) = (self.began.at, self.membership.stored, self.options.settle);
         let is_lost = |one: &Settling| began >= one.since && stored < one.version;
         if self.membership.went_back() || self.exchange.settling.iter().any(is_lost) {
-            self.exchange.put_now = true;
+            // The others may not have read its last release, and the store has forgotten it: it is news once more.
+            (self.exchange.put_now, self.exchange.releases) = (true, None);
             if !self.exchange.settling.is_empty() {
                 self.exchange.settling.clear();
                 self.begin_period();

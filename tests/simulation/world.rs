@@ -361,7 +361,7 @@ impl World {
             let Some(reward) = self.plan.reward else { return };
             if node.update(ticket, reward).is_ok() {
                 if self.plan.sabotage == Sabotage::PutsRewards {
-                    node.put_soon().expect("no failure");
+                    node.next_period().expect("it has joined");
                 }
                 let by = format!("process {} of place {slot}", place.process);
                 if let Some(log) = &mut self.log {
