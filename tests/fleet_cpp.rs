@@ -486,17 +486,23 @@ fn a_node_continues_from_its_file_or_from_redis() {
     assert_eq!(start().decisions(), 3000, "from Redis");
 }
 
-/// A given number belongs to the process that has it. One whose number another process has must end.
+/// A given number belongs to the process that has it. While Redis is away, that is not ready, and decides. When another
+/// process has its number, it must end.
 #[test]
 #[ignore = "compiles the C++ ad server"]
 fn a_number_has_one_process() {
-    let Some((redis, program)) = Redis::start(&[]) else { return };
+    let Some((mut redis, program)) = Redis::start(&[]) else { return };
     let one = Node::start(program, &redis, 1, OFTEN, &["--delay", "100"]);
     let at = redis.socket();
     let options = ["--port", "0", "--redis", at.to_str().unwrap(), "--node", "1", "--delay", "100"];
     let (code, said) = program.refuses(&options);
     assert!(code == Some(1) && said.contains("the number is another process's"), "{code:?} {said}");
     assert_eq!(one.get("/healthz").0, 200);
+    redis.kill();
+    eventually("it is not ready", || one.get("/readyz").0 == 503);
+    assert_eq!((one.get("/healthz").0, one.get("/ad").0), (200, 200));
+    redis.begin();
+    eventually("it is ready again", || one.get("/readyz").0 == 200);
     redis.ask(&[b"HSET", b"dpb:{ads}:records", b"1", b"9 7 0 0 0"]);
     eventually("it must end", || one.get("/healthz").0 == 503 && one.get("/readyz").0 == 503);
 }
@@ -535,10 +541,11 @@ fn go_and_cpp_servers_take_the_lowest_number() {
 }
 
 /// A click comes to any server, three times, and counts once. Redis forgets its scripts, cuts all connections, is a replica
-/// for a while, has no memory for a while, is away: clicks wait, and servers are ready again.
+/// for a while, has no memory for a while, gives no rights for a while: clicks wait.
 fn clicks_reach_their_server_whatever_redis_says(programs: [&'static LazyLock<Option<Program>>; 2]) {
-    let Some(mut redis) = Redis::alone(&World::default(), &[]) else { return };
-    let Some([one, two]) = meet(programs, &redis, &["--delay", "400"]) else { return };
+    let Some(redis) = Redis::alone(&World::default(), &[]) else { return };
+    // Nobody is gone meanwhile, on a busy machine.
+    let Some([one, two]) = meet(programs, &redis, &["--delay", "10000"]) else { return };
     let mut clicked = 0.0;
     let mut click = |during: &dyn Fn()| {
         let ticket = two.decide();
@@ -572,12 +579,6 @@ fn clicks_reach_their_server_whatever_redis_says(programs: [&'static LazyLock<Op
         ask(end);
         arrive(clicks);
     }
-    redis.kill();
-    let clicks = click(&|| eventually("not ready", || one.get("/readyz").0 == 503 && two.get("/readyz").0 == 503));
-    assert_eq!((one.get("/healthz").0, one.get("/ad").0), (200, 200));
-    redis.begin();
-    eventually("ready again", || one.get("/readyz").0 == 200 && two.get("/readyz").0 == 200);
-    eventually("it counts", || two.forwarded()[0] == clicks);
     one.click("0309000000000001"); // of no server
     let own = one.decide();
     let duplicates = || number_field(&send(&one.operator, "GET", "/diagnostics", "").2, "duplicates").unwrap();
