@@ -229,7 +229,7 @@ impl<S: BanditSource> Core<S> {
     /// Where the state does not move, what is open is lost, so nothing of it takes effect after the last contribution.
     fn begin_moving(&mut self) -> Result<()> {
         self.state = NodeState::Moving;
-        self.exchange.since = self.now;
+        (self.exchange.since, self.exchange.put_now) = (self.now, true);
         self.plan_draining()?;
         self.exchange.plan.extend([Step::Contribute, Step::Put]);
         let lost = self.bandit.as_ref().filter(|_| !self.moves());
