@@ -53,7 +53,7 @@ pub struct Pace {
 }
 
 /// A message that waits, with a send rate: the rewards for one number that came since a round.
-struct Packed {
+struct PaddedMessage {
     to: u16,
     since: u64,
     rewards: usize,
@@ -75,7 +75,7 @@ pub struct Outbox {
     pace: Option<Pace>,
     /// With one, what came since the last round for each number that is held; and the messages of earlier rounds.
     lanes: BTreeMap<u16, Unsent>,
-    packed: VecDeque<Packed>,
+    packed: VecDeque<PaddedMessage>,
     /// The sequence of the first message.
     first: u64,
     /// How many a round sends: half as many after each that fails.
@@ -193,7 +193,7 @@ impl Outbox {
                 rewards.by_ref().take(slots).for_each(|reward| reward.write(&mut text));
                 let count = text.len() / SIZE;
                 text.resize(slots * SIZE, 0);
-                self.packed.push_back(Packed { to, since: last_round, rewards: count, text });
+                self.packed.push_back(PaddedMessage { to, since: last_round, rewards: count, text });
             }
             self.lost += rewards.count() as u64;
         }
