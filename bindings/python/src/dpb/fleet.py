@@ -588,11 +588,12 @@ class Node:
         """A command, seconds to wait, or None at the end."""
         out, error = ffi.new("dpb_command *", {"struct_size": ffi.sizeof("dpb_command")}), new_error()
         while True:
+            ticks = time.time_ns() // 1_000_000 // self._tick if self._tick else 0
             status = lib.dpb_node_next(self._core._c, lane, _now(), out, error)
             if status == HaltedError.status:
                 return None
             self._core._check(status, error)
-            self._after_next()
+            self._after_next(ticks)
             if out.kind == lib.DPB_COMMAND_WAIT:
                 return float(out.wait_ms) / 1000
             if out.kind != lib.DPB_COMMAND_LOG:
@@ -601,15 +602,16 @@ class Node:
         self._ids[lane] = out.id
         return _command(out)
 
-    def _after_next(self) -> None:
-        """Takes over the bandit once the node has it, and lets its time pass, which the node has seen now."""
+    def _after_next(self, ticks: int) -> None:
+        """Takes over the bandit once the node has it, and lets time pass for it: to a time that the node has seen, so that a
+        process that stood still cancels before it learns."""
         bandit = lib.dpb_node_bandit(self._core._c)
         if bandit == ffi.NULL:
             return
         if self._bandit is None:
             self._bandit = Bandit._of_node(bandit, self._core._c, self._needs, self._has_budget)
-        if self._tick:
-            lib.dpb_advance(bandit, time.time_ns() // 1_000_000 // self._tick)  # refused once the state has moved
+        if ticks:
+            lib.dpb_advance(bandit, ticks)  # refused once the state has moved
 
     def _reply(self, lane: int, reply: Any) -> None:
         if isinstance(reply, bytes):
