@@ -2287,7 +2287,8 @@ dpb_status dpb_node_failed(dpb_node *node,
  *
  * ticket, reward: as in dpb_update.
  * Returns as dpb_update; DPB_OK also for another node's ticket, about which nothing is known here;
- * DPB_UNKNOWN_TICKET for a node that never was, and before this one has joined; DPB_FULL if too many rewards wait.
+ * DPB_UNKNOWN_TICKET for a node that never was or has joined after this one's last round, and before this one has
+ * joined; DPB_FULL if too many rewards wait.
  * These statuses are NOT private. Any thread.
  */
 DPB_API

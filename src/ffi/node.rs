@@ -522,7 +522,8 @@ functions! {
     ///
     /// ticket, reward: as in dpb_update.
     /// Returns as dpb_update; DPB_OK also for another node's ticket, about which nothing is known here;
-    /// DPB_UNKNOWN_TICKET for a node that never was, and before this one has joined; DPB_FULL if too many rewards wait.
+    /// DPB_UNKNOWN_TICKET for a node that never was or has joined after this one's last round, and before this one has
+    /// joined; DPB_FULL if too many rewards wait.
     /// These statuses are NOT private. Any thread.
     fn dpb_node_update(node: *mut dpb_node, ticket: u64, reward: f64) = call(node, |n| n.node.update(ticket, reward));
 

