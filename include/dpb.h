@@ -2288,7 +2288,7 @@ dpb_status dpb_node_failed(dpb_node *node,
  * ticket, reward: as in dpb_update.
  * Returns as dpb_update; DPB_OK also for another node's ticket, about which nothing is known here;
  * DPB_UNKNOWN_TICKET for a node that never was or has joined after this one's last round, and before this one has
- * joined; DPB_FULL if too many rewards wait.
+ * joined; DPB_FULL if too many rewards wait; DPB_HALTED once its state has moved.
  * These statuses are NOT private. Any thread.
  */
 DPB_API
@@ -2301,7 +2301,8 @@ dpb_status dpb_node_update(dpb_node *node,
  * Begins a period (dpb_next_period), and stores a snapshot at once. The bandit learns from nobody until the store
  * has had that for settle_ms, because a process that continues from an older one would not count this period.
  *
- * Returns as dpb_next_period; DPB_NOT_READY before the node has joined. Any thread.
+ * Returns as dpb_next_period; DPB_NOT_READY before the node has joined; DPB_HALTED once its state has moved. Any
+ * thread.
  */
 DPB_API
 DPB_MUST_USE

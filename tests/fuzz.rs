@@ -33,6 +33,12 @@ fn random_programs_of_a_fleet() {
     once(&RAN, random_of_a_fleet);
 }
 
+#[test]
+fn random_programs_of_nodes() {
+    static RAN: Once = Once::new();
+    once(&RAN, random_of_nodes);
+}
+
 /// The corpus: programs of guided runs, kept because of the code that they reach.
 fn corpus() {
     let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/fuzz");
@@ -77,6 +83,21 @@ fn random_of_a_fleet() {
     }
 }
 
+/// Programs of nodes of a fleet: eleven bytes make the handle that every program begins with.
+fn random_of_nodes() {
+    for number in 0..100 {
+        let mut seed = [10; 32];
+        seed[..8].copy_from_slice(&u64::to_le_bytes(number));
+        let mut random = Seed::new(Some(seed)).unwrap().stream();
+        let bytes: Vec<u8> =
+            [0; 11].into_iter().chain([219]).chain((0..3000).map(|_| random.next_u32() as u8)).collect();
+        if let Err(panic) = std::panic::catch_unwind(|| calls::run(&bytes)) {
+            eprintln!("program {number} of nodes");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
 /// The names of all functions that return a status.
 pub fn statuses() -> impl Iterator<Item = &'static str> {
     FUNCTIONS.iter().map(|function| function.name)
@@ -88,7 +109,9 @@ fn comments_list_the_statuses_that_functions_return() {
     the_corpus();
     random_programs();
     random_programs_of_a_fleet();
+    random_programs_of_nodes();
     rare(calls::CONSTRUCTORS);
+    calls::nodes::rare();
     assert_eq!(FUNCTIONS.iter().map(|function| function.name).collect::<BTreeSet<_>>(), declared());
     for function in FUNCTIONS {
         // dpb_combine is full with 2^20 contributors.
@@ -100,6 +123,6 @@ fn comments_list_the_statuses_that_functions_return() {
 #[test]
 fn every_function_is_called() {
     let read = |file| std::fs::read_to_string(support::root().join("tests/fuzz").join(file)).unwrap();
-    let source = read("calls.rs") + &read("segments.rs") + &read("features.rs");
+    let source = read("calls.rs") + &read("segments.rs") + &read("features.rs") + &read("nodes.rs");
     assert_eq!(support::unused(&support::without_comments(&source), ""), [""; 0]);
 }

@@ -523,14 +523,15 @@ functions! {
     /// ticket, reward: as in dpb_update.
     /// Returns as dpb_update; DPB_OK also for another node's ticket, about which nothing is known here;
     /// DPB_UNKNOWN_TICKET for a node that never was or has joined after this one's last round, and before this one has
-    /// joined; DPB_FULL if too many rewards wait.
+    /// joined; DPB_FULL if too many rewards wait; DPB_HALTED once its state has moved.
     /// These statuses are NOT private. Any thread.
     fn dpb_node_update(node: *mut dpb_node, ticket: u64, reward: f64) = call(node, |n| n.node.update(ticket, reward));
 
     /// Begins a period (dpb_next_period), and stores a snapshot at once. The bandit learns from nobody until the store
     /// has had that for settle_ms, because a process that continues from an older one would not count this period.
     ///
-    /// Returns as dpb_next_period; DPB_NOT_READY before the node has joined. Any thread.
+    /// Returns as dpb_next_period; DPB_NOT_READY before the node has joined; DPB_HALTED once its state has moved. Any
+    /// thread.
     fn dpb_node_next_period(node: *mut dpb_node)
         = call(node, |n| n.node.next_period());
 

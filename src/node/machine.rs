@@ -387,7 +387,7 @@ impl<S: BanditSource> Node<S> {
         let core = &mut *self.core()?;
         core.pass(now)?;
         let since = core.now - core.membership.returned.at;
-        let serves = matches!(core.state, NodeState::Serving | NodeState::Resigning);
+        let serves = self.joined.get().is_some() && core.state == NodeState::Serving && !core.exchange.leaves();
         Ok(NodeReport {
             state: core.state,
             member: core.member,

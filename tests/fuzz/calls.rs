@@ -11,6 +11,8 @@
 
 #[path = "features.rs"]
 mod features;
+#[path = "nodes.rs"]
+pub mod nodes;
 #[path = "segments.rs"]
 mod segments;
 #[path = "statuses.rs"]
@@ -902,6 +904,7 @@ impl World<'_> {
         let op = self.bytes.byte();
         match op {
             202..=203 => return self.features(),
+            219 => return nodes::play(&mut self.bytes),
             224..=227 => return self.construct(),
             159 => return self.construct_with_key(),
             228..=229 => return self.nothing(),
