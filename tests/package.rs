@@ -43,10 +43,10 @@ fn dynamic_section(file: &Path) -> String {
     run(Command::new("readelf").arg("-dW").arg(file))
 }
 
-/// Limit for the archive, 1.5 MiB. (Segments with all functions and dp-linear made it grow from 1.0 to 1.2 MiB, a fleet
-/// with one noise to 1.27, states that move and DP-TT to 1.39, values and positions in a request to
-/// 1.47.)
-const MOST_BYTES: u64 = 3 << 19;
+/// Limit for the archive. (Segments with all functions and dp-linear made it grow from 1.0 to 1.2 MiB, a fleet with one
+/// noise to 1.27, states that move and DP-TT to 1.39, values and positions in a request to 1.47, the node of a fleet to
+/// 1.75.)
+const MOST_BYTES: u64 = 1_870_000;
 
 #[test]
 #[ignore = "builds the library with all optimisations"]
@@ -104,7 +104,7 @@ fn make_check_and_uninstall_work() {
     for what in ["install", "uninstall"] {
         run(make("package").arg(what).arg(format!("PREFIX={}", place.display())));
         let files = run(Command::new("find").arg(&place).args(["!", "-type", "d"]));
-        assert_eq!(files.lines().count(), if what == "install" { 12 } else { 1 }, "{files}");
+        assert_eq!(files.lines().count(), if what == "install" { 13 } else { 1 }, "{files}");
     }
 }
 
