@@ -537,7 +537,7 @@ functions! {
 
     /// Begins to leave: decide nothing after it, and call dpb_node_next in both lanes until it is DPB_HALTED. So what
     /// the node has collected is released by others, and with a fleet_key another node continues with its open
-    /// decisions. It ends within 25 s, at 5 s of interval_ms, whatever the store does. A process that is killed loses
+    /// decisions. It ends within 25 s, whatever the store does. A process that is killed loses
     /// its open batches and decisions, and its number after 30 delays.
     ///
     /// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.

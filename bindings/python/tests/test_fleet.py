@@ -63,6 +63,15 @@ class Memory(fleet.RowStore):
         return [(key, value) for key, value in self.rows.items() if key.startswith(prefix)]
 
 
+class Failing(Memory):
+    fails = False
+
+    def run(self, command):
+        if self.fails:
+            raise OSError("no way to the store")
+        return super().run(command)
+
+
 class Redis:
     """A server of its own."""
 
@@ -237,14 +246,6 @@ def test_rows_of_any_database():
 
 
 def test_a_command_that_fails_is_repeated():
-    class Failing(Memory):
-        fails = False
-
-        def run(self, command):
-            if self.fails:
-                raise OSError("no way to the store")
-            return super().run(command)
-
     store = Failing()
     with node(store) as one:
         store.fails = True
@@ -261,7 +262,7 @@ def test_a_command_that_fails_is_repeated():
             return "text"
 
     with pytest.raises(dpb.NotReadyError, match="a reply must be bytes, got 'text'"):
-        node(Text()).start(timeout=0.5)
+        node(Text()).start(timeout=3)
 
 
 def test_bad_input(tmp_path):
@@ -354,13 +355,18 @@ def test_the_callers_clock():
 
 
 def test_users_count_when_the_store_has_kept_the_period():
-    store = Memory()
-    with node(store, expected_users=1000, settle=0.3) as one:
-        assert not one.report().learns
+    with node(Memory(), expected_users=1000, settle=3600) as one:
         one.select(user=7)
+        assert not one.report().learns
+    store = Failing()
+    with node(store, expected_users=1000, settle=0.1) as one:
         eventually("the snapshot settles", lambda: one.report().learns)
+        store.fails = True
         one.next_period()
         assert not one.report().learns
+        eventually("the store fails", lambda: one.report().last_error)
+        assert not one.report().learns
+        store.fails = False
         eventually("the next one settles", lambda: one.report().learns)
 
 

@@ -31,14 +31,15 @@ class Service:
         self.process = subprocess.Popen(
             [sys.executable, "-m", *command],
             cwd=SERVICE,
-            env={**os.environ, "ADS_KEY_FILE": str(key), "PROMETHEUS_MULTIPROC_DIR": str(metrics), **environment},
+            env={**os.environ, "ADS_OPERATOR_KEY": "secret", "ADS_KEY_FILE": str(key), "PROMETHEUS_MULTIPROC_DIR": str(metrics), **environment},
             stdout=self.log,
             stderr=self.log,
         )
 
-    def ask(self, path, data=None):
+    def ask(self, path, data=None, key=None):
         """A new connection for each request, so that any worker answers."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=data)
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers)
         with urllib.request.urlopen(request, timeout=60) as reply:
             return reply.read()
 
@@ -49,7 +50,7 @@ class Service:
         while len(found) < workers:
             assert time.monotonic() < until, self.said()
             try:
-                one = json.loads(self.ask("/operator"))
+                one = json.loads(self.ask("/operator", key="secret"))
             except (urllib.error.URLError, ConnectionError):
                 time.sleep(0.1)
                 continue
@@ -83,7 +84,7 @@ def counts(service, workers, name, **more):
 
 def test_two_workers_on_a_file(tmp_path):
     service = Service(
-        tmp_path, "uvicorn", "app:app", "--workers", "2", "--port", "{port}", ADS_STORE=str(tmp_path / "ads.db")
+        tmp_path, "uvicorn", "app:app", "--workers", "2", "--port", "{port}", "--no-access-log", ADS_STORE=str(tmp_path / "ads.db")
     )
     # A click for a worker that has just joined is unknown until the next round.
     while not all(one["received"] for one in service.operators(2).values()):
@@ -99,6 +100,10 @@ def test_two_workers_on_a_file(tmp_path):
     assert counts(service, 2, "unsent") == 0
     service.click(["17", str(1 << 63)])  # invented
     eventually("both workers are on the page", lambda: service.ask("/metrics").count(b'\ndpb_ready{node="') == 2)
-    assert b"dpb_received" not in service.ask("/metrics")
+    assert b"received" not in service.ask("/metrics")
+    for key in [None, "", "another"]:
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            service.ask("/operator", key=key)
     assert service.ask("/ready") == b""
+    assert "/click/" not in service.said()
     service.end()

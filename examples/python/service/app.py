@@ -1,24 +1,27 @@
 """A web service whose workers learn as one bandit: it shows ads, and takes clicks at any worker.
 
     export PROMETHEUS_MULTIPROC_DIR=$(mktemp -d)
-    uvicorn app:app --workers 4                                                          # on the file ads.db
+    uvicorn app:app --workers 4 --no-access-log                                          # on the file ads.db
     ADS_STORE=redis://localhost gunicorn app:app -k uvicorn_worker.UvicornWorker -w 4 --graceful-timeout 30
 
 Environment: ADS_STORE, a file or the URL of Redis; ADS_KEY_FILE, a file with 32 random bytes, the same for all workers:
-with it one worker releases for all, and what is open survives restarts and deploys.
+with it one worker releases for all, and what is open in a worker that ends goes to another one. ADS_OPERATOR_KEY, a
+secret of the operator: without it there is no /operator. A log of requests would be a list of clicks, so write none.
 """
 
 import asyncio
 import contextlib
 import os
+import secrets
 from pathlib import Path
 
 import dpb
 import prometheus_client
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Header, Response
 from prometheus_client import multiprocess
 
 STORE, KEY_FILE = os.environ.get("ADS_STORE", "ads.db"), os.environ.get("ADS_KEY_FILE")
+OPERATOR_KEY = os.environ.get("ADS_OPERATOR_KEY", "")
 CONFIG = dpb.Config(
     arms=10,
     epsilon=1.0,  # for each click
@@ -67,9 +70,9 @@ app = FastAPI(lifespan=lifespan)
 async def measure(node):
     """Writes what anybody may know where all workers' pages find it."""
     while True:
-        bandit, member = node.bandit.report(), node.report()
+        values = {**vars(node.bandit.report()), **vars(node.report())}
         for name, gauge in GAUGES.items():
-            gauge.labels(node=member.number).set(getattr(bandit, name, None) or getattr(member, name, 0))
+            gauge.labels(node=values["number"]).set(values[name])
         await asyncio.sleep(1)
 
 
@@ -100,7 +103,9 @@ async def metrics():
 
 
 @app.get("/operator")
-async def operator():
-    """Counts of clicks of this worker: NOT private. Keep it from the internet."""
+async def operator(authorization: str = Header("")):
+    """Counts of clicks of this worker: NOT private, so only for who has the operator's key."""
+    if not OPERATOR_KEY or not secrets.compare_digest(authorization.encode(), f"Bearer {OPERATOR_KEY}".encode()):
+        return Response(status_code=404)
     node, bandit = app.state.node.diagnostics(), app.state.node.bandit.diagnostics()
     return {"node": app.state.node.report().number, "pid": os.getpid(), **vars(node), **vars(bandit)}

@@ -210,7 +210,7 @@ class RowStore:
                 with self.transaction():
                     return _Run(self).run(command, room)
             except BufferTooSmallError as error:
-                room = int(str(error))
+                room = error.args[0]
 
 
 class _Run:
@@ -287,8 +287,9 @@ def _list(run: _Run, prefix: Any, prefix_len: int, each: Any, rows: Any) -> None
 class File(RowStore):
     """A store in a file of SQLite, for the workers of one machine. A command is durable when it has run.
 
-    Any number of processes and threads may use the file at once; open it in each process. It must be on a local disk. Keep it when all processes
-    have ended: it has what was learned. Whoever can read it sees what a reader of Redis sees: docs/operating.md.
+    Any number of processes and threads may use the file at once; open it in each process. It must be on a local disk. Keep
+    it when all processes have ended: it has what was learned. Whoever can read it sees what a reader of Redis sees:
+    docs/operating.md.
     """
 
     def __init__(self, path: Any) -> None:
