@@ -7,7 +7,7 @@
 use super::command::{Command, Member, Message, MovedState, Position};
 use super::exchange::Step;
 use super::machine::{Core, Lane, NodeState, PORTION};
-use super::membership::{UNTIL_GONE, UNTIL_UNREADY};
+use super::membership::{Moment, UNTIL_GONE, UNTIL_UNREADY};
 use super::{BanditSource, FleetBandit};
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
@@ -18,6 +18,10 @@ const OFFERED: usize = 4;
 /// A node that ends waits so long for states that are on their way to it, and for a receiver.
 const LONGEST_ADOPTION: u64 = 2500;
 const LONGEST_SEARCH: u64 = 5000;
+/// A state has at most so many bytes. Its length hardly changes: it has a place for each decision that may be open.
+const LARGEST_STATE: u64 = 128 << 20;
+/// A store moves at least so many bytes of a state in a millisecond.
+const STATE_RATE: u64 = 10_000;
 /// Rewards that are kept for a state that may come.
 const MOST_UNKNOWN: usize = 10_000;
 
@@ -29,9 +33,11 @@ pub(super) struct DrainingBandit<B> {
     holds: bool,
     /// When it lost its number, or came.
     since: u64,
-    /// The tick of this node's clock up to which time has passed for it.
-    ticks: u64,
+    /// The time up to which it has passed for it.
+    time: u64,
     read: Position,
+    /// The time of the KEEP in flight: it brings the rewards that had come before.
+    asked: u64,
 }
 
 /// A bandit on its way to another node.
@@ -86,6 +92,24 @@ impl<S: BanditSource> Core<S> {
         self.options.fleet != 0 && !self.options.routed
     }
 
+    /// Whether the bandit's state can move in time. Otherwise says why not: at the end it would be too late.
+    pub fn check_state(&mut self, bandit: &S::Bandit) -> Result<bool> {
+        self.state_length = if self.moves() { bandit.state_length()? } else { 0 };
+        let fits = self.state_length <= LARGEST_STATE;
+        if !fits {
+            let why = format!("a state of {} bytes is too large to move: lower pending_capacity", self.state_length);
+            self.end(NodeState::Failed, &why)?;
+        }
+        Ok(fits)
+    }
+
+    /// How long a command of an exchange may take: longer if it moves a state.
+    pub fn exchange_timeout(&self) -> u64 {
+        let moves = matches!(self.exchange.plan.front(), Some(Step::Entrust | Step::Adopt));
+        let state = if moves { self.state_length / STATE_RATE } else { 0 };
+        (self.options.interval / 2).max(1000) + state
+    }
+
     /// A draining bandit's lease: this node renews it at each exchange.
     fn draining_lease(&self) -> u64 {
         (UNTIL_GONE * self.options.delay).max(3 * self.options.interval)
@@ -95,12 +119,26 @@ impl<S: BanditSource> Core<S> {
         self.bandit.as_ref().map_or(Ok(0), |bandit| bandit.ticks())
     }
 
-    /// Cancels in a draining bandit what was made since a tick of this node's clock.
+    /// The time that passes for draining bandits, in ticks of this node. It is not that of the node's own bandit: a caller's
+    /// clock leaps when it is set for the first time, and their windows must not end then.
+    fn time_at(&self, moment: Moment) -> u64 {
+        moment.at.checked_div(self.options.tick).unwrap_or(moment.ticks)
+    }
+
+    fn time(&self) -> Result<u64> {
+        Ok(self.time_at(Moment { at: self.now, ticks: self.own_ticks()? }))
+    }
+
+    /// Cancels in the draining bandits what was made since `click_delay` before a tick of this node's bandit.
     pub fn cancel_draining(&self, from: u64) -> Result<()> {
-        self.draining.all.iter().try_for_each(|one| {
-            let from = one.bandit.ticks()?.saturating_add(from).saturating_sub(one.ticks);
-            one.bandit.cancel_since(from)
-        })
+        self.draining.all.iter().try_for_each(|one| self.cancel_in(&one.bandit, one.time, from))
+    }
+
+    /// The same in one that stands at this time. It has decisions that are older than all ticks of this node; 0 is since ever.
+    fn cancel_in(&self, bandit: &S::Bandit, time: u64, from: u64) -> Result<()> {
+        let age = self.own_ticks()?.saturating_sub(from).saturating_add(self.options.click_delay);
+        let now = bandit.ticks()?.saturating_add(self.time()?).saturating_sub(time);
+        bandit.cancel_since(if from == 0 { 0 } else { now.saturating_sub(age) })
     }
 
     /// The command of a step with states; None if there is nothing to do.
@@ -108,8 +146,12 @@ impl<S: BanditSource> Core<S> {
         let (lease, tables, member) = (self.draining_lease(), self.tables.clone(), self.member);
         Ok(match step {
             Step::Keep(number) => {
-                let one = self.draining.all.iter().find(|one| one.member.number == number && one.holds);
-                one.map(|one| tables.keep(one.member, lease, &one.read, PORTION))
+                let time = self.time()?;
+                let one = self.draining.all.iter_mut().find(|one| one.member.number == number && one.holds);
+                one.map(|one| {
+                    one.asked = time;
+                    tables.keep(one.member, lease, &one.read, PORTION)
+                })
             }
             Step::Offer { withdraw } if self.moves() => {
                 self.draining.fresh.clear();
@@ -119,7 +161,7 @@ impl<S: BanditSource> Core<S> {
                 self.draining.offers += 1;
                 Some(tables.offer(member, self.draining.offers, withdraw, &self.draining.fresh))
             }
-            Step::Adopt if self.moves() && self.exchange.leader.generation != 0 => {
+            Step::Adopt if self.moves() && (self.exchange.leader.generation != 0 || self.exchange.leaves()) => {
                 Some(tables.adopt(member, lease, &self.draining.read))
             }
             Step::Host { number } => Some(tables.host(member, number, self.source.draw() as u32)),
@@ -168,7 +210,6 @@ impl<S: BanditSource> Core<S> {
 
     /// Rewards of a draining bandit, and then time.
     pub fn kept(&mut self, number: u16, messages: &[Message]) -> Result<()> {
-        let ticks = self.own_ticks()?;
         let Some(at) = self.draining.all.iter().position(|one| one.member.number == number && one.holds) else {
             return Ok(());
         };
@@ -179,17 +220,17 @@ impl<S: BanditSource> Core<S> {
         // With a send rate there always are more soon.
         let bytes: usize = messages.iter().map(|message| message.bytes.len()).sum();
         if (messages.len() as u64) < PORTION.items && (bytes as u64) < PORTION.bytes / 2 {
-            self.let_time_pass(number, ticks)?;
+            self.let_time_pass(number, self.draining.all[at].asked)?;
             self.exchange.done();
         }
         Ok(())
     }
 
     /// Lets the time of this node pass for the draining bandits with a number: their rewards have come.
-    fn let_time_pass(&mut self, number: u16, ticks: u64) -> Result<()> {
+    fn let_time_pass(&mut self, number: u16, time: u64) -> Result<()> {
         for one in self.draining.all.iter_mut().filter(|one| one.member.number == number) {
-            one.bandit.skip(ticks.saturating_sub(one.ticks))?;
-            one.ticks = one.ticks.max(ticks);
+            one.bandit.skip(time.saturating_sub(one.time))?;
+            one.time = one.time.max(time);
         }
         Ok(())
     }
@@ -231,21 +272,21 @@ impl<S: BanditSource> Core<S> {
                 return Ok(());
             }
         };
-        let mut ticks = self.own_ticks()?;
+        let mut time = self.time()?;
         if age > UNTIL_UNREADY * self.options.delay {
             bandit.cancel_since(0)?; // longer than rewards may be on their way
         } else if let Some(passed) = age.checked_div(self.options.tick) {
-            ticks = ticks.saturating_sub(passed);
+            time = time.saturating_sub(passed);
         }
         for (ticket, reward) in &self.draining.unknown {
-            _ = bandit.update(*ticket, *reward);
+            self.counts.received += u64::from(bandit.update(*ticket, *reward).is_ok());
         }
         let recent = self.now.saturating_sub(age + LONGEST_SEARCH + UNTIL_UNREADY * self.options.delay);
         for (_, from) in self.cancelled.iter().filter(|row| row.0 >= recent) {
-            bandit.cancel_since(bandit.ticks()?.saturating_add(*from).saturating_sub(ticks))?;
+            self.cancel_in(&bandit, time, *from)?;
         }
         let (since, read) = (self.now, Position::default());
-        self.draining.all.push(DrainingBandit { bandit, member, holds, since, ticks, read });
+        self.draining.all.push(DrainingBandit { bandit, member, holds, since, time, read, asked: time });
         Ok(())
     }
 
@@ -274,8 +315,8 @@ impl<S: BanditSource> Core<S> {
         if self.draining.all.is_empty() && self.now > self.started + UNTIL_GONE * self.options.delay {
             self.draining.unknown.clear();
         }
-        let ticks = self.own_ticks()?;
-        self.let_time_pass(self.member.number, ticks)?; // its rewards come with rounds
+        let time = self.time_at(self.membership.returned);
+        self.let_time_pass(self.member.number, time)?; // its rewards come with rounds
         let mut numbers: Vec<u16> =
             self.draining.all.iter().filter(|one| one.holds).map(|one| one.member.number).collect();
         numbers.sort_unstable();
@@ -320,7 +361,7 @@ impl<S: BanditSource> Core<S> {
             return Ok(());
         }
         let knows_leader = self.exchange.leader.generation != 0;
-        if !self.draining.receivers.is_empty() && knows_leader && passed < LONGEST_ADOPTION {
+        if !self.draining.receivers.is_empty() && passed < LONGEST_ADOPTION {
             self.exchange.plan.push_back(Step::Adopt);
             self.pause_for(self.options.delay / 40);
         } else if !waits {
@@ -374,7 +415,7 @@ impl<S: BanditSource> Core<S> {
     pub fn hosted(&mut self, number: u16, host: (u16, u64)) -> Result<()> {
         self.exchange.done();
         if host.1 == 0 {
-            return if number == 0 && host.0 == 0 { self.end_last() } else { Ok(()) };
+            return Ok(()); // in a rolling restart the next one soon offers some
         }
         let is_meant = |one: &DrainingBandit<_>| number == 0 || one.member.number == number && !one.holds;
         match self.draining.all.iter().rposition(is_meant) {

@@ -202,6 +202,9 @@ impl<S: BanditSource> Core<S> {
                 let drain = (2 * self.options.interval).min(LONGEST_DRAIN);
                 let is_over = passed > drain + self.options.interval.min(LONGEST_WAIT);
                 let is_alone = self.membership.nodes <= 1 && passed > drain / 40; // and has collected once
+                if std::mem::take(&mut self.exchange.states) {
+                    self.exchange.plan.extend([Adopt, Offer { withdraw: false }]); // of others that leave too
+                }
                 if is_over || is_alone || passed > drain && self.exchange.leader.number > 0 {
                     self.begin_moving()?;
                 } else {
@@ -391,6 +394,7 @@ impl<S: BanditSource> Core<S> {
             let made = newest.and_then(|newest| self.source.bandit(taken.number, newest));
             self.options.snapshot = file;
             match made {
+                Ok(bandit) if !self.check_state(&bandit)? => return Ok(()),
                 Ok(bandit) => self.bandit = Some(Arc::new(bandit)),
                 Err(error) => return self.end(NodeState::Failed, &format!("number {}: {error}", taken.number)),
             }

@@ -147,6 +147,8 @@ pub(super) struct Core<S: BanditSource> {
     pub now: u64,
     pub member: Member,
     pub bandit: Option<Arc<S::Bandit>>,
+    /// The length of its state, if that can move.
+    pub state_length: u64,
     pub exchange: Exchange,
     pub membership: Membership,
     pub draining: Draining<S::Bandit>,
@@ -226,6 +228,7 @@ impl<S: BanditSource> Node<S> {
             now,
             member: Member { number: options.number, incarnation: 0, life: source.draw().max(1) },
             bandit: None,
+            state_length: 0,
             exchange: Exchange::default(),
             membership: Membership::new(options.delay, outage_after, start),
             draining: Draining::default(),
@@ -287,7 +290,7 @@ impl<S: BanditSource> Node<S> {
         }
         let (made, timeout) = match lane {
             Lane::Rounds => (self.round(core)?, core.options.delay),
-            Lane::Exchanges => (core.step(&self.outbox)?, (core.options.interval / 2).max(1000)),
+            Lane::Exchanges => (core.step(&self.outbox)?, core.exchange_timeout()),
         };
         if lane == Lane::Exchanges {
             core.join(&self.joined);
@@ -505,12 +508,12 @@ impl<S: BanditSource> Core<S> {
     }
 
     fn cancel_since(&mut self, from: u64) -> Result<()> {
-        let from = from.saturating_sub(self.options.click_delay);
         let (now, delay) = (self.now, self.options.delay);
         self.cancelled.retain(|(at, _)| now - at <= (UNTIL_GONE + UNTIL_UNREADY) * delay);
         self.cancelled.retain(|(_, before)| *before < from);
         self.cancelled.push((now, from));
         self.cancel_draining(from)?;
+        let from = from.saturating_sub(self.options.click_delay);
         self.bandit.as_ref().map_or(Ok(()), |bandit| bandit.cancel_since(from))
     }
 
@@ -530,11 +533,9 @@ impl<S: BanditSource> Core<S> {
         self.flights[lane as usize].is_some()
     }
 
-    /// Shows the bandit, when its first snapshot is in the store, a first round has named the other nodes, and their next
-    /// rounds have named this one: so each of them accepts rewards for the other's decisions.
+    /// Shows the bandit, when its first snapshot is in the store, and this node and the others know each other.
     fn join(&mut self, joined: &OnceLock<(u16, Arc<S::Bandit>)>) {
-        let is_known = self.membership.nodes > 0 && self.now >= self.started + 2 * self.options.delay / BEATS;
-        if let (NodeState::Serving, true, Some(bandit)) = (self.state, is_known, &self.bandit) {
+        if let (NodeState::Serving, true, Some(bandit)) = (self.state, self.membership.is_known, &self.bandit) {
             joined.get_or_init(|| (self.member.number, bandit.clone()));
         }
     }

@@ -59,6 +59,9 @@ pub struct Membership {
     forgot: Option<Moment>,
     /// When this node had first heard of the last beat of a node whose number another process has, or later.
     taken: Option<Moment>,
+    /// Whether this node may join. Each other node has had a round since the first one of this node, so it accepts rewards
+    /// for this node's decisions; but for those that have not beaten for two delays: a round that is lost costs one.
+    pub is_known: bool,
     /// When the last round that ended well began.
     pub returned: Moment,
     pub nodes: u64,
@@ -87,6 +90,7 @@ impl Membership {
             breaks: None,
             forgot: None,
             taken: None,
+            is_known: false,
             returned: now,
             nodes: 0,
             news: 0,
@@ -97,7 +101,8 @@ impl Membership {
         }
     }
 
-    /// The number of the last beat; and the beats up to which a node is late, and gone.
+    /// The number of the last beat; and the beats up to which a node is late, and gone. Before this node has joined, each is
+    /// late that has not beaten since the first round.
     pub fn limits(&self, now: Moment) -> (u64, u64, u64) {
         let before = |age| {
             let old = self.rounds.iter().rev().find(|round| now.at - round.began.at > age);
@@ -105,7 +110,9 @@ impl Membership {
         };
         // After a pause this node must call nobody late by a time in which it did not beat itself.
         let last = self.rounds.back().filter(|round| now.at - round.began.at <= self.delay);
-        let (late, gone) = last.map_or((0, 0), |_| (before(self.delay), before(UNTIL_GONE * self.delay)));
+        let first = self.rounds.front().map_or(0, |round| round.beats);
+        let late = if self.is_known { before(self.delay) } else { first };
+        let (late, gone) = last.map_or((0, 0), |_| (late, before(UNTIL_GONE * self.delay)));
         (self.rounds.back().map_or(0, |round| round.beats), late, gone)
     }
 
@@ -116,7 +123,10 @@ impl Membership {
 
     /// Takes over the reply to the round that began then. Returns since which tick a break may have lost something.
     pub fn heard(&mut self, began: Moment, reply: &RoundReply) -> Option<u64> {
-        let last = self.rounds.back().map_or(0, |round| round.beats);
+        let (last, late, _) = self.limits(began);
+        let have_beaten = reply.nodes <= 1 || late > 0 && reply.late.is_empty();
+        let waited = self.rounds.front().map_or(0, |first| began.at - first.began.at);
+        self.is_known |= have_beaten || waited > 2 * self.delay;
         if reply.before < last {
             self.forgot = Some(began);
         }

@@ -105,6 +105,11 @@ pub trait FleetBandit {
     /// # Errors
     /// As `Bandit::receiver`.
     fn receiver(&self) -> Result<u64>;
+    /// The length of the state that `suspend` would write.
+    ///
+    /// # Errors
+    /// As `Bandit::suspend`.
+    fn state_length(&self) -> Result<u64>;
     /// As `Bandit::suspend`.
     ///
     /// # Errors

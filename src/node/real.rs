@@ -70,6 +70,13 @@ impl<B: AsRef<Bandit>> FleetBandit for B {
         self.as_ref().receiver()
     }
 
+    fn state_length(&self) -> Result<u64> {
+        match self.as_ref().suspend_within(0, 0) {
+            Err(Error::BufferTooSmall { needed, .. }) => Ok(needed as u64),
+            other => other.map(|state| state.len() as u64),
+        }
+    }
+
     fn suspend(&self, receiver: u64) -> Result<Vec<u8>> {
         self.as_ref().suspend(receiver)
     }

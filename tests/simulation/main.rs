@@ -11,9 +11,10 @@ mod commands;
 mod real;
 
 use dpb::node::command::CommandKind;
+use dpb_simulation::model::Fact;
 use dpb_simulation::plan::{Failure, Plan, SEND_RATE};
 use dpb_simulation::sabotage::Sabotage;
-use dpb_simulation::world::World;
+use dpb_simulation::world::{DELAY, World};
 use std::collections::BTreeMap;
 
 /// Runs a world until it has healed. Returns what is violated.
@@ -80,6 +81,44 @@ fn nothing_is_lost_where_nothing_fails() {
         lives(&mut world).unwrap_or_else(|violated| panic!("{}", story(seed, Plan::QUIET, &violated)));
         assert_eq!(world.lost(), 0, "seed {seed}");
         assert!(world.truth.borrow().released.len() > 500);
+    }
+}
+
+/// A process begins while the rounds of others are lost. It decides nothing before they know its number: clicks come within
+/// 0.3 s, also to them.
+#[test]
+fn a_node_that_begins_waits_until_the_others_know_it() {
+    let script = &[(40_000, Failure::Kill(0, 10_000)), (49_950, Failure::Cut(1, 200)), (49_950, Failure::Cut(2, 200))];
+    let plan = Plan { nodes: 3, click_delay: 300, script, prompt: true, ..Plan::QUIET };
+    for seed in 0..20 {
+        let mut world = World::new(seed, plan, false);
+        world.run(70_000).unwrap_or_else(|violated| panic!("{}", story(seed, plan, &violated)));
+        assert_eq!(world.refused, 0, "seed {seed}");
+    }
+}
+
+/// Two processes end while two begin: what is open moves to the new ones, at whatever moment they come, also to one that
+/// has only just begun and whose clock was never set.
+#[test]
+fn a_rolling_restart_loses_no_click() {
+    for seed in 0..variable("DPB_SEEDS").unwrap_or(16) {
+        let leaves = |slot| (66_000 + 300 * (seed % 16), Failure::Leave(slot));
+        let script = [(4000, Failure::Kill(2, 66_000)), (4000, Failure::Kill(3, 66_000)), leaves(0), leaves(1)];
+        let plan = Plan { script: script.to_vec().leak(), prompt: seed % 2 == 1, ..Plan::QUIET };
+        let mut world = World::new(seed, plan, false);
+        let begun = world.now;
+        world.run(160_000).unwrap_or_else(|violated| panic!("{}", story(seed, plan, &violated)));
+        let truth = world.truth.borrow();
+        // Made before the restart; a delay and a round before the end of the window.
+        let in_time = |fact: &&Fact| {
+            let (made, click) = (fact.made, fact.click.as_ref());
+            let is_made = (begun + 48_000..begun + 66_000).contains(&made);
+            is_made && click.is_some_and(|(at, _)| at + 2 * DELAY < made + truth.window)
+        };
+        let of: Vec<_> = truth.facts.values().filter(in_time).collect();
+        let counted = of.iter().filter(|fact| fact.learned.is_some_and(|learned| learned.1)).count();
+        assert!(of.len() > 10 && truth.resumed > 0, "seed {seed}: {} clicks, {} states", of.len(), truth.resumed);
+        assert_eq!(counted, of.len(), "seed {seed}");
     }
 }
 

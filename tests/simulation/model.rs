@@ -315,6 +315,10 @@ impl FleetBandit for Model {
         Ok(receiver)
     }
 
+    fn state_length(&self) -> Result<u64> {
+        Ok(16)
+    }
+
     fn suspend(&self, receiver: u64) -> Result<Vec<u8>> {
         let (inner, truth) = (&mut *self.inner.borrow_mut(), &mut *self.truth.borrow_mut());
         let duty = if let Duty::Contributes = inner.duty { Duty::Contributes } else { Duty::Alone };

@@ -40,6 +40,8 @@ pub struct Plan {
     pub send_rate: u64,
     /// Each place has a number of its own, and a disk with a snapshot of it.
     pub disks: bool,
+    /// The host asks what comes next as soon as a reply has come, and not only after its wait.
+    pub prompt: bool,
     /// One in so many commands comes again.
     pub repeats: u64,
     /// What fails when, after the beginning; and nothing else then.
@@ -66,6 +68,7 @@ impl Plan {
         reward: Some(1.0),
         send_rate: 0,
         disks: false,
+        prompt: false,
         repeats: 60,
         script: &[],
         leaves: true,
@@ -86,6 +89,7 @@ impl Plan {
         let plan = Plan { click_delay: if flag() { WINDOW } else { WINDOW / 4 }, ..plan };
         let plan = Plan { nodes: 1 + coins.below(6) as usize, ..plan };
         let send_rate = if coins.one_in(2) { SEND_RATE } else { 0 };
-        Plan { send_rate, disks: coins.one_in(4), ..plan }
+        let disks = coins.one_in(4);
+        Plan { send_rate, disks, prompt: coins.one_in(2), ..plan }
     }
 }

@@ -5,6 +5,7 @@ use super::model::{Models, Truth};
 use super::plan::{Failure, Plan};
 use super::rows::Memory;
 use super::sabotage::{self, Sabotage};
+use dpb::Error;
 use dpb::node::command::{Command, CommandKind};
 use dpb::node::{FleetBandit, Lane, Node, NodeOptions, NodeState, Task};
 use std::cell::RefCell;
@@ -85,6 +86,8 @@ pub struct World {
     /// Times, whether something failed, and what happened.
     pub log: Option<Vec<(u64, bool, String)>>,
     pub faults: BTreeMap<&'static str, u64>,
+    /// Clicks that a node refused because it did not know the number.
+    pub refused: u64,
 }
 
 impl World {
@@ -125,6 +128,7 @@ impl World {
             sent: None,
             log: log.then(Vec::new),
             faults: BTreeMap::new(),
+            refused: 0,
         };
         for slot in 0..plan.nodes {
             let skew = world.coins.below(1_000_000);
@@ -202,6 +206,9 @@ impl World {
                     Ok(bytes) => node.reply(id, now, &bytes).expect("no failure"),
                     Err(why) => node.failed(id, now, &why).expect("no failure"),
                 }
+                if self.plan.prompt {
+                    Lane::ALL.into_iter().for_each(|lane| _ = self.ask(slot, lane));
+                }
             }
             Event::Chance | Event::Fail(_) if self.healed => {}
             Event::Chance => self.chance(),
@@ -240,8 +247,16 @@ impl World {
             let left = self.slots[slot].paused_until - self.now;
             return self.after(left, Event::Wake(slot, process, lane));
         }
+        if let Some(time) = self.ask(slot, lane) {
+            self.after(time, Event::Wake(slot, process, lane));
+        }
+    }
+
+    /// Asks a node what comes next, and does it. Returns when to ask again.
+    fn ask(&mut self, slot: usize, lane: Lane) -> Option<u64> {
         let now = self.now + self.slots[slot].skew;
-        let node = self.slots[slot].node.as_ref().expect("a node");
+        let process = self.slots[slot].process;
+        let node = self.slots[slot].node.as_ref()?;
         let task = node.next(lane, now).expect("no failure");
         if let Some(bandit) = node.bandit() {
             bandit.advance(self.now);
@@ -249,11 +264,11 @@ impl World {
         match task {
             Task::Wait(time) => {
                 assert!((1..=DELAY / 8).contains(&time), "{time}");
-                self.after(time, Event::Wake(slot, process, lane));
+                Some(time)
             }
             Task::Log(text) => {
                 self.note(|| format!("process {process} of place {slot} says: {text}"));
-                self.after(0, Event::Wake(slot, process, lane));
+                Some(0)
             }
             Task::Run { id, mut command, .. } => {
                 if self.plan.sabotage == Sabotage::SendsNoZeros {
@@ -264,9 +279,12 @@ impl World {
                     |all: &mut Vec<_>| all.push(Sent { at: self.now, slot, kind: command.kind, lengths: lengths() });
                 self.sent.as_mut().map(sent);
                 self.send(slot, id, Rc::new(command));
-                self.after(1, Event::Wake(slot, process, lane));
+                Some(1)
             }
-            Task::Ended => self.end(slot),
+            Task::Ended => {
+                self.end(slot);
+                None
+            }
         }
     }
 
@@ -359,7 +377,9 @@ impl World {
                 continue;
             }
             let Some(reward) = self.plan.reward else { return };
-            if node.update(ticket, reward).is_ok() {
+            let done = node.update(ticket, reward);
+            self.refused += u64::from(done == Err(Error::UnknownTicket));
+            if done.is_ok() {
                 if self.plan.sabotage == Sabotage::PutsRewards {
                     node.next_period().expect("it has joined");
                 }

@@ -1,4 +1,4 @@
-"""The web service of examples/python/service: several workers."""
+"""The web service of examples/python/service: several workers, and a rolling restart."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from test_fleet import eventually
+from test_fleet import Redis, eventually, server  # noqa: F401
 
 pytestmark = pytest.mark.long
 SERVICE = Path(__file__).parents[3] / "examples/python/service"
@@ -106,4 +106,23 @@ def test_two_workers_on_a_file(tmp_path):
             service.ask("/operator", key=key)
     assert service.ask("/ready") == b""
     assert "/click/" not in service.said()
+    service.end()
+
+
+def test_a_rolling_restart_loses_no_click(server, tmp_path):  # noqa: F811
+    service = Service(
+        tmp_path,
+        *"gunicorn app:app -k uvicorn_worker.UvicornWorker -w 2 --graceful-timeout 30 -b 127.0.0.1:{port}".split(),
+        ADS_STORE=f"redis://127.0.0.1:{server.port}",
+    )
+    old = service.operators(2)
+    tickets = service.show(100)
+    service.process.send_signal(signal.SIGHUP)
+    new = service.operators(2, not_these=old)
+    eventually("the old workers have left", lambda: all(not Path(f"/proc/{pid}").exists() for pid in old))
+    assert not set(new) & set(old)
+    service.click(tickets)
+    eventually("each click arrives", lambda: counts(service, 2, "received") == 100)
+    service.click(tickets)
+    eventually("each click was there", lambda: counts(service, 2, "refused") == 100)
     service.end()
