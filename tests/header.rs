@@ -3,6 +3,9 @@
 
 mod table;
 
+use dpb::node::command::CommandKind;
+use dpb::node::{Lane, NodeState};
+
 /// The header's sections in order: a title, and the source files whose items follow it. Each file's constants and types
 /// come before its functions. No other file of the crate may declare an item of the interface. `policies` and `papers`
 /// are written here, from the table.
@@ -111,6 +114,25 @@ fn the_header_has_not_drifted() {
         let committed = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(committed == *fresh, "{path} has drifted: DPB_BLESS=1 cargo test --test header");
     }
+}
+
+/// A node's numbers in the header are those of Rust, by their names, and there are no others.
+#[test]
+fn the_numbers_of_nodes_are_those_of_rust() {
+    use NodeState::*;
+    let header = include_str!("../include/dpb.h");
+    let numbers = |prefix: &str| -> Vec<(String, u32)> {
+        let defined = header.lines().filter_map(|line| line.strip_prefix("#define DPB_")?.strip_prefix(prefix));
+        defined
+            .map(|define| define.split_once(' ').map(|(name, value)| (name.into(), value.parse().unwrap())).unwrap())
+            .collect()
+    };
+    let commands = CommandKind::ALL.map(|kind| (kind.name(), kind as u32 + 2)); // the others are not for the store
+    assert_eq!(numbers("COMMAND_"), [&[("WAIT".into(), 0), ("LOG".into(), 1)], &commands[..]].concat());
+    let states = [Taking, Storing, Serving, Resigning, Moving, Left, Replaced, Failed];
+    let states = states.map(|state| (format!("{state:?}").to_uppercase(), state as u32));
+    assert_eq!(numbers("NODE_"), [&[("ROUTED".into(), 1)], &states[..]].concat());
+    assert_eq!(numbers("LANE_"), Lane::ALL.map(|lane| (format!("{lane:?}").to_uppercase(), lane as u32)));
 }
 
 /// The declarations of a header without comments and preprocessor, one a line, for languages that read them while a

@@ -8,8 +8,8 @@ use super::guard::{self, Guard, call, handle, lock, run, slice};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
 use crate::error::{Error, Result};
-use crate::node::command::{Command, CommandKind, Member, Tables};
-use crate::node::{Bandits, Lane, Node, NodeDiagnostics, NodeOptions, NodeReport, NodeState, Task};
+use crate::node::command::{Command, Member, Tables};
+use crate::node::{Bandits, Lane, Node, NodeDiagnostics, NodeOptions, NodeReport, Task};
 use crate::policy::Algorithm;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -73,14 +73,8 @@ pub const DPB_COMMAND_ADOPT: u32 = 13;
 /// dpb_command.kind: end a number's lease.
 pub const DPB_COMMAND_LEAVE: u32 = 14;
 
-const _: () = assert!(
-    DPB_COMMAND_TAKE == CommandKind::Take as u32 + FIRST_KIND
-        && DPB_COMMAND_ROUND == CommandKind::Round as u32 + FIRST_KIND
-        && DPB_COMMAND_LEAVE == CommandKind::Leave as u32 + FIRST_KIND
-);
-
 /// The kinds before it are not for the store.
-pub(super) const FIRST_KIND: u32 = 2;
+pub(super) const FIRST_KIND: u32 = DPB_COMMAND_TAKE;
 
 /// What a host does next in a lane of a node. What it points to belongs to the lane until its next dpb_node_next.
 #[repr(C)]
@@ -239,12 +233,6 @@ pub const DPB_NODE_LEFT: u32 = 5;
 pub const DPB_NODE_REPLACED: u32 = 6;
 /// dpb_node_report.state: it could not continue from the snapshot of its number; last_error says why.
 pub const DPB_NODE_FAILED: u32 = 7;
-
-const _: () = assert!(
-    DPB_NODE_TAKING == NodeState::Taking as u32
-        && DPB_NODE_SERVING == NodeState::Serving as u32
-        && DPB_NODE_FAILED == NodeState::Failed as u32
-);
 
 /// What anybody may know of a node.
 #[repr(C)]
