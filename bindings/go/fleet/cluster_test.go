@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"os"
 	"os/exec"
@@ -13,10 +14,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// clusterServer is a redis-server of a cluster.
-type clusterServer struct {
+// tcpServer is a redis-server at a port of its own.
+type tcpServer struct {
 	*redis.Client
-	port, bus string
+	port string
 }
 
 // freePort returns a port that is free now. It may be taken later.
@@ -26,18 +27,18 @@ func freePort() string {
 	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 }
 
-// startClusterServer starts a redis-server of a cluster, which does not know the others yet.
-func startClusterServer(t *testing.T) clusterServer {
+// startServer starts a redis-server with these options. It tries again if a port was taken.
+func startServer(t *testing.T, options func(port string) []string, secure *tls.Config) tcpServer {
 	directory := must(os.MkdirTemp("", "dpb"))
 	t.Cleanup(func() { os.RemoveAll(directory) })
 	for end := time.Now().Add(testTimeout); time.Now().Before(end); {
-		s := clusterServer{port: freePort(), bus: freePort()}
-		process := exec.Command("redis-server", "--cluster-enabled", "yes", "--bind", "127.0.0.1", "--port", s.port,
-			"--cluster-port", s.bus, "--dir", directory, "--save", "", "--logfile", directory+"/log")
+		s := tcpServer{port: freePort()}
+		process := exec.Command("redis-server", append(options(s.port), "--bind", "127.0.0.1", "--dir", directory,
+			"--save", "", "--logfile", directory+"/log")...)
 		check(process.Start())
 		ended := make(chan struct{})
 		go func() { process.Wait(); close(ended) }()
-		s.Client = redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + s.port})
+		s.Client = redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + s.port, TLSConfig: secure})
 		for running := true; running && time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if s.Ping(context.Background()).Err() == nil {
 				t.Cleanup(func() { s.Close(); process.Process.Kill(); <-ended })
@@ -54,7 +55,7 @@ func startClusterServer(t *testing.T) clusterServer {
 		<-ended
 	}
 	t.Fatal("no redis-server starts")
-	return clusterServer{}
+	return tcpServer{}
 }
 
 // A cluster of three servers keeps all keys of a bandit on one of them. A fleet that knows only another one learns with one
@@ -65,16 +66,21 @@ func TestCluster(t *testing.T) {
 		t.Skip("skipped: redis-server not found")
 	}
 	ctx := context.Background()
-	var servers []clusterServer
+	var servers []tcpServer
+	var buses []string
 	for i := range 3 {
-		server := startClusterServer(t)
+		var bus string
+		server := startServer(t, func(port string) []string {
+			bus = freePort()
+			return []string{"--port", port, "--cluster-enabled", "yes", "--cluster-port", bus}
+		}, nil)
 		check(server.Do(ctx, "CLUSTER", "ADDSLOTSRANGE", i*16384/3, (i+1)*16384/3-1).Err())
 		check(server.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
-		servers = append(servers, server)
+		servers, buses = append(servers, server), append(buses, bus)
 	}
 	for _, server := range servers {
-		for _, other := range servers {
-			check(server.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", other.port, other.bus).Err())
+		for i, other := range servers {
+			check(server.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", other.port, buses[i]).Err())
 		}
 	}
 	for _, server := range servers {
@@ -112,7 +118,7 @@ func TestCluster(t *testing.T) {
 	if counts := keys(); counts[slot*3/16384] == 0 || counts[0]*counts[1]+counts[1]*counts[2]+counts[0]*counts[2] != 0 {
 		t.Error(counts)
 	}
-	// A client of one server only is told where the keys are, as the C++ servers are.
+	// A client of one server only is told where the keys are.
 	single := storeAt("127.0.0.1:" + other.port)
 	defer single.Close()
 	if err := Leave(ctx, single, 1); err == nil || !strings.Contains(err.Error(), "MOVED") {

@@ -2,9 +2,12 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -314,5 +317,43 @@ func TestNoPassword(t *testing.T) {
 		}
 		cancel()
 		store.Close()
+	}
+}
+
+// A fleet over TLS. Without the server's certificate nobody connects.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []string{"redis-server", "openssl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip("skipped: " + tool + " not found")
+		}
+	}
+	directory := t.TempDir()
+	key, certificate := filepath.Join(directory, "key"), filepath.Join(directory, "certificate")
+	check(exec.Command("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=redis",
+		"-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate).Run())
+	authorities := x509.NewCertPool()
+	authorities.AppendCertsFromPEM(must(os.ReadFile(certificate)))
+	s := startServer(t, func(port string) []string {
+		return []string{"--port", "0", "--tls-port", port, "--tls-cert-file", certificate, "--tls-key-file", key,
+			"--tls-ca-cert-file", certificate, "--tls-auth-clients", "no"}
+	}, &tls.Config{RootCAs: authorities})
+	var nodes []running
+	for number := range uint16(2) {
+		options := redis.UniversalOptions{Addrs: []string{"127.0.0.1:" + s.port}, TLSConfig: &tls.Config{RootCAs: authorities}}
+		store := NewRedis(&options, "test")
+		t.Cleanup(func() { store.Close() })
+		nodes = append(nodes, runOn(t, store, Options{Config: keyed(number + 1)}))
+	}
+	eventually(t, "they have met", func() bool { return nodes[0].Metrics().Nodes == 2 && nodes[1].Metrics().Nodes == 2 })
+	learn(t, nodes, 500)
+	check(nodes[0].Update(must(nodes[1].Bandit.Select()).Ticket, 1))
+	eventually(t, "a reward arrives", func() bool { return nodes[1].Metrics().Received == 1 })
+	for _, config := range []*tls.Config{nil, {}} {
+		stranger := NewRedis(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:" + s.port}, TLSConfig: config}, "test")
+		if err := Leave(context.Background(), stranger, 1); err == nil {
+			t.Error("connected without the certificate")
+		}
+		stranger.Close()
 	}
 }
