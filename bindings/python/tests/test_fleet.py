@@ -72,14 +72,24 @@ class Failing(Memory):
         return super().run(command)
 
 
-class Redis:
-    """A server of its own."""
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
 
-    def __init__(self, directory, *options):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *options]
+
+class Redis:
+    """A server of its own; with a certificate, over TLS."""
+
+    def __init__(self, directory, *options, program="redis-server", certificate=None):
+        directory.mkdir(exist_ok=True)
+        self.port, self.more = free_port(), {}
+        ports = ["--port", self.port]
+        if certificate:
+            self.more = dict(ssl=True, ssl_ca_certs=str(certificate))
+            ports = ["--port", "0", "--tls-port", self.port, "--tls-auth-clients", "no", "--tls-ca-cert-file", certificate]
+            ports += ["--tls-cert-file", certificate, "--tls-key-file", certificate]
+        command = [program, *ports, "--bind", "127.0.0.1", "--save", "", *options]
         self.process = subprocess.Popen(command, cwd=directory, stdout=subprocess.DEVNULL)
         eventually("the server answers", self.answers)
 
@@ -93,23 +103,61 @@ class Redis:
     def client(self, **more):
         import redis
 
-        return redis.Redis(port=self.port, **{"socket_timeout": 5, **more})
+        return redis.Redis(port=int(self.port), **{"socket_timeout": 5, **self.more, **more})
 
     def asynchronous(self):
         import redis.asyncio
 
-        return redis.asyncio.Redis(port=self.port)
+        return redis.asyncio.Redis(port=int(self.port), **self.more)
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(params=["redis-server", "valkey-server", "redis-server with openssl"])
+def server(request, tmp_path):
+    pytest.importorskip("redis")
+    program, *tools = request.param.replace(" with ", " ").split()
+    for tool in (program, *tools):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} not found")
+    certificate = tmp_path / "certificate.pem" if tools else None
+    if certificate:  # with its key in the same file
+        words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+        words += ["-addext", "subjectAltName=DNS:localhost", "-keyout", certificate, "-out", tmp_path / "second.pem"]
+        subprocess.run(["openssl", *words], check=True, stderr=subprocess.DEVNULL)
+        with certificate.open("a") as file:
+            file.write((tmp_path / "second.pem").read_text())
+    redis = Redis(tmp_path, program=program, certificate=certificate)
+    yield redis
+    redis.end()
 
 
 @pytest.fixture
-def server(tmp_path):
+def cluster(tmp_path):
+    """Two servers, each with half of the keys."""
     pytest.importorskip("redis")
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server not found")
-    redis = Redis(tmp_path)
-    yield redis
-    redis.process.kill()
-    redis.process.wait()
+    with contextlib.ExitStack() as ends:
+        servers, buses = [], [free_port(), free_port()]
+        for i, bus in enumerate(buses):
+            servers.append(Redis(tmp_path / str(i), "--cluster-enabled", "yes", "--cluster-port", bus))
+            ends.callback(servers[i].end)
+        first, second = (ends.enter_context(each.client()) for each in servers)
+        for i, client in enumerate((first, second)):
+            client.execute_command("CLUSTER ADDSLOTSRANGE", 8192 * i, 8192 * i + 8191)
+            client.execute_command("CLUSTER SET-CONFIG-EPOCH", i + 1)
+        first.execute_command("CLUSTER MEET", "127.0.0.1", servers[1].port, buses[1])
+
+        def works(client):
+            info = client.execute_command("CLUSTER INFO")
+            state, known = (info["cluster_state"], info["cluster_known_nodes"])
+            return state == "ok" and known == "2"
+
+        eventually("the cluster works", lambda: works(first) and works(second))
+        yield servers
 
 
 def meet(*nodes):
@@ -422,6 +470,30 @@ def test_redis_with_asyncio(server):
         await client.aclose()
 
     asyncio.run(serves())
+
+
+@pytest.mark.long
+def test_a_cluster(cluster):
+    import redis
+    import redis.asyncio
+
+    with contextlib.ExitStack() as ends:
+        # Each knows the address of another server.
+        clients = (redis.RedisCluster(host="127.0.0.1", port=int(each.port), socket_timeout=5) for each in cluster)
+        one, two = (ends.enter_context(node(ends.enter_context(client), fleet_key=KEY)) for client in clients)
+        meet(one, two)
+        clicks_travel(one, two)
+
+        async def serves():
+            async with redis.asyncio.RedisCluster(host="127.0.0.1", port=int(cluster[0].port)) as client:
+                async with node(client, fleet_key=KEY) as three:
+                    ad = three.select()
+                    while three.diagnostics().received == 0:
+                        with contextlib.suppress(dpb.UnknownTicketError, dpb.DuplicateError):  # it has just joined
+                            one.update(ad.ticket, 1.0)
+                        await asyncio.sleep(0.01)
+
+        asyncio.run(serves())
 
 
 @pytest.fixture
