@@ -951,6 +951,54 @@ fn a_missing_node_is_waited_for_and_then_dropped() {
     assert_eq!(one.metric("outages_total"), outages);
 }
 
+/// With --click-delay an outage cancels only what was made so long before the last beat of the other server, or later.
+fn an_outage_cancels_what_is_newer_than_the_click_delay(programs: [&'static LazyLock<Option<Program>>; 2]) {
+    let Some(redis) = Redis::alone(&World::default(), &[]) else { return };
+    let delay = Duration::from_millis(1000);
+    let Some([one, two]) = meet(programs, &redis, &["--delay", "1000", "--click-delay", "5"]) else { return };
+    for wrong in [["--click-delay", "x"], ["--click-delay", "30s"]] {
+        let (code, said) = programs[0].as_ref().unwrap().refuses(&wrong); // the window is in decisions
+        assert_eq!(code, Some(2), "{said}");
+    }
+    let late = || number_field(&send(&one.operator, "GET", "/diagnostics", "").2, "duplicates").unwrap();
+    let travel = || {
+        for (from, to) in [(&one, &two), (&two, &one)] {
+            let received = to.forwarded()[0];
+            from.click(&to.decide());
+            eventually("a click has arrived", || to.forwarded()[0] > received);
+        }
+    };
+    let early = one.decide();
+    play(&[&one], 20);
+    // Both have beaten since, and a delay later again: whatever is late from now on, it was not when `early` was made.
+    travel();
+    std::thread::sleep(delay);
+    travel();
+    let (theirs, sent, outages) = (two.decide(), one.metric("rewards_sent_total"), one.metric("outages_total"));
+    two.server.signal(libc::SIGSTOP);
+    one.click(&theirs);
+    eventually("a round that began later", || one.metric("rewards_sent_total") > sent);
+    let recent = one.decide();
+    play(&[&one], WINDOW / 8 + 50);
+    eventually("its beats are missing", || one.metric("outages_total") > outages);
+    let before = late();
+    one.click(&early);
+    assert_eq!(late(), before, "not cancelled");
+    one.click(&recent);
+    assert_eq!(late(), before + 1.0, "cancelled");
+}
+
+#[test]
+fn an_outage_cancels_what_is_newer_than_the_click_delay_of_a_go_server() {
+    an_outage_cancels_what_is_newer_than_the_click_delay([&GO, &GO]);
+}
+
+#[test]
+#[ignore = "compiles the C++ ad server"]
+fn an_outage_cancels_what_is_newer_than_the_click_delay_of_a_cpp_server() {
+    an_outage_cancels_what_is_newer_than_the_click_delay([&CPP, &CPP]);
+}
+
 /// Redis is reached over two connections. The first one is cut, at either end. Both servers continue to decide, the one
 /// that is not cut off continues to exchange releases, and afterwards they agree.
 #[test]

@@ -421,6 +421,7 @@ struct FleetOptions {
   bool is_numbered = false; // --node was given
   std::string user; // of Redis' access control list; empty: the default one
   std::filesystem::path password_file; // its first line is the password of that user; empty: no password
+  serve::Span click_delay = {0, false};
   fleet::Options more;
   static constexpr std::uint32_t HOUR = 3'600'000;
 
@@ -457,6 +458,9 @@ struct FleetOptions {
       const bool is_routed = value == "0";
       more.flags = is_routed ? DPB_NODE_ROUTED : 0;
       more.delay_ms = is_routed ? fleet::Options().delay_ms : serve::number<std::uint32_t>(name, value, 80, HOUR);
+    } else if (name == "--click-delay") {
+      click_delay = serve::span(name, value);
+      more.click_delay = click_delay.ticks;
     } else if (name == "--send-rate") {
       more.send_rate = serve::number<std::uint32_t>(name, value, 1);
     } else {
@@ -466,7 +470,10 @@ struct FleetOptions {
   }
 
   // Throws serve::UsageError if an option needs another one.
-  void check(bool has_key) const {
+  void check(bool has_key, serve::Span window) const {
+    if (click_delay.ticks > 0 && click_delay.is_time != window.is_time) {
+      throw serve::UsageError("--window and --click-delay must both be times, or both be numbers of decisions");
+    }
     if (redis.empty() == is_numbered) {
       throw serve::UsageError("--redis and --node need each other");
     }
@@ -497,6 +504,9 @@ struct FleetOptions {
       "  --delay MS         longest time, in milliseconds, that a click at another server may take; while clicks take\n"
       "                     longer, decisions are cancelled; default 1000, at least 80; 0 if all clicks come to the\n"
       "                     server that showed the ad: then the servers do not check\n"
+      "  --click-delay SPAN most clicks come within this time after their ad: if clicks cannot travel for a while, no\n"
+      "                     decision that was made longer before is cancelled; default 0: the --window, whose kind\n"
+      "                     it has\n"
       "  --send-rate N      with --fleet-key-file: send each other server a message of one length eight times in a\n"
       "                     --delay, with space for at least N clicks a second, so that Redis does not show how many\n"
       "                     travel. A click that finds no space is lost. Default: send each click at once\n"
@@ -542,7 +552,7 @@ static Options parse_options(int argc, char **argv) {
     }
     return true;
   });
-  options.fleet.check(!options.key_file.empty());
+  options.fleet.check(!options.key_file.empty(), options.window);
   if (options.leaves_state() && options.snapshot.empty()) {
     throw serve::UsageError("--fleet-key-file needs --snapshot or --redis");
   }

@@ -36,6 +36,7 @@ type fleetOptions struct {
 	keyFile      string // "": each server adds its own noise; see also leavesState
 	mergeEvery   time.Duration
 	delay        time.Duration // negative: a router sends each click to the server that decided
+	clickDelay   span          // see fleet.Options.ClickDelay
 	sendRate     uint64        // see fleet.Options.SendRate
 }
 
@@ -79,6 +80,8 @@ func (o *fleetOptions) register() {
 		}
 		return err
 	})
+	flag.Var(&o.clickDelay, "click-delay", "most clicks come within this `SPAN` after their ad: if clicks cannot travel "+
+		"for a while, no decision that was made longer before is cancelled; 0: the -window, whose kind it has (default 0)")
 	usage = "with -fleet-key-file: send each other server a message of one length eight times in a -delay, with space " +
 		"for at least `N` clicks a second, so that Redis does not show how many travel; a click that finds no space is " +
 		"lost (default: send each click at once)"
@@ -168,7 +171,8 @@ func (o fleetOptions) join(bandit *dpb.Bandit, name string, config dpb.Config, s
 	}
 	m.store = fleet.NewRedis(connect, name)
 	options := fleet.Options{
-		Store: m.store, Config: config, Interval: o.mergeEvery, Delay: o.delay, SendRate: int(o.sendRate), Snapshot: snapshot,
+		Store: m.store, Config: config, Interval: o.mergeEvery, Delay: o.delay, ClickDelay: o.clickDelay.ticks,
+		SendRate: int(o.sendRate), Snapshot: snapshot,
 	}
 	if config.Node == 0 {
 		options.Snapshot = nil // it is of no number

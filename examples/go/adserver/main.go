@@ -177,6 +177,8 @@ func (o options) check(rest []string) error {
 		return errors.New("-budget counts all clicks, so it does not combine with -memory")
 	case o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime:
 		return errors.New("-window and -memory must both be times, or both be numbers of decisions")
+	case o.fleet.clickDelay.ticks > 0 && o.fleet.clickDelay.isTime != o.window.isTime:
+		return errors.New("-window and -click-delay must both be times, or both be numbers of decisions")
 	}
 	if o.leavesState() && o.snapshot == "" {
 		return errors.New("-fleet-key-file needs -snapshot or -redis")
