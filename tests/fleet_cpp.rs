@@ -1,6 +1,9 @@
 //! C++ ad servers that learn together through a real redis-server, also with servers in Go: what an adapter or a server
 //! can get wrong. The simulator (tests/simulation) has the protocol. The test reads the data in Redis with its own client.
 
+#[path = "fleet_mixed.rs"]
+mod mixed;
+
 use super::{CPP, GO, Program, WINDOW, number_field, place, slots, text_field};
 use crate::support::http::{PATIENCE, Server, ask, send};
 use crate::support::{have, run, text};
@@ -109,6 +112,7 @@ impl Drop for Network {
 
 /// A Redis server of the test's own, at a socket. It saves nothing when it ends.
 struct Redis {
+    program: &'static str,
     world: World,
     place: PathBuf,
     options: Vec<String>,
@@ -127,7 +131,16 @@ impl Redis {
     }
 
     fn alone(world: &World, options: &[&str]) -> Option<Redis> {
-        if !have("redis-server") {
+        Redis::of("redis-server", world, options)
+    }
+
+    /// Of this program. Debian 12 has no valkey-server, so nothing requires it.
+    fn of(program: &'static str, world: &World, options: &[&str]) -> Option<Redis> {
+        if program == "valkey-server" && Command::new(program).arg("--version").output().is_err() {
+            eprintln!("skipped: valkey-server not found");
+            return None;
+        }
+        if !have(program) {
             return None;
         }
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
@@ -136,13 +149,13 @@ impl Redis {
         let place = std::env::temp_dir().join(format!("dpb-{}-{number}", std::process::id()));
         fs::create_dir_all(&place).unwrap();
         let options = options.iter().map(|option| option.to_string()).collect();
-        let mut redis = Redis { world: world.clone(), place, options, process: None };
+        let mut redis = Redis { program, world: world.clone(), place, options, process: None };
         redis.begin();
         Some(redis)
     }
 
     fn begin(&mut self) {
-        let mut command = self.world.command(Path::new("redis-server"));
+        let mut command = self.world.command(Path::new(self.program));
         command.args(["--save", "", "--appendonly", "no", "--unixsocket", self.socket().to_str().unwrap()]);
         command.args(["--dir", self.place.to_str().unwrap()]).args(&self.options).stdout(Stdio::null());
         if !self.options.iter().any(|option| option == "--port") {

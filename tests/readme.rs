@@ -250,10 +250,15 @@ fn files_and_links_on_pages_exist() {
         let plain = |c: char| (c.is_alphanumeric() || " -_".contains(c)).then_some(if c == ' ' { '-' } else { c });
         lines.map(|line| line.to_lowercase().chars().filter_map(plain).collect()).collect()
     };
-    let manifests =
-        ["examples/Cargo.toml", "examples/figures/Cargo.toml", "examples/plan/Cargo.toml", "tests/Cargo.toml"]
-            .map(page)
-            .join("\n");
+    let manifests = [
+        "examples/Cargo.toml",
+        "examples/figures/Cargo.toml",
+        "examples/fleet/Cargo.toml",
+        "examples/plan/Cargo.toml",
+        "tests/Cargo.toml",
+    ]
+    .map(page)
+    .join("\n");
     let (mut links, mut paths) = (0, 0);
     for name in pages() {
         let text = page(&name);
