@@ -3,6 +3,8 @@
 
 #[path = "fleet_mixed.rs"]
 mod mixed;
+#[path = "fleet_stores.rs"]
+mod stores;
 
 use super::{CPP, GO, Program, WINDOW, number_field, place, slots, text_field};
 use crate::support::http::{PATIENCE, Server, ask, send};

@@ -14,7 +14,7 @@
  * and pass the replies. No decision and no update waits for them. The library repeats whatever fails.
  *
  * Anyone who reads Redis can read snapshots and, without a fleet key, rewards. So give Redis a password. Across
- * machines also use TLS: connect to a TLS tunnel on this machine.
+ * machines also use TLS: Hiredis::Secure, or connect to a TLS tunnel on this machine.
  */
 #ifndef DPB_FLEET_HPP
 #define DPB_FLEET_HPP
@@ -107,12 +107,17 @@ inline void remove_line_end(std::string &line) {
 #if __has_include(<hiredis/hiredis.h>)
 
 /// A client of Redis or Valkey, as a Store: a connection for each thread of a node, made when it is needed and again
-/// after every error. Copies share the connections. It follows no redirections of a cluster.
+/// after every error. Copies share the connections. In a cluster it asks the server that has the fleet's keys.
 class Hiredis {
 public:
-  /// address: "HOST:PORT", or the path of a socket, which has a slash. password: empty for none. user: of the access
-  /// control list; empty for the default one.
-  explicit Hiredis(const std::string &address, const std::string &password = "", const std::string &user = "")
+  /// What is done with a new connection at first, such as redisInitiateSSLWithContext of hiredis_ssl (hiredis 1.0 or
+  /// newer). Returns REDIS_OK, or the error is in the context.
+  using Secure = std::function<int(redisContext *)>;
+
+  /// address: "HOST:PORT", or the path of a socket, which has a slash; of any server of a cluster. password: empty for
+  /// none. user: of the access control list; empty for the default one.
+  explicit Hiredis(const std::string &address, const std::string &password = "", const std::string &user = "",
+                   const Secure &secure = nullptr)
       : lanes_(std::make_shared<std::array<Connection, 2>>()) {
     if (address.find('/') == address.npos && port(address) == 0) {
       throw std::invalid_argument("redis: the address must be HOST:PORT or a socket's path, got \"" + address + '"');
@@ -121,6 +126,7 @@ public:
       connection.address = address;
       connection.password = password;
       connection.user = user;
+      connection.secure = secure;
     }
   }
 
@@ -161,12 +167,13 @@ private:
 
   struct Connection {
     std::string address, password, user;
+    Secure secure;
     std::unique_ptr<redisContext, Free> context;
 
     std::string run(const Command &command) {
       const auto deadline = Clock::now() + std::min(Milliseconds(command.timeout_ms), PATIENCE);
       if (!context) {
-        connect(deadline);
+        connect(address, deadline);
       }
       const std::string count = std::to_string(command.keys_len);
       std::vector<std::string_view> words{"EVALSHA", command.sha1, count};
@@ -176,7 +183,12 @@ private:
         });
       }
       Reply reply = ask(words, deadline);
-      if (reply->type == REDIS_REPLY_ERROR && text(*reply).substr(0, 8) == "NOSCRIPT") {
+      if (is_error(*reply, "MOVED ")) { // all keys of a fleet are on one server, so the connection stays there
+        const std::string there(text(*reply).substr(text(*reply).rfind(' ') + 1));
+        connect(there, deadline);
+        reply = ask(words, deadline);
+      }
+      if (is_error(*reply, "NOSCRIPT ")) {
         words[0] = "EVAL";
         words[1] = command.script;
         reply = ask(words, deadline);
@@ -185,12 +197,16 @@ private:
       return std::string(text(*reply));
     }
 
-    void connect(Clock::time_point deadline) {
-      const bool is_socket = address.find('/') != address.npos;
-      const std::string host = address.substr(0, address.rfind(':'));
-      context.reset(is_socket ? redisConnectUnixWithTimeout(address.c_str(), left(deadline))
-                              : redisConnectWithTimeout(host.c_str(), static_cast<int>(port(address)), left(deadline)));
+    void connect(const std::string &to, Clock::time_point deadline) {
+      const bool is_socket = to.find('/') != to.npos;
+      const std::string host = to.substr(0, to.rfind(':'));
+      context.reset(is_socket ? redisConnectUnixWithTimeout(to.c_str(), left(deadline))
+                              : redisConnectWithTimeout(host.c_str(), static_cast<int>(port(to)), left(deadline)));
       check(context && context->err == 0 ? REDIS_OK : REDIS_ERR);
+      if (secure) {
+        check(redisSetTimeout(context.get(), left(deadline)));
+        check(secure(context.get()));
+      }
       if (!password.empty()) {
         std::vector<std::string_view> words{"AUTH", user, password};
         if (user.empty()) {
@@ -227,6 +243,10 @@ private:
 
     static std::string_view text(const redisReply &reply) {
       return reply.str != nullptr ? std::string_view(reply.str, reply.len) : std::string_view();
+    }
+
+    static bool is_error(const redisReply &reply, std::string_view code) {
+      return reply.type == REDIS_REPLY_ERROR && text(reply).substr(0, code.size()) == code;
     }
 
     static void insist(const redisReply &reply) {

@@ -42,12 +42,17 @@ pub fn have(tool: &str) -> bool {
 
 /// Whether this C++ header is installed. If not, prints "skipped" with the Debian package that contains it.
 pub fn have_header(header: &str, package: &str) -> bool {
-    let preprocess = ["-E", "-xc++", "-include", header, "/dev/null"];
-    let found = Command::new("c++").args(preprocess).output().is_ok_and(|output| output.status.success());
+    let found = finds_header(header);
     if !found {
         skip(&format!("{header} not found (apt-get install {package})"));
     }
     found
+}
+
+/// Whether the C++ compiler finds this header.
+pub fn finds_header(header: &str) -> bool {
+    let preprocess = ["-E", "-xc++", "-include", header, "/dev/null"];
+    Command::new("c++").args(preprocess).output().is_ok_and(|output| output.status.success())
 }
 
 /// Prints "skipped: why". Fails if DPB_REQUIRE_TOOLCHAINS=1 (CI).
