@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from test_fleet import Redis, eventually, server  # noqa: F401
+from test_fleet import eventually, server  # noqa: F401
 
 pytestmark = pytest.mark.long
 SERVICE = Path(__file__).parents[3] / "examples/python/service"
@@ -109,6 +109,7 @@ def test_two_workers_on_a_file(tmp_path):
     service.end()
 
 
+@pytest.mark.parametrize("server", ["redis-server"], indirect=True)
 def test_a_rolling_restart_loses_no_click(server, tmp_path):  # noqa: F811
     service = Service(
         tmp_path,
