@@ -51,8 +51,8 @@ pub enum Error {
          Bandit::stored"
     )]
     NotStored,
-    /// The stopping rule has halted and takes no more samples.
-    #[error("the stopping rule has halted")]
+    /// A stopping rule that has halted, a full counter, a handle that was suspended, or a node that has left.
+    #[error("it has ended: a stopping rule that has halted, a full counter, a suspended handle, or a node that has left")]
     Halted,
     /// A buffer of the caller that is too small.
     #[error("the buffer is too small: {needed} needed")]

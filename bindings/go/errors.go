@@ -38,7 +38,7 @@ var (
 	// ErrNotReady: there is no result yet; or a restored bandit with ExpectedUsers waits for [Bandit.Stored], or one that
 	// was resumed from a state at rest for [Bandit.Claimed].
 	ErrNotReady = errors.New("dpb: no result yet, or the bandit waits for Stored or Claimed")
-	// ErrHalted: the stopping rule has halted, or the counter is full.
+	// ErrHalted: it has ended: a stopping rule that has halted, a full counter, a suspended handle, or a node that has left.
 	ErrHalted = errors.New("dpb: halted")
 	// ErrBufferTooSmall: a buffer is too small. Go programs do not see this error, because buffers grow.
 	ErrBufferTooSmall = errors.New("dpb: buffer too small")

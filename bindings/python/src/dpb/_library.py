@@ -52,7 +52,7 @@ class NotReadyError(Error):
 
 
 class HaltedError(Error):
-    """The stopping rule has halted, or the counter is full."""
+    """It has ended: a stopping rule that has halted, a full counter, a suspended handle, or a node that has left."""
 
 
 class BufferTooSmallError(Error):
