@@ -67,7 +67,7 @@ fn each_block_outside(kept: Range<u64>, mut each: impl FnMut(&[u8])) -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let memory = File::open("/proc/self/mem").unwrap();
     // Read into a mapping of its own, which is not read in turn.
-    let mut bytes = vec![0; 1 << 20];
+    let (mut bytes, zeros) = (vec![0; 1 << 16], [0; 1 << 16]);
     let own = addresses(&bytes);
     let mut seen = 0;
     for line in maps.lines().filter(|line| line.contains(" rw") && !line.contains("[v")) {
@@ -82,7 +82,9 @@ fn each_block_outside(kept: Range<u64>, mut each: impl FnMut(&[u8])) -> usize {
             let end = next.map_or(to, |start| to.min(start));
             let length = (end - from).min(bytes.len() as u64) as usize;
             let Ok(()) = memory.read_exact_at(&mut bytes[..length], from) else { break };
-            each(&bytes[..length]);
+            if bytes[..length] != zeros[..length] {
+                each(&bytes[..length]);
+            }
             seen += length;
             // Blocks overlap, so that no value is split.
             from += if from + length as u64 == end { length as u64 } else { length as u64 - 32 };
