@@ -16,6 +16,7 @@ use dpb_simulation::plan::{Failure, Plan, SEND_RATE};
 use dpb_simulation::sabotage::Sabotage;
 use dpb_simulation::world::{DELAY, World};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Runs a world until it has healed. Returns what is violated.
 fn lives(world: &mut World) -> Result<(), String> {
@@ -46,12 +47,21 @@ fn variable(name: &str) -> Option<u64> {
 
 #[test]
 fn worlds_keep_the_invariants() {
-    let seeds = match variable("DPB_SEED") {
+    keep_the_invariants(match variable("DPB_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..variable("DPB_SEEDS").unwrap_or(40),
-    };
+        None => 0..variable("DPB_SEEDS").unwrap_or(12),
+    });
+}
+
+#[test]
+#[ignore = "ten seconds"]
+fn more_worlds_keep_the_invariants() {
+    keep_the_invariants(12..112);
+}
+
+fn keep_the_invariants(seeds: Range<u64>) {
     let (mut steps, mut faults, mut learned, mut made, mut resumed) = (0, BTreeMap::new(), 0, 0, 0);
-    let (began, many) = (std::time::Instant::now(), seeds.end - seeds.start >= 40);
+    let (began, many) = (std::time::Instant::now(), seeds.end - seeds.start >= 12);
     for seed in seeds {
         let plan = Plan::random(seed);
         let mut world = World::new(seed, plan, false);
@@ -145,7 +155,7 @@ const LAGS: &[(u64, Failure)] = &[
 ];
 
 /// The first violation of these seeds, each of which keeps the invariants without the sabotage.
-fn found(plan: Plan, seeds: std::ops::Range<u64>) -> Option<(u64, String)> {
+fn found(plan: Plan, seeds: Range<u64>) -> Option<(u64, String)> {
     let (seed, violated) =
         seeds.into_iter().find_map(|seed| Some((seed, lives(&mut World::new(seed, plan, false)).err()?)))?;
     let kept = Plan { sabotage: Sabotage::None, ..plan };
@@ -224,15 +234,7 @@ fn twins_differ(seed: u64, plan: Plan, reward: Option<f64>) -> Option<String> {
 /// effect there.
 #[test]
 fn twins_send_the_same() {
-    for seed in 0..6 {
-        let plan = Plan { nodes: 3, send_rate: 0, ..Plan::random(seed) };
-        assert_eq!(twins_differ(seed, plan, Some(0.0)), None, "seed {seed}");
-        assert_eq!(twins_differ(seed, Plan { leaves: false, ..plan }, None), None, "seed {seed}");
-        let paced = Plan { send_rate: SEND_RATE, ..plan };
-        for reward in [Some(0.0), None] {
-            assert_eq!(twins_differ(seed, paced, reward), None, "seed {seed}");
-        }
-    }
+    send_the_same(0..2);
     let tells = Plan { sabotage: Sabotage::TellsRewards, ..Plan::ALL };
     assert!(twins_differ(0, tells, Some(0.0)).is_some_and(|differ| differ.contains("Round")));
     let paced = Plan { send_rate: SEND_RATE, ..Plan::ALL };
@@ -242,4 +244,22 @@ fn twins_send_the_same() {
     }
     let puts = Plan { sabotage: Sabotage::PutsRewards, leaves: false, ..Plan::ALL };
     assert!(twins_differ(0, puts, None).is_some_and(|differ| differ.contains("Put")));
+}
+
+#[test]
+#[ignore = "ten seconds"]
+fn more_twins_send_the_same() {
+    send_the_same(2..20);
+}
+
+fn send_the_same(seeds: Range<u64>) {
+    for seed in seeds {
+        let plan = Plan { nodes: 3, send_rate: 0, ..Plan::random(seed) };
+        assert_eq!(twins_differ(seed, plan, Some(0.0)), None, "seed {seed}");
+        assert_eq!(twins_differ(seed, Plan { leaves: false, ..plan }, None), None, "seed {seed}");
+        let paced = Plan { send_rate: SEND_RATE, ..plan };
+        for reward in [Some(0.0), None] {
+            assert_eq!(twins_differ(seed, paced, reward), None, "seed {seed}");
+        }
+    }
 }
