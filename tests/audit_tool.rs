@@ -62,6 +62,7 @@ fn small_claims_hold_for_groups() {
 
 /// A user with three rewards loses at most epsilon.
 #[test]
+#[ignore = "ten seconds"]
 fn claims_hold_for_all_rewards_of_a_user() {
     for (policy, delta) in [(Algorithm::Se, 0.0), (Algorithm::Imed, 0.1), (Algorithm::SdpAe, 0.1)] {
         let three = Case { contributions: 3, delta, ..case(policy, 1.0, 200) };

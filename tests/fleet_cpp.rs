@@ -817,6 +817,7 @@ fn another_server_continues(programs: [&'static LazyLock<Option<Program>>; 3]) {
 }
 
 #[test]
+#[ignore = "seven seconds"]
 fn another_go_server_continues() {
     another_server_continues([&GO, &GO, &GO]);
 }
@@ -920,6 +921,7 @@ fn cpp_nodes_share_placements() {
 }
 
 #[test]
+#[ignore = "twenty seconds"]
 fn go_nodes_share_placements() {
     nodes_share_placements([&GO, &GO], &[]);
 }

@@ -54,7 +54,9 @@ fn environment(test: &str, python: &str, requirements: &[&str]) -> Option<PathBu
         return None;
     }
     for path in requirements {
-        if !succeeds(Command::new(&pip).args(["install", "--quiet", "--requirement"]).arg(root().join(path))) {
+        if !succeeds(
+            Command::new(&pip).args(["install", "--quiet", "--no-compile", "--requirement"]).arg(root().join(path)),
+        ) {
             return None;
         }
     }
@@ -73,7 +75,7 @@ fn install(environment: &Path) {
     let name = built[0].file_name().unwrap().to_str().unwrap();
     assert!(built.len() == 1 && name.contains("-py3-none-linux_"), "{built:?}");
     let mut install = Command::new(environment.join("bin/pip"));
-    run(install.args(["install", "--quiet", "--no-deps", "--force-reinstall"]).arg(&built[0]));
+    run(install.args(["install", "--quiet", "--no-compile", "--no-deps", "--force-reinstall"]).arg(&built[0]));
 }
 
 /// `python -m` with these arguments, in the directory of the package.

@@ -193,6 +193,7 @@ fn costs_epsilon(merging: bool) {
 }
 
 #[test]
+#[ignore = "ten seconds"]
 fn one_reward_in_one_segment_costs_epsilon() {
     costs_epsilon(false);
 }
