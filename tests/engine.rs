@@ -298,7 +298,7 @@ fn histories(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(histories(80))]
+    #![proptest_config(histories(40))]
 
     #[test]
     fn explicit_rewards_agree_with_the_model(steps in steps(), capacity in 1u32..64) {

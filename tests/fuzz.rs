@@ -85,7 +85,7 @@ fn random_of_a_fleet() {
 
 /// Programs of nodes of a fleet: eleven bytes make the handle that every program begins with.
 fn random_of_nodes() {
-    for number in 0..100 {
+    for number in 0..40 {
         let mut seed = [10; 32];
         seed[..8].copy_from_slice(&u64::to_le_bytes(number));
         let mut random = Seed::new(Some(seed)).unwrap().stream();
