@@ -6,6 +6,7 @@ use std::process::Command;
 const MODULE: &str = "bindings/go";
 
 #[test]
+#[ignore = "five seconds; `go test` vets most of it"]
 fn the_module_is_tidy() {
     let Some(mut vet) = go(MODULE, &["vet", "./..."]) else { return };
     run(&mut vet);
@@ -35,12 +36,17 @@ const EXAMPLES: &str = "examples/go";
 
 #[test]
 fn the_examples_pass_their_tests() {
+    if let Some(mut test) = go_with_modules(EXAMPLES, &["test", "-count=1", "-timeout=30m", "./..."]) {
+        run(&mut test);
+    }
+}
+
+#[test]
+#[ignore = "five seconds; `go test` vets most of it"]
+fn the_examples_are_tidy() {
     let Some(mut vet) = go_with_modules(EXAMPLES, &["vet", "./..."]) else { return };
     run(&mut vet);
     run(&mut go(EXAMPLES, &["mod", "tidy", "-diff"]).unwrap());
-    if let Some(mut test) = go(EXAMPLES, &["test", "-count=1", "-timeout=30m", "./..."]) {
-        run(&mut test);
-    }
 }
 
 /// Repeatedly, with many threads.
