@@ -205,6 +205,8 @@ impl<S: BanditSource> Core<S> {
         }
         if withdraw {
             self.draining.receivers.retain(|(_, taken)| taken.is_some());
+        } else if self.draining.receivers.iter().filter(|row| row.1.is_none()).count() < OFFERED {
+            self.exchange.until_offer = 1; // they were taken, or the store has lost them
         }
     }
 

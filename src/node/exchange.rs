@@ -56,7 +56,7 @@ pub(super) struct Exchange {
     pub news: bool,
     /// A state waits; exchanges until the next offer.
     pub states: bool,
-    until_offer: u32,
+    pub until_offer: u32,
     /// Until when the node leaves, if the host has asked it to; since when it resigns or moves.
     pub leave_by: Option<u64>,
     since: u64,

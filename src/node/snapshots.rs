@@ -67,6 +67,7 @@ impl<S: BanditSource> Core<S> {
         if self.membership.went_back() || self.exchange.settling.iter().any(is_lost) {
             // The others may not have read its last release, and the store has forgotten it: it is news once more.
             (self.exchange.put_now, self.exchange.releases) = (true, None);
+            self.exchange.until_offer = 1; // it has forgotten the receivers, too
             if !self.exchange.settling.is_empty() {
                 self.exchange.settling.clear();
                 self.begin_period();
