@@ -3,6 +3,7 @@
 #[path = "../support/coins.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod coins;
+pub mod losses;
 pub mod model;
 pub mod plan;
 pub mod rows;

@@ -14,11 +14,46 @@ type Result<T> = std::result::Result<T, Error>;
 /// What happened to a decision.
 pub struct Fact {
     pub made: u64,
-    /// When its click was reported to a node that runs, and which.
-    pub click: Option<(u64, String)>,
-    /// When it took effect, and whether as a click.
-    pub learned: Option<(u64, bool)>,
-    pub cancelled: bool,
+    /// When its click was reported to a node that runs, and to which process.
+    pub click: Option<(u64, u64)>,
+    /// When it took effect, and whether as a click, and in which process.
+    pub learned: Option<(u64, bool, u64)>,
+    pub lost: Option<Lost>,
+}
+
+/// When, how and in which process a decision was lost, or a reward that had taken effect.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost {
+    pub at: u64,
+    pub process: u64,
+    pub how: LostBy,
+    /// How far the bandit's clock is behind, if it continues from a state.
+    pub lag: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LostBy {
+    /// The process cancelled it. If it did so as it continued from a state: when that was written.
+    Cancel(Option<u64>),
+    /// The process ended with it.
+    End,
+}
+
+/// Sums on their way to the leader of a generation.
+pub struct Sum {
+    pub tickets: Vec<u64>,
+    pub at: u64,
+    pub by: u64,
+    pub generation: u64,
+    pub arrived: bool,
+}
+
+/// A state, until a process continues from it: when which process wrote it, and for which one.
+pub struct State {
+    pub inner: Option<Inner>,
+    pub at: u64,
+    pub by: u64,
+    pub to: u64,
 }
 
 /// What is true of all bandits of a world.
@@ -32,10 +67,12 @@ pub struct Truth {
     pub is_exact: bool,
     pub facts: BTreeMap<u64, Fact>,
     pub released: BTreeSet<u64>,
-    pub sums: Vec<Vec<u64>>,
-    /// The process that has drawn each receiver; states, until a process continues from them.
+    pub sums: Vec<Sum>,
+    /// The process that leads each generation.
+    pub generations: BTreeMap<u64, u64>,
+    /// The process that has drawn each receiver.
     pub receivers: BTreeMap<u64, u64>,
-    pub states: Vec<Option<Inner>>,
+    pub states: Vec<State>,
     pub resumed: u64,
     /// How many decisions count for each person at each number.
     pub people: BTreeMap<(u16, u64), u64>,
@@ -44,6 +81,9 @@ pub struct Truth {
     /// The store was empty: it has forgotten more than the bandits allow for.
     pub forgotten: bool,
     pub violation: Option<String>,
+    pub now: u64,
+    /// What the bandits have that ran to the end: open decisions and open sums.
+    pub kept: Option<BTreeSet<u64>>,
 }
 
 impl Truth {
@@ -51,17 +91,17 @@ impl Truth {
         self.violation.get_or_insert(what);
     }
 
-    fn learn(&mut self, ticket: u64, as_click: bool, now: u64) {
+    fn learn(&mut self, ticket: u64, as_click: bool, now: u64, process: u64) {
         let fact = self.facts.get_mut(&ticket).expect("a decision");
         let end = fact.made + self.window;
-        if fact.learned.replace((now, as_click)).is_some() {
+        if fact.learned.replace((now, as_click, process)).is_some() {
             self.violate(format!("1: {ticket:x} took effect twice"));
-        } else if let Some((at, by)) = fact.click.clone().filter(|_| !as_click)
+        } else if let Some((at, by)) = fact.click.filter(|_| !as_click)
             && at + self.allowance < end
         {
             let made = fact.made;
             self.violate(format!(
-                "3: the silence of {ticket:x} is learned; it was made at {made}, its click reported at {at} to {by}, and it \
+                "3: the silence of {ticket:x} is learned; it was made at {made}, its click reported at {at} to process {by}, and it \
                  took effect at {now}"
             ));
         }
@@ -79,6 +119,11 @@ impl Truth {
                 "4: number {number} learns {most} times from one person, and counts {periods} periods"
             ));
         }
+    }
+
+    fn lose(&mut self, ticket: u64, process: u64, how: LostBy, lag: u64) {
+        let lost = Lost { at: self.now, process, how, lag };
+        self.facts.get_mut(&ticket).expect("a decision").lost = Some(lost);
     }
 
     fn release(&mut self, tickets: Vec<u64>) {
@@ -109,6 +154,20 @@ pub struct Model {
     number: u16,
     process: u64,
     inner: RefCell<Inner>,
+    /// It continues since then from a state that was written then.
+    resumed: Option<(u64, u64)>,
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        let (inner, truth) = (self.inner.get_mut(), &mut *self.truth.borrow_mut());
+        for ticket in inner.tickets() {
+            match &mut truth.kept {
+                Some(kept) => _ = kept.insert(ticket),
+                None => truth.lose(ticket, self.process, LostBy::End, 0),
+            }
+        }
+    }
 }
 
 pub struct Inner {
@@ -140,13 +199,13 @@ impl Model {
         let (counted, met, decisions) = (0, BTreeSet::new(), 0);
         let inner = Inner { now: 0, open, sum, duty, sender, senders, releases, period, counted, met, decisions };
         let inner = RefCell::new(inner);
-        Model { truth, number, process, inner }
+        Model { truth, number, process, inner, resumed: None }
     }
 
     pub fn select(&self) -> u64 {
         let (inner, truth) = (&mut *self.inner.borrow_mut(), &mut *self.truth.borrow_mut());
         let ticket = u64::from(self.number) << 48 | (truth.facts.len() as u64 + 1);
-        truth.facts.insert(ticket, Fact { made: inner.now, click: None, learned: None, cancelled: false });
+        truth.facts.insert(ticket, Fact { made: inner.now, click: None, learned: None, lost: None });
         inner.open.push_back(Open { ticket, made: inner.now, click: false });
         inner.decisions += 1;
         let (person, may_learn) = (inner.decisions % PEOPLE, inner.counted == inner.period);
@@ -166,19 +225,19 @@ impl Model {
         inner.now = inner.now.max(now);
         while inner.open.front().is_some_and(|open| open.made + truth.window <= inner.now) {
             let Some(open) = inner.open.pop_front() else { break };
-            truth.learn(open.ticket, open.click, inner.now);
+            truth.learn(open.ticket, open.click, inner.now, self.process);
             inner.sum.push(open.ticket);
         }
         inner.release(truth);
     }
-
-    /// The tickets in its open sums.
-    pub fn collected(&self) -> Vec<u64> {
-        self.inner.borrow().sum.clone()
-    }
 }
 
 impl Inner {
+    /// What is open, or in open sums.
+    pub fn tickets(&self) -> impl Iterator<Item = u64> {
+        self.open.iter().map(|open| open.ticket).chain(self.sum.iter().copied())
+    }
+
     fn release(&mut self, truth: &mut Truth) {
         if !matches!(self.duty, Duty::Contributes) && self.sum.len() >= QUOTA {
             truth.release(std::mem::take(&mut self.sum));
@@ -198,7 +257,9 @@ impl FleetBandit for Model {
         let mut inner = self.inner.borrow_mut();
         let open = inner.open.iter_mut().find(|open| open.ticket == ticket).ok_or(Error::UnknownTicket)?;
         let truth = &mut *self.truth.borrow_mut();
-        if !std::mem::replace(&mut open.click, true) {
+        let is_dropped =
+            truth.sabotage == Sabotage::DropsLateRewards && open.made + truth.window < truth.now + 4 * DELAY;
+        if is_dropped || !std::mem::replace(&mut open.click, true) {
             return Ok(());
         }
         if truth.is_exact {
@@ -212,6 +273,9 @@ impl FleetBandit for Model {
     }
 
     fn next_period(&self) -> Result<()> {
+        if self.truth.borrow().sabotage == Sabotage::CancelsForNothing {
+            self.cancel_since(0)?;
+        }
         let inner = &mut *self.inner.borrow_mut();
         (inner.period, inner.met) = (inner.period + 1, BTreeSet::new());
         Ok(())
@@ -221,12 +285,15 @@ impl FleetBandit for Model {
         let (inner, truth) = (&mut *self.inner.borrow_mut(), &mut *self.truth.borrow_mut());
         let from = match truth.sabotage {
             Sabotage::CancelsNothing => u64::MAX,
+            Sabotage::CancelsAll => 0,
             Sabotage::CancelsLate => from + 2 * DELAY,
             _ => from,
         };
+        let written = self.resumed.filter(|resumed| resumed.1 == truth.now).map(|resumed| resumed.0);
+        let lag = self.resumed.map_or(0, |_| truth.now - inner.now);
         inner.open.retain(|open| {
             if open.made >= from {
-                truth.facts.get_mut(&open.ticket).expect("a decision").cancelled = true;
+                truth.lose(open.ticket, self.process, LostBy::Cancel(written), lag);
             }
             open.made < from
         });
@@ -262,6 +329,7 @@ impl FleetBandit for Model {
         }
         let generation = truth.coins.next() >> 1 | 1;
         (inner.duty, inner.senders) = (Duty::Leads(generation), BTreeMap::new());
+        truth.generations.insert(generation, self.process);
         inner.release(truth);
         Ok(generation)
     }
@@ -276,7 +344,8 @@ impl FleetBandit for Model {
         if inner.sum.is_empty() {
             return Ok(Vec::new());
         }
-        truth.sums.push(std::mem::take(&mut inner.sum));
+        let tickets = std::mem::take(&mut inner.sum);
+        truth.sums.push(Sum { tickets, at: truth.now, by: self.process, generation, arrived: false });
         inner.sender.1 += 1;
         let place = truth.sums.len() as u64 - 1;
         Ok([generation, inner.sender.0, inner.sender.1, place].map(u64::to_be_bytes).concat())
@@ -293,7 +362,8 @@ impl FleetBandit for Model {
             return Err(Error::Duplicate);
         }
         *last = sequence;
-        inner.sum.extend(&truth.sums[place as usize]);
+        inner.sum.extend(&truth.sums[place as usize].tickets);
+        truth.sums[place as usize].arrived = true;
         inner.release(truth);
         Ok(())
     }
@@ -327,7 +397,8 @@ impl FleetBandit for Model {
         let (open, sum) = (std::mem::take(&mut inner.open), std::mem::take(&mut inner.sum));
         let senders = BTreeMap::new();
         let state = Inner { now, open, sum, duty, sender, senders, releases, period, counted, met, decisions };
-        truth.states.push(Some(state));
+        let to = truth.receivers.get(&receiver).copied().unwrap_or(self.process);
+        truth.states.push(State { inner: Some(state), at: truth.now, by: self.process, to });
         Ok([receiver, truth.states.len() as u64 - 1].map(u64::to_be_bytes).concat())
     }
 
@@ -379,13 +450,16 @@ impl BanditSource for Models {
         if !is_ours {
             return Err(Error::ExpiredState("the receiver is not of this process, or has its state".into()));
         }
-        let Some(mut inner) = truth.states[place as usize].take() else {
+        let State { inner, at, .. } = &mut truth.states[place as usize];
+        let (inner, written) = (inner.take(), *at);
+        let Some(mut inner) = inner else {
             truth.violate(format!("6: state {place} has two heirs"));
             return Err(Error::Corrupt);
         };
         truth.resumed += 1;
         inner.sender = (truth.coins.next(), 0);
-        Ok(Model { truth: self.truth.clone(), number, process: self.process, inner: RefCell::new(inner) })
+        let (resumed, inner) = (Some((written, truth.now)), RefCell::new(inner));
+        Ok(Model { truth: self.truth.clone(), number, process: self.process, inner, resumed })
     }
 
     fn draw(&mut self) -> u64 {

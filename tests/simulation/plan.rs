@@ -2,6 +2,7 @@
 
 use super::coins::Coins;
 use super::sabotage::Sabotage;
+use super::world::DELAY;
 
 const WINDOW: u64 = 24_000;
 /// More than what comes: no reward is without a place.
@@ -44,6 +45,8 @@ pub struct Plan {
     pub prompt: bool,
     /// One in so many commands comes again.
     pub repeats: u64,
+    /// A bit for each random fault that does not happen, by its number; bit 0 for all lost, late and repeated commands.
+    pub without: u64,
     /// What fails when, after the beginning; and nothing else then.
     pub script: &'static [(u64, Failure)],
     /// Nodes leave, and others come.
@@ -70,6 +73,7 @@ impl Plan {
         disks: false,
         prompt: false,
         repeats: 60,
+        without: 0,
         script: &[],
         leaves: true,
         kills: false,
@@ -79,6 +83,11 @@ impl Plan {
         jumps: false,
     };
     pub const ALL: Plan = Plan { kills: true, pauses: true, losses: true, failovers: true, jumps: true, ..Plan::QUIET };
+
+    /// Without a good round or a beat for so long, there is an outage.
+    pub fn limit(&self) -> u64 {
+        (self.window / 8).max(DELAY)
+    }
 
     /// A random choice of faults.
     pub fn random(seed: u64) -> Plan {

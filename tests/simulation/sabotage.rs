@@ -12,6 +12,14 @@ pub enum Sabotage {
     Repeats,
     /// The store says that it has a contribution, and has none.
     LosesSums,
+    /// The store says that it has a state, and has none.
+    LosesStates,
+    /// A bandit forgets the rewards that come in the last four delays of a window.
+    DropsLateRewards,
+    /// A bandit cancels everything when a period begins.
+    CancelsForNothing,
+    /// A bandit cancels all that is open when it is to cancel some.
+    CancelsAll,
     /// A bandit does not cancel.
     CancelsNothing,
     /// A bandit cancels only what was made two delays later than it should.
@@ -65,7 +73,9 @@ pub fn run(rows: &mut Memory, command: &Command, now: u64, sabotage: Sabotage) -
     let mut command = command.clone();
     let mut counts = Vec::new();
     match (sabotage, command.kind) {
-        (Sabotage::LosesSums, CommandKind::Contribute) => return Ok(b"2:ok".to_vec()),
+        (Sabotage::LosesSums, CommandKind::Contribute) | (Sabotage::LosesStates, CommandKind::Entrust) => {
+            return Ok(b"2:ok".to_vec());
+        }
         (Sabotage::ForgetsLeaders, CommandKind::Lead) => rows.0.retain(|key, _| !key.starts_with(&row("leaders", b""))),
         (Sabotage::AcceptsStatesTwice, CommandKind::Adopt) => command.args[4] = b"0".to_vec(), // acknowledges nothing
         (Sabotage::TakesInSilence, CommandKind::Take) => {

@@ -1,16 +1,17 @@
 //! A world of nodes on one store, in which a seed decides everything: what fails, when, and in which order things happen.
 
 use super::coins::Coins;
+use super::losses::{Ended, Losses};
 use super::model::{Models, Truth};
 use super::plan::{Failure, Plan};
-use super::rows::Memory;
+use super::rows::{LONGEST_LAG, Memory};
 use super::sabotage::{self, Sabotage};
 use dpb::Error;
 use dpb::node::command::{Command, CommandKind};
 use dpb::node::{FleetBandit, Lane, Node, NodeOptions, NodeState, Task};
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::rc::Rc;
 
 pub const DELAY: u64 = 1000;
@@ -27,6 +28,8 @@ enum Event {
         slot: usize,
         process: u64,
         id: u64,
+        sent: u64,
+        timeout: u64,
         command: Rc<Command>,
         again: bool,
     },
@@ -34,6 +37,8 @@ enum Event {
         slot: usize,
         process: u64,
         id: u64,
+        /// When the command was sent, if it is a round.
+        round: Option<u64>,
         bytes: Result<Vec<u8>, String>,
     },
     Join(usize),
@@ -53,7 +58,7 @@ pub struct Sent {
 /// A process, or a place for one.
 struct Slot {
     node: Option<Node<Models>>,
-    /// Counts the processes of this place.
+    /// The process of this place.
     process: u64,
     /// Its clock is ahead by this.
     skew: u64,
@@ -67,20 +72,26 @@ pub struct World {
     pub truth: Rc<RefCell<Truth>>,
     plan: Plan,
     coins: Coins,
+    /// Random faults have coins of their own, so that those remain which follow one that is left out.
+    chances: Coins,
+    /// How many random faults there were, those that were left out included.
+    pub chance: u64,
     pub now: u64,
     events: BinaryHeap<Reverse<(u64, u64)>>,
     waiting: BTreeMap<u64, Event>,
     slots: Vec<Slot>,
     rows: Memory,
-    /// What the store had before, for a replica that lags.
-    history: VecDeque<(u64, Memory)>,
     /// What the store's clock is ahead by; and until when it refuses everything.
     ahead: u64,
     down_until: u64,
+    /// Its count of breaks.
+    breaks: Option<Vec<u8>>,
     healed: bool,
     /// No click comes any more.
     still: bool,
     pub steps: u64,
+    /// What the losses are measured by.
+    losses: Losses,
     /// What all nodes send, for twins.
     pub sent: Option<Vec<Sent>>,
     /// Times, whether something failed, and what happened.
@@ -102,6 +113,7 @@ impl World {
             facts: BTreeMap::new(),
             released: BTreeSet::new(),
             sums: Vec::new(),
+            generations: BTreeMap::new(),
             receivers: BTreeMap::new(),
             states: Vec::new(),
             resumed: 0,
@@ -109,22 +121,28 @@ impl World {
             opened: BTreeMap::new(),
             forgotten: false,
             violation: None,
+            now: 0,
+            kept: None,
         };
+        let fails_over = plan.failovers || !plan.script.is_empty();
         let mut world = World {
             truth: Rc::new(RefCell::new(truth)),
             plan,
             coins: Coins(seed),
+            chances: Coins(seed ^ 0x7777),
+            chance: 0,
             now: 1_000_000,
             events: BinaryHeap::new(),
             waiting: BTreeMap::new(),
             slots: Vec::new(),
-            rows: Memory::default(),
-            history: VecDeque::new(),
+            rows: if fails_over { Memory::with_replica() } else { Memory::default() },
             ahead: 0,
             down_until: 0,
+            breaks: None,
             healed: false,
             still: false,
             steps: 0,
+            losses: Losses::default(),
             sent: None,
             log: log.then(Vec::new),
             faults: BTreeMap::new(),
@@ -174,6 +192,7 @@ impl World {
         while let Some(&Reverse((at, number))) = self.events.peek().filter(|next| next.0.0 <= end) {
             self.events.pop();
             self.now = at;
+            self.truth.borrow_mut().now = at;
             self.steps += 1;
             let event = self.waiting.remove(&number).expect("an event");
             self.happen(event);
@@ -193,15 +212,20 @@ impl World {
             Event::Wake(..) | Event::Decide(..) => {}
             Event::Click(_) if self.still => {}
             Event::Click(ticket) => self.click(ticket),
-            Event::Arrive { slot, process, id, command, again } => self.arrive(slot, process, id, &command, again),
-            Event::Reply { slot, process, id, bytes } => {
+            Event::Arrive { slot, process, id, sent, timeout, command, again } => {
+                self.arrive(slot, process, id, (sent, timeout), &command, again);
+            }
+            Event::Reply { slot, process, id, round, bytes } => {
                 if !self.is_this(slot, process) {
                     return;
                 }
                 if let Some(left) = self.slots[slot].paused_until.checked_sub(self.now).filter(|left| *left > 0) {
-                    return self.after(left, Event::Reply { slot, process, id, bytes });
+                    return self.after(left, Event::Reply { slot, process, id, round, bytes });
                 }
                 let (node, now) = (self.slots[slot].node.as_ref().expect("a node"), self.now + self.slots[slot].skew);
+                if let Some(sent) = round.filter(|sent| self.now < sent + DELAY) {
+                    self.losses.hears(process, sent, self.now);
+                }
                 match bytes {
                     Ok(bytes) => node.reply(id, now, &bytes).expect("no failure"),
                     Err(why) => node.failed(id, now, &why).expect("no failure"),
@@ -227,10 +251,10 @@ impl World {
         if self.plan.disks {
             (options.number, options.snapshot) = (slot as u16 + 1, place.disk.clone());
         }
-        place.process += 1;
+        place.process = self.losses.begins(slot, self.now);
         (place.paused_until, place.cut_until, place.leaving) = (0, 0, false);
         place.node = Some(
-            Node::new(options, Models { truth: self.truth.clone(), process: self.steps }, self.now + place.skew)
+            Node::new(options, Models { truth: self.truth.clone(), process: place.process }, self.now + place.skew)
                 .expect("memory"),
         );
         let process = place.process;
@@ -270,7 +294,7 @@ impl World {
                 self.note(|| format!("process {process} of place {slot} says: {text}"));
                 Some(0)
             }
-            Task::Run { id, mut command, .. } => {
+            Task::Run { id, mut command, timeout } => {
                 if self.plan.sabotage == Sabotage::SendsNoZeros {
                     sabotage::send_no_zeros(&mut command);
                 }
@@ -278,7 +302,7 @@ impl World {
                 let sent =
                     |all: &mut Vec<_>| all.push(Sent { at: self.now, slot, kind: command.kind, lengths: lengths() });
                 self.sent.as_mut().map(sent);
-                self.send(slot, id, Rc::new(command));
+                self.send(slot, id, timeout, Rc::new(command));
                 Some(1)
             }
             Task::Ended => {
@@ -295,51 +319,92 @@ impl World {
         let process = self.slots[slot].process;
         self.note(|| format!("process {process} of place {slot} has ended: {state:?}"));
         assert!(state != NodeState::Failed);
+        self.losses.ends(process, self.now, if state == NodeState::Left { Ended::Left } else { Ended::Replaced });
         let pause = self.coins.below(40_000);
         self.after(if self.healed { 1 } else { pause }, Event::Join(slot));
     }
 
-    fn send(&mut self, slot: usize, id: u64, command: Rc<Command>) {
+    /// Whether commands and replies are lost.
+    fn loses(&self) -> bool {
+        self.plan.losses && !self.healed && self.plan.without & 1 == 0
+    }
+
+    fn send(&mut self, slot: usize, id: u64, timeout: u64, command: Rc<Command>) {
         let process = self.slots[slot].process;
-        let is_lossy = self.plan.losses && !self.healed;
+        let is_lossy = self.loses();
         let there = match self.coins.below(100) {
             0 if is_lossy => self.coins.below(30_000),
             _ => 1 + self.coins.below(20),
         };
+        if there > 20 {
+            self.losses.drops(slot, self.now, timeout);
+        }
+        let sent = self.now;
         if is_lossy && self.coins.one_in(self.plan.repeats) {
             let later = self.coins.below(20_000);
             self.fault("repeated", || format!("{:?} of place {slot} comes again in {later}", command.kind));
-            self.after(later, Event::Arrive { slot, process, id, command: command.clone(), again: true });
+            self.after(
+                later,
+                Event::Arrive { slot, process, id, sent, timeout, command: command.clone(), again: true },
+            );
         }
         if self.slots[slot].cut_until > self.now || is_lossy && self.coins.one_in(60) {
+            self.losses.drops(slot, self.now, timeout);
             return self.fault("lost", || format!("{:?} of place {slot} is lost", command.kind));
         }
-        self.after(there, Event::Arrive { slot, process, id, command, again: false });
+        self.after(there, Event::Arrive { slot, process, id, sent, timeout, command, again: false });
     }
 
-    fn arrive(&mut self, slot: usize, process: u64, id: u64, command: &Command, again: bool) {
+    fn arrive(
+        &mut self,
+        slot: usize,
+        process: u64,
+        id: u64,
+        (sent, timeout): (u64, u64),
+        command: &Command,
+        again: bool,
+    ) {
         let bytes = if self.down_until > self.now {
             Err("READONLY".to_owned())
         } else {
+            self.rows.pass(self.now);
             sabotage::run(&mut self.rows, command, self.now + self.ahead, self.plan.sabotage)
         };
         self.note(|| {
             let text = bytes.as_ref().map(|bytes| String::from_utf8_lossy(&bytes[..bytes.len().min(60)]));
             format!("{:?} {id} of place {slot}: {text:?}", command.kind)
         });
-        let fails_over = self.plan.failovers || !self.plan.script.is_empty();
-        if fails_over && self.history.back().is_none_or(|last| last.0 + 200 < self.now) {
-            self.history.push_back((self.now, self.rows.clone()));
-            while self.history.get(1).is_some_and(|second| second.0 + 12_000 < self.now) {
-                self.history.pop_front();
-            }
+        self.witness(process, command, &bytes);
+        let is_lost = self.loses() && self.coins.one_in(60);
+        if is_lost {
+            self.losses.drops(slot, self.now, timeout);
         }
-        let is_lost = self.plan.losses && !self.healed && self.coins.one_in(60);
         if again || is_lost || !self.is_this(slot, process) || self.slots[slot].cut_until > self.now {
             return;
         }
         let back = 1 + self.coins.below(20);
-        self.after(back, Event::Reply { slot, process, id, bytes });
+        let round =
+            (command.kind == CommandKind::Round && bytes.as_ref().is_ok_and(|bytes| is_done(bytes))).then_some(sent);
+        self.after(back, Event::Reply { slot, process, id, round, bytes });
+    }
+
+    /// Notes what the store has done, for the losses.
+    fn witness(&mut self, process: u64, command: &Command, bytes: &Result<Vec<u8>, String>) {
+        if !bytes.as_ref().is_ok_and(|bytes| is_done(bytes)) {
+            return;
+        }
+        match command.kind {
+            CommandKind::Round | CommandKind::Take => self.losses.beats(process, self.now),
+            CommandKind::Leave | CommandKind::Entrust => self.losses.left(process, self.now),
+            _ => {}
+        }
+        if matches!(command.kind, CommandKind::Round | CommandKind::Leave | CommandKind::Take) {
+            let breaks = self.rows.0.get(&b"dpb:{ads}:counts\0breaks"[..]);
+            if breaks != self.breaks.as_ref() {
+                self.breaks = breaks.cloned();
+                self.losses.breaks(self.now);
+            }
+        }
     }
 
     fn decide(&mut self, slot: usize) {
@@ -383,9 +448,9 @@ impl World {
                 if self.plan.sabotage == Sabotage::PutsRewards {
                     node.next_period().expect("it has joined");
                 }
-                let by = format!("process {} of place {slot}", place.process);
+                let by = place.process;
                 if let Some(log) = &mut self.log {
-                    log.push((self.now, false, format!("the click of {ticket:x} comes to {by}")));
+                    log.push((self.now, false, format!("the click of {ticket:x} comes to process {by}")));
                 }
                 let mut truth = self.truth.borrow_mut();
                 truth.facts.get_mut(&ticket).expect("a decision").click.get_or_insert((self.now, by));
@@ -396,22 +461,26 @@ impl World {
 
     /// Something fails, at random.
     fn chance(&mut self) {
-        let pause = 500 + self.coins.below(25_000);
+        let pause = 500 + self.chances.below(25_000);
         self.after(pause, Event::Chance);
-        let slot = self.coins.below(self.slots.len() as u64) as usize;
-        let (plan, time) = (self.plan, self.coins.below(60_000));
-        let time = if self.coins.one_in(2) { time / 10 } else { time };
-        let failure = match self.coins.below(8) {
+        let slot = self.chances.below(self.slots.len() as u64) as usize;
+        let (plan, time) = (self.plan, self.chances.below(60_000));
+        let time = if self.chances.one_in(2) { time / 10 } else { time };
+        let failure = match self.chances.below(8) {
             0 if plan.kills => Failure::Kill(slot, time),
             1 if plan.pauses => Failure::Pause(slot, time),
             2 if plan.pauses => Failure::Cut(slot, time),
             3 | 4 if plan.leaves => Failure::Leave(slot),
-            5 if plan.failovers => Failure::Failover(self.coins.below(12_000), self.coins.below(8000)),
-            6 if plan.failovers && self.coins.one_in(4) => Failure::Empty,
-            7 if plan.jumps => Failure::Jump(self.coins.below(100_000), self.coins.one_in(2)),
+            5 if plan.failovers => Failure::Failover(self.chances.below(LONGEST_LAG), self.chances.below(8000)),
+            6 if plan.failovers && self.chances.one_in(4) => Failure::Empty,
+            7 if plan.jumps => Failure::Jump(self.chances.below(100_000), self.chances.one_in(2)),
             _ => return,
         };
-        self.fail(failure);
+        self.chance += 1;
+        let number = self.chance;
+        if self.plan.without >> number.min(63) & 1 == 0 {
+            self.fail(failure);
+        }
     }
 
     fn fail(&mut self, failure: Failure) {
@@ -421,16 +490,19 @@ impl World {
                 if self.slots[slot].node.take().is_none() {
                     return;
                 }
+                self.losses.ends(process, self.now, Ended::Killed);
                 self.fault("killed", || format!("process {process} of place {slot} is killed"));
                 self.after(time, Event::Join(slot));
             }
             Failure::Pause(slot, time) => {
                 self.fault("paused", || format!("place {slot} stands still for {time}"));
                 self.slots[slot].paused_until = self.now + time;
+                self.losses.fails(Some(slot), self.now, time);
             }
             Failure::Cut(slot, time) => {
                 self.fault("cut", || format!("the network of place {slot} is cut for {time}"));
                 self.slots[slot].cut_until = self.now + time;
+                self.losses.fails(Some(slot), self.now, time);
             }
             Failure::Leave(slot) => {
                 let place = &mut self.slots[slot];
@@ -440,23 +512,26 @@ impl World {
                 node.leave(self.now + place.skew).expect("no failure");
                 place.leaving = true;
                 let process = place.process;
+                self.losses.leaves(process, self.now);
                 self.fault("leaves", || format!("process {process} of place {slot} is asked to leave"));
             }
             Failure::Failover(lag, down) => {
-                let before = self.history.iter().rev().find(|old| old.0 + lag <= self.now);
-                self.rows = before.map_or(Memory::default(), |old| old.1.clone());
-                self.history.retain(|old| old.0 + lag <= self.now);
+                self.rows.go_back(self.now - lag);
                 self.down_until = self.now + down;
+                self.losses.goes_back(self.now, lag, down);
                 self.fault("failover", || format!("a replica that lags by {lag} takes over after {down}"));
             }
             Failure::Empty => {
-                (self.rows, self.history) = (Memory::default(), VecDeque::new());
+                self.rows = Memory::with_replica();
                 self.truth.borrow_mut().forgotten = true;
+                self.losses.goes_back(self.now, 0, 0);
                 self.fault("empty", || "the store is empty".into());
             }
             Failure::Jump(jump, back) => {
                 let back = back && self.ahead >= jump;
                 self.ahead = if back { self.ahead - jump } else { self.ahead + jump };
+                self.losses.fails(None, self.now, DELAY);
+                self.losses.delays(self.now, if back { jump } else { 0 });
                 self.fault("jump", || format!("the store's clock jumps by {jump}, back: {back}"));
             }
         }
@@ -492,20 +567,18 @@ impl World {
         if leaders.len() != 1 || leaders.iter().any(|leader| leader.1 == 0) {
             return Err(format!("8: not one leader: {leaders:?}"));
         }
-        let truth = self.truth.borrow();
-        let learned = |fact: &&super::model::Fact| fact.learned.is_some_and(|(at, _)| at + 2 * INTERVAL > self.now);
-        if truth.facts.values().filter(learned).count() == 0 {
+        let learned =
+            |fact: &&super::model::Fact| fact.learned.is_some_and(|learned| learned.0 + 2 * INTERVAL > self.now);
+        if self.truth.borrow().facts.values().filter(learned).count() == 0 {
             return Err("8: nothing is learned".into());
         }
-        Ok(())
+        self.truth.borrow_mut().kept = Some(BTreeSet::new());
+        self.slots.iter_mut().for_each(|place| place.node = None);
+        self.losses.violated(&self.truth.borrow(), &self.plan).map_or(Ok(()), Err)
     }
+}
 
-    /// Tickets that took effect and are in no release and no open sum.
-    pub fn lost(&self) -> usize {
-        let truth = self.truth.borrow();
-        let bandits = self.slots.iter().filter_map(|place| place.node.as_ref().and_then(Node::bandit));
-        let open: BTreeSet<u64> = bandits.flat_map(|bandit| bandit.collected()).collect();
-        let learned = truth.facts.iter().filter(|(_, fact)| fact.learned.is_some_and(|(at, _)| at + 30_000 < self.now));
-        learned.filter(|(ticket, _)| !truth.released.contains(ticket) && !open.contains(ticket)).count()
-    }
+/// Whether a command has done something.
+fn is_done(reply: &[u8]) -> bool {
+    reply.starts_with(b"2:ok")
 }
