@@ -81,8 +81,10 @@ pub struct Outbox {
     /// How many a round sends: half as many after each that fails.
     batch: usize,
     most: usize,
-    /// A bit for each number that a process ever had. An invented ticket must not create a queue in the store.
+    /// A bit for each number that a process ever had, and how many there are. An invented ticket must not create a queue in
+    /// the store.
     numbers: Vec<u64>,
+    known: u64,
     /// Rewards that the store has accepted, and those that found no place.
     pub sent: u64,
     pub lost: u64,
@@ -103,8 +105,8 @@ impl Outbox {
         }
         numbers.try_reserve_exact(1 << 10).map_err(|_| Error::NoMemory)?;
         numbers.resize(1 << 10, 0);
-        let (lanes, packed) = (BTreeMap::new(), VecDeque::new());
-        Ok(Outbox { places, rewards, pace, lanes, packed, first: 1, batch: most, most, numbers, sent: 0, lost: 0 })
+        let (lanes, packed, first, known) = (BTreeMap::new(), VecDeque::new(), 1, 0);
+        Ok(Outbox { places, rewards, pace, lanes, packed, first, batch: most, most, numbers, known, sent: 0, lost: 0 })
     }
 
     pub fn add(&mut self, reward: Waiting) -> Result<()> {
@@ -138,7 +140,9 @@ impl Outbox {
     /// Some process has or had these numbers. With a send rate, they are those that are held.
     pub fn know(&mut self, numbers: &[u16], now: u64) -> Result<()> {
         for number in numbers {
-            self.numbers[usize::from(*number) / 64] |= 1 << (number % 64);
+            let (bits, bit) = (&mut self.numbers[usize::from(*number) / 64], 1 << (number % 64));
+            self.known += u64::from(*bits & bit == 0);
+            *bits |= bit;
             if let Some(lane) = self.lanes.get_mut(number) {
                 lane.held = now;
             } else if self.pace.is_some() {
@@ -158,7 +162,7 @@ impl Outbox {
 
     /// How many numbers are known.
     pub fn known(&self) -> u64 {
-        self.numbers.iter().map(|bits| u64::from(bits.count_ones())).sum()
+        self.known
     }
 
     /// How many rewards wait.
