@@ -35,6 +35,8 @@ pub struct Plan {
     pub window: u64,
     /// All clicks come so soon, and the nodes know it.
     pub click_delay: u64,
+    /// A node decides again after so long at most.
+    pub pause: u64,
     /// What each reward is; None: none is reported.
     pub reward: Option<f64>,
     /// Rewards a second to each number; 0: they leave as they come.
@@ -68,6 +70,7 @@ impl Plan {
         sabotage: Sabotage::None,
         window: WINDOW,
         click_delay: WINDOW,
+        pause: 400,
         reward: Some(1.0),
         send_rate: 0,
         disks: false,

@@ -409,7 +409,7 @@ impl World {
 
     fn decide(&mut self, slot: usize) {
         let process = self.slots[slot].process;
-        let pause = 1 + self.coins.below(400);
+        let pause = 1 + self.coins.below(self.plan.pause);
         self.after(pause, Event::Decide(slot, process));
         let place = &self.slots[slot];
         if place.paused_until > self.now || place.leaving {
@@ -483,7 +483,14 @@ impl World {
         }
     }
 
-    fn fail(&mut self, failure: Failure) {
+    /// The place of the leader, if one knows that it leads.
+    pub fn leader(&self) -> Option<usize> {
+        let leads =
+            |place: &Slot| place.node.as_ref().is_some_and(|node| node.report(0).is_ok_and(|report| report.leads));
+        self.slots.iter().position(leads)
+    }
+
+    pub fn fail(&mut self, failure: Failure) {
         match failure {
             Failure::Kill(slot, time) => {
                 let process = self.slots[slot].process;
@@ -535,6 +542,16 @@ impl World {
                 self.fault("jump", || format!("the store's clock jumps by {jump}, back: {back}"));
             }
         }
+    }
+
+    /// How many decisions are lost: dropped, cancelled, or in states and sums that nobody has read.
+    pub fn lost(&self) -> usize {
+        let truth = self.truth.borrow();
+        let lost = truth.facts.values().filter(|fact| fact.lost.is_some()).count();
+        let states: usize =
+            truth.states.iter().flat_map(|state| &state.inner).map(|inner| inner.tickets().count()).sum();
+        let sums = truth.sums.iter().filter(|sum| !sum.arrived && sum.at + 4 * INTERVAL < self.now);
+        lost + states + sums.map(|sum| sum.tickets.len()).sum::<usize>()
     }
 
     /// Ends all faults, waits, and checks that all is well again.
