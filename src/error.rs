@@ -52,7 +52,9 @@ pub enum Error {
     )]
     NotStored,
     /// A stopping rule that has halted, a full counter, a handle that was suspended, or a node that has left.
-    #[error("it has ended: a stopping rule that has halted, a full counter, a suspended handle, or a node that has left")]
+    #[error(
+        "it has ended: a stopping rule that has halted, a full counter, a suspended handle, or a node that has left"
+    )]
     Halted,
     /// A buffer of the caller that is too small.
     #[error("the buffer is too small: {needed} needed")]
