@@ -421,8 +421,10 @@ pub struct MovedState {
     pub position: Position,
     /// Its address. 0: the message is foreign.
     pub receiver: u64,
-    /// Whose it is. Incarnation 0: another process has the number.
+    /// Whose it is.
     pub member: Member,
+    /// The reader has its number now. Otherwise another process has it, or it is the reader's own.
+    pub holds: bool,
     /// Milliseconds since it was left.
     pub age: u64,
     /// The state.
@@ -556,9 +558,11 @@ pub mod reply {
             return Ok(None);
         }
         let (last, receiver, number) = (items.number()?, items.number()?, items.number()?);
-        let member = Member { number, incarnation: items.number()?, life: receiver };
+        let (incarnation, held): (u32, u32) = (items.number()?, items.number()?);
+        let member = Member { number, incarnation: incarnation.saturating_add(held), life: receiver };
         let mark = if receiver > 0 { format!("{receiver} {number} ").into_bytes() } else { Vec::new() };
         let position = Position { last, mark };
-        Ok(Some(MovedState { position, receiver, member, age: items.number()?, bytes: items.bytes()?.to_vec() }))
+        let (age, bytes) = (items.number()?, items.bytes()?.to_vec());
+        Ok(Some(MovedState { position, receiver, member, holds: held > 0, age, bytes }))
     }
 }

@@ -230,7 +230,8 @@ impl<S: BanditSource> Core<S> {
 
     /// Lets the time of this node pass for the draining bandits with a number: their rewards have come.
     fn let_time_pass(&mut self, number: u16, time: u64) -> Result<()> {
-        for one in self.draining.all.iter_mut().filter(|one| one.member.number == number) {
+        let is_here = |one: &&mut DrainingBandit<_>| one.holds || one.member.number == self.member.number;
+        for one in self.draining.all.iter_mut().filter(|one| one.member.number == number).filter(is_here) {
             one.bandit.skip(time.saturating_sub(one.time))?;
             one.time = one.time.max(time);
         }
@@ -246,7 +247,7 @@ impl<S: BanditSource> Core<S> {
 
     /// Continues from a state. Returns whether there may be more.
     pub fn adopted(&mut self, state: Option<MovedState>) -> Result<()> {
-        let Some(MovedState { position, receiver, mut member, age, bytes }) = state else {
+        let Some(MovedState { position, receiver, mut member, mut holds, age, bytes }) = state else {
             self.exchange.done();
             return Ok(());
         };
@@ -256,11 +257,15 @@ impl<S: BanditSource> Core<S> {
             self.say("a foreign message among the states is ignored".into());
             return Ok(());
         }
-        let mut holds = member.incarnation > 0;
+        // Rewards for it come here, and those that came to its number before it too: this node was the next to have the number.
+        let next = member.incarnation.checked_add(1);
+        let is_next = member.number == self.member.number && next == Some(self.member.incarnation);
+        // Those that came to another process are lost. If none has its number here, it waits for the process that has.
+        let mut has_lost = false;
         if member.number == self.member.number {
-            member = self.member;
+            (member, has_lost) = (self.member, !is_next);
         } else if let Some(other) = self.draining.all.iter().find(|one| !holds && one.member.number == member.number) {
-            (member, holds) = (other.member, other.holds);
+            (member, holds, has_lost) = (other.member, other.holds, true);
         }
         let bandit = match self.source.resume(member.number, &bytes) {
             Ok(bandit) => Arc::new(bandit),
@@ -275,8 +280,8 @@ impl<S: BanditSource> Core<S> {
             }
         };
         let mut time = self.time()?;
-        if age > UNTIL_UNREADY * self.options.delay {
-            bandit.cancel_since(0)?; // longer than rewards may be on their way
+        if has_lost || age > UNTIL_UNREADY * self.options.delay {
+            bandit.cancel_since(0)?; // or longer ago than rewards may be on their way
         } else if let Some(passed) = age.checked_div(self.options.tick) {
             time = time.saturating_sub(passed);
         }

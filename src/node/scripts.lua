@@ -346,19 +346,19 @@ local first, next = queue(states)
 if first == next then return say('ok', 0) end
 local receiver, number, incarnation, since, state =
   (redis.call('HGET', states, words(first)) or ''):match('^(%d+) (%d+) (%d+) (%d+) (.*)$')
-if not receiver then return say('ok', 1, first, '0', '0', '0', '0', '') end
+if not receiver then return say('ok', 1, first, '0', '0', '0', '0', '0', '') end
 local before, life, _, sent = record(number)
-local given = tonumber(incarnation) + 1
+local given, held = tonumber(incarnation) + 1, 1
 if number == ARGV[1] then
-  given = 0
+  held = 0
 elseif before == given and life == receiver then
   hold(number, given, receiver, now() + lease, sent, 1)
 elseif not before or before == given - 1 then
   hold(number, given, receiver, now() + lease, 0, 1)
 else
-  given = 0
+  held = 0
 end
-return say('ok', 1, first, receiver, number, given, math.max(now() - since, 0), state)
+return say('ok', 1, first, receiver, number, incarnation, held, math.max(now() - since, 0), state)
 
 ---- LEAVE
 local alive, counts = KEYS[2], KEYS[3]

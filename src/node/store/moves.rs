@@ -124,22 +124,24 @@ impl<R: RowStore> Run<'_, R> {
         }
         let message = self.get(states, first.to_string())?.unwrap_or_default();
         let Some(([receiver, number, incarnation, since], state)) = head::<4>(&message) else {
-            [first, 0, 0, 0, 0].into_iter().for_each(|number| self.say_number(number));
+            [first, 0, 0, 0, 0, 0].into_iter().for_each(|number| self.say_number(number));
             self.say("");
             return Ok(());
         };
-        let (record, life, mut given) = (self.record(number)?, receiver.to_string(), incarnation + 1);
+        let (record, life, given) = (self.record(number)?, receiver.to_string(), incarnation + 1);
+        let mut held = 1;
         match record {
-            _ if number == own => given = 0,
+            _ if number == own => held = 0,
             Some(Record { incarnation: before, life: holder, sent, .. }) if before == given && holder == life => {
                 self.hold(number, &Record { incarnation: given, life, till, sent, draining: true })?;
             }
             record if record.as_ref().is_none_or(|record| record.incarnation == incarnation) => {
                 self.hold(number, &Record { incarnation: given, life, till, sent: 0, draining: true })?;
             }
-            _ => given = 0,
+            _ => held = 0,
         }
-        [first, receiver, number, given, self.now.saturating_sub(since)].into_iter().for_each(|n| self.say_number(n));
+        let age = self.now.saturating_sub(since);
+        [first, receiver, number, incarnation, held, age].into_iter().for_each(|n| self.say_number(n));
         self.say(state);
         Ok(())
     }
