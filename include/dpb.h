@@ -203,8 +203,8 @@ typedef int32_t dpb_status;
 #define DPB_NOT_READY 7
 
 /**
- * It has ended and takes no more: a stopping rule that has halted, a counter of bounded length that is full, a handle that
- * was suspended, or a node that has left.
+ * It has ended and takes no more: a stopping rule that has halted, a counter of bounded length that is
+ * full, a handle that was suspended, or a node that has left.
  */
 #define DPB_HALTED 8
 

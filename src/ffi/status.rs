@@ -26,8 +26,8 @@ pub const DPB_EXPIRED: dpb_status = 6;
 /// There is no result yet; or a restored handle that counts users waits for dpb_stored, or a resumed one for
 /// dpb_claimed.
 pub const DPB_NOT_READY: dpb_status = 7;
-/// It has ended and takes no more: a stopping rule that has halted, a counter of bounded length that is full, a handle that
-/// was suspended, or a node that has left.
+/// It has ended and takes no more: a stopping rule that has halted, a counter of bounded length that is
+/// full, a handle that was suspended, or a node that has left.
 pub const DPB_HALTED: dpb_status = 8;
 /// The buffer is too small. The needed size was written.
 pub const DPB_BUFFER_TOO_SMALL: dpb_status = 9;
