@@ -119,12 +119,13 @@ impl<S: BanditSource> Core<S> {
         self.bandit.as_ref().map_or(Ok(0), |bandit| bandit.ticks())
     }
 
-    /// The time that passes for draining bandits, in ticks of this node. It is not that of the node's own bandit: a caller's
-    /// clock leaps when it is set for the first time, and their windows must not end then.
+    /// The time of draining bandits at a moment, in ticks. It is not that of the node's own bandit: a caller's clock leaps
+    /// when it is set for the first time, and their windows must not end then.
     fn time_at(&self, moment: Moment) -> u64 {
         moment.at.checked_div(self.options.tick).unwrap_or(moment.ticks)
     }
 
+    /// Their time now.
     fn time(&self) -> Result<u64> {
         Ok(self.time_at(Moment { at: self.now, ticks: self.own_ticks()? }))
     }
@@ -134,7 +135,8 @@ impl<S: BanditSource> Core<S> {
         self.draining.all.iter().try_for_each(|one| self.cancel_in(&one.bandit, one.time, from))
     }
 
-    /// The same in one that stands at this time. It has decisions that are older than all ticks of this node; 0 is since ever.
+    /// The same in one, up to this time of which time has passed. Its decisions may be older than all ticks of this node. From
+    /// 0 on is everything.
     fn cancel_in(&self, bandit: &S::Bandit, time: u64, from: u64) -> Result<()> {
         let age = self.own_ticks()?.saturating_sub(from).saturating_add(self.options.click_delay);
         let now = bandit.ticks()?.saturating_add(self.time()?).saturating_sub(time);
@@ -257,10 +259,11 @@ impl<S: BanditSource> Core<S> {
             self.say("a foreign message among the states is ignored".into());
             return Ok(());
         }
-        // Rewards for it come here, and those that came to its number before it too: this node was the next to have the number.
+        // The rewards for it have all come here: this node was the next to have its number.
         let next = member.incarnation.checked_add(1);
         let is_next = member.number == self.member.number && next == Some(self.member.incarnation);
-        // Those that came to another process are lost. If none has its number here, it waits for the process that has.
+        // Otherwise another process with its number may have read some, which are lost. (If it only waits here for the process
+        // that has its number, that one decides.)
         let mut has_lost = false;
         if member.number == self.member.number {
             (member, has_lost) = (self.member, !is_next);

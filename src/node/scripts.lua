@@ -305,7 +305,7 @@ return say('ok', open)
 
 ---- HOST
 local alive, offers, asked, draw = KEYS[2], KEYS[3], ARGV[4], tonumber(ARGV[5])
-local nodes, busy = {}, '0'
+local nodes = {}
 for _, number in ipairs(asked ~= '0' and {asked} or redis.call('ZRANGE', alive, 0, -1)) do
   table.insert(nodes, {tonumber(number)})
 end
@@ -319,10 +319,9 @@ for i = 1, #nodes do
       redis.call('HSET', offers, node, words(incarnation, sequence) .. others)
       return say('ok', node, receiver)
     end
-    busy = node
   end
 end
-return say('ok', busy, '0')
+return say('ok', '0', '0')
 
 ---- ENTRUST
 local alive, states, lease, receiver = KEYS[2], KEYS[3], tonumber(ARGV[4]), ARGV[5]

@@ -99,6 +99,17 @@ fn real_bandits_learn_as_one_and_move() {
     assert_eq!((last.state, last.member.incarnation > 1), (NodeState::Serving, true), "the number is free again");
 }
 
+/// A node whose state could not move in time says so at the start, and takes no given number.
+#[test]
+fn a_state_that_is_too_large_is_refused_at_the_start() {
+    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
+    fleet.join_with(7, None, Config { pending_capacity: 1 << 23, ..config() });
+    fleet.run(1000);
+    let report = fleet.nodes[0].report(fleet.now).unwrap();
+    assert_eq!((report.state, report.member.incarnation), (NodeState::Failed, 0));
+    assert!(report.last_error.contains("too large to move: lower pending_capacity"), "{}", report.last_error);
+}
+
 /// A process with a given number waits while another one has it, and continues from its snapshot.
 #[test]
 fn a_given_number_has_one_process() {

@@ -66,7 +66,7 @@ impl<R: RowStore> Run<'_, R> {
         let (own, asked, draw) = (self.number(1)?, self.number(4)?, self.number(5)?);
         let nodes: Vec<u64> =
             if asked != 0 { vec![asked] } else { self.all(alive)?.0.iter().map(|row| row.0).collect() };
-        let (mut busy, mut receiver) = (0, String::from("0"));
+        let mut host = (0, "0".to_owned());
         for i in 1..=nodes.len() {
             let node = nodes[(draw as usize + i) % nodes.len()];
             let Some((incarnation, sequence, open)) = self.offered(offers, node)? else { continue };
@@ -74,17 +74,15 @@ impl<R: RowStore> Run<'_, R> {
             if !holds || self.beat(alive, node)?.is_none() || node == own {
                 continue;
             }
-            busy = node;
-            if let Some(open) = open.strip_prefix(' ') {
-                let (first, others) = open.split_at(open.find(' ').unwrap_or(open.len()));
-                self.set(offers, node.to_string(), format!("{incarnation} {sequence}{others}"))?;
-                receiver = first.into();
-                break;
-            }
+            let Some(open) = open.strip_prefix(' ') else { continue };
+            let (first, others) = open.split_at(open.find(' ').unwrap_or(open.len()));
+            self.set(offers, node.to_string(), format!("{incarnation} {sequence}{others}"))?;
+            host = (node, first.into());
+            break;
         }
         self.say("ok");
-        self.say_number(busy);
-        self.say(receiver);
+        self.say_number(host.0);
+        self.say(host.1);
         Ok(())
     }
 
