@@ -63,4 +63,4 @@ pub use error::{Error, Result, Unsupported};
 pub use ledger::facts::Duty;
 pub use policy::Algorithm;
 pub use random::{Random, Seed};
-pub use request::{Feature, Request, Rows, feature_cross, feature_hash};
+pub use request::{Feature, NO_ARM, Request, Rows, feature_cross, feature_hash};

@@ -706,7 +706,8 @@ fn leaks_of_late_units_are_seen() {
 }
 
 /// Faults that other tests see: of reports, of fleets, of memory.
-const IN_OTHER_TESTS: [Fault; 19] = [
+const IN_OTHER_TESTS: [Fault; 20] = [
+    Fault::CostUnscaled,
     Fault::WarningOfClicks,
     Fault::WarningOfSilence,
     Fault::ExpiringEarly,

@@ -19,6 +19,7 @@ mod combine;
 mod compare;
 mod composition;
 mod config_extremes;
+mod costs;
 mod counters;
 mod cpp;
 mod dist;

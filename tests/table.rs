@@ -358,6 +358,8 @@ impl Tables {
             (["ffi", name], Language::C) => (*name).to_owned(),
             (["ffi", "dpb_ldp_encode"], Language::Go) => "[LDPEncode]".to_owned(),
             (["ffi", name], Language::Go) => format!("[{}]", camel(name.trim_start_matches("dpb_"))),
+            (["NO_ARM"], Language::C) => "DPB_NO_ARM".to_owned(),
+            (["NO_ARM"], Language::Go) => "[NoArm]".to_owned(),
             ([name], Language::C) => format!("dpb_{}", upper(name).to_lowercase()),
             ([name], Language::Go) => format!("[{name}]"),
             _ => panic!("{path}: a name in other languages"),

@@ -5,11 +5,11 @@ use crate::support::coins::Coins;
 use crate::support::requests::{among, fitted};
 use dpb::{Algorithm, Bandit, Config, Decision, Error, Request, Rows};
 
-fn bandit(algorithm: Algorithm, config: &Config) -> Bandit {
+pub fn bandit(algorithm: Algorithm, config: &Config) -> Bandit {
     Bandit::new(algorithm, &Config { test_seed: Some(seed(7)), ..config.clone() }).unwrap()
 }
 
-fn imed(config: &Config) -> Bandit {
+pub fn imed(config: &Config) -> Bandit {
     bandit(Algorithm::Imed, config)
 }
 
@@ -18,7 +18,7 @@ fn worth(values: &[f64]) -> Request<'_> {
 }
 
 /// The handles that play for value, and what each needs in a request.
-fn able(config: &Config) -> Vec<(Bandit, Request<'static>)> {
+pub fn able(config: &Config) -> Vec<(Bandit, Request<'static>)> {
     let features = |model_per_arm| Config { features: 1, model_per_arm, ..config.clone() };
     let of_features = Request { features: Some(Rows::Dense(&[1.0; 5])), ..Request::default() };
     let of_one = Request { features: Some(Rows::Dense(&[1.0])), ..Request::default() };
@@ -53,7 +53,11 @@ fn bad_values_are_refused_and_change_nothing() {
             (&[1.0, f64::NAN], Some(&[1, 2]), "values must be finite and at least 0, got NaN"),
             (&[1.0, f64::INFINITY], Some(&[1, 2]), "values must be finite and at least 0, got inf"),
             (&[-1e-300, 1.0], Some(&[1, 2]), "values must be finite and at least 0, got -1e-300"),
-            (&[1.0; 3], Some(&[1, 2, 1]), "eligible must not name an arm twice in a request with values, got 1"),
+            (
+                &[1.0; 3],
+                Some(&[1, 2, 1]),
+                "eligible must not name an arm twice in a request with values or costs, got 1",
+            ),
             (&[0.0; 5], None, "slots must be at most 0, the number of eligible arms of positive value, got 1"),
             (&[1.0], Some(&[5]), "eligible must be below 5, got 5"),
         ] {
@@ -126,7 +130,7 @@ fn play(
 }
 
 /// exp(0.5 N), about: N is a sum of uniform numbers.
-fn lognormal(coins: &mut Coins) -> f64 {
+pub fn lognormal(coins: &mut Coins) -> f64 {
     let sum: f64 = (0..12).map(|_| (coins.next() >> 11) as f64 / (1u64 << 53) as f64).sum();
     (0.5 * (sum - 6.0)).exp()
 }

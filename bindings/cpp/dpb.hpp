@@ -51,6 +51,8 @@
 namespace dpb {
 
 using Decision = dpb_decision;
+/// In place of the arm of a decision: dpb_request.abstain is set, and no arm is to be played.
+inline constexpr std::uint32_t no_arm = DPB_NO_ARM;
 using Report = dpb_report;
 using Arm = dpb_arm;
 using Diagnostics = dpb_diagnostics;
@@ -178,6 +180,18 @@ struct Request : dpb_request {
     static const double none = 0;
     values = list == nullptr ? &none : list; // a list without elements may be at NULL, which is the default
     values_len = n;
+    return *this;
+  }
+  /// Sets dpb_request.costs, from a vector, an array or a span, which must outlive the request and may be empty.
+  template <class Array> Request &with_costs(const Array &list) noexcept {
+    return with_costs(std::data(list), std::size(list));
+  }
+  /// The same for a request that lives within one expression.
+  Request &with_costs(std::initializer_list<double> list) noexcept { return with_costs(list.begin(), list.size()); }
+  Request &with_costs(const double *list, std::size_t n) noexcept {
+    static const double none = 0;
+    costs = list == nullptr ? &none : list; // a list without elements may be at NULL, which is the default
+    costs_len = n;
     return *this;
   }
   /// Sets dpb_request.examined, from a vector, an array or a span, which must outlive the request and may be empty.

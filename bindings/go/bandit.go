@@ -31,9 +31,12 @@ type Bandit struct {
 type Decision struct {
 	Ticket     uint64  // identifies this decision in Update and Cancel; a string in JSON, because JavaScript rounds such numbers
 	Propensity float64 // the probability of this arm given all releases so far; NaN if it would reveal rewards, and with Features but without Exploration
-	Arm        uint32  // from 0
+	Arm        uint32  // from 0; or NoArm, and then the ticket is 0
 	Phase      uint32  // the policy's count of epochs, phases or intervals
 }
+
+// NoArm is in place of the arm of a [Decision]: [Request.Abstain] is set, and no arm is to be played.
+const NoArm = C.DPB_NO_ARM
 
 // Decision and dpb_decision must have the same size, because C writes into Go's slices. Otherwise one of these arrays
 // has a negative length, which does not compile.

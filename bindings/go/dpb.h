@@ -278,6 +278,11 @@ DPB_API uint32_t dpb_abi_version(void);
 DPB_API const char *dpb_version(void);
 
 /**
+ * In place of the arm of a decision: dpb_request.abstain is set, and no arm is to be played.
+ */
+#define DPB_NO_ARM 4294967295
+
+/**
  * A decision: which arm to play. 24 bytes.
  */
 struct dpb_decision {
@@ -293,7 +298,7 @@ struct dpb_decision {
    */
   double propensity;
   /**
-   * The arm, 0-based.
+   * The arm, 0-based; or DPB_NO_ARM, and then the ticket is 0.
    */
   uint32_t arm;
   /**
@@ -873,6 +878,31 @@ struct dpb_request {
    * Its length: that of eligible arms, or of all arms.
    */
   size_t values_len;
+  /**
+   * NULL, the default = nothing costs anything. Otherwise what it costs to play each arm in this request, whatever
+   * its reward is, in the order of values and in the same unit: the price of a model's answer, of a place, of a
+   * delay. Without values they are 1. Finite; below 0 it is a gain. The handle then maximises the worth of an arm,
+   * value times mean minus cost. A cost is at most 2^20 times the largest value times dpb_config.reward_max, and
+   * dpb_config.reward_min must be 0. Log the costs too, and do not compute one from rewards. The worth of an arm
+   * of value 0 is known: it is minus its cost. A request of one slot considers the best of these arms, a request
+   * of several slots none. Not with examined.
+   */
+  const double *costs;
+  /**
+   * Its length: that of eligible arms, or of all arms.
+   */
+  size_t costs_len;
+  /**
+   * 0 or 1. Whether the request may get no arm, while no arm seems to be worth more than 0. The decision then has
+   * the arm DPB_NO_ARM and the ticket 0: there is nothing to report. It counts as one that was cancelled at once,
+   * and not as one of its user. Arms that may still be worth something are tried now and then. For requests of one
+   * slot, and for policies that take values.
+   */
+  uint32_t abstain;
+  /**
+   * Always 0.
+   */
+  uint32_t reserved;
   /**
    * NULL, the default = visitors examine all slots alike. Otherwise for each slot the probability that a visitor
    * examines it, from 2^-16 to 1. The slots then get the arms in the order of value times mean: the best arm where
@@ -3367,7 +3397,7 @@ DPB_ASSERT_SIZE(dpb_node_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
 DPB_ASSERT_SIZE(dpb_config, 192);
-DPB_ASSERT_SIZE(dpb_request, 112);
+DPB_ASSERT_SIZE(dpb_request, 136);
 DPB_ASSERT_SIZE(dpb_node_options, 64);
 DPB_ASSERT_SIZE(dpb_command, 80);
 DPB_ASSERT_SIZE(dpb_stopping_config, 48);

@@ -57,6 +57,13 @@ func (r *Request) checkRows() error {
 
 func (r *Request) slots() uint32 { return max(r.Slots, 1) }
 
+func flag(is bool) C.uint32_t {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // SelectFor chooses an arm for a request of one slot. It allocates nothing.
 //
 // It returns ErrInvalidRequest if no decision can meet the request, ErrUnsupported if the policy or configuration lacks a

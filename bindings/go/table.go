@@ -184,11 +184,12 @@ package dpb
 // What a request says, as parameters and as arguments.
 #define PARAMETERS \
   uint32_t slots, uint64_t segment, uint64_t user, const uint32_t *eligible, size_t eligible_len, \
-  const double *values, size_t values_len, const double *examined, size_t examined_len, const float *features, \
-  const dpb_feature *sparse, const uint32_t *sparse_ends, size_t features_len, size_t sparse_ends_len
+  const double *values, size_t values_len, const double *costs, size_t costs_len, uint32_t abstain, \
+  const double *examined, size_t examined_len, const float *features, const dpb_feature *sparse, \
+  const uint32_t *sparse_ends, size_t features_len, size_t sparse_ends_len
 #define ARGUMENTS \
-  slots, segment, user, eligible, eligible_len, values, values_len, examined, examined_len, features, sparse, \
-  sparse_ends, features_len, sparse_ends_len
+  slots, segment, user, eligible, eligible_len, values, values_len, costs, costs_len, abstain, examined, \
+  examined_len, features, sparse, sparse_ends, features_len, sparse_ends_len
 
 // Go memory that C sees may hold no Go pointer, so the dpb_request is made here.
 static inline void fill(dpb_request *request, PARAMETERS) {
@@ -200,6 +201,9 @@ static inline void fill(dpb_request *request, PARAMETERS) {
   request->eligible_len = eligible_len;
   request->values = values;
   request->values_len = values_len;
+  request->costs = costs;
+  request->costs_len = costs_len;
+  request->abstain = abstain;
   request->examined = examined;
   request->examined_len = examined_len;
   request->features = features;
@@ -226,8 +230,8 @@ static inline dpb_status predict(dpb_bandit *bandit, PARAMETERS, double *mean, d
 
 // The fields of a Request as numbers, in the order of this array. Addresses are pinned.
 enum {
-  slots_, segment_, user_, eligible_, eligible_len_, values_, values_len_, examined_, examined_len_, features_,
-  sparse_, sparse_ends_, features_len_, sparse_ends_len_, packed_len
+  slots_, segment_, user_, eligible_, eligible_len_, values_, values_len_, costs_, costs_len_, abstain_, examined_,
+  examined_len_, features_, sparse_, sparse_ends_, features_len_, sparse_ends_len_, packed_len
 };
 typedef uint64_t packed_request[packed_len];
 enum { pieces = 64 };
@@ -239,6 +243,7 @@ static inline dpb_status decide_many(dpb_bandit *bandit, const packed_request *p
     fill(&requests[i],
          (uint32_t)p[slots_], (uint64_t)p[segment_], (uint64_t)p[user_], (const uint32_t *)(uintptr_t)p[eligible_],
          (size_t)p[eligible_len_], (const double *)(uintptr_t)p[values_], (size_t)p[values_len_],
+         (const double *)(uintptr_t)p[costs_], (size_t)p[costs_len_], (uint32_t)p[abstain_],
          (const double *)(uintptr_t)p[examined_], (size_t)p[examined_len_], (const float *)(uintptr_t)p[features_],
          (const dpb_feature *)(uintptr_t)p[sparse_], (const uint32_t *)(uintptr_t)p[sparse_ends_],
          (size_t)p[features_len_], (size_t)p[sparse_ends_len_]);
@@ -735,6 +740,19 @@ type Request struct {
 	// model of your clicks are made of them. A high value buys pulls: an arm with K times the value of the best one is
 	// pulled until its mean is known to be below 1/K of that one's, rewards or not, so limit ratios to about 100.
 	Values []float64
+	// nil, the default = nothing costs anything. Otherwise what it costs to play each arm in this request, whatever its
+	// reward is, in the order of Values and in the same unit: the price of a model's answer, of a place, of a delay.
+	// Without Values they are 1. Finite; below 0 it is a gain. The handle then maximises the worth of an arm, value
+	// times mean minus cost. A cost is at most 2^20 times the largest value times [Config.RewardMax], and
+	// [Config.RewardMin] must be 0. Log the costs too, and do not compute one from rewards. The worth of an arm of value
+	// 0 is known: it is minus its cost. A request of one slot considers the best of these arms, a request of several
+	// slots none. Not with Examined.
+	Costs []float64
+	// Whether the request may get no arm, while no arm seems to be worth more than 0. The decision then has the arm
+	// [NoArm] and the ticket 0: there is nothing to report. It counts as one that was cancelled at once, and not as one
+	// of its user. Arms that may still be worth something are tried now and then. For requests of one slot, and for
+	// policies that take Values.
+	Abstain bool
 	// nil, the default = visitors examine all slots alike. Otherwise for each slot the probability that a visitor
 	// examines it, from 2^-16 to 1. The slots then get the arms in the order of value times mean: the best arm where
 	// most visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an arm is
@@ -755,17 +773,17 @@ type Request struct {
 
 func (r *Request) decide(c *C.dpb_bandit, out *C.dpb_decision) C.dpb_status {
 	rows := r.rows()
-	return C.decide(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, out)
+	return C.decide(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Costs)), C.size_t(len(r.Costs)), flag(r.Abstain), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, out)
 }
 
 func (r *Request) check(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
 	rows := r.rows()
-	return C.request_check(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, failure)
+	return C.request_check(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Costs)), C.size_t(len(r.Costs)), flag(r.Abstain), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, failure)
 }
 
 func (r *Request) predict(c *C.dpb_bandit, mean, deviation *C.double, room C.size_t, n *C.size_t) C.dpb_status {
 	rows := r.rows()
-	return C.predict(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, mean, deviation, room, n)
+	return C.predict(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Costs)), C.size_t(len(r.Costs)), flag(r.Abstain), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, mean, deviation, room, n)
 }
 
 // packed is a request as numbers, and C decides so many at once.
@@ -787,6 +805,9 @@ func (r *Request) pack(to *packed, pin func(position int, first unsafe.Pointer, 
 	to[C.eligible_len_] = C.uint64_t(C.size_t(len(r.Eligible)))
 	pin(C.values_, unsafe.Pointer((*C.double)(unsafe.SliceData(r.Values))), len(r.Values))
 	to[C.values_len_] = C.uint64_t(C.size_t(len(r.Values)))
+	pin(C.costs_, unsafe.Pointer((*C.double)(unsafe.SliceData(r.Costs))), len(r.Costs))
+	to[C.costs_len_] = C.uint64_t(C.size_t(len(r.Costs)))
+	to[C.abstain_] = C.uint64_t(flag(r.Abstain))
 	pin(C.examined_, unsafe.Pointer((*C.double)(unsafe.SliceData(r.Examined))), len(r.Examined))
 	to[C.examined_len_] = C.uint64_t(C.size_t(len(r.Examined)))
 	pin(C.features_, unsafe.Pointer(rows.features), len(r.Features))
@@ -797,7 +818,7 @@ func (r *Request) pack(to *packed, pin func(position int, first unsafe.Pointer, 
 }
 
 // lengths has Go's names for the lengths of lists.
-var lengths = map[string]string{"eligible_len": "len(Eligible)", "values_len": "len(Values)", "examined_len": "len(Examined)", "features_len": "len(Features)", "sparse_ends_len": "len(SparseEnds)"}
+var lengths = map[string]string{"eligible_len": "len(Eligible)", "values_len": "len(Values)", "costs_len": "len(Costs)", "examined_len": "len(Examined)", "features_len": "len(Features)", "sparse_ends_len": "len(SparseEnds)"}
 
 // Report holds the public state of a bandit: released values and public counts. You may publish it.
 //

@@ -10,6 +10,7 @@ local lists = {
   -- begin generated lists
   eligible = "uint32_t[?]",
   values = "double[?]",
+  costs = "double[?]",
   examined = "double[?]",
   features = "float[?]",
   -- end generated lists

@@ -19,6 +19,7 @@ static const int DPB_NO_MEMORY = 15;
 static const int DPB_FULL = 16;
 static const int DPB_OVER_BUDGET = 17;
 static const int DPB_INVALID_REQUEST = 18;
+static const int DPB_NO_ARM = 4294967295;
 static const int DPB_MODEL_SHARED = 0;
 static const int DPB_MODEL_PER_ARM = 1;
 static const int DPB_CLOCK_DECISIONS = 0;
@@ -133,7 +134,7 @@ dpb_status dpb_restore_as(const char *name, const dpb_config *config, const uint
 struct dpb_error { dpb_status status; char message[252]; };
 void dpb_config_init_sized(dpb_config *config, uint32_t struct_size, uint32_t arms, double epsilon);
 struct dpb_config { uint32_t struct_size; uint32_t arms; double epsilon; double delta; double beta; uint64_t horizon; double reward_min; double reward_max; uint32_t reward_bits; uint32_t contributions_per_user; uint32_t pending_capacity; uint32_t reward_window; uint64_t node; uint64_t forget_after; double exploration; uint32_t max_slots; uint32_t max_clicks; uint64_t expected_users; uint32_t budget_periods; uint32_t max_segments; uint32_t features; uint32_t feature_model; double feature_norm; uint32_t clock; uint32_t flags; uint64_t reserved; const uint8_t *test_seed; const uint8_t *fleet_key; const dpb_budget *budget; double interval_exponent; uint32_t batch; uint32_t base; };
-struct dpb_request { uint32_t struct_size; uint32_t slots; uint64_t segment; uint64_t user; const uint32_t *eligible; size_t eligible_len; const double *values; size_t values_len; const double *examined; size_t examined_len; const float *features; const dpb_feature *sparse; const uint32_t *sparse_ends; size_t features_len; size_t sparse_ends_len; };
+struct dpb_request { uint32_t struct_size; uint32_t slots; uint64_t segment; uint64_t user; const uint32_t *eligible; size_t eligible_len; const double *values; size_t values_len; const double *costs; size_t costs_len; uint32_t abstain; uint32_t reserved; const double *examined; size_t examined_len; const float *features; const dpb_feature *sparse; const uint32_t *sparse_ends; size_t features_len; size_t sparse_ends_len; };
 struct dpb_feature { uint32_t index; float value; };
 void dpb_request_init_sized(dpb_request *request, uint32_t struct_size);
 dpb_status dpb_select_for(dpb_bandit *bandit, const dpb_request *request, dpb_decision *out);

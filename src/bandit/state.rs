@@ -11,7 +11,7 @@ use crate::memory::WipedVec;
 use crate::os::Origin;
 use crate::policy::{AnyLearner, Policy, Pull, loss_of_request};
 use crate::privacy::PrivacyLoss;
-use crate::request::{Catalog, Limits, Offers, Request};
+use crate::request::{Catalog, Limits, NO_ARM, Offers, Request};
 use crate::reward::Reward;
 use crate::snapshot::ensure;
 use crate::users::{Periods, Users};
@@ -25,7 +25,7 @@ pub struct Decision {
     pub ticket: u64,
     /// Probability of the arm given all releases so far; NaN if it would reveal raw rewards, or is not computed.
     pub propensity: f64,
-    /// The arm, counted from 0.
+    /// The arm, counted from 0; or [`NO_ARM`], and then the ticket is 0.
     pub arm: u32,
     /// The policy's epoch, phase or interval.
     pub phase: u32,
@@ -209,6 +209,10 @@ impl State {
     pub fn decide(&mut self, request: &Request, each: &mut impl FnMut(usize, Decision)) -> Result<()> {
         let learned = self.choose_for(request)?;
         let State { engine, policy, pulls, offers, health, .. } = self;
+        if let Some(propensity) = offers.abstained() {
+            engine.skip_decision();
+            each(0, Decision { ticket: 0, propensity, arm: NO_ARM, phase: 0 });
+        }
         for (number, (slot, choice)) in offers.choices().enumerate() {
             pulls[choice.arm as usize] += 1;
             let ticket = engine.issue_choice(choice, number > 0, learned);
@@ -232,14 +236,15 @@ impl State {
             engine.reserve_unexamined()?;
         }
         // Nothing has changed before this line.
-        let learned = users.as_mut().is_none_or(|users| periods.may_learn() && users.count(request.user));
         for ahead in 0..offer.slots.into() {
             // A decision that must leave the ring may release a batch. It changes no arm and no segment.
             make_room(engine, &mut **policy, pulls, health, limits.counts_users, ahead);
         }
         offer.is_outage = engine.may_be_outage() && engine.is_outage();
         policy.decide(&mut offer);
-        Ok(learned)
+        // A decision without an arm counts for nobody.
+        let counts = offers.abstained().is_none();
+        Ok(counts && users.as_mut().is_none_or(|users| periods.may_learn() && users.count(request.user)))
     }
 
     /// What the handle permits now.

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::os::{DefaultRounding, is_default_rounding};
 use crate::policy::Algorithm;
+use crate::request::NO_ARM;
 
 /// A bandit. Made by dpb_new or another constructor dpb_new_..., destroyed by dpb_free. Any number of threads may
 /// use it at once. After fork() the child's copy is DPB_POISONED.
@@ -42,6 +43,11 @@ fn rounded(call: &dyn Fn() -> dpb_status) -> dpb_status {
     call()
 }
 
+/// In place of the arm of a decision: dpb_request.abstain is set, and no arm is to be played.
+pub const DPB_NO_ARM: u32 = 0xFFFF_FFFF;
+
+const _: () = assert!(DPB_NO_ARM == NO_ARM);
+
 /// A decision: which arm to play. 24 bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -53,7 +59,7 @@ pub struct dpb_decision {
     /// and for dpb_new_lap with that base, because it would reveal raw rewards; and, after its pilot, for
     /// dpb_new_linear without exploration, which does not compute it.
     pub propensity: f64,
-    /// The arm, 0-based.
+    /// The arm, 0-based; or DPB_NO_ARM, and then the ticket is 0.
     pub arm: u32,
     /// The policy's number of its epoch, phase or interval.
     pub phase: u32,

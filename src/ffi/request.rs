@@ -106,6 +106,12 @@ pub(super) unsafe fn list<'a, T>(first: *const T, n: usize, names: [&'static str
     Ok((!first.is_null()).then(|| unsafe { slice(first, n) }))
 }
 
+/// Returns a number that is 0 or 1 as a flag.
+#[inline(always)]
+pub(super) fn flag(number: u32, name: &'static str) -> Result<bool> {
+    if number > 1 { Err(Error::request(name, "must be 0 or 1", number)) } else { Ok(number == 1) }
+}
+
 /// Fills a request with the defaults: one slot, all live arms. NULL is a no-op. Any thread.
 ///
 /// struct_size: the size of the struct in the program's header, which may be older than the library. In C and C++

@@ -8,7 +8,7 @@ mod rows;
 use crate::config::Config;
 pub(crate) use choice::Choice;
 pub use choice::Pull;
-pub(crate) use offer::{Catalog, Limits, Offer, Offers, Segment, Values};
+pub(crate) use offer::{Catalog, Limits, Offer, Offers, Segment, Sure, Worths};
 pub(crate) use rows::Row;
 pub use rows::{Feature, Rows, feature_cross, feature_hash};
 
@@ -34,6 +34,9 @@ macro_rules! requests {
 
 include!("../tables/request.rs");
 
+/// In place of the arm of a decision: the request [may get none](Request::abstain), and got none.
+pub const NO_ARM: u32 = u32::MAX;
+
 /// Units of one examination of a slot.
 pub(crate) const EXAMINATION: u64 = 1 << 16;
 
@@ -42,7 +45,7 @@ pub(crate) const EXAMINATION: u64 = 1 << 16;
 pub(crate) struct Abilities {
     /// Requests with several slots.
     pub slots: bool,
-    /// Requests with values.
+    /// Requests with values and costs, and that may get no arm.
     pub values: bool,
     /// Requests whose slots are examined with known probabilities.
     pub examined: bool,

@@ -3,7 +3,7 @@
 
 use super::choice::{Choice, Pull};
 use super::rows::Rows;
-use super::{Abilities, EXAMINATION, Request};
+use super::{Abilities, EXAMINATION, NO_ARM, Request};
 use crate::config::Config;
 use crate::error::{Error, Result, Value};
 use crate::ledger::keys::Keys;
@@ -56,25 +56,61 @@ struct Listed {
     request: u32,
     /// The arm's position in that list.
     position: u32,
-    /// With values: the arm's value as a part of the largest; 0 if that was too small.
+    /// With values or costs: the arm's value as a part of the largest; 0 if that was too small.
     value: f32,
 }
 
+/// A cost is at most so much, in units of the largest value times the largest reward.
+const MOST_COST: f64 = (1 << 20) as f64;
+
 const UNLISTED: Listed = Listed { request: 0, position: 0, value: 0.0 };
 
-/// What a reward of each arm is worth in a request, as a part of the largest value.
+/// What the arms of a request are worth, in units of the largest value times the largest reward: value times mean minus
+/// cost.
 #[derive(Clone, Copy)]
-pub(crate) struct Values<'a>(&'a [Listed]);
+pub(crate) struct Worths<'a> {
+    listed: &'a [Listed],
+    costs: Option<&'a [f64]>,
+    /// The unit of the costs.
+    unit: f64,
+}
 
-impl Values<'_> {
-    /// An arm that is worth less than this part of the largest value is not eligible in the request.
+impl Worths<'_> {
+    /// An arm whose value is below this part of the largest one counts as one of value 0.
     const LEAST: f64 = 1.0 / (1 << 20) as f64;
 
-    /// The value of an arm that the request lists.
+    /// The value of an arm that the request lists, as a part of the largest one.
     #[inline]
-    pub fn of(self, arm: u32) -> f64 {
-        self.0[arm as usize].value.into()
+    pub fn value(&self, arm: u32) -> f64 {
+        self.listed[arm as usize].value.into()
     }
+
+    #[inline]
+    fn cost(&self, arm: u32) -> f64 {
+        self.costs.map_or(0.0, |costs| costs[self.listed[arm as usize].position as usize] / self.unit)
+    }
+
+    /// The worth of an arm with this mean.
+    #[inline]
+    pub fn of(&self, arm: u32, mean: f64) -> f64 {
+        self.value(arm) * mean - self.cost(arm)
+    }
+
+    /// The mean with which an arm has this worth: above 1 it cannot have it, and at 0 it has at least as much. The map from
+    /// rewards to worths is one-to-one, so the evidence against the worth is that against the mean.
+    #[inline]
+    pub fn mean(&self, arm: u32, worth: f64) -> f64 {
+        ((worth + self.cost(arm)) / self.value(arm)).max(0.0)
+    }
+}
+
+/// What a request may get in place of an arm whose rewards matter.
+#[derive(Clone, Copy)]
+pub(crate) struct Sure {
+    /// An arm of value 0, or [`NO_ARM`].
+    pub arm: u32,
+    /// As in [`Worths`].
+    pub worth: f64,
 }
 
 /// Memory for the requests of a handle, one at a time, and what its configuration permits.
@@ -82,6 +118,7 @@ pub(crate) struct Offers {
     can: Abilities,
     /// Whether the smallest reward is 0, so that a reward has a value in proportion to it.
     from_zero: bool,
+    reward_max: f64,
     /// Maximum number of slots; 0 = as many as arms.
     max_slots: u32,
     /// The number of features in a row, and whether a request has one row, because each arm has a model.
@@ -97,6 +134,8 @@ pub(crate) struct Offers {
     assigned: Vec<u32>,
     /// Coins that shuffle the slots, for policies that have more than one or values.
     coins: Option<Random>,
+    /// With which probability the last request got no arm, if it did.
+    abstained: Option<f64>,
 }
 
 /// A request that can be decided, as a policy gets it.
@@ -108,8 +147,10 @@ pub(crate) struct Offer<'a> {
     pub rows: Option<Rows<'a>>,
     /// The arms that the request names, as it names them.
     pub eligible: Option<&'a [u32]>,
-    pub values: Option<Values<'a>>,
-    /// Whether it has one slot, and neither values nor positions.
+    pub worths: Option<Worths<'a>>,
+    /// In a request of one slot with costs, or that may get no arm: the best of what has a known worth.
+    pub sure: Option<Sure>,
+    /// Whether it has one slot, neither values nor costs nor positions, and must get an arm.
     pub is_plain: bool,
     /// Whether there is an outage: nothing is learned. A policy then chooses the arms with the largest released mean
     /// (times their value), with the configured exploration, if anything was released. What is cancelled teaches
@@ -121,6 +162,7 @@ pub(crate) struct Offer<'a> {
     choices: &'a mut Vec<Choice>,
     assigned: &'a mut Vec<u32>,
     coins: Option<&'a mut Random>,
+    abstained: &'a mut Option<f64>,
     next: u64,
     ring: u64,
 }
@@ -132,6 +174,7 @@ impl Offers {
         let mut offers = Offers {
             can,
             from_zero: config.reward_min == 0.0,
+            reward_max: config.reward_max,
             max_slots: config.max_slots,
             features: config.features as usize,
             has_one_row: config.model_per_arm,
@@ -141,6 +184,7 @@ impl Offers {
             choices: Vec::new(),
             assigned: Vec::new(),
             coins,
+            abstained: None,
         };
         offers.choices = try_with_capacity(offers.most_slots(arms))?;
         offers.assigned = try_with_capacity(offers.coins.as_ref().map_or(0, |_| offers.most_slots(arms)))?;
@@ -186,6 +230,12 @@ impl Offers {
         self.choices.iter().enumerate().map(|(n, choice)| (self.assigned.get(n).copied().unwrap_or(0), choice))
     }
 
+    /// With which probability the request that was decided last got no arm, if it did.
+    #[inline]
+    pub fn abstained(&self) -> Option<f64> {
+        self.abstained
+    }
+
     /// Checks that a request can be decided now, and lists what it offers. Nothing changes but this memory.
     ///
     /// # Errors
@@ -213,21 +263,25 @@ impl Offers {
         }
         self.check_features(request, catalog)?;
         let segment = find_segment(request.segment, catalog)?;
-        let is_plain = request.slots == 1 && request.values.is_none() && request.examined.is_none();
+        let has_worths = request.values.is_some() || request.costs.is_some() || request.abstain;
+        let is_plain = request.slots == 1 && !has_worths && request.examined.is_none();
         let lists = !is_plain || request.eligible.is_some() || request.features.is_some();
+        let (mut unit, mut sure) = (1.0, None);
         if !is_plain {
-            self.check_slots(request, catalog, limits)?;
+            (unit, sure) = self.check_slots(request, catalog, limits)?;
         } else if let Some(roster) = catalog.arms.filter(|_| lists) {
             self.list(request.eligible, roster);
         }
         self.choices.clear();
         self.assigned.clear();
+        self.abstained = None;
         Ok(Offer {
             slots: request.slots,
             segment,
             rows: request.features,
             eligible: request.eligible,
-            values: request.values.map(|_| Values(&self.listed)),
+            worths: has_worths.then_some(Worths { listed: &self.listed, costs: request.costs, unit }),
+            sure,
             is_plain,
             is_outage: false,
             examined: request.examined,
@@ -236,6 +290,7 @@ impl Offers {
             choices: &mut self.choices,
             assigned: &mut self.assigned,
             coins: self.coins.as_mut(),
+            abstained: &mut self.abstained,
             next: limits.next,
             ring: limits.ring,
         })
@@ -256,30 +311,44 @@ impl Offers {
         }
     }
 
-    /// Checks a request of several slots, or with values or positions, and lists its arms.
-    fn check_slots(&mut self, request: &Request, catalog: Catalog, limits: &Limits) -> Result<()> {
+    /// Checks a request of several slots, or with values, costs or positions, or that may get no arm, and lists its arms.
+    /// Returns the unit of its costs, and what is sure.
+    fn check_slots(&mut self, request: &Request, catalog: Catalog, limits: &Limits) -> Result<(f64, Option<Sure>)> {
         let slots = request.slots;
-        if request.values.is_some() && !self.can.values {
-            return Err(Error::unsupported("values: it maximises rewards"));
+        let worths = [
+            (request.values.is_some(), "values: it maximises rewards", "values: config.reward_min is not 0"),
+            (request.costs.is_some(), "costs: it maximises rewards", "costs: config.reward_min is not 0"),
+            (request.abstain, "abstain: it maximises rewards", "abstain: config.reward_min is not 0"),
+        ];
+        let worths = worths.into_iter().find(|&(is_set, ..)| is_set);
+        if let Some((_, unsupported, _)) = worths.filter(|_| !self.can.values) {
+            return Err(Error::unsupported(unsupported));
         }
         if let Some(examined) = request.examined {
             self.check_examined(examined, slots, catalog)?;
+            if request.costs.is_some() || request.abstain {
+                let rule = "must be 0 in a request with costs or abstain";
+                return Err(Error::request("examined_len", rule, examined.len()));
+            }
         }
         let Some(roster) = catalog.arms.filter(|_| slots == 1 || self.can.slots) else {
             return Err(Error::unsupported_number("slots", slots.into(), "it has one slot for each request"));
         };
-        let mut what = "the number of eligible arms";
-        if let Some(values) = request.values {
+        if request.abstain && slots > 1 {
+            return Err(Error::request("slots", "must be 1 in a request with abstain", slots));
+        }
+        let (mut what, mut unit, mut sure) = ("the number of eligible arms", 1.0, None);
+        if let Some((.., unconfigured)) = worths {
             if !self.from_zero {
-                return Err(Error::unconfigured("values: config.reward_min is not 0"));
+                return Err(Error::unconfigured(unconfigured));
             }
-            self.list_values(values, request.eligible, roster)?;
+            (unit, sure) = self.list_worths(request, roster)?;
             what = "the number of eligible arms of positive value";
         } else {
             self.list(request.eligible, roster);
         }
         let at_most = |most: u64, what| Err(Error::request("slots", &format!("must be at most {most}, {what}"), slots));
-        let (arms, most) = (self.among.len() as u64, self.max_slots);
+        let (arms, most) = (self.among.len() as u64 + u64::from(sure.is_some()), self.max_slots);
         if u64::from(slots) > arms {
             return at_most(arms, what);
         }
@@ -292,7 +361,7 @@ impl Offers {
         if u64::from(slots) > limits.reach {
             return at_most(limits.reach, "the number of decisions that can be open");
         }
-        Ok(())
+        Ok((unit, sure))
     }
 
     /// Checks the positions of a request.
@@ -341,41 +410,60 @@ impl Offers {
         }
     }
 
-    /// Reads the values of a request, and lists the arms that it may get.
+    /// Reads the values and the costs of a request, and lists the arms that it may get. Returns the unit of its costs, and
+    /// what is sure.
     ///
     /// # Errors
-    /// `InvalidRequest`: "values", "values_len", "eligible".
-    fn list_values(&mut self, values: &[f64], eligible: Option<&[u32]>, roster: &Roster) -> Result<()> {
+    /// `InvalidRequest`: "values", "values_len", "costs", "costs_len", "eligible".
+    fn list_worths(&mut self, request: &Request, roster: &Roster) -> Result<(f64, Option<Sure>)> {
+        let Request { values, costs, eligible, .. } = *request;
         let (length, what) = match eligible {
             Some(arms) => (arms.len(), "eligible arms"),
             None => (roster.arms(), "arms"),
         };
-        if values.len() != length {
-            let rule = format!("must be {length}, the number of {what}");
-            return Err(Error::request("values_len", &rule, values.len()));
+        for (name, list) in [("values_len", values), ("costs_len", costs)] {
+            if let Some(list) = list.filter(|list| list.len() != length) {
+                return Err(Error::request(name, &format!("must be {length}, the number of {what}"), list.len()));
+            }
         }
-        let (request, arms) = (self.next_request(), eligible.unwrap_or(roster.live()));
+        let (number, arms) = (self.next_request(), eligible.unwrap_or(roster.live()));
         let position = |place: usize, arm: u32| if eligible.is_some() { place } else { arm as usize };
         let mut largest = 0.0;
         for (place, &arm) in arms.iter().enumerate() {
-            let value = values[position(place, arm)];
+            let value = values.map_or(1.0, |values| values[position(place, arm)]);
             if !(0.0..f64::INFINITY).contains(&value) {
                 return Err(Error::request("values", "must be finite and at least 0", value));
             }
-            if std::mem::replace(&mut self.listed[arm as usize].request, request) == request {
-                return Err(Error::request("eligible", "must not name an arm twice in a request with values", arm));
+            if std::mem::replace(&mut self.listed[arm as usize].request, number) == number {
+                return Err(Error::request(
+                    "eligible",
+                    "must not name an arm twice in a request with values or costs",
+                    arm,
+                ));
             }
             largest = f64::max(largest, value);
         }
+        let unit = if largest > 0.0 { largest * self.reward_max } else { 1.0 };
+        let mut sure = request.abstain.then_some(Sure { arm: NO_ARM, worth: 0.0 });
         self.among.clear();
         for (place, &arm) in arms.iter().enumerate() {
             let position = position(place, arm);
-            let part = values[position] / largest; // NaN if all are 0
-            let value = if part >= Values::LEAST { part as f32 } else { 0.0 };
-            self.listed[arm as usize] = Listed { request, position: position as u32, value };
+            let part = values.map_or(1.0, |values| values[position]) / largest; // NaN if all are 0
+            let value = if part >= Worths::LEAST { part as f32 } else { 0.0 };
+            self.listed[arm as usize] = Listed { request: number, position: position as u32, value };
             self.among.extend((value > 0.0).then_some(arm));
+            let Some(cost) = costs.map(|costs| costs[position]) else { continue };
+            let is_small = cost.abs() <= MOST_COST * unit || largest == 0.0;
+            if !(cost.is_finite() && unit.is_finite() && is_small) {
+                let rule = "must be finite, and at most 2^20 times the largest value times config.reward_max";
+                return Err(Error::request("costs", rule, cost));
+            }
+            let worth = -cost / unit;
+            if value == 0.0 && request.slots == 1 && sure.is_none_or(|sure| worth > sure.worth) {
+                sure = Some(Sure { arm, worth });
+            }
         }
-        Ok(())
+        Ok((unit, sure))
     }
 }
 
@@ -396,8 +484,8 @@ fn find_segment(key: u64, catalog: Catalog) -> Result<Segment> {
 
 impl Offer<'_> {
     /// The arms that may still be chosen, each once: live ones, in the request's order, with values those of positive
-    /// value. `None` if the request names no arms, and has neither several slots, values nor features: then all live
-    /// arms may be.
+    /// value. `None` if the request names no arms and no features, and [is plain](Self::is_plain): then all live arms may
+    /// be.
     #[inline]
     pub fn among(&self) -> Option<&[u32]> {
         self.among.as_deref().map(Vec::as_slice)
@@ -408,10 +496,27 @@ impl Offer<'_> {
         self.among.as_deref_mut().map_or(&mut [], Vec::as_mut_slice)
     }
 
-    /// What a reward of this arm is worth: 1 without values.
+    /// What an arm with this mean is worth: as much without values and costs.
     #[inline]
-    pub fn value(&self, arm: u32) -> f64 {
-        self.values.map_or(1.0, |values| values.of(arm))
+    pub fn worth(&self, arm: u32, mean: f64) -> f64 {
+        self.worths.map_or(mean, |worths| worths.of(arm, mean))
+    }
+
+    /// The mean with which an arm is worth so much: see [`Worths::mean`].
+    #[inline]
+    pub fn mean(&self, arm: u32, worth: f64) -> f64 {
+        self.worths.map_or(worth, |worths| worths.mean(arm, worth))
+    }
+
+    /// What no arm is worth less than: without costs no less than nothing.
+    pub fn least_worth(&self) -> f64 {
+        if self.worths.is_some_and(|worths| worths.costs.is_some()) { f64::NEG_INFINITY } else { 0.0 }
+    }
+
+    /// What is sure, if it is worth at least as much as the best arm.
+    #[inline]
+    pub fn sure_above(&self, best: f64) -> Option<Sure> {
+        self.sure.filter(|sure| sure.worth >= best)
     }
 
     /// The position of a listed arm in the request's list, or its number if all arms are listed.
@@ -437,7 +542,12 @@ impl Offer<'_> {
 
     /// Whether there are slots without a choice.
     pub fn has_slots_left(&self) -> bool {
-        self.choices.len() < self.slots as usize
+        self.choices.len() < self.slots as usize && self.abstained.is_none()
+    }
+
+    /// Chooses no arm, which has this probability. The policy counts it as a decision that was cancelled.
+    pub fn abstain(&mut self, propensity: f64) {
+        *self.abstained = Some(propensity);
     }
 
     /// Chooses an arm for the next slot. `score` is the arm's mean times its value: the best arms get the slots that

@@ -29,6 +29,19 @@ requests! {
     /// them. A high value buys pulls: an arm with K times the value of the best one is pulled until its mean is known
     /// to be below 1/K of that one's, rewards or not, so limit ratios to about 100.
     values: Option<&'a [f64]> = None, "0.1", "that of eligible arms, or of all arms";
+    /// `None`, the default = nothing costs anything. Otherwise what it costs to play each arm in this request, whatever
+    /// its reward is, in the order of `values` and in the same unit: the price of a model's answer, of a place, of a
+    /// delay. Without `values` they are 1. Finite; below 0 it is a gain. The handle then maximises the worth of an arm,
+    /// value times mean minus cost. A cost is at most 2^20 times the largest value times
+    /// [`reward_max`](crate::Config::reward_max), and [`reward_min`](crate::Config::reward_min) must be 0. Log the
+    /// costs too, and do not compute one from rewards. The worth of an arm of value 0 is known: it is minus its cost.
+    /// A request of one slot considers the best of these arms, a request of several slots none. Not with `examined`.
+    costs: Option<&'a [f64]> = None, "0.1", "that of eligible arms, or of all arms";
+    /// Whether the request may get no arm, while no arm seems to be worth more than 0. The decision then has the arm
+    /// [`NO_ARM`](crate::NO_ARM) and the ticket 0: there is nothing to report. It counts as one that was cancelled at
+    /// once, and not as one of its user. Arms that may still be worth something are tried now and then. For requests of
+    /// one slot, and for policies that take `values`.
+    abstain: bool = false, "0.1";
     /// `None`, the default = visitors examine all slots alike. Otherwise for each slot the probability that a visitor
     /// examines it, from 2^-16 to 1. The slots then get the arms in the order of value times mean: the best arm where
     /// most visitors look; arms without a mean, and ties, at random. The handle learns click rates: the mean of an

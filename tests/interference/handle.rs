@@ -180,6 +180,12 @@ pub fn values(arms: usize, known: u64) -> Vec<f64> {
     values
 }
 
+/// What the same adversary says that it costs to play each of so many arms, and whether a request may get no arm.
+pub fn costs(arms: usize, known: u64) -> (Vec<f64>, bool) {
+    let cost = |arm: usize| [0.0, 0.1, -0.05, 0.3, 0.5, 0.75, 1e-3, 1.0][(known >> (3 * (arm % 20) + 1)) as usize & 7];
+    ((0..arms).map(cost).collect(), known >> 62 & 1 == 0)
+}
+
 /// How often visitors examine each of so many slots, as an adversary says who knows this number.
 pub fn chances(slots: usize, known: u64) -> Vec<f64> {
     (0..slots)

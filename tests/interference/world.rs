@@ -1,6 +1,6 @@
 //! One world: it executes a history and records all public outputs.
 
-use super::handle::{Features, Subject, arms, chances, live, rest, values};
+use super::handle::{Features, Subject, arms, chances, costs, live, rest, values};
 use super::history::{Call, Event, History, Step, WINDOW, Which};
 use crate::audit::engine::{pattern, seed};
 use crate::support::sealed::{head, nonce};
@@ -351,7 +351,12 @@ impl World<'_> {
             let mut each = |slot, decision| chosen.push((slot, decision));
             let request = Request { eligible, features, ..request };
             // Too few arms may have a value for all slots.
-            let valued = Request { values: values.as_deref(), ..request };
+            let mut valued = Request { values: values.as_deref(), ..request };
+            let (costs, may_abstain) = costs(arms, self.known);
+            if values.is_some() && self.known >> 63 == 0 {
+                let abstain = may_abstain && slots == 1;
+                valued = Request { costs: Some(&costs), abstain, examined: None, ..valued };
+            }
             if valued.values.is_none() || bandit.select_slots(&valued, &mut each).is_err() {
                 bandit.select_slots(&request, each)?;
             }

@@ -14,6 +14,8 @@ pub struct Field {
 enum Kind {
     /// u32 or u64.
     Number(&'static str),
+    /// bool; in C a u32, 0 or 1.
+    Flag,
     /// The type of its elements, and what its length is.
     List(&'static str, &'static str),
     /// The rows of features: the members of C after the first.
@@ -33,6 +35,7 @@ macro_rules! requests {
                 kind: match stringify!($type) {
                     "u32" => Kind::Number("u32"),
                     "u64" => Kind::Number("u64"),
+                    "bool" => Kind::Flag,
                     "Option<&'a [u32]>" => Kind::List("u32", concat!($($length)?)),
                     "Option<&'a [f64]>" => Kind::List("f64", concat!($($length)?)),
                     _ => Kind::Rows(vec![$($((vec![$($of_member),*], stringify!($member), stringify!($of))),*)?]),
@@ -76,6 +79,7 @@ impl Field {
                 assert!(name == "slots" || self.default == "0", "{name}: Go's zero value is its default");
                 vec![part(name, &format!("{c} "), format!("C.{c}({value})"), None)]
             }
+            Kind::Flag => vec![part(name, "uint32_t ", format!("flag(r.{go})"), None)],
             Kind::List(of, _) => {
                 let length = format!("len(r.{go})");
                 vec![
@@ -101,7 +105,7 @@ impl Field {
     fn text(&self, tables: &Tables, language: Language) -> String {
         let text = tables.text(&self.docs, language);
         match self.default {
-            "0" | "None" => text,
+            "0" | "None" | "false" => text,
             default => format!("{text} Default {default}."),
         }
     }
@@ -114,6 +118,7 @@ fn members(tables: &Tables) -> Vec<Member> {
         let (name, since, text) = (field.name, field.since, field.text(tables, Language::C));
         match &field.kind {
             Kind::Number(of) => all.push(Member::new(text, name, of, since)),
+            Kind::Flag => all.push(Member::new(format!("0 or 1. {text}"), name, "u32", since)),
             Kind::List(of, length) => {
                 all.push(Member::new(text, name, if *of == "u32" { "*const u32" } else { "*const f64" }, since));
                 all.push(Member::new(format!("Its length: {length}."), format!("{name}_len"), "usize", since));
@@ -143,6 +148,7 @@ pub fn in_c(tables: &Tables) -> String {
         let default = match field.map(|field| field.default) {
             _ if name == "struct_size" => continue,
             _ if of.starts_with('*') => "null()",
+            Some("false") => "0",
             Some(default) => default,
             None => "0",
         };
@@ -157,6 +163,7 @@ pub fn in_c(tables: &Tables) -> String {
     for Field { name, kind, .. } in &tables.request {
         let value = match kind {
             Kind::Number(_) => format!("self.{name}"),
+            Kind::Flag => format!("flag(self.{name}, \"{name}\")?"),
             Kind::List(..) => format!("list(self.{name}, self.{name}_len, [\"{name}_len\", \"{name}\"])?"),
             Kind::Rows(_) => "self.rows()?".to_owned(),
         };
@@ -168,7 +175,7 @@ pub fn in_c(tables: &Tables) -> String {
 //!
 {RUST_HEAD}
 use crate::error::{error};
-use crate::ffi::request::{{dpb_feature, list}};
+use crate::ffi::request::{{dpb_feature, flag, list}};
 use crate::ffi::sized::Growing;
 use crate::request::Request;
 use std::ptr::null;
@@ -248,6 +255,7 @@ pub fn in_go(tables: &Tables) -> [String; 2] {
         let of = match field.kind {
             Kind::Number("u32") => "uint32",
             Kind::Number(_) => "uint64",
+            Kind::Flag => "bool",
             Kind::List("u32", _) => "[]uint32",
             Kind::List(..) => "[]float64",
             Kind::Rows(_) => "[]float32",
@@ -391,6 +399,7 @@ pub fn in_python(tables: &Tables) -> [String; 4] {
         let name = field.name;
         let (of, kind) = match field.kind {
             Kind::Number(of) => ("int", of),
+            Kind::Flag => ("bool", "flag"),
             Kind::List("u32", _) => ("Sequence[int] | Array", "u32[]"),
             Kind::List(..) => ("Sequence[float] | Array", "f64[]"),
             Kind::Rows(_) => ("Array", ""),
@@ -487,7 +496,7 @@ pub fn in_lua(tables: &Tables) -> String {
     let mut lists = String::new();
     for field in &tables.request {
         let of = match field.kind {
-            Kind::Number(_) => continue,
+            Kind::Number(_) | Kind::Flag => continue,
             Kind::List(of, _) => c(of),
             Kind::Rows(_) => "float",
         };

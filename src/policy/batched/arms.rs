@@ -32,6 +32,7 @@ use crate::policy::contract::{ArmState, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
 use crate::random::Seed;
+use crate::request::Offer;
 use crate::reward::Reward;
 use crate::snapshot::is_plausible;
 use crate::tournament::{Line, Tournament};
@@ -250,21 +251,26 @@ impl BatchedArms {
         best
     }
 
-    /// The arm whose released mean times its value is the m-th largest of these, which are all different, and that product;
-    /// 0 if there is none.
-    pub fn leader_at(&self, arms: &[u32], m: usize, value: impl Fn(u32) -> f64) -> (usize, f64) {
+    /// The arm of the m-th largest worth of an offer's, which are all different, and that worth.
+    pub fn leader_in(&self, offer: &Offer, m: usize) -> (usize, f64) {
+        self.leader_at(offer.among().unwrap_or(&[]), m, offer.least_worth(), |arm, mean| offer.worth(arm, mean))
+    }
+
+    /// The same of these arms, by their released means; an arbitrary arm and `least` if no more than m - 1 arms are worth
+    /// more than that.
+    pub fn leader_at(&self, arms: &[u32], m: usize, least: f64, worth: impl Fn(u32, f64) -> f64) -> (usize, f64) {
         let mut last = (f64::INFINITY, 0);
         for _ in 0..m {
-            let mut best = (0.0, u32::MAX);
+            let mut best = (least, u32::MAX);
             for &arm in arms {
-                let mean = value(arm) * self.mean(arm as usize);
-                let comes_later = mean < last.0 || (mean == last.0 && arm > last.1);
-                if comes_later && (mean > best.0 || (mean == best.0 && arm < best.1)) {
-                    best = (mean, arm);
+                let worth = worth(arm, self.mean(arm as usize));
+                let comes_later = worth < last.0 || (worth == last.0 && arm > last.1);
+                if comes_later && (worth > best.0 || (worth == best.0 && arm < best.1)) {
+                    best = (worth, arm);
                 }
             }
-            if best.0 == 0.0 {
-                return (arms[0] as usize, 0.0);
+            if best.0 == least {
+                return (arms.first().map_or(0, |&arm| arm as usize), least);
             }
             last = best;
         }
@@ -274,6 +280,22 @@ impl BatchedArms {
     /// An arm's released mean; NaN if there is none.
     pub fn mean(&self, arm: usize) -> f64 {
         self.arms[arm].mean
+    }
+
+    /// The number of decisions that the releases are of, here and at others, as `forget_after` discounts them.
+    pub fn decisions(&self) -> f64 {
+        let (own, facts) = (self.ledger.facts.decisions as f64, &self.ledger.facts);
+        let remembered = match self.memory.is_finite() {
+            true => 0.75 * facts.time.decisions_in(facts.time.memory() as f64), // the integral of the discount
+            false => f64::INFINITY,
+        };
+        (own.min(remembered) * f64::from(facts.handles())).max(1.0)
+    }
+
+    /// Counts a decision that gets no arm, which has this probability.
+    pub fn abstain(&mut self, offer: &mut Offer, propensity: f64) {
+        self.ledger.facts.decisions += 1;
+        offer.abstain(propensity);
     }
 
     /// The permitted size nearest to `rewards`, for the next batch of an arm. Handles that share a batch compute the

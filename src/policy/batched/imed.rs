@@ -9,7 +9,7 @@ mod slots;
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
 use super::explore::Explore;
-use super::index::Chernoff;
+use super::index::{self, Chernoff};
 use super::released::Evidence;
 use super::{ArmChange, Batched, Plan, choose_best, choose_plain, refresh_some};
 use crate::config::Config;
@@ -19,7 +19,7 @@ use crate::moving::{Archive, persist};
 use crate::os::DefaultRounding;
 use crate::policy::contract::Pull;
 use crate::random::Seed;
-use crate::request::{Offer, Values};
+use crate::request::{Offer, Sure, Worths};
 use crate::tournament::{Line, Tournament};
 
 /// DP-IMED: pulls the arm with the smallest index.
@@ -63,7 +63,7 @@ struct ArmPlan {
     place: Option<u32>,
     /// Whether a batch was requested because the arm led in a request of its kind.
     leads: bool,
-    /// The index at the points of requests with values.
+    /// The index at the points of requests with worths.
     curve: Curve,
 }
 
@@ -72,10 +72,12 @@ struct ArmPlan {
 struct Comparison<'a> {
     /// The best arm, or the m-th best one for m slots.
     leader: usize,
-    /// The point of all arms; with values V, the leader's value times its mean.
+    /// The point of all arms; with worths V, that of the leader.
     point: f64,
-    values: Option<Values<'a>>,
-    /// Whether other requests may have other leaders: this one has eligible arms, slots or values.
+    worths: Option<Worths<'a>>,
+    /// What is sure, if that leads in place of an arm.
+    sure: Option<Sure>,
+    /// Whether other requests may have other leaders: this one has eligible arms, slots or worths.
     is_special: bool,
     /// Whether there is only one arm, so that there is nothing to lead.
     is_alone: bool,
@@ -83,17 +85,17 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     fn plain(leader: usize, point: f64) -> Comparison<'static> {
-        Comparison { leader, point, values: None, is_special: false, is_alone: false }
+        Comparison { leader, point, worths: None, sure: None, is_special: false, is_alone: false }
     }
 
-    fn special(leader: usize, point: f64, values: Option<Values<'_>>, arms: usize) -> Comparison<'_> {
-        Comparison { leader, point, values, is_special: true, is_alone: arms == 1 }
+    fn special(leader: usize, point: f64, arms: usize) -> Comparison<'static> {
+        Comparison { is_special: true, is_alone: arms == 1, ..Comparison::plain(leader, point) }
     }
 
-    /// What a reward of this arm is worth.
+    /// What an arm with this mean is worth.
     #[inline]
-    fn value(&self, arm: usize) -> f64 {
-        self.values.map_or(1.0, |values| values.of(arm as u32))
+    fn worth(&self, arm: usize, mean: f64) -> f64 {
+        self.worths.map_or(mean, |worths| worths.of(arm as u32, mean))
     }
 }
 
@@ -204,7 +206,7 @@ impl ImedPlan {
         if self.is_awaited(arm) { last(evidence.awaited) } else { FIRST }
     }
 
-    /// An arm's index in a request with values, at this mean.
+    /// An arm's index in a request with worths, at this mean.
     #[inline]
     fn valued_index_of(&mut self, arm: usize, mean: f64) -> f64 {
         let distance = mean - self.batched.mean(arm);
@@ -227,9 +229,9 @@ impl ImedPlan {
 
     /// An arm's index in a request.
     fn index_in(&mut self, arm: usize, comparison: &Comparison) -> f64 {
-        match comparison.values {
+        match comparison.worths {
             None => self.index_of(arm, comparison.point),
-            Some(_) => self.valued_index_of(arm, f64::min(comparison.point / comparison.value(arm), 1.0)),
+            Some(worths) => self.valued_index_of(arm, worths.mean(arm as u32, comparison.point).min(1.0)),
         }
     }
 
@@ -349,26 +351,34 @@ impl ImedPlan {
     /// leads.
     #[inline]
     fn leads(&self, arm: usize, comparison: &Comparison) -> bool {
-        if comparison.is_alone {
+        if comparison.is_alone || comparison.sure.is_some() {
             return false;
         }
         let score = self.score(arm, comparison);
         if arm == comparison.leader { !score.is_nan() } else { score > self.score(comparison.leader, comparison) }
     }
 
-    /// An arm's mean times its value.
+    /// What an arm is worth by its released mean.
     #[inline]
     fn score(&self, arm: usize, comparison: &Comparison) -> f64 {
-        comparison.value(arm) * self.batched.mean(arm)
+        comparison.worth(arm, self.batched.mean(arm))
+    }
+
+    /// N of the leader. What is sure was played in all decisions, as it were: it needs no rewards to be known.
+    fn leaders_rewards(&self, comparison: &Comparison) -> f64 {
+        match comparison.sure {
+            Some(_) => self.batched.decisions(),
+            None => index::rewards(&self.evidence(comparison.leader)),
+        }
     }
 
     /// The number of rewards in the usual batch of an arm that does not lead.
     fn usual_batch(&mut self, arm: usize, comparison: &Comparison) -> u64 {
         let index = self.index_in(arm, comparison);
         let evidence = self.evidence(arm);
-        let (leader, margin) =
-            (self.evidence(comparison.leader), self.index.margin(self.batched.ledger.roster.live().len()));
-        self.batched.size(&evidence, self.index.batch(&evidence, &leader, index, margin))
+        let (leaders, margin) =
+            (self.leaders_rewards(comparison), self.index.margin(self.batched.ledger.roster.live().len()));
+        self.batched.size(&evidence, self.index.batch(&evidence, leaders, index, margin))
     }
 
     /// Requests one more batch for an arm.
@@ -421,18 +431,31 @@ impl ImedPlan {
     /// Pulls the arm with the smallest index of these eligible ones.
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let (leader, point) = self.batched.leader_of(arms);
-        self.play_among(arms, &Comparison::special(leader, point, None, arms.len()))
+        self.play_among(arms, &Comparison::special(leader, point, arms.len()))
     }
 
     fn choose_offered(&mut self, offer: &mut Offer) {
-        let Some(arms) = offer.among() else { return };
-        let (leader, point) = self.batched.leader_at(arms, offer.slots as usize, |arm| offer.value(arm));
-        let comparison = Comparison::special(leader, point, offer.values, arms.len());
+        let arms = offer.among().map_or(0, <[u32]>::len) + usize::from(offer.sure.is_some());
+        let (leader, best) = self.batched.leader_in(offer, offer.slots as usize);
+        let sure = offer.sure_above(best);
+        let point = sure.map_or(best, |sure| sure.worth);
+        let comparison = Comparison { worths: offer.worths, sure, ..Comparison::special(leader, point, arms) };
         self.sort_leading(offer.listed_mut(), &comparison);
         while let Some(arms) = offer.among().filter(|_| offer.has_slots_left()) {
-            let pull = self.play_leading(arms, &comparison);
-            offer.choose(pull, pull.arm(), self.score(pull.arm() as usize, &comparison));
+            match self.play_leading(arms, &comparison) {
+                Some(pull) => offer.choose(pull, pull.arm(), self.score(pull.arm() as usize, &comparison)),
+                None => self.play_sure(offer),
+            }
         }
+    }
+
+    /// Plays what is sure, or explores an arm.
+    fn play_sure(&mut self, offer: &mut Offer) {
+        let (arm, propensity) = self.explore.choose_sure(offer);
+        let Some(arm) = arm else { return self.batched.abstain(offer, propensity) };
+        let comparison = Comparison::special(arm as usize, 0.0, 1);
+        while !self.has_pulls_left(arm as usize, &comparison) {}
+        offer.choose(self.pull(arm as usize, propensity), arm, f64::NAN);
     }
 
     fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Pull {
@@ -440,7 +463,7 @@ impl ImedPlan {
         let point = self.batched.mean(best).max(0.0);
         let comparison = match among {
             None => Comparison::plain(best, point),
-            Some(arms) => Comparison::special(best, point, None, arms.len()),
+            Some(arms) => Comparison::special(best, point, arms.len()),
         };
         while !self.has_pulls_left(best, &comparison) {}
         self.play(best, &comparison, among)
@@ -471,7 +494,7 @@ impl Plan for ImedPlan {
     }
 
     fn decide(&mut self, offer: &mut Offer) {
-        match offer.is_outage && choose_best(self, offer, ImedPlan::play_best) {
+        match offer.is_outage && choose_best(self, offer, ImedPlan::play_best, ImedPlan::play_sure) {
             true => (),
             false if offer.is_plain => choose_plain(self, offer, ImedPlan::choose_among),
             false => self.choose_offered(offer),
@@ -598,8 +621,8 @@ mod tests {
                 // A request of three slots for the live arms of the first 25.
                 let mut left = policy.batched.ledger.roster.live().to_vec();
                 left.retain(|&arm| arm < 25);
-                let (leader, point) = policy.batched.leader_at(&left, 3, |_| 1.0);
-                let comparison = Comparison::special(leader, point, None, left.len());
+                let (leader, point) = policy.batched.leader_at(&left, 3, 0.0, |_, mean| mean);
+                let comparison = Comparison::special(leader, point, left.len());
                 for _ in 0..3 {
                     let pull = policy.play_among(&left, &comparison);
                     if pull.propensity > 0.5 {

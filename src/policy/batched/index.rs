@@ -49,11 +49,11 @@ impl Chernoff {
         (rate * evidence + log, Line::through(q, rate * exponent + log, rate * slope))
     }
 
-    /// Rewards in the next batch of an arm with this index.
-    pub fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64, margin: f64) -> f64 {
+    /// Rewards in the next batch of an arm with this index, where the leader has so many.
+    pub fn batch(&self, arm: &Evidence, leaders: f64, index: f64, margin: f64) -> f64 {
         let n = rewards(arm);
         let evidence = index - n.ln();
-        let need = rewards(leader).ln() - margin + 0.25 + 0.5 * arm.share_of_noise() - index;
+        let need = leaders.ln() - margin + 0.25 + 0.5 * arm.share_of_noise() - index;
         if evidence > 0.0 { (need * n / evidence).clamp(n / 8.0, n) } else { n }
     }
 
@@ -69,7 +69,7 @@ impl Chernoff {
 }
 
 /// N; 1 if there is only a prior.
-fn rewards(arm: &Evidence) -> f64 {
+pub fn rewards(arm: &Evidence) -> f64 {
     if arm.awaited > 0.0 { arm.awaited } else { 1.0 }
 }
 
@@ -92,7 +92,7 @@ mod tests {
         let (arm, leader, fewer) = (evidence(1000.0, 0.05), evidence(64_000.0, 0.07), evidence(16_000.0, 0.07));
         let index = policy.at(&arm, 0.07).0;
         let sizes = [(&leader, 4f64.ln()), (&fewer, 0.0), (&leader, 0.0)]
-            .map(|(leader, margin)| policy.batch(&arm, leader, index, margin));
+            .map(|(leader, margin)| policy.batch(&arm, rewards(leader), index, margin));
         assert!((sizes[0] / sizes[1] - 1.0).abs() < 1e-9 && sizes[0] < 0.9 * sizes[2], "{sizes:?}");
     }
 }

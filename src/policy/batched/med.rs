@@ -10,8 +10,9 @@
 //! everything released before, and a log of decisions and rewards can evaluate other policies (inverse propensity).
 //! Batches multiply an arm's total by 1.5, the leader's by 2.
 //!
-//! For a request with values v_a, arm i has the evidence D'_i(V/v_i), where V is the largest product of value and mean
-//! ([`Curve`] interpolates it), and an arm whose value is not above V the probability 0, unless it has that product.
+//! For a request with values v_a and costs c_a, arm i has the evidence D'_i((V + c_i)/v_i), where V is the largest worth,
+//! value times mean minus cost ([`Curve`] interpolates it). An arm that cannot be worth more than V has the probability 0,
+//! unless it is worth V. What is sure has the weight of a leader if it is worth V, and otherwise the probability 0.
 //!
 //! The policy follows Honda and Takemura (2011, MED: minimum empirical divergence), with divergences that account for
 //! the noise. `forget_after` and `exploration` work as in [`imed`](super::imed).
@@ -30,7 +31,7 @@ use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
 use crate::policy::contract::Pull;
 use crate::random::Seed;
-use crate::request::Offer;
+use crate::request::{NO_ARM, Offer, Worths};
 
 /// DP-MED: draws each arm with a probability.
 pub type DpMed = Batched<MedPlan>;
@@ -39,7 +40,7 @@ pub type DpMed = Batched<MedPlan>;
 pub struct MedPlan {
     batched: BatchedArms,
     arms: WipedVec<Weight>,
-    /// For each live arm, in their order, the sum of the weights up to it.
+    /// For each live arm, in their order, the sum of the weights up to it. Capacity for one more.
     sums: Vec<f64>,
     explore: Explore,
     /// Whether the sums are up to date with the last releases.
@@ -55,7 +56,7 @@ struct Weight {
     pulls: u64,
     /// Whether these cover the first batch of an arm without a release.
     is_awaited: bool,
-    /// D' at the points of requests with values.
+    /// D' at the points of requests with worths.
     curve: Curve,
 }
 
@@ -73,7 +74,7 @@ impl DpMed {
             explore: Explore::new(config, seed),
             is_exact: false,
         };
-        policy.sums.try_reserve(config.arms as usize).map_err(|_| Error::NoMemory)?;
+        policy.sums.try_reserve(config.arms as usize + 1).map_err(|_| Error::NoMemory)?;
         (0..config.arms as usize).for_each(|arm| policy.open(arm));
         Ok(Batched(policy))
     }
@@ -121,17 +122,18 @@ impl MedPlan {
         if weight == 1.0 { kappa(self.batched.ledger.roster.live().len()) } else { weight }
     }
 
-    /// The weight of an arm that is compared at V/v, in a request with values: 0 if it cannot be the best one.
-    fn valued_weight(&mut self, arm: u32, best: f64, value: f64) -> f64 {
+    /// The weight of an arm in a request where V is the largest worth, if any is known: 0 if it cannot be the best one.
+    fn valued_weight(&mut self, arm: u32, worths: Worths, best: Option<f64>) -> f64 {
         let mean = self.batched.mean(arm as usize);
-        let leads = value * mean >= best; // not if the mean is NaN
-        if best >= value && !leads {
-            return 0.0;
+        let Some(best) = best else { return 1.0 };
+        let needed = worths.mean(arm, best);
+        if needed >= 1.0 && !(worths.of(arm, mean) >= best) {
+            return 0.0; // also if the mean is NaN
         }
         if mean.is_nan() {
-            return f64::from(u8::from(best == 0.0 || !self.arms[arm as usize].is_awaited));
+            return f64::from(u8::from(!self.arms[arm as usize].is_awaited));
         }
-        let distance = f64::min(best / value, 1.0) - mean;
+        let distance = f64::min(needed, 1.0) - mean;
         let exponent = self.arms[arm as usize].curve.at(distance).unwrap_or_else(|| {
             let evidence = self.batched.evidence(arm as usize);
             let at = |distance: f64| {
@@ -172,19 +174,21 @@ impl MedPlan {
         self.batched.open(arm, size);
     }
 
-    /// Draws one of these arms, of whose weights the sums up to each are known.
+    /// Draws one of these arms, of whose weights the sums up to each are known. If there is one sum more, it is that of
+    /// what is sure, which exploration does not draw.
     fn draw(&mut self, arms: usize) -> (usize, f64) {
         let sums = &self.sums;
-        let all = sums[arms - 1];
+        let (all, last) = (sums[sums.len() - 1], sums.len() - 1);
         let place = match self.explore.tosses() {
             true => self.explore.coins.below(arms as u64) as usize,
             false => {
                 let point = self.explore.coins.unit() * all;
-                sums.partition_point(|&sum| sum <= point).min(arms - 1)
+                sums.partition_point(|&sum| sum <= point).min(last)
             }
         };
         let own = (sums[place] - if place > 0 { sums[place - 1] } else { 0.0 }) / all;
-        (place, self.explore.mix(1.0 / arms as f64, own))
+        let even = if place < arms { 1.0 / arms as f64 } else { 0.0 };
+        (place, self.explore.mix(even, own))
     }
 
     fn play(&mut self, arm: u32, propensity: f64) -> Pull {
@@ -224,18 +228,37 @@ impl MedPlan {
     }
 
     fn choose_offered(&mut self, offer: &mut Offer) {
-        let Some(arms) = offer.among() else { return };
-        let (_, best) = self.batched.leader_at(arms, 1, |arm| offer.value(arm));
+        let (Some(arms), Some(worths)) = (offer.among(), offer.worths) else { return };
+        let (_, best) = self.batched.leader_in(offer, 1);
+        let sure = offer.sure_above(best);
+        let best = sure.map(|sure| sure.worth).or((best > offer.least_worth()).then_some(best));
         // The sums of the weights up to each arm. Their memory is for all arms, so the next plain decision settles anew.
         self.is_exact = false;
         self.sums.clear();
+        let mut sum = 0.0;
         for &arm in arms {
-            let weight = self.valued_weight(arm, best, offer.value(arm));
-            self.sums.push(self.sums.last().unwrap_or(&0.0) + weight);
+            sum += self.valued_weight(arm, worths, best);
+            self.sums.push(sum);
+        }
+        if sure.is_some() {
+            self.sums.push(sum + 1.0);
+        }
+        if arms.is_empty() {
+            return self.play_sure(offer);
         }
         let (place, propensity) = self.draw(arms.len());
-        let pull = self.play(arms[place], propensity);
-        offer.choose(pull, pull.arm(), f64::NAN);
+        match arms.get(place).copied().or(sure.map(|sure| sure.arm)).filter(|&arm| arm != NO_ARM) {
+            Some(arm) => offer.choose(self.play(arm, propensity), arm, f64::NAN),
+            None => self.batched.abstain(offer, propensity),
+        }
+    }
+
+    /// Plays what is sure, or explores an arm.
+    fn play_sure(&mut self, offer: &mut Offer) {
+        match self.explore.choose_sure(offer) {
+            (Some(arm), propensity) => offer.choose(self.play(arm, propensity), arm, f64::NAN),
+            (None, propensity) => self.batched.abstain(offer, propensity),
+        }
     }
 
     fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Pull {
@@ -263,7 +286,7 @@ impl Plan for MedPlan {
     }
 
     fn decide(&mut self, offer: &mut Offer) {
-        match offer.is_outage && choose_best(self, offer, MedPlan::play_best) {
+        match offer.is_outage && choose_best(self, offer, MedPlan::play_best, MedPlan::play_sure) {
             true => (),
             false if offer.is_plain => choose_plain(self, offer, MedPlan::choose_among),
             false => self.choose_offered(offer),
@@ -280,7 +303,7 @@ impl Plan for MedPlan {
 
     fn grow(&mut self) -> Result<()> {
         self.arms.reserve()?;
-        self.sums.try_reserve(self.arms.len() + 1).map_err(|_| Error::NoMemory)
+        self.sums.try_reserve(self.arms.len() + 2).map_err(|_| Error::NoMemory)
     }
 
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {

@@ -104,18 +104,27 @@ fn refresh_some(plan: &mut impl Plan) {
     }
 }
 
-/// Chooses the best arms while nothing is learned; `play` pulls such an arm, or explores another of these. Returns whether
-/// anything is known, so that there is a choice.
+/// Chooses the best arms while nothing is learned; `play` pulls such an arm, or explores another of these, and `play_sure`
+/// plays what is sure. Returns whether anything is known, so that there is a choice.
 #[cold]
-fn choose_best<P: Plan>(plan: &mut P, offer: &mut Offer, play: fn(&mut P, usize, Option<&[u32]>) -> Pull) -> bool {
+fn choose_best<P: Plan>(
+    plan: &mut P,
+    offer: &mut Offer,
+    play: fn(&mut P, usize, Option<&[u32]>) -> Pull,
+    play_sure: fn(&mut P, &mut Offer),
+) -> bool {
     let leader = plan.batched().leader();
     if plan.batched().mean(leader).is_nan() {
         return false;
     }
     while offer.has_slots_left() {
-        let best = offer.among().map_or(leader, |arms| plan.batched().leader_at(arms, 1, |arm| offer.value(arm)).0);
+        let (best, worth) = offer.among().map_or((leader, 0.0), |_| plan.batched().leader_in(offer, 1));
+        if offer.sure_above(worth).is_some() {
+            play_sure(plan, offer);
+            continue;
+        }
         let pull = play(plan, best, offer.among());
-        let score = offer.value(pull.arm()) * plan.batched().mean(pull.arm() as usize);
+        let score = offer.worth(pull.arm(), plan.batched().mean(pull.arm() as usize));
         offer.choose(pull, pull.arm(), score);
     }
     true

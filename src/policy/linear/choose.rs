@@ -4,19 +4,24 @@ use super::model::DRAWS;
 use super::rows::UNIT;
 use super::{Linear, algebra};
 use crate::policy::contract::Pull;
-use crate::request::{Offer, Row};
+use crate::request::{NO_ARM, Offer, Row};
 
 /// Number of decisions between redraws of one draw. (With 1, ads lose as much and items 6% less, which is within the
 /// error, and a decision at d = 64 takes three times as long.)
 const RENEW: u64 = 4;
+
+/// The probability of an arm in an even draw; `None`: of what is sure, which has none.
+fn even(number: Option<usize>, arms: usize) -> f64 {
+    number.map_or(0.0, |_| 1.0 / arms as f64)
+}
 
 impl Linear {
     /// Chooses one arm of an offer, by a draw of the models. Its row is kept until the decision's reward takes effect or
     /// the decision is cancelled.
     pub(super) fn draw(&mut self, offer: &mut Offer, arms: usize) {
         let explores = self.plays_evenly() || (self.exploration > 0.0 && self.coins.unit() < self.exploration);
-        let number = match explores {
-            true => self.coins.below(arms as u64) as usize,
+        let number = match explores && arms > 0 {
+            true => Some(self.coins.below(arms as u64) as usize),
             false => {
                 let draw = self.coins.below(DRAWS as u64) as usize;
                 self.best(Some(draw), offer)
@@ -26,23 +31,31 @@ impl Linear {
         self.play(number, offer, propensity);
     }
 
-    /// Plays the arm whose reward the models predict to be the largest, or explores.
+    /// Plays what the models predict to be worth most, or explores.
     pub(super) fn play_best(&mut self, offer: &mut Offer, arms: usize) {
         let best = self.best(None, offer);
         let mut number = best;
-        if self.exploration > 0.0 && self.coins.unit() < self.exploration {
-            number = self.coins.below(arms as u64) as usize;
+        if self.exploration > 0.0 && arms > 0 && self.coins.unit() < self.exploration {
+            number = Some(self.coins.below(arms as u64) as usize);
         }
         let own = f64::from(u8::from(number == best));
         let propensity = match self.exploration {
             0.0 => f64::NAN, // as always without it
-            share => (1.0 - share) * own + share / arms as f64,
+            share => (1.0 - share) * own + share * even(number, arms),
         };
         self.play(number, offer, propensity);
     }
 
-    pub(super) fn play(&mut self, number: usize, offer: &mut Offer, propensity: f64) {
-        let Some(&arm) = offer.among().and_then(|arms| arms.get(number)) else { return };
+    /// Plays the arm at this place of an offer; `None`: what is sure.
+    pub(super) fn play(&mut self, number: Option<usize>, offer: &mut Offer, propensity: f64) {
+        let arm = match number {
+            Some(number) => offer.among().and_then(|arms| arms.get(number)).copied(),
+            None => offer.sure.map(|sure| sure.arm).filter(|&arm| arm != NO_ARM),
+        };
+        let Some(arm) = arm else {
+            self.ledger.facts.decisions += 1;
+            return offer.abstain(propensity);
+        };
         if !self.shape.per_arm {
             self.is_large = self.spread_row(self.row_of(offer, arm));
         }
@@ -81,26 +94,27 @@ impl Linear {
         }
     }
 
-    /// Returns the place of the arm with the largest x theta in this draw (`None`: with the posterior mean); with values,
-    /// with the largest value times the rate that this is the logit of.
-    pub(super) fn best(&self, draw: Option<usize>, offer: &Offer) -> usize {
-        let (mut best, mut largest) = (0, f64::NEG_INFINITY);
-        for (number, &arm) in offer.among().unwrap_or(&[]).iter().enumerate() {
+    /// Returns the place of the arm with the largest x theta in this draw (`None`: with the posterior mean); with worths,
+    /// of the arm that is worth most by the rate that this is the logit of. `None`: what is sure is worth as much.
+    pub(super) fn best(&self, draw: Option<usize>, offer: &Offer) -> Option<usize> {
+        let arms = offer.among().unwrap_or(&[]);
+        let (mut best, mut largest) = (arms.first().map(|_| 0), f64::NEG_INFINITY);
+        for (number, &arm) in arms.iter().enumerate() {
             let model = &self.models[self.model(arm)];
             let theta = draw.map_or(&*model.mean, |draw| model.draw(draw));
             let score = match self.shape.per_arm {
                 true => self.x_dot(theta),
                 false => self.row_of(offer, arm).score(&theta[1..], &self.scale),
             };
-            let score = offer.values.map_or(score, |values| {
+            let score = offer.worths.map_or(score, |worths| {
                 let rest = if self.shape.per_arm { 0.0 } else { self.constant * theta[0] };
-                values.of(arm) / (1.0 + libm::exp(-(score + rest)))
+                worths.of(arm, 1.0 / (1.0 + libm::exp(-(score + rest))))
             });
             if score > largest {
-                (best, largest) = (number, score);
+                (best, largest) = (Some(number), score);
             }
         }
-        best
+        best.filter(|_| offer.sure_above(largest).is_none())
     }
 
     /// Returns x theta. Sums only the nonzero entries if these are few.
@@ -113,17 +127,19 @@ impl Linear {
         self.x[0] * theta[0] + self.row.places().iter().map(each).sum::<f64>()
     }
 
-    /// Returns the propensity of the arm at this place among those that are left.
-    pub(super) fn propensity(&self, number: usize, offer: &Offer, arms: usize) -> f64 {
-        let even = 1.0 / arms as f64;
+    /// Returns the propensity of the arm at this place among those that are left; `None`: of what is sure.
+    pub(super) fn propensity(&self, number: Option<usize>, offer: &Offer, arms: usize) -> f64 {
+        if arms == 0 {
+            return 1.0;
+        }
         if self.plays_evenly() {
-            return even;
+            return even(number, arms);
         }
         if self.exploration == 0.0 {
             return f64::NAN;
         }
         let share = (0..DRAWS).filter(|&draw| self.best(Some(draw), offer) == number).count() as f64 / DRAWS as f64;
-        (1.0 - self.exploration) * share + self.exploration * even
+        (1.0 - self.exploration) * share + self.exploration * even(number, arms)
     }
 
     /// Redraws one draw between releases and, with `forget_after`, refreshes one model to its faded evidence. After the

@@ -3,7 +3,7 @@
 use super::model::Rate;
 use super::{GOLDEN, Segments, by_index, smallest};
 use crate::policy::contract::Pull;
-use crate::request::Offer;
+use crate::request::{Offer, Worths};
 
 impl Segments {
     /// Chooses the next arm in a segment.
@@ -51,32 +51,55 @@ impl Segments {
         self.pull(segment, row, arm, propensity)
     }
 
-    /// Plays the arms of an offer with the largest mean times value in a segment, or explores others of them.
+    /// Plays the arms of an offer that are worth most in a segment, or explores others of them.
     #[cold]
     pub(super) fn choose_best(&mut self, segment: u32, offer: &mut Offer) {
         let own = segment as usize + 1;
         while offer.has_slots_left() {
             self.count(own, 1);
             let (among, live) = (offer.among(), self.ledger.roster.live());
-            let worth = |&arm: &u32| (-offer.value(arm) * self.distribution(own, arm as usize).0, arm);
-            let best = smallest(among.unwrap_or(live).iter().map(worth)).unwrap_or(0);
+            let loss = |&arm: &u32| (-offer.worth(arm, self.distribution(own, arm as usize).0), arm);
+            let least = among.unwrap_or(live).iter().map(loss).min_by(|a, b| a.0.total_cmp(&b.0));
+            let (loss, best) = least.unwrap_or((f64::INFINITY, 0));
+            if offer.sure_above(-loss).is_some() {
+                return self.choose_sure(segment, offer);
+            }
             let (arm, propensity) = self.explore.choose(best, among, live);
             self.ensure_open(own, arm as usize);
             offer.choose(self.pull(segment, own, arm, propensity), arm, f64::NAN);
         }
     }
 
+    /// Plays what is sure, or explores an arm in a segment.
+    fn choose_sure(&mut self, segment: u32, offer: &mut Offer) {
+        let own = segment as usize + 1;
+        let (arm, propensity) = self.explore.choose_sure(offer);
+        let Some(arm) = arm else { return offer.abstain(propensity) };
+        self.ensure_open(own, arm as usize);
+        offer.choose(self.pull(segment, own, arm, propensity), arm, f64::NAN);
+    }
+
     /// Chooses different arms for the slots of an offer. Each slot counts as one decision.
     pub(super) fn choose_slate(&mut self, segment: u32, offer: &mut Offer) {
         let (own, slots) = (segment as usize + 1, offer.slots as usize);
         self.count(own, slots as u64);
-        let (arms, value) = (offer.among().unwrap_or(&[]), |arm: u32| offer.value(arm));
-        let leading = self.leading(own, arms, value, slots);
-        let trial = match offer.values {
+        let arms = offer.among().unwrap_or(&[]);
+        if arms.is_empty() {
+            return self.choose_sure(segment, offer);
+        }
+        let best = self.leading(own, arms, offer, slots);
+        let sure = offer.sure_above(best).filter(|_| self.has_released());
+        let leading = sure.map_or(best, |sure| sure.worth);
+        let trial = match offer.worths {
             None => self.trial_among(arms),
-            Some(_) => self.trial_for(arms, value, leading),
+            Some(worths) => self.trial_for(arms, worths, leading),
         };
-        self.rank(own, value, leading, slots, trial);
+        self.rank(own, offer, leading, slots, trial);
+        // What is sure was played in all decisions, as it were: it needs no rewards to be known.
+        let decisions = self.turns[own].decisions as f64 * self.unmerged();
+        if sure.is_some() && trial.is_none() && self.ranks[0].0 >= decisions.ln() {
+            return self.choose_sure(segment, offer);
+        }
         for slot in 0..slots {
             let (best, rest) = (self.ranks[slot].1, self.ranks.len() - slot);
             if self.explore.tosses() {
@@ -99,30 +122,23 @@ impl Segments {
         }
     }
 
-    /// Returns the `slots`-th largest mean times value of these arms, all different. Keeps the arms to be ranked.
-    pub(super) fn leading(&mut self, row: usize, arms: &[u32], value: impl Fn(u32) -> f64, slots: usize) -> f64 {
+    /// Returns the `slots`-th largest worth of these arms, all different. Keeps the arms to be ranked.
+    pub(super) fn leading(&mut self, row: usize, arms: &[u32], offer: &Offer, slots: usize) -> f64 {
         let mut ranks = std::mem::take(&mut self.ranks);
         ranks.clear();
-        ranks.extend(arms.iter().map(|&arm| (-value(arm) * self.distribution(row, arm as usize).0, arm)));
+        ranks.extend(arms.iter().map(|&arm| (-offer.worth(arm, self.distribution(row, arm as usize).0), arm)));
         let leading = -ranks.select_nth_unstable_by(slots - 1, by_index).1.0;
         self.ranks = ranks;
         leading
     }
 
-    /// Ranks these arms: the trial's arm comes first, then those with the smallest indices, up to `slots`. An arm whose
-    /// value is not above `leading` has an infinite index unless it leads.
-    pub(super) fn rank(
-        &mut self,
-        row: usize,
-        value: impl Fn(u32) -> f64,
-        leading: f64,
-        slots: usize,
-        trial: Option<u32>,
-    ) {
+    /// Ranks these arms: the trial's arm comes first, then those with the smallest indices, up to `slots`. An arm that
+    /// cannot be worth more than `leading` has an infinite index unless it leads.
+    pub(super) fn rank(&mut self, row: usize, offer: &Offer, leading: f64, slots: usize, trial: Option<u32>) {
         let mut ranks = std::mem::take(&mut self.ranks);
         let caution = self.caution(row);
         for (index, arm) in &mut ranks {
-            let mean = f64::min(leading / value(*arm), 1.0);
+            let mean = f64::min(offer.mean(*arm, leading), 1.0);
             *index = if Some(*arm) == trial { f64::NEG_INFINITY } else { self.index(row, *arm, mean, caution) };
         }
         ranks.select_nth_unstable_by(slots - 1, by_index);
@@ -150,13 +166,14 @@ impl Segments {
         self.takes_part(arm).then_some(arm)
     }
 
-    /// The same for a request with values. It takes part only in the trial of an arm that may be its best one, so a trial
-    /// waits for no arm whose values are too low. Arms are compared by their values times rates, whatever the largest rate.
-    pub(super) fn trial_for(&mut self, arms: &[u32], value: impl Fn(u32) -> f64, leading: f64) -> Option<u32> {
-        let worth = |arm: u32| value(arm) * self.rates[arm as usize].mean;
-        let largest = arms.iter().map(|&arm| worth(arm)).fold(0.0, f64::max);
-        let able = arms.iter().filter(|&&arm| value(arm) > leading);
-        let index = |arm: u32| self.rule.index(&self.rates[arm as usize], largest / worth(arm));
+    /// The same for a request with worths. It takes part only in the trial of an arm that may be its best one, so a trial
+    /// waits for no arm whose value is too low. Arms are compared by what they are worth by their rates, whatever the
+    /// largest rate.
+    pub(super) fn trial_for(&mut self, arms: &[u32], worths: Worths, leading: f64) -> Option<u32> {
+        let rate = |arm: u32| self.rates[arm as usize].mean;
+        let largest = arms.iter().map(|&arm| worths.of(arm, rate(arm))).fold(f64::NEG_INFINITY, f64::max);
+        let able = arms.iter().filter(|&&arm| worths.mean(arm, leading) < 1.0);
+        let index = |arm: u32| self.rule.index(&self.rates[arm as usize], worths.mean(arm, largest) / rate(arm));
         let arm = smallest(able.filter_map(|&arm| Some((index(arm)?, arm))))?;
         self.ensure_open(0, arm as usize);
         self.takes_part(arm).then_some(arm)

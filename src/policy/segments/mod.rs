@@ -207,6 +207,11 @@ impl Segments {
         self.ledger.facts.now()
     }
 
+    /// Whether anything is known but the model's first guess.
+    fn has_released(&self) -> bool {
+        self.all.count + self.peers.all.count != 0.0
+    }
+
     fn push_row(&mut self) {
         self.turns.push(Turn::default());
         self.rows.push(SegmentRow::new());

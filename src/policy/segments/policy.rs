@@ -25,7 +25,7 @@ impl Policy for Segments {
             Segment::New(key) => self.add_segment(key),
             Segment::None => unreachable!("each request has a segment"),
         };
-        if offer.is_outage && self.all.count + self.peers.all.count != 0.0 {
+        if offer.is_outage && self.has_released() {
             self.choose_best(segment, offer);
         } else if offer.is_plain {
             let pull = match offer.among() {

@@ -14,6 +14,7 @@ from . import fleet as fleet
 from ._bandit import (
     ARM as ARM,
     DECISION as DECISION,
+    NO_ARM as NO_ARM,
     Bandit as Bandit,
     Decision as Decision,
     feature_cross as feature_cross,

@@ -8,7 +8,7 @@ from typing import Any, Mapping, NamedTuple, NoReturn, Sequence, overload
 import numpy as np
 
 from ._budget import Budget
-from ._convert import flag, integer, integers, is_row, real, reals
+from ._convert import flag, flags, integer, integers, is_row, real, reals
 from ._library import (
     Error,
     Handle,
@@ -35,6 +35,10 @@ Array = Any
 """What numpy makes an array of."""
 
 
+NO_ARM = int(lib.DPB_NO_ARM)
+"""In place of the arm of a decision: abstain is set, and no arm is to be played."""
+
+
 class Decision(NamedTuple):
     """An arm that a bandit chose."""
 
@@ -44,7 +48,7 @@ class Decision(NamedTuple):
     """The probability of this arm given all released so far, for off-policy evaluation; NaN where it would reveal
     rewards, and for dp-linear without exploration."""
     arm: int
-    """From 0."""
+    """From 0; or ``NO_ARM``, and then the ticket is 0."""
     phase: int
     """The policy's number of its epoch, phase or interval."""
 
@@ -105,6 +109,11 @@ _C_OF = {"u32[]": "uint32_t[]", "f64[]": "double[]"}
 def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
     """A list of a request for C."""
     return integers(name, value, 32) if REQUEST[name] == "u32[]" else reals(name, value)
+
+
+def _single(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """What requests have one of, for each of them or for all, for C."""
+    return flags(name, value) if REQUEST[name] == "flag" else integers(name, value, ndim=None)
 
 
 def _needed(c: Any) -> tuple[str, ...]:
@@ -255,6 +264,8 @@ class Bandit(Handle):
         user: int | None = None,
         eligible: Sequence[int] | Array | None = None,
         values: Sequence[float] | Array | None = None,
+        costs: Sequence[float] | Array | None = None,
+        abstain: bool | None = None,
         examined: Sequence[float] | Array | None = None,
         features: Array | None = None,
         sparse: Any = None,
@@ -269,6 +280,8 @@ class Bandit(Handle):
         user: int | None = None,
         eligible: Sequence[int] | Array | None = None,
         values: Sequence[float] | Array | None = None,
+        costs: Sequence[float] | Array | None = None,
+        abstain: bool | None = None,
         examined: Sequence[float] | Array | None = None,
         features: Array | None = None,
         sparse: Any = None,
@@ -282,6 +295,8 @@ class Bandit(Handle):
         user: int | None = None,
         eligible: Sequence[int] | Array | None = None,
         values: Sequence[float] | Array | None = None,
+        costs: Sequence[float] | Array | None = None,
+        abstain: bool | None = None,
         examined: Sequence[float] | Array | None = None,
         features: Array | None = None,
         sparse: Any = None,
@@ -305,6 +320,17 @@ class Bandit(Handle):
                 exact given them. Do not compute a value from rewards: spend, real clicks and a model of your clicks
                 are made of them. A high value buys pulls: an arm with K times the value of the best one is pulled
                 until its mean is known to be below 1/K of that one's, rewards or not, so limit ratios to about 100.
+            costs: None, the default = nothing costs anything. Otherwise what it costs to play each arm in this
+                request, whatever its reward is, in the order of values and in the same unit: the price of a model's
+                answer, of a place, of a delay. Without values they are 1. Finite; below 0 it is a gain. The handle
+                then maximises the worth of an arm, value times mean minus cost. A cost is at most 2^20 times the
+                largest value times reward_max, and reward_min must be 0. Log the costs too, and do not compute one
+                from rewards. The worth of an arm of value 0 is known: it is minus its cost. A request of one slot
+                considers the best of these arms, a request of several slots none. Not with examined.
+            abstain: Whether the request may get no arm, while no arm seems to be worth more than 0. The
+                decision then has the arm NO_ARM and the ticket 0: there is nothing to report. It counts as one that
+                was cancelled at once, and not as one of its user. Arms that may still be worth something are tried
+                now and then. For requests of one slot, and for policies that take values.
             examined: None, the default = visitors examine all slots alike. Otherwise for each slot the
                 probability that a visitor examines it, from 2^-16 to 1. The slots then get the arms in the order of
                 value times mean: the best arm where most visitors look; arms without a mean, and ties, at random.
@@ -322,6 +348,8 @@ class Bandit(Handle):
             "user": user,
             "eligible": eligible,
             "values": values,
+            "costs": costs,
+            "abstain": abstain,
             "examined": examined,
             "features": features,
             "sparse": sparse,
@@ -372,7 +400,9 @@ class Bandit(Handle):
             value = given.get(name)
             if value is None:
                 continue
-            if kind.endswith("[]"):
+            if kind == "flag":
+                setattr(request, name, flag(name, value))
+            elif kind.endswith("[]"):
                 kept.append(ffi.from_buffer(_C_OF[kind], _array(name, value)))
                 setattr(request, name, kept[-1])
                 setattr(request, f"{name}_len", len(kept[-1]))
@@ -418,6 +448,8 @@ class Bandit(Handle):
         user: Array | None = None,
         eligible: Array | None = None,
         values: Array | None = None,
+        costs: Array | None = None,
+        abstain: Array | None = None,
         examined: Array | None = None,
         features: Array | None = None,
     ) -> np.ndarray[Any, Any]:
@@ -440,12 +472,14 @@ class Bandit(Handle):
             "user": user,
             "eligible": eligible,
             "values": values,
+            "costs": costs,
+            "abstain": abstain,
             "examined": examined,
         }
         # end generated select_many
         lists = {name: each for name, each in given.items() if each is not None and REQUEST[name].endswith("[]")}
         single = [name for name in given if not REQUEST[name].endswith("[]")]
-        keys = {name: integers(name, given[name], ndim=None) for name in single if given[name] is not None}
+        keys = {name: _single(name, given[name]) for name in single if given[name] is not None}
         if any(value.ndim > 1 for value in keys.values()):
             raise InvalidRequestError(f"{' and '.join(single)} must be numbers, or arrays of one dimension")
         lengths = {name: len(value) for name, value in keys.items() if value.ndim}
@@ -506,6 +540,8 @@ class Bandit(Handle):
         user: int | None = None,
         eligible: Sequence[int] | Array | None = None,
         values: Sequence[float] | Array | None = None,
+        costs: Sequence[float] | Array | None = None,
+        abstain: bool | None = None,
         examined: Sequence[float] | Array | None = None,
         features: Array | None = None,
         sparse: Any = None,
@@ -516,6 +552,8 @@ class Bandit(Handle):
             "user": user,
             "eligible": eligible,
             "values": values,
+            "costs": costs,
+            "abstain": abstain,
             "examined": examined,
             "features": features,
             "sparse": sparse,

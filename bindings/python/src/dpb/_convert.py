@@ -64,6 +64,14 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def flags(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """True or False, or an array of these."""
+    found = np.asarray(value)
+    if found.dtype != np.bool_ or np.ma.is_masked(value):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return found
+
+
 def _listed(name: str, values: Any, error: type[Error]) -> np.ndarray[Any, Any]:
     """An array of what was given. Where numpy would change elements to give them one type, they are objects."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):

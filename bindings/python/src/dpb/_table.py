@@ -145,6 +145,8 @@ REQUEST = {
     "user": "u64",
     "eligible": "u32[]",
     "values": "f64[]",
+    "costs": "f64[]",
+    "abstain": "flag",
     "examined": "f64[]",
 }
 """What each field of a request is, but slots and features."""

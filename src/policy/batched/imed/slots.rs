@@ -1,7 +1,8 @@
-//! The choice among eligible arms, by values, and for several slots.
+//! The choice among eligible arms, by worths, and for several slots.
 
 use super::{Comparison, GOLDEN, ImedPlan};
 use crate::policy::contract::Pull;
+use crate::request::Worths;
 
 impl ImedPlan {
     /// The arm to pull, where `best` has the smallest index of all: the leading arm of these with the smallest index,
@@ -27,10 +28,7 @@ impl ImedPlan {
     pub(super) fn play_among(&mut self, arms: &[u32], comparison: &Comparison) -> Pull {
         arms.iter().for_each(|&arm| self.lower_unless_leading(arm as usize, comparison));
         loop {
-            let best = match comparison.values {
-                None => self.least_of(arms, comparison.point),
-                Some(_) => self.least_valued(arms, comparison).unwrap_or(arms[0] as usize),
-            };
+            let best = self.least_of(arms, comparison.point);
             let best = self.prefer_leading(best, arms, comparison);
             if self.has_pulls_left(best, comparison) {
                 return self.play(best, comparison, Some(arms));
@@ -77,53 +75,61 @@ impl ImedPlan {
         best as usize
     }
 
-    /// The same with values, among the arms that may be the best one, if there are any: as many as there are slots lead.
-    pub(super) fn least_valued(&mut self, arms: &[u32], comparison: &Comparison) -> Option<usize> {
+    /// The same by worths, among the arms that may be the best one, if there are any: as many as there are slots lead.
+    pub(super) fn least_valued(&mut self, arms: &[u32], worths: Worths, comparison: &Comparison) -> Option<usize> {
         let first = self.batched.ledger.facts.decisions.wrapping_mul(GOLDEN) >> 32;
         let (later, sooner) = arms.split_at(((first * arms.len() as u64) >> 32) as usize);
         let (mut best, mut least) = (None, f64::INFINITY);
-        for arm in sooner.iter().chain(later).map(|&arm| arm as usize) {
-            let (value, own) = (comparison.value(arm), self.batched.mean(arm));
-            let mean = comparison.point / value;
-            if mean < 1.0 || value * own >= comparison.point {
-                let index = self.valued_index_of(arm, f64::min(mean, 1.0));
+        for &arm in sooner.iter().chain(later) {
+            let mean = worths.mean(arm, comparison.point);
+            if mean < 1.0 || self.score(arm as usize, comparison) >= comparison.point {
+                let index = self.valued_index_of(arm as usize, f64::min(mean, 1.0));
                 if index < least {
-                    (best, least) = (Some(arm), index);
+                    (best, least) = (Some(arm as usize), index);
                 }
             }
         }
         best
     }
 
-    /// The best of these leading arms, unless one of the others is to be explored. One of them is there.
-    pub(super) fn least_of_others(&mut self, others: &[u32], leading: &[u32], comparison: &Comparison) -> usize {
-        let least = match (others, comparison.values) {
+    /// The best of these leading arms, unless one of the others is to be explored. `None`: what is sure leads, and no arm is.
+    pub(super) fn least_of_others(
+        &mut self,
+        others: &[u32],
+        leading: &[u32],
+        comparison: &Comparison,
+    ) -> Option<usize> {
+        let least = match (others, comparison.worths) {
             ([], _) => None,
             (_, None) => Some(self.least_of(others, comparison.point)),
-            (_, Some(_)) => self.least_valued(others, comparison),
+            (_, Some(worths)) => self.least_valued(others, worths, comparison),
         };
-        match (least, leading.last().copied()) {
-            (Some(least), Some(best)) => {
+        let best = leading.last().map(|&best| best as usize);
+        let Some(explored) = least.filter(|_| best.is_some() || comparison.sure.is_some()) else {
+            let any = others.first().map_or(comparison.leader, |&arm| arm as usize);
+            return best.or(least).or(comparison.sure.is_none().then_some(any));
+        };
+        let theirs = match best {
+            None => self.leaders_rewards(comparison).ln(),
+            Some(_) => {
                 let indices = leading.iter().map(|&arm| self.index_in(arm as usize, comparison));
                 let most = indices.fold(f64::NEG_INFINITY, f64::max);
-                let theirs = 0.5 * (most + self.index_in(comparison.leader, comparison));
-                let margin = self.index.margin(self.batched.ledger.roster.live().len());
-                if self.index_in(least, comparison) + margin < theirs { least } else { best as usize }
+                0.5 * (most + self.index_in(comparison.leader, comparison))
             }
-            (Some(least), None) => least,
-            (None, leading) => leading.unwrap_or(others.first().copied().unwrap_or(comparison.leader as u32)) as usize,
-        }
+        };
+        let margin = self.index.margin(self.batched.ledger.roster.live().len());
+        if self.index_in(explored, comparison) + margin < theirs { least } else { best }
     }
 
     /// Pulls the arm with the smallest index of these that are [sorted](Self::sort_leading), where leading arms come in
-    /// the order of their score.
-    pub(super) fn play_leading(&mut self, arms: &[u32], comparison: &Comparison) -> Pull {
+    /// the order of their score. `None`: nothing is pulled, because what is sure is better.
+    pub(super) fn play_leading(&mut self, arms: &[u32], comparison: &Comparison) -> Option<Pull> {
         arms.iter().for_each(|&arm| self.lower_unless_leading(arm as usize, comparison));
-        let first = arms.partition_point(|&arm| self.rank(arm, comparison) < 0.0);
+        let first = arms.partition_point(|&arm| self.rank(arm, comparison) == f64::NEG_INFINITY);
         loop {
-            let best = self.least_of_others(&arms[..first], &arms[first..], comparison);
+            let best = self.least_of_others(&arms[..first], &arms[first..], comparison)?;
             if self.has_pulls_left(best, comparison) {
-                return self.play(best, comparison, Some(arms));
+                return Some(self.play(best, comparison, Some(arms)));
             }
         }
     }
@@ -132,7 +138,7 @@ impl ImedPlan {
     pub(super) fn sort_leading(&self, arms: &mut [u32], comparison: &Comparison) {
         let mut others = 0;
         for place in 0..arms.len() {
-            if self.rank(arms[place], comparison) < 0.0 {
+            if self.rank(arms[place], comparison) == f64::NEG_INFINITY {
                 arms.swap(others, place);
                 others += 1;
             }
@@ -141,11 +147,11 @@ impl ImedPlan {
         arms[others..].sort_unstable_by(|&a, &b| f64::total_cmp(&rank(a), &rank(b)).then(a.cmp(&b)));
     }
 
-    /// A leading arm's score; -1 for others.
+    /// A leading arm's score; the smallest number for others.
     pub(super) fn rank(&self, arm: u32, comparison: &Comparison) -> f64 {
         match self.score(arm as usize, comparison) {
-            score if score >= self.score(comparison.leader, comparison) => score,
-            _ => -1.0,
+            score if comparison.sure.is_none() && score >= self.score(comparison.leader, comparison) => score,
+            _ => f64::NEG_INFINITY,
         }
     }
 
