@@ -44,6 +44,8 @@ const POSITIONS: Request = Request {
     examined: Some(&[0.7, 0.3]),
     eligible: None,
     values: None,
+    costs: None,
+    abstain: false,
     features: None,
     segment: 0,
     user: 0,
@@ -67,9 +69,12 @@ fn play(bandit: &Bandit, rounds: u64) -> u32 {
         }
         if t % 8 == 4 {
             let values: &[f64] = if t % 16 == 4 { &[1.0, 2.0, 0.0, 1.0, 0.5] } else { &[0.5, 1.0] };
-            let request = Request { values: Some(values), ..Request::default() };
+            let costs = (t % 32 >= 16).then_some(&[0.75, 0.125, 0.25, 2.0, 0.5][..values.len()]);
+            let request = Request { values: Some(values), costs, abstain: t % 64 > 40, ..Request::default() };
             let eligible: Option<&[u32]> = if values.len() == 5 { None } else { Some(&[4, 2]) };
-            if let Ok(decision) = bandit.select_for(&Request { eligible, ..request }) {
+            if let Ok(decision) = bandit.select_for(&Request { eligible, ..request })
+                && decision.arm != dpb::NO_ARM
+            {
                 bandit.update(decision.ticket, (t / 8 % 2) as f64).unwrap();
             }
         }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -348,7 +349,7 @@ func TestValues(t *testing.T) {
 		{Request{Values: []float64{}}, "dpb: invalid request: len(Values) must be 4, the number of arms, got 0"},
 		{Request{Values: bids[:2]}, "dpb: invalid request: len(Values) must be 4, the number of arms, got 2"},
 		{Request{Values: []float64{1, math.NaN(), 1, 1}}, "dpb: invalid request: Values must be finite and at least 0, got NaN"},
-		{Request{Eligible: []uint32{1, 1}, Values: bids[:2]}, "dpb: invalid request: Eligible must not name an arm twice in a request with values, got 1"},
+		{Request{Eligible: []uint32{1, 1}, Values: bids[:2]}, "dpb: invalid request: Eligible must not name an arm twice in a request with values or costs, got 1"},
 	} {
 		_, err := b.SelectFor(wrong.request)
 		refused(t, err, ErrInvalidRequest)
@@ -360,6 +361,42 @@ func TestValues(t *testing.T) {
 	defer tt.Close()
 	_, err := tt.SelectFor(Request{Values: bids})
 	refused(t, err, ErrUnsupported)
+}
+
+func TestCosts(t *testing.T) {
+	b := must[*Bandit](t)(NewIMED(NewConfig(2, 4)))
+	defer b.Close()
+	cheap, prices := 0, []float64{0.8, 0.1}
+	for i := range 4000 {
+		d := must[Decision](t)(b.SelectFor(Request{Costs: prices}))
+		reward := 1.0
+		if d.Arm == 1 {
+			cheap++
+			reward = float64(i % 2)
+		}
+		if err := b.Update(d.Ticket, reward); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cheap < 3000 || cheap == 4000 {
+		t.Error(cheap)
+	}
+	dear := Request{Costs: []float64{1.5, 1.5}, Abstain: true}
+	decisions := make([]Decision, 200)
+	requests := slices.Repeat([]Request{dear}, len(decisions))
+	if done := must[int](t)(b.SelectMany(requests, decisions)); done != len(decisions) {
+		t.Error(done)
+	}
+	for _, d := range append(decisions, must[Decision](t)(b.SelectFor(dear))) {
+		if d.Arm != NoArm || d.Ticket != 0 || d.Propensity != 1 && !math.IsNaN(d.Propensity) {
+			t.Fatalf("%+v", d)
+		}
+	}
+	err := b.CheckRequest(Request{Costs: prices[:1]})
+	if why := "dpb: invalid request: len(Costs) must be 2, the number of arms, got 1"; err == nil || err.Error() != why {
+		t.Error(err)
+	}
+	refused(t, b.CheckRequest(Request{Slots: 2, Abstain: true}), ErrInvalidRequest)
 }
 
 func TestExamined(t *testing.T) {

@@ -57,7 +57,7 @@ func (r *Request) checkRows() error {
 
 func (r *Request) slots() uint32 { return max(r.Slots, 1) }
 
-func flag(is bool) C.uint32_t {
+func number(is bool) C.uint32_t {
 	if is {
 		return 1
 	}

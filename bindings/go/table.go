@@ -773,17 +773,17 @@ type Request struct {
 
 func (r *Request) decide(c *C.dpb_bandit, out *C.dpb_decision) C.dpb_status {
 	rows := r.rows()
-	return C.decide(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Costs)), C.size_t(len(r.Costs)), flag(r.Abstain), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, out)
+	return C.decide(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Costs)), C.size_t(len(r.Costs)), number(r.Abstain), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, out)
 }
 
 func (r *Request) check(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
 	rows := r.rows()
-	return C.request_check(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Costs)), C.size_t(len(r.Costs)), flag(r.Abstain), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, failure)
+	return C.request_check(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Costs)), C.size_t(len(r.Costs)), number(r.Abstain), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, failure)
 }
 
 func (r *Request) predict(c *C.dpb_bandit, mean, deviation *C.double, room C.size_t, n *C.size_t) C.dpb_status {
 	rows := r.rows()
-	return C.predict(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Costs)), C.size_t(len(r.Costs)), flag(r.Abstain), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, mean, deviation, room, n)
+	return C.predict(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Costs)), C.size_t(len(r.Costs)), number(r.Abstain), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, mean, deviation, room, n)
 }
 
 // packed is a request as numbers, and C decides so many at once.
@@ -807,7 +807,7 @@ func (r *Request) pack(to *packed, pin func(position int, first unsafe.Pointer, 
 	to[C.values_len_] = C.uint64_t(C.size_t(len(r.Values)))
 	pin(C.costs_, unsafe.Pointer((*C.double)(unsafe.SliceData(r.Costs))), len(r.Costs))
 	to[C.costs_len_] = C.uint64_t(C.size_t(len(r.Costs)))
-	to[C.abstain_] = C.uint64_t(flag(r.Abstain))
+	to[C.abstain_] = C.uint64_t(number(r.Abstain))
 	pin(C.examined_, unsafe.Pointer((*C.double)(unsafe.SliceData(r.Examined))), len(r.Examined))
 	to[C.examined_len_] = C.uint64_t(C.size_t(len(r.Examined)))
 	pin(C.features_, unsafe.Pointer(rows.features), len(r.Features))

@@ -29,6 +29,7 @@ assert(none == nil and message == "DPB_UNKNOWN_TICKET")
 local arm, ticket = bandit:select { eligible = { 2, 4 } }
 assert(arm == 2 or arm == 4)
 assert(bandit:cancel((select(2, bandit:select { eligible = { 2, 4 }, values = { 0, 1 } }))))
+assert(bandit:cancel((select(2, bandit:select { costs = { 0, 0, 0, 0, 1 }, abstain = false }))))
 assert(dpb.ticket(dpb.text(ticket)) == ticket)
 assert(dpb.ticket "x" == nil and dpb.ticket(nil) == nil and dpb.ticket "-1" == nil)
 assert(bandit:cancel(ticket) and not bandit:cancel(ticket))

@@ -264,6 +264,31 @@ static void values() {
         DPB_UNSUPPORTED);
 }
 
+// To play an arm costs something, and a request may get none.
+static void costs() {
+  dpb::Bandit bandit(dpb::Config(2, 4.0));
+  const std::vector<double> prices = {0.8, 0.1};
+  int cheap = 0;
+  for (int i = 0; i < 4000; ++i) {
+    const dpb::Decision answer = bandit.select(dpb::Request().with_costs(prices));
+    cheap += answer.arm == 1 ? 1 : 0;
+    bandit.update(answer.ticket, answer.arm == 0 || i % 2 == 0 ? 1.0 : 0.0);
+  }
+  CHECK(cheap > 3000 && cheap < 4000);
+  dpb::Request request;
+  request.abstain = 1;
+  int none = 0;
+  for (int i = 0; i < 400; ++i) {
+    const dpb::Decision answer = bandit.select(request.with_costs({1.5, 1.5}));
+    CHECK(answer.arm != dpb::no_arm || answer.ticket == 0);
+    none += answer.arm == dpb::no_arm ? 1 : 0;
+  }
+  CHECK(none == 400);
+  CHECK(refusal([&] { (void)bandit.select(dpb::Request().with_costs({1.0})); }).what() ==
+        std::string("dpb_select_for(slots = 1, segment = 0, eligible = {}): DPB_INVALID_REQUEST: "
+                    "costs_len must be 2, the number of arms, got 1"));
+}
+
 // Visitors examine some slots more often than others.
 static void positions() {
   dpb::Bandit bandit(dpb::Config(3, 4.0));
@@ -1045,6 +1070,7 @@ int main() {
   arrays();
   arms_come_and_go();
   values();
+  costs();
   positions();
   users();
   priors();

@@ -140,6 +140,9 @@ const ODD: &[f64] = &[0.0, 1.0, -1.0, f64::NAN, f64::INFINITY, 1e-300, 1e300, 0.
 /// Values of arms.
 const VALUES: &[f64] = &[1.0, 1.0, 2.0, 0.5, 0.0, 1e-3, 1e-7, 40.0];
 
+/// Costs of arms.
+const COSTS: &[f64] = &[0.0, 0.3, 0.1, -0.2, 0.5, 2.0, 1e-6, 30.0];
+
 /// Probabilities with which visitors examine a slot.
 const CHANCES: &[f64] = &[1.0, 0.6, 0.4, 0.1, 1e-4];
 
@@ -308,6 +311,11 @@ impl Model {
 
     fn selected(&mut self, decision: dpb_decision) {
         self.stamps.push(self.clock.map_or(0, |clock| clock.passed));
+        if decision.arm == DPB_NO_ARM {
+            self.cancelled += 1;
+            self.firsts.push(self.log.len());
+            return self.log.push((NO_DECISION, Fate::Gone));
+        }
         assert!(!self.retired[decision.arm as usize], "a retired arm");
         self.pulls[decision.arm as usize] += 1;
         self.firsts.push(self.log.len());
@@ -509,11 +517,12 @@ impl Player {
     fn take(&mut self, decision: dpb_decision) {
         let chance = decision.propensity;
         assert!(chance.is_nan() || (chance > 0.0 && chance <= 1.0 + 1e-9), "{chance}");
-        assert!((decision.arm as usize) < self.seen.arms.len());
+        let is_none = decision.arm == DPB_NO_ARM;
+        assert!((decision.arm as usize) < self.seen.arms.len() || (is_none && decision.ticket == 0));
         self.tickets.push(decision.ticket);
         if let Some(model) = &mut self.model {
             let (node, ours) = (u64::from(dpb_ticket_node(decision.ticket)), self.config.node);
-            assert!(node == ours || !(1..0x1_0000).contains(&ours));
+            assert!(node == ours || is_none || !(1..0x1_0000).contains(&ours));
             model.selected(decision);
         }
     }
@@ -540,9 +549,7 @@ impl Player {
             Some(_) if !among => return DPB_UNSUPPORTED,
             Some(arms) if arms.is_empty() || !known => return DPB_INVALID_REQUEST,
             _ if spec.segment != 0 => return DPB_UNSUPPORTED,
-            _ if spec.values.is_some()
-                && ![dpb::Algorithm::Imed as u32, dpb::Algorithm::Med as u32].contains(&policy) =>
-            {
+            _ if spec.has_worths() && ![dpb::Algorithm::Imed as u32, dpb::Algorithm::Med as u32].contains(&policy) => {
                 return DPB_UNSUPPORTED;
             }
             _ if spec.examined.is_some()
@@ -551,15 +558,16 @@ impl Player {
                 return DPB_UNSUPPORTED;
             }
             _ if !spec.is_examined() => return DPB_INVALID_REQUEST,
-            _ if spec.slots == 1 && spec.values.is_none() && spec.examined.is_none() => return DPB_OK,
+            _ if spec.slots == 1 && !spec.has_worths() && spec.examined.is_none() => return DPB_OK,
             _ if spec.slots == 1 => {}
             _ if !slates => return DPB_UNSUPPORTED,
+            _ if spec.abstain => return DPB_INVALID_REQUEST,
             _ if users && slate == 0 => return DPB_INVALID_REQUEST, // each reward would be a contribution
             _ => {}
         }
         let mut arms = spec.eligible.clone().unwrap_or_else(|| (0..self.seen.arms.len() as u32).collect());
-        if spec.values.is_some() {
-            match spec.valued(self.seen.arms.len(), self.config.reward_min == 0.0, |arm| playable(&arm)) {
+        if spec.has_worths() {
+            match spec.valued(self.seen.arms.len(), &self.config, |arm| playable(&arm)) {
                 Ok(valued) => arms = valued,
                 Err(status) => return status,
             }
@@ -567,7 +575,8 @@ impl Player {
         arms.retain(playable);
         arms.sort_unstable();
         arms.dedup();
-        let most = if slate > 0 { slate } else { u64::MAX }.min(arms.len().min(model.depth) as u64);
+        let choices = arms.len().max(usize::from(spec.abstain));
+        let most = if slate > 0 { slate } else { u64::MAX }.min(choices.min(model.depth) as u64);
         if u64::from(spec.slots) <= most { DPB_OK } else { DPB_INVALID_REQUEST }
     }
 
@@ -595,7 +604,7 @@ impl Player {
                 model.log.len()
             });
             for (slot, &decision) in these.iter().enumerate() {
-                assert!(spec.eligible.as_ref().is_none_or(|arms| arms.contains(&decision.arm)));
+                assert!(spec.permits(decision.arm));
                 assert!(these[..slot].iter().all(|before| before.arm != decision.arm));
                 self.take(decision);
                 self.model.iter_mut().for_each(|model| *model.firsts.last_mut().unwrap() = first);
@@ -714,6 +723,8 @@ struct Spec {
     user: u64,
     eligible: Option<Vec<u32>>,
     values: Option<Vec<f64>>,
+    costs: Option<Vec<f64>>,
+    abstain: bool,
     examined: Option<Vec<f64>>,
     flaw: Option<Flaw>,
 }
@@ -727,8 +738,17 @@ enum Flaw {
 }
 
 impl Spec {
-    const PLAIN: Spec =
-        Spec { slots: 1, segment: 0, user: 0, eligible: None, values: None, examined: None, flaw: None };
+    const PLAIN: Spec = Spec {
+        slots: 1,
+        segment: 0,
+        user: 0,
+        eligible: None,
+        values: None,
+        costs: None,
+        abstain: false,
+        examined: None,
+        flaw: None,
+    };
 
     /// A request among arms below `arms`, and sometimes one that does not exist.
     fn new(bytes: &mut Bytes, arms: usize, users: bool, segment: u64) -> Spec {
@@ -740,13 +760,12 @@ impl Spec {
                 true => None,
                 false => Some((0..bytes.below(9)).map(|_| Self::arm(bytes, arms)).collect()),
             },
-            values: None,
-            examined: None,
             flaw: match bytes.below(32) {
                 0 => Some(Flaw::Size(bytes.pick(&[0, 4, 32, 39, 41, 48, u32::MAX]))),
                 1 => Some(Flaw::Length(bytes.pick(&[1, usize::MAX]))),
                 _ => None,
             },
+            ..Spec::PLAIN
         }
     }
 
@@ -756,6 +775,28 @@ impl Spec {
         let length = if bytes.once_in(16) { bytes.below(12) } else { length };
         let value = |bytes: &mut Bytes| if bytes.once_in(32) { bytes.pick(ODD) } else { bytes.pick(VALUES) };
         Spec { values: Some((0..length).map(|_| value(bytes)).collect()), ..self }
+    }
+
+    /// The same with costs, sometimes with values, and where sometimes no arm may be played.
+    fn with_costs(self, bytes: &mut Bytes, arms: usize) -> Spec {
+        let length = self.eligible.as_ref().map_or(arms, Vec::len);
+        let length = if bytes.once_in(16) { bytes.below(12) } else { length };
+        let cost = |bytes: &mut Bytes| if bytes.once_in(32) { bytes.pick(ODD) } else { bytes.pick(COSTS) };
+        let costs = (!bytes.once_in(4)).then(|| (0..length).map(|_| cost(bytes)).collect());
+        let spec = if bytes.once_in(2) { self.with_values(bytes, arms) } else { self };
+        Spec { costs, abstain: bytes.once_in(2), ..spec }
+    }
+
+    fn has_worths(&self) -> bool {
+        self.values.is_some() || self.costs.is_some() || self.abstain
+    }
+
+    /// Whether a decision may have this arm.
+    fn permits(&self, arm: u32) -> bool {
+        match arm {
+            DPB_NO_ARM => self.abstain,
+            arm => self.eligible.as_ref().is_none_or(|arms| arms.contains(&arm)),
+        }
     }
 
     /// The same where slots are examined with some probabilities.
@@ -768,26 +809,36 @@ impl Spec {
     /// Whether the probabilities of the slots are valid, if there are any.
     fn is_examined(&self) -> bool {
         let valid = |chance: &f64| (0.5f64.powi(16)..=1.0).contains(chance);
-        self.examined.as_ref().is_none_or(|all| all.len() == self.slots as usize && all.iter().all(valid))
+        let is_alone = self.costs.is_none() && !self.abstain;
+        let all_valid = |all: &Vec<f64>| all.len() == self.slots as usize && all.iter().all(valid) && is_alone;
+        self.examined.as_ref().is_none_or(all_valid)
     }
 
-    /// The arms that a request with values may get, of so many arms; or its status.
-    fn valued(&self, arms: usize, from_zero: bool, is_live: impl Fn(u32) -> bool) -> Result<Vec<u32>, dpb_status> {
-        let (values, listed) =
-            (self.values.as_ref().unwrap(), self.eligible.clone().unwrap_or((0..arms as u32).collect()));
-        if !from_zero {
+    /// The arms that a request with values or costs may get, of so many arms; or its status.
+    fn valued(&self, arms: usize, config: &dpb_config, is_live: impl Fn(u32) -> bool) -> Result<Vec<u32>, dpb_status> {
+        let listed = self.eligible.clone().unwrap_or((0..arms as u32).collect());
+        if config.reward_min != 0.0 {
             return Err(DPB_UNSUPPORTED);
         }
-        let read: Vec<_> =
-            listed.iter().copied().zip(values.iter().copied()).filter(|&(arm, _)| is_live(arm)).collect();
         let twice = (1..listed.len()).any(|place| listed[..place].contains(&listed[place]));
-        if values.len() != listed.len() || twice || read.iter().any(|(_, value)| !(0.0..f64::INFINITY).contains(value))
-        {
+        let is_short = |list: &Option<Vec<f64>>| list.as_ref().is_some_and(|list| list.len() != listed.len());
+        if is_short(&self.values) || is_short(&self.costs) || twice {
             return Err(DPB_INVALID_REQUEST);
         }
-        let largest = read.iter().map(|&(_, value)| value).fold(0.0, f64::max);
-        let is_worth = |value: f64| value / largest >= 0.5f64.powi(20);
-        Ok(read.into_iter().filter(|&(_, value)| is_worth(value)).map(|(arm, _)| arm).collect())
+        let of = |list: &Option<Vec<f64>>, place: usize, other| list.as_ref().map_or(other, |list| list[place]);
+        let read = (0..listed.len()).filter(|&place| is_live(listed[place]));
+        let read: Vec<_> =
+            read.map(|place| (listed[place], of(&self.values, place, 1.0), of(&self.costs, place, 0.0))).collect();
+        let largest = read.iter().map(|&(_, value, _)| value).fold(0.0, f64::max);
+        let unit = if largest > 0.0 { largest * config.reward_max } else { 1.0 };
+        let is_cost = |cost: f64| cost.is_finite() && (largest == 0.0 || cost.abs() <= 2f64.powi(20) * unit);
+        let is_bad = |&(_, value, cost): &(u32, f64, f64)| !(0.0..f64::INFINITY).contains(&value) || !is_cost(cost);
+        if read.iter().any(is_bad) || (self.costs.is_some() && unit == f64::INFINITY) {
+            return Err(DPB_INVALID_REQUEST);
+        }
+        let is_sure = self.slots == 1 && self.costs.is_some();
+        let may = |value: f64| value / largest >= 0.5f64.powi(20) || is_sure;
+        Ok(read.into_iter().filter(|&(_, value, _)| may(value)).map(|(arm, ..)| arm).collect())
     }
 
     fn arm(bytes: &mut Bytes, arms: usize) -> u32 {
@@ -809,6 +860,10 @@ impl Spec {
         if let Some(values) = &self.values {
             (request.values, request.values_len) = (values.as_ptr(), values.len());
         }
+        if let Some(costs) = &self.costs {
+            (request.costs, request.costs_len) = (costs.as_ptr(), costs.len());
+        }
+        request.abstain = self.abstain.into();
         if let Some(examined) = &self.examined {
             (request.examined, request.examined_len) = (examined.as_ptr(), examined.len());
         }
@@ -925,6 +980,7 @@ impl World<'_> {
             80..=146 => self.answer(&mut player),
             150..=157 => self.answer_many(&mut player),
             75..=76 => self.positioned(&mut player),
+            77..=78 | 220 => self.costed(&mut player),
             160..=169 => self.request(&mut player),
             170..=174 => self.requests(&mut player),
             175..=183 => self.change_arms(&mut player),
@@ -1086,6 +1142,12 @@ impl World<'_> {
     /// Makes one request with values.
     unsafe fn valued(&mut self, player: &mut Player) {
         let specs = [player.spec(&mut self.bytes).with_values(&mut self.bytes, player.seen.arms.len())];
+        player.check_decisions(&specs, decide(player.handle, &specs, false));
+    }
+
+    /// Makes one request with costs, or that may get no arm.
+    unsafe fn costed(&mut self, player: &mut Player) {
+        let specs = [player.spec(&mut self.bytes).with_costs(&mut self.bytes, player.seen.arms.len())];
         player.check_decisions(&specs, decide(player.handle, &specs, false));
     }
 

@@ -57,8 +57,9 @@ impl Player {
         for _ in 0..=bytes.below(64) {
             // The byte values must not change: see World::step.
             match bytes.byte() {
-                0..=120 => self.request(bytes, false),
-                251..=253 => self.request(bytes, true),
+                0..=120 => self.request(bytes, false, false),
+                251..=253 => self.request(bytes, true, false),
+                254..=255 => self.request(bytes, true, true),
                 121..=220 => self.answer(bytes),
                 221..=226 => self.change_arms(bytes),
                 227..=230 => _ = dpb_advance(self.handle, bytes.number()),
@@ -70,7 +71,6 @@ impl Player {
                 249..=250 => {
                     _ = dpb_set_prior(self.handle, bytes.below(9) as u32, bytes.pick(ODD), bytes.pick(ODD), null_mut())
                 }
-                _ => {}
             }
             seen(self.handle);
             if bytes.0.is_empty() {
@@ -80,7 +80,7 @@ impl Player {
         Some(self)
     }
 
-    unsafe fn request(&mut self, bytes: &mut Bytes, valued: bool) {
+    unsafe fn request(&mut self, bytes: &mut Bytes, valued: bool, costed: bool) {
         let before = seen(self.handle);
         let live: Vec<bool> = arms(self.handle).iter().map(|arm| arm.active == 1).collect();
         let eligible: Option<Vec<u32>> = match bytes.once_in(2) {
@@ -133,6 +133,11 @@ impl Player {
         if valued && !values.is_empty() {
             (request.values, request.values_len) = (values.as_ptr(), all - usize::from(bytes.once_in(32)));
         }
+        let costs: Vec<f64> = if costed { (0..all).map(|_| bytes.pick(COSTS)).collect() } else { Vec::new() };
+        if costed && !costs.is_empty() {
+            (request.costs, request.costs_len) = (costs.as_ptr(), all - usize::from(bytes.once_in(32)));
+        }
+        request.abstain = u32::from(costed && bytes.once_in(2)) * bytes.pick(&[1, 1, 1, 1, 2]);
         let refused = [DPB_OK, DPB_INVALID_REQUEST, DPB_UNSUPPORTED];
         let (mut means, mut deviations, mut n) = (vec![-7.0; all + 1], vec![-7.0; all + 1], 77);
         let mut predict = |cap, n| {
@@ -170,11 +175,15 @@ impl Player {
         }
         assert_eq!(predicted, DPB_OK, "what can be decided can be predicted");
         for decision in &decisions[..request.slots as usize] {
-            assert!(live[decision.arm as usize] && eligible.as_ref().is_none_or(|arms| arms.contains(&decision.arm)));
-            let place = eligible.as_ref().map(|arms| arms.iter().position(|&arm| arm == decision.arm).unwrap());
-            assert!(values.get(place.unwrap_or(decision.arm as usize)).is_none_or(|&value| value > 0.0));
             assert!(decision.propensity.is_nan() || (decision.propensity > 0.0 && decision.propensity <= 1.0 + 1e-9));
             self.tickets.push(decision.ticket);
+            if decision.arm == DPB_NO_ARM {
+                assert!(request.abstain == 1 && decision.ticket == 0);
+                continue;
+            }
+            assert!(live[decision.arm as usize] && eligible.as_ref().is_none_or(|arms| arms.contains(&decision.arm)));
+            let place = eligible.as_ref().map(|arms| arms.iter().position(|&arm| arm == decision.arm).unwrap());
+            assert!(values.get(place.unwrap_or(decision.arm as usize)).is_none_or(|&value| value > 0.0 || costed));
         }
         assert!(untouched(&decisions[request.slots as usize]));
     }

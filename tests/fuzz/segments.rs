@@ -157,6 +157,7 @@ impl Player {
             match bytes.byte() {
                 0..=75 => self.request(bytes),
                 76..=83 => self.valued(bytes),
+                111..=114 => self.costed(bytes),
                 84..=110 => self.requests(bytes),
                 120..=180 => self.answer(bytes),
                 190..=203 => self.answer_many(bytes),
@@ -205,7 +206,9 @@ impl Player {
     /// Records a new decision in the segment with this key.
     fn take(&mut self, key: u64, decision: dpb_decision) {
         let arms = self.seen.overall.len() as u32;
-        assert!(decision.propensity > 0.0 && decision.propensity <= 1.0 && decision.arm < arms && decision.phase < 2);
+        let is_none = decision.arm == DPB_NO_ARM && decision.ticket == 0;
+        assert!(decision.propensity > 0.0 && decision.propensity <= 1.0 && decision.phase < 2);
+        assert!(decision.arm < arms || is_none);
         self.tickets.push(decision.ticket);
         let new = !self.keys.contains(&key);
         if new {
@@ -217,7 +220,8 @@ impl Player {
                 model.pulls.resize(model.pulls.len() + arms as usize, 0);
                 model.retired.resize(model.pulls.len(), false);
             }
-            model.selected(dpb_decision { arm: segment * arms + decision.arm, ..decision });
+            let cell = if is_none { DPB_NO_ARM } else { segment * arms + decision.arm };
+            model.selected(dpb_decision { arm: cell, ..decision });
         }
     }
 
@@ -258,15 +262,16 @@ impl Player {
             0 => DPB_INVALID_REQUEST,
             _ if spec.eligible.as_ref().is_some_and(refused) => DPB_INVALID_REQUEST,
             _ if !begun.contains(&spec.segment) && begun.len() as u64 == self.seen.report[7] => DPB_FULL,
-            1 if spec.values.is_none() => DPB_OK,
+            1 if !spec.has_worths() => DPB_OK,
             // Each reward would be a contribution of its own.
-            2.. if self.config.expected_users > 0 && self.config.max_slots == 0 && spec.values.is_none() => {
+            2.. if spec.abstain => DPB_INVALID_REQUEST,
+            2.. if self.config.expected_users > 0 && self.config.max_slots == 0 && !spec.has_worths() => {
                 DPB_INVALID_REQUEST
             }
             slots => {
                 let mut different = spec.eligible.clone().unwrap_or_else(|| (0..arms).collect());
-                if spec.values.is_some() {
-                    match spec.valued(arms as usize, self.config.reward_min == 0.0, |_| true) {
+                if spec.has_worths() {
+                    match spec.valued(arms as usize, &self.config, |_| true) {
                         Ok(valued) => different = valued,
                         Err(status) => return status,
                     }
@@ -278,7 +283,8 @@ impl Player {
                 different.dedup();
                 let most = if self.config.max_slots > 0 { self.config.max_slots } else { u32::MAX };
                 let depth = self.model.as_ref().map_or(usize::MAX, |model| model.depth);
-                let fits = slots <= most && slots as usize <= different.len().min(depth);
+                let choices = different.len().max(usize::from(spec.abstain));
+                let fits = slots <= most && slots as usize <= choices.min(depth);
                 if fits { DPB_OK } else { DPB_INVALID_REQUEST }
             }
         }
@@ -309,7 +315,7 @@ impl Player {
             let (these, others) = left.split_at(spec.slots as usize);
             left = others;
             self.take_all(spec.segment, these);
-            assert!(these.iter().all(|d| spec.eligible.as_ref().is_none_or(|arms| arms.contains(&d.arm))));
+            assert!(these.iter().all(|d| spec.permits(d.arm)));
         }
         // As in calls.rs: slots are in random order.
         while self.model.as_ref().is_some_and(Model::within) {
@@ -323,6 +329,11 @@ impl Player {
 
     unsafe fn valued(&mut self, bytes: &mut Bytes) {
         let specs = [self.spec(bytes).with_values(bytes, self.seen.overall.len())];
+        self.check_decisions(&specs, decide(self.handle, &specs, false));
+    }
+
+    unsafe fn costed(&mut self, bytes: &mut Bytes) {
+        let specs = [self.spec(bytes).with_costs(bytes, self.seen.overall.len())];
         self.check_decisions(&specs, decide(self.handle, &specs, false));
     }
 

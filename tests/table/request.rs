@@ -79,7 +79,7 @@ impl Field {
                 assert!(name == "slots" || self.default == "0", "{name}: Go's zero value is its default");
                 vec![part(name, &format!("{c} "), format!("C.{c}({value})"), None)]
             }
-            Kind::Flag => vec![part(name, "uint32_t ", format!("flag(r.{go})"), None)],
+            Kind::Flag => vec![part(name, "uint32_t ", format!("number(r.{go})"), None)],
             Kind::List(of, _) => {
                 let length = format!("len(r.{go})");
                 vec![

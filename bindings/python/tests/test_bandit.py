@@ -153,6 +153,11 @@ def test_requests():
     bandit.check(eligible=[1, 2])
     assert bandit.select(values=[0, 0, 0, 2.5, 0, 0]).arm == 3
     assert bandit.select(eligible=[4, 1], values=np.array([0.0, 7.0])).arm == 1
+    assert bandit.select(eligible=[4, 1], values=[0.0, 0.0], costs=[1.0, 0.5]).arm == 1
+    nothing = bandit.select(eligible=[4, 1], costs=[2.0, 2.0], abstain=True)
+    assert (nothing.arm, nothing.ticket) == (dpb.NO_ARM, 0)
+    with pytest.raises(TypeError, match="abstain must be True or False, got 1"):
+        bandit.select(abstain=1)
     bandit.cancel(slots[0].ticket)
     bandit.cancel_all()
     assert bandit.report().pending == 0
@@ -174,6 +179,9 @@ def test_many_requests():
     only = np.eye(4)[np.arange(50) % 4]
     assert (bandit.select_many(segment=1, values=only)["arm"] == np.arange(50) % 4).all()
     assert set(bandit.select_many(20, segment=1, eligible=[1, 2], values=[0.0, 3.0])["arm"]) == {2}
+    assert set(bandit.select_many(20, segment=1, eligible=[1, 2], values=[0.0, 0.0], costs=[2.0, 1.0])["arm"]) == {2}
+    some = bandit.select_many(segment=1, values=np.zeros(4), abstain=np.arange(50) % 2 == 0, costs=[1.0, 1.0, 0.5, 1.0])
+    assert (some["arm"] == np.where(np.arange(50) % 2 == 0, dpb.NO_ARM, 2)).all()
     assert bandit.select_many(5, segment=1, slots=2).shape == (5, 2)
     assert bandit.select_many(0, segment=1).shape == (0,)
     with pytest.raises(dpb.FullError, match="segment") as caught:
