@@ -23,7 +23,7 @@ NAMES = {"win32": ("dpb_python.dll", "_native.dll"), "darwin": ("libdpb_python.d
 NATIVE = """
 typedef struct dpb_log {
   size_t entries; const uint32_t *arm; const double *propensity; const double *reward;
-  const uint32_t *eligible; const size_t *eligible_ends; const double *values; const double *examined;
+  const uint32_t *eligible; const size_t *eligible_ends; const double *values, *costs; const double *examined;
   const float *features; size_t features_len; uint32_t arms;
 } dpb_log;
 int32_t dpb_plan(const uint8_t *arguments, size_t len, const dpb_log *log, double *progress, uint32_t *stop,

@@ -100,6 +100,8 @@ pub struct Columns<'a> {
     pub eligible: (&'a [u32], &'a [usize]),
     /// What a reward of each of these is worth. Empty: all are worth 1.
     pub values: &'a [f64],
+    /// What it costs to play each of these. Empty: nothing.
+    pub costs: &'a [f64],
     /// How likely a visitor examined the slot. Empty: always.
     pub examined: &'a [f64],
     /// Rows of features, all of one length.
@@ -123,7 +125,8 @@ impl Source for Rows<'_> {
             let of = ends.get(at).map(|&end| {
                 let begin = at.checked_sub(1).map_or(0, |before| ends[before]);
                 let arms = eligible.get(begin..end).filter(|arms| arms.iter().all(known)).unwrap_or(&[]);
-                (arms.to_vec(), columns.values.get(begin..end).unwrap_or(&[]))
+                let [values, costs] = [columns.values, columns.costs].map(|list| list.get(begin..end).unwrap_or(&[]));
+                Eligible { arms: arms.to_vec(), values, costs }
             });
             let entry = Logged {
                 line: at as u64,
@@ -132,6 +135,7 @@ impl Source for Rows<'_> {
                 reward: columns.reward[at],
                 eligible: &[],
                 values: &[],
+                costs: &[],
                 examined: columns.examined.get(at).copied().unwrap_or(1.0),
                 features: &columns.features[at * width..(at + 1) * width],
             };
@@ -155,13 +159,21 @@ impl Source for Rows<'_> {
     }
 }
 
-/// Consecutive decisions of the log. The eligible arms of all are in one list, their values in another, and the features
-/// of all in a third.
+/// The eligible arms of a decision in the log's order, and their values and costs, if it has these.
+struct Eligible<'a> {
+    arms: Vec<u32>,
+    values: &'a [f64],
+    costs: &'a [f64],
+}
+
+/// Consecutive decisions of the log. The eligible arms of all are in one list, their values in another, their costs in a
+/// third, and the features of all in a fourth.
 #[derive(Default)]
 pub struct Batch {
     entries: Vec<Entry>,
     eligible: Vec<u32>,
     values: Vec<f64>,
+    costs: Vec<f64>,
     features: Vec<f32>,
 }
 
@@ -173,6 +185,7 @@ struct Entry {
     examined: f64,
     eligible_end: usize,
     values_end: usize,
+    costs_end: usize,
     features_end: usize,
 }
 
@@ -189,6 +202,8 @@ pub struct Logged<'a> {
     pub eligible: &'a [u32],
     /// What a reward of each eligible arm is worth. Empty: all are worth 1.
     pub values: &'a [f64],
+    /// What it costs to play each eligible arm. Empty: nothing.
+    pub costs: &'a [f64],
     /// How likely a visitor examined the slot, whatever the arm in it.
     pub examined: f64,
     /// The features. Empty: none.
@@ -198,8 +213,16 @@ pub struct Logged<'a> {
 impl Logged<'_> {
     /// What a reward of this arm, an eligible one, is worth.
     pub fn value(&self, arm: u32) -> f64 {
-        let place = self.eligible.binary_search(&arm).unwrap_or(usize::MAX);
-        self.values.get(place).copied().unwrap_or(1.0)
+        self.of(arm, self.values).unwrap_or(1.0)
+    }
+
+    /// What it costs to play it.
+    pub fn cost(&self, arm: u32) -> f64 {
+        self.of(arm, self.costs).unwrap_or(0.0)
+    }
+
+    fn of(&self, arm: u32, list: &[f64]) -> Option<f64> {
+        list.get(self.eligible.binary_search(&arm).ok()?).copied()
     }
 }
 
@@ -217,12 +240,11 @@ impl Batch {
         self.eligible.len() + self.features.len() >= MOST_ITEMS
     }
 
-    /// Checks a decision, and adds it. Its eligible arms and their values are apart, because they are sorted here; `None`
-    /// is all arms.
+    /// Checks a decision, and adds it. Its eligible arms are apart, because they are sorted here; `None` is all arms.
     fn push(
         &mut self,
         entry: Logged,
-        eligible: Option<(Vec<u32>, &[f64])>,
+        eligible: Option<Eligible>,
         range: (f64, f64),
         arm: impl Fn() -> String,
     ) -> Result<(), String> {
@@ -237,26 +259,35 @@ impl Batch {
         if !(LEAST_EXAMINED..=1.0).contains(&examined) {
             return Err(format!("examined: {examined} is not a probability of at least 2^-16"));
         }
-        if let Some((eligible, values)) = eligible {
-            if !values.is_empty() && values.len() != eligible.len() {
-                return Err(format!("values: {} numbers for {} eligible arms", values.len(), eligible.len()));
+        if let Some(Eligible { arms: eligible, values, costs }) = eligible {
+            for (name, list) in [("values", values), ("costs", costs)] {
+                if !list.is_empty() && list.len() != eligible.len() {
+                    return Err(format!("{name}: {} numbers for {} eligible arms", list.len(), eligible.len()));
+                }
             }
             if let Some(wrong) = values.iter().find(|&&value| !(0.0..f64::INFINITY).contains(&value)) {
                 return Err(format!("values: {wrong} is not a finite number of at least 0"));
             }
-            let value = |place: usize| values.get(place).copied().unwrap_or(1.0);
-            let mut arms: Vec<(u32, f64)> = eligible.into_iter().enumerate().map(|(i, arm)| (arm, value(i))).collect();
-            arms.sort_unstable_by_key(|&(arm, _)| arm);
-            let listed = arms.len();
-            arms.dedup_by_key(|&mut (arm, _)| arm);
-            if !values.is_empty() && arms.len() < listed {
-                return Err("eligible: names an arm twice, and values would be two".into());
+            if let Some(wrong) = costs.iter().find(|cost| !cost.is_finite()) {
+                return Err(format!("costs: {wrong} is not a finite number"));
             }
-            if arms.binary_search_by_key(&entry.arm, |&(arm, _)| arm).is_err() {
+            let mut places: Vec<(u32, usize)> = eligible.into_iter().zip(0..).collect();
+            places.sort_unstable_by_key(|&(arm, _)| arm);
+            let listed = places.len();
+            places.dedup_by_key(|&mut (arm, _)| arm);
+            if places.len() < listed
+                && let Some((name, _)) =
+                    [("values", values), ("costs", costs)].iter().find(|(_, list)| !list.is_empty())
+            {
+                return Err(format!("eligible: names an arm twice, and {name} would be two"));
+            }
+            if places.binary_search_by_key(&entry.arm, |&(arm, _)| arm).is_err() {
                 return Err(format!("eligible: lacks the arm that was chosen, {:?}", arm()));
             }
-            self.eligible.extend(arms.iter().map(|&(arm, _)| arm));
-            self.values.extend(arms.iter().map(|&(_, value)| value).take(values.len()));
+            self.eligible.extend(places.iter().map(|&(arm, _)| arm));
+            for (all, own) in [(&mut self.values, values), (&mut self.costs, costs)] {
+                all.extend(places.iter().filter_map(|&(_, place)| own.get(place)));
+            }
         }
         if features.len() > MOST_FEATURES {
             return Err(format!("features: {} numbers are more than {MOST_FEATURES}", features.len()));
@@ -265,14 +296,22 @@ impl Batch {
             return Err(format!("features: {wrong} is not a finite number"));
         }
         self.features.extend(features);
-        let (eligible_end, values_end, features_end) = (self.eligible.len(), self.values.len(), self.features.len());
-        let arm = entry.arm;
-        self.entries.push(Entry { line, arm, propensity, reward, examined, eligible_end, values_end, features_end });
+        self.entries.push(Entry {
+            line,
+            arm: entry.arm,
+            propensity,
+            reward,
+            examined,
+            eligible_end: self.eligible.len(),
+            values_end: self.values.len(),
+            costs_end: self.costs.len(),
+            features_end: self.features.len(),
+        });
         Ok(())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = Logged<'_>> {
-        let (mut eligible, mut values, mut features) = (0, 0, 0);
+        let (mut eligible, mut values, mut costs, mut features) = (0, 0, 0, 0);
         self.entries.iter().map(move |entry| {
             let logged = Logged {
                 line: entry.line,
@@ -281,10 +320,12 @@ impl Batch {
                 reward: entry.reward,
                 eligible: &self.eligible[eligible..entry.eligible_end],
                 values: &self.values[values..entry.values_end],
+                costs: &self.costs[costs..entry.costs_end],
                 examined: entry.examined,
                 features: &self.features[features..entry.features_end],
             };
-            (eligible, values, features) = (entry.eligible_end, entry.values_end, entry.features_end);
+            (eligible, values) = (entry.eligible_end, entry.values_end);
+            (costs, features) = (entry.costs_end, entry.features_end);
             logged
         })
     }
@@ -346,6 +387,8 @@ struct Line {
     #[serde(default)]
     values: Option<Vec<f64>>,
     #[serde(default)]
+    costs: Option<Vec<f64>>,
+    #[serde(default)]
     examined: Option<f64>,
     #[serde(default)]
     features: Option<Vec<f32>>,
@@ -393,12 +436,12 @@ enum Format {
     Json,
 }
 
-const FIELDS: [&str; 7] = ["arm", "propensity", "reward", "eligible", "features", "values", "examined"];
+const FIELDS: [&str; 8] = ["arm", "propensity", "reward", "eligible", "features", "values", "examined", "costs"];
 
 /// The header of a CSV file.
 struct Header {
     /// The column of each field, or `None` if there is none.
-    columns: [Option<usize>; 7],
+    columns: [Option<usize>; FIELDS.len()],
     /// The number of columns.
     count: usize,
 }
@@ -506,9 +549,11 @@ impl Reader {
         let arm = number("arm", &line.arm)?;
         let eligible = line.eligible.map(|names| names.iter().map(|name| number("eligible", name)).collect());
         let eligible: Option<Vec<u32>> = eligible.transpose()?;
-        let values = line.values.unwrap_or_default();
-        if eligible.is_none() && !values.is_empty() {
-            return Err("values: need the eligible arms that they are of".into());
+        let (values, costs) = (line.values.unwrap_or_default(), line.costs.unwrap_or_default());
+        for (name, list) in [("values", &values), ("costs", &costs)] {
+            if eligible.is_none() && !list.is_empty() {
+                return Err(format!("{name}: need the eligible arms that they are of"));
+            }
         }
         let features = line.features.unwrap_or_default();
         let before = *self.features.get_or_insert(features.len());
@@ -522,10 +567,12 @@ impl Reader {
             reward: line.reward,
             eligible: &[],
             values: &[],
+            costs: &[],
             examined: line.examined.unwrap_or(1.0),
             features: &features,
         };
-        batch.push(entry, eligible.map(|eligible| (eligible, &values[..])), self.range, || line.arm.0.clone())
+        let eligible = eligible.map(|arms| Eligible { arms, values: &values, costs: &costs });
+        batch.push(entry, eligible, self.range, || line.arm.0.clone())
     }
 }
 
@@ -588,6 +635,7 @@ impl Header {
                 .map(|items| items.into_iter().map(|item| number(FIELDS[4], item)).collect())
                 .transpose()?,
             values: list(5).map(|items| items.into_iter().map(|item| number(FIELDS[5], item)).collect()).transpose()?,
+            costs: list(7).map(|items| items.into_iter().map(|item| number(FIELDS[7], item)).collect()).transpose()?,
             examined: Some(text(6)).filter(|text| !text.is_empty()).map(|text| number(FIELDS[6], text)).transpose()?,
         })
     }

@@ -20,6 +20,9 @@ plan [options]            simulates a service, and estimates what each policy an
   --payouts S             a reward of an arm is worth exp(S N) times exp(S N') in a request, at most 12; N and N' are
                           normal, for each arm and for each arm in each request. Policies that do not play for values are
                           left out (0: all rewards are worth the same)
+  --costs C               to play an arm costs C U exp(N/2): U is uniform in 0..1, for each arm, and N is normal, for each arm
+                          in each request. What is lost is value minus cost (0: nothing costs anything)
+  --abstain               with --costs: a decision may choose no arm
   --slots N               different arms that each decision chooses (1)
   --max-clicks C          epsilon is for a decision with all its slots, and at most C of its rewards count (epsilon is for
                           one reward)
@@ -41,9 +44,9 @@ plan --winner [options]   simulates an A/B test that stops, and estimates how lo
 
 plan --log FILE [options] replays a log, and estimates what each policy and epsilon would have won
   FILE is CSV with a header, or JSON lines. The fields are arm, propensity, reward and, if they vary, eligible (the arms
-  that the policy could choose), values (what a reward of each of these was worth), examined (how likely a visitor
-  examined the slot; propensities are then those of the arm in this slot) and features (numbers). In CSV, spaces separate
-  the items of a list. The log is read twice, so it cannot be a pipe.
+  that the policy could choose), values (what a reward of each of these was worth), costs (what it cost to play each of
+  these), examined (how likely a visitor examined the slot; propensities are then those of the arm in this slot) and
+  features (numbers). In CSV, spaces separate the items of a list. The log is read twice, so it cannot be a pipe.
   --reward-min R          smallest reward (0)
   --feature-norm C        bound for dp-linear (the largest sum of a decision's absolute features)
   --least-propensity P    bound for the replay (the smallest in the log); decisions with smaller propensities are then
@@ -68,6 +71,8 @@ const SIMULATION: &[&str] = &[
     "worst",
     "amount",
     "payouts",
+    "costs",
+    "abstain",
     "slots",
     "max-clicks",
     "decisions",
@@ -97,6 +102,8 @@ pub struct Options {
     pub worst: Option<f64>,
     pub amount: Option<f64>,
     pub payouts: f64,
+    pub costs: f64,
+    pub abstain: bool,
     pub slots: u32,
     pub max_clicks: u32,
     /// Decisions in a day.
@@ -135,6 +142,8 @@ impl Default for Options {
             worst: None,
             amount: None,
             payouts: 0.0,
+            costs: 0.0,
+            abstain: false,
             slots: 1,
             max_clicks: 0,
             daily: 1_000_000,
@@ -178,6 +187,8 @@ impl Options {
                 "worst" => options.worst = Some(between(&name, &value()?, 0.0, 1.0)?),
                 "amount" => options.amount = Some(between(&name, &value()?, 1e-30, 1e30)?),
                 "payouts" => options.payouts = between(&name, &value()?, 0.0, 3.0)?,
+                "costs" => options.costs = between(&name, &value()?, 0.0, 1e30)?,
+                "abstain" => options.abstain = true,
                 "slots" => options.slots = between(&name, &value()?, 1, 1 << 10)?,
                 "max-clicks" => options.max_clicks = between(&name, &value()?, 1, 1 << 10)?,
                 "decisions" => options.daily = between(&name, &value()?, 1, 1 << 40)?,
@@ -241,6 +252,8 @@ impl Options {
             format!("--max-clicks: {} is above --slots, {}", self.max_clicks, self.slots)
         } else if self.amount.is_some_and(|amount| amount > high) {
             format!("--amount: is above --reward-max, {high}")
+        } else if self.abstain && (self.costs == 0.0 || self.slots > 1) {
+            "--abstain: has no meaning without --costs, or with --slots".into()
         } else if self.people > 0 && self.processes > 1 {
             format!(
                 "--people: has no meaning with --processes {}, because a fleet sends each person to one",
@@ -301,6 +314,8 @@ impl Options {
             amount: self.amount,
             most: self.range.1,
             payouts: self.payouts,
+            costs: self.costs,
+            abstain: self.abstain,
             slots: self.slots,
             change_every: self.decisions(self.change_every),
             daily: self.daily,

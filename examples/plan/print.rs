@@ -154,6 +154,10 @@ fn described(options: &Options, world: &World) -> String {
     if world.payouts > 0.0 {
         text += &format!("each worth exp({} N) for an arm times the same in a request; ", world.payouts);
     }
+    if world.costs > 0.0 {
+        let none = if world.abstain { ", and a decision may choose no arm" } else { "" };
+        text += &format!("each arm costs up to {} exp(N/2) in a request{none}; ", world.costs);
+    }
     if world.slots > 1 {
         text += &format!("{} slots in a decision; ", world.slots);
     }

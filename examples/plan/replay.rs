@@ -1,8 +1,8 @@
 //! Estimates what policies would have won on the decisions of a log.
 //!
-//! Entry t of the log has a request x_t (eligible arms, their values, features, how likely a visitor examined the slot),
-//! the chosen arm a_t, its propensity p_t, and its reward r_t. With values, what is estimated is the value of rewards:
-//! v(b) r in place of r. The method is that of Dudik, Erhan, Langford and Li (2012). At each entry, the policy chooses an
+//! Entry t of the log has a request x_t (eligible arms, their values and costs, features, how likely a visitor examined the
+//! slot), the chosen arm a_t, its propensity p_t, and its reward r_t. With values and costs, what is estimated is the worth
+//! of rewards: v(b) r - c(b) in place of r. The method is that of Dudik, Erhan, Langford and Li (2012). At each entry, the policy chooses an
 //! arm b_t. If b_t = a_t, the policy plays the entry with probability c/p_t and learns its reward, where c is the smallest
 //! propensity of the log. Otherwise the decision is cancelled, which leaves the policy unchanged. Given the past, each
 //! entry is then played with probability c, for any request and arm. So the state of the policy after t entries has the
@@ -12,7 +12,7 @@
 //!
 //! - Inverse propensity: w_t r_t, where w_t = [b_t = a_t]/p_t.
 //! - Self-normalised: the mean of the w_t r_t divided by the mean of the w_t. Its bias decreases as 1/n.
-//! - Doubly robust: v(b_t) e_t m(b_t) + w_t v(a_t) (r_t - e_t m(a_t)), where m is the arm's rewards by examination in the
+//! - Doubly robust: v(b_t) e_t m(b_t) - c(b_t) + w_t v(a_t) (r_t - e_t m(a_t)), where m is the arm's rewards by examination in the
 //!   entries before, and e_t how likely a visitor examined the slot, 1 without `examined`.
 //!
 //! The errors are martingale differences, so the central limit theorem gives an interval. This interval does not
@@ -271,6 +271,7 @@ impl Replay {
         let request = Request {
             eligible: (!entry.eligible.is_empty()).then_some(entry.eligible),
             values: (!entry.values.is_empty()).then_some(entry.values),
+            costs: (!entry.costs.is_empty()).then_some(entry.costs),
             examined: (entry.examined < 1.0).then_some(&examined),
             features: self.by_features.then_some(Rows::Dense(entry.features)),
             ..Request::default()
@@ -280,10 +281,10 @@ impl Replay {
             let decision = run.bandit.select_for(&request)?;
             let same = decision.arm == entry.arm;
             let weight = if same { 1.0 / entry.propensity } else { 0.0 };
-            let value = entry.value(decision.arm);
+            let (value, cost) = (entry.value(decision.arm), entry.cost(decision.arm));
             let expected = |arm| entry.examined * self.means.of(arm);
             let robust_one = expected(decision.arm) + weight * (entry.reward - expected(entry.arm));
-            let terms = (weight * value * entry.reward, weight, value * robust_one);
+            let terms = (weight * (value * entry.reward - cost), weight, value * robust_one - cost);
             run.evidence.add(terms.0, terms.1, terms.2);
             (weighted, weights, robust) = (weighted + terms.0, weights + terms.1, robust + terms.2);
             if same && run.coins.unit() * entry.propensity < self.plan.least {
@@ -337,8 +338,8 @@ impl Fixed {
     }
 
     pub fn add(&mut self, entry: Logged) {
-        let value = entry.value(entry.arm);
-        self.logged.add(value * entry.reward);
+        let (value, cost) = (entry.value(entry.arm), entry.cost(entry.arm));
+        self.logged.add(value * entry.reward - cost);
         self.entries += 1.0;
         let all = self.means.arms.len();
         let arms = if entry.eligible.is_empty() { all } else { entry.eligible.len() } as f64;
@@ -346,8 +347,9 @@ impl Fixed {
         // Uses one mean for all arms, because the mean of each arm would take O(arms) for each entry.
         let mean = entry.examined * self.means.of_all();
         let all_values = if entry.values.is_empty() { 1.0 } else { entry.values.iter().sum::<f64>() / arms };
-        let robust = all_values * mean + weight * value * (entry.reward - mean);
-        self.rotation.add(weight * value * entry.reward, weight, robust);
+        let all_costs = entry.costs.iter().sum::<f64>() / arms;
+        let robust = all_values * mean - all_costs + weight * value * (entry.reward - mean);
+        self.rotation.add(weight * (value * entry.reward - cost), weight, robust);
         self.means.add(entry);
     }
 

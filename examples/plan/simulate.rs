@@ -2,7 +2,7 @@
 
 use super::sample::{Sample, Trial};
 use super::schedule::{self, Limits, Step};
-use dpb::{Algorithm, Bandit, Clock, Config, Error, Random, Request, Seed};
+use dpb::{Algorithm, Bandit, Clock, Config, Error, NO_ARM, Random, Request, Seed};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -18,6 +18,11 @@ pub struct World {
     /// S: a reward of an arm is worth exp(S N) times exp(S N') in a request, at most 12. N is normal for each arm, N' for each
     /// arm in each request. 0 = all are worth 1.
     pub payouts: f64,
+    /// C: to play an arm costs C times a part that is uniform, for each arm, times exp(N/2) in a request. 0 = nothing costs
+    /// anything.
+    pub costs: f64,
+    /// Whether a request may get no arm.
+    pub abstain: bool,
     /// The number of different arms in a request.
     pub slots: u32,
     /// The number of requests between two changes, at which the rates are dealt to the arms anew. 0 = no change.
@@ -47,23 +52,34 @@ impl World {
         self.amount.map_or(self.most, |mean| (-mean * (1.0 - coins.unit()).ln()).min(self.most))
     }
 
+    /// Whether arms differ by more than their rates.
+    fn has_worths(&self) -> bool {
+        self.payouts > 0.0 || self.costs > 0.0
+    }
+
     /// The mean of what a request with the best arms wins, in value, and the mean loss of an even rotation. With payouts
-    /// both are means over some requests.
+    /// or costs both are means over some requests.
     pub fn best_and_rotation(&self) -> (f64, f64) {
         /// The number of draws of a payout.
         const DRAWS: usize = 1 << 20;
-        let requests = if self.payouts > 0.0 { DRAWS.div_ceil(self.rates.len()).max(64) } else { 1 };
+        let requests = if self.has_worths() { DRAWS.div_ceil(self.rates.len()).max(64) } else { 1 };
         let mut coins = Seed::new(Some([77; 32])).expect("a seed").stream();
         let (mut best, mut mean, mut worth) = (0.0, 0.0, vec![0.0; self.rates.len()]);
         for _ in 0..requests {
-            let value =
-                |rate: &f64| rate * payout(payout(1.0, self.payouts, &mut coins), self.payouts, &mut coins).min(12.0);
-            worth.iter_mut().zip(self.rates.iter().map(value)).for_each(|(to, value)| *to = value);
+            for (worth, rate) in worth.iter_mut().zip(&self.rates) {
+                let value = payout(payout(1.0, self.payouts, &mut coins), self.payouts, &mut coins).min(12.0);
+                *worth = rate * value * self.mean_amount() - cost(self.price(&mut coins), &mut coins);
+            }
             mean += worth.iter().sum::<f64>() / worth.len() as f64;
             best += self.largest(&mut worth);
         }
-        let each = self.mean_amount() / requests as f64;
-        (best * each, (best - f64::from(self.slots) * mean) * each)
+        let requests = requests as f64;
+        (best / requests, (best - f64::from(self.slots) * mean) / requests)
+    }
+
+    /// What an arm costs in a usual request.
+    fn price(&self, coins: &mut Random) -> f64 {
+        if self.costs > 0.0 { self.costs * coins.unit() } else { 0.0 }
     }
 
     pub fn best(&self) -> f64 {
@@ -74,10 +90,11 @@ impl World {
         self.best_and_rotation().1
     }
 
-    /// The sum of the largest of these numbers, one for each slot. Sorts them.
+    /// The sum of the largest of these numbers, one for each slot; at least 0 if a request may get no arm. Sorts them.
     fn largest(&self, worth: &mut [f64]) -> f64 {
         worth.sort_unstable_by(|a, b| b.total_cmp(a));
-        worth[..self.slots as usize].iter().sum()
+        let sum: f64 = worth[..self.slots as usize].iter().sum();
+        if self.abstain { sum.max(0.0) } else { sum }
     }
 
     /// The number of requests between two merges: those of a minute, but at least a 2000th of all.
@@ -93,6 +110,11 @@ fn payout(before: f64, spread: f64, coins: &mut Random) -> f64 {
     }
     let (radius, angle) = ((-2.0 * (1.0 - coins.unit()).ln()).sqrt(), std::f64::consts::TAU * coins.unit());
     before * (spread * radius * angle.cos()).exp()
+}
+
+/// What an arm of this price costs in a request.
+fn cost(price: f64, coins: &mut Random) -> f64 {
+    if price > 0.0 { payout(price, 0.5, coins) } else { 0.0 }
 }
 
 /// One policy at one epsilon.
@@ -145,14 +167,16 @@ struct Run<'a> {
     coins: Random,
     /// The random bits that deal the rates to the arms. They do not depend on what the policy chose before.
     deals: Random,
-    /// The present rates of the arms, their payouts, the values of the request, and memory to sort in.
+    /// The present rates of the arms, their payouts and prices, the values and costs of the request, and memory to sort in.
     rates: Vec<f64>,
     payouts: Vec<f64>,
+    prices: Vec<f64>,
     values: Vec<f64>,
+    costs: Vec<f64>,
     worth: Vec<f64>,
     /// The tickets and arms of the request.
     chosen: Vec<(u64, u32)>,
-    /// The loss of a request is `best` minus `mean_amount` times the rates and values of the chosen arms.
+    /// The loss of a request is `best` minus what the chosen arms are worth: `mean_amount` times rate and value, minus cost.
     best: f64,
     mean_amount: f64,
     /// `World::people`, unless the policy protects nobody.
@@ -172,6 +196,7 @@ impl<'a> Run<'a> {
         let handles = (0..player.processes(world)).map(handle).collect::<dpb::Result<Vec<_>>>()?;
         let (mut deals, arms) = (Seed::new(Some(trial.key(3)))?.stream(), world.rates.len());
         let payouts: Vec<f64> = (0..arms).map(|_| payout(1.0, world.payouts, &mut deals)).collect();
+        let prices: Vec<f64> = (0..arms).map(|_| world.price(&mut deals)).collect();
         Ok(Run {
             world,
             by_time: config.clock == Clock::Caller,
@@ -181,10 +206,12 @@ impl<'a> Run<'a> {
             deals,
             rates: world.rates.clone(),
             values: if world.payouts > 0.0 { payouts.clone() } else { Vec::new() },
+            costs: if world.costs > 0.0 { prices.clone() } else { Vec::new() },
             worth: payouts.clone(),
             payouts,
+            prices,
             chosen: Vec::new(),
-            best: if world.payouts > 0.0 { 0.0 } else { world.best() },
+            best: if world.has_worths() { 0.0 } else { world.best() },
             mean_amount: world.mean_amount(),
             people: config.expected_users,
             now: 0,
@@ -213,32 +240,44 @@ impl<'a> Run<'a> {
             }
         }
         self.chosen.clear();
-        if world.payouts > 0.0 {
+        if world.has_worths() {
             for (value, &own) in self.values.iter_mut().zip(&self.payouts) {
                 *value = payout(own, world.payouts, &mut self.deals).min(12.0);
             }
-            let worth = self.worth.iter_mut().zip(self.values.iter().zip(&self.rates));
-            worth.for_each(|(worth, (value, rate))| *worth = value * rate);
-            self.best = world.largest(&mut self.worth) * self.mean_amount;
+            for (cost_now, &price) in self.costs.iter_mut().zip(&self.prices) {
+                *cost_now = cost(price, &mut self.deals);
+            }
+            for arm in 0..self.rates.len() {
+                self.worth[arm] = self.worth(arm);
+            }
+            self.best = world.largest(&mut self.worth);
         }
-        if world.slots == 1 && world.payouts == 0.0 && self.people == 0 {
+        if world.slots == 1 && !world.has_worths() && self.people == 0 {
             let decision = bandit.select()?;
             self.chosen.push((decision.ticket, decision.arm));
         } else {
             let values = (world.payouts > 0.0).then_some(&self.values[..]);
+            let costs = (world.costs > 0.0).then_some(&self.costs[..]);
             let user = if self.people > 0 { self.deals.below(self.people) } else { 0 };
-            let request = Request { slots: world.slots, values, user, ..Request::default() };
+            let abstain = world.abstain;
+            let request = Request { slots: world.slots, values, costs, abstain, user, ..Request::default() };
             bandit.select_slots(&request, |_, decision| self.chosen.push((decision.ticket, decision.arm)))?;
         }
         self.lost += self.best;
-        for &(ticket, arm) in &self.chosen {
+        for &(ticket, arm) in self.chosen.iter().filter(|&&(_, arm)| arm != NO_ARM) {
             let rate = self.rates[arm as usize];
-            self.lost -= rate * self.mean_amount * self.values.get(arm as usize).unwrap_or(&1.0);
+            self.lost -= self.worth(arm as usize);
             let reward = if self.coins.unit() < rate { world.draw_amount(&mut self.coins) } else { 0.0 };
             bandit.update(ticket, reward)?;
         }
         self.now += 1;
         if self.now.is_multiple_of(self.merge_every) { self.merge() } else { Ok(()) }
+    }
+
+    /// What an arm is worth in this request.
+    fn worth(&self, arm: usize) -> f64 {
+        let value = self.values.get(arm).unwrap_or(&1.0);
+        self.rates[arm] * self.mean_amount * value - self.costs.get(arm).unwrap_or(&0.0)
     }
 
     fn merge(&self) -> dpb::Result<()> {

@@ -24,6 +24,8 @@ pub struct dpb_log {
     eligible_ends: *const usize,
     /// What a reward of each eligible arm is worth; or NULL.
     values: *const f64,
+    /// What it costs to play each eligible arm; or NULL.
+    costs: *const f64,
     /// How likely a visitor examined the slot; or NULL.
     examined: *const f64,
     /// Rows of features; or NULL.
@@ -55,15 +57,15 @@ impl dpb_log {
             )
         };
         // SAFETY: by contract.
-        let (eligible, values) = unsafe {
+        let (eligible, values, costs) = unsafe {
             let len = ends.last().copied().unwrap_or(0);
-            (slice(self.eligible, len), slice(self.values, len))
+            (slice(self.eligible, len), slice(self.values, len), slice(self.costs, len))
         };
         if self.arms as usize > MOST_ARMS || arm.iter().any(|&arm| arm >= self.arms) {
             return Err(format!("arm: {} arms of at most {MOST_ARMS}", self.arms));
         }
         let (arms, eligible) = (self.arms as usize, (eligible, ends));
-        Ok(Columns { arms, arm, propensity, reward, eligible, values, examined, features })
+        Ok(Columns { arms, arm, propensity, reward, eligible, values, costs, examined, features })
     }
 }
 

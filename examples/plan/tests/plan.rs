@@ -104,6 +104,7 @@ fn estimates(fault: Fault) -> Vec<[[Estimate; 3]; 2]> {
                 reward,
                 eligible: arms,
                 values: nothing.0,
+                costs: nothing.0,
                 examined: 1.0,
                 features: nothing.1,
             };
@@ -179,6 +180,7 @@ fn what_is_wrong_with_a_log_is_named() {
     let long = "x".repeat(2 * MOST_LINE);
     let row = |text: &str| format!("arm,propensity,reward,eligible,features\n{text}\n");
     let valued = |text: &str| format!("arm,propensity,reward,eligible,values\n{text}\n");
+    let costed = |text: &str| format!("arm,propensity,reward,eligible,costs\n{text}\n");
     let examined = |text: &str| format!("arm,propensity,reward,examined\n{text}\n");
     let json = |text: &str| format!("{{\"arm\":1,\"propensity\":0.5,\"reward\":0}}\n{text}\n");
     let wrong: Vec<(String, &str)> = vec![
@@ -224,6 +226,10 @@ fn what_is_wrong_with_a_log_is_named() {
         (valued("a,0.5,1,a b,1 nan"), "line 2: values: NaN is not a finite number of at least 0"),
         (valued("a,0.5,1,a a,1 2"), "line 2: eligible: names an arm twice, and values would be two"),
         (valued("a,0.5,1,,1"), "line 2: values: need the eligible arms that they are of"),
+        (costed("a,0.5,1,a b,1"), "line 2: costs: 1 numbers for 2 eligible arms"),
+        (costed("a,0.5,1,a b,1 inf"), "line 2: costs: inf is not a finite number"),
+        (costed("a,0.5,1,a a,1 2"), "line 2: eligible: names an arm twice, and costs would be two"),
+        (costed("a,0.5,1,,1"), "line 2: costs: need the eligible arms that they are of"),
         (examined("a,0.5,1,0"), "line 2: examined: 0 is not a probability of at least 2^-16"),
         (examined("a,0.5,1,1\na,0.5,1,1.5"), "line 3: examined: 1.5 is not a probability"),
         (examined("a,0.5,1,nan"), "line 2: examined: NaN is not a probability"),
@@ -416,6 +422,28 @@ fn a_log_with_values_is_replayed_for_value() {
     assert!(said.contains("dp-tt: this policy does not support values"), "{said}");
 }
 
+/// One arm has half the rewards, the other one a fifth, at a tenth of the price: the estimates are of rewards minus costs.
+#[test]
+fn a_log_with_costs_is_replayed_for_worth() {
+    let mut random = stream(5, 9);
+    let mut log = String::from("arm,propensity,reward,eligible,costs\n");
+    for _ in 0..20_000 {
+        let cheap = random.below(2) == 0;
+        let reward = u8::from(random.unit() < if cheap { 0.2 } else { 0.5 });
+        log += &format!("{},0.5,{reward},dear cheap,0.4 0.04\n", if cheap { "cheap" } else { "dear" });
+    }
+    let path = file("costs.csv", log.as_bytes());
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("costs");
+    let (log, out) = (path.to_str().unwrap(), out.to_str().unwrap());
+    let said = run(&options(&["--log", log, "--epsilon", "2", "--policy", "dp-imed", "--out", out])).unwrap();
+    let mean = |row: &str| -> f64 { said.split_once(row).unwrap().1.split_once(" ±").unwrap().0.parse().unwrap() };
+    for (row, expected) in
+        [("| the log's own | - | ", 0.13), ("| even rotation | - | ", 0.13), ("| dp-imed | 2 | ", 0.16)]
+    {
+        assert!((mean(row) - expected).abs() < 0.02, "{said}");
+    }
+}
+
 /// Half of the slots are examined by a fifth of the visitors, and the log's policy shows the better arm there most often.
 /// The estimates are of clicks, and the policy learns the rates of examined slots.
 #[test]
@@ -544,24 +572,35 @@ fn a_service_is_simulated() {
         let row = said.split_once(&format!("\n| {epsilon} | ")).unwrap().1;
         row.split_once(" ±").unwrap().0.replace(',', "").parse().unwrap()
     };
+    let only = |epsilon: &'static str, more: &[&'static str]| {
+        simulated(&[&["--policy", "dp-imed", "--epsilon", epsilon], more].concat())
+    };
     let said = simulated(&[]);
-    assert_eq!(said, simulated(&["--threads", "1"]), "not reproducible");
+    assert_eq!(only("1", &["--threads", "2"]), only("1", &["--threads", "1"]), "not reproducible");
     assert!(said.contains("The best arms win 10,000; an even rotation of all loses 4,000 of these."), "{said}");
     // A tenth of the rotation's loss is far above what it takes at epsilon 2, and 0.01 costs many times more.
-    let (strict, loose) = (lost(&simulated(&["--epsilon", "0.01,2"]), "0.01"), lost(&said, "2"));
+    let (strict, loose) = (lost(&only("0.01", &[]), "0.01"), lost(&said, "2"));
     assert!(loose > 0.0 && loose < 400.0 && strict > 3.0 * loose, "{strict} {loose}");
-    let (delayed, limited) = (simulated(&["--delay", "6h"]), simulated(&["--users-limit", "20"]));
+    let (delayed, limited) = (only("2", &["--delay", "6h"]), only("0.5", &["--users-limit", "20"]));
     assert!(delayed.contains("rewards after 5000 decisions") && lost(&delayed, "2") > loose + 300.0, "{delayed}");
     assert!(lost(&limited, "0.5") > 3.0 * lost(&said, "0.5"), "{limited}");
-    let fleet = simulated(&["--processes", "3", "--policy", "dp-imed,tsallis,nonprivate-imed"]);
+    let fleet = simulated(&["--processes", "3", "--policy", "dp-imed,tsallis,nonprivate-imed", "--epsilon", "1"]);
     assert!(fleet.contains("\ntsallis: this policy does not support") && lost(&fleet, "1") > 0.0, "{fleet}");
     let svg = std::fs::read_to_string(out.join("plan.svg")).unwrap();
     assert!(svg.contains("dp-imed") && svg.contains("nonprivate-imed") && svg.ends_with("</svg>\n"), "{svg}");
     // Four arms of 0.5 to 0.1 whose payouts differ: the best one of a request is worth more than 0.5.
-    let valued = simulated(&["--payouts", "0.5"]);
-    let most: f64 =
-        valued.split_once("The best arms win ").unwrap().1.split_once(';').unwrap().0.replace(',', "").parse().unwrap();
-    assert!(most > 11_000.0 && most < 20_000.0 && lost(&valued, "2") < 0.15 * most, "{valued}");
+    let valued = only("2", &["--payouts", "0.5"]);
+    let most = |said: &str| -> f64 {
+        said.split_once("The best arms win ").unwrap().1.split_once(';').unwrap().0.replace(',', "").parse().unwrap()
+    };
+    assert!(
+        most(&valued) > 11_000.0 && most(&valued) < 20_000.0 && lost(&valued, "2") < 0.15 * most(&valued),
+        "{valued}"
+    );
+    // Costs leave less, and a little more if a decision may choose no arm.
+    let (costly, free) = (only("2", &["--costs", "0.8"]), only("2", &["--costs", "0.8", "--abstain"]));
+    assert!(most(&costly) < 0.8 * most(&said) && most(&free) > 1.01 * most(&costly), "{costly} {free}");
+    assert!(lost(&costly, "2") < 0.15 * most(&said) && lost(&free, "2") < 0.15 * most(&said), "{costly} {free}");
     // A tenth of a second is enough for a part.
     let common = ["--epsilon", "1", "--policy", "dp-imed", "--seconds", "0.1", "--out", out.to_str().unwrap()];
     let simulated = |more: &[&str]| run(&options(&[&common, more].concat())).unwrap();
@@ -619,6 +658,8 @@ fn world(arms: u32, best: f64, worst: f64, horizon: u64) -> World {
         amount: None,
         most: 1.0,
         payouts: 0.0,
+        costs: 0.0,
+        abstain: false,
         slots: 1,
         change_every: 0,
         daily: horizon,

@@ -231,9 +231,9 @@ _OPTIONS = {"policies": "policy", "epsilons": "epsilon"}
 
 def _plan(what: str, options: Mapping[str, Any], log: Any, progress: bool) -> dict[str, Any]:
     """Calls the library in a thread, so that this one can show the progress, and stop the work by an interrupt."""
-    given = ((name, value) for name, value in options.items() if value is not None)
+    given = ((name, value) for name, value in options.items() if value is not None and value is not False)
     texts = (
-        "--winner\0" if name == "winner" else f"--{_OPTIONS.get(name, name).replace('_', '-')}={_text(name, value)}\0"
+        f"--{name}\0" if value is True else f"--{_OPTIONS.get(name, name).replace('_', '-')}={_text(name, value)}\0"
         for name, value in given
     )
     arguments = "".join(texts).encode("utf-8", "surrogateescape")
@@ -282,6 +282,8 @@ def simulate(
     amount: float | None = None,
     reward_max: float | None = None,
     payouts: float | None = None,
+    costs: float | None = None,
+    abstain: bool = False,
     slots: int | None = None,
     max_clicks: int | None = None,
     decisions: int = 1_000_000,
@@ -310,6 +312,8 @@ def simulate(
         amount: the mean of a reward, before ``reward_max`` limits it. Default: each reward is reward_max (1).
         payouts: a reward of an arm is worth exp(payouts N) times exp(payouts N) in a request, at most 12, and what is
             lost is value.
+        costs: to play an arm costs ``costs`` U exp(N/2), U uniform for each arm and N normal for each arm in each
+            request, and what is lost is value minus cost. With ``abstain`` a decision may choose no arm.
         slots: different arms in a decision; with ``max_clicks`` epsilon is for the decision, and so many rewards count.
         decisions: decisions in a day, for ``days``.
         change_every, forget_after, delay: a time, such as "30m", "2h" or "7d", or a number of decisions.
@@ -421,14 +425,15 @@ class _Columns:
         arms = _column(log, "arm")
         if arms is None:
             raise InvalidConfigError("the log has no column arm; it needs arm, propensity and reward")
-        eligible, worth = _column(log, "eligible"), _column(log, "values")
+        eligible = _column(log, "eligible")
+        worths = {name: column for name in ("values", "costs") if (column := _column(log, name)) is not None}
         names = _names("arm", arms)
         numbers: dict[Any, int] = {}
         codes: np.ndarray[Any, Any]
         self.kept: list[Any] = []
         c = self.c = ffi.new("dpb_log *")
         c.entries = len(names)
-        for name, column in (("eligible", eligible), ("values", worth)):
+        for name, column in (("eligible", eligible), *worths.items()):
             if column is not None and len(column) != len(names):
                 raise InvalidConfigError(f"{name} must have {len(names)} rows, got {len(column)}")
         # Arms are numbered in the order of a file, so that a log in memory gives what the file gives.
@@ -446,11 +451,11 @@ class _Columns:
                 ends[at] = len(flat)
             c.eligible = self._keep("uint32_t[]", np.array(flat, np.uint32))
             c.eligible_ends = self._keep("size_t[]", ends)
-        if worth is not None:
+        for name, worth in worths.items():
             if eligible is None or any(len(own) != len(among) for own, among in zip(worth, eligible)):
-                raise InvalidConfigError("values must have a number for each of the eligible arms")
-            parts = [reals(f"values: row {at}", own, error=InvalidConfigError) for at, own in enumerate(worth)]
-            c.values = self._keep("double[]", np.concatenate(parts) if parts else np.empty(0))
+                raise InvalidConfigError(f"{name} must have a number for each of the eligible arms")
+            parts = [reals(f"{name}: row {at}", own, error=InvalidConfigError) for at, own in enumerate(worth)]
+            setattr(c, name, self._keep("double[]", np.concatenate(parts) if parts else np.empty(0)))
         c.arms = len(numbers)
         if arms_of is not None:
             # Arms that were never chosen have numbers too, so that policies can choose them.
@@ -502,7 +507,8 @@ def replay(
     Args:
         log: a table of pandas, polars or pyarrow, or a dict of arrays, with the columns ``arm``, ``propensity`` (the
             probability with which the arm was chosen) and ``reward``, and if they vary ``eligible`` (lists of arms),
-            ``values`` (lists of what their rewards are worth), ``examined`` (how likely a visitor examined the slot;
+            ``values`` (lists of what their rewards are worth), ``costs`` (lists of what it costs to play them; what is
+            estimated is value minus cost), ``examined`` (how likely a visitor examined the slot;
             ``propensity`` is then that of the arm in this slot) and ``features`` (rows of numbers); or zr-obp's
             ``bandit_feedback``, whose ``n_actions`` is the number of arms; or the path of a file of CSV or JSON lines with these fields.
         policies, epsilons: what to compare; default dp-imed, dp-med, with features dp-linear, and
