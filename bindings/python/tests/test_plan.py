@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,7 +98,12 @@ def test_eligible_arms(tmp_path):
     assert rows(dpb.replay(log, "dp-imed", 1.0)) == valued != wanted
     with pytest.raises(dpb.InvalidConfigError, match="values must have a number for each"):
         dpb.replay({**log, "values": log["values"][:-1] + [[1.0]]})
-    del log["values"]
+    log["costs"] = [[0.1 * arm for arm in arms] for arms in log["eligible"]]
+    costed = rows(dpb.replay(log, "dp-imed", 1.0))
+    assert costed != valued and rows(dpb.replay({**log, "costs": [[0.0] * len(e) for e in log["eligible"]]}, "dp-imed", 1.0)) == valued
+    with pytest.raises(dpb.InvalidConfigError, match="costs must have a number for each"):
+        dpb.replay({**log, "costs": log["costs"][:-1] + [[1.0]]})
+    del log["values"], log["costs"]
     log["eligible"][7] = [int(log["arm"][7]) ^ 1]
     with pytest.raises(dpb.InvalidConfigError, match="row 7: eligible: lacks the arm"):
         dpb.replay(log)
@@ -308,6 +314,25 @@ def test_long_work_shows_its_progress(monkeypatch):
         dpb.simulate(decisions=1 << 40, seconds=100)
     [(title, bar)] = bars
     assert title == "simulating" and 10 < bar.n <= bar.total == 1000 and bar.closed
+
+
+def test_costs_are_simulated():
+    """A decision that may choose no arm loses no more than all that the best arms win, though most arms cost too much."""
+    options = {"decisions": 20_000, "runs": 2, "seed": 3, "epsilons": 4.0, "policies": "dp-imed", "progress": False}
+    table = dpb.simulate(4, 0.5, costs=1.0, abstain=True, **options)
+    assert table.percent[0] < 20
+    with pytest.raises(dpb.InvalidConfigError, match="abstain: has no meaning without costs"):
+        dpb.simulate(4, 0.5, abstain=True, **options)
+
+
+def test_a_router_plays_for_worth(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "examples/python")
+    import router
+
+    uniform, private = (router.play(player, 5000, 1)[-1] for player in (router.Uniform(1), router.Private(4.0)))
+    assert private < 0.5 * uniform
+    replayed = dpb.replay(router.log(2000, 1), "dp-imed", 4.0, progress=False)
+    assert replayed.dr[-1] > replayed.dr[1]  # than an even rotation
 
 
 @pytest.mark.long
