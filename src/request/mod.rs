@@ -2,13 +2,15 @@
 //! [`Request`], and a policy chooses by it.
 
 mod choice;
+mod listing;
 mod offer;
 mod rows;
 
 use crate::config::Config;
 pub(crate) use choice::Choice;
 pub use choice::Pull;
-pub(crate) use offer::{Catalog, Limits, Offer, Offers, Segment, Sure, Worths};
+pub(crate) use listing::{Sure, Worths};
+pub(crate) use offer::{Catalog, Limits, Offer, Offers, Segment};
 pub(crate) use rows::Row;
 pub use rows::{Feature, Rows, feature_cross, feature_hash};
 

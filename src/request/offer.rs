@@ -2,13 +2,14 @@
 //! makes the only [`Offer`] there is. A policy that gets one decides, and cannot fail.
 
 use super::choice::{Choice, Pull};
+use super::listing::{Listed, Listing, Sure, Worths};
 use super::rows::Rows;
-use super::{Abilities, EXAMINATION, NO_ARM, Request};
+use super::{Abilities, EXAMINATION, Request};
 use crate::config::Config;
 use crate::error::{Error, Result, Value};
 use crate::ledger::keys::Keys;
 use crate::ledger::roster::Roster;
-use crate::memory::{WipedVec, try_with_capacity};
+use crate::memory::try_with_capacity;
 use crate::random::Random;
 
 /// What the requests of a handle may name.
@@ -49,85 +50,17 @@ pub(crate) enum Segment {
     New(u64),
 }
 
-/// What a request says of an arm.
-#[derive(Clone, Copy)]
-struct Listed {
-    /// The number of the last request that listed the arm.
-    request: u32,
-    /// The arm's position in that list.
-    position: u32,
-    /// With values or costs: the arm's value as a part of the largest; 0 if that was too small.
-    value: f32,
-}
-
-/// A cost is at most so much, in units of the largest value times the largest reward.
-const MOST_COST: f64 = (1 << 20) as f64;
-
-const UNLISTED: Listed = Listed { request: 0, position: 0, value: 0.0 };
-
-/// What the arms of a request are worth, in units of the largest value times the largest reward: value times mean minus
-/// cost.
-#[derive(Clone, Copy)]
-pub(crate) struct Worths<'a> {
-    listed: &'a [Listed],
-    costs: Option<&'a [f64]>,
-    /// The unit of the costs.
-    unit: f64,
-}
-
-impl Worths<'_> {
-    /// An arm whose value is below this part of the largest one counts as one of value 0.
-    const LEAST: f64 = 1.0 / (1 << 20) as f64;
-
-    /// The value of an arm that the request lists, as a part of the largest one.
-    #[inline]
-    pub fn value(&self, arm: u32) -> f64 {
-        self.listed[arm as usize].value.into()
-    }
-
-    #[inline]
-    fn cost(&self, arm: u32) -> f64 {
-        self.costs.map_or(0.0, |costs| costs[self.listed[arm as usize].position as usize] / self.unit)
-    }
-
-    /// The worth of an arm with this mean.
-    #[inline]
-    pub fn of(&self, arm: u32, mean: f64) -> f64 {
-        self.value(arm) * mean - self.cost(arm)
-    }
-
-    /// The mean with which an arm has this worth: above 1 it cannot have it, and at 0 it has at least as much. The map from
-    /// rewards to worths is one-to-one, so the evidence against the worth is that against the mean.
-    #[inline]
-    pub fn mean(&self, arm: u32, worth: f64) -> f64 {
-        ((worth + self.cost(arm)) / self.value(arm)).max(0.0)
-    }
-}
-
-/// What a request may get in place of an arm whose rewards matter.
-#[derive(Clone, Copy)]
-pub(crate) struct Sure {
-    /// An arm of value 0, or [`NO_ARM`].
-    pub arm: u32,
-    /// As in [`Worths`].
-    pub worth: f64,
-}
-
 /// Memory for the requests of a handle, one at a time, and what its configuration permits.
 pub(crate) struct Offers {
     can: Abilities,
     /// Whether the smallest reward is 0, so that a reward has a value in proportion to it.
     from_zero: bool,
-    reward_max: f64,
     /// Maximum number of slots; 0 = as many as arms.
     max_slots: u32,
     /// The number of features in a row, and whether a request has one row, because each arm has a model.
     features: usize,
     has_one_row: bool,
-    /// The arms that may be chosen. Capacity for all arms.
-    among: Vec<u32>,
-    listed: WipedVec<Listed>,
-    request: u32,
+    listing: Listing,
     /// Capacity for the largest number of slots, as in `assigned`.
     choices: Vec<Choice>,
     /// The slot of each choice; empty for a request of one slot without values and positions.
@@ -174,13 +107,10 @@ impl Offers {
         let mut offers = Offers {
             can,
             from_zero: config.reward_min == 0.0,
-            reward_max: config.reward_max,
             max_slots: config.max_slots,
             features: config.features as usize,
             has_one_row: config.model_per_arm,
-            among: try_with_capacity(arms)?,
-            listed: WipedVec::new(arms, |_| UNLISTED)?,
-            request: 0,
+            listing: Listing::new(arms, config.reward_max)?,
             choices: Vec::new(),
             assigned: Vec::new(),
             coins,
@@ -204,19 +134,17 @@ impl Offers {
     /// # Errors
     /// `NoMemory`: nothing has changed.
     pub fn reserve(&mut self) -> Result<()> {
-        let arms = self.listed.len() + 1;
-        let slots = self.most_slots(arms);
-        self.listed.reserve()?;
-        self.among.clear();
+        let slots = self.most_slots(self.listing.arms() + 1);
+        self.listing.reserve()?;
         self.choices.clear();
         self.assigned.clear();
-        let lists = [self.among.try_reserve(arms), self.choices.try_reserve(slots), self.assigned.try_reserve(slots)];
+        let lists = [self.choices.try_reserve(slots), self.assigned.try_reserve(slots)];
         lists.into_iter().try_for_each(|reserved| reserved.map_err(|_| Error::NoMemory))
     }
 
     /// Adds an arm, after [`reserve`](Self::reserve).
     pub fn add_arm(&mut self) {
-        self.listed.push(UNLISTED);
+        self.listing.add_arm();
     }
 
     /// Whether requests have features.
@@ -270,7 +198,7 @@ impl Offers {
         if !is_plain {
             (unit, sure) = self.check_slots(request, catalog, limits)?;
         } else if let Some(roster) = catalog.arms.filter(|_| lists) {
-            self.list(request.eligible, roster);
+            self.listing.list(request.eligible, roster);
         }
         self.choices.clear();
         self.assigned.clear();
@@ -280,13 +208,13 @@ impl Offers {
             segment,
             rows: request.features,
             eligible: request.eligible,
-            worths: has_worths.then_some(Worths { listed: &self.listed, costs: request.costs, unit }),
+            worths: has_worths.then_some(Worths::new(&self.listing.listed, request.costs, unit)),
             sure,
             is_plain,
             is_outage: false,
             examined: request.examined,
-            among: lists.then_some(&mut self.among),
-            listed: &self.listed,
+            among: lists.then_some(&mut self.listing.among),
+            listed: &self.listing.listed,
             choices: &mut self.choices,
             assigned: &mut self.assigned,
             coins: self.coins.as_mut(),
@@ -342,13 +270,13 @@ impl Offers {
             if !self.from_zero {
                 return Err(Error::unconfigured(unconfigured));
             }
-            (unit, sure) = self.list_worths(request, roster)?;
+            (unit, sure) = self.listing.list_worths(request, roster)?;
             what = "the number of eligible arms of positive value";
         } else {
-            self.list(request.eligible, roster);
+            self.listing.list(request.eligible, roster);
         }
         let at_most = |most: u64, what| Err(Error::request("slots", &format!("must be at most {most}, {what}"), slots));
-        let (arms, most) = (self.among.len() as u64 + u64::from(sure.is_some()), self.max_slots);
+        let (arms, most) = (self.listing.among.len() as u64 + u64::from(sure.is_some()), self.max_slots);
         if u64::from(slots) > arms {
             return at_most(arms, what);
         }
@@ -384,86 +312,6 @@ impl Offers {
             Some(&wrong) => Err(Error::request("examined", "must be in [2^-16, 1]", wrong)),
             None => Ok(()),
         }
-    }
-
-    /// A number that no arm has from an earlier request.
-    fn next_request(&mut self) -> u32 {
-        self.request = self.request.wrapping_add(1);
-        if self.request == 0 {
-            self.listed.fill(UNLISTED);
-            self.request = 1;
-        }
-        self.request
-    }
-
-    /// Lists the arms that a request may get: these live ones, each once, in their order; or all live arms.
-    fn list(&mut self, eligible: Option<&[u32]>, roster: &Roster) {
-        self.among.clear();
-        let Some(eligible) = eligible else { return self.among.extend(roster.live()) };
-        let request = self.next_request();
-        for (position, &arm) in eligible.iter().enumerate() {
-            let listed = &mut self.listed[arm as usize];
-            if listed.request != request {
-                *listed = Listed { request, position: position as u32, value: 0.0 };
-                self.among.push(arm);
-            }
-        }
-    }
-
-    /// Reads the values and the costs of a request, and lists the arms that it may get. Returns the unit of its costs, and
-    /// what is sure.
-    ///
-    /// # Errors
-    /// `InvalidRequest`: "values", "values_len", "costs", "costs_len", "eligible".
-    fn list_worths(&mut self, request: &Request, roster: &Roster) -> Result<(f64, Option<Sure>)> {
-        let Request { values, costs, eligible, .. } = *request;
-        let (length, what) = match eligible {
-            Some(arms) => (arms.len(), "eligible arms"),
-            None => (roster.arms(), "arms"),
-        };
-        for (name, list) in [("values_len", values), ("costs_len", costs)] {
-            if let Some(list) = list.filter(|list| list.len() != length) {
-                return Err(Error::request(name, &format!("must be {length}, the number of {what}"), list.len()));
-            }
-        }
-        let (number, arms) = (self.next_request(), eligible.unwrap_or(roster.live()));
-        let position = |place: usize, arm: u32| if eligible.is_some() { place } else { arm as usize };
-        let mut largest = 0.0;
-        for (place, &arm) in arms.iter().enumerate() {
-            let value = values.map_or(1.0, |values| values[position(place, arm)]);
-            if !(0.0..f64::INFINITY).contains(&value) {
-                return Err(Error::request("values", "must be finite and at least 0", value));
-            }
-            if std::mem::replace(&mut self.listed[arm as usize].request, number) == number {
-                return Err(Error::request(
-                    "eligible",
-                    "must not name an arm twice in a request with values or costs",
-                    arm,
-                ));
-            }
-            largest = f64::max(largest, value);
-        }
-        let unit = if largest > 0.0 { largest * self.reward_max } else { 1.0 };
-        let mut sure = request.abstain.then_some(Sure { arm: NO_ARM, worth: 0.0 });
-        self.among.clear();
-        for (place, &arm) in arms.iter().enumerate() {
-            let position = position(place, arm);
-            let part = values.map_or(1.0, |values| values[position]) / largest; // NaN if all are 0
-            let value = if part >= Worths::LEAST { part as f32 } else { 0.0 };
-            self.listed[arm as usize] = Listed { request: number, position: position as u32, value };
-            self.among.extend((value > 0.0).then_some(arm));
-            let Some(cost) = costs.map(|costs| costs[position]) else { continue };
-            let is_small = cost.abs() <= MOST_COST * unit || largest == 0.0;
-            if !(cost.is_finite() && unit.is_finite() && is_small) {
-                let rule = "must be finite, and at most 2^20 times the largest value times config.reward_max";
-                return Err(Error::request("costs", rule, cost));
-            }
-            let worth = -cost / unit;
-            if value == 0.0 && request.slots == 1 && sure.is_none_or(|sure| worth > sure.worth) {
-                sure = Some(Sure { arm, worth });
-            }
-        }
-        Ok((unit, sure))
     }
 }
 
@@ -508,9 +356,9 @@ impl Offer<'_> {
         self.worths.map_or(worth, |worths| worths.mean(arm, worth))
     }
 
-    /// What no arm is worth less than: without costs no less than nothing.
+    /// What no arm is worth less than.
     pub fn least_worth(&self) -> f64 {
-        if self.worths.is_some_and(|worths| worths.costs.is_some()) { f64::NEG_INFINITY } else { 0.0 }
+        self.worths.map_or(0.0, |worths| worths.least())
     }
 
     /// What is sure, if it is worth at least as much as the best arm.
@@ -620,14 +468,14 @@ mod tests {
     fn an_arm_that_is_listed_twice_counts_once() {
         let (mut offers, mut roster) = (Offers::for_tests(&Config::new(6, 1.0), 6), Roster::new(6).unwrap());
         roster.retire(2);
-        let capacity = offers.among.capacity();
+        let capacity = offers.listing.among.capacity();
         let mut listed = |eligible: Option<&[u32]>, slots: u32| {
             let request = Request { slots, eligible, ..Request::default() };
             let catalog = Catalog { arms: Some(&roster), segments: None };
             let offer = offers.check(&request, catalog, &Limits::for_tests(0)).unwrap();
             let arms = offer.among().unwrap_or(&[]).to_vec();
             let positions = arms.iter().map(|&arm| offer.position(arm)).collect::<Vec<_>>();
-            assert_eq!(offers.among.capacity(), capacity);
+            assert_eq!(offers.listing.among.capacity(), capacity);
             (arms, positions)
         };
         for slots in [1, 3] {

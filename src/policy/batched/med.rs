@@ -127,8 +127,9 @@ impl MedPlan {
         let mean = self.batched.mean(arm as usize);
         let Some(best) = best else { return 1.0 };
         let needed = worths.mean(arm, best);
-        if needed >= 1.0 && !(worths.of(arm, mean) >= best) {
-            return 0.0; // also if the mean is NaN
+        let leads = worths.of(arm, mean) >= best; // not if the mean is NaN
+        if needed >= 1.0 && !leads {
+            return 0.0;
         }
         if mean.is_nan() {
             return f64::from(u8::from(!self.arms[arm as usize].is_awaited));
