@@ -71,12 +71,13 @@ fn programs(language: &str) -> Vec<(String, String, &'static str)> {
     pages.flat_map(of_page).collect()
 }
 
-fn builds_and_runs(language: &str, compiler: &str, standard: &str, link: Link) {
+/// `of`: how the names of the programs begin.
+fn builds_and_runs(language: &str, compiler: &str, standard: &str, link: Link, of: &str) {
     if !have(compiler) {
         return;
     }
     let place = empty_directory("readme", &format!("{language}_{link:?}"));
-    for (name, program, says) in programs(language) {
+    for (name, program, says) in programs(language).into_iter().filter(|(name, ..)| name.starts_with(of)) {
         let source = place.join(format!("{name}.{language}"));
         let mut arguments = vec![standard];
         if program.contains("<dpb_fleet.hpp>") {
@@ -94,7 +95,7 @@ fn builds_and_runs(language: &str, compiler: &str, standard: &str, link: Link) {
 
 #[test]
 fn the_c_programs() {
-    builds_and_runs("c", "cc", "-std=c99", Link::Shared);
+    builds_and_runs("c", "cc", "-std=c99", Link::Shared, "");
 }
 
 /// The first page of the header.
@@ -113,15 +114,21 @@ fn the_program_of_the_header() {
 }
 
 #[test]
-fn the_cpp_programs() {
-    builds_and_runs("cpp", "c++", "-std=c++17", Link::Shared);
+fn the_cpp_programs_of_the_wrappers_page() {
+    builds_and_runs("cpp", "c++", "-std=c++17", Link::Shared, "bindings-cpp");
+}
+
+#[test]
+#[ignore = "compiles for half a minute"]
+fn the_cpp_programs_of_all_pages() {
+    builds_and_runs("cpp", "c++", "-std=c++17", Link::Shared, "docs");
 }
 
 #[test]
 #[ignore = "compiles them once more"]
 fn the_programs_link_statically() {
-    builds_and_runs("c", "cc", "-std=c99", Link::Static);
-    builds_and_runs("cpp", "c++", "-std=c++17", Link::Static);
+    builds_and_runs("c", "cc", "-std=c99", Link::Static, "");
+    builds_and_runs("cpp", "c++", "-std=c++17", Link::Static, "");
 }
 
 /// A C++ program of the guide, by its number from 0: an empty directory to run it in, and the program.
