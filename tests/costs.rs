@@ -1,10 +1,9 @@
-//! Requests whose arms have costs, and that may get no arm: refusals, what is played, propensities, and what it loses.
+//! Requests whose arms have costs, and that may get no arm: refusals, what is played, and propensities.
 
-use crate::audit::engine::seed;
 use crate::audit::sabotage::with_fault;
 use crate::support::coins::Coins;
-use crate::values::{able, bandit, imed, lognormal};
-use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault, NO_ARM, Request, Rows};
+use crate::values::{able, bandit, imed};
+use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault, NO_ARM, Request};
 
 /// A request for all arms of what [`able`] made.
 fn of<'a>(values: Option<&'a [f64]>, costs: &'a [f64], abstain: bool, request: Request<'a>) -> Request<'a> {
@@ -268,81 +267,5 @@ fn an_outage_plays_what_is_worth_most() {
         in_outage([0.0; 5]);
         assert!(in_outage([0.8, 0.1, 0.0, 0.0, 0.0])[1] > 2900);
         assert!(in_outage([1.1; 5])[5] > 2900);
-    }
-}
-
-/// Six models of a router: the chance that a request is answered well, and the price of a token. A request has exp(0.5 N)
-/// times as many tokens as usual.
-const MODELS: [(f64, f64); 6] = [(0.55, 0.01), (0.68, 0.04), (0.78, 0.09), (0.82, 0.2), (0.9, 0.4), (0.92, 0.7)];
-
-/// How a router plays for what answers are worth.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Router {
-    Imed,
-    Med,
-    Segments,
-    Linear,
-    /// With rewards minus costs as rewards, of which those of more than 4 are clamped.
-    NetRewards,
-}
-
-/// The loss of a router of so many requests, in percent of that of uniform play.
-fn routed(router: Router, epsilon: f64, abstain: bool, requests: u64, number: u64) -> f64 {
-    let config = Config { test_seed: Some(seed(number)), ..Config::new(6, epsilon) };
-    let (algorithm, config) = match router {
-        Router::Imed => (Algorithm::Imed, config),
-        Router::Med => (Algorithm::Med, config),
-        Router::Segments => (Algorithm::Imed, Config { max_segments: 1, ..config }),
-        Router::Linear => (Algorithm::Linear, Config { features: 1, model_per_arm: true, ..config }),
-        Router::NetRewards => (Algorithm::Imed, Config { reward_min: -4.0, clamp_rewards: true, ..config }),
-    };
-    let (bandit, mut coins) = (Bandit::new(algorithm, &config).unwrap(), Coins(1 + number));
-    let features = (router == Router::Linear).then_some(Rows::Dense(&[0.0]));
-    let (mut loss, mut uniform) = (0.0, 0.0);
-    for _ in 0..requests {
-        // With `abstain` many requests are worth less than any answer costs.
-        let (tokens, value) = (lognormal(&mut coins), if abstain { 0.3 * lognormal(&mut coins) } else { 1.0 });
-        let costs = MODELS.map(|(_, price)| tokens * price);
-        let worths: Vec<f64> = MODELS.iter().zip(costs).map(|(&(mean, _), cost)| value * mean - cost).collect();
-        let best = worths.iter().copied().fold(if abstain { 0.0 } else { f64::NEG_INFINITY }, f64::max);
-        let values = [value; 6];
-        let request = match router {
-            Router::NetRewards => Request::default(),
-            _ => of(Some(&values), &costs, abstain, Request { features, ..Request::default() }),
-        };
-        let Decision { arm, ticket, .. } = bandit.select_for(&request).unwrap();
-        loss += best - worths.get(arm as usize).copied().unwrap_or(0.0);
-        uniform += best - worths.iter().sum::<f64>() / 6.0;
-        if arm != NO_ARM {
-            let reward = coins.toss(MODELS[arm as usize].0);
-            let net = if router == Router::NetRewards { reward - costs[arm as usize] } else { reward };
-            bandit.update(ticket, net).unwrap();
-        }
-    }
-    100.0 * loss / uniform
-}
-
-/// The table of docs/choosing.md: the mean of eight runs. The seeds are fixed.
-#[test]
-#[ignore = "half a minute"]
-fn a_router_loses_little() {
-    for (router, requests, most) in [
-        (Router::Imed, 200_000, [1.2, 1.8, 0.4, 0.6]),
-        (Router::Med, 200_000, [1.2, 1.8, 0.4, 0.6]),
-        (Router::Segments, 200_000, [3.0; 4]),
-        (Router::Linear, 50_000, [6.0; 4]),
-        (Router::NetRewards, 200_000, [100.0; 4]),
-    ] {
-        for (at, (epsilon, abstain)) in [(1.0, false), (0.25, false), (1.0, true), (0.25, true)].into_iter().enumerate()
-        {
-            if abstain && router == Router::NetRewards {
-                continue;
-            }
-            let losses: Vec<f64> = (0..8).map(|number| routed(router, epsilon, abstain, requests, number)).collect();
-            let mean = losses.iter().sum::<f64>() / 8.0;
-            let error = (losses.iter().map(|loss| (loss - mean).powi(2)).sum::<f64>() / 56.0).sqrt();
-            println!("{router:?}, {requests} requests, epsilon {epsilon}, abstain {abstain}: {mean:.2} ± {error:.2}");
-            assert!(mean < most[at], "{router:?} {epsilon} {abstain}: {mean}");
-        }
     }
 }

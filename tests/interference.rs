@@ -647,6 +647,13 @@ fn leaks_of_segments_and_restarts_are_seen() {
     are_seen(&[Sabotage::Built(Fault::CancelledDrawn)], [Subject::Policy(Algorithm::Imed)]);
 }
 
+/// Faults of requests with costs, or that may get no arm.
+#[test]
+#[ignore = "seconds"]
+fn leaks_of_worths_are_seen() {
+    are_seen(&[Fault::AbstainsByRaw, Fault::RawLeader].map(Sabotage::Built), [Subject::Policy(Algorithm::Imed)]);
+}
+
 /// Faults that affect only dp-linear, and its noise.
 #[test]
 #[ignore = "ten seconds"]

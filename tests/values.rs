@@ -130,7 +130,7 @@ fn play(
 }
 
 /// exp(0.5 N), about: N is a sum of uniform numbers.
-pub fn lognormal(coins: &mut Coins) -> f64 {
+fn lognormal(coins: &mut Coins) -> f64 {
     let sum: f64 = (0..12).map(|_| (coins.next() >> 11) as f64 / (1u64 << 53) as f64).sum();
     (0.5 * (sum - 6.0)).exp()
 }

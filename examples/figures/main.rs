@@ -9,6 +9,7 @@
 #[path = "../common/adversaries.rs"]
 pub mod adversaries;
 pub mod clicks;
+pub mod costs;
 pub mod drift;
 pub mod environment;
 pub mod fast;
@@ -78,6 +79,7 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
         "libdpb: click rates below 1%, and slots that visitors examine with different probabilities",
         clicks::run,
     ),
+    ("costs", "libdpb: arms that cost something, and requests that may get no arm", costs::run),
     ("drift", "libdpb: rewards that change over time, with and without forget_after", drift::run),
     ("tails", "libdpb: the cost of losing the best arm in fewer runs", tails::run),
     ("many", "libdpb: many arms: how far the leader is preferred", tails::run_many),
