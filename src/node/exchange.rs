@@ -263,7 +263,9 @@ impl<S: BanditSource> Core<S> {
                     self.exchange.putting = Some(Putting { version, releases, begins, bytes });
                     self.exchange.put_now = false;
                 }
-                let is_news = |releases| !self.has_key() || self.leads() || self.exchange.releases != Some(releases);
+                // Each node reads all news, so what tells nothing is none.
+                let is_new = |releases| releases > 0 && self.exchange.releases != Some(releases);
+                let is_news = |releases| !self.has_key() || self.leads() || is_new(releases);
                 let put = |one: &Putting| tables.put(member, one.version, is_news(one.releases), one.bytes.clone());
                 self.exchange.putting.as_ref().map(put)
             }

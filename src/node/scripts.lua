@@ -11,6 +11,10 @@ local function say(...)
     if type(value) == 'number' then value = string.format('%.0f', value) end
     table.insert(said, #value .. ':' .. value)
   end
+end
+
+local function reply(...)
+  say(...)
   return table.concat(said)
 end
 
@@ -30,9 +34,9 @@ local function sorted(rows)
   return rows
 end
 
-local function record(number)
+local function record(number, text)
   local incarnation, life, till, sent, draining =
-    (redis.call('HGET', KEYS[1], number) or ''):match('^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+    (text or redis.call('HGET', KEYS[1], number) or ''):match('^(%d+) (%d+) (%d+) (%d+) (%d+)$')
   return tonumber(incarnation), life, tonumber(till), tonumber(sent), tonumber(draining)
 end
 
@@ -127,23 +131,23 @@ local alive, counts, versions, snapshots = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local asked, life, lease, seen, time = ARGV[1], ARGV[3], tonumber(ARGV[4]), ARGV[5], now()
 local number = asked
 if asked == '0' then
-  local own, held, all = nil, {}, redis.call('HKEYS', KEYS[1])
-  for _, other in ipairs(all) do
-    local _, holder, till = record(other)
+  local own, held, all = nil, {}, redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    local other, _, holder, till = all[i], record(all[i], all[i + 1])
     if holder == life and tonumber(other) < tonumber(own or other + 1) then own = other end
     held[other] = till and till > time
   end
   number = 1
   while held[tostring(number)] do number = number + 1 end
   number = own or tostring(number)
-  if tonumber(number) > 65535 then return say('full') end
+  if tonumber(number) > 65535 then return reply('full') end
 end
 local incarnation, holder, till, sent, draining = record(number)
 local version = redis.call('HGET', versions, number) or ('0'):rep(20)
 if holder == life then
   hold(number, incarnation, life, time + lease, sent, 0)
 elseif till and till > time and draining == 0 then
-  return say('taken', till - time)
+  return reply('taken', till - time)
 elseif asked ~= '0' and seen ~= version then
   incarnation = 0
 else
@@ -153,14 +157,14 @@ else
   if beat then interrupt(counts, tonumber(beat)) end
   redis.call('ZADD', alive, redis.call('HINCRBY', counts, 'beats', 1), number)
 end
-return say('ok', number, incarnation, version, redis.call('HGET', snapshots, number) or '')
+return reply('ok', number, incarnation, version, redis.call('HGET', snapshots, number) or '')
 
 ---- ROUND
 local alive, counts, versions, rewards, states = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local last, late, gone = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-if not mine() then return say('replaced') end
+if not mine() then return reply('replaced') end
 local due = tonumber(ARGV[16])
-if due > 0 and now() > due then return say('late', now()) end
+if due > 0 and now() > due then return reply('late', now()) end
 local sent = renew(tonumber(ARGV[4]), 0)
 local beats = redis.call('HINCRBY', counts, 'beats', 1)
 local before = tonumber(redis.call('ZSCORE', alive, ARGV[1]) or 0)
@@ -182,10 +186,10 @@ if broken then interrupt(counts, broken) end
 local numbers = {}
 local known = redis.call('HLEN', KEYS[1])
 if ARGV[9] == '1' or known ~= tonumber(ARGV[8]) then
-  local time = now()
-  for _, number in ipairs(redis.call('HKEYS', KEYS[1])) do
-    local _, _, till = record(number)
-    if till and (ARGV[9] ~= '1' or till > time) then table.insert(numbers, {tonumber(number)}) end
+  local time, all = now(), redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    local _, _, till = record(all[i], all[i + 1])
+    if till and (ARGV[9] ~= '1' or till > time) then table.insert(numbers, {tonumber(all[i])}) end
   end
 end
 -- What is wrong with rewards stops no beat.
@@ -216,11 +220,11 @@ local whole = tried(rewards, function()
   read(rewards, tonumber(ARGV[12]), tonumber(ARGV[13]))
 end)
 if not whole then say(0) end
-return say()
+return reply()
 
 ---- PUT
 local snapshots, versions, news, counts = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-if not mine() then return say('replaced') end
+if not mine() then return reply('replaced') end
 local version = redis.call('HGET', versions, ARGV[1]) or ('0'):rep(20)
 if version < ARGV[4] then
   version = ARGV[4]
@@ -231,12 +235,12 @@ if version < ARGV[4] then
     redis.call('HINCRBY', counts, 'news', 1)
   end
 end
-return say('ok', version)
+return reply('ok', version)
 
 ---- NEWS
 local news, snapshots = KEYS[2], KEYS[3]
 local most, bytes, known, changed = tonumber(ARGV[4]), tonumber(ARGV[5]), {}, {}
-if not mine() then return say('replaced') end
+if not mine() then return reply('replaced') end
 for i = 6, #ARGV, 2 do known[ARGV[i]] = ARGV[i + 1] end
 local all = redis.call('HGETALL', news)
 for i = 1, #all, 2 do
@@ -253,11 +257,11 @@ for _, row in ipairs(sorted(changed)) do
 end
 say('ok', #found < #changed and '1' or '0', #found)
 for _, row in ipairs(found) do say(row[1], row[2], row[3]) end
-return say()
+return reply()
 
 ---- LEAD
 local leaders, fleet, generation, seen, lease = KEYS[2], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
-if not mine() then return say('replaced') end
+if not mine() then return reply('replaced') end
 local node, led, term, till = (redis.call('HGET', leaders, fleet) or ''):match('^(%d+) (%d+) (%d+) (%d+)$')
 node, led, term, till = node or '0', led or '0', term or '0', tonumber(till or 0)
 local time, leads = now(), node == ARGV[1] and led == generation
@@ -270,38 +274,38 @@ elseif till <= time and generation ~= '0' and seen == term and lease > 0 then
 end
 redis.call('HSET', leaders, fleet, words(node, led, term, till))
 if till <= time then node, led = '0', '0' end
-return say('ok', node, led, term)
+return reply('ok', node, led, term)
 
 ---- CONTRIBUTE
-if not mine() then return say('replaced') end
+if not mine() then return reply('replaced') end
 push(KEYS[2], words(ARGV[3], ARGV[4], ARGV[7]), tonumber(ARGV[5]), tonumber(ARGV[6]))
-return say('ok')
+return reply('ok')
 
 ---- COLLECT
-if not mine() then return say('replaced') end
+if not mine() then return reply('replaced') end
 acknowledge(KEYS[2], ARGV[4], ARGV[5])
 say('ok')
 read(KEYS[2], tonumber(ARGV[6]), tonumber(ARGV[7]))
-return say()
+return reply()
 
 ---- KEEP
-if not mine() then return say('replaced') end
+if not mine() then return reply('replaced') end
 renew(tonumber(ARGV[4]), 1)
 acknowledge(KEYS[2], ARGV[5], ARGV[6])
 say('ok')
 read(KEYS[2], tonumber(ARGV[7]), tonumber(ARGV[8]))
-return say()
+return reply()
 
 ---- OFFER
 local offers = KEYS[2]
-if not mine() then return say('replaced') end
+if not mine() then return reply('replaced') end
 local incarnation, sequence, open = (redis.call('HGET', offers, ARGV[1]) or ''):match('^(%d+) (%d+)(.*)$')
 if incarnation ~= ARGV[2] then sequence, open = 0, '' end
 if tonumber(ARGV[4]) > tonumber(sequence) then
   for i = 6, #ARGV do open = open .. ' ' .. ARGV[i] end
   redis.call('HSET', offers, ARGV[1], words(ARGV[2], ARGV[4]) .. (ARGV[5] == '1' and '' or open))
 end
-return say('ok', open)
+return reply('ok', open)
 
 ---- HOST
 local alive, offers, asked, draw = KEYS[2], KEYS[3], ARGV[4], tonumber(ARGV[5])
@@ -317,11 +321,11 @@ for i = 1, #nodes do
     local receiver, others = open:match('^ (%d+)(.*)$')
     if receiver then
       redis.call('HSET', offers, node, words(incarnation, sequence) .. others)
-      return say('ok', node, receiver)
+      return reply('ok', node, receiver)
     end
   end
 end
-return say('ok', '0', '0')
+return reply('ok', '0', '0')
 
 ---- ENTRUST
 local alive, states, lease, receiver = KEYS[2], KEYS[3], tonumber(ARGV[4]), ARGV[5]
@@ -332,20 +336,20 @@ end
 local mark = receiver .. ' ' .. ARGV[1] .. ' '
 local first, next = queue(states)
 for i = first, next - 1 do
-  if (redis.call('HGET', states, words(i)) or ''):sub(1, #mark) == mark then return say('ok') end
+  if (redis.call('HGET', states, words(i)) or ''):sub(1, #mark) == mark then return reply('ok') end
 end
 push(states, mark .. words(ARGV[2], now(), ARGV[6]), next - first + 1, lease)
-return say('ok')
+return reply('ok')
 
 ---- ADOPT
 local states, lease = KEYS[2], tonumber(ARGV[4])
-if not mine() then return say('replaced') end
+if not mine() then return reply('replaced') end
 acknowledge(states, ARGV[5], ARGV[6])
 local first, next = queue(states)
-if first == next then return say('ok', 0) end
+if first == next then return reply('ok', 0) end
 local receiver, number, incarnation, since, state =
   (redis.call('HGET', states, words(first)) or ''):match('^(%d+) (%d+) (%d+) (%d+) (.*)$')
-if not receiver then return say('ok', 1, first, '0', '0', '0', '0', '0', '') end
+if not receiver then return reply('ok', 1, first, '0', '0', '0', '0', '0', '') end
 local before, life, _, sent = record(number)
 local given, held = tonumber(incarnation) + 1, 1
 if number == ARGV[1] then
@@ -357,7 +361,7 @@ elseif not before or before == given - 1 then
 else
   held = 0
 end
-return say('ok', 1, first, receiver, number, incarnation, held, math.max(now() - since, 0), state)
+return reply('ok', 1, first, receiver, number, incarnation, held, math.max(now() - since, 0), state)
 
 ---- LEAVE
 local alive, counts = KEYS[2], KEYS[3]
@@ -373,4 +377,4 @@ elseif incarnation and life ~= '0' then
   redis.call('ZREM', alive, ARGV[1])
   interrupt(counts, tonumber(beat or 0))
 end
-return say('ok')
+return reply('ok')

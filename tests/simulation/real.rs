@@ -1,9 +1,11 @@
 //! Nodes with real bandits, on rows in memory.
 
 use super::support::coins::Coins;
+use dpb::node::command::CommandKind;
 use dpb::node::{Bandits, Lane, Node, NodeOptions, NodeState, Task, store};
 use dpb::{Algorithm, Bandit, Clock, Config, Error, FleetKey, Request};
 use dpb_simulation::rows::Memory;
+use std::cell::Cell;
 
 const WINDOW: u32 = 20_000;
 
@@ -31,10 +33,19 @@ impl Fleet {
 
     /// Lets 25 ms pass.
     fn step(&mut self) {
+        self.step_without(|_, _| false);
+    }
+
+    /// The same, and commands of these nodes and kinds fail.
+    fn step_without(&mut self, fails: impl Fn(usize, CommandKind) -> bool) {
         self.now += 25;
-        for node in &self.nodes {
+        for (at, node) in self.nodes.iter().enumerate() {
             for lane in Lane::ALL {
                 while let Task::Run { id, command, .. } = node.next(lane, self.now).unwrap() {
+                    if fails(at, command.kind) {
+                        node.failed(id, self.now, "it fails").unwrap();
+                        continue;
+                    }
                     let bytes = store::run(&mut self.rows, &command, 1_700_000_000_000 + self.now).unwrap();
                     node.reply(id, self.now, &bytes).unwrap();
                 }
@@ -72,6 +83,8 @@ fn real_bandits_learn_as_one_and_move() {
     let reports: Vec<_> = fleet.nodes.iter().map(|node| node.report(fleet.now).unwrap()).collect();
     assert!(reports.iter().all(|report| report.state == NodeState::Serving && report.ready && report.nodes == 3));
     assert!(reports.iter().all(|report| report.leader == reports[0].leader && report.leader.1 != 0), "{reports:?}");
+    let reads = reports.iter().map(|report| (report.leads, report.released)).collect::<Vec<_>>();
+    assert!(reads.iter().all(|(leads, released)| *released == usize::from(!leads)), "the leader's alone: {reads:?}");
     let leader =
         fleet.nodes.iter().position(|node| node.report(fleet.now).unwrap().member.number == reports[0].leader.0);
     let of = |fleet: &Fleet, node: usize| fleet.nodes[node].bandit().unwrap().report().unwrap();
@@ -237,5 +250,48 @@ fn a_node_learns_once_a_snapshot_has_settled() {
         fleet.join_with(7, None, config());
         join(&mut fleet);
         waits(&mut fleet);
+    }
+}
+
+/// A process whose second TAKE fails for long has no rounds yet, so it misses none.
+#[test]
+fn a_node_without_a_number_has_no_outage() {
+    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
+    fleet.join(7);
+    let takes = Cell::new(0);
+    for _ in 0..400 {
+        // The first one reads the snapshot of the number.
+        fleet.step_without(|_, kind| kind == CommandKind::Take && takes.replace(takes.get() + 1) > 0);
+    }
+    fleet.run(5000);
+    let report = fleet.nodes[0].report(fleet.now).unwrap();
+    assert_eq!((report.state, report.outages), (NodeState::Serving, 0));
+}
+
+/// A process ends while decisions of the last one with its number are open in it. When it has left those to another node, it
+/// finds no receiver for its own ones at once. Its number remains its own meanwhile.
+#[test]
+fn a_node_that_leaves_two_states_keeps_its_number() {
+    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
+    fleet.join(2);
+    fleet.run(10_000);
+    for draining in [false, true] {
+        fleet.nodes.truncate(1);
+        fleet.join(1);
+        fleet.run(15_000);
+        let bandit = fleet.nodes[1].bandit().unwrap();
+        (0..100).for_each(|_| _ = bandit.select().unwrap());
+        fleet.nodes[1].leave(fleet.now).unwrap();
+        let hosts = Cell::new(0);
+        let fails = |at, kind| {
+            let asks = at == 1 && kind == CommandKind::Host;
+            hosts.set(hosts.get() + u32::from(asks));
+            asks && (2..5).contains(&hosts.get())
+        };
+        for _ in 0..200 {
+            fleet.step_without(fails);
+        }
+        let ends = fleet.nodes[1].report(fleet.now).unwrap();
+        assert_eq!((ends.state, hosts.get()), (NodeState::Left, if draining { 5 } else { 1 }), "{ends:?}");
     }
 }
