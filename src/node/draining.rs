@@ -199,7 +199,12 @@ impl<S: BanditSource> Core<S> {
     /// The reply to an OFFER: the receivers that nobody had taken.
     pub fn offered(&mut self, open: &[u64], withdraw: bool) {
         self.exchange.done();
-        self.draining.withdrawn |= withdraw;
+        self.draining.withdrawn |= withdraw && self.exchange.leaves();
+        let is_own = |receiver: &u64| self.draining.receivers.iter().any(|row| row.0 == *receiver);
+        if !withdraw && !open.iter().all(is_own) {
+            // A store that went back offers some that have had a state.
+            self.exchange.plan.push_front(Step::Offer { withdraw: true });
+        }
         for (receiver, taken) in &mut self.draining.receivers {
             if !open.contains(receiver) {
                 taken.get_or_insert(self.now);
@@ -207,7 +212,8 @@ impl<S: BanditSource> Core<S> {
         }
         if withdraw {
             self.draining.receivers.retain(|(_, taken)| taken.is_some());
-        } else if self.draining.receivers.iter().filter(|row| row.1.is_none()).count() < OFFERED {
+        }
+        if self.draining.receivers.iter().filter(|row| row.1.is_none()).count() < OFFERED {
             self.exchange.until_offer = 1; // they were taken, or the store has lost them
         }
     }
@@ -430,8 +436,12 @@ impl<S: BanditSource> Core<S> {
         let is_meant = |one: &DrainingBandit<_>| number == 0 || one.member.number == number && !one.holds;
         match self.draining.all.iter().rposition(is_meant) {
             Some(at) => {
-                let one = self.draining.all.remove(at);
-                self.pass_on(&one.bandit, one.member, host)
+                let DrainingBandit { bandit, mut member, .. } = self.draining.all.remove(at);
+                if member == self.member {
+                    // This node keeps its number until its own bandit leaves: it is as if it had that after this one.
+                    (member.incarnation, member.life) = (member.incarnation - 1, 0);
+                }
+                self.pass_on(&bandit, member, host)
             }
             None => {
                 (self.draining.host, self.exchange.closing) = (Some(host).filter(|_| number == 0), number == 0);

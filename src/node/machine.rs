@@ -493,7 +493,9 @@ impl<S: BanditSource> Core<S> {
     /// Lets time pass, and looks for an outage.
     fn pass(&mut self, now: u64) -> Result<()> {
         self.now = self.now.max(now);
-        let Some(bandit) = self.bandit.clone().filter(|_| !self.state.has_ended()) else { return Ok(()) };
+        // Before its rounds begin, nothing can be missing.
+        let watches = self.member.incarnation > 0 && !self.state.has_ended();
+        let Some(bandit) = self.bandit.clone().filter(|_| watches) else { return Ok(()) };
         let now = Moment { at: self.now, ticks: bandit.ticks()? };
         let before = self.membership.outage.is_some();
         let from = self.membership.look(now);
