@@ -14,14 +14,16 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// A redis-server of the test's own, at a socket.
-struct Redis {
+pub struct Redis {
     process: Child,
     place: PathBuf,
     connection: BufReader<UnixStream>,
+    /// Bytes that were sent and read.
+    pub bytes: [usize; 2],
 }
 
 impl Redis {
-    fn start(test: &str) -> Option<Redis> {
+    pub fn start(test: &str) -> Option<Redis> {
         if !support::have("redis-server") {
             return None;
         }
@@ -39,11 +41,11 @@ impl Redis {
             }
             std::thread::sleep(Duration::from_millis(10));
         };
-        Some(Redis { process, place, connection })
+        Some(Redis { process, place, connection, bytes: [0; 2] })
     }
 
     /// Sends a command, and returns its reply, or the error.
-    fn ask(&mut self, words: &[&[u8]]) -> Result<Vec<u8>, String> {
+    pub fn ask(&mut self, words: &[&[u8]]) -> Result<Vec<u8>, String> {
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
             request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
@@ -53,11 +55,13 @@ impl Redis {
         self.connection.get_mut().write_all(&request).unwrap();
         let mut line = String::new();
         self.connection.read_line(&mut line).unwrap();
+        self.bytes = [self.bytes[0] + request.len(), self.bytes[1] + line.len()];
         let (kind, rest) = line.trim_end().split_at(1);
         match kind {
             "$" => {
                 let mut text = vec![0; rest.parse::<usize>().unwrap() + 2];
                 self.connection.read_exact(&mut text).unwrap();
+                self.bytes[1] += text.len();
                 text.truncate(text.len() - 2);
                 Ok(text)
             }
@@ -66,12 +70,12 @@ impl Redis {
         }
     }
 
-    fn load(&mut self, script: &str) -> Vec<u8> {
+    pub fn load(&mut self, script: &str) -> Vec<u8> {
         self.ask(&[b"SCRIPT", b"LOAD", script.as_bytes()]).unwrap()
     }
 
     /// Runs a command. `more` is a key after its own.
-    fn run(&mut self, sha: &[u8], command: &Command, more: Option<&str>) -> Result<Vec<u8>, String> {
+    pub fn run(&mut self, sha: &[u8], command: &Command, more: Option<&str>) -> Result<Vec<u8>, String> {
         let count = (command.keys.len() + usize::from(more.is_some())).to_string();
         let mut words: Vec<&[u8]> = vec![b"EVALSHA", sha, count.as_bytes()];
         words.extend(command.keys.iter().map(Vec::as_slice));

@@ -8,6 +8,7 @@
 use super::model::{Fact, Lost, LostBy, Truth};
 use super::plan::Plan;
 use super::world::DELAY;
+use dpb::node::command::{Command, CommandKind};
 use std::collections::BTreeMap;
 
 /// What failed, where (everywhere without a place), and how long.
@@ -31,6 +32,11 @@ type Gap = (u64, u64);
 struct Process {
     slot: usize,
     began: u64,
+    /// Its number and its life, as in its commands: not those of the bandits that drain in it.
+    number: u64,
+    life: Vec<u8>,
+    /// When it took its number last: until it knows that, it makes no rounds.
+    took: u64,
     /// Its first beat, and the last one.
     first: u64,
     beat: Option<u64>,
@@ -49,8 +55,9 @@ struct Process {
 pub struct Losses {
     faults: Vec<Fault>,
     processes: Vec<Process>,
-    /// When the store noted a break, and went back: to when, and when it ran again.
-    breaks: Vec<u64>,
+    /// When the beat was made after which a break may have lost something, and when the store noted the break; and to when
+    /// the store went back, when, and when it ran again.
+    breaks: Vec<Gap>,
     returns: Vec<(u64, u64, u64)>,
     /// When its clock went back, and by how much: leases last so much longer.
     delayed: Vec<(u64, u64)>,
@@ -92,8 +99,11 @@ impl Losses {
     }
 
     /// The store executed a round of this process.
-    pub fn beats(&mut self, process: u64, now: u64) {
+    pub fn beats(&mut self, process: u64, by: &Command, now: u64) {
         let one = &mut self.processes[process as usize];
+        one.number = std::str::from_utf8(&by.args[0]).expect("digits").parse().expect("a number");
+        one.life.clone_from(&by.args[2]);
+        one.took = if by.kind == CommandKind::Take { now } else { one.took };
         one.first = if one.beat.is_none() { now } else { one.first };
         let last = one.beat.replace(now).unwrap_or(now);
         one.beat_gaps.extend((now - last > SLACK).then_some((last, now)));
@@ -106,16 +116,18 @@ impl Losses {
         one.heard_gaps.extend((now - last > SLACK).then_some((last, now)));
     }
 
-    pub fn breaks(&mut self, now: u64) {
-        self.breaks.push(now);
+    pub fn breaks(&mut self, now: u64, beaten: u64) {
+        self.breaks.push((beaten, now));
     }
 
     pub fn leaves(&mut self, process: u64, now: u64) {
         self.processes[process as usize].leaves = Some(now);
     }
 
-    pub fn left(&mut self, process: u64, now: u64) {
-        self.processes[process as usize].left = Some(now);
+    /// The store ended the lease of this life.
+    pub fn left(&mut self, process: u64, life: &[u8], now: u64) {
+        let one = &mut self.processes[process as usize];
+        one.left = if one.life == life { Some(now) } else { one.left };
     }
 
     pub fn ends(&mut self, process: u64, now: u64, how: Ended) {
@@ -155,18 +167,21 @@ impl Losses {
         for (_, other) in self.processes.iter().enumerate().filter(|other| other.0 as u64 != process) {
             all.extend(&other.beat_gaps);
             let (Some(beat), Some((ended, how))) = (other.beat, other.ended) else { continue };
-            let is_undone = |left: u64| self.returns.iter().any(|back| back.0 <= left && left <= back.1);
+            // By a failover, or by a TAKE that came late.
+            let is_undone = |left: u64| left < beat || self.returns.iter().any(|back| back.0 <= left && left <= back.1);
             all.push(match other.left.filter(|left| !is_undone(*left)) {
-                Some(left) if how == Ended::Left => (beat, left.max(beat)),
+                Some(left) if how == Ended::Left => (beat, left),
                 _ => (beat, ended.max(beat).max(counts) + GONE),
             });
         }
         // A process that has just come, or heard again, cannot tell how long ago the beat before a break was.
         let hears = || own.heard_gaps.iter().map(|gap| gap.1).chain([own.first]);
-        let doubts = |at: &u64| hears().filter(|since| since <= at).map(|since| since + FORGOTTEN).fold(*at, u64::max);
-        all.extend(self.breaks.iter().map(|at| (*at, doubts(at))));
+        let doubts = |(beaten, at): &Gap| {
+            hears().filter(|since| since <= at).chain([*beaten]).map(|since| since + FORGOTTEN).fold(*at, u64::max)
+        };
+        all.extend(self.breaks.iter().map(|one| (one.1, doubts(one))));
         // Of two breaks at once a process knows neither since when nor for how long something was missing.
-        for pair in self.breaks.windows(2) {
+        for pair in self.breaks.windows(2).map(|pair| [pair[0].1, pair[1].1]) {
             let unheard = own.heard_gaps.iter().find(|gap| gap.0 <= pair[0] && pair[1] <= gap.1);
             let known = unheard.map(|gap| gap.1).or((pair[1] - pair[0] <= SLACK).then_some(pair[1]));
             all.extend(known.map(|known| (pair[0], known + FORGOTTEN)));
@@ -181,8 +196,9 @@ impl Losses {
     /// Since when something was missing, as far as a process can know that cancels then; or why it had no reason to.
     fn missing(&self, process: u64, at: u64, written: Option<u64>, plan: &Plan) -> Result<u64, &'static str> {
         let own = &self.processes[process as usize];
-        if own.ended.is_some_and(|(end, _)| at <= end && end <= at + DELAY / 2) {
-            return self.ends_for_nothing(own).map_or(Ok(0), Err);
+        let ends = own.ended.is_some_and(|(end, _)| at <= end && end <= at + DELAY / 2);
+        if ends && self.ends_for_nothing(own).is_none() {
+            return Ok(0);
         }
         // What the process cancelled before the state came to it, it cancels in the state.
         let since = written.map_or(at, |written| written - LONGEST_SEARCH - 10 * DELAY);
@@ -197,13 +213,21 @@ impl Losses {
         while let Some(begin) = begins(from, from) {
             from = begin;
         }
-        let breaks = self.breaks.iter().filter(|then| (from..=at).contains(*then)).count();
+        let breaks = self.breaks.iter().filter(|then| (from..=at).contains(&then.1)).count();
         let went_back = self.returns.iter().any(|(_, then, _)| (from..=at).contains(then));
         if breaks == 0 && !went_back && at - from + SLACK < plan.limit() {
             return Err("it failed for too short a time");
         }
         // A process takes what it has not seen begin for lost from the first.
         Ok(if breaks > 1 || went_back || own.began + SLACK > from { 0 } else { from })
+    }
+
+    /// Whether another process with this number began since the decision was made, and has ended: it had read some
+    /// rewards, and nobody knows which.
+    fn had_another(&self, number: u64, made: u64, lost: Lost) -> bool {
+        let is_another = |one: &Process| one.number == number && one.began > made;
+        let has_ended = |one: &Process| one.ended.is_some_and(|(end, _)| end <= lost.at);
+        self.processes.iter().any(|one| is_another(one) && has_ended(one))
     }
 
     /// Why a process need not have ended with what it had, if so.
@@ -234,7 +258,7 @@ impl Losses {
             for gap in one.beat_gaps.iter().chain(&one.heard_gaps) {
                 let length = gap.1 - gap.0;
                 let has_ended = one.ended.is_some_and(|ended| ended.0 < gap.1);
-                if !has_ended && length > self.explained(one.slot, *gap) + SLACK {
+                if !has_ended && gap.1 > one.took && length > self.explained(one.slot, *gap) + SLACK {
                     return Some(format!("2: process {id} made no good round for {length}, lost at {}", gap.0));
                 }
             }
@@ -283,14 +307,15 @@ impl Losses {
                 let why = match lost.how {
                     LostBy::Cancel(written) => {
                         let key = (lost.process, lost.at, written);
-                        match *missings.entry(key).or_insert_with(|| self.missing(lost.process, lost.at, written, plan))
-                        {
+                        let missing = || self.missing(lost.process, lost.at, written, plan);
+                        let why = match *missings.entry(key).or_insert_with(missing) {
                             Ok(from) if fact.made + plan.click_delay + BEFORE + lost.lag < from => {
                                 Some("it was made long before")
                             }
                             Ok(_) => None,
                             Err(why) => Some(why),
-                        }
+                        };
+                        why.filter(|_| !self.had_another(ticket >> 48, fact.made, lost))
                     }
                     LostBy::End => self.ends_for_nothing(&self.processes[lost.process as usize]),
                 };

@@ -268,8 +268,8 @@ fn a_node_without_a_number_has_no_outage() {
     assert_eq!((report.state, report.outages), (NodeState::Serving, 0));
 }
 
-/// A process ends while decisions of the last one with its number are open in it. When it has left those to another node, it
-/// finds no receiver for its own ones at once. Its number remains its own meanwhile.
+/// A process ends while decisions of the last one with its number are open in it. When it has left those to another node,
+/// it finds no receiver for its own ones at once. Its number remains its own meanwhile.
 #[test]
 fn a_node_that_leaves_two_states_keeps_its_number() {
     let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };

@@ -84,8 +84,9 @@ pub struct World {
     /// What the store's clock is ahead by; and until when it refuses everything.
     ahead: u64,
     down_until: u64,
-    /// Its count of breaks.
+    /// Its count of breaks, and when it counted each beat.
     breaks: Option<Vec<u8>>,
+    beats: BTreeMap<Vec<u8>, u64>,
     healed: bool,
     /// No click comes any more.
     still: bool,
@@ -139,6 +140,7 @@ impl World {
             ahead: 0,
             down_until: 0,
             breaks: None,
+            beats: BTreeMap::new(),
             healed: false,
             still: false,
             steps: 0,
@@ -394,16 +396,19 @@ impl World {
             return;
         }
         match command.kind {
-            CommandKind::Round | CommandKind::Take => self.losses.beats(process, self.now),
-            CommandKind::Leave | CommandKind::Entrust => self.losses.left(process, self.now),
+            CommandKind::Round | CommandKind::Take => self.losses.beats(process, command, self.now),
+            CommandKind::Leave | CommandKind::Entrust => self.losses.left(process, &command.args[2], self.now),
             _ => {}
         }
         if matches!(command.kind, CommandKind::Round | CommandKind::Leave | CommandKind::Take) {
-            let breaks = self.rows.0.get(&b"dpb:{ads}:counts\0breaks"[..]);
-            if breaks != self.breaks.as_ref() {
-                self.breaks = breaks.cloned();
-                self.losses.breaks(self.now);
+            let count = |name: &str| self.rows.0.get(format!("dpb:{{ads}}:counts\0{name}").as_bytes()).cloned();
+            let (beats, breaks) = (count("beats"), count("breaks"));
+            if breaks != self.breaks {
+                let beaten = count("broken").and_then(|beat| self.beats.get(&beat).copied());
+                self.losses.breaks(self.now, beaten.unwrap_or(0));
+                self.breaks = breaks;
             }
+            self.beats.extend(beats.map(|beat| (beat, self.now)));
         }
     }
 
