@@ -45,7 +45,7 @@ fn what_is_no_patch_is_refused() {
 fn a_test_names_each_fault() {
     let tests = root().join("tests");
     let mut words = HashSet::new();
-    for directory in ["", "abilities", "interference"] {
+    for directory in ["", "abilities", "interference", "simulation"] {
         for file in std::fs::read_dir(tests.join(directory)).unwrap() {
             let path = file.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "rs") {

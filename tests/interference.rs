@@ -712,8 +712,8 @@ fn leaks_of_late_units_are_seen() {
     }
 }
 
-/// Faults that other tests see: of reports, of fleets, of memory.
-const IN_OTHER_TESTS: [Fault; 20] = [
+/// Faults that other tests see: of reports, of fleets, of memory, of nodes.
+const IN_OTHER_TESTS: [Fault; 27] = [
     Fault::CostUnscaled,
     Fault::WarningOfClicks,
     Fault::WarningOfSilence,
@@ -734,6 +734,13 @@ const IN_OTHER_TESTS: [Fault; 20] = [
     Fault::WordsKept,
     Fault::UnusedWordsKept,
     Fault::LinearUnlimited,
+    Fault::CancelsTooLate,
+    Fault::LateIgnored,
+    Fault::UnknownDropped,
+    Fault::SilenceBeforeRewards,
+    Fault::UsedOffered,
+    Fault::SettledUnshown,
+    Fault::ReplacedGoesOn,
 ];
 
 #[test]

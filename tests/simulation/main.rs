@@ -12,7 +12,9 @@ mod commands;
 mod figures;
 mod real;
 
+use dpb::Fault;
 use dpb::node::command::CommandKind;
+use dpb::noise::probe::NoiseProbe;
 use dpb_simulation::model::Fact;
 use dpb_simulation::plan::{Failure, Plan, SEND_RATE};
 use dpb_simulation::sabotage::Sabotage;
@@ -222,10 +224,17 @@ const LAGS: &[(u64, Failure)] = &[
     (120_800, Failure::Failover(700, 0)),
 ];
 
-/// The first violation of this invariant at these seeds, which keep the invariants without the sabotage.
-fn found(plan: Plan, invariant: &str, seeds: Range<u64>) -> Option<(u64, String)> {
+/// A process leaves its state to another one. A failover then brings back the offer of that receiver, which accepts no
+/// other state; and the next process ends.
+const REOFFERS: &[(u64, Failure)] =
+    &[(40_000, Failure::Leave(0)), (43_000, Failure::Failover(5000, 0)), (90_000, Failure::Leave(0))];
+
+/// The first violation of this invariant at these seeds, which keep the invariants without the sabotage and the fault.
+fn found(plan: Plan, fault: Option<Fault>, invariant: &str, seeds: Range<u64>) -> Option<(u64, String)> {
+    let probe = fault.map(|fault| NoiseProbe::new().breaking(fault));
     let violated = |seed| lives(&mut World::new(seed, plan, false)).err().filter(|what| what.starts_with(invariant));
     let (seed, violated) = seeds.into_iter().find_map(|seed| Some((seed, violated(seed)?)))?;
+    drop(probe);
     let kept = Plan { sabotage: Sabotage::None, ..plan };
     lives(&mut World::new(seed, kept, false)).unwrap_or_else(|violated| panic!("{}", story(seed, kept, &violated)));
     Some((seed, violated))
@@ -253,9 +262,29 @@ fn each_sabotage_is_found() {
         (Sabotage::SettlesAtOnce, "5: ", Plan { script: GOES_BACK, ..quiet }),
     ];
     for (sabotage, invariant, plan) in cases {
-        let found = found(Plan { sabotage, ..plan }, invariant, 0..20);
+        let found = found(Plan { sabotage, ..plan }, None, invariant, 0..20);
         println!("{sabotage:?}: {found:?}");
         assert!(found.is_some(), "{sabotage:?}");
+    }
+}
+
+/// Faults of the node itself.
+#[test]
+fn each_fault_of_a_node_is_found() {
+    let quiet = Plan { leaves: false, ..Plan::QUIET };
+    let cases = [
+        (Fault::CancelsTooLate, "3: ", Plan { click_delay: 4000, script: CUTS, ..quiet }),
+        (Fault::LateIgnored, "3: ", Plan::ALL),
+        (Fault::UnknownDropped, "3: ", Plan { disks: true, ..Plan::QUIET }),
+        (Fault::SilenceBeforeRewards, "2: ", Plan::QUIET),
+        (Fault::UsedOffered, "2: ", Plan { nodes: 2, script: REOFFERS, ..quiet }),
+        (Fault::SettledUnshown, "5: ", Plan { script: GOES_BACK, ..quiet }),
+        (Fault::ReplacedGoesOn, "8: ", Plan { window: 320_000, click_delay: 20_000, script: TAKEN, ..quiet }),
+    ];
+    for (fault, invariant, plan) in cases {
+        let found = found(plan, Some(fault), invariant, 0..20);
+        println!("{fault:?}: {found:?}");
+        assert!(found.is_some(), "{fault:?}");
     }
 }
 
@@ -263,7 +292,7 @@ fn each_sabotage_is_found() {
 #[test]
 fn a_story_has_no_needless_faults() {
     let plan = Plan { sabotage: Sabotage::CancelsNothing, nodes: 3, ..Plan::ALL };
-    let (seed, violated) = found(plan, "3: ", 0..20).expect("a violation");
+    let (seed, violated) = found(plan, None, "3: ", 0..20).expect("a violation");
     let random = |plan: Plan| {
         let mut world = World::new(seed, plan, true);
         assert!(lives(&mut world).is_err_and(|other| other[..2] == violated[..2]));
@@ -292,17 +321,6 @@ fn a_node_that_stood_still_loses_no_click() {
     let script = &[(40_000, Failure::Pause(0, 59_000)), (110_000, Failure::Pause(1, 59_000))];
     let plan = Plan { script, click_delay: 6000, losses: true, leaves: false, ..Plan::QUIET };
     for seed in [41, 82, 128, 175] {
-        lives(&mut World::new(seed, plan, false)).unwrap_or_else(|violated| panic!("{}", story(seed, plan, &violated)));
-    }
-}
-
-/// A process leaves its state to another one. A failover then brings back the offer of that receiver, which accepts no
-/// other state; and the next process ends.
-#[test]
-fn a_receiver_that_a_store_offers_again_gets_no_state() {
-    let script = &[(40_000, Failure::Leave(0)), (43_000, Failure::Failover(5000, 0)), (90_000, Failure::Leave(0))];
-    let plan = Plan { nodes: 2, script, leaves: false, ..Plan::QUIET };
-    for seed in 0..10 {
         lives(&mut World::new(seed, plan, false)).unwrap_or_else(|violated| panic!("{}", story(seed, plan, &violated)));
     }
 }
