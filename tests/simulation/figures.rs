@@ -109,25 +109,27 @@ fn a_large_fleet_costs_its_store_little() {
     use super::commands::Redis;
     use super::support::coins::Coins;
     use dpb::node::command::CommandKind;
-    use dpb::node::{Bandits, Lane, Node, Task};
+    use dpb::node::{Bandits, Lane, Node, NodeOptions, Task};
     use dpb::{Algorithm, Config, FleetKey};
     use std::cmp::Reverse;
     use std::collections::{BTreeMap, BinaryHeap};
 
     const NODES: usize = 1000;
-    const WARM: u64 = 12_000;
-    const END: u64 = WARM + 6000;
+    const WARM: u64 = 36_000;
+    const END: u64 = WARM + 20_000;
+    const DELAY: u64 = 8000; // so that no lease ends on a busy machine
     let Some(mut redis) = Redis::start("large") else { return };
     let scripts = CommandKind::ALL.map(|kind| redis.load(kind.script().to_str().unwrap()));
     let key = FleetKey::from([7; 32]);
-    let config = Config { reward_window: 20, fleet_key: Some(key), ..Config::new(100, 1.0) };
+    let config = Config { reward_window: 8, fleet_key: Some(key), ..Config::new(100, 1.0) };
     let mut coins = Coins(1);
     let (mut nodes, mut events) = (Vec::new(), BinaryHeap::new());
     // The last one begins later: the others then read its number.
     for node in 0..=NODES {
         let bandits: Bandits = Bandits::new(Algorithm::RECOMMENDED, config.clone()).unwrap();
-        nodes.push(Node::new(bandits.options("ads").unwrap(), bandits, 0).unwrap());
-        let begins = if node == NODES { WARM + 2000 } else { coins.below(125) };
+        let options = NodeOptions { delay: DELAY, ..bandits.options("ads").unwrap() };
+        nodes.push(Node::new(options, bandits, 0).unwrap());
+        let begins = if node == NODES { WARM + 1000 } else { coins.below(DELAY / 8) };
         events.extend([0, 1].map(|lane| Reverse((begins, node, lane))));
     }
     let spent = |redis: &mut Redis| {
