@@ -3,7 +3,7 @@
 use super::model::Rate;
 use super::{GOLDEN, Segments, by_index, smallest};
 use crate::policy::contract::Pull;
-use crate::request::{Offer, Worths};
+use crate::request::{Offer, Sure, Worths};
 
 impl Segments {
     /// Chooses the next arm in a segment.
@@ -92,7 +92,7 @@ impl Segments {
         let leading = sure.map_or(best, |sure| sure.worth);
         let trial = match offer.worths {
             None => self.trial_among(arms),
-            Some(worths) => self.trial_for(arms, worths, leading),
+            Some(worths) => self.trial_for(arms, worths, leading, offer.sure),
         };
         self.rank(own, offer, leading, slots, trial);
         // What is sure was played in all decisions, as it were: it needs no rewards to be known.
@@ -167,11 +167,12 @@ impl Segments {
     }
 
     /// The same for a request with worths. It takes part only in the trial of an arm that may be its best one, so a trial
-    /// waits for no arm whose value is too low. Arms are compared by what they are worth by their rates, whatever the
-    /// largest rate.
-    pub(super) fn trial_for(&mut self, arms: &[u32], worths: Worths, leading: f64) -> Option<u32> {
+    /// waits for no arm whose value is too low. Arms are compared by what they, and what is sure, are worth by their rates,
+    /// whatever the largest rate.
+    pub(super) fn trial_for(&mut self, arms: &[u32], worths: Worths, leading: f64, sure: Option<Sure>) -> Option<u32> {
         let rate = |arm: u32| self.rates[arm as usize].mean;
-        let largest = arms.iter().map(|&arm| worths.of(arm, rate(arm))).fold(f64::NEG_INFINITY, f64::max);
+        let least = sure.map_or(f64::NEG_INFINITY, |sure| sure.worth);
+        let largest = arms.iter().map(|&arm| worths.of(arm, rate(arm))).fold(least, f64::max);
         let able = arms.iter().filter(|&&arm| worths.mean(arm, leading) < 1.0);
         let index = |arm: u32| self.rule.index(&self.rates[arm as usize], worths.mean(arm, largest) / rate(arm));
         let arm = smallest(able.filter_map(|&arm| Some((index(arm)?, arm))))?;
