@@ -164,11 +164,8 @@ impl Listing {
                 return Err(Error::request("values", "must be finite and at least 0", value));
             }
             if std::mem::replace(&mut self.listed[arm as usize].request, number) == number {
-                return Err(Error::request(
-                    "eligible",
-                    "must not name an arm twice in a request with values or costs",
-                    arm,
-                ));
+                let rule = "must not name an arm twice in a request with values or costs";
+                return Err(Error::request("eligible", rule, arm));
             }
             largest = f64::max(largest, value);
         }
@@ -183,7 +180,7 @@ impl Listing {
             self.among.extend((value > 0.0).then_some(arm));
             let Some(cost) = costs.map(|costs| costs[position]) else { continue };
             let is_small = cost.abs() <= MOST_COST * unit || largest == 0.0;
-            if !(cost.is_finite() && unit.is_finite() && is_small) {
+            if !(cost.is_finite() && unit.is_normal() && is_small) {
                 let rule = "must be finite, and at most 2^20 times the largest value times config.reward_max";
                 return Err(Error::request("costs", rule, cost));
             }

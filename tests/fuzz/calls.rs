@@ -833,7 +833,7 @@ impl Spec {
         let unit = if largest > 0.0 { largest * config.reward_max } else { 1.0 };
         let is_cost = |cost: f64| cost.is_finite() && (largest == 0.0 || cost.abs() <= 2f64.powi(20) * unit);
         let is_bad = |&(_, value, cost): &(u32, f64, f64)| !(0.0..f64::INFINITY).contains(&value) || !is_cost(cost);
-        if read.iter().any(is_bad) || (self.costs.is_some() && unit == f64::INFINITY) {
+        if read.iter().any(is_bad) || (self.costs.is_some() && !unit.is_normal() && !read.is_empty()) {
             return Err(DPB_INVALID_REQUEST);
         }
         let is_sure = self.slots == 1 && self.costs.is_some();
