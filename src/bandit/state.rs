@@ -209,18 +209,19 @@ impl State {
     pub fn decide(&mut self, request: &Request, each: &mut impl FnMut(usize, Decision)) -> Result<()> {
         let learned = self.choose_for(request)?;
         let State { engine, policy, pulls, offers, health, .. } = self;
-        if let Some(propensity) = offers.abstained() {
-            engine.skip_decision();
-            each(0, Decision { ticket: 0, propensity, arm: NO_ARM, phase: 0 });
-        }
         for (number, (slot, choice)) in offers.choices().enumerate() {
+            let (propensity, phase) = (choice.pull.propensity, choice.pull.phase());
+            if choice.arm == NO_ARM {
+                engine.skip_decision();
+                each(0, Decision { ticket: 0, propensity, arm: NO_ARM, phase });
+                continue;
+            }
             pulls[choice.arm as usize] += 1;
             let ticket = engine.issue_choice(choice, number > 0, learned);
             if !learned {
                 health.count_unlearned();
                 policy.cancel(engine.last_pull());
             }
-            let (propensity, phase) = (choice.pull.propensity, choice.pull.phase());
             each(slot as usize, Decision { ticket, propensity, arm: choice.arm, phase });
         }
         Ok(())
@@ -243,8 +244,8 @@ impl State {
         offer.is_outage = engine.may_be_outage() && engine.is_outage();
         policy.decide(&mut offer);
         // A decision without an arm counts for nobody.
-        let counts = offers.abstained().is_none();
-        Ok(counts && users.as_mut().is_none_or(|users| periods.may_learn() && users.count(request.user)))
+        let plays = offers.choices().any(|(_, choice)| choice.arm != NO_ARM);
+        Ok(plays && users.as_mut().is_none_or(|users| periods.may_learn() && users.count(request.user)))
     }
 
     /// What the handle permits now.

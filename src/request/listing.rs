@@ -1,6 +1,7 @@
 //! Lists the arms that a request may get, and what they are worth in it.
 
 use super::{NO_ARM, Request};
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::roster::Roster;
 use crate::memory::{WipedVec, try_with_capacity};
@@ -82,6 +83,8 @@ pub(crate) struct Sure {
 /// Memory for the lists of a handle's requests, one at a time.
 pub(super) struct Listing {
     reward_max: f64,
+    /// Whether the smallest reward is 0, so that a reward has a value in proportion to it.
+    pub(super) from_zero: bool,
     /// The arms that may be chosen. Capacity for all arms.
     pub(super) among: Vec<u32>,
     pub(super) listed: WipedVec<Listed>,
@@ -91,9 +94,10 @@ pub(super) struct Listing {
 impl Listing {
     /// # Errors
     /// `NoMemory`.
-    pub(super) fn new(arms: usize, reward_max: f64) -> Result<Listing> {
+    pub(super) fn new(arms: usize, config: &Config) -> Result<Listing> {
+        let (reward_max, from_zero) = (config.reward_max, config.reward_min == 0.0);
         let listed = WipedVec::new(arms, |_| UNLISTED)?;
-        Ok(Listing { reward_max, among: try_with_capacity(arms)?, listed, request: 0 })
+        Ok(Listing { reward_max, from_zero, among: try_with_capacity(arms)?, listed, request: 0 })
     }
 
     pub(super) fn arms(&self) -> usize {

@@ -4,7 +4,7 @@
 use super::choice::{Choice, Pull};
 use super::listing::{Listed, Listing, Sure, Worths};
 use super::rows::Rows;
-use super::{Abilities, EXAMINATION, Request};
+use super::{Abilities, EXAMINATION, NO_ARM, Request};
 use crate::config::Config;
 use crate::error::{Error, Result, Value};
 use crate::ledger::keys::Keys;
@@ -53,8 +53,6 @@ pub(crate) enum Segment {
 /// Memory for the requests of a handle, one at a time, and what its configuration permits.
 pub(crate) struct Offers {
     can: Abilities,
-    /// Whether the smallest reward is 0, so that a reward has a value in proportion to it.
-    from_zero: bool,
     /// Maximum number of slots; 0 = as many as arms.
     max_slots: u32,
     /// The number of features in a row, and whether a request has one row, because each arm has a model.
@@ -67,8 +65,6 @@ pub(crate) struct Offers {
     assigned: Vec<u32>,
     /// Coins that shuffle the slots, for policies that have more than one or values.
     coins: Option<Random>,
-    /// With which probability the last request got no arm, if it did.
-    abstained: Option<f64>,
 }
 
 /// A request that can be decided, as a policy gets it.
@@ -95,7 +91,6 @@ pub(crate) struct Offer<'a> {
     choices: &'a mut Vec<Choice>,
     assigned: &'a mut Vec<u32>,
     coins: Option<&'a mut Random>,
-    abstained: &'a mut Option<f64>,
     next: u64,
     ring: u64,
 }
@@ -106,15 +101,13 @@ impl Offers {
     pub fn new(config: &Config, can: Abilities, arms: usize, coins: Option<Random>) -> Result<Offers> {
         let mut offers = Offers {
             can,
-            from_zero: config.reward_min == 0.0,
             max_slots: config.max_slots,
             features: config.features as usize,
             has_one_row: config.model_per_arm,
-            listing: Listing::new(arms, config.reward_max)?,
+            listing: Listing::new(arms, config)?,
             choices: Vec::new(),
             assigned: Vec::new(),
             coins,
-            abstained: None,
         };
         offers.choices = try_with_capacity(offers.most_slots(arms))?;
         offers.assigned = try_with_capacity(offers.coins.as_ref().map_or(0, |_| offers.most_slots(arms)))?;
@@ -152,16 +145,10 @@ impl Offers {
         self.features > 0
     }
 
-    /// The choices of the request that was decided last, each with its slot.
+    /// The choices of the request that was decided last, each with its slot; one of [`NO_ARM`] if it got none.
     #[inline]
     pub fn choices(&self) -> impl Iterator<Item = (u32, &Choice)> {
         self.choices.iter().enumerate().map(|(n, choice)| (self.assigned.get(n).copied().unwrap_or(0), choice))
-    }
-
-    /// With which probability the request that was decided last got no arm, if it did.
-    #[inline]
-    pub fn abstained(&self) -> Option<f64> {
-        self.abstained
     }
 
     /// Checks that a request can be decided now, and lists what it offers. Nothing changes but this memory.
@@ -202,7 +189,6 @@ impl Offers {
         }
         self.choices.clear();
         self.assigned.clear();
-        self.abstained = None;
         Ok(Offer {
             slots: request.slots,
             segment,
@@ -218,7 +204,6 @@ impl Offers {
             choices: &mut self.choices,
             assigned: &mut self.assigned,
             coins: self.coins.as_mut(),
-            abstained: &mut self.abstained,
             next: limits.next,
             ring: limits.ring,
         })
@@ -267,7 +252,7 @@ impl Offers {
         }
         let (mut what, mut unit, mut sure) = ("the number of eligible arms", 1.0, None);
         if let Some((.., unconfigured)) = worths {
-            if !self.from_zero {
+            if !self.listing.from_zero {
                 return Err(Error::unconfigured(unconfigured));
             }
             (unit, sure) = self.listing.list_worths(request, roster)?;
@@ -300,7 +285,7 @@ impl Offers {
                 None => Error::unsupported("examined: it counts rewards, not examinations"),
             });
         }
-        if !self.from_zero {
+        if !self.listing.from_zero {
             return Err(Error::unconfigured("examined: config.reward_min is not 0"));
         }
         if examined.len() != slots as usize {
@@ -390,12 +375,17 @@ impl Offer<'_> {
 
     /// Whether there are slots without a choice.
     pub fn has_slots_left(&self) -> bool {
-        self.choices.len() < self.slots as usize && self.abstained.is_none()
+        self.choices.len() < self.slots as usize
     }
 
     /// Chooses no arm, which has this probability. The policy counts it as a decision that was cancelled.
     pub fn abstain(&mut self, propensity: f64) {
-        *self.abstained = Some(propensity);
+        self.choices.push(Choice {
+            pull: Pull::new(NO_ARM, 0, propensity),
+            score: f64::NAN,
+            arm: NO_ARM,
+            unexamined: 0,
+        });
     }
 
     /// Chooses an arm for the next slot. `score` is the arm's mean times its value: the best arms get the slots that
