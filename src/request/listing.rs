@@ -48,7 +48,7 @@ impl<'a> Worths<'a> {
 
     /// The value of an arm that the request lists, as a part of the largest one.
     #[inline]
-    pub fn value(&self, arm: u32) -> f64 {
+    fn value(&self, arm: u32) -> f64 {
         self.listed[arm as usize].value.into()
     }
 

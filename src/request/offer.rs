@@ -61,7 +61,7 @@ pub(crate) struct Offers {
     listing: Listing,
     /// Capacity for the largest number of slots, as in `assigned`.
     choices: Vec<Choice>,
-    /// The slot of each choice; empty for a request of one slot without values and positions.
+    /// The slot of each choice; empty for a [plain](Offer::is_plain) request.
     assigned: Vec<u32>,
     /// Coins that shuffle the slots, for policies that have more than one or values.
     coins: Option<Random>,
@@ -388,7 +388,7 @@ impl Offer<'_> {
         });
     }
 
-    /// Chooses an arm for the next slot. `score` is the arm's mean times its value: the best arms get the slots that
+    /// Chooses an arm for the next slot. `score` is what the arm is worth by its mean: the best arms get the slots that
     /// most visitors examine. NaN for an arm without a mean, and if no slot is better than another. The last choice
     /// [assigns](Self::assign_slots) the slots.
     #[inline]

@@ -390,6 +390,16 @@ fn formats_say_the_same() {
     assert_eq!(tables[0], tables[2]);
 }
 
+/// What the program says of a log, at epsilon 2, and the first mean of a row.
+fn replayed(name: &str, log: &str, policies: &str) -> (String, impl Fn(&str) -> f64) {
+    let path = file(&format!("{name}.csv"), log.as_bytes());
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let [path, out] = [&path, &out].map(|path| path.to_str().unwrap());
+    let said = run(&options(&["--log", path, "--epsilon", "2", "--policy", policies, "--out", out])).unwrap();
+    let text = said.clone();
+    (said, move |row| text.split_once(row).unwrap().1.split_once(" ±").unwrap().0.parse().unwrap())
+}
+
 /// One arm has half the rewards, the other one a fifth, worth five times as much: the estimates are of value.
 #[test]
 fn a_log_with_values_is_replayed_for_value() {
@@ -400,20 +410,7 @@ fn a_log_with_values_is_replayed_for_value() {
         let reward = u8::from(random.unit() < if cheap { 0.5 } else { 0.2 });
         log += &format!("{},0.5,{reward},dear cheap,5 1\n", if cheap { "cheap" } else { "dear" });
     }
-    let path = file("values.csv", log.as_bytes());
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("values");
-    let arguments = [
-        "--log",
-        path.to_str().unwrap(),
-        "--epsilon",
-        "2",
-        "--policy",
-        "dp-imed,dp-tt",
-        "--out",
-        out.to_str().unwrap(),
-    ];
-    let said = run(&options(&arguments)).unwrap();
-    let mean = |row: &str| -> f64 { said.split_once(row).unwrap().1.split_once(" ±").unwrap().0.parse().unwrap() };
+    let (said, mean) = replayed("values", &log, "dp-imed,dp-tt");
     assert!(
         (mean("| the log's own | - | ") - 0.75).abs() < 0.06 && (mean("| even rotation | - | ") - 0.75).abs() < 0.06,
         "{said}"
@@ -432,11 +429,7 @@ fn a_log_with_costs_is_replayed_for_worth() {
         let reward = u8::from(random.unit() < if cheap { 0.2 } else { 0.5 });
         log += &format!("{},0.5,{reward},dear cheap,0.4 0.04\n", if cheap { "cheap" } else { "dear" });
     }
-    let path = file("costs.csv", log.as_bytes());
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("costs");
-    let (log, out) = (path.to_str().unwrap(), out.to_str().unwrap());
-    let said = run(&options(&["--log", log, "--epsilon", "2", "--policy", "dp-imed", "--out", out])).unwrap();
-    let mean = |row: &str| -> f64 { said.split_once(row).unwrap().1.split_once(" ±").unwrap().0.parse().unwrap() };
+    let (said, mean) = replayed("costs", &log, "dp-imed");
     for (row, expected) in
         [("| the log's own | - | ", 0.13), ("| even rotation | - | ", 0.13), ("| dp-imed | 2 | ", 0.16)]
     {
