@@ -4,6 +4,7 @@ use crate::budget::Budget;
 use crate::contribution::FleetKey;
 use crate::error::{Error, Result, Value, check_positive, check_share};
 use crate::noise::{Gaussian, Laplace, Noise};
+use crate::parts::{self, PartScales, PartWeights};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, delta_share, mul_up};
 use crate::privacy::slates;
@@ -82,6 +83,22 @@ impl TryFrom<u32> for Clock {
 impl From<Clock> for Value {
     fn from(clock: Clock) -> Value {
         Value::from(clock as u32)
+    }
+}
+
+impl Packed for PartWeights {
+    fn pack(self, to: &mut &mut [u8]) {
+        self.into_iter().for_each(|weight| weight.pack(to));
+    }
+
+    fn load(from: &mut Reader) -> Result<PartWeights> {
+        let mut weights = PartWeights::default();
+        weights.iter_mut().try_for_each(|weight| f64::load(from).map(|read| *weight = read))?;
+        Ok(weights)
+    }
+
+    fn show(bytes: &[u8]) -> Value {
+        Self::load(&mut Reader::of_fields(bytes)).map_or(Value::Null, Value::from)
     }
 }
 
@@ -236,6 +253,8 @@ impl Config {
     pub const MAX_ARMS: u32 = 1 << 24;
     /// Maximum of `pending_capacity`.
     pub const MAX_PENDING: u32 = 1 << 24;
+    /// Maximum of `parts`.
+    pub const MOST_PARTS: u32 = parts::MOST_PARTS as u32;
     /// Maximum number of features of a row.
     pub const MOST_FEATURES: u32 = 256;
     /// Minimum of `forget_after`, except for 0.
@@ -303,7 +322,44 @@ impl Config {
             let rule = "must be at least 1 with expected_users and a budget, which is charged for this many periods";
             return Err(Error::config("budget_periods", rule, self.budget_periods));
         }
+        let range = self.range()?;
+        Ok(if self.part_scales()?.is_some() { range.of_parts() } else { range })
+    }
+
+    fn range(&self) -> Result<RewardRange> {
         RewardRange::new(self.reward_min, self.reward_max, self.reward_bits, self.clamp_rewards)
+    }
+
+    /// How parts are summed up, checked; `None` without parts.
+    pub(crate) fn part_scales(&self) -> Result<Option<PartScales>> {
+        let Config { parts, reward_min: min, reward_max: max, .. } = *self;
+        let (weights, unused) = self.part_weights.split_at(parts as usize);
+        if unused.iter().any(|&weight| weight != 0.0) {
+            let rule = format!("must be 0 behind those of the {parts} parts");
+            return Err(Error::config("part_weights", &rule, self.part_weights));
+        }
+        if parts == 0 {
+            return Ok(None);
+        }
+        if self.reward_window == 0 {
+            let rule = "must be 0 without a reward_window, at whose end they are summed up";
+            return Err(Error::config("parts", rule, parts));
+        }
+        if self.reward_bits == 0 {
+            let rule = "must be at least 1 with parts, whose sum may be any number";
+            return Err(Error::config("reward_bits", rule, 0u32));
+        }
+        if min > 0.0 || (min < 0.0 && self.max_clicks > 0) {
+            let rule = "must be at most 0 with parts, and 0 with max_clicks too: what nobody reports is 0";
+            return Err(Error::config("reward_min", rule, min));
+        }
+        if max < 0.0 {
+            let rule = "must be at least 0 with parts: what nobody reports is 0";
+            return Err(Error::config("reward_max", rule, max));
+        }
+        let refused =
+            || Error::config("part_weights", "must be finite and not 0, as shares of the range too", self.part_weights);
+        Ok(Some(PartScales::new(&self.range()?, weights).ok_or_else(refused)?))
     }
 
     fn check_slots(&self) -> Result<()> {

@@ -182,6 +182,8 @@ pub(crate) enum Value {
     Number(u64),
     Real(u64),
     Flag(bool),
+    /// Real numbers. Zeros at the end are not shown.
+    Reals([u64; 8]),
     /// A pointer or an option that is not set.
     Null,
 }
@@ -210,6 +212,12 @@ impl From<f64> for Value {
     }
 }
 
+impl From<[f64; 8]> for Value {
+    fn from(values: [f64; 8]) -> Value {
+        Value::Reals(values.map(f64::to_bits))
+    }
+}
+
 impl From<bool> for Value {
     fn from(value: bool) -> Value {
         Value::Flag(value)
@@ -227,6 +235,11 @@ impl Display for Value {
                 if (1e-4..1e16).contains(&size) || size == 0.0 { write!(f, "{value}") } else { write!(f, "{value:e}") }
             }
             Value::Flag(value) => value.fmt(f),
+            Value::Reals(values) => {
+                let shown = values.iter().rposition(|&bits| bits != 0).map_or(0, |last| last + 1);
+                let shown: Vec<String> = values[..shown].iter().map(|&bits| Value::Real(bits).to_string()).collect();
+                write!(f, "[{}]", shown.join(", "))
+            }
             Value::Null => f.write_str("NULL"),
         }
     }

@@ -43,6 +43,7 @@ mod moving;
 pub mod node;
 pub mod noise;
 mod os;
+mod parts;
 pub mod policy;
 pub mod privacy;
 mod random;

@@ -44,6 +44,8 @@ impl Reward {
 /// The declared range of rewards, and how rewards outside it are treated.
 #[derive(Clone, Copy, Debug)]
 pub struct RewardRange {
+    /// What [`quantize`](Self::quantize) takes at least: `min`, or NaN where rewards come in parts.
+    least: f64,
     min: f64,
     max: f64,
     bits: u32,
@@ -75,7 +77,7 @@ impl RewardRange {
             return Err(Error::config("reward_bits", "must be in 0 .. 24", bits));
         }
         let is_unit = min == 0.0 && max == 1.0;
-        Ok(RewardRange { min, max, bits: 0, halves: 0.0, shift: 0, clamp, is_unit }.on_grid(bits))
+        Ok(RewardRange { least: min, min, max, bits: 0, halves: 0.0, shift: 0, clamp, is_unit }.on_grid(bits))
     }
 
     fn on_grid(self, bits: u32) -> RewardRange {
@@ -87,15 +89,20 @@ impl RewardRange {
         RewardRange { clamp: false, ..self.on_grid(0) }
     }
 
+    /// The same range, for rewards that come in [parts](crate::parts): no reward comes whole.
+    pub fn of_parts(self) -> RewardRange {
+        RewardRange { least: f64::NAN, clamp: false, ..self }
+    }
+
     /// Rounds a reward to the grid, once.
     ///
     /// # Errors
     /// `InvalidReward` for NaN and infinities, for values outside the range unless clamping is on, and with `bits = 0`
-    /// for everything but the two ends.
+    /// for everything but the two ends; for every reward that should come in parts.
     #[inline]
     pub fn quantize(&self, reward: f64) -> Result<Reward> {
         let mut inside = reward;
-        if !(self.min..=self.max).contains(&reward) {
+        if !(self.least..=self.max).contains(&reward) {
             if !self.clamp || !reward.is_finite() {
                 return Err(Error::InvalidReward);
             }
@@ -109,6 +116,16 @@ impl RewardRange {
         // depends on the reward. `unit` is at most 1, because rounding keeps the order of quotients.
         let steps = ((unit * self.halves) as u32 + 1) >> 1;
         Ok(Reward(steps << self.shift))
+    }
+
+    /// Whether rewards outside the range are moved into it.
+    pub fn clamps(&self) -> bool {
+        self.clamp
+    }
+
+    /// log2 of the grid units in a step of the range's grid.
+    pub fn shift(&self) -> u32 {
+        self.shift
     }
 
     /// The most that rounding to the grid moves a reward, in the unit interval.

@@ -126,7 +126,7 @@ fn allocation_failure_is_a_status() {
     passes("cc", &["-std=gnu99"], "tests/c/memory.c", Link::Static);
 }
 
-const CENTRAL_MODEL: [&str; 17] = [
+const CENTRAL_MODEL: [&str; 18] = [
     "budget",
     "central",
     "combine",
@@ -137,6 +137,7 @@ const CENTRAL_MODEL: [&str; 17] = [
     "linear",
     "positions",
     "moving",
+    "parts",
     "segments",
     "slate",
     "snapshot",

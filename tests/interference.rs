@@ -273,6 +273,32 @@ fn hidden_in(subject: Subject, configs: &[Config], restarts: bool, histories: u6
     assert!(covered + chosen > 0, "{}: no history tells anything", subject.name());
 }
 
+/// Rewards in parts: the user's two parts add up to more than the largest reward. One is refused before it counts, or
+/// comes too late, in some histories.
+fn in_parts(subject: Subject) -> impl Iterator<Item = Config> {
+    let parts =
+        |config: Config| Config { parts: 2, part_weights: [1.5, -0.25, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], ..config };
+    [Clock::Decisions, Clock::Caller].into_iter().flat_map(move |clock| on(clock, configs(subject, WINDOW)).map(parts))
+}
+
+#[test]
+fn noise_hides_parts() {
+    for subject in [Subject::Policy(Algorithm::Imed), Subject::Segments] {
+        let configs: Vec<_> = in_parts(subject).collect();
+        hidden_in(subject, &configs, true, 1);
+        let keyed = |config| Config { fleet_key: Some([7; 32].into()), ..config };
+        hidden_in(subject, &configs.into_iter().map(keyed).collect::<Vec<_>>(), false, 1);
+    }
+}
+
+/// A report of a part ends its decision; the sum of parts is more than one reward.
+#[test]
+fn leaks_of_parts_are_seen() {
+    let subject = Subject::Policy(Algorithm::Imed);
+    let configs = in_parts(subject).map(|config| (config, false)).collect();
+    are_seen_in(&[Fault::PartTells, Fault::PartUnclamped].map(Sabotage::Built), vec![Kinds { subject, configs }]);
+}
+
 /// Policies whose batches depend on all that was released. They take long to plan by it.
 const PLANNERS: [Subject; 3] =
     [Subject::Policy(Algorithm::TopTwo), Subject::Policy(Algorithm::Linear), Subject::Models];
@@ -713,7 +739,12 @@ fn leaks_of_late_units_are_seen() {
 }
 
 /// Faults that other tests see: of reports, of fleets, of memory, of nodes.
-const IN_OTHER_TESTS: [Fault; 27] = [
+const IN_OTHER_TESTS: [Fault; 32] = [
+    Fault::PartTwice,
+    Fault::PartClampedEarly,
+    Fault::SilenceIsMin,
+    Fault::PartTells,
+    Fault::PartUnclamped,
     Fault::CostUnscaled,
     Fault::WarningOfClicks,
     Fault::WarningOfSilence,

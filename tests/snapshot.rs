@@ -89,7 +89,7 @@ fn snapshots_are_as_long_as_the_header_says() {
             let config = Config { arms, forget_after: 0, ..configs(algorithm)[0].clone() };
             let Ok(bandit) = Bandit::new(algorithm, &config) else { continue };
             let length = || bandit.snapshot().unwrap().len();
-            let each = |bytes: usize| 300 + arms as usize * bytes;
+            let each = |bytes: usize| 370 + arms as usize * bytes;
             let verdict = if algorithm == Algorithm::TopTwo { 1 } else { 0 };
             let has_histories = verdict > 0 || matches!(algorithm, Algorithm::Imed | Algorithm::Med);
             assert!(
@@ -263,7 +263,7 @@ use Another::{InLives, Refused, Taken};
 type Case = (&'static str, Another, [fn(&mut Config); 2]);
 
 /// Each field with two values, in configurations that are otherwise the same.
-const FIELDS: [Case; 32] = [
+const FIELDS: [Case; 34] = [
     ("arms", Refused, [|_| (), |c| c.arms = 6]),
     ("epsilon", Refused, [|_| (), |c| c.epsilon = 0.9]),
     ("delta", Refused, [|_| (), |c| c.delta = 1e-5]),
@@ -273,6 +273,15 @@ const FIELDS: [Case; 32] = [
     ("reward_min", Refused, [|_| (), |c| c.reward_min = -1.0]),
     ("reward_max", Refused, [|_| (), |c| c.reward_max = 2.0]),
     ("reward_bits", Refused, [|_| (), |c| c.reward_bits = 3]),
+    ("parts", Refused, [|c| c.reward_window = 20, |c| (c.reward_window, c.parts, c.part_weights[0]) = (20, 1, 1.0)]),
+    (
+        "part_weights",
+        Refused,
+        [
+            |c| (c.reward_window, c.parts, c.part_weights[0]) = (20, 1, 1.0),
+            |c| (c.reward_window, c.parts, c.part_weights[0]) = (20, 1, 0.9),
+        ],
+    ),
     ("clamp_rewards", Taken, [|_| (), |c| c.clamp_rewards = true]),
     ("contributions_per_user", Refused, [|_| (), |c| c.contributions_per_user = 2]),
     ("pending_capacity", Taken, [|_| (), |c| c.pending_capacity = 77]),

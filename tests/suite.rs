@@ -42,6 +42,7 @@ mod noise;
 mod outage;
 mod outputs;
 mod package;
+mod parts;
 mod positions;
 mod prior;
 mod proofs;

@@ -208,6 +208,7 @@ fn c_type(field: &Field) -> &'static str {
         "u32" | "bool" | "Clock" => "u32",
         "u64" => "u64",
         "f64" => "f64",
+        "PartWeights" => "[f64; 8]",
         "Option<Budget>" => "*const dpb_budget",
         "Option<[u8; 32]>" | "Option<FleetKey>" => "*const u8",
         other => panic!("a type for C of {other}: c_type, from_c and go_type in tests/table.rs"),
@@ -220,6 +221,7 @@ fn go_type(field: &Field) -> &'static str {
         ("u32", _) => "uint32",
         ("u64", _) => "uint64",
         ("f64", _) => "float64",
+        ("PartWeights", _) => "[8]float64",
         ("bool", _) => "bool",
         ("Clock", _) => "Clock",
         ("Option<Budget>", _) => "*Budget",
@@ -264,7 +266,12 @@ fn layout(members: impl Iterator<Item = Member>) -> Vec<Member> {
 
 /// The size of these members with 64-bit addresses.
 fn size(members: &[Member]) -> usize {
-    members.iter().map(|member| if member.of == "u32" { 4 } else { 8 }).sum()
+    let bytes = |member: &Member| match member.of {
+        "u32" => 4,
+        "[f64; 8]" => 64,
+        _ => 8,
+    };
+    members.iter().map(bytes).sum()
 }
 
 /// These members in Rust.
@@ -432,7 +439,9 @@ impl Tables {
                 text += &format!(" It {}.", self.translate(kept.rule, language));
             }
             let default = kept.default.trim_end_matches(".0");
-            if !["0", "false", "Clock::Decisions"].contains(&default) && !["arms", "epsilon"].contains(&field.name) {
+            if !["0", "false", "Clock::Decisions", "[0.0; 8]"].contains(&default)
+                && !["arms", "epsilon"].contains(&field.name)
+            {
                 text += &format!(" Default {default}.");
             }
         }
@@ -623,7 +632,11 @@ pub unsafe extern "C" fn dpb_new_{name}(config: *const dpb_config, out: *mut *mu
     /// bindings/go/table.go.
     fn go(&self) -> String {
         let (mut structure, mut new, mut copy) = (String::new(), String::new(), String::new());
-        let kept = || self.fields.iter().filter(|field| field.kept.is_some() && flag(field).is_none());
+        let kept = || {
+            self.fields
+                .iter()
+                .filter(|field| field.kept.is_some() && flag(field).is_none() && field.rust != "PartWeights")
+        };
         let longest = kept().map(|field| field.name.split('_').map(str::len).sum::<usize>()).max().unwrap();
         for field in &self.fields {
             let (name, c, of) = (camel(field.name), c_name(field), go_type(field));
@@ -644,10 +657,14 @@ pub unsafe extern "C" fn dpb_new_{name}(config: *const dpb_config, out: *mut *mu
                         "\tif config.{name} != nil {{\n\t\tdone = config.{name}.leave\n\t\tc.{c}, err = config.{name}.enter()\n\t}}\n"
                     )
                 }
+                (.., "PartWeights") => {
+                    format!("\tfor i, weight := range config.{name} {{\n\t\tc.{c}[i] = C.double(weight)\n\t}}\n")
+                }
                 (.., other) if other.starts_with("Option") => format!("\tc.{c} = pinBytes(pinner, config.{name})\n"),
                 _ => format!("\tc.{c} = C.{c_type}(config.{name})\n"),
             };
-            if field.kept.is_some() && flag(field).is_none() {
+            // An array is all zeros at first.
+            if field.kept.is_some() && flag(field).is_none() && !of.starts_with('[') {
                 let value = match field.rust {
                     "bool" => format!("c.{c} != 0"),
                     _ => format!("{of}(c.{c})"),
@@ -751,6 +768,17 @@ const (
         let given = |field: &&Field| ["arms", "epsilon"].contains(&field.name);
         for field in self.fields.iter().filter(given).chain(self.fields.iter().filter(|field| !given(field))) {
             let name = field.name;
+            if name == "part_weights" {
+                continue; // `parts` has names and weights
+            }
+            if name == "parts" {
+                structure += &format!(
+                    "    parts: Mapping[str, float] | None = None\n    \"\"\"{}\"\"\"\n",
+                    wrap(PARTS_IN_PYTHON, "    ", 116).trim()
+                );
+                kinds += "    \"parts\": \"parts\",\n";
+                continue;
+            }
             let of = match (field.rust, name) {
                 (_, "base") => "str | None",
                 ("u32" | "u64", _) => "int",
@@ -793,7 +821,7 @@ const (
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Mapping
 
 from ._numbers import Clock
 
@@ -973,6 +1001,14 @@ POLICIES = {{
         ]
     }
 }
+
+/// What Python says of parts, whose names it knows.
+const PARTS_IN_PYTHON: &str = "None = a decision has one reward. Otherwise it is a sum of parts that come at different times: \
+                               their names, and what one unit of each is worth in the unit of the reward, such as \
+                               ``{\"click\": 0.1, \"bought\": 0.01, \"returned\": -0.01}``; at most 8. When the reward_window is \
+                               over, the reward is the sum of weights times values, moved into the declared range; a part \
+                               that nobody reports is 0. Without a name Bandit.update reports the first part. Needs a \
+                               reward_window, reward_bits above 0, and a declared range that contains 0.";
 
 /// Where Go's directives for its calls of C go.
 const CGO: &str = "@cgo\n";

@@ -326,6 +326,14 @@ inline void check_update(dpb_status status, const char *function, std::uint64_t 
   check(status, function, "ticket", ticket);
 }
 
+inline void check_part(dpb_status status, const char *function, std::uint64_t ticket, std::uint32_t part,
+                       double value) {
+  if (status == DPB_INVALID_REWARD) {
+    check(status, function, "ticket", ticket, "part", part, "value", value);
+  }
+  check(status, function, "ticket", ticket, "part", part);
+}
+
 /// Runs a call that explains a failure by a dpb_error.
 template <class Call> void insist(Call call) {
   dpb_error error = {};
@@ -559,6 +567,10 @@ public:
   void update(std::uint64_t ticket, double reward) {
     detail::check_update(try_update(ticket, reward), "dpb_update", ticket, reward);
   }
+  /// Reports a part of the reward of a decision, with config.parts (dpb_update_part): each part once, in its own unit.
+  void update_part(std::uint64_t ticket, std::uint32_t part, double value) {
+    detail::check_part(try_update_part(ticket, part, value), "dpb_update_part", ticket, part, value);
+  }
   /// Marks a decision as not played, for a reason and at a time that do not depend on the reward (dpb_cancel).
   void cancel(std::uint64_t ticket) { detail::check(try_cancel(ticket), "dpb_cancel", "ticket", ticket); }
   /// Cancels all open decisions, after an outage that kept rewards from arriving (dpb_cancel_all).
@@ -610,6 +622,9 @@ public:
   [[nodiscard]] dpb_status try_skip(std::uint64_t ticks) noexcept { return dpb_skip(get(), ticks); }
   [[nodiscard]] dpb_status try_update(std::uint64_t ticket, double reward) noexcept {
     return dpb_update(get(), ticket, reward);
+  }
+  [[nodiscard]] dpb_status try_update_part(std::uint64_t ticket, std::uint32_t part, double value) noexcept {
+    return dpb_update_part(get(), ticket, part, value);
   }
   /// Why try_select would refuse a request now: `error` names the field and the value (dpb_request_check).
   [[nodiscard]] dpb_status try_check(const Request &request, dpb_error *error = nullptr) const noexcept {
@@ -994,6 +1009,13 @@ public:
   }
   [[nodiscard]] dpb_status try_update(std::uint64_t ticket, double reward) noexcept {
     return dpb_node_update(get(), ticket, reward);
+  }
+  /// The same for a part of a reward, with config.parts (dpb_node_update_part).
+  void update_part(std::uint64_t ticket, std::uint32_t part, double value) {
+    detail::check_part(try_update_part(ticket, part, value), "dpb_node_update_part", ticket, part, value);
+  }
+  [[nodiscard]] dpb_status try_update_part(std::uint64_t ticket, std::uint32_t part, double value) noexcept {
+    return dpb_node_update_part(get(), ticket, part, value);
   }
   /// Begins a period, and stores a snapshot at once.
   void next_period() { detail::check(try_next_period(), "dpb_node_next_period"); }

@@ -346,6 +346,11 @@ public:
   [[nodiscard]] dpb_status try_update(std::uint64_t ticket, double reward) noexcept {
     return node_.try_update(ticket, reward);
   }
+  /// The same for a part of a reward, with config.parts (dpb_node_update_part).
+  void update_part(std::uint64_t ticket, std::uint32_t part, double value) { node_.update_part(ticket, part, value); }
+  [[nodiscard]] dpb_status try_update_part(std::uint64_t ticket, std::uint32_t part, double value) noexcept {
+    return node_.try_update_part(ticket, part, value);
+  }
   /// Begins a period, and stores a snapshot at once. Until the store has kept it for settle_ms, the bandit learns
   /// nothing.
   void next_period() { node_.next_period(); }

@@ -178,6 +178,21 @@ func (b *Bandit) Update(ticket uint64, reward float64) error {
 	return check(C.dpb_update(c, C.uint64_t(ticket), C.double(reward)))
 }
 
+// UpdatePart reports a part of the reward of a decision: with [Config.Parts] a ticket accepts each part once, in any order,
+// until its window is over. The value is in the part's own unit, of any sign. Update reports part 0.
+//
+// It returns the errors of Update, where ErrDuplicate says that the ticket has this part; ErrInvalidReward for a value
+// more than 15 times the declared range from 0 (counted as so much with [Config.ClampRewards]); and ErrInvalidConfig for a
+// part that does not exist.
+func (b *Bandit) UpdatePart(ticket uint64, part uint32, value float64) error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	return check(C.dpb_update_part(c, C.uint64_t(ticket), C.uint32_t(part), C.double(value)))
+}
+
 // Cancel marks a decision as not played, for example because the ad was never shown. The reason and the time must not
 // depend on the reward. With [Config.RewardWindow] it also discards a reward that waits. It returns ErrUnknownTicket,
 // ErrDuplicate or ErrExpired for a ticket that is not open.

@@ -310,10 +310,11 @@ struct dpb_decision {
 /**
  * Makes a bandit with the recommended policy: dpb_new_imed, or dpb_new_linear if config.features > 0.
  *
- * Memory is fixed here, but for dpb_add_arm. The handle takes about 1950 + 712 K + 8 P bytes, 4 P more with a
- * reward_window, and 8 P more with one on the caller's clock; and the counters of expected_users. K is the number
- * of arms, and P the larger of pending_capacity and a reward_window in decisions, rounded up to a power of two.
- * With max_segments = S it takes about 1400 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes
+ * Memory is fixed here, but for dpb_add_arm. The handle takes about 2020 + 712 K + 8 P bytes, 4 P more with a
+ * reward_window, and 8 P more with one on the caller's clock; P more with parts; and the counters of expected_users.
+ * K is the number of arms, and P the larger of pending_capacity and a reward_window in decisions, rounded up to a
+ * power of two.
+ * With max_segments = S it takes about 1470 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes
  * its memory when it begins. docs/reference/policies.md has the other policies.
  *
  * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the caller frees with
@@ -361,6 +362,23 @@ DPB_MUST_USE
 dpb_status dpb_update(dpb_bandit *bandit,
                       uint64_t ticket,
                       double reward);
+
+/**
+ * Reports a part of the reward of a decision: with dpb_config.parts each part once for each ticket, in any order,
+ * until the reward_window is over. dpb_update reports part 0. Never allocates if the part exists.
+ * part: below dpb_config.parts, or 0 without parts. value: in the part's own unit, of any sign; times its weight it
+ * is at most 15 times the length of the declared range from 0. Beyond that it is refused, or with DPB_CLAMP_REWARDS
+ * counts as so much. The sum is moved into the declared range at the end of the window, and never before: a return
+ * undoes a purchase in either order.
+ * Returns as dpb_update, where DPB_DUPLICATE says that the ticket has this part; DPB_INVALID_CONFIG (part). Any
+ * thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_update_part(dpb_bandit *bandit,
+                           uint64_t ticket,
+                           uint32_t part,
+                           double value);
 
 /**
  * Cancels a decision: it counts as not played, for example because the ad was never shown. The reason and the time
@@ -471,10 +489,10 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * dpb_new_ucb_int, because its next release is of all of an arm's rewards, whose sum is raw; dpb_new_exp3_tau,
  * because its weights are functions of raw rewards; baselines, because their sums are raw.
  *
- * With dpb_config.max_segments a snapshot has about 320 + 66 K + (40 K + 16) S bytes, K the number of arms and S
+ * With dpb_config.max_segments a snapshot has about 390 + 66 K + (40 K + 16) S bytes, K the number of arms and S
  * that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
  *
- * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
+ * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 370
  * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_med; dpb_new_tt 1 more; 20 more with a prior,
  * 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4
  * D^2 + 12 D more for each model, D = features + 1. It may grow between two calls. A call whose cap is too small
@@ -545,14 +563,14 @@ dpb_status dpb_restore(const uint8_t *buf,
  * dpb_restore with another configuration: you can change parameters by a restart, and keep what was learned.
  *
  * These must be as in the snapshot, because they say how released numbers are read: the policy (name), arms,
- * epsilon, delta, reward_min, reward_max, reward_bits, contributions_per_user, max_slots, max_clicks, features,
- * feature_model, feature_norm, batch, base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans
- * its batches; and with policies that decide for an arm (dpb_best_arm) beta, because the decision has it.
- * Otherwise the call is DPB_INVALID_CONFIG, and error names the field. These are taken from config: beta,
- * horizon, DPB_CLAMP_REWARDS, pending_capacity, reward_window, node, forget_after, exploration, expected_users,
- * budget_periods, a max_segments that the snapshot's segments fit into, clock, fleet_key, budget,
- * interval_exponent and DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after before,
- * releases begin to age now.
+ * epsilon, delta, reward_min, reward_max, reward_bits, parts, part_weights, contributions_per_user, max_slots,
+ * max_clicks, features, feature_model, feature_norm, batch, base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae
+ * horizon, which plans its batches; and with policies that decide for an arm (dpb_best_arm) beta, because the
+ * decision has it. Otherwise the call is DPB_INVALID_CONFIG, and error names the field. These are taken from
+ * config: beta, horizon, DPB_CLAMP_REWARDS, pending_capacity, reward_window, node, forget_after, exploration,
+ * expected_users, budget_periods, a max_segments that the snapshot's segments fit into, clock, fleet_key,
+ * budget, interval_exponent and DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after
+ * before, releases begin to age now.
  * If only one of the two configurations has
  * expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
  *
@@ -687,6 +705,18 @@ struct dpb_config {
    */
   uint32_t reward_bits;
   /**
+   * 0 = a decision has one reward. n > 0 = its reward is a sum of n parts, such as click, purchase and return,
+   * which come at different times (dpb_update_part). When the reward_window is over, the reward is the sum of
+   * part_weights times values, moved into the declared range; a part that nobody reports is 0, not reward_min.
+   * Needs a reward_window, reward_bits above 0, and a declared range that contains 0. It must be at most 8.
+   */
+  uint32_t parts;
+  /**
+   * With parts: what one unit of each part is worth, in the unit of the reward. Not 0; the numbers behind the last
+   * part are 0.
+   */
+  double part_weights[8];
+  /**
    * m, the maximum number of rewards (with max_slots, of requests) of one user. Epsilon is divided by it. Your
    * program keeps to it: it cancels each further decision of the user at once (decisions, because silence is a
    * reward too). Or set expected_users, and the library does for each period. It must be at least 1. Default 1.
@@ -707,6 +737,10 @@ struct dpb_config {
    * hour. Not for dpb_new_ldp_ucb and dpb_new_ldp_klucb.
    */
   uint32_t reward_window;
+  /**
+   * 0.
+   */
+  uint32_t reserved_2;
   /**
    * The number of this handle in a fleet. 1 .. 65535 = the node of its tickets (dpb_ticket_node), for a router. A
    * larger number is hashed to 16 bits. 0 = random.
@@ -1764,7 +1798,7 @@ dpb_status dpb_set_handles(dpb_bandit *bandit,
  * generation: from dpb_lead of another handle. buf: receives up to cap bytes (NULL with cap = 0). len: receives
  * the length, also if cap is too small; 0: there is nothing to contribute. A call that fails takes nothing out.
  * The
- * length: some 210 bytes, and 20 for each arm with open rewards; with segments 32 for each arm in each; with
+ * length: some 280 bytes, and 20 for each arm with open rewards; with segments 32 for each arm in each; with
  * features 4 d (3 d + 13) + 60 for each model, d the number of features and 1. It may grow between two calls.
  * error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (generation is 0 or this handle's own); DPB_BUFFER_TOO_SMALL (only
@@ -2329,6 +2363,20 @@ dpb_status dpb_node_update(dpb_node *node,
                            double reward);
 
 /**
+ * The same for a part of a reward, with dpb_config.parts.
+ *
+ * ticket, part, value: as in dpb_update_part.
+ * Returns as dpb_node_update; DPB_INVALID_CONFIG (part; that of another node's ticket only if it is above 7). Any
+ * thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_node_update_part(dpb_node *node,
+                                uint64_t ticket,
+                                uint32_t part,
+                                double value);
+
+/**
  * Begins a period (dpb_next_period), and stores a snapshot at once. The bandit learns from nobody until the store
  * has had that for settle_ms, because a process that continues from an older one would not count this period.
  *
@@ -2589,7 +2637,7 @@ dpb_status dpb_new_tt(const dpb_config *config,
  * several slots, dpb_add_arm and dpb_retire_arm, forget_after, expected_users, dpb_merge, dpb_snapshot;
  * dpb_set_prior with a model for each arm (a rate for its intercept).
  *
- * The handle takes about 2700 + 66 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms, M
+ * The handle takes about 2770 + 66 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms, M
  * that of models (1, or K with DPB_MODEL_PER_ARM), D = features + 1, P as at dpb_new. Select takes O(arms d), update
  * O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with DPB_MODEL_PER_ARM at most
  * 2^23/(D (D + 8)).
@@ -3396,7 +3444,7 @@ DPB_ASSERT_SIZE(dpb_node_report, 336);
 DPB_ASSERT_SIZE(dpb_node_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
-DPB_ASSERT_SIZE(dpb_config, 192);
+DPB_ASSERT_SIZE(dpb_config, 264);
 DPB_ASSERT_SIZE(dpb_request, 136);
 DPB_ASSERT_SIZE(dpb_node_options, 64);
 DPB_ASSERT_SIZE(dpb_command, 80);

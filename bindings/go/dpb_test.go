@@ -221,6 +221,28 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+func TestParts(t *testing.T) {
+	c := NewConfig(3, 1)
+	c.RewardWindow, c.Parts, c.PartWeights = 10, 2, [8]float64{0.1, -0.5}
+	b := must[*Bandit](t)(NewIMED(c))
+	defer b.Close()
+	d := must[Decision](t)(b.Select())
+	refused(t, b.UpdatePart(d.Ticket, 1, 1), nil)
+	refused(t, b.Update(d.Ticket, 1), nil)
+	refused(t, b.UpdatePart(d.Ticket, 0, 1), ErrDuplicate)
+	refused(t, b.UpdatePart(d.Ticket, 2, 1), ErrInvalidConfig)
+	refused(t, b.UpdatePart(d.Ticket, 1, 31), ErrInvalidReward)
+	if n := testing.AllocsPerRun(100, func() { _ = b.UpdatePart(d.Ticket, 0, 1) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	c.PartWeights[5] = 1
+	_, err := NewIMED(c)
+	refused(t, err, ErrInvalidConfig)
+	if want := "PartWeights must be 0 behind those of the 2 parts, got [0.1, -0.5, 0, 0, 0, 1]"; !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+}
+
 func TestBatches(t *testing.T) {
 	const n = 1000 // more than UpdateMany's piece
 	b := bandit(t, 4)

@@ -329,6 +329,17 @@ func (n *FleetNode) Update(ticket uint64, reward float64) error {
 	return check(C.dpb_node_update(c, C.uint64_t(ticket), C.double(reward)))
 }
 
+// UpdatePart is Update for a part of a reward, as in [Bandit.UpdatePart]. A part that does not exist is ErrInvalidConfig, for
+// another node's ticket only if it is above 7.
+func (n *FleetNode) UpdatePart(ticket uint64, part uint32, value float64) error {
+	c, err := n.enter()
+	if err != nil {
+		return err
+	}
+	defer n.leave()
+	return check(C.dpb_node_update_part(c, C.uint64_t(ticket), C.uint32_t(part), C.double(value)))
+}
+
 // NextPeriod begins a period ([Bandit.NextPeriod]), and stores a snapshot at once. The bandit learns from nobody until
 // the store has had that for [NodeOptions.Settle], because a process that continues from an older one would not count
 // this period. It returns ErrNotReady before the node has joined.

@@ -99,6 +99,8 @@ package dpb
 #cgo nocallback dpb_node_report_read
 #cgo noescape dpb_node_update
 #cgo nocallback dpb_node_update
+#cgo noescape dpb_node_update_part
+#cgo nocallback dpb_node_update_part
 #cgo noescape dpb_open
 #cgo nocallback dpb_open
 #cgo noescape dpb_policy_at
@@ -171,6 +173,8 @@ package dpb
 #cgo nocallback dpb_update
 #cgo noescape dpb_update_many
 #cgo nocallback dpb_update_many
+#cgo noescape dpb_update_part
+#cgo nocallback dpb_update_part
 #cgo noescape dpb_version
 #cgo nocallback dpb_version
 #cgo noescape node_new
@@ -289,6 +293,14 @@ type Config struct {
 	// A reward outside the declared range is moved to the nearer end, and not refused. NaN and infinities are refused.
 	// Not for [NewLDPUCB] and [NewLDPKLUCB].
 	ClampRewards bool
+	// 0 = a decision has one reward. n > 0 = its reward is a sum of n parts, such as click, purchase and return, which
+	// come at different times ([Bandit.UpdatePart]). When the RewardWindow is over, the reward is the sum of PartWeights
+	// times values, moved into the declared range; a part that nobody reports is 0, not RewardMin. Needs a RewardWindow,
+	// RewardBits above 0, and a declared range that contains 0. It must be at most 8.
+	Parts uint32
+	// With Parts: what one unit of each part is worth, in the unit of the reward. Not 0; the numbers behind the last
+	// part are 0.
+	PartWeights [8]float64
 	// m, the maximum number of rewards (with MaxSlots, of requests) of one user. Epsilon is divided by it. Your program
 	// keeps to it: it cancels each further decision of the user at once (decisions, because silence is a reward too). Or
 	// set ExpectedUsers, and the library does for each period. It must be at least 1. Default 1.
@@ -396,6 +408,7 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		RewardMin:            float64(c.reward_min),
 		RewardMax:            float64(c.reward_max),
 		RewardBits:           uint32(c.reward_bits),
+		Parts:                uint32(c.parts),
 		ContributionsPerUser: uint32(c.contributions_per_user),
 		PendingCapacity:      uint32(c.pending_capacity),
 		RewardWindow:         uint32(c.reward_window),
@@ -432,6 +445,10 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	c.reward_bits = C.uint32_t(config.RewardBits)
 	if config.ClampRewards {
 		c.flags |= C.DPB_CLAMP_REWARDS
+	}
+	c.parts = C.uint32_t(config.Parts)
+	for i, weight := range config.PartWeights {
+		c.part_weights[i] = C.double(weight)
 	}
 	c.contributions_per_user = C.uint32_t(config.ContributionsPerUser)
 	c.pending_capacity = C.uint32_t(config.PendingCapacity)
@@ -551,7 +568,7 @@ func NewTT(c Config) (*Bandit, error) {
 // slots, [Bandit.AddArm] and [Bandit.RetireArm], ForgetAfter, ExpectedUsers, [Bandit.Merge], [Bandit.Snapshot];
 // [Bandit.SetPrior] with a model for each arm (a rate for its intercept).
 //
-// The handle takes about 2700 + 66 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms, M
+// The handle takes about 2770 + 66 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms, M
 // that of models (1, or K with ModelPerArm), D = features + 1, P as at [New]. Select takes O(arms d), update O(d), or
 // O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with ModelPerArm at most 2^23/(D (D +
 // 8)).

@@ -126,6 +126,7 @@ local function done(status, err)
 end
 
 function bandit:update(ticket, reward) return done(C.dpb_update(self, ticket, reward)) end
+function bandit:update_part(ticket, part, value) return done(C.dpb_update_part(self, ticket, part, value)) end
 function bandit:cancel(ticket) return done(C.dpb_cancel(self, ticket)) end
 function bandit:cancel_all() return done(C.dpb_cancel_all(self)) end
 function bandit:advance(now) return done(C.dpb_advance(self, now)) end

@@ -46,6 +46,10 @@ local timed = assert(dpb.new { arms = 2, epsilon = 1, clock = 1, reward_window =
 assert(timed:advance(1000))
 local _, late = timed:select()
 assert(timed:update(late, 7) and timed:advance(2000) and timed:report().answered == 1)
+local shop = { arms = 2, epsilon = 1, reward_window = 9, parts = 2, part_weights = { 0.1, -0.5 } }
+shop = assert(dpb.new(shop))
+_, late = shop:select()
+assert(shop:update(late, 1) and not shop:update_part(late, 0, 1) and shop:update_part(late, 1, 1))
 local linear = assert(dpb.new { arms = 3, epsilon = 1, features = 2, feature_model = 1 })
 assert(linear:select { features = { 0.5, 0.5 } })
 assert(not linear:select { features = { 0.5 } })

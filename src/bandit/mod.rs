@@ -345,8 +345,42 @@ impl Bandit {
     /// [`diagnostics`](Self::diagnostics). `Poisoned` after an internal failure.
     #[inline]
     pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
-        let reward = self.range.quantize(reward).ok();
-        self.lock.lock()?.update(ticket, reward)
+        match self.range.quantize(reward) {
+            Ok(reward) => self.lock.lock()?.update(ticket, reward),
+            Err(_) => self.update_part(ticket, 0, reward),
+        }
+    }
+
+    /// Reports a part of the reward of a decision: with [`Config::parts`] a ticket takes each part once, in any order, until
+    /// its `reward_window` is over. `value` is in the part's own unit, of any sign; its weight is in
+    /// [`Config::part_weights`]. Otherwise part 0 is the reward. Never allocates if it is accepted.
+    ///
+    /// A part counts up to 15 times the length of the declared range. Beyond that it is refused, or with
+    /// [`Config::clamp_rewards`] counts as so much. The sum is moved into the range at the end of the window, never before:
+    /// so a return undoes a purchase in either order.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update), where `Duplicate` says that the ticket has this part; `InvalidConfig` for a part that
+    /// does not exist.
+    ///
+    /// ```
+    /// # use dpb::{Algorithm, Bandit, Config};
+    /// # fn main() -> Result<(), dpb::Error> {
+    /// let mut config = Config { parts: 3, reward_window: 1000, ..Config::new(10, 1.0) };
+    /// config.part_weights[..3].copy_from_slice(&[0.1, 0.01, -0.01]); // a click, a euro bought, a euro returned
+    /// let shop = Bandit::new(Algorithm::RECOMMENDED, &config)?;
+    /// let ad = shop.select()?;
+    /// shop.update_part(ad.ticket, 0, 1.0)?; // a click
+    /// shop.update_part(ad.ticket, 1, 39.90)?;
+    /// assert_eq!(shop.update_part(ad.ticket, 1, 39.90), Err(dpb::Error::Duplicate));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn update_part(&self, ticket: u64, part: u32, value: f64) -> Result<()> {
+        match self.range.quantize(value) {
+            Ok(reward) if part == 0 => self.lock.lock()?.update(ticket, reward),
+            _ => self.lock.lock()?.engine.add_part(ticket, part, value),
+        }
     }
 
     /// Reports many rewards under one lock; `each` gets the result of each.
@@ -360,7 +394,10 @@ impl Bandit {
     ) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         for (ticket, reward) in answers {
-            each(state.update(ticket, self.range.quantize(reward).ok()));
+            each(match self.range.quantize(reward) {
+                Ok(reward) => state.update(ticket, reward),
+                Err(_) => state.engine.add_part(ticket, 0, reward),
+            });
         }
         Ok(())
     }

@@ -317,13 +317,9 @@ impl State {
         make_room(engine, &mut **policy, pulls, health, users.is_some(), ahead);
     }
 
-    /// Takes a reward; `None` is an invalid one.
+    /// Takes a reward.
     #[inline(always)] // into its two callers
-    pub fn update(&mut self, ticket: u64, reward: Option<Reward>) -> Result<()> {
-        let Some(reward) = reward else {
-            self.engine.count_rejected();
-            return Err(Error::InvalidReward);
-        };
+    pub fn update(&mut self, ticket: u64, reward: Reward) -> Result<()> {
         if let Some(event) = self.engine.answer(ticket, reward)? {
             self.apply(event);
         }

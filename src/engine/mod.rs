@@ -14,12 +14,14 @@
 mod clock;
 mod requests;
 mod ring;
+mod settlement;
 mod ticket;
 
 use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
+use crate::parts::Earned;
 use crate::random::Random;
 use crate::request::{Choice, Pull};
 use crate::reward::Reward;
@@ -27,6 +29,7 @@ use crate::snapshot::{Reader, Writer, ensure};
 use clock::CallerClock;
 use requests::Requests;
 use ring::{Fate, Slot, SlotExtras, Times, find};
+use settlement::{Parts, Settlement};
 use std::ops::Range;
 use ticket::{SlotRef, TicketKey};
 
@@ -132,17 +135,24 @@ impl Engine {
         }
         if window > 0 {
             engine.extras().window = counted.into();
-            engine.extras().held = WipedVec::new(slots, |_| Reward::MIN)?;
+            engine.extras().held = WipedVec::new(slots, |_| Earned::NOTHING)?;
         }
         if window > counted {
             let stamps = WipedVec::new(slots, |_| 0)?;
             engine.extras().times = Some(Times { stamps, window: window.into(), first: 0 });
+        }
+        if let Some(scales) = config.part_scales()? {
+            engine.settlement().parts = Some(Parts::new(slots, scales)?);
         }
         Ok(engine)
     }
 
     fn extras(&mut self) -> &mut SlotExtras {
         self.extras.get_or_insert_default()
+    }
+
+    fn settlement(&mut self) -> &mut Settlement {
+        self.extras().settlement.get_or_insert_default()
     }
 
     /// Events carry the whole pull from now on, not the arm alone. Call it before the first decision.
@@ -172,7 +182,7 @@ impl Engine {
     /// # Errors
     /// `NoMemory`.
     pub fn limit_clicks(&mut self, most: u32, coins: Random) -> Result<()> {
-        self.extras().requests = Some(Requests::new(self.ring.len(), most, coins)?);
+        self.settlement().requests = Some(Requests::new(self.ring.len(), most, coins)?);
         Ok(())
     }
 
@@ -207,10 +217,10 @@ impl Engine {
             if extras.times.is_some() {
                 return self.push_out(due);
             }
-            if let Some(requests) = &mut extras.requests
-                && !requests.follows(due)
+            if let Some(settlement) = &mut extras.settlement
+                && !settlement.follows(due)
             {
-                requests.fix(&mut self.ring, &mut extras.held, due, self.counts.decisions);
+                settlement.settle(&mut self.ring, &mut extras.held, due, self.counts.decisions);
             }
             held = extras.take_held(place);
         }
@@ -243,7 +253,7 @@ impl Engine {
         let place = self.place(sequence);
         if let Some(SlotExtras { held, times: Some(times), .. }) = self.extras.as_deref_mut() {
             times.first = times.first.max(sequence + 1);
-            held[place] = Reward::MIN;
+            held[place] = Earned::NOTHING;
         }
         self.end(place, None)
     }
@@ -298,13 +308,13 @@ impl Engine {
     fn next_over(&mut self) -> Option<Range<u64>> {
         let (issued, mask) = (self.counts.decisions, self.ring.len() - 1);
         let extras = self.extras.as_deref_mut()?;
-        let SlotExtras { held, requests, times: Some(times), clock: Some(clock), .. } = extras else { return None };
+        let SlotExtras { held, settlement, times: Some(times), clock: Some(clock), .. } = extras else { return None };
         let first = times.first;
         if first == issued || clock.now - times.stamps[first as usize & mask] < times.window {
             return None;
         }
-        times.first = match requests {
-            Some(requests) => requests.fix(&mut self.ring, held, first, issued),
+        times.first = match settlement {
+            Some(settlement) => settlement.settle(&mut self.ring, held, first, issued),
             None => first + 1,
         };
         Some(first..times.first)
@@ -376,6 +386,30 @@ impl Engine {
         Ok(learned.then(|| Event::Answered(SlotExtras::pull(&self.extras, place, slot), reward)))
     }
 
+    /// Takes a part of a reward, in the caller's units.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for a part that does not exist; `InvalidReward`; as [`answer`](Self::answer). Counted, and nothing
+    /// else changes.
+    #[cold]
+    #[inline(never)]
+    pub fn add_part(&mut self, ticket: u64, part: u32, value: f64) -> Result<()> {
+        let amount = match self.extras.as_ref().and_then(|extras| extras.parts()) {
+            Some(parts) => parts.quantize(part, value),
+            None if part == 0 => Err(Error::InvalidReward),
+            None => Err(Error::config("part", "must be 0 without config.parts", part)),
+        };
+        let amount = amount.inspect_err(|_| self.refusals.rejected += 1)?;
+        let Some((place, slot)) = find(&self.key, &mut self.ring, ticket, Fate::is_open) else {
+            return Err(self.refuse(ticket));
+        };
+        match &mut self.extras {
+            Some(extras) => extras.add_part(place, part, amount, slot.fate().is_learned()),
+            None => Ok(()),
+        }
+        .inspect_err(|_| self.refusals.duplicates += 1)
+    }
+
     /// Cancels a decision: it counts as not played. A held reward is dropped with it. Its window is not over, so no
     /// status and no count may reveal that it was there.
     ///
@@ -425,7 +459,7 @@ impl Engine {
         let slot = &mut self.ring[place];
         let learned = slot.end().is_learned();
         if let Some(extras) = &mut self.extras {
-            extras.take_held(place);
+            extras.drop_held(place);
         }
         self.counts.cancelled += 1;
         if learned {
@@ -492,11 +526,6 @@ impl Engine {
         self.refusals
     }
 
-    /// Counts a reward that was refused before it reached the engine.
-    pub fn count_rejected(&mut self) {
-        self.refusals.rejected += 1;
-    }
-
     /// The length of the ring.
     pub fn ring(&self) -> u64 {
         self.ring.len() as u64
@@ -511,7 +540,9 @@ impl Engine {
     /// whose time is over too.
     fn start(&self, sequence: u64) -> u64 {
         match self.extras.as_deref() {
-            Some(SlotExtras { requests: Some(requests), times: None, .. }) => requests.start(sequence, self.over()),
+            Some(SlotExtras { settlement: Some(settlement), times: None, .. }) => {
+                settlement.start(sequence, self.over())
+            }
             _ => sequence,
         }
     }
@@ -548,6 +579,7 @@ impl Persist for Engine {
         let Engine { ring, extras, key, counts, refusals, row, answered } = self;
         ring.persist(with)?;
         extras.persist(with)?;
+        with.ensure(extras.as_ref().is_none_or(|extras| extras.has_valid_held()))?;
         key.persist(with)?;
         counts.persist(with)?;
         refusals.persist(with)?;

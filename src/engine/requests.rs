@@ -1,12 +1,12 @@
 //! Requests with several decisions, of whose rewards only a limited number may be clicks: rewards above the smallest
 //! one.
 
-use super::ring::Slot;
 use crate::error::Result;
 use crate::memory::WipedVec;
 use crate::moving::persist;
+use crate::parts::Earned;
 use crate::random::Random;
-use crate::reward::Reward;
+use std::ops::Range;
 
 /// The decisions of the ring that belong to one request.
 pub struct Requests {
@@ -32,32 +32,31 @@ impl Requests {
         self.follows[slot] = follows;
     }
 
-    /// Fixes all rewards of a request when its first decision is due, or the first one that did not expire. If it has
-    /// more than `most` clicks, that many are drawn evenly, and the others become the smallest reward. Each decision
+    /// The end of the request that this decision is the first one of.
+    pub fn end(&self, first: u64, issued: u64) -> u64 {
+        (first + 1..issued).find(|&next| !self.follows(next)).unwrap_or(issued)
+    }
+
+    /// Draws which rewards of a request count, when its first decision is due, or the first one that did not expire. If it
+    /// has more than `most` clicks, that many are drawn evenly, and the others become the smallest reward. Each decision
     /// uses one coin, whatever its reward. A coin may use one more word of the stream, by rejection, and so shift later
-    /// coins: [`crate::privacy::slates`] explains why that reveals nothing. Returns the end of the request.
-    #[inline(never)]
-    pub fn fix(&mut self, ring: &mut [Slot], held: &mut [Reward], due: u64, issued: u64) -> u64 {
-        let end = (due + 1..issued).find(|&next| !self.follows(next)).unwrap_or(issued);
-        let mask = ring.len() - 1;
+    /// coins: [`crate::privacy::slates`] explains why that reveals nothing.
+    pub fn draw(&mut self, held: &mut [Earned], request: Range<u64>) {
+        let mask = held.len() - 1;
         let place = |sequence: u64| sequence as usize & mask;
-        let mut clicks = (due..end).filter(|&sequence| held[place(sequence)] != Reward::MIN).count() as u64;
+        let clicked = |held: Earned| held != Earned::NOTHING;
+        let mut clicks = request.clone().filter(|&sequence| clicked(held[place(sequence)])).count() as u64;
         let mut most = u64::from(self.most);
-        for sequence in due..end {
+        for sequence in request {
             let drawn = self.coins.below(clicks.max(1));
-            let (slot, reward) = (&mut ring[place(sequence)], &mut held[place(sequence)]);
-            let clicked = *reward != Reward::MIN;
-            let kept = clicked && drawn < most;
-            clicks -= u64::from(clicked);
+            let held = &mut held[place(sequence)];
+            let kept = clicked(*held) && drawn < most;
+            clicks -= u64::from(clicked(*held));
             most -= u64::from(kept);
             if !kept {
-                *reward = Reward::MIN;
-            }
-            if slot.fate().is_open() {
-                slot.hold();
+                *held = Earned::NOTHING;
             }
         }
-        end
     }
 
     /// Goes back from this decision to the first one of its request, but not beyond the last one before `over`.

@@ -1,10 +1,12 @@
 //! The ring of pending decisions: a slot for each, and what only some configurations store beside it.
 
 use super::clock::CallerClock;
-use super::requests::Requests;
+use super::settlement::{Parts, Settlement};
 use super::ticket::{SlotRef, TicketKey};
+use crate::error::Result;
 use crate::memory::WipedVec;
 use crate::moving::persist;
+use crate::parts::Earned;
 use crate::request::Pull;
 use crate::reward::Reward;
 use zeroize::Zeroize;
@@ -25,15 +27,15 @@ pub struct SlotExtras {
     pub window: u64,
     /// The caller's clock, if ticks are its.
     pub clock: Option<CallerClock>,
-    /// With a window, the reward with which the decision ends: the smallest one, until a larger one arrives. Rewards
-    /// that the policy does not learn from are never stored here.
-    pub held: WipedVec<Reward>,
+    /// With a window, what the decision has earned so far. Rewards that the policy does not learn from are never stored
+    /// here.
+    pub held: WipedVec<Earned>,
     /// The whole pull of each slot, for policies that need it back.
     pub pulls: WipedVec<Pull>,
     /// What [is unexamined](Pull::unexamined) of each decision's slot; empty until a request says it.
     pub unexamined: WipedVec<u16>,
-    /// Which decisions belong to one request, if that matters.
-    pub requests: Option<Requests>,
+    /// What happens to held rewards when they are due, if not all of them count as they are.
+    pub settlement: Option<Box<Settlement>>,
     /// Times of the decisions, with windows on the caller's clock.
     pub times: Option<Times>,
 }
@@ -115,8 +117,8 @@ impl SlotExtras {
         if let (Some(times), Some(clock)) = (&mut self.times, &self.clock) {
             times.stamps[place] = clock.now;
         }
-        if let Some(requests) = &mut self.requests {
-            requests.enter(place, follows);
+        if let Some(settlement) = &mut self.settlement {
+            settlement.enter(place, follows);
         }
         if let Some(kept) = self.pulls.get_mut(place) {
             *kept = pull;
@@ -138,14 +140,46 @@ impl SlotExtras {
     pub fn hold(&mut self, place: usize, learned: bool, reward: Reward) -> bool {
         let Some(held) = self.held.get_mut(place) else { return false };
         if learned {
-            *held = reward;
+            *held = Earned::of(reward);
         }
         true
     }
 
-    /// Ends a decision. With a window, returns its reward.
+    /// Whether all held rewards can be true.
+    pub fn has_valid_held(&self) -> bool {
+        let in_parts = self.parts().is_some();
+        self.held.iter().all(|held| held.is_valid(in_parts))
+    }
+
+    /// Which parts have come, with parts.
+    pub fn parts(&self) -> Option<&Parts> {
+        self.settlement.as_ref()?.parts.as_ref()
+    }
+
+    /// Adds a part to what a decision has earned.
+    ///
+    /// # Errors
+    /// `Duplicate` if it had come before.
+    pub fn add_part(&mut self, place: usize, part: u32, amount: Earned, learned: bool) -> Result<()> {
+        if let Some(parts) = self.settlement.as_mut().and_then(|settlement| settlement.parts.as_mut()) {
+            parts.report(place, part)?;
+            if learned {
+                self.held[place].add(amount);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the held reward of a decision that ends without it.
+    pub fn drop_held(&mut self, place: usize) {
+        if let Some(held) = self.held.get_mut(place) {
+            *held = Earned::NOTHING;
+        }
+    }
+
+    /// Ends a decision whose reward is final. With a window, returns that.
     pub fn take_held(&mut self, place: usize) -> Option<Reward> {
-        self.held.get_mut(place).map(std::mem::take)
+        self.held.get_mut(place).map(|held| std::mem::take(held).reward())
     }
 }
 
@@ -170,5 +204,5 @@ pub fn find<'a>(
 }
 
 persist!(Slot { tag, played });
-persist!(SlotExtras { clock, held, pulls, unexamined, requests, times } made { window });
+persist!(SlotExtras { clock, held, pulls, unexamined, settlement, times } made { window });
 persist!(Times { stamps, first } made { window });

@@ -111,10 +111,11 @@ pub(super) unsafe fn new(
 functions! {
     /// Makes a bandit with the recommended policy: dpb_new_imed, or dpb_new_linear if config.features > 0.
     ///
-    /// Memory is fixed here, but for dpb_add_arm. The handle takes about 1950 + 712 K + 8 P bytes, 4 P more with a
-    /// reward_window, and 8 P more with one on the caller's clock; and the counters of expected_users. K is the number
-    /// of arms, and P the larger of pending_capacity and a reward_window in decisions, rounded up to a power of two.
-    /// With max_segments = S it takes about 1400 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes
+    /// Memory is fixed here, but for dpb_add_arm. The handle takes about 2020 + 712 K + 8 P bytes, 4 P more with a
+    /// reward_window, and 8 P more with one on the caller's clock; P more with parts; and the counters of expected_users.
+    /// K is the number of arms, and P the larger of pending_capacity and a reward_window in decisions, rounded up to a
+    /// power of two.
+    /// With max_segments = S it takes about 1470 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes
     /// its memory when it begins. docs/reference/policies.md has the other policies.
     ///
     /// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the caller frees with
@@ -170,6 +171,17 @@ functions! {
         } else {
             call_directly(bandit, |b| b.bandit.update(ticket, reward))
         };
+
+    /// Reports a part of the reward of a decision: with dpb_config.parts each part once for each ticket, in any order,
+    /// until the reward_window is over. dpb_update reports part 0. Never allocates if the part exists.
+    /// part: below dpb_config.parts, or 0 without parts. value: in the part's own unit, of any sign; times its weight it
+    /// is at most 15 times the length of the declared range from 0. Beyond that it is refused, or with DPB_CLAMP_REWARDS
+    /// counts as so much. The sum is moved into the declared range at the end of the window, and never before: a return
+    /// undoes a purchase in either order.
+    /// Returns as dpb_update, where DPB_DUPLICATE says that the ticket has this part; DPB_INVALID_CONFIG (part). Any
+    /// thread.
+    fn dpb_update_part(bandit: *mut dpb_bandit, ticket: u64, part: u32, value: f64)
+        = call(bandit, |b| b.bandit.update_part(ticket, part, value));
 
     /// Cancels a decision: it counts as not played, for example because the ad was never shown. The reason and the time
     /// must not depend on the reward. With a reward_window, a reward that has arrived is dropped with the decision, and

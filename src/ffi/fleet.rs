@@ -85,7 +85,7 @@ functions! {
     /// generation: from dpb_lead of another handle. buf: receives up to cap bytes (NULL with cap = 0). len: receives
     /// the length, also if cap is too small; 0: there is nothing to contribute. A call that fails takes nothing out.
     /// The
-    /// length: some 210 bytes, and 20 for each arm with open rewards; with segments 32 for each arm in each; with
+    /// length: some 280 bytes, and 20 for each arm with open rewards; with segments 32 for each arm in each; with
     /// features 4 d (3 d + 13) + 60 for each model, d the number of features and 1. It may grow between two calls.
     /// error: NULL, or filled on failure.
     /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (generation is 0 or this handle's own); DPB_BUFFER_TOO_SMALL (only

@@ -515,6 +515,14 @@ functions! {
     /// These statuses are NOT private. Any thread.
     fn dpb_node_update(node: *mut dpb_node, ticket: u64, reward: f64) = call(node, |n| n.node.update(ticket, reward));
 
+    /// The same for a part of a reward, with dpb_config.parts.
+    ///
+    /// ticket, part, value: as in dpb_update_part.
+    /// Returns as dpb_node_update; DPB_INVALID_CONFIG (part; that of another node's ticket only if it is above 7). Any
+    /// thread.
+    fn dpb_node_update_part(node: *mut dpb_node, ticket: u64, part: u32, value: f64)
+        = call(node, |n| n.node.update_part(ticket, part, value));
+
     /// Begins a period (dpb_next_period), and stores a snapshot at once. The bandit learns from nobody until the store
     /// has had that for settle_ms, because a process that continues from an older one would not count this period.
     ///

@@ -8,6 +8,7 @@ use super::command::{Command, Member, Message, MovedState, Position};
 use super::exchange::Step;
 use super::machine::{Core, Lane, NodeState, PORTION};
 use super::membership::{Moment, UNTIL_GONE, UNTIL_UNREADY};
+use super::outbox::PartReward;
 use super::{BanditSource, FleetBandit};
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
@@ -60,7 +61,7 @@ pub(super) struct Draining<B> {
     /// The last state that it has read.
     read: Position,
     /// Rewards for decisions of the last process with this node's number.
-    unknown: VecDeque<(u64, f64)>,
+    unknown: VecDeque<PartReward>,
     handover: Option<Handover>,
     /// The node and the receiver for this node's own bandit.
     host: Option<(u16, u64)>,
@@ -294,8 +295,8 @@ impl<S: BanditSource> Core<S> {
         } else if let Some(passed) = age.checked_div(self.options.tick) {
             time = time.saturating_sub(passed);
         }
-        for (ticket, reward) in &self.draining.unknown {
-            self.counts.received += u64::from(bandit.update(*ticket, *reward).is_ok());
+        for &PartReward { ticket, part, value } in &self.draining.unknown {
+            self.counts.received += u64::from(bandit.update_part(ticket, part, value).is_ok());
         }
         let recent = self.now.saturating_sub(age + LONGEST_SEARCH + UNTIL_UNREADY * self.options.delay);
         for (_, from) in self.cancelled.iter().filter(|row| row.0 >= recent) {
@@ -307,11 +308,12 @@ impl<S: BanditSource> Core<S> {
     }
 
     /// Reports a reward for a decision with this number: of this node, or of a draining bandit.
-    pub fn report_reward(&mut self, number: u16, ticket: u64, reward: f64) {
+    pub fn report_reward(&mut self, number: u16, reward: PartReward) {
+        let PartReward { ticket, part, value } = reward;
         let own = self.bandit.as_ref().filter(|_| number == self.member.number);
         let draining = self.draining.all.iter().filter(|one| one.member.number == number).map(|one| &one.bandit);
         for bandit in own.into_iter().chain(draining) {
-            match bandit.update(ticket, reward) {
+            match bandit.update_part(ticket, part, value) {
                 Err(Error::UnknownTicket) => continue,
                 Ok(()) => self.counts.received += 1,
                 Err(_) => self.counts.refused += 1, // repeated, late or invalid
@@ -320,7 +322,7 @@ impl<S: BanditSource> Core<S> {
         }
         // Perhaps of the last process with this number, whose state comes soon.
         if self.moves() && number == self.member.number && self.draining.unknown.len() < MOST_UNKNOWN {
-            self.draining.unknown.push_back((ticket, reward));
+            self.draining.unknown.push_back(reward);
         } else {
             self.counts.refused += 1;
         }

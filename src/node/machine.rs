@@ -4,8 +4,9 @@ use super::command::{Beat, Capacity, Command, Member, Message, Portion, Position
 use super::draining::Draining;
 use super::exchange::Exchange;
 use super::membership::{BEATS, Membership, Moment, OutageAfter, UNTIL_GONE, UNTIL_UNREADY};
-use super::outbox::{Outbox, Pace, Waiting};
+use super::outbox::{Outbox, Pace, PartReward, Waiting};
 use super::{BanditSource, FleetBandit, NodeOptions};
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::os::Origin;
 use std::collections::VecDeque;
@@ -348,12 +349,25 @@ impl<S: BanditSource> Node<S> {
     /// `Full` if too many rewards wait, with `send_rate` for the next message to that node. Like every error of a
     /// reward, these are NOT private.
     pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
+        self.update_part(ticket, 0, reward)
+    }
+
+    /// The same for a part of a reward: as `Bandit::update_part`.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update); `InvalidConfig` for a part that no bandit has.
+    pub fn update_part(&self, ticket: u64, part: u32, value: f64) -> Result<()> {
         self.origin.check()?;
         let (number, bandit) = self.joined.get().ok_or(Error::UnknownTicket)?;
+        if part >= Config::MOST_PARTS {
+            return Err(Error::config("part", "must be below 8", part));
+        }
         let to = (ticket >> 48) as u16;
-        match if to == *number { bandit.update(ticket, reward) } else { Err(Error::UnknownTicket) } {
+        match if to == *number { bandit.update_part(ticket, part, value) } else { Err(Error::UnknownTicket) } {
             // Perhaps of a draining bandit with this number, or of one that comes soon: it takes the way of the others'.
-            Err(Error::UnknownTicket) => locked(&self.outbox)?.add(Waiting { to, ticket, reward }),
+            Err(Error::UnknownTicket) => {
+                locked(&self.outbox)?.add(Waiting { to, reward: PartReward { ticket, part, value } })
+            }
             done => done,
         }
     }
@@ -447,7 +461,7 @@ impl<S: BanditSource> Node<S> {
             let mut outbox = locked(&self.outbox)?;
             (outbox.pack(core.member.number, core.began.at, core.now), outbox.known(), outbox.batch())
         };
-        own.iter().for_each(|one| core.report_reward(one.to, one.ticket, one.reward));
+        own.iter().for_each(|one| core.report_reward(one.to, one.reward));
         core.began = Moment { at: core.now, ticks: bandit.ticks()? };
         let (last, late, gone) = core.membership.limits(core.began);
         let lease = UNTIL_GONE * core.options.delay;
@@ -569,7 +583,7 @@ impl<S: BanditSource> Core<S> {
         let Some(Ok(text)) = self.opener().map(|bandit| bandit.open(message.content())) else {
             return self.say("a reward that is not sealed with this node's fleet key is ignored".into());
         };
-        Waiting::read(&text).for_each(|(ticket, reward)| self.report_reward(number, ticket, reward));
+        PartReward::read(&text).for_each(|reward| self.report_reward(number, reward));
     }
 
     /// A bandit with the fleet key.
@@ -583,7 +597,6 @@ mod tests {
     use super::super::Bandits;
     use super::*;
     use crate::bandit::Bandit;
-    use crate::config::Config;
     use crate::policy::Algorithm;
 
     /// A child of fork is refused without a wait for a lock that a thread of its parent had.

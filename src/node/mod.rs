@@ -30,11 +30,11 @@ use crate::error::Result;
 
 /// What a node needs of its bandit. `Bandit` is one, and so is the model of the tests.
 pub trait FleetBandit {
-    /// As `Bandit::update`.
+    /// As `Bandit::update_part`.
     ///
     /// # Errors
-    /// As `Bandit::update`.
-    fn update(&self, ticket: u64, reward: f64) -> Result<()>;
+    /// As `Bandit::update_part`.
+    fn update_part(&self, ticket: u64, part: u32, value: f64) -> Result<()>;
     /// The time of the bandit's clock, in which `reward_window` is.
     ///
     /// # Errors

@@ -15,28 +15,42 @@ use super::membership::BEATS;
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, VecDeque};
 
+/// A part of the reward of a decision; without parts it is part 0.
+#[derive(Clone, Copy)]
+pub struct PartReward {
+    pub ticket: u64,
+    pub part: u32,
+    pub value: f64,
+}
+
+/// The size of a reward in a message: the ticket, the part, and the bits of the value, in big-endian order.
+const SIZE: usize = 17;
+
+impl PartReward {
+    fn write(&self, to: &mut Vec<u8>) {
+        to.extend(self.ticket.to_be_bytes());
+        to.push(self.part as u8);
+        to.extend(self.value.to_bits().to_be_bytes());
+    }
+
+    /// The rewards in a message.
+    pub fn read(text: &[u8]) -> impl Iterator<Item = PartReward> {
+        let (rows, _) = text.as_chunks::<SIZE>();
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
+        let row = move |row: &[u8; SIZE]| PartReward {
+            ticket: number(&row[..8]),
+            part: row[8].into(),
+            value: f64::from_bits(number(&row[9..])),
+        };
+        rows.iter().map(row).filter(|reward| reward.ticket != 0)
+    }
+}
+
 /// A reward for a decision of another node.
 #[derive(Clone, Copy)]
 pub struct Waiting {
     pub to: u16,
-    pub ticket: u64,
-    pub reward: f64,
-}
-
-/// The size of a reward in a message: the ticket and the bits of the reward, in big-endian order.
-const SIZE: usize = 16;
-
-impl Waiting {
-    fn write(&self, to: &mut Vec<u8>) {
-        to.extend([self.ticket.to_be_bytes(), self.reward.to_bits().to_be_bytes()].concat());
-    }
-
-    /// The tickets and rewards in a message.
-    pub fn read(text: &[u8]) -> impl Iterator<Item = (u64, f64)> {
-        let (words, _) = text.as_chunks::<8>();
-        let rewards = words.chunks_exact(2).map(|pair| (u64::from_be_bytes(pair[0]), u64::from_be_bytes(pair[1])));
-        rewards.filter(|row| row.0 != 0).map(|(ticket, bits)| (ticket, f64::from_bits(bits)))
-    }
+    pub reward: PartReward,
 }
 
 /// A send rate.
@@ -128,10 +142,11 @@ impl Outbox {
                 most: most as u64,
             });
         }
+        let is_same = |a: &PartReward, b: &PartReward| (a.ticket, a.part) == (b.ticket, b.part);
         match lane {
             None => self.rewards.push_back(reward),
             // The node would refuse it, and here it must not take another one's slot.
-            Some(lane) if lane.rewards.iter().any(|other| other.ticket == reward.ticket) => {}
+            Some(lane) if lane.rewards.iter().any(|other| is_same(&other.reward, &reward.reward)) => {}
             Some(lane) => lane.rewards.push(reward),
         }
         Ok(())
@@ -194,7 +209,7 @@ impl Outbox {
             let mut rewards = lane.rewards.drain(..);
             for _ in 0..rounds {
                 let mut text = Vec::with_capacity(slots * SIZE);
-                rewards.by_ref().take(slots).for_each(|reward| reward.write(&mut text));
+                rewards.by_ref().take(slots).for_each(|one| one.reward.write(&mut text));
                 let count = text.len() / SIZE;
                 text.resize(slots * SIZE, 0);
                 self.packed.push_back(PaddedMessage { to, since: last_round, rewards: count, text });
@@ -206,10 +221,10 @@ impl Outbox {
 
     /// The next messages to send, and the sequence of the first.
     pub fn batch(&self) -> (u64, Vec<Outgoing>) {
-        let one = |reward: &Waiting| {
-            let mut text = Vec::new();
+        let one = |Waiting { to, reward }: &Waiting| {
+            let mut text = Vec::with_capacity(SIZE);
             reward.write(&mut text);
-            (reward.to, text)
+            (*to, text)
         };
         let single = self.rewards.iter().map(one);
         let packed = self.packed.iter().map(|message| (message.to, message.text.clone()));
@@ -236,10 +251,14 @@ impl Outbox {
 mod tests {
     use super::*;
 
+    fn waiting(to: u16, ticket: u64) -> Waiting {
+        Waiting { to, reward: PartReward { ticket, part: 0, value: 1.0 } }
+    }
+
     #[test]
     fn rewards_take_the_places_that_were_reserved() {
         let mut outbox = Outbox::new(100, None).unwrap();
-        let reward = |ticket| Waiting { to: 7, ticket, reward: 1.0 };
+        let reward = |ticket| waiting(7, ticket);
         assert_eq!(outbox.add(reward(0)), Err(Error::UnknownTicket));
         outbox.know(&[7], 0).unwrap();
         let reserved = outbox.rewards.capacity();
@@ -259,10 +278,13 @@ mod tests {
     fn a_reward_keeps_its_sequence() {
         let mut outbox = Outbox::new(10, None).unwrap();
         outbox.know(&[7], 0).unwrap();
-        (0..10).for_each(|ticket| outbox.add(Waiting { to: 7, ticket: ticket + 1, reward: 1.0 }).unwrap());
+        (0..10).for_each(|ticket| outbox.add(waiting(7, ticket + 1)).unwrap());
         let sent = |outbox: &Outbox| {
             let (first, rewards) = outbox.batch();
-            (first, rewards.iter().flat_map(|row| Waiting::read(&row.1)).map(|row| row.0).collect::<Vec<_>>())
+            (
+                first,
+                rewards.iter().flat_map(|row| PartReward::read(&row.1)).map(|reward| reward.ticket).collect::<Vec<_>>(),
+            )
         };
         (0..9).for_each(|_| outbox.failed());
         assert_eq!(sent(&outbox), (1, vec![1]));
@@ -290,12 +312,12 @@ mod tests {
                 let (mut now, mut commands) = (0, Vec::new());
                 for (i, time) in times.iter().enumerate() {
                     for (_, to, ticket) in rewards.iter().filter(|one| one.0 == i as u64 && one.2 != without) {
-                        _ = outbox.add(Waiting { to: *to, ticket: *ticket, reward: 1.0 });
+                        _ = outbox.add(waiting(*to, *ticket));
                     }
                     outbox.pack(1, now, now + time);
                     now += time;
                     let (first, messages) = outbox.batch();
-                    let tickets = |text: &[u8]| Waiting::read(text).map(|row| row.0).collect::<Vec<_>>();
+                    let tickets = |text: &[u8]| PartReward::read(text).map(|reward| reward.ticket).collect::<Vec<_>>();
                     commands.extend(messages.iter().map(|(to, text)| (i, *to, text.len(), tickets(text))));
                     if fails[i] { outbox.failed() } else { outbox.accepted(first + messages.len() as u64 - 1) }
                 }
@@ -323,7 +345,7 @@ mod tests {
     #[test]
     fn what_finds_no_place_is_lost() {
         let mut outbox = Outbox::new(0, Some(PACE)).unwrap();
-        let reward = |to, ticket| Waiting { to, ticket, reward: 1.0 };
+        let reward = waiting;
         outbox.know(&[1, 2, 3], 0).unwrap();
         for ticket in 1..=30 {
             assert_eq!(outbox.add(reward(2, ticket)).is_ok(), ticket <= BEATS * 3);
@@ -338,7 +360,11 @@ mod tests {
         assert!(outbox.waits(0, 0));
         outbox.add(reward(1, 9)).unwrap();
         let own = outbox.pack(1, 0, 20);
-        assert_eq!((own[0].ticket, own.len(), outbox.len(), outbox.lost), (9, 1, 6, 27), "two messages of three");
+        assert_eq!(
+            (own[0].reward.ticket, own.len(), outbox.len(), outbox.lost),
+            (9, 1, 6, 27),
+            "two messages of three"
+        );
         outbox.accepted(1);
         assert!(outbox.waits(0, 20), "the second message");
         outbox.accepted(2);

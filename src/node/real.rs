@@ -10,8 +10,8 @@ use crate::random::{Random, Seed};
 use std::marker::PhantomData;
 
 impl<B: AsRef<Bandit>> FleetBandit for B {
-    fn update(&self, ticket: u64, reward: f64) -> Result<()> {
-        self.as_ref().update(ticket, reward)
+    fn update_part(&self, ticket: u64, part: u32, value: f64) -> Result<()> {
+        self.as_ref().update_part(ticket, part, value)
     }
 
     fn ticks(&self) -> Result<u64> {

@@ -39,6 +39,15 @@ fields! {
     reward_bits: u32 = 20, Releases, Every, "0.1";
     /// A reward outside the declared range is moved to the nearer end, and not refused. NaN and infinities are refused.
     clamp_rewards: bool = false, Handle, Every, "0.1", [flag DPB_CLAMP_REWARDS 1];
+    /// 0 = a decision has one reward. n > 0 = its reward is a sum of n parts, such as click, purchase and return, which come
+    /// at different times ([`update_part`](crate::Bandit::update_part)). When the `reward_window` is over, the reward is
+    /// the sum of `part_weights` times values, moved into the declared range; a part that nobody reports is 0, not
+    /// `reward_min`. Needs a `reward_window`, `reward_bits` above 0, and a declared range that contains 0.
+    parts: u32 = 0, Releases, Every, "0.1",
+        "must be at most 8" => |parts| parts <= Self::MOST_PARTS;
+    /// With `parts`: what one unit of each part is worth, in the unit of the reward. Not 0; the numbers behind the last part
+    /// are 0.
+    part_weights: PartWeights = [0.0; 8], Releases, Every, "0.1";
     /// m, the maximum number of rewards (with `max_slots`, of requests) of one user. Epsilon is divided by it. Your
     /// program keeps to it: it cancels each further decision of the user at once (decisions, because silence is a reward
     /// too). Or set `expected_users`, and the library does for each period.

@@ -247,7 +247,7 @@ static void refusals(void) {
   dpb_bandit *keyed = made(KEY), *plain = made(NULL), *none = NULL;
   dpb_config config = seeded(3, 1);
   uint64_t generation = 7, led;
-  uint8_t bytes[300] = {0};
+  uint8_t bytes[400] = {0};
   size_t len = 7;
   dpb_error error;
   STATUS(dpb_lead(NULL, &generation, &error), DPB_NULL);

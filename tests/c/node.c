@@ -232,11 +232,15 @@ int main(void) {
   dpb_config_init(&config, 3, 1);
   config.reward_window = 400;
   config.fleet_key = KEY;
+  config.parts = 2; /* a click, and what is taken back */
+  config.part_weights[0] = 1;
+  config.part_weights[1] = -1;
   dpb_node_options_init(&options, "ads");
   for (i = 0; i < 3; i++) {
     STATUS(dpb_node_new(NULL, &config, &options, &nodes[i], &error), DPB_OK);
     CHECK(dpb_node_bandit(nodes[i]) == NULL && report(nodes[i]).state == DPB_NODE_TAKING);
     STATUS(dpb_node_update(nodes[i], 1, 1), DPB_UNKNOWN_TICKET);
+    STATUS(dpb_node_update_part(nodes[i], 1, 1, 1), DPB_UNKNOWN_TICKET);
     STATUS(dpb_node_next_period(nodes[i]), DPB_NOT_READY);
   }
   pass(nodes, 3, 1000);
@@ -253,11 +257,12 @@ int main(void) {
   }
   CHECK(leaders == 1);
 
-  /* Every second reward comes to another node. */
+  /* Every second reward comes to another node, and so does every second of what is taken back, in any order. */
   for (t = 0; t < 12000; t++) {
     dpb_node *decides = nodes[t % 3], *hears = nodes[(t + t / 3 % 2) % 3];
     STATUS(dpb_select(dpb_node_bandit(decides), &decision), DPB_OK);
     CHECK(dpb_ticket_node(decision.ticket) == t % 3 + 1);
+    if (t % 4 == 0) STATUS(dpb_node_update_part(nodes[(t + t / 4 % 2) % 3], decision.ticket, 1, .25), DPB_OK);
     if (decision.arm == 1 || t % 5 == 0) STATUS(dpb_node_update(hears, decision.ticket, 1), DPB_OK);
     if (t % 10 == 0) pass(nodes, 3, 25);
   }
@@ -298,8 +303,10 @@ int main(void) {
   {
     uint64_t received = diagnostics(nodes[0]).received + diagnostics(nodes[1]).received;
     STATUS(dpb_node_update(nodes[0], last.ticket, 1), DPB_OK);
+    STATUS(dpb_node_update_part(nodes[0], last.ticket, 1, .25), DPB_OK);
+    STATUS(dpb_node_update_part(nodes[0], last.ticket, 8, 1), DPB_INVALID_CONFIG);
     pass(nodes, 2, 6000);
-    CHECK(diagnostics(nodes[0]).received + diagnostics(nodes[1]).received == received + 1);
+    CHECK(diagnostics(nodes[0]).received + diagnostics(nodes[1]).received == received + 2);
   }
 
   /* A supervisor says that a process has died: the node that has its number is replaced. */

@@ -213,6 +213,23 @@ static void batches() {
   bandit.update_many({}, {});
 }
 
+// A reward in parts, and what names them in errors.
+static void parts() {
+  dpb::Config config(3, 1.0);
+  config.reward_window = 10;
+  config.parts = 2;
+  config.part_weights[0] = 0.1;
+  config.part_weights[1] = -0.5;
+  dpb::Bandit bandit(config);
+  const std::uint64_t ticket = bandit.select().ticket;
+  bandit.update_part(ticket, 1, 1.0);
+  bandit.update(ticket, 1.0);
+  CHECK(bandit.try_update_part(ticket, 0, 1.0) == DPB_DUPLICATE);
+  CHECK(refusal([&] { bandit.update_part(ticket, 2, 1.0); }).status() == DPB_INVALID_CONFIG);
+  CHECK(refusal([&] { bandit.update_part(1, 1, 99.0); }).what() ==
+        std::string("dpb_update_part(ticket = 1, part = 1, value = 99): DPB_INVALID_REWARD"));
+}
+
 // Functions that read arrays take arrays of any kind.
 static void arrays() {
   dpb::Bandit bandit(dpb::Config(3, 1.0));
@@ -1067,6 +1084,7 @@ int main() {
   both_roads();
   windows_of_time();
   batches();
+  parts();
   arrays();
   arms_come_and_go();
   values();

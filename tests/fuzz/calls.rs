@@ -20,7 +20,7 @@ pub mod statuses;
 
 use statuses::*;
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_char};
 use std::mem::zeroed;
 use std::ops::Range;
@@ -233,6 +233,8 @@ struct Model {
     /// A new decision ends the decision this many places before it.
     depth: usize,
     log: Vec<(dpb_decision, Fate)>,
+    /// With parts, the tickets and the parts that came.
+    parts: Option<HashSet<(u64, u32)>>,
     /// For each decision, the first decision of its request; and whether all decisions of a request end with that one.
     firsts: Vec<usize>,
     limited: bool,
@@ -328,18 +330,23 @@ impl Model {
         due.is_some_and(|due| due > 0 && due < self.log.len() && self.firsts[due] == self.firsts[due - 1])
     }
 
-    /// The expected status for a reward or a cancellation; DPB_OK if it is valid.
-    fn verdict(&self, ticket: u64, cancel: bool) -> dpb_status {
+    /// The expected status for a part of a reward, or a cancellation; DPB_OK if it is valid.
+    fn verdict(&self, ticket: u64, part: Option<u32>) -> dpb_status {
         let Some(at) = self.log.iter().rposition(|(decision, _)| decision.ticket == ticket) else {
             return DPB_UNKNOWN_TICKET;
         };
         let over = self.limited && self.clock.is_none() && self.firsts[at] + self.depth < self.log.len();
         match self.log[at].1 {
-            Fate::Open | Fate::Held if cancel => DPB_OK, // the status must not reveal that a reward came
+            Fate::Open | Fate::Held if part.is_none() => DPB_OK, // the status must not reveal that a reward came
+            Fate::Open if !over && self.has_come(ticket, part) => DPB_DUPLICATE,
             Fate::Open if !over => DPB_OK,
             Fate::Held | Fate::Done if !over => DPB_DUPLICATE,
             _ => DPB_EXPIRED,
         }
+    }
+
+    fn has_come(&self, ticket: u64, part: Option<u32>) -> bool {
+        part.is_some_and(|part| self.parts.as_ref().is_some_and(|parts| parts.contains(&(ticket, part))))
     }
 
     /// Cancels all open decisions.
@@ -355,7 +362,12 @@ impl Model {
         }
     }
 
-    fn ended(&mut self, ticket: u64, cancel: bool) {
+    fn ended(&mut self, ticket: u64, part: Option<u32>) {
+        if let (Some(parts), Some(part)) = (&mut self.parts, part) {
+            parts.insert((ticket, part));
+            return;
+        }
+        let cancel = part.is_none();
         let window = self.window > 0;
         let (decision, fate) = self.log.iter_mut().rev().find(|(decision, _)| decision.ticket == ticket).unwrap();
         *fate = if window && !cancel { Fate::Held } else { Fate::Done };
@@ -474,6 +486,7 @@ impl Player {
             first: 0,
             depth,
             log: Vec::new(),
+            parts: (config.parts > 0).then(HashSet::new),
             firsts: Vec::new(),
             limited: config.max_clicks > 0,
             before: report.decisions,
@@ -622,23 +635,25 @@ impl Player {
     }
 
     /// The statuses that a reward or a cancellation may return. The range of an altered handle is unknown.
-    fn expected(&self, ticket: u64, good: Option<bool>, cancel: bool) -> Vec<dpb_status> {
+    fn expected(&self, ticket: u64, good: Option<bool>, part: Option<u32>) -> Vec<dpb_status> {
         let Some(model) = &self.model else {
             return vec![DPB_OK, DPB_UNKNOWN_TICKET, DPB_DUPLICATE, DPB_EXPIRED, DPB_INVALID_REWARD];
         };
-        let verdict = model.verdict(ticket, cancel);
+        let verdict = model.verdict(ticket, part);
         match good {
+            // It may be more than 15 ranges from 0.
+            Some(true) if model.parts.is_some() && part.is_some() => vec![verdict, DPB_INVALID_REWARD],
             Some(true) => vec![verdict],
             Some(false) => vec![DPB_INVALID_REWARD],
             None => vec![verdict, DPB_INVALID_REWARD],
         }
     }
 
-    fn ended(&mut self, status: dpb_status, ticket: u64, cancel: bool) {
+    fn ended(&mut self, status: dpb_status, ticket: u64, part: Option<u32>) {
         if let Some(model) = &mut self.model
             && status == DPB_OK
         {
-            model.ended(ticket, cancel);
+            model.ended(ticket, part);
         }
     }
 
@@ -1008,13 +1023,19 @@ impl World<'_> {
         let mut c: dpb_config = zeroed();
         let (arms, epsilon) = (bytes.pick(&[2, 3, 5, 8]), bytes.pick(&[1.0, 0.3, 4.0, 30.0]));
         dpb_config_init_sized(&raw mut c, size_of::<dpb_config>() as u32, arms, epsilon);
-        bytes.byte(); // decides nothing, and keeps what the corpus means
+        let has_parts = bytes.byte() % 32 == 31;
         c.test_seed = SEED.as_ptr();
         c.pending_capacity = bytes.pick(&[8, 1, 3, 64]);
         c.reward_window = bytes.pick(&[0, 0, 5, 40]);
         c.horizon = bytes.pick(&[1000, 100_000]);
         c.delta = bytes.pick(&[0.0, 1e-6]);
         c.base = bytes.below(24) as u32;
+        if has_parts {
+            c.parts = bytes.pick(&[1, 3, 8, 9, u32::MAX]);
+            let weight = bytes.pick(&[1.0, 0.1, -2.0, f64::NAN, 0.0]);
+            c.part_weights.iter_mut().take(c.parts as usize).for_each(|each| *each = weight);
+            c.part_weights[bytes.below(8)] = bytes.pick(&[1.0, 1.0, 1.0, 0.0, -1e300, 1e-300]);
+        }
         for _ in 0..bytes.below(6) {
             match bytes.below(23) {
                 0 => c.arms = bytes.pick(&[40, 0, 1, 100]),
@@ -1175,10 +1196,21 @@ impl World<'_> {
     unsafe fn answer(&mut self, player: &mut Player) {
         let (ticket, cancel) = (player.ticket(&mut self.bytes), self.bytes.once_in(6));
         let (reward, good) = if cancel { (0.0, Some(true)) } else { player.reward(&mut self.bytes) };
-        let expected = player.expected(ticket, good, cancel);
-        let status = if cancel { dpb_cancel(player.handle, ticket) } else { dpb_update(player.handle, ticket, reward) };
+        let parts = player.config.parts;
+        let part = if parts > 0 { self.bytes.below(1 + parts as usize) as u32 } else { 0 };
+        if parts > 0 && part == parts && !cancel {
+            assert_eq!(dpb_update_part(player.handle, ticket, part, reward), DPB_INVALID_CONFIG);
+            return player.after(false, [0, 0, 1, 0]);
+        }
+        let part = (!cancel).then_some(part);
+        let expected = player.expected(ticket, good, part);
+        let status = match part {
+            None => dpb_cancel(player.handle, ticket),
+            Some(0) => dpb_update(player.handle, ticket, reward),
+            Some(part) => dpb_update_part(player.handle, ticket, part, reward),
+        };
         one_of(status, &expected);
-        player.ended(status, ticket, cancel);
+        player.ended(status, ticket, part);
         player.after(status == DPB_OK, refusal(status));
     }
 
@@ -1210,8 +1242,8 @@ impl World<'_> {
         let status =
             dpb_update_many(player.handle, tickets.as_ptr(), rewards.as_ptr(), n, each.as_mut_ptr(), &raw mut done);
         for (&(ticket, (_, good)), &status) in answers.iter().zip(&each) {
-            one_of(status, &player.expected(ticket, good, false));
-            player.ended(status, ticket, false);
+            one_of(status, &player.expected(ticket, good, Some(0)));
+            player.ended(status, ticket, Some(0));
             refusals.iter_mut().zip(refusal(status)).for_each(|(sum, more)| *sum += more);
         }
         assert_eq!(done, each.iter().filter(|&&status| status == DPB_OK).count());
@@ -1856,6 +1888,7 @@ impl World<'_> {
         is_null("predict", dpb_predict(null(), &raw const request, null_mut(), null_mut(), 0, &raw mut size));
         is_null("next_period", dpb_next_period(null_mut()));
         is_null("update", dpb_update(null_mut(), 1, 1.0));
+        is_null("update_part", dpb_update_part(null_mut(), 1, 0, 1.0));
         is_null("cancel", dpb_cancel(null_mut(), 1));
         is_null("cancel_all", dpb_cancel_all(null_mut()));
         is_null("skip", dpb_skip(null_mut(), 1));

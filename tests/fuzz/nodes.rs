@@ -201,7 +201,11 @@ impl Fleet {
             (161..=220, Some(node)) => {
                 let flip = if bytes.once_in(9) { 1 << bytes.below(64) } else { 0 };
                 let ticket = self.tickets.get(bytes.below(self.tickets.len())).map_or(7, |ticket| ticket ^ flip);
-                safe(dpb_node_update(node, ticket, bytes.pick(&[1.0, 1.0, 1.0, 0.0, 7.0])));
+                let reward = bytes.pick(&[1.0, 1.0, 1.0, 0.0, 7.0]);
+                safe(match ticket % 4 {
+                    0 => dpb_node_update_part(node, ticket, (ticket / 4 % 2) as u32, reward),
+                    _ => dpb_node_update(node, ticket, reward),
+                });
             }
             (221..=228, Some(node)) => _ = safe(dpb_node_leave(node, self.now)),
             (229..=232, Some(node)) => {
@@ -273,6 +277,7 @@ pub fn rare() {
         assert_eq!(fleet.join(&plain, &options), DPB_OK);
         assert_eq!(dpb_node_next_period(fleet.nodes[0]), DPB_NOT_READY);
         assert_eq!(dpb_node_update(fleet.nodes[0], 7, 1.0), DPB_UNKNOWN_TICKET);
+        assert_eq!(dpb_node_update_part(fleet.nodes[0], 7, 0, 1.0), DPB_UNKNOWN_TICKET);
         assert_eq!(fleet.join(&plain, &options), DPB_OK);
         fleet.pass(20, &mut nothing);
         let [one, two] = [fleet.nodes[0], fleet.nodes[1]];
@@ -283,13 +288,21 @@ pub fn rare() {
         };
         let ticket = decide(one);
         assert_eq!(dpb_node_update(one, ticket, 7.0), DPB_INVALID_REWARD);
+        assert_eq!(dpb_node_update_part(one, ticket, 0, 7.0), DPB_INVALID_REWARD);
+        assert_eq!(dpb_node_update_part(one, ticket, 1, 1.0), DPB_INVALID_CONFIG);
+        assert_eq!(dpb_node_update_part(two, ticket, 8, 1.0), DPB_INVALID_CONFIG);
         assert_eq!(dpb_node_update(one, ticket, 1.0), DPB_OK);
         assert_eq!(dpb_node_update(one, ticket, 1.0), DPB_DUPLICATE);
+        assert_eq!(dpb_node_update_part(one, ticket, 0, 1.0), DPB_DUPLICATE);
+        assert_eq!(dpb_node_update_part(one, decide(one), 0, 1.0), DPB_OK);
         (0..9).for_each(|_| _ = decide(one));
         assert_eq!(dpb_node_update(one, ticket, 1.0), DPB_EXPIRED);
+        assert_eq!(dpb_node_update_part(one, ticket, 0, 1.0), DPB_EXPIRED);
         assert_eq!(dpb_node_update(two, ticket, 1.0), DPB_OK);
         assert_eq!(dpb_node_update(two, ticket, 1.0), DPB_FULL);
+        assert_eq!(dpb_node_update_part(two, ticket, 0, 1.0), DPB_FULL);
         assert_eq!(dpb_node_update(null_mut(), ticket, 1.0), DPB_NULL);
+        assert_eq!(dpb_node_update_part(null_mut(), ticket, 0, 1.0), DPB_NULL);
         assert_eq!(dpb_node_next_period(one), DPB_UNSUPPORTED);
         assert_eq!(dpb_node_next_period(null_mut()), DPB_NULL);
         let mut people = Fleet::at(fleet.now);
@@ -326,7 +339,7 @@ pub fn rare() {
         let mut read = dpb_node_diagnostics { struct_size: size_of::<dpb_node_diagnostics>() as u32, ..zeroed() };
         assert_eq!(dpb_node_diagnostics_read(null(), &raw mut read), DPB_NULL);
         assert_eq!(dpb_node_diagnostics_read(two, &raw mut read), DPB_OK);
-        assert_eq!((read.waiting, read.unsent), (1, 1));
+        assert_eq!((read.waiting, read.unsent), (1, 2));
         assert_eq!(dpb_node_gone(null(), 1, &raw mut command), DPB_NULL);
         command.struct_size = whole;
         assert_eq!(dpb_node_gone(name, 7, &raw mut command), DPB_OK);
@@ -361,6 +374,7 @@ pub fn rare() {
         assert_eq!(report_of(left, moving.now).state, DPB_NODE_LEFT);
         assert_eq!(dpb_node_next(left, 0, moving.now, &raw mut command, null_mut()), DPB_HALTED);
         assert_eq!(dpb_node_update(left, open.ticket, 1.0), DPB_HALTED);
+        assert_eq!(dpb_node_update_part(left, open.ticket, 0, 1.0), DPB_HALTED);
         assert_eq!(dpb_node_next_period(left), DPB_HALTED);
         dpb_node_free(made);
         made = null_mut();

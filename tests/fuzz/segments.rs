@@ -136,6 +136,7 @@ impl Player {
             first: 0,
             depth: if window > 0 && clock.is_none() { window } else { capacity.next_power_of_two() } as usize,
             log: Vec::new(),
+            parts: (config.parts > 0).then(HashSet::new),
             before: report.decisions,
             answered: report.answered,
             cancelled: report.cancelled,
@@ -378,10 +379,12 @@ impl Player {
             one_of(status, &[DPB_OK, DPB_UNKNOWN_TICKET, DPB_DUPLICATE, DPB_EXPIRED, DPB_INVALID_REWARD]);
             return;
         };
-        let verdict = if good == Some(false) { DPB_INVALID_REWARD } else { model.verdict(ticket, cancel) };
+        let part = (!cancel).then_some(0);
+        let verdict = if good == Some(false) { DPB_INVALID_REWARD } else { model.verdict(ticket, part) };
+        let good = good.filter(|_| cancel || model.parts.is_none());
         assert!(status == verdict || (good.is_none() && status == DPB_INVALID_REWARD), "{status}, not {verdict}");
         if status == DPB_OK {
-            model.ended(ticket, cancel);
+            model.ended(ticket, part);
         }
     }
 

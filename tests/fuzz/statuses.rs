@@ -127,6 +127,7 @@ checked! {
     dpb_new(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
     dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decision);
     dpb_update(bandit: *mut dpb_bandit, ticket: u64, reward: f64);
+    dpb_update_part(bandit: *mut dpb_bandit, ticket: u64, part: u32, value: f64);
     dpb_cancel(bandit: *mut dpb_bandit, ticket: u64);
     dpb_advance(bandit: *mut dpb_bandit, now: u64);
     dpb_skip(bandit: *mut dpb_bandit, ticks: u64);
@@ -157,6 +158,7 @@ checked! {
     dpb_node_reply(node: *mut dpb_node, id: u64, now_ms: u64, reply: *const u8, len: usize);
     dpb_node_failed(node: *mut dpb_node, id: u64, now_ms: u64, why: *const c_char);
     dpb_node_update(node: *mut dpb_node, ticket: u64, reward: f64);
+    dpb_node_update_part(node: *mut dpb_node, ticket: u64, part: u32, value: f64);
     dpb_node_next_period(node: *mut dpb_node);
     dpb_node_leave(node: *mut dpb_node, now_ms: u64);
     dpb_node_report_read(node: *const dpb_node, now_ms: u64, out: *mut dpb_node_report);
@@ -314,6 +316,14 @@ pub fn rare(constructors: &[super::Constructor]) {
             expect(dpb_update(handle, decision.ticket, decision.arm.into()), DPB_OK);
         }
         dpb_free(handle);
+
+        // A part that comes too late.
+        let parts = made(&dpb_config { reward_window: 1, parts: 8, part_weights: [1.0; 8], ..plain });
+        expect(dpb_select(parts, &raw mut decision), DPB_OK);
+        let late = decision.ticket;
+        (0..2).for_each(|_| expect(dpb_select(parts, &raw mut decision), DPB_OK));
+        expect(dpb_update_part(parts, late, 7, 1.0), DPB_EXPIRED);
+        dpb_free(parts);
 
         // A fleet with a key.
         let mut generation = 0;

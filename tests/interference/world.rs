@@ -56,7 +56,7 @@ struct Made {
     period: usize,
     /// Cancelled in time, or in a period that was not stored.
     is_idle: bool,
-    rewarded: bool,
+    reports: u32,
 }
 
 /// The periods of users, as the handle must count them.
@@ -375,7 +375,7 @@ impl World<'_> {
         for decision in some.unwrap_or_else(|| choose(None).unwrap()) {
             self.generations[at].decisions += 1;
             let is_idle = self.counted.stored < self.counted.begun;
-            self.made.push(Made { decision, at, before, period: self.periods, is_idle, rewarded: false });
+            self.made.push(Made { decision, at, before, period: self.periods, is_idle, reports: 0 });
             self.look(at, returned, Some(decision))?;
         }
         Ok(())
@@ -396,10 +396,15 @@ impl World<'_> {
             }
             Call::Answer(_) => {
                 let Some(reward) = self.history.reward(number, self.world) else { return Ok(()) };
-                let answered = bandit.update(decision.ticket, reward);
                 let made = &mut self.made[number];
-                assert!(answered.is_err() || !made.rewarded, "a second reward counts");
-                made.rewarded |= answered.is_ok();
+                // With parts, the first report is of part 0, and a second one of part 1.
+                let in_parts = self.history.config.parts > 0;
+                let answered = match in_parts {
+                    true => bandit.update_part(decision.ticket, made.reports, reward),
+                    false => bandit.update(decision.ticket, reward),
+                };
+                assert!(answered.is_err() || made.reports == 0 || in_parts, "a second reward counts");
+                made.reports += u32::from(answered.is_ok());
                 // With a window, the user's update calls are secret.
                 match windowed && self.history.changed.contains(&number) {
                     true => Ok(()),

@@ -40,7 +40,7 @@ Arguments last {V}. Arguments requests {V}. Arguments generations {V}.
 Inductive move :=
 | Public (n : nat)                          (* a coin, the clock, a snapshot, a decision that is not learned from *)
 | Decide (l u slots : nat)                  (* a request of user u, with a number that no other has *)
-| Arrive (l : nat) (n : name) (left right : option Z)  (* dpb_update, with the rewards of two worlds *)
+| Arrive (l : nat) (n : name) (left right : option Z)  (* a report, and what is then held in two worlds *)
 | Cancel (l : nat) (n : name)               (* dpb_cancel, or the decision expires *)
 | Fix (l u r coin : nat)                    (* max_clicks limits the rewards of a request *)
 | Due (l : nat) (n : name) (b : nat) (row : list Z)    (* the reward takes effect in batch b, by its time alone *)

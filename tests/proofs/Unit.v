@@ -80,8 +80,7 @@ Section Unit.
         apply whole_requests; congruence. }
       rewrite S0 in Iv. destruct v as [a b]. apply combine_same in Iv. exact Iv.
     - intros l n a b i Em En Si M. simpl in *. rewrite En in M. rewrite Em in E.
-      destruct E as [T| ->]; [congruence|].
-      rewrite (Si (eq_trans (f_equal mine En) M)). reflexivity.
+      destruct E as [T| ->]; [congruence|reflexivity].
   Qed.
 
   (* A reward of the unit, and not the token of a request. *)

@@ -31,12 +31,12 @@ Section Worlds.
     map (fun j => if existsb (Nat.eqb j) kept then nth j vs None else None) (seq 0 (length vs)).
   Definition limit_one coin vs := match clicks with Some c => keep c coin vs | None => vs end.
 
-  (* The first reward counts. Silence is None. *)
-  Definition first (a v : option Z) := match v with Some _ => v | None => a end.
+  (* A report sets what is held, to any value. Whoever reports knows all reports before: so the first reward counts, or a
+     part is added to the sum. Silence is None. *)
   Definition world (left : bool) : values (option Z) :=
-    Values None (fun a b => first (if left then a else b)) limit_one.
+    Values None (fun a b _ => if left then a else b) limit_one.
   Definition pair : values (option Z * option Z) :=
-    Values (None, None) (fun a b v => (first a (fst v), first b (snd v)))
+    Values (None, None) (fun a b _ => (a, b))
       (fun coin vs => combine (limit_one coin (map fst vs)) (limit_one coin (map snd vs))).
 
   Definition response {V} (ops : values V) (f : item V -> item (option Z)) (past : history) (e : event) : R :=

@@ -253,7 +253,7 @@ fn words(bytes: &[u8]) -> Result<Vec<u64>> {
 }
 
 impl FleetBandit for Model {
-    fn update(&self, ticket: u64, _: f64) -> Result<()> {
+    fn update_part(&self, ticket: u64, _: u32, _: f64) -> Result<()> {
         let mut inner = self.inner.borrow_mut();
         let open = inner.open.iter_mut().find(|open| open.ticket == ticket).ok_or(Error::UnknownTicket)?;
         let truth = &mut *self.truth.borrow_mut();

@@ -252,6 +252,11 @@ func (n *Node) Number() uint16 { return n.number }
 // rewards wait. The error is NOT private: give a visitor the same reply whatever it is.
 func (n *Node) Update(ticket uint64, reward float64) error { return n.core.Update(ticket, reward) }
 
+// UpdatePart is Update for a part of a reward, as in [dpb.Bandit.UpdatePart].
+func (n *Node) UpdatePart(ticket uint64, part uint32, value float64) error {
+	return n.core.UpdatePart(ticket, part, value)
+}
+
 // NextPeriod begins a period ([dpb.Bandit.NextPeriod]), and stores a snapshot at once. The bandit learns from nobody
 // until the store has had that for Options.Settle, because a process that continues from an older one would not count
 // this period.

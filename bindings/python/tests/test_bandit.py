@@ -118,6 +118,41 @@ def test_errors_of_tickets():
     assert {kind.status for kind in dpb.ERRORS.values()} == set(dpb.ERRORS)
 
 
+def test_parts():
+    shop = dpb.Bandit(
+        arms=2,
+        epsilon=1.0,
+        reward_window=10,
+        clamp_rewards=True,
+        parts={"click": 0.1, "bought": 0.01, "returned": -0.01},
+    )
+    ticket = shop.select().ticket
+    shop.update(ticket, 39.90, part="bought")
+    shop.update(ticket, 1)
+    for first in ("click", 0, None):
+        with pytest.raises(dpb.DuplicateError):
+            shop.update(ticket, 1.0, part=first)
+    shop.update(ticket, 1e9, part=2)
+    with pytest.raises(dpb.InvalidRewardError):
+        shop.update(shop.select().ticket, float("nan"), part="bought")
+    with pytest.raises(dpb.InvalidConfigError, match="part must be one of 'click', 'bought', 'returned', got 'sold'"):
+        shop.update(ticket, 1.0, part="sold")
+    with pytest.raises(dpb.InvalidConfigError):
+        shop.update(ticket, 1.0, part=3)
+    with pytest.raises(TypeError):
+        shop.update(ticket, 1.0, part=0.5)
+    copied = pickle.loads(pickle.dumps(shop))
+    copied.update(copied.select().ticket, 1.0, part="returned")
+    restored = dpb.Bandit.restore(shop.snapshot())
+    restored.update(restored.select().ticket, 1.0, part=2)
+    for wrong in ({f"part {i}": 1.0 for i in range(9)}, {"click": 0.0}, {"click": float("inf")}):
+        with pytest.raises(dpb.InvalidConfigError):
+            dpb.Bandit(arms=2, epsilon=1.0, reward_window=10, parts=wrong)
+    for wrong in ([0.1, 0.2], {1: 0.5}, {"click": "x"}):
+        with pytest.raises(TypeError):
+            dpb.Bandit(arms=2, epsilon=1.0, reward_window=10, parts=wrong)
+
+
 def test_requests():
     bandit = dpb.Bandit(arms=6, epsilon=1.0)
     assert {bandit.select(eligible=[2, 4]).arm for _ in range(30)} <= {2, 4}

@@ -215,6 +215,20 @@ def test_workers_share_a_file(tmp_path):
         three.select()
 
 
+def test_parts_travel(tmp_path):
+    given = dict(fleet_key=KEY, parts={"click": 1.0, "returned": -1.0})
+    with node(fleet.File(tmp_path / "ads.db"), **given) as one, node(fleet.File(tmp_path / "ads.db"), **given) as two:
+        meet(one, two)
+        ad, before = one.select(), one.diagnostics().received
+        two.update(ad.ticket, 0.5, part="returned")
+        two.update(ad.ticket, 1.0)
+        eventually("both parts arrive", lambda: one.diagnostics().received == before + 2)
+        with pytest.raises(dpb.DuplicateError):
+            one.update(ad.ticket, 1.0, part="click")
+        with pytest.raises(dpb.InvalidConfigError):
+            two.update(ad.ticket, 1.0, part=8)
+
+
 WORKER = """
 import sys, time, dpb
 from dpb import fleet

@@ -223,12 +223,12 @@ func (m member) close() {
 	m.store.Close()
 }
 
-// update reports a reward to the node that issued the ticket.
-func (m member) update(ticket uint64, reward float64) error {
+// updatePart reports a part of a reward to the node that issued the ticket. Without parts, part 0 is the reward.
+func (m member) updatePart(ticket uint64, part uint32, value float64) error {
 	if m.node != nil {
-		return m.node.Update(ticket, reward)
+		return m.node.UpdatePart(ticket, part, value)
 	}
-	return m.Update(ticket, reward)
+	return m.UpdatePart(ticket, part, value)
 }
 
 func (m member) nextPeriod() error {

@@ -21,6 +21,8 @@
 //
 // With --budget 20 each ad pays for clicks until its 20 euros are spent, and the server plays for money: see payouts.go.
 //
+// With --sales ads earn by clicks, purchases and returns: see sales.go.
+//
 // With --window 30m a click counts if it comes within half an hour after its ad: see tick.
 //
 // With --snapshot FILE the server continues after a restart with what it has learned, also after kill -9: see save. With
@@ -60,6 +62,7 @@ type options struct {
 	policy        dpb.Policy // 0: the recommended one
 	context       bool       // see contextOf
 	budget        float64    // see payouts; 0: none
+	sales         bool       // see configureSales
 	window        span
 	memory        *span  // nil: the default, if the policy supports it
 	snapshot      string // a file; "": none
@@ -101,6 +104,7 @@ func main() {
 		"(dp-linear); without -memory, never forget")
 	flag.Float64Var(&o.budget, "budget", 0, "each ad pays for clicks, and has this budget in `EUROS`; without -memory, "+
 		"never forget (default 0: no payouts)")
+	flag.BoolVar(&o.sales, "sales", false, "ads earn by clicks, purchases and returns, which the operator's port takes")
 	flag.Var(&o.window, "window", "a click counts within this `SPAN` after its ad: a number of decisions, or a time "+
 		"such as 500ms, 30s, 30m, 2h")
 	usage = fmt.Sprintf("forget releases of the age `SPAN`; 0: never (default %d, or 12h if -window is a time, if "+
@@ -173,6 +177,10 @@ func (o options) check(rest []string) error {
 		return errors.New("-budget must be a number of euros")
 	case o.budget > 0 && o.context:
 		return errors.New("-budget needs the click rate of each ad, which there is not with -context")
+	case o.sales && o.operatorPort < 0:
+		return errors.New("-sales needs -operator-port, which takes purchases and returns")
+	case o.budget > 0 && o.sales:
+		return errors.New("-budget needs the click rate of each ad, which there is not with -sales")
 	case o.budget > 0 && o.memory != nil && o.memory.ticks > 0:
 		return errors.New("-budget counts all clicks, so it does not combine with -memory")
 	case o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime:

@@ -154,6 +154,58 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
+// An ad whose buyers send all back earns less than one that is clicked as often and sells little. The server shows the
+// better one most, but for an event of probability below 1e-6: then it would have learned nothing from some 600 purchases.
+func TestSales(t *testing.T) {
+	shop, err := newShop(options{sales: true, window: span{ticks: 100}, memory: &span{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shop.close()
+	visitors, operator, random := shop.visitors(), shop.operator(), rand.New(rand.NewPCG(5, 6))
+	get := func(pages http.Handler, url string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		pages.ServeHTTP(w, httptest.NewRequest(http.MethodGet, url, nil))
+		return w
+	}
+	times := make([]int, len(creatives))
+	for range 30_000 {
+		var ad struct {
+			ClickURL string `json:"click_url"`
+			Arm      uint32
+		}
+		if err := json.Unmarshal(get(visitors, "/ad").Body.Bytes(), &ad); err != nil {
+			t.Fatal(err)
+		}
+		times[ad.Arm]++
+		ticket := strings.TrimPrefix(ad.ClickURL, "/click/")
+		if random.Float64() < 0.2 {
+			get(visitors, ad.ClickURL)
+			switch {
+			case ad.Arm == 3 && random.Float64() < 0.5:
+				get(operator, "/bought/"+ticket+"?euros=60")
+				get(operator, "/returned/"+ticket+"?euros=60")
+			case ad.Arm == 7 && random.Float64() < 0.5:
+				get(operator, "/bought/"+ticket+"?euros=40")
+			}
+		}
+	}
+	if times[7] < 15_000 || times[3] > 5_000 {
+		t.Errorf("%v", times)
+	}
+	for _, wrong := range []string{"/bought/0?euros=-1", "/bought/0", "/returned/0?euros=NaN", "/returned/0?euros=inf"} {
+		if status := get(operator, wrong).Code; status != http.StatusBadRequest {
+			t.Errorf("%s: %d", wrong, status)
+		}
+	}
+	for _, o := range []options{{sales: true, operatorPort: -1}, {sales: true, budget: 1}} {
+		o.window = span{ticks: 10}
+		if o.check(nil) == nil {
+			t.Errorf("%+v", o)
+		}
+	}
+}
+
 // Many requests at once: ads, slots of placements, clicks, duplicate clicks, forged clicks, reports, metrics, and
 // snapshots every millisecond. There are fewer decisions than the reward window, so each refused click has one
 // possible reason. Then the server is stopped under load. The snapshots contain every request that got a response.

@@ -56,6 +56,10 @@ func (s adServer) visitors() http.Handler {
 func (s adServer) operator() http.Handler {
 	pages := http.NewServeMux()
 	pages.HandleFunc("/diagnostics", s.diagnostics)
+	if s.sales {
+		pages.HandleFunc("/bought/", s.sold(bought))
+		pages.HandleFunc("/returned/", s.sold(returned))
+	}
 	pages.Handle("/metrics", metrics(
 		dpbprometheus.NewOperatorCollector(s.bandits()), fleetprometheus.NewOperatorCollector(s.nodes())))
 	pages.HandleFunc("/debug/pprof/", pprof.Index)
@@ -106,13 +110,17 @@ func ad(decision dpb.Decision) map[string]any {
 func (s adServer) click(w http.ResponseWriter, r *http.Request) {
 	text := strings.TrimPrefix(r.URL.EscapedPath(), "/click/")
 	if ticket, err := strconv.ParseUint(text, 16, 64); err == nil && len(text) == 16 {
-		of := s.bandit
-		if s.placements > 0 && dpb.TicketNode(ticket) >= placementsFrom {
-			of = s.segmented
-		}
-		_ = of.update(ticket, 1) // the operator's counts have refused clicks
+		_ = s.of(ticket).updatePart(ticket, clicked, 1) // the operator's counts have refused clicks
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// of returns whose ticket this is.
+func (s adServer) of(ticket uint64) member {
+	if s.placements > 0 && dpb.TicketNode(ticket) >= placementsFrom {
+		return s.segmented
+	}
+	return s.bandit
 }
 
 // report returns released values only.

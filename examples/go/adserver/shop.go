@@ -30,6 +30,7 @@ type adServer struct {
 	memory     uint64 // their ForgetAfter
 	window     span   // their RewardWindow
 	context    bool   // the bandit decides by features
+	sales      bool   // rewards have parts
 	payouts    *payouts
 	segmented  member // has a segment for each placement; without placements it has no bandit
 	placements uint32
@@ -65,6 +66,9 @@ func newShop(o options) (adServer, error) {
 	if o.context {
 		configureContext(&config)
 	}
+	if o.sales {
+		configureSales(&config)
+	}
 	if o.budget > 0 {
 		config.ForgetAfter = 0
 	}
@@ -94,7 +98,7 @@ func newShop(o options) (adServer, error) {
 		return adServer{}, err
 	}
 	ads := adServer{
-		memory: config.ForgetAfter, window: o.window, context: o.context, placements: o.placements,
+		memory: config.ForgetAfter, window: o.window, context: o.context, sales: o.sales, placements: o.placements,
 		reports: newCopies(o.reportEvery), payouts: &payouts{budget: o.budget},
 	}
 	if ads.bandit, err = o.fleet.join(bandit, o.fleet.name(), config, kept); err != nil {

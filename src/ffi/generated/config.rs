@@ -40,6 +40,14 @@ pub struct dpb_config {
     /// Rewards are rounded to multiples of 2^-reward_bits of the range: 0 .. 24. 0 = each reward is exactly
     /// reward_min or reward_max. Default 20.
     pub reward_bits: u32,
+    /// 0 = a decision has one reward. n > 0 = its reward is a sum of n parts, such as click, purchase and return,
+    /// which come at different times (dpb_update_part). When the reward_window is over, the reward is the sum of
+    /// part_weights times values, moved into the declared range; a part that nobody reports is 0, not reward_min.
+    /// Needs a reward_window, reward_bits above 0, and a declared range that contains 0. It must be at most 8.
+    pub parts: u32,
+    /// With parts: what one unit of each part is worth, in the unit of the reward. Not 0; the numbers behind the last
+    /// part are 0.
+    pub part_weights: [f64; 8],
     /// m, the maximum number of rewards (with max_slots, of requests) of one user. Epsilon is divided by it. Your
     /// program keeps to it: it cancels each further decision of the user at once (decisions, because silence is a
     /// reward too). Or set expected_users, and the library does for each period. It must be at least 1. Default 1.
@@ -55,6 +63,8 @@ pub struct dpb_config {
     /// decision, and W at most 2^24; or with DPB_CLOCK_CALLER your unit of time: 1800000 milliseconds are half an
     /// hour. Not for dpb_new_ldp_ucb and dpb_new_ldp_klucb.
     pub reward_window: u32,
+    /// 0.
+    pub reserved_2: u32,
     /// The number of this handle in a fleet. 1 .. 65535 = the node of its tickets (dpb_ticket_node), for a router. A
     /// larger number is hashed to 16 bits. 0 = random.
     pub node: u64,
@@ -147,7 +157,7 @@ pub const DPB_RIGOROUS_INDEX: u32 = 2;
 /// dpb_new_vb_sdp_ae.
 pub const DPB_SHUFFLE_PRINTED: u32 = 4;
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 192);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 264);
 
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers and addresses.
 unsafe impl Growing for dpb_config {}
@@ -163,6 +173,8 @@ impl dpb_config {
         self.reward_min = config.reward_min;
         self.reward_max = config.reward_max;
         self.reward_bits = config.reward_bits;
+        self.parts = config.parts;
+        self.part_weights = config.part_weights;
         self.contributions_per_user = config.contributions_per_user;
         self.pending_capacity = config.pending_capacity;
         self.reward_window = config.reward_window;
@@ -196,6 +208,9 @@ impl dpb_config {
             let rule = "must be DPB_MODEL_SHARED or DPB_MODEL_PER_ARM";
             return Err(Error::config("feature_model", rule, given.feature_model));
         }
+        if given.reserved_2 != 0 {
+            return Err(Error::config("reserved_2", "must be 0", given.reserved_2));
+        }
         if given.reserved != 0 {
             return Err(Error::config("reserved", "must be 0", given.reserved));
         }
@@ -209,6 +224,8 @@ impl dpb_config {
             reward_max: given.reward_max,
             reward_bits: given.reward_bits,
             clamp_rewards: given.flags & DPB_CLAMP_REWARDS != 0,
+            parts: given.parts,
+            part_weights: given.part_weights,
             contributions_per_user: given.contributions_per_user,
             pending_capacity: given.pending_capacity,
             reward_window: given.reward_window,

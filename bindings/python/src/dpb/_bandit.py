@@ -94,6 +94,9 @@ def _config(config: Config) -> tuple[Any, list[Any]]:
             setattr(c, name, kept[-1])
         elif name == "base":
             c.base = policy_number(value, "base")
+        elif name == "parts":
+            weights = list(_parts(config).values())
+            c.parts, c.part_weights = len(weights), weights[:8]
         elif kind == "feature_model":
             c.feature_model = flag(name, value)
         elif kind == "f64":
@@ -101,6 +104,23 @@ def _config(config: Config) -> tuple[Any, list[Any]]:
         else:
             setattr(c, name, integer(name, value, 64 if kind == "u64" else 32))
     return c, kept
+
+
+def _parts(config: Config) -> dict[str, float]:
+    """The weights of parts by name."""
+    parts = {} if config.parts is None else config.parts
+    if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
+        raise TypeError(f"parts must be a mapping of names to weights, got {parts!r}")
+    return {name: real(f"parts[{name!r}]", weight) for name, weight in parts.items()}
+
+
+def _part(names: Sequence[str], part: str | int) -> int:
+    """The number of a part."""
+    if isinstance(part, str):
+        if part not in names:
+            raise InvalidConfigError(f"part must be one of {', '.join(map(repr, names))}, got {part!r}")
+        return names.index(part)
+    return integer("part", part, 32)
 
 
 _C_OF = {"u32[]": "uint32_t[]", "f64[]": "double[]"}
@@ -150,7 +170,7 @@ class Bandit(Handle):
         policy: the name of a policy, one of dpb.POLICIES. None = what the library recommends for this configuration.
     """
 
-    __slots__ = ("_has_budget", "_needs")
+    __slots__ = ("_has_budget", "_needs", "_part_names")
 
     def __init__(self, config: Config | None = None, policy: str | None = None, **given: Any) -> None:
         if config is None:
@@ -166,6 +186,7 @@ class Bandit(Handle):
             status = lib.dpb_new_policy(policy.encode(), c, out, error)
         check(status, error)
         self._has_budget = config.budget is not None
+        self._part_names = tuple(_parts(config))
         # An estimate of its memory, for collectors that do not count references.
         self._own(out[0], lib.dpb_free, 2000 + 12 * (c.pending_capacity + c.reward_window) + 600 * c.arms)
         self._needs = _needed(c)
@@ -217,14 +238,16 @@ class Bandit(Handle):
         bandit._own(c, lib.dpb_free, (1 << 16) + 16 * length)
         bandit._has_budget = config is not None and config.budget is not None
         bandit._needs = bandit._probed() if needs is None else needs
+        bandit._part_names = () if config is None else tuple(_parts(config))
         return bandit
 
     @classmethod
-    def _of_node(cls, c: Any, node: Any, needs: tuple[str, ...], has_budget: bool) -> Bandit:
+    def _of_node(cls, c: Any, node: Any, needs: tuple[str, ...], config: Config) -> Bandit:
         """A bandit that its node frees, which lives as long."""
         bandit = cls.__new__(cls)
         bandit._own(c, lambda _, kept=node: None)
-        bandit._has_budget, bandit._needs = has_budget, needs
+        bandit._has_budget, bandit._needs = config.budget is not None, needs
+        bandit._part_names = tuple(_parts(config))
         return bandit
 
     def __enter__(self) -> Bandit:
@@ -237,7 +260,7 @@ class Bandit(Handle):
                 "a Bandit with a budget or expected_users cannot be copied or pickled, because the copy would be a second "
                 "bandit for the same people: use snapshot and, when this one has ended, restore"
             )
-        return (_restored, (type(self), self.snapshot()))
+        return (_restored, (type(self), self.snapshot(), self._part_names))
 
     def __repr__(self) -> str:
         if self.closed:
@@ -564,12 +587,19 @@ class Bandit(Handle):
         self._check(lib.dpb_request_check(self._c, request, error), error)
         del kept
 
-    def update(self, ticket: int, reward: float) -> None:
+    def update(self, ticket: int, reward: float, part: str | int | None = None) -> None:
         """Reports the reward of a decision, once for each ticket, in [reward_min, reward_max].
+
+        With parts: a part of it, each part once for each ticket, in the part's own unit and of any sign. ``part`` is its
+        name, or its number from 0; None = the first one. A bandit that was restored without a config knows numbers only.
 
         The error reveals whether the ticket had a reward before. Give a visitor the same reply whatever it is.
         """
-        status = lib.dpb_update(self._c, _ticket(ticket), real("reward", reward, InvalidRewardError))
+        value = real("reward", reward, InvalidRewardError)
+        if part is None:
+            status = lib.dpb_update(self._c, _ticket(ticket), value)
+        else:
+            status = lib.dpb_update_part(self._c, _ticket(ticket), _part(self._part_names, part), value)
         if status:
             self._fail(status)
 
@@ -821,8 +851,10 @@ class Bandit(Handle):
         self._check(lib.dpb_submit_shuffled(self._c, phase, self._arm(arm), bits, len(bits)))
 
 
-def _restored(kind: type[Bandit], snapshot: bytes) -> Bandit:
-    return kind.restore(snapshot)
+def _restored(kind: type[Bandit], snapshot: bytes, part_names: tuple[str, ...] = ()) -> Bandit:
+    bandit = kind.restore(snapshot)
+    bandit._part_names = part_names
+    return bandit
 
 
 def _ticket(ticket: int) -> int:

@@ -122,6 +122,7 @@ dpb_status dpb_new(const dpb_config *config, dpb_bandit **out, dpb_error *error)
 void dpb_free(dpb_bandit *bandit);
 dpb_status dpb_select(dpb_bandit *bandit, dpb_decision *out);
 dpb_status dpb_update(dpb_bandit *bandit, uint64_t ticket, double reward);
+dpb_status dpb_update_part(dpb_bandit *bandit, uint64_t ticket, uint32_t part, double value);
 dpb_status dpb_cancel(dpb_bandit *bandit, uint64_t ticket);
 dpb_status dpb_advance(dpb_bandit *bandit, uint64_t now);
 dpb_status dpb_skip(dpb_bandit *bandit, uint64_t ticks);
@@ -133,7 +134,7 @@ dpb_status dpb_restore(const uint8_t *buf, size_t len, dpb_bandit **out, dpb_err
 dpb_status dpb_restore_as(const char *name, const dpb_config *config, const uint8_t *buf, size_t len, dpb_bandit **out, dpb_error *error);
 struct dpb_error { dpb_status status; char message[252]; };
 void dpb_config_init_sized(dpb_config *config, uint32_t struct_size, uint32_t arms, double epsilon);
-struct dpb_config { uint32_t struct_size; uint32_t arms; double epsilon; double delta; double beta; uint64_t horizon; double reward_min; double reward_max; uint32_t reward_bits; uint32_t contributions_per_user; uint32_t pending_capacity; uint32_t reward_window; uint64_t node; uint64_t forget_after; double exploration; uint32_t max_slots; uint32_t max_clicks; uint64_t expected_users; uint32_t budget_periods; uint32_t max_segments; uint32_t features; uint32_t feature_model; double feature_norm; uint32_t clock; uint32_t flags; uint64_t reserved; const uint8_t *test_seed; const uint8_t *fleet_key; const dpb_budget *budget; double interval_exponent; uint32_t batch; uint32_t base; };
+struct dpb_config { uint32_t struct_size; uint32_t arms; double epsilon; double delta; double beta; uint64_t horizon; double reward_min; double reward_max; uint32_t reward_bits; uint32_t parts; double part_weights[8]; uint32_t contributions_per_user; uint32_t pending_capacity; uint32_t reward_window; uint32_t reserved_2; uint64_t node; uint64_t forget_after; double exploration; uint32_t max_slots; uint32_t max_clicks; uint64_t expected_users; uint32_t budget_periods; uint32_t max_segments; uint32_t features; uint32_t feature_model; double feature_norm; uint32_t clock; uint32_t flags; uint64_t reserved; const uint8_t *test_seed; const uint8_t *fleet_key; const dpb_budget *budget; double interval_exponent; uint32_t batch; uint32_t base; };
 struct dpb_request { uint32_t struct_size; uint32_t slots; uint64_t segment; uint64_t user; const uint32_t *eligible; size_t eligible_len; const double *values; size_t values_len; const double *costs; size_t costs_len; uint32_t abstain; uint32_t reserved; const double *examined; size_t examined_len; const float *features; const dpb_feature *sparse; const uint32_t *sparse_ends; size_t features_len; size_t sparse_ends_len; };
 struct dpb_feature { uint32_t index; float value; };
 void dpb_request_init_sized(dpb_request *request, uint32_t struct_size);
@@ -187,6 +188,7 @@ dpb_status dpb_node_next(dpb_node *node, uint32_t lane, uint64_t now_ms, dpb_com
 dpb_status dpb_node_reply(dpb_node *node, uint64_t id, uint64_t now_ms, const uint8_t *reply, size_t len);
 dpb_status dpb_node_failed(dpb_node *node, uint64_t id, uint64_t now_ms, const char *why);
 dpb_status dpb_node_update(dpb_node *node, uint64_t ticket, double reward);
+dpb_status dpb_node_update_part(dpb_node *node, uint64_t ticket, uint32_t part, double value);
 dpb_status dpb_node_next_period(dpb_node *node);
 dpb_status dpb_node_leave(dpb_node *node, uint64_t now_ms);
 dpb_status dpb_node_report_read(const dpb_node *node, uint64_t now_ms, dpb_node_report *out);

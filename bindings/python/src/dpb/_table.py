@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Mapping
 
 from ._numbers import Clock
 
@@ -45,6 +45,12 @@ class Config:
     clamp_rewards: bool = False
     """A reward outside the declared range is moved to the nearer end, and not refused. NaN and infinities are refused.
     Not for ldp-ucb and ldp-klucb."""
+    parts: Mapping[str, float] | None = None
+    """None = a decision has one reward. Otherwise it is a sum of parts that come at different times: their names, and
+    what one unit of each is worth in the unit of the reward, such as ``{"click": 0.1, "bought": 0.01, "returned":
+    -0.01}``; at most 8. When the reward_window is over, the reward is the sum of weights times values, moved into
+    the declared range; a part that nobody reports is 0. Without a name Bandit.update reports the first part. Needs
+    a reward_window, reward_bits above 0, and a declared range that contains 0."""
     contributions_per_user: int = 1
     """m, the maximum number of rewards (with max_slots, of requests) of one user. Epsilon is divided by it. Your
     program keeps to it: it cancels each further decision of the user at once (decisions, because silence is a
@@ -161,6 +167,7 @@ KINDS = {
     "reward_max": "f64",
     "reward_bits": "u32",
     "clamp_rewards": "flag DPB_CLAMP_REWARDS",
+    "parts": "parts",
     "contributions_per_user": "u32",
     "pending_capacity": "u32",
     "reward_window": "u32",
@@ -219,7 +226,7 @@ POLICIES = {
     several slots, Bandit.add_arm and Bandit.retire_arm, forget_after, expected_users, Bandit.merge,
     Bandit.snapshot; Bandit.set_prior with a model for each arm (a rate for its intercept).
 
-    The handle takes about 2700 + 66 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms,
+    The handle takes about 2770 + 66 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms,
     M that of models (1, or K with model_per_arm), D = features + 1, P as at new. Select takes O(arms d), update
     O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with model_per_arm at most
     2^23/(D (D + 8)).""",

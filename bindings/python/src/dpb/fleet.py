@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Coroutine, Iterable, Iterator, NamedTuple, Protocol, Union
 
-from ._bandit import Bandit, _config, _needed, _ticket
+from ._bandit import Bandit, _config, _needed, _part, _parts, _ticket
 from ._convert import flag, integer, real
 from ._library import (
     BufferTooSmallError,
@@ -443,7 +443,7 @@ class Node:
             kept.append(ffi.from_buffer("uint8_t[]", snapshot))
             options.snapshot, options.snapshot_len = kept[-1], len(snapshot)
         self._core = _Core(name, c, policy, options)
-        self._needs, self._has_budget = _needed(c), config.budget is not None
+        self._needs, self._config, self._part_names = _needed(c), config, tuple(_parts(config))
         self._tick = options.tick_ms if c.clock == lib.DPB_CLOCK_CALLER else 0
         self._logger = logger or logging.getLogger("dpb.fleet")
         self._bandit: Bandit | None = None
@@ -539,14 +539,20 @@ class Node:
         """As Bandit.select."""
         return self.bandit.select(**request)
 
-    def update(self, ticket: int, reward: float) -> None:
-        """Reports the reward of a decision of any node: here or, if another node has decided, with a next round.
+    def update(self, ticket: int, reward: float, part: str | int | None = None) -> None:
+        """Reports the reward of a decision of any node: here or, if another node has decided, with a next round. With parts:
+        a part of it, as Bandit.update.
 
         It never waits for the store. Its errors are those of Bandit.update, and FullError if too many rewards wait. They are
         NOT private.
         """
         core = self._core
-        core._check(lib.dpb_node_update(core._c, _ticket(ticket), real("reward", reward, InvalidRewardError)))
+        value = real("reward", reward, InvalidRewardError)
+        if part is None:
+            core._check(lib.dpb_node_update(core._c, _ticket(ticket), value))
+        else:
+            number = _part(self._part_names, part)
+            core._check(lib.dpb_node_update_part(core._c, _ticket(ticket), number, value))
 
     def next_period(self) -> None:
         """With expected_users: begins a new period. The bandit learns from nobody in it until the store has kept a snapshot
@@ -610,7 +616,7 @@ class Node:
         if bandit == ffi.NULL:
             return
         if self._bandit is None:
-            self._bandit = Bandit._of_node(bandit, self._core._c, self._needs, self._has_budget)
+            self._bandit = Bandit._of_node(bandit, self._core._c, self._needs, self._config)
         if ticks:
             lib.dpb_advance(bandit, ticks)  # refused once the state has moved
 
