@@ -157,6 +157,33 @@ fn nothing_is_played_where_nothing_is_worth_it() {
     }
 }
 
+/// Trials of all segments look for arms that may be worth more than what is sure. Where most ads cost more than they earn,
+/// trials that only look for the best ad lose much more.
+#[test]
+fn trials_compare_with_what_is_sure() {
+    let lost = || {
+        let (bandit, mut coins) = (imed(&Config { max_segments: 1, ..Config::new(10, 1.0) }), Coins(2));
+        let rates = |arm: u32| 0.05 - 0.004 * f64::from(arm);
+        let unit = |coins: &mut Coins| coins.below(1 << 20) as f64 / f64::from(1 << 20);
+        let prices: Vec<f64> = (0..10).map(|_| 0.4 * unit(&mut coins)).collect();
+        let mut lost = 0.0;
+        for _ in 0..20_000 {
+            // Each price is another one in each request, from a third to three times as much.
+            let costs: Vec<f64> = prices.iter().map(|price| price * (2.2 * unit(&mut coins) - 1.1).exp()).collect();
+            let Decision { arm, ticket, .. } = bandit.select_for(&of(None, &costs, true, Request::default())).unwrap();
+            let worth = |arm: u32| rates(arm) - costs[arm as usize];
+            lost += (0..10).map(worth).fold(0.0, f64::max) - if arm == NO_ARM { 0.0 } else { worth(arm) };
+            if arm != NO_ARM {
+                bandit.update(ticket, coins.toss(rates(arm))).unwrap();
+            }
+        }
+        println!("lost {lost:.1}");
+        lost
+    };
+    let (right, wrong) = (lost(), with_fault(Fault::TrialBeneathSure, lost));
+    assert!(wrong > 2.0 * right, "{wrong} {right}");
+}
+
 /// The worth of an arm without value is known: the cheapest one is played if no other is worth more, and nothing if that
 /// is worth more.
 #[test]

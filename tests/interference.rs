@@ -739,7 +739,8 @@ fn leaks_of_late_units_are_seen() {
 }
 
 /// Faults that other tests see: of reports, of fleets, of memory, of nodes.
-const IN_OTHER_TESTS: [Fault; 32] = [
+const IN_OTHER_TESTS: [Fault; 33] = [
+    Fault::TrialBeneathSure,
     Fault::PartTwice,
     Fault::PartClampedEarly,
     Fault::SilenceIsMin,
