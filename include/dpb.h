@@ -563,14 +563,14 @@ dpb_status dpb_restore(const uint8_t *buf,
  * dpb_restore with another configuration: you can change parameters by a restart, and keep what was learned.
  *
  * These must be as in the snapshot, because they say how released numbers are read: the policy (name), arms,
- * epsilon, delta, reward_min, reward_max, reward_bits, parts, part_weights, contributions_per_user, max_slots,
- * max_clicks, features, feature_model, feature_norm, batch, base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae
- * horizon, which plans its batches; and with policies that decide for an arm (dpb_best_arm) beta, because the
- * decision has it. Otherwise the call is DPB_INVALID_CONFIG, and error names the field. These are taken from
- * config: beta, horizon, DPB_CLAMP_REWARDS, pending_capacity, reward_window, node, forget_after, exploration,
- * expected_users, budget_periods, a max_segments that the snapshot's segments fit into, clock, fleet_key,
- * budget, interval_exponent and DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after
- * before, releases begin to age now.
+ * epsilon, delta, reward_min, reward_max, reward_bits, parts, part_weights, DPB_LEARN_CLIP,
+ * contributions_per_user, max_slots, max_clicks, features, feature_model, feature_norm, batch, base and
+ * DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans its batches; and with policies that decide
+ * for an arm (dpb_best_arm) beta, because the decision has it. Otherwise the call is DPB_INVALID_CONFIG, and
+ * error names the field. These are taken from config: beta, horizon, DPB_CLAMP_REWARDS, pending_capacity,
+ * reward_window, node, forget_after, exploration, expected_users, budget_periods, a max_segments that the
+ * snapshot's segments fit into, clock, fleet_key, budget, interval_exponent and DPB_RIGOROUS_INDEX. A test_seed
+ * is not used. If there was no forget_after before, releases begin to age now.
  * If only one of the two configurations has
  * expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
  *
@@ -642,6 +642,17 @@ void dpb_config_init_sized(dpb_config *config,
  * infinities are refused. Not for dpb_new_ldp_ucb and dpb_new_ldp_klucb.
  */
 #define DPB_CLAMP_REWARDS 1
+
+/**
+ * dpb_config.flags: For amounts such as revenue: the library learns a clip c, some five times the median amount, and
+ * counts no reward as more than c. So reward_max need not be close: it may be up to 16000 median amounts. At first a
+ * pilot plays all arms evenly: for some 120 rewards that are not 0 at epsilon = 1, some 300 at 0.25, and for at most
+ * a third of horizon, or 2^20 decisions without one; if it ends so, the clip is reward_max. What is maximised is the
+ * mean of clipped rewards, so an arm that is best by rare large amounts is not found. Needs reward_min = 0 and
+ * reward_bits = 24. Not with parts, with max_segments, with delta and max_slots together, in fleets, and for
+ * requests with costs. For dpb_new_imed.
+ */
+#define DPB_LEARN_CLIP 8
 
 /**
  * dpb_config.flags: Adds the width of the noise to the index, as a proof requires. The paper's index omits it. For
@@ -823,7 +834,7 @@ struct dpb_config {
    */
   uint32_t clock;
   /**
-   * 0, or any of DPB_CLAMP_REWARDS, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
+   * 0, or any of DPB_CLAMP_REWARDS, DPB_LEARN_CLIP, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
    */
   uint32_t flags;
   /**
@@ -1162,7 +1173,7 @@ dpb_status dpb_retire_arm(dpb_bandit *bandit,
  * mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
  * informative. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (mean, strength); DPB_INVALID_REQUEST (no such arm, or retired);
- * DPB_UNSUPPORTED (other policies; DPB_MODEL_SHARED); DPB_POISONED. Any thread.
+ * DPB_UNSUPPORTED (other policies; DPB_MODEL_SHARED; DPB_LEARN_CLIP); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1339,6 +1350,11 @@ struct dpb_report {
    * That arm; 0 if stopped is 0.
    */
   uint32_t best_arm;
+  /**
+   * With dpb_config.learn_clip: the clip, in the caller's units, of which no reward counts as more. Means are
+   * those of clipped rewards. 0 before the pilot has ended, and without DPB_LEARN_CLIP.
+   */
+  double clip;
 };
 
 /**
@@ -1726,10 +1742,10 @@ dpb_status dpb_receiver(dpb_bandit *bandit,
  * For dpb_new_imed, dpb_new_med, dpb_new_tt and dpb_new_linear.
  * snapshot: len bytes of any origin. error: NULL, or filled on failure. The time is proportional to the arms with
  * new releases; other threads wait.
- * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG
- * (another policy, or a field that must not differ: what dpb_restore_as refuses, and forget_after); DPB_FULL (1024
- * others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed.
- * Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies; DPB_LEARN_CLIP);
+ * DPB_INVALID_CONFIG (another policy, or a field that must not differ: what dpb_restore_as refuses, and
+ * forget_after); DPB_FULL (1024 others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless
+ * DPB_OK, nothing has changed. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1749,7 +1765,7 @@ dpb_status dpb_merge(dpb_bandit *bandit,
  * src/contribution.rs).
  *
  * generation: receives a random number that is not 0. It is public. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key; DPB_LEARN_CLIP); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1779,7 +1795,7 @@ dpb_status dpb_alone(dpb_bandit *bandit,
  * merged lately. The number must not depend on rewards. A wrong one costs learning only.
  *
  * error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key; DPB_LEARN_CLIP); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1802,7 +1818,7 @@ dpb_status dpb_set_handles(dpb_bandit *bandit,
  * features 4 d (3 d + 13) + 60 for each model, d the number of features and 1. It may grow between two calls.
  * error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (generation is 0 or this handle's own); DPB_BUFFER_TOO_SMALL (only
- * len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Any thread.
+ * len written); DPB_UNSUPPORTED (no fleet_key; DPB_LEARN_CLIP); DPB_NO_MEMORY; DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1823,8 +1839,8 @@ dpb_status dpb_contribution(dpb_bandit *bandit,
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a contribution); DPB_EXPIRED (addressed to
  * another generation: drop it); DPB_DUPLICATE (it, or a later one of its sender, was added: drop it);
  * DPB_INVALID_CONFIG (a field differs that must not: see dpb_merge); DPB_FULL (2^20 contributors);
- * DPB_NEWER_VERSION; DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has
- * changed. Any thread.
+ * DPB_NEWER_VERSION; DPB_UNSUPPORTED (no fleet_key; DPB_LEARN_CLIP); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK,
+ * nothing has changed. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -2576,8 +2592,8 @@ DPB_API void dpb_budget_free(dpb_budget *budget);
  * with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. It needs no horizon and no tuning. Select and
  * update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm, forget_after and exploration.
  *
- * Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration, max_slots and
- * max_segments.
+ * Of the fields that not all policies use it uses delta, beta, horizon, forget_after, exploration, max_slots,
+ * max_segments and DPB_LEARN_CLIP.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -3437,7 +3453,7 @@ static inline void dpb_node_options_init(dpb_node_options *options, const char *
 DPB_ASSERT_SIZE(dpb_decision, 24);
 DPB_ASSERT_SIZE(dpb_feature, 8);
 DPB_ASSERT_SIZE(dpb_error, 256);
-DPB_ASSERT_SIZE(dpb_report, 160);
+DPB_ASSERT_SIZE(dpb_report, 168);
 DPB_ASSERT_SIZE(dpb_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_node_report, 336);

@@ -46,6 +46,7 @@ fn extreme(random: &mut Random, algorithm: Algorithm, most_arms: u32) -> Config 
         reward_window: pick(random, &[0, 0, 0, 1, 10, 1000]),
         interval_exponent: pick(random, &[1.0f64.next_up(), 1.001, 1.1, 1.5]),
         rigorous_index: random.bit(),
+        learn_clip: random.below(4) == 0,
         batch: pick(random, &[0, 0, 1, 2, 1000, u32::MAX]),
         base: pick(random, Algorithm::ALL) as u32,
         shuffle_printed: random.bit(),

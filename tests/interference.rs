@@ -68,9 +68,9 @@ fn hide(subject: Subject, history: &History) -> Result<Hidden, String> {
             Sight::Release(draw) => draw..draw + 1,
             _ => seen.draws.clone(),
         };
-        if let (Sight::Release(draw), true) = (seen.sight, subject.has_features()) {
-            // A reward changes a coordinate by the reward times a public number of any size. So the test moves the draw by
-            // the difference that it sees, and checks only the total cost.
+        if let (Sight::Release(draw), true) = (seen.sight, subject.transforms_rewards()) {
+            // A reward changes a coordinate by the reward times a public number of any size, or by a function of the reward.
+            // So the test moves the draw by the difference that it sees, and checks only the total cost.
             if moves.iter().any(|&(moved, _)| moved == draw) {
                 return Err(format!("not covered by noise: {seen}"));
             }
@@ -211,7 +211,7 @@ fn subjects(private: bool) -> Vec<Subject> {
         raw && bandit.epsilon_spent(delta).unwrap().is_finite() == private
     };
     let policies = Algorithm::ALL.iter().copied().map(Subject::Policy);
-    policies.chain([Subject::Segments, Subject::Models]).filter(belongs).collect()
+    policies.chain([Subject::Segments, Subject::Models, Subject::Clipped]).filter(belongs).collect()
 }
 
 /// Runs this many histories of each configuration, and more until the rewards matter in one.
@@ -299,9 +299,9 @@ fn leaks_of_parts_are_seen() {
     are_seen_in(&[Fault::PartTells, Fault::PartUnclamped].map(Sabotage::Built), vec![Kinds { subject, configs }]);
 }
 
-/// Policies whose batches depend on all that was released. They take long to plan by it.
-const PLANNERS: [Subject; 3] =
-    [Subject::Policy(Algorithm::TopTwo), Subject::Policy(Algorithm::Linear), Subject::Models];
+/// Policies whose batches depend on all that was released. They take long to plan by it. A learned clip takes long too.
+const PLANNERS: [Subject; 4] =
+    [Subject::Policy(Algorithm::TopTwo), Subject::Policy(Algorithm::Linear), Subject::Models, Subject::Clipped];
 
 /// Longer histories, in which the user comes when the policy has released much.
 fn late(subject: Subject) -> impl Iterator<Item = Config> {
@@ -638,7 +638,7 @@ fn are_seen_in(sabotages: &[Sabotage], kinds: Vec<Kinds>) {
             // Counters and intervals keep the last tenth of their budget for more rewards than the histories contain.
             // A model for each arm learns by the signs of features, not by their sizes. A slightly wrong prior shows only in propensities; in a policy without
             // any, it changes no choice. Held rewards show only in snapshots, which some policies refuse. DP-TT's first
-            // batches are longer than the least of these histories.
+            // batches are longer than the least of these histories. With a learned clip no request may get no arm.
             let beyond = match (sabotage, kinds.subject) {
                 (Sabotage::Built(Fault::UnnoisedMaximum), _) => true,
                 (Sabotage::Built(Fault::HeldCounted), subject) => !has_restarts(&subject),
@@ -646,6 +646,7 @@ fn are_seen_in(sabotages: &[Sabotage], kinds: Vec<Kinds>) {
                     matches!(policy, UcbBound | Ucb | PrivateUcb | UcbInt)
                 }
                 (Sabotage::Built(Fault::NormNotEnforced), subject) => subject == Subject::Models,
+                (Sabotage::Built(Fault::AbstainsByRaw), subject) => subject == Subject::Clipped,
                 (Sabotage::Built(Fault::RawLeast), Subject::Policy(policy)) => policy == TopTwo,
                 (Sabotage::Built(Fault::RawPriorSlightly), Subject::Policy(policy)) => policy == Imed,
                 _ => false,
@@ -678,6 +679,14 @@ fn leaks_of_segments_and_restarts_are_seen() {
 #[ignore = "seconds"]
 fn leaks_of_worths_are_seen() {
     are_seen(&[Fault::AbstainsByRaw, Fault::RawLeader].map(Sabotage::Built), [Subject::Policy(Algorithm::Imed)]);
+}
+
+/// Faults of a pilot that learns a clip, and those of batches and snapshots.
+#[test]
+fn leaks_of_a_clip_are_seen() {
+    let faults = [Fault::PilotKept, Fault::TernaryWide, Fault::ClipOfRaw, Fault::CollectedTwice];
+    are_seen(&faults.map(Sabotage::Built), [Subject::Clipped]);
+    are_seen(&[Sabotage::HalfNoise, Sabotage::TenPercentLess, Sabotage::ReleasedTwice], [Subject::Clipped]);
 }
 
 /// Faults that affect only dp-linear, and its noise.

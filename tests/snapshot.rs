@@ -263,7 +263,7 @@ use Another::{InLives, Refused, Taken};
 type Case = (&'static str, Another, [fn(&mut Config); 2]);
 
 /// Each field with two values, in configurations that are otherwise the same.
-const FIELDS: [Case; 34] = [
+const FIELDS: [Case; 35] = [
     ("arms", Refused, [|_| (), |c| c.arms = 6]),
     ("epsilon", Refused, [|_| (), |c| c.epsilon = 0.9]),
     ("delta", Refused, [|_| (), |c| c.delta = 1e-5]),
@@ -283,6 +283,7 @@ const FIELDS: [Case; 34] = [
         ],
     ),
     ("clamp_rewards", Taken, [|_| (), |c| c.clamp_rewards = true]),
+    ("learn_clip", Refused, [|c| c.reward_bits = 24, |c| (c.reward_bits, c.learn_clip) = (24, true)]),
     ("contributions_per_user", Refused, [|_| (), |c| c.contributions_per_user = 2]),
     ("pending_capacity", Taken, [|_| (), |c| c.pending_capacity = 77]),
     ("reward_window", Taken, [|_| (), |c| c.reward_window = 30]),
@@ -435,7 +436,7 @@ fn a_restart_accepts_the_listed_changes() {
     assert_eq!(done, Config::fields().filter(|name| !never.contains(name)).collect());
     // A handle with segments does not use these.
     let never = Config::fields().filter(|name| {
-        let others = ["beta", "batch", "base", "interval_exponent", "rigorous_index", "shuffle_printed"];
+        let others = ["beta", "batch", "base", "interval_exponent", "rigorous_index", "shuffle_printed", "learn_clip"];
         others.contains(name) || ["features", "model_per_arm", "feature_norm"].contains(name)
     });
     let never: Vec<_> = never.collect();

@@ -14,6 +14,7 @@ mod budget;
 mod c_api;
 mod calibration;
 mod central;
+mod clip;
 mod clock;
 mod combine;
 mod compare;

@@ -105,6 +105,7 @@ public:
     of_report("duty", "gauge", "0: releases its own batches; 1: contributes and releases nothing; 2: leads.", &Report::duty);
     of_report("clock_leaps_total", "counter", "Leaps of the caller's clock.", &Report::clock_leaps);
     of_report("stopped", "gauge", "1 if the policy has decided for an arm, or 0.", &Report::stopped);
+    of_report("clip", "gauge", "The learned clip of rewards; 0 before it is known.", &Report::clip);
     // end generated report
     of_warnings("warning", "1 for a sign that the handle cannot learn, or 0.", &Measured::report,
                 {{"clock_stopped", DPB_WARN_CLOCK_STOPPED},

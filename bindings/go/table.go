@@ -301,6 +301,14 @@ type Config struct {
 	// With Parts: what one unit of each part is worth, in the unit of the reward. Not 0; the numbers behind the last
 	// part are 0.
 	PartWeights [8]float64
+	// For amounts such as revenue: the library learns a clip c, some five times the median amount, and counts no reward
+	// as more than c. So RewardMax need not be close: it may be up to 16000 median amounts. At first a pilot plays all
+	// arms evenly: for some 120 rewards that are not 0 at epsilon = 1, some 300 at 0.25, and for at most a third of
+	// Horizon, or 2^20 decisions without one; if it ends so, the clip is RewardMax. What is maximised is the mean of
+	// clipped rewards, so an arm that is best by rare large amounts is not found. Needs RewardMin = 0 and RewardBits =
+	// 24. Not with Parts, with MaxSegments, with Delta and MaxSlots together, in fleets, and for requests with costs.
+	// For [NewIMED].
+	LearnClip bool
 	// m, the maximum number of rewards (with MaxSlots, of requests) of one user. Epsilon is divided by it. Your program
 	// keeps to it: it cancels each further decision of the user at once (decisions, because silence is a reward too). Or
 	// set ExpectedUsers, and the library does for each period. It must be at least 1. Default 1.
@@ -450,6 +458,9 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	for i, weight := range config.PartWeights {
 		c.part_weights[i] = C.double(weight)
 	}
+	if config.LearnClip {
+		c.flags |= C.DPB_LEARN_CLIP
+	}
 	c.contributions_per_user = C.uint32_t(config.ContributionsPerUser)
 	c.pending_capacity = C.uint32_t(config.PendingCapacity)
 	c.reward_window = C.uint32_t(config.RewardWindow)
@@ -522,8 +533,8 @@ const (
 // tuning. Select and update are O(1). Supports eligible arms, [Bandit.AddArm] and [Bandit.RetireArm], ForgetAfter and
 // Exploration.
 //
-// Of the fields that not all policies use it uses Delta, Beta, Horizon, ForgetAfter, Exploration, MaxSlots and
-// MaxSegments.
+// Of the fields that not all policies use it uses Delta, Beta, Horizon, ForgetAfter, Exploration, MaxSlots,
+// MaxSegments and LearnClip.
 func NewIMED(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_imed), c)
 }
@@ -901,6 +912,9 @@ type Report struct {
 	Stopped bool
 	// That arm; 0 if stopped is false.
 	BestArm uint32
+	// With [Config.LearnClip]: the clip, in the caller's units, of which no reward counts as more. Means are those of
+	// clipped rewards. 0 before the pilot has ended, and without LearnClip.
+	Clip float64
 }
 
 func reportOf(c *C.dpb_report) Report {
@@ -931,6 +945,7 @@ func reportOf(c *C.dpb_report) Report {
 		ClockLeaps:        uint64(c.clock_leaps),
 		Stopped:           c.stopped != 0,
 		BestArm:           uint32(c.best_arm),
+		Clip:              float64(c.clip),
 	}
 }
 
@@ -963,6 +978,7 @@ func (r Report) LogValue() slog.Value {
 		slog.Uint64("clock_leaps", r.ClockLeaps),
 		slog.Bool("stopped", r.Stopped),
 		slog.Uint64("best_arm", uint64(r.BestArm)),
+		slog.Any("clip", finite(r.Clip).value()),
 	)
 }
 
@@ -1035,6 +1051,7 @@ func diagnosticsOf(c *C.dpb_diagnostics) Diagnostics {
 // renamed has the fields of Config that have another name in C.
 var renamed = map[string]string{
 	"DPB_CLAMP_REWARDS":   "ClampRewards",
+	"DPB_LEARN_CLIP":      "LearnClip",
 	"DPB_RIGOROUS_INDEX":  "RigorousIndex",
 	"DPB_SHUFFLE_PRINTED": "ShufflePrinted",
 	"clock":               "Clock",

@@ -5,7 +5,7 @@ ffi.cdef(require "dpb_cdef")
 ffi.cdef "unsigned long long strtoull(const char *, char **, int);"
 
 local dpb = { NAME = "libdpb.so.0" }
-local flags = { clamp_rewards = "DPB_CLAMP_REWARDS", rigorous_index = "DPB_RIGOROUS_INDEX", shuffle_printed = "DPB_SHUFFLE_PRINTED" }
+local flags = { clamp_rewards = "DPB_CLAMP_REWARDS", learn_clip = "DPB_LEARN_CLIP", rigorous_index = "DPB_RIGOROUS_INDEX", shuffle_printed = "DPB_SHUFFLE_PRINTED" }
 local lists = {
   -- begin generated lists
   eligible = "uint32_t[?]",

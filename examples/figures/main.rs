@@ -9,6 +9,7 @@
 #[path = "../common/adversaries.rs"]
 pub mod adversaries;
 pub mod clicks;
+pub mod clip;
 pub mod costs;
 pub mod drift;
 pub mod environment;
@@ -79,6 +80,7 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
         "libdpb: click rates below 1%, and slots that visitors examine with different probabilities",
         clicks::run,
     ),
+    ("clip", "libdpb: amounts with a learned clip, and with clips that somebody knew", clip::run),
     ("costs", "libdpb: arms that cost something, and requests that may get no arm", costs::run),
     ("drift", "libdpb: rewards that change over time, with and without forget_after", drift::run),
     ("tails", "libdpb: the cost of losing the best arm in fewer runs", tails::run),

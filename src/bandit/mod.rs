@@ -584,17 +584,19 @@ impl Bandit {
         if i == j {
             return Err(Error::config("j", "must be another arm than i", j));
         }
-        let (of_i, of_j, merges) = {
+        let (of_i, of_j, counts) = {
             let state = &mut *self.lock.lock()?;
             state.check_arm(i, "i")?;
             state.check_arm(j, "j")?;
-            (state.policy.sums(i)?, state.policy.sums(j)?, state.policy.counts().merges)
+            (state.policy.sums(i)?, state.policy.sums(j)?, state.policy.counts())
         };
         // A union bound over both sides, and over what may be known after the m-th merge.
-        let nats = (2.0 / (1.0 - confidence)).ln() + price_of_merges(merges);
+        let nats = (2.0 / (1.0 - confidence)).ln() + price_of_merges(counts.merges);
         let (low, high) = of_i.less(&of_j, nats);
-        let rounding = 2.0 * self.range.rounding();
-        let in_units = |difference: f64| self.range.width_from_unit(difference.clamp(-1.0, 1.0));
+        // A clipped reward is rounded twice, and the second time by up to two units of the grid.
+        let (unit, roundings) = counts.clip.map_or((1.0, 2.0), |clip| (clip, 6.0 / clip));
+        let rounding = roundings * self.range.rounding();
+        let in_units = |difference: f64| self.range.width_from_unit(unit * difference.clamp(-1.0, 1.0));
         Ok((in_units(low - rounding), in_units(high + rounding)))
     }
 

@@ -53,7 +53,7 @@ functions! {
     /// mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
     /// informative. error: NULL, or filled on failure.
     /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (mean, strength); DPB_INVALID_REQUEST (no such arm, or retired);
-    /// DPB_UNSUPPORTED (other policies; DPB_MODEL_SHARED); DPB_POISONED. Any thread.
+    /// DPB_UNSUPPORTED (other policies; DPB_MODEL_SHARED; DPB_LEARN_CLIP); DPB_POISONED. Any thread.
     fn dpb_set_prior(bandit: *mut dpb_bandit, arm: u32, mean: f64, strength: f64, error: *mut dpb_error)
         = explained(bandit, error, &[], |b| b.bandit.set_prior(arm, mean, strength));
 

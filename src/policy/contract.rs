@@ -54,13 +54,15 @@ pub struct PolicyCounts {
     pub segments: u32,
     /// Number of rows of features whose norm exceeded `feature_norm`.
     pub oversized: u64,
+    /// The learned clip, as a share of the range of rewards, if it is known.
+    pub clip: Option<f64>,
 }
 
 impl PolicyCounts {
     /// Zero of everything but the loss.
     pub(crate) fn of(loss: PrivacyLoss) -> PolicyCounts {
         let (phase, active, changes, failures, merges, segments, oversized) = (0, 0, 0, 0, 0, 0, 0);
-        PolicyCounts { loss, best: None, phase, active, changes, failures, merges, segments, oversized }
+        PolicyCounts { loss, best: None, phase, active, changes, failures, merges, segments, oversized, clip: None }
     }
 
     /// Of a policy with a ledger.

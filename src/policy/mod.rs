@@ -104,6 +104,9 @@ macro_rules! algorithms {
             /// A fresh policy for a checked configuration.
             pub(crate) fn build(self, config: &Config, seed: &mut Seed) -> Result<Box<dyn Policy>> {
                 self.check(config)?;
+                if config.learn_clip {
+                    return Ok(Box::new(batched::clipped::ClippedImed::new(config, seed)?));
+                }
                 if config.max_segments > 0 {
                     return Ok(Box::new(segments::Segments::new(config, seed)?));
                 }
@@ -168,6 +171,11 @@ impl Algorithm {
         if config.features > 0 && !config.model_per_arm {
             return Err(Error::unconfigured(
                 "a prior of one arm: all arms share a model, because config.feature_model is DPB_MODEL_SHARED",
+            ));
+        }
+        if config.learn_clip {
+            return Err(Error::unconfigured(
+                "a prior: config.flags has DPB_LEARN_CLIP, and a clipped mean is not known",
             ));
         }
         Ok(())

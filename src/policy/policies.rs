@@ -27,7 +27,7 @@ algorithms! {
         can: "among, change, slate, values, examined, snapshot, merge, prior";
         also: "rounding";
         needs: "";
-        uses: "delta beta horizon forget_after exploration max_slots max_segments";
+        uses: "delta beta horizon forget_after exploration max_slots max_segments learn_clip";
         select: "O(1); among tens of thousands of arms at most 16 indices";
         update: "O(1); at a batch's end a few microseconds for each of a few indices, and O(log K)";
         bytes: "2020 + 712 K";

@@ -49,6 +49,8 @@ pub(crate) struct Abilities {
     pub slots: bool,
     /// Requests with values and costs, and that may get no arm.
     pub values: bool,
+    /// Whether rewards have a learned clip, so that they cannot be compared with costs.
+    pub clips: bool,
     /// Requests whose slots are examined with known probabilities.
     pub examined: bool,
 }
@@ -58,6 +60,6 @@ impl Abilities {
     pub fn of(can: &str, config: &Config) -> Abilities {
         let can = |what: &str| can.split(", ").any(|word| word == what);
         let examined = can("examined") && config.max_segments == 0;
-        Abilities { slots: can("slate"), values: can("values"), examined }
+        Abilities { slots: can("slate"), values: can("values"), clips: config.learn_clip, examined }
     }
 }

@@ -237,6 +237,9 @@ impl Offers {
         if let Some((_, unsupported, _)) = worths.filter(|_| !self.can.values) {
             return Err(Error::unsupported(unsupported));
         }
+        if self.can.clips && (request.costs.is_some() || request.abstain) {
+            return Err(Error::unconfigured("costs and abstain: config.flags has DPB_LEARN_CLIP"));
+        }
         if let Some(examined) = request.examined {
             self.check_examined(examined, slots, catalog)?;
             if request.costs.is_some() || request.abstain {
@@ -442,7 +445,13 @@ mod tests {
         /// Of a handle whose policy takes all requests.
         pub fn for_tests(config: &Config, arms: usize) -> Offers {
             let coins = Seed::new(Some([1; 32])).unwrap().stream();
-            Offers::new(config, Abilities { slots: true, values: true, examined: true }, arms, Some(coins)).unwrap()
+            Offers::new(
+                config,
+                Abilities { slots: true, values: true, clips: false, examined: true },
+                arms,
+                Some(coins),
+            )
+            .unwrap()
         }
     }
 

@@ -48,6 +48,14 @@ fields! {
     /// With `parts`: what one unit of each part is worth, in the unit of the reward. Not 0; the numbers behind the last part
     /// are 0.
     part_weights: PartWeights = [0.0; 8], Releases, Every, "0.1";
+    /// For amounts such as revenue: the library learns a clip c, some five times the median amount, and counts no reward as
+    /// more than c. So `reward_max` need not be close: it may be up to 16000 median amounts. At first a pilot plays all
+    /// arms evenly: for some 120 rewards that are not 0 at epsilon = 1, some 300 at 0.25, and for at most a third of
+    /// `horizon`, or 2^20 decisions without one; if it ends so, the clip is `reward_max`. What is maximised is the mean of
+    /// clipped rewards, so an arm that is best by rare large amounts is not found. Needs `reward_min` = 0 and
+    /// `reward_bits` = 24. Not with `parts`, with `max_segments`, with `delta` and `max_slots` together, in fleets, and for
+    /// requests with costs.
+    learn_clip: bool = false, Releases, Listed, "0.1", [flag DPB_LEARN_CLIP 8];
     /// m, the maximum number of rewards (with `max_slots`, of requests) of one user. Epsilon is divided by it. Your
     /// program keeps to it: it cancels each further decision of the user at once (decisions, because silence is a reward
     /// too). Or set `expected_users`, and the library does for each period.

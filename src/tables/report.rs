@@ -105,6 +105,13 @@ reports! {
             /// That arm; 0 if stopped is `false`.
             best_arm: u32 = best_arm.unwrap_or_default();
         };
+        /// With [`learn_clip`](crate::Config::learn_clip): the clip, in the caller's units, of which no reward counts as
+        /// more. Means are those of clipped rewards. `None` before the pilot has ended, and without `learn_clip`.
+        clip: Option<f64> = |of| of.policy.clip.map(|clip| of.config.reward_max * clip), "0.1" {
+            /// With [`learn_clip`](crate::Config::learn_clip): the clip, in the caller's units, of which no reward counts
+            /// as more. Means are those of clipped rewards. 0 before the pilot has ended, and without `learn_clip`.
+            clip: f64 = clip.unwrap_or_default(), gauge "clip" "The learned clip of rewards; 0 before it is known.";
+        };
     }
 
     /// The state of one arm that may be published.

@@ -54,6 +54,9 @@ static void unused_fields(void) {
          "feature_model must be DPB_MODEL_SHARED: dp-imed does not use it, got DPB_MODEL_PER_ARM");
   UNUSED(dpb_new_imed, flags, DPB_RIGOROUS_INDEX,
          "flags must not have DPB_RIGOROUS_INDEX: dp-imed does not use it, got DPB_RIGOROUS_INDEX");
+  UNUSED(dpb_new_med, flags, DPB_LEARN_CLIP,
+         "flags must not have DPB_LEARN_CLIP: dp-med does not use it, got DPB_LEARN_CLIP");
+  UNUSED(dpb_new, flags, DPB_LEARN_CLIP, "reward_bits must be 24 with a learned clip, got 20");
   UNUSED(dpb_new_ldp_ucb, flags, DPB_CLAMP_REWARDS,
          "flags must not have DPB_CLAMP_REWARDS: a reward is a bit that a device made private, got DPB_CLAMP_REWARDS");
   UNUSED(dpb_new, reserved, 1, "reserved must be 0, got 1");

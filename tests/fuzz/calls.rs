@@ -1363,7 +1363,7 @@ impl World<'_> {
         // Structs of other sizes: nothing is written.
         let ours = size_of::<dpb_report>() as u32;
         let size = self.bytes.pick(&[ours, ours - 8, 72, 0, 4, ours - 1, ours + 8, u32::MAX]);
-        let mut read = [7u64; 20];
+        let mut read = [7u64; 21];
         read.as_mut_ptr().cast::<u32>().write(size);
         let before = read;
         let status = dpb_report_read(player.handle, read.as_mut_ptr().cast());

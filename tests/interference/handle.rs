@@ -12,6 +12,8 @@ pub enum Subject {
     Segments,
     /// dp-linear with a model for each arm.
     Models,
+    /// dp-imed with a learned clip.
+    Clipped,
 }
 
 impl Subject {
@@ -41,6 +43,7 @@ impl Subject {
             Subject::Policy(Algorithm::Linear) => (Algorithm::Linear, Config { features, ..config }),
             Subject::Models => (Algorithm::Linear, Config { features, model_per_arm: true, ..config }),
             Subject::Policy(algorithm) => (algorithm, config),
+            Subject::Clipped => (Algorithm::Imed, Config { learn_clip: true, reward_bits: 24, ..config }),
             Subject::Segments => (Algorithm::Imed, Config { max_segments: Self::KEYS.len() as u32, ..config }),
         };
         (algorithm, numbers(algorithm, config))
@@ -70,6 +73,7 @@ impl Subject {
         match self {
             Subject::Policy(algorithm) => algorithm.name(),
             Subject::Segments => "segments",
+            Subject::Clipped => "dp-imed with a learned clip",
             Subject::Models => "dp-linear, a model for each arm",
         }
     }
@@ -79,6 +83,11 @@ impl Subject {
         matches!(self, Subject::Models | Subject::Policy(Algorithm::Linear))
     }
 
+    /// Whether a release may have something else of a reward than the reward.
+    pub fn transforms_rewards(self) -> bool {
+        self.has_features() || self == Subject::Clipped
+    }
+
     /// Whether requests may have values.
     pub fn has_values(self) -> bool {
         !matches!(self, Subject::Policy(algorithm) if ![Algorithm::Imed, Algorithm::Med, Algorithm::Linear].contains(&algorithm))
@@ -86,7 +95,7 @@ impl Subject {
 
     /// Whether requests may say how often slots are examined.
     pub fn has_positions(self) -> bool {
-        self == Subject::Policy(Algorithm::Imed)
+        [Subject::Policy(Algorithm::Imed), Subject::Clipped].contains(&self)
     }
 
     /// A request, in this segment if the handle has segments.

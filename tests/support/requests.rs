@@ -28,9 +28,10 @@ pub fn of_slots(slots: u32) -> Request<'static> {
 
 /// The configuration without the numbers that this policy does not use.
 pub fn numbers(algorithm: Algorithm, config: Config) -> Config {
+    let fit = algorithm.fit(&config);
     let Config { delta, beta, batch, base, interval_exponent, rigorous_index, shuffle_printed, clamp_rewards, .. } =
-        algorithm.fit(&config);
-    let config = Config { delta, beta, batch, base, interval_exponent, ..config };
+        fit;
+    let config = Config { delta, beta, batch, base, interval_exponent, learn_clip: fit.learn_clip, ..config };
     Config { rigorous_index, shuffle_printed, clamp_rewards, ..config }
 }
 

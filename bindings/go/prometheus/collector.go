@@ -61,6 +61,7 @@ var (
 		metric.Gauge("duty", "0: releases its own batches; 1: contributes and releases nothing; 2: leads.", func(of *dpb.Report) float64 { return float64(of.Duty) }),
 		metric.Count("clock_leaps", "Leaps of the caller's clock.", func(of *dpb.Report) uint64 { return of.ClockLeaps }),
 		metric.Gauge("stopped", "1 if the policy has decided for an arm, or 0.", func(of *dpb.Report) float64 { return metric.One(of.Stopped) }),
+		metric.Gauge("clip", "The learned clip of rewards; 0 before it is known.", func(of *dpb.Report) float64 { return of.Clip }),
 		// end generated report
 	}
 	arms = []metric.Metric[dpb.Arm]{

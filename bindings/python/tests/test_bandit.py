@@ -95,6 +95,20 @@ def test_errors_name_the_field():
         dpb.Bandit(dpb.Config(arms=2, epsilon=1.0), arms=3)
 
 
+def test_a_learned_clip():
+    """Every tenth decision earns 10, in a range up to 10,000: the clip is some 3.5 to 7 times that."""
+    bandit = dpb.Bandit(arms=3, epsilon=1.0, reward_max=10_000, reward_bits=24, learn_clip=True)
+    assert bandit.report().clip == 0
+    for number in range(200):
+        decisions = bandit.select_many(100)
+        bandit.update_many(decisions["ticket"], np.where(np.arange(100) % 10 == number % 10, 10.0, 0.0))
+    assert 10 < bandit.report().clip < 200
+    with pytest.raises(dpb.UnsupportedError, match="learn_clip"):
+        bandit.select(costs=[1.0, 2.0, 3.0])
+    with pytest.raises(dpb.InvalidConfigError, match="reward_bits must be 24"):
+        dpb.Bandit(arms=3, epsilon=1.0, learn_clip=True)
+
+
 def test_errors_of_tickets():
     bandit = dpb.Bandit(arms=3, epsilon=1.0)
     ticket = bandit.select().ticket

@@ -122,7 +122,7 @@ pub struct dpb_config {
     /// Time must not depend on rewards. If a restart changes it, what was learned keeps its age as a part of
     /// forget_after.
     pub clock: u32,
-    /// 0, or any of DPB_CLAMP_REWARDS, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
+    /// 0, or any of DPB_CLAMP_REWARDS, DPB_LEARN_CLIP, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
     pub flags: u32,
     /// 0.
     pub reserved: u64,
@@ -149,6 +149,14 @@ pub struct dpb_config {
 /// dpb_config.flags: A reward outside the declared range is moved to the nearer end, and not refused. NaN and
 /// infinities are refused. Not for dpb_new_ldp_ucb and dpb_new_ldp_klucb.
 pub const DPB_CLAMP_REWARDS: u32 = 1;
+/// dpb_config.flags: For amounts such as revenue: the library learns a clip c, some five times the median amount, and
+/// counts no reward as more than c. So reward_max need not be close: it may be up to 16000 median amounts. At first a
+/// pilot plays all arms evenly: for some 120 rewards that are not 0 at epsilon = 1, some 300 at 0.25, and for at most
+/// a third of horizon, or 2^20 decisions without one; if it ends so, the clip is reward_max. What is maximised is the
+/// mean of clipped rewards, so an arm that is best by rare large amounts is not found. Needs reward_min = 0 and
+/// reward_bits = 24. Not with parts, with max_segments, with delta and max_slots together, in fleets, and for
+/// requests with costs. For dpb_new_imed.
+pub const DPB_LEARN_CLIP: u32 = 8;
 /// dpb_config.flags: Adds the width of the noise to the index, as a proof requires. The paper's index omits it. For
 /// dpb_new_ucb_int and dpb_new_lap.
 pub const DPB_RIGOROUS_INDEX: u32 = 2;
@@ -201,7 +209,7 @@ impl dpb_config {
     /// The pointers are NULL or valid.
     pub(in crate::ffi) unsafe fn convert(&self) -> Result<Config> {
         let given = self;
-        if given.flags & !(DPB_CLAMP_REWARDS | DPB_RIGOROUS_INDEX | DPB_SHUFFLE_PRINTED) != 0 {
+        if given.flags & !(DPB_CLAMP_REWARDS | DPB_LEARN_CLIP | DPB_RIGOROUS_INDEX | DPB_SHUFFLE_PRINTED) != 0 {
             return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", given.flags));
         }
         if given.feature_model > DPB_MODEL_PER_ARM {
@@ -226,6 +234,7 @@ impl dpb_config {
             clamp_rewards: given.flags & DPB_CLAMP_REWARDS != 0,
             parts: given.parts,
             part_weights: given.part_weights,
+            learn_clip: given.flags & DPB_LEARN_CLIP != 0,
             contributions_per_user: given.contributions_per_user,
             pending_capacity: given.pending_capacity,
             reward_window: given.reward_window,

@@ -75,9 +75,12 @@ pub struct dpb_report {
     pub stopped: u32,
     /// That arm; 0 if stopped is 0.
     pub best_arm: u32,
+    /// With dpb_config.learn_clip: the clip, in the caller's units, of which no reward counts as more. Means are
+    /// those of clipped rewards. 0 before the pilot has ended, and without DPB_LEARN_CLIP.
+    pub clip: f64,
 }
 
-const _: () = assert!(size_of::<dpb_report>() == 160);
+const _: () = assert!(size_of::<dpb_report>() == 168);
 
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers.
 unsafe impl Growing for dpb_report {}
@@ -112,6 +115,7 @@ impl From<&Report> for dpb_report {
             clock_leaps: report.clock_leaps,
             stopped: report.best_arm.is_some().into(),
             best_arm: report.best_arm.unwrap_or_default(),
+            clip: report.clip.unwrap_or_default(),
         }
     }
 }

@@ -499,9 +499,7 @@ impl Plan for ImedPlan {
             false if offer.is_plain => choose_plain(self, offer, ImedPlan::choose_among),
             false => self.choose_offered(offer),
         }
-        for choice in offer.choices().iter().filter(|choice| choice.unexamined > 0) {
-            self.plans[choice.arm as usize].pulls -= u64::from(choice.unexamined);
-        }
+        self.count_unexamined(offer);
     }
 
     fn cancel(&mut self, pull: Pull) {

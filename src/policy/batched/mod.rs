@@ -2,7 +2,7 @@
 //!
 //! [`arms`] collects and releases; [`released`] holds the releases of an arm; [`divergence`] computes their evidence
 //! against a mean, and [`curve`] interpolates it; [`imed`] pulls the arm with the smallest [`index`]; [`top_two`] finds
-//! the best arm and stops; [`peers`] holds the releases of other handles; [`explore`] guarantees minimum probabilities.
+//! the best arm and stops; [`clipped`] clips rewards where a [`pilot`] has learned to; [`peers`] holds the releases of other handles; [`explore`] guarantees minimum probabilities.
 
 use super::compare::ReleaseTotals;
 use super::contract::{ArmState, Policy, PolicyCounts, Pull};
@@ -269,6 +269,7 @@ impl<P: Plan> Persist for Batched<P> {
 
 mod arm_sum;
 mod arms;
+pub mod clipped;
 mod curve;
 mod divergence;
 mod explore;
@@ -276,6 +277,7 @@ pub mod imed;
 mod index;
 pub mod med;
 mod peers;
+mod pilot;
 mod released;
 pub mod top_two;
 

@@ -25,6 +25,7 @@ CDEF = """
 #define DPB_CLOCK_DECISIONS 0
 #define DPB_CLOCK_CALLER 1
 #define DPB_CLAMP_REWARDS 1
+#define DPB_LEARN_CLIP 8
 #define DPB_RIGOROUS_INDEX 2
 #define DPB_SHUFFLE_PRINTED 4
 #define DPB_DUTY_ALONE 0
@@ -151,7 +152,7 @@ dpb_status dpb_next_period(dpb_bandit *bandit);
 dpb_status dpb_new_policy(const char *name, const dpb_config *config, dpb_bandit **out, dpb_error *error);
 const char *dpb_policy_at(size_t i);
 uint32_t dpb_policy_number(const char *name);
-struct dpb_report { uint32_t struct_size; uint32_t phase; uint32_t arms_active; uint32_t pending; uint64_t decisions; uint64_t answered; uint64_t cancelled; uint64_t expired; double epsilon_spent; double delta_spent; uint32_t is_private; uint32_t policy; uint64_t changes_detected; uint32_t segments; uint32_t max_segments; uint64_t failures; uint32_t features; uint32_t feature_model; uint64_t contributions; uint64_t contributions_lost; uint64_t fleet_key_id; uint32_t duty; uint32_t warnings; uint64_t generation; uint64_t clock_leaps; uint32_t stopped; uint32_t best_arm; };
+struct dpb_report { uint32_t struct_size; uint32_t phase; uint32_t arms_active; uint32_t pending; uint64_t decisions; uint64_t answered; uint64_t cancelled; uint64_t expired; double epsilon_spent; double delta_spent; uint32_t is_private; uint32_t policy; uint64_t changes_detected; uint32_t segments; uint32_t max_segments; uint64_t failures; uint32_t features; uint32_t feature_model; uint64_t contributions; uint64_t contributions_lost; uint64_t fleet_key_id; uint32_t duty; uint32_t warnings; uint64_t generation; uint64_t clock_leaps; uint32_t stopped; uint32_t best_arm; double clip; };
 struct dpb_diagnostics { uint32_t struct_size; uint32_t warnings; uint64_t duplicates; uint64_t late; uint64_t rejected; uint64_t unknown; uint64_t oversized; };
 struct dpb_arm { double mean; double width; uint64_t pulls; uint32_t active; uint32_t reserved; double effective_pulls; double spare[3]; };
 dpb_status dpb_report_read(const dpb_bandit *bandit, dpb_report *out);

@@ -73,6 +73,9 @@ class Report:
     """True if the policy has decided for an arm (Bandit.best_arm), else False."""
     best_arm: int
     """That arm; 0 if stopped is False."""
+    clip: float
+    """With learn_clip: the clip, in the caller's units, of which no reward counts as more. Means are those of clipped
+    rewards. 0 before the pilot has ended, and without learn_clip."""
 
     @classmethod
     def _of(cls, c: Any) -> Report:
@@ -103,6 +106,7 @@ class Report:
             clock_leaps=c.clock_leaps,
             stopped=bool(c.stopped),
             best_arm=c.best_arm,
+            clip=c.clip,
         )
 
 

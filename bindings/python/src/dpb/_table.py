@@ -51,6 +51,14 @@ class Config:
     -0.01}``; at most 8. When the reward_window is over, the reward is the sum of weights times values, moved into
     the declared range; a part that nobody reports is 0. Without a name Bandit.update reports the first part. Needs
     a reward_window, reward_bits above 0, and a declared range that contains 0."""
+    learn_clip: bool = False
+    """For amounts such as revenue: the library learns a clip c, some five times the median amount, and counts no
+    reward as more than c. So reward_max need not be close: it may be up to 16000 median amounts. At first a pilot
+    plays all arms evenly: for some 120 rewards that are not 0 at epsilon = 1, some 300 at 0.25, and for at most a
+    third of horizon, or 2^20 decisions without one; if it ends so, the clip is reward_max. What is maximised is the
+    mean of clipped rewards, so an arm that is best by rare large amounts is not found. Needs reward_min = 0 and
+    reward_bits = 24. Not with parts, with max_segments, with delta and max_slots together, in fleets, and for
+    requests with costs. For dp-imed."""
     contributions_per_user: int = 1
     """m, the maximum number of rewards (with max_slots, of requests) of one user. Epsilon is divided by it. Your
     program keeps to it: it cancels each further decision of the user at once (decisions, because silence is a
@@ -168,6 +176,7 @@ KINDS = {
     "reward_bits": "u32",
     "clamp_rewards": "flag DPB_CLAMP_REWARDS",
     "parts": "parts",
+    "learn_clip": "flag DPB_LEARN_CLIP",
     "contributions_per_user": "u32",
     "pending_capacity": "u32",
     "reward_window": "u32",

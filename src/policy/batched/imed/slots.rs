@@ -1,10 +1,39 @@
 //! The choice among eligible arms, by worths, and for several slots.
 
-use super::{Comparison, GOLDEN, ImedPlan};
+use super::{Comparison, DpImed, GOLDEN, ImedPlan};
 use crate::policy::contract::Pull;
-use crate::request::Worths;
+use crate::request::{Offer, Worths};
+
+/// For a [pilot](super::super::clipped), whose pulls count as others do until their rewards arrive.
+impl DpImed {
+    /// Pulls a uniformly drawn arm of these; `None`: of all live ones.
+    pub(in super::super) fn play_evenly(&mut self, among: Option<&[u32]>) -> Pull {
+        let ImedPlan { batched, explore, .. } = &mut self.0;
+        let arms = among.unwrap_or(batched.ledger.roster.live());
+        let arm = arms[explore.coins.below(arms.len() as u64) as usize];
+        let even = 1.0 / arms.len() as f64;
+        self.0.pull(arm as usize, even)
+    }
+
+    /// As [`Batched`] counts them after its choice.
+    pub(in super::super) fn count_unexamined(&mut self, offer: &Offer) {
+        self.0.count_unexamined(offer);
+    }
+
+    /// Whether an arm's batch accepts rewards.
+    pub(in super::super) fn is_open(&self, arm: u32) -> bool {
+        self.0.batched.is_open(arm as usize)
+    }
+}
 
 impl ImedPlan {
+    /// Counts what the slots of a request lack of an examination.
+    pub(super) fn count_unexamined(&mut self, offer: &Offer) {
+        for choice in offer.choices().iter().filter(|choice| choice.unexamined > 0) {
+            self.plans[choice.arm as usize].pulls -= u64::from(choice.unexamined);
+        }
+    }
+
     /// The arm to pull, where `best` has the smallest index of all: the leading arm of these with the smallest index,
     /// unless `best` is below it by more than the [`margin`](Chernoff::margin).
     pub(super) fn prefer_leading(&mut self, mut best: usize, arms: &[u32], comparison: &Comparison) -> usize {

@@ -1,0 +1,178 @@
+//! libdpb's experiment with amounts: a learned clip, and clips that somebody knew.
+
+use super::Options;
+use super::clicks::mean;
+use super::plot::table;
+use super::runner::{Cell, Curve, Sample, Trial, run as run_cells};
+use dpb::{Algorithm, Bandit, Config, Random};
+use std::error::Error;
+
+const ARMS: usize = 10;
+/// The median amount of an arm without scatter.
+const MEDIAN: f64 = 10.0;
+
+/// How amounts are distributed, with the median 1.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// exp(s N).
+    Lognormal(f64),
+    /// P(x > y) = (y/m)^-a.
+    Pareto(f64),
+}
+
+impl Shape {
+    fn draw(self, coins: &mut Random) -> f64 {
+        match self {
+            Shape::Lognormal(s) => (s * normal(coins)).exp(),
+            Shape::Pareto(a) => (2.0 * (1.0 - coins.unit())).powf(-1.0 / a),
+        }
+    }
+
+    fn mean(self) -> f64 {
+        match self {
+            Shape::Lognormal(s) => (s * s / 2.0).exp(),
+            Shape::Pareto(a) => a / (a - 1.0) * 2f64.powf(-1.0 / a),
+        }
+    }
+}
+
+fn normal(coins: &mut Random) -> f64 {
+    let (radius, angle) = ((-2.0 * (1.0 - coins.unit()).ln()).sqrt(), std::f64::consts::TAU * coins.unit());
+    radius * angle.cos()
+}
+
+/// Which decisions have amounts, and what tells the arms apart.
+#[derive(Clone, Copy)]
+enum Arms {
+    /// Rates from 5% to 1%, and amounts alike.
+    Alike,
+    /// Rates up to this, at least a third of it, and medians that scatter by exp(0.45 N).
+    Scattered(f64),
+    /// Rates of 2% and amounts of 10, but one arm has a rate of .2% and amounts of 1000: by rare large amounts it is best.
+    Rare,
+}
+
+struct World {
+    name: &'static str,
+    arms: Arms,
+    shape: Shape,
+    epsilon: f64,
+}
+
+const fn world(name: &'static str, arms: Arms, shape: Shape, epsilon: f64) -> World {
+    World { name, arms, shape, epsilon }
+}
+
+const WORLDS: [World; 11] = [
+    world("the recipe, lognormal 1.2", Arms::Alike, Shape::Lognormal(1.2), 1.0),
+    world("lognormal 1.2", Arms::Scattered(0.03), Shape::Lognormal(1.2), 1.0),
+    world("lognormal 0.6", Arms::Scattered(0.03), Shape::Lognormal(0.6), 1.0),
+    world("Pareto 2", Arms::Scattered(0.03), Shape::Pareto(2.0), 1.0),
+    world("Pareto 1.5", Arms::Scattered(0.03), Shape::Pareto(1.5), 1.0),
+    world("the recipe, lognormal 1.2", Arms::Alike, Shape::Lognormal(1.2), 0.25),
+    world("lognormal 1.2", Arms::Scattered(0.03), Shape::Lognormal(1.2), 0.25),
+    world("Pareto 2", Arms::Scattered(0.03), Shape::Pareto(2.0), 0.25),
+    world("lognormal 1.2, rates up to .3%", Arms::Scattered(0.003), Shape::Lognormal(1.2), 1.0),
+    world("lognormal 1.2, rates up to .1%", Arms::Scattered(0.001), Shape::Lognormal(1.2), 1.0),
+    world("rare large amounts are best", Arms::Rare, Shape::Lognormal(0.6), 1.0),
+];
+
+/// Where rewards end: at a clip that is learned below this `reward_max`, or at this one.
+#[derive(Clone, Copy, PartialEq)]
+enum Clip {
+    Learned(f64),
+    At(f64),
+}
+
+/// Columns of their own; the others are candidates for the best clip in hindsight.
+const SHOWN: [Clip; 5] =
+    [Clip::Learned(10_000.0), Clip::Learned(160_000.0), Clip::At(320.0), Clip::At(1000.0), Clip::At(10_000.0)];
+const CANDIDATES: [f64; 6] = [5.0, 10.0, 20.0, 40.0, 80.0, 160.0];
+
+/// The clip, the decisions of the pilot, and the loss in percent of that of uniform play.
+fn play(world: &World, clip: Clip, decisions: u64, trial: Trial) -> Curve {
+    let mut coins = trial.coins();
+    let arms: Vec<(f64, f64)> = (0..ARMS)
+        .map(|arm| match world.arms {
+            Arms::Alike => (0.05 - 0.04 * arm as f64 / 9.0, MEDIAN),
+            Arms::Scattered(most) => {
+                (most * (1.0 + 2.0 * coins.unit()) / 3.0, MEDIAN * (0.45 * normal(&mut coins)).exp())
+            }
+            Arms::Rare => {
+                if arm == 3 {
+                    (0.002, 1000.0)
+                } else {
+                    (0.02, MEDIAN)
+                }
+            }
+        })
+        .collect();
+    let (reward_max, learn_clip) = match clip {
+        Clip::Learned(most) => (most, true),
+        Clip::At(most) => (most, false),
+    };
+    let config = Config {
+        reward_max,
+        reward_bits: 24,
+        clamp_rewards: true,
+        learn_clip,
+        test_seed: Some(trial.policy_seed()),
+        ..Config::new(ARMS as u32, world.epsilon)
+    };
+    let bandit = Bandit::new(Algorithm::Imed, &config).expect("a valid configuration");
+    let worths: Vec<f64> = arms.iter().map(|&(rate, median)| rate * median * world.shape.mean()).collect();
+    let best = worths.iter().copied().fold(0.0, f64::max);
+    let uniform = best - worths.iter().sum::<f64>() / ARMS as f64;
+    let clip = || bandit.report().expect("a report").clip;
+    let (mut lost, mut piloted, mut pilots) = (0.0, 0, learn_clip);
+    for number in 0..decisions {
+        if pilots && number % 64 == 0 && clip().is_some() {
+            (piloted, pilots) = (number, false);
+        }
+        let decision = bandit.select().expect("a decision");
+        let (rate, median) = arms[decision.arm as usize];
+        lost += best - worths[decision.arm as usize];
+        let amount = if coins.unit() < rate { median * world.shape.draw(&mut coins) } else { 0.0 };
+        bandit.update(decision.ticket, amount).expect("an accepted reward");
+    }
+    vec![clip().unwrap_or(f64::NAN), piloted as f64, 100.0 * lost / (uniform * decisions as f64)]
+}
+
+pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
+    let (runs, decisions) = (options.runs(2, 100), options.pick(20_000, 300_000));
+    let clips: Vec<_> = SHOWN.into_iter().chain(CANDIDATES.map(Clip::At)).collect();
+    let mut cells = Vec::new();
+    for world in &WORLDS {
+        for &clip in &clips {
+            cells.push(Cell::new(runs, move |trial| play(world, clip, decisions, trial)));
+        }
+    }
+    let samples = run_cells("clip", &cells, options);
+    let mut header: Vec<String> = ["world, epsilon", "best clip in hindsight", "loss there"].map(String::from).into();
+    header.extend(SHOWN.iter().map(|clip| match clip {
+        Clip::Learned(most) => format!("learned, `reward_max` {most}"),
+        Clip::At(most) => format!("`reward_max` {most}"),
+    }));
+    header.extend(["learned clips, 10% and 90%", "decisions of the pilot"].map(String::from));
+    let row = |(world, samples): (&World, &[Sample])| {
+        let (shown, candidates) = samples.split_at(SHOWN.len());
+        let loss = |sample: &Sample| sample.last_mean().0;
+        let best = (0..CANDIDATES.len()).min_by(|&i, &j| f64::total_cmp(&loss(&candidates[i]), &loss(&candidates[j])));
+        let best = best.expect("there are candidates");
+        let mut learned: Vec<f64> = shown[0].0.iter().map(|curve| curve[0]).collect();
+        learned.sort_by(f64::total_cmp);
+        let quantile = |q: f64| learned[(q * (learned.len() - 1) as f64).round() as usize];
+        let piloted = shown[0].0.iter().map(|curve| curve[1]).sum::<f64>() / learned.len() as f64;
+        let mut row = vec![format!("{}, eps {}", world.name, world.epsilon), format!("{}", CANDIDATES[best])];
+        row.push(mean(&candidates[best], 1));
+        row.extend(shown.iter().map(|sample| mean(sample, 1)));
+        row.extend([format!("{:.0}, {:.0}", quantile(0.1), quantile(0.9)), format!("{piloted:.0}")]);
+        row
+    };
+    let rows: Vec<_> = WORLDS.iter().zip(samples.chunks(clips.len())).map(row).collect();
+    Ok(format!(
+        "The loss in percent of that of uniform play, by the means of unclipped amounts: {decisions} decisions, {ARMS} \
+         arms, {runs} runs.\n\n{}",
+        table(&header, &rows),
+    ))
+}

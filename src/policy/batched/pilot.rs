@@ -1,0 +1,345 @@
+//! The pilot of a learned clip: the state machine that finds a typical amount, from pooled releases.
+
+use crate::config::Config;
+use crate::error::Result;
+use crate::ledger::open::{Batch, Release};
+use crate::moving::{Archive, Persist};
+use crate::noise::Noise;
+use crate::policy::cumulant::Cumulant;
+use crate::reward::Reward;
+
+/// A pilot: its stage, which is public, and its open batch.
+pub struct Pilot {
+    found: Found,
+    batch: Batch,
+    /// Standard deviation of the noise of a release, in rewards.
+    deviation: f64,
+    /// The pilot ends with this number of decisions, whatever it has found.
+    end: u64,
+}
+
+/// What the pilot has found by its releases.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Found {
+    stage: Stage,
+    /// Number of rewards in a batch of this stage.
+    size: u64,
+    /// The number of octaves that the median amount is known to be above [`LOWEST`].
+    octaves: u32,
+    /// The clip in units of the grid; 0 before it is known.
+    clip: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stage {
+    /// How many rewards are not 0.
+    Rate,
+    /// Whether the median amount is in the upper half of this number of octaves.
+    Search(u32),
+    Clipped,
+}
+
+/// log2 of the smallest amount that the search tells from smaller ones, in units of the grid.
+const LOWEST: u32 = Reward::BITS - OCTAVES;
+/// The number of octaves below `reward_max` that are searched, a power of two.
+const OCTAVES: u32 = 16;
+/// A release has to be larger by this number of deviations of its noise than what is to be seen.
+const DEVIATIONS: f64 = 6.0;
+/// Amounts that the rate is known by.
+const RATE: f64 = 12.0;
+/// Amounts in a batch of the search, besides those that the noise needs.
+const SEARCH: f64 = 8.0;
+/// Decisions of a pilot without `horizon`.
+const MOST: u64 = 1 << 20;
+
+impl Found {
+    const NOTHING: Found = Found { stage: Stage::Rate, size: 0, octaves: 0, clip: 0 };
+
+    /// f: what a batch of this stage counts of a reward.
+    fn counted(&self, reward: Reward) -> Reward {
+        let (units, bound) = (reward.units(), self.bound());
+        let [is_amount, is_above] = [units > 0, units > bound].map(u32::from);
+        const HALF: u32 = 1 << (Reward::BITS - 1);
+        Reward::from_units(match self.stage {
+            Stage::Rate => 2 * is_amount * HALF,
+            _ => (1 + 2 * is_above - is_amount) * HALF,
+        })
+    }
+
+    /// The amount that the search compares with, in units of the grid.
+    fn bound(&self) -> i64 {
+        let half = if let Stage::Search(octaves) = self.stage { octaves / 2 } else { 0 };
+        1 << (LOWEST + self.octaves + half)
+    }
+
+    /// Learns from the release of a batch of this stage.
+    fn learn(&mut self, release: Release, deviation: f64) {
+        let count = release.count as f64;
+        match self.stage {
+            Stage::Rate if release.sum < RATE + DEVIATIONS * deviation => self.size = 2 * release.count,
+            Stage::Rate => {
+                self.size = ((SEARCH + DEVIATIONS * deviation) * count / release.sum).ceil() as u64;
+                self.stage = Stage::Search(OCTAVES);
+            }
+            Stage::Search(octaves) => {
+                let half = octaves / 2;
+                if release.sum > 0.5 * count {
+                    self.octaves += half;
+                }
+                self.stage = Stage::Search(half);
+                if half == 1 {
+                    // Seven times the lower end of the last octave: five times its middle.
+                    self.end(7 << (LOWEST + self.octaves));
+                }
+            }
+            Stage::Clipped => (),
+        }
+        self.size = self.size.clamp(1, Batch::MAX_QUOTA);
+    }
+
+    fn end(&mut self, clip: u32) {
+        (self.stage, self.clip) = (Stage::Clipped, clip.min(Reward::ONE as u32));
+    }
+}
+
+impl Pilot {
+    pub fn new(config: &Config, noise: &Noise) -> Pilot {
+        let deviation = Cumulant::of(noise).variance().sqrt();
+        let end = if config.horizon > 0 { config.horizon / 3 } else { MOST };
+        let size = (RATE + DEVIATIONS * deviation).ceil() as u64;
+        let mut pilot = Pilot { found: Found { size, ..Found::NOTHING }, batch: Batch::default(), deviation, end };
+        pilot.open();
+        pilot
+    }
+
+    fn open(&mut self) {
+        self.batch = if self.has_ended() { Batch::default() } else { Batch::open(self.found.size) };
+    }
+
+    /// Whether the clip is known.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        self.found.clip > 0
+    }
+
+    /// Ends a pilot that has taken too long, by the public number of decisions: nothing is clipped then.
+    pub fn check_end(&mut self, decisions: u64) {
+        if !self.has_ended() && decisions >= self.end {
+            self.found.end(Reward::ONE as u32);
+            self.open();
+        }
+    }
+
+    /// Credits a reward. Returns true if that filled the batch, which is then to be released.
+    pub fn collect(&mut self, reward: Reward) -> bool {
+        self.batch.collect(self.found.counted(reward)) && self.batch.free() == 0
+    }
+
+    /// Learns from the open batch, which is released here alone. Returns the number of its rewards.
+    pub fn release(&mut self, noise: &mut crate::noise::NoiseSource) -> u64 {
+        let release = self.batch.release(noise);
+        self.found.learn(release, self.deviation);
+        self.open();
+        release.count
+    }
+
+    /// The reward with the clip as its unit: at most one.
+    #[inline]
+    pub fn clip(&self, reward: Reward) -> Reward {
+        let (clip, units) = (u64::from(self.found.clip), reward.units() as u64);
+        let inverse = (1 << 63) / clip + 1; // no division by what depends on the reward, whose time could tell it
+        Reward::from_units(((units.min(clip) * inverse) >> (63 - Reward::BITS)) as u32)
+    }
+
+    /// The clip as a share of the range of rewards, if it is known.
+    pub fn share(&self) -> Option<f64> {
+        self.has_ended().then(|| f64::from(self.found.clip) / Reward::ONE as f64)
+    }
+
+    /// Moves what a snapshot has. A restored pilot continues its search; its open batch is dropped.
+    pub fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
+        self.found.persist(with)?;
+        if with.reads() {
+            self.open();
+        }
+        Ok(())
+    }
+}
+
+impl Persist for Found {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        let mut stage = match self.stage {
+            Stage::Rate => 0,
+            Stage::Search(octaves) => octaves,
+            Stage::Clipped => 1,
+        };
+        stage.persist(with)?;
+        self.size.persist(with)?;
+        self.octaves.persist(with)?;
+        self.clip.persist(with)?;
+        self.stage = match stage {
+            0 => Stage::Rate,
+            1 => Stage::Clipped,
+            octaves => Stage::Search(octaves),
+        };
+        let is_known = self.stage == Stage::Clipped;
+        with.ensure(stage <= OCTAVES && (stage == 0 || stage.is_power_of_two()))?;
+        with.ensure((1..=Batch::MAX_QUOTA).contains(&self.size) && self.octaves + stage.max(1) <= OCTAVES)?;
+        with.ensure(self.clip <= Reward::ONE as u32 && (self.clip > 0) == is_known)
+    }
+}
+
+crate::moving::persist!(Pilot { batch } made { found, deviation, end });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::NoiseSource;
+    use crate::random::Seed;
+    use crate::snapshot::{self, Reader};
+
+    const ONE: u32 = Reward::ONE as u32;
+
+    fn pilot(config: &Config) -> (Pilot, NoiseSource) {
+        let noise = config.noise().unwrap();
+        (Pilot::new(config, &noise), NoiseSource::new(noise, Seed::new(Some([7; 32])).unwrap().stream()))
+    }
+
+    /// Plays to the end with each reward in turn. Returns the number of rewards in the batches.
+    fn play(pilot: &mut Pilot, noise: &mut NoiseSource, rewards: &[u32]) -> Vec<u64> {
+        let mut sizes = Vec::new();
+        for &units in rewards.iter().cycle() {
+            if pilot.has_ended() {
+                break;
+            }
+            if pilot.collect(Reward::from_units(units)) {
+                sizes.push(pilot.release(noise));
+            }
+        }
+        sizes
+    }
+
+    /// With little noise, the search finds the octave of any median amount, and the clip is between 3.5 and 7 of it.
+    #[test]
+    fn finds_the_octave_of_the_median() {
+        for median in (256..ONE).step_by(9973).chain((8..24).flat_map(|octave| [1 << octave, (2 << octave) - 1])) {
+            let (mut pilot, mut noise) = pilot(&Config::new(2, 50.0));
+            // Of a hundred, two are smaller and two larger.
+            let mut rewards = vec![0; 100];
+            rewards[..5].copy_from_slice(&[median / 3, median, ONE, 1, median.saturating_mul(9).min(ONE)]);
+            play(&mut pilot, &mut noise, &rewards);
+            let [least, most] = [7, 14].map(|times| u64::from(median) * times / 2);
+            let clip = u64::from(pilot.found.clip);
+            assert!((least.min(ONE.into())..=most).contains(&clip), "{median}: {clip}");
+        }
+    }
+
+    /// The sizes of batches: 12 and six deviations, doubled until so many rewards are above 0; then what brings 8 and six
+    /// deviations, four times.
+    #[test]
+    fn batches_have_their_sizes() {
+        let (mut pilot, mut noise) = pilot(&Config::new(2, 1.0));
+        let rewards: Vec<u32> = (0..50).map(|i| if i == 0 { 1 << 12 } else { 0 }).collect();
+        let sizes = play(&mut pilot, &mut noise, &rewards);
+        let first = sizes.len() - 4;
+        assert_eq!(sizes[..first], [21, 42, 84, 168, 336, 672, 1344][..first], "{sizes:?}");
+        assert!(first >= 6, "{sizes:?}");
+        let expected = (8.0 + 6.0 * 2f64.sqrt()) * 50.0;
+        for &size in &sizes[first..] {
+            assert_eq!(size, sizes[first]);
+            assert!((size as f64 / expected - 1.0).abs() < 0.4, "{sizes:?}");
+        }
+        assert_eq!(pilot.found.clip, 7 << 11); // 2^12 is not above itself
+    }
+
+    /// f has the values 0, 1/2 and 1.
+    #[test]
+    fn rewards_count_as_the_stage_says() {
+        let counted = |stage, octaves, units| {
+            Found { stage, octaves, ..Found::NOTHING }.counted(Reward::from_units(units)).units()
+        };
+        assert_eq!([0, 1, ONE].map(|units| counted(Stage::Rate, 0, units)), [0, Reward::ONE, Reward::ONE]);
+        for (octaves, half, bound) in [(0, 16, 1 << 16), (8, 8, 1 << 20), (6, 2, 1 << 15)] {
+            let above = [0, 1, bound, bound + 1, ONE].map(|units| counted(Stage::Search(half), octaves, units));
+            assert_eq!(above, [Reward::ONE / 2, 0, 0, Reward::ONE, Reward::ONE]);
+        }
+    }
+
+    /// Clipped rewards are units/c, rounded down but for one unit, at most 1, and exactly 1 at the clip and above.
+    #[test]
+    fn clips_in_integers() {
+        for clip in [1792, 7 << 12, 5_555_555, ONE - 1, ONE] {
+            let (mut pilot, _) = pilot(&Config::new(2, 1.0));
+            pilot.found.end(clip);
+            let clipped = |units: u32| pilot.clip(Reward::from_units(units)).units() as u64;
+            assert_eq!([0, clip, ONE].map(clipped), [0, ONE.into(), ONE.into()], "{clip}");
+            for units in (0..ONE).step_by(4099).chain(clip - 2..clip) {
+                let exact = ((u64::from(units) << 24) / u64::from(clip)).min(ONE.into());
+                assert!(clipped(units) - exact <= 1 && clipped(units) <= ONE.into(), "{clip} {units}");
+            }
+        }
+    }
+
+    /// A pilot that finds nothing ends after a third of the horizon, or 2^20 decisions, and nothing is clipped.
+    #[test]
+    fn ends_in_time() {
+        for (horizon, end) in [(3000, 1000), (0, 1 << 20), (2, 0)] {
+            let (mut pilot, _) = pilot(&Config { horizon, ..Config::new(2, 1.0) });
+            assert!(pilot.share().is_none());
+            if end > 0 {
+                pilot.check_end(end - 1);
+                assert!(!pilot.has_ended());
+            }
+            pilot.check_end(end);
+            assert!(pilot.has_ended() && pilot.share() == Some(1.0));
+            assert_eq!(pilot.clip(Reward::from_units(12345)).units(), 12345);
+            assert!(!pilot.collect(Reward::MIN));
+        }
+    }
+
+    /// A restored pilot continues with the stage that was released, with an empty batch.
+    #[test]
+    fn snapshots_continue_the_search() {
+        let config = Config::new(2, 1.0);
+        let (mut pilot, mut noise) = pilot(&config);
+        let mut stages = Vec::new();
+        for _ in 0..20_000 {
+            let mut save = |to: &mut snapshot::Writer| pilot.snapshot(&mut Archive::Out(to));
+            let bytes = snapshot::fields(|length| Ok(Vec::with_capacity(length)), &mut save).unwrap();
+            let (mut restored, _) = self::pilot(&config);
+            restored.snapshot(&mut Archive::In(&mut Reader::of_fields(&bytes))).unwrap();
+            assert_eq!((restored.found, restored.batch.count()), (pilot.found, 0));
+            assert_eq!(restored.batch.free() > 0, !pilot.has_ended());
+            stages.push(pilot.found.stage);
+            if pilot.has_ended() {
+                break;
+            }
+            if pilot.collect(Reward::from_units(if stages.len() % 20 == 0 { 70_000 } else { 0 })) {
+                pilot.release(&mut noise);
+            }
+        }
+        stages.dedup();
+        let search = [16, 8, 4, 2].map(Stage::Search);
+        assert_eq!(stages, [&[Stage::Rate][..], &search, &[Stage::Clipped]].concat());
+    }
+
+    /// What no pilot has written is corrupt.
+    #[test]
+    fn refuses_impossible_snapshots() {
+        let (mut pilot, _) = pilot(&Config::new(2, 1.0));
+        for (stage, size, octaves, clip) in
+            [(3, 9, 0, 0), (32, 9, 0, 0), (16, 0, 0, 0), (8, 9, 9, 0), (1, 9, 0, 0), (0, 9, 0, 5), (1, 9, 3, ONE + 1)]
+        {
+            let mut save = |to: &mut snapshot::Writer| {
+                to.u32(stage);
+                to.u64(size);
+                to.u32(octaves);
+                to.u32(clip);
+                Ok(())
+            };
+            let bytes = snapshot::fields(|length| Ok(Vec::with_capacity(length)), &mut save).unwrap();
+            let read = pilot.snapshot(&mut Archive::In(&mut Reader::of_fields(&bytes)));
+            assert_eq!(read, Err(crate::error::Error::Corrupt), "{stage} {size} {octaves} {clip}");
+        }
+    }
+}
