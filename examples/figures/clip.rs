@@ -124,7 +124,7 @@ fn play(world: &World, clip: Clip, decisions: u64, trial: Trial) -> Curve {
     let best = worths.iter().copied().fold(0.0, f64::max);
     let uniform = best - worths.iter().sum::<f64>() / ARMS as f64;
     let clip = || bandit.report().expect("a report").clip;
-    let (mut lost, mut piloted, mut pilots) = (0.0, 0, learn_clip);
+    let (mut lost, mut piloted, mut pilots) = (0.0, if learn_clip { decisions } else { 0 }, learn_clip);
     for number in 0..decisions {
         if pilots && number % 64 == 0 && clip().is_some() {
             (piloted, pilots) = (number, false);
@@ -135,7 +135,7 @@ fn play(world: &World, clip: Clip, decisions: u64, trial: Trial) -> Curve {
         let amount = if coins.unit() < rate { median * world.shape.draw(&mut coins) } else { 0.0 };
         bandit.update(decision.ticket, amount).expect("an accepted reward");
     }
-    vec![clip().unwrap_or(f64::NAN), piloted as f64, 100.0 * lost / (uniform * decisions as f64)]
+    vec![clip().unwrap_or(0.0), piloted as f64, 100.0 * lost / (uniform * decisions as f64)]
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
@@ -159,14 +159,17 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         let loss = |sample: &Sample| sample.last_mean().0;
         let best = (0..CANDIDATES.len()).min_by(|&i, &j| f64::total_cmp(&loss(&candidates[i]), &loss(&candidates[j])));
         let best = best.expect("there are candidates");
-        let mut learned: Vec<f64> = shown[0].0.iter().map(|curve| curve[0]).collect();
+        let mut learned: Vec<f64> = shown[0].0.iter().map(|curve| curve[0]).filter(|&clip| clip > 0.0).collect();
         learned.sort_by(f64::total_cmp);
-        let quantile = |q: f64| learned[(q * (learned.len() - 1) as f64).round() as usize];
-        let piloted = shown[0].0.iter().map(|curve| curve[1]).sum::<f64>() / learned.len() as f64;
+        let quantile = |q: f64| {
+            let place = (q * learned.len().saturating_sub(1) as f64).round() as usize;
+            learned.get(place).map_or("none".into(), |clip| format!("{clip:.0}"))
+        };
+        let piloted = shown[0].0.iter().map(|curve| curve[1]).sum::<f64>() / shown[0].0.len() as f64;
         let mut row = vec![format!("{}, eps {}", world.name, world.epsilon), format!("{}", CANDIDATES[best])];
         row.push(mean(&candidates[best], 1));
         row.extend(shown.iter().map(|sample| mean(sample, 1)));
-        row.extend([format!("{:.0}, {:.0}", quantile(0.1), quantile(0.9)), format!("{piloted:.0}")]);
+        row.extend([format!("{}, {}", quantile(0.1), quantile(0.9)), format!("{piloted:.0}")]);
         row
     };
     let rows: Vec<_> = WORLDS.iter().zip(samples.chunks(clips.len())).map(row).collect();
