@@ -2,7 +2,7 @@
 
 use super::Options;
 use super::clicks::mean;
-use super::plot::table;
+use super::plot::{Axis, Figure, Line, Panel, Point, table};
 use super::runner::{Cell, Curve, Sample, Trial, run as run_cells};
 use dpb::{Algorithm, Bandit, Config, Random};
 use std::error::Error;
@@ -138,6 +138,32 @@ fn play(world: &World, clip: Clip, decisions: u64, trial: Trial) -> Curve {
     vec![clip().unwrap_or(0.0), piloted as f64, 100.0 * lost / (uniform * decisions as f64)]
 }
 
+/// The world of the figure.
+const DRAWN: &str = "lognormal 1.2";
+
+/// The loss by `reward_max`, with a learned clip and without.
+fn panel(world: &World, clips: &[Clip], samples: &[Sample]) -> Panel {
+    let points = |learned: bool| {
+        let of = |(clip, sample): (&Clip, &Sample)| {
+            let (most, is_learned) = match *clip {
+                Clip::Learned(most) => (most, true),
+                Clip::At(most) => (most, false),
+            };
+            let (mean, error) = sample.last_mean();
+            (is_learned == learned).then_some(Point { x: most, y: mean, low: mean - error, high: mean + error })
+        };
+        let mut points: Vec<Point> = clips.iter().zip(samples).filter_map(of).collect();
+        points.sort_by(|a, b| a.x.total_cmp(&b.x));
+        points
+    };
+    Panel {
+        title: format!("{}, epsilon {}", world.name, world.epsilon),
+        x: Axis { label: "reward_max, 10 is about the median amount", log: true },
+        y: Axis { label: "loss, % of uniform play's", log: false },
+        lines: vec![Line::new("no clip", 0, points(false)), Line::new("learned clip", 1, points(true))],
+    }
+}
+
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let (runs, decisions) = (options.runs(2, 100), options.pick(20_000, 300_000));
     let clips: Vec<_> = SHOWN.into_iter().chain(CANDIDATES.map(Clip::At)).collect();
@@ -172,6 +198,9 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         row.extend([format!("{}, {}", quantile(0.1), quantile(0.9)), format!("{piloted:.0}")]);
         row
     };
+    let drawn = WORLDS.iter().zip(samples.chunks(clips.len())).filter(|(world, _)| world.name == DRAWN);
+    let panels = drawn.map(|(world, samples)| panel(world, &clips, samples)).collect();
+    Figure { name: "clip", columns: 2, panels }.write(&options.out)?;
     let rows: Vec<_> = WORLDS.iter().zip(samples.chunks(clips.len())).map(row).collect();
     Ok(format!(
         "The loss in percent of that of uniform play, by the means of unclipped amounts: {decisions} decisions, {ARMS} \
