@@ -347,7 +347,7 @@ impl Bandit {
     pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
         match self.range.quantize(reward) {
             Ok(reward) => self.lock.lock()?.update(ticket, reward),
-            Err(_) => self.update_part(ticket, 0, reward),
+            Err(_) => self.lock.lock()?.engine.add_part(ticket, 0, reward),
         }
     }
 

@@ -345,20 +345,19 @@ mod tests {
     #[test]
     fn what_finds_no_place_is_lost() {
         let mut outbox = Outbox::new(0, Some(PACE)).unwrap();
-        let reward = waiting;
         outbox.know(&[1, 2, 3], 0).unwrap();
         for ticket in 1..=30 {
-            assert_eq!(outbox.add(reward(2, ticket)).is_ok(), ticket <= BEATS * 3);
+            assert_eq!(outbox.add(waiting(2, ticket)).is_ok(), ticket <= BEATS * 3);
         }
-        assert_eq!((outbox.add(reward(2, 1)).is_err(), outbox.add(reward(3, 1))), (true, Ok(())));
-        assert_eq!(outbox.add(reward(3, 1)), Ok(()), "the same again");
+        assert_eq!((outbox.add(waiting(2, 1)).is_err(), outbox.add(waiting(3, 1))), (true, Ok(())));
+        assert_eq!(outbox.add(waiting(3, 1)), Ok(()), "the same again");
         outbox.know(&[1, 2], 100).unwrap();
-        assert_eq!(outbox.add(reward(3, 1)), Ok(()), "it was held a while ago");
+        assert_eq!(outbox.add(waiting(3, 1)), Ok(()), "it was held a while ago");
         outbox.know(&[1, 2], 101).unwrap();
-        assert!(outbox.add(reward(3, 2)).is_err());
+        assert!(outbox.add(waiting(3, 2)).is_err());
         assert_eq!((outbox.len(), outbox.lost), (24, 9));
         assert!(outbox.waits(0, 0));
-        outbox.add(reward(1, 9)).unwrap();
+        outbox.add(waiting(1, 9)).unwrap();
         let own = outbox.pack(1, 0, 20);
         assert_eq!(
             (own[0].reward.ticket, own.len(), outbox.len(), outbox.lost),

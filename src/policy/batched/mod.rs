@@ -2,7 +2,8 @@
 //!
 //! [`arms`] collects and releases; [`released`] holds the releases of an arm; [`divergence`] computes their evidence
 //! against a mean, and [`curve`] interpolates it; [`imed`] pulls the arm with the smallest [`index`]; [`top_two`] finds
-//! the best arm and stops; [`clipped`] clips rewards where a [`pilot`] has learned to; [`peers`] holds the releases of other handles; [`explore`] guarantees minimum probabilities.
+//! the best arm and stops; [`clipped`] clips rewards where a [`pilot`] has learned to; [`peers`] holds the releases of
+//! other handles; [`explore`] guarantees minimum probabilities.
 
 use super::compare::ReleaseTotals;
 use super::contract::{ArmState, Policy, PolicyCounts, Pull};
