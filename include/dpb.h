@@ -102,6 +102,7 @@ typedef struct dpb_request dpb_request;
 typedef struct dpb_feature dpb_feature;
 typedef struct dpb_report dpb_report;
 typedef struct dpb_diagnostics dpb_diagnostics;
+typedef struct dpb_verdict dpb_verdict;
 typedef struct dpb_arm dpb_arm;
 /**
  * A node of a fleet: many processes that learn as one bandit, through a store that they share. Made by dpb_node_new,
@@ -492,7 +493,7 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * With dpb_config.max_segments a snapshot has about 390 + 66 K + (40 K + 16) S bytes, K the number of arms and S
  * that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
  *
- * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 370
+ * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 400
  * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_med; dpb_new_tt 1 more; 20 more with a prior,
  * 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4
  * D^2 + 12 D more for each model, D = features + 1. It may grow between two calls. A call whose cap is too small
@@ -564,13 +565,14 @@ dpb_status dpb_restore(const uint8_t *buf,
  *
  * These must be as in the snapshot, because they say how released numbers are read: the policy (name), arms,
  * epsilon, delta, reward_min, reward_max, reward_bits, parts, part_weights, DPB_LEARN_CLIP,
- * contributions_per_user, max_slots, max_clicks, features, feature_model, feature_norm, batch, base and
- * DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans its batches; and with policies that decide
- * for an arm (dpb_best_arm) beta, because the decision has it. Otherwise the call is DPB_INVALID_CONFIG, and
- * error names the field. These are taken from config: beta, horizon, DPB_CLAMP_REWARDS, pending_capacity,
- * reward_window, node, forget_after, exploration, expected_users, budget_periods, a max_segments that the
- * snapshot's segments fit into, clock, fleet_key, budget, interval_exponent and DPB_RIGOROUS_INDEX. A test_seed
- * is not used. If there was no forget_after before, releases begin to age now.
+ * contributions_per_user, max_slots, max_clicks, features, feature_model, feature_norm, control_share, sticky,
+ * batch, base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans its batches; and with
+ * policies that decide for an arm (dpb_best_arm) beta, because the decision has it. Otherwise the call is
+ * DPB_INVALID_CONFIG, and error names the field. These are taken from config: beta, horizon, DPB_CLAMP_REWARDS,
+ * pending_capacity, reward_window, node, forget_after, exploration, expected_users, budget_periods, a
+ * max_segments that the snapshot's segments fit into, tolerance, planned_end, clock, fleet_key, budget,
+ * interval_exponent and DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after before,
+ * releases begin to age now.
  * If only one of the two configurations has
  * expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
  *
@@ -826,6 +828,33 @@ struct dpb_config {
    * the features alone. It must be in 1e-30 .. 1e30. Default 1. For dpb_new_linear.
    */
   double feature_norm;
+  /**
+   * With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may
+   * then also end with DPB_TEST_TIED: no arm is better than the leader by this much or more. 0 = only a winner
+   * ends the test, so one of equal arms does not end. Less than reward_max - reward_min. It must be at least 0.
+   * For dpb_new_tt.
+   */
+  double tolerance;
+  /**
+   * With dp-tt: the number of rewards after which the test ends in any case. If nothing can be claimed then, it is
+   * DPB_TEST_UNDECIDED. The last batches may exceed it a little. 0 = no end. For dpb_new_tt.
+   */
+  uint64_t planned_end;
+  /**
+   * With dp-tt: the share of decisions for arm 0, the control, always: while the test goes on and after its end.
+   * The other arms share the rest evenly. When one of them is out, the others take its part, and nothing is
+   * learned from that, so that arms which are compared keep their shares at all times. Requests then name no
+   * eligible arms. 0 = each arm that is left has the same share. It must be in [0, 1). For dpb_new_tt.
+   */
+  double control_share;
+  /**
+   * With dp-tt: a number that you choose for this test. Then a visitor (dpb_request.user) gets the same arm at
+   * each visit, by a hash that has no state, and the library learns from first visits alone: it needs
+   * expected_users, contributions_per_user 1, and a period as long as the test. Choose another number for each
+   * test. A restore begins the test anew, because the handle does not know any more who came; dpb_resume continues
+   * it. Requests then name no eligible arms. 0 = each decision is drawn by itself. For dpb_new_tt.
+   */
+  uint64_t sticky;
   /**
    * DPB_CLOCK_DECISIONS (the default) or DPB_CLOCK_CALLER. What reward_window and forget_after count: decisions,
    * or your unit of time, which dpb_advance sets, so that a window of half an hour is half an hour at any traffic.
@@ -1392,6 +1421,63 @@ struct dpb_diagnostics {
 };
 
 /**
+ * What a test of arms says (dpb_new_tt), made of released values and public counts.
+ */
+struct dpb_verdict {
+  /**
+   * sizeof(dpb_verdict). You set it, so that the struct can grow.
+   */
+  uint32_t struct_size;
+  /**
+   * DPB_TEST_RUNNING, DPB_TEST_WON, DPB_TEST_TIED or DPB_TEST_UNDECIDED.
+   */
+  uint32_t state;
+  /**
+   * The arm that the test has decided for; the one with the best released mean while it goes on, and if it is
+   * undecided.
+   */
+  uint32_t leader;
+  /**
+   * The arm that the leader is compared with: the control if there is one and it does not lead, otherwise the best
+   * of the others by released means.
+   */
+  uint32_t other;
+  /**
+   * The number of rewards in the releases since the test began.
+   */
+  uint64_t rewards;
+  /**
+   * The lower end of an interval for the leader's mean minus the other's, in the caller's units; NaN until both
+   * have a release. Once the test has ended, the interval is fixed. With probability 1 - beta the decision is
+   * right; the probability that it is right and the interval wrong is at most beta.
+   */
+  double low;
+  /**
+   * The upper end of that interval.
+   */
+  double high;
+  /**
+   * An estimate of the number of rewards until the test ends, if the released means are the true ones; 0 once it
+   * has ended, infinite if it would not end, NaN before each arm has a release.
+   */
+  double more;
+  /**
+   * Whether the decisions that the test learns from are not split between the arms as they should be: some are
+   * lost for one arm rather than another, and the test says nothing. If all is well, this is ever so with
+   * probability 1/1000.
+   */
+  uint32_t mismatch;
+  /**
+   * The number of arms that are not retired.
+   */
+  uint32_t arms;
+  /**
+   * 1 - beta.
+   */
+  double confidence;
+};
+
+/**
  * The state of one arm that may be published. 64 bytes in every version: an array of them has no struct_size, so
  * there are spare fields.
  */
@@ -1489,6 +1575,26 @@ struct dpb_arm {
 #define DPB_WARN_UNRELEASED 64
 
 /**
+ * dpb_verdict.state: the test goes on.
+ */
+#define DPB_TEST_RUNNING 0
+
+/**
+ * dpb_verdict.state: the leader is the best arm, with probability 1 - beta.
+ */
+#define DPB_TEST_WON 1
+
+/**
+ * dpb_verdict.state: no arm is better than the leader by dpb_config.tolerance or more, with probability 1 - beta.
+ */
+#define DPB_TEST_TIED 2
+
+/**
+ * dpb_verdict.state: dpb_config.planned_end rewards have come, and nothing is claimed.
+ */
+#define DPB_TEST_UNDECIDED 3
+
+/**
  * Reads the report. All of it is released already, so reading costs no privacy.
  * out: with struct_size set to sizeof(dpb_report).
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
@@ -1550,6 +1656,34 @@ DPB_API
 DPB_MUST_USE
 dpb_status dpb_best_arm(const dpb_bandit *bandit,
                         uint32_t *arm);
+
+/**
+ * Reads what the test of dpb_new_tt says, from releases and public counts alone: it costs no privacy.
+ * docs/theory/top-two.md has the theorem. Takes some milliseconds while the test goes on, outside the handle's lock.
+ * out: with struct_size set to sizeof(dpb_verdict).
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_UNSUPPORTED (other
+ * policies); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_verdict_read(const dpb_bandit *bandit,
+                            dpb_verdict *out);
+
+/**
+ * Says a verdict in words, in English, such as "Arm 1 is the best of 3, after 35210 rewards. Its mean minus that of
+ * arm 0 is 0.0042 to 0.0160 (95%)."
+ * verdict: of dpb_verdict_read, with struct_size set. buf: receives up to cap bytes of UTF-8 without a NUL (NULL with
+ * cap = 0). len: receives the length, also if cap is too small.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size, state); DPB_BUFFER_TOO_SMALL (only
+ * len written). Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_verdict_text(const dpb_verdict *verdict,
+                            uint8_t *buf,
+                            size_t cap,
+                            size_t *len,
+                            dpb_error *error);
 
 /**
  * Reads a confidence interval for arm i's mean minus arm j's, in the caller's units. If low is above 0, arm i is
@@ -2619,16 +2753,20 @@ dpb_status dpb_new_med(const dpb_config *config,
 
 /**
  * DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - beta (95% by default), then
- * pulls it for ever. dpb_best_arm returns it, and reports say stopped. With probability at most beta it ever returns
- * an arm that is not the best, whenever it stops: its rule is valid at all times and accounts for all noises. Pure
- * epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is not active. The
- * means must not change. If no arm is better than all others by more than 2^-reward_bits of the range, by which
- * rounding may change a difference, it does not stop. After dpb_add_arm and dpb_retire_arm a new test begins with
- * the same rewards and a beta of its own, even if you choose the arm by what was released; if you retire another arm
- * than the winner, the winner stays. Supports eligible arms; an arm that is not active is pulled only if no active
- * one is eligible. A restored handle keeps the beta.
+ * pulls it for ever. dpb_best_arm returns it, and dpb_verdict says how much better it is. With probability at most
+ * beta it ever returns an arm that is not the best, whenever it stops: its rule is valid at all times and accounts
+ * for all noises. With a tolerance it also stops when no arm is better than the leader by that much, and with
+ * planned_end after so many rewards. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm
+ * that was refuted is not active. Arms that are left are drawn with even probabilities, or with a control_share; or
+ * each visitor keeps an arm (sticky). Rates may rise and fall together, but the order of the means must not change.
+ * Without tolerance and planned_end it does not stop if no arm is better than all others by more than 2^-reward_bits
+ * of the range, by which rounding may change a difference. dpb_add_arm begins a new test with nothing, and so does
+ * dpb_retire_arm of an arm that has refuted others, or that the test has decided for; you may choose the arm by what
+ * was released. Supports eligible arms, but not with control_share and sticky; an arm that is not active is pulled
+ * only if no active one is eligible. A restored handle keeps the beta.
  *
- * Of the fields that not all policies use it uses delta and beta. At most 2^8 arms.
+ * Of the fields that not all policies use it uses delta, beta, tolerance, planned_end, control_share and sticky. At
+ * most 2^8 arms.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -3455,12 +3593,13 @@ DPB_ASSERT_SIZE(dpb_feature, 8);
 DPB_ASSERT_SIZE(dpb_error, 256);
 DPB_ASSERT_SIZE(dpb_report, 168);
 DPB_ASSERT_SIZE(dpb_diagnostics, 48);
+DPB_ASSERT_SIZE(dpb_verdict, 64);
 DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_node_report, 336);
 DPB_ASSERT_SIZE(dpb_node_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
-DPB_ASSERT_SIZE(dpb_config, 264);
+DPB_ASSERT_SIZE(dpb_config, 296);
 DPB_ASSERT_SIZE(dpb_request, 136);
 DPB_ASSERT_SIZE(dpb_node_options, 64);
 DPB_ASSERT_SIZE(dpb_command, 80);

@@ -55,7 +55,7 @@ pub mod stopping;
 mod tournament;
 mod users;
 
-pub use bandit::{ArmReport, Bandit, Decision, Diagnostics, Report, Warnings};
+pub use bandit::{ArmReport, Bandit, Decision, Diagnostics, Report, Verdict, Warnings};
 pub use budget::Budget;
 pub use config::{Clock, Config};
 pub use contribution::FleetKey;
@@ -63,5 +63,6 @@ pub use engine::Counts;
 pub use error::{Error, Result, Unsupported};
 pub use ledger::facts::Duty;
 pub use policy::Algorithm;
+pub use policy::verdict::TestState;
 pub use random::{Random, Seed};
 pub use request::{Feature, NO_ARM, Request, Rows, feature_cross, feature_hash};

@@ -126,7 +126,7 @@ fn allocation_failure_is_a_status() {
     passes("cc", &["-std=gnu99"], "tests/c/memory.c", Link::Static);
 }
 
-const CENTRAL_MODEL: [&str; 18] = [
+const CENTRAL_MODEL: [&str; 19] = [
     "budget",
     "central",
     "combine",
@@ -138,6 +138,7 @@ const CENTRAL_MODEL: [&str; 18] = [
     "positions",
     "moving",
     "parts",
+    "verdict",
     "segments",
     "slate",
     "snapshot",

@@ -306,7 +306,16 @@ const PLANNERS: [Subject; 4] =
 /// Longer histories, in which the user comes when the policy has released much.
 fn late(subject: Subject) -> impl Iterator<Item = Config> {
     let long = |config: Config| Config { horizon: 2400, ..config };
-    [0, WINDOW].into_iter().map(move |window| long(configs(subject, window)[0].clone()))
+    let plain = [0, WINDOW].into_iter().map(move |window| long(configs(subject, window)[0].clone()));
+    // A test with all of its ends, and shares of a control.
+    let is_test = subject == Subject::Policy(Algorithm::TopTwo);
+    let with_control = move |window| Config {
+        tolerance: 0.3,
+        planned_end: 1500,
+        control_share: 0.4,
+        ..long(configs(subject, window)[0].clone())
+    };
+    plain.chain([0, WINDOW].into_iter().filter(move |_| is_test).map(with_control))
 }
 
 /// While the unit is open, other batches are planned and released.
@@ -707,8 +716,11 @@ fn leaks_of_features_are_seen() {
 #[ignore = "ten seconds"]
 fn leaks_of_a_test_are_seen() {
     let subject = Subject::Policy(Algorithm::TopTwo);
-    let configs = [0, WINDOW].map(|window| (plain(window, 1, 0.0, 1600), false));
-    are_seen_in(&OF_TESTS.map(Sabotage::Built), vec![Kinds { subject, configs: configs.into() }]);
+    let with_control = |config| Config { tolerance: 0.05, planned_end: 1500, control_share: 0.4, ..config };
+    for change in [|config| config, with_control] {
+        let configs = [0, WINDOW].map(|window| (change(plain(window, 1, 0.0, 1600)), false));
+        are_seen_in(&OF_TESTS.map(Sabotage::Built), vec![Kinds { subject, configs: configs.into() }]);
+    }
 }
 
 const OF_TESTS: [Fault; 2] = [Fault::RawVerdict, Fault::RawPlan];

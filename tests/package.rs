@@ -426,7 +426,7 @@ fn the_commands_on_the_pages_work() {
         ("main.go", "go", 0, "500 decisions in 500 placements"),
         ("bidder.cpp", "cpp", 1, "phone"),
         ("evaluate.cpp", "cpp", 2, "+-"),
-        ("test.cpp", "cpp", 3, " wins after "),
+        ("test.cpp", "cpp", 3, " is the best of 3, after "),
     ];
     for ((file, language, number, says), block) in tasks.into_iter().zip(built) {
         if language == "go" && !have("go") {

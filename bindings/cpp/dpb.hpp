@@ -56,6 +56,7 @@ inline constexpr std::uint32_t no_arm = DPB_NO_ARM;
 using Report = dpb_report;
 using Arm = dpb_arm;
 using Diagnostics = dpb_diagnostics;
+using Verdict = dpb_verdict;
 /// A confidence interval for the mean of arm i minus the mean of arm j (dpb_compare).
 struct Interval {
   double low;
@@ -844,6 +845,25 @@ public:
     return arm;
   }
   [[nodiscard]] dpb_status try_best_arm(std::uint32_t &arm) const noexcept { return dpb_best_arm(get(), &arm); }
+  /// What the test of dp-tt says (dpb_verdict_read).
+  [[nodiscard]] Verdict verdict() const {
+    Verdict read = {};
+    detail::check(try_verdict(read), "dpb_verdict_read");
+    return read;
+  }
+  /// A verdict in words (dpb_verdict_text).
+  [[nodiscard]] static dpb_status try_verdict_text(const Verdict &verdict, std::vector<std::uint8_t> &out,
+                                                   dpb_error *error = nullptr) noexcept {
+    return detail::fill_bytes(out, error, dpb_verdict_text, &verdict);
+  }
+  [[nodiscard]] static std::string verdict_text(const Verdict &verdict) {
+    const std::vector<std::uint8_t> bytes = detail::bytes(dpb_verdict_text, &verdict);
+    return {bytes.begin(), bytes.end()};
+  }
+  [[nodiscard]] dpb_status try_verdict(Verdict &out) const noexcept {
+    out.struct_size = sizeof out;
+    return dpb_verdict_read(get(), &out);
+  }
   /// A confidence interval for the mean of arm i minus the mean of arm j that holds at all times (dpb_compare); nullopt
   /// until both arms have a release. confidence: in (0, 1).
   [[nodiscard]] std::optional<Interval> compare(std::uint32_t i, std::uint32_t j, double confidence) const {

@@ -3,6 +3,7 @@ package dpb
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -186,4 +187,39 @@ func sameJSON(t *testing.T, a, b string) bool {
 	t.Helper()
 	var x, y any
 	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// A test says what it found, in numbers and in words.
+func TestVerdict(t *testing.T) {
+	config := NewConfig(2, 4)
+	config.Tolerance, config.ControlShare, config.TestSeed = 0.1, 0.5, new([32]byte)
+	b := must[*Bandit](t)(NewTT(config))
+	defer b.Close()
+	begun := must[Verdict](t)(b.Verdict())
+	if begun.State != TestRunning || !math.IsNaN(begun.Low) || begun.String() != "The test goes on after 0 rewards. Arm 0 leads." {
+		t.Errorf("%+v", begun)
+	}
+	said := begun
+	for said.State == TestRunning {
+		d := must[Decision](t)(b.Select())
+		if err := b.Update(d.Ticket, float64(d.Arm)); err != nil {
+			t.Fatal(err)
+		}
+		said = must[Verdict](t)(b.Verdict())
+	}
+	if said.State != TestWon || said.Leader != 1 || said.Other != 0 || said.Low < 0.5 || said.High > 1 || said.Mismatch {
+		t.Errorf("%+v", said)
+	}
+	if text := said.String(); !strings.HasPrefix(text, "Arm 1 is the best of 2, after ") || !strings.HasSuffix(text, " (95%).") {
+		t.Error(text)
+	}
+	for state, name := range map[TestState]string{TestRunning: "running", TestWon: "won", TestTied: "tied", TestUndecided: "undecided"} {
+		var read TestState
+		if text := must[[]byte](t)(state.MarshalText()); string(text) != name || read.UnmarshalText(text) != nil || read != state {
+			t.Error(state, read)
+		}
+	}
+	if _, err := must[*Bandit](t)(New(NewConfig(2, 1))).Verdict(); !errors.Is(err, ErrUnsupported) {
+		t.Error(err)
+	}
 }

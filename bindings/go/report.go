@@ -42,6 +42,39 @@ func (d *Duty) UnmarshalText(name []byte) error {
 	return nil
 }
 
+// TestState says whether a test of arms has ended, and with which claim.
+type TestState uint32
+
+const (
+	TestRunning   TestState = C.DPB_TEST_RUNNING   // goes on
+	TestWon       TestState = C.DPB_TEST_WON       // the leader is the best arm, with probability 1 - Beta
+	TestTied      TestState = C.DPB_TEST_TIED      // no arm is better than the leader by Tolerance or more, with probability 1 - Beta
+	TestUndecided TestState = C.DPB_TEST_UNDECIDED // PlannedEnd rewards have come, and nothing is claimed
+)
+
+var testStateNames = [...]string{TestRunning: "running", TestWon: "won", TestTied: "tied", TestUndecided: "undecided"}
+
+// String returns "running", "won", "tied" or "undecided".
+func (s TestState) String() string {
+	if int(s) < len(testStateNames) {
+		return testStateNames[s]
+	}
+	return fmt.Sprintf("test state %d", uint32(s))
+}
+
+// MarshalText returns the name.
+func (s TestState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the name.
+func (s *TestState) UnmarshalText(name []byte) error {
+	found := slices.Index(testStateNames[:], string(name))
+	if found < 0 {
+		return fmt.Errorf("dpb: no state of a test is called %q", name)
+	}
+	*s = TestState(found)
+	return nil
+}
+
 // Warnings are signs that a bandit cannot learn because of how it is called, as bits. docs/operating.md says what to do.
 type Warnings uint32
 
@@ -201,6 +234,39 @@ func (b *Bandit) PolicyName() string {
 	}
 	defer b.leave()
 	return C.GoString(C.dpb_policy_name(c))
+}
+
+// Verdict reads what the test of [NewTT] says. While the test goes on it takes some milliseconds.
+func (b *Bandit) Verdict() (Verdict, error) {
+	c, err := b.enter()
+	if err != nil {
+		return Verdict{}, err
+	}
+	defer b.leave()
+	v := C.dpb_verdict{struct_size: C.sizeof_dpb_verdict}
+	if err := check(C.dpb_verdict_read(c, &v)); err != nil {
+		return Verdict{}, err
+	}
+	return verdictOf(&v), nil
+}
+
+// String says the verdict in words, such as "Arm 1 is the best of 3, after 35210 rewards. Its mean minus that of arm 0 is
+// 0.0042 to 0.0160 (95%)."
+func (v Verdict) String() string {
+	c := C.dpb_verdict{
+		struct_size: C.sizeof_dpb_verdict, state: C.uint32_t(v.State), leader: C.uint32_t(v.Leader),
+		other: C.uint32_t(v.Other), rewards: C.uint64_t(v.Rewards), low: C.double(v.Low), high: C.double(v.High),
+		more: C.double(v.More), arms: C.uint32_t(v.Arms), confidence: C.double(v.Confidence),
+	}
+	if v.Mismatch {
+		c.mismatch = 1
+	}
+	var buf [512]C.uint8_t
+	var n C.size_t
+	if check(C.dpb_verdict_text(&c, &buf[0], C.size_t(len(buf)), &n, nil)) != nil {
+		return v.State.String()
+	}
+	return string(C.GoBytes(unsafe.Pointer(&buf[0]), C.int(n)))
 }
 
 // Diagnostics reads the counts of refused calls. It is the only read that is NOT private.

@@ -175,6 +175,10 @@ package dpb
 #cgo nocallback dpb_update_many
 #cgo noescape dpb_update_part
 #cgo nocallback dpb_update_part
+#cgo noescape dpb_verdict_read
+#cgo nocallback dpb_verdict_read
+#cgo noescape dpb_verdict_text
+#cgo nocallback dpb_verdict_text
 #cgo noescape dpb_version
 #cgo nocallback dpb_version
 #cgo noescape node_new
@@ -373,6 +377,24 @@ type Config struct {
 	// are scaled down to it, and counted in [Diagnostics]. For three one-hot fields it is 3. Choose it from the features
 	// alone. It must be in 1e-30 .. 1e30. Default 1. For [NewLinear].
 	FeatureNorm float64
+	// With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may then
+	// also end with [TestTied]: no arm is better than the leader by this much or more. 0 = only a winner ends the test,
+	// so one of equal arms does not end. Less than RewardMax - RewardMin. It must be at least 0. For [NewTT].
+	Tolerance float64
+	// With dp-tt: the number of rewards after which the test ends in any case. If nothing can be claimed then, it is
+	// [TestUndecided]. The last batches may exceed it a little. 0 = no end. For [NewTT].
+	PlannedEnd uint64
+	// With dp-tt: the share of decisions for arm 0, the control, always: while the test goes on and after its end. The
+	// other arms share the rest evenly. When one of them is out, the others take its part, and nothing is learned from
+	// that, so that arms which are compared keep their shares at all times. Requests then name no eligible arms. 0 =
+	// each arm that is left has the same share. It must be in [0, 1). For [NewTT].
+	ControlShare float64
+	// With dp-tt: a number that you choose for this test. Then a visitor ([Request.User]) gets the same arm at each
+	// visit, by a hash that has no state, and the library learns from first visits alone: it needs ExpectedUsers,
+	// ContributionsPerUser 1, and a period as long as the test. Choose another number for each test. A restore begins
+	// the test anew, because the handle does not know any more who came; [Bandit.Resume] continues it. Requests then
+	// name no eligible arms. 0 = each decision is drawn by itself. For [NewTT].
+	Sticky uint64
 	// What RewardWindow and ForgetAfter count: decisions, or your unit of time, which [Bandit.Advance] sets, so that a
 	// window of half an hour is half an hour at any traffic. Time must not depend on rewards. If a restart changes it,
 	// what was learned keeps its age as a part of ForgetAfter.
@@ -431,6 +453,10 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		Features:             uint32(c.features),
 		ModelPerArm:          c.feature_model != 0,
 		FeatureNorm:          float64(c.feature_norm),
+		Tolerance:            float64(c.tolerance),
+		PlannedEnd:           uint64(c.planned_end),
+		ControlShare:         float64(c.control_share),
+		Sticky:               uint64(c.sticky),
 		Clock:                Clock(c.clock),
 		IntervalExponent:     float64(c.interval_exponent),
 		Batch:                uint32(c.batch),
@@ -478,6 +504,10 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 		c.feature_model = C.DPB_MODEL_PER_ARM
 	}
 	c.feature_norm = C.double(config.FeatureNorm)
+	c.tolerance = C.double(config.Tolerance)
+	c.planned_end = C.uint64_t(config.PlannedEnd)
+	c.control_share = C.double(config.ControlShare)
+	c.sticky = C.uint64_t(config.Sticky)
 	c.clock = C.uint32_t(config.Clock)
 	c.test_seed = pinBytes(pinner, config.TestSeed)
 	c.fleet_key = pinBytes(pinner, config.FleetKey)
@@ -549,16 +579,19 @@ func NewMED(c Config) (*Bandit, error) {
 }
 
 // NewTT makes this: DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - Beta (95% by
-// default), then pulls it for ever. [Bandit.BestArm] returns it, and reports say stopped. With probability at most
-// beta it ever returns an arm that is not the best, whenever it stops: its rule is valid at all times and accounts
-// for all noises. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is
-// not active. The means must not change. If no arm is better than all others by more than 2^-RewardBits of the range,
-// by which rounding may change a difference, it does not stop. After [Bandit.AddArm] and [Bandit.RetireArm] a new
-// test begins with the same rewards and a beta of its own, even if you choose the arm by what was released; if you
-// retire another arm than the winner, the winner stays. Supports eligible arms; an arm that is not active is pulled
-// only if no active one is eligible. A restored handle keeps the Beta.
+// default), then pulls it for ever. [Bandit.BestArm] returns it, and [Bandit.Verdict] says how much better it is.
+// With probability at most beta it ever returns an arm that is not the best, whenever it stops: its rule is valid at
+// all times and accounts for all noises. With a Tolerance it also stops when no arm is better than the leader by that
+// much, and with PlannedEnd after so many rewards. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by
+// zCDP. An arm that was refuted is not active. Arms that are left are drawn with even probabilities, or with a
+// ControlShare; or each visitor keeps an arm (Sticky). Rates may rise and fall together, but the order of the means
+// must not change. Without Tolerance and PlannedEnd it does not stop if no arm is better than all others by more than
+// 2^-RewardBits of the range, by which rounding may change a difference. [Bandit.AddArm] begins a new test with
+// nothing, and so does [Bandit.RetireArm] of an arm that has refuted others, or that the test has decided for; you
+// may choose the arm by what was released. Supports eligible arms, but not with ControlShare and Sticky; an arm that
+// is not active is pulled only if no active one is eligible. A restored handle keeps the Beta.
 //
-// Of the fields that not all policies use it uses Delta and Beta.
+// Of the fields that not all policies use it uses Delta, Beta, Tolerance, PlannedEnd, ControlShare and Sticky.
 func NewTT(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_tt), c)
 }
@@ -1046,6 +1079,68 @@ func diagnosticsOf(c *C.dpb_diagnostics) Diagnostics {
 		Unknown:    uint64(c.unknown),
 		Oversized:  uint64(c.oversized),
 	}
+}
+
+// Verdict is what a test of arms says, made of released values and public counts. You may publish it.
+type Verdict struct {
+	// [TestRunning], [TestWon], [TestTied] or [TestUndecided].
+	State TestState
+	// The arm that the test has decided for; the one with the best released mean while it goes on, and if it is
+	// undecided.
+	Leader uint32
+	// The arm that the leader is compared with: the control if there is one and it does not lead, otherwise the best of
+	// the others by released means.
+	Other uint32
+	// The number of rewards in the releases since the test began.
+	Rewards uint64
+	// The lower end of an interval for the leader's mean minus the other's, in the caller's units; NaN until both have a
+	// release. Once the test has ended, the interval is fixed. With probability 1 - Beta the decision is right; the
+	// probability that it is right and the interval wrong is at most Beta.
+	Low float64
+	// The upper end of that interval.
+	High float64
+	// An estimate of the number of rewards until the test ends, if the released means are the true ones; 0 once it has
+	// ended, infinite if it would not end, NaN before each arm has a release.
+	More float64
+	// Whether the decisions that the test learns from are not split between the arms as they should be: some are lost
+	// for one arm rather than another, and the test says nothing. If all is well, this is ever so with probability
+	// 1/1000.
+	Mismatch bool
+	// The number of arms that are not retired.
+	Arms uint32
+	// 1 - Beta.
+	Confidence float64
+}
+
+func verdictOf(c *C.dpb_verdict) Verdict {
+	return Verdict{
+		State:      TestState(c.state),
+		Leader:     uint32(c.leader),
+		Other:      uint32(c.other),
+		Rewards:    uint64(c.rewards),
+		Low:        float64(c.low),
+		High:       float64(c.high),
+		More:       float64(c.more),
+		Mismatch:   c.mismatch != 0,
+		Arms:       uint32(c.arms),
+		Confidence: float64(c.confidence),
+	}
+}
+
+// LogValue groups the fields, for log/slog.
+func (r Verdict) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.String("state", r.State.String()),
+		slog.Uint64("leader", uint64(r.Leader)),
+		slog.Uint64("other", uint64(r.Other)),
+		slog.Uint64("rewards", r.Rewards),
+		slog.Any("low", finite(r.Low).value()),
+		slog.Any("high", finite(r.High).value()),
+		slog.Any("more", finite(r.More).value()),
+		slog.Bool("mismatch", r.Mismatch),
+		slog.Uint64("arms", uint64(r.Arms)),
+		slog.Any("confidence", finite(r.Confidence).value()),
+	)
 }
 
 // renamed has the fields of Config that have another name in C.

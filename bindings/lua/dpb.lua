@@ -151,6 +151,15 @@ function bandit:report()
   return ffi.new("dpb_report", out[0])
 end
 
+--- A structure dpb_verdict of dp-tt: verdict.state, verdict.leader, verdict.low.
+function bandit:verdict()
+  local out = ffi.new "dpb_verdict[1]"
+  out[0].struct_size = ffi.sizeof "dpb_verdict"
+  local status = C.dpb_verdict_read(self, out)
+  if status ~= 0 then return refused(status) end
+  return ffi.new("dpb_verdict", out[0])
+end
+
 --- A list of the arms, from 1: mean, width, pulls, active and effective_pulls of each.
 function bandit:arms()
   local n, arms, room, status = size(), nil, 0, nil

@@ -67,3 +67,6 @@ assert(counting:stored(counting:snapshot()) and counting:select { user = 1 })
 for _ = 1, 2000 do dpb.new { arms = 100, epsilon = 1 } end
 collectgarbage()
 print "passed"
+
+local tested = assert(dpb.new("dp-tt", 2, 4, { control_share = 0.5 }))
+assert(tested:verdict().state == 0 and tested:verdict().arms == 2)

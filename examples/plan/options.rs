@@ -41,6 +41,8 @@ plan --winner [options]   simulates an A/B test that stops, and estimates how lo
   The options are those above, without --slots, --max-clicks, --change-every, --forget-after, --people and --period.
   --days is the longest test (365).
   --confidence C          probability that the winner is the best arm (0.95)
+  --tolerance D           a difference of two means that does not matter: the test may also end with an arm that no
+                          other is better than by D or more (0)
 
 plan --log FILE [options] replays a log, and estimates what each policy and epsilon would have won
   FILE is CSV with a header, or JSON lines. The fields are arm, propensity, reward and, if they vary, eligible (the arms
@@ -86,7 +88,7 @@ const SIMULATION: &[&str] = &[
 ];
 /// Those that a test does not have, and those that only a test has.
 const NO_TEST: &[&str] = &["slots", "max-clicks", "change-every", "forget-after", "people", "period"];
-const TEST: &[&str] = &["confidence"];
+const TEST: &[&str] = &["confidence", "tolerance"];
 const REPLAY: &[&str] = &["reward-min", "feature-norm", "least-propensity"];
 
 /// A part of the decisions.
@@ -121,6 +123,7 @@ pub struct Options {
     /// Whether the service is a test that stops, at this confidence.
     pub winner: bool,
     pub confidence: f64,
+    pub tolerance: f64,
     pub log: Option<PathBuf>,
     pub range: (f64, f64),
     pub feature_norm: Option<f64>,
@@ -157,6 +160,7 @@ impl Default for Options {
             seconds: 40.0,
             winner: false,
             confidence: 0.95,
+            tolerance: 0.0,
             log: None,
             range: (0.0, 1.0),
             feature_norm: None,
@@ -201,6 +205,7 @@ impl Options {
                 "period" => options.period = span(&name, &value()?)?,
                 "seconds" => options.seconds = between(&name, &value()?, 0.1, 1e6)?,
                 "winner" => options.winner = true,
+                "tolerance" => options.tolerance = between(&name, &value()?, 0.0, 1e290)?,
                 "confidence" => options.confidence = between(&name, &value()?, 0.5, 0.999_999_999)?,
                 "log" => options.log = Some(value()?.into()),
                 "reward-min" => options.range.0 = between(&name, &value()?, -1e30, 1e30)?,
@@ -316,6 +321,7 @@ impl Options {
             payouts: self.payouts,
             costs: self.costs,
             abstain: self.abstain,
+            tolerance: self.tolerance,
             slots: self.slots,
             change_every: self.decisions(self.change_every),
             daily: self.daily,
@@ -365,6 +371,7 @@ impl Options {
     pub fn config(&self, arms: u32, epsilon: f64) -> Config {
         Config {
             beta: if self.winner { 1.0 - self.confidence } else { 0.0 },
+            tolerance: self.tolerance,
             contributions_per_user: self.users_limit,
             expected_users: self.people,
             reward_min: self.range.0,

@@ -95,10 +95,11 @@ fn of_tests(options: &Options) -> Result<String, Box<dyn Error>> {
     let left_out = if refusals.is_empty() { String::new() } else { format!("\nLeft out:\n{refusals}") };
     Ok(format!(
         "{}Decisions until the winner is known at confidence {}:\n\n{table}\n±: the standard error of {} simulated \
-         tests. {wrong} of all {runs} ended with another arm than the best. Tests are not longer than {} days.\n{left_out}{}",
+         tests. {wrong} of all {runs} ended with a worse arm{}. Tests are not longer than {} days.\n{left_out}{}",
         described(options, world),
         options.confidence,
         ended.iter().map(Vec::len).max().unwrap_or(0),
+        if options.tolerance > 0.0 { " by the tolerance or more" } else { "" },
         days(world.horizon as f64),
         written(options)
     ))

@@ -23,6 +23,8 @@ pub struct World {
     pub costs: f64,
     /// Whether a request may get no arm.
     pub abstain: bool,
+    /// In a test: the difference of two means that does not matter.
+    pub tolerance: f64,
     /// The number of different arms in a request.
     pub slots: u32,
     /// The number of requests between two changes, at which the rates are dealt to the arms anew. 0 = no change.
@@ -312,7 +314,7 @@ impl<'a> Run<'a> {
 /// The most requests between two questions whether the work goes on.
 const LOOK: u64 = 1 << 18;
 
-/// How a test ended: after so many requests, and whether with the best arm. `None`: not within the horizon.
+/// How a test ended: after so many requests, and whether with the best arm, or one that is not worse by the tolerance. `None`: not within the horizon.
 pub type Ended = Option<(u64, bool)>;
 
 impl Run<'_> {
@@ -323,7 +325,9 @@ impl Run<'_> {
             match self.handles[0].best_arm() {
                 Ok(arm) => {
                     let best = self.rates.iter().fold(0.0, |best: f64, &rate| best.max(rate));
-                    return Ok(Some((self.now, self.rates[arm as usize] == best)));
+                    let rate = self.rates[arm as usize];
+                    let behind = (best - rate) * self.world.amount.unwrap_or(self.world.most);
+                    return Ok(Some((self.now, rate == best || behind < self.world.tolerance)));
                 }
                 Err(Error::NotReady) => {}
                 Err(error) => return Err(error),

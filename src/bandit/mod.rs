@@ -26,7 +26,7 @@ use moving::Lifecycle;
 use state::{Lock, State, catalog};
 
 pub use health::Warnings;
-pub use report::{ArmReport, Diagnostics, Report};
+pub use report::{ArmReport, Diagnostics, Report, Verdict};
 pub use state::Decision;
 
 /// A differentially private multi-armed bandit: plain, with segments, or with features, as its configuration says.
@@ -122,7 +122,10 @@ impl Bandit {
                 sharing,
                 offers,
                 seeded: config.test_seed.is_some(),
-                is_plain: users.is_none() && config.max_segments == 0 && config.features == 0,
+                is_plain: users.is_none()
+                    && config.max_segments == 0
+                    && config.features == 0
+                    && config.control_share == 0.0,
                 users,
                 periods: Periods::first(config),
                 health: Health::default(),
@@ -145,8 +148,12 @@ impl Bandit {
     #[inline]
     pub fn select(&self) -> Result<Decision> {
         let state = &mut *self.lock.lock()?;
-        state.check_plain()?;
-        Ok(state.select())
+        if state.is_plain() {
+            return Ok(state.select());
+        }
+        let mut decided = None;
+        state.select_otherwise(1, &mut |decision| decided = Some(decision))?;
+        decided.ok_or(Error::NotStored)
     }
 
     /// Passes `n` such decisions to `each`, under one lock.
@@ -155,7 +162,9 @@ impl Bandit {
     /// As [`select`](Self::select).
     pub fn select_n(&self, n: usize, mut each: impl FnMut(Decision)) -> Result<()> {
         let state = &mut *self.lock.lock()?;
-        state.check_plain()?;
+        if !state.is_plain() {
+            return state.select_otherwise(n, &mut each);
+        }
         (0..n).for_each(|_| each(state.select()));
         Ok(())
     }

@@ -8,9 +8,11 @@ use crate::config::{Clock, Config};
 use crate::engine::{Counts, Refusals};
 use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
+use crate::policy::verdict::{Running, Test, TestState};
 use crate::policy::{Algorithm, ArmState, PolicyCounts};
 use crate::privacy::PrivacyLoss;
 use crate::reward::RewardRange;
+use std::fmt;
 
 /// What a [`Report`] is made of.
 struct Reading<'a> {
@@ -29,6 +31,15 @@ struct ArmReading<'a> {
     range: &'a RewardRange,
     arm: ArmState,
     pulls: u64,
+}
+
+/// What a [`Verdict`] is made of.
+struct Judged<'a> {
+    range: &'a RewardRange,
+    test: Test,
+    more: f64,
+    arms: u32,
+    beta: f64,
 }
 
 /// What [`Diagnostics`] are made of.
@@ -104,6 +115,35 @@ impl Bandit {
         }))
     }
 
+    /// Reads what the test of the arms says, in released values. Takes some milliseconds while it goes on, outside the
+    /// handle's lock.
+    ///
+    /// # Errors
+    /// `Unsupported` by policies that do not test arms; `Poisoned` after an internal failure.
+    pub fn verdict(&self) -> Result<Verdict> {
+        let config = &self.config.config()?;
+        let (mut test, arms, running) = {
+            let state = &mut *self.lock.lock()?;
+            let counts = state.policy.counts();
+            let (test, claims) = counts.test.ok_or_else(|| Error::unsupported("a verdict: it tests no arms"))?;
+            let running = Running::of(&*state.policy, state.pulls.len() as u32, &test, claims);
+            let live = catalog(&mut *state.policy).arms.map_or(0, |roster| roster.live().len());
+            (test, live as u32, Some(running).filter(|_| !test.has_ended()))
+        };
+        let mut more = 0.0;
+        if let Some(running) = running {
+            (test.low, test.high) = running.interval();
+            let most = match config.planned_end {
+                0 => f64::INFINITY,
+                end => end.saturating_sub(test.rewards) as f64,
+            };
+            more = running.more();
+            more = if more > most { most } else { more }; // NaN stays
+        }
+        let beta = if config.beta > 0.0 { config.beta } else { 0.05 };
+        Ok(Verdict::of(&Judged { range: &self.range, test, more, arms, beta }))
+    }
+
     /// Calls `each` with what may be published of each arm, for arms `0..arms()` in order.
     ///
     /// # Errors
@@ -143,5 +183,36 @@ impl Bandit {
             each(index, ArmReport::of(&ArmReading { range: &self.range, arm, pulls }));
         }
         Ok(arms)
+    }
+}
+
+/// The verdict in words.
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        if self.mismatch {
+            f.write_str(
+                "The arms do not have their shares of the decisions that the test learns from: find out why. ",
+            )?;
+        }
+        let Verdict { leader, other, arms, rewards, low, high, .. } = self;
+        match self.state {
+            TestState::Running => write!(f, "The test goes on after {rewards} rewards. Arm {leader} leads")?,
+            TestState::Won => write!(f, "Arm {leader} is the best of {arms}, after {rewards} rewards")?,
+            TestState::Tied => {
+                write!(f, "Arm {leader} is good enough, after {rewards} rewards: no arm is better by the tolerance")?;
+            }
+            TestState::Undecided => write!(f, "Nothing is decided after {rewards} rewards. Arm {leader} leads")?,
+        }
+        let percent = (1e8 * self.confidence).round() / 1e6;
+        if low.is_nan() {
+            return f.write_str(".");
+        }
+        let digits = (2.0 - (high - low).log10().floor()).clamp(0.0, 12.0) as usize;
+        write!(f, ". Its mean minus that of arm {other} is {low:.digits$} to {high:.digits$} ({percent}%).")?;
+        match self.more {
+            more if more > 0.0 && more.is_finite() => write!(f, " About {more:.0} more rewards end it."),
+            more if more.is_infinite() => f.write_str(" At these means it would not end."),
+            _ => Ok(()),
+        }
     }
 }

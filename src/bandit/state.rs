@@ -157,7 +157,7 @@ fn unplay(policy: &mut dyn Policy, pulls: &mut [u64], pull: Pull, learned: bool)
 }
 
 impl State {
-    /// Decides a default request, after [`check_plain`](Self::check_plain).
+    /// Decides a default request, where [that can be](Self::is_plain).
     #[inline(always)] // into its two callers
     pub fn select(&mut self) -> Decision {
         if self.engine.may_be_outage()
@@ -172,23 +172,28 @@ impl State {
         Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() }
     }
 
-    /// Refuses a default request if the configuration requires a user, a segment or features.
+    /// Whether a default request can be decided by [`select`](Self::select).
     #[inline]
-    pub fn check_plain(&self) -> Result<()> {
-        match self.is_plain && self.periods.is_ready() {
-            true => Ok(()),
-            false => Err(self.not_plain()),
-        }
+    pub fn is_plain(&self) -> bool {
+        self.is_plain && self.periods.is_ready()
     }
 
+    /// Decides default requests that [`select`](Self::select) cannot decide.
+    ///
+    /// # Errors
+    /// `Unsupported` if the configuration requires a user, a segment or features; `NotStored`.
     #[cold]
     #[inline(never)]
-    fn not_plain(&self) -> Error {
+    pub fn select_otherwise(&mut self, n: usize, each: &mut dyn FnMut(Decision)) -> Result<()> {
         match self.users {
             // The rewards of a decision without a user would be learned without a limit.
-            Some(_) => Error::unconfigured("a default request: config.expected_users is set"),
-            None if self.is_plain => Error::NotStored,
-            None => Error::unconfigured("a default request: config.max_segments or config.features is set"),
+            Some(_) => Err(Error::unconfigured("a default request: config.expected_users is set")),
+            None if self.is_plain => Err(Error::NotStored),
+            None if self.offers.is_split() => {
+                (0..n).filter_map(|_| self.select_as_request()).for_each(each);
+                Ok(())
+            }
+            None => Err(Error::unconfigured("a default request: config.max_segments or config.features is set")),
         }
     }
 
@@ -217,6 +222,7 @@ impl State {
                 continue;
             }
             pulls[choice.arm as usize] += 1;
+            let learned = learned && choice.is_learned;
             let ticket = engine.issue_choice(choice, number > 0, learned);
             if !learned {
                 health.count_unlearned();

@@ -1,12 +1,16 @@
-//! Reading: dpb_report, dpb_arm, dpb_diagnostics.
+//! Reading: dpb_report, dpb_arm, dpb_diagnostics, dpb_verdict.
 
 use super::bandit::dpb_bandit;
-use super::calls::{call_unless, call_with_output, call_with_struct, functions};
-use super::generated::report::{dpb_arm, dpb_diagnostics, dpb_report};
+use super::calls::{call_unless, call_with_output, call_with_struct, functions, given, produce};
+use super::config::dpb_error;
+use super::generated::report::{dpb_arm, dpb_diagnostics, dpb_report, dpb_verdict};
 use super::guard::write_length;
+use super::sized;
 use super::status::dpb_status;
-use crate::bandit::Warnings;
+use crate::bandit::{Verdict, Warnings};
+use crate::error::{Error, Result};
 use crate::ledger::facts::Duty;
+use crate::policy::verdict::TestState;
 use std::ffi::{CStr, c_char};
 
 /// dpb_report.duty: the handle releases its own full batches.
@@ -55,6 +59,22 @@ const _: () = assert!(
         && DPB_WARN_UNRELEASED == Warnings::UNRELEASED.bits()
 );
 
+/// dpb_verdict.state: the test goes on.
+pub const DPB_TEST_RUNNING: u32 = 0;
+/// dpb_verdict.state: the leader is the best arm, with probability 1 - beta.
+pub const DPB_TEST_WON: u32 = 1;
+/// dpb_verdict.state: no arm is better than the leader by dpb_config.tolerance or more, with probability 1 - beta.
+pub const DPB_TEST_TIED: u32 = 2;
+/// dpb_verdict.state: dpb_config.planned_end rewards have come, and nothing is claimed.
+pub const DPB_TEST_UNDECIDED: u32 = 3;
+
+const _: () = assert!(
+    DPB_TEST_RUNNING == TestState::Running as u32
+        && DPB_TEST_WON == TestState::Won as u32
+        && DPB_TEST_TIED == TestState::Tied as u32
+        && DPB_TEST_UNDECIDED == TestState::Undecided as u32
+);
+
 functions! {
     /// Reads the report. All of it is released already, so reading costs no privacy.
     /// out: with struct_size set to sizeof(dpb_report).
@@ -101,6 +121,32 @@ functions! {
     /// DPB_POISONED. Any thread.
     fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32)
         = call_with_output(bandit, arm, |b| b.bandit.best_arm());
+
+    /// Reads what the test of dpb_new_tt says, from releases and public counts alone: it costs no privacy.
+    /// docs/theory/top-two.md has the theorem. Takes some milliseconds while the test goes on, outside the handle's lock.
+    /// out: with struct_size set to sizeof(dpb_verdict).
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_UNSUPPORTED (other
+    /// policies); DPB_POISONED. Any thread.
+    fn dpb_verdict_read(bandit: *const dpb_bandit, out: *mut dpb_verdict)
+        = call_with_struct(bandit, out, |b| Ok((&b.bandit.verdict()?).into()));
+
+    /// Says a verdict in words, in English, such as "Arm 1 is the best of 3, after 35210 rewards. Its mean minus that of
+    /// arm 0 is 0.0042 to 0.0160 (95%)."
+    /// verdict: of dpb_verdict_read, with struct_size set. buf: receives up to cap bytes of UTF-8 without a NUL (NULL with
+    /// cap = 0). len: receives the length, also if cap is too small.
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size, state); DPB_BUFFER_TOO_SMALL (only
+    /// len written). Any thread.
+    fn dpb_verdict_text(verdict: *const dpb_verdict, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error)
+        = produce(len, error, &[("verdict", verdict.is_null()), ("len", len.is_null()), given("buf", buf, cap)], || {
+            let ours = dpb_verdict { struct_size: size_of::<dpb_verdict>() as u32, ..std::mem::zeroed() };
+            let text = Verdict::try_from(&sized::read(verdict, ours)?)?.to_string();
+            if text.len() > cap {
+                len.write(text.len());
+                return Err(Error::BufferTooSmall { needed: text.len() });
+            }
+            buf.copy_from_nonoverlapping(text.as_ptr(), text.len());
+            Ok(text.len())
+        });
 
     /// Reads a confidence interval for arm i's mean minus arm j's, in the caller's units. If low is above 0, arm i is
     /// better. The interval is computed from releases alone, so it costs no privacy. It is valid at all times together:
@@ -176,4 +222,17 @@ pub unsafe extern "C" fn dpb_policy_name(bandit: *const dpb_bandit) -> *const c_
 #[unsafe(no_mangle)]
 pub extern "C" fn dpb_ticket_node(ticket: u64) -> u16 {
     (ticket >> 48) as u16
+}
+
+impl TryFrom<&dpb_verdict> for Verdict {
+    type Error = Error;
+
+    /// # Errors
+    /// `InvalidConfig` for a state that does not exist.
+    fn try_from(given: &dpb_verdict) -> Result<Verdict> {
+        let &dpb_verdict { state, leader, other, rewards, low, high, more, mismatch, arms, confidence, .. } = given;
+        let rule = "must be one of DPB_TEST_RUNNING, DPB_TEST_WON, DPB_TEST_TIED and DPB_TEST_UNDECIDED";
+        let state = TestState::try_from(state).map_err(|_| Error::config("state", rule, state))?;
+        Ok(Verdict { state, leader, other, rewards, low, high, more, mismatch: mismatch != 0, arms, confidence })
+    }
 }

@@ -170,6 +170,11 @@ impl ReleaseTotals {
         ReleaseTotals { distribution, totals: Totals { count, unexamined: 0.0, sum: mean * count, noises: 1.0 }, price }
     }
 
+    /// The mixture for releases with this noise.
+    pub fn mixture(&self) -> Mixture {
+        Mixture::new(self.distribution)
+    }
+
     /// Adds the price of another choice among many, in nats.
     pub fn at_price(self, nats: f64) -> ReleaseTotals {
         ReleaseTotals { price: self.price + nats, ..self }
@@ -184,7 +189,7 @@ impl ReleaseTotals {
 
     /// A lower and an upper bound of this mean minus that one. Each holds at all times with probability 1 - e^-nats.
     pub fn less(&self, that: &ReleaseTotals, nats: f64) -> (f64, f64) {
-        let mixture = Mixture::new(self.distribution);
+        let mixture = self.mixture();
         (-Joint::new(&mixture, that, self, nats).bound(), Joint::new(&mixture, self, that, nats).bound())
     }
 

@@ -2,6 +2,7 @@
 
 use super::compare::ReleaseTotals;
 use super::learner::AnyLearner;
+use super::verdict::{Claims, Test};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::cells::{Ledger, OpenSum};
@@ -54,6 +55,8 @@ pub struct PolicyCounts {
     pub segments: u32,
     /// Number of rows of features whose norm exceeded `feature_norm`.
     pub oversized: u64,
+    /// The test that it makes of its arms, if it does, with its claims.
+    pub test: Option<(Test, Claims)>,
     /// The learned clip, as a share of the range of rewards, if it is known.
     pub clip: Option<f64>,
 }
@@ -62,7 +65,19 @@ impl PolicyCounts {
     /// Zero of everything but the loss.
     pub(crate) fn of(loss: PrivacyLoss) -> PolicyCounts {
         let (phase, active, changes, failures, merges, segments, oversized) = (0, 0, 0, 0, 0, 0, 0);
-        PolicyCounts { loss, best: None, phase, active, changes, failures, merges, segments, oversized, clip: None }
+        PolicyCounts {
+            loss,
+            best: None,
+            phase,
+            active,
+            changes,
+            failures,
+            merges,
+            segments,
+            oversized,
+            test: None,
+            clip: None,
+        }
     }
 
     /// Of a policy with a ledger.

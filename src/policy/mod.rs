@@ -17,6 +17,7 @@ mod linear;
 mod papers;
 mod prior;
 mod segments;
+pub(crate) mod verdict;
 
 pub use crate::request::Pull;
 pub(crate) use compare::price_of_merges;

@@ -70,4 +70,6 @@ pub(crate) struct Choice {
     pub arm: u32,
     /// The units that its slot lacks of an [examination](Pull::EXAMINATION).
     pub unexamined: u16,
+    /// Whether the policy may learn from it.
+    pub is_learned: bool,
 }

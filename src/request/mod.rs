@@ -53,6 +53,8 @@ pub(crate) struct Abilities {
     pub clips: bool,
     /// Requests whose slots are examined with known probabilities.
     pub examined: bool,
+    /// Whether a test splits decisions in fixed shares, so that all of its arms must be eligible.
+    pub is_split: bool,
 }
 
 impl Abilities {
@@ -60,6 +62,7 @@ impl Abilities {
     pub fn of(can: &str, config: &Config) -> Abilities {
         let can = |what: &str| can.split(", ").any(|word| word == what);
         let examined = can("examined") && config.max_segments == 0;
-        Abilities { slots: can("slate"), values: can("values"), clips: config.learn_clip, examined }
+        let is_split = config.control_share > 0.0 || config.sticky > 0;
+        Abilities { slots: can("slate"), values: can("values"), clips: config.learn_clip, examined, is_split }
     }
 }

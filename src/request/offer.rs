@@ -72,6 +72,8 @@ pub(crate) struct Offer<'a> {
     /// The number of arms to choose, at most as many as may be chosen.
     pub slots: u32,
     pub segment: Segment,
+    /// The user; 0 if none is counted.
+    pub user: u64,
     /// The rows of features, where the handle has them.
     pub rows: Option<Rows<'a>>,
     /// The arms that the request names, as it names them.
@@ -140,6 +142,11 @@ impl Offers {
         self.listing.add_arm();
     }
 
+    /// Whether a test splits decisions in fixed shares.
+    pub fn is_split(&self) -> bool {
+        self.can.is_split
+    }
+
     /// Whether requests have features.
     pub fn has_features(&self) -> bool {
         self.features > 0
@@ -162,6 +169,9 @@ impl Offers {
         }
         if !limits.is_ready {
             return Err(Error::NotStored);
+        }
+        if self.can.is_split && request.eligible.is_some() {
+            return Err(Error::unconfigured("eligible arms: config.control_share or config.sticky is set"));
         }
         if request.slots == 0 {
             return Err(Error::request("slots", "must be at least 1", 0u32));
@@ -192,6 +202,7 @@ impl Offers {
         Ok(Offer {
             slots: request.slots,
             segment,
+            user: request.user,
             rows: request.features,
             eligible: request.eligible,
             worths: has_worths.then_some(Worths::new(&self.listing.listed, request.costs, unit)),
@@ -388,6 +399,7 @@ impl Offer<'_> {
             score: f64::NAN,
             arm: NO_ARM,
             unexamined: 0,
+            is_learned: true,
         });
     }
 
@@ -396,7 +408,7 @@ impl Offer<'_> {
     /// [assigns](Self::assign_slots) the slots.
     #[inline]
     pub fn choose(&mut self, pull: Pull, arm: u32, score: f64) {
-        self.choices.push(Choice { pull, score, arm, unexamined: 0 });
+        self.choices.push(Choice { pull, score, arm, unexamined: 0, is_learned: true });
         if !self.is_plain {
             if let Some(among) = &mut self.among {
                 among.retain(|&other| other != arm);
@@ -404,6 +416,13 @@ impl Offer<'_> {
             if !self.has_slots_left() {
                 self.assign_slots();
             }
+        }
+    }
+
+    /// Says that nothing is to be learned from the last choice.
+    pub fn unlearn(&mut self) {
+        if let Some(choice) = self.choices.last_mut() {
+            choice.is_learned = false;
         }
     }
 
@@ -447,7 +466,7 @@ mod tests {
             let coins = Seed::new(Some([1; 32])).unwrap().stream();
             Offers::new(
                 config,
-                Abilities { slots: true, values: true, clips: false, examined: true },
+                Abilities { slots: true, values: true, clips: false, examined: true, is_split: false },
                 arms,
                 Some(coins),
             )

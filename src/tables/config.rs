@@ -136,6 +136,26 @@ fields! {
     /// Choose it from the features alone.
     feature_norm: f64 = 1.0, Releases, Listed, "0.1",
         "must be in 1e-30 .. 1e30" => |norm| (1e-30..=1e30).contains(&norm);
+    /// With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may then
+    /// also end with [`Tied`](crate::TestState::Tied): no arm is better than the leader by this much or more. 0 = only a
+    /// winner ends the test, so one of equal arms does not end. Less than `reward_max` - `reward_min`.
+    tolerance: f64 = 0.0, Handle, Listed, "0.1",
+        "must be at least 0" => |tolerance| tolerance >= 0.0;
+    /// With dp-tt: the number of rewards after which the test ends in any case. If nothing can be claimed then, it is
+    /// [`Undecided`](crate::TestState::Undecided). The last batches may exceed it a little. 0 = no end.
+    planned_end: u64 = 0, Handle, Listed, "0.1";
+    /// With dp-tt: the share of decisions for arm 0, the control, always: while the test goes on and after its end. The other
+    /// arms share the rest evenly. When one of them is out, the others take its part, and nothing is learned from that, so
+    /// that arms which are compared keep their shares at all times. Requests then name no eligible arms. 0 = each arm that
+    /// is left has the same share.
+    control_share: f64 = 0.0, Releases, Listed, "0.1",
+        "must be in [0, 1)" => |share| (0.0..1.0).contains(&share);
+    /// With dp-tt: a number that you choose for this test. Then a visitor ([`user`](crate::Request::user)) gets the same arm at
+    /// each visit, by a hash that has no state, and the library learns from first visits alone: it needs `expected_users`,
+    /// `contributions_per_user` 1, and a period as long as the test. Choose another number for each test. A restore begins
+    /// the test anew, because the handle does not know any more who came; [`resume`](crate::Bandit::resume) continues it.
+    /// Requests then name no eligible arms. 0 = each decision is drawn by itself.
+    sticky: u64 = 0, Releases, Listed, "0.1";
     /// What `reward_window` and `forget_after` count: decisions, or your unit of time, which
     /// [`advance`](crate::Bandit::advance) sets, so that a window of half an hour is half an hour at any traffic. Time must
     /// not depend on rewards. If a restart changes it, what was learned keeps its age as a part of `forget_after`.

@@ -158,4 +158,39 @@ reports! {
         /// [`ALL_LARGEST`](crate::Warnings::ALL_LARGEST).
         warnings: Warnings = |of| of.warnings, "0.1";
     }
+
+    /// What a test of arms says (`dp-tt`), made of released values and public counts.
+    Verdict from Judged {
+        /// Whether the test has ended, and with which claim.
+        state: TestState = |of| of.test.state(), "0.1" {
+            /// [`Running`](crate::TestState::Running), [`Won`](crate::TestState::Won), [`Tied`](crate::TestState::Tied) or
+            /// [`Undecided`](crate::TestState::Undecided).
+            state: TestState = state as u32;
+        };
+        /// The arm that the test has decided for; the one with the best released mean while it goes on, and if it is
+        /// undecided.
+        leader: u32 = |of| of.test.leader, "0.1";
+        /// The arm that the leader is compared with: the control if there is one and it does not lead, otherwise the best
+        /// of the others by released means.
+        other: u32 = |of| of.test.other, "0.1";
+        /// The number of rewards in the releases since the test began.
+        rewards: u64 = |of| of.test.rewards, "0.1";
+        /// The lower end of an interval for the leader's mean minus the other's, in the caller's units; NaN until both have
+        /// a release. Once the test has ended, the interval is fixed. With probability 1 - `beta` the decision is right;
+        /// the probability that it is right and the interval wrong is at most `beta`.
+        low: f64 = |of| of.range.width_from_unit(of.test.low), "0.1";
+        /// The upper end of that interval.
+        high: f64 = |of| of.range.width_from_unit(of.test.high), "0.1";
+        /// An estimate of the number of rewards until the test ends, if the released means are the true ones; 0 once it has
+        /// ended, infinite if it would not end, NaN before each arm has a release.
+        more: f64 = |of| of.more, "0.1";
+        /// Whether the decisions that the test learns from are not split between the arms as they should be: some are lost
+        /// for one arm rather than another, and the test says nothing. If all is well, this is ever so with probability
+        /// 1/1000.
+        mismatch: bool = |of| of.test.mismatch, "0.1";
+        /// The number of arms that are not retired.
+        arms: u32 = |of| of.arms, "0.1";
+        /// 1 - `beta`.
+        confidence: f64 = |of| 1.0 - of.beta, "0.1";
+    }
 }

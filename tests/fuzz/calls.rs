@@ -443,6 +443,20 @@ impl Seen {
         let mut best = u32::MAX;
         let decided = one_of(dpb_best_arm(handle, &raw mut best), &[DPB_OK, DPB_NOT_READY, DPB_UNSUPPORTED]) == DPB_OK;
         assert!(if decided { (best as usize) < arms.len() } else { best == u32::MAX });
+        let mut verdict: dpb_verdict = zeroed();
+        verdict.struct_size = size_of::<dpb_verdict>() as u32;
+        if one_of(dpb_verdict_read(handle, &raw mut verdict), &[DPB_OK, DPB_UNSUPPORTED]) == DPB_OK {
+            assert!(verdict.leader.max(verdict.other) < arms.len() as u32 && verdict.mismatch < 2);
+            assert!(verdict.more >= 0.0 || verdict.more.is_nan());
+            assert!(verdict.low <= verdict.high || verdict.low.is_nan() && verdict.high.is_nan());
+            assert_eq!(decided, [DPB_TEST_WON, DPB_TEST_TIED].contains(&verdict.state));
+            let (mut text, mut n) = ([0; 512], 0);
+            assert_eq!(
+                dpb_verdict_text(&raw const verdict, text.as_mut_ptr(), text.len(), &raw mut n, null_mut()),
+                DPB_OK
+            );
+            assert!(n > 20 && std::str::from_utf8(&text[..n]).is_ok());
+        }
         Seen {
             report: [
                 r.decisions,
@@ -1902,6 +1916,8 @@ impl World<'_> {
         is_null("report_read", dpb_report_read(null(), null_mut()));
         is_null("diagnostics_read", dpb_diagnostics_read(null(), null_mut()));
         is_null("best_arm", dpb_best_arm(null(), &raw mut number));
+        is_null("verdict", dpb_verdict_read(null(), null_mut()));
+        is_null("text", dpb_verdict_text(null(), null_mut(), 0, &raw mut size, null_mut()));
         is_null("compare", dpb_compare(null(), 0, 1, 0.5, &raw mut real, &raw mut real));
         is_null("epsilon_spent", dpb_epsilon_spent(null(), 0.0, &raw mut real));
         is_null("merge", dpb_merge(null_mut(), null(), 0, null_mut()));
@@ -1945,6 +1961,21 @@ impl World<'_> {
             is_null("no n of arms", dpb_arms_read(bandit, null_mut(), 0, null_mut()));
             is_null("no n in a segment", dpb_segment_read(bandit, 0, null_mut(), 0, null_mut()));
             is_null("no best", dpb_best_arm(bandit, null_mut()));
+            is_null("no verdict", dpb_verdict_read(bandit, null_mut()));
+            let mut verdict: dpb_verdict = zeroed();
+            is_null("no length of a text", dpb_verdict_text(&raw const verdict, null_mut(), 0, null_mut(), null_mut()));
+            let whole = size_of::<dpb_verdict>() as u32;
+            for (struct_size, state, status) in [
+                (0, 0, DPB_INVALID_CONFIG),
+                (whole + 8, 0, DPB_NEWER_VERSION),
+                (whole, 4, DPB_INVALID_CONFIG),
+                (whole, 3, DPB_BUFFER_TOO_SMALL),
+            ] {
+                (verdict.struct_size, verdict.state) = (struct_size, state);
+                let mut n = 0;
+                let text = dpb_verdict_text(&raw const verdict, null_mut(), 0, &raw mut n, null_mut());
+                assert_eq!(text, status, "{struct_size} {state}");
+            }
             is_null("no epsilon", dpb_epsilon_spent(bandit, 0.0, null_mut()));
             is_null("no low", dpb_compare(bandit, 0, 1, 0.5, null_mut(), &raw mut real));
             is_null("no high", dpb_compare(bandit, 0, 1, 0.5, &raw mut real, null_mut()));

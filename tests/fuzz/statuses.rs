@@ -169,6 +169,8 @@ checked! {
     dpb_arms_read(bandit: *const dpb_bandit, out: *mut dpb_arm, cap: usize, n: *mut usize);
     dpb_segment_read(bandit: *const dpb_bandit, segment: u64, out: *mut dpb_arm, cap: usize, n: *mut usize);
     dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32);
+    dpb_verdict_read(bandit: *const dpb_bandit, out: *mut dpb_verdict);
+    dpb_verdict_text(verdict: *const dpb_verdict, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error);
     dpb_compare(bandit: *const dpb_bandit, i: u32, j: u32, confidence: f64, low: *mut f64, high: *mut f64);
     dpb_epsilon_spent(bandit: *const dpb_bandit, delta: f64, epsilon: *mut f64);
     dpb_select_for(bandit: *mut dpb_bandit, request: *const dpb_request, out: *mut dpb_decision);
@@ -314,6 +316,13 @@ pub fn rare(constructors: &[super::Constructor]) {
         while dpb_best_arm(handle, &raw mut number) != DPB_OK {
             expect(dpb_select(handle, &raw mut decision), DPB_OK);
             expect(dpb_update(handle, decision.ticket, decision.arm.into()), DPB_OK);
+        }
+        dpb_free(handle);
+
+        expect(dpb_new_tt(&raw const plain, &raw mut handle, null_mut()), DPB_OK);
+        for (size, expected) in [(8, DPB_INVALID_CONFIG), (newer, DPB_NEWER_VERSION)] {
+            sizes[0] = size.into();
+            expect(dpb_verdict_read(handle, sizes.as_mut_ptr().cast()), expected);
         }
         dpb_free(handle);
 

@@ -239,5 +239,6 @@ pub fn arms(subject: Subject, bandit: &Bandit) -> Vec<Arm> {
 /// All other readable state except snapshots.
 pub fn rest(bandit: &Bandit) -> String {
     let compared = bandit.compare(0, 1, 0.9);
-    format!("{:?} {compared:?} {:?}", bandit.report(), bandit.best_arm())
+    let verdict = bandit.verdict().map_or(String::new(), |verdict| format!(" {verdict:?}"));
+    format!("{:?} {compared:?} {:?}{verdict}", bandit.report(), bandit.best_arm())
 }

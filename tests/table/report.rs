@@ -120,6 +120,7 @@ impl Report {
             "Report" => ("dpb_report", "Report"),
             "ArmReport" => ("dpb_arm", "Arm"),
             "Diagnostics" => ("dpb_diagnostics", "Diagnostics"),
+            "Verdict" => ("dpb_verdict", "Verdict"),
             other => panic!("{other}: its names in C and Go"),
         }
     }
@@ -209,6 +210,9 @@ const _: () = assert!(size_of::<{c}>() == {size});
                  window is over, and Pending counts those whose window is not, with or without a reward."
             }
             "Arm" => "Arm holds the public state of one arm. You may publish it.",
+            "Verdict" => {
+                "Verdict is what a test of arms says, made of released values and public counts. You may publish it."
+            }
             _ => {
                 "Diagnostics has counts of refused calls, and warnings from rewards. They are NOT private: a duplicate \
                  reveals a click. Show them to operators only."
@@ -253,6 +257,7 @@ const _: () = assert!(size_of::<{c}>() == {size});
     fn in_python(&self, tables: &Tables) -> String {
         let about = match self.rust {
             "Report" => "The public state of a bandit: released values and counts. You may publish it.",
+            "Verdict" => "What a test of arms says, made of released values and counts. You may publish it.",
             _ => "Counts of refused calls, for the operator only. NOT private: a duplicate reveals a click.",
         };
         let (mut structure, mut read) = (String::new(), String::new());
@@ -267,6 +272,11 @@ const _: () = assert!(size_of::<{c}>() == {size});
             let text = wrap(&tables.text(&row.docs, Language::Python), "    ", 116);
             structure += &format!("    {name}: {of}\n    \"\"\"{}\"\"\"\n", text.trim());
             read += &format!("            {name}={value},\n");
+        }
+        if self.rust == "Verdict" {
+            structure += "    text: str\n    \"\"\"The verdict in words, which str() returns.\"\"\"\n\n    def __str__(self) -> str:\n        \
+                          return self.text\n";
+            read += "            text=verdict_text(c),\n";
         }
         let class = self.rust;
         format!(
@@ -334,10 +344,10 @@ const IDENTIFYING: [&str; 2] = ["fleet_key_id", "generation"];
 pub fn in_c(tables: &Tables) -> String {
     let structs: String = tables.reports.iter().map(|report| report.in_c(tables)).collect();
     format!(
-        r#"//! dpb_report, dpb_arm, dpb_diagnostics.
+        r#"//! dpb_report, dpb_arm, dpb_diagnostics, dpb_verdict.
 //!
 {RUST_HEAD}
-use crate::bandit::{{ArmReport, Diagnostics, Report}};
+use crate::bandit::{{ArmReport, Diagnostics, Report, Verdict}};
 use crate::ffi::sized::Growing;
 {structs}"#
     )
@@ -360,8 +370,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ._library import POLICY_NAMES
-from ._numbers import Duty, Warnings
+from ._library import POLICY_NAMES, verdict_text
+from ._numbers import Duty, TestState, Warnings
 {classes}"#
     )
 }

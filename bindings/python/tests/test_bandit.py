@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import math
 import os
 import pickle
 import sys
@@ -667,3 +668,26 @@ def test_handles_are_freed():
     make(300)
     gc.collect()
     assert resident() - before < 64 << 20
+
+
+def test_a_verdict_says_what_a_test_found():
+    config = dpb.Config(arms=2, epsilon=4.0, tolerance=0.1, planned_end=100_000, control_share=0.5, test_seed=bytes(32))
+    test = dpb.Bandit(config, "dp-tt")
+    begun = test.verdict()
+    assert begun.state is dpb.TestState.RUNNING and math.isnan(begun.low) and begun.arms == 2
+    assert str(begun) == begun.text == "The test goes on after 0 rewards. Arm 0 leads."
+    while test.verdict().state is dpb.TestState.RUNNING:
+        decision = test.select()
+        test.update(decision.ticket, float(decision.arm))
+    said = test.verdict()
+    assert said.state is dpb.TestState.WON and (said.leader, said.other, said.mismatch, said.more) == (1, 0, False, 0.0)
+    assert 0.5 < said.low < said.high <= 1.0 and said.confidence == 0.95
+    assert str(said).startswith("Arm 1 is the best of 2, after ") and str(said).endswith(" (95%).")
+    with pytest.raises(dpb.UnsupportedError):
+        dpb.Bandit(dpb.Config(arms=2, epsilon=1.0)).verdict()
+
+
+def test_a_sticky_test_shows_a_person_one_arm():
+    test = dpb.Bandit(dpb.Config(arms=3, epsilon=1.0, sticky=7, expected_users=100), "dp-tt")
+    arms = [{test.select(user=user).arm for _ in range(3)} for user in range(1, 51)]
+    assert all(len(seen) == 1 for seen in arms) and len(set.union(*arms)) == 3

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from test_fleet import eventually, server  # noqa: F401
 
+pytest.importorskip("uvicorn")  # only one Python has what the service needs
 pytestmark = pytest.mark.long
 SERVICE = Path(__file__).parents[3] / "examples/python/service"
 

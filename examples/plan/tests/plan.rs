@@ -653,6 +653,7 @@ fn world(arms: u32, best: f64, worst: f64, horizon: u64) -> World {
         payouts: 0.0,
         costs: 0.0,
         abstain: false,
+        tolerance: 0.0,
         slots: 1,
         change_every: 0,
         daily: horizon,
@@ -808,6 +809,8 @@ fn a_test_that_stops_is_simulated() {
     assert!(length(&delayed, "1") > loose + 500.0, "{delayed}");
     let sure = tested(&["--confidence", "0.9999"]);
     assert!(length(&sure, "1") > loose, "{sure}");
+    let tolerant = tested(&["--tolerance", "0.3"]);
+    assert!(length(&tolerant, "1") < loose && tolerant.contains("a worse arm by the tolerance or more"), "{tolerant}");
     let short = tested(&["--days", "0.1"]);
     assert!(short.contains("| 0.1 | 0 of 20 ended |"), "{short}");
 }
@@ -836,6 +839,7 @@ fn options_are_checked() {
         (&["--log", "x", "--winner"], "--winner: has no meaning with --log"),
         (&["--winner", "--slots", "2"], "--slots: has no meaning with --winner"),
         (&["--confidence", "0.9"], "--confidence: has no meaning without --winner"),
+        (&["--tolerance", "0.1"], "--tolerance: has no meaning without --winner"),
         (&["--winner", "--confidence", "1"], "--confidence: \"1\" is not a number"),
     ];
     for (arguments, says) in wrong {

@@ -117,6 +117,25 @@ pub struct dpb_config {
     /// rows are scaled down to it, and counted in dpb_diagnostics. For three one-hot fields it is 3. Choose it from
     /// the features alone. It must be in 1e-30 .. 1e30. Default 1. For dpb_new_linear.
     pub feature_norm: f64,
+    /// With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may
+    /// then also end with DPB_TEST_TIED: no arm is better than the leader by this much or more. 0 = only a winner
+    /// ends the test, so one of equal arms does not end. Less than reward_max - reward_min. It must be at least 0.
+    /// For dpb_new_tt.
+    pub tolerance: f64,
+    /// With dp-tt: the number of rewards after which the test ends in any case. If nothing can be claimed then, it is
+    /// DPB_TEST_UNDECIDED. The last batches may exceed it a little. 0 = no end. For dpb_new_tt.
+    pub planned_end: u64,
+    /// With dp-tt: the share of decisions for arm 0, the control, always: while the test goes on and after its end.
+    /// The other arms share the rest evenly. When one of them is out, the others take its part, and nothing is
+    /// learned from that, so that arms which are compared keep their shares at all times. Requests then name no
+    /// eligible arms. 0 = each arm that is left has the same share. It must be in [0, 1). For dpb_new_tt.
+    pub control_share: f64,
+    /// With dp-tt: a number that you choose for this test. Then a visitor (dpb_request.user) gets the same arm at
+    /// each visit, by a hash that has no state, and the library learns from first visits alone: it needs
+    /// expected_users, contributions_per_user 1, and a period as long as the test. Choose another number for each
+    /// test. A restore begins the test anew, because the handle does not know any more who came; dpb_resume continues
+    /// it. Requests then name no eligible arms. 0 = each decision is drawn by itself. For dpb_new_tt.
+    pub sticky: u64,
     /// DPB_CLOCK_DECISIONS (the default) or DPB_CLOCK_CALLER. What reward_window and forget_after count: decisions,
     /// or your unit of time, which dpb_advance sets, so that a window of half an hour is half an hour at any traffic.
     /// Time must not depend on rewards. If a restart changes it, what was learned keeps its age as a part of
@@ -165,7 +184,7 @@ pub const DPB_RIGOROUS_INDEX: u32 = 2;
 /// dpb_new_vb_sdp_ae.
 pub const DPB_SHUFFLE_PRINTED: u32 = 4;
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 264);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 296);
 
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers and addresses.
 unsafe impl Growing for dpb_config {}
@@ -197,6 +216,10 @@ impl dpb_config {
         self.features = config.features;
         self.feature_model = config.model_per_arm as u32;
         self.feature_norm = config.feature_norm;
+        self.tolerance = config.tolerance;
+        self.planned_end = config.planned_end;
+        self.control_share = config.control_share;
+        self.sticky = config.sticky;
         self.clock = config.clock as u32;
         self.interval_exponent = config.interval_exponent;
         self.batch = config.batch;
@@ -249,6 +272,10 @@ impl dpb_config {
             features: given.features,
             model_per_arm: given.feature_model == DPB_MODEL_PER_ARM,
             feature_norm: given.feature_norm,
+            tolerance: given.tolerance,
+            planned_end: given.planned_end,
+            control_share: given.control_share,
+            sticky: given.sticky,
             clock: Clock::try_from(given.clock)?,
             test_seed: read_seed(given.test_seed),
             fleet_key: read_seed(given.fleet_key).map(FleetKey::from),

@@ -19,7 +19,7 @@ use super::peers::HandleReleases;
 use super::released::{Evidence, JoinedReleases, Memory, NoisySum, ReleaseHistory};
 use crate::config::Config;
 use crate::error::Result;
-use crate::ledger::cells::Ledger;
+use crate::ledger::cells::{Ledger, OpenSum};
 use crate::ledger::facts::Duty;
 use crate::ledger::grid::Grid;
 use crate::ledger::open::Batch;
@@ -222,6 +222,12 @@ impl BatchedArms {
     /// [examination](Pull::EXAMINATION).
     pub fn closed(&self, arm: usize) -> u64 {
         self.open_sum(arm).closed
+    }
+
+    /// The number of rewards of this handle's own decisions for an arm, since it was made.
+    pub fn learned(&self, arm: usize) -> u64 {
+        let sum = self.open_sum(arm);
+        (sum.closed + sum.own()) / Pull::EXAMINATION
     }
 
     /// This handle's part of a batch of this size.
@@ -516,6 +522,13 @@ impl BatchedArms {
         self.arms.push(BatchedArm::NEW);
         self.leader.push(Line::NEVER);
         Ok(())
+    }
+
+    /// Forgets all that is known of an arm, and drops the rewards in its open batch.
+    pub fn begin_anew(&mut self, arm: usize) {
+        self.open_sum_mut(arm).clear();
+        self.arms[arm].saved.released = ReleaseHistory::NOTHING;
+        self.refresh(arm);
     }
 
     /// Drops what a retired arm does not need.

@@ -22,8 +22,11 @@ use crate::snapshot::Reader;
 trait Plan: Send + Persist {
     /// Maximum number of arms.
     const MOST_ARMS: u32 = Config::MAX_ARMS;
-    /// Bytes that a snapshot has of each arm's plan.
-    const PLANNED: usize = 0;
+
+    /// Bytes that a snapshot has of the plan, with so many arms.
+    fn planned(_arms: usize) -> usize {
+        0
+    }
 
     fn batched(&self) -> &BatchedArms;
     fn batched_mut(&mut self) -> &mut BatchedArms;
@@ -257,7 +260,7 @@ impl<P: Plan> Learner for Batched<P> {
 
     fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<HandleReleases> {
         let read = HandleReleases::read(head.arms, from)?;
-        (0..P::PLANNED * head.arms).try_for_each(|_| from.u8().map(drop))?;
+        (0..P::planned(head.arms)).try_for_each(|_| from.u8().map(drop))?;
         Ok(read)
     }
 }
@@ -270,6 +273,7 @@ impl<P: Plan> Persist for Batched<P> {
 
 mod arm_sum;
 mod arms;
+mod assignment;
 pub mod clipped;
 mod curve;
 mod divergence;

@@ -44,6 +44,6 @@ impl Peer<HandleReleases> {
     /// Returns whether it has other releases of our arm than `before`.
     pub fn is_changed(&self, before: Option<&Self>, arm: usize, arms: &Roster) -> bool {
         let [now, then] = [Some(self), before].map(|peer| peer?.released(arm, arms));
-        now.is_some_and(|now| !now.pairs().is_empty()) && now != then
+        now.is_some_and(|now| now != then.unwrap_or(&ReleaseHistory::NOTHING))
     }
 }

@@ -1,22 +1,25 @@
 //! DP-TT: finds the best arm at a confidence, and stops. A private A/B test.
 //!
 //! **Pure eps-DP** by Theorem P of [`crate::privacy`] (rho-zCDP with delta > 0): which arm is pulled, every batch's size,
-//! the verdicts and the moment of the end are functions of releases and public counts. It needs no horizon. It follows
-//! the top-two policies of best-arm identification (Russo 2016; with privacy Azize, Jourdan, Al Marjani, Basu 2023), whose
-//! lower bound on the number of decisions is T* ln(1/(2.4 beta)).
+//! the verdicts and the moment of the end are functions of releases, coins, requests and public counts. It needs no horizon.
+//! Its rule is that of the top-two policies of best-arm identification (Russo 2016; with privacy Azize, Jourdan, Al
+//! Marjani, Basu 2023), whose lower bound on the number of decisions is T* ln(1/(2.4 beta)).
 //!
 //! ```text
-//! until one arm is left, in rounds:
-//!     pull every arm that is left until the end of its batch
-//!     at each release: the leader is the arm left with the largest released mean;
-//!         an arm that H refutes to be as good as the leader is out
+//! until the test ends, in rounds:
+//!     pull an arm that is left, each with the same probability, until the batch of each is full
+//!     the leader is the arm left with the largest released mean
+//!     an arm that H refutes to be as good as the leader is out
+//!     WON if the leader alone is left; TIED if H refutes, of each other arm left, that it is better by the tolerance;
+//!     UNDECIDED after so many rewards
 //!     plan the next batches
-//! then pull that arm, the winner, for ever
+//! then pull the leader for ever
 //! ```
 //!
 #![doc = include_str!("../../../docs/theory/top-two.md")]
 
 use super::arms::BatchedArms;
+use super::assignment::{Assignment, SampleRatio, Visitor};
 use super::{ArmChange, Batched, Plan, choose_plain};
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -25,8 +28,10 @@ use crate::moving::{Archive, Persist, persist};
 use crate::policy::compare::{Mixture, price_of_merges};
 use crate::policy::contract::{ArmState, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
+use crate::policy::verdict::{Claims, Test, TestState};
 use crate::random::Seed;
-use crate::request::Offer;
+use crate::request::{NO_ARM, Offer};
+use std::f64::consts::LN_2;
 
 /// DP-TT: finds the best arm.
 pub type DpTopTwo = Batched<TopTwoPlan>;
@@ -38,35 +43,37 @@ pub struct TopTwoPlan {
     ln_inverse_beta: f64,
     /// The most that rounding adds to the difference of two means: 2 r.
     rounding: f64,
-    contenders: WipedVec<Contender>,
-    /// The arms that are left.
+    /// As a share of the range.
+    tolerance: f64,
+    /// The number of rewards after which the test ends; infinite if it does not.
+    planned_end: f64,
+    assignment: Assignment,
+    /// For each arm the one that refuted it; [`NO_ARM`] if none has.
+    beaten_by: WipedVec<u32>,
+    /// The arms that are left, in order.
     left: Vec<u32>,
-    /// The place in `left` of the last pull.
-    turn: usize,
+    /// The arms besides the control that the test began with.
+    entrants: Vec<u32>,
+    ratio: SampleRatio,
     /// The leader at the last verdicts.
     leader: usize,
-    /// Whether the plan follows from all releases.
-    planned: bool,
+    test: Test,
 }
 
-/// The pulls planned for an arm, counted in this handle's decisions for it since the handle was made.
-struct Contender {
-    /// Decisions without the cancelled ones; at most what was requested.
-    pulls: u64,
-    /// End of the last batch that was requested; at least what is in closed batches.
-    requested: u64,
-    /// This handle's part of the next batch.
-    step: u64,
-    /// Whether it was refuted that this arm is the best one of the test.
-    is_out: bool,
-}
-
-impl Contender {
-    const NEW: Contender = Contender { pulls: 0, requested: 0, step: 0, is_out: false };
-}
+/// The arm that has a [`control_share`](Config::control_share).
+const CONTROL: u32 = 0;
 
 /// First batches, as a multiple of the smallest.
 const FIRST: u64 = 50;
+
+/// The arms that are learned from, and their shares, relative to each other.
+fn shares(assignment: &Assignment, left: &[u32], entrants: &[u32]) -> impl Iterator<Item = (usize, f64)> + Clone {
+    let share = assignment.control_share;
+    let even = if share > 0.0 { (1.0 - share) / entrants.len() as f64 } else { 1.0 };
+    let control = (share > 0.0).then_some((CONTROL as usize, share));
+    let others = left.iter().filter(move |&&arm| share == 0.0 || arm != CONTROL);
+    control.into_iter().chain(others.map(move |&arm| (arm as usize, even)))
+}
 
 /// W: the pairs of arms of which one may be mistaken for the best, if there have been `arms` and some are retired.
 fn pairs(arms: f64, retired: f64) -> f64 {
@@ -74,68 +81,175 @@ fn pairs(arms: f64, retired: f64) -> f64 {
 }
 
 impl DpTopTwo {
+    /// # Errors
+    /// `InvalidConfig`; `NoMemory`.
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpTopTwo> {
         config.check_arms(TopTwoPlan::MOST_ARMS)?;
         // The confidence of a test does not follow from the number of decisions that somebody expects.
         let config = &Config { horizon: 0, ..config.clone() };
+        let range = config.check()?;
+        let width = config.reward_max - config.reward_min;
+        if config.sticky > 0 && config.expected_users == 0 {
+            // Visits of a person depend on each other.
+            return Err(Error::config("expected_users", "must not be 0 with sticky", 0u32));
+        }
+        if config.sticky > 0 && config.contributions_per_user > 1 {
+            return Err(Error::config(
+                "contributions_per_user",
+                "must be 1 with sticky",
+                config.contributions_per_user,
+            ));
+        }
+        if config.tolerance >= width {
+            return Err(Error::config("tolerance", "must be below reward_max - reward_min", config.tolerance));
+        }
         let batched = BatchedArms::new(config, seed)?;
         let mut left = try_with_capacity(batched.ledger.roster.live().len())?;
         left.extend(batched.ledger.roster.live());
-        Ok(Batched(TopTwoPlan {
+        let mut entrants = try_with_capacity(left.len())?;
+        entrants.extend(left.iter().filter(|&&arm| arm != CONTROL));
+        let mut plan = TopTwoPlan {
             batched,
             mixture: Mixture::new(Cumulant::of(&config.noise()?)),
             ln_inverse_beta: config.ln_inverse_beta(),
-            rounding: 2.0 * config.check()?.rounding(),
-            contenders: WipedVec::new(config.arms as usize, |_| Contender::NEW)?,
+            rounding: 2.0 * range.rounding(),
+            tolerance: config.tolerance / width,
+            planned_end: if config.planned_end > 0 { config.planned_end as f64 } else { f64::INFINITY },
+            assignment: Assignment::new(config, seed),
+            beaten_by: WipedVec::new(config.arms as usize, |_| NO_ARM)?,
             left,
-            turn: 0,
+            entrants,
+            ratio: SampleRatio::new(WipedVec::new(config.arms as usize, |_| 0)?),
             leader: 0,
-            planned: false,
-        }))
+            test: Test::NEW,
+        };
+        plan.open_all();
+        Ok(Batched(plan))
     }
 }
 
 impl TopTwoPlan {
-    /// Finds the arms that are left: those live ones that are not out.
+    /// Finds the arms that are left: the leader after the end, and before it those live ones that none has refuted.
     fn find_left(&mut self) {
-        let TopTwoPlan { batched, contenders, left, .. } = self;
+        let TopTwoPlan { batched, beaten_by, left, test, .. } = self;
         left.clear();
-        left.extend(batched.ledger.roster.live().iter().filter(|&&arm| !contenders[arm as usize].is_out));
-        (self.turn, self.planned) = (0, false);
+        match test.has_ended() {
+            true => left.push(test.leader),
+            false => left.extend(batched.ledger.roster.live().iter().filter(|&&arm| beaten_by[arm as usize] == NO_ARM)),
+        }
     }
 
-    /// Begins a test of all live arms, by the releases so far.
-    fn begin(&mut self) {
-        self.contenders.iter_mut().for_each(|contender| contender.is_out = false);
+    /// Finds the arms that are left now, after some went out or came back.
+    fn leave(&mut self) {
+        let TopTwoPlan { batched, assignment, left, entrants, ratio, .. } = self;
+        ratio.change(shares(assignment, left, entrants), |arm| batched.learned(arm));
         self.find_left();
-        self.judge(None);
     }
 
-    /// Nats that refute that an arm is as good as another: ln(W/beta), and the price of merges.
+    /// Begins a test of all live arms, with nothing that was known: rewards of a time when arms were not drawn alike say
+    /// nothing of their difference, if rates change.
+    fn begin(&mut self) {
+        self.beaten_by.fill(NO_ARM);
+        self.test = Test::NEW;
+        self.leave();
+        self.entrants.clear();
+        self.entrants.extend(self.left.iter().filter(|&&arm| arm != CONTROL));
+        for place in 0..self.left.len() {
+            self.batched.begin_anew(self.left[place] as usize);
+        }
+        if let [only] = self.left[..] {
+            self.end(TestState::Won, only);
+        }
+        self.open_all();
+    }
+
+    /// The price of pairs of arms, in nats: of those of which one may be [mistaken](pairs) for the best, with the price of
+    /// merges.
     fn enough(&self) -> f64 {
-        let (arms, live) = (self.contenders.len(), self.batched.ledger.roster.live().len());
-        let pairs = pairs(arms as f64, (arms - live) as f64);
+        let (arms, live) = (self.beaten_by.len(), self.batched.ledger.roster.live().len());
+        self.nats(pairs(arms as f64, (arms - live) as f64))
+    }
+
+    /// Nats that refute a claim about any of so many pairs.
+    fn nats(&self, pairs: f64) -> f64 {
         pairs.ln() + self.ln_inverse_beta + price_of_merges(self.batched.ledger.peers.updates())
     }
 
-    /// Judges the arms after new releases of this one, or all of them: those out of the race go out.
+    fn claims(&self) -> Claims {
+        let arms = self.beaten_by.len() as f64;
+        let of_any = self.nats(arms * (arms - 1.0));
+        Claims { rounding: self.rounding, tolerance: self.tolerance, enough: self.enough(), of_any }
+    }
+
+    /// Judges the arms after new releases of this one, or all of them: those out of the race go out, and the test may end.
     fn judge(&mut self, released: Option<usize>) {
-        self.planned = false;
+        if self.test.has_ended() {
+            return;
+        }
         let (leader, _) = self.batched.leader_of(&self.left);
+        if self.left.len() == 1 {
+            return self.end(TestState::Won, leader as u32);
+        }
         let Ok(best) = self.batched.sums(leader) else { return };
+        let claims = self.claims();
+        // Nothing has changed for the others, if the leader is the same.
         let one = released.filter(|&arm| arm != leader && leader == self.leader);
         self.leader = leader;
-        let enough = self.enough();
-        let TopTwoPlan { batched, mixture, contenders, left, rounding, .. } = self;
-        left.retain(|&other| {
-            let other = other as usize;
-            if other == leader || one.is_some_and(|arm| arm != other) {
-                return true;
+        let TopTwoPlan { batched, mixture, beaten_by, left, .. } = self;
+        let mut goes_out = false;
+        for &other in left.iter().filter(|&&arm| arm as usize != leader && one.is_none_or(|one| one == arm as usize)) {
+            if batched.sums(other as usize).is_ok_and(|sums| claims.is_better(mixture, &best, &sums)) {
+                beaten_by[other as usize] = leader as u32;
+                goes_out = true;
             }
-            let sums = batched.sums(other);
-            contenders[other].is_out = sums.is_ok_and(|sums| mixture.is_above(&best, &sums, *rounding, enough));
-            !contenders[other].is_out
-        });
+        }
+        if goes_out {
+            self.leave();
+        }
+        let TopTwoPlan { batched, mixture, left, .. } = self;
+        let others = || left.iter().map(|&arm| arm as usize).filter(|&arm| arm != leader);
+        let is_good_enough =
+            |arm: usize| batched.sums(arm).is_ok_and(|sums| claims.is_good_enough(mixture, &best, &sums));
+        let state = if left.len() == 1 {
+            TestState::Won
+        } else if self.tolerance > 0.0 && others().all(is_good_enough) {
+            TestState::Tied
+        } else if self.rewards() >= self.planned_end {
+            TestState::Undecided
+        } else {
+            return;
+        };
+        self.end(state, leader as u32);
+    }
+
+    /// The number of rewards in the releases since the test began.
+    fn rewards(&self) -> f64 {
+        self.batched.ledger.roster.live().iter().map(|&arm| self.batched.evidence(arm as usize).count).sum()
+    }
+
+    /// The arm that a leader is compared with: the control, or the best of the others.
+    fn other_than(&self, leader: u32) -> u32 {
+        if self.assignment.control_share > 0.0 && leader != CONTROL {
+            return CONTROL;
+        }
+        let mean = |arm: &u32| self.batched.mean(*arm as usize);
+        let others = self.batched.ledger.roster.live().iter().copied().filter(|&arm| arm != leader);
+        others.max_by(|a, b| f64::total_cmp(&mean(a), &mean(b))).unwrap_or(leader)
+    }
+
+    fn end(&mut self, state: TestState, leader: u32) {
+        let (other, claims) = (self.other_than(leader), self.claims());
+        self.test = Test { state: state as u32, leader, other, rewards: self.rewards() as u64, ..Test::NEW };
+        // The winner is the best arm, so fewer pairs may be confused.
+        let (nats, least) = match state {
+            TestState::Won => (claims.enough + LN_2, 0.0),
+            TestState::Tied => (claims.of_any, -self.tolerance),
+            _ => (claims.of_any, -1.0),
+        };
+        if let (Ok(best), Ok(other)) = (self.batched.sums(leader as usize), self.batched.sums(other as usize)) {
+            (self.test.low, self.test.high) = claims.interval(nats, least, &best, &other);
+        }
+        self.leave();
     }
 
     /// V/(V + N m (1 - m)): the share of one noise in the variance of what is known of an arm of mean m.
@@ -145,38 +259,24 @@ impl TopTwoPlan {
         noise / (noise + evidence.count * mean * (1.0 - mean))
     }
 
-    /// The number of rewards by which an arm is to grow, from the factor of its growth.
-    fn batch(&self, arm: usize, growth: f64) -> u64 {
-        let evidence = self.batched.evidence(arm);
-        self.batched.part(self.batched.size(&evidence, (growth - 1.0) * evidence.count))
-    }
-
-    /// Plans the next batch of each arm that is left.
-    fn plan(&mut self) {
-        self.planned = true;
-        let count = |arm: u32| self.batched.evidence(arm as usize).count;
-        if self.left.iter().any(|&arm| count(arm) == 0.0) {
-            // Arms without a release come first.
-            for &arm in &self.left {
-                let size = self.batched.size(&self.batched.evidence(arm as usize), 0.0).max(FIRST * self.batched.first);
-                self.contenders[arm as usize].step = if count(arm) == 0.0 { self.batched.part(size) } else { 0 };
-            }
-            return;
+    /// The factor by which the rewards of all arms are to grow in the next round: the least one with which one more release
+    /// of the leader and of some other arm, of the same means, would be enough for a verdict.
+    fn growth(&self) -> f64 {
+        if self.left.len() == 1 {
+            return 2.0;
         }
         let (leader, _) = self.batched.leader_of(&self.left);
-        if self.left.len() == 1 {
-            self.contenders[leader].step = self.batch(leader, 2.0);
-            return;
-        }
         let noise = self.share_of_noise(leader);
-        let enough = self.enough() + 3.0 * noise;
         let (least, greatest) = (1.03 + 0.5 * noise, 1.3 + 5.0 * noise);
-        let grown =
-            |arm: usize, growth: f64| self.batched.sums(arm).map(|sums| sums.and((growth - 1.0) * count(arm as u32)));
-        // The least growth of a challenger. The leader's is this, or the same.
-        let needed = |arm: usize, leaders: Option<f64>| {
-            let suffices = |growth: f64| match (grown(leader, leaders.unwrap_or(growth)), grown(arm, growth)) {
-                (Ok(best), Ok(other)) => self.mixture.is_above(&best, &other, self.rounding, enough),
+        let mut claims = self.claims();
+        claims.enough += 3.0 * noise;
+        let grown = |arm: usize, growth: f64| {
+            let rewards = (growth - 1.0) * self.batched.evidence(arm).count;
+            self.batched.sums(arm).map(|sums| sums.and(rewards))
+        };
+        let needed = |other: usize| {
+            let suffices = |growth: f64| match (grown(leader, growth), grown(other, growth)) {
+                (Ok(best), Ok(other)) => claims.is_good_enough(&self.mixture, &best, &other),
                 _ => false,
             };
             let (mut low, mut high) = (least, greatest);
@@ -189,87 +289,100 @@ impl TopTwoPlan {
             }
             high
         };
-        let challengers = || self.left.iter().map(|&arm| arm as usize).filter(|&arm| arm != leader);
-        let most = challengers().map(|arm| needed(arm, None)).fold(least, f64::max);
-        self.contenders[leader].step = self.batch(leader, most);
-        for place in 0..self.left.len() {
-            let arm = self.left[place] as usize;
-            if arm != leader {
-                self.contenders[arm].step = self.batch(arm, needed(arm, Some(most)));
-            }
-        }
+        let others = self.left.iter().map(|&arm| arm as usize).filter(|&arm| arm != leader);
+        others.map(needed).fold(greatest, f64::min)
     }
 
-    /// Requests one more batch of each arm that is left.
-    fn request(&mut self) {
-        let planned = self.planned;
-        if !planned {
-            self.plan();
-        }
-        for place in 0..self.left.len() {
-            let arm = self.left[place] as usize;
-            let (contender, closed) = (&mut self.contenders[arm], self.batched.closed(arm) / Pull::EXAMINATION);
-            // Pulls that are planned already are part of a new plan.
-            contender.requested = if planned {
-                contender.requested + contender.step
-            } else {
-                contender.requested.max(closed + contender.step)
-            };
-            if !planned || !self.batched.is_open(arm) {
-                self.open_next(arm);
-            }
-        }
+    /// The arms that are learned from, and their [`shares`].
+    fn shares(&self) -> impl Iterator<Item = (usize, f64)> + Clone {
+        shares(&self.assignment, &self.left, &self.entrants)
     }
 
-    /// Opens an arm's batch for the planned pulls, or changes its size. A leader's batch is always open, because others
-    /// contribute to it.
-    fn open_next(&mut self, arm: usize) {
-        let (contender, leads) = (&self.contenders[arm], self.batched.ledger.facts.duty().leads());
-        let left = contender.requested - self.batched.closed(arm) / Pull::EXAMINATION;
-        let part = if leads { left.min(contender.step) } else { left };
-        if part > 0 {
-            self.batched.open(arm, self.batched.whole(part));
-        } else if leads {
-            self.batched.open(arm, self.batched.doubling(arm));
-        }
-    }
-
-    fn play(&mut self, arm: usize) -> Pull {
-        let contender = &mut self.contenders[arm];
-        contender.pulls += 1;
-        if contender.pulls > contender.requested {
-            contender.requested = contender.pulls;
-            self.open_next(arm);
-        }
-        self.batched.ledger.facts.decisions += 1;
-        Pull::new(arm as u32, self.batched.ledger.facts.releases, 1.0)
-    }
-
-    /// The next of these arms that still has planned pulls; if none has, the next that is left; if none is, the best.
-    fn choose_among(&mut self, arms: &[u32]) -> Pull {
-        for again in [false, true] {
-            let has_pulls = |arm: u32| self.contenders[arm as usize].pulls < self.contenders[arm as usize].requested;
-            for step in 1..=self.left.len() {
-                let place = (self.turn + step) % self.left.len();
-                let arm = self.left[place];
-                if arms.contains(&arm) && (again || has_pulls(arm)) {
-                    self.turn = place;
-                    return self.play(arm as usize);
+    /// Begins a round: opens the batches of all arms that are learned from. They end together, but for what is by chance, so
+    /// that all releases are of the same times.
+    fn open_all(&mut self) {
+        let least = self.shares().fold(1.0, |least, (_, share)| share.min(least));
+        let sum: f64 = self.shares().map(|(_, share)| share).sum();
+        let is_first = self.shares().any(|(arm, _)| self.batched.evidence(arm).count == 0.0);
+        let growth = if is_first { 1.0 } else { self.growth() };
+        // Not far beyond the end.
+        let to_end = if self.test.has_ended() { f64::INFINITY } else { (self.planned_end - self.rewards()).max(1.0) };
+        for place in 0..self.shares().count() {
+            let Some((arm, share)) = self.shares().nth(place) else { break };
+            let evidence = self.batched.evidence(arm);
+            let size = match is_first {
+                true => {
+                    let first = self.batched.size(&evidence, 0.0).max(FIRST * self.batched.first);
+                    (first as f64 * share / least).ceil() as u64
                 }
-            }
-            if !again && !self.left.iter().any(|&arm| has_pulls(arm)) {
-                self.request();
-            }
+                false => {
+                    let rewards = ((growth - 1.0) * evidence.count).min((to_end * share / sum).ceil());
+                    self.batched.size(&evidence, rewards)
+                }
+            };
+            self.batched.open(arm, size);
         }
-        let (best, _) = self.batched.leader_of(arms);
-        self.play(best)
+    }
+
+    /// Ends the round if all batches are released.
+    fn end_round(&mut self) {
+        if !self.shares().any(|(arm, _)| self.batched.is_open(arm)) {
+            self.judge(None);
+            self.open_all();
+        }
+    }
+
+    fn play(&mut self, arm: u32, propensity: f64) -> Pull {
+        self.batched.ledger.facts.decisions += 1;
+        Pull::new(arm, self.batched.ledger.facts.releases, propensity)
+    }
+
+    /// An arm for a visitor, and whether the decision is learned from. The control has its share, and each of the other
+    /// arms that began the test has the same part of the rest. The part of an arm that is out goes to those that are left,
+    /// and nothing is learned there: so the arms that are compared have the same shares at all times.
+    fn assign(&mut self, visitor: Visitor) -> (Pull, bool) {
+        let share = self.assignment.control_share;
+        let TopTwoPlan { batched, assignment, left, entrants, .. } = self;
+        let id = |arm: usize| batched.ledger.roster.id(arm);
+        if share == 0.0 {
+            let arm = assignment.one_of(left, id, visitor);
+            let propensity = 1.0 / left.len() as f64;
+            return (self.play(arm, propensity), true);
+        }
+        let treatments = left.strip_prefix(&[CONTROL]).unwrap_or(left);
+        if treatments.is_empty() || assignment.is_controls(visitor) {
+            let propensity = if treatments.is_empty() { 1.0 } else { share };
+            return (self.play(CONTROL, propensity), true);
+        }
+        let mut arm = assignment.one_of(entrants, id, visitor);
+        let is_left = treatments.contains(&arm);
+        if !is_left {
+            arm = assignment.one_of(treatments, id, visitor);
+        }
+        let propensity = (1.0 - share) / treatments.len() as f64;
+        (self.play(arm, propensity), is_left)
+    }
+
+    /// One of these arms that is left, each with the same probability; if none is, the best.
+    fn choose_among(&mut self, arms: &[u32]) -> Pull {
+        let left = arms.iter().filter(|arm| self.left.contains(arm)).count();
+        if left == 0 {
+            let (best, _) = self.batched.leader_of(arms);
+            return self.play(best as u32, 1.0);
+        }
+        let drawn = self.assignment.below(left);
+        let arm = arms.iter().filter(|arm| self.left.contains(arm)).nth(drawn);
+        self.play(arm.copied().unwrap_or_default(), 1.0 / left as f64)
     }
 }
 
 impl Plan for TopTwoPlan {
     /// With more the end of a batch could take longer than 50 ms.
     const MOST_ARMS: u32 = 1 << 8;
-    const PLANNED: usize = 1;
+
+    fn planned(arms: usize) -> usize {
+        4 * arms + Test::BYTES
+    }
 
     fn batched(&self) -> &BatchedArms {
         &self.batched
@@ -280,50 +393,64 @@ impl Plan for TopTwoPlan {
     }
 
     fn choose(&mut self) -> Pull {
-        loop {
-            for _ in 0..self.left.len() {
-                self.turn = (self.turn + 1) % self.left.len();
-                let arm = self.left[self.turn] as usize;
-                if self.contenders[arm].pulls < self.contenders[arm].requested {
-                    return self.play(arm);
-                }
-            }
-            self.request();
-        }
+        self.assign(Visitor::Any).0
     }
 
     fn decide(&mut self, offer: &mut Offer) {
-        choose_plain(self, offer, TopTwoPlan::choose_among);
+        if offer.among().is_some() {
+            return choose_plain(self, offer, TopTwoPlan::choose_among);
+        }
+        let (pull, is_learned) = self.assign(self.assignment.visitor(offer.user));
+        offer.choose(pull, pull.arm(), f64::NAN);
+        if !is_learned {
+            offer.unlearn();
+        }
     }
 
-    fn cancel(&mut self, pull: Pull) {
-        self.contenders[pull.arm() as usize].pulls -= 1;
-    }
+    fn cancel(&mut self, _pull: Pull) {}
 
     fn arm(&self, arm: u32) -> ArmState {
         ArmState { active: self.left.contains(&arm), ..self.batched.arm(arm as usize) }
     }
 
     fn counts(&self) -> PolicyCounts {
-        let best = if let &[winner] = &self.left[..] { Some(winner) } else { None };
-        PolicyCounts { best, active: self.left.len() as u32, ..self.batched.counts() }
+        let leader = self.batched.leader_of(&self.left).0 as u32;
+        let (other, rewards) = (self.other_than(leader), self.rewards() as u64);
+        let running = Test { leader, other, rewards, ..self.test };
+        let TopTwoPlan { batched, assignment, left, entrants, ratio, .. } = self;
+        let mut test = if self.test.has_ended() { self.test } else { running };
+        test.mismatch = ratio.is_mismatch(shares(assignment, left, entrants), |arm| batched.learned(arm));
+        PolicyCounts {
+            best: test.best(),
+            test: Some((test, self.claims())),
+            active: self.left.len() as u32,
+            ..self.batched.counts()
+        }
     }
 
     fn grow(&mut self) -> Result<()> {
-        self.contenders.reserve()?;
-        self.left.try_reserve(self.contenders.len() + 1 - self.left.len()).map_err(|_| Error::NoMemory)
+        self.beaten_by.reserve()?;
+        self.ratio.reserve()?;
+        let arms = self.beaten_by.len() + 1;
+        for list in [&mut self.left, &mut self.entrants] {
+            list.try_reserve(arms - list.len()).map_err(|_| Error::NoMemory)?;
+        }
+        Ok(())
     }
 
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
-        for contender in &mut *self.contenders {
-            let mut is_out = contender.is_out;
-            is_out.persist(with)?;
-            if with.reads() {
-                *contender = Contender { is_out, ..Contender::NEW };
-            }
-        }
+        with.each(&mut self.beaten_by)?;
+        self.test.persist(with)?;
+        let arms = self.beaten_by.len() as u32;
+        let is_arm = |arm: u32| arm < arms;
+        with.ensure(self.beaten_by.iter().all(|&arm| arm == NO_ARM || is_arm(arm)))?;
+        with.ensure(self.test.is_plausible() && is_arm(self.test.leader) && is_arm(self.test.other))?;
         if with.reads() {
             self.find_left();
+            if self.assignment.is_sticky() && !self.test.has_ended() {
+                self.begin(); // a restored handle does not know who came
+            }
+            self.open_all();
         }
         with.ensure(!self.left.is_empty())
     }
@@ -331,35 +458,34 @@ impl Plan for TopTwoPlan {
     fn changed(&mut self, arm: usize, change: ArmChange) {
         match change {
             ArmChange::Added => {
-                self.contenders.push(Contender::NEW);
+                self.beaten_by.push(NO_ARM);
+                self.ratio.add_arm();
                 self.begin();
             }
-            ArmChange::Retired => {
-                let has_winner = matches!(self.left[..], [winner] if winner as usize != arm);
-                if !has_winner {
+            ArmChange::Retired if self.test.has_ended() => {
+                // The leader is the best of fewer arms, or as good as that.
+                if self.test.leader as usize == arm {
                     self.begin();
                 }
             }
-            ArmChange::Duty => {
-                self.open_next(arm);
-                self.planned = false;
+            // Arms that it has refuted may be the best ones now.
+            ArmChange::Retired if self.beaten_by.contains(&(arm as u32)) => self.begin(),
+            ArmChange::Retired => {
+                self.leave();
+                self.judge(None);
+                self.end_round();
             }
-            ArmChange::Contributed => (),
-            ArmChange::Released => {
-                self.open_next(arm);
-                self.judge(Some(arm));
-            }
+            ArmChange::Duty if self.left.contains(&(arm as u32)) => self.batched.open(arm, self.batched.doubling(arm)),
+            ArmChange::Duty | ArmChange::Contributed => (),
+            ArmChange::Released => self.end_round(),
             ArmChange::Evidence => self.judge(Some(arm)),
         }
     }
 }
 
-// Whether an arm is out moves as a snapshot has it.
-persist!(Contender { pulls, requested, step } made { is_out });
-
 persist!(TopTwoPlan {
-    contenders, turn, leader, planned,
-} made { batched, mixture, ln_inverse_beta, rounding, left });
+    entrants, ratio, leader,
+} made { batched, mixture, ln_inverse_beta, rounding, tolerance, planned_end, assignment, beaten_by, left, test });
 
 #[cfg(test)]
 mod tests {
@@ -561,12 +687,13 @@ mod tests {
         decisions / f64::from(RUNS)
     }
 
-    /// Who knows the means, and so the sizes of all batches, saves at most a quarter: 1641, 4325, 16,705 and 23,911
-    /// decisions, where the policy needs 1459, 5205, 15,578 and 29,384. (It is faster at epsilon 1, because it plans anew
-    /// at each release, and the player does not.)
+    /// Who knows the means, and so the sizes of all batches, and pulls each arm as often as its verdict needs, saves at
+    /// most a third: 1641, 4325, 16,705 and 23,911 decisions, where the policy needs 1718, 5678, 16,426 and 30,967. (It is
+    /// faster at epsilon 1, because it plans anew at each release, and the player does not. Even shares are what it
+    /// pays for rates that may change.)
     #[test]
     #[ignore = "half a minute"]
-    fn knowing_the_means_saves_at_most_a_quarter() {
+    fn knowing_the_means_saves_at_most_a_third() {
         const A: [f64; 5] = [0.25, 0.375, 0.75, 0.625, 0.5];
         const C: [f64; 5] = [0.7, 0.7, 0.7, 0.75, 0.7];
         for (means, epsilon) in [(A, 1.0), (A, 0.1), (C, 1.0), (C, 0.1)] {
@@ -589,12 +716,13 @@ mod tests {
             });
             let learned = learned.sum::<u32>() as f64 / 300.0;
             println!("{means:?} at {epsilon}: {least:.0} knowing, {learned:.0} learning");
-            assert!(learned < 1.3 * least, "{means:?} at {epsilon}: {least} {learned}");
+            assert!(learned < 1.5 * least, "{means:?} at {epsilon}: {least} {learned}");
         }
     }
 
-    /// Delays, cancellations, new and retired arms, and requests with eligible arms: each reward is in one open batch or
-    /// in one release, no decision waits for another, and pulls stay even while nothing is known.
+    /// Delays, cancellations, new and retired arms, and requests with eligible arms: each reward for an open batch is in it
+    /// or in one release, but for those in open batches when a test begins, and pulls are even. (With probability 1 - 1e-6
+    /// none of six counts is 5 deviations off.)
     #[test]
     fn no_reward_is_lost() {
         let config = Config::new(6, 0.5);
@@ -612,28 +740,32 @@ mod tests {
                 if random.below(20) == 0 {
                     policy.cancel(pull);
                 } else {
-                    policy.observe(Pull::of(pull.arm()), coin(0.5 + 0.01 * f64::from(pull.arm() % 7), &mut random));
-                    answered += 1;
+                    // A full batch waits for the others, and for ever if its arm is retired.
+                    answered += u64::from(policy.batched.is_open(pull.arm() as usize));
+                    policy.observe(Pull::of(pull.arm()), coin(0.5, &mut random));
                 }
             }
             assert_eq!(policy.batched.collected(), answered);
-            let is_planned =
-                |arm: usize| (policy.batched.closed(arm) / Pull::EXAMINATION) <= policy.contenders[arm].requested;
-            assert!(
-                (0..policy.contenders.len())
-                    .all(|arm| is_planned(arm) && policy.contenders[arm].pulls <= policy.contenders[arm].requested)
-            );
+            assert!(policy.left.iter().any(|&arm| policy.batched.is_open(arm as usize)));
+            let open = |policy: &DpTopTwo| (0..6).any(|arm| policy.batched.open_sum(arm).own() > 0);
             match step % 9000 {
-                1 => policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap(),
-                4000 if step > 9000 => policy.retire_arm(5 + step / 9000),
+                1 => {
+                    policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap();
+                    answered = policy.batched.collected();
+                    assert!(!open(&policy));
+                }
+                4000 if step > 9000 => {
+                    policy.retire_arm(5 + step / 9000);
+                    answered = policy.batched.collected();
+                }
                 _ => {}
             }
         }
         assert!(policy.batched.ledger.facts.releases > 60, "{}", policy.batched.ledger.facts.releases);
         let mut policy = made(&config, 2);
         let mut pulls = [0; 6];
-        (0..3001).for_each(|_| pulls[policy.choose().arm() as usize] += 1);
-        assert!(pulls.iter().all(|pulls| (500..=501).contains(pulls)), "{pulls:?}");
+        (0..6000).for_each(|_| pulls[policy.choose().arm() as usize] += 1);
+        assert!(pulls.iter().all(|pulls| (855..=1145).contains(pulls)), "{pulls:?}");
     }
 
     /// First batches are 50 times the smallest, and no batch is more than three times what the arm has.
@@ -661,7 +793,7 @@ mod tests {
     fn restored(policy: &mut DpTopTwo, config: &Config, number: u64) -> DpTopTwo {
         let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Archive::Out(to))).unwrap().seal();
         let mut next = made(config, number);
-        (config.arms as usize..policy.contenders.len())
+        (config.arms as usize..policy.beaten_by.len())
             .for_each(|_| next.add_arm(next.batched.ledger.roster.arms() as u64).unwrap());
         next.snapshot(&mut Archive::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
         next
@@ -686,7 +818,7 @@ mod tests {
         assert_eq!((policy.counts().best, policy.counts().active, policy.arm(0).active), (Some(1), 1, false));
         assert_eq!((next.counts().best, next.choose().arm()), (Some(1), 1));
         // Only arms that are not active are eligible.
-        assert_eq!(next.choose_among(&[0, 2]).arm(), 0);
+        assert!([0, 2].contains(&next.choose_among(&[0, 2]).arm()));
         next.retire_arm(0);
         let mut next = restored(&mut next, &config, 10);
         assert_eq!((next.counts().best, next.choose().arm()), (Some(1), 1));
@@ -702,41 +834,32 @@ mod tests {
         assert_eq!(restored(&mut without, &config, 11).left[..], [0, 2]);
     }
 
-    /// A new test judges by the releases so far: what they suffice for is out at once, and what they do not suffice for is
-    /// not, whatever was decided when fewer pairs counted.
+    /// If an arm retires that has refuted another, a new test begins, with nothing. If it has not, the test goes on with
+    /// what is known. An added arm begins a new test.
     #[test]
-    fn a_new_test_judges_by_what_is_known() {
+    fn a_new_test_begins_with_nothing() {
         let (config, means, mut random) = (Config::new(4, 1.0), [0.9, 0.1, 0.9, 0.9], coins(16));
         let mut policy = made(&config, 17);
         while policy.left.contains(&1) {
             let pull = policy.choose();
             policy.observe(Pull::of(pull.arm()), coin(means[pull.arm() as usize], &mut random));
         }
-        assert_eq!(policy.left[..], [0, 2, 3]);
-        policy.retire_arm(3);
-        assert_eq!(policy.left[..], [0, 2], "50 rewards of 0.9 and of 0.1");
-        let mut other = restored(&mut policy, &config, 18);
-        (policy.ln_inverse_beta, other.ln_inverse_beta) = (1e4, 1e4); // more nats than there are
-        policy.retire_arm(2);
-        other.add_arm(other.batched.ledger.roster.arms() as u64).unwrap();
-        assert_eq!((&policy.left[..], &other.left[..]), (&[0, 1][..], &[0, 1, 2, 4][..]));
-    }
-
-    /// When the pulls that were planned before are made, an added arm gets all decisions until its first batch, as long as
-    /// those at the start, is released.
-    #[test]
-    fn an_arm_without_a_release_comes_first() {
-        let (means, mut random) = ([0.5, 0.5, 0.5], coins(26));
-        let mut policy = made(&Config::new(2, 0.1), 27);
-        play(&mut policy, &means, 5_000, &mut random);
-        policy.add_arm(policy.batched.ledger.roster.arms() as u64).unwrap();
-        let mut pulls = [0; 3];
-        while policy.batched.mean(2).is_nan() {
-            let pull = policy.choose();
-            pulls[pull.arm() as usize] += u32::from(pull.arm() == 2 || pulls[2] > 0);
-            policy.observe(Pull::of(pull.arm()), coin(means[pull.arm() as usize], &mut random));
+        let (by, rewards) = (policy.beaten_by[1], policy.rewards());
+        assert!(policy.left[..] == [0, 2, 3] && rewards >= 100.0);
+        let mut others = [0, 2, 3].into_iter().filter(|&arm| arm != by);
+        let of_one = policy.batched.evidence(others.next().unwrap() as usize).count;
+        let other = [0, 2, 3].into_iter().find(|&arm| arm != by).unwrap();
+        policy.retire_arm(other);
+        assert!(!policy.left.contains(&1) && policy.rewards() == rewards - of_one);
+        let last = others.next().unwrap();
+        let mut added = restored(&mut policy, &config, 18);
+        policy.retire_arm(by);
+        added.add_arm(added.batched.ledger.roster.arms() as u64).unwrap();
+        assert_eq!(policy.left[..], [1, last]);
+        assert!(added.left.contains(&1) && added.left.contains(&4));
+        for policy in [&policy, &added] {
+            assert!(policy.rewards() == 0.0 && policy.batched.sums(last as usize).is_err());
         }
-        assert_eq!(pulls, [0, 0, 500]);
     }
 
     /// What is known of an arm's rounded mean says less of its true mean. With a grid of halves, rewards of 0.74 and of

@@ -58,6 +58,7 @@ from ._mab import (
 from ._numbers import (
     Clock as Clock,
     Duty as Duty,
+    TestState as TestState,
     Warnings as Warnings,
 )
 from ._plan import (
@@ -82,6 +83,7 @@ from ._sums import (
 )
 from ._report import Diagnostics as Diagnostics
 from ._report import Report as Report
+from ._report import Verdict as Verdict
 from ._table import (
     POLICIES as POLICIES,
     Config as Config,

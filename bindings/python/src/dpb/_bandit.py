@@ -27,7 +27,7 @@ from ._library import (
     refusal,
     seed,
 )
-from ._report import Diagnostics, Report
+from ._report import Diagnostics, Report, Verdict
 from ._shuffle import ShuffleParams, params_of
 from ._table import KINDS, REQUEST, Config
 
@@ -691,6 +691,13 @@ class Bandit(Handle):
         c.struct_size = ffi.sizeof("dpb_report")
         self._check(lib.dpb_report_read(self._c, c))
         return Report._of(c)
+
+    def verdict(self) -> Verdict:
+        """What the test of dp-tt says. While it goes on this takes some milliseconds."""
+        c = ffi.new("dpb_verdict *")
+        c.struct_size = ffi.sizeof("dpb_verdict")
+        self._check(lib.dpb_verdict_read(self._c, c))
+        return Verdict._of(c)
 
     def diagnostics(self) -> Diagnostics:
         """Counts of refused calls. This is the only read that is NOT private."""

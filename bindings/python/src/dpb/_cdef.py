@@ -38,6 +38,10 @@ CDEF = """
 #define DPB_WARN_ALL_SMALLEST 16
 #define DPB_WARN_ALL_LARGEST 32
 #define DPB_WARN_UNRELEASED 64
+#define DPB_TEST_RUNNING 0
+#define DPB_TEST_WON 1
+#define DPB_TEST_TIED 2
+#define DPB_TEST_UNDECIDED 3
 #define DPB_STATE_LIFETIME 3600
 #define DPB_SEAL_BYTES 53
 #define DPB_COMMAND_WAIT 0
@@ -99,6 +103,7 @@ typedef struct dpb_request dpb_request;
 typedef struct dpb_feature dpb_feature;
 typedef struct dpb_report dpb_report;
 typedef struct dpb_diagnostics dpb_diagnostics;
+typedef struct dpb_verdict dpb_verdict;
 typedef struct dpb_arm dpb_arm;
 typedef struct dpb_node dpb_node;
 typedef struct dpb_node_options dpb_node_options;
@@ -135,7 +140,7 @@ dpb_status dpb_restore(const uint8_t *buf, size_t len, dpb_bandit **out, dpb_err
 dpb_status dpb_restore_as(const char *name, const dpb_config *config, const uint8_t *buf, size_t len, dpb_bandit **out, dpb_error *error);
 struct dpb_error { dpb_status status; char message[252]; };
 void dpb_config_init_sized(dpb_config *config, uint32_t struct_size, uint32_t arms, double epsilon);
-struct dpb_config { uint32_t struct_size; uint32_t arms; double epsilon; double delta; double beta; uint64_t horizon; double reward_min; double reward_max; uint32_t reward_bits; uint32_t parts; double part_weights[8]; uint32_t contributions_per_user; uint32_t pending_capacity; uint32_t reward_window; uint32_t reserved_2; uint64_t node; uint64_t forget_after; double exploration; uint32_t max_slots; uint32_t max_clicks; uint64_t expected_users; uint32_t budget_periods; uint32_t max_segments; uint32_t features; uint32_t feature_model; double feature_norm; uint32_t clock; uint32_t flags; uint64_t reserved; const uint8_t *test_seed; const uint8_t *fleet_key; const dpb_budget *budget; double interval_exponent; uint32_t batch; uint32_t base; };
+struct dpb_config { uint32_t struct_size; uint32_t arms; double epsilon; double delta; double beta; uint64_t horizon; double reward_min; double reward_max; uint32_t reward_bits; uint32_t parts; double part_weights[8]; uint32_t contributions_per_user; uint32_t pending_capacity; uint32_t reward_window; uint32_t reserved_2; uint64_t node; uint64_t forget_after; double exploration; uint32_t max_slots; uint32_t max_clicks; uint64_t expected_users; uint32_t budget_periods; uint32_t max_segments; uint32_t features; uint32_t feature_model; double feature_norm; double tolerance; uint64_t planned_end; double control_share; uint64_t sticky; uint32_t clock; uint32_t flags; uint64_t reserved; const uint8_t *test_seed; const uint8_t *fleet_key; const dpb_budget *budget; double interval_exponent; uint32_t batch; uint32_t base; };
 struct dpb_request { uint32_t struct_size; uint32_t slots; uint64_t segment; uint64_t user; const uint32_t *eligible; size_t eligible_len; const double *values; size_t values_len; const double *costs; size_t costs_len; uint32_t abstain; uint32_t reserved; const double *examined; size_t examined_len; const float *features; const dpb_feature *sparse; const uint32_t *sparse_ends; size_t features_len; size_t sparse_ends_len; };
 struct dpb_feature { uint32_t index; float value; };
 void dpb_request_init_sized(dpb_request *request, uint32_t struct_size);
@@ -154,12 +159,15 @@ const char *dpb_policy_at(size_t i);
 uint32_t dpb_policy_number(const char *name);
 struct dpb_report { uint32_t struct_size; uint32_t phase; uint32_t arms_active; uint32_t pending; uint64_t decisions; uint64_t answered; uint64_t cancelled; uint64_t expired; double epsilon_spent; double delta_spent; uint32_t is_private; uint32_t policy; uint64_t changes_detected; uint32_t segments; uint32_t max_segments; uint64_t failures; uint32_t features; uint32_t feature_model; uint64_t contributions; uint64_t contributions_lost; uint64_t fleet_key_id; uint32_t duty; uint32_t warnings; uint64_t generation; uint64_t clock_leaps; uint32_t stopped; uint32_t best_arm; double clip; };
 struct dpb_diagnostics { uint32_t struct_size; uint32_t warnings; uint64_t duplicates; uint64_t late; uint64_t rejected; uint64_t unknown; uint64_t oversized; };
+struct dpb_verdict { uint32_t struct_size; uint32_t state; uint32_t leader; uint32_t other; uint64_t rewards; double low; double high; double more; uint32_t mismatch; uint32_t arms; double confidence; };
 struct dpb_arm { double mean; double width; uint64_t pulls; uint32_t active; uint32_t reserved; double effective_pulls; double spare[3]; };
 dpb_status dpb_report_read(const dpb_bandit *bandit, dpb_report *out);
 dpb_status dpb_diagnostics_read(const dpb_bandit *bandit, dpb_diagnostics *out);
 dpb_status dpb_arms_read(const dpb_bandit *bandit, dpb_arm *out, size_t cap, size_t *n);
 dpb_status dpb_segment_read(const dpb_bandit *bandit, uint64_t segment, dpb_arm *out, size_t cap, size_t *n);
 dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t *arm);
+dpb_status dpb_verdict_read(const dpb_bandit *bandit, dpb_verdict *out);
+dpb_status dpb_verdict_text(const dpb_verdict *verdict, uint8_t *buf, size_t cap, size_t *len, dpb_error *error);
 dpb_status dpb_compare(const dpb_bandit *bandit, uint32_t i, uint32_t j, double confidence, double *low, double *high);
 dpb_status dpb_epsilon_spent(const dpb_bandit *bandit, double delta, double *epsilon);
 const char *dpb_policy_name(const dpb_bandit *bandit);

@@ -225,6 +225,13 @@ def bytes_of(call: Callable[[Any, int, Any, Any], int]) -> tuple[int, bytes, Any
     return status, bytes(ffi.buffer(buffer, length[0])) if status == 0 and length[0] else b"", error
 
 
+def verdict_text(verdict: Any) -> str:
+    """A dpb_verdict in words."""
+    status, text, error = bytes_of(lambda buf, room, n, error: int(lib.dpb_verdict_text(verdict, buf, room, n, error)))
+    check(status, error)
+    return text.decode()
+
+
 def policy_number(name: str | None, what: str = "policy") -> int:
     if name is None:
         return 0

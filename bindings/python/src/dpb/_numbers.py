@@ -25,6 +25,21 @@ class Duty(IntEnum):
     """It releases full batches with what others contribute."""
 
 
+class TestState(IntEnum):
+    """Whether a test of arms has ended, and with which claim."""
+
+    __test__ = False  # pytest takes it for tests otherwise
+
+    RUNNING = 0
+    """It goes on."""
+    WON = 1
+    """The leader is the best arm, with probability 1 - beta."""
+    TIED = 2
+    """No arm is better than the leader by tolerance or more, with probability 1 - beta."""
+    UNDECIDED = 3
+    """planned_end rewards have come, and nothing is claimed."""
+
+
 class Warnings(IntFlag):
     """Signs that a bandit cannot learn because of how it is called. docs/operating.md says what to do."""
 

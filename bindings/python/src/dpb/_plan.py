@@ -341,6 +341,7 @@ def simulate_test(
     *,
     worst: float | None = None,
     confidence: float = 0.95,
+    tolerance: float | None = None,
     decisions: int = 1_000_000,
     days: float | None = None,
     delay: str | int | None = None,
@@ -359,12 +360,14 @@ def simulate_test(
     Args:
         arms, rate, worst, decisions, delay, processes, epsilons, users_limit, seconds, runs: as for simulate.
         confidence: the probability that the winner is the best arm.
+        tolerance: a difference of two means that does not matter: Config.tolerance.
         days: where a test ends that has no winner.
         policies: what to compare; default dp-tt.
 
     Returns:
         A table of the ``decisions`` that a test takes, with their standard ``error``, and of those that nine tests of ten
-        take at most (``late``): None if only ``ended`` of the ``runs`` ended. ``wrong`` ended with another arm.
+        take at most (``late``): None if only ``ended`` of the ``runs`` ended. ``wrong`` ended with a worse arm, by the
+        tolerance or more.
     """
     options = {name: value for name, value in locals().items() if name != "progress"}
     options["winner"] = True

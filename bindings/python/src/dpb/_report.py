@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ._library import POLICY_NAMES
-from ._numbers import Duty, Warnings
+from ._library import POLICY_NAMES, verdict_text
+from ._numbers import Duty, TestState, Warnings
 
 
 @dataclass(frozen=True)
@@ -136,4 +136,58 @@ class Diagnostics:
             rejected=c.rejected,
             unknown=c.unknown,
             oversized=c.oversized,
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a test of arms says, made of released values and counts. You may publish it."""
+
+    state: TestState
+    """TestState.RUNNING, TestState.WON, TestState.TIED or TestState.UNDECIDED."""
+    leader: int
+    """The arm that the test has decided for; the one with the best released mean while it goes on, and if it is
+    undecided."""
+    other: int
+    """The arm that the leader is compared with: the control if there is one and it does not lead, otherwise the best
+    of the others by released means."""
+    rewards: int
+    """The number of rewards in the releases since the test began."""
+    low: float
+    """The lower end of an interval for the leader's mean minus the other's, in the caller's units; NaN until both have
+    a release. Once the test has ended, the interval is fixed. With probability 1 - beta the decision is right; the
+    probability that it is right and the interval wrong is at most beta."""
+    high: float
+    """The upper end of that interval."""
+    more: float
+    """An estimate of the number of rewards until the test ends, if the released means are the true ones; 0 once it has
+    ended, infinite if it would not end, NaN before each arm has a release."""
+    mismatch: bool
+    """Whether the decisions that the test learns from are not split between the arms as they should be: some are lost
+    for one arm rather than another, and the test says nothing. If all is well, this is ever so with probability
+    1/1000."""
+    arms: int
+    """The number of arms that are not retired."""
+    confidence: float
+    """1 - beta."""
+    text: str
+    """The verdict in words, which str() returns."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    @classmethod
+    def _of(cls, c: Any) -> Verdict:
+        return cls(
+            state=TestState(c.state),
+            leader=c.leader,
+            other=c.other,
+            rewards=c.rewards,
+            low=c.low,
+            high=c.high,
+            more=c.more,
+            mismatch=bool(c.mismatch),
+            arms=c.arms,
+            confidence=c.confidence,
+            text=verdict_text(c),
         )

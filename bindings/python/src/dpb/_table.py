@@ -124,6 +124,25 @@ class Config:
     """With features: C, the largest |x|_1 of a row x (with delta > 0 the largest |x|_2) that counts in full. Larger
     rows are scaled down to it, and counted in Diagnostics. For three one-hot fields it is 3. Choose it from the
     features alone. It must be in 1e-30 .. 1e30. Default 1. For dp-linear."""
+    tolerance: float = 0.0
+    """With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may
+    then also end with TestState.TIED: no arm is better than the leader by this much or more. 0 = only a winner ends
+    the test, so one of equal arms does not end. Less than reward_max - reward_min. It must be at least 0. For
+    dp-tt."""
+    planned_end: int = 0
+    """With dp-tt: the number of rewards after which the test ends in any case. If nothing can be claimed then, it is
+    TestState.UNDECIDED. The last batches may exceed it a little. 0 = no end. For dp-tt."""
+    control_share: float = 0.0
+    """With dp-tt: the share of decisions for arm 0, the control, always: while the test goes on and after its end. The
+    other arms share the rest evenly. When one of them is out, the others take its part, and nothing is learned from
+    that, so that arms which are compared keep their shares at all times. Requests then name no eligible arms. 0 =
+    each arm that is left has the same share. It must be in [0, 1). For dp-tt."""
+    sticky: int = 0
+    """With dp-tt: a number that you choose for this test. Then a visitor (user of a request) gets the same arm at each
+    visit, by a hash that has no state, and the library learns from first visits alone: it needs expected_users,
+    contributions_per_user 1, and a period as long as the test. Choose another number for each test. A restore
+    begins the test anew, because the handle does not know any more who came; Bandit.resume continues it. Requests
+    then name no eligible arms. 0 = each decision is drawn by itself. For dp-tt."""
     clock: Clock = Clock.DECISIONS
     """What reward_window and forget_after count: decisions, or your unit of time, which Bandit.advance sets, so that a
     window of half an hour is half an hour at any traffic. Time must not depend on rewards. If a restart changes it,
@@ -191,6 +210,10 @@ KINDS = {
     "features": "u32",
     "model_per_arm": "feature_model",
     "feature_norm": "f64",
+    "tolerance": "f64",
+    "planned_end": "u64",
+    "control_share": "f64",
+    "sticky": "u64",
     "clock": "clock",
     "test_seed": "key",
     "fleet_key": "key",
@@ -211,14 +234,17 @@ POLICIES = {
     delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms, Bandit.add_arm
     and Bandit.retire_arm, forget_after and exploration.""",
     "dp-tt": """DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - beta (95% by default), then
-    pulls it for ever. Bandit.best_arm returns it, and reports say stopped. With probability at most beta it ever
-    returns an arm that is not the best, whenever it stops: its rule is valid at all times and accounts for all
-    noises. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is not
-    active. The means must not change. If no arm is better than all others by more than 2^-reward_bits of the range,
-    by which rounding may change a difference, it does not stop. After Bandit.add_arm and Bandit.retire_arm a new
-    test begins with the same rewards and a beta of its own, even if you choose the arm by what was released; if you
-    retire another arm than the winner, the winner stays. Supports eligible arms; an arm that is not active is
-    pulled only if no active one is eligible. A restored handle keeps the beta.""",
+    pulls it for ever. Bandit.best_arm returns it, and Bandit.verdict says how much better it is. With probability
+    at most beta it ever returns an arm that is not the best, whenever it stops: its rule is valid at all times and
+    accounts for all noises. With a tolerance it also stops when no arm is better than the leader by that much, and
+    with planned_end after so many rewards. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP.
+    An arm that was refuted is not active. Arms that are left are drawn with even probabilities, or with a
+    control_share; or each visitor keeps an arm (sticky). Rates may rise and fall together, but the order of the
+    means must not change. Without tolerance and planned_end it does not stop if no arm is better than all others by
+    more than 2^-reward_bits of the range, by which rounding may change a difference. Bandit.add_arm begins a new
+    test with nothing, and so does Bandit.retire_arm of an arm that has refuted others, or that the test has decided
+    for; you may choose the arm by what was released. Supports eligible arms, but not with control_share and sticky;
+    an arm that is not active is pulled only if no active one is eligible. A restored handle keeps the beta.""",
     "dp-linear": """dp-linear, the contextual bandit: decisions depend on the features of a request (features, features of a
     request).
 
