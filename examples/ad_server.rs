@@ -19,6 +19,10 @@
 //! With `--window 30m` a click counts if it comes within half an hour after its ad. The server sets the bandit's clock
 //! at each `/ad` and once a second, but never at a click, because time must not depend on rewards.
 //!
+//! With `--sales` an ad earns by parts: a click, what the visitor buys, and what comes back. The shop's own program reports
+//! purchases and returns, in euros, on the operator's port: `GET /bought/<ticket>?euros=39.90`, and `/returned/...`. What
+//! comes after the window does not count.
+//!
 //! With `--snapshot FILE` the server continues after a restart with what it has learned, also after `kill -9`: see
 //! `save`. With `--fleet-key-file FILE` too a restart loses nothing, and tickets stay valid: see `common/files.rs`.
 
@@ -37,7 +41,7 @@ use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -79,6 +83,9 @@ const PENDING: u32 = 1 << 20;
 const HALF_A_DAY: u64 = 12 * 3_600_000;
 /// The interval at which the server sets the bandit's clock, also without traffic.
 const TICK: Duration = Duration::from_secs(1);
+/// With `--sales`, the earnings of a click, of a euro bought, and of a euro returned. A visitor who spends 95 euros or more
+/// earns an ad as much as an ad can earn.
+const EARNINGS: [f64; 3] = [0.05, 0.01, -0.01];
 /// The maximum size of a request in bytes. No request has a body.
 const MAX_REQUEST: usize = 16 << 10;
 
@@ -94,7 +101,7 @@ fn main() {
 }
 
 const USAGE: &str = "usage: ad_server [--serve | --visit URL] [--port N] [--operator-port N]
-                 [--policy NAME] [--epsilon X] [--delta X] [--window SPAN] [--memory SPAN]
+                 [--policy NAME] [--epsilon X] [--delta X] [--window SPAN] [--memory SPAN] [--sales]
                  [--snapshot FILE] [--snapshot-every MS] [--fleet-key-file FILE] [--report-every MS]
   --serve            serve until Ctrl-C; without it, simulate one day and print its results
   --visit URL        simulate the day at a running server, in any language
@@ -107,6 +114,7 @@ const USAGE: &str = "usage: ad_server [--serve | --visit URL] [--port N] [--oper
                      time: 500ms, 30s, 30m, 2h. A time needs --serve, because the day's clock counts visitors
   --memory SPAN      forget releases of this age; 0: never. Default 50000, or 12h if --window is a time, if the policy
                      supports it. Both must be of the same kind
+  --sales            ads earn by clicks, purchases and returns, which the operator's port takes
   --snapshot FILE    continue from this file if it exists, and write snapshots to it
   --snapshot-every MS  interval of snapshots in milliseconds; default 10000
   --fleet-key-file FILE  with --snapshot: a restart loses nothing, because the server leaves its open decisions and
@@ -124,6 +132,7 @@ struct Options {
     delta: f64,
     window: Span,
     memory: Option<Span>,
+    sales: bool,
     snapshot: Option<PathBuf>,
     snapshot_every: NonZeroU32,
     key_file: Option<PathBuf>,
@@ -142,6 +151,7 @@ impl Default for Options {
             delta: 0.0,
             window: Span { ticks: REWARD_WINDOW.into(), is_time: false },
             memory: None,
+            sales: false,
             snapshot: None,
             snapshot_every: NonZeroU32::new(10_000).expect("not 0"),
             key_file: None,
@@ -176,6 +186,7 @@ impl Options {
                 Long("delta") => options.delta = words.value()?.parse()?,
                 Long("window") => options.window = words.value()?.parse_with(span)?,
                 Long("memory") => options.memory = Some(words.value()?.parse_with(span)?),
+                Long("sales") => options.sales = true,
                 Long("snapshot") => options.snapshot = Some(words.value()?.into()),
                 Long("fleet-key-file") => options.key_file = Some(words.value()?.into()),
                 Long("snapshot-every") => options.snapshot_every = words.value()?.parse()?,
@@ -193,6 +204,9 @@ impl Options {
         if options.window.is_time && !options.serve {
             return Err("--window must be a number of decisions without --serve".into());
         }
+        if options.sales && (!options.serve || options.operator_port.is_none()) {
+            return Err("--sales needs --serve, and --operator-port, which takes purchases and returns".into());
+        }
         if options.key_file.is_some() && options.snapshot.is_none() {
             return Err("--fleet-key-file needs --snapshot".into());
         }
@@ -204,6 +218,10 @@ impl Options {
         config.reward_window = self.window.ticks as u32;
         if self.window.is_time {
             (config.clock, config.pending_capacity) = (Clock::Caller, PENDING);
+        }
+        if self.sales {
+            (config.parts, config.reward_bits) = (EARNINGS.len() as u32, 20);
+            config.part_weights[..EARNINGS.len()].copy_from_slice(&EARNINGS);
         }
         config
     }
@@ -222,7 +240,7 @@ impl Options {
         let fresh = |memory| {
             let bandit = Bandit::new(self.policy, &config(memory))?;
             let (refused, leaps, reported) = Default::default();
-            Ok(Shop { bandit, window: self.window, memory, refused, leaps, report_every, reported })
+            Ok(Shop { bandit, window: self.window, memory, sales: self.sales, refused, leaps, report_every, reported })
         };
         let mut shop = match self.memory {
             Some(memory) => fresh(memory.ticks),
@@ -349,6 +367,7 @@ struct Shop {
     window: Span,
     /// Its `forget_after`.
     memory: u64,
+    sales: bool,
     /// Why the bandit refused the last time; None if it did not.
     refused: Mutex<Option<String>>,
     /// Leaps of the clock that stderr has.
@@ -449,7 +468,7 @@ impl Drop for Place {
     }
 }
 
-type Routes = fn(&Shop, &str) -> Page;
+type Routes = fn(&Shop, &Uri) -> Page;
 type Page = Response<Full<Bytes>>;
 
 fn listen(port: u16) -> std::io::Result<TcpListener> {
@@ -515,7 +534,7 @@ fn respond(shop: &Shop, routes: Routes, request: &Request<Incoming>) -> Page {
             failure(StatusCode::BAD_REQUEST, "bad_request", "not a request of HTTP/1.1")
         }
         Method::GET if has_body => failure(StatusCode::PAYLOAD_TOO_LARGE, "body_refused", "no request has a body here"),
-        Method::GET => routes(shop, request.uri().path()),
+        Method::GET => routes(shop, request.uri()),
         _ => failure(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "only GET is served"),
     };
     let is_malformed = page.status() == StatusCode::BAD_REQUEST;
@@ -532,14 +551,14 @@ fn respond(shop: &Shop, routes: Routes, request: &Request<Incoming>) -> Page {
     page
 }
 
-fn visitors(shop: &Shop, path: &str) -> Page {
-    match path {
+fn visitors(shop: &Shop, uri: &Uri) -> Page {
+    match uri.path() {
         "/" => page("text/html; charset=utf-8", PAGE),
         "/ad" => show(shop).unwrap_or_else(|error| internal(&error)),
         "/report" => report(shop).unwrap_or_else(|error| internal(&error)),
         "/healthz" => health(&shop.bandit).unwrap_or_else(|error| internal(&error)),
-        _ => match path.strip_prefix("/click/") {
-            Some(ticket) => click(&shop.bandit, ticket),
+        path => match path.strip_prefix("/click/") {
+            Some(ticket) => earn(&shop.bandit, ticket, 0, 1.0),
             None => failure(StatusCode::NOT_FOUND, "no_such_page", "try /, /ad, /report"),
         },
     }
@@ -556,10 +575,11 @@ fn show(shop: &Shop) -> Result<Page, Error> {
     })))
 }
 
-/// Always the same response, because the status reveals whether the ticket was clicked already.
-fn click(bandit: &Bandit, ticket: &str) -> Page {
+/// Always the same response, because the status reveals whether the ticket was clicked already. Without parts, part 0 is
+/// the reward.
+fn earn(bandit: &Bandit, ticket: &str, part: u32, value: f64) -> Page {
     if let Some(ticket) = parse_ticket(ticket) {
-        let _ = bandit.update(ticket, 1.0); // the operator's counts have refused clicks
+        let _ = bandit.update_part(ticket, part, value); // the operator's counts have refused reports
     }
     let mut nothing = Page::default();
     *nothing.status_mut() = StatusCode::NO_CONTENT;
@@ -625,11 +645,23 @@ fn make_report(Shop { bandit, window, memory, .. }: &Shop) -> Result<Value, Erro
     }))
 }
 
-fn operator(shop: &Shop, path: &str) -> Page {
-    match path {
-        "/diagnostics" => diagnostics(&shop.bandit).unwrap_or_else(|error| internal(&error)),
+fn operator(shop: &Shop, uri: &Uri) -> Page {
+    let path = uri.path();
+    let mut sales = [(1, "/bought/"), (2, "/returned/")].into_iter().filter(|_| shop.sales);
+    let sold = |(part, page)| path.strip_prefix(page).map(|ticket| (part, ticket));
+    match (path, sales.find_map(sold)) {
+        ("/diagnostics", _) => diagnostics(&shop.bandit).unwrap_or_else(|error| internal(&error)),
+        (_, Some((part, ticket))) => match euros(uri) {
+            Some(euros) => earn(&shop.bandit, ticket, part, euros),
+            None => failure(StatusCode::BAD_REQUEST, "bad_euros", "euros must be a number of euros"),
+        },
         _ => failure(StatusCode::NOT_FOUND, "no_such_page", "try /diagnostics"),
     }
+}
+
+fn euros(uri: &Uri) -> Option<f64> {
+    let euros = uri.query()?.split('&').find_map(|pair| pair.strip_prefix("euros="))?;
+    euros.parse().ok().filter(|euros: &f64| euros.is_finite() && *euros >= 0.0)
 }
 
 /// NOT private: a duplicate reveals a click.

@@ -651,8 +651,8 @@ void dpb_config_init_sized(dpb_config *config,
  * pilot plays all arms evenly: for some 120 rewards that are not 0 at epsilon = 1, some 300 at 0.25, and for at most
  * a third of horizon, or 2^20 decisions without one; if it ends so, the clip is reward_max. What is maximised is the
  * mean of clipped rewards, so an arm that is best by rare large amounts is not found. Needs reward_min = 0 and
- * reward_bits = 24. Not with parts, with max_segments, with delta and max_slots together, in fleets, and for
- * requests with costs. For dpb_new_imed.
+ * reward_bits = 24. Handles that merge or contribute agree on one clip. Not with parts, with max_segments, with
+ * delta and max_slots together, and for requests with costs. For dpb_new_imed.
  */
 #define DPB_LEARN_CLIP 8
 
@@ -1876,7 +1876,7 @@ dpb_status dpb_receiver(dpb_bandit *bandit,
  * For dpb_new_imed, dpb_new_med, dpb_new_tt and dpb_new_linear.
  * snapshot: len bytes of any origin. error: NULL, or filled on failure. The time is proportional to the arms with
  * new releases; other threads wait.
- * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies; DPB_LEARN_CLIP);
+ * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies);
  * DPB_INVALID_CONFIG (another policy, or a field that must not differ: what dpb_restore_as refuses, and
  * forget_after); DPB_FULL (1024 others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless
  * DPB_OK, nothing has changed. Any thread.
@@ -1899,7 +1899,7 @@ dpb_status dpb_merge(dpb_bandit *bandit,
  * src/contribution.rs).
  *
  * generation: receives a random number that is not 0. It is public. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key; DPB_LEARN_CLIP); DPB_POISONED. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1929,7 +1929,7 @@ dpb_status dpb_alone(dpb_bandit *bandit,
  * merged lately. The number must not depend on rewards. A wrong one costs learning only.
  *
  * error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key; DPB_LEARN_CLIP); DPB_POISONED. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1952,7 +1952,7 @@ dpb_status dpb_set_handles(dpb_bandit *bandit,
  * features 4 d (3 d + 13) + 60 for each model, d the number of features and 1. It may grow between two calls.
  * error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (generation is 0 or this handle's own); DPB_BUFFER_TOO_SMALL (only
- * len written); DPB_UNSUPPORTED (no fleet_key; DPB_LEARN_CLIP); DPB_NO_MEMORY; DPB_POISONED. Any thread.
+ * len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1966,14 +1966,14 @@ dpb_status dpb_contribution(dpb_bandit *bandit,
 /**
  * Adds a contribution to the open batches of this handle, which leads. Batches that are full are released, each
  * with one noise. A contribution is added once, whatever is repeated, reordered or replayed. Segments that this
- * handle does not have begin here, up to max_segments. What is beyond that, and of arms that this handle does not
- * have, is lost, and counted in dpb_report.contributions_lost.
+ * handle does not have begin here, up to max_segments. What is beyond that, of arms that this handle does not
+ * have, and of another learned clip, is lost, and counted in dpb_report.contributions_lost.
  *
  * contribution: len bytes of any origin. error: NULL, or filled on failure. Other threads wait, as in dpb_merge.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a contribution); DPB_EXPIRED (addressed to
  * another generation: drop it); DPB_DUPLICATE (it, or a later one of its sender, was added: drop it);
  * DPB_INVALID_CONFIG (a field differs that must not: see dpb_merge); DPB_FULL (2^20 contributors);
- * DPB_NEWER_VERSION; DPB_UNSUPPORTED (no fleet_key; DPB_LEARN_CLIP); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK,
+ * DPB_NEWER_VERSION; DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK,
  * nothing has changed. Any thread.
  */
 DPB_API

@@ -324,6 +324,36 @@ fn noise_hides_rewards_while_policies_plan() {
     hidden_late(2);
 }
 
+/// Handles of a fleet have learned clips by the time that the user comes, together or apart.
+#[test]
+fn noise_hides_rewards_behind_clips_of_a_fleet() {
+    hidden_behind_clips(Part::Half, 4);
+}
+
+fn hidden_behind_clips(part: Part, histories: u64) {
+    let fleets: Vec<_> = [0, WINDOW].into_iter().flat_map(|window| in_a_fleet(Subject::Clipped, window)).collect();
+    let fleets = part.of(fleets);
+    let (mut covered, mut clips, mut apart) = ([0; 2], 0, 0);
+    for (number, config) in (0..histories).flat_map(|number| fleets.iter().map(move |config| (number, config))) {
+        // Rewards are at most 1, so clips are far below the largest reward.
+        let config = Config { horizon: 1600, reward_max: 64.0, ..config.clone() };
+        let make = if number % 2 == 0 { History::late } else { History::new };
+        let history = make(&config, Sabotage::Nothing, number, true);
+        match hide(Subject::Clipped, &history) {
+            Ok(Hidden::Noise(moves)) => covered[number as usize % 2] += usize::from(moves > 0),
+            Ok(Hidden::Choice) => {}
+            Err(seen) => panic!("history {number} of {:?}: {seen}", history.config),
+        }
+        let found = run(Subject::Clipped, &history, 0, &[], &[]).clips;
+        let learned = found.iter().filter(|clip| clip.is_some_and(|clip| clip < 64.0)).count();
+        clips += learned;
+        apart += usize::from(learned > 1 && found.windows(2).any(|pair| pair[0] != pair[1]));
+    }
+    println!("covered {covered:?}, with {clips} clips, {apart} times different ones");
+    assert!(covered.iter().all(|&times| times > 0) && clips > 10, "{covered:?} {clips}");
+    assert!(apart > 0 || part == Part::Half, "no two clips");
+}
+
 fn hidden_late(histories: u64) {
     for subject in PLANNERS {
         let mut covered = 0;
@@ -492,6 +522,7 @@ const OF_FLEETS: [Fault; 9] = [
 fn noise_hides_rewards_in_many_histories() {
     hidden_in_a_fleet(Part::All, 16);
     hidden_late(24);
+    hidden_behind_clips(Part::All, 24);
     for window in [0, WINDOW] {
         noise_hides_rewards(subjects(true), window, false, 16);
         noise_hides_rewards(with_lives(), window, true, 32);
@@ -647,7 +678,8 @@ fn are_seen_in(sabotages: &[Sabotage], kinds: Vec<Kinds>) {
             // Counters and intervals keep the last tenth of their budget for more rewards than the histories contain.
             // A model for each arm learns by the signs of features, not by their sizes. A slightly wrong prior shows only in propensities; in a policy without
             // any, it changes no choice. Held rewards show only in snapshots, which some policies refuse. DP-TT's first
-            // batches are longer than the least of these histories. With a learned clip no request may get no arm.
+            // batches are longer than the least of these histories. With a learned clip no request may get no arm, and the
+            // pilot leaves the arms few batches.
             let beyond = match (sabotage, kinds.subject) {
                 (Sabotage::Built(Fault::UnnoisedMaximum), _) => true,
                 (Sabotage::Built(Fault::HeldCounted), subject) => !has_restarts(&subject),
@@ -657,6 +689,7 @@ fn are_seen_in(sabotages: &[Sabotage], kinds: Vec<Kinds>) {
                 (Sabotage::Built(Fault::NormNotEnforced), subject) => subject == Subject::Models,
                 (Sabotage::Built(Fault::AbstainsByRaw), subject) => subject == Subject::Clipped,
                 (Sabotage::Built(Fault::RawLeast), Subject::Policy(policy)) => policy == TopTwo,
+                (Sabotage::Built(Fault::RawLeast), subject) => subject == Subject::Clipped,
                 (Sabotage::Built(Fault::RawPriorSlightly), Subject::Policy(policy)) => policy == Imed,
                 _ => false,
             };
@@ -760,8 +793,11 @@ fn leaks_of_late_units_are_seen() {
 }
 
 /// Faults that other tests see: of reports, of fleets, of memory, of nodes.
-const IN_OTHER_TESTS: [Fault; 33] = [
+const IN_OTHER_TESTS: [Fault; 36] = [
     Fault::TrialBeneathSure,
+    Fault::MixedClips,
+    Fault::ClipKept,
+    Fault::ReleasesMixed,
     Fault::PartTwice,
     Fault::PartClampedEarly,
     Fault::SilenceIsMin,

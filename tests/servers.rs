@@ -139,6 +139,7 @@ promises! {
     it_accepts_valid_requests_only
     it_serves_the_policy_of_its_options
     it_forgets_as_its_options_and_policy_say
+    its_ads_earn_by_parts
     a_window_of_time_ends_without_traffic
     a_port_in_use_ends_it
     its_snapshot_belongs_to_one_server
@@ -366,6 +367,54 @@ fn no_response_reveals_the_status_of_a_click(program: &Program) {
     assert_eq!(ask("/ad").0, 404, "visitors go elsewhere");
     assert_eq!(http::send(&operator, "POST", "/diagnostics", "").0, 405);
     assert_eq!(server.interrupt().0.code(), Some(0));
+}
+
+/// With `--sales` an ad that sells is shown, and one whose buyers send all back is not. Sales come on the operator's port.
+fn its_ads_earn_by_parts(program: &Program) {
+    let options = ["--port", "0", "--operator-port", "0", "--window", "20", "--memory", "0", "--sales"];
+    let mut server = Server::start(program.command().args(options));
+    let operator = server.next_address();
+    let mut visitor = BufReader::new(server.connect());
+    let mut shop = BufReader::new(connect(&operator));
+    let get = |connection: &mut BufReader<TcpStream>, path: &str| ask(connection, "GET", path, "").unwrap();
+    let mut last = String::new();
+    for _ in 0..3000 {
+        let ad = get(&mut visitor, "/ad").2;
+        let url = text_field(&ad, "click_url").to_owned();
+        let ticket = url.strip_prefix("/click/").unwrap().to_owned();
+        let sales = match number_field(&ad, "arm").unwrap() as u32 {
+            3 => [Some(("bought", 60.0)), Some(("returned", 60.0))],
+            7 => [Some(("bought", 40.0)), None],
+            _ => [None; 2],
+        };
+        for (what, euros) in sales.into_iter().flatten() {
+            assert_eq!(get(&mut shop, &format!("/{what}/{ticket}?euros={euros}")).0, 204);
+        }
+        assert_eq!(get(&mut visitor, &url).0, 204, "a click comes as late as a purchase, or later");
+        last = ticket;
+    }
+    let report: Value = serde_json::from_str(&server.get("/report").1).unwrap();
+    let arm = |arm: usize, field: &str| report["arms"][arm][field].as_f64();
+    assert!(arm(7, "pulls").unwrap() > 1500.0 && arm(3, "pulls").unwrap() < 500.0, "{report}");
+    // A click earns .05, and 40 euros .4.
+    assert!((arm(7, "mean").unwrap() - 0.45).abs() < 0.1 && arm(3, "mean").is_none_or(|mean| mean < 0.45), "{report}");
+    drop((visitor, shop));
+    let sold = |query: &str| http::send(&operator, "GET", &format!("/bought/{last}{query}"), "");
+    let duplicates = || number_field(&http::send(&operator, "GET", "/diagnostics", "").2, "duplicates");
+    assert_eq!(duplicates(), Some(0.0));
+    for wrong in ["", "?euros=", "?euros=-1", "?euros=NaN", "?euros=inf", "?euros=4x"] {
+        let (status, _, body) = sold(wrong);
+        assert_eq!((status, text_field(&body, "error")), (400, "bad_euros"), "{wrong}");
+    }
+    // A repeat has the same response, and only the operator's counts show it.
+    (0..2).for_each(|_| assert_eq!(sold("?euros=1").0, 204));
+    assert!(duplicates() >= Some(1.0));
+    assert_eq!(server.get(&format!("/bought/{last}?euros=1")).0, 404);
+    assert_eq!(server.interrupt().0.code(), Some(0));
+    let (server, operator) = program.start_with_operator();
+    assert_eq!(http::send(&operator, "GET", &format!("/bought/{last}?euros=1"), "").0, 404);
+    assert_eq!(server.interrupt().0.code(), Some(0));
+    assert_eq!(program.refuses(&["--sales"]).0, Some(2));
 }
 
 /// Visitors who send half a request, none, or one byte after the other, or who do not read the response, occupy no

@@ -310,8 +310,8 @@ type Config struct {
 	// arms evenly: for some 120 rewards that are not 0 at epsilon = 1, some 300 at 0.25, and for at most a third of
 	// Horizon, or 2^20 decisions without one; if it ends so, the clip is RewardMax. What is maximised is the mean of
 	// clipped rewards, so an arm that is best by rare large amounts is not found. Needs RewardMin = 0 and RewardBits =
-	// 24. Not with Parts, with MaxSegments, with Delta and MaxSlots together, in fleets, and for requests with costs.
-	// For [NewIMED].
+	// 24. Handles that merge or contribute agree on one clip. Not with Parts, with MaxSegments, with Delta and MaxSlots
+	// together, and for requests with costs. For [NewIMED].
 	LearnClip bool
 	// m, the maximum number of rewards (with MaxSlots, of requests) of one user. Epsilon is divided by it. Your program
 	// keeps to it: it cancels each further decision of the user at once (decisions, because silence is a reward too). Or

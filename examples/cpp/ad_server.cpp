@@ -17,6 +17,10 @@
 // reveals rewards. With --operator-port, GET /diagnostics returns the counts of refused clicks, to the same machine
 // only.
 //
+// With --sales an ad earns by parts: a click, what the visitor buys, and what comes back. The shop's own program reports
+// purchases and returns, in euros, on the operator's port: GET /bought/<ticket>?euros=39.90, and /returned/... What comes
+// after the window does not count.
+//
 // With --window 30m a click counts if it comes within half an hour after its ad. The server sets the bandits' clock at
 // each ad and once a second, but never at a click, because time must not depend on rewards.
 //
@@ -259,15 +263,16 @@ struct Nodes {
   }
 };
 
-// Always the same response, because the status reveals whether the ticket was clicked already.
-static Page click(Shop &shop, Nodes &nodes, std::string_view text) {
+// Always the same response, because the status reveals whether the ticket was clicked already. Without parts, part 0 is
+// the reward.
+static Page earn(Shop &shop, Nodes &nodes, std::string_view text, std::uint32_t part, double value) {
   if (const auto ticket = serve::parse<std::uint64_t>(text, 16); ticket && text.size() == 16) {
     const bool of_placement = shop.of_placement(*ticket);
     if (auto &node = of_placement ? nodes.segmented : nodes.bandit) {
-      (void)node->try_update(*ticket, 1.0); // the operator's counts have the refusals
+      (void)node->try_update_part(*ticket, part, value); // the operator's counts have the refusals
     } else {
       dpb::Bandit &bandit = of_placement ? *shop.segmented : shop.of(*ticket);
-      (void)bandit.try_update(*ticket, 1.0);
+      (void)bandit.try_update_part(*ticket, part, value);
     }
   }
   return serve::nothing();
@@ -397,20 +402,36 @@ static serve::Site visitors(Shop &shop, serve::Copies &copies, Nodes &nodes) {
       {get, "/healthz", [&](auto &) { return health(shop, nodes); }},
       {get, "/readyz", [&](auto &) { return ready(shop, nodes); }},
       {get, "/metrics", [&](auto &) { return serve::metrics(dpb::metrics(shop.named())); }},
-      {get, "/click/", [&](const Request &request) { return click(shop, nodes, request.rest); }}};
+      {get, "/click/", [&](const Request &request) { return earn(shop, nodes, request.rest, 0, 1.0); }}};
   if (shop.segmented) {
     site.push_back({get, "/ads", [&](const Request &request) { return show_slots(shop, request); }});
   }
   return site;
 }
 
-static serve::Site operators(Shop &shop, const Nodes &nodes) {
+// A purchase, or a return.
+static Page sold(Shop &shop, Nodes &nodes, const Request &request, std::uint32_t part) {
+  const std::string text(serve::parameter(request.query, "euros").value_or(""));
+  char *end = nullptr;
+  const double euros = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !std::isfinite(euros) || euros < 0) {
+    return serve::failure(http::status::bad_request, "bad_euros", "euros must be a number of euros");
+  }
+  return earn(shop, nodes, request.rest, part, euros);
+}
+
+static serve::Site operators(Shop &shop, Nodes &nodes, bool sales) {
   const auto get = http::verb::get;
   const auto metrics = [&](auto &) {
     return serve::metrics(dpb::operator_metrics(shop.named()) + fleet::metrics(nodes.all()));
   };
-  return {{get, "/diagnostics", [&](auto &) { return diagnostics(shop); }},
-          {get, "/metrics", metrics}};
+  serve::Site site = {{get, "/diagnostics", [&](auto &) { return diagnostics(shop); }},
+                      {get, "/metrics", metrics}};
+  if (sales) {
+    site.push_back({get, "/bought/", [&](const Request &request) { return sold(shop, nodes, request, 1); }});
+    site.push_back({get, "/returned/", [&](const Request &request) { return sold(shop, nodes, request, 2); }});
+  }
+  return site;
 }
 
 // The options of a fleet.
@@ -516,9 +537,14 @@ struct FleetOptions {
       "                     releases what all collect, with one noise, and clicks travel sealed\n";
 };
 
+// With --sales, the earnings of a click, of a euro bought, and of a euro returned. A visitor who spends 95 euros or more
+// earns an ad as much as an ad can earn.
+constexpr double EARNINGS[] = {0.05, 0.01, -0.01};
+
 struct Options : serve::Options {
   serve::Span window = {WINDOW, false};
   std::optional<serve::Span> memory;
+  bool sales = false;
   unsigned bandits = 1; // as many as threads, or one
   std::uint32_t placements = 0;
   std::uint32_t users = 100'000; // expected in a period
@@ -551,7 +577,10 @@ static Options parse_options(int argc, char **argv) {
       return options.take(name, value) || options.fleet.take(name, value);
     }
     return true;
-  });
+  }, [&](std::string_view name) { return name == "--sales" && (options.sales = true); });
+  if (options.sales && !options.operator_port) {
+    throw serve::UsageError("--sales needs --operator-port, which takes purchases and returns");
+  }
   options.fleet.check(!options.key_file.empty(), options.window);
   if (options.leaves_state() && options.snapshot.empty()) {
     throw serve::UsageError("--fleet-key-file needs --snapshot or --redis");
@@ -610,6 +639,11 @@ static Shop make(const Options &options, Nodes &nodes) {
   config.horizon = 200'000;
   config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, and public counts would show that
+  if (options.sales) {
+    config.reward_bits = 20;
+    config.parts = std::size(EARNINGS);
+    std::copy(std::begin(EARNINGS), std::end(EARNINGS), config.part_weights);
+  }
   serve::set_window(config, options.window);
   const std::optional<serve::Key> key = options.key();
   config.fleet_key = key ? key->data() : nullptr;
@@ -683,7 +717,7 @@ int main(int argc, char **argv) try {
                         }
                       }});
   }
-  server.run(visitors(shop, copies, nodes), operators(shop, nodes), "/diagnostics", save, chores);
+  server.run(visitors(shop, copies, nodes), operators(shop, nodes, options.sales), "/diagnostics", save, chores);
   nodes.leave();
   if (options.leaves_state()) {
     serve::suspend(shop.bandits.front(), options.snapshot);
@@ -698,6 +732,7 @@ int main(int argc, char **argv) try {
       "                     number of decisions, or a time: 500ms, 30s, 30m, 2h\n"
       "  --memory SPAN      forget releases of this age; 0: never. Default 50000, or 12h if --window\n"
       "                     is a time, if the policy supports it. Both must be of the same kind\n"
+      "  --sales            ads earn by clicks, purchases and returns, which the operator's port takes\n"
       "  --placements N     serve /ads for placements 0 to N-1; default 0: no such page\n"
       "  --users N          people expected in a period, with --placements; default 100000. A\n"
       "                     person who reaches several servers loses epsilon at each\n"

@@ -777,10 +777,13 @@ struct Options {
   std::optional<Key> key() const { return key_file.empty() ? std::nullopt : std::optional(read_key(key_file)); }
 };
 
-// Passes each option and its value to `take`. Throws UsageError if that does not know one.
-template <class Take> void read_options(int argc, char **argv, Take take) {
+// Passes each option and its value to `take`, and each that has no value to `flag`. Throws UsageError if neither knows one.
+template <class Take, class Flag = bool (*)(std::string_view)>
+void read_options(int argc, char **argv, Take take, Flag flag = [](std::string_view) { return false; }) {
   for (int i = 1; i < argc; i += 2) {
-    if (!take(argv[i], i + 1 < argc ? argv[i + 1] : "")) {
+    if (flag(argv[i])) {
+      --i;
+    } else if (!take(argv[i], i + 1 < argc ? argv[i + 1] : "")) {
       throw UsageError(std::string("there is no option ") + argv[i]);
     }
   }

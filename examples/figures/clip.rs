@@ -89,8 +89,44 @@ const SHOWN: [Clip; 5] =
     [Clip::Learned(10_000.0), Clip::Learned(160_000.0), Clip::At(320.0), Clip::At(1000.0), Clip::At(10_000.0)];
 const CANDIDATES: [f64; 6] = [5.0, 10.0, 20.0, 40.0, 80.0, 160.0];
 
-/// The clip, the decisions of the pilot, and the loss in percent of that of uniform play.
-fn play(world: &World, clip: Clip, decisions: u64, trial: Trial) -> Curve {
+/// How many handles decide in turn, how many decisions they make between two exchanges, and whether one adds noise for
+/// all.
+#[derive(Clone, Copy)]
+struct Fleet {
+    handles: u64,
+    every: u64,
+    has_one_noise: bool,
+}
+
+const ALONE: Fleet = Fleet { handles: 1, every: u64::MAX, has_one_noise: false };
+const FLEETS: [Fleet; 4] = [
+    ALONE,
+    Fleet { handles: 8, every: 80, has_one_noise: true },
+    Fleet { handles: 8, every: 1000, has_one_noise: true },
+    Fleet { handles: 8, every: 1000, has_one_noise: false },
+];
+
+impl Fleet {
+    fn exchange(self, handles: &[Bandit]) -> dpb::Result<()> {
+        let mut shown = handles;
+        if self.has_one_noise {
+            let (leader, generation) = (&handles[0], handles[0].lead()?);
+            for handle in &handles[1..] {
+                let contribution = handle.contribution(generation)?;
+                if !contribution.is_empty() {
+                    leader.combine(&contribution)?;
+                }
+            }
+            shown = &handles[..1];
+            handles.iter().try_for_each(|handle| handle.set_handles(self.handles as u32))?;
+        }
+        let snapshots = shown.iter().map(Bandit::snapshot).collect::<dpb::Result<Vec<_>>>()?;
+        handles.iter().try_for_each(|handle| snapshots.iter().try_for_each(|snapshot| handle.merge(snapshot)))
+    }
+}
+
+/// The clip, the decisions of the pilots, and the loss in percent of that of uniform play.
+fn play(world: &World, clip: Clip, fleet: Fleet, decisions: u64, trial: Trial) -> Curve {
     let mut coins = trial.coins();
     let arms: Vec<(f64, f64)> = (0..ARMS)
         .map(|arm| match world.arms {
@@ -116,26 +152,36 @@ fn play(world: &World, clip: Clip, decisions: u64, trial: Trial) -> Curve {
         reward_bits: 24,
         clamp_rewards: true,
         learn_clip,
-        test_seed: Some(trial.policy_seed()),
+        fleet_key: fleet.has_one_noise.then(|| [1; 32].into()),
         ..Config::new(ARMS as u32, world.epsilon)
     };
-    let bandit = Bandit::new(Algorithm::Imed, &config).expect("a valid configuration");
+    let handle = |node: u64| {
+        let mut seed = trial.policy_seed();
+        seed[31] ^= node as u8;
+        let config = Config { node, test_seed: Some(seed), ..config.clone() };
+        Bandit::new(Algorithm::Imed, &config).expect("a valid configuration")
+    };
+    let handles: Vec<_> = (0..fleet.handles).map(handle).collect();
     let worths: Vec<f64> = arms.iter().map(|&(rate, median)| rate * median * world.shape.mean()).collect();
     let best = worths.iter().copied().fold(0.0, f64::max);
     let uniform = best - worths.iter().sum::<f64>() / ARMS as f64;
-    let clip = || bandit.report().expect("a report").clip;
+    let clips = || handles.iter().map(|handle| handle.report().expect("a report").clip);
     let (mut lost, mut piloted, mut pilots) = (0.0, if learn_clip { decisions } else { 0 }, learn_clip);
     for number in 0..decisions {
-        if pilots && number % 64 == 0 && clip().is_some() {
+        if pilots && number % 64 == 0 && clips().all(|clip| clip.is_some()) {
             (piloted, pilots) = (number, false);
         }
+        if number % fleet.every == fleet.every - 1 {
+            fleet.exchange(&handles).expect("an exchange");
+        }
+        let bandit = &handles[(number % fleet.handles) as usize];
         let decision = bandit.select().expect("a decision");
         let (rate, median) = arms[decision.arm as usize];
         lost += best - worths[decision.arm as usize];
         let amount = if coins.unit() < rate { median * world.shape.draw(&mut coins) } else { 0.0 };
         bandit.update(decision.ticket, amount).expect("an accepted reward");
     }
-    vec![clip().unwrap_or(0.0), piloted as f64, 100.0 * lost / (uniform * decisions as f64)]
+    vec![clips().next().flatten().unwrap_or(0.0), piloted as f64, 100.0 * lost / (uniform * decisions as f64)]
 }
 
 /// The world of the figure.
@@ -170,7 +216,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let mut cells = Vec::new();
     for world in &WORLDS {
         for &clip in &clips {
-            cells.push(Cell::new(runs, move |trial| play(world, clip, decisions, trial)));
+            cells.push(Cell::new(runs, move |trial| play(world, clip, ALONE, decisions, trial)));
         }
     }
     let samples = run_cells("clip", &cells, options);
@@ -205,6 +251,38 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     Ok(format!(
         "The loss in percent of that of uniform play, by the means of unclipped amounts: {decisions} decisions, {ARMS} \
          arms, {runs} runs.\n\n{}",
+        table(&header, &rows),
+    ))
+}
+
+/// The world of the figure, in fleets.
+pub fn run_fleet(options: &Options) -> Result<String, Box<dyn Error>> {
+    let (runs, decisions) = (options.runs(2, 100), options.pick(20_000, 300_000));
+    let worlds: Vec<_> = WORLDS.iter().filter(|world| world.name == DRAWN).collect();
+    let mut cells = Vec::new();
+    for &world in &worlds {
+        for fleet in FLEETS {
+            cells.push(Cell::new(runs, move |trial| play(world, SHOWN[0], fleet, decisions, trial)));
+        }
+    }
+    let samples = run_cells("clip-fleet", &cells, options);
+    let mut rows = Vec::new();
+    for (world, samples) in worlds.iter().zip(samples.chunks(FLEETS.len())) {
+        for (fleet, sample) in FLEETS.iter().zip(samples) {
+            let handles = match fleet.handles {
+                1 => "one".to_owned(),
+                many => format!("{many}, exchange every {} decisions", fleet.every),
+            };
+            let noise = if fleet.has_one_noise { "one" } else { "its own" };
+            let piloted = sample.0.iter().map(|curve| curve[1]).sum::<f64>() / sample.0.len() as f64;
+            let loss = mean(sample, 1);
+            rows.push(vec![format!("{}", world.epsilon), handles, noise.to_owned(), loss, format!("{piloted:.0}")]);
+        }
+    }
+    let header = ["epsilon", "handles", "noise of each", "loss", "decisions of the pilots"].map(String::from);
+    Ok(format!(
+        "The same with `reward_max` 10,000 in {DRAWN} amounts, over several handles: {decisions} decisions together, \
+         {runs} runs.\n\n{}",
         table(&header, &rows),
     ))
 }

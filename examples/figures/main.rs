@@ -81,6 +81,7 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
         clicks::run,
     ),
     ("clip", "libdpb: amounts with a learned clip, and with clips that somebody knew", clip::run),
+    ("clip-fleet", "clip over several handles", clip::run_fleet),
     ("costs", "libdpb: arms that cost something, and requests that may get no arm", costs::run),
     ("drift", "libdpb: rewards that change over time, with and without forget_after", drift::run),
     ("tails", "libdpb: the cost of losing the best arm in fewer runs", tails::run),

@@ -51,7 +51,7 @@ struct Field {
 fn field(options: &Options, world: &World) -> Result<Field, Box<dyn Error>> {
     let (mut named, mut players, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
     for (algorithm, epsilon) in options.players(false) {
-        let player = Player { algorithm, config: options.config(options.arms, epsilon) };
+        let player = Player { algorithm, config: options.config(algorithm, options.arms, epsilon) };
         match player.check(world) {
             Ok(()) => {
                 named.push((algorithm, epsilon));
@@ -150,7 +150,7 @@ pub fn replayed(
     }
     let named = options.players(survey.features > 0);
     let candidate = |&(algorithm, epsilon): &(Algorithm, f64)| {
-        let mut config = options.config(survey.arms as u32, epsilon);
+        let mut config = options.config(algorithm, survey.arms as u32, epsilon);
         config.horizon = survey.entries;
         config.pending_capacity = open as u32;
         if algorithm == Algorithm::Linear {

@@ -17,6 +17,7 @@ plan [options]            simulates a service, and estimates what each policy an
   --worst R               probability of a reward for the worst arm; the others are evenly spaced (a fifth of --rate)
   --amount A              mean of a reward, before --reward-max limits it; rewards are exponentially distributed (every
                           reward is --reward-max)
+  --spread S              with --amount: rewards are A exp(S N - S^2/2), N normal, in place of exponential (0)
   --payouts S             a reward of an arm is worth exp(S N) times exp(S N') in a request, at most 12; N and N' are
                           normal, for each arm and for each arm in each request. Policies that do not play for values are
                           left out (0: all rewards are worth the same)
@@ -38,7 +39,8 @@ plan [options]            simulates a service, and estimates what each policy an
   --seconds N             time for the simulation (40)
 
 plan --winner [options]   simulates an A/B test that stops, and estimates how long it runs
-  The options are those above, without --slots, --max-clicks, --change-every, --forget-after, --people and --period.
+  The options are those above, without --slots, --max-clicks, --change-every, --forget-after, --people, --period and
+  --learn-clip.
   --days is the longest test (365).
   --confidence C          probability that the winner is the best arm (0.95)
   --tolerance D           a difference of two means that does not matter: the test may also end with an arm that no
@@ -57,6 +59,7 @@ plan --log FILE [options] replays a log, and estimates what each policy and epsi
 
 both
   --reward-max R          largest reward (1)
+  --learn-clip            dp-imed learns at which amount it clips rewards, so --reward-max need not be close
   --epsilon E,E,...       epsilons to compare (0.1,0.25,0.5,1,2)
   --policy NAME,NAME,...  policies to compare (dp-imed,dp-med; with features also dp-linear; and
                           nonprivate-imed; with --winner dp-tt)
@@ -72,6 +75,7 @@ const SIMULATION: &[&str] = &[
     "rate",
     "worst",
     "amount",
+    "spread",
     "payouts",
     "costs",
     "abstain",
@@ -87,7 +91,7 @@ const SIMULATION: &[&str] = &[
     "seconds",
 ];
 /// Those that a test does not have, and those that only a test has.
-const NO_TEST: &[&str] = &["slots", "max-clicks", "change-every", "forget-after", "people", "period"];
+const NO_TEST: &[&str] = &["slots", "max-clicks", "change-every", "forget-after", "people", "period", "learn-clip"];
 const TEST: &[&str] = &["confidence", "tolerance"];
 const REPLAY: &[&str] = &["reward-min", "feature-norm", "least-propensity"];
 
@@ -103,6 +107,7 @@ pub struct Options {
     pub rate: f64,
     pub worst: Option<f64>,
     pub amount: Option<f64>,
+    pub spread: f64,
     pub payouts: f64,
     pub costs: f64,
     pub abstain: bool,
@@ -126,6 +131,7 @@ pub struct Options {
     pub tolerance: f64,
     pub log: Option<PathBuf>,
     pub range: (f64, f64),
+    pub learn_clip: bool,
     pub feature_norm: Option<f64>,
     pub least: Option<f64>,
     pub epsilons: Vec<f64>,
@@ -144,6 +150,7 @@ impl Default for Options {
             rate: 0.05,
             worst: None,
             amount: None,
+            spread: 0.0,
             payouts: 0.0,
             costs: 0.0,
             abstain: false,
@@ -163,6 +170,7 @@ impl Default for Options {
             tolerance: 0.0,
             log: None,
             range: (0.0, 1.0),
+            learn_clip: false,
             feature_norm: None,
             least: None,
             epsilons: vec![0.1, 0.25, 0.5, 1.0, 2.0],
@@ -190,6 +198,7 @@ impl Options {
                 "rate" => options.rate = between(&name, &value()?, 1e-9, 1.0)?,
                 "worst" => options.worst = Some(between(&name, &value()?, 0.0, 1.0)?),
                 "amount" => options.amount = Some(between(&name, &value()?, 1e-30, 1e30)?),
+                "spread" => options.spread = between(&name, &value()?, 0.0, 3.0)?,
                 "payouts" => options.payouts = between(&name, &value()?, 0.0, 3.0)?,
                 "costs" => options.costs = between(&name, &value()?, 0.0, 1e30)?,
                 "abstain" => options.abstain = true,
@@ -210,6 +219,7 @@ impl Options {
                 "log" => options.log = Some(value()?.into()),
                 "reward-min" => options.range.0 = between(&name, &value()?, -1e30, 1e30)?,
                 "reward-max" => options.range.1 = between(&name, &value()?, -1e30, 1e30)?,
+                "learn-clip" => options.learn_clip = true,
                 "feature-norm" => options.feature_norm = Some(between(&name, &value()?, 1e-30, 1e30)?),
                 "least-propensity" => options.least = Some(between(&name, &value()?, 1e-9, 1.0)?),
                 "epsilon" => {
@@ -257,6 +267,8 @@ impl Options {
             format!("--max-clicks: {} is above --slots, {}", self.max_clicks, self.slots)
         } else if self.amount.is_some_and(|amount| amount > high) {
             format!("--amount: is above --reward-max, {high}")
+        } else if self.spread > 0.0 && self.amount.is_none() {
+            "--spread: has no meaning without --amount".into()
         } else if self.abstain && (self.costs == 0.0 || self.slots > 1) {
             "--abstain: has no meaning without --costs, or with --slots".into()
         } else if self.people > 0 && self.processes > 1 {
@@ -317,6 +329,7 @@ impl Options {
         let world = World {
             rates: (0..self.arms).map(|arm| self.rate - step * f64::from(arm)).collect(),
             amount: self.amount,
+            spread: self.spread,
             most: self.range.1,
             payouts: self.payouts,
             costs: self.costs,
@@ -368,8 +381,12 @@ impl Options {
         Ok(limits)
     }
 
-    pub fn config(&self, arms: u32, epsilon: f64) -> Config {
+    pub fn config(&self, policy: Algorithm, arms: u32, epsilon: f64) -> Config {
+        let config = Config::new(arms, epsilon);
+        let learn_clip = self.learn_clip && policy == Algorithm::Imed;
         Config {
+            learn_clip,
+            reward_bits: if learn_clip { 24 } else { config.reward_bits },
             beta: if self.winner { 1.0 - self.confidence } else { 0.0 },
             tolerance: self.tolerance,
             contributions_per_user: self.users_limit,
@@ -379,7 +396,7 @@ impl Options {
             forget_after: self.decisions(self.forget_after),
             max_slots: if self.max_clicks > 0 { self.slots } else { 0 },
             max_clicks: if self.max_clicks < self.slots { self.max_clicks } else { 0 },
-            ..Config::new(arms, epsilon)
+            ..config
         }
     }
 }

@@ -147,11 +147,20 @@ fn lost(world: &World, named: &[(Algorithm, f64)], epsilons: &[f64], losses: &[L
 fn described(options: &Options, world: &World) -> String {
     let mut text = format!("{} arms with rewards", options.arms);
     match world.amount {
-        Some(amount) => text += &format!(" of mean {amount}, exponential and at most {},", world.most),
+        Some(amount) => {
+            let kind = match world.spread {
+                0.0 => "exponential".into(),
+                spread => format!("lognormal of spread {spread}"),
+            };
+            text += &format!(" of mean {amount}, {kind} and at most {},", world.most);
+        }
         None if world.most != 1.0 => text += &format!(" of {}", world.most),
         None => {}
     }
     text += &format!(" in {} of decisions for the best down to {} for the worst; ", options.rate, options.worst());
+    if options.learn_clip {
+        text += "dp-imed learns a clip; ";
+    }
     if world.payouts > 0.0 {
         text += &format!("each worth exp({} N) for an arm times the same in a request; ", world.payouts);
     }

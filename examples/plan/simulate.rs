@@ -11,8 +11,10 @@ use std::time::Instant;
 pub struct World {
     /// The probabilities that a decision gets a reward above 0. They are dealt to the arms at random.
     pub rates: Vec<f64>,
-    /// The mean of these rewards, which are exponential, before they are limited to `most`. `None`: all are `most`.
+    /// The mean of these rewards before they are limited to `most`. `None`: all are `most`.
     pub amount: Option<f64>,
+    /// S: these rewards are `amount` times exp(S N - S^2/2), where N is normal. 0 = they are exponential.
+    pub spread: f64,
     /// The largest reward.
     pub most: f64,
     /// S: a reward of an arm is worth exp(S N) times exp(S N') in a request, at most 12. N is normal for each arm, N' for each
@@ -47,11 +49,29 @@ pub struct World {
 impl World {
     /// The mean of a reward above 0.
     fn mean_amount(&self) -> f64 {
-        self.amount.map_or(self.most, |mean| -mean * (-self.most / mean).exp_m1())
+        const STEPS: i32 = 1 << 12;
+        match self.amount {
+            None => self.most,
+            Some(mean) if self.spread == 0.0 => -mean * (-self.most / mean).exp_m1(),
+            Some(mean) => {
+                let step = 16.0 / f64::from(STEPS);
+                let normals = (0..STEPS).map(|i| step * (f64::from(i) + 0.5) - 8.0);
+                let terms = normals.map(|n| (-0.5 * n * n).exp() * self.lognormal(mean, n));
+                terms.sum::<f64>() * step / std::f64::consts::TAU.sqrt()
+            }
+        }
+    }
+
+    fn lognormal(&self, mean: f64, normal: f64) -> f64 {
+        (mean * (self.spread * normal - 0.5 * self.spread * self.spread).exp()).min(self.most)
     }
 
     fn draw_amount(&self, coins: &mut Random) -> f64 {
-        self.amount.map_or(self.most, |mean| (-mean * (1.0 - coins.unit()).ln()).min(self.most))
+        match self.amount {
+            None => self.most,
+            Some(mean) if self.spread == 0.0 => (-mean * (1.0 - coins.unit()).ln()).min(self.most),
+            Some(mean) => self.lognormal(mean, normal(coins)),
+        }
     }
 
     /// Whether arms differ by more than their rates.
@@ -110,8 +130,12 @@ fn payout(before: f64, spread: f64, coins: &mut Random) -> f64 {
     if spread == 0.0 {
         return before;
     }
+    before * (spread * normal(coins)).exp()
+}
+
+fn normal(coins: &mut Random) -> f64 {
     let (radius, angle) = ((-2.0 * (1.0 - coins.unit()).ln()).sqrt(), std::f64::consts::TAU * coins.unit());
-    before * (spread * radius * angle.cos()).exp()
+    radius * angle.cos()
 }
 
 /// What an arm of this price costs in a request.

@@ -38,14 +38,6 @@ impl State {
 }
 
 impl Bandit {
-    /// Refuses to share what is in units of a clip that other handles do not have.
-    pub(super) fn check_shared_unit(&self) -> Result<()> {
-        match self.config.config()?.learn_clip {
-            true => Err(Error::unconfigured("merging and fleets: config.flags has DPB_LEARN_CLIP")),
-            false => Ok(()),
-        }
-    }
-
     /// Makes this handle the leader of its fleet, which releases what the others contribute. Returns its generation, a
     /// random number that is not 0, which the others pass to [`contribution`](Self::contribution). A handle that leads
     /// already keeps its generation; a restored handle is none yet. Any number of handles may lead at once: each
@@ -54,7 +46,6 @@ impl Bandit {
     /// # Errors
     /// `Unsupported` without [`fleet_key`](Config::fleet_key); `Poisoned` after an internal failure.
     pub fn lead(&self) -> Result<u64> {
-        self.check_shared_unit()?;
         let state = &mut *self.lock.lock()?;
         state.sharing()?;
         if state.duty().led() == 0 {
@@ -84,7 +75,6 @@ impl Bandit {
     /// # Errors
     /// `Unsupported` without [`fleet_key`](Config::fleet_key); `Poisoned` after an internal failure.
     pub fn set_handles(&self, handles: u32) -> Result<()> {
-        self.check_shared_unit()?;
         let state = &mut *self.lock.lock()?;
         state.sharing()?;
         state.learner(SHARING)?.set_handles(handles);
@@ -112,7 +102,6 @@ impl Bandit {
     /// # Errors
     /// `BufferTooSmall`; as [`contribution`](Self::contribution).
     pub fn contribution_within(&self, generation: u64, limit: usize) -> Result<Vec<u8>> {
-        self.check_shared_unit()?;
         let (key, nonce, content) = {
             let state = &mut *self.lock.lock()?;
             state.sharing()?;
@@ -154,7 +143,7 @@ impl Bandit {
     /// Adds a [`contribution`](Self::contribution) to the open batches of this handle, which must lead the generation
     /// that it is addressed to. Batches that are full are released. Sums of arms that this handle does not have, of
     /// segments beyond `max_segments`, and of features that were collected for another release are lost, and counted in
-    /// [`Report::contributions_lost`](crate::Report).
+    /// [`Report::contributions_lost`](crate::Report). So are sums of another [clip](crate::Config::learn_clip).
     ///
     /// # Errors
     /// `Corrupt` for anything that was not sealed by the fleet's key; `NewerVersion`; `Expired` if it is addressed to
@@ -163,7 +152,6 @@ impl Bandit {
     /// beyond 2^20 contributors; `Unsupported` without [`fleet_key`](Config::fleet_key); `NoMemory`; `Poisoned` after an
     /// internal failure. Nothing has changed.
     pub fn combine(&self, contribution: &[u8]) -> Result<()> {
-        self.check_shared_unit()?;
         let key = self.lock.lock()?.sharing()?.key.clone();
         let (generation, version, content) = key.open(Purpose::Contribution, contribution)?;
         let from = &mut Reader::of_fields(&content).of_version(version);

@@ -215,7 +215,6 @@ impl Bandit {
     /// [`restore_as`](Self::restore_as) refuses, and `forget_after`); `Full` beyond 1024 other handles;
     /// `NoMemory`; `Poisoned` after an internal failure. Nothing changed.
     pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
-        self.check_shared_unit()?;
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
         let head = SnapshotHead::read(from)?;
         check_policy(self.algorithm, head.algorithm)?;

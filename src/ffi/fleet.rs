@@ -33,7 +33,7 @@ functions! {
     // end generated merge
     /// snapshot: len bytes of any origin. error: NULL, or filled on failure. The time is proportional to the arms with
     /// new releases; other threads wait.
-    /// Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies; DPB_LEARN_CLIP);
+    /// Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies);
     /// DPB_INVALID_CONFIG (another policy, or a field that must not differ: what dpb_restore_as refuses, and
     /// forget_after); DPB_FULL (1024 others are known, and this is a further one); DPB_NO_MEMORY; DPB_POISONED. Unless
     /// DPB_OK, nothing has changed. Any thread.
@@ -50,7 +50,7 @@ functions! {
     /// src/contribution.rs).
     ///
     /// generation: receives a random number that is not 0. It is public. error: NULL, or filled on failure.
-    /// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key; DPB_LEARN_CLIP); DPB_POISONED. Any thread.
+    /// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
     fn dpb_lead(bandit: *mut dpb_bandit, generation: *mut u64, error: *mut dpb_error)
         = explained_with_output(bandit, error, ("generation", generation), |b| b.bandit.lead());
 
@@ -71,7 +71,7 @@ functions! {
     /// merged lately. The number must not depend on rewards. A wrong one costs learning only.
     ///
     /// error: NULL, or filled on failure.
-    /// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key; DPB_LEARN_CLIP); DPB_POISONED. Any thread.
+    /// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
     fn dpb_set_handles(bandit: *mut dpb_bandit, handles: u32, error: *mut dpb_error)
         = explained(bandit, error, &[], |b| b.bandit.set_handles(handles));
 
@@ -89,21 +89,21 @@ functions! {
     /// features 4 d (3 d + 13) + 60 for each model, d the number of features and 1. It may grow between two calls.
     /// error: NULL, or filled on failure.
     /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (generation is 0 or this handle's own); DPB_BUFFER_TOO_SMALL (only
-    /// len written); DPB_UNSUPPORTED (no fleet_key; DPB_LEARN_CLIP); DPB_NO_MEMORY; DPB_POISONED. Any thread.
+    /// len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Any thread.
     fn dpb_contribution(bandit: *mut dpb_bandit, generation: u64, buf: *mut u8, cap: usize, len: *mut usize,
         error: *mut dpb_error)
         = explained_with_bytes(bandit, error, &[], (buf, cap, len), |b| b.bandit.contribution_within(generation, cap));
 
     /// Adds a contribution to the open batches of this handle, which leads. Batches that are full are released, each
     /// with one noise. A contribution is added once, whatever is repeated, reordered or replayed. Segments that this
-    /// handle does not have begin here, up to max_segments. What is beyond that, and of arms that this handle does not
-    /// have, is lost, and counted in dpb_report.contributions_lost.
+    /// handle does not have begin here, up to max_segments. What is beyond that, of arms that this handle does not
+    /// have, and of another learned clip, is lost, and counted in dpb_report.contributions_lost.
     ///
     /// contribution: len bytes of any origin. error: NULL, or filled on failure. Other threads wait, as in dpb_merge.
     /// Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a contribution); DPB_EXPIRED (addressed to
     /// another generation: drop it); DPB_DUPLICATE (it, or a later one of its sender, was added: drop it);
     /// DPB_INVALID_CONFIG (a field differs that must not: see dpb_merge); DPB_FULL (2^20 contributors);
-    /// DPB_NEWER_VERSION; DPB_UNSUPPORTED (no fleet_key; DPB_LEARN_CLIP); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK,
+    /// DPB_NEWER_VERSION; DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK,
     /// nothing has changed. Any thread.
     fn dpb_combine(bandit: *mut dpb_bandit, contribution: *const u8, len: usize, error: *mut dpb_error)
         = explained(bandit, error, &[given("contribution", contribution, len)], |b| {

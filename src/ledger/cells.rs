@@ -23,6 +23,8 @@ pub(crate) struct Ledger<S, R> {
     pub cells: Grid<S>,
     /// The open sum of all cells together, as long as it collects all rewards.
     pub whole: Option<Box<S>>,
+    /// What the sums count, where that changes: sums that count something else are not added to them.
+    pub unit: Option<u64>,
     /// What other handles have released.
     pub peers: Peers<R>,
     pub noise: NoiseSource,
@@ -101,7 +103,7 @@ impl<S: OpenSum, R> Ledger<S, R> {
     pub fn new(config: &Config, cells: Grid<S>, noise: NoiseSource) -> Result<Ledger<S, R>> {
         let (facts, roster, keys, peers) =
             (Facts::new(config), Roster::new(config.arms)?, Keys::default(), Peers::default());
-        Ok(Ledger { facts, roster, keys, cells, whole: None, peers, noise })
+        Ok(Ledger { facts, roster, keys, cells, whole: None, unit: None, peers, noise })
     }
 
     /// Moves what a snapshot has of the facts, and which arms are live. What is read replaces those of a new handle. Returns
@@ -153,6 +155,7 @@ impl<S: OpenSum, R> Ledger<S, R> {
 
     /// Writes all sums that have rewards, without noise, for [`read`](Self::read).
     pub fn write_open(&self, to: &mut Writer) {
+        self.unit.iter().for_each(|&unit| to.u64(unit));
         to.u32(self.open().count() as u32);
         for place in self.open() {
             let id = self.id(place);
@@ -161,17 +164,18 @@ impl<S: OpenSum, R> Ledger<S, R> {
         }
     }
 
-    /// Reads what another handle's [`write_open`](Self::write_open) wrote.
+    /// Reads what another handle's [`write_open`](Self::write_open) wrote, and whether it counts what the sums here count.
     ///
     /// # Errors
     /// `Corrupt`, `NoMemory`.
-    pub fn read(&self, from: &mut Reader) -> Result<Vec<(SumId, S)>> {
+    pub fn read(&self, from: &mut Reader) -> Result<(Vec<(SumId, S)>, bool)> {
+        let fits = self.unit.map_or(Ok(true), |unit| Ok(from.u64()? == unit))?;
         let length = from.length(SumId::BYTES + S::SHORTEST)?;
         let mut parts = try_with_capacity(length)?;
         for _ in 0..length {
             parts.push((SumId::read(from)?, self.cells[(0, 0)].read(from)?));
         }
-        Ok(parts)
+        Ok((parts, fits))
     }
 
     fn id(&self, place: Place) -> SumId {

@@ -44,6 +44,11 @@ impl Totals {
         });
     }
 
+    /// N.
+    pub fn rewards(&self) -> f64 {
+        self.count
+    }
+
     /// Adds the totals of another handle.
     pub fn add(&mut self, other: &Totals) {
         self.count += other.count;

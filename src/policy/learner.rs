@@ -286,10 +286,10 @@ impl<L: Learner> AnyLearner for L {
     }
 
     fn combine(&mut self, from: &mut Reader) -> Result<bool> {
-        let parts = self.ledger().read(from)?;
+        let (parts, fits) = self.ledger().read(from)?;
         from.finish()?;
-        let mut complete = true;
-        for (id, part) in &parts {
+        let mut complete = fits;
+        for (id, part) in parts.iter().filter(|_| fits) {
             let Some(place) = find(self, id) else {
                 complete = false;
                 continue;

@@ -53,8 +53,8 @@ fields! {
     /// arms evenly: for some 120 rewards that are not 0 at epsilon = 1, some 300 at 0.25, and for at most a third of
     /// `horizon`, or 2^20 decisions without one; if it ends so, the clip is `reward_max`. What is maximised is the mean of
     /// clipped rewards, so an arm that is best by rare large amounts is not found. Needs `reward_min` = 0 and
-    /// `reward_bits` = 24. Not with `parts`, with `max_segments`, with `delta` and `max_slots` together, in fleets, and for
-    /// requests with costs.
+    /// `reward_bits` = 24. Handles that merge or contribute agree on one clip. Not with `parts`, with `max_segments`, with
+    /// `delta` and `max_slots` together, and for requests with costs.
     learn_clip: bool = false, Releases, Listed, "0.1", [flag DPB_LEARN_CLIP 8];
     /// m, the maximum number of rewards (with `max_slots`, of requests) of one user. Epsilon is divided by it. Your
     /// program keeps to it: it cancels each further decision of the user at once (decisions, because silence is a reward

@@ -21,16 +21,17 @@ impl Subject {
     pub const KEYS: [u64; 3] = [100, 101, 102];
 
     /// The handles that learn from a set of releases.
-    pub const FLEETS: [Subject; 6] = [
+    pub const FLEETS: [Subject; 7] = [
         Subject::Policy(Algorithm::Imed),
         Subject::Policy(Algorithm::Med),
         Subject::Policy(Algorithm::TopTwo),
         Subject::Segments,
         Subject::Policy(Algorithm::Linear),
         Subject::Models,
+        Subject::Clipped,
     ];
 
-    /// All policies, also with segments and with a model for each arm.
+    /// All policies, also with segments and with a model for each arm. Rewards that are clipped are not those of a model.
     pub fn all() -> impl Iterator<Item = Subject> {
         Algorithm::ALL.iter().copied().map(Subject::Policy).chain([Subject::Segments, Subject::Models])
     }

@@ -446,6 +446,8 @@ pub struct Run {
     pub made: Vec<(usize, bool)>,
     /// The most periods of users that a handle has begun.
     pub periods: u32,
+    /// The learned clips of the handles at the end.
+    pub clips: Vec<Option<f64>>,
 }
 
 /// Runs a world with these draws of noise moved, until its transcript differs from the other one.
@@ -483,6 +485,7 @@ pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i
     (0..history.handles).for_each(|at| it.settle(at));
     let phases = it.made.iter().map(|made| made.decision.phase).collect();
     let made = it.made.iter().map(|made| (made.period, made.is_idle)).collect();
+    let clips = it.generations.iter().map(|one| one.bandit.report().unwrap().clip).collect();
     let World { transcript, known, hand, reported, nonce_repeats, counted: Periods { most: periods, .. }, .. } = it;
     let noise_repeats = other.is_empty() && hand.repeats();
     Run {
@@ -496,6 +499,7 @@ pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i
         noise_repeats,
         made,
         periods,
+        clips,
     }
 }
 

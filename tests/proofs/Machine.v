@@ -12,8 +12,12 @@ Record name := Name { user : nat; request : nat; slot : nat }.
 Definition name_dec (n m : name) : {n = m} + {n <> m}.
 Proof. repeat decide equality. Defined.
 
-(* Open; limited with its request (max_clicks); in the open sum of a batch, multiplied by a row of integers. *)
-Inductive stage := Waiting | Fixed | Placed (batch : nat) (row : list Z).
+(* What a sum counts of a reward: any function of the grid, as the table of its values; None: the reward itself. *)
+Definition function := option (list Z).
+
+(* Open; limited with its request (max_clicks); in the open sum of a batch, where a function of it counts, multiplied by a
+   row of integers. *)
+Inductive stage := Waiting | Fixed | Placed (batch : nat) (row : list Z) (f : function).
 
 (* The rewards that an incarnation holds. V is what is known of a reward: its value in a world, or its values in two. *)
 Record item (V : Type) := Item { incarnation : nat; decision : name; at_stage : stage; value : V }.
@@ -43,7 +47,7 @@ Inductive move :=
 | Arrive (l : nat) (n : name) (left right : option Z)  (* a report, and what is then held in two worlds *)
 | Cancel (l : nat) (n : name)               (* dpb_cancel, or the decision expires *)
 | Fix (l u r coin : nat)                    (* max_clicks limits the rewards of a request *)
-| Due (l : nat) (n : name) (b : nat) (row : list Z)    (* the reward takes effect in batch b, by its time alone *)
+| Due (l : nat) (n : name) (b : nat) (row : list Z) (f : function) (* the reward takes effect in batch b, by its time alone *)
 | Release (l b : nat)
 | Drop (l b : nat)
 | Contribute (l g from seq : nat)           (* all open sums of l, in a message *)
@@ -62,7 +66,7 @@ Arguments Values {V}. Arguments blank {V}. Arguments arrive {V}. Arguments limit
 
 Definition named (n m : name) := if name_dec n m then true else false.
 Definition waiting (s : stage) := match s with Waiting => true | _ => false end.
-Definition placed (s : stage) := match s with Placed _ _ => true | _ => false end.
+Definition placed (s : stage) := match s with Placed _ _ _ => true | _ => false end.
 
 Section Step.
   Variable limited : bool. (* whether max_clicks is set *)
@@ -72,16 +76,16 @@ Section Step.
   Definition of_incarnation l (i : item V) := incarnation i =? l.
   Definition waits l n (i : item V) := (incarnation i =? l) && named (decision i) n && waiting (at_stage i).
   Definition in_batch l b (i : item V) :=
-    match at_stage i with Placed c _ => (incarnation i =? l) && (c =? b) | _ => false end.
+    match at_stage i with Placed c _ _ => (incarnation i =? l) && (c =? b) | _ => false end.
   Definition in_request l u r (i : item V) :=
     (incarnation i =? l) && (user (decision i) =? u) && (request (decision i) =? r) && waiting (at_stage i).
   Definition token l u r (i : item V) := in_request l u r i && (slot (decision i) =? 0).
   Definition due l n (i : item V) :=
     (incarnation i =? l) && named (decision i) n &&
-    match at_stage i with Waiting => negb limited | Fixed => true | Placed _ _ => false end.
+    match at_stage i with Waiting => negb limited | Fixed => true | Placed _ _ _ => false end.
 
   Definition received a b (i : item V) := Item (incarnation i) (decision i) (at_stage i) (arrive ops a b (value i)).
-  Definition entered b row (i : item V) := Item (incarnation i) (decision i) (Placed b row) (value i).
+  Definition entered b row f (i : item V) := Item (incarnation i) (decision i) (Placed b row f) (value i).
   Definition moved_to l (i : item V) := Item l (decision i) (at_stage i) (value i).
 
   (* Writes the limited values back. *)
@@ -125,7 +129,7 @@ Section Step.
         let rest := without (token l u r) (items s) in
         with_items s (refill (in_request l u r) (limit ops coin (map value (filter (in_request l u r) rest))) rest)
       else s
-    | Due l n b row => with_items s (map (fun i => if due l n i then entered b row i else i) (items s))
+    | Due l n b row f => with_items s (map (fun i => if due l n i then entered b row f i else i) (items s))
     | Release l b => with_items s (without (in_batch l b) (items s))
     | Drop l b => with_items s (without (in_batch l b) (items s))
     | Contribute l g from seq =>

@@ -92,7 +92,7 @@ Section Once.
 
   Context (weight_moves : forall l i, weight (moved_to l i) = weight i).
   Context (weight_arrives : forall a b i, waiting (at_stage i) = true -> (weight (received ops a b i) <= weight i)%nat).
-  Context (weight_enters : forall l n b row i, due limited l n i = true -> (weight (entered b row i) <= weight i)%nat).
+  Context (weight_enters : forall l n b row f i, due limited l n i = true -> (weight (entered b row f i) <= weight i)%nat).
   Context (weight_is_limited : forall l u r coin its, limited = true -> existsb (token l u r) its = true ->
     let rest := without (token l u r) its in
     (all (refill (in_request l u r) (limit ops coin (map value (filter (in_request l u r) rest))) rest) <= all its)%nat).
@@ -132,7 +132,7 @@ Section Once.
     - rewrite (all_split (fun i => (incarnation i =? l) && named (decision i) n && negb (placed (at_stage i))) (items s)). lia.
     - destruct (limited && existsb (token l u r) (items s)) eqn:E; simpl; [|lia]. apply andb_prop in E as [L E].
       pose proof (weight_is_limited l u r coin _ L E) as H. simpl in H. lia.
-    - pose proof (all_map_le (entered b row) (due limited l n) (items s) (weight_enters l n b row)). lia.
+    - pose proof (all_map_le (entered b row f) (due limited l n) (items s) (weight_enters l n b row f)). lia.
     - rewrite (all_split (in_batch l b) (items s)). lia.
     - rewrite (all_split (in_batch l b) (items s)). lia.
     - rewrite map_app, list_sum_app, (all_split (fun i => of_incarnation l i && placed (at_stage i)) (items s)). simpl.
@@ -174,7 +174,7 @@ Section Everywhere.
 
   Context (fresh_ones : forall l u r k i, In i (fresh limited ops l u r k) -> Q i).
   Context (moving : forall l i, Q i -> Q (moved_to l i)).
-  Context (entering : forall b row i, Q i -> Q (entered b row i)).
+  Context (entering : forall b row f i, Q i -> Q (entered b row f i)).
   Context (limiting : forall l u r coin its, limited = true -> (forall i, In i its -> Q i) ->
     forall i, In i (refill (in_request l u r) (limit ops coin (map value (filter (in_request l u r) its))) its) -> Q i).
 

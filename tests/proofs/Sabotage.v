@@ -39,9 +39,9 @@ Proof.
 Qed.
 
 Notation the_decision := (Name 7 0 1).
-Definition one_batch := [Decide 0 7 1; Arrive 0 the_decision (Some 0%Z) (Some 1%Z); Due 0 the_decision 5 [1%Z]; Release 0 5].
+Definition one_batch := [Decide 0 7 1; Arrive 0 the_decision (Some 0%Z) (Some 1%Z); Due 0 the_decision 5 [1%Z] None; Release 0 5].
 Definition seen : history :=
-  [(Release 0 5, [0%Z]); (Due 0 the_decision 5 [1%Z], []); (Arrive 0 the_decision (Some 0%Z) (Some 1%Z), []); (Decide 0 7 1, [])].
+  [(Release 0 5, [0%Z]); (Due 0 the_decision 5 [1%Z] None, []); (Arrive 0 the_decision (Some 0%Z) (Some 1%Z), []); (Decide 0 7 1, [])].
 
 Example theorem_P_applies : private 1 (transcript 1 1 1 1 None (fun _ l => l) (script one_batch) true 4)
                                       (transcript 1 1 1 1 None (fun _ l => l) (script one_batch) false 4).
@@ -67,6 +67,10 @@ Proof.
   unfold transcript. simpl length. simpl Nat.eqb. cbv iota. rewrite P. simpl. unfold response. simpl. repeat rewrite Rmult_1_l. repeat rewrite Rmult_1_r.
   split; [apply laplace_is_positive|]. apply a_step_of_laplace.
 Qed.
+
+(* A function that turns rewards over, and one that is too large: it counts as the largest reward. *)
+Example functions_apply : map (apply 1 (Some [1%Z; 0%Z])) [0%Z; 1%Z] = [1%Z; 0%Z] /\ map (apply 1 (Some [0%Z; 7%Z])) [0%Z; 1%Z] = [0%Z; 1%Z].
+Proof. split; reflexivity. Qed.
 
 (* Noise of half the scale that epsilon = 1 needs. *)
 Example half_noise : exists y, noised (/ 2) [0%Z] y > exp 1 * noised (/ 2) [1%Z] y /\ 0 < noised (/ 2) [1%Z] y.
@@ -115,15 +119,27 @@ Proof. leak ((Release 0 5, [0%Z]) :: seen). Qed.
 (* An update that is believed again after its reward took effect, because the decision stays open. *)
 Example duplicate_leaks : leaks (fun V ops s m =>
   match m with
-  | Due l n b row => with_items s (items s ++ map (entered b row) (filter (due false l n) (items s)))
+  | Due l n b row f => with_items s (items s ++ map (entered b row f) (filter (due false l n) (items s)))
   | _ => step false ops s m
   end).
 Proof.
-  leak ((Release 0 6, [0%Z]) :: (Release 0 5, [0%Z]) :: (Due 0 the_decision 6 [1%Z], []) :: tl seen).
+  leak ((Release 0 6, [0%Z]) :: (Release 0 5, [0%Z]) :: (Due 0 the_decision 6 [1%Z] None, []) :: tl seen).
+Qed.
+
+(* A pilot that keeps its rewards: what counts in its batch by a function counts in its arm's batch too. *)
+Example pilot_kept_leaks : leaks (fun V ops s m =>
+  match m with
+  | Due l n b row (Some f) =>
+    with_items s (map (entered (S b) row None) (filter (due false l n) (items s)) ++
+                  map (fun i => if due false l n i then entered b row (Some f) i else i) (items s))
+  | _ => step false ops s m
+  end).
+Proof.
+  leak ((Release 0 6, [0%Z]) :: (Release 0 5, [0%Z]) :: (Due 0 the_decision 5 [1%Z] (Some [0%Z; 1%Z]), []) :: tl (tl seen)).
 Qed.
 
 Definition contributed : history :=
-  [(Contribute 0 0 3 1, []); (Due 0 the_decision 5 [1%Z], []); (Arrive 0 the_decision (Some 0%Z) (Some 1%Z), []);
+  [(Contribute 0 0 3 1, []); (Due 0 the_decision 5 [1%Z] None, []); (Arrive 0 the_decision (Some 0%Z) (Some 1%Z), []);
    (Decide 0 7 1, []); (Lead 1, [])].
 
 (* A leader that forgets which sequence numbers it accepted. *)

@@ -91,7 +91,7 @@ Section M.
       (step lim (world grid clicks arrange left) s (Suspend l)) (Resume k (length (stored s)))))) =
     sums bound grid dim (filter (in_batch l b) (items s)).
   Proof.
-    intros N. pose (f := fun i : item (option Z) => match at_stage i with Placed c _ => c =? b | _ => false end).
+    intros N. pose (f := fun i : item (option Z) => match at_stage i with Placed c _ _ => c =? b | _ => false end).
     pose proof (a_state_continues lim (world grid clicks arrange left) s l k f f N (fun i => eq_refl)) as E.
     assert (F : forall k (xs : list (item (option Z))), filter (in_batch k b) xs = filter (fun i => of_incarnation k i && f i) xs).
     { intros j xs. apply filter_ext. intros i. unfold in_batch, of_incarnation, f. destruct (at_stage i); rewrite ?andb_false_r; reflexivity. }

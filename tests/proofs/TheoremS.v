@@ -156,8 +156,8 @@ Section S.
       intros P. pose proof (released_at_most_once lim both potential (fun _ _ => eq_refl)) as O.
       assert (A : forall a b i, waiting (at_stage i) = true -> (potential (received both a b i) <= potential i)%nat).
       { intros a b i W. unfold potential. simpl. destruct (at_stage i); try discriminate. lia. }
-      assert (E : forall l n b row (i : item (option Z * option Z)), due lim l n i = true -> (potential (entered b row i) <= potential i)%nat).
-      { intros l n b row i D. unfold due in D. unfold limited in D. rewrite clicks_is_c in D. apply andb_prop in D as [_ D].
+      assert (E : forall l n b row f (i : item (option Z * option Z)), due lim l n i = true -> (potential (entered b row f i) <= potential i)%nat).
+      { intros l n b row f i D. unfold due in D. unfold limited in D. rewrite clicks_is_c in D. apply andb_prop in D as [_ D].
         unfold potential. simpl. destruct (at_stage i); try discriminate. apply Nat.le_refl. }
       specialize (O A E potential_is_limited h).
       assert (Z0 : along lim both (copied_by potential) h = 0%nat)

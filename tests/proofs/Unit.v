@@ -90,7 +90,7 @@ Section Unit.
   Definition decided : history -> nat := along lim both (decided_by lim both counted).
   Definition copied : history -> nat := along lim both (copied_by counted).
 
-  Lemma counted_enters {V} l n b row (i : item V) : due lim l n i = true -> (counted (entered b row i) <= counted i)%nat.
+  Lemma counted_enters {V} l n b row f (i : item V) : due lim l n i = true -> (counted (entered b row f i) <= counted i)%nat.
   Proof.
     clear whole_requests. intros D. unfold counted. simpl. rewrite andb_false_r. simpl.
     destruct lim eqn:L; [|rewrite !andb_false_l; simpl; lia].

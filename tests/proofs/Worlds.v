@@ -18,8 +18,13 @@ Section Worlds.
   Definition fit (row : list Z) := if (norm row <=? bound)%Z then row else [].
   Definition reward (v : option Z) : Z := match v with Some x => Z.max 0 (Z.min grid x) | None => 0 end.
 
-  Definition row {V} (i : item V) := match at_stage i with Placed _ u => fit u | _ => [] end.
-  Definition part_of_sum j (i : item (option Z)) := (nth j (row i) 0 * reward (value i))%Z.
+  (* A function maps the grid into it: a value out of range does not enter a sum. *)
+  Definition apply (f : function) (x : Z) : Z :=
+    match f with Some table => Z.max 0 (Z.min grid (nth (Z.to_nat x) table 0%Z)) | None => x end.
+
+  Definition row {V} (i : item V) := match at_stage i with Placed _ u _ => fit u | _ => [] end.
+  Definition counts {V} (i : item V) := match at_stage i with Placed _ _ f => f | _ => None end.
+  Definition part_of_sum j (i : item (option Z)) := (nth j (row i) 0 * apply (counts i) (reward (value i)))%Z.
   Definition sum_of j l := fold_right (fun i s => (part_of_sum j i + s)%Z) 0%Z l.
   Definition sums (l : list (item (option Z))) := map (fun j => sum_of j l) (seq 0 dim).
 
@@ -117,6 +122,9 @@ Section Worlds.
   Lemma reward_range v : (0 <= reward v <= grid)%Z.
   Proof. unfold reward. destruct v; lia. Qed.
 
+  Lemma apply_range f x : (0 <= x <= grid)%Z -> (0 <= apply f x <= grid)%Z.
+  Proof. unfold apply. destruct f; lia. Qed.
+
   Lemma distance_add (a b s t : nat -> Z) js :
     (distance (map (fun j => (a j + s j)%Z) js) (map (fun j => (b j + t j)%Z) js) <=
      distance (map a js) (map b js) + distance (map s js) (map t js))%Z.
@@ -131,7 +139,7 @@ Section Worlds.
     - simpl map. unfold sum_of at 1 2. simpl fold_right.
       eapply Z.le_trans; [apply (distance_add (fun j => part_of_sum j (map_item fst i)) (fun j => part_of_sum j (map_item snd i))
         (fun j => sum_of j (map (map_item fst) l)) (fun j => sum_of j (map (map_item snd) l)))|].
-      pose (x := reward (fst (value i))). pose (y := reward (snd (value i))).
+      pose (x := apply (counts i) (reward (fst (value i)))). pose (y := apply (counts i) (reward (snd (value i)))).
       assert (D : (distance (map (fun j => part_of_sum j (map_item fst i)) (seq 0 dim))
                    (map (fun j => part_of_sum j (map_item snd i)) (seq 0 dim)) <= norm (row i) * Z.abs (x - y))%Z).
       { unfold norm. clear IH. induction (seq 0 dim) as [|j js IHj]; [simpl; lia|]. cbn [map distance fold_right].
@@ -141,11 +149,12 @@ Section Worlds.
       assert (N : (norm (row i) <= bound)%Z).
       { unfold row. destruct (at_stage i); try apply norm_fit; pose proof (norm_fit []); unfold fit in *;
           destruct (norm [] <=? bound)%Z; lia. }
-      pose proof (reward_range (fst (value i))). pose proof (reward_range (snd (value i))). fold x in H. fold y in H0.
+      pose proof (apply_range (counts i) _ (reward_range (fst (value i)))).
+      pose proof (apply_range (counts i) _ (reward_range (snd (value i)))). fold x in H. fold y in H0.
       assert (0 <= norm (row i))%Z by (unfold norm; clear; induction (seq 0 dim); cbn [fold_right]; lia).
-      unfold count in *. simpl. unfold differs at 1. fold x y.
-      destruct (x =? y)%Z eqn:E; simpl negb; cbv iota.
-      + apply Z.eqb_eq in E. rewrite E in D. nia.
+      unfold count in *. simpl. unfold differs at 1.
+      destruct (reward (fst (value i)) =? reward (snd (value i)))%Z eqn:E; simpl negb; cbv iota.
+      + apply Z.eqb_eq in E. assert (x = y) as F by (unfold x, y; rewrite E; reflexivity). rewrite F in D. nia.
       + simpl length. assert (norm (row i) * Z.abs (x - y) <= bound * grid)%Z by nia. nia.
   Qed.
 

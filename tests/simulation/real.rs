@@ -112,6 +112,38 @@ fn real_bandits_learn_as_one_and_move() {
     assert_eq!((last.state, last.member.incarnation > 1), (NodeState::Serving, true), "the number is free again");
 }
 
+/// Nodes find one clip: the leader's, from the rewards of all. A node that joins later counts the same.
+#[test]
+fn real_bandits_find_one_clip() {
+    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
+    let learns = || Config { reward_max: 10_000.0, reward_bits: 24, learn_clip: true, ..config() };
+    (0..3).for_each(|_| fleet.join_with(0, None, learns()));
+    fleet.run(20_000);
+    let mut coins = Coins(5);
+    let clip = |node: &Node<Bandits>| node.bandit().unwrap().report().unwrap().clip;
+    let mut decisions = 0;
+    while fleet.nodes.iter().any(|node| clip(node).is_none()) {
+        let by = coins.below(3) as usize;
+        let ad = fleet.nodes[by].bandit().unwrap().select().unwrap();
+        if coins.one_in(3) {
+            let at = coins.below(3) as usize;
+            fleet.nodes[at].update(ad.ticket, 5.0 + 10.0 * coins.toss(0.5)).unwrap();
+        }
+        fleet.step();
+        decisions += 1;
+        assert!(decisions < 10_000);
+    }
+    println!("a clip after {decisions} decisions");
+    let reports: Vec<_> = fleet.nodes.iter().map(|node| node.bandit().unwrap().report().unwrap()).collect();
+    assert!(reports.iter().all(|report| report.clip == reports[0].clip), "{reports:?}");
+    assert!((15.0..120.0).contains(&reports[0].clip.unwrap()), "{:?}", reports[0].clip);
+    let releasing = reports.iter().filter(|report| report.phase > 0).count();
+    assert_eq!(releasing, 1, "only the leader releases");
+    fleet.join_with(0, None, learns());
+    fleet.run(20_000);
+    assert_eq!(clip(&fleet.nodes[3]), reports[0].clip);
+}
+
 /// A node whose state could not move in time says so at the start, and takes no given number.
 #[test]
 fn a_state_that_is_too_large_is_refused_at_the_start() {

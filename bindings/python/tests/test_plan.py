@@ -449,3 +449,40 @@ def test_beside_mabwiser():
     assert mine.keys() == of_theirs.keys()
     for name in mine:
         assert mine[name] == pytest.approx(of_theirs[name], abs=0.12)
+
+
+def revenue(n=40_000):
+    """Amounts of 10 in a range up to 10,000: the noise for the range hides them."""
+    arm = COINS.integers(0, K, n)
+    bought = (COINS.random(n) < RATES[arm]).astype(float)
+    return {"arm": arm, "propensity": np.full(n, 1 / K), "reward": 10.0 * bought, "click": bought, "euros": 10.0 * bought}
+
+
+def test_a_learned_clip_is_replayed_and_simulated(tmp_path):
+    log = revenue()
+    options = {"policies": "dp-imed", "epsilons": 1.0, "reward_max": 10_000.0}
+    path = tmp_path / "log.csv"
+    lines = zip(log["arm"], log["propensity"], log["reward"])
+    path.write_text("arm,propensity,reward\n" + "".join(f"{a},{p},{r}\n" for a, p, r in lines))
+    plain, learned = (dpb.replay(log, learn_clip=learn, **options)[2] for learn in (False, True))
+    assert learned["dr"] - learned["dr_width"] > plain["dr"] + plain["dr_width"]
+    assert rows(dpb.replay(path, learn_clip=True, **options))[2] == tuple(learned.values())
+    world = {"arms": 4, "rate": 0.2, "amount": 10.0, "spread": 1.2, "decisions": 30_000, "runs": 4, **options}
+    [plain], [learned] = (dpb.simulate(learn_clip=learn, **world) for learn in (False, True))
+    assert learned["percent"] < 0.7 * plain["percent"]
+    with pytest.raises(dpb.InvalidConfigError, match="spread: has no meaning without amount"):
+        dpb.simulate(spread=1.2)
+
+
+def test_parts_are_replayed(tmp_path):
+    log = revenue(4000)
+    weights = {"click": 0.25, "euros": 0.1}
+    whole = {**log, "reward": np.clip(0.25 * log["click"] + 0.1 * log["euros"], 0.0, 1.0)}
+    parts = {name: log[name] for name in ("arm", "propensity", "click", "euros")}
+    assert rows(dpb.replay(parts, epsilons=1.0, runs=2, parts=weights)) == rows(dpb.replay(whole, epsilons=1.0, runs=2))
+    both = (dpb.replay(each, epsilons=1.0, runs=2, reward_max=2.0, **more) for each, more in ((parts, {"parts": weights}), (whole, {})))
+    assert next(both)[0]["dr"] > 1.2 * next(both)[0]["dr"]
+    with pytest.raises(dpb.InvalidConfigError, match="the log has no column returned"):
+        dpb.replay(parts, parts={"returned": -0.1})
+    with pytest.raises(dpb.InvalidConfigError, match="parts must be None with a file"):
+        dpb.replay(tmp_path / "log.csv", parts=weights)

@@ -649,6 +649,7 @@ fn world(arms: u32, best: f64, worst: f64, horizon: u64) -> World {
     World {
         rates: (0..arms).map(|arm| best - (best - worst) * f64::from(arm) / f64::from(arms - 1)).collect(),
         amount: None,
+        spread: 0.0,
         most: 1.0,
         payouts: 0.0,
         costs: 0.0,
@@ -674,7 +675,11 @@ fn mean(values: &[f64]) -> (f64, f64) {
 /// What the policy loses in this service, in loops through the library: the mean of these runs, and its standard error.
 fn direct(world: &World, player: &Player, runs: u64) -> (f64, f64) {
     let slots = world.slots as usize;
-    let amount = world.amount.map_or(world.most, |mean| mean * (1.0 - (-world.most / mean).exp()));
+    // The largest lognormal reward has no part in the mean.
+    let amount = match world.amount {
+        Some(mean) if world.spread > 0.0 => mean,
+        amount => amount.map_or(world.most, |mean| mean * (1.0 - (-world.most / mean).exp())),
+    };
     let lost = |run: u64| {
         let mut seed = [11; 32];
         seed[..8].copy_from_slice(&run.to_le_bytes());
@@ -694,8 +699,16 @@ fn direct(world: &World, player: &Player, runs: u64) -> (f64, f64) {
             for decision in chosen {
                 let rate = rates[decision.arm as usize];
                 lost -= rate * amount;
-                let exponential = world.amount.map_or(world.most, |mean| -mean * (1.0 - random.unit()).ln());
-                let reward = if random.unit() < rate { exponential.min(world.most) } else { 0.0 };
+                let mut exponential = || -(1.0 - random.unit()).ln();
+                let amount = match (world.amount, world.spread) {
+                    (None, _) => world.most,
+                    (Some(mean), 0.0) => mean * exponential(),
+                    (Some(mean), spread) => {
+                        let normal = (2.0 * exponential()).sqrt() * (std::f64::consts::TAU * random.unit()).sin();
+                        mean * (spread * normal - 0.5 * spread * spread).exp()
+                    }
+                };
+                let reward = if random.unit() < rate { amount.min(world.most) } else { 0.0 };
                 bandit.update(decision.ticket, reward).unwrap();
             }
         }
@@ -738,6 +751,8 @@ const RUNS: u64 = 16;
 fn a_simulation_agrees_with_loops_through_the_library() {
     let small = || world(6, 0.5, 0.1, 20_000);
     let config = || Config::new(6, 1.0);
+    let revenue = || World { amount: Some(20.0), spread: 1.2, most: 10_000.0, ..small() };
+    let of_revenue = |learn_clip| Config { reward_max: 10_000.0, reward_bits: 24, learn_clip, ..config() };
     let worlds = [
         (small(), config()),
         (World { amount: Some(20.0), most: 50.0, ..small() }, Config { reward_max: 50.0, ..config() }),
@@ -746,6 +761,8 @@ fn a_simulation_agrees_with_loops_through_the_library() {
         (World { change_every: 7000, ..small() }, Config { forget_after: 3000, ..config() }),
         // A policy tries arms by number, so the first of them must not be better than others.
         (world(200, 0.5, 0.1, 50), Config::new(200, 1.0)),
+        (revenue(), of_revenue(true)),
+        (revenue(), of_revenue(false)),
     ];
     let limits = Limits { first_runs: RUNS, most_runs: RUNS, seconds: f64::INFINITY, threads: 2 };
     let mut losses = Vec::new();
@@ -757,9 +774,10 @@ fn a_simulation_agrees_with_loops_through_the_library() {
         assert!(agrees(&loss, direct) && loss.part == loss.whole.unwrap(), "{loss:?} {direct:?}");
         losses.push(loss.part.0 / world.rotation() / world.horizon as f64);
     }
-    let [clicks, amounts, _, drift, forgetting, _] = losses[..] else { panic!() };
+    let [clicks, amounts, _, drift, forgetting, _, clipped, unclipped] = losses[..] else { panic!() };
     println!("{losses:?}");
     assert!(amounts > 1.5 * clicks && drift > 5.0 * clicks && forgetting < 0.8 * drift, "{losses:?}");
+    assert!(clipped < 0.5 * unclipped, "{losses:?}");
 }
 
 /// Whatever time there is, and however slow other policies are: what is simulated in it agrees with loops.
@@ -830,6 +848,8 @@ fn options_are_checked() {
         (&["--slots", "3", "--arms", "3"], "--slots: 3 is not below --arms, 3"),
         (&["--slots", "3", "--max-clicks", "4"], "--max-clicks: 4 is above --slots, 3"),
         (&["--amount", "20"], "--amount: is above --reward-max, 1"),
+        (&["--spread", "1"], "--spread: has no meaning without --amount"),
+        (&["--winner", "--learn-clip"], "--learn-clip: has no meaning with --winner"),
         (&["--delay", "5w"], "--delay: \"5w\" is neither a time"),
         (&["--delay", "1.5"], "--delay: \"1.5\" is neither a time"),
         (&["--log", "x", "--reward-min", "2"], "--reward-max: 1 is not above the smallest reward, 2"),
@@ -850,6 +870,10 @@ fn options_are_checked() {
         (&["--delay", "9999h"], "--delay: "),
         (&["--arms", "1000000", "--threads", "2"], "--arms: 44 runs at a time take up to 26 GB"),
         (&["--policy", "tsallis", "--processes", "2"], "--policy: none can be simulated\ntsallis: "),
+        (
+            &["--learn-clip", "--costs", "0.1", "--policy", "dp-imed"],
+            "--policy: none can be simulated\ndp-imed: this configuration does not support costs and abstain",
+        ),
         (&["--log", "no/such/log"], "no/such/log: "),
         (&["--winner", "--policy", "dp-imed"], "testing: this policy does not support a best arm"),
     ];

@@ -173,8 +173,8 @@ pub const DPB_CLAMP_REWARDS: u32 = 1;
 /// pilot plays all arms evenly: for some 120 rewards that are not 0 at epsilon = 1, some 300 at 0.25, and for at most
 /// a third of horizon, or 2^20 decisions without one; if it ends so, the clip is reward_max. What is maximised is the
 /// mean of clipped rewards, so an arm that is best by rare large amounts is not found. Needs reward_min = 0 and
-/// reward_bits = 24. Not with parts, with max_segments, with delta and max_slots together, in fleets, and for
-/// requests with costs. For dpb_new_imed.
+/// reward_bits = 24. Handles that merge or contribute agree on one clip. Not with parts, with max_segments, with
+/// delta and max_slots together, and for requests with costs. For dpb_new_imed.
 pub const DPB_LEARN_CLIP: u32 = 8;
 /// dpb_config.flags: Adds the width of the noise to the index, as a proof requires. The paper's index omits it. For
 /// dpb_new_ucb_int and dpb_new_lap.

@@ -39,6 +39,11 @@ impl ArmSum {
         self.units() - self.contributed
     }
 
+    /// The number of rewards of this handle's own decisions, since it was made.
+    pub fn learned(&self) -> u64 {
+        (self.closed + self.own()) / Pull::EXAMINATION
+    }
+
     /// The size of the open batch.
     pub fn size(&self) -> u64 {
         self.batch.quota() - self.replaced()

@@ -27,7 +27,7 @@ use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
 use crate::noise::{Noise, NoiseSource};
 use crate::os::DefaultRounding;
-use crate::policy::compare::ReleaseTotals;
+use crate::policy::compare::{ReleaseTotals, Totals};
 use crate::policy::contract::{ArmState, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::prior::Prior;
@@ -224,10 +224,18 @@ impl BatchedArms {
         self.open_sum(arm).closed
     }
 
-    /// The number of rewards of this handle's own decisions for an arm, since it was made.
-    pub fn learned(&self, arm: usize) -> u64 {
-        let sum = self.open_sum(arm);
-        (sum.closed + sum.own()) / Pull::EXAMINATION
+    /// N of all releases that count.
+    pub fn known(&self) -> f64 {
+        let own = self.arms.iter().map(|arm| &arm.saved.released.totals);
+        own.chain(self.others.iter().map(|others| &others.totals)).map(Totals::rewards).sum()
+    }
+
+    /// Forgets all that this handle has released. Arms are to be [joined](Self::join) again.
+    pub fn forget(&mut self) {
+        (self.sum, self.rewards) = (0.0, 0);
+        for arm in &mut *self.arms {
+            (arm.saved.total, arm.saved.released) = (0, ReleaseHistory::NOTHING);
+        }
     }
 
     /// This handle's part of a batch of this size.

@@ -7,11 +7,13 @@ use super::arm_sum::ArmSum;
 use super::arms::BatchedLedger;
 use super::imed::DpImed;
 use super::peers::HandleReleases;
-use super::pilot::Pilot;
+use super::pilot::{Found, Pilot};
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::ledger::cells::{Ledger, OpenSum, Place};
+use crate::ledger::facts::Duty;
 use crate::ledger::peers::Peer;
-use crate::moving::{Archive, persist};
+use crate::moving::{Archive, Persist};
 use crate::os::DefaultRounding;
 use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
@@ -21,7 +23,7 @@ use crate::request::Offer;
 use crate::reward::Reward;
 use crate::snapshot::Reader;
 
-/// DP-IMED behind a pilot.
+/// DP-IMED behind a pilot, whose open batch is the [whole](Ledger::whole).
 pub struct ClippedImed {
     imed: DpImed,
     pilot: Pilot,
@@ -32,24 +34,91 @@ impl ClippedImed {
     /// As [`DpImed::new`].
     pub fn new(config: &Config, seed: &mut Seed) -> Result<ClippedImed> {
         check(config)?;
-        Ok(ClippedImed { imed: DpImed::new(config, seed)?, pilot: Pilot::new(config, &config.noise()?) })
+        let mut policy = ClippedImed { imed: DpImed::new(config, seed)?, pilot: Pilot::new(config, &config.noise()?) };
+        policy.open();
+        Ok(policy)
     }
 
-    /// Whether the pilot still plays.
+    /// Whether the pilot still plays. A contributor's ends when its leader's has.
     fn pilots(&mut self) -> bool {
-        let decisions = self.imed.ledger().facts.decisions;
-        self.pilot.check_end(decisions);
-        !self.pilot.has_ended()
+        let facts = &self.imed.ledger().facts;
+        if !facts.duty().contributes() && self.pilot.ends(facts.decisions) {
+            self.open();
+        }
+        !self.pilot.found.has_clip()
+    }
+
+    /// Opens an empty batch for what the pilot asks now, if anything.
+    fn open(&mut self) {
+        let (found, ledger) = (&self.pilot.found, self.imed.ledger());
+        ledger.unit = Some(found.unit());
+        match found.has_clip() {
+            true => ledger.whole = None,
+            false => **ledger.whole.get_or_insert_default() = ArmSum::default(),
+        }
+        self.resize();
+    }
+
+    /// Gives the pilot's batch its size. What it has collected stays.
+    fn resize(&mut self) {
+        let Ledger { whole, facts, .. } = self.imed.ledger();
+        whole.iter_mut().for_each(|sum| sum.open(facts.quota(self.pilot.found.size)));
     }
 
     /// Releases the pilot's full batch.
     #[inline(never)]
     fn release(&mut self) {
         let _rounding = DefaultRounding::set();
-        let ledger = self.imed.ledger();
-        ledger.facts.time.learn();
-        let rewards = self.pilot.release(&mut ledger.noise);
-        ledger.facts.release(rewards);
+        let Ledger { whole, facts, noise, .. } = self.imed.ledger();
+        let Some(sum) = whole else { return };
+        facts.time.learn();
+        let release = sum.batch.release(noise);
+        facts.release(release.count);
+        self.pilot.learn(release);
+        self.open();
+    }
+
+    /// What is to be counted of rewards from now on: what the leader counts, if its snapshot is known; otherwise what comes
+    /// first of all that pilots are known to have found.
+    fn first(&mut self) -> Found {
+        let own = self.found();
+        let Ledger { facts, peers, .. } = self.imed.ledger();
+        let leads = |peer: &&Peer<HandleReleases>| facts.duty() == Duty::Contributes(peer.releases.led);
+        if let Some(leader) = peers.iter().find(leads) {
+            return leader.releases.found;
+        }
+        let all = peers.iter().map(|peer| peer.releases.found);
+        all.fold(own, |first, found| if found.order() > first.order() { found } else { first })
+    }
+
+    /// What the pilot has found, with the rewards that are known now.
+    fn found(&self) -> Found {
+        let mut found = self.pilot.found;
+        if found.has_clip() {
+            found.rewards = found.rewards.max(self.imed.known());
+        }
+        found
+    }
+
+    /// Counts what is [first](Self::first). Open sums and releases that count something else are dropped.
+    fn follow(&mut self) {
+        let first = self.first();
+        let before = std::mem::replace(&mut self.pilot.found, first);
+        if before.unit() == self.pilot.found.unit() {
+            return self.resize();
+        }
+        self.clear_open();
+        self.open();
+        let peers = self.imed.ledger().peers.iter().len();
+        (0..peers).for_each(|peer| self.choose_whether_it_counts(peer));
+        self.imed.forget();
+        self.imed.changed(Change::Duty); // batches have other sizes
+    }
+
+    /// Whether the releases of this peer count.
+    fn choose_whether_it_counts(&mut self, peer: usize) {
+        let releases = &mut self.imed.ledger().peers[peer].releases;
+        releases.counts = releases.found.unit() == self.pilot.found.unit();
     }
 }
 
@@ -93,9 +162,12 @@ impl Policy for ClippedImed {
 
     /// A reward of the pilot's counts for no arm. One that is late counts for its arm, if the arm's batch is open.
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        if !self.pilot.has_ended() {
+        if !self.pilot.found.has_clip() {
+            let (counted, ledger) = (self.pilot.found.counted(reward), self.imed.ledger());
+            let fills = |sum: &mut Box<ArmSum>| sum.batch.collect(counted) && sum.is_full();
+            let is_full = ledger.whole.as_mut().is_some_and(fills);
             self.imed.cancel(pull);
-            if self.pilot.collect(reward) {
+            if is_full {
                 self.release();
             }
         } else if self.imed.is_open(pull.arm()) {
@@ -125,7 +197,12 @@ impl Policy for ClippedImed {
 
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.imed.snapshot(with)?;
-        self.pilot.snapshot(with)
+        self.pilot.found = self.found();
+        persist_found(&mut self.pilot.found, &mut self.imed.ledger().facts.duty().led(), with)?;
+        if with.reads() {
+            self.open();
+        }
+        Ok(())
     }
 
     fn learner(&mut self) -> Option<&mut dyn AnyLearner> {
@@ -133,7 +210,7 @@ impl Policy for ClippedImed {
     }
 }
 
-/// Its releases are in units of its clip, so no other handle can use them: a handle refuses merges and contributions.
+/// Its sums and releases add up only with those that count the same of a reward.
 impl Learner for ClippedImed {
     type Sum = ArmSum;
     type Releases = HandleReleases;
@@ -143,7 +220,15 @@ impl Learner for ClippedImed {
     }
 
     fn changed(&mut self, change: Change) {
-        self.imed.changed(change);
+        match change {
+            Change::Full(Place::Whole) => self.release(),
+            Change::Merged => self.follow(),
+            Change::Duty => {
+                self.imed.changed(change);
+                self.follow();
+            }
+            _ => self.imed.changed(change),
+        }
     }
 
     fn grow(&mut self, by: Growth) -> Result<()> {
@@ -151,12 +236,30 @@ impl Learner for ClippedImed {
     }
 
     fn join(&mut self, peer: usize, before: Option<&Peer<HandleReleases>>) {
+        self.choose_whether_it_counts(peer);
         self.imed.join(peer, before);
+        let now = &self.imed.ledger().peers[peer].releases;
+        if before.is_some_and(|before| now.lacks_some_of(&before.releases)) {
+            self.imed.join_all();
+        }
     }
 
     fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<HandleReleases> {
-        DpImed::read_peer(head, from)
+        let (mut read, with) = (DpImed::read_peer(head, from)?, &mut Archive::In(from));
+        persist_found(&mut read.found, &mut read.led, with)?;
+        Ok(read)
     }
 }
 
-persist!(ClippedImed { imed, pilot });
+/// Moves what a snapshot has of a pilot.
+fn persist_found(found: &mut Found, led: &mut u64, with: &mut Archive) -> Result<()> {
+    found.persist(with)?;
+    led.persist(with)
+}
+
+impl Persist for ClippedImed {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        self.imed.persist(with)?;
+        self.imed.ledger().whole.iter_mut().try_for_each(|sum| sum.persist(with))
+    }
+}

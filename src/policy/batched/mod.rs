@@ -22,11 +22,8 @@ use crate::snapshot::Reader;
 trait Plan: Send + Persist {
     /// Maximum number of arms.
     const MOST_ARMS: u32 = Config::MAX_ARMS;
-
-    /// Bytes that a snapshot has of the plan, with so many arms.
-    fn planned(_arms: usize) -> usize {
-        0
-    }
+    /// Bytes that a snapshot has of the plan for each arm, and then of the whole plan.
+    const PLANNED: [usize; 2] = [0, 0];
 
     fn batched(&self) -> &BatchedArms;
     fn batched_mut(&mut self) -> &mut BatchedArms;
@@ -260,7 +257,7 @@ impl<P: Plan> Learner for Batched<P> {
 
     fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<HandleReleases> {
         let read = HandleReleases::read(head.arms, from)?;
-        (0..P::planned(head.arms)).try_for_each(|_| from.u8().map(drop))?;
+        (0..P::PLANNED[0] * head.arms + P::PLANNED[1]).try_for_each(|_| from.u8().map(drop))?;
         Ok(read)
     }
 }

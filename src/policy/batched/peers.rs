@@ -1,6 +1,7 @@
 //! The releases of other handles, for policies whose arms collect batches.
 
 use super::arms::{Overall, SavedArm};
+use super::pilot::Found;
 use super::released::{Memory, ReleaseHistory};
 use crate::error::Result;
 use crate::ledger::facts::Facts;
@@ -11,7 +12,15 @@ use crate::moving::{Archive, Persist};
 use crate::snapshot::Reader;
 
 /// The releases of each arm of another handle.
-pub struct HandleReleases(Vec<ReleaseHistory>);
+pub struct HandleReleases {
+    arms: Vec<ReleaseHistory>,
+    /// What its pilot has found, if it learns a clip.
+    pub found: Found,
+    /// The generation that it leads, or 0, if it learns a clip.
+    pub led: u64,
+    /// Whether they count here: they do not if they are of another clip.
+    pub counts: bool,
+}
 
 impl HandleReleases {
     /// Reads the releases of so many arms.
@@ -24,21 +33,32 @@ impl HandleReleases {
             saved.persist(with)?;
             releases.push(saved.released);
         }
-        Ok(HandleReleases(releases))
+        Ok(HandleReleases { arms: releases, found: Found::NOTHING, led: 0, counts: true })
+    }
+
+    /// Whether arms had releases that counted before, and have none now.
+    pub fn lacks_some_of(&self, before: &HandleReleases) -> bool {
+        let has = |releases: &HandleReleases, arm: usize| {
+            releases.counts && releases.arms.get(arm).is_some_and(|released| !released.pairs().is_empty())
+        };
+        (0..before.arms.len()).any(|arm| has(before, arm) && !has(self, arm))
     }
 
     /// The time `then` on the other handle's clock is now on this one's.
     pub fn rebase(&mut self, then: u64, here: &Facts) {
         let memory = Memory::new(here.time.memory());
         let (then, now) = (memory.ticks(then), memory.ticks(here.now()));
-        self.0.iter_mut().for_each(|released| released.convert_times(|tick| now.wrapping_sub(then.wrapping_sub(tick))));
+        self.arms
+            .iter_mut()
+            .for_each(|released| released.convert_times(|tick| now.wrapping_sub(then.wrapping_sub(tick))));
     }
 }
 
 impl Peer<HandleReleases> {
-    /// Returns the releases of our arm.
+    /// Returns the releases of our arm, if they count.
     pub fn released(&self, arm: usize, arms: &Roster) -> Option<&ReleaseHistory> {
-        self.releases.0.get(self.arm(arm, arms)?)
+        let place = self.arm(arm, arms).filter(|_| self.releases.counts)?;
+        self.releases.arms.get(place)
     }
 
     /// Returns whether it has other releases of our arm than `before`.

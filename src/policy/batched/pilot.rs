@@ -1,4 +1,5 @@
-//! The pilot of a learned clip: the state machine that finds a typical amount, from pooled releases.
+//! The pilot of a learned clip: the state machine that finds a typical amount, from pooled releases. All that it has is
+//! public.
 
 use crate::config::Config;
 use crate::error::Result;
@@ -7,11 +8,11 @@ use crate::moving::{Archive, Persist};
 use crate::noise::Noise;
 use crate::policy::cumulant::Cumulant;
 use crate::reward::Reward;
+use crate::snapshot::is_plausible;
 
-/// A pilot: its stage, which is public, and its open batch.
+/// A pilot.
 pub struct Pilot {
-    found: Found,
-    batch: Batch,
+    pub found: Found,
     /// Standard deviation of the noise of a release, in rewards.
     deviation: f64,
     /// The pilot ends with this number of decisions, whatever it has found.
@@ -20,14 +21,16 @@ pub struct Pilot {
 
 /// What the pilot has found by its releases.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Found {
+pub struct Found {
     stage: Stage,
     /// Number of rewards in a batch of this stage.
-    size: u64,
+    pub size: u64,
     /// The number of octaves that the median amount is known to be above [`LOWEST`].
     octaves: u32,
     /// The clip in units of the grid; 0 before it is known.
     clip: u32,
+    /// The most rewards that a handle has known in releases with this clip.
+    pub rewards: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,12 +54,47 @@ const RATE: f64 = 12.0;
 const SEARCH: f64 = 8.0;
 /// Decisions of a pilot without `horizon`.
 const MOST: u64 = 1 << 20;
+/// 2^64 over the golden ratio.
+const ARBITRARY: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Found {
-    const NOTHING: Found = Found { stage: Stage::Rate, size: 0, octaves: 0, clip: 0 };
+    pub const NOTHING: Found = Found { stage: Stage::Rate, size: 0, octaves: 0, clip: 0, rewards: 0 };
+
+    /// Whether the clip is known.
+    #[inline]
+    pub fn has_clip(&self) -> bool {
+        self.clip > 0
+    }
+
+    /// What an open sum counts of a reward: sums with the same number add up.
+    pub fn unit(&self) -> u64 {
+        match self.has_clip() {
+            true => u64::from(self.clip) << 32,
+            false => u64::from(self.octaves) << 8 | u64::from(self.number()),
+        }
+    }
+
+    fn number(&self) -> u32 {
+        match self.stage {
+            Stage::Rate => 0,
+            Stage::Search(octaves) => octaves,
+            Stage::Clipped => 1,
+        }
+    }
+
+    /// What several pilots have found is ordered by this, never by the size of a clip: how far they are, the rewards
+    /// released with their clip, and an arbitrary number.
+    pub fn order(&self) -> (u32, u64, u64, u64) {
+        let stages = match self.stage {
+            Stage::Rate => 0,
+            Stage::Search(octaves) => OCTAVES / octaves,
+            Stage::Clipped => OCTAVES,
+        };
+        (stages, self.rewards, self.unit().wrapping_mul(ARBITRARY), self.size)
+    }
 
     /// f: what a batch of this stage counts of a reward.
-    fn counted(&self, reward: Reward) -> Reward {
+    pub fn counted(&self, reward: Reward) -> Reward {
         let (units, bound) = (reward.units(), self.bound());
         let [is_amount, is_above] = [units > 0, units > bound].map(u32::from);
         const HALF: u32 = 1 << (Reward::BITS - 1);
@@ -107,40 +145,22 @@ impl Pilot {
         let deviation = Cumulant::of(noise).variance().sqrt();
         let end = if config.horizon > 0 { config.horizon / 3 } else { MOST };
         let size = (RATE + DEVIATIONS * deviation).ceil() as u64;
-        let mut pilot = Pilot { found: Found { size, ..Found::NOTHING }, batch: Batch::default(), deviation, end };
-        pilot.open();
-        pilot
+        Pilot { found: Found { size, ..Found::NOTHING }, deviation, end }
     }
 
-    fn open(&mut self) {
-        self.batch = if self.has_ended() { Batch::default() } else { Batch::open(self.found.size) };
-    }
-
-    /// Whether the clip is known.
-    #[inline]
-    pub fn has_ended(&self) -> bool {
-        self.found.clip > 0
-    }
-
-    /// Ends a pilot that has taken too long, by the public number of decisions: nothing is clipped then.
-    pub fn check_end(&mut self, decisions: u64) {
-        if !self.has_ended() && decisions >= self.end {
+    /// Ends a pilot that has taken too long, by the public number of decisions: nothing is clipped then. Returns whether
+    /// it ends now.
+    pub fn ends(&mut self, decisions: u64) -> bool {
+        let ends = !self.found.has_clip() && decisions >= self.end;
+        if ends {
             self.found.end(Reward::ONE as u32);
-            self.open();
         }
+        ends
     }
 
-    /// Credits a reward. Returns true if that filled the batch, which is then to be released.
-    pub fn collect(&mut self, reward: Reward) -> bool {
-        self.batch.collect(self.found.counted(reward)) && self.batch.free() == 0
-    }
-
-    /// Learns from the open batch, which is released here alone. Returns the number of its rewards.
-    pub fn release(&mut self, noise: &mut crate::noise::NoiseSource) -> u64 {
-        let release = self.batch.release(noise);
+    /// Learns from the release of a batch of its stage.
+    pub fn learn(&mut self, release: Release) {
         self.found.learn(release, self.deviation);
-        self.open();
-        release.count
     }
 
     /// The reward with the clip as its unit: at most one.
@@ -153,30 +173,18 @@ impl Pilot {
 
     /// The clip as a share of the range of rewards, if it is known.
     pub fn share(&self) -> Option<f64> {
-        self.has_ended().then(|| f64::from(self.found.clip) / Reward::ONE as f64)
-    }
-
-    /// Moves what a snapshot has. A restored pilot continues its search; its open batch is dropped.
-    pub fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
-        self.found.persist(with)?;
-        if with.reads() {
-            self.open();
-        }
-        Ok(())
+        self.found.has_clip().then(|| f64::from(self.found.clip) / Reward::ONE as f64)
     }
 }
 
 impl Persist for Found {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        let mut stage = match self.stage {
-            Stage::Rate => 0,
-            Stage::Search(octaves) => octaves,
-            Stage::Clipped => 1,
-        };
+        let mut stage = self.number();
         stage.persist(with)?;
         self.size.persist(with)?;
         self.octaves.persist(with)?;
         self.clip.persist(with)?;
+        self.rewards.persist(with)?;
         self.stage = match stage {
             0 => Stage::Rate,
             1 => Stage::Clipped,
@@ -185,11 +193,10 @@ impl Persist for Found {
         let is_known = self.stage == Stage::Clipped;
         with.ensure(stage <= OCTAVES && (stage == 0 || stage.is_power_of_two()))?;
         with.ensure((1..=Batch::MAX_QUOTA).contains(&self.size) && self.octaves + stage.max(1) <= OCTAVES)?;
-        with.ensure(self.clip <= Reward::ONE as u32 && (self.clip > 0) == is_known)
+        with.ensure(self.clip <= Reward::ONE as u32 && (self.clip > 0) == is_known)?;
+        with.ensure(is_plausible(self.rewards as f64) && (is_known || self.rewards == 0))
     }
 }
-
-crate::moving::persist!(Pilot { batch } made { found, deviation, end });
 
 #[cfg(test)]
 mod tests {
@@ -207,13 +214,16 @@ mod tests {
 
     /// Plays to the end with each reward in turn. Returns the number of rewards in the batches.
     fn play(pilot: &mut Pilot, noise: &mut NoiseSource, rewards: &[u32]) -> Vec<u64> {
-        let mut sizes = Vec::new();
+        let (mut sizes, mut batch) = (Vec::new(), Batch::open(pilot.found.size));
         for &units in rewards.iter().cycle() {
-            if pilot.has_ended() {
+            if pilot.found.has_clip() {
                 break;
             }
-            if pilot.collect(Reward::from_units(units)) {
-                sizes.push(pilot.release(noise));
+            if batch.collect(pilot.found.counted(Reward::from_units(units))) && batch.free() == 0 {
+                let release = batch.release(noise);
+                sizes.push(release.count);
+                pilot.learn(release);
+                batch = Batch::open(pilot.found.size);
             }
         }
         sizes
@@ -286,60 +296,89 @@ mod tests {
         for (horizon, end) in [(3000, 1000), (0, 1 << 20), (2, 0)] {
             let (mut pilot, _) = pilot(&Config { horizon, ..Config::new(2, 1.0) });
             assert!(pilot.share().is_none());
-            if end > 0 {
-                pilot.check_end(end - 1);
-                assert!(!pilot.has_ended());
-            }
-            pilot.check_end(end);
-            assert!(pilot.has_ended() && pilot.share() == Some(1.0));
+            assert!(end == 0 || !pilot.ends(end - 1));
+            assert!(!pilot.found.has_clip() && pilot.ends(end) && !pilot.ends(end));
+            assert!(pilot.found.has_clip() && pilot.share() == Some(1.0));
             assert_eq!(pilot.clip(Reward::from_units(12345)).units(), 12345);
-            assert!(!pilot.collect(Reward::MIN));
         }
     }
 
-    /// A restored pilot continues with the stage that was released, with an empty batch.
+    /// What a pilot has found after each release is written and read again. Each is before what it finds next.
     #[test]
-    fn snapshots_continue_the_search() {
-        let config = Config::new(2, 1.0);
-        let (mut pilot, mut noise) = pilot(&config);
+    fn what_was_found_moves() {
+        let (mut pilot, mut noise) = pilot(&Config::new(2, 1.0));
         let mut stages = Vec::new();
-        for _ in 0..20_000 {
-            let mut save = |to: &mut snapshot::Writer| pilot.snapshot(&mut Archive::Out(to));
+        for _ in 0..100 {
+            let mut save = |to: &mut snapshot::Writer| pilot.found.persist(&mut Archive::Out(to));
             let bytes = snapshot::fields(|length| Ok(Vec::with_capacity(length)), &mut save).unwrap();
-            let (mut restored, _) = self::pilot(&config);
-            restored.snapshot(&mut Archive::In(&mut Reader::of_fields(&bytes))).unwrap();
-            assert_eq!((restored.found, restored.batch.count()), (pilot.found, 0));
-            assert_eq!(restored.batch.free() > 0, !pilot.has_ended());
+            let mut read = Found::NOTHING;
+            read.persist(&mut Archive::In(&mut Reader::of_fields(&bytes))).unwrap();
+            assert_eq!(read, pilot.found);
             stages.push(pilot.found.stage);
-            if pilot.has_ended() {
+            if pilot.found.has_clip() {
                 break;
             }
-            if pilot.collect(Reward::from_units(if stages.len() % 20 == 0 { 70_000 } else { 0 })) {
-                pilot.release(&mut noise);
-            }
+            let mut batch = Batch::open(pilot.found.size);
+            let ones = pilot.found.size / 20;
+            (0..pilot.found.size).for_each(|i| {
+                assert!(batch.collect(pilot.found.counted(Reward::from_units(if i < ones { 70_000 } else { 0 }))));
+            });
+            pilot.learn(batch.release(&mut noise));
+            assert!(pilot.found.order() > read.order(), "{:?} after {read:?}", pilot.found);
         }
         stages.dedup();
         let search = [16, 8, 4, 2].map(Stage::Search);
         assert_eq!(stages, [&[Stage::Rate][..], &search, &[Stage::Clipped]].concat());
     }
 
+    /// Clips have their units, however they were found. The one with more rewards comes first, and without rewards no order
+    /// of sizes decides.
+    #[test]
+    fn rewards_order_clips() {
+        let ended = |octaves, clip, rewards| {
+            let mut found = Found { octaves, size: 1, rewards, ..Found::NOTHING };
+            found.end(clip);
+            found
+        };
+        let mut clips: Vec<_> =
+            (0..OCTAVES).map(|octaves| 7 << (LOWEST + octaves)).filter(|&clip| clip < ONE).collect();
+        clips.push(ONE);
+        let all: Vec<_> = clips.iter().map(|&clip| ended(3, clip, 0)).collect();
+        assert_eq!(ended(15, ONE, 7).unit(), ended(0, ONE, 0).unit());
+        assert!(all.is_sorted_by(|a, b| a.unit() < b.unit()));
+        let rises = all.windows(2).filter(|pair| pair[0].order() < pair[1].order()).count();
+        assert!((3..all.len() - 4).contains(&rises), "{rises}");
+        let known: Vec<_> = clips.iter().map(|&clip| ended(3, clip, clip.into())).collect();
+        assert!(known.is_sorted_by(|a, b| a.order() < b.order()));
+        assert!(all.iter().all(|found| found.order() < known[0].order()));
+    }
+
     /// What no pilot has written is corrupt.
     #[test]
     fn refuses_impossible_snapshots() {
         let (mut pilot, _) = pilot(&Config::new(2, 1.0));
-        for (stage, size, octaves, clip) in
-            [(3, 9, 0, 0), (32, 9, 0, 0), (16, 0, 0, 0), (8, 9, 9, 0), (1, 9, 0, 0), (0, 9, 0, 5), (1, 9, 3, ONE + 1)]
-        {
+        for (stage, size, octaves, clip, rewards) in [
+            (3, 9, 0, 0, 0),
+            (32, 9, 0, 0, 0),
+            (16, 0, 0, 0, 0),
+            (8, 9, 9, 0, 0),
+            (1, 9, 0, 0, 0),
+            (0, 9, 0, 5, 0),
+            (1, 9, 3, ONE + 1, 0),
+            (0, 9, 0, 0, 1),
+            (1, 9, 3, ONE, 1 << 60),
+        ] {
             let mut save = |to: &mut snapshot::Writer| {
                 to.u32(stage);
                 to.u64(size);
                 to.u32(octaves);
                 to.u32(clip);
+                to.u64(rewards);
                 Ok(())
             };
             let bytes = snapshot::fields(|length| Ok(Vec::with_capacity(length)), &mut save).unwrap();
-            let read = pilot.snapshot(&mut Archive::In(&mut Reader::of_fields(&bytes)));
-            assert_eq!(read, Err(crate::error::Error::Corrupt), "{stage} {size} {octaves} {clip}");
+            let read = pilot.found.persist(&mut Archive::In(&mut Reader::of_fields(&bytes)));
+            assert_eq!(read, Err(crate::error::Error::Corrupt), "{stage} {size} {octaves} {clip} {rewards}");
         }
     }
 }

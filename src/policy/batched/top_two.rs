@@ -142,7 +142,7 @@ impl TopTwoPlan {
     /// Finds the arms that are left now, after some went out or came back.
     fn leave(&mut self) {
         let TopTwoPlan { batched, assignment, left, entrants, ratio, .. } = self;
-        ratio.change(shares(assignment, left, entrants), |arm| batched.learned(arm));
+        ratio.change(shares(assignment, left, entrants), |arm| batched.open_sum(arm).learned());
         self.find_left();
     }
 
@@ -379,10 +379,7 @@ impl TopTwoPlan {
 impl Plan for TopTwoPlan {
     /// With more the end of a batch could take longer than 50 ms.
     const MOST_ARMS: u32 = 1 << 8;
-
-    fn planned(arms: usize) -> usize {
-        4 * arms + Test::BYTES
-    }
+    const PLANNED: [usize; 2] = [4, Test::BYTES];
 
     fn batched(&self) -> &BatchedArms {
         &self.batched
@@ -419,7 +416,7 @@ impl Plan for TopTwoPlan {
         let running = Test { leader, other, rewards, ..self.test };
         let TopTwoPlan { batched, assignment, left, entrants, ratio, .. } = self;
         let mut test = if self.test.has_ended() { self.test } else { running };
-        test.mismatch = ratio.is_mismatch(shares(assignment, left, entrants), |arm| batched.learned(arm));
+        test.mismatch = ratio.is_mismatch(shares(assignment, left, entrants), |arm| batched.open_sum(arm).learned());
         PolicyCounts {
             best: test.best(),
             test: Some((test, self.claims())),

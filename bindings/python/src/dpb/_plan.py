@@ -233,7 +233,7 @@ def _plan(what: str, options: Mapping[str, Any], log: Any, progress: bool) -> di
     """Calls the library in a thread, so that this one can show the progress, and stop the work by an interrupt."""
     given = ((name, value) for name, value in options.items() if value is not None and value is not False)
     texts = (
-        f"--{name}\0" if value is True else f"--{_OPTIONS.get(name, name).replace('_', '-')}={_text(name, value)}\0"
+        "--" + _OPTIONS.get(name, name).replace("_", "-") + ("" if value is True else f"={_text(name, value)}") + "\0"
         for name, value in given
     )
     arguments = "".join(texts).encode("utf-8", "surrogateescape")
@@ -280,7 +280,9 @@ def simulate(
     *,
     worst: float | None = None,
     amount: float | None = None,
+    spread: float | None = None,
     reward_max: float | None = None,
+    learn_clip: bool = False,
     payouts: float | None = None,
     costs: float | None = None,
     abstain: bool = False,
@@ -309,7 +311,9 @@ def simulate(
         arms: the number of arms.
         rate: the probability of a reward for the best arm; ``worst`` for the worst one (default: a fifth), the others
             evenly between.
-        amount: the mean of a reward, before ``reward_max`` limits it. Default: each reward is reward_max (1).
+        amount: the mean of a reward, before ``reward_max`` limits it. Rewards are exponential, or with ``spread``
+            lognormal: amount exp(spread N - spread**2/2). Default: each reward is reward_max (1).
+        learn_clip: dp-imed learns at which amount it clips rewards, so reward_max need not be close.
         payouts: a reward of an arm is worth exp(payouts N) times exp(payouts N) in a request, at most 12, and what is
             lost is value.
         costs: to play an arm costs ``costs`` U exp(N/2), U uniform for each arm and N normal for each arm in each
@@ -418,7 +422,13 @@ def _names(name: str, column: Any) -> Any:
 class _Columns:
     """A log in memory, as C reads it."""
 
-    def __init__(self, log: Any, features: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        log: Any,
+        features: Sequence[str] | None,
+        parts: Mapping[str, float] | None,
+        bounds: tuple[float, float],
+    ) -> None:
         arms_of = None
         if isinstance(log, Mapping) and "pscore" in log and "action" in log:  # bandit_feedback of zr-obp
             names = {"arm": "action", "propensity": "pscore", "features": "context"}
@@ -457,8 +467,8 @@ class _Columns:
         for name, worth in worths.items():
             if eligible is None or any(len(own) != len(among) for own, among in zip(worth, eligible)):
                 raise InvalidConfigError(f"{name} must have a number for each of the eligible arms")
-            parts = [reals(f"{name}: row {at}", own, error=InvalidConfigError) for at, own in enumerate(worth)]
-            setattr(c, name, self._keep("double[]", np.concatenate(parts) if parts else np.empty(0)))
+            lists = [reals(f"{name}: row {at}", own, error=InvalidConfigError) for at, own in enumerate(worth)]
+            setattr(c, name, self._keep("double[]", np.concatenate(lists) if lists else np.empty(0)))
         c.arms = len(numbers)
         if arms_of is not None:
             # Arms that were never chosen have numbers too, so that policies can choose them.
@@ -469,7 +479,14 @@ class _Columns:
                 raise InvalidConfigError(f"action must be below n_actions, which is {most}, got {strange[0]!r}")
         c.arm = self._keep("uint32_t[]", codes)
         c.propensity = self._keep("double[]", _numbers("propensity", _column(log, "propensity"), len(names)))
-        c.reward = self._keep("double[]", _numbers("reward", _column(log, "reward"), len(names)))
+        if parts is not None and not isinstance(parts, Mapping):
+            raise TypeError(f"parts must be a dict of weights, got {parts!r}")
+        if parts is None:
+            rewards = _numbers("reward", _column(log, "reward"), len(names))
+        else:
+            terms = (real(name, weight) * _numbers(name, _column(log, name), len(names)) for name, weight in parts.items())
+            rewards = np.clip(sum(terms, np.zeros(len(names))), *bounds)
+        c.reward = self._keep("double[]", rewards)
         if (examined := _column(log, "examined")) is not None:
             c.examined = self._keep("double[]", _numbers("examined", examined, len(names)))
         rows = None
@@ -496,6 +513,8 @@ def replay(
     features: Sequence[str] | None = None,
     reward_min: float | None = None,
     reward_max: float | None = None,
+    parts: Mapping[str, float] | None = None,
+    learn_clip: bool = False,
     feature_norm: float | None = None,
     least_propensity: float | None = None,
     delay: int | None = None,
@@ -518,6 +537,9 @@ def replay(
             nonprivate-imed, at .1 to 2.
         features: the names of the columns that are features.
         reward_min, reward_max: the range of rewards (0 and 1). Do not compute it from them: that would reveal them.
+        parts: with rewards in parts, the weight of each, by the name of its column in a log in memory. A decision's
+            reward is the sum of weight times number, limited to the range; there is no column ``reward``.
+        learn_clip: dp-imed learns at which amount it clips rewards, so reward_max need not be close.
         feature_norm: for dp-linear (the largest sum of a row's absolute features).
         least_propensity: a bound for the replay (the smallest in the log).
         delay: decisions from a decision to its reward (0).
@@ -528,11 +550,14 @@ def replay(
         A table of mean rewards with the half-widths of 95% intervals: inverse propensity (``ips``), self-normalised
         (``snips``) and doubly robust (``dr``). ``played`` is the number of decisions that a policy has learned from.
     """
-    options = {name: value for name, value in locals().items() if name not in ("progress", "log", "features")}
+    options = {name: value for name, value in locals().items() if name not in ("progress", "log", "features", "parts")}
     if isinstance(log, (str, os.PathLike)):
+        if parts is not None:
+            raise InvalidConfigError("parts must be None with a file: read it into a table first")
         found = _plan("replaying", {"log": log, **options}, ffi.NULL, progress)
     else:
-        columns = _Columns(log, features)
+        least, most = (0.0 if reward_min is None else reward_min), (1.0 if reward_max is None else reward_max)
+        columns = _Columns(log, features, parts, (least, most))
         found = _plan("replaying", {"log": "columns", **options}, columns.c, progress)
     title = (
         f"Mean reward of a decision, with 95% intervals: {found['decisions']:,} decisions, {found['arms']:,} arms, "

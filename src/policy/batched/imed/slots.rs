@@ -1,6 +1,6 @@
 //! The choice among eligible arms, by worths, and for several slots.
 
-use super::{Comparison, DpImed, GOLDEN, ImedPlan};
+use super::{ArmChange, Comparison, DpImed, GOLDEN, ImedPlan, Plan};
 use crate::policy::contract::Pull;
 use crate::request::{Offer, Worths};
 
@@ -23,6 +23,24 @@ impl DpImed {
     /// Whether an arm's batch accepts rewards.
     pub(in super::super) fn is_open(&self, arm: u32) -> bool {
         self.0.batched.is_open(arm as usize)
+    }
+
+    /// The number of rewards in all releases that count.
+    pub(in super::super) fn known(&self) -> u64 {
+        self.0.batched.known() as u64
+    }
+
+    /// Drops what this handle has released, and learns again from what counts of other handles.
+    pub(in super::super) fn forget(&mut self) {
+        self.0.batched.forget();
+        self.join_all();
+    }
+
+    /// Learns again from what counts of other handles.
+    pub(in super::super) fn join_all(&mut self) {
+        let arms = 0..self.0.plans.len();
+        arms.clone().for_each(|arm| self.0.batched.join(arm));
+        arms.for_each(|arm| self.0.changed(arm, ArmChange::Evidence));
     }
 }
 
