@@ -793,7 +793,10 @@ fn leaks_of_late_units_are_seen() {
 }
 
 /// Faults that other tests see: of reports, of fleets, of memory, of nodes.
-const IN_OTHER_TESTS: [Fault; 36] = [
+const IN_OTHER_TESTS: [Fault; 39] = [
+    Fault::TiedByChain,
+    Fault::ControlOut,
+    Fault::SharesDrift,
     Fault::TrialBeneathSure,
     Fault::MixedClips,
     Fault::ClipKept,

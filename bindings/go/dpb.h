@@ -1221,8 +1221,8 @@ dpb_status dpb_set_prior(dpb_bandit *bandit,
  * Write a dpb_snapshot right after this call, to the file that a restart reads, and call dpb_stored. Until then
  * the library learns from nobody, because a program that is killed would restore an earlier snapshot and lose
  * count of this period. (A policy without snapshots learns at once.)
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.expected_users is 0); DPB_OVER_BUDGET (all
- * dpb_config.budget_periods have begun; the last one continues); DPB_POISONED. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.expected_users is 0; a dpb_config.sticky test goes on);
+ * DPB_OVER_BUDGET (all dpb_config.budget_periods have begun; the last one continues); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE

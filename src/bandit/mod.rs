@@ -255,11 +255,15 @@ impl Bandit {
     /// period. (A policy without snapshots learns at once.)
     ///
     /// # Errors
-    /// `Unsupported` without [`expected_users`](Config::expected_users); `OverBudget` if all
-    /// [`budget_periods`](Config::budget_periods) have begun, and the last one continues; `Poisoned` after an
+    /// `Unsupported` without [`expected_users`](Config::expected_users), and while a [`sticky`](Config::sticky) test goes
+    /// on, because it learns from first visits; `OverBudget` if all [`budget_periods`](Config::budget_periods) have begun, and the last one continues; `Poisoned` after an
     /// internal failure.
     pub fn next_period(&self) -> Result<()> {
         let state = &mut *self.lock.lock()?;
+        let goes_on = state.policy.counts().test.is_some_and(|(test, _)| !test.has_ended());
+        if goes_on && self.config.config()?.sticky > 0 {
+            return Err(Error::unconfigured("a new period: config.sticky is set, and the test goes on"));
+        }
         state.next_period()?;
         if !state.has_snapshots() {
             state.periods.store(state.periods.begun); // no restart goes back

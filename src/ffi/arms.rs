@@ -65,8 +65,8 @@ functions! {
     /// Write a dpb_snapshot right after this call, to the file that a restart reads, and call dpb_stored. Until then
     /// the library learns from nobody, because a program that is killed would restore an earlier snapshot and lose
     /// count of this period. (A policy without snapshots learns at once.)
-    /// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.expected_users is 0); DPB_OVER_BUDGET (all
-    /// dpb_config.budget_periods have begun; the last one continues); DPB_POISONED. Any thread.
+    /// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.expected_users is 0; a dpb_config.sticky test goes on);
+    /// DPB_OVER_BUDGET (all dpb_config.budget_periods have begun; the last one continues); DPB_POISONED. Any thread.
     fn dpb_next_period(bandit: *mut dpb_bandit) = call(bandit, |b| b.bandit.next_period());
 
     /// Makes a bandit with the policy of this name, such as "dp-imed", for services that read the name from their
