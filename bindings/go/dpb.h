@@ -1176,13 +1176,11 @@ dpb_status dpb_add_arm(dpb_bandit *bandit,
 /**
  * Retires an arm: it is never played again. Rewards of its open decisions are accepted as before, and
  * dpb_arms_read shows it as not active.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (no such arm, retired already, or the last one); DPB_UNSUPPORTED
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (no such arm, retired already, the last one, or that of
+ * dpb_config.control_share); DPB_UNSUPPORTED
  * (this policy's set of arms is fixed); DPB_POISONED. Any thread.
  */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_retire_arm(dpb_bandit *bandit,
-                          uint32_t arm);
+DPB_API DPB_MUST_USE dpb_status dpb_retire_arm(dpb_bandit *bandit, uint32_t arm);
 
 /**
  * States what public data say of an arm, such as last season's rates: strength rewards with this mean. Learning
@@ -1464,7 +1462,7 @@ struct dpb_verdict {
   /**
    * Whether the decisions that the test learns from are not split between the arms as they should be: some are
    * lost for one arm rather than another, and the test says nothing. If all is well, this is ever so with
-   * probability 1/1000.
+   * probability 1/1000. 0 once a request has not permitted all arms.
    */
   uint32_t mismatch;
   /**

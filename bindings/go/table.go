@@ -1104,7 +1104,7 @@ type Verdict struct {
 	More float64
 	// Whether the decisions that the test learns from are not split between the arms as they should be: some are lost
 	// for one arm rather than another, and the test says nothing. If all is well, this is ever so with probability
-	// 1/1000.
+	// 1/1000. false once a request has not permitted all arms.
 	Mismatch bool
 	// The number of arms that are not retired.
 	Arms uint32

@@ -331,11 +331,14 @@ impl Bandit {
     /// Retires an arm: it is never played again. Rewards of its open decisions are accepted as before.
     ///
     /// # Errors
-    /// `InvalidRequest` if there is no such arm, if it is retired already, or if it is the last one; `Unsupported`
-    /// for policies whose set of arms is fixed; `Poisoned` after an internal failure.
+    /// `InvalidRequest` if there is no such arm, if it is retired already, or if it is the last one or the control
+    /// ([`control_share`](Config::control_share)); `Unsupported` for policies whose set of arms is fixed; `Poisoned` after an internal failure.
     pub fn retire_arm(&self, arm: u32) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         let learner = state.check_live(arm, "arm", "retiring an arm: its arms are fixed")?;
+        if arm == 0 && self.config.config()?.control_share > 0.0 {
+            return Err(Error::request("arm", "must not be the control", arm));
+        }
         // (Not all live arms are active: a test that has stopped has one active arm.)
         if learner.catalog().arms.is_some_and(|roster| roster.live().len() == 1) {
             return Err(Error::request("arm", "must not be the last one", arm));

@@ -186,7 +186,7 @@ reports! {
         more: f64 = |of| of.more, "0.1";
         /// Whether the decisions that the test learns from are not split between the arms as they should be: some are lost
         /// for one arm rather than another, and the test says nothing. If all is well, this is ever so with probability
-        /// 1/1000.
+        /// 1/1000. `false` once a request has not permitted all arms.
         mismatch: bool = |of| of.test.mismatch, "0.1";
         /// The number of arms that are not retired.
         arms: u32 = |of| of.arms, "0.1";

@@ -227,7 +227,7 @@ pub struct dpb_verdict {
     pub more: f64,
     /// Whether the decisions that the test learns from are not split between the arms as they should be: some are
     /// lost for one arm rather than another, and the test says nothing. If all is well, this is ever so with
-    /// probability 1/1000.
+    /// probability 1/1000. 0 once a request has not permitted all arms.
     pub mismatch: u32,
     /// The number of arms that are not retired.
     pub arms: u32,

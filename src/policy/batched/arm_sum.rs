@@ -5,6 +5,7 @@ use crate::ledger::cells::OpenSum;
 use crate::ledger::open::Batch;
 use crate::moving::persist;
 use crate::policy::contract::Pull;
+use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 
 /// An open batch. While the handle contributes, it is never full. Its size is in examinations: its quota has one more
@@ -21,6 +22,8 @@ pub struct ArmSum {
     pub closed: u64,
     /// The size that the open batch had when it was opened.
     pub opened: u32,
+    /// Rewards of this handle's own decisions that came while no batch was open.
+    pub missed: u64,
 }
 
 impl ArmSum {
@@ -39,14 +42,24 @@ impl ArmSum {
         self.units() - self.contributed
     }
 
-    /// The number of rewards of this handle's own decisions, since it was made.
-    pub fn learned(&self) -> u64 {
-        (self.closed + self.own()) / Pull::EXAMINATION
+    /// The number of rewards of this handle's own decisions, since it was made, in a batch or not.
+    pub fn settled(&self) -> u64 {
+        (self.closed + self.own()) / Pull::EXAMINATION + self.missed
     }
 
     /// The size of the open batch.
     pub fn size(&self) -> u64 {
         self.batch.quota() - self.replaced()
+    }
+
+    /// Credits a reward to the open batch. Returns true if that filled it.
+    #[inline]
+    pub fn collect(&mut self, reward: Reward) -> bool {
+        if self.batch.collect(reward) {
+            return self.batch.free() == 0;
+        }
+        self.missed += 1;
+        false
     }
 
     /// Opens the batch, or changes its size. What it has collected stays.
@@ -114,4 +127,4 @@ impl OpenSum for ArmSum {
     }
 }
 
-persist!(ArmSum { batch, unexamined, contributed, closed, opened });
+persist!(ArmSum { batch, unexamined, contributed, closed, opened, missed });

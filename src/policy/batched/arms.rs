@@ -369,8 +369,7 @@ impl BatchedArms {
     /// Credits a reward to its arm's batch. Returns true if that filled the batch, which is then to be released.
     #[inline]
     pub fn collect(&mut self, arm: usize, reward: Reward) -> bool {
-        let batch = &mut self.open_sum_mut(arm).batch;
-        batch.collect(reward) && batch.free() == 0
+        self.open_sum_mut(arm).collect(reward)
     }
 
     /// Updates what depends on the duty.

@@ -89,16 +89,18 @@ pub struct SampleRatio {
     /// ln of the martingale then.
     evidence: f64,
     found: bool,
+    /// Whether some requests did not permit all arms that were left, so that there is no ratio to test.
+    pub is_unknown: bool,
 }
 
-persist!(SampleRatio { base, evidence, found });
+persist!(SampleRatio { base, evidence, found, is_unknown });
 
 /// If all is well, a mismatch is ever found with probability 1/1000.
 const RARE: f64 = 1000.0;
 
 impl SampleRatio {
     pub fn new(base: WipedVec<u64>) -> SampleRatio {
-        SampleRatio { base, evidence: 0.0, found: false }
+        SampleRatio { base, evidence: 0.0, found: false, is_unknown: false }
     }
 
     /// Whether these arms, of these shares, were learned from as they should be; `learned` is public.
@@ -107,7 +109,7 @@ impl SampleRatio {
         arms: impl Iterator<Item = (usize, f64)> + Clone,
         learned: impl Fn(usize) -> u64,
     ) -> bool {
-        self.found || self.evidence_with(arms, learned) >= RARE.ln()
+        !self.is_unknown && (self.found || self.evidence_with(arms, learned) >= RARE.ln())
     }
 
     fn evidence_with(&self, arms: impl Iterator<Item = (usize, f64)> + Clone, learned: impl Fn(usize) -> u64) -> f64 {

@@ -48,7 +48,7 @@ pub struct TopTwoPlan {
     /// The number of rewards after which the test ends; infinite if it does not.
     planned_end: f64,
     assignment: Assignment,
-    /// For each arm the one that refuted it; [`NO_ARM`] if none has.
+    /// For each arm the one that refuted it; [`NO_ARM`] if none has, and [`ABSENT`] if it was retired before the test.
     beaten_by: WipedVec<u32>,
     /// The arms that are left, in order.
     left: Vec<u32>,
@@ -59,6 +59,8 @@ pub struct TopTwoPlan {
     leader: usize,
     test: Test,
 }
+
+const ABSENT: u32 = NO_ARM - 1;
 
 /// The arm that has a [`control_share`](Config::control_share).
 const CONTROL: u32 = 0;
@@ -129,9 +131,12 @@ impl DpTopTwo {
 }
 
 impl TopTwoPlan {
-    /// Finds the arms that are left: the leader after the end, and before it those live ones that none has refuted.
+    /// Finds the arms that began the test, and those that are left: the leader after the end, and before it those live ones
+    /// that none has refuted.
     fn find_left(&mut self) {
-        let TopTwoPlan { batched, beaten_by, left, test, .. } = self;
+        let TopTwoPlan { batched, beaten_by, left, entrants, test, .. } = self;
+        entrants.clear();
+        entrants.extend((CONTROL + 1..beaten_by.len() as u32).filter(|&arm| beaten_by[arm as usize] != ABSENT));
         left.clear();
         match test.has_ended() {
             true => left.push(test.leader),
@@ -142,18 +147,18 @@ impl TopTwoPlan {
     /// Finds the arms that are left now, after some went out or came back.
     fn leave(&mut self) {
         let TopTwoPlan { batched, assignment, left, entrants, ratio, .. } = self;
-        ratio.change(shares(assignment, left, entrants), |arm| batched.open_sum(arm).learned());
+        ratio.change(shares(assignment, left, entrants), |arm| batched.open_sum(arm).settled());
         self.find_left();
     }
 
     /// Begins a test of all live arms, with nothing that was known: rewards of a time when arms were not drawn alike say
     /// nothing of their difference, if rates change.
     fn begin(&mut self) {
-        self.beaten_by.fill(NO_ARM);
+        let roster = &self.batched.ledger.roster;
+        let begins = |arm| if roster.is_live(arm) { NO_ARM } else { ABSENT };
+        self.beaten_by.iter_mut().enumerate().for_each(|(arm, by)| *by = begins(arm));
         self.test = Test::NEW;
         self.leave();
-        self.entrants.clear();
-        self.entrants.extend(self.left.iter().filter(|&&arm| arm != CONTROL));
         for place in 0..self.left.len() {
             self.batched.begin_anew(self.left[place] as usize);
         }
@@ -301,26 +306,48 @@ impl TopTwoPlan {
     /// Begins a round: opens the batches of all arms that are learned from. They end together, but for what is by chance, so
     /// that all releases are of the same times.
     fn open_all(&mut self) {
-        let least = self.shares().fold(1.0, |least, (_, share)| share.min(least));
-        let sum: f64 = self.shares().map(|(_, share)| share).sum();
         let is_first = self.shares().any(|(arm, _)| self.batched.evidence(arm).count == 0.0);
-        let growth = if is_first { 1.0 } else { self.growth() };
-        // Not far beyond the end.
-        let to_end = if self.test.has_ended() { f64::INFINITY } else { (self.planned_end - self.rewards()).max(1.0) };
+        let growth = if is_first { None } else { Some(self.growth()) };
         for place in 0..self.shares().count() {
-            let Some((arm, share)) = self.shares().nth(place) else { break };
-            let evidence = self.batched.evidence(arm);
-            let size = match is_first {
-                true => {
-                    let first = self.batched.size(&evidence, 0.0).max(FIRST * self.batched.first);
-                    (first as f64 * share / least).ceil() as u64
-                }
-                false => {
-                    let rewards = ((growth - 1.0) * evidence.count).min((to_end * share / sum).ceil());
-                    self.batched.size(&evidence, rewards)
-                }
-            };
-            self.batched.open(arm, size);
+            let next = self.shares().nth(place);
+            if let Some((arm, share)) = next {
+                self.open(arm, share, growth);
+            }
+        }
+    }
+
+    /// Opens the batch of an arm with this share, by which its rewards grow by this factor; `None`: the first one.
+    fn open(&mut self, arm: usize, share: f64, growth: Option<f64>) {
+        let evidence = self.batched.evidence(arm);
+        let size = match growth {
+            None => {
+                let least = self.shares().fold(1.0, |least, (_, share)| share.min(least));
+                let first = self.batched.size(&evidence, 0.0).max(FIRST * self.batched.first);
+                (first as f64 * share / least).ceil() as u64
+            }
+            Some(growth) => {
+                // Not far beyond the end.
+                let to_end = if self.test.has_ended() { f64::INFINITY } else { self.planned_end - self.rewards() };
+                let part = to_end.max(1.0) * share / self.shares().map(|(_, share)| share).sum::<f64>();
+                self.batched.size(&evidence, ((growth - 1.0) * evidence.count).min(part.ceil()))
+            }
+        };
+        self.batched.open(arm, size);
+    }
+
+    /// Follows the release of an arm: ends the round if all batches are released. A leader's batch is opened at once, because
+    /// others contribute to it, at times of their own.
+    fn released(&mut self, arm: usize) {
+        let leads = self.batched.ledger.facts.duty().leads();
+        if leads {
+            self.judge(Some(arm));
+            let share = self.shares().find(|&(other, _)| other == arm);
+            if let Some((_, share)) = share {
+                let growth = self.growth();
+                self.open(arm, share, Some(growth));
+            }
+        } else {
+            self.end_round();
         }
     }
 
@@ -366,6 +393,7 @@ impl TopTwoPlan {
     /// One of these arms that is left, each with the same probability; if none is, the best.
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let left = arms.iter().filter(|arm| self.left.contains(arm)).count();
+        self.ratio.is_unknown |= left < self.left.len(); // shares of such requests are others
         if left == 0 {
             let (best, _) = self.batched.leader_of(arms);
             return self.play(best as u32, 1.0);
@@ -416,7 +444,7 @@ impl Plan for TopTwoPlan {
         let running = Test { leader, other, rewards, ..self.test };
         let TopTwoPlan { batched, assignment, left, entrants, ratio, .. } = self;
         let mut test = if self.test.has_ended() { self.test } else { running };
-        test.mismatch = ratio.is_mismatch(shares(assignment, left, entrants), |arm| batched.open_sum(arm).learned());
+        test.mismatch = ratio.is_mismatch(shares(assignment, left, entrants), |arm| batched.open_sum(arm).settled());
         PolicyCounts {
             best: test.best(),
             test: Some((test, self.claims())),
@@ -440,16 +468,18 @@ impl Plan for TopTwoPlan {
         self.test.persist(with)?;
         let arms = self.beaten_by.len() as u32;
         let is_arm = |arm: u32| arm < arms;
-        with.ensure(self.beaten_by.iter().all(|&arm| arm == NO_ARM || is_arm(arm)))?;
+        with.ensure(self.beaten_by.iter().all(|&arm| arm == NO_ARM || arm == ABSENT || is_arm(arm)))?;
         with.ensure(self.test.is_plausible() && is_arm(self.test.leader) && is_arm(self.test.other))?;
         if with.reads() {
             self.find_left();
+            let is_live = |&arm: &u32| self.batched.ledger.roster.is_live(arm as usize);
+            with.ensure(!self.left.is_empty() && self.left.iter().all(is_live))?;
             if self.assignment.is_sticky() && !self.test.has_ended() {
                 self.begin(); // a restored handle does not know who came
             }
             self.open_all();
         }
-        with.ensure(!self.left.is_empty())
+        Ok(())
     }
 
     fn changed(&mut self, arm: usize, change: ArmChange) {
@@ -474,7 +504,7 @@ impl Plan for TopTwoPlan {
             }
             ArmChange::Duty if self.left.contains(&(arm as u32)) => self.batched.open(arm, self.batched.doubling(arm)),
             ArmChange::Duty | ArmChange::Contributed => (),
-            ArmChange::Released => self.end_round(),
+            ArmChange::Released => self.released(arm),
             ArmChange::Evidence => self.judge(Some(arm)),
         }
     }

@@ -165,7 +165,7 @@ class Verdict:
     mismatch: bool
     """Whether the decisions that the test learns from are not split between the arms as they should be: some are lost
     for one arm rather than another, and the test says nothing. If all is well, this is ever so with probability
-    1/1000."""
+    1/1000. False once a request has not permitted all arms."""
     arms: int
     """The number of arms that are not retired."""
     confidence: float
