@@ -63,10 +63,11 @@ none, message = counting:stored(old)
 assert(none == nil and message:find "^snapshot must be of this very handle")
 assert(counting:stored(counting:snapshot()) and counting:select { user = 1 })
 
+-- A test of arms.
+local tested = assert(dpb.new({ arms = 2, epsilon = 4, control_share = 0.5 }, "dp-tt"))
+assert(tested:verdict().state == 0 and tested:verdict().arms == 2)
+
 -- Handles are freed.
 for _ = 1, 2000 do dpb.new { arms = 100, epsilon = 1 } end
 collectgarbage()
 print "passed"
-
-local tested = assert(dpb.new("dp-tt", 2, 4, { control_share = 0.5 }))
-assert(tested:verdict().state == 0 and tested:verdict().arms == 2)
