@@ -525,7 +525,8 @@ fn altered_snapshots_never_break_anything() {
             let bytes = bandit.snapshot().unwrap();
             assert_eq!(sealed(bytes.clone()), bytes);
             let (mut refused, mut taken) = (0, 0);
-            for _ in 0..40 {
+            // Most bytes of a small snapshot are its configuration's, and most changes there are refused.
+            for _ in 0..80 {
                 let mut altered = bytes.clone();
                 for _ in 0..=random.below(3) {
                     let place = 5 + random.below(altered.len() as u64 - 9) as usize;
