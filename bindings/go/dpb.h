@@ -1177,8 +1177,7 @@ dpb_status dpb_add_arm(dpb_bandit *bandit,
  * Retires an arm: it is never played again. Rewards of its open decisions are accepted as before, and
  * dpb_arms_read shows it as not active.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (no such arm, retired already, the last one, or that of
- * dpb_config.control_share); DPB_UNSUPPORTED
- * (this policy's set of arms is fixed); DPB_POISONED. Any thread.
+ * dpb_config.control_share); DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_POISONED. Any thread.
  */
 DPB_API DPB_MUST_USE dpb_status dpb_retire_arm(dpb_bandit *bandit, uint32_t arm);
 

@@ -22,24 +22,14 @@ const (
 var dutyNames = [...]string{DutyAlone: "alone", DutyContributes: "contributes", DutyLeads: "leads"}
 
 // String returns "alone", "contributes" or "leads".
-func (d Duty) String() string {
-	if int(d) < len(dutyNames) {
-		return dutyNames[d]
-	}
-	return fmt.Sprintf("duty %d", uint32(d))
-}
+func (d Duty) String() string { return named(dutyNames[:], "duty", uint32(d)) }
 
 // MarshalText returns the name.
 func (d Duty) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads the name.
 func (d *Duty) UnmarshalText(name []byte) error {
-	found := slices.Index(dutyNames[:], string(name))
-	if found < 0 {
-		return fmt.Errorf("dpb: no duty is called %q", name)
-	}
-	*d = Duty(found)
-	return nil
+	return numbered(dutyNames[:], "duty", name, (*uint32)(d))
 }
 
 // TestState says whether a test of arms has ended, and with which claim.
@@ -55,23 +45,31 @@ const (
 var testStateNames = [...]string{TestRunning: "running", TestWon: "won", TestTied: "tied", TestUndecided: "undecided"}
 
 // String returns "running", "won", "tied" or "undecided".
-func (s TestState) String() string {
-	if int(s) < len(testStateNames) {
-		return testStateNames[s]
-	}
-	return fmt.Sprintf("test state %d", uint32(s))
-}
+func (s TestState) String() string { return named(testStateNames[:], "test state", uint32(s)) }
 
 // MarshalText returns the name.
 func (s TestState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads the name.
 func (s *TestState) UnmarshalText(name []byte) error {
-	found := slices.Index(testStateNames[:], string(name))
-	if found < 0 {
-		return fmt.Errorf("dpb: no state of a test is called %q", name)
+	return numbered(testStateNames[:], "test state", name, (*uint32)(s))
+}
+
+// named returns the name of a number of this kind.
+func named(names []string, kind string, number uint32) string {
+	if int(number) < len(names) {
+		return names[number]
 	}
-	*s = TestState(found)
+	return fmt.Sprintf("%s %d", kind, number)
+}
+
+// numbered stores the number of this kind that has this name.
+func numbered(names []string, kind string, name []byte, number *uint32) error {
+	found := slices.Index(names, string(name))
+	if found < 0 {
+		return fmt.Errorf("dpb: no %s is called %q", kind, name)
+	}
+	*number = uint32(found)
 	return nil
 }
 

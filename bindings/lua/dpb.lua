@@ -142,23 +142,19 @@ function bandit:add_arm(id)
   return arm[0]
 end
 
---- A structure dpb_report: report.decisions, report.epsilon_spent.
-function bandit:report()
-  local out = ffi.new "dpb_report[1]"
-  out[0].struct_size = ffi.sizeof "dpb_report"
-  local status = C.dpb_report_read(self, out)
+local function structure(handle, name, read)
+  local out = ffi.new(name .. "[1]")
+  out[0].struct_size = ffi.sizeof(name)
+  local status = read(handle, out)
   if status ~= 0 then return refused(status) end
-  return ffi.new("dpb_report", out[0])
+  return ffi.new(name, out[0])
 end
 
+--- A structure dpb_report: report.decisions, report.epsilon_spent.
+function bandit:report() return structure(self, "dpb_report", C.dpb_report_read) end
+
 --- A structure dpb_verdict of dp-tt: verdict.state, verdict.leader, verdict.low.
-function bandit:verdict()
-  local out = ffi.new "dpb_verdict[1]"
-  out[0].struct_size = ffi.sizeof "dpb_verdict"
-  local status = C.dpb_verdict_read(self, out)
-  if status ~= 0 then return refused(status) end
-  return ffi.new("dpb_verdict", out[0])
-end
+function bandit:verdict() return structure(self, "dpb_verdict", C.dpb_verdict_read) end
 
 --- A list of the arms, from 1: mean, width, pulls, active and effective_pulls of each.
 function bandit:arms()

@@ -338,7 +338,8 @@ impl<'a> Run<'a> {
 /// The most requests between two questions whether the work goes on.
 const LOOK: u64 = 1 << 18;
 
-/// How a test ended: after so many requests, and whether with the best arm, or one that is not worse by the tolerance. `None`: not within the horizon.
+/// How a test ended: after so many requests, and whether with the best arm, or one that is not worse by the tolerance.
+/// `None`: not within the horizon.
 pub type Ended = Option<(u64, bool)>;
 
 impl Run<'_> {
@@ -350,7 +351,7 @@ impl Run<'_> {
                 Ok(arm) => {
                     let best = self.rates.iter().fold(0.0, |best: f64, &rate| best.max(rate));
                     let rate = self.rates[arm as usize];
-                    let behind = (best - rate) * self.world.amount.unwrap_or(self.world.most);
+                    let behind = (best - rate) * self.world.mean_amount();
                     return Ok(Some((self.now, rate == best || behind < self.world.tolerance)));
                 }
                 Err(Error::NotReady) => {}

@@ -256,12 +256,12 @@ impl Bandit {
     ///
     /// # Errors
     /// `Unsupported` without [`expected_users`](Config::expected_users), and while a [`sticky`](Config::sticky) test goes
-    /// on, because it learns from first visits; `OverBudget` if all [`budget_periods`](Config::budget_periods) have begun, and the last one continues; `Poisoned` after an
-    /// internal failure.
+    /// on, because it learns from first visits; `OverBudget` if all [`budget_periods`](Config::budget_periods) have
+    /// begun, and the last one continues; `Poisoned` after an internal failure.
     pub fn next_period(&self) -> Result<()> {
         let state = &mut *self.lock.lock()?;
-        let goes_on = state.policy.counts().test.is_some_and(|(test, _)| !test.has_ended());
-        if goes_on && self.config.config()?.sticky > 0 {
+        let goes_on = || state.policy.counts().test.is_some_and(|(test, _)| !test.has_ended());
+        if self.config.config()?.sticky > 0 && goes_on() {
             return Err(Error::unconfigured("a new period: config.sticky is set, and the test goes on"));
         }
         state.next_period()?;
@@ -332,7 +332,8 @@ impl Bandit {
     ///
     /// # Errors
     /// `InvalidRequest` if there is no such arm, if it is retired already, or if it is the last one or the control
-    /// ([`control_share`](Config::control_share)); `Unsupported` for policies whose set of arms is fixed; `Poisoned` after an internal failure.
+    /// ([`control_share`](Config::control_share)); `Unsupported` for policies whose set of arms is fixed; `Poisoned`
+    /// after an internal failure.
     pub fn retire_arm(&self, arm: u32) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         let learner = state.check_live(arm, "arm", "retiring an arm: its arms are fixed")?;

@@ -126,9 +126,10 @@ impl Bandit {
             let state = &mut *self.lock.lock()?;
             let counts = state.policy.counts();
             let (test, claims) = counts.test.ok_or_else(|| Error::unsupported("a verdict: it tests no arms"))?;
-            let running = Running::of(&*state.policy, state.pulls.len() as u32, &test, claims);
+            let read = || Running::of(&*state.policy, state.pulls.len() as u32, &test, claims);
+            let running = (!test.has_ended()).then(read);
             let live = catalog(&mut *state.policy).arms.map_or(0, |roster| roster.live().len());
-            (test, live as u32, Some(running).filter(|_| !test.has_ended()))
+            (test, live as u32, running)
         };
         let mut more = 0.0;
         if let Some(running) = running {

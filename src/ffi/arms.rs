@@ -31,8 +31,7 @@ functions! {
     /// Retires an arm: it is never played again. Rewards of its open decisions are accepted as before, and
     /// dpb_arms_read shows it as not active.
     /// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (no such arm, retired already, the last one, or that of
-    /// dpb_config.control_share); DPB_UNSUPPORTED
-    /// (this policy's set of arms is fixed); DPB_POISONED. Any thread.
+    /// dpb_config.control_share); DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_POISONED. Any thread.
     fn dpb_retire_arm(bandit: *mut dpb_bandit, arm: u32) = call(bandit, |b| b.bandit.retire_arm(arm));
 
     /// States what public data say of an arm, such as last season's rates: strength rewards with this mean. Learning

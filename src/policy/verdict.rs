@@ -3,7 +3,7 @@
 use super::compare::{Mixture, ReleaseTotals};
 use super::contract::Policy;
 use crate::error::{Error, Result};
-use crate::moving::persist;
+use crate::moving::{Archive, Persist, persist};
 
 /// Whether a test has ended, and with which claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,11 +30,19 @@ impl TryFrom<u32> for TestState {
     }
 }
 
+impl Persist for TestState {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        let mut number = *self as u32;
+        number.persist(with)?;
+        *self = TestState::try_from(number)?;
+        Ok(())
+    }
+}
+
 /// What is known of a test, in the unit interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Test {
-    /// A [`TestState`], as its number.
-    pub state: u32,
+    pub state: TestState,
     /// The arm with the best released mean.
     pub leader: u32,
     /// The arm that it is compared with.
@@ -54,29 +62,31 @@ persist!(Test { state, leader, other, rewards, low, high } made { mismatch });
 impl Test {
     /// Bytes in a snapshot.
     pub const BYTES: usize = 36;
-    pub const NEW: Test =
-        Test { state: 0, leader: 0, other: 0, rewards: 0, low: f64::NAN, high: f64::NAN, mismatch: false };
-
-    /// Its state.
-    pub fn state(&self) -> TestState {
-        TestState::try_from(self.state).unwrap_or_default()
-    }
+    pub const NEW: Test = Test {
+        state: TestState::Running,
+        leader: 0,
+        other: 0,
+        rewards: 0,
+        low: f64::NAN,
+        high: f64::NAN,
+        mismatch: false,
+    };
 
     /// Whether it can have come from a test.
     pub fn is_plausible(&self) -> bool {
         let is_known = |end: f64| (-1.0..=1.0).contains(&end);
         let is_interval = is_known(self.low) && is_known(self.high) && self.low <= self.high;
-        TestState::try_from(self.state).is_ok() && (is_interval || (self.low.is_nan() && self.high.is_nan()))
+        is_interval || (self.low.is_nan() && self.high.is_nan())
     }
 
     /// Whether it has made a claim, or given up.
     pub fn has_ended(&self) -> bool {
-        self.state() != TestState::Running
+        self.state != TestState::Running
     }
 
     /// The arm that the test has decided for.
     pub fn best(&self) -> Option<u32> {
-        matches!(self.state(), TestState::Won | TestState::Tied).then_some(self.leader)
+        matches!(self.state, TestState::Won | TestState::Tied).then_some(self.leader)
     }
 }
 

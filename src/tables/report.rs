@@ -162,7 +162,7 @@ reports! {
     /// What a test of arms says (`dp-tt`), made of released values and public counts.
     Verdict from Judged {
         /// Whether the test has ended, and with which claim.
-        state: TestState = |of| of.test.state(), "0.1" {
+        state: TestState = |of| of.test.state, "0.1" {
             /// [`Running`](crate::TestState::Running), [`Won`](crate::TestState::Won), [`Tied`](crate::TestState::Tied) or
             /// [`Undecided`](crate::TestState::Undecided).
             state: TestState = state as u32;

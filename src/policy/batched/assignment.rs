@@ -84,7 +84,7 @@ impl Assignment {
 /// (Krichevsky and Trofimov 1981). Those decisions may be of any time: given that a decision is for one of these arms, its
 /// arm has the probability that the shares say.
 pub struct SampleRatio {
-    /// What was learned from of each arm when the arms that are left changed last.
+    /// The number of rewards of each arm's decisions when the arms that are left changed last.
     base: WipedVec<u64>,
     /// ln of the martingale then.
     evidence: f64,
@@ -103,7 +103,7 @@ impl SampleRatio {
         SampleRatio { base, evidence: 0.0, found: false, is_unknown: false }
     }
 
-    /// Whether these arms, of these shares, were learned from as they should be; `learned` is public.
+    /// Whether these arms do not have these shares of the decisions with a reward, whose number for an arm is `learned`.
     pub fn is_mismatch(
         &self,
         arms: impl Iterator<Item = (usize, f64)> + Clone,
@@ -147,7 +147,10 @@ mod tests {
     use super::*;
 
     fn sticky(salt: u64, control_share: f64) -> Assignment {
-        Assignment::new(&Config { sticky: salt, control_share, ..Config::new(4, 1.0) }, &mut Seed::new(None).unwrap())
+        Assignment::new(
+            &Config { sticky: salt, control_share, ..Config::new(4, 1.0) },
+            &mut Seed::new(Some([5; 32])).unwrap(),
+        )
     }
 
     /// Visitors of an arm that goes out move to the others evenly; all others stay. Another salt assigns anew. (With
@@ -171,7 +174,8 @@ mod tests {
         };
         assert!(near(controls, 40_000.0, 0.25) && near(stays, 40_000.0, 0.25), "{controls} {stays}");
         assert!([0, 1, 3].iter().all(|&arm| near(moves[arm], 10_000.0, 1.0 / 3.0)) && moves[2] == 0, "{moves:?}");
-        let controls = (0..40_000).filter(|_| sticky(0, 0.25).is_controls(Visitor::Any)).count();
+        let mut drawn = sticky(0, 0.25);
+        let controls = (0..40_000).filter(|_| drawn.is_controls(Visitor::Any)).count();
         assert!(near(controls as u32, 40_000.0, 0.25), "{controls}");
     }
 

@@ -10,7 +10,7 @@ use super::peers::HandleReleases;
 use super::pilot::{Found, Pilot};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::ledger::cells::{Ledger, OpenSum, Place};
+use crate::ledger::cells::{Ledger, Place};
 use crate::ledger::facts::Duty;
 use crate::ledger::peers::Peer;
 use crate::moving::{Archive, Persist};
@@ -164,7 +164,7 @@ impl Policy for ClippedImed {
     fn observe(&mut self, pull: Pull, reward: Reward) {
         if !self.pilot.found.has_clip() {
             let (counted, ledger) = (self.pilot.found.counted(reward), self.imed.ledger());
-            let fills = |sum: &mut Box<ArmSum>| sum.batch.collect(counted) && sum.is_full();
+            let fills = |sum: &mut Box<ArmSum>| sum.collect(counted);
             let is_full = ledger.whole.as_mut().is_some_and(fills);
             self.imed.cancel(pull);
             if is_full {

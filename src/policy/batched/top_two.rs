@@ -244,7 +244,7 @@ impl TopTwoPlan {
 
     fn end(&mut self, state: TestState, leader: u32) {
         let (other, claims) = (self.other_than(leader), self.claims());
-        self.test = Test { state: state as u32, leader, other, rewards: self.rewards() as u64, ..Test::NEW };
+        self.test = Test { state, leader, other, rewards: self.rewards() as u64, ..Test::NEW };
         // The winner is the best arm, so fewer pairs may be confused.
         let (nats, least) = match state {
             TestState::Won => (claims.enough + LN_2, 0.0),
