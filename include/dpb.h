@@ -494,7 +494,7 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
  *
  * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 400
- * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_med; dpb_new_tt 1 more; 20 more with a prior,
+ * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_med; dpb_new_tt 3 more; 20 more with a prior,
  * 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4
  * D^2 + 12 D more for each model, D = features + 1. It may grow between two calls. A call whose cap is too small
  * takes no memory. May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the state that is
@@ -565,8 +565,8 @@ dpb_status dpb_restore(const uint8_t *buf,
  *
  * These must be as in the snapshot, because they say how released numbers are read: the policy (name), arms,
  * epsilon, delta, reward_min, reward_max, reward_bits, parts, part_weights, DPB_LEARN_CLIP,
- * contributions_per_user, max_slots, max_clicks, features, feature_model, feature_norm, control_share, sticky,
- * batch, base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans its batches; and with
+ * contributions_per_user, winners, max_slots, max_clicks, features, feature_model, feature_norm, control_share,
+ * sticky, batch, base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans its batches; and with
  * policies that decide for an arm (dpb_best_arm) beta, because the decision has it. Otherwise the call is
  * DPB_INVALID_CONFIG, and error names the field. These are taken from config: beta, horizon, DPB_CLAMP_REWARDS,
  * pending_capacity, reward_window, node, forget_after, exploration, expected_users, budget_periods, a
@@ -751,9 +751,11 @@ struct dpb_config {
    */
   uint32_t reward_window;
   /**
-   * 0.
+   * With dp-tt: how many of the best arms the test looks for, below arms. It ends when all others are refuted
+   * (DPB_TEST_WON), and then draws one of these winners at each decision. The arms that are active after the end
+   * are the winners. No single arm is decided for, if there are several. 0 = 1. For dpb_new_tt.
    */
-  uint32_t reserved_2;
+  uint32_t winners;
   /**
    * The number of this handle in a fleet. 1 .. 65535 = the node of its tickets (dpb_ticket_node), for a router. A
    * larger number is hashed to 16 bits. 0 = random.
@@ -1431,11 +1433,11 @@ struct dpb_verdict {
   uint32_t state;
   /**
    * The arm that the test has decided for; the one with the best released mean while it goes on, and if it is
-   * undecided.
+   * undecided. With several dpb_config.winners it is the one of them with the smallest released mean.
    */
   uint32_t leader;
   /**
-   * The arm that the leader is compared with: the control if there is one and it does not lead, otherwise the best
+   * The arm that the leader is compared with: the control if there is one and it is no leader, otherwise the best
    * of the others by released means.
    */
   uint32_t other;
@@ -1468,6 +1470,14 @@ struct dpb_verdict {
    * The number of arms that are not retired.
    */
   uint32_t arms;
+  /**
+   * The number of arms that the test looks for: dpb_config.winners, or 1.
+   */
+  uint32_t winners;
+  /**
+   * Always 0.
+   */
+  uint32_t reserved;
   /**
    * 1 - beta.
    */
@@ -2752,18 +2762,19 @@ dpb_status dpb_new_med(const dpb_config *config,
  * DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - beta (95% by default), then
  * pulls it for ever. dpb_best_arm returns it, and dpb_verdict says how much better it is. With probability at most
  * beta it ever returns an arm that is not the best, whenever it stops: its rule is valid at all times and accounts
- * for all noises. With a tolerance it also stops when no arm is better than the leader by that much, and with
- * planned_end after so many rewards. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm
- * that was refuted is not active. Arms that are left are drawn with even probabilities, or with a control_share; or
- * each visitor keeps an arm (sticky). Rates may rise and fall together, but the order of the means must not change.
- * Without tolerance and planned_end it does not stop if no arm is better than all others by more than 2^-reward_bits
- * of the range, by which rounding may change a difference. dpb_add_arm begins a new test with nothing, and so does
- * dpb_retire_arm of an arm that has refuted others, or that the test has decided for; you may choose the arm by what
- * was released. Supports eligible arms, but not with control_share and sticky; an arm that is not active is pulled
- * only if no active one is eligible. A restored handle keeps the beta.
+ * for all noises. With winners it finds so many of the best arms. With a tolerance it also stops when no arm is
+ * better than the leader by that much, and with planned_end after so many rewards. Pure epsilon-DP (Theorem P); with
+ * delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is not active. Arms that are left are drawn with
+ * even probabilities, or with a control_share; or each visitor keeps an arm (sticky). Rates may rise and fall
+ * together, but the order of the means must not change. Without tolerance and planned_end it does not stop if no arm
+ * is better than all others by more than 2^-reward_bits of the range, by which rounding may change a difference.
+ * dpb_add_arm begins a new test with nothing, and so does dpb_retire_arm of an arm that has refuted others, or that
+ * the test has decided for; you may choose the arm by what was released. Supports eligible arms, but not with
+ * control_share and sticky; an arm that is not active is pulled only if no active one is eligible. A restored handle
+ * keeps the beta.
  *
- * Of the fields that not all policies use it uses delta, beta, tolerance, planned_end, control_share and sticky. At
- * most 2^8 arms.
+ * Of the fields that not all policies use it uses delta, beta, tolerance, planned_end, control_share, sticky and
+ * winners. At most 2^8 arms.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -3590,7 +3601,7 @@ DPB_ASSERT_SIZE(dpb_feature, 8);
 DPB_ASSERT_SIZE(dpb_error, 256);
 DPB_ASSERT_SIZE(dpb_report, 168);
 DPB_ASSERT_SIZE(dpb_diagnostics, 48);
-DPB_ASSERT_SIZE(dpb_verdict, 64);
+DPB_ASSERT_SIZE(dpb_verdict, 72);
 DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_node_report, 336);
 DPB_ASSERT_SIZE(dpb_node_diagnostics, 48);

@@ -793,8 +793,9 @@ fn leaks_of_late_units_are_seen() {
 }
 
 /// Faults that other tests see: of reports, of fleets, of memory, of nodes.
-const IN_OTHER_TESTS: [Fault; 39] = [
+const IN_OTHER_TESTS: [Fault; 40] = [
     Fault::TiedByChain,
+    Fault::OneRefutes,
     Fault::ControlOut,
     Fault::SharesDrift,
     Fault::TrialBeneathSure,

@@ -89,8 +89,8 @@ fn snapshots_are_as_long_as_the_header_says() {
             let config = Config { arms, forget_after: 0, ..configs(algorithm)[0].clone() };
             let Ok(bandit) = Bandit::new(algorithm, &config) else { continue };
             let length = || bandit.snapshot().unwrap().len();
-            let verdict = if algorithm == Algorithm::TopTwo { 4 } else { 0 };
-            let each = |bytes: usize| 402 + 9 * verdict + arms as usize * bytes;
+            let verdict = if algorithm == Algorithm::TopTwo { 3 } else { 0 };
+            let each = |bytes: usize| 406 + 12 * verdict + arms as usize * bytes;
             let has_histories = verdict > 0 || matches!(algorithm, Algorithm::Imed | Algorithm::Med);
             assert!(
                 length() <= each(if has_histories { 43 + verdict } else { 50 }),
@@ -121,7 +121,7 @@ fn snapshots_are_as_long_as_the_header_says() {
     for (model_per_arm, models) in [(false, 1), (true, 7)] {
         let config = Config { features: 64, feature_norm: 1.0, model_per_arm, ..Config::new(7, 1.0) };
         let length = Bandit::new(Algorithm::Linear, &config).unwrap().snapshot().unwrap().len();
-        let stated = 300 + 50 * 7 + models * (4 * 65 * 65 + 12 * 65);
+        let stated = 304 + 50 * 7 + models * (4 * 65 * 65 + 12 * 65);
         assert!(length <= stated && length > stated - 500, "{length} {stated}");
     }
     let (arms, segments) = (10, 50);
@@ -267,7 +267,7 @@ use Another::{InLives, Refused, Taken};
 type Case = (&'static str, Another, [fn(&mut Config); 2]);
 
 /// Each field with two values, in configurations that are otherwise the same.
-const FIELDS: [Case; 39] = [
+const FIELDS: [Case; 40] = [
     ("arms", Refused, [|_| (), |c| c.arms = 6]),
     ("epsilon", Refused, [|_| (), |c| c.epsilon = 0.9]),
     ("delta", Refused, [|_| (), |c| c.delta = 1e-5]),
@@ -331,6 +331,7 @@ const FIELDS: [Case; 39] = [
     ("features", Refused, [|_| (), |c| c.features = 3]),
     ("tolerance", Taken, [|_| (), |c| c.tolerance = 0.01]),
     ("planned_end", Taken, [|_| (), |c| c.planned_end = 1_000_000]),
+    ("winners", Refused, [|_| (), |c| c.winners = 2]),
     ("control_share", Refused, [|_| (), |c| c.control_share = 0.2]),
     ("sticky", Refused, [|c| c.expected_users = 100, |c| (c.expected_users, c.sticky) = (100, 7)]),
     ("model_per_arm", Refused, [|_| (), |c| c.model_per_arm = !c.model_per_arm]),
@@ -445,7 +446,7 @@ fn a_restart_accepts_the_listed_changes() {
     // A handle with segments does not use these.
     let never = Config::fields().filter(|name| {
         let others = ["beta", "batch", "base", "interval_exponent", "rigorous_index", "shuffle_printed", "learn_clip"];
-        let of_tests = ["tolerance", "planned_end", "control_share", "sticky"];
+        let of_tests = ["tolerance", "planned_end", "control_share", "sticky", "winners"];
         others.contains(name) || of_tests.contains(name) || ["features", "model_per_arm", "feature_norm"].contains(name)
     });
     let never: Vec<_> = never.collect();

@@ -279,6 +279,81 @@ fn tolerances_do_not_add_up() {
     assert!(honest <= 4 && faulty >= 12, "{honest} {faulty}");
 }
 
+/// The number of tests of so many whose winners are not the best arms, and the mean number of their rewards.
+fn wrong_winners(rates: &[f64], winners: u32, tests: u64) -> (u64, f64) {
+    let (mut wrong, mut rewards) = (0, 0);
+    for number in 0..tests {
+        let config = Config { winners, beta: 0.05, ..config(rates, 1.0, number) };
+        let (bandit, mut coins) = (Bandit::new(Algorithm::TopTwo, &config).unwrap(), Coins(number + 1));
+        let mut said = bandit.verdict().unwrap();
+        for decisions in 1.. {
+            let decision = bandit.select().unwrap();
+            bandit.update(decision.ticket, coins.toss(rates[decision.arm as usize])).unwrap();
+            if decisions % 64 == 0 {
+                said = bandit.verdict().unwrap();
+                if said.state != TestState::Running {
+                    break;
+                }
+            }
+        }
+        let arms = bandit.arm_reports().unwrap();
+        let worst = (0..rates.len()).filter(|&arm| arms[arm].active).map(|arm| rates[arm]).fold(1.0, f64::min);
+        let lost = (0..rates.len()).filter(|&arm| !arms[arm].active).map(|arm| rates[arm]).fold(0.0, f64::max);
+        wrong += u64::from(worst < lost);
+        rewards += said.rewards;
+    }
+    println!("{winners} of {rates:?}: {wrong} of {tests} wrong, {} rewards", rewards / tests);
+    (wrong, rewards as f64 / tests as f64)
+}
+
+/// A test of several winners finds the best arms. If one were wrong with probability 5%, more than 12 of 60 would be with
+/// probability below 1e-5. If the best arm alone refutes another, those nearly as good go out, and others win by chance. (The
+/// seeds are fixed.)
+#[test]
+fn a_test_finds_several_winners() {
+    let rates = [0.9, 0.46, 0.5, 0.1];
+    let (honest, rewards) = wrong_winners(&rates, 2, 60);
+    let (faulty, _) = with_fault(Fault::OneRefutes, || wrong_winners(&rates, 2, 60));
+    assert!(honest <= 12 && faulty > 12 && rewards < 30_000.0, "{honest} {faulty} {rewards}");
+}
+
+/// All winners are served, alike, and none alone is decided for; a restart keeps them. If one retires, a new test begins.
+#[test]
+fn several_winners_are_reported_served_and_kept() {
+    let played = |rates: [f64; 4], tolerance: f64| {
+        let config = Config { winners: 2, tolerance, ..config(&rates, 1.0, 8) };
+        let (bandit, mut coins) = (Bandit::new(Algorithm::TopTwo, &config).unwrap(), Coins(9));
+        for _ in 0..5000 {
+            let decision = bandit.select().unwrap();
+            bandit.update(decision.ticket, coins.toss(rates[decision.arm as usize])).unwrap();
+        }
+        bandit
+    };
+    let tied = played([0.9, 0.1, 0.6, 0.6], 0.2).verdict().unwrap();
+    assert_eq!((tied.state, tied.winners), (TestState::Tied, 2));
+    assert!(tied.to_string().starts_with("The 2 active arms are good enough, after "), "{tied}");
+    let bandit = played([0.9, 0.1, 0.6, 0.2], 0.0);
+    for bandit in [&bandit, &Bandit::restore(&bandit.snapshot().unwrap()).unwrap()] {
+        let said = bandit.verdict().unwrap();
+        assert_eq!((said.state, said.leader, said.winners), (TestState::Won, 2, 2));
+        assert_eq!((bandit.best_arm(), bandit.report().unwrap().arms_active), (Err(Error::NotReady), 2));
+        assert!(said.low > 0.0 && said.high < 0.8, "{said:?}");
+        assert!(said.to_string().starts_with("The 2 active arms are the best of 4, after "), "{said}");
+        let active: Vec<bool> = bandit.arm_reports().unwrap().into_iter().map(|arm| arm.active).collect();
+        assert_eq!(active, [true, false, true, false]);
+        // Alike: 5 deviations of 2000 fair coins are 112.
+        let firsts = (0..2000).filter(|_| bandit.select().unwrap().arm == 0).count();
+        assert!((888..=1112).contains(&firsts), "{firsts}");
+        bandit.retire_arm(1).unwrap();
+        assert_eq!(bandit.verdict().unwrap().state, TestState::Won);
+        let _ = bandit.add_arm().unwrap();
+        assert_eq!((bandit.verdict().unwrap().state, bandit.report().unwrap().arms_active), (TestState::Running, 4));
+        (2..4).for_each(|arm| bandit.retire_arm(arm).unwrap());
+        let said = bandit.verdict().unwrap(); // two arms are left, and two are looked for
+        assert_eq!((said.state, said.arms, said.winners), (TestState::Won, 2, 2));
+    }
+}
+
 /// What a test says while it goes on, and at its planned end; and that its state lasts. A test that ends so plays the
 /// leader, and has decided for none.
 #[test]
@@ -467,6 +542,7 @@ fn a_test_that_cannot_be_is_refused() {
         (Config { tolerance: -0.1, ..plain.clone() }, "tolerance must be at least 0, got -0.1"),
         (Config { tolerance: f64::NAN, ..plain.clone() }, "tolerance must be at least 0, got NaN"),
         (Config { tolerance: 1.0, ..plain.clone() }, "tolerance must be below reward_max - reward_min, got 1"),
+        (Config { winners: 5, ..plain.clone() }, "winners must be below arms, got 5"),
         (Config { control_share: 1.0, ..plain.clone() }, "control_share must be in [0, 1), got 1"),
         (Config { sticky: 5, ..plain.clone() }, "expected_users must not be 0 with sticky, got 0"),
         (

@@ -254,7 +254,8 @@ func (v Verdict) String() string {
 	c := C.dpb_verdict{
 		struct_size: C.sizeof_dpb_verdict, state: C.uint32_t(v.State), leader: C.uint32_t(v.Leader),
 		other: C.uint32_t(v.Other), rewards: C.uint64_t(v.Rewards), low: C.double(v.Low), high: C.double(v.High),
-		more: C.double(v.More), arms: C.uint32_t(v.Arms), confidence: C.double(v.Confidence),
+		more: C.double(v.More), arms: C.uint32_t(v.Arms), winners: C.uint32_t(v.Winners),
+		confidence: C.double(v.Confidence),
 	}
 	if v.Mismatch {
 		c.mismatch = 1

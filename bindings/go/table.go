@@ -328,6 +328,10 @@ type Config struct {
 	// most 2^24; or with [ClockCaller] your unit of time: 1800000 milliseconds are half an hour. Not for [NewLDPUCB] and
 	// [NewLDPKLUCB].
 	RewardWindow uint32
+	// With dp-tt: how many of the best arms the test looks for, below Arms. It ends when all others are refuted
+	// ([TestWon]), and then draws one of these winners at each decision. The arms that are active after the end are the
+	// winners. No single arm is decided for, if there are several. 0 = 1. For [NewTT].
+	Winners uint32
 	// The number of this handle in a fleet. 1 .. 65535 = the node of its tickets ([TicketNode]), for a router. A larger
 	// number is hashed to 16 bits. 0 = random.
 	Node uint64
@@ -442,6 +446,7 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		ContributionsPerUser: uint32(c.contributions_per_user),
 		PendingCapacity:      uint32(c.pending_capacity),
 		RewardWindow:         uint32(c.reward_window),
+		Winners:              uint32(c.winners),
 		Node:                 uint64(c.node),
 		ForgetAfter:          uint64(c.forget_after),
 		Exploration:          float64(c.exploration),
@@ -490,6 +495,7 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	c.contributions_per_user = C.uint32_t(config.ContributionsPerUser)
 	c.pending_capacity = C.uint32_t(config.PendingCapacity)
 	c.reward_window = C.uint32_t(config.RewardWindow)
+	c.winners = C.uint32_t(config.Winners)
 	c.node = C.uint64_t(config.Node)
 	c.forget_after = C.uint64_t(config.ForgetAfter)
 	c.exploration = C.double(config.Exploration)
@@ -581,17 +587,19 @@ func NewMED(c Config) (*Bandit, error) {
 // NewTT makes this: DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - Beta (95% by
 // default), then pulls it for ever. [Bandit.BestArm] returns it, and [Bandit.Verdict] says how much better it is.
 // With probability at most beta it ever returns an arm that is not the best, whenever it stops: its rule is valid at
-// all times and accounts for all noises. With a Tolerance it also stops when no arm is better than the leader by that
-// much, and with PlannedEnd after so many rewards. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by
-// zCDP. An arm that was refuted is not active. Arms that are left are drawn with even probabilities, or with a
-// ControlShare; or each visitor keeps an arm (Sticky). Rates may rise and fall together, but the order of the means
-// must not change. Without Tolerance and PlannedEnd it does not stop if no arm is better than all others by more than
-// 2^-RewardBits of the range, by which rounding may change a difference. [Bandit.AddArm] begins a new test with
-// nothing, and so does [Bandit.RetireArm] of an arm that has refuted others, or that the test has decided for; you
-// may choose the arm by what was released. Supports eligible arms, but not with ControlShare and Sticky; an arm that
-// is not active is pulled only if no active one is eligible. A restored handle keeps the Beta.
+// all times and accounts for all noises. With Winners it finds so many of the best arms. With a Tolerance it also
+// stops when no arm is better than the leader by that much, and with PlannedEnd after so many rewards. Pure
+// epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is not active. Arms
+// that are left are drawn with even probabilities, or with a ControlShare; or each visitor keeps an arm (Sticky).
+// Rates may rise and fall together, but the order of the means must not change. Without Tolerance and PlannedEnd it
+// does not stop if no arm is better than all others by more than 2^-RewardBits of the range, by which rounding may
+// change a difference. [Bandit.AddArm] begins a new test with nothing, and so does [Bandit.RetireArm] of an arm that
+// has refuted others, or that the test has decided for; you may choose the arm by what was released. Supports
+// eligible arms, but not with ControlShare and Sticky; an arm that is not active is pulled only if no active one is
+// eligible. A restored handle keeps the Beta.
 //
-// Of the fields that not all policies use it uses Delta, Beta, Tolerance, PlannedEnd, ControlShare and Sticky.
+// Of the fields that not all policies use it uses Delta, Beta, Tolerance, PlannedEnd, ControlShare, Sticky and
+// Winners.
 func NewTT(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_tt), c)
 }
@@ -1086,9 +1094,9 @@ type Verdict struct {
 	// [TestRunning], [TestWon], [TestTied] or [TestUndecided].
 	State TestState
 	// The arm that the test has decided for; the one with the best released mean while it goes on, and if it is
-	// undecided.
+	// undecided. With several [Config.Winners] it is the one of them with the smallest released mean.
 	Leader uint32
-	// The arm that the leader is compared with: the control if there is one and it does not lead, otherwise the best of
+	// The arm that the leader is compared with: the control if there is one and it is no leader, otherwise the best of
 	// the others by released means.
 	Other uint32
 	// The number of rewards in the releases since the test began.
@@ -1108,6 +1116,8 @@ type Verdict struct {
 	Mismatch bool
 	// The number of arms that are not retired.
 	Arms uint32
+	// The number of arms that the test looks for: [Config.Winners], or 1.
+	Winners uint32
 	// 1 - Beta.
 	Confidence float64
 }
@@ -1123,6 +1133,7 @@ func verdictOf(c *C.dpb_verdict) Verdict {
 		More:       float64(c.more),
 		Mismatch:   c.mismatch != 0,
 		Arms:       uint32(c.arms),
+		Winners:    uint32(c.winners),
 		Confidence: float64(c.confidence),
 	}
 }
@@ -1139,6 +1150,7 @@ func (r Verdict) LogValue() slog.Value {
 		slog.Any("more", finite(r.More).value()),
 		slog.Bool("mismatch", r.Mismatch),
 		slog.Uint64("arms", uint64(r.Arms)),
+		slog.Uint64("winners", uint64(r.Winners)),
 		slog.Any("confidence", finite(r.Confidence).value()),
 	)
 }

@@ -45,6 +45,7 @@ plan --winner [options]   simulates an A/B test that stops, and estimates how lo
   --confidence C          probability that the winner is the best arm (0.95)
   --tolerance D           a difference of two means that does not matter: the test may also end with an arm that no
                           other is better than by D or more (0)
+  --winners K             how many of the best arms the test looks for (1)
 
 plan --log FILE [options] replays a log, and estimates what each policy and epsilon would have won
   FILE is CSV with a header, or JSON lines. The fields are arm, propensity, reward and, if they vary, eligible (the arms
@@ -92,7 +93,7 @@ const SIMULATION: &[&str] = &[
 ];
 /// Those that a test does not have, and those that only a test has.
 const NO_TEST: &[&str] = &["slots", "max-clicks", "change-every", "forget-after", "people", "period", "learn-clip"];
-const TEST: &[&str] = &["confidence", "tolerance"];
+const TEST: &[&str] = &["confidence", "tolerance", "winners"];
 const REPLAY: &[&str] = &["reward-min", "feature-norm", "least-propensity"];
 
 /// A part of the decisions.
@@ -129,6 +130,7 @@ pub struct Options {
     pub winner: bool,
     pub confidence: f64,
     pub tolerance: f64,
+    pub winners: u32,
     pub log: Option<PathBuf>,
     pub range: (f64, f64),
     pub learn_clip: bool,
@@ -168,6 +170,7 @@ impl Default for Options {
             winner: false,
             confidence: 0.95,
             tolerance: 0.0,
+            winners: 1,
             log: None,
             range: (0.0, 1.0),
             learn_clip: false,
@@ -215,6 +218,7 @@ impl Options {
                 "seconds" => options.seconds = between(&name, &value()?, 0.1, 1e6)?,
                 "winner" => options.winner = true,
                 "tolerance" => options.tolerance = between(&name, &value()?, 0.0, 1e290)?,
+                "winners" => options.winners = between(&name, &value()?, 1, 255)?,
                 "confidence" => options.confidence = between(&name, &value()?, 0.5, 0.999_999_999)?,
                 "log" => options.log = Some(value()?.into()),
                 "reward-min" => options.range.0 = between(&name, &value()?, -1e30, 1e30)?,
@@ -335,6 +339,7 @@ impl Options {
             costs: self.costs,
             abstain: self.abstain,
             tolerance: self.tolerance,
+            winners: self.winners,
             slots: self.slots,
             change_every: self.decisions(self.change_every),
             daily: self.daily,
@@ -389,6 +394,7 @@ impl Options {
             reward_bits: if learn_clip { 24 } else { config.reward_bits },
             beta: if self.winner { 1.0 - self.confidence } else { 0.0 },
             tolerance: self.tolerance,
+            winners: if policy == Algorithm::TopTwo { self.winners } else { 0 },
             contributions_per_user: self.users_limit,
             expected_users: self.people,
             reward_min: self.range.0,

@@ -94,9 +94,10 @@ fn of_tests(options: &Options) -> Result<String, Box<dyn Error>> {
         (ended.iter().flatten().count(), ended.iter().flatten().flatten().filter(|(_, right)| !right).count());
     let left_out = if refusals.is_empty() { String::new() } else { format!("\nLeft out:\n{refusals}") };
     Ok(format!(
-        "{}Decisions until the winner is known at confidence {}:\n\n{table}\n±: the standard error of {} simulated \
+        "{}Decisions until the {} known at confidence {}:\n\n{table}\n±: the standard error of {} simulated \
          tests. {wrong} of all {runs} ended with a worse arm{}. Tests are not longer than {} days.\n{left_out}{}",
         described(options, world),
+        if options.winners > 1 { format!("{} winners are", options.winners) } else { "winner is".to_owned() },
         options.confidence,
         ended.iter().map(Vec::len).max().unwrap_or(0),
         if options.tolerance > 0.0 { " by the tolerance or more" } else { "" },

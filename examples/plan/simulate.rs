@@ -27,6 +27,8 @@ pub struct World {
     pub abstain: bool,
     /// In a test: the difference of two means that does not matter.
     pub tolerance: f64,
+    /// In a test: the number of arms that it looks for.
+    pub winners: u32,
     /// The number of different arms in a request.
     pub slots: u32,
     /// The number of requests between two changes, at which the rates are dealt to the arms anew. 0 = no change.
@@ -338,7 +340,7 @@ impl<'a> Run<'a> {
 /// The most requests between two questions whether the work goes on.
 const LOOK: u64 = 1 << 18;
 
-/// How a test ended: after so many requests, and whether with the best arm, or one that is not worse by the tolerance.
+/// How a test ended: after so many requests, and whether with the best arms, or ones that are not worse by the tolerance.
 /// `None`: not within the horizon.
 pub type Ended = Option<(u64, bool)>;
 
@@ -347,15 +349,21 @@ impl Run<'_> {
     fn decide(&mut self, goes_on: impl Fn() -> bool) -> dpb::Result<Ended> {
         while self.now < self.world.horizon && (!self.now.is_multiple_of(LOOK) || goes_on()) {
             self.request()?;
-            match self.handles[0].best_arm() {
-                Ok(arm) => {
-                    let best = self.rates.iter().fold(0.0, |best: f64, &rate| best.max(rate));
-                    let rate = self.rates[arm as usize];
-                    let behind = (best - rate) * self.world.mean_amount();
-                    return Ok(Some((self.now, rate == best || behind < self.world.tolerance)));
-                }
-                Err(Error::NotReady) => {}
+            let (handle, winners) = (&self.handles[0], self.world.winners);
+            let has_ended = match handle.best_arm() {
+                Ok(_) => true,
+                Err(Error::NotReady) => winners > 1 && handle.report()?.arms_active <= winners,
                 Err(error) => return Err(error),
+            };
+            if has_ended {
+                let arms = handle.arm_reports()?;
+                let rates = |active: bool| {
+                    let these = self.rates.iter().zip(&arms).filter(move |(_, arm)| arm.active == active);
+                    these.map(|(&rate, _)| rate)
+                };
+                let behind = rates(false).fold(0.0, f64::max) - rates(true).fold(f64::INFINITY, f64::min);
+                let is_right = behind <= 0.0 || behind * self.world.mean_amount() < self.world.tolerance;
+                return Ok(Some((self.now, is_right)));
             }
         }
         Ok(None)

@@ -39,6 +39,7 @@ struct Judged<'a> {
     test: Test,
     more: f64,
     arms: u32,
+    winners: u32,
     beta: f64,
 }
 
@@ -142,7 +143,8 @@ impl Bandit {
             more = if more > most { most } else { more }; // NaN stays
         }
         let beta = if config.beta > 0.0 { config.beta } else { 0.05 };
-        Ok(Verdict::of(&Judged { range: &self.range, test, more, arms, beta }))
+        let winners = config.winners.max(1).min(arms);
+        Ok(Verdict::of(&Judged { range: &self.range, test, more, arms, winners, beta }))
     }
 
     /// Calls `each` with what may be published of each arm, for arms `0..arms()` in order.
@@ -195,14 +197,26 @@ impl fmt::Display for Verdict {
                 "The arms do not have their shares of the decisions that the test learns from: find out why. ",
             )?;
         }
-        let Verdict { leader, other, arms, rewards, low, high, .. } = self;
+        let Verdict { leader, other, arms, winners, rewards, low, high, .. } = self;
+        let leads = if *winners == 1 { "leads".to_owned() } else { format!("is the last of the {winners} leaders") };
         match self.state {
-            TestState::Running => write!(f, "The test goes on after {rewards} rewards. Arm {leader} leads")?,
-            TestState::Won => write!(f, "Arm {leader} is the best of {arms}, after {rewards} rewards")?,
-            TestState::Tied => {
+            TestState::Running => write!(f, "The test goes on after {rewards} rewards. Arm {leader} {leads}")?,
+            TestState::Won if *winners == 1 => {
+                write!(f, "Arm {leader} is the best of {arms}, after {rewards} rewards")?
+            }
+            TestState::Won => write!(
+                f,
+                "The {winners} active arms are the best of {arms}, after {rewards} rewards. Arm {leader} is the last of them"
+            )?,
+            TestState::Tied if *winners == 1 => {
                 write!(f, "Arm {leader} is good enough, after {rewards} rewards: no arm is better by the tolerance")?;
             }
-            TestState::Undecided => write!(f, "Nothing is decided after {rewards} rewards. Arm {leader} leads")?,
+            TestState::Tied => write!(
+                f,
+                "The {winners} active arms are good enough, after {rewards} rewards: no other arm is better than one of \
+                 them by the tolerance. Arm {leader} is the last of them"
+            )?,
+            TestState::Undecided => write!(f, "Nothing is decided after {rewards} rewards. Arm {leader} {leads}")?,
         }
         let percent = (1e8 * self.confidence).round() / 1e6;
         if low.is_nan() {

@@ -230,9 +230,23 @@ impl TryFrom<&dpb_verdict> for Verdict {
     /// # Errors
     /// `InvalidConfig` for a state that does not exist.
     fn try_from(given: &dpb_verdict) -> Result<Verdict> {
-        let &dpb_verdict { state, leader, other, rewards, low, high, more, mismatch, arms, confidence, .. } = given;
+        let &dpb_verdict {
+            state, leader, other, rewards, low, high, more, mismatch, arms, winners, confidence, ..
+        } = given;
         let rule = "must be one of DPB_TEST_RUNNING, DPB_TEST_WON, DPB_TEST_TIED and DPB_TEST_UNDECIDED";
         let state = TestState::try_from(state).map_err(|_| Error::config("state", rule, state))?;
-        Ok(Verdict { state, leader, other, rewards, low, high, more, mismatch: mismatch != 0, arms, confidence })
+        Ok(Verdict {
+            state,
+            leader,
+            other,
+            rewards,
+            low,
+            high,
+            more,
+            mismatch: mismatch != 0,
+            arms,
+            winners,
+            confidence,
+        })
     }
 }

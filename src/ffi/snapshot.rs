@@ -31,7 +31,7 @@ functions! {
     /// that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
     ///
     /// buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 400
-    /// bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_med; dpb_new_tt 1 more; 20 more with a prior,
+    /// bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_med; dpb_new_tt 3 more; 20 more with a prior,
     /// 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4
     /// D^2 + 12 D more for each model, D = features + 1. It may grow between two calls. A call whose cap is too small
     /// takes no memory. May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the state that is
@@ -87,8 +87,8 @@ functions! {
     // begin generated restart
     /// These must be as in the snapshot, because they say how released numbers are read: the policy (name), arms,
     /// epsilon, delta, reward_min, reward_max, reward_bits, parts, part_weights, DPB_LEARN_CLIP,
-    /// contributions_per_user, max_slots, max_clicks, features, feature_model, feature_norm, control_share, sticky,
-    /// batch, base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans its batches; and with
+    /// contributions_per_user, winners, max_slots, max_clicks, features, feature_model, feature_norm, control_share,
+    /// sticky, batch, base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans its batches; and with
     /// policies that decide for an arm (dpb_best_arm) beta, because the decision has it. Otherwise the call is
     /// DPB_INVALID_CONFIG, and error names the field. These are taken from config: beta, horizon, DPB_CLAMP_REWARDS,
     /// pending_capacity, reward_window, node, forget_after, exploration, expected_users, budget_periods, a

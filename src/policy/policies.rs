@@ -51,10 +51,11 @@ algorithms! {
     /// DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - `beta` (95% by default), then
     /// pulls it for ever. [`best_arm`](crate::Bandit::best_arm) returns it, and [`verdict`](crate::Bandit::verdict) says
     /// how much better it is. With probability at most beta it ever returns an arm that is not the best, whenever it stops:
-    /// its rule is valid at all times and accounts for all noises. With a `tolerance` it also stops when no arm is better
-    /// than the leader by that much, and with `planned_end` after so many rewards. Pure epsilon-DP (Theorem P); with delta >
-    /// 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is not active. Arms that are left are drawn with even
-    /// probabilities, or with a `control_share`; or each visitor keeps an arm (`sticky`). Rates may rise and fall together,
+    /// its rule is valid at all times and accounts for all noises. With `winners` it finds so many of the best arms. With a
+    /// `tolerance` it also stops when no arm is better than the leader by that much, and with `planned_end` after so many
+    /// rewards. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is not
+    /// active. Arms that are left are drawn with even probabilities, or with a `control_share`; or each visitor keeps an arm
+    /// (`sticky`). Rates may rise and fall together,
     /// but the order of the means must not change. Without `tolerance` and `planned_end` it does not stop if no arm is better
     /// than all others by more than 2^-`reward_bits` of the range, by which rounding may change a difference.
     /// [`add_arm`](crate::Bandit::add_arm) begins a new test with nothing, and so does
@@ -66,7 +67,7 @@ algorithms! {
         loss: released;
         can: "among, change, snapshot, merge, decide";
         needs: "";
-        uses: "delta beta tolerance planned_end control_share sticky";
+        uses: "delta beta tolerance planned_end control_share sticky winners";
         select: "O(K)";
         update: "O(1); at a batch's end some 10 microseconds for each arm";
         bytes: "5270 + 460 K";

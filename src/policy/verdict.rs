@@ -12,12 +12,13 @@ pub enum TestState {
     /// It goes on.
     #[default]
     Running = 0,
-    /// The leader is the best arm, with probability 1 - `beta`.
+    /// The leaders are the best arms, as many as [`winners`](crate::Config::winners), with probability 1 - `beta`.
     Won = 1,
-    /// No arm is better than the leader by [`tolerance`](crate::Config::tolerance) or more, with probability 1 - `beta`.
+    /// No other arm is better than a leader by [`tolerance`](crate::Config::tolerance) or more, with probability
+    /// 1 - `beta`.
     Tied = 2,
-    /// [`planned_end`](crate::Config::planned_end) rewards have come, and nothing is claimed. The leader has the best
-    /// released mean.
+    /// [`planned_end`](crate::Config::planned_end) rewards have come, and nothing is claimed. The leaders have the best
+    /// released means.
     Undecided = 3,
 }
 
@@ -43,7 +44,7 @@ impl Persist for TestState {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Test {
     pub state: TestState,
-    /// The arm with the best released mean.
+    /// The leader with the smallest released mean.
     pub leader: u32,
     /// The arm that it is compared with.
     pub other: u32,
@@ -84,7 +85,7 @@ impl Test {
         self.state != TestState::Running
     }
 
-    /// The arm that the test has decided for.
+    /// The last arm that the test has decided for.
     pub fn best(&self) -> Option<u32> {
         matches!(self.state, TestState::Won | TestState::Tied).then_some(self.leader)
     }
@@ -96,10 +97,12 @@ pub struct Claims {
     /// The most that rounding adds to the difference of two means.
     pub rounding: f64,
     pub tolerance: f64,
-    /// Nats that refute that an arm is as good as the leader.
+    /// Nats that refute that an arm is as good as a leader.
     pub enough: f64,
     /// Nats that refute a difference of any two arms, on either side.
     pub of_any: f64,
+    /// The number of leaders.
+    pub winners: usize,
 }
 
 impl Claims {
@@ -123,39 +126,49 @@ impl Claims {
 /// What is read of a test that goes on.
 pub struct Running {
     claims: Claims,
-    leader: Option<(ReleaseTotals, f64)>,
-    /// The arm that the leader is compared with.
-    other: Option<ReleaseTotals>,
-    /// The releases of all other arms that are left, and the number of rewards in them.
-    others: Option<Vec<(ReleaseTotals, f64)>>,
+    /// The arms that are left, with the number of rewards in their releases, the best first; `None` if one has no release.
+    left: Option<Vec<(ReleaseTotals, f64)>>,
+    /// The last leader, and the arm that it is compared with.
+    pair: Option<[ReleaseTotals; 2]>,
 }
 
 impl Running {
     pub fn of(policy: &dyn Policy, arms: u32, test: &Test, claims: Claims) -> Running {
-        let of = |arm: u32| policy.sums(arm).ok().map(|sums| (sums, policy.arm(arm).effective_pulls));
-        let others = (0..arms).filter(|&arm| arm != test.leader && policy.arm(arm).active).map(of);
-        let other = of(test.other).map(|(sums, _)| sums);
-        Running { claims, leader: of(test.leader), other, others: others.collect() }
+        let mut left: Vec<(u32, f64, f64)> = (0..arms)
+            .map(|arm| (arm, policy.arm(arm)))
+            .filter(|(_, state)| state.active)
+            .map(|(arm, state)| (arm, state.mean, state.effective_pulls))
+            .collect();
+        left.sort_by(|(_, a, _), (_, b, _)| b.total_cmp(a));
+        let sums = |arm: u32| policy.sums(arm).ok();
+        let pair = sums(test.leader).zip(sums(test.other)).map(|(leader, other)| [leader, other]);
+        let left = left.into_iter().map(|(arm, _, count)| Some((sums(arm)?, count))).collect();
+        Running { claims, left, pair }
     }
 
-    /// An interval of the leader's mean less the other's; NaN if one has no release.
+    /// An interval of the last leader's mean less the other's; NaN if one has no release.
     pub fn interval(&self) -> (f64, f64) {
-        match (&self.leader, &self.other) {
-            (Some((leader, _)), Some(other)) => self.claims.interval(self.claims.of_any, -1.0, leader, other),
-            _ => (f64::NAN, f64::NAN),
+        match &self.pair {
+            Some([leader, other]) => self.claims.interval(self.claims.of_any, -1.0, leader, other),
+            None => (f64::NAN, f64::NAN),
         }
     }
 
     /// The number of rewards until the end, if the released means are the true ones.
     pub fn more(&self) -> f64 {
-        let (Some((leader, count)), Some(others)) = (&self.leader, &self.others) else { return f64::NAN };
+        let Some((leaders, others)) = self.left.as_ref().and_then(|left| left.split_at_checked(self.claims.winners))
+        else {
+            return f64::NAN;
+        };
+        let Some((leader, _)) = leaders.last() else { return f64::NAN };
         let mixture = leader.mixture();
+        let grown = |(sums, count): &(ReleaseTotals, f64), growth: f64| sums.and((growth - 1.0) * count);
         let suffices = |growth: f64| {
-            let best = leader.and((growth - 1.0) * count);
-            let is_refuted = |(other, count): &(ReleaseTotals, f64)| {
-                self.claims.is_good_enough(&mixture, &best, &other.and((growth - 1.0) * count))
-            };
-            others.iter().all(is_refuted)
+            let leaders: Vec<_> = leaders.iter().rev().map(|leader| grown(leader, growth)).collect();
+            others.iter().all(|other| {
+                let other = grown(other, growth);
+                leaders.iter().all(|leader| self.claims.is_good_enough(&mixture, leader, &other))
+            })
         };
         const MOST: f64 = (1 << 20) as f64;
         let (mut low, mut high) = (1.0, MOST);
@@ -166,6 +179,6 @@ impl Running {
             let middle = f64::sqrt(low * high);
             if suffices(middle) { high = middle } else { low = middle }
         }
-        (high - 1.0) * (count + others.iter().map(|(_, count)| count).sum::<f64>())
+        (high - 1.0) * leaders.iter().chain(others).map(|(_, count)| count).sum::<f64>()
     }
 }

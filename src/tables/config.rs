@@ -72,6 +72,10 @@ fields! {
     /// A tick is a decision, and W at most 2^24; or with [`Caller`](crate::Clock::Caller) your unit of time: 1800000
     /// milliseconds are half an hour.
     reward_window: u32 = 0, Moved, Every, "0.1";
+    /// With dp-tt: how many of the best arms the test looks for, below `arms`. It ends when all others are refuted
+    /// ([`Won`](crate::TestState::Won)), and then draws one of these winners at each decision. The arms that are `active`
+    /// after the end are the winners. No single arm is decided for, if there are several. 0 = 1.
+    winners: u32 = 0, Releases, Listed, "0.1";
     /// v in (1, 1.5].
     interval_exponent: f64 = 1.1, Moved, Listed, "0.1";
     /// Adds the width of the noise to the index, as a proof requires. The paper's index omits it.

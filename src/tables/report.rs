@@ -168,9 +168,9 @@ reports! {
             state: TestState = state as u32;
         };
         /// The arm that the test has decided for; the one with the best released mean while it goes on, and if it is
-        /// undecided.
+        /// undecided. With several [`winners`](crate::Config::winners) it is the one of them with the smallest released mean.
         leader: u32 = |of| of.test.leader, "0.1";
-        /// The arm that the leader is compared with: the control if there is one and it does not lead, otherwise the best
+        /// The arm that the leader is compared with: the control if there is one and it is no leader, otherwise the best
         /// of the others by released means.
         other: u32 = |of| of.test.other, "0.1";
         /// The number of rewards in the releases since the test began.
@@ -190,6 +190,8 @@ reports! {
         mismatch: bool = |of| of.test.mismatch, "0.1";
         /// The number of arms that are not retired.
         arms: u32 = |of| of.arms, "0.1";
+        /// The number of arms that the test looks for: [`winners`](crate::Config::winners), or 1.
+        winners: u32 = |of| of.winners, "0.1";
         /// 1 - `beta`.
         confidence: f64 = |of| 1.0 - of.beta, "0.1";
     }

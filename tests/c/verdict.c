@@ -37,13 +37,21 @@ int main(void) {
     ++arms[ad.arm];
     if (i % 64 == 0) verdict = verdict_of(bandit);
   }
-  CHECK(verdict.state == DPB_TEST_TIED && verdict.leader != 0 && verdict.other == 0);
+  CHECK(verdict.state == DPB_TEST_TIED && verdict.leader != 0 && verdict.other == 0 && verdict.winners == 1);
   CHECK(verdict.low > 0.2 && verdict.low < 0.4 && verdict.high > verdict.low && verdict.more == 0.0 && !verdict.mismatch);
   CHECK(arms[0] > arms[1] && verdict.rewards > 1000 && verdict.rewards <= i);
   CHECK(dpb_verdict_text(&verdict, NULL, 0, &n, NULL) == DPB_BUFFER_TOO_SMALL && n < sizeof text);
   CHECK(dpb_verdict_text(&verdict, text, sizeof text, &n, NULL) == DPB_OK);
   CHECK(memcmp(text, "Arm ", 4) == 0 && text[n - 1] == '.');
   printf("%.*s\n", (int)n, (const char *)text);
+  dpb_free(bandit);
+  bandit = NULL;
+  config.winners = 3;
+  CHECK(dpb_new_tt(&config, &bandit, NULL) == DPB_INVALID_CONFIG && bandit == NULL);
+  config.winners = 2;
+  CHECK(dpb_new_tt(&config, &bandit, NULL) == DPB_OK);
+  verdict = verdict_of(bandit);
+  CHECK(verdict.state == DPB_TEST_RUNNING && verdict.winners == 2);
   dpb_free(bandit);
   dpb_free(other);
   return failures != 0;

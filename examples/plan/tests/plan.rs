@@ -655,6 +655,7 @@ fn world(arms: u32, best: f64, worst: f64, horizon: u64) -> World {
         costs: 0.0,
         abstain: false,
         tolerance: 0.0,
+        winners: 1,
         slots: 1,
         change_every: 0,
         daily: horizon,

@@ -63,8 +63,10 @@ pub struct dpb_config {
     /// decision, and W at most 2^24; or with DPB_CLOCK_CALLER your unit of time: 1800000 milliseconds are half an
     /// hour. Not for dpb_new_ldp_ucb and dpb_new_ldp_klucb.
     pub reward_window: u32,
-    /// 0.
-    pub reserved_2: u32,
+    /// With dp-tt: how many of the best arms the test looks for, below arms. It ends when all others are refuted
+    /// (DPB_TEST_WON), and then draws one of these winners at each decision. The arms that are active after the end
+    /// are the winners. No single arm is decided for, if there are several. 0 = 1. For dpb_new_tt.
+    pub winners: u32,
     /// The number of this handle in a fleet. 1 .. 65535 = the node of its tickets (dpb_ticket_node), for a router. A
     /// larger number is hashed to 16 bits. 0 = random.
     pub node: u64,
@@ -205,6 +207,7 @@ impl dpb_config {
         self.contributions_per_user = config.contributions_per_user;
         self.pending_capacity = config.pending_capacity;
         self.reward_window = config.reward_window;
+        self.winners = config.winners;
         self.node = config.node;
         self.forget_after = config.forget_after;
         self.exploration = config.exploration;
@@ -239,9 +242,6 @@ impl dpb_config {
             let rule = "must be DPB_MODEL_SHARED or DPB_MODEL_PER_ARM";
             return Err(Error::config("feature_model", rule, given.feature_model));
         }
-        if given.reserved_2 != 0 {
-            return Err(Error::config("reserved_2", "must be 0", given.reserved_2));
-        }
         if given.reserved != 0 {
             return Err(Error::config("reserved", "must be 0", given.reserved));
         }
@@ -261,6 +261,7 @@ impl dpb_config {
             contributions_per_user: given.contributions_per_user,
             pending_capacity: given.pending_capacity,
             reward_window: given.reward_window,
+            winners: given.winners,
             node: given.node,
             forget_after: given.forget_after,
             exploration: given.exploration,

@@ -209,9 +209,9 @@ pub struct dpb_verdict {
     /// DPB_TEST_RUNNING, DPB_TEST_WON, DPB_TEST_TIED or DPB_TEST_UNDECIDED.
     pub state: u32,
     /// The arm that the test has decided for; the one with the best released mean while it goes on, and if it is
-    /// undecided.
+    /// undecided. With several dpb_config.winners it is the one of them with the smallest released mean.
     pub leader: u32,
-    /// The arm that the leader is compared with: the control if there is one and it does not lead, otherwise the best
+    /// The arm that the leader is compared with: the control if there is one and it is no leader, otherwise the best
     /// of the others by released means.
     pub other: u32,
     /// The number of rewards in the releases since the test began.
@@ -231,11 +231,15 @@ pub struct dpb_verdict {
     pub mismatch: u32,
     /// The number of arms that are not retired.
     pub arms: u32,
+    /// The number of arms that the test looks for: dpb_config.winners, or 1.
+    pub winners: u32,
+    /// Always 0.
+    pub reserved: u32,
     /// 1 - beta.
     pub confidence: f64,
 }
 
-const _: () = assert!(size_of::<dpb_verdict>() == 64);
+const _: () = assert!(size_of::<dpb_verdict>() == 72);
 
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers.
 unsafe impl Growing for dpb_verdict {}
@@ -253,6 +257,8 @@ impl From<&Verdict> for dpb_verdict {
             more: report.more,
             mismatch: report.mismatch.into(),
             arms: report.arms,
+            winners: report.winners,
+            reserved: 0,
             confidence: report.confidence,
         }
     }

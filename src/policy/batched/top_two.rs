@@ -8,12 +8,12 @@
 //! ```text
 //! until the test ends, in rounds:
 //!     pull an arm that is left, each with the same probability, until the batch of each is full
-//!     the leader is the arm left with the largest released mean
-//!     an arm that H refutes to be as good as the leader is out
-//!     WON if the leader alone is left; TIED if H refutes, of each other arm left, that it is better by the tolerance;
-//!     UNDECIDED after so many rewards
+//!     the leaders are the arms left with the largest released means, as many as there are `winners`
+//!     an arm that H refutes to be as good as any leader is out
+//!     WON if the leaders alone are left; TIED if H refutes, of each other arm left, that it is better than any leader by
+//!     the tolerance; UNDECIDED after so many rewards
 //!     plan the next batches
-//! then pull the leader for ever
+//! then pull the leaders for ever
 //! ```
 //!
 #![doc = include_str!("../../../docs/theory/top-two.md")]
@@ -25,12 +25,12 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Archive, Persist, persist};
-use crate::policy::compare::{Mixture, price_of_merges};
+use crate::policy::compare::{Mixture, ReleaseTotals, price_of_merges};
 use crate::policy::contract::{ArmState, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
 use crate::policy::verdict::{Claims, Test, TestState};
 use crate::random::Seed;
-use crate::request::{NO_ARM, Offer};
+use crate::request::Offer;
 use std::f64::consts::LN_2;
 
 /// DP-TT: finds the best arm.
@@ -48,19 +48,32 @@ pub struct TopTwoPlan {
     /// The number of rewards after which the test ends; infinite if it does not.
     planned_end: f64,
     assignment: Assignment,
-    /// For each arm the one that refuted it; [`NO_ARM`] if none has, and [`ABSENT`] if it was retired before the test.
-    beaten_by: WipedVec<u32>,
+    /// The number of arms to be found.
+    winners: usize,
+    standings: WipedVec<Standing>,
     /// The arms that are left, in order.
     left: Vec<u32>,
     /// The arms besides the control that the test began with.
     entrants: Vec<u32>,
     ratio: SampleRatio,
-    /// The leader at the last verdicts.
-    leader: usize,
+    /// The leaders at the last verdicts, the best first; and room for the next ones.
+    leaders: Vec<u32>,
+    next_leaders: Vec<u32>,
     test: Test,
 }
 
-const ABSENT: u32 = NO_ARM - 1;
+/// How an arm stands in a test.
+#[derive(Clone, Copy, Default)]
+struct Standing {
+    /// It was retired before the test.
+    is_absent: bool,
+    /// The leaders refuted it.
+    is_out: bool,
+    /// It was a leader when an arm went out.
+    has_refuted: bool,
+}
+
+persist!(Standing { is_absent, is_out, has_refuted });
 
 /// The arm that has a [`control_share`](Config::control_share).
 const CONTROL: u32 = 0;
@@ -77,9 +90,10 @@ fn shares(assignment: &Assignment, left: &[u32], entrants: &[u32]) -> impl Itera
     control.into_iter().chain(others.map(move |&arm| (arm as usize, even)))
 }
 
-/// W: the pairs of arms of which one may be mistaken for the best, if there have been `arms` and some are retired.
-fn pairs(arms: f64, retired: f64) -> f64 {
-    (retired + 1.0) * (2.0 * arms - retired - 2.0) / 2.0
+/// W: the pairs of a winner and another arm that may be confused, if there have been `arms` and some are retired.
+fn pairs(arms: f64, retired: f64, winners: f64) -> f64 {
+    let retired = retired.min(arms - winners);
+    (retired + winners) * (arms - winners) - retired * (retired + 1.0) / 2.0
 }
 
 impl DpTopTwo {
@@ -105,43 +119,77 @@ impl DpTopTwo {
         if config.tolerance >= width {
             return Err(Error::config("tolerance", "must be below reward_max - reward_min", config.tolerance));
         }
-        let batched = BatchedArms::new(config, seed)?;
-        let mut left = try_with_capacity(batched.ledger.roster.live().len())?;
-        left.extend(batched.ledger.roster.live());
-        let mut entrants = try_with_capacity(left.len())?;
-        entrants.extend(left.iter().filter(|&&arm| arm != CONTROL));
+        if config.winners >= config.arms {
+            return Err(Error::config("winners", "must be below arms", config.winners));
+        }
+        let arms = config.arms as usize;
+        let [left, entrants, leaders, next_leaders] = [(); 4].map(|()| try_with_capacity(arms));
         let mut plan = TopTwoPlan {
-            batched,
+            batched: BatchedArms::new(config, seed)?,
             mixture: Mixture::new(Cumulant::of(&config.noise()?)),
             ln_inverse_beta: config.ln_inverse_beta(),
             rounding: 2.0 * range.rounding(),
             tolerance: config.tolerance / width,
             planned_end: if config.planned_end > 0 { config.planned_end as f64 } else { f64::INFINITY },
             assignment: Assignment::new(config, seed),
-            beaten_by: WipedVec::new(config.arms as usize, |_| NO_ARM)?,
-            left,
-            entrants,
-            ratio: SampleRatio::new(WipedVec::new(config.arms as usize, |_| 0)?),
-            leader: 0,
+            winners: config.winners.max(1) as usize,
+            standings: WipedVec::new(arms, |_| Standing::default())?,
+            left: left?,
+            entrants: entrants?,
+            ratio: SampleRatio::new(WipedVec::new(arms, |_| 0)?),
+            leaders: leaders?,
+            next_leaders: next_leaders?,
             test: Test::NEW,
         };
+        plan.find_left();
+        plan.find_leaders();
         plan.open_all();
         Ok(Batched(plan))
     }
 }
 
 impl TopTwoPlan {
-    /// Finds the arms that began the test, and those that are left: the leader after the end, and before it those live ones
-    /// that none has refuted.
+    /// Finds the arms that began the test, and those that are left: the live ones that are not out.
     fn find_left(&mut self) {
-        let TopTwoPlan { batched, beaten_by, left, entrants, test, .. } = self;
+        let TopTwoPlan { batched, standings, left, entrants, .. } = self;
         entrants.clear();
-        entrants.extend((CONTROL + 1..beaten_by.len() as u32).filter(|&arm| beaten_by[arm as usize] != ABSENT));
+        entrants.extend((CONTROL + 1..standings.len() as u32).filter(|&arm| !standings[arm as usize].is_absent));
         left.clear();
-        match test.has_ended() {
-            true => left.push(test.leader),
-            false => left.extend(batched.ledger.roster.live().iter().filter(|&&arm| beaten_by[arm as usize] == NO_ARM)),
-        }
+        let is_left =
+            |arm: &&u32| matches!(standings[**arm as usize], Standing { is_absent: false, is_out: false, .. });
+        left.extend(batched.ledger.roster.live().iter().filter(is_left));
+    }
+
+    /// Finds the leaders of the arms left. Returns whether they were the leaders before.
+    fn find_leaders(&mut self) -> bool {
+        let TopTwoPlan { batched, left, leaders, next_leaders: next, winners, .. } = self;
+        let mean = |arm: u32| batched.mean(arm as usize).max(0.0); // NaN is 0
+        next.clear();
+        next.extend(left.iter());
+        next.sort_unstable_by(|&a, &b| mean(b).total_cmp(&mean(a)).then(a.cmp(&b)));
+        next.truncate(*winners);
+        let is_same = next.len() == leaders.len() && next.iter().all(|arm| leaders.contains(arm));
+        std::mem::swap(leaders, next);
+        is_same
+    }
+
+    /// The leader with the smallest released mean.
+    fn last_leader(&self) -> u32 {
+        self.leaders.last().copied().unwrap_or_default()
+    }
+
+    /// The arms left that do not lead.
+    fn followers(&self) -> impl Iterator<Item = u32> {
+        self.left.iter().copied().filter(|arm| !self.leaders.contains(arm))
+    }
+
+    /// Whether a claim about each leader and this arm holds.
+    fn all_leaders(&self, arm: u32, claim: impl Fn(&ReleaseTotals, &ReleaseTotals) -> bool) -> bool {
+        let sums = |arm: u32| self.batched.sums(arm as usize);
+        // The last leader is the one of which it probably does not hold.
+        sums(arm).is_ok_and(|arm| {
+            self.leaders.iter().rev().all(|&leader| sums(leader).is_ok_and(|leader| claim(&leader, &arm)))
+        })
     }
 
     /// Finds the arms that are left now, after some went out or came back.
@@ -155,24 +203,24 @@ impl TopTwoPlan {
     /// nothing of their difference, if rates change.
     fn begin(&mut self) {
         let roster = &self.batched.ledger.roster;
-        let begins = |arm| if roster.is_live(arm) { NO_ARM } else { ABSENT };
-        self.beaten_by.iter_mut().enumerate().for_each(|(arm, by)| *by = begins(arm));
+        let begins = |arm| Standing { is_absent: !roster.is_live(arm), ..Standing::default() };
+        self.standings.iter_mut().enumerate().for_each(|(arm, standing)| *standing = begins(arm));
         self.test = Test::NEW;
         self.leave();
         for place in 0..self.left.len() {
             self.batched.begin_anew(self.left[place] as usize);
         }
-        if let [only] = self.left[..] {
-            self.end(TestState::Won, only);
+        self.find_leaders();
+        if self.left.len() <= self.winners {
+            self.end(TestState::Won);
         }
         self.open_all();
     }
 
-    /// The price of pairs of arms, in nats: of those of which one may be [mistaken](pairs) for the best, with the price of
-    /// merges.
+    /// The price of pairs of arms, in nats: of those that may be [confused](pairs), with the price of merges.
     fn enough(&self) -> f64 {
-        let (arms, live) = (self.beaten_by.len(), self.batched.ledger.roster.live().len());
-        self.nats(pairs(arms as f64, (arms - live) as f64))
+        let (arms, live) = (self.standings.len(), self.batched.ledger.roster.live().len());
+        self.nats(pairs(arms as f64, (arms - live) as f64, self.winners as f64))
     }
 
     /// Nats that refute a claim about any of so many pairs.
@@ -181,9 +229,10 @@ impl TopTwoPlan {
     }
 
     fn claims(&self) -> Claims {
-        let arms = self.beaten_by.len() as f64;
+        let arms = self.standings.len() as f64;
         let of_any = self.nats(arms * (arms - 1.0));
-        Claims { rounding: self.rounding, tolerance: self.tolerance, enough: self.enough(), of_any }
+        let TopTwoPlan { rounding, tolerance, winners, .. } = *self;
+        Claims { rounding, tolerance, enough: self.enough(), of_any, winners }
     }
 
     /// Judges the arms after new releases of this one, or all of them: those out of the race go out, and the test may end.
@@ -191,40 +240,37 @@ impl TopTwoPlan {
         if self.test.has_ended() {
             return;
         }
-        let (leader, _) = self.batched.leader_of(&self.left);
-        if self.left.len() == 1 {
-            return self.end(TestState::Won, leader as u32);
+        let is_same = self.find_leaders();
+        if self.left.len() <= self.winners {
+            return self.end(TestState::Won);
         }
-        let Ok(best) = self.batched.sums(leader) else { return };
         let claims = self.claims();
-        // Nothing has changed for the others, if the leader is the same.
-        let one = released.filter(|&arm| arm != leader && leader == self.leader);
-        self.leader = leader;
-        let TopTwoPlan { batched, mixture, beaten_by, left, .. } = self;
+        // Nothing has changed for the others, if the leaders are the same.
+        let one = released.map(|arm| arm as u32).filter(|arm| is_same && !self.leaders.contains(arm));
         let mut goes_out = false;
-        for &other in left.iter().filter(|&&arm| arm as usize != leader && one.is_none_or(|one| one == arm as usize)) {
-            if batched.sums(other as usize).is_ok_and(|sums| claims.is_better(mixture, &best, &sums)) {
-                beaten_by[other as usize] = leader as u32;
+        for place in 0..self.left.len() {
+            let other = self.left[place];
+            let is_new = !self.leaders.contains(&other) && one.is_none_or(|one| one == other);
+            if is_new && self.all_leaders(other, |best, sums| claims.is_better(&self.mixture, best, sums)) {
+                self.standings[other as usize].is_out = true;
                 goes_out = true;
             }
         }
         if goes_out {
+            self.leaders.iter().for_each(|&arm| self.standings[arm as usize].has_refuted = true);
             self.leave();
         }
-        let TopTwoPlan { batched, mixture, left, .. } = self;
-        let others = || left.iter().map(|&arm| arm as usize).filter(|&arm| arm != leader);
-        let is_good_enough =
-            |arm: usize| batched.sums(arm).is_ok_and(|sums| claims.is_good_enough(mixture, &best, &sums));
-        let state = if left.len() == 1 {
+        let is_good_enough = |arm| self.all_leaders(arm, |best, sums| claims.is_good_enough(&self.mixture, best, sums));
+        let state = if self.left.len() <= self.winners {
             TestState::Won
-        } else if self.tolerance > 0.0 && others().all(is_good_enough) {
+        } else if self.tolerance > 0.0 && self.followers().all(is_good_enough) {
             TestState::Tied
         } else if self.rewards() >= self.planned_end {
             TestState::Undecided
         } else {
             return;
         };
-        self.end(state, leader as u32);
+        self.end(state);
     }
 
     /// The number of rewards in the releases since the test began.
@@ -232,20 +278,22 @@ impl TopTwoPlan {
         self.batched.ledger.roster.live().iter().map(|&arm| self.batched.evidence(arm as usize).count).sum()
     }
 
-    /// The arm that a leader is compared with: the control, or the best of the others.
-    fn other_than(&self, leader: u32) -> u32 {
-        if self.assignment.control_share > 0.0 && leader != CONTROL {
+    /// The arm that the last leader is compared with: the control, or the best arm that does not lead.
+    fn other(&self) -> u32 {
+        let leads = |arm: u32| self.leaders.contains(&arm);
+        if self.assignment.control_share > 0.0 && !leads(CONTROL) {
             return CONTROL;
         }
         let mean = |arm: &u32| self.batched.mean(*arm as usize);
-        let others = self.batched.ledger.roster.live().iter().copied().filter(|&arm| arm != leader);
-        others.max_by(|a, b| f64::total_cmp(&mean(a), &mean(b))).unwrap_or(leader)
+        let others = self.batched.ledger.roster.live().iter().copied().filter(|&arm| !leads(arm));
+        others.max_by(|a, b| f64::total_cmp(&mean(a), &mean(b))).unwrap_or(self.last_leader())
     }
 
-    fn end(&mut self, state: TestState, leader: u32) {
-        let (other, claims) = (self.other_than(leader), self.claims());
+    /// Ends the test: its leaders are left.
+    fn end(&mut self, state: TestState) {
+        let (leader, other, claims) = (self.last_leader(), self.other(), self.claims());
         self.test = Test { state, leader, other, rewards: self.rewards() as u64, ..Test::NEW };
-        // The winner is the best arm, so fewer pairs may be confused.
+        // The winners are the best arms, so fewer pairs may be confused.
         let (nats, least) = match state {
             TestState::Won => (claims.enough + LN_2, 0.0),
             TestState::Tied => (claims.of_any, -self.tolerance),
@@ -253,6 +301,10 @@ impl TopTwoPlan {
         };
         if let (Ok(best), Ok(other)) = (self.batched.sums(leader as usize), self.batched.sums(other as usize)) {
             (self.test.low, self.test.high) = claims.interval(nats, least, &best, &other);
+        }
+        for place in 0..self.left.len() {
+            let arm = self.left[place];
+            self.standings[arm as usize].is_out = !self.leaders.contains(&arm);
         }
         self.leave();
     }
@@ -265,12 +317,12 @@ impl TopTwoPlan {
     }
 
     /// The factor by which the rewards of all arms are to grow in the next round: the least one with which one more release
-    /// of the leader and of some other arm, of the same means, would be enough for a verdict.
+    /// of the last leader and of some other arm, of the same means, would be enough for a verdict.
     fn growth(&self) -> f64 {
-        if self.left.len() == 1 {
+        if self.left.len() <= self.winners {
             return 2.0;
         }
-        let (leader, _) = self.batched.leader_of(&self.left);
+        let leader = self.last_leader() as usize;
         let noise = self.share_of_noise(leader);
         let (least, greatest) = (1.03 + 0.5 * noise, 1.3 + 5.0 * noise);
         let mut claims = self.claims();
@@ -294,8 +346,7 @@ impl TopTwoPlan {
             }
             high
         };
-        let others = self.left.iter().map(|&arm| arm as usize).filter(|&arm| arm != leader);
-        others.map(needed).fold(greatest, f64::min)
+        self.followers().map(|arm| needed(arm as usize)).fold(greatest, f64::min)
     }
 
     /// The arms that are learned from, and their [`shares`].
@@ -407,7 +458,7 @@ impl TopTwoPlan {
 impl Plan for TopTwoPlan {
     /// With more the end of a batch could take longer than 50 ms.
     const MOST_ARMS: u32 = 1 << 8;
-    const PLANNED: [usize; 2] = [4, Test::BYTES];
+    const PLANNED: [usize; 2] = [3, Test::BYTES];
 
     fn batched(&self) -> &BatchedArms {
         &self.batched
@@ -439,14 +490,13 @@ impl Plan for TopTwoPlan {
     }
 
     fn counts(&self) -> PolicyCounts {
-        let leader = self.batched.leader_of(&self.left).0 as u32;
-        let (other, rewards) = (self.other_than(leader), self.rewards() as u64);
+        let (leader, other, rewards) = (self.last_leader(), self.other(), self.rewards() as u64);
         let running = Test { leader, other, rewards, ..self.test };
         let TopTwoPlan { batched, assignment, left, entrants, ratio, .. } = self;
         let mut test = if self.test.has_ended() { self.test } else { running };
         test.mismatch = ratio.is_mismatch(shares(assignment, left, entrants), |arm| batched.open_sum(arm).settled());
         PolicyCounts {
-            best: test.best(),
+            best: if self.winners == 1 { test.best() } else { None },
             test: Some((test, self.claims())),
             active: self.left.len() as u32,
             ..self.batched.counts()
@@ -454,26 +504,24 @@ impl Plan for TopTwoPlan {
     }
 
     fn grow(&mut self) -> Result<()> {
-        self.beaten_by.reserve()?;
+        self.standings.reserve()?;
         self.ratio.reserve()?;
-        let arms = self.beaten_by.len() + 1;
-        for list in [&mut self.left, &mut self.entrants] {
+        let arms = self.standings.len() + 1;
+        for list in [&mut self.left, &mut self.entrants, &mut self.leaders, &mut self.next_leaders] {
             list.try_reserve(arms - list.len()).map_err(|_| Error::NoMemory)?;
         }
         Ok(())
     }
 
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
-        with.each(&mut self.beaten_by)?;
+        with.each(&mut self.standings)?;
         self.test.persist(with)?;
-        let arms = self.beaten_by.len() as u32;
-        let is_arm = |arm: u32| arm < arms;
-        with.ensure(self.beaten_by.iter().all(|&arm| arm == NO_ARM || arm == ABSENT || is_arm(arm)))?;
+        let is_arm = |arm: u32| (arm as usize) < self.standings.len();
         with.ensure(self.test.is_plausible() && is_arm(self.test.leader) && is_arm(self.test.other))?;
         if with.reads() {
             self.find_left();
-            let is_live = |&arm: &u32| self.batched.ledger.roster.is_live(arm as usize);
-            with.ensure(!self.left.is_empty() && self.left.iter().all(is_live))?;
+            with.ensure(!self.left.is_empty() && (!self.test.has_ended() || self.left.len() <= self.winners))?;
+            self.find_leaders();
             if self.assignment.is_sticky() && !self.test.has_ended() {
                 self.begin(); // a restored handle does not know who came
             }
@@ -485,18 +533,18 @@ impl Plan for TopTwoPlan {
     fn changed(&mut self, arm: usize, change: ArmChange) {
         match change {
             ArmChange::Added => {
-                self.beaten_by.push(NO_ARM);
+                self.standings.push(Standing::default());
                 self.ratio.add_arm();
                 self.begin();
             }
             ArmChange::Retired if self.test.has_ended() => {
-                // The leader is the best of fewer arms, or as good as that.
-                if self.test.leader as usize == arm {
+                // The winners are the best of fewer arms, or as good as that.
+                if self.left.contains(&(arm as u32)) {
                     self.begin();
                 }
             }
-            // Arms that it has refuted may be the best ones now.
-            ArmChange::Retired if self.beaten_by.contains(&(arm as u32)) => self.begin(),
+            // Arms that it has refuted may be among the best now.
+            ArmChange::Retired if self.standings[arm].has_refuted => self.begin(),
             ArmChange::Retired => {
                 self.leave();
                 self.judge(None);
@@ -511,15 +559,18 @@ impl Plan for TopTwoPlan {
 }
 
 persist!(TopTwoPlan {
-    entrants, ratio, leader,
-} made { batched, mixture, ln_inverse_beta, rounding, tolerance, planned_end, assignment, beaten_by, left, test });
+    entrants, ratio, leaders,
+} made {
+    batched, mixture, ln_inverse_beta, rounding, tolerance, planned_end, assignment, winners, standings, left,
+    next_leaders, test
+});
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ledger::peers::PeerId;
     use crate::noise::Distribution;
-    use crate::policy::compare::{ReleaseTotals, Totals};
+    use crate::policy::compare::Totals;
     use crate::policy::contract::Policy;
     use crate::policy::learner::AnyLearner;
     use crate::random::Random;
@@ -552,21 +603,23 @@ mod tests {
         policy.counts().best
     }
 
-    /// W counts the pairs of an arm that may be the best live one, and an arm behind it: all ways to retire some arms, by
-    /// brute force.
+    /// W counts the pairs of an arm that may be a winner of the live ones, and an arm that is then none: all ways to retire
+    /// some arms, by brute force.
     #[test]
     fn every_pair_that_may_be_confused_is_counted() {
-        for arms in 2..=9u32 {
-            for retired in 0..arms {
+        for (arms, winners) in (2..=8u32).flat_map(|arms| (1..arms).map(move |winners| (arms, winners))) {
+            for retired in 0..arms - winners {
                 let mut confused = std::collections::BTreeSet::new();
                 for live in (1..1u32 << arms).filter(|live| live.count_ones() == arms - retired) {
-                    let best = live.trailing_zeros(); // ranked by their numbers
-                    confused.extend((best + 1..arms).filter(|arm| live >> arm & 1 == 1).map(|arm| (best, arm)));
+                    let ranked: Vec<u32> = (0..arms).filter(|arm| live >> arm & 1 == 1).collect();
+                    let (best, others) = ranked.split_at(winners as usize);
+                    confused.extend(best.iter().flat_map(|&arm| others.iter().map(move |&other| (arm, other))));
                 }
-                // With one live arm nothing can be confused. The formula counts the pairs of two.
-                let least = if retired + 1 == arms { (arms * (arms - 1) / 2) as usize } else { 0 };
-                assert_eq!(pairs(arms.into(), retired.into()), confused.len().max(least) as f64, "{arms} {retired}");
+                let counted = pairs(arms.into(), retired.into(), winners.into());
+                assert_eq!(counted, confused.len() as f64, "{arms} {retired} {winners}");
             }
+            // If no other arm is live, nothing can be confused.
+            assert!(pairs(arms.into(), (arms - 1).into(), winners.into()) >= 1.0);
         }
     }
 
@@ -648,7 +701,8 @@ mod tests {
     /// be with probability below 1e-5. If the ln W nats of the last two arms are missing from the first retirement on, that many are.
     #[test]
     fn arms_are_retired_by_their_released_means() {
-        let [honest, hasty] = [0.0, pairs(200.0, 198.0).ln()].map(|missing| wrong_after_a_choice(0.2, missing, 40));
+        let [honest, hasty] =
+            [0.0, pairs(200.0, 198.0, 1.0).ln()].map(|missing| wrong_after_a_choice(0.2, missing, 40));
         println!("{honest} {hasty} of 40");
         assert!(honest <= 20 && hasty > 20, "{honest} {hasty}");
     }
@@ -658,7 +712,8 @@ mod tests {
     #[test]
     #[ignore = "a minute"]
     fn many_arms_are_retired_by_their_released_means() {
-        let [honest, hasty] = [0.0, pairs(200.0, 198.0).ln()].map(|missing| wrong_after_a_choice(0.05, missing, 400));
+        let [honest, hasty] =
+            [0.0, pairs(200.0, 198.0, 1.0).ln()].map(|missing| wrong_after_a_choice(0.05, missing, 400));
         println!("{honest} {hasty} of 400");
         assert!(honest <= 48 && hasty > 48, "{honest} {hasty}");
     }
@@ -820,7 +875,7 @@ mod tests {
     fn restored(policy: &mut DpTopTwo, config: &Config, number: u64) -> DpTopTwo {
         let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Archive::Out(to))).unwrap().seal();
         let mut next = made(config, number);
-        (config.arms as usize..policy.beaten_by.len())
+        (config.arms as usize..policy.standings.len())
             .for_each(|_| next.add_arm(next.batched.ledger.roster.arms() as u64).unwrap());
         next.snapshot(&mut Archive::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
         next
@@ -871,7 +926,8 @@ mod tests {
             let pull = policy.choose();
             policy.observe(Pull::of(pull.arm()), coin(means[pull.arm() as usize], &mut random));
         }
-        let (by, rewards) = (policy.beaten_by[1], policy.rewards());
+        let by = (0..4).find(|&arm| policy.standings[arm as usize].has_refuted).unwrap();
+        let rewards = policy.rewards();
         assert!(policy.left[..] == [0, 2, 3] && rewards >= 100.0);
         let mut others = [0, 2, 3].into_iter().filter(|&arm| arm != by);
         let of_one = policy.batched.evidence(others.next().unwrap() as usize).count;

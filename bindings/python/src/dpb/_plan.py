@@ -346,6 +346,7 @@ def simulate_test(
     worst: float | None = None,
     confidence: float = 0.95,
     tolerance: float | None = None,
+    winners: int | None = None,
     decisions: int = 1_000_000,
     days: float | None = None,
     delay: str | int | None = None,
@@ -365,6 +366,7 @@ def simulate_test(
         arms, rate, worst, decisions, delay, processes, epsilons, users_limit, seconds, runs: as for simulate.
         confidence: the probability that the winner is the best arm.
         tolerance: a difference of two means that does not matter: Config.tolerance.
+        winners: how many of the best arms the test looks for: Config.winners.
         days: where a test ends that has no winner.
         policies: what to compare; default dp-tt.
 

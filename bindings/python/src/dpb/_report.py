@@ -147,10 +147,10 @@ class Verdict:
     """TestState.RUNNING, TestState.WON, TestState.TIED or TestState.UNDECIDED."""
     leader: int
     """The arm that the test has decided for; the one with the best released mean while it goes on, and if it is
-    undecided."""
+    undecided. With several winners it is the one of them with the smallest released mean."""
     other: int
-    """The arm that the leader is compared with: the control if there is one and it does not lead, otherwise the best
-    of the others by released means."""
+    """The arm that the leader is compared with: the control if there is one and it is no leader, otherwise the best of
+    the others by released means."""
     rewards: int
     """The number of rewards in the releases since the test began."""
     low: float
@@ -168,6 +168,8 @@ class Verdict:
     1/1000. False once a request has not permitted all arms."""
     arms: int
     """The number of arms that are not retired."""
+    winners: int
+    """The number of arms that the test looks for: winners, or 1."""
     confidence: float
     """1 - beta."""
     text: str
@@ -188,6 +190,7 @@ class Verdict:
             more=c.more,
             mismatch=bool(c.mismatch),
             arms=c.arms,
+            winners=c.winners,
             confidence=c.confidence,
             text=verdict_text(c),
         )

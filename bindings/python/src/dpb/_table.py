@@ -74,6 +74,10 @@ class Config:
     whenever it arrives, so the timing of a click reveals nothing. Later rewards are ExpiredError. A tick is a
     decision, and W at most 2^24; or with Clock.CALLER your unit of time: 1800000 milliseconds are half an hour. Not
     for ldp-ucb and ldp-klucb."""
+    winners: int = 0
+    """With dp-tt: how many of the best arms the test looks for, below arms. It ends when all others are refuted
+    (TestState.WON), and then draws one of these winners at each decision. The arms that are active after the end
+    are the winners. No single arm is decided for, if there are several. 0 = 1. For dp-tt."""
     node: int = 0
     """The number of this handle in a fleet. 1 .. 65535 = the node of its tickets (ticket_node), for a router. A larger
     number is hashed to 16 bits. 0 = random."""
@@ -199,6 +203,7 @@ KINDS = {
     "contributions_per_user": "u32",
     "pending_capacity": "u32",
     "reward_window": "u32",
+    "winners": "u32",
     "node": "u64",
     "forget_after": "u64",
     "exploration": "f64",
@@ -236,15 +241,16 @@ POLICIES = {
     "dp-tt": """DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - beta (95% by default), then
     pulls it for ever. Bandit.best_arm returns it, and Bandit.verdict says how much better it is. With probability
     at most beta it ever returns an arm that is not the best, whenever it stops: its rule is valid at all times and
-    accounts for all noises. With a tolerance it also stops when no arm is better than the leader by that much, and
-    with planned_end after so many rewards. Pure epsilon-DP (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP.
-    An arm that was refuted is not active. Arms that are left are drawn with even probabilities, or with a
-    control_share; or each visitor keeps an arm (sticky). Rates may rise and fall together, but the order of the
-    means must not change. Without tolerance and planned_end it does not stop if no arm is better than all others by
-    more than 2^-reward_bits of the range, by which rounding may change a difference. Bandit.add_arm begins a new
-    test with nothing, and so does Bandit.retire_arm of an arm that has refuted others, or that the test has decided
-    for; you may choose the arm by what was released. Supports eligible arms, but not with control_share and sticky;
-    an arm that is not active is pulled only if no active one is eligible. A restored handle keeps the beta.""",
+    accounts for all noises. With winners it finds so many of the best arms. With a tolerance it also stops when no
+    arm is better than the leader by that much, and with planned_end after so many rewards. Pure epsilon-DP (Theorem
+    P); with delta > 0 (epsilon, delta)-DP by zCDP. An arm that was refuted is not active. Arms that are left are
+    drawn with even probabilities, or with a control_share; or each visitor keeps an arm (sticky). Rates may rise
+    and fall together, but the order of the means must not change. Without tolerance and planned_end it does not
+    stop if no arm is better than all others by more than 2^-reward_bits of the range, by which rounding may change
+    a difference. Bandit.add_arm begins a new test with nothing, and so does Bandit.retire_arm of an arm that has
+    refuted others, or that the test has decided for; you may choose the arm by what was released. Supports eligible
+    arms, but not with control_share and sticky; an arm that is not active is pulled only if no active one is
+    eligible. A restored handle keeps the beta.""",
     "dp-linear": """dp-linear, the contextual bandit: decisions depend on the features of a request (features, features of a
     request).
 
