@@ -793,9 +793,10 @@ fn leaks_of_late_units_are_seen() {
 }
 
 /// Faults that other tests see: of reports, of fleets, of memory, of nodes.
-const IN_OTHER_TESTS: [Fault; 40] = [
+const IN_OTHER_TESTS: [Fault; 41] = [
     Fault::TiedByChain,
     Fault::OneRefutes,
+    Fault::LiftByPoint,
     Fault::ControlOut,
     Fault::SharesDrift,
     Fault::TrialBeneathSure,

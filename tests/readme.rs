@@ -462,7 +462,7 @@ fn the_table_of_combinations() {
     let head = "| | alone | with `max_segments` | with `features` | with `expected_users` |";
     let table = using.split_once(head).unwrap().1;
     let rows: Vec<_> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
-    assert_eq!(rows.len(), 14);
+    assert_eq!(rows.len(), 15);
     for row in rows {
         let cells: Vec<_> = row.split('|').map(str::trim).collect();
         let able = |what: With| match combined(cells[1], what) {
@@ -549,6 +549,10 @@ fn combined(what: &str, with: With) -> dpb_status {
                     refused => refused,
                 },
                 "`dpb_compare`" => match dpb_compare(bandit, 0, 1, 0.9, &raw mut low, &raw mut high) {
+                    DPB_NOT_READY => DPB_OK,
+                    status => status,
+                },
+                "`dpb_lift`" => match dpb_lift(bandit, DPB_NO_ARM, 0.9, &raw mut low, &raw mut high) {
                     DPB_NOT_READY => DPB_OK,
                     status => status,
                 },

@@ -34,6 +34,7 @@ mod fuzz;
 mod go;
 mod interference;
 mod layers;
+mod lift;
 mod local;
 mod lua;
 mod metrics;

@@ -57,7 +57,7 @@ using Report = dpb_report;
 using Arm = dpb_arm;
 using Diagnostics = dpb_diagnostics;
 using Verdict = dpb_verdict;
-/// A confidence interval for the mean of arm i minus the mean of arm j (dpb_compare).
+/// A confidence interval (dpb_compare, dpb_lift).
 struct Interval {
   double low;
   double high;
@@ -878,6 +878,20 @@ public:
   [[nodiscard]] dpb_status try_compare(std::uint32_t i, std::uint32_t j, double confidence,
                                        Interval &out) const noexcept {
     return dpb_compare(get(), i, j, confidence, &out.low, &out.high);
+  }
+  /// What the policy has gained, as a confidence interval that holds at all times (dpb_lift): 0.12 is 12% better than the
+  /// control, an arm or no_arm for an even draw; nullopt until each of its arms has a release. confidence: in (0, 1).
+  [[nodiscard]] std::optional<Interval> lift(std::uint32_t control, double confidence) const {
+    Interval ends = {};
+    const dpb_status status = try_lift(control, confidence, ends);
+    if (status == DPB_NOT_READY) {
+      return std::nullopt;
+    }
+    detail::check(status, "dpb_lift", "control", control, "confidence", confidence);
+    return ends;
+  }
+  [[nodiscard]] dpb_status try_lift(std::uint32_t control, double confidence, Interval &out) const noexcept {
+    return dpb_lift(get(), control, confidence, &out.low, &out.high);
   }
   /// Estimates the mean reward of each eligible arm of a request, or of every arm by its number (dpb_predict).
   [[nodiscard]] std::vector<Prediction> predict(const Request &request) const {

@@ -598,6 +598,11 @@ func TestReading(t *testing.T) {
 	if low, high, err := b.Compare(1, 0, 0.95); err != nil || low <= 0 || low >= 1 || high != 1 {
 		t.Errorf("%v..%v %v", low, high, err)
 	}
+	if low, high, err := b.Lift(0, 0.95); err != nil || low <= 0 || !math.IsInf(high, 1) {
+		t.Errorf("%v..%v %v", low, high, err)
+	}
+	_, _, err = b.Lift(3, 0.95)
+	refused(t, err, ErrInvalidRequest)
 	_, _, err = b.Compare(1, 1, 0.95)
 	refused(t, err, ErrInvalidConfig)
 	_, _, err = b.Compare(1, 3, 0.95)

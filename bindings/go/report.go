@@ -210,6 +210,25 @@ func (b *Bandit) Compare(i, j uint32, confidence float64) (low, high float64, er
 	return float64(from), float64(to), err
 }
 
+// Lift returns what the policy has gained, as a confidence interval: the mean reward of the decisions so far, divided by
+// that of a control, minus 1. (0.12, 0.19) says 12% to 19% better. The control is an arm, or [NoArm], an even draw of all
+// arms that are not retired. With probability at least confidence, in (0, 1), all intervals that this bandit ever returns
+// contain the truth. It takes the mean of each arm for constant. Reading costs no privacy.
+//
+// high is infinite if the control's mean may be 0. It returns ErrNotReady until each arm of the control has a release,
+// ErrInvalidRequest for a control that does not exist or is retired, ErrInvalidConfig for a confidence out of range, and
+// ErrUnsupported where [Bandit.Compare] does, with [Config.MaxSegments], and with a [Config.RewardMin] below 0.
+func (b *Bandit) Lift(control uint32, confidence float64) (low, high float64, err error) {
+	c, err := b.enter()
+	if err != nil {
+		return 0, 0, err
+	}
+	defer b.leave()
+	var from, to C.double
+	err = check(C.dpb_lift(c, C.uint32_t(control), C.double(confidence), &from, &to))
+	return float64(from), float64(to), err
+}
+
 // EpsilonSpent returns an upper bound of the privacy loss so far, at this delta in [0, 1). It is infinite for baselines,
 // and if delta is too small for the policy. With [Config.ExpectedUsers] it is the loss of a person who came in every
 // period.

@@ -65,6 +65,8 @@ package dpb
 #cgo nocallback dpb_ldp_encode
 #cgo noescape dpb_lead
 #cgo nocallback dpb_lead
+#cgo noescape dpb_lift
+#cgo nocallback dpb_lift
 #cgo noescape dpb_merge
 #cgo nocallback dpb_merge
 #cgo noescape dpb_new_budget

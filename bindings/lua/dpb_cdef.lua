@@ -169,6 +169,7 @@ dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t *arm);
 dpb_status dpb_verdict_read(const dpb_bandit *bandit, dpb_verdict *out);
 dpb_status dpb_verdict_text(const dpb_verdict *verdict, uint8_t *buf, size_t cap, size_t *len, dpb_error *error);
 dpb_status dpb_compare(const dpb_bandit *bandit, uint32_t i, uint32_t j, double confidence, double *low, double *high);
+dpb_status dpb_lift(const dpb_bandit *bandit, uint32_t control, double confidence, double *low, double *high);
 dpb_status dpb_epsilon_spent(const dpb_bandit *bandit, double delta, double *epsilon);
 const char *dpb_policy_name(const dpb_bandit *bandit);
 uint16_t dpb_ticket_node(uint64_t ticket);

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
 use crate::os::Origin;
+use crate::policy::lift::ShownArm;
 use crate::policy::{AnyLearner, Policy, Pull, loss_of_request};
 use crate::privacy::PrivacyLoss;
 use crate::request::{Catalog, Limits, NO_ARM, Offers, Request};
@@ -306,6 +307,38 @@ impl State {
             None if (arm as usize) < self.pulls.len() => Ok(()),
             None => Err(Error::request(field, &format!("must be below {}", self.pulls.len()), arm)),
         }
+    }
+
+    /// All arms, with their shares of this handle's decisions and of a control: an arm, or an even draw of the live ones.
+    ///
+    /// # Errors
+    /// `NotReady` without decisions, and if an arm of the control has no release; as [`Policy::sums`].
+    pub fn shown(&mut self, control: Option<u32>) -> Result<Vec<ShownArm>> {
+        let arms = self.pulls.len();
+        let is_live: Vec<bool> = match catalog(&mut *self.policy).arms {
+            Some(roster) => (0..arms).map(|arm| roster.is_live(arm)).collect(),
+            None => vec![true; arms],
+        };
+        let (all, live) = (self.pulls.iter().sum::<u64>(), is_live.iter().filter(|&&is_live| is_live).count());
+        let of_control = |arm: usize| match control {
+            Some(control) => f64::from(control as usize == arm),
+            None => {
+                if is_live[arm] {
+                    1.0 / live as f64
+                } else {
+                    0.0
+                }
+            }
+        };
+        let shown = |arm: usize| {
+            let of_control = of_control(arm);
+            let sums = match self.policy.sums(arm as u32) {
+                Err(Error::NotReady) if of_control == 0.0 => None,
+                sums => Some(sums?),
+            };
+            Ok(ShownArm { sums, share: self.pulls[arm] as f64 / all as f64, of_control })
+        };
+        if all == 0 { Err(Error::NotReady) } else { (0..arms).map(shown).collect() }
     }
 
     pub fn next_period(&mut self) -> Result<()> {

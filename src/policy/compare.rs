@@ -231,6 +231,35 @@ impl Side {
     }
 }
 
+/// The evidence against a mean of one arm, too high or too low: g(m), a convex function.
+pub struct MeanEvidence(Option<([Side; 2], [f64; POINTS], f64)>);
+
+impl MeanEvidence {
+    /// Of these releases; without them no mean has any.
+    pub fn of(sums: Option<&ReleaseTotals>) -> MeanEvidence {
+        MeanEvidence(sums.map(|sums| {
+            let mixture = sums.mixture();
+            let shares = mixture.shares.map(|row| row.iter().sum());
+            ([-1.0, 1.0].map(|sign| sums.side(&mixture.points, sign)), shares, sums.price + SLACK)
+        }))
+    }
+
+    /// g(m), and its slope.
+    pub fn at(&self, mean: f64) -> (f64, f64) {
+        let Some((sides, shares, price)) = &self.0 else { return (0.0, 0.0) };
+        let points = [sides[0].at(mean), sides[1].at(mean)];
+        let largest = points[0].largest.max(points[1].largest);
+        let (mut sum, mut slope) = (0.0, 0.0);
+        for point in &points {
+            let scale = 0.5 * (point.largest - largest).exp();
+            let dot = |with: &[f64; POINTS]| scale * shares.iter().zip(with).map(|(share, x)| share * x).sum::<f64>();
+            sum += dot(&point.powers);
+            slope += dot(&point.slopes);
+        }
+        (f64::ln(sum) + largest - price, slope / sum)
+    }
+}
+
 /// The evidence of both arms against differences that are too large.
 struct Joint<'a> {
     mixture: &'a Mixture,

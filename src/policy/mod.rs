@@ -13,6 +13,7 @@ mod contract;
 mod cumulant;
 mod kl;
 mod learner;
+pub(crate) mod lift;
 mod linear;
 mod papers;
 mod prior;

@@ -28,6 +28,18 @@ static void refusals(void) {
   CHECK(low == 7 && high == 7);
   STATUS(dpb_compare(bandit, 0, 1, .9, &low, &high), DPB_OK);
   CHECK(-1 <= low && low < 0 && 0 < high && high <= 1); /* one reward is hardly any evidence */
+  low = high = 7;
+  STATUS(dpb_lift(NULL, 0, .9, &low, &high), DPB_NULL);
+  STATUS(dpb_lift(bandit, 0, .9, NULL, &high), DPB_NULL);
+  STATUS(dpb_lift(bandit, 0, .9, &low, NULL), DPB_NULL);
+  STATUS(dpb_lift(bandit, DPB_NO_ARM, .9, &low, &high), DPB_NOT_READY); /* an arm has no release */
+  STATUS(dpb_lift(bandit, 2, .9, &low, &high), DPB_NOT_READY);
+  STATUS(dpb_lift(bandit, 3, .9, &low, &high), DPB_INVALID_REQUEST);
+  STATUS(dpb_lift(bandit, 0, 1, &low, &high), DPB_INVALID_CONFIG);
+  STATUS(dpb_lift(bandit, 0, NAN, &low, &high), DPB_INVALID_CONFIG);
+  CHECK(low == 7 && high == 7);
+  STATUS(dpb_lift(bandit, 0, .9, &low, &high), DPB_OK);
+  CHECK(low == -1 && high > 1); /* and nothing is known of the control */
   STATUS(dpb_retire_arm(bandit, 1), DPB_OK);
   STATUS(dpb_compare(bandit, 0, 1, .9, &low, &high), DPB_INVALID_REQUEST);
   dpb_free(bandit);
@@ -35,6 +47,8 @@ static void refusals(void) {
   STATUS(dpb_new_tsallis(&config, &other, NULL), DPB_OK);
   STATUS(dpb_compare(other, 0, 1, .9, &low, &high), DPB_UNSUPPORTED);
   STATUS(dpb_compare(other, 0, 3, .9, &low, &high), DPB_INVALID_REQUEST);
+  STATUS(dpb_select(other, &d), DPB_OK);
+  STATUS(dpb_lift(other, 0, .9, &low, &high), DPB_UNSUPPORTED);
   dpb_free(other);
   config.forget_after = 4096;
   STATUS(dpb_new(&config, &other, NULL), DPB_OK);

@@ -44,6 +44,7 @@ static int use(dpb_status expected) {
   STATUS(dpb_snapshot(pool, NULL, 0, &n, NULL), expected == DPB_OK ? DPB_BUFFER_TOO_SMALL : expected);
   STATUS(dpb_merge(pool, shot, shot_len, NULL), expected);
   STATUS(dpb_compare(bandit, 0, 1, .5, &x, &x), late);
+  STATUS(dpb_lift(bandit, DPB_NO_ARM, .5, &x, &x), late);
   STATUS(dpb_budget_spent(budget, 0, &x), expected);
   STATUS(dpb_budget_remaining(budget, &x), expected);
   STATUS(dpb_counter_add(counter, 1), expected);

@@ -80,6 +80,7 @@ static void bandits() {
   CHECK(bandit->try_best_arm(arm) == DPB_UNSUPPORTED && arm == 9);
   dpb::Interval difference = {7.0, 7.0};
   CHECK(bandit->try_compare(0, 0, 0.9, difference) == DPB_INVALID_CONFIG && difference.low == 7.0);
+  CHECK(bandit->try_lift(9, 0.9, difference) == DPB_INVALID_REQUEST && difference.low == 7.0);
   CHECK(bandit->try_add_arm(0, arm, &error) == DPB_OK && arm == 3 && bandit->try_retire_arm(7) == DPB_INVALID_REQUEST);
   dpb::ShuffleParams params = {};
   CHECK(bandit->try_shuffle_params(1, params) == DPB_UNSUPPORTED);

@@ -570,7 +570,7 @@ static void reading() {
   config.horizon = 1'000'000;
   config.test_seed = seed;
   dpb::Bandit bandit = dpb::Bandit::se(config);
-  CHECK(!bandit.best_arm() && !bandit.compare(1, 0, 0.95));
+  CHECK(!bandit.best_arm() && !bandit.compare(1, 0, 0.95) && !bandit.lift(dpb::no_arm, 0.95));
   CHECK(bandit.arms().size() == 3 && std::isnan(bandit.arms()[0].mean) && bandit.arms()[0].active == 1);
   CHECK(bandit.epsilon_spent() == 0.0);
   for (int i = 0; i < 200'000 && !bandit.best_arm(); ++i) {
@@ -585,6 +585,10 @@ static void reading() {
   CHECK(refusal([&] { (void)bandit.epsilon_spent(-1.0); }).status() == DPB_INVALID_CONFIG);
   const std::optional<dpb::Interval> better = bandit.compare(1, 0, 0.95);
   CHECK(better && better->low > 0.0 && better->low < 1.0 && better->high == 1.0);
+  const std::optional<dpb::Interval> gain = bandit.lift(0, 0.95);
+  CHECK(gain && gain->low > 0.0 && std::isinf(gain->high));
+  CHECK(std::string(refusal([&] { (void)bandit.lift(7, 0.95); }).what()) ==
+        "dpb_lift(control = 7, confidence = 0.95): DPB_INVALID_REQUEST");
   CHECK(std::string(refusal([&] { (void)bandit.compare(1, 1, 0.95); }).what()) ==
         "dpb_compare(i = 1, j = 1, confidence = 0.95): DPB_INVALID_CONFIG");
   CHECK(bandit.report().is_private == 0); // because of the test_seed

@@ -1372,6 +1372,14 @@ impl World<'_> {
             DPB_OK => confidence > 0.0 && confidence < 1.0 && j > 0 && -range <= low && low <= high && high <= range,
             _ => (low, high) == (-7.0, -7.0),
         });
+        let (mut low, mut high) = (-7.0, -7.0);
+        let control = if j == 4 { DPB_NO_ARM } else { j };
+        let status = dpb_lift(player.handle, control, confidence, &raw mut low, &raw mut high);
+        one_of(status, &[DPB_OK, DPB_NOT_READY, DPB_INVALID_CONFIG, DPB_INVALID_REQUEST, DPB_UNSUPPORTED]);
+        assert!(match status {
+            DPB_OK => confidence > 0.0 && confidence < 1.0 && -1.0 <= low && low <= high,
+            _ => (low, high) == (-7.0, -7.0),
+        });
         let name = dpb_policy_name(player.handle);
         assert_eq!(u64::from(dpb_policy_number(name)), player.seen.report[9]);
         // Structs of other sizes: nothing is written.
@@ -1919,6 +1927,7 @@ impl World<'_> {
         is_null("verdict", dpb_verdict_read(null(), null_mut()));
         is_null("text", dpb_verdict_text(null(), null_mut(), 0, &raw mut size, null_mut()));
         is_null("compare", dpb_compare(null(), 0, 1, 0.5, &raw mut real, &raw mut real));
+        is_null("lift", dpb_lift(null(), 1, 0.5, &raw mut real, &raw mut real));
         is_null("epsilon_spent", dpb_epsilon_spent(null(), 0.0, &raw mut real));
         is_null("merge", dpb_merge(null_mut(), null(), 0, null_mut()));
         is_null("snapshot", dpb_snapshot(null(), null_mut(), 0, &raw mut size, null_mut()));
@@ -1979,6 +1988,8 @@ impl World<'_> {
             is_null("no epsilon", dpb_epsilon_spent(bandit, 0.0, null_mut()));
             is_null("no low", dpb_compare(bandit, 0, 1, 0.5, null_mut(), &raw mut real));
             is_null("no high", dpb_compare(bandit, 0, 1, 0.5, &raw mut real, null_mut()));
+            is_null("no low of a lift", dpb_lift(bandit, 1, 0.5, null_mut(), &raw mut real));
+            is_null("no high of a lift", dpb_lift(bandit, 1, 0.5, &raw mut real, null_mut()));
             is_null("no length", dpb_snapshot(bandit, null_mut(), 0, null_mut(), null_mut()));
             is_null("no new configuration", dpb_restore_as(null(), null(), null(), 0, &raw mut handle, null_mut()));
             is_null("no plan", dpb_shuffle_params_read(bandit, 1, null_mut()));

@@ -172,6 +172,7 @@ checked! {
     dpb_verdict_read(bandit: *const dpb_bandit, out: *mut dpb_verdict);
     dpb_verdict_text(verdict: *const dpb_verdict, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error);
     dpb_compare(bandit: *const dpb_bandit, i: u32, j: u32, confidence: f64, low: *mut f64, high: *mut f64);
+    dpb_lift(bandit: *const dpb_bandit, control: u32, confidence: f64, low: *mut f64, high: *mut f64);
     dpb_epsilon_spent(bandit: *const dpb_bandit, delta: f64, epsilon: *mut f64);
     dpb_select_for(bandit: *mut dpb_bandit, request: *const dpb_request, out: *mut dpb_decision);
     dpb_select_many(bandit: *mut dpb_bandit, requests: *const dpb_request, n: usize, out: *mut dpb_decision, done: *mut usize);

@@ -64,6 +64,10 @@ def test_it_learns():
     arms = bandit.arms()
     assert arms["pulls"].argmax() == 3 and arms["pulls"][3] > 90_000
     assert arms["pulls"].sum() == bandit.report().decisions == 100_000
+    low, high = bandit.lift()
+    assert 0 < low < 0.5 / 0.2 - 1 < high
+    low, high = bandit.lift(control=0, confidence=0.9)
+    assert 0 < low < 4 < high
     low, high = bandit.compare(3, 0)
     assert low < 0.4 < high and arms["mean"][3] == pytest.approx(0.5, abs=0.02)
     assert bandit.epsilon_spent() == bandit.report().epsilon_spent == 1.0
