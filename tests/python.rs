@@ -202,17 +202,17 @@ fn the_package_passes_its_tests_with_every_python() {
     }
 }
 
-/// The notebook runs, and the C++ program in it goes on from its snapshot.
-#[test]
-#[ignore = "installs pandas and others, and simulates for half a minute"]
-fn the_notebook_runs() {
-    let Some(environment) = long_environment() else { return };
-    let place = empty_directory("python", "notebook");
-    let notebook = root().join("examples/python/cost_of_privacy.ipynb");
+/// Runs a notebook of examples/python in this directory. Returns its source, and what it printed and how
+/// many figures it drew.
+fn run_notebook(environment: &Path, name: &str, place: &Path) -> (String, String) {
+    let notebook = root().join("examples/python").join(name);
     let script = "import nbclient, nbformat, sys; notebook = nbformat.read(sys.argv[1], 4); \
                   nbclient.NotebookClient(notebook, timeout=600, kernel_name='python3', \
-                  resources={'metadata': {'path': sys.argv[2]}}).execute()";
-    run(Command::new(environment.join("bin/python")).args(["-c", script]).arg(&notebook).arg(&place));
+                  resources={'metadata': {'path': sys.argv[2]}}).execute(); \
+                  outputs = [output for cell in notebook.cells for output in cell.get('outputs', [])]; \
+                  print(*(output.get('text', '') for output in outputs)); \
+                  print(sum('image/png' in output.get('data', {}) for output in outputs), 'figures')";
+    let said = run(Command::new(environment.join("bin/python")).args(["-c", script]).arg(&notebook).arg(place));
     let cells: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(notebook).unwrap()).unwrap();
     let cells = cells["cells"].as_array().unwrap();
     assert!(cells.iter().all(|cell| cell["outputs"].as_array().is_none_or(Vec::is_empty)), "committed without outputs");
@@ -220,8 +220,18 @@ fn the_notebook_runs() {
         serde_json::Value::Array(lines) => lines.iter().map(|line| line.as_str().unwrap()).collect(),
         text => text.as_str().unwrap().to_owned(),
     };
-    let all: String = cells.iter().map(text).collect();
-    let (_, program) = all.split_once("```cpp\n").unwrap();
+    (cells.iter().map(text).collect(), said)
+}
+
+/// The notebook runs, and the C++ program in it goes on from its snapshot.
+#[test]
+#[ignore = "installs pandas and others, and simulates for half a minute"]
+fn the_notebook_runs() {
+    let Some(environment) = long_environment() else { return };
+    let place = empty_directory("python", "notebook");
+    let (source, said) = run_notebook(environment, "cost_of_privacy.ipynb", &place);
+    assert!(said.contains("\n2 figures\n"), "{said}");
+    let (_, program) = source.split_once("```cpp\n").unwrap();
     std::fs::write(place.join("main.cpp"), program.split_once("```").unwrap().0).unwrap();
     if !have("c++") {
         return;
@@ -233,4 +243,15 @@ fn the_notebook_runs() {
     }
     run(compile.arg(library_dir().join("libdpb.a")).args(SYSTEM_LIBRARIES));
     assert!(run(Command::new(place.join("main")).current_dir(&place)).starts_with("show ad "));
+}
+
+/// The notebook of a test draws its figures, and its test finds the best version. (Its seeds are fixed.)
+#[test]
+#[ignore = "installs matplotlib and others"]
+fn the_notebook_of_a_test_runs() {
+    let Some(environment) = long_environment() else { return };
+    let (_, said) = run_notebook(environment, "ab_test.ipynb", &empty_directory("python", "ab_test"));
+    for shown in [": Arm 1 is good enough, after ", "for a person: 0.5\n", "\n3 figures\n"] {
+        assert!(said.contains(shown), "{said}");
+    }
 }

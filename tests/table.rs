@@ -983,10 +983,13 @@ POLICIES = {{
                 "bindings/python/src/dpb/_bandit.py",
                 &[("select", &select), ("select_many", &select_many), ("check", &check)],
             ),
-            part("bindings/cpp/dpb_metrics.hpp", &[("report", &cpp[0]), ("arms", &cpp[1]), ("diagnostics", &cpp[2])]),
+            part(
+                "bindings/cpp/dpb_metrics.hpp",
+                &[("report", &cpp[0]), ("arms", &cpp[1]), ("diagnostics", &cpp[2]), ("verdicts", &cpp[3])],
+            ),
             part(
                 "bindings/go/prometheus/collector.go",
-                &[("report", &go[0]), ("arms", &go[1]), ("diagnostics", &go[2])],
+                &[("report", &go[0]), ("arms", &go[1]), ("diagnostics", &go[2]), ("verdicts", &go[3])],
             ),
             part("bindings/lua/dpb.lua", &[("arm", &report::arm_of_lua(self)), ("lists", &request::in_lua(self))]),
             part("docs/reference/policies.md", &[("policies", &all), ("costs", &costs)]),

@@ -71,6 +71,7 @@ public:
       m.up = status == DPB_OK && bandit->try_report(m.report) == DPB_OK &&
              bandit->try_diagnostics(m.diagnostics) == DPB_OK;
       m.policy = bandit->policy_name();
+      m.is_test = m.up && bandit->try_verdict(m.verdict) == DPB_OK;
       all_.push_back(std::move(m));
     }
   }
@@ -120,6 +121,14 @@ public:
     of_arms("active", "1, or 0 if the arm is eliminated or retired.", &Arm::active);
     of_arms("effective_pulls", "Rewards in the released mean, discounted with forget_after.", &Arm::effective_pulls);
     // end generated arms
+    // begin generated verdicts
+    of_verdicts("verdict_state", "0: the test goes on; 1: won; 2: good enough; 3: ended without a claim.", &Verdict::state);
+    of_verdicts("verdict_leader", "Arm that the test has decided for, or that leads.", &Verdict::leader);
+    of_verdicts("verdict_rewards", "Rewards in the releases since the test began.", &Verdict::rewards);
+    of_verdicts("verdict_low", "Lower end of an interval for the leader's mean minus another arm's; NaN before releases.", &Verdict::low);
+    of_verdicts("verdict_high", "Upper end of that interval.", &Verdict::high);
+    of_verdicts("verdict_mismatch", "1 if arms do not get their shares, so that the test says nothing, or 0.", &Verdict::mismatch);
+    // end generated verdicts
     if (operators) {
       // begin generated diagnostics
       of_refusals("duplicates_total", "Updates and cancellations of a ticket that had one already. NOT private.", &Diagnostics::duplicates);
@@ -142,6 +151,8 @@ private:
     Report report = {};
     std::vector<Arm> arms;
     Diagnostics diagnostics = {};
+    bool is_test = false;
+    Verdict verdict = {};
   };
 
   void head(const char *name, const char *kind, const char *help) {
@@ -170,6 +181,18 @@ private:
     for (const Measured &m : all_) {
       for (std::size_t arm = 0; m.up && arm < m.arms.size(); ++arm) {
         line(full.c_str(), m.label + ",arm=\"" + std::to_string(arm) + '"', number(m.arms[arm].*field));
+      }
+    }
+  }
+  /// Writes one line for each test of arms.
+  template <class Value, class Struct> void of_verdicts(const char *name, const char *help, Value Struct::*field) {
+    bool has_head = false;
+    for (const Measured &m : all_) {
+      if (m.is_test) {
+        if (!std::exchange(has_head, true)) {
+          head(name, "gauge", help);
+        }
+        line(name, m.label, number(m.verdict.*field));
       }
     }
   }

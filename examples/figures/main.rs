@@ -28,6 +28,7 @@ pub mod tails;
 pub mod td16;
 pub mod td17;
 pub mod trace;
+pub mod verdicts;
 pub mod winner;
 
 use std::error::Error;
@@ -87,6 +88,8 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("tails", "libdpb: the cost of losing the best arm in fewer runs", tails::run),
     ("many", "libdpb: many arms: how far the leader is preferred", tails::run_many),
     ("winner", "libdpb: how long a test runs until its winner is known", winner::run),
+    ("winner-cost", "what privacy costs such a test, beside a test of a fixed size", winner::run_costs),
+    ("verdicts", "libdpb: how many claims of tests that stop are wrong", verdicts::run),
     ("fleet", "libdpb: one bandit over many handles that merge their releases", fleet::run),
     ("segments", "libdpb: a bandit for each of a hundred segments, one for all, and one with segments", segments::run),
     ("segments-fleet", "segments over several handles with one noise", segments::run_fleet),

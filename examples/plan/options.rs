@@ -14,7 +14,8 @@ Estimates the cost of privacy: simulates your service, or replays its log. Defau
 plan [options]            simulates a service, and estimates what each policy and epsilon loses
   --arms N                number of arms (10)
   --rate R                probability of a reward for the best arm (0.05)
-  --worst R               probability of a reward for the worst arm; the others are evenly spaced (a fifth of --rate)
+  --worst R               probability of a reward for the worst arm; the others are evenly spaced (a fifth of --rate). With
+                          --tolerance it may be --rate: all arms are alike
   --amount A              mean of a reward, before --reward-max limits it; rewards are exponentially distributed (every
                           reward is --reward-max)
   --spread S              with --amount: rewards are A exp(S N - S^2/2), N normal, in place of exponential (0)
@@ -263,7 +264,8 @@ impl Options {
         let (low, high) = self.range;
         let problem = if low >= high {
             format!("--reward-max: {high} is not above the smallest reward, {low}")
-        } else if self.worst() >= self.rate {
+        } else if self.worst() > self.rate || (self.worst() == self.rate && self.tolerance == 0.0) {
+            // Arms that are alike end a test with a tolerance only.
             format!("--worst: {} is not below --rate, {}", self.worst(), self.rate)
         } else if self.slots >= self.arms {
             format!("--slots: {} is not below --arms, {}", self.slots, self.arms)

@@ -165,29 +165,32 @@ reports! {
         state: TestState = |of| of.test.state, "0.1" {
             /// [`Running`](crate::TestState::Running), [`Won`](crate::TestState::Won), [`Tied`](crate::TestState::Tied) or
             /// [`Undecided`](crate::TestState::Undecided).
-            state: TestState = state as u32;
+            state: TestState = state as u32,
+                gauge "verdict_state" "0: the test goes on; 1: won; 2: good enough; 3: ended without a claim.";
         };
         /// The arm that the test has decided for; the one with the best released mean while it goes on, and if it is
         /// undecided. With several [`winners`](crate::Config::winners) it is the one of them with the smallest released mean.
-        leader: u32 = |of| of.test.leader, "0.1";
+        leader: u32 = |of| of.test.leader, "0.1", gauge "verdict_leader" "Arm that the test has decided for, or that leads.";
         /// The arm that the leader is compared with: the control if there is one and it is no leader, otherwise the best
         /// of the others by released means.
         other: u32 = |of| of.test.other, "0.1";
         /// The number of rewards in the releases since the test began.
-        rewards: u64 = |of| of.test.rewards, "0.1";
+        rewards: u64 = |of| of.test.rewards, "0.1", gauge "verdict_rewards" "Rewards in the releases since the test began.";
         /// The lower end of an interval for the leader's mean minus the other's, in the caller's units; NaN until both have
         /// a release. Once the test has ended, the interval is fixed. With probability 1 - `beta` the decision is right;
         /// the probability that it is right and the interval wrong is at most `beta`.
-        low: f64 = |of| of.range.width_from_unit(of.test.low), "0.1";
+        low: f64 = |of| of.range.width_from_unit(of.test.low), "0.1",
+            gauge "verdict_low" "Lower end of an interval for the leader's mean minus another arm's; NaN before releases.";
         /// The upper end of that interval.
-        high: f64 = |of| of.range.width_from_unit(of.test.high), "0.1";
+        high: f64 = |of| of.range.width_from_unit(of.test.high), "0.1", gauge "verdict_high" "Upper end of that interval.";
         /// An estimate of the number of rewards until the test ends, if the released means are the true ones; 0 once it has
         /// ended, infinite if it would not end, NaN before each arm has a release.
         more: f64 = |of| of.more, "0.1";
         /// Whether the decisions that the test learns from are not split between the arms as they should be: some are lost
         /// for one arm rather than another, and the test says nothing. If all is well, this is ever so with probability
         /// 1/1000. `false` once a request has not permitted all arms.
-        mismatch: bool = |of| of.test.mismatch, "0.1";
+        mismatch: bool = |of| of.test.mismatch, "0.1",
+            gauge "verdict_mismatch" "1 if arms do not get their shares, so that the test says nothing, or 0.";
         /// The number of arms that are not retired.
         arms: u32 = |of| of.arms, "0.1";
         /// The number of arms that the test looks for: [`winners`](crate::Config::winners), or 1.

@@ -31,8 +31,12 @@ int main(int argc, char **argv) {
   slots.update(decisions[0].ticket, 1.0);
   slots.cancel(decisions[1].ticket);
   (void)slots.try_update(decisions[0].ticket, 1.0);
-  const dpb::NamedBandits bandits = {
-      {"baseline", &baseline}, {"closed", &closed}, {"front \"page\"\n\\", &front}, {"slots", &slots}};
+  const dpb::Bandit test = dpb::Bandit::restore(dpb::Bandit::tt(dpb::Config(2, 1.0)).snapshot());
+  const dpb::NamedBandits bandits = {{"baseline", &baseline},
+                                     {"closed", &closed},
+                                     {"front \"page\"\n\\", &front},
+                                     {"slots", &slots},
+                                     {"test", &test}};
   for (int t = 0; which == "played" && t < 20000; ++t) {
     const dpb::Decision decision = front.select();
     front.update(decision.ticket, decision.arm == 0 && t % 3 == 0 ? 1.0 : 0.0);

@@ -294,6 +294,7 @@ const _: () = assert!(size_of::<{c}>() == {size});
             let (call, field) = match self.rust {
                 "Report" => (format!("of_report(\"{name}\", \"{kind}\""), "Report"),
                 "ArmReport" => (format!("of_arms(\"{name}\""), "Arm"),
+                "Verdict" => (format!("of_verdicts(\"{name}\""), "Verdict"),
                 _ => (format!("of_refusals(\"{name}\""), "Diagnostics"),
             };
             lines += &format!("{indent}{call}, \"{help}\", &{field}::{});\n", row.in_c);
@@ -376,10 +377,10 @@ from ._numbers import Duty, TestState, Warnings
     )
 }
 
-/// The metrics of reports, arms and diagnostics in C++, and in Go.
-pub fn metrics(tables: &Tables) -> [[String; 3]; 2] {
-    let three = |of: fn(&Report) -> String| [0, 1, 2].map(|i| of(&tables.reports[i]));
-    [three(Report::metrics_of_cpp), three(Report::metrics_of_go)]
+/// The metrics of reports, arms, diagnostics and verdicts in C++, and in Go.
+pub fn metrics(tables: &Tables) -> [[String; 4]; 2] {
+    let each = |of: fn(&Report) -> String| [0, 1, 2, 3].map(|i| of(&tables.reports[i]));
+    [each(Report::metrics_of_cpp), each(Report::metrics_of_go)]
 }
 
 /// What Lua reads of an arm.

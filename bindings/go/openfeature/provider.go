@@ -4,6 +4,9 @@ package dpbfeature
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"reflect"
@@ -24,14 +27,15 @@ type Flag struct {
 	Variants []string
 	// Event is the tracking event that reports the reward. "" = the flag's key.
 	Event string
-	// Request makes a request from the evaluation context, such as its segment or features. Do not set Slots. nil = a
-	// request that says nothing.
+	// Request makes a request from the evaluation context, such as its segment or features, or its user by [User]. Do not
+	// set Slots. nil = a request that says nothing.
 	Request func(openfeature.FlattenedContext) dpb.Request
-	// Sticky is the number of decisions for which a visitor, known by the targeting key, keeps a decision: the same value
-	// and the same ticket. Choose at most [dpb.Config.RewardWindow]. 0 = each evaluation is a decision.
+	// Keep is the number of decisions for which a visitor, known by the targeting key, keeps a decision: the same value and
+	// the same ticket. Choose at most [dpb.Config.RewardWindow]. 0 = each evaluation is a decision. In a test
+	// [dpb.Config.Sticky] keeps the value in addition, for ever and in all processes.
 	//
 	// A decision does not end with its reward: otherwise the number of decisions would show who clicked.
-	Sticky int
+	Keep int
 }
 
 // These are in the metadata of an evaluation.
@@ -40,6 +44,21 @@ const (
 	Propensity = "propensity" // the probability of this arm, for off-policy evaluation
 	Arm        = "arm"        // the number of the value
 )
+
+// User returns a function for [Flag.Request], for a bandit with [dpb.Config.ExpectedUsers]: the user of a request is a hash
+// of the targeting key, keyed by this secret. Use one secret in all processes. All visitors without a targeting key are one
+// user.
+func User(secret []byte) func(openfeature.FlattenedContext) dpb.Request {
+	return func(flat openfeature.FlattenedContext) dpb.Request {
+		visitor, _ := flat[openfeature.TargetingKey].(string)
+		if visitor == "" {
+			return dpb.Request{}
+		}
+		hash := hmac.New(sha256.New, secret)
+		hash.Write([]byte(visitor))
+		return dpb.Request{User: binary.LittleEndian.Uint64(hash.Sum(nil))}
+	}
+}
 
 // Provider is a provider for OpenFeature. Any number of goroutines may use it.
 type Provider struct {
@@ -51,7 +70,7 @@ type flag struct {
 	Flag
 	mu      sync.Mutex
 	visitor map[string]dpb.Decision
-	order   []string // the visitors of the last Sticky decisions, as a ring
+	order   []string // the visitors of the last Keep decisions, as a ring
 	next    int
 }
 
@@ -86,7 +105,7 @@ func NewProvider(flags map[string]Flag) (*Provider, error) {
 		if p.events[given.Event] != nil {
 			return nil, fmt.Errorf("flag %q: another flag has the event %q", key, given.Event)
 		}
-		one := &flag{Flag: given, visitor: map[string]dpb.Decision{}, order: make([]string, max(given.Sticky, 0))}
+		one := &flag{Flag: given, visitor: map[string]dpb.Decision{}, order: make([]string, max(given.Keep, 0))}
 		p.flags[key], p.events[given.Event] = one, one
 	}
 	return p, nil
@@ -100,7 +119,7 @@ func (p *Provider) Hooks() []openfeature.Hook { return nil }
 
 // decide returns the visitor's decision, or a new one.
 func (f *flag) decide(visitor string, request dpb.Request) (dpb.Decision, error) {
-	if f.Sticky <= 0 || visitor == "" {
+	if f.Keep <= 0 || visitor == "" {
 		return f.Bandit.SelectFor(request)
 	}
 	f.mu.Lock()
@@ -192,7 +211,7 @@ func (p *Provider) ObjectEvaluation(_ context.Context, key string, otherwise any
 }
 
 // Track reports a reward: the event's value, for the decision that its attribute [Ticket] names, as text; without it, for
-// the sticky decision of the context's targeting key. It ignores other events, and rewards that the bandit refuses, such
+// the decision that the context's targeting key keeps. It ignores other events, and rewards that the bandit refuses, such
 // as a second one: what a visitor sees must not depend on that. [dpb.Bandit.Diagnostics] counts refusals.
 func (p *Provider) Track(_ context.Context, event string, visitor openfeature.EvaluationContext, details openfeature.TrackingEventDetails) {
 	f := p.events[event]

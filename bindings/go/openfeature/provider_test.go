@@ -119,9 +119,9 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 }
 
 // A visitor keeps a decision for as many decisions of others, and its reward does not end it.
-func TestStickyVisitors(t *testing.T) {
+func TestVisitorsKeepADecision(t *testing.T) {
 	b := bandit(t, func(c *dpb.Config) { c.RewardWindow = 4 })
-	c, ctx := client(t, map[string]Flag{"colour": {Bandit: b, Values: colours, Event: "click", Sticky: 4}}), context.Background()
+	c, ctx := client(t, map[string]Flag{"colour": {Bandit: b, Values: colours, Event: "click", Keep: 4}}), context.Background()
 	decide := func(visitor string) string {
 		found, err := c.StringValueDetails(ctx, "colour", "grey", openfeature.NewEvaluationContext(visitor, nil))
 		if err != nil {
@@ -151,9 +151,56 @@ func TestStickyVisitors(t *testing.T) {
 	}
 }
 
+// In a test of arms a visitor has one value, in every process, and counts once.
+func TestAStickyTest(t *testing.T) {
+	seen := map[string]string{}
+	for range 2 {
+		config := dpb.NewConfig(3, 1)
+		config.Sticky, config.ExpectedUsers = 7, 1000
+		b, err := dpb.NewTT(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		flags := map[string]Flag{"colour": {Bandit: b, Values: colours, Request: User([]byte("secret"))}}
+		c, ctx := client(t, flags), context.Background()
+		decide := func(visitor openfeature.EvaluationContext) string {
+			found, err := c.StringValueDetails(ctx, "colour", "grey", visitor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ticket := openfeature.NewTrackingEventDetails(1).Add(Ticket, found.FlagMetadata[Ticket])
+			c.Track(ctx, "colour", visitor, ticket)
+			return found.Value
+		}
+		for i := range 300 {
+			name := fmt.Sprint(i % 100)
+			value := decide(openfeature.NewEvaluationContext(name, nil))
+			if before, is := seen[name]; is && before != value {
+				t.Fatal(name, before, value)
+			}
+			seen[name] = value
+		}
+		if nobody := openfeature.NewTargetlessEvaluationContext(nil); decide(nobody) != decide(nobody) {
+			t.Fatal("visitors without a key are one user")
+		}
+		// A hundred people are too few for three batches of fifty, however often they come.
+		if said, err := b.Verdict(); err != nil || said.Rewards != 0 || said.State != dpb.TestRunning {
+			t.Fatal(said, err)
+		}
+	}
+	shown := map[string]bool{}
+	for _, value := range seen {
+		shown[value] = true
+	}
+	if len(shown) != 3 {
+		t.Fatal(shown)
+	}
+}
+
 func TestGoroutines(t *testing.T) {
 	b := bandit(t, func(c *dpb.Config) { c.PendingCapacity = 1 << 16 })
-	c, ctx := client(t, map[string]Flag{"colour": {Bandit: b, Values: colours, Sticky: 50}}), context.Background()
+	c, ctx := client(t, map[string]Flag{"colour": {Bandit: b, Values: colours, Keep: 50}}), context.Background()
 	var group sync.WaitGroup
 	for worker := range 8 {
 		group.Add(1)

@@ -73,6 +73,16 @@ var (
 		metric.Gauge("arm_effective_pulls", "Rewards in the released mean, discounted with forget_after.", func(of *dpb.Arm) float64 { return of.EffectivePulls }, "arm"),
 		// end generated arms
 	}
+	verdicts = []metric.Metric[dpb.Verdict]{
+		// begin generated verdicts
+		metric.Gauge("verdict_state", "0: the test goes on; 1: won; 2: good enough; 3: ended without a claim.", func(of *dpb.Verdict) float64 { return float64(of.State) }),
+		metric.Gauge("verdict_leader", "Arm that the test has decided for, or that leads.", func(of *dpb.Verdict) float64 { return float64(of.Leader) }),
+		metric.Gauge("verdict_rewards", "Rewards in the releases since the test began.", func(of *dpb.Verdict) float64 { return float64(of.Rewards) }),
+		metric.Gauge("verdict_low", "Lower end of an interval for the leader's mean minus another arm's; NaN before releases.", func(of *dpb.Verdict) float64 { return of.Low }),
+		metric.Gauge("verdict_high", "Upper end of that interval.", func(of *dpb.Verdict) float64 { return of.High }),
+		metric.Gauge("verdict_mismatch", "1 if arms do not get their shares, so that the test says nothing, or 0.", func(of *dpb.Verdict) float64 { return metric.One(of.Mismatch) }),
+		// end generated verdicts
+	}
 	diagnostics = []metric.Metric[dpb.Diagnostics]{
 		// begin generated diagnostics
 		metric.Count("duplicates", "Updates and cancellations of a ticket that had one already. NOT private.", func(of *dpb.Diagnostics) uint64 { return of.Duplicates }),
@@ -92,6 +102,7 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	to <- info
 	metric.Descriptions(to, reports)
 	metric.Descriptions(to, arms)
+	metric.Descriptions(to, verdicts)
 	to <- warning
 	if c.operator {
 		metric.Descriptions(to, diagnostics)
@@ -120,6 +131,9 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		warn(warning, report.Warnings, dpb.WarnClockStopped, dpb.WarnExpiring, dpb.WarnUnlearned, dpb.WarnUnmerged, dpb.WarnUnreleased)
 		for arm := range read {
 			metric.Collect(to, arms, &read[arm], name, strconv.Itoa(arm))
+		}
+		if verdict, err := bandit.Verdict(); err == nil { // a test of arms
+			metric.Collect(to, verdicts, &verdict, name)
 		}
 		if c.operator {
 			metric.Collect(to, diagnostics, &refused, name)

@@ -55,7 +55,9 @@ func bandits(t *testing.T) map[string]*dpb.Bandit {
 	}
 	_, _ = front.Update(shown.Ticket, 1), front.Update(shown.Ticket, 7)
 	_ = slots.Update(decisions[0].Ticket, 1)
-	return map[string]*dpb.Bandit{"front \"page\"\n\\": front, "baseline": baseline, "closed": closed, "slots": slots}
+	fresh, err = dpb.NewTT(dpb.NewConfig(2, 1))
+	test := restored(t, fresh, err)
+	return map[string]*dpb.Bandit{"front \"page\"\n\\": front, "baseline": baseline, "closed": closed, "slots": slots, "test": test}
 }
 
 // lines returns the sorted lines of a page.

@@ -265,6 +265,9 @@ def test_a_simulation():
     assert (test.ended == 20).all() and test.decisions[0] > test.decisions[1] > 50 and (test.late > test.decisions).all()
     assert (test.wrong <= 6).all()
     assert dpb.simulate_test(rate=0.5, worst=0.499, decisions=300, days=1, epsilons=1, runs=3)[0]["decisions"] is None
+    euros = dict(amount=5.0, spread=0.5, reward_max=20.0, tolerance=1.0, epsilons=1, runs=10)
+    test = dpb.simulate_test(rate=0.6, worst=0.3, decisions=20_000, **euros)
+    assert test.ended[0] == 10 and test.wrong[0] <= 3 and 50 < test.decisions[0] < 20_000
     left = dpb.simulate(arms=4, decisions=2000, policies=["dp-imed", "exp3-tau"], epsilons=1, runs=2)
     assert len(left) == 1 and "exp3-tau" in left.notes[0]
 

@@ -1,7 +1,8 @@
-"""The web service of examples/python/service: several workers, and a rolling restart."""
+"""The web services of examples/python/service: ads by several workers, with a rolling restart, and a test of versions."""
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -26,7 +27,7 @@ class Service:
             self.port = free.getsockname()[1]
         key, metrics = directory / "key", directory / "metrics"
         key.write_bytes(bytes(range(32)))
-        metrics.mkdir()
+        metrics.mkdir(exist_ok=True)
         command = [word.format(port=self.port) for word in command]
         self.log = open(directory / "log", "w+")
         self.process = subprocess.Popen(
@@ -37,9 +38,11 @@ class Service:
             stderr=self.log,
         )
 
-    def ask(self, path, data=None, key=None):
+    def ask(self, path, data=None, key=None, visitor=None):
         """A new connection for each request, so that any worker answers."""
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        if visitor is not None:
+            headers["Cookie"] = f"visitor={visitor}"
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers)
         with urllib.request.urlopen(request, timeout=60) as reply:
             return reply.read()
@@ -127,4 +130,62 @@ def test_a_rolling_restart_loses_no_click(server, tmp_path):  # noqa: F811
     eventually("each click arrives", lambda: counts(service, 2, "received") == 100)
     service.click(tickets)
     eventually("each click was there", lambda: counts(service, 2, "refused") == 100)
+    service.end()
+
+
+def started_test(tmp_path):
+    """The test of versions, whose visits have a second for a purchase."""
+    service = Service(
+        tmp_path,
+        *"uvicorn ab_test:app --port {port} --no-access-log".split(),
+        TEST_KEY_FILE=str(tmp_path / "key"),
+        TEST_STATE=str(tmp_path / "test.state"),
+        TEST_WINDOW="1",
+    )
+    eventually("it serves", lambda: b"<title>A test of three versions</title>" in page(service))
+    return service
+
+
+def page(service):
+    try:
+        return service.ask("/")
+    except (urllib.error.URLError, ConnectionError):
+        return b""
+
+
+def test_a_test_of_versions_ends(tmp_path):
+    rates, coins, versions = {"red": 0.1, "green": 0.9, "blue": 0.1}, random.Random(1), {}
+
+    def visits(service, visitors):
+        for visitor in visitors:
+            shown = json.loads(service.ask("/version", visitor=visitor))
+            assert versions.setdefault(visitor, shown["version"]) == shown["version"]
+            if coins.random() < rates[shown["version"]]:
+                service.ask(f"/bought/{shown['ticket']}", data=b"")
+
+    def verdict(service):
+        return json.loads(service.ask("/verdict"))
+
+    service = started_test(tmp_path)
+    with pytest.raises(urllib.error.HTTPError, match="422"):
+        service.ask("/version", visitor="x")
+    visits(service, range(1, 121))
+    assert set(versions.values()) == set(rates)
+    service.end()
+    # It knows who has come. Each version needs fifty people, so all who come twice are too few.
+    service = started_test(tmp_path)
+    visits(service, range(1, 121))
+    time.sleep(2.5)
+    said = verdict(service)
+    assert (said["state"], said["rewards"], said["low"]) == ("RUNNING", 0, None), said
+    # A hundred others are too few without those.
+    visits(service, range(121, 221))
+    eventually("the test ends", lambda: verdict(service)["state"] != "RUNNING")
+    said = verdict(service)
+    assert (said["state"], said["leader"]) == ("WON", 1) and 0 <= said["low"] < said["high"] <= 1, said
+    assert said["text"].startswith("Arm 1 is the best of 3") and not said["mismatch"], said
+    assert [arm["is_left"] for arm in said["arms"]] == [False, True, False], said
+    # Later visits of somebody new show the winner, and who has no cookie gets one.
+    assert json.loads(service.ask("/version"))["version"] == "green"
+    assert "/bought/" not in service.said()
     service.end()

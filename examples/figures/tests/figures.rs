@@ -11,7 +11,7 @@ use figures::linear::{self, Kind};
 use figures::plot::{MOST_POINTS, thinned};
 use figures::runner::{Cell, Curve, Trial, run};
 use figures::{EXPERIMENTS, Options, perform};
-use figures::{tails, trace};
+use figures::{tails, trace, verdicts};
 use std::path::{Path, PathBuf};
 
 /// The curves' values at each of the times, for this many runs.
@@ -204,6 +204,18 @@ fn the_page_quotes_the_tables() {
             assert!(page.contains(line), "{name}: not on the page: {line}");
         }
     }
+}
+
+/// In no setting are more claims of tests wrong, or more intervals of right ones, than chance explains.
+#[test]
+fn claims_are_wrong_as_seldom_as_they_should_be() {
+    let tables = std::fs::read_to_string(here("out/verdicts.md")).unwrap();
+    assert!(tables.starts_with("Of 2000 tests "));
+    let rows = tables.lines().filter(|line| line.starts_with('|')).skip(2);
+    let counts =
+        rows.map(|row| row.rsplit('|').skip(1).take(2).map(|cell| cell.trim().parse::<u64>().unwrap()).collect());
+    let counts: Vec<Vec<u64>> = counts.collect();
+    assert!(counts.len() == 40 && counts.iter().flatten().all(|&wrong| wrong <= verdicts::MOST_WRONG), "{counts:?}");
 }
 
 /// The cells of a line of CSV.

@@ -830,6 +830,8 @@ fn a_test_that_stops_is_simulated() {
     assert!(length(&sure, "1") > loose, "{sure}");
     let tolerant = tested(&["--tolerance", "0.3"]);
     assert!(length(&tolerant, "1") < loose && tolerant.contains("a worse arm by the tolerance or more"), "{tolerant}");
+    let alike = tested(&["--tolerance", "0.2", "--worst", "0.6"]);
+    assert!(length(&alike, "1") > 100.0 && alike.contains("0 of all 100 ended with a worse arm"), "{alike}");
     let short = tested(&["--days", "0.1"]);
     assert!(short.contains("| 0.1 | 0 of 20 ended |"), "{short}");
 }

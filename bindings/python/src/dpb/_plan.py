@@ -344,6 +344,9 @@ def simulate_test(
     rate: float = 0.05,
     *,
     worst: float | None = None,
+    amount: float | None = None,
+    spread: float | None = None,
+    reward_max: float | None = None,
     confidence: float = 0.95,
     tolerance: float | None = None,
     winners: int | None = None,
@@ -363,7 +366,8 @@ def simulate_test(
     """Simulates an A/B test that stops when it knows the best arm, and estimates how long it runs.
 
     Args:
-        arms, rate, worst, decisions, delay, processes, epsilons, users_limit, seconds, runs: as for simulate.
+        arms, rate, worst, amount, spread, reward_max, decisions, delay, processes, epsilons, users_limit, seconds, runs: as
+            for simulate.
         confidence: the probability that the winner is the best arm.
         tolerance: a difference of two means that does not matter: Config.tolerance.
         winners: how many of the best arms the test looks for: Config.winners.
