@@ -628,6 +628,8 @@ fn make_report(Shop { bandit, window, memory, .. }: &Shop) -> Result<Value, Erro
             })
         })
         .collect();
+    let verdict = bandit.verdict().ok().map(|verdict| verdict.to_string());
+    let lift = bandit.lift(None, 0.95).ok().map(|(low, high)| [low, high]);
     Ok(json!({
         "policy": report.algorithm.name(),
         "is_private": report.is_private,
@@ -639,6 +641,8 @@ fn make_report(Shop { bandit, window, memory, .. }: &Shop) -> Result<Value, Erro
         "changes_detected": report.changes_detected,
         "phase": report.phase,
         "winner": report.best_arm, // null: the policy has not decided, or never does
+        "verdict": verdict,        // null: it tests no arms
+        "lift": lift,              // over even play, at 95%; null: not yet, or the policy has none
         "decisions": report.counts.decisions,
         "pending": report.counts.pending(),
         "arms": arms,

@@ -326,12 +326,18 @@ static Page report_all(Shop &shop) {
             ",\"effective_pulls\":" + number(read[i].effective_pulls) +
             ",\"pulls\":" + std::to_string(read[i].pulls) + ",\"active\":" + truth(read[i].active) + "}";
   }
+  dpb::Verdict verdict = {};
+  dpb::Interval lift = {};
+  const bool is_test = first.try_verdict(verdict) == DPB_OK;
+  const bool has_lift = first.try_lift(dpb::no_arm, 0.95, lift) == DPB_OK; // over even play
   return success("{\"policy\":" + quoted(first.policy_name()) + ",\"is_private\":" + truth(report.is_private) +
                  ",\"epsilon_spent\":" + number(report.epsilon_spent) +
                  ",\"delta_spent\":" + number(report.delta_spent) + shop.clock() +
                  ",\"changes_detected\":" + std::to_string(report.changes_detected) +
                  ",\"phase\":" + std::to_string(report.phase) +
                  ",\"winner\":" + (report.stopped == 1 ? std::to_string(report.best_arm) : "null") +
+                 ",\"verdict\":" + (is_test ? quoted(dpb::Bandit::verdict_text(verdict)) : "null") +
+                 ",\"lift\":" + (has_lift ? "[" + number(lift.low) + "," + number(lift.high) + "]" : "null") +
                  ",\"decisions\":" + std::to_string(report.decisions) +
                  ",\"pending\":" + std::to_string(report.pending) + ",\"arms\":[" + arms + "]}");
 }

@@ -180,8 +180,15 @@ func (s adServer) reportAll() (any, error) {
 	if report.Stopped {
 		winner = report.BestArm
 	}
+	var verdict, lift any // null: the policy tests no arms; has no lift over even play, or not yet
+	if read, err := s.bandit.Verdict(); err == nil {
+		verdict = read.String()
+	}
+	if low, high, err := s.bandit.Lift(dpb.NoArm, 0.95); err == nil {
+		lift = []any{number(low), number(high)}
+	}
 	return map[string]any{
-		"policy": s.bandit.PolicyName(), "winner": winner, "is_private": report.IsPrivate,
+		"policy": s.bandit.PolicyName(), "winner": winner, "verdict": verdict, "lift": lift, "is_private": report.IsPrivate,
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
 		"clock": s.window.clock(), "window": s.window.ticks, "memory": s.memory,
 		"changes_detected": report.ChangesDetected, "phase": report.Phase,
