@@ -41,7 +41,15 @@ fn publishes_only_what_is_released() {
     let fields = ["policy", "is_private", "epsilon_spent", "delta_spent", "phase", "decisions", "pending", "arms"];
     assert_eq!(
         keys(&report),
-        BTreeSet::from_iter(fields.into_iter().chain(["memory", "changes_detected", "window", "clock", "winner", "verdict", "lift"]))
+        BTreeSet::from_iter(fields.into_iter().chain([
+            "memory",
+            "changes_detected",
+            "window",
+            "clock",
+            "winner",
+            "verdict",
+            "lift"
+        ]))
     );
     let fields = BTreeSet::from(["creative", "mean", "width", "effective_pulls", "pulls", "active"]);
     assert!(report["arms"].as_array().unwrap().iter().all(|arm| keys(arm) == fields));

@@ -1,6 +1,7 @@
-//! One fleet of servers in Go and C++ and of programs in Python and Rust, through a real redis-server or valkey-server.
+//! One fleet of servers in Go and C++ and of programs in Python, Rust and Java, through a real redis-server or valkey-server.
 
 use super::*;
+use crate::java::{java, program};
 use crate::python::long_environment;
 use crate::support::http::wait;
 use crate::support::{library_dir, root};
@@ -29,6 +30,58 @@ with fleet.Node(client, "ads", config) as node:
             said += f" incompatible {report.incompatible} received {clicks.received}"
         print(said, flush=True)
 "#;
+
+/// The same in Java.
+const JAVA: &str = r#"
+import io.github.libdpb.*;
+import io.github.libdpb.fleet.*;
+import io.lettuce.core.*;
+import io.lettuce.core.codec.ByteArrayCodec;
+import java.io.*;
+import java.nio.file.Path;
+import java.time.Duration;
+
+class Member {
+    public static void main(String[] arguments) throws Exception {
+        RedisClient client = RedisClient.create(RedisURI.Builder.socket(arguments[0]).build());
+        Store store = new Redis(
+                client.connect(ByteArrayCodec.INSTANCE).async(), client.connect(ByteArrayCodec.INSTANCE).async());
+        Config config = new Config(10, 1.0).rewardBits(0).rewardWindow(1000).forgetAfter(50_000)
+                .fleetKey(FleetKey.read(Path.of(arguments[1])));
+        try (Node node = Node.join(store, null, config, new NodeOptions("ads"), Duration.ofMinutes(5))) {
+            System.out.println("joined");
+            BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                String[] words = line.split(" ");
+                switch (words[0]) {
+                    case "ad" -> {
+                        Decision ad = node.bandit().select(new Decision());
+                        System.out.printf("ad %d ticket %016x%n", ad.arm(), ad.ticket());
+                    }
+                    case "click" -> {
+                        node.update(Long.parseUnsignedLong(words[1], 16), 1.0);
+                        System.out.println("thanks");
+                    }
+                    default -> {
+                        NodeReport report = node.report();
+                        System.out.printf(
+                                "node %d of %d leader %d incompatible %d received %d%n", report.number(), report.nodes(),
+                                report.leader(), report.incompatible(), node.diagnostics().received());
+                    }
+                }
+            }
+        }
+        client.shutdown();
+    }
+}
+"#;
+
+/// Lettuce needs its own library for a socket of Unix.
+static JAVA_PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+    let system = if cfg!(target_arch = "x86_64") { "linux-x86_64" } else { "linux-aarch_64" };
+    let epoll = format!("io.netty:netty-transport-native-epoll:4.2.13.Final:{system}");
+    program("member", &["dpb-fleet", &epoll], "Member", &[("java/Member.java", JAVA)], "")
+});
 
 /// The example in Rust.
 static RUST: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -161,6 +214,7 @@ fn meet_in(languages: &[&str], redis: &Redis) -> Vec<Member> {
                 let mut python = Command::new(environment.join("bin/python"));
                 Member::Program(Lines::start(python.args(["-c", PYTHON, at, &key])))
             }),
+            "Java" => JAVA_PROGRAM.as_ref().map(|jar| Member::Program(Lines::start(java(jar, &[]).args([at, &key])))),
             _ => {
                 let mut program = Command::new(RUST.as_path());
                 Some(Member::Program(Lines::start(program.args([&format!("unix://{at}"), "ads", &key]))))
@@ -203,6 +257,12 @@ fn learn_together(languages: &[&str], store: &'static str) {
 }
 
 #[test]
+#[ignore = "builds the Java package with Maven"]
+fn two_programs_in_java_learn_together() {
+    learn_together(&["Java", "Java"], "redis-server");
+}
+
+#[test]
 #[ignore = "compiles the client of the example"]
 fn two_programs_in_rust_learn_together() {
     learn_together(&["Rust", "Rust"], "redis-server");
@@ -210,12 +270,12 @@ fn two_programs_in_rust_learn_together() {
 
 #[test]
 #[ignore = "compiles the C++ ad server, and installs the Python package"]
-fn four_languages_learn_together() {
-    learn_together(&["Go", "C++", "Python", "Rust"], "redis-server");
+fn five_languages_learn_together() {
+    learn_together(&["Go", "C++", "Python", "Rust", "Java"], "redis-server");
 }
 
 #[test]
 #[ignore = "compiles the C++ ad server, and installs the Python package"]
-fn four_languages_learn_together_on_valkey() {
-    learn_together(&["Go", "C++", "Python", "Rust"], "valkey-server");
+fn five_languages_learn_together_on_valkey() {
+    learn_together(&["Go", "C++", "Python", "Rust", "Java"], "valkey-server");
 }

@@ -106,6 +106,7 @@ fn the_header_has_not_drifted() {
         ("bindings/go/dpb.h", &fresh),
         ("bindings/python/src/dpb/_cdef.py", &python),
         ("bindings/lua/dpb_cdef.lua", &lua),
+        (table::java::NATIVE, &table::java::native(&declarations, &constants, &version)),
     ] {
         let path = format!("{root}/{path}");
         if std::env::var_os("DPB_BLESS").is_some() {

@@ -56,6 +56,10 @@ const TRIED_ELSEWHERE: &[(&str, &str, &str)] = &[
     (README, "python", "python.rs"),
     (GUIDE, "python", "python.rs"),
     ("docs/python.md", "python", "python.rs"),
+    ("docs/java.md", "java", "java.rs"),
+    ("docs/java.md", "xml", "java.rs"),
+    ("docs/java.md", "kotlin", "java.rs"),
+    ("docs/java.md", "scala", "java.rs"),
     ("bindings/python/README.md", "python", "python.rs"),
 ];
 

@@ -33,6 +33,7 @@ mod fleet_go;
 mod fuzz;
 mod go;
 mod interference;
+mod java;
 mod layers;
 mod lift;
 mod local;

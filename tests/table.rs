@@ -8,6 +8,8 @@ use std::path::Path;
 
 #[path = "table/functions.rs"]
 pub mod functions;
+#[path = "table/java.rs"]
+pub mod java;
 #[path = "table/report.rs"]
 mod report;
 #[path = "table/request.rs"]
@@ -186,6 +188,7 @@ enum Language {
     C,
     Go,
     Python,
+    Java,
 }
 
 /// The name of a field, a bit of `flags`, or a value of it.
@@ -324,6 +327,7 @@ impl Tables {
             Language::C => policy.constructor.to_owned(),
             Language::Go => format!("[New{}]", policy.go),
             Language::Python => policy.label.to_owned(),
+            Language::Java => format!("Policy.{}", short(policy).to_uppercase()),
         }
     }
 
@@ -337,8 +341,18 @@ impl Tables {
                     Language::C => format!("dpb_config.{}", c_name(field)),
                     Language::Go => format!("[Config.{}]", camel(name)),
                     Language::Python => (*name).to_owned(),
+                    Language::Java => format!("Config.{}", java::camel(name)),
                 }
             }
+            (["Bandit", "restore" | "restore_as"], Language::Java) => "Bandit.restore".to_owned(),
+            ([class @ ("Bandit" | "Request"), name], Language::Java) => format!("{class}.{}", java::camel(name)),
+            (["Error", name], Language::Java) => format!("Status.{}", upper(name)),
+            ([class @ ("Clock" | "Duty" | "TestState"), name], Language::Java) => format!("{class}.{}", upper(name)),
+            (["Warnings", name], Language::Java) => format!("Warning.{name}"),
+            (["ffi", "dpb_ldp_encode"], Language::Java) => "LocalModel.encode".to_owned(),
+            (["ffi", name], Language::Java) => format!("Bandit.{}", java::camel(name.trim_start_matches("dpb_"))),
+            (["NO_ARM"], Language::Java) => "Decision.NO_ARM".to_owned(),
+            ([name], Language::Java) => (*name).to_owned(),
             (["Bandit", name], Language::C) => format!("dpb_{name}"),
             (["Bandit", "restore"], Language::Go) => "[Restore]".to_owned(),
             (["Bandit", "restore_as"], Language::Go) => "[RestorePolicy]".to_owned(),
@@ -396,6 +410,9 @@ impl Tables {
             },
             (None, Language::Go) if self.request.iter().any(|field| field.name == code) => camel(code),
             (None, Language::Go) => code.replace("None", "nil"),
+            (Some(field), Language::Java) => java::camel(field.name),
+            (None, Language::Java) if self.request.iter().any(|field| field.name == code) => java::camel(code),
+            (None, Language::Java) => code.replace("None", "null"),
             (_, Language::Python) => match code {
                 "true" => "True".to_owned(),
                 "false" => "False".to_owned(),
@@ -925,7 +942,7 @@ POLICIES = {{
         let table_of_go = self.go();
         let cgo = functions::cgo(&(read_all("bindings/go") + &table_of_go), &ffi);
         let [all, costs] = self.page();
-        let [cpp, go] = report::metrics(self);
+        let [cpp, go, java] = report::metrics(self);
         let [select, select_many, check, _] = request::in_python(self);
         let made = |policy: &Policy| {
             let Policy { label, go, loss, needs, .. } = policy;
@@ -971,7 +988,8 @@ POLICIES = {{
              decide for an arm `beta` | {} |\n",
             rust[0], rust[1]
         );
-        vec![
+        let mut files = java::files(self);
+        files.extend([
             ("src/ffi/generated/config.rs", self.struct_of_c()),
             ("src/ffi/generated/report.rs", report::in_c(self)),
             ("src/ffi/generated/request.rs", request::in_c(self)),
@@ -991,6 +1009,10 @@ POLICIES = {{
                 "bindings/go/prometheus/collector.go",
                 &[("report", &go[0]), ("arms", &go[1]), ("diagnostics", &go[2]), ("verdicts", &go[3])],
             ),
+            part(
+                "bindings/java/micrometer/src/main/java/io/github/libdpb/micrometer/DpbMetrics.java",
+                &[("report", &java[0]), ("arms", &java[1]), ("diagnostics", &java[2]), ("verdicts", &java[3])],
+            ),
             part("bindings/lua/dpb.lua", &[("arm", &report::arm_of_lua(self)), ("lists", &request::in_lua(self))]),
             part("docs/reference/policies.md", &[("policies", &all), ("costs", &costs)]),
             part("docs/operating.md", &[("retuning", &retuning)]),
@@ -1004,7 +1026,8 @@ POLICIES = {{
             part("tests/c/memory.c", &[("constructors", &names)]),
             part("bindings/go/dpb_test.go", &[("constructors", &constructed)]),
             part("tests/fuzz/statuses.rs", &[("functions", &functions::checked(&ffi))]),
-        ]
+        ]);
+        files
     }
 }
 

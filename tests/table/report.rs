@@ -1,6 +1,6 @@
 //! What may be read of a handle in the other languages, from src/tables/report.rs.
 
-use super::{Language, Member, RUST_HEAD, Tables, camel, growing, layout, show, size, wrap};
+use super::{Language, Member, RUST_HEAD, Tables, camel, growing, java, layout, show, size, wrap};
 
 /// A struct of the table.
 pub struct Report {
@@ -285,6 +285,64 @@ const _: () = assert!(size_of::<{c}>() == {size});
         )
     }
 
+    /// Its record for Java.
+    fn in_java(&self, tables: &Tables) -> String {
+        let (c, class) = self.named();
+        let about = match class {
+            "Report" => {
+                "The public state of a bandit: released values and public counts. You may publish it.\n\nWith \
+                 Config.rewardWindow the number of updates would reveal rewards. There answered counts decisions whose \
+                 window is over, and pending those whose window is not, with or without a reward."
+            }
+            "Arm" => "The public state of one arm. You may publish it.",
+            "Verdict" => "What a test of arms says, made of released values and public counts. You may publish it.",
+            _ => {
+                "Counts of refused calls, and warnings from rewards. They are NOT private: a duplicate reveals a click. \
+                 Show them to operators only."
+            }
+        };
+        let (mut texts, mut components, mut read) = (String::new(), Vec::new(), Vec::new());
+        for row in self.sorted() {
+            let name = java::camel(row.name);
+            let at = format!("Native.{c}.{}", row.in_c);
+            let number = format!("c.get(JAVA_INT, {at})");
+            let (of, value) = match row.kind {
+                "u32" => ("int", number),
+                "u64" => ("long", format!("c.get(JAVA_LONG, {at})")),
+                "f64" => ("double", format!("c.get(JAVA_DOUBLE, {at})")),
+                "bool" => ("boolean", format!("{number} != 0")),
+                "Warnings" => ("Set<Warning>", format!("Warning.of({number})")),
+                kind => (kind, format!("{kind}.of({number})")),
+            };
+            texts += &format!("@param {name} {}\n\n", tables.text(&row.docs, Language::Java));
+            components.push(format!("{of} {name}"));
+            read.push(value);
+        }
+        let mut more = String::new();
+        if class == "Verdict" {
+            texts += "@param text the verdict in words";
+            components.push("String text".to_owned());
+            read.push("Bandit.words(c)".to_owned());
+            more =
+                "\n    /** Returns the verdict in words. */\n    @Override\n    public String toString() {\n        \
+                    return text;\n    }\n"
+                    .to_owned();
+        }
+        let about = java::javadoc(&format!("{about}\n\n{}", texts.trim_end()), "").replace("<p>@param", "@param");
+        let set = if components.iter().any(|of| of.starts_with("Set")) { "import java.util.Set;\n" } else { "" };
+        let import = |layout: &str| {
+            let used = read.iter().any(|value| value.contains(layout));
+            if used { format!("import static java.lang.foreign.ValueLayout.{layout};\n") } else { String::new() }
+        };
+        let imports: String = ["JAVA_DOUBLE", "JAVA_INT", "JAVA_LONG"].iter().map(|layout| import(layout)).collect();
+        let (components, read) = (components.join(",\n        "), read.join(",\n                "));
+        format!(
+            "\n{imports}\nimport java.lang.foreign.MemorySegment;\n{set}\n{about}public record {class}(\n        \
+             {components}) {{\n    static {class} of(MemorySegment c) {{\n        return new {class}(\n                \
+             {read});\n    }}\n{more}}}\n"
+        )
+    }
+
     /// The metrics of C++.
     fn metrics_of_cpp(&self) -> String {
         let mut lines = String::new();
@@ -300,6 +358,27 @@ const _: () = assert!(size_of::<{c}>() == {size});
             lines += &format!("{indent}{call}, \"{help}\", &{field}::{});\n", row.in_c);
         }
         lines
+    }
+
+    /// The metrics of Java.
+    fn metrics_of_java(&self) -> String {
+        let mut lines = String::new();
+        for row in &self.rows {
+            let Some([kind, metric, help]) = row.metric else { continue };
+            let value = format!("of.{}()", java::camel(row.name));
+            let value = match row.kind {
+                "bool" => format!("{value} ? 1 : 0"),
+                "Duty" | "TestState" => format!("{value}.ordinal()"),
+                _ => value,
+            };
+            let line = format!("            {kind}(\"{metric}\", \"{help}\", of -> {value})");
+            let broken = format!(
+                "            {kind}(\n                    \"{metric}\",\n                    \"{help}\",\n                    \
+                 of -> {value})"
+            );
+            lines += &format!("{},\n", if line.len() < 120 { line } else { broken });
+        }
+        if self.rust == "Report" { lines } else { lines.trim_end_matches(",\n").to_owned() + "\n" }
     }
 
     /// The metrics of Go.
@@ -377,10 +456,10 @@ from ._numbers import Duty, TestState, Warnings
     )
 }
 
-/// The metrics of reports, arms, diagnostics and verdicts in C++, and in Go.
-pub fn metrics(tables: &Tables) -> [[String; 4]; 2] {
+/// The metrics of reports, arms, diagnostics and verdicts in C++, in Go and in Java.
+pub fn metrics(tables: &Tables) -> [[String; 4]; 3] {
     let each = |of: fn(&Report) -> String| [0, 1, 2, 3].map(|i| of(&tables.reports[i]));
-    [each(Report::metrics_of_cpp), each(Report::metrics_of_go)]
+    [each(Report::metrics_of_cpp), each(Report::metrics_of_go), each(Report::metrics_of_java)]
 }
 
 /// What Lua reads of an arm.
@@ -396,4 +475,9 @@ pub fn arm_of_lua(tables: &Tables) -> String {
         lines += &format!("      {} = {value},\n", row.name);
     }
     lines
+}
+
+/// The records of Java: their names and their code.
+pub fn in_java(tables: &Tables) -> impl Iterator<Item = (&'static str, String)> + '_ {
+    tables.reports.iter().map(|report| (report.named().1, report.in_java(tables)))
 }

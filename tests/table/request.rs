@@ -1,6 +1,6 @@
 //! A request in the other languages, from src/tables/request.rs.
 
-use super::{Language, Member, RUST_HEAD, Tables, camel, growing, layout, show, size, wrap};
+use super::{Language, Member, RUST_HEAD, Tables, camel, growing, java, layout, show, size, wrap};
 
 /// A row of the table.
 pub struct Field {
@@ -503,4 +503,149 @@ pub fn in_lua(tables: &Tables) -> String {
         lists += &format!("  {} = \"{of}[?]\",\n", field.name);
     }
     lists
+}
+
+/// The names of lists in C, but for those of features.
+pub fn lists(tables: &Tables) -> impl Iterator<Item = String> + '_ {
+    tables.request.iter().filter(|field| matches!(field.kind, Kind::List(..))).map(|field| field.name.to_owned())
+}
+
+/// Request.java.
+pub fn in_java(tables: &Tables) -> String {
+    let (mut fields, mut methods) = (String::new(), String::new());
+    let (mut bytes, mut set, mut lists) = (String::new(), String::new(), [String::new(), String::new()]);
+    for field in &tables.request {
+        let name = java::camel(field.name);
+        let at = |member: &str| format!("at + Native.dpb_request.{member}");
+        let (of, default) = match field.kind {
+            Kind::Number("u32") => ("int", if field.default == "0" { "" } else { " = 1" }),
+            Kind::Number(_) => ("long", ""),
+            Kind::Flag => ("boolean", ""),
+            Kind::List("u32", _) => ("int[]", ""),
+            Kind::List(..) => ("double[]", ""),
+            Kind::Rows(_) => ("float[]", ""),
+        };
+        fields += &format!("    private {of} {name}{default};\n");
+        let text = field.text(tables, Language::Java);
+        let more = if of.ends_with("[]") { " The array is not copied: it is read when the request is." } else { "" };
+        let unset = if name == "features" { "        sparseEnds = null;\n" } else { "" };
+        methods += &format!(
+            "{}    public Request {name}({of} {name}) {{\n        this.{name} = {name};\n{unset}        return this;\n    }}\n\n",
+            java::javadoc(&format!("{text}{more}"), "    ")
+        );
+        set += &match field.kind {
+            Kind::Number("u32") => format!("        m.set(JAVA_INT, {}, {name});\n", at(field.name)),
+            Kind::Number(_) => format!("        m.set(JAVA_LONG, {}, {name});\n", at(field.name)),
+            Kind::Flag => format!("        m.set(JAVA_INT, {}, {name} ? 1 : 0);\n", at(field.name)),
+            Kind::List(..) | Kind::Rows(_) => {
+                let (layout, size, place) = match of {
+                    "double[]" => ("JAVA_DOUBLE", 8, 0),
+                    "int[]" => ("JAVA_INT", 4, 1),
+                    _ => ("JAVA_FLOAT", 4, 1),
+                };
+                bytes += &format!("\n                + {size}L * ({name} == null ? 0 : {name}.length)");
+                lists[place] += &format!(
+                    "        {of} {name} = this.{name};\n        if ({name} != null) {{\n            MemorySegment.copy({name}, 0, m, {layout}, end, \
+                     {name}.length);\n            m.set(JAVA_LONG, {}, m.address() + end);\n            \
+                     m.set(JAVA_LONG, {}, {name}.length);\n            end += {size}L * {name}.length;\n        }}\n",
+                    at(field.name),
+                    at(&format!("{}_len", field.name)),
+                );
+                continue;
+            }
+        };
+    }
+    let [large, small] = lists;
+    format!(
+        r#"
+import static java.lang.foreign.ValueLayout.JAVA_DOUBLE;
+import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.MemorySegment;
+
+/**
+ * A request for one or more decisions. All of it is public: compute nothing in it from rewards. A request may be used
+ * again, with other values in its fields. One thread at a time may use it.
+ */
+public final class Request {{
+{fields}    private int[] sparseIndices;
+    private float[] sparseValues;
+    private int[] sparseEnds;
+
+    /** A request for one slot, of all live arms. */
+    public Request() {{}}
+
+{methods}    /**
+     * The rows of {{@link #features}}, in place of them: only the features that are not 0. A feature that occurs twice
+     * counts as the sum. The arrays are not copied: they are read when the request is.
+     *
+     * @param indices of the features, each below {{@link Config#features}}, row after row
+     * @param values of these features, finite
+     * @param ends for each row the number of indices up to its end
+     */
+    public Request sparse(int[] indices, float[] values, int... ends) {{
+        features = null;
+        sparseIndices = indices;
+        sparseValues = values;
+        sparseEnds = ends;
+        return this;
+    }}
+
+    /** Returns the number of slots. */
+    public int slots() {{
+        return slots;
+    }}
+
+    /** The number of bytes that {{@link #write}} needs for lists, and 8 more. */
+    long bytes() {{
+        if (sparseEnds != null) {{
+            if (sparseIndices == null || sparseValues == null) {{
+                throw DpbException.request("sparse needs indices and values");
+            }}
+            int n = sparseEnds.length;
+            if (sparseIndices.length != sparseValues.length) {{
+                throw DpbException.request(
+                        sparseIndices.length + " indices, but " + sparseValues.length + " values of sparse features");
+            }}
+            if (n > 0 && sparseEnds[n - 1] != sparseIndices.length) {{
+                throw DpbException.request("the last end of sparse is " + sparseEnds[n - 1] + ", and there are "
+                        + sparseIndices.length + " indices");
+            }}
+        }}
+        return 8L
+                + (sparseEnds == null ? 0 : 8L * sparseIndices.length + 4L * sparseEnds.length){bytes};
+    }}
+
+    /**
+     * Writes a dpb_request at one place of these bytes, and its lists at another. Returns the end of these. A field is
+     * read once, so that another thread that changes it cannot make a list longer than its memory.
+     */
+    long write(MemorySegment m, int slots, long at, long end) {{
+        for (long i = 0; i < Native.dpb_request.SIZE; i += 8) {{ // a slice to fill might be allocated
+            m.set(JAVA_LONG, at + i, 0);
+        }}
+        m.set(JAVA_INT, at + Native.dpb_request.struct_size, (int) Native.dpb_request.SIZE);
+{set}{large}        int[] ends = sparseEnds;
+        if (ends != null) {{
+            int[] indices = sparseIndices;
+            float[] of = sparseValues;
+            int n = indices.length;
+            m.set(JAVA_LONG, at + Native.dpb_request.sparse, m.address() + end);
+            m.set(JAVA_LONG, at + Native.dpb_request.features_len, n);
+            for (int i = 0; i < n; i++, end += Native.dpb_feature.SIZE) {{
+                m.set(JAVA_INT, end + Native.dpb_feature.index, indices[i]);
+                m.set(JAVA_FLOAT, end + Native.dpb_feature.value, of[i]);
+            }}
+            MemorySegment.copy(ends, 0, m, JAVA_INT, end, ends.length);
+            m.set(JAVA_LONG, at + Native.dpb_request.sparse_ends, m.address() + end);
+            m.set(JAVA_LONG, at + Native.dpb_request.sparse_ends_len, ends.length);
+            end += 4L * ends.length;
+        }}
+{small}        return (end + 7) & ~7L;
+    }}
+}}
+"#
+    )
 }
