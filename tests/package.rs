@@ -45,8 +45,9 @@ fn dynamic_section(file: &Path) -> String {
 
 /// Limit for the archive. (Segments with all functions and dp-linear made it grow from 1.0 to 1.2 MiB, a fleet with one
 /// noise to 1.27, states that move and DP-TT to 1.39, values and positions in a request to 1.47, the node of a fleet to
-/// 1.75, costs, parts and a learned clip to 1.81, that clip in fleets and the verdict of a test to 1.86.)
-const MOST_BYTES: u64 = 1_965_000;
+/// 1.75, costs, parts and a learned clip to 1.81, that clip in fleets and the verdict of a test to 1.86, several winners
+/// and a lift to 1.9.)
+const MOST_BYTES: u64 = 1_995_000;
 
 #[test]
 #[ignore = "builds the library with all optimisations"]
