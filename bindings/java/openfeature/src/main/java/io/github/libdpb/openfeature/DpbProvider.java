@@ -25,7 +25,7 @@ import java.util.Map;
  *
  * <pre>{@code
  * OpenFeatureAPI.getInstance().setProviderAndWait(new DpbProvider(
- *         Map.of("button-colour", new Flag(bandit, "red", "green", "blue").event("click").sticky(1000))));
+ *         Map.of("button-colour", new Flag(bandit, "red", "green", "blue").event("click").keep(1000))));
  * }</pre>
  *
  * <p>The metadata of an evaluation have {@link #TICKET}, {@link #PROPENSITY} and {@link #ARM}. A flag that cannot be
@@ -53,7 +53,7 @@ public final class DpbProvider implements FeatureProvider {
         }
 
         Kept decide(String visitor, Request request) {
-            if (flag.sticky <= 0 || visitor == null || visitor.isEmpty()) {
+            if (flag.keep <= 0 || visitor == null || visitor.isEmpty()) {
                 return decide(request);
             }
             synchronized (visitors) {
@@ -61,7 +61,7 @@ public final class DpbProvider implements FeatureProvider {
                 if (kept == null) {
                     kept = decide(request);
                     visitors.put(visitor, kept);
-                    if (visitors.size() > flag.sticky) {
+                    if (visitors.size() > flag.keep) {
                         visitors.pollFirstEntry();
                     }
                 }

@@ -13,7 +13,7 @@ public final class Flag {
     final List<Object> values;
     List<String> variants;
     String event;
-    int sticky;
+    int keep;
     Function<EvaluationContext, Request> request = context -> new Request();
 
     /**
@@ -47,8 +47,8 @@ public final class Flag {
      *
      * <p>A decision does not end with its reward: otherwise the number of decisions would show who clicked.
      */
-    public Flag sticky(int sticky) {
-        this.sticky = sticky;
+    public Flag keep(int keep) {
+        this.keep = keep;
         return this;
     }
 

@@ -51,7 +51,7 @@ class DpbProviderTest {
     @Test
     void aVisitorKeepsADecision() {
         try (Bandit bandit = new Bandit(new Config(3, 1.0).rewardWindow(100))) {
-            Client client = client(Map.of("size", new Flag(bandit, 1, 2, 3).sticky(2).variants("s", "m", "l")));
+            Client client = client(Map.of("size", new Flag(bandit, 1, 2, 3).keep(2).variants("s", "m", "l")));
             ImmutableContext ann = new ImmutableContext("ann");
             FlagEvaluationDetails<Integer> first = client.getIntegerDetails("size", 0, ann);
             client.track("size", ann, new MutableTrackingEventDetails(1));
