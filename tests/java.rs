@@ -434,6 +434,18 @@ fn the_ad_server_restarts_without_loss() {
     server.end(libc::SIGTERM);
 }
 
+/// The module of Prebid Server compiles against stubs of the server's interfaces, and passes its tests.
+#[test]
+#[ignore = "builds the package and the example with Maven, which downloads Vert.x and Spring Boot"]
+fn the_module_of_prebid_server_learns_floors() {
+    if !installed() {
+        return;
+    }
+    let place = copy_of("examples/java/prebid", "java-prebid");
+    let Some(mut mvn) = mvn(&place) else { return };
+    fetched(mvn.arg(format!("-Ddpb.version={VERSION}")).args(["clean", "test"]));
+}
+
 /// All files of the package but generated ones and tests.
 fn written() -> String {
     let files = std::fs::read_dir(root().join(SOURCES)).unwrap();

@@ -1,0 +1,8 @@
+package org.prebid.server.hooks.v1;
+
+/** A stub. */
+public enum InvocationAction {
+    no_action,
+    update,
+    reject
+}
