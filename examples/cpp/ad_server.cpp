@@ -336,7 +336,7 @@ static Page report_all(Shop &shop) {
                  ",\"changes_detected\":" + std::to_string(report.changes_detected) +
                  ",\"phase\":" + std::to_string(report.phase) +
                  ",\"winner\":" + (report.stopped == 1 ? std::to_string(report.best_arm) : "null") +
-                 ",\"verdict\":" + (is_test ? quoted(dpb::Bandit::verdict_text(verdict)) : "null") +
+                 ",\"verdict\":" + (is_test ? ::quoted(dpb::Bandit::verdict_text(verdict)) : "null") +
                  ",\"lift\":" + (has_lift ? "[" + number(lift.low) + "," + number(lift.high) + "]" : "null") +
                  ",\"decisions\":" + std::to_string(report.decisions) +
                  ",\"pending\":" + std::to_string(report.pending) + ",\"arms\":[" + arms + "]}");
