@@ -610,8 +610,8 @@ impl Bandit {
         // A union bound over both sides, and over what may be known after the m-th merge.
         let nats = (2.0 / (1.0 - confidence)).ln() + price_of_merges(counts.merges);
         let (low, high) = of_i.less(&of_j, nats);
-        let (unit, rounding) = self.unit_and_rounding(&counts);
-        let rounding = 2.0 * rounding;
+        let (unit, of_mean) = self.unit_and_rounding(&counts);
+        let rounding = 2.0 * of_mean;
         let in_units = |difference: f64| self.range.width_from_unit(unit * difference.clamp(-1.0, 1.0));
         Ok((in_units(low - rounding), in_units(high + rounding)))
     }

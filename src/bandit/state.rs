@@ -322,13 +322,7 @@ impl State {
         let (all, live) = (self.pulls.iter().sum::<u64>(), is_live.iter().filter(|&&is_live| is_live).count());
         let of_control = |arm: usize| match control {
             Some(control) => f64::from(control as usize == arm),
-            None => {
-                if is_live[arm] {
-                    1.0 / live as f64
-                } else {
-                    0.0
-                }
-            }
+            None => f64::from(is_live[arm]) / live as f64,
         };
         let shown = |arm: usize| {
             let of_control = of_control(arm);

@@ -348,15 +348,16 @@ mod tests {
         whole + (word() & ((1 << (n % 64)) - 1)).count_ones()
     }
 
-    /// e^H at the true mean of two equal arms, when it first reaches 16 or at the end, and at most 16. Three results:
-    /// correct; computed with half the noise; with the l that is the best so far.
-    fn stopped(noise: Noise, rarity: u32, random: &mut Random) -> [f64; 3] {
+    /// e^H at the true mean of two equal arms, when it first reaches 16 or at the end, and at most 16. Five results:
+    /// correct; computed with half the noise; with the l that is the best so far; and, correct and with half the noise, the
+    /// product of both arms' evidence.
+    fn stopped(noise: Noise, rarity: u32, random: &mut Random) -> [f64; 5] {
         let (distribution, mean, most) = (Cumulant::of(&noise), 0.5f64.powi(rarity as i32), 16f64.ln());
         let half = match distribution {
             Cumulant::Laplace { epsilon } => Cumulant::Laplace { epsilon: 2.0 * epsilon },
             Cumulant::Gaussian { variance } => Cumulant::Gaussian { variance: 0.25 * variance },
         };
-        let (mut arms, mut luck, mut ends) = ([Totals::NONE; 2], [0.0; 2], [f64::NEG_INFINITY; 3]);
+        let (mut arms, mut luck, mut ends) = ([Totals::NONE; 2], [0.0; 2], [f64::NEG_INFINITY; 5]);
         for _ in 0..30 {
             // The arm that does better is pulled twice as often, and a lucky release is followed by a small one that
             // weighs less.
@@ -382,7 +383,11 @@ mod tests {
             };
             let top = 0.9 * distribution.limit().min(4.0);
             let best = (0..20).map(|i| top * 0.7f64.powi(i)).map(|l| one(0, -l) + one(1, l)).fold(0.0, f64::max);
-            for (end, now) in ends.iter_mut().zip([h(distribution), h(half), best]) {
+            let g = |distribution: Cumulant| {
+                let of = |totals| MeanEvidence::of(Some(&ReleaseTotals::of(distribution, totals))).at(mean).0;
+                arms.map(of).into_iter().sum()
+            };
+            for (end, now) in ends.iter_mut().zip([h(distribution), h(half), best, g(distribution), g(half)]) {
                 *end = if *end < most { now } else { most };
             }
         }
@@ -397,14 +402,15 @@ mod tests {
         let mut random = Seed::new(Some([8; 32])).unwrap().stream();
         for (epsilon, delta, rarity) in [(1.0, 0.0, 1), (0.05, 0.0, 1), (0.1, 0.0, 6), (0.1, 1e-6, 1), (1.0, 1e-6, 6)] {
             let noise = Config { delta, ..Config::new(2, epsilon) }.noise().unwrap();
-            let mut means = [0.0; 3];
+            let mut means = [0.0; 5];
             for _ in 0..1000 {
                 let ends = stopped(noise, rarity, &mut random);
                 means.iter_mut().zip(ends).for_each(|(mean, end)| *mean += end / 1000.0);
             }
             println!("{epsilon} {delta} {rarity}: {means:?}");
-            let [honest, half, hindsight] = means;
-            assert!(honest <= 1.9, "{epsilon} {delta} {rarity}: {honest}");
+            let [honest, half, hindsight, product, half_product] = means;
+            assert!(honest <= 1.9 && product <= 1.9, "{epsilon} {delta} {rarity}: {honest} {product}");
+            assert!(half_product > 1.9, "no teeth: {epsilon} {delta} {rarity}: {half_product}");
             assert!(half > 1.9 && hindsight > 1.9, "no teeth: {epsilon} {delta} {rarity}: {half} {hindsight}");
         }
     }

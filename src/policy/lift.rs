@@ -20,7 +20,7 @@ const TANGENTS: usize = 48;
 /// Steps of each search.
 const STEPS: u32 = 24;
 
-/// The largest argument from `from` towards `to` of which it is true, where it is true at `from`.
+/// An argument just beyond those of which it is true, from `from`, where it is true, towards `to`; `to` if it is true of all.
 fn farthest(from: f64, to: f64, is_true: impl Fn(f64) -> bool) -> f64 {
     let (mut inside, mut outside) = (from, to);
     for _ in 0..STEPS {

@@ -134,15 +134,12 @@ pub struct Running {
 
 impl Running {
     pub fn of(policy: &dyn Policy, arms: u32, test: &Test, claims: Claims) -> Running {
-        let mut left: Vec<(u32, f64, f64)> = (0..arms)
-            .map(|arm| (arm, policy.arm(arm)))
-            .filter(|(_, state)| state.active)
-            .map(|(arm, state)| (arm, state.mean, state.effective_pulls))
-            .collect();
-        left.sort_by(|(_, a, _), (_, b, _)| b.total_cmp(a));
+        let states = (0..arms).map(|arm| (arm, policy.arm(arm)));
+        let mut left: Vec<_> = states.filter(|(_, state)| state.active).collect();
+        left.sort_by(|(_, a), (_, b)| b.mean.total_cmp(&a.mean));
         let sums = |arm: u32| policy.sums(arm).ok();
         let pair = sums(test.leader).zip(sums(test.other)).map(|(leader, other)| [leader, other]);
-        let left = left.into_iter().map(|(arm, _, count)| Some((sums(arm)?, count))).collect();
+        let left = left.into_iter().map(|(arm, state)| Some((sums(arm)?, state.effective_pulls))).collect();
         Running { claims, left, pair }
     }
 
