@@ -113,7 +113,6 @@ impl Linear {
         let key = [seed; 32];
         let mut config = dpb_config::defaults(shape.arms as u32, epsilon);
         config.features = shape.d as u32;
-        config.feature_norm = if shape.entries == shape.d { 1.0 } else { shape.entries as f64 };
         config.test_seed = key.as_ptr(); // so that every run counts the same instructions
         let mut bandit = std::ptr::null_mut();
         // SAFETY: the pointers are valid.

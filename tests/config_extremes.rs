@@ -56,7 +56,6 @@ fn extreme(random: &mut Random, algorithm: Algorithm, most_arms: u32) -> Config 
         max_clicks: pick(random, &[0, 0, 0, 0, 0, 1]),
         features: if linear { pick(random, &[1, 2, 2, 5, 20]) } else { 0 },
         model_per_arm: linear && random.bit(),
-        feature_norm: if linear { pick(random, &[1e-30, 1.0, 1.0, 4.0, 1e30]) } else { 1.0 },
         test_seed: Some([random.below(256) as u8; 32]),
         ..Config::new(if algorithm == Algorithm::Lap { arms.min(1 << 10) } else { arms }, epsilon)
     }

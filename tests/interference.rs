@@ -735,10 +735,12 @@ fn leaks_of_a_clip_are_seen() {
 #[test]
 #[ignore = "ten seconds"]
 fn leaks_of_features_are_seen() {
-    use Fault::{CollectedTwice, LateInstrument, NormNotEnforced, RawPrediction, RawRetired, RawSize, RawSnapshot};
+    use Fault::{
+        CollectedTwice, LateInstrument, NormNotEnforced, RawPrediction, RawRetired, RawSize, RawSnapshot, RewardedCells,
+    };
     let subjects = [Subject::Policy(Algorithm::Linear), Subject::Models];
     are_seen(&[RawSnapshot, RawSize, CollectedTwice, RawRetired].map(Sabotage::Built), subjects);
-    let of_rows = [LateInstrument, RawPrediction, NormNotEnforced];
+    let of_rows = [LateInstrument, RawPrediction, NormNotEnforced, RewardedCells];
     are_seen(&of_rows.map(Sabotage::Built), subjects);
     are_seen(&[Sabotage::HalfNoise, Sabotage::TenPercentLess, Sabotage::ReleasedTwice], subjects);
 }

@@ -119,7 +119,7 @@ fn snapshots_are_as_long_as_the_header_says() {
         }
     }
     for (model_per_arm, models) in [(false, 1), (true, 7)] {
-        let config = Config { features: 64, feature_norm: 1.0, model_per_arm, ..Config::new(7, 1.0) };
+        let config = Config { features: 64, model_per_arm, ..Config::new(7, 1.0) };
         let length = Bandit::new(Algorithm::Linear, &config).unwrap().snapshot().unwrap().len();
         let stated = 304 + 50 * 7 + models * (4 * 65 * 65 + 12 * 65);
         assert!(length <= stated && length > stated - 500, "{length} {stated}");
@@ -267,7 +267,7 @@ use Another::{InLives, Refused, Taken};
 type Case = (&'static str, Another, [fn(&mut Config); 2]);
 
 /// Each field with two values, in configurations that are otherwise the same.
-const FIELDS: [Case; 40] = [
+const FIELDS: [Case; 39] = [
     ("arms", Refused, [|_| (), |c| c.arms = 6]),
     ("epsilon", Refused, [|_| (), |c| c.epsilon = 0.9]),
     ("delta", Refused, [|_| (), |c| c.delta = 1e-5]),
@@ -335,7 +335,6 @@ const FIELDS: [Case; 40] = [
     ("control_share", Refused, [|_| (), |c| c.control_share = 0.2]),
     ("sticky", Refused, [|c| c.expected_users = 100, |c| (c.expected_users, c.sticky) = (100, 7)]),
     ("model_per_arm", Refused, [|_| (), |c| c.model_per_arm = !c.model_per_arm]),
-    ("feature_norm", Refused, [|_| (), |c| c.feature_norm = 2.0]),
     ("max_segments", Taken, [|c| (c.max_segments, c.beta) = (2, 0.0), |c| (c.max_segments, c.beta) = (3, 0.0)]), // segments.rs tests limits
 ];
 
@@ -447,7 +446,7 @@ fn a_restart_accepts_the_listed_changes() {
     let never = Config::fields().filter(|name| {
         let others = ["beta", "batch", "base", "interval_exponent", "rigorous_index", "shuffle_printed", "learn_clip"];
         let of_tests = ["tolerance", "planned_end", "control_share", "sticky", "winners"];
-        others.contains(name) || of_tests.contains(name) || ["features", "model_per_arm", "feature_norm"].contains(name)
+        others.contains(name) || of_tests.contains(name) || ["features", "model_per_arm"].contains(name)
     });
     let never: Vec<_> = never.collect();
     assert_eq!(in_segments, Config::fields().filter(|name| !never.contains(name)).collect());

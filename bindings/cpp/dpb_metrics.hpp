@@ -135,7 +135,7 @@ public:
       of_refusals("late_total", "Updates and cancellations of an expired ticket. NOT private.", &Diagnostics::late);
       of_refusals("rejected_total", "Rewards that were refused. NOT private.", &Diagnostics::rejected);
       of_refusals("unknown_total", "Tickets that the handle never issued. NOT private.", &Diagnostics::unknown);
-      of_refusals("oversized_total", "Decisions whose row of features was scaled down to feature_norm.", &Diagnostics::oversized);
+      of_refusals("oversized_total", "Decisions whose row of features was scaled down, because it was far larger than the first ones.", &Diagnostics::oversized);
       // end generated diagnostics
       of_warnings("reward_warning", "1 for a sign, in rewards, that the handle cannot learn, or 0. NOT private.",
                   &Measured::diagnostics, {{"all_smallest", DPB_WARN_ALL_SMALLEST}, {"all_largest", DPB_WARN_ALL_LARGEST}});

@@ -12,7 +12,7 @@ import (
 // There are two kinds of visitors, and each likes one ad.
 func TestFeatures(t *testing.T) {
 	c := NewConfig(4, 4)
-	c.Features, c.ModelPerArm, c.FeatureNorm, c.TestSeed = 3, true, 1, new([32]byte)
+	c.Features, c.ModelPerArm, c.TestSeed = 3, true, new([32]byte)
 	b := must[*Bandit](t)(New(c))
 	defer b.Close()
 	coins, kinds := rand.New(rand.NewPCG(1, 2)), [][]float32{{1, 0, 0}, {0, 1, 0}}
@@ -81,7 +81,7 @@ func TestFeatures(t *testing.T) {
 // One model for all arms, with a row for each arm: many requests at a time, and requests that are refused.
 func TestRows(t *testing.T) {
 	c := NewConfig(3, 1)
-	c.Features, c.FeatureNorm = 2, 2
+	c.Features = 2
 	b := must[*Bandit](t)(NewLinear(c))
 	defer b.Close()
 	rows := []float32{1, 0, 0, 1, 1, 1}

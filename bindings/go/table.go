@@ -280,7 +280,7 @@ type Config struct {
 	// request. Baselines without privacy ignore it.
 	Epsilon float64
 	// The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For [NewIMED], [NewMED], [NewTT],
-	// [NewLinear], [NewUCBInt], [NewLap], [NewEXP3Tau], [NewSDPAE] and [NewVBSDPAE].
+	// [NewUCBInt], [NewLap], [NewEXP3Tau], [NewSDPAE] and [NewVBSDPAE].
 	Delta float64
 	// The failure probability of the policy's confidence intervals, and of its decision for an arm; 0 = 1/Horizon, or 5%
 	// without a horizon. With dp-tt 0 is always 5%. It must be in [0, 1). Not for [NewLinear], [NewEXP3Tau],
@@ -379,10 +379,6 @@ type Config struct {
 	// With Features: a model for each arm, and one row of features for each request. Otherwise one model for all arms,
 	// and a row for each arm. For [NewLinear].
 	ModelPerArm bool
-	// With Features: C, the largest |x|_1 of a row x (with Delta > 0 the largest |x|_2) that counts in full. Larger rows
-	// are scaled down to it, and counted in [Diagnostics]. For three one-hot fields it is 3. Choose it from the features
-	// alone. It must be in 1e-30 .. 1e30. Default 1. For [NewLinear].
-	FeatureNorm float64
 	// With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may then
 	// also end with [TestTied]: no arm is better than the leader by this much or more. 0 = only a winner ends the test,
 	// so one of equal arms does not end. Less than RewardMax - RewardMin. It must be at least 0. For [NewTT].
@@ -459,7 +455,6 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		MaxSegments:          uint32(c.max_segments),
 		Features:             uint32(c.features),
 		ModelPerArm:          c.feature_model != 0,
-		FeatureNorm:          float64(c.feature_norm),
 		Tolerance:            float64(c.tolerance),
 		PlannedEnd:           uint64(c.planned_end),
 		ControlShare:         float64(c.control_share),
@@ -511,7 +506,6 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	if config.ModelPerArm {
 		c.feature_model = C.DPB_MODEL_PER_ARM
 	}
-	c.feature_norm = C.double(config.FeatureNorm)
 	c.tolerance = C.double(config.Tolerance)
 	c.planned_end = C.uint64_t(config.PlannedEnd)
 	c.control_share = C.double(config.ControlShare)
@@ -614,21 +608,20 @@ func NewTT(c Config) (*Bandit, error) {
 // server and not protected; rewards are.
 //
 // Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses the
-// features (Theorem L, docs/theory/linear.md); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
-// learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything else
-// is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
-// 9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws of
-// the model; with exploration > 0 propensities are exact, otherwise NaN from then on. Supports eligible arms, several
-// slots, [Bandit.AddArm] and [Bandit.RetireArm], ForgetAfter, ExpectedUsers, [Bandit.Merge], [Bandit.Snapshot];
-// [Bandit.SetPrior] with a model for each arm (a rate for its intercept).
+// features (Theorem L, docs/theory/linear.md). A logistic model is learned from one released integer vector for each
+// batch: noisy sums of rewards, by features or by cells of a public partition of the rows. Everything else is public
+// and has no noise. Rows may have any size: the library learns their unit. First a pilot plays all arms evenly, until
+// it knows the rate of rewards (about 9/epsilon clicks). As many more decisions as there are models are even too.
+// Then Thompson sampling over 32 draws of the model; with exploration > 0 propensities are exact, otherwise NaN from
+// then on. Supports eligible arms, several slots, [Bandit.AddArm] and [Bandit.RetireArm], ForgetAfter, ExpectedUsers,
+// [Bandit.Merge], [Bandit.Snapshot]; [Bandit.SetPrior] with a model for each arm (a rate for its intercept).
 //
 // The handle takes about 2770 + 66 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms, M
 // that of models (1, or K with ModelPerArm), D = features + 1, P as at [New]. Select takes O(arms d), update O(d), or
 // O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with ModelPerArm at most 2^23/(D (D +
 // 8)).
 //
-// Of the fields that not all policies use it uses Delta, ForgetAfter, Exploration, MaxSlots, Features, ModelPerArm
-// and FeatureNorm.
+// Of the fields that not all policies use it uses ForgetAfter, Exploration, MaxSlots, Features and ModelPerArm.
 func NewLinear(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_linear), c)
 }
@@ -1076,7 +1069,7 @@ type Diagnostics struct {
 	Rejected uint64
 	// Tickets that this handle never issued ([ErrUnknownTicket]).
 	Unknown uint64
-	// Decisions whose row of features was larger than [Config.FeatureNorm], and so was scaled down.
+	// Decisions whose row of features was more than 16 times as large as the first ones, and so was scaled down.
 	Oversized uint64
 }
 

@@ -61,7 +61,6 @@ pub fn config_of_tastes(epsilon: f64, by_context: bool) -> Config {
     let mut config = config(epsilon, 0);
     if by_context {
         config.features = (DEVICES.len() + QUARTERS) as u32;
-        config.feature_norm = 2.0; // a visitor has two features of value 1
         config.model_per_arm = true;
     }
     config

@@ -765,7 +765,6 @@ static dpb::Bandit make(const Options &options, const std::optional<serve::Key> 
   config.horizon = 1'000'000;
   if (options.context) {
     config.features = FEATURES;
-    config.feature_norm = ROW;
   }
   config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, and public counts would show that

@@ -37,7 +37,6 @@ pub enum Kind {
 pub enum Player {
     Linear {
         epsilon: f64,
-        delta: f64,
         /// The delay of each reward, in decisions.
         delay: usize,
         forget_after: u64,
@@ -57,7 +56,7 @@ pub enum Player {
 
 /// dp-linear with the default configuration, at this epsilon.
 pub const fn linear(epsilon: f64) -> Player {
-    Player::Linear { epsilon, delta: 0.0, delay: 0, forget_after: 0 }
+    Player::Linear { epsilon, delay: 0, forget_after: 0 }
 }
 
 const fn fleet(epsilon: f64, handles: usize, interval: u64, sharing: Sharing) -> Player {
@@ -187,14 +186,13 @@ impl World {
         matches!(self.kind, Kind::Ads { .. } | Kind::Turning)
     }
 
-    /// d, and the bound of |x|_1, or of |x|_2 if the noise is Gaussian.
-    fn features(&self, is_gaussian: bool) -> (usize, f64) {
-        let (features, norms) = match self.kind {
-            Kind::Ads { .. } | Kind::Turning => (LEVELS, [3.0, 3f64.sqrt()]),
-            Kind::Items { .. } => (VECTOR * (1 + CONTEXT), [4.0, 8f64.sqrt()]),
-            Kind::Unit(d) => (d, [(d as f64).sqrt(), 1.0]),
-        };
-        (features, norms[usize::from(is_gaussian)])
+    /// d.
+    fn features(&self) -> usize {
+        match self.kind {
+            Kind::Ads { .. } | Kind::Turning => LEVELS,
+            Kind::Items { .. } => VECTOR * (1 + CONTEXT),
+            Kind::Unit(d) => d,
+        }
     }
 
     /// Draws the next request.
@@ -338,12 +336,10 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
     let coins_for = |purpose: u64| ChaCha8Rng::from_seed(trial.key(purpose));
     let mut coins = coins_for(2);
     let mut world = World::new(kind, &mut coins);
-    let is_gaussian = matches!(player, Player::Linear { delta, .. } if delta > 0.0);
-    let (arms, (features, norm)) = (world.arms(), world.features(is_gaussian));
+    let (arms, features) = (world.arms(), world.features());
     let per_arm = world.per_arm();
     let config = |epsilon: f64| Config { pending_capacity: 1, ..Config::new(arms as u32, epsilon) };
-    let by_features =
-        |config: Config| Config { features: features as u32, model_per_arm: per_arm, feature_norm: norm, ..config };
+    let by_features = |config: Config| Config { features: features as u32, model_per_arm: per_arm, ..config };
     let make_fleet = |handles: usize, sharing: Sharing, config: Config| {
         let seed = |handle: usize| Trial { run: trial.run + 1000 * handle as u64, ..trial }.policy_seed();
         Fleet::new((0..handles).map(|handle| Config { test_seed: Some(seed(handle)), ..config.clone() }), sharing)
@@ -352,10 +348,10 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
     let (mut fleet, mut thompson) = (make(0, config(1.0)), None);
     let (mut fixed, mut delay, mut waiting, mut merges) = (0, 0, VecDeque::new(), u64::MAX);
     match player {
-        Player::Linear { epsilon, delta, delay: late, forget_after } => {
+        Player::Linear { epsilon, delay: late, forget_after } => {
             delay = late;
             let pending_capacity = 1 + late as u32;
-            fleet = make(1, by_features(Config { delta, forget_after, pending_capacity, ..config(epsilon) }));
+            fleet = make(1, by_features(Config { forget_after, pending_capacity, ..config(epsilon) }));
         }
         Player::Fleet { epsilon, handles, interval, sharing } => {
             merges = interval;
@@ -451,14 +447,12 @@ const GRID: [u64; 10] = [1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_
 /// A column of the table: its label, the policy, and the colour and strength of its line if it is in the figure.
 type Column = (&'static str, Player, Option<(usize, Strength)>);
 
-fn players() -> [Column; 10] {
-    let gaussian = Player::Linear { epsilon: 0.25, delta: 1e-6, delay: 0, forget_after: 0 };
+fn players() -> [Column; 9] {
     [
         ("eps 0.1", linear(0.1), None),
         ("eps 0.25", linear(0.25), Some((0, Strength::Thin))),
         ("eps 1", linear(1.0), Some((0, Strength::Bold))),
         ("eps 4", linear(4.0), None),
-        ("eps 0.25, delta 1e-6", gaussian, None),
         ("no noise", linear(NO_NOISE), None),
         ("logistic TS, not private", Player::Thompson, Some((BLACK, Strength::Bold))),
         ("DP-IMED, eps 0.25", Player::Imed(0.25), Some((1, Strength::Thin))),
@@ -493,11 +487,7 @@ fn draw(grids: &[Vec<u64>], samples: &[Sample], options: &Options) -> Result<(),
 /// dp-linear at epsilon 1 with late rewards, with a world that changes and in a fleet; and a segment for each cell.
 const VARIANTS: [(&str, Kind, Player); 9] = [
     ("dp-linear", Kind::Ads { cells: 0.0 }, linear(1.0)),
-    (
-        "rewards 10,000 late",
-        Kind::Ads { cells: 0.0 },
-        Player::Linear { epsilon: 1.0, delta: 0.0, delay: 10_000, forget_after: 0 },
-    ),
+    ("rewards 10,000 late", Kind::Ads { cells: 0.0 }, Player::Linear { epsilon: 1.0, delay: 10_000, forget_after: 0 }),
     ("a fleet of 4, merged every 10,000", Kind::Ads { cells: 0.0 }, fleet(1.0, 4, 10_000, Sharing::Own)),
     ("4 that never merge", Kind::Ads { cells: 0.0 }, fleet(1.0, 4, u64::MAX, Sharing::Own)),
     ("a segment for each cell", Kind::Ads { cells: 0.0 }, Player::Segments(1.0)),
@@ -507,7 +497,7 @@ const VARIANTS: [(&str, Kind, Player); 9] = [
     (
         "half-way all changes, forget_after 4e5",
         Kind::Turning,
-        Player::Linear { epsilon: 1.0, delta: 0.0, delay: 0, forget_after: 400_000 },
+        Player::Linear { epsilon: 1.0, delay: 0, forget_after: 400_000 },
     ),
 ];
 

@@ -155,7 +155,6 @@ pub fn replayed(
         config.pending_capacity = open as u32;
         if algorithm == Algorithm::Linear {
             (config.features, config.model_per_arm) = (survey.features as u32, true);
-            config.feature_norm = options.feature_norm.unwrap_or(survey.norm).max(1e-30);
         }
         Candidate { algorithm, config }
     };

@@ -54,7 +54,6 @@ plan --log FILE [options] replays a log, and estimates what each policy and epsi
   these), examined (how likely a visitor examined the slot; propensities are then those of the arm in this slot) and
   features (numbers). In CSV, spaces separate the items of a list. The log is read twice, so it cannot be a pipe.
   --reward-min R          smallest reward (0)
-  --feature-norm C        bound for dp-linear (the largest sum of a decision's absolute features)
   --least-propensity P    bound for the replay (the smallest in the log); decisions with smaller propensities are then
                           replayed less often than they should be
   --delay N               decisions from a decision to its reward (0)
@@ -95,7 +94,7 @@ const SIMULATION: &[&str] = &[
 /// Those that a test does not have, and those that only a test has.
 const NO_TEST: &[&str] = &["slots", "max-clicks", "change-every", "forget-after", "people", "period", "learn-clip"];
 const TEST: &[&str] = &["confidence", "tolerance", "winners"];
-const REPLAY: &[&str] = &["reward-min", "feature-norm", "least-propensity"];
+const REPLAY: &[&str] = &["reward-min", "least-propensity"];
 
 /// A part of the decisions.
 #[derive(Clone, Copy)]
@@ -135,7 +134,6 @@ pub struct Options {
     pub log: Option<PathBuf>,
     pub range: (f64, f64),
     pub learn_clip: bool,
-    pub feature_norm: Option<f64>,
     pub least: Option<f64>,
     pub epsilons: Vec<f64>,
     pub policies: Vec<Algorithm>,
@@ -175,7 +173,6 @@ impl Default for Options {
             log: None,
             range: (0.0, 1.0),
             learn_clip: false,
-            feature_norm: None,
             least: None,
             epsilons: vec![0.1, 0.25, 0.5, 1.0, 2.0],
             policies: Vec::new(),
@@ -225,7 +222,6 @@ impl Options {
                 "reward-min" => options.range.0 = between(&name, &value()?, -1e30, 1e30)?,
                 "reward-max" => options.range.1 = between(&name, &value()?, -1e30, 1e30)?,
                 "learn-clip" => options.learn_clip = true,
-                "feature-norm" => options.feature_norm = Some(between(&name, &value()?, 1e-30, 1e30)?),
                 "least-propensity" => options.least = Some(between(&name, &value()?, 1e-9, 1.0)?),
                 "epsilon" => {
                     options.epsilons =

@@ -42,13 +42,11 @@ pub struct Survey {
     pub entries: u64,
     /// The smallest propensity, and the number of its line.
     pub least: (f64, u64),
-    /// The largest sum of absolute features of an entry.
-    pub norm: f64,
 }
 
 impl Survey {
     fn new() -> Survey {
-        Survey { arms: 0, features: 0, entries: 0, least: (f64::INFINITY, 0), norm: 0.0 }
+        Survey { arms: 0, features: 0, entries: 0, least: (f64::INFINITY, 0) }
     }
 
     fn add(&mut self, batch: &Batch, arms: usize) {
@@ -59,7 +57,6 @@ impl Survey {
             if entry.propensity < self.least.0 {
                 self.least = (entry.propensity, entry.line);
             }
-            self.norm = self.norm.max(entry.features.iter().map(|&value| f64::from(value.abs())).sum());
         }
     }
 }

@@ -53,7 +53,7 @@ pub struct PolicyCounts {
     pub merges: u64,
     /// Number of segments in use.
     pub segments: u32,
-    /// Number of rows of features whose norm exceeded `feature_norm`.
+    /// Number of rows of features that were scaled down.
     pub oversized: u64,
     /// The test that it makes of its arms, if it does, with its claims.
     pub test: Option<(Test, Claims)>,

@@ -139,10 +139,7 @@ fn pure(config: &Config) -> Result<PrivacyLoss> {
 
 /// The loss of a request whose rewards are in as many batches as the configuration permits.
 pub(crate) fn loss_of_request(loss: PrivacyLoss, config: &Config) -> PrivacyLoss {
-    match config.features {
-        0 => loss.of_batches(config.batches_changed()),
-        _ => linear::loss_of_request(loss, config.batches_changed(), config.model_per_arm),
-    }
+    loss.of_batches(config.batches_changed())
 }
 
 /// The loss of a policy that releases each reward once, with the noise of [`Config::noise`].

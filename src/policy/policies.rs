@@ -81,9 +81,9 @@ algorithms! {
     /// server and not protected; rewards are.
     ///
     /// Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses
-    /// the features (Theorem L, docs/theory/linear.md); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
-    /// learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything
-    /// else is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
+    /// the features (Theorem L, docs/theory/linear.md). A logistic model is learned from one released integer vector for
+    /// each batch: noisy sums of rewards, by features or by cells of a public partition of the rows. Everything else is
+    /// public and has no noise. Rows may have any size: the library learns their unit. First a pilot plays all arms evenly, until it knows the rate of rewards (about
     /// 9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws
     /// of the model; with exploration > 0 propensities are exact, otherwise NaN from then on. Supports eligible arms,
     /// several slots, [`add_arm`](crate::Bandit::add_arm) and [`retire_arm`](crate::Bandit::retire_arm),
@@ -96,10 +96,10 @@ algorithms! {
     /// at most 2^23/(D (D + 8)).
     Linear = 24, c"dp-linear", dpb_new_linear, "Linear", Ours, linear::Linear::new {
         from: "this library: see its file";
-        loss: linear::lifetime_loss;
+        loss: pure;
         can: "among, change, slate, values, snapshot, merge, prior";
         needs: "features";
-        uses: "delta forget_after exploration max_slots features model_per_arm feature_norm";
+        uses: "forget_after exploration max_slots features model_per_arm";
         select: "O(K D), and with propensities 32 times that; one row for all arms O(K + D) more";
         update: "O(D), dense rows O(D^2); at a batch's end O(D^3)";
         bytes: "see `dpb_new_linear`";

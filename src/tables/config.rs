@@ -135,11 +135,6 @@ fields! {
     /// With `features`: a model for each arm, and one row of features for each request. Otherwise one model for all arms,
     /// and a row for each arm.
     model_per_arm: bool = false, Releases, Listed, "0.1", [feature_model DPB_MODEL_SHARED DPB_MODEL_PER_ARM];
-    /// With `features`: C, the largest |x|_1 of a row x (with `delta` > 0 the largest |x|_2) that counts in full. Larger
-    /// rows are scaled down to it, and counted in [`Diagnostics`](crate::Diagnostics). For three one-hot fields it is 3.
-    /// Choose it from the features alone.
-    feature_norm: f64 = 1.0, Releases, Listed, "0.1",
-        "must be in 1e-30 .. 1e30" => |norm| (1e-30..=1e30).contains(&norm);
     /// With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may then
     /// also end with [`Tied`](crate::TestState::Tied): no arm is better than the leader by this much or more. 0 = only a
     /// winner ends the test, so one of equal arms does not end. Less than `reward_max` - `reward_min`.

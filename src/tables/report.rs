@@ -150,10 +150,9 @@ reports! {
         /// Tickets that this handle never issued ([`UnknownTicket`](crate::Error::UnknownTicket)).
         unknown: u64 = |of| of.refusals.unknown, "0.1",
             counter "unknown" "Tickets that the handle never issued. NOT private.";
-        /// Decisions whose row of features was larger than [`feature_norm`](crate::Config::feature_norm), and so was
-        /// scaled down.
+        /// Decisions whose row of features was more than 16 times as large as the first ones, and so was scaled down.
         oversized: u64 = |of| of.policy.oversized, "0.1",
-            counter "oversized" "Decisions whose row of features was scaled down to feature_norm.";
+            counter "oversized" "Decisions whose row of features was scaled down, because it was far larger than the first ones.";
         /// 0, or signs that the handle cannot learn, joined by |: [`ALL_SMALLEST`](crate::Warnings::ALL_SMALLEST),
         /// [`ALL_LARGEST`](crate::Warnings::ALL_LARGEST).
         warnings: Warnings = |of| of.warnings, "0.1";

@@ -49,7 +49,6 @@ static void unused_fields(void) {
   UNUSED(dpb_new_imed, batch, 7, "batch must be 0: dp-imed does not use it, got 7");
   UNUSED(dpb_new_se, delta, .1, "delta must be 0: dp-se does not use it, got 0.1");
   UNUSED(dpb_new_tsallis, beta, .1, "beta must be 0: tsallis does not use it, got 0.1");
-  UNUSED(dpb_new_imed, feature_norm, 2, "feature_norm must be 1: dp-imed does not use it, got 2");
   UNUSED(dpb_new_imed, feature_model, DPB_MODEL_PER_ARM,
          "feature_model must be DPB_MODEL_SHARED: dp-imed does not use it, got DPB_MODEL_PER_ARM");
   UNUSED(dpb_new_imed, flags, DPB_RIGOROUS_INDEX,

@@ -7,7 +7,6 @@ static dpb_config config_of(uint32_t model, double epsilon) {
   dpb_config config = seeded(ARMS, epsilon);
   config.features = D;
   config.feature_model = model;
-  config.feature_norm = 2;
   return config;
 }
 
@@ -198,12 +197,10 @@ static void bad_input(void) {
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
   CHECK(strncmp(error.message, "feature_model must be", 21) == 0);
   config.feature_model = 0;
-  config.feature_norm = 0;
+  config.delta = 1e-6;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strncmp(error.message, "feature_norm must be", 20) == 0);
-  config.feature_norm = NAN;
-  STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  config.feature_norm = 1;
+  CHECK(strncmp(error.message, "delta must be", 13) == 0);
+  config.delta = 0;
   config.features = 257;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
   CHECK(strcmp(error.message, "features must be at most 256, got 257") == 0);

@@ -133,7 +133,6 @@ static void soak(const char *kind, uint64_t decisions) {
   if (world.segments) config.max_segments = SEGMENTS;
   if (world.features) {
     config.features = D;
-    config.feature_norm = D;
   }
   STATUS(dpb_new(&config, &world.bandit, &error), DPB_OK);
   memset(players, 0, sizeof players);

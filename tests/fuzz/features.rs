@@ -36,7 +36,6 @@ impl Player {
         let (mut handle, mut error) = (null_mut(), no_error());
         config.features = bytes.pick(&[D, D, D, 0, 257, 1 << 31]);
         config.feature_model = bytes.pick(&[DPB_MODEL_SHARED, DPB_MODEL_PER_ARM, DPB_MODEL_PER_ARM, 2]);
-        config.feature_norm = bytes.pick(&[1.0, 3.0, 1e-30, 1e30, 0.0, f64::NAN]);
         let new: [Constructor; 2] = [dpb_new_linear, dpb_new];
         let new = bytes.pick(&new);
         let mut status = new(&raw const config, &raw mut handle, &raw mut error);

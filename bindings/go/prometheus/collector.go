@@ -89,7 +89,7 @@ var (
 		metric.Count("late", "Updates and cancellations of an expired ticket. NOT private.", func(of *dpb.Diagnostics) uint64 { return of.Late }),
 		metric.Count("rejected", "Rewards that were refused. NOT private.", func(of *dpb.Diagnostics) uint64 { return of.Rejected }),
 		metric.Count("unknown", "Tickets that the handle never issued. NOT private.", func(of *dpb.Diagnostics) uint64 { return of.Unknown }),
-		metric.Count("oversized", "Decisions whose row of features was scaled down to feature_norm.", func(of *dpb.Diagnostics) uint64 { return of.Oversized }),
+		metric.Count("oversized", "Decisions whose row of features was scaled down, because it was far larger than the first ones.", func(of *dpb.Diagnostics) uint64 { return of.Oversized }),
 		// end generated diagnostics
 	}
 	warning       = metric.Describe("warning", "1 for a sign that the handle cannot learn, or 0.", "warning")

@@ -258,7 +258,7 @@ def test_many_requests():
 
 
 def test_features():
-    config = dpb.Config(arms=3, epsilon=4.0, features=4, model_per_arm=True, feature_norm=2.0, exploration=0.1)
+    config = dpb.Config(arms=3, epsilon=4.0, features=4, model_per_arm=True, exploration=0.1)
     bandit = dpb.Bandit(config)
     rows = np.random.default_rng(2).random((200, 4)).astype(np.float32)
     decisions = bandit.select_many(features=rows)
@@ -288,7 +288,7 @@ def test_features():
 
 def test_what_is_contiguous_is_not_copied():
     rows = np.ones((4, 4), np.float32)
-    bandit = dpb.Bandit(arms=3, epsilon=4.0, features=4, model_per_arm=True, feature_norm=4.0)
+    bandit = dpb.Bandit(arms=3, epsilon=4.0, features=4, model_per_arm=True)
     _, kept = bandit._request({"features": rows[1]})
     assert dpb._library.ffi.cast("uintptr_t", kept[0]) == rows.ctypes.data + 16
 

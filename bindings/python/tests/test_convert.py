@@ -64,7 +64,6 @@ INTEGERS = {
 REALS = {
     "epsilon": lambda value: make(epsilon=value),
     "delta": lambda value: make(delta=value),
-    "feature_norm": lambda value: make(feature_norm=value),
     "reward": lambda value: ONE.update(ONE.select().ticket, value),
     "mean": lambda value: ONE.set_prior(1, value, 1.0),
     "strength": lambda value: ONE.set_prior(1, 0.5, value),
@@ -173,7 +172,7 @@ def test_rewards_are_not_changed():
 
 
 def test_features_are_not_changed():
-    bandit = make(features=2, model_per_arm=True, feature_norm=4.0)
+    bandit = make(features=2, model_per_arm=True)
     wrong = [[1.0, None], [1e300, 0.0], np.array([1e300, 0.0]), [1, "2"], np.ma.array([1.0, 2.0], mask=[0, 1]), np.array([1, 2], "M8[s]"), [1j, 2]]
     for row in wrong:
         for call in (bandit.select, bandit.check, bandit.predict):

@@ -169,7 +169,7 @@ def test_bytes(data, at, byte):
 
 LOG = {"arm": [0, 1, 0], "propensity": [0.5, 0.5, 0.5], "reward": [1.0, 0.0, 1.0]}
 COLUMNS = [*LOG, "eligible", "values", "examined", "features", "action", "pscore", "context"]
-OPTIONS = ["features", "reward_min", "reward_max", "feature_norm", "least_propensity", "delay", "users_limit", "seed", "threads"]
+OPTIONS = ["features", "reward_min", "reward_max", "least_propensity", "delay", "users_limit", "seed", "threads"]
 
 
 def small(value):

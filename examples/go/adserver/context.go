@@ -19,15 +19,13 @@ const (
 	parts   = 6 // of the day (UTC), four hours each
 	// Languages are hashed. The models do not distinguish two languages with the same hash.
 	languages = 22
-	// fields is the number of features of a row that are not 0. Each is 1.
-	fields = 3
+	fields    = 3 // features of a row that are not 0. Each is 1.
 )
 
 // configureContext sets the fields for dp-linear, which dpb.New then makes.
 func configureContext(config *dpb.Config) {
 	config.Features = devices + parts + languages
 	config.ModelPerArm = true
-	config.FeatureNorm = fields
 	// A model needs more decisions than a click rate, and half a day has too few. --memory overrides this.
 	config.ForgetAfter = 0
 }

@@ -26,7 +26,7 @@ func newSegmented(o options, config dpb.Config) (member, error) {
 	config.ExpectedUsers = o.users
 	config.ContributionsPerUser = contributions
 	config.MaxSegments = o.placements
-	config.Features, config.ModelPerArm, config.FeatureNorm = 0, false, 1 // not with segments
+	config.Features, config.ModelPerArm = 0, false // not with segments
 	kept, err := load(o.segmentedSnapshot())
 	if err != nil {
 		return member{}, err

@@ -69,13 +69,11 @@ def load(name, folder):
 
 def dp_linear(epsilon):
     def play(x, y, arms, seed):
-        norm = float(np.quantile(np.abs(x).sum(axis=1), 0.9))
         bandit = dpb.Bandit(
             arms=arms,
             epsilon=min(epsilon, NONE),
             features=x.shape[1],
             model_per_arm=True,
-            feature_norm=norm,
             test_seed=seed.to_bytes(32, "little"),
         )
         right = 0
@@ -225,7 +223,6 @@ def logistic_regret(norm, epsilon, seed):
         arms=arms,
         epsilon=epsilon,
         features=d,
-        feature_norm=float(np.quantile(np.abs(x).sum(axis=2), 0.9)),
         test_seed=seed.to_bytes(32, "little"),
     )
     lost = 0.0

@@ -23,8 +23,7 @@ pub struct dpb_config {
     /// or one request. Baselines without privacy ignore it.
     pub epsilon: f64,
     /// The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For dpb_new_imed, dpb_new_med,
-    /// dpb_new_tt, dpb_new_linear, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and
-    /// dpb_new_vb_sdp_ae.
+    /// dpb_new_tt, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae.
     pub delta: f64,
     /// The failure probability of the policy's confidence intervals, and of its decision for an arm; 0 = 1/horizon,
     /// or 5% without a horizon. With dp-tt 0 is always 5%. It must be in [0, 1). Not for dpb_new_linear,
@@ -115,10 +114,6 @@ pub struct dpb_config {
     /// DPB_MODEL_SHARED (the default) or DPB_MODEL_PER_ARM. With features: a model for each arm, and one row of
     /// features for each request. Otherwise one model for all arms, and a row for each arm. For dpb_new_linear.
     pub feature_model: u32,
-    /// With features: C, the largest |x|_1 of a row x (with delta > 0 the largest |x|_2) that counts in full. Larger
-    /// rows are scaled down to it, and counted in dpb_diagnostics. For three one-hot fields it is 3. Choose it from
-    /// the features alone. It must be in 1e-30 .. 1e30. Default 1. For dpb_new_linear.
-    pub feature_norm: f64,
     /// With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may
     /// then also end with DPB_TEST_TIED: no arm is better than the leader by this much or more. 0 = only a winner
     /// ends the test, so one of equal arms does not end. Less than reward_max - reward_min. It must be at least 0.
@@ -186,7 +181,7 @@ pub const DPB_RIGOROUS_INDEX: u32 = 2;
 /// dpb_new_vb_sdp_ae.
 pub const DPB_SHUFFLE_PRINTED: u32 = 4;
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 296);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 288);
 
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers and addresses.
 unsafe impl Growing for dpb_config {}
@@ -218,7 +213,6 @@ impl dpb_config {
         self.max_segments = config.max_segments;
         self.features = config.features;
         self.feature_model = config.model_per_arm as u32;
-        self.feature_norm = config.feature_norm;
         self.tolerance = config.tolerance;
         self.planned_end = config.planned_end;
         self.control_share = config.control_share;
@@ -272,7 +266,6 @@ impl dpb_config {
             max_segments: given.max_segments,
             features: given.features,
             model_per_arm: given.feature_model == DPB_MODEL_PER_ARM,
-            feature_norm: given.feature_norm,
             tolerance: given.tolerance,
             planned_end: given.planned_end,
             control_share: given.control_share,

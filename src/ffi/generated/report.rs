@@ -177,7 +177,7 @@ pub struct dpb_diagnostics {
     pub rejected: u64,
     /// Tickets that this handle never issued (DPB_UNKNOWN_TICKET).
     pub unknown: u64,
-    /// Decisions whose row of features was larger than dpb_config.feature_norm, and so was scaled down.
+    /// Decisions whose row of features was more than 16 times as large as the first ones, and so was scaled down.
     pub oversized: u64,
 }
 

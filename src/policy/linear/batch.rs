@@ -1,7 +1,8 @@
 //! The open batch: the vector that multiplies each reward, and the public sums beside the sum of rewards.
 
-use super::algebra::{add, packed, solve, solve_rows, zeros};
-use super::rows::{SpreadRow, UNIT};
+use super::algebra::{add, factorise, packed, solve, solve_rows, zeros};
+use super::partition::{CELLS, Partition};
+use super::rows::SpreadRow;
 use crate::error::{Error, Result};
 use crate::ledger::cells::OpenSum;
 use crate::ledger::open::RawSum;
@@ -11,9 +12,8 @@ use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
-/// Maximum of |u|_1 (|u|_2 with Gaussian noise) for every instrument. So the sensitivity of a released vector is this
-/// many grid units.
-pub const BOUND: i32 = 8 * UNIT;
+/// Maximum of |u|_1 for every instrument. So the sensitivity of a released vector is this many grid units.
+pub const BOUND: i32 = 1 << 16;
 /// Maximum number of rewards in a batch: 2^22 of them with u = 2^16 on a grid of 2^24 leave two bits of an i64 for the
 /// noise.
 pub const LARGEST_BATCH: u64 = 1 << 22;
@@ -22,135 +22,221 @@ pub const LARGEST_BATCH: u64 = 1 << 22;
 /// there is.
 pub const TINY: f64 = 1e-11;
 
-/// The integer vector u that a batch multiplies its rewards by, as a function of the kept row. Coordinate 0 is the
-/// intercept's.
+/// The integer vector u that a batch multiplies its rewards by, as a function of the kept row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Instrument {
-    /// The intercept alone, which gives the plain sum of rewards.
-    Rate = 0,
-    /// All coordinates. An eighth of the norm is the intercept's.
+    /// All coordinates of the row. An eighth of the norm is the intercept's, which is coordinate 0.
     #[default]
-    Sum = 1,
-    /// The features without the intercept. The sum over a one-hot field determines the intercept.
-    Fields = 2,
-    /// The sign of the largest feature, or the intercept if there is none.
-    Bin = 3,
+    Sum,
+    /// The sign of the largest feature, at its coordinate, or the intercept if there is none.
+    Bin,
+    /// The cell of the row under the first splits of the partition. One cell gives the plain sum of rewards.
+    Cells(usize),
 }
 
 impl Instrument {
-    pub const ALL: [Instrument; 4] = [Instrument::Sum, Instrument::Fields, Instrument::Bin, Instrument::Rate];
-
-    /// With Gaussian noise: a bin has no more than a sum, and a sum has the rate at three eighths of the norm. (With
-    /// plain sums too, Satellite has 43% wrong instead of 41% at epsilon 1, and LetterRecognition 87% instead of 81% at
-    /// 4. Ads lose as much.)
-    pub const SUMS: [Instrument; 2] = [Instrument::Sum, Instrument::Fields];
-
-    pub fn from_number(number: u8) -> Result<Instrument> {
-        Instrument::ALL.into_iter().find(|&instrument| instrument as u8 == number).ok_or(Error::Corrupt)
+    /// Returns the instruments for a partition.
+    pub fn all(partition: &Partition) -> impl Iterator<Item = Instrument> {
+        let cells = partition.cells();
+        let counts = (0..=CELLS.ilog2()).map(|power| 1 << power).filter(move |&count| count <= cells);
+        [Instrument::Sum, Instrument::Bin].into_iter().chain(counts.map(Instrument::Cells))
     }
 
-    /// Returns the factor by which u is smaller than BOUND x/w.
-    pub fn stretch(self) -> f64 {
-        if self == Instrument::Sum { 8.0 / 7.0 } else { 1.0 }
-    }
-
-    /// Returns the coordinates that may differ from 0. The others are not released.
-    fn coordinates(self, d: usize) -> std::ops::Range<usize> {
+    fn number(self) -> u8 {
         match self {
-            Instrument::Rate => 0..1,
-            Instrument::Fields => 1..d,
-            Instrument::Sum | Instrument::Bin => 0..d,
+            Instrument::Cells(cells) => cells as u8,
+            Instrument::Sum => 65,
+            Instrument::Bin => 66,
         }
     }
 
-    /// Calls `each` with the coordinates of u, except those that are 0.
-    fn each(self, row: &SpreadRow, intercept: i32, mut each: impl FnMut(usize, i32)) {
+    fn of_number(number: u8) -> Result<Instrument> {
+        match number {
+            1..=64 => Ok(Instrument::Cells(number.into())),
+            65 => Ok(Instrument::Sum),
+            66 => Ok(Instrument::Bin),
+            _ => Err(Error::Corrupt),
+        }
+    }
+
+    /// Returns the number of coordinates that are released.
+    pub fn coordinates(self, d: usize) -> usize {
         match self {
-            Instrument::Rate => each(0, BOUND),
+            Instrument::Sum | Instrument::Bin => d,
+            Instrument::Cells(cells) => cells,
+        }
+    }
+
+    /// Returns the factor from u/BOUND at a coordinate to units of x.
+    pub fn stretch(self, coordinate: usize) -> f64 {
+        match (self, coordinate) {
+            (Instrument::Sum, 0) => 8.0,
+            (Instrument::Sum, _) => 8.0 / 7.0,
+            _ => 1.0,
+        }
+    }
+}
+
+/// What a batch fixes when it opens: how it multiplies its rewards.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    pub instrument: Instrument,
+    pub partition: Partition,
+    /// C, in which x is measured.
+    pub unit: f64,
+}
+
+impl Setting {
+    /// Calls `each` with the coordinates of u, except those that are 0. The integers decide how large u is. `w` is that of
+    /// the row; `bin` and `cell` are where it is.
+    fn each(&self, row: &SpreadRow, w: f64, bin: (usize, i32), cell: usize, mut each: impl FnMut(usize, i32)) {
+        match self.instrument {
+            Instrument::Bin => each(bin.0, bin.1 * BOUND),
+            Instrument::Cells(cells) => each(self.partition.ancestor(cell, cells), BOUND),
             Instrument::Sum => {
-                each(0, (f64::from(intercept) / row.weight) as i32);
-                row.places().iter().for_each(|&j| each(1 + usize::from(j), 7 * row.u[usize::from(j)]));
-            }
-            Instrument::Fields => {
-                row.places().iter().for_each(|&j| each(1 + usize::from(j), 8 * row.u[usize::from(j)]));
-            }
-            Instrument::Bin => {
-                let (j, sign) = bin(row, intercept);
-                each(j, sign * BOUND);
+                each(0, (f64::from(BOUND / 8) / w) as i32);
+                // u = 7/8 BOUND r/max(C, |r|_1), rounded towards zero.
+                let unit = (1.0 / row.grid(self.unit)).ceil().clamp(1.0, 1e15) as i64;
+                let scale = ((7 * i64::from(BOUND / 8)) << 32) / unit.max(row.size());
+                for &j in row.places() {
+                    let r = row.r[usize::from(j)];
+                    let u = (i64::from(r.abs()) * scale) >> 32;
+                    each(1 + usize::from(j), r.signum() * u as i32);
+                }
             }
         }
+    }
+
+    pub fn write(&self, to: &mut Writer) {
+        to.u8(self.instrument.number());
+        self.partition.write(to);
+        to.f64(self.unit);
+    }
+
+    /// # Errors
+    /// `Corrupt`.
+    pub fn read(from: &mut Reader) -> Result<Setting> {
+        let instrument = Instrument::of_number(from.u8()?)?;
+        let partition = Partition::read(from)?;
+        ensure(!matches!(instrument, Instrument::Cells(cells) if cells > partition.cells()))?;
+        let unit = from.f64()?;
+        ensure(unit > 0.0 && unit.is_finite())?;
+        Ok(Setting { instrument, partition, unit })
     }
 }
 
 /// Returns the largest feature and its sign. (With 16 dense features, a bin for the intercept would take half of all
 /// rewards, and the pilot knows the rate already.)
-fn bin(row: &SpreadRow, intercept: i32) -> (usize, i32) {
-    let mut best = (0, if row.places().is_empty() { intercept } else { 0 });
+fn bin(row: &SpreadRow) -> (usize, i32) {
+    let mut best = (0, i32::from(row.places().is_empty()));
     for &j in row.places() {
-        let u = row.u[usize::from(j)];
-        if u.abs() > best.1.abs() {
-            best = (1 + usize::from(j), u);
+        let r = row.r[usize::from(j)];
+        if r.abs() > best.1.abs() {
+            best = (1 + usize::from(j), r);
         }
     }
     (best.0, best.1.signum())
 }
 
+/// Public sums over the rewards of each coordinate, for an instrument with one coordinate for a reward and u = s BOUND
+/// there: of v s x', and of v.
+struct Table {
+    design: WipedVec<f64>,
+    weights: WipedVec<f64>,
+}
+
+impl Table {
+    fn new(rows: usize, d: usize) -> Result<Table> {
+        Ok(Table { design: zeros(rows * d)?, weights: zeros(rows)? })
+    }
+
+    fn collect(&mut self, (at, sign): (usize, i32), v: f64, row: &SpreadRow, x: &[f64]) {
+        self.weights[at] += v;
+        let design = &mut self.design[at * x.len()..][..x.len()];
+        let v = f64::from(sign) * v;
+        design[0] += v * x[0];
+        for i in row.places().iter().map(|&j| 1 + usize::from(j)) {
+            design[i] += v * x[i];
+        }
+    }
+
+    /// Brings x to a unit that is larger by 1/`factor`.
+    fn rescale(&mut self, factor: f64, d: usize) {
+        self.design.chunks_exact_mut(d).flat_map(|row| &mut row[1..]).for_each(|x| *x *= factor);
+    }
+
+    /// Adds a coordinate of another table to one of this table.
+    fn add(&mut self, to: usize, other: &Table, from: usize, d: usize) {
+        add(&mut self.design[to * d..][..d], 1.0, &other.design[from * d..][..d]);
+        self.weights[to] += other.weights[from];
+    }
+}
+
+persist!(Table { design, weights });
+
 /// The rewards of one released vector. G leaves it only by [`release`](Self::release), or sealed to the
 /// leader of the fleet ([`save`](Self::save)).
 pub struct VectorBatch {
     d: usize,
-    intercept: i32,
-    pub instrument: Instrument,
+    pub setting: Setting,
     pub quota: u64,
     pub count: u64,
-    /// Of the pilot, the sum of |x|_1.
+    /// The sum of |x|_1.
     pub size: f64,
     /// G: the sum of u q.
     sums: WipedVec<RawSum>,
     /// e, the sum of u (p - v x theta): the prediction of G, linearised in theta.
     expected: WipedVec<f64>,
-    /// H, the packed sum of v x x'/w.
+    /// H, the packed sum of v x x'/w, where w = max(1, |x|_1).
     pub moments: WipedVec<f64>,
-    /// For the bins: the sum of v u x', and the sum of v over the rewards with this u.
-    bins: WipedVec<f64>,
-    weights: WipedVec<f64>,
-    /// For the plain sum: the sum of v x'.
-    plain: WipedVec<f64>,
+    bins: Table,
+    cells: Table,
 }
 
-/// The information of a released vector: y - e = A (theta - its linearisation) + noise of covariance S.
-pub struct Information<'a> {
+/// What a released vector says: y - e = A (theta - its linearisation) + noise of covariance S.
+pub struct Information {
+    /// y, as released; then y - e; then R^-1 (y - e).
+    pub y: WipedVec<f64>,
     /// S, packed; then its factor R.
-    pub covariance: &'a mut [f64],
-    /// A; then R^-1 A.
-    pub design: &'a mut [f64],
+    covariance: WipedVec<f64>,
+    /// A, a row for each coordinate; then R^-1 A.
+    pub design: WipedVec<f64>,
+}
+
+impl Information {
+    /// # Errors
+    /// `NoMemory`.
+    pub fn new(d: usize) -> Result<Information> {
+        let most = d.max(CELLS);
+        Ok(Information { y: zeros(most)?, covariance: zeros(packed(d))?, design: zeros(most * d)? })
+    }
 }
 
 impl VectorBatch {
-    /// Returns a batch for rows of `d` coordinates including the intercept, whose coordinate is `intercept` in a sum
-    /// instrument.
-    pub fn new(d: usize, intercept: i32) -> Result<VectorBatch> {
+    /// Returns a batch for rows of `d` coordinates, the intercept's included.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn new(d: usize) -> Result<VectorBatch> {
+        let coordinates = d.max(CELLS);
         Ok(VectorBatch {
             d,
-            intercept,
-            instrument: Instrument::Rate,
+            setting: Setting { instrument: Instrument::Cells(1), partition: Partition::default(), unit: 1.0 },
             quota: 0,
             count: 0,
             size: 0.0,
-            sums: WipedVec::new(d, |_| RawSum::default())?,
-            expected: zeros(d)?,
+            sums: WipedVec::new(coordinates, |_| RawSum::default())?,
+            expected: zeros(coordinates)?,
             moments: zeros(packed(d))?,
-            bins: zeros(d * d)?,
-            weights: zeros(d)?,
-            plain: zeros(d)?,
+            bins: Table::new(d, d)?,
+            cells: Table::new(CELLS, d)?,
         })
     }
 
     /// Begins a new batch. The contents of the old one are dropped.
-    pub fn open(&mut self, instrument: Instrument, quota: u64) {
-        (self.instrument, self.quota) = (instrument, quota);
+    pub fn open(&mut self, setting: Setting, quota: u64) {
         self.clear();
+        (self.setting, self.quota) = (setting, quota);
     }
 
     /// A number of rewards to release.
@@ -158,7 +244,7 @@ impl VectorBatch {
         (rewards.ceil() as u64).clamp(1, LARGEST_BATCH)
     }
 
-    /// Returns the number of coordinates, including the intercept.
+    /// Returns the number of coordinates of a row, the intercept's included.
     pub fn d(&self) -> usize {
         self.d
     }
@@ -170,33 +256,26 @@ impl VectorBatch {
             return; // a contributor whose leader is gone
         }
         self.count += 1;
-        let (q, known) = (reward.units(), p - v * m);
+        let size = row.size() as f64 * row.grid(self.setting.unit);
+        self.size += size;
+        let (w, bin, cell) = (size.max(1.0), bin(row), self.setting.partition.cell(row));
         let (sums, expected) = (&mut self.sums, &mut self.expected);
-        self.instrument.each(row, self.intercept, |j, u| {
-            sums[j].add(i64::from(u) * q);
-            expected[j] += f64::from(u) * known;
+        self.setting.each(row, w, bin, cell, |j, u| {
+            sums[j].add(i64::from(u) * reward.units());
+            expected[j] += f64::from(u) * (p - v * m);
         });
-        let (j, sign) = bin(row, self.intercept);
-        self.weights[j] += v;
-        let bins = &mut self.bins[j * self.d..][..self.d];
-        let v_w = v / row.weight;
-        bins[0] += f64::from(sign) * v * x[0];
+        self.bins.collect(bin, v, row, x);
+        self.cells.collect((cell, 1), v, row, x);
+        let v_w = v / w;
         self.moments[0] += v_w * x[0] * x[0];
-        self.plain[0] += v * x[0];
-        for &i in row.places() {
-            let i = 1 + usize::from(i);
-            self.plain[i] += v * x[i];
-            bins[i] += f64::from(sign) * v * x[i];
+        for i in row.places().iter().map(|&j| 1 + usize::from(j)) {
             let moments = &mut self.moments[packed(i)..][..=i];
             moments[0] += v_w * x[i] * x[0];
             if 2 * row.places().len() > self.d {
                 add(&mut moments[1..], v_w * x[i], &x[1..]);
             } else {
-                for &j in row.places() {
-                    let j = 1 + usize::from(j);
-                    if j <= i {
-                        moments[j] += v_w * x[i] * x[j];
-                    }
+                for j in row.places().iter().map(|&j| 1 + usize::from(j)).filter(|&j| j <= i) {
+                    moments[j] += v_w * x[i] * x[j];
                 }
             }
         }
@@ -204,60 +283,110 @@ impl VectorBatch {
 
     /// Writes y = G + Z, in grid units. This is the only place where rewards become public.
     pub fn release<L: Distribution>(&mut self, noise: &mut NoiseSource<L>, y: &mut [f64]) {
-        y.fill(0.0);
         noise.renew();
-        for j in self.instrument.coordinates(self.d) {
-            y[j] = self.sums[j].release(noise) as f64;
+        for (y, sum) in y.iter_mut().zip(&mut *self.sums).take(self.setting.instrument.coordinates(self.d)) {
+            *y = sum.release(noise) as f64;
         }
-    }
-
-    /// Returns the factor from grid units of G to units of x.
-    pub fn unit(&self) -> f64 {
-        self.instrument.stretch() / f64::from(BOUND)
     }
 
     /// Replaces y, as released, by y - e in units of x.
     pub fn residuals(&self, y: &mut [f64]) {
-        let unit = self.unit();
-        for (y, e) in y.iter_mut().zip(&*self.expected) {
-            *y = unit * (*y / Reward::ONE as f64 - e);
+        for (j, (y, e)) in y.iter_mut().zip(&*self.expected).enumerate() {
+            *y = (*y / Reward::ONE as f64 - e) * self.setting.instrument.stretch(j) / f64::from(BOUND);
         }
     }
 
-    /// Computes A and S for `times` as many decisions with this instrument. `variance` is that of the noise at
-    /// sensitivity 1.
-    pub fn inform(&self, instrument: Instrument, times: f64, variance: f64, to: &mut Information) {
-        let d = self.d;
-        let noise = variance * instrument.stretch() * instrument.stretch();
+    /// Computes R^-1 A and R^-1 (y - e) for `times` as many decisions with this instrument. `variance` is that of the
+    /// noise at sensitivity 1. Returns the number of coordinates; `None` if S is not positive definite.
+    pub fn inform(&self, instrument: Instrument, times: f64, variance: f64, to: &mut Information) -> Option<usize> {
+        let (d, Information { y, covariance, design }) = (self.d, to);
+        let coordinates = instrument.coordinates(d);
+        let (y, design) = (&mut y[..coordinates], &mut design[..coordinates * d]);
+        let of_table = |y: &mut [f64], design: &mut [f64], weights: &[f64]| {
+            for ((a, y), weight) in design.chunks_exact_mut(d).zip(y).zip(weights) {
+                let scale = 1.0 / (times * weight * (1.0 + TINY) + variance).sqrt();
+                a.iter_mut().for_each(|a| *a *= times * scale);
+                *y *= scale;
+            }
+        };
         match instrument {
             Instrument::Bin => {
-                to.covariance.fill(0.0);
-                to.design.iter_mut().zip(&*self.bins).for_each(|(to, from)| *to = times * from);
-                (0..d).for_each(|i| to.covariance[packed(i) + i] = times * self.weights[i]);
+                design.copy_from_slice(&self.bins.design);
+                of_table(y, design, &self.bins.weights);
             }
-            Instrument::Rate => {
-                to.covariance.fill(0.0);
-                to.design.fill(0.0);
-                to.design.iter_mut().zip(&*self.plain).for_each(|(to, from)| *to = times * from);
-                to.covariance[0] = times * self.weights.iter().sum::<f64>();
+            Instrument::Cells(cells) => {
+                let mut weights = [0.0; CELLS];
+                design.fill(0.0);
+                for (cell, a) in self.cells.design.chunks_exact(d).enumerate().take(self.setting.partition.cells()) {
+                    let ancestor = self.setting.partition.ancestor(cell, cells);
+                    add(&mut design[ancestor * d..][..d], 1.0, a);
+                    weights[ancestor] += self.cells.weights[cell];
+                }
+                of_table(y, design, &weights);
             }
-            Instrument::Sum | Instrument::Fields => {
-                to.covariance.iter_mut().zip(&*self.moments).for_each(|(to, from)| *to = times * from);
+            Instrument::Sum => {
+                covariance.iter_mut().zip(&*self.moments).for_each(|(to, from)| *to = times * from);
                 for (i, j) in (0..d).flat_map(|i| (0..=i).map(move |j| (i, j))) {
-                    let value = to.covariance[packed(i) + j];
-                    (to.design[i * d + j], to.design[j * d + i]) = (value, value);
+                    let value = covariance[packed(i) + j];
+                    (design[i * d + j], design[j * d + i]) = (value, value);
                 }
-                let released = instrument.coordinates(d);
-                for i in (0..d).filter(|i| !released.contains(i)) {
-                    to.design[i * d..][..d].fill(0.0);
-                    (0..d).for_each(|j| to.covariance[packed(i.max(j)) + i.min(j)] = 0.0);
+                for i in 0..d {
+                    let of_sum = &mut covariance[packed(i) + i];
+                    *of_sum += variance * instrument.stretch(i).powi(2) + TINY * *of_sum;
                 }
+                if !factorise(covariance, d) {
+                    return None;
+                }
+                solve_rows(covariance, design, d);
+                solve(covariance, y);
             }
         }
-        for i in 0..d {
-            let variance = &mut to.covariance[packed(i) + i];
-            *variance += noise + TINY * *variance;
+        Some(coordinates)
+    }
+
+    /// Brings the public sums to another unit.
+    pub fn rescale(&mut self, unit: f64) {
+        let factor = self.setting.unit / unit;
+        self.setting.unit = unit;
+        self.size *= factor;
+        self.bins.rescale(factor, self.d);
+        self.cells.rescale(factor, self.d);
+        rescale(&mut self.moments, factor);
+    }
+
+    /// The public sums, as a contribution has them.
+    fn tables(&self) -> impl Iterator<Item = &f64> {
+        let (d, setting) = (self.d, &self.setting);
+        let (coordinates, cells) = (setting.instrument.coordinates(d), setting.partition.cells());
+        let own = self.expected[..coordinates].iter().chain(&*self.moments);
+        let bins = self.bins.design.iter().chain(&*self.bins.weights);
+        own.chain(bins).chain(&self.cells.design[..cells * d]).chain(&self.cells.weights[..cells])
+    }
+
+    fn tables_mut(&mut self) -> impl Iterator<Item = &mut f64> {
+        let (d, setting) = (self.d, &self.setting);
+        let (coordinates, cells) = (setting.instrument.coordinates(d), setting.partition.cells());
+        let own = self.expected[..coordinates].iter_mut().chain(&mut *self.moments);
+        let bins = self.bins.design.iter_mut().chain(&mut *self.bins.weights);
+        own.chain(bins).chain(&mut self.cells.design[..cells * d]).chain(&mut self.cells.weights[..cells])
+    }
+}
+
+/// Brings a packed matrix of rows' products to a unit of the features that is larger by 1/`factor`.
+pub fn rescale(moments: &mut [f64], factor: f64) {
+    let mut rest = moments;
+    for i in 0.. {
+        let Some((row, below)) = rest.split_at_mut_checked(i + 1) else { return };
+        for (j, x) in row.iter_mut().enumerate() {
+            *x *= if i == 0 {
+                1.0
+            } else if j == 0 {
+                factor
+            } else {
+                factor * factor
+            };
         }
+        rest = below;
     }
 }
 
@@ -269,45 +398,59 @@ impl OpenSum for VectorBatch {
     }
 
     fn write(&self, to: &mut Writer) {
-        to.f64(self.size);
-        to.u8(self.instrument as u8);
+        self.setting.write(to);
         to.u64(self.count);
-        self.sums.iter().for_each(|sum| sum.save(to));
-        for table in [&self.expected, &self.moments, &self.bins, &self.weights, &self.plain] {
-            table.iter().for_each(|&x| to.f64(x));
-        }
+        to.f64(self.size);
+        self.sums.iter().take(self.setting.instrument.coordinates(self.d)).for_each(|sum| sum.save(to));
+        self.tables().for_each(|&x| to.f64(x));
     }
 
+    /// Its rows are brought to the unit of this sum, if they can.
     fn read(&self, from: &mut Reader) -> Result<VectorBatch> {
-        let mut part = VectorBatch::new(self.d, self.intercept)?;
-        part.size = from.f64()?;
-        ensure(is_plausible(part.size))?;
-        (part.instrument, part.count) = (Instrument::from_number(from.u8()?)?, from.u64()?);
-        ensure((1..=LARGEST_BATCH).contains(&part.count))?;
-        let most = i64::from(BOUND) * Reward::ONE;
-        part.sums.iter_mut().try_for_each(|sum| sum.load(from, part.count, -most, most))?;
-        for table in [&mut part.expected, &mut part.moments, &mut part.bins, &mut part.weights, &mut part.plain] {
-            for x in &mut **table {
-                *x = from.f64()?;
-                ensure(is_plausible(*x))?;
-            }
+        let (mut part, most) = (VectorBatch::new(self.d)?, i64::from(BOUND) * Reward::ONE);
+        part.setting = Setting::read(from)?;
+        (part.count, part.size) = (from.u64()?, from.f64()?);
+        ensure((1..=LARGEST_BATCH).contains(&part.count) && is_plausible(part.size))?;
+        let (coordinates, count) = (part.setting.instrument.coordinates(self.d), part.count);
+        part.sums.iter_mut().take(coordinates).try_for_each(|sum| sum.load(from, count, -most, most))?;
+        for x in part.tables_mut() {
+            *x = from.f64()?;
+            ensure(is_plausible(*x))?;
+        }
+        if part.setting.instrument != Instrument::Sum {
+            part.rescale(self.setting.unit);
         }
         Ok(part)
     }
 
-    /// Both must have one instrument, and at most [`LARGEST_BATCH`] rewards together.
+    /// Both must have one instrument and unit, and at most [`LARGEST_BATCH`] rewards together. Cells that have not been
+    /// split alike are added up under the first splits, of which the instrument is.
     fn add(&mut self, part: &VectorBatch) -> bool {
-        if part.instrument != self.instrument || self.count + part.count > LARGEST_BATCH {
+        let (mine, theirs) = (&mut self.setting, &part.setting);
+        let alike = (mine.instrument, mine.unit) == (theirs.instrument, theirs.unit);
+        if !alike || self.count + part.count > LARGEST_BATCH {
             return false;
         }
+        let cells = match mine.instrument {
+            _ if mine.partition.extends(&theirs.partition) => CELLS,
+            _ if theirs.partition.extends(&mine.partition) => {
+                mine.partition = theirs.partition;
+                CELLS
+            }
+            Instrument::Cells(cells) => cells,
+            _ => 1,
+        };
         self.count += part.count;
         self.size += part.size;
         self.sums.iter_mut().zip(&*part.sums).for_each(|(to, from)| to.join(from));
         add(&mut self.expected, 1.0, &part.expected);
         add(&mut self.moments, 1.0, &part.moments);
-        add(&mut self.bins, 1.0, &part.bins);
-        add(&mut self.weights, 1.0, &part.weights);
-        add(&mut self.plain, 1.0, &part.plain);
+        for coordinate in 0..self.d {
+            self.bins.add(coordinate, &part.bins, coordinate, self.d);
+        }
+        for cell in 0..theirs.partition.cells() {
+            self.cells.add(theirs.partition.ancestor(cell, cells), &part.cells, cell, self.d);
+        }
         true
     }
 
@@ -321,24 +464,8 @@ impl OpenSum for VectorBatch {
             return false; // all sums are 0
         }
         self.sums.iter_mut().for_each(RawSum::clear);
-        for table in [&mut self.expected, &mut self.moments, &mut self.bins, &mut self.weights, &mut self.plain] {
-            table.fill(0.0);
-        }
+        self.tables_mut().for_each(|x| *x = 0.0);
         true
-    }
-}
-
-impl Information<'_> {
-    /// Computes R^-1 A and R^-1 y, where S = R R'. Returns false if S is not positive definite.
-    #[must_use]
-    pub fn whiten(&mut self, y: &mut [f64]) -> bool {
-        let d = y.len();
-        let sound = super::algebra::factorise(self.covariance, d);
-        if sound {
-            solve_rows(self.covariance, self.design, d);
-            solve(self.covariance, y);
-        }
-        sound
     }
 }
 
@@ -350,113 +477,189 @@ impl std::fmt::Debug for VectorBatch {
 }
 
 persist!(VectorBatch {
-    instrument, quota, count, sums, expected, moments, bins, weights, plain,
-} made { d, intercept, size });
+    setting, quota, count, size, sums, expected, moments, bins, cells,
+} made { d });
 
 impl Persist for Instrument {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        let mut number = *self as u8;
+        let mut number = self.number();
         number.persist(with)?;
-        *self = Instrument::from_number(number)?;
+        *self = Instrument::of_number(number)?;
+        Ok(())
+    }
+}
+
+impl Persist for Setting {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        match with {
+            Archive::Out(to) => self.write(to),
+            Archive::In(from) => *self = Setting::read(from)?,
+        }
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Linear;
+    use super::super::partition::Splitter;
     use super::super::rows::{PendingRows, Scale};
     use super::*;
-    use crate::config::Config;
-    use crate::random::Seed;
+    use crate::random::{Random, Seed};
     use crate::request::Row;
 
-    /// |u| <= BOUND, with the intercept, for every instrument, both norms, and rows of every size as they are kept. Some
-    /// rows use the whole of it.
+    fn coins(seed: u8) -> Random {
+        Seed::new(Some([seed; 32])).unwrap().stream()
+    }
+
+    /// Splits a partition by rows like these until it has as many cells.
+    fn split(partition: Partition, cells: usize, mut row: impl FnMut(&mut SpreadRow)) -> Partition {
+        let mut spread = SpreadRow::new(6).unwrap();
+        let mut splitter = Splitter::new(6).unwrap();
+        splitter.follow(&partition);
+        for number in 0..100_000 {
+            row(&mut spread);
+            splitter.count(&spread);
+            if number % 64 == 63 && splitter.partition.cells() < cells {
+                splitter.split();
+            }
+        }
+        assert_eq!(splitter.partition.cells(), cells);
+        splitter.partition
+    }
+
+    /// |u|_1 <= BOUND, with the intercept, for every instrument, for units that are far too large or small, and for rows of
+    /// every size as they are kept. Some rows use the whole of it.
     #[test]
     fn no_instrument_exceeds_the_bound() {
-        let mut seed = Seed::new(Some([8; 32])).unwrap();
-        let mut coins = seed.stream();
-        for delta in [0.0, 1e-6] {
-            let config = Config { features: 6, delta, feature_norm: 3.0, ..Config::new(2, 1.0) };
-            let Linear { scale, intercept, .. } = Linear::new(&config, &mut seed).unwrap();
-            assert_eq!(scale.euclidean, delta > 0.0);
-            let (mut kept, mut row) = (PendingRows::new(1, 6).unwrap(), SpreadRow::new(&scale).unwrap());
-            let mut largest = [0.0f64; 4];
-            for number in 0..4000 {
-                let mut features: [f32; 6] = std::array::from_fn(|_| (2.0 * coins.unit() - 1.0) as f32);
-                if number % 2 == 0 {
-                    features[1 + number % 5..].fill(0.0);
-                }
-                let norm: f32 = match scale.euclidean {
-                    false => features.iter().map(|x| x.abs()).sum(),
-                    true => features.iter().map(|x| x * x).sum::<f32>().sqrt(),
-                };
-                // Exactly C, a little more and less, much more, and rows of zeros.
-                let size = 3.0 * [1.0, 1.0001, 0.9999, 0.3, 2.0, 40.0, 0.0][number % 7] / norm;
-                features.iter_mut().for_each(|x| *x *= size);
-                row.quantise(Row::Dense(&features), &scale);
-                kept.keep(0, &row);
-                kept.spread(0, &mut row);
-                for instrument in Instrument::ALL {
-                    let mut u = [0.0; 7];
-                    instrument.each(&row, intercept, |j, entry| u[j] += f64::from(entry));
-                    let size = match scale.euclidean {
-                        false => u.iter().map(|u| u.abs()).sum::<f64>(),
-                        true => u.iter().map(|u| u * u).sum::<f64>().sqrt(),
-                    };
-                    assert!(size <= f64::from(BOUND), "{instrument:?} {delta}: {size} of {BOUND} for {features:?}");
-                    largest[instrument as usize] = largest[instrument as usize].max(size / f64::from(BOUND));
+        let mut coins = coins(8);
+        let (mut kept, mut row) = (PendingRows::new(1, 6).unwrap(), SpreadRow::new(6).unwrap());
+        let partition = split(Partition::default(), CELLS, |row| {
+            let features: [f32; 6] = std::array::from_fn(|_| (coins.unit() - 0.5) as f32);
+            row.quantise(Row::Dense(&features), &Scale::default());
+        });
+        let mut largest = [0.0f64; 3];
+        for number in 0..4000 {
+            let mut features: [f32; 6] = std::array::from_fn(|_| (2.0 * coins.unit() - 1.0) as f32);
+            if number % 2 == 0 {
+                features[1 + number % 5..].fill(0.0);
+            }
+            let norm: f32 = features.iter().map(|x| x.abs()).sum();
+            // Exactly C, a little more and less, much more, and rows of zeros.
+            let size = 3.0 * [1.0, 1.0001, 0.9999, 0.3, 2.0, 1e30, 1e-30, 0.0][number % 8] / norm;
+            features.iter_mut().for_each(|x| *x *= size);
+            row.quantise(Row::Dense(&features), &Scale::default());
+            kept.keep(0, &row);
+            kept.spread(0, &mut row);
+            for unit in [3.0, 1e-35, 1e35, 2.7] {
+                for (place, instrument) in
+                    [Instrument::Sum, Instrument::Bin, Instrument::Cells(32)].into_iter().enumerate()
+                {
+                    let w = (row.size() as f64 * row.grid(unit)).max(1.0);
+                    let (mut size, setting) = (0.0, Setting { instrument, partition, unit });
+                    setting.each(&row, w, bin(&row), partition.cell(&row), |_, u| size += f64::from(u.abs()));
+                    assert!(size <= f64::from(BOUND), "{instrument:?}: {size} of {BOUND} for {features:?}");
+                    largest[place] = largest[place].max(size / f64::from(BOUND));
                 }
             }
-            assert!(largest.iter().all(|&largest| largest > 0.95), "{largest:?}");
         }
+        assert!(largest.iter().all(|&largest| largest > 0.95), "{largest:?}");
     }
 
     /// y - e is A theta plus noise, whatever the instrument: exact here, because every reward is what the model
-    /// predicts at theta, linearised elsewhere. S is the covariance of y for rows that are not too large.
+    /// predicts at theta, linearised elsewhere. S is the covariance of y for rows that are not too large. The rewards are those
+    /// of two handles, which have split the cells of their instrument further, each in its own way.
     #[test]
     fn a_released_vector_is_what_is_learned_from() {
-        let (d, constant) = (4, 1.0 / 7.0);
-        let scale = Scale { features: d - 1, norm: 1.0, euclidean: false };
-        let (theta, about) = ([-9.0, 0.4, -0.3, 0.2], [-8.0, 0.1, 0.2, -0.2]);
-        let mut coins = Seed::new(Some([4; 32])).unwrap().stream();
-        for (instrument, largest) in Instrument::ALL.into_iter().flat_map(|one| [(one, 0.3), (one, 2.0)]) {
-            let mut batch = VectorBatch::new(d, UNIT).unwrap();
-            batch.open(instrument, 1_000_000);
-            let mut row = SpreadRow::new(&scale).unwrap();
-            let mut covariance = vec![0.0; packed(d)];
-            for _ in 0..300 {
-                let features: [f32; 3] = std::array::from_fn(|_| largest * (1.4 * coins.unit() - 0.4) as f32);
-                row.quantise(Row::Dense(&features), &scale);
-                let mut x = vec![constant; d];
-                (0..d - 1).for_each(|j| x[1 + j] = row.weight * f64::from(row.u[j]) / f64::from(UNIT));
+        let (d, unit, mut coins) = (7, 2.0, coins(4));
+        let (theta, about) = ([-1.3, 0.4, -0.3, 0.2, 0.1, -0.5, 0.3], [-1.1, 0.1, 0.2, -0.2, 0.0, 0.3, -0.1]);
+        let mut random = |largest: f64, row: &mut SpreadRow| {
+            let features: [f32; 6] = std::array::from_fn(|_| (largest * (1.4 * coins.unit() - 0.4)) as f32);
+            row.quantise(Row::Dense(&features), &Scale::default());
+        };
+        let eight = split(Partition::default(), 8, |row| random(0.15, row));
+        let partitions = [0.3, 2.0].map(|largest| split(eight, 32, |row| random(largest, row)));
+        assert!(!partitions[0].extends(&partitions[1]) && partitions.iter().all(|partition| partition.extends(&eight)));
+        let instruments = [Instrument::Sum, Instrument::Bin, Instrument::Cells(1), Instrument::Cells(8)];
+        for (instrument, largest) in instruments.into_iter().flat_map(|one| [(one, 0.15), (one, 2.0)]) {
+            let mut row = SpreadRow::new(d - 1).unwrap();
+            let coordinates = instrument.coordinates(d);
+            let mut covariance = vec![0.0; packed(coordinates)];
+            let mut handles = partitions.map(|partition| {
+                let mut batch = VectorBatch::new(d).unwrap();
+                batch.open(Setting { instrument, partition, unit }, 1_000_000);
+                batch
+            });
+            for number in 0..600 {
+                let batch = &mut handles[number % 2];
+                random(largest, &mut row);
+                let mut x = vec![1.0; d];
+                (0..d - 1).for_each(|j| x[1 + j] = f64::from(row.r[j]) * row.grid(unit));
                 let dot = |theta: &[f64]| x.iter().zip(theta).map(|(x, theta)| x * theta).sum::<f64>();
                 let m = dot(&about);
                 let p = 1.0 / (1.0 + libm::exp(-m));
                 let v = p * (1.0 - p);
-                let mean = p + v * (dot(&theta) - m);
+                let mean = (p + v * (dot(&theta) - m)).clamp(0.0, 1.0);
+                assert!(largest > 1.0 || mean == p + v * (dot(&theta) - m));
                 batch.collect(&row, &x, [m, p, v], Reward::from_units((mean * Reward::ONE as f64).round() as u32));
-                let mut u = vec![0.0; d];
-                instrument.each(&row, UNIT, |j, entry| u[j] = f64::from(entry) * batch.unit());
-                for (i, j) in (0..d).flat_map(|i| (0..=i).map(move |j| (i, j))) {
+                let w = (row.size() as f64 * row.grid(unit)).max(1.0);
+                let (mut u, setting) = (vec![0.0; coordinates], batch.setting);
+                setting.each(&row, w, bin(&row), setting.partition.cell(&row), |j, entry| {
+                    u[j] = f64::from(entry) * instrument.stretch(j) / f64::from(BOUND);
+                });
+                for (i, j) in (0..coordinates).flat_map(|i| (0..=i).map(move |j| (i, j))) {
                     covariance[packed(i) + j] += v * u[i] * u[j];
                 }
             }
-            let mut y: Vec<f64> = batch.sums.iter().map(RawSum::units).collect();
-            batch.residuals(&mut y);
-            let (mut reported, mut design) = (vec![0.0; packed(d)], vec![0.0; d * d]);
-            let mut information = Information { covariance: &mut reported, design: &mut design };
-            batch.inform(instrument, 1.0, 0.0, &mut information);
-            for (i, y) in y.iter().enumerate() {
-                let predicted: f64 = design[d * i..][..d].iter().zip(theta).map(|(a, theta)| a * theta).sum();
-                // Quantised entries are off by 2^-13 of C at most, of 300 rows.
-                assert!((y - predicted).abs() < 0.02, "{instrument:?} {largest}: {i}: {y} for {predicted}");
-                assert!(predicted.abs() > 0.1 || predicted == 0.0, "{instrument:?}: {i}: {predicted}");
+            let [mut batch, part] = handles;
+            assert!(batch.add(&part));
+            let mut information = Information::new(d).unwrap();
+            batch.sums.iter().zip(&mut *information.y).for_each(|(sum, y)| *y = sum.units());
+            batch.residuals(&mut information.y);
+            // R^-1 (y - e) and R^-1 A, where R R' = S: compared by products with R, which is a root of what S should be.
+            let y = information.y[..coordinates].to_vec();
+            assert_eq!(batch.inform(instrument, 1.0, 1e-9, &mut information), Some(coordinates));
+            for (i, a) in information.design.chunks_exact(d).take(coordinates).enumerate() {
+                let predicted: f64 = a.iter().zip(theta).map(|(a, theta)| a * theta).sum();
+                // Quantised entries are off by 2^-14 of a row at most.
+                let close = (information.y[i] - predicted).abs() < 0.02;
+                assert!(close || largest > 1.0, "{instrument:?} {largest}: {i}: {} {predicted}", information.y[i]);
             }
-            for (reported, is) in reported.iter().zip(&covariance) {
-                assert!((reported - is).abs() < 0.01 || largest > 1.0, "{instrument:?}: {reported} for {is}");
+            (0..coordinates).for_each(|i| covariance[packed(i) + i] += 1e-9 * instrument.stretch(i).powi(2));
+            assert!(factorise(&mut covariance, coordinates), "{instrument:?}");
+            let mut whitened = y;
+            solve(&covariance, &mut whitened);
+            assert!(
+                2 * whitened.iter().filter(|y| y.abs() > 0.1).count() > coordinates,
+                "{instrument:?}: {whitened:?}"
+            );
+            for (i, (is, found)) in whitened.iter().zip(&*information.y).enumerate() {
+                assert!((is - found).abs() < 0.02 || largest > 1.0, "{instrument:?}: {i}: {found} for {is}");
             }
         }
+    }
+
+    /// A unit changes the public sums, and nothing that is learned.
+    #[test]
+    fn a_unit_changes_nothing() {
+        let d = 3;
+        let mut row = SpreadRow::new(2).unwrap();
+        let learned = [1.0, 8.0].map(|unit| {
+            let mut batch = VectorBatch::new(d).unwrap();
+            let setting = Setting { instrument: Instrument::Bin, partition: Partition::default(), unit: 1.0 };
+            batch.open(setting, 1000);
+            for number in 0..50 {
+                let features = [0.1 + number as f32 / 99.0, 0.3];
+                row.quantise(Row::Dense(&features), &Scale::default());
+                let x = [1.0, f64::from(row.r[0]) * row.grid(1.0), f64::from(row.r[1]) * row.grid(1.0)];
+                batch.collect(&row, &x, [-1.0, 0.3, 0.2], Reward::from_units(1 << 20));
+            }
+            batch.rescale(unit);
+            let mut information = Information::new(d).unwrap();
+            batch.inform(Instrument::Bin, 1.0, 0.1, &mut information);
+            let factors = [1.0, unit, unit];
+            let in_first = information.design.iter().enumerate().map(|(i, a)| a * factors[i % d]).collect::<Vec<_>>();
+            (in_first, batch.size * unit)
+        });
+        assert!(learned[0] == learned[1]);
     }
 }

@@ -1,7 +1,6 @@
 //! How dp-linear chooses arms: by one of its draws of the model, evenly in the pilot, or the best in an outage.
 
 use super::model::DRAWS;
-use super::rows::UNIT;
 use super::{Linear, algebra};
 use crate::policy::contract::Pull;
 use crate::request::{NO_ARM, Offer, Row};
@@ -63,6 +62,10 @@ impl Linear {
         self.row.arm = arm;
         let slot = offer.ring_position();
         self.kept.keep(slot, &self.row);
+        self.splitter.count(&self.row);
+        if let Some(unit) = self.scale.see(self.size).filter(|_| self.ledger.whole.is_some()) {
+            self.rescale(unit);
+        }
         self.ledger.facts.decisions += 1;
         self.refresh_next();
         offer.choose(Pull::new(slot as u32, self.ledger.facts.releases, propensity), arm, f64::NAN);
@@ -72,13 +75,14 @@ impl Linear {
     #[inline]
     pub(super) fn row_of<'a>(&self, offer: &Offer<'a>, arm: u32) -> Row<'a> {
         let number = if self.shape.per_arm { 0 } else { offer.position(arm) };
-        offer.rows.map_or(Row::Dense(&[]), |rows| rows.get(number, self.scale.features))
+        offer.rows.map_or(Row::Dense(&[]), |rows| rows.get(number, self.shape.features as usize))
     }
 
     /// Converts a request's row to the kept integers, and to x in units of C. Returns whether it is larger than C.
     pub(super) fn spread_row(&mut self, row: Row) -> bool {
         self.clear_x();
-        let is_large = self.row.quantise(row, &self.scale);
+        let is_large;
+        (self.size, is_large) = self.row.quantise(row, &self.scale);
         self.set_x();
         is_large
     }
@@ -88,9 +92,10 @@ impl Linear {
     }
 
     pub(super) fn set_x(&mut self) {
-        self.x[0] = self.constant;
+        self.x[0] = 1.0;
+        let grid = self.row.grid(self.scale.unit);
         for &j in self.row.places() {
-            self.x[1 + usize::from(j)] = self.row.weight * f64::from(self.row.u[usize::from(j)]) / f64::from(UNIT);
+            self.x[1 + usize::from(j)] = f64::from(self.row.r[usize::from(j)]) * grid;
         }
     }
 
@@ -107,7 +112,7 @@ impl Linear {
                 false => self.row_of(offer, arm).score(&theta[1..], &self.scale),
             };
             let score = offer.worths.map_or(score, |worths| {
-                let rest = if self.shape.per_arm { 0.0 } else { self.constant * theta[0] };
+                let rest = if self.shape.per_arm { 0.0 } else { theta[0] };
                 worths.of(arm, 1.0 / (1.0 + libm::exp(-(score + rest))))
             });
             if score > largest {

@@ -31,14 +31,25 @@ impl Linear {
         self.refit(model);
     }
 
-    /// Takes over the instruments of the leader's open batches.
+    /// Takes over C of the leader, or of a handle with a larger one; of the leader also the partition, and the instruments
+    /// of its open batches.
     fn follow(&mut self, peer: usize) {
+        let SavedPilots { led, scale, partition, .. } = &self.ledger.peers[peer].releases.pilots;
+        let (unit, contributes) = (scale.unit, self.ledger.facts.duty() == Duty::Contributes(*led));
+        if contributes {
+            self.splitter.follow(partition);
+        }
+        if scale.is_final() && (contributes || !self.scale.is_final() || unit > self.scale.unit) {
+            self.scale.settle();
+            if unit != self.scale.unit {
+                self.rescale(unit);
+            }
+        }
         for model in 0..self.models.len() {
             let peer = &self.ledger.peers[peer];
             let Some(theirs) = peer.arm(model, &self.ledger.roster) else { continue };
-            let (leader, instrument) = (peer.releases.pilots.led, peer.releases.models[theirs].0);
-            let contributes = self.ledger.facts.duty() == Duty::Contributes(leader);
-            if contributes && self.ledger.cells[(0, model)].instrument != instrument {
+            let instrument = peer.releases.models[theirs].0;
+            if contributes && self.ledger.cells[(0, model)].setting.instrument != instrument {
                 self.open(model, instrument);
             }
         }
@@ -66,10 +77,10 @@ impl Learner for Linear {
             }
             Change::Prior(arm, prior) => self.set_prior(arm, prior),
             Change::Duty => {
-                let of_pilot = self.ledger.facts.quota(self.own_pilot.quota(self.pilot_variance, self.tail));
+                let of_pilot = self.ledger.facts.quota(self.own_pilot.quota(self.common.variance));
                 self.ledger.whole.iter_mut().for_each(|pilot| pilot.quota = of_pilot);
                 for model in 0..self.models.len() {
-                    let quota = self.quota(model, self.ledger.cells[(0, model)].instrument);
+                    let quota = self.quota(model, self.ledger.cells[(0, model)].setting.instrument);
                     self.ledger.cells[(0, model)].quota = quota;
                 }
             }
@@ -105,8 +116,8 @@ impl Learner for Linear {
     }
 
     fn join(&mut self, peer: usize, _before: Option<&Peer<LinearReleases>>) {
+        self.follow(peer);
         self.join_pilots();
         (0..self.models.len()).for_each(|model| self.join_model(model));
-        self.follow(peer);
     }
 }

@@ -16,6 +16,7 @@ mod batch;
 mod choose;
 mod combine;
 mod model;
+mod partition;
 mod pilot;
 pub(crate) mod policy;
 mod rows;
@@ -31,15 +32,13 @@ use crate::ledger::grid::Grid;
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist};
 use crate::noise::{Laplace, Noise, NoiseSource};
-use crate::privacy::PrivacyLoss;
-use crate::privacy::composition::{approximate_to_zcdp, mul_up};
-use crate::privacy::slates;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
-use batch::{BOUND, Instrument, VectorBatch};
+use batch::{BOUND, Instrument, Setting, VectorBatch};
 use model::{Common, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
+use partition::{Partition, Splitter};
 use pilot::{PilotTotals, Pool};
-use rows::{PendingRows, Scale, SpreadRow, UNIT};
+use rows::{PendingRows, Scale, SpreadRow};
 use std::f64::consts::LN_2;
 
 /// The shape of rows and models.
@@ -50,27 +49,18 @@ struct Shape {
     /// Whether each arm has a model, with one row for a request. Else there is one model, and a row for each eligible
     /// arm.
     per_arm: bool,
-    /// C > 0: the largest |x|_1 (|x|_2 with delta > 0) that counts in full.
-    norm: f64,
 }
 
 /// The dp-linear policy. The number of a pull is its position in the engine's ring, where its row is kept.
 pub(crate) struct Linear {
     shape: Shape,
     scale: Scale,
+    splitter: Splitter,
     exploration: f64,
     /// `forget_after`, in ticks of the configuration's clock; infinite if it is 0.
     memory: f64,
-    /// The intercept's coordinate in an instrument; and c, its coordinate in a row.
-    intercept: i32,
-    constant: f64,
     /// The open vectors of all models, or of the pilot, until the rate is known.
     ledger: LinearLedger,
-    /// Noise of the pilot, if it differs from `noise`; and its variance at sensitivity 1.
-    pilot_noise: Option<NoiseSource>,
-    pilot_variance: f64,
-    /// Number of deviations of the noise at which the pilot ends.
-    tail: f64,
     coins: Random,
     /// Releases of this handle's pilot, of the pilots of others, and the pooled ones in use. The pooled ones come from
     /// the snapshot until a merge determines them.
@@ -85,8 +75,9 @@ pub(crate) struct Linear {
     /// Whether all models have been ready since the pilot. Until then arms are played evenly.
     begun: bool,
     scratch: ModelScratch,
-    /// The current row, whether it is larger than C, and x.
+    /// The current row, |x|_1 of it, whether that was too large, and x.
     row: SpreadRow,
+    size: f64,
     is_large: bool,
     x: WipedVec<f64>,
     kept: PendingRows,
@@ -107,47 +98,14 @@ const MOST_FEATURES: u32 = 256;
 const FARTHEST_POINT: f64 = 8.0;
 const FARTHEST_SLOPE: f64 = 3.0;
 
-/// Returns the noise for vectors of sensitivity BOUND: of one model for all arms and of the pilot, or of a model
-/// `per_arm`.
-fn noise(config: &Config, per_arm: bool) -> Result<Noise> {
-    let sensitivity = (BOUND as u64) << Reward::BITS;
-    let epsilon = config.epsilon_per_reward()?;
-    if config.delta == 0.0 {
-        return Ok(Noise::Laplace(Laplace::new(epsilon, sensitivity)?));
-    }
-    let parts = config.batches_changed();
-    let mut rho = approximate_to_zcdp(config.epsilon, config.delta, config.contributions_per_user);
-    rho = slates::share(rho, parts);
-    if !per_arm {
-        rho = slates::share(rho, parts); // one vector may hold all of a request's slots
-    }
-    Ok(Noise::Gaussian(config.gaussian(rho, sensitivity)?))
-}
-
-/// Returns the loss of one user through a handle and all that continue from its snapshots. (Gaussian noise of this
-/// sensitivity is rounded up by less than that of other policies, so its loss is slightly larger.)
-pub(crate) fn lifetime_loss(config: &Config) -> Result<PrivacyLoss> {
-    let m = f64::from(config.contributions_per_user);
-    Ok(match noise(config, config.model_per_arm)? {
-        Noise::Laplace(_) => PrivacyLoss::Pure(config.epsilon),
-        Noise::Gaussian(distribution) => {
-            let loss = PrivacyLoss::Zcdp(mul_up(mul_up(distribution.rho(), m), m));
-            loss_of_request(loss, config.batches_changed(), config.model_per_arm)
-        }
-    })
-}
-
-/// Returns the loss of a request. With one model for all arms, one vector may hold all of its rewards: see Theorem L.
-pub(crate) fn loss_of_request(loss: PrivacyLoss, batches: u32, per_arm: bool) -> PrivacyLoss {
-    match loss.of_batches(batches) {
-        loss @ PrivacyLoss::Zcdp(_) if !per_arm => loss.of_batches(batches),
-        loss => loss,
-    }
+/// Returns the noise for vectors of sensitivity BOUND.
+fn noise(config: &Config) -> Result<Laplace> {
+    Laplace::new(config.epsilon_per_reward()?, (BOUND as u64) << Reward::BITS)
 }
 
 impl Shape {
     fn of(config: &Config) -> Shape {
-        Shape { features: config.features, per_arm: config.model_per_arm, norm: config.feature_norm }
+        Shape { features: config.features, per_arm: config.model_per_arm }
     }
 
     /// # Errors
@@ -156,9 +114,6 @@ impl Shape {
         let shape = Shape::of(config);
         if !(1..=MOST_FEATURES).contains(&shape.features) {
             return Err(Error::config("features", "must be in 1 .. 256", shape.features));
-        }
-        if !(shape.norm >= 1e-30 && shape.norm <= 1e30) {
-            return Err(Error::config("feature_norm", "must be in 1e-30 .. 1e30", shape.norm));
         }
         config.check()?;
         config.check_arms(shape.most_arms())?;
@@ -180,39 +135,29 @@ impl Linear {
     /// `InvalidConfig`, `NoMemory`.
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Linear> {
         let shape = Shape::checked(config)?;
-        let noise = noise(config, shape.per_arm)?;
-        let euclidean = matches!(noise, Noise::Gaussian(_));
-        let intercept = if euclidean { 3 * UNIT } else { UNIT };
+        let noise = Noise::Laplace(noise(config)?);
+        let variance = noise.variance() / (f64::from(BOUND) * Reward::ONE as f64).powi(2);
         let (features, d) = (shape.features as usize, shape.features as usize + 1);
-        let scale = Scale { features, norm: shape.norm, euclidean };
-        let variance_of = |noise: &Noise| noise.variance() / (f64::from(BOUND) * Reward::ONE as f64).powi(2);
-        let variance = variance_of(&noise);
-        let of_pilot = self::noise(config, false)?;
-        let pilot_variance = variance_of(&of_pilot);
-        let (has_own, tail) = (of_pilot != noise, if euclidean { pilot::GAUSSIAN } else { pilot::LAPLACE });
         let models = if shape.per_arm { config.arms as usize } else { 1 };
         let cells = Grid::of_row(WipedVec::try_with_capacity(models)?);
         let mut policy = Linear {
             shape,
-            scale,
+            scale: Scale::default(),
+            splitter: Splitter::new(features)?,
             exploration: config.exploration,
             memory: if config.forget_after > 0 { config.forget_after as f64 } else { f64::INFINITY },
-            intercept,
-            constant: f64::from(intercept) / f64::from(7 * UNIT),
             ledger: Ledger::new(config, cells, NoiseSource::new(noise, seed.stream()))?,
             coins: seed.stream(),
-            pilot_noise: has_own.then(|| NoiseSource::new(of_pilot, seed.stream())),
-            pilot_variance,
-            tail,
             own_pilot: PilotTotals::default(),
             other_pilots: Pool::default(),
             pooled: PilotTotals::default(),
-            common: Common::new(variance, if euclidean { &Instrument::SUMS } else { &Instrument::ALL }),
+            common: Common::new(variance),
             models: WipedVec::try_with_capacity(models)?,
             ready: 0,
             begun: false,
             scratch: ModelScratch::new(d)?,
-            row: SpreadRow::new(&scale)?,
+            row: SpreadRow::new(features)?,
+            size: 0.0,
             is_large: false,
             x: algebra::zeros(d)?,
             kept: PendingRows::new(Engine::places(config), features)?,
@@ -220,7 +165,7 @@ impl Linear {
             failures: 0,
             oversized: 0,
         };
-        policy.ledger.whole = Some(Box::new(VectorBatch::new(d, intercept)?));
+        policy.ledger.whole = Some(Box::new(VectorBatch::new(d)?));
         policy.open_pilot();
         for _ in 0..models {
             policy.add_model()?;
@@ -233,7 +178,7 @@ impl Linear {
     }
 
     fn add_model(&mut self) -> Result<()> {
-        let (mut model, batch) = (Model::new(self.d())?, VectorBatch::new(self.d(), self.intercept)?);
+        let (mut model, batch) = (Model::new(self.d())?, VectorBatch::new(self.d())?);
         if self.models.first().is_some_and(Model::has_others) {
             model.reserve_others()?;
         }
@@ -256,18 +201,20 @@ impl Linear {
 
     /// Opens a batch of the pilot that is as large as all before it together.
     fn open_pilot(&mut self) {
-        let quota = self.own_pilot.quota(self.pilot_variance, self.tail);
+        let (setting, quota) = (self.setting(Instrument::Cells(1)), self.own_pilot.quota(self.common.variance));
         let Ledger { whole, facts, .. } = &mut self.ledger;
-        whole.iter_mut().for_each(|pilot| pilot.open(Instrument::Rate, facts.quota(quota)));
+        whole.iter_mut().for_each(|pilot| pilot.open(setting, facts.quota(quota)));
     }
 
     fn release_pilot(&mut self) {
         let Ledger { whole, facts, noise, .. } = &mut self.ledger;
         let Some(pilot) = whole else { return };
         facts.release(0);
-        pilot.release(self.pilot_noise.as_mut().unwrap_or(noise), &mut self.scratch.y);
-        self.own_pilot.learn(pilot, &self.scratch.y, self.pilot_variance);
-        if self.own_pilot.is_known(self.tail) {
+        let mut sum = [0.0];
+        pilot.release(noise, &mut sum);
+        self.own_pilot.learn(pilot, sum[0], self.common.variance);
+        self.splitter.split();
+        if self.own_pilot.is_known() {
             self.believe();
             self.end_pilot();
         } else {
@@ -277,13 +224,13 @@ impl Linear {
 
     /// Sets the common prior from the releases of all pilots together.
     fn believe(&mut self) {
-        let pooled = self.other_pilots.and(&self.own_pilot, self.tail).totals();
-        if pooled.is_known(self.tail) {
+        let pooled = self.other_pilots.and(&self.own_pilot).totals();
+        if pooled.is_known() {
             self.pooled = pooled;
         }
-        if self.pooled.is_known(self.tail) {
+        if self.pooled.is_known() {
             let rate = self.pooled.rate();
-            self.common.belief = self.pooled.belief(self.constant, self.common.belief.shrinkage);
+            self.common.belief = self.pooled.belief(self.common.belief.shrinkage);
             self.common.spread = rate * (1.0 - rate);
             (self.common.size, self.common.square) = (self.pooled.mean_size(), self.pooled.mean_square());
         }
@@ -293,7 +240,7 @@ impl Linear {
     /// p + v (x theta' - m) for other theta'. Far from the rate the true slope is almost 0, so that a step towards a
     /// reward that was not expected would go much too far. Then v is larger, and steps are too short. Any v is valid.
     fn linearise(&self, model: usize) -> [f64; 3] {
-        let rate = self.common.belief.intercept * self.constant;
+        let rate = self.common.belief.intercept;
         let near = |m: f64, distance| m.clamp(rate - distance, rate + distance);
         let mean = |m: f64| 1.0 / (1.0 + libm::exp(-m));
         let m = near(self.x_dot(&self.models[model].mean), FARTHEST_POINT);
@@ -321,6 +268,7 @@ impl Linear {
     /// used. To draw from all models takes long if there are many, so the next decisions do that, one model each.
     fn end_pilot(&mut self) {
         let Some(pilot) = self.ledger.whole.take() else { return };
+        self.scale.settle();
         (self.ready, self.begun) = (0, false);
         self.models.iter_mut().for_each(|model| model.expect(&self.common.belief));
         self.refresh(0);
@@ -335,8 +283,26 @@ impl Linear {
 
     /// Opens a model's next batch, with this instrument.
     fn open(&mut self, model: usize, instrument: Instrument) {
-        let quota = self.quota(model, instrument);
-        self.ledger.cells[(0, model)].open(instrument, quota);
+        let (setting, quota) = (self.setting(instrument), self.quota(model, instrument));
+        self.ledger.cells[(0, model)].open(setting, quota);
+    }
+
+    fn setting(&self, instrument: Instrument) -> Setting {
+        Setting { instrument, partition: self.splitter.partition, unit: self.scale.unit }
+    }
+
+    /// Changes C, and with it what was learned. Open batches of the models begin anew.
+    fn rescale(&mut self, unit: f64) {
+        let factor = self.scale.unit / unit;
+        self.scale.unit = unit;
+        self.own_pilot = self.own_pilot.rescaled(factor);
+        self.pooled = self.pooled.rescaled(factor);
+        self.ledger.whole.iter_mut().for_each(|pilot| pilot.rescale(unit));
+        self.believe();
+        for model in 0..self.models.len() {
+            self.models[model].own.rescale(factor);
+            self.open(model, self.ledger.cells[(0, model)].setting.instrument);
+        }
     }
 
     fn quota(&self, model: usize, instrument: Instrument) -> u64 {
@@ -351,13 +317,14 @@ impl Linear {
         let Ledger { facts, cells, noise, .. } = &mut self.ledger;
         let batch = &mut cells[(0, model)];
         facts.release(batch.count);
-        batch.release(noise, &mut self.scratch.y);
-        batch.residuals(&mut self.scratch.y);
+        batch.release(noise, &mut self.scratch.information.y);
+        batch.residuals(&mut self.scratch.information.y);
         let learned = self.models[model].learn(batch, &self.common, &mut self.scratch, &mut self.coins);
         self.failures += u64::from(!learned);
         if self.choose_shrinkage() {
             self.refresh(model);
         }
+        self.splitter.split();
         let (batch, share) = (&self.ledger.cells[(0, model)], self.ledger.facts.share());
         let next = self.models[model].next(batch, 1.0, &self.common, share, &mut self.scratch);
         self.open(model, next);
@@ -400,10 +367,13 @@ impl Linear {
     /// own pilot is still running and another one knows the rate, the handle continues with that rate, and the rewards
     /// in the open batch of its pilot are dropped.
     fn join_pilots(&mut self) {
-        let pilots = self.ledger.peers.iter().map(|peer| &peer.releases.pilots.own);
-        self.other_pilots = pilots.fold(Pool::default(), |pool, totals| pool.and(totals, self.tail));
+        let pilots = self.ledger.peers.iter().map(|peer| {
+            let SavedPilots { own, scale, .. } = peer.releases.pilots;
+            own.rescaled(scale.unit / self.scale.unit)
+        });
+        self.other_pilots = pilots.fold(Pool::default(), |pool, totals| pool.and(&totals));
         self.believe();
-        if self.pooled.is_known(self.tail) {
+        if self.pooled.is_known() {
             self.end_pilot();
         }
     }
@@ -415,11 +385,13 @@ impl Linear {
     fn join_model(&mut self, model: usize) {
         self.ledger.facts.time.learn();
         self.fade(model);
-        let (now, Ledger { peers, roster, .. }) = (self.now(), &self.ledger);
-        self.models[model].join(&mut peers.iter().filter_map(|peer| {
+        let (now, unit, Ledger { peers, roster, .. }) = (self.now(), self.scale.unit, &self.ledger);
+        let others = peers.iter().filter_map(|peer| {
             let theirs = peer.arm(model, roster)?;
-            Some((&peer.releases.models[theirs].1, discount(now - peer.merged, self.memory)))
-        }));
+            let factor = peer.releases.pilots.scale.unit / unit;
+            Some((&peer.releases.models[theirs].1, discount(now - peer.merged, self.memory), factor))
+        });
+        self.models[model].join(others, &mut self.scratch);
         self.refit(model);
     }
 }
@@ -440,6 +412,8 @@ struct SavedPilots {
     /// The generation that the handle leads, or 0.
     led: u64,
     first: Instrument,
+    scale: Scale,
+    partition: Partition,
 }
 
 impl Persist for SavedPilots {
@@ -449,7 +423,9 @@ impl Persist for SavedPilots {
         self.own.persist(with)?;
         self.pooled.persist(with)?;
         self.led.persist(with)?;
-        self.first.persist(with)
+        self.first.persist(with)?;
+        self.scale.persist(with)?;
+        self.partition.persist(with)
     }
 }
 

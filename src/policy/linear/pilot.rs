@@ -1,6 +1,6 @@
 //! The pilot: plain sums of rewards, until the rate is known.
 
-use super::batch::VectorBatch;
+use super::batch::{BOUND, VectorBatch};
 use super::model::Belief;
 use crate::error::Result;
 use crate::moving::{Archive, Persist};
@@ -8,9 +8,7 @@ use crate::reward::Reward;
 
 /// The pilot ends when the square of the released sum is at least the sum of two squares: of this many standard
 /// deviations of its noise, its tail, and of [`COUNT`] standard deviations of a count of rare rewards.
-pub const LAPLACE: f64 = 6.0;
-/// The same for Gaussian noise, whose tails are lighter. (With 6, ads lose 47% instead of 44% at epsilon .25.)
-pub const GAUSSIAN: f64 = 4.0;
+const TAIL: f64 = 6.0;
 /// At the end of the pilot the rate is known to a quarter of itself. (The condition on noise is not enough: without
 /// noise, the first click would determine the rate. Four deviations of noise are enough for that quarter. But then one
 /// run in 500 at epsilon = .1 would accept a burst of noise, a rate ten times too large, and lose a fifth or more for
@@ -41,17 +39,17 @@ pub struct PilotTotals {
 impl PilotTotals {
     /// The size of the next batch: as many rewards as all before it together. `variance` is that of the noise of a sum, in
     /// rewards.
-    pub fn quota(&self, variance: f64, tail: f64) -> u64 {
-        let first = (tail * tail * variance + COUNT * COUNT).sqrt();
+    pub fn quota(&self, variance: f64) -> u64 {
+        let first = (TAIL * TAIL * variance + COUNT * COUNT).sqrt();
         VectorBatch::size(first.max(self.count))
     }
 
     /// Adds the release of a batch of all models together. Its moments are those of rewards of variance 1.
-    pub fn learn(&mut self, batch: &VectorBatch, y: &[f64], variance: f64) {
+    pub fn learn(&mut self, batch: &VectorBatch, y: f64, variance: f64) {
         let squares: f64 = (1..batch.d()).map(|i| batch.moments[super::algebra::packed(i) + i]).sum();
         let n = batch.count as f64;
         let weight = n / (n + variance / GUESS);
-        self.sum += weight * y[0] * batch.unit() / Reward::ONE as f64;
+        self.sum += weight * y / (f64::from(BOUND) * Reward::ONE as f64);
         self.noise += weight * weight * variance;
         self.weight += weight * n;
         self.spread += weight * weight * n;
@@ -61,8 +59,8 @@ impl PilotTotals {
     }
 
     /// Returns whether the rate is known to a quarter of itself.
-    pub fn is_known(&self, tail: f64) -> bool {
-        let needed = tail * tail * self.noise + COUNT * COUNT * self.counting();
+    pub fn is_known(&self) -> bool {
+        let needed = TAIL * TAIL * self.noise + COUNT * COUNT * self.counting();
         self.sum > 0.0 && self.sum * self.sum >= needed
     }
 
@@ -81,14 +79,15 @@ impl PilotTotals {
 
     /// Returns the prior of all models: logits of standard deviation 1 of the intercept, and of all features together if
     /// `shrinkage` is 1.
-    pub fn belief(&self, constant: f64, shrinkage: f64) -> Belief {
+    pub fn belief(&self, shrinkage: f64) -> Belief {
         let rate = self.rate();
-        Belief {
-            intercept: libm::log(rate / (1.0 - rate)) / constant,
-            constant,
-            precision: self.mean_square(),
-            shrinkage,
-        }
+        Belief { intercept: libm::log(rate / (1.0 - rate)), precision: self.mean_square(), shrinkage }
+    }
+
+    /// Brings the totals to a unit that is larger by 1/`factor`, a power of two.
+    #[must_use]
+    pub fn rescaled(self, factor: f64) -> PilotTotals {
+        PilotTotals { size: factor * self.size, squares: factor * factor * self.squares, ..self }
     }
 
     /// Returns E|x|_2^2/C^2.
@@ -123,8 +122,8 @@ impl Pool {
 
     /// Adds the totals of a handle, if they determine the rate by themselves.
     #[must_use]
-    pub fn and(mut self, totals: &PilotTotals, tail: f64) -> Pool {
-        if totals.is_known(tail) {
+    pub fn and(mut self, totals: &PilotTotals) -> Pool {
+        if totals.is_known() {
             let PilotTotals { sum, noise, weight, spread, count, size, squares } = *totals;
             self.0
                 .iter_mut()

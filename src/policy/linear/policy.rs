@@ -42,7 +42,7 @@ impl Policy for Linear {
             while self.ready <= model {
                 self.refresh(self.ready); // each model once, not at each prediction
             }
-            self.spread_row(rows.get(if self.shape.per_arm { 0 } else { place }, self.scale.features));
+            self.spread_row(rows.get(if self.shape.per_arm { 0 } else { place }, self.shape.features as usize));
             self.scratch.y.copy_from_slice(&self.x);
             let (m, deviation) = self.models[model].predict(&mut self.scratch.y);
             let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
@@ -55,8 +55,6 @@ impl Policy for Linear {
         self.kept.spread(pull.arm() as usize, &mut self.row);
         self.set_x();
         if let Some(pilot) = &mut self.ledger.whole {
-            let entries = self.row.places().iter().map(|&j| self.x[1 + usize::from(j)].abs());
-            pilot.size += entries.sum::<f64>();
             pilot.collect(&self.row, &self.x, [0.0, 0.0, 1.0], reward);
             if pilot.is_full() {
                 self.release_pilot();
@@ -101,6 +99,8 @@ impl Policy for Linear {
             pooled: self.pooled,
             led: self.ledger.facts.duty().led(),
             first: self.common.first,
+            scale: self.scale,
+            partition: self.splitter.partition,
         };
         saved.persist(with)?;
         if with.reads() {
@@ -108,7 +108,7 @@ impl Policy for Linear {
         }
         for number in 0..self.models.len() {
             let (discount, model) = (self.discount(number), &mut self.models[number]);
-            let mut instrument = self.ledger.cells[(0, number)].instrument;
+            let mut instrument = self.ledger.cells[(0, number)].setting.instrument;
             let mut public = model.public.map(|public| public.faded(discount));
             persist_model(&mut instrument, &mut public, &mut model.own, discount, with)?;
             if with.reads() {
@@ -135,8 +135,10 @@ impl Linear {
         (self.failures, self.oversized) = (saved.failures, saved.oversized);
         (self.own_pilot, self.pooled) = (saved.own, saved.pooled);
         self.common.first = saved.first;
+        self.scale = saved.scale;
+        self.splitter.follow(&saved.partition);
         self.believe();
-        if self.pooled.is_known(self.tail) {
+        if self.pooled.is_known() {
             self.ledger.whole = None;
         }
         self.open_pilot();
@@ -148,8 +150,8 @@ impl Linear {
 impl Persist for Linear {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
         self.kept.persist(with)?;
-        let (d, intercept) = (self.d(), self.intercept);
-        with.option(&mut self.ledger.whole, || Ok(Box::new(VectorBatch::new(d, intercept)?)))?;
-        self.ledger.whole.iter_mut().try_for_each(|pilot| pilot.size.persist(with))
+        self.splitter.persist(with)?;
+        let d = self.d();
+        with.option(&mut self.ledger.whole, || Ok(Box::new(VectorBatch::new(d)?)))
     }
 }

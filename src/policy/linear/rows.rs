@@ -2,23 +2,87 @@
 
 use crate::error::Result;
 use crate::memory::WipedVec;
-use crate::moving::persist;
+use crate::moving::{Archive, Persist, persist};
 use crate::request::Row;
 
-/// C in integers: the maximum of |u|_1, or |u|_2, of every kept row.
-pub const UNIT: i32 = 1 << 13;
 /// Maximum size of a row, in units of C. A larger one counts as one of this size.
 pub const LARGEST: f64 = 16.0;
+/// Maximum of |r|_1 of a kept row.
+pub const MOST: i64 = (1 << 15) - 1;
 
-/// The conversion of features to integers.
-#[derive(Clone, Copy)]
+/// 2^n, exactly.
+pub fn power(n: i32) -> f64 {
+    f64::from_bits(((1023 + n.clamp(-1022, 1023)) as u64) << 52)
+}
+
+/// C, the unit of the models' rows, which the library finds: most of the first rows are at most this large.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
-    /// d, the number of features.
-    pub features: usize,
-    /// C, the norm bound.
-    pub norm: f64,
-    /// Whether C bounds |x|_2 instead of |x|_1.
-    pub euclidean: bool,
+    /// C, at least [`LEAST`](Self::LEAST).
+    pub unit: f64,
+    /// Number of rows that C is from, at most [`ROWS`](Self::ROWS); the sums of log2 |x|_1 and of its squares.
+    rows: u16,
+    logs: f64,
+    squares: f64,
+}
+
+impl Default for Scale {
+    fn default() -> Scale {
+        Scale { unit: 1.0, rows: 0, logs: 0.0, squares: 0.0 }
+    }
+}
+
+impl Scale {
+    const ROWS: u16 = 64;
+    /// C is this many standard deviations above the mean, in logarithms: near the .9 quantile. (From half of that to 1.4
+    /// times it, losses are equal within the error.)
+    const ABOVE: f64 = 1.28;
+    /// The range of C. (A row of floats may be smaller or larger.)
+    const LEAST: f64 = 1e-40;
+    const MOST: f64 = 1e40;
+
+    /// Whether C stays as it is.
+    pub fn is_final(&self) -> bool {
+        self.rows >= Self::ROWS
+    }
+
+    /// Counts a row, and returns what C should be now if it is the first row or the last one that counts.
+    pub fn see(&mut self, size: f64) -> Option<f64> {
+        if self.is_final() || size == 0.0 {
+            return None;
+        }
+        self.rows += 1;
+        let log = libm::log2(size);
+        (self.logs, self.squares) = (self.logs + log, self.squares + log * log);
+        let (rows, due) = (f64::from(self.rows), self.rows == 1 || self.is_final());
+        let mean = self.logs / rows;
+        let deviation = (self.squares / rows - mean * mean).max(0.0).sqrt();
+        // Rounded, so that it is proportional to the rows to the last bit.
+        let log = (8.0 * (mean + Self::ABOVE * deviation)).round() / 8.0;
+        due.then(|| libm::exp2(log).clamp(Self::LEAST, Self::MOST))
+    }
+
+    /// Ends the search for C.
+    pub fn settle(&mut self) {
+        self.rows = Self::ROWS;
+    }
+
+    /// Returns what brings a row of this size to at most [`LARGEST`].
+    fn shrink(&self, size: f64) -> f64 {
+        if self.rows == 0 { 1.0 } else { (LARGEST * self.unit / size).min(1.0) }
+    }
+}
+
+impl Persist for Scale {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        let Scale { unit, rows, logs, squares } = self;
+        unit.persist(with)?;
+        with.ensure((Self::LEAST..=Self::MOST).contains(unit))?;
+        rows.persist(with)?;
+        logs.persist(with)?;
+        squares.persist(with)?;
+        with.ensure(logs.abs() <= 1e5 && (0.0..=1e7).contains(squares))
+    }
 }
 
 impl Row<'_> {
@@ -29,23 +93,19 @@ impl Row<'_> {
         }
     }
 
-    /// Returns |x|/C, and the factor that brings x to units of C and to at most [`LARGEST`].
-    fn size(self, scale: &Scale) -> (f64, f64) {
+    /// Returns |x|_1.
+    fn size(self) -> f64 {
         let mut sum = 0.0;
-        match scale.euclidean {
-            false => self.each(|_, x| sum += x.abs()),
-            true => self.each(|_, x| sum += x * x),
-        }
-        let size = if scale.euclidean { sum.sqrt() } else { sum } / scale.norm;
-        (size, (LARGEST / size).min(1.0) / scale.norm)
+        self.each(|_, x| sum += x.abs());
+        sum
     }
 
     /// Returns x t, with x in units of C.
     #[inline]
     pub fn score(self, t: &[f64], scale: &Scale) -> f64 {
         let (mut sum, mut size) = (0.0, 0.0);
-        match (self, scale.euclidean) {
-            (Row::Dense(values), false) => {
+        match self {
+            Row::Dense(values) => {
                 // As in `algebra::dot`: four sums, in the same order on every machine.
                 let ((x, x_rest), (t, t_rest)) = (values.as_chunks::<4>(), t.as_chunks::<4>());
                 let (mut sums, mut sizes) = ([0.0; 4], [0.0; 4]);
@@ -63,24 +123,17 @@ impl Row<'_> {
                 sum += (sums[0] + sums[1]) + (sums[2] + sums[3]);
                 size += (sizes[0] + sizes[1]) + (sizes[2] + sizes[3]);
             }
-            (_, false) => self.each(|j, x| {
+            Row::Sparse(_) => self.each(|j, x| {
                 sum += x * t[j];
                 size += x.abs();
             }),
-            (_, true) => {
-                self.each(|j, x| {
-                    sum += x * t[j];
-                    size += x * x;
-                });
-                size = size.sqrt();
-            }
         }
-        sum / size.max(LARGEST * scale.norm) * LARGEST
+        sum / size.max(LARGEST * scale.unit) * LARGEST
     }
 }
 
-/// The rows of pending decisions: u, of norm at most [`UNIT`], and the weight w >= 1 that scaled it down, so that x = w
-/// C u/UNIT. Rows are dense, 2 d bytes each, because their sparsity is not known in advance and memory is bounded.
+/// The rows of pending decisions: r, of |r|_1 at most [`MOST`], and an exponent, so that x = r 2^exponent. Rows are
+/// dense, 2 d bytes each, because their sparsity is not known in advance and memory is bounded.
 pub struct PendingRows {
     features: usize,
     values: WipedVec<i16>,
@@ -90,35 +143,34 @@ pub struct PendingRows {
 #[derive(Clone, Copy, Default)]
 struct RowHead {
     arm: u32,
-    weight: f32,
+    exponent: i16,
 }
 
 /// A kept row, unpacked.
 pub struct SpreadRow {
     pub arm: u32,
-    /// w, the weight.
-    pub weight: f64,
-    /// u, for each feature.
-    pub u: WipedVec<i32>,
-    /// Indices where u is not 0, each once.
+    pub exponent: i16,
+    /// r, for each feature.
+    pub r: WipedVec<i32>,
+    /// Indices where r is not 0, each once.
     places: WipedVec<u16>,
     used: usize,
     is_marked: WipedVec<bool>,
 }
 
 impl SpreadRow {
-    pub fn new(scale: &Scale) -> Result<SpreadRow> {
+    pub fn new(features: usize) -> Result<SpreadRow> {
         Ok(SpreadRow {
             arm: 0,
-            weight: 1.0,
-            u: WipedVec::new(scale.features, |_| 0)?,
-            places: WipedVec::new(scale.features, |_| 0)?,
+            exponent: 0,
+            r: WipedVec::new(features, |_| 0)?,
+            places: WipedVec::new(features, |_| 0)?,
             used: 0,
-            is_marked: WipedVec::new(scale.features, |_| false)?,
+            is_marked: WipedVec::new(features, |_| false)?,
         })
     }
 
-    /// Returns the indices where u is not 0.
+    /// Returns the indices where r is not 0.
     pub fn places(&self) -> &[u16] {
         &self.places[..self.used]
     }
@@ -126,45 +178,44 @@ impl SpreadRow {
     fn clear(&mut self) {
         for place in 0..self.used {
             let j = self.places[place] as usize;
-            (self.u[j], self.is_marked[j]) = (0, false);
+            (self.r[j], self.is_marked[j]) = (0, false);
         }
         self.used = 0;
     }
 
-    fn set(&mut self, j: usize, u: i32) {
-        self.u[j] += u;
-        if u != 0 && !std::mem::replace(&mut self.is_marked[j], true) {
+    fn set(&mut self, j: usize, r: i32) {
+        self.r[j] += r;
+        if r != 0 && !std::mem::replace(&mut self.is_marked[j], true) {
             self.places[self.used] = j as u16;
             self.used += 1;
         }
     }
 
-    /// Returns |u|, or its square if `scale` bounds |x|_2, exactly.
-    fn size(&self, scale: &Scale) -> i64 {
-        let size = |&j: &u16| match i64::from(self.u[j as usize]) {
-            u if scale.euclidean => u * u,
-            u => u.abs(),
-        };
-        self.places().iter().map(size).sum()
+    /// Returns |r|_1, exactly.
+    pub fn size(&self) -> i64 {
+        self.places().iter().map(|&j| i64::from(self.r[usize::from(j)].abs())).sum()
     }
 
-    /// Quantises a row towards zero. The integers decide whether it is small enough, so floating point cannot err.
-    /// Returns whether the row was larger than C.
-    pub fn quantise(&mut self, row: Row, scale: &Scale) -> bool {
-        let (size, shrink) = row.size(scale);
-        self.weight = size.clamp(1.0, LARGEST);
-        let mut unit = f64::from(UNIT) / self.weight * shrink;
-        let most = if scale.euclidean { i64::from(UNIT) * i64::from(UNIT) } else { i64::from(UNIT) };
+    /// Returns what a unit of r is in these units.
+    pub fn grid(&self, unit: f64) -> f64 {
+        power(self.exponent.into()) / unit
+    }
+
+    /// Quantises a row towards zero, so finely that |r|_1 is more than half of [`MOST`]. The integers decide whether it
+    /// is small enough, so floating point cannot err. Returns |x|_1, and whether that was too large.
+    pub fn quantise(&mut self, row: Row, scale: &Scale) -> (f64, bool) {
+        let size = row.size();
+        let shrink = scale.shrink(size);
+        let (_, exponent) = libm::frexp(size * shrink);
+        self.exponent = if size > 0.0 { (exponent - 15) as i16 } else { 0 };
         loop {
             self.clear();
+            let unit = shrink * power(-i32::from(self.exponent));
             row.each(|j, x| self.set(j, (x * unit) as i32));
-            let found = self.size(scale);
-            if found <= most {
-                return size > 1.0;
+            if self.size() <= MOST {
+                return (size, shrink < 1.0);
             }
-            // Rounding, or repeated entries in L2.
-            let ratio = most as f64 / found as f64;
-            unit *= (1.0 - 1e-6) * if scale.euclidean { ratio.sqrt() } else { ratio };
+            self.exponent += 1; // rounding
         }
     }
 }
@@ -183,19 +234,18 @@ impl PendingRows {
     /// Keeps the row of a decision.
     pub fn keep(&mut self, slot: usize, row: &SpreadRow) {
         let values = &mut self.values[slot * self.features..][..self.features];
-        values.iter_mut().zip(&*row.u).for_each(|(value, &u)| *value = u as i16);
-        self.heads[slot] = RowHead { arm: row.arm, weight: row.weight as f32 };
+        values.iter_mut().zip(&*row.r).for_each(|(value, &r)| *value = r as i16);
+        self.heads[slot] = RowHead { arm: row.arm, exponent: row.exponent };
     }
 
     /// Unpacks a kept row.
     pub fn spread(&self, slot: usize, row: &mut SpreadRow) {
-        let RowHead { arm, weight } = self.heads[slot];
         row.clear();
-        (row.arm, row.weight) = (arm, weight.into());
+        RowHead { arm: row.arm, exponent: row.exponent } = self.heads[slot];
         let values = &self.values[slot * self.features..][..self.features];
-        values.iter().enumerate().for_each(|(j, &u)| row.set(j, u.into()));
+        values.iter().enumerate().for_each(|(j, &r)| row.set(j, r.into()));
     }
 }
 
 persist!(PendingRows { values, heads } made { features });
-persist!(RowHead { arm, weight });
+persist!(RowHead { arm, exponent });

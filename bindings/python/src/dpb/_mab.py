@@ -22,7 +22,7 @@ class MAB:
         arms: the names of the arms.
         epsilon: the privacy loss of one reward.
         policy: the name of a policy; None = what the library recommends.
-        config: other fields of dpb.Config, such as reward_max or feature_norm.
+        config: other fields of dpb.Config, such as reward_max or features.
     """
 
     def __init__(self, arms: Iterable[Hashable], epsilon: float, policy: str | None = None, **config: Any) -> None:

@@ -521,7 +521,6 @@ def replay(
     reward_max: float | None = None,
     parts: Mapping[str, float] | None = None,
     learn_clip: bool = False,
-    feature_norm: float | None = None,
     least_propensity: float | None = None,
     delay: int | None = None,
     users_limit: int | None = None,
@@ -546,7 +545,6 @@ def replay(
         parts: with rewards in parts, the weight of each, by the name of its column in a log in memory. A decision's
             reward is the sum of weight times number, limited to the range; there is no column ``reward``.
         learn_clip: dp-imed learns at which amount it clips rewards, so reward_max need not be close.
-        feature_norm: for dp-linear (the largest sum of a row's absolute features).
         least_propensity: a bound for the replay (the smallest in the log).
         delay: decisions from a decision to its reward (0).
         users_limit: epsilon holds for so many rewards of a person (1).

@@ -125,7 +125,7 @@ class Diagnostics:
     unknown: int
     """Tickets that this handle never issued (UnknownTicketError)."""
     oversized: int
-    """Decisions whose row of features was larger than feature_norm, and so was scaled down."""
+    """Decisions whose row of features was more than 16 times as large as the first ones, and so was scaled down."""
 
     @classmethod
     def _of(cls, c: Any) -> Diagnostics:

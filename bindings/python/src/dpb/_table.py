@@ -26,8 +26,8 @@ class Config:
     """The privacy loss of one reward, above 0. With contributions_per_user, max_slots or expected_users: of one user
     or one request. Baselines without privacy ignore it."""
     delta: float = 0.0
-    """The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For dp-imed, dp-med, dp-tt, dp-linear,
-    dp-ucb-int, dp-lap, exp3-tau, sdp-ae and vb-sdp-ae."""
+    """The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For dp-imed, dp-med, dp-tt, dp-ucb-int,
+    dp-lap, exp3-tau, sdp-ae and vb-sdp-ae."""
     beta: float = 0.0
     """The failure probability of the policy's confidence intervals, and of its decision for an arm; 0 = 1/horizon, or
     5% without a horizon. With dp-tt 0 is always 5%. It must be in [0, 1). Not for dp-linear, exp3-tau, tsallis,
@@ -124,10 +124,6 @@ class Config:
     model_per_arm: bool = False
     """With features: a model for each arm, and one row of features for each request. Otherwise one model for all arms,
     and a row for each arm. For dp-linear."""
-    feature_norm: float = 1.0
-    """With features: C, the largest |x|_1 of a row x (with delta > 0 the largest |x|_2) that counts in full. Larger
-    rows are scaled down to it, and counted in Diagnostics. For three one-hot fields it is 3. Choose it from the
-    features alone. It must be in 1e-30 .. 1e30. Default 1. For dp-linear."""
     tolerance: float = 0.0
     """With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may
     then also end with TestState.TIED: no arm is better than the leader by this much or more. 0 = only a winner ends
@@ -214,7 +210,6 @@ KINDS = {
     "max_segments": "u32",
     "features": "u32",
     "model_per_arm": "feature_model",
-    "feature_norm": "f64",
     "tolerance": "f64",
     "planned_end": "u64",
     "control_share": "f64",
@@ -259,13 +254,14 @@ POLICIES = {
     server and not protected; rewards are.
 
     Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses
-    the features (Theorem L, docs/theory/linear.md); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
-    learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything
-    else is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
-    9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws
-    of the model; with exploration > 0 propensities are exact, otherwise NaN from then on. Supports eligible arms,
-    several slots, Bandit.add_arm and Bandit.retire_arm, forget_after, expected_users, Bandit.merge,
-    Bandit.snapshot; Bandit.set_prior with a model for each arm (a rate for its intercept).
+    the features (Theorem L, docs/theory/linear.md). A logistic model is learned from one released integer vector
+    for each batch: noisy sums of rewards, by features or by cells of a public partition of the rows. Everything
+    else is public and has no noise. Rows may have any size: the library learns their unit. First a pilot plays all
+    arms evenly, until it knows the rate of rewards (about 9/epsilon clicks). As many more decisions as there are
+    models are even too. Then Thompson sampling over 32 draws of the model; with exploration > 0 propensities are
+    exact, otherwise NaN from then on. Supports eligible arms, several slots, Bandit.add_arm and Bandit.retire_arm,
+    forget_after, expected_users, Bandit.merge, Bandit.snapshot; Bandit.set_prior with a model for each arm (a rate
+    for its intercept).
 
     The handle takes about 2770 + 66 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms,
     M that of models (1, or K with model_per_arm), D = features + 1, P as at new. Select takes O(arms d), update

@@ -40,7 +40,6 @@ public final class Config {
     private int maxSegments;
     private int features;
     private boolean modelPerArm;
-    private double featureNorm = 1.0;
     private double tolerance;
     private long plannedEnd;
     private double controlShare;
@@ -93,7 +92,7 @@ public final class Config {
 
     /**
      * The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For Policy.IMED, Policy.MED, Policy.TT,
-     * Policy.LINEAR, Policy.UCB_INT, Policy.LAP, Policy.EXP3_TAU, Policy.SDP_AE and Policy.VB_SDP_AE.
+     * Policy.UCB_INT, Policy.LAP, Policy.EXP3_TAU, Policy.SDP_AE and Policy.VB_SDP_AE.
      */
     public Config delta(double delta) {
         this.delta = delta;
@@ -447,21 +446,6 @@ public final class Config {
     }
 
     /**
-     * With features: C, the largest |x|_1 of a row x (with delta &gt; 0 the largest |x|_2) that counts in full.
-     * Larger rows are scaled down to it, and counted in Diagnostics. For three one-hot fields it is 3. Choose it from
-     * the features alone. It must be in 1e-30 .. 1e30. Default 1. For Policy.LINEAR.
-     */
-    public Config featureNorm(double featureNorm) {
-        this.featureNorm = featureNorm;
-        return this;
-    }
-
-    /** Returns {@code featureNorm}. */
-    public double featureNorm() {
-        return featureNorm;
-    }
-
-    /**
      * With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may
      * then also end with TestState.TIED: no arm is better than the leader by this much or more. 0 = only a winner
      * ends the test, so one of equal arms does not end. Less than rewardMax - rewardMin. It must be at least 0. For
@@ -685,7 +669,6 @@ public final class Config {
         set(c, Native.dpb_config.features, "features", features);
         c.set(JAVA_INT, Native.dpb_config.feature_model,
                 modelPerArm ? Native.DPB_MODEL_PER_ARM : Native.DPB_MODEL_SHARED);
-        c.set(JAVA_DOUBLE, Native.dpb_config.feature_norm, featureNorm);
         c.set(JAVA_DOUBLE, Native.dpb_config.tolerance, tolerance);
         set(c, Native.dpb_config.planned_end, "plannedEnd", plannedEnd);
         c.set(JAVA_DOUBLE, Native.dpb_config.control_share, controlShare);

@@ -22,7 +22,8 @@ import java.util.Set;
  *
  * @param unknown Tickets that this handle never issued (Status.UNKNOWN_TICKET).
  *
- * @param oversized Decisions whose row of features was larger than Config.featureNorm, and so was scaled down.
+ * @param oversized Decisions whose row of features was more than 16 times as large as the first ones, and so was
+ * scaled down.
  */
 public record Diagnostics(
         Set<Warning> warnings,

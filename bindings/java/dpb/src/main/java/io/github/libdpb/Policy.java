@@ -51,22 +51,22 @@ public enum Policy {
      * the server and not protected; rewards are.
      *
      * <p>Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release
-     * chooses the features (Theorem L, docs/theory/linear.md); with delta &gt; 0 (epsilon, delta)-DP by zCDP. A
-     * logistic model is learned from one released integer vector for each batch: the noisy sum of features times
-     * rewards. Everything else is public and has no noise. First a pilot plays all arms evenly, until it knows the
-     * rate of rewards (about 9/epsilon clicks). As many more decisions as there are models are even too. Then
-     * Thompson sampling over 32 draws of the model; with exploration &gt; 0 propensities are exact, otherwise NaN
-     * from then on. Supports eligible arms, several slots, Bandit.addArm and Bandit.retireArm, forgetAfter,
-     * expectedUsers, Bandit.merge, Bandit.snapshot; Bandit.setPrior with a model for each arm (a rate for its
-     * intercept).
+     * chooses the features (Theorem L, docs/theory/linear.md). A logistic model is learned from one released integer
+     * vector for each batch: noisy sums of rewards, by features or by cells of a public partition of the rows.
+     * Everything else is public and has no noise. Rows may have any size: the library learns their unit. First a
+     * pilot plays all arms evenly, until it knows the rate of rewards (about 9/epsilon clicks). As many more
+     * decisions as there are models are even too. Then Thompson sampling over 32 draws of the model; with exploration
+     * &gt; 0 propensities are exact, otherwise NaN from then on. Supports eligible arms, several slots, Bandit.addArm
+     * and Bandit.retireArm, forgetAfter, expectedUsers, Bandit.merge, Bandit.snapshot; Bandit.setPrior with a model
+     * for each arm (a rate for its intercept).
      *
      * <p>The handle takes about 2770 + 66 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of
      * arms, M that of models (1, or K with modelPerArm), D = features + 1, P as at Bandit.new. Select takes O(arms
      * d), update O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with modelPerArm
      * at most 2^23/(D (D + 8)).
      *
-     * <p>Of the fields that not all policies use it uses delta, forgetAfter, exploration, maxSlots, features,
-     * modelPerArm and featureNorm.
+     * <p>Of the fields that not all policies use it uses forgetAfter, exploration, maxSlots, features and
+     * modelPerArm.
      */
     LINEAR(Native.DPB_POLICY_LINEAR, "dp-linear"),
 

@@ -174,7 +174,7 @@ class BanditTest {
 
     @Test
     void featuresAreDenseOrSparse() {
-        Config config = new Config(3, 1.0).features(4).modelPerArm(true).featureNorm(2);
+        Config config = new Config(3, 1.0).features(4).modelPerArm(true);
         try (Bandit bandit = new Bandit(config)) {
             Decision out = new Decision();
             int phone = Features.hash("device", "phone", 4);

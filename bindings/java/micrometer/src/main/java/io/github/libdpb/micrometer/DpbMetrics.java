@@ -106,7 +106,7 @@ public final class DpbMetrics implements MeterBinder {
             counter("unknown", "Tickets that the handle never issued. NOT private.", of -> of.unknown()),
             counter(
                     "oversized",
-                    "Decisions whose row of features was scaled down to feature_norm.",
+                    "Decisions whose row of features was scaled down, because it was far larger than the first ones.",
                     of -> of.oversized())
             // end generated diagnostics
             );

@@ -1,0 +1,171 @@
+//! The partition of rows into cells, a function of public rows only.
+
+use super::rows::{SpreadRow, power};
+use crate::error::Result;
+use crate::memory::WipedVec;
+use crate::moving::{Archive, Persist, persist};
+use crate::snapshot::{Reader, Writer, ensure};
+
+/// Maximum number of cells.
+pub const CELLS: usize = 64;
+/// Number of rows that a cell needs, since it was made, before it is split. (With 16 to 256, and with as many cells, the
+/// loss is the same within the error.)
+const ROWS: f64 = 64.0;
+
+/// Rows of a cell whose feature is above the threshold are in a cell of their own, which has the next number.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Split {
+    cell: u8,
+    feature: u8,
+    threshold: f32,
+}
+
+/// A list of splits, which only grows. So the cells under the first splits never change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Partition {
+    splits: [Split; CELLS - 1],
+    used: u8,
+}
+
+impl Default for Partition {
+    fn default() -> Partition {
+        Partition { splits: [Split::default(); CELLS - 1], used: 0 }
+    }
+}
+
+impl Partition {
+    fn splits(&self) -> &[Split] {
+        &self.splits[..self.used.into()]
+    }
+
+    /// Returns the number of cells.
+    pub fn cells(&self) -> usize {
+        1 + usize::from(self.used)
+    }
+
+    /// Returns the cell of a row.
+    pub fn cell(&self, row: &SpreadRow) -> usize {
+        let (mut cell, unit) = (0, power(row.exponent.into()));
+        for (number, split) in self.splits().iter().enumerate() {
+            let r = row.r.get(usize::from(split.feature)).copied().unwrap_or(0);
+            if usize::from(split.cell) == cell && f64::from(r) * unit > split.threshold.into() {
+                cell = number + 1;
+            }
+        }
+        cell
+    }
+
+    /// Returns which of the first `cells` cells this one has been split from.
+    pub fn ancestor(&self, mut cell: usize, cells: usize) -> usize {
+        while cell >= cells {
+            cell = self.splits[cell - 1].cell.into();
+        }
+        cell
+    }
+
+    pub fn write(&self, to: &mut Writer) {
+        to.u8(self.used);
+        for split in self.splits() {
+            to.u8(split.cell);
+            to.u8(split.feature);
+            to.f32(split.threshold);
+        }
+    }
+
+    /// # Errors
+    /// `Corrupt`.
+    pub fn read(from: &mut Reader) -> Result<Partition> {
+        let mut partition = Partition { used: from.u8()?, ..Partition::default() };
+        ensure(partition.cells() <= CELLS)?;
+        for (number, split) in partition.splits.iter_mut().take(partition.used.into()).enumerate() {
+            *split = Split { cell: from.u8()?, feature: from.u8()?, threshold: from.f32()? };
+            ensure(usize::from(split.cell) <= number && split.threshold.is_finite())?;
+        }
+        Ok(partition)
+    }
+
+    /// Whether this partition is the other one, or has been split from it.
+    pub fn extends(&self, other: &Partition) -> bool {
+        self.splits().starts_with(other.splits())
+    }
+}
+
+impl Persist for Partition {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        match with {
+            Archive::Out(to) => self.write(to),
+            Archive::In(from) => *self = Partition::read(from)?,
+        }
+        Ok(())
+    }
+}
+
+/// Finds the next split: the largest sum of squared deviations of a feature in a cell, split at the mean.
+pub struct Splitter {
+    pub partition: Partition,
+    features: usize,
+    /// For each cell since it was made: the number of rows, and for each feature the sum and the sum of squares.
+    moments: WipedVec<f64>,
+}
+
+impl Splitter {
+    /// # Errors
+    /// `NoMemory`.
+    pub fn new(features: usize) -> Result<Splitter> {
+        let moments = WipedVec::new(CELLS * (1 + 2 * features), |_| 0.0)?;
+        Ok(Splitter { partition: Partition::default(), features, moments })
+    }
+
+    fn of(&mut self, cell: usize) -> &mut [f64] {
+        let width = 1 + 2 * self.features;
+        &mut self.moments[cell * width..][..width]
+    }
+
+    /// Counts a row.
+    pub fn count(&mut self, row: &SpreadRow) {
+        let unit = power(row.exponent.into());
+        let moments = self.of(self.partition.cell(row));
+        moments[0] += 1.0;
+        for &j in row.places() {
+            let (j, value) = (usize::from(j), f64::from(row.r[usize::from(j)]) * unit);
+            moments[1 + 2 * j] += value;
+            moments[2 + 2 * j] += value * value;
+        }
+    }
+
+    /// Splits a cell, if one has enough rows that differ.
+    pub fn split(&mut self) {
+        let number = self.partition.cells();
+        if number == CELLS {
+            return;
+        }
+        let (mut best, mut largest) = (None, 0.0);
+        for cell in 0..number {
+            let [rows, ref of_features @ ..] = *self.of(cell) else { continue };
+            for (feature, of_feature) in of_features.as_chunks::<2>().0.iter().enumerate().filter(|_| rows >= ROWS) {
+                let [sum, square] = *of_feature;
+                let deviation = square - sum * sum / rows;
+                if deviation > largest && deviation > 1e-9 * square {
+                    let split = Split { cell: cell as u8, feature: feature as u8, threshold: (sum / rows) as f32 };
+                    (best, largest) = (Some(split), deviation);
+                }
+            }
+        }
+        if let Some(split) = best {
+            self.partition.splits[number - 1] = split;
+            self.partition.used += 1;
+            self.of(split.cell.into()).fill(0.0);
+            self.of(number).fill(0.0);
+        }
+    }
+
+    /// Takes over a partition.
+    pub fn follow(&mut self, partition: &Partition) {
+        if self.partition != *partition {
+            self.partition = *partition;
+            self.moments.fill(0.0);
+        }
+    }
+}
+
+persist!(Splitter { partition, moments } made { features });
