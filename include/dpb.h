@@ -496,7 +496,7 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 400
  * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_med; dpb_new_tt 3 more; 20 more with a prior,
  * 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4
- * D^2 + 12 D more for each model, D = features + 1. It may grow between two calls. A call whose cap is too small
+ * D^2 + 12 D more for each model, D = features + 1, and up to 420 for cells. It may grow between two calls. A call whose cap is too small
  * takes no memory. May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the state that is
  * not released.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state is not
@@ -565,14 +565,13 @@ dpb_status dpb_restore(const uint8_t *buf,
  *
  * These must be as in the snapshot, because they say how released numbers are read: the policy (name), arms,
  * epsilon, delta, reward_min, reward_max, reward_bits, parts, part_weights, DPB_LEARN_CLIP,
- * contributions_per_user, winners, max_slots, max_clicks, features, feature_model, feature_norm, control_share,
- * sticky, batch, base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans its batches; and with
- * policies that decide for an arm (dpb_best_arm) beta, because the decision has it. Otherwise the call is
- * DPB_INVALID_CONFIG, and error names the field. These are taken from config: beta, horizon, DPB_CLAMP_REWARDS,
- * pending_capacity, reward_window, node, forget_after, exploration, expected_users, budget_periods, a
- * max_segments that the snapshot's segments fit into, tolerance, planned_end, clock, fleet_key, budget,
- * interval_exponent and DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after before,
- * releases begin to age now.
+ * contributions_per_user, winners, max_slots, max_clicks, features, feature_model, control_share, sticky, batch,
+ * base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans its batches; and with policies that
+ * decide for an arm (dpb_best_arm) beta, because the decision has it. Otherwise the call is DPB_INVALID_CONFIG,
+ * and error names the field. These are taken from config: beta, horizon, DPB_CLAMP_REWARDS, pending_capacity,
+ * reward_window, node, forget_after, exploration, expected_users, budget_periods, a max_segments that the
+ * snapshot's segments fit into, tolerance, planned_end, clock, fleet_key, budget, interval_exponent and
+ * DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after before, releases begin to age now.
  * If only one of the two configurations has
  * expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
  *
@@ -689,8 +688,7 @@ struct dpb_config {
   double epsilon;
   /**
    * The delta of (epsilon, delta)-DP; 0 = pure DP. It must be in [0, 1). For dpb_new_imed, dpb_new_med,
-   * dpb_new_tt, dpb_new_linear, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and
-   * dpb_new_vb_sdp_ae.
+   * dpb_new_tt, dpb_new_ucb_int, dpb_new_lap, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae.
    */
   double delta;
   /**
@@ -824,12 +822,6 @@ struct dpb_config {
    * features for each request. Otherwise one model for all arms, and a row for each arm. For dpb_new_linear.
    */
   uint32_t feature_model;
-  /**
-   * With features: C, the largest |x|_1 of a row x (with delta > 0 the largest |x|_2) that counts in full. Larger
-   * rows are scaled down to it, and counted in dpb_diagnostics. For three one-hot fields it is 3. Choose it from
-   * the features alone. It must be in 1e-30 .. 1e30. Default 1. For dpb_new_linear.
-   */
-  double feature_norm;
   /**
    * With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may
    * then also end with DPB_TEST_TIED: no arm is better than the leader by this much or more. 0 = only a winner
@@ -1414,7 +1406,7 @@ struct dpb_diagnostics {
    */
   uint64_t unknown;
   /**
-   * Decisions whose row of features was larger than dpb_config.feature_norm, and so was scaled down.
+   * Decisions whose row of features was more than 16 times as large as the first ones, and so was scaled down.
    */
   uint64_t oversized;
 };
@@ -2817,21 +2809,22 @@ dpb_status dpb_new_tt(const dpb_config *config,
  * server and not protected; rewards are.
  *
  * Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses
- * the features (Theorem L, docs/theory/linear.md); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
- * learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything else
- * is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
- * 9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws
- * of the model; with exploration > 0 propensities are exact, otherwise NaN from then on. Supports eligible arms,
- * several slots, dpb_add_arm and dpb_retire_arm, forget_after, expected_users, dpb_merge, dpb_snapshot;
- * dpb_set_prior with a model for each arm (a rate for its intercept).
+ * the features (Theorem L, docs/theory/linear.md). A logistic model is learned from one released integer vector for
+ * each batch: noisy sums of rewards, by features or by cells of a public partition of the rows. Everything else is
+ * public and has no noise. Rows may have any unit, which the library learns from the first ones. First a pilot plays
+ * all arms evenly, until it knows the rate of rewards (about 9/epsilon clicks). As many more decisions as there are
+ * models are even too. Then Thompson sampling over 32 draws of the model; with exploration > 0 propensities are
+ * exact, otherwise NaN from then on. Supports eligible arms, several slots, dpb_add_arm and dpb_retire_arm,
+ * forget_after, expected_users, dpb_merge, dpb_snapshot; dpb_set_prior with a model for each arm (a rate for its
+ * intercept).
  *
- * The handle takes about 2770 + 66 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms, M
- * that of models (1, or K with DPB_MODEL_PER_ARM), D = features + 1, P as at dpb_new. Select takes O(arms d), update
- * O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with DPB_MODEL_PER_ARM at most
- * 2^23/(D (D + 8)).
+ * The handle takes about 66 K + (20 M + 32) D^2 + (810 M + 2150) (D + 3) + (2 D + 14) P bytes: K the number of arms,
+ * M that of models (1, or K with DPB_MODEL_PER_ARM), D = features + 1, P as at dpb_new. Select takes O(arms d),
+ * update O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with DPB_MODEL_PER_ARM
+ * at most 2^23/(D (D + 8)).
  *
- * Of the fields that not all policies use it uses delta, forget_after, exploration, max_slots, features,
- * DPB_MODEL_PER_ARM and feature_norm.
+ * Of the fields that not all policies use it uses forget_after, exploration, max_slots, features and
+ * DPB_MODEL_PER_ARM.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -3633,7 +3626,7 @@ DPB_ASSERT_SIZE(dpb_node_report, 336);
 DPB_ASSERT_SIZE(dpb_node_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
-DPB_ASSERT_SIZE(dpb_config, 296);
+DPB_ASSERT_SIZE(dpb_config, 288);
 DPB_ASSERT_SIZE(dpb_request, 136);
 DPB_ASSERT_SIZE(dpb_node_options, 64);
 DPB_ASSERT_SIZE(dpb_command, 80);

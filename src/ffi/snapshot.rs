@@ -33,9 +33,9 @@ functions! {
     /// buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 400
     /// bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_med; dpb_new_tt 3 more; 20 more with a prior,
     /// 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4
-    /// D^2 + 12 D more for each model, D = features + 1. It may grow between two calls. A call whose cap is too small
-    /// takes no memory. May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the state that is
-    /// not released.
+    /// D^2 + 12 D more for each model, D = features + 1, and up to 420 for cells. It may grow between two calls. A
+    /// call whose cap is too small takes no memory. May allocate. error: NULL, or filled on failure; for
+    /// DPB_UNSUPPORTED it names the state that is not released.
     /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state is not
     /// all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
     fn dpb_snapshot(bandit: *const dpb_bandit, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error)

@@ -83,17 +83,18 @@ algorithms! {
     /// Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses
     /// the features (Theorem L, docs/theory/linear.md). A logistic model is learned from one released integer vector for
     /// each batch: noisy sums of rewards, by features or by cells of a public partition of the rows. Everything else is
-    /// public and has no noise. Rows may have any size: the library learns their unit. First a pilot plays all arms evenly, until it knows the rate of rewards (about
-    /// 9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws
-    /// of the model; with exploration > 0 propensities are exact, otherwise NaN from then on. Supports eligible arms,
-    /// several slots, [`add_arm`](crate::Bandit::add_arm) and [`retire_arm`](crate::Bandit::retire_arm),
-    /// `forget_after`, `expected_users`, [`merge`](crate::Bandit::merge), [`snapshot`](crate::Bandit::snapshot);
-    /// [`set_prior`](crate::Bandit::set_prior) with a model for each arm (a rate for its intercept).
+    /// public and has no noise. Rows may have any unit, which the library learns from the first ones. First a pilot plays
+    /// all arms evenly, until it knows the rate of rewards (about 9/epsilon clicks). As many more decisions as there are
+    /// models are even too. Then Thompson sampling over 32 draws of the model; with exploration > 0 propensities are
+    /// exact, otherwise NaN from then on. Supports eligible arms, several slots, [`add_arm`](crate::Bandit::add_arm) and
+    /// [`retire_arm`](crate::Bandit::retire_arm), `forget_after`, `expected_users`, [`merge`](crate::Bandit::merge),
+    /// [`snapshot`](crate::Bandit::snapshot); [`set_prior`](crate::Bandit::set_prior) with a model for each arm (a rate for
+    /// its intercept).
     ///
-    /// The handle takes about 2770 + 66 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms,
-    /// M that of models (1, or K with `model_per_arm`), D = features + 1, P as at [`dpb_new`](crate::ffi::dpb_new). Select takes O(arms d),
-    /// update O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with `model_per_arm`
-    /// at most 2^23/(D (D + 8)).
+    /// The handle takes about 66 K + (20 M + 32) D^2 + (810 M + 2150) (D + 3) + (2 D + 14) P bytes: K the number of
+    /// arms, M that of models (1, or K with `model_per_arm`), D = features + 1, P as at
+    /// [`dpb_new`](crate::ffi::dpb_new). Select takes O(arms d), update O(d), or O(d^2) for dense rows, and the end of a
+    /// batch O(d^3). At most 2^21/D arms, with `model_per_arm` at most 2^23/(D (D + 8)).
     Linear = 24, c"dp-linear", dpb_new_linear, "Linear", Ours, linear::Linear::new {
         from: "this library: see its file";
         loss: pure;

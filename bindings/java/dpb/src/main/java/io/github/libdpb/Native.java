@@ -135,7 +135,7 @@ final class Native {
     }
 
     static final class dpb_config {
-        static final long SIZE = 296;
+        static final long SIZE = 288;
         static final long struct_size = 0;
         static final long arms = 4;
         static final long epsilon = 8;
@@ -161,20 +161,19 @@ final class Native {
         static final long max_segments = 188;
         static final long features = 192;
         static final long feature_model = 196;
-        static final long feature_norm = 200;
-        static final long tolerance = 208;
-        static final long planned_end = 216;
-        static final long control_share = 224;
-        static final long sticky = 232;
-        static final long clock = 240;
-        static final long flags = 244;
-        static final long reserved = 248;
-        static final long test_seed = 256;
-        static final long fleet_key = 264;
-        static final long budget = 272;
-        static final long interval_exponent = 280;
-        static final long batch = 288;
-        static final long base = 292;
+        static final long tolerance = 200;
+        static final long planned_end = 208;
+        static final long control_share = 216;
+        static final long sticky = 224;
+        static final long clock = 232;
+        static final long flags = 236;
+        static final long reserved = 240;
+        static final long test_seed = 248;
+        static final long fleet_key = 256;
+        static final long budget = 264;
+        static final long interval_exponent = 272;
+        static final long batch = 280;
+        static final long base = 284;
 
         private dpb_config() {}
     }
