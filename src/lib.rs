@@ -49,9 +49,11 @@ pub mod privacy;
 mod random;
 mod request;
 mod reward;
+mod sha256;
 pub mod shuffle;
 mod snapshot;
 pub mod stopping;
+mod table;
 mod tournament;
 mod users;
 
@@ -66,3 +68,4 @@ pub use policy::Algorithm;
 pub use policy::verdict::TestState;
 pub use random::{Random, Seed};
 pub use request::{Feature, NO_ARM, Request, Rows, feature_cross, feature_hash};
+pub use table::{Elsewhere, decide};

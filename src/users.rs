@@ -191,7 +191,7 @@ impl Users {
 /// change each period, and a call reveals nothing about its counters, because an ignored decision looks like any other.
 /// The bound of m needs no property of the hash at all; only the error does.
 #[inline]
-fn sip_hash(key: &[u64; 2], word: u64) -> u64 {
+pub(crate) fn sip_hash(key: &[u64; 2], word: u64) -> u64 {
     let mut v = [
         key[0] ^ 0x736f_6d65_7073_6575,
         key[1] ^ 0x646f_7261_6e64_6f6d,

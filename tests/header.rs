@@ -9,13 +9,14 @@ use dpb::node::{Lane, NodeState};
 /// The header's sections in order: a title, and the source files whose items follow it. Each file's constants and types
 /// come before its functions. No other file of the crate may declare an item of the interface. `policies` and `papers`
 /// are written here, from the table.
-const SECTIONS: [(&str, &[&str]); 8] = [
+const SECTIONS: [(&str, &[&str]); 9] = [
     (
         "A bandit: its handle, decisions, rewards, snapshots",
         &["status", "bandit", "snapshot", "config", "generated/config"],
     ),
     ("Requests, arms, users", &["generated/request", "request", "arms"]),
     ("What a bandit has learned and spent", &["generated/report", "report"]),
+    ("Decisions elsewhere, by a table", &["tables"]),
     ("Several bandits: states that move, fleets, one noise, a budget", &["moving", "fleet", "node", "rows", "budget"]),
     ("The library's own policies", &["policies"]),
     ("Beside the bandits: private sums, stopping rules", &["counter", "stopping"]),

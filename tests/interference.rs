@@ -795,7 +795,7 @@ fn leaks_of_late_units_are_seen() {
 }
 
 /// Faults that other tests see: of reports, of fleets, of memory, of nodes.
-const IN_OTHER_TESTS: [Fault; 41] = [
+const IN_OTHER_TESTS: [Fault; 49] = [
     Fault::TiedByChain,
     Fault::OneRefutes,
     Fault::LiftByPoint,
@@ -837,6 +837,14 @@ const IN_OTHER_TESTS: [Fault; 41] = [
     Fault::UsedOffered,
     Fault::SettledUnshown,
     Fault::ReplacedGoesOn,
+    Fault::ReopensEnded,
+    Fault::HeldIsNew,
+    Fault::HeldTells,
+    Fault::FoundInReused,
+    Fault::VersionSurvives,
+    Fault::ClosedOpens,
+    Fault::OpenForgotten,
+    Fault::RepeatCounts,
 ];
 
 #[test]

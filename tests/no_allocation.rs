@@ -358,3 +358,33 @@ fn counters_allocate_nothing() {
         assert!((counter.read() - 3e5).abs() < 1e5 || kind == CounterKind::Logarithmic);
     }
 }
+
+/// Recorded decisions, their repeats and what finds them, also while old ids are forgotten.
+#[test]
+fn recorded_decisions_allocate_nothing() {
+    for (clock, reward_window) in [(Clock::Decisions, 0), (Clock::Decisions, 100), (Clock::Caller, 100)] {
+        let config = Config { clock, reward_window, table_capacity: 300, pending_capacity: 128, ..Config::new(5, 1.0) };
+        let bandit = Bandit::new(Algorithm::Med, &config).unwrap();
+        let _ = bandit.advance(1000);
+        let (before, mut recorded, mut refused) = (ALLOCATIONS.get(), 0, 0);
+        let mut version = bandit.table_begin(0).unwrap();
+        for id in 0..20_000 {
+            let _ = bandit.advance(1000 + id);
+            if id % 70 == 0 {
+                version = bandit.table_begin(30).unwrap();
+            }
+            let request = Request { eligible: Some(&[3]), ..Request::default() };
+            match bandit.record(version, id, &request) {
+                Ok(decision) => {
+                    assert_eq!(bandit.record(version, id, &request).unwrap().ticket, decision.ticket);
+                    let found = bandit.find(version, id).unwrap().ticket;
+                    assert!(id % 3 > 0 || bandit.update(found, 1.0).is_ok());
+                    recorded += 1;
+                }
+                Err(_) => refused += 1,
+            }
+            let _ = bandit.find(version, id + 1);
+        }
+        assert_eq!((ALLOCATIONS.get() - before, recorded, refused), (0, 20_000, 0));
+    }
+}

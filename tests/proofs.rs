@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The theorems that the contract names.
-const CONTRACT: [&str; 10] = [
+const CONTRACT: [&str; 11] = [
     "theorem_P",
     "theorem_U",
     "theorem_S",
@@ -15,6 +15,7 @@ const CONTRACT: [&str; 10] = [
     "theorem_C",
     "theorem_M",
     "theorem_zcdp",
+    "each_id_opens_once",
     "losses_add_up",
     "no_period_is_forgotten",
     "signed_is_laplace",

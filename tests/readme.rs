@@ -61,6 +61,10 @@ const TRIED_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("docs/java.md", "kotlin", "java.rs"),
     ("docs/java.md", "scala", "java.rs"),
     ("bindings/python/README.md", "python", "python.rs"),
+    ("docs/tables.md", "python", "tables.rs"),
+    ("docs/tables.md", "js", "tables.rs"),
+    ("docs/tables.md", "java", "tables.rs"),
+    ("docs/tables.md", "json", "tables.rs"),
 ];
 
 /// The programs in this language: a name from the page, the text, and the expected output.
@@ -413,10 +417,15 @@ fn pages_name_the_present_interface_only() {
     let header = without_comments(&page("include/dpb.h"));
     let cpp = sources("bindings/cpp", ".hpp");
     // Names that look like the interface's and are not: nginx's directives, a build tag, a symbol version, an include
-    // guard, a header, metrics.
-    let others =
-        ["examples/nginx/ngx_http_dpb_module.c", "bindings/go/link_system.go", "bindings/c/libdpb.map", "Makefile"]
-            .map(page);
+    // guard, a header, metrics, a field of JSON.
+    let others = [
+        "examples/nginx/ngx_http_dpb_module.c",
+        "bindings/go/link_system.go",
+        "bindings/c/libdpb.map",
+        "Makefile",
+        "tests/data/decide.json",
+    ]
+    .map(page);
     let variables = ["tests/header.rs", "tests/dist.rs", "tests/simulation/main.rs"].map(page); // of the environment, for tests
     let others = others.join("") + &without_comments(&cpp) + &variables.join("");
     let collectors = ["collector.go", "fleet/collector.go"].map(|file| page(&format!("bindings/go/prometheus/{file}")));

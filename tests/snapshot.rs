@@ -90,7 +90,7 @@ fn snapshots_are_as_long_as_the_header_says() {
             let Ok(bandit) = Bandit::new(algorithm, &config) else { continue };
             let length = || bandit.snapshot().unwrap().len();
             let verdict = if algorithm == Algorithm::TopTwo { 3 } else { 0 };
-            let each = |bytes: usize| 406 + 12 * verdict + arms as usize * bytes;
+            let each = |bytes: usize| 410 + 12 * verdict + arms as usize * bytes;
             let has_histories = verdict > 0 || matches!(algorithm, Algorithm::Imed | Algorithm::Med);
             assert!(
                 length() <= each(if has_histories { 43 + verdict } else { 50 }),
@@ -121,7 +121,7 @@ fn snapshots_are_as_long_as_the_header_says() {
     for (model_per_arm, models) in [(false, 1), (true, 7)] {
         let config = Config { features: 64, model_per_arm, ..Config::new(7, 1.0) };
         let length = Bandit::new(Algorithm::Linear, &config).unwrap().snapshot().unwrap().len();
-        let stated = 304 + 50 * 7 + models * (4 * 65 * 65 + 12 * 65);
+        let stated = 308 + 50 * 7 + models * (4 * 65 * 65 + 12 * 65);
         assert!(length <= stated && length > stated - 500, "{length} {stated}");
     }
     let (arms, segments) = (10, 50);
@@ -267,7 +267,7 @@ use Another::{InLives, Refused, Taken};
 type Case = (&'static str, Another, [fn(&mut Config); 2]);
 
 /// Each field with two values, in configurations that are otherwise the same.
-const FIELDS: [Case; 39] = [
+const FIELDS: [Case; 40] = [
     ("arms", Refused, [|_| (), |c| c.arms = 6]),
     ("epsilon", Refused, [|_| (), |c| c.epsilon = 0.9]),
     ("delta", Refused, [|_| (), |c| c.delta = 1e-5]),
@@ -290,6 +290,7 @@ const FIELDS: [Case; 39] = [
     ("learn_clip", Refused, [|c| c.reward_bits = 24, |c| (c.reward_bits, c.learn_clip) = (24, true)]),
     ("contributions_per_user", Refused, [|_| (), |c| c.contributions_per_user = 2]),
     ("pending_capacity", Taken, [|_| (), |c| c.pending_capacity = 77]),
+    ("table_capacity", Taken, [|_| (), |c| c.table_capacity = 30]),
     ("reward_window", Taken, [|_| (), |c| c.reward_window = 30]),
     ("interval_exponent", Taken, [|_| (), |c| c.interval_exponent = 1.2]),
     ("rigorous_index", Taken, [|_| (), |c| c.rigorous_index = true]),

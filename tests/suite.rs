@@ -62,6 +62,7 @@ mod slates;
 mod snapshot;
 mod stopping;
 mod support;
+mod tables;
 mod users;
 mod values;
 mod winner;

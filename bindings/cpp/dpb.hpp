@@ -87,6 +87,8 @@ struct Prediction {
 [[nodiscard]] inline std::uint32_t feature_cross(std::uint32_t a, std::uint32_t b, std::uint32_t d) noexcept {
   return dpb_feature_cross(a, b, d);
 }
+/// A decision that was made by a table. Bandit::record takes it.
+using Elsewhere = dpb_elsewhere;
 /// The parameters that the encoders, the shuffler and the server of one batch share. shuffle_plan makes them.
 using ShuffleParams = dpb_shuffle_params;
 
@@ -458,6 +460,29 @@ private:
   explicit Budget(Handle handle) noexcept : handle_(std::move(handle)) {}
   Handle handle_;
 };
+
+/// Decides by the weights of a table, as every other program does that has the table (dpb_decide): the unit, such as a
+/// visitor, gets the same arm while the table is the same.
+[[nodiscard]] inline dpb_status try_decide(Span<std::uint64_t> weights, const std::string &salt,
+                                           const std::string &context, const std::string &unit, Elsewhere &out,
+                                           dpb_error *error = nullptr) noexcept {
+  for (const std::string *text : {&salt, &context, &unit}) {
+    if (text->find('\0') != std::string::npos) { // text of C ends there
+      if (error != nullptr) {
+        *error = {DPB_INVALID_REQUEST, "salt, context and unit must have no NUL"};
+      }
+      return DPB_INVALID_REQUEST;
+    }
+  }
+  return dpb_decide(weights.data(), weights.size(), salt.c_str(), context.c_str(), unit.c_str(), &out, error);
+}
+/// The same. Throws for weights that do not sum to 2^32, for an empty unit, and for a newline or a NUL.
+[[nodiscard]] inline Elsewhere decide(Span<std::uint64_t> weights, const std::string &salt, const std::string &context,
+                                      const std::string &unit) {
+  Elsewhere decision = {};
+  detail::insist([&](dpb_error *error) { return try_decide(weights, salt, context, unit, decision, error); });
+  return decision;
+}
 
 /// dpb_bandit: chooses an arm for each decision and learns from rewards.
 class Bandit {
@@ -911,6 +936,53 @@ public:
   [[nodiscard]] dpb_status try_predict(const Request &request, double *mean, double *deviation, std::size_t cap,
                                        std::size_t &n) const noexcept {
     return dpb_predict(get(), &request, mean, deviation, cap, &n);
+  }
+  /// Reads the probability of each arm in the next decision of a request, as integers that sum to 2^32, for a table by
+  /// which programs decide elsewhere (dpb_weights).
+  [[nodiscard]] std::vector<std::uint64_t> weights(const Request &request = {}) const {
+    std::vector<std::uint64_t> read;
+    detail::insist([&](dpb_error *error) {
+      return detail::fill(read, [&](std::uint64_t *out, std::size_t cap, std::size_t *n) {
+        return try_weights(request, out, cap, *n, error);
+      });
+    });
+    return read;
+  }
+  /// out: an array of cap numbers. n: receives how many there are, also with DPB_BUFFER_TOO_SMALL.
+  [[nodiscard]] dpb_status try_weights(const Request &request, std::uint64_t *out, std::size_t cap, std::size_t &n,
+                                       dpb_error *error = nullptr) const noexcept {
+    return dpb_weights(get(), &request, out, cap, &n, error);
+  }
+  /// Begins a version of this bandit's table. The one before it closes after grace more ticks (dpb_table_begin).
+  [[nodiscard]] std::uint64_t table_begin(std::uint64_t grace) {
+    std::uint64_t version = 0;
+    detail::insist([&](dpb_error *error) { return try_table_begin(grace, version, error); });
+    return version;
+  }
+  [[nodiscard]] dpb_status try_table_begin(std::uint64_t grace, std::uint64_t &version,
+                                           dpb_error *error = nullptr) noexcept {
+    return dpb_table_begin(get(), grace, &version, error);
+  }
+  /// Records a decision that was made elsewhere, once whatever is repeated; the one eligible arm of the request is the arm
+  /// that was shown (dpb_record). Which ones you record must not depend on rewards.
+  Decision record(std::uint64_t version, std::uint64_t id, const Request &request) {
+    Decision decision;
+    detail::check(try_record(version, id, request, decision), "dpb_record", "version", version, "id", id, "eligible",
+                  detail::list(request.eligible, request.eligible_len));
+    return decision;
+  }
+  [[nodiscard]] dpb_status try_record(std::uint64_t version, std::uint64_t id, const Request &request,
+                                      Decision &out) noexcept {
+    return dpb_record(get(), version, id, &request, &out);
+  }
+  /// Finds the decision of an id that was recorded, for a reward that names the id (dpb_find).
+  [[nodiscard]] Decision find(std::uint64_t version, std::uint64_t id) {
+    Decision decision;
+    detail::check(try_find(version, id, decision), "dpb_find", "version", version, "id", id);
+    return decision;
+  }
+  [[nodiscard]] dpb_status try_find(std::uint64_t version, std::uint64_t id, Decision &out) noexcept {
+    return dpb_find(get(), version, id, &out);
   }
   /// An upper bound of the privacy loss so far, at this delta in [0, 1) (dpb_epsilon_spent).
   [[nodiscard]] double epsilon_spent(double delta = 0.0) const {

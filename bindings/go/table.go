@@ -59,6 +59,8 @@ package dpb
 #cgo nocallback dpb_epsilon_spent
 #cgo noescape dpb_feature_cross
 #cgo nocallback dpb_feature_cross
+#cgo noescape dpb_find
+#cgo nocallback dpb_find
 #cgo noescape dpb_free
 #cgo nocallback dpb_free
 #cgo noescape dpb_ldp_encode
@@ -169,6 +171,8 @@ package dpb
 #cgo nocallback dpb_submit_shuffled
 #cgo noescape dpb_suspend
 #cgo nocallback dpb_suspend
+#cgo noescape dpb_table_begin
+#cgo nocallback dpb_table_begin
 #cgo noescape dpb_ticket_node
 #cgo nocallback dpb_ticket_node
 #cgo noescape dpb_update
@@ -187,6 +191,10 @@ package dpb
 #cgo nocallback node_new
 #cgo noescape predict
 #cgo nocallback predict
+#cgo noescape read_weights
+#cgo nocallback read_weights
+#cgo noescape record
+#cgo nocallback record
 #cgo noescape request_check
 #cgo nocallback request_check
 #include <dpb.h>
@@ -236,6 +244,16 @@ static inline dpb_status predict(dpb_bandit *bandit, PARAMETERS, double *mean, d
   dpb_request request;
   fill(&request, ARGUMENTS);
   return dpb_predict(bandit, &request, mean, deviation, cap, n);
+}
+static inline dpb_status read_weights(dpb_bandit *bandit, PARAMETERS, uint64_t *weights, size_t cap, size_t *n, dpb_error *error) {
+  dpb_request request;
+  fill(&request, ARGUMENTS);
+  return dpb_weights(bandit, &request, weights, cap, n, error);
+}
+static inline dpb_status record(dpb_bandit *bandit, uint64_t version, uint64_t id, PARAMETERS, dpb_decision *out) {
+  dpb_request request;
+  fill(&request, ARGUMENTS);
+  return dpb_record(bandit, version, id, &request, out);
 }
 
 // The fields of a Request as numbers, in the order of this array. Addresses are pinned.
@@ -324,6 +342,11 @@ type Config struct {
 	// clock the oldest decision expires too, whether it has a reward or not: choose the most decisions in one window. It
 	// must be in 1 .. 2^24. Default 4096.
 	PendingCapacity uint32
+	// The maximum number of decisions made elsewhere, by a published table, whose ids the handle remembers
+	// ([Bandit.Record]): those of versions that are not closed, and those of open decisions. It takes 32 to 40 bytes for
+	// each. Choose the most decisions in the life of a version with its grace, or in a RewardWindow if that is longer. 0
+	// = no tables. It must be at most 2^24.
+	TableCapacity uint32
 	// 0 = report or cancel every decision, at a time that does not depend on its reward. W > 0 = silence means RewardMin
 	// (no click). Every reward then takes effect exactly W ticks after its decision, in ticket order, whenever it
 	// arrives, so the timing of a click reveals nothing. Later rewards are [ErrExpired]. A tick is a decision, and W at
@@ -443,6 +466,7 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		Parts:                uint32(c.parts),
 		ContributionsPerUser: uint32(c.contributions_per_user),
 		PendingCapacity:      uint32(c.pending_capacity),
+		TableCapacity:        uint32(c.table_capacity),
 		RewardWindow:         uint32(c.reward_window),
 		Winners:              uint32(c.winners),
 		Node:                 uint64(c.node),
@@ -491,6 +515,7 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	}
 	c.contributions_per_user = C.uint32_t(config.ContributionsPerUser)
 	c.pending_capacity = C.uint32_t(config.PendingCapacity)
+	c.table_capacity = C.uint32_t(config.TableCapacity)
 	c.reward_window = C.uint32_t(config.RewardWindow)
 	c.winners = C.uint32_t(config.Winners)
 	c.node = C.uint64_t(config.Node)
@@ -849,6 +874,16 @@ func (r *Request) check(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {
 func (r *Request) predict(c *C.dpb_bandit, mean, deviation *C.double, room C.size_t, n *C.size_t) C.dpb_status {
 	rows := r.rows()
 	return C.predict(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Costs)), C.size_t(len(r.Costs)), number(r.Abstain), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, mean, deviation, room, n)
+}
+
+func (r *Request) weights(c *C.dpb_bandit, weights *C.uint64_t, room C.size_t, n *C.size_t, failure *C.dpb_error) C.dpb_status {
+	rows := r.rows()
+	return C.read_weights(c, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Costs)), C.size_t(len(r.Costs)), number(r.Abstain), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, weights, room, n, failure)
+}
+
+func (r *Request) record(c *C.dpb_bandit, version, id C.uint64_t, out *C.dpb_decision) C.dpb_status {
+	rows := r.rows()
+	return C.record(c, version, id, C.uint32_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), (*C.uint32_t)(unsafe.SliceData(r.Eligible)), C.size_t(len(r.Eligible)), (*C.double)(unsafe.SliceData(r.Values)), C.size_t(len(r.Values)), (*C.double)(unsafe.SliceData(r.Costs)), C.size_t(len(r.Costs)), number(r.Abstain), (*C.double)(unsafe.SliceData(r.Examined)), C.size_t(len(r.Examined)), rows.features, rows.sparse, rows.sparse_ends, rows.features_len, rows.sparse_ends_len, out)
 }
 
 // packed is a request as numbers, and C decides so many at once.

@@ -24,6 +24,7 @@ pub mod sample;
 pub mod segments;
 pub mod ss19;
 pub mod t21;
+pub mod tables;
 pub mod tails;
 pub mod td16;
 pub mod td17;
@@ -84,6 +85,7 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("clip", "libdpb: amounts with a learned clip, and with clips that somebody knew", clip::run),
     ("clip-fleet", "clip over several handles", clip::run_fleet),
     ("costs", "libdpb: arms that cost something, and requests that may get no arm", costs::run),
+    ("tables", "libdpb: programs elsewhere decide by a published table", tables::run),
     ("drift", "libdpb: rewards that change over time, with and without forget_after", drift::run),
     ("tails", "libdpb: the cost of losing the best arm in fewer runs", tails::run),
     ("many", "libdpb: many arms: how far the leader is preferred", tails::run_many),

@@ -7,6 +7,7 @@ mod moving;
 mod persist;
 mod report;
 mod state;
+mod tables;
 
 use crate::budget::check_delta;
 use crate::config::{Config, PackedConfig};
@@ -24,6 +25,7 @@ use fleet::Sharing;
 use health::Health;
 use moving::Lifecycle;
 use state::{Lock, State, catalog};
+use tables::Versions;
 
 pub use health::Warnings;
 pub use report::{ArmReport, Diagnostics, Report, Verdict};
@@ -106,6 +108,7 @@ impl Bandit {
         // Created last, so that a test seed gives everything else the same coins with users and without.
         let users = Users::of(config, &mut seed)?;
         let (origin, mut sharing) = (tickets.next_u64(), None);
+        let tables = Versions::of(config, &mut tickets)?;
         if let Some(key) = &config.fleet_key {
             sharing = Some(Box::new(Sharing::new(key.clone(), Seed::new(None)?.stream())?));
         }
@@ -127,6 +130,7 @@ impl Bandit {
                     && config.features == 0
                     && config.control_share == 0.0,
                 users,
+                tables,
                 periods: Periods::first(config),
                 health: Health::default(),
                 receivers: Vec::new(),

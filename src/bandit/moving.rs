@@ -272,6 +272,7 @@ impl Persist for State {
             pulls,
             seeded,
             users,
+            tables,
             periods,
             health,
             origin: _,
@@ -289,6 +290,7 @@ impl Persist for State {
         pulls.persist(with)?;
         seeded.persist(with)?;
         users.persist(with)?;
+        tables.persist(with)?;
         periods.persist(with)?;
         health.persist(with)
     }

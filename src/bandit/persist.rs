@@ -133,7 +133,7 @@ impl Bandit {
     // begin generated restart
     /// | the same as in the snapshot | taken from `config` |
     /// |---|---|
-    /// | policy, `arms`, `epsilon`, `delta`, `reward_min`, `reward_max`, `reward_bits`, `parts`, `part_weights`, `learn_clip`, `contributions_per_user`, `winners`, `max_slots`, `max_clicks`, `features`, `model_per_arm`, `control_share`, `sticky`, `batch`, `base`, `shuffle_printed`, whether there are segments; of VB-SDP-AE `horizon`, which plans its batches; of policies that decide for an arm `beta` | `beta`, `horizon`, `clamp_rewards`, `pending_capacity`, `reward_window`, `node`, `forget_after`, `exploration`, `expected_users`, `budget_periods`, `max_segments` if its segments fit, `tolerance`, `planned_end`, `clock`, `interval_exponent`, `rigorous_index` |
+    /// | policy, `arms`, `epsilon`, `delta`, `reward_min`, `reward_max`, `reward_bits`, `parts`, `part_weights`, `learn_clip`, `contributions_per_user`, `winners`, `max_slots`, `max_clicks`, `features`, `model_per_arm`, `control_share`, `sticky`, `batch`, `base`, `shuffle_printed`, whether there are segments; of VB-SDP-AE `horizon`, which plans its batches; of policies that decide for an arm `beta` | `beta`, `horizon`, `clamp_rewards`, `pending_capacity`, `table_capacity`, `reward_window`, `node`, `forget_after`, `exploration`, `expected_users`, `budget_periods`, `max_segments` if its segments fit, `tolerance`, `planned_end`, `clock`, `interval_exponent`, `rigorous_index` |
     // end generated restart
     ///
     /// Releases made without `forget_after` have age 0 when it is set. If the `clock` changes, all releases keep their

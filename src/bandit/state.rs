@@ -3,6 +3,7 @@
 use super::fleet::Sharing;
 use super::health::Health;
 use super::moving::{Lifecycle, Receiver};
+use super::tables::Versions;
 use crate::config::Config;
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
@@ -55,6 +56,8 @@ pub(super) struct State {
     pub seeded: bool,
     /// Limits of the decisions that each user contributes, if the configuration expects users.
     pub users: Option<Box<Users>>,
+    /// Decisions made elsewhere, if the configuration expects some.
+    pub tables: Option<Box<Versions>>,
     pub periods: Periods,
     /// Whether the configuration permits default requests.
     pub is_plain: bool,
@@ -291,6 +294,24 @@ impl State {
         let offer = self.offers.check(&request, catalog(&mut *self.policy), &limits)?;
         self.policy.predict(&offer, each);
         Ok(())
+    }
+
+    /// Writes the probability of each arm, by its number, in the next decision of a request.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check); `Unsupported`.
+    pub fn weigh(&mut self, request: &Request, shares: &mut [f64]) -> Result<()> {
+        let request = Request { user: 0, ..*request };
+        if request.slots != 1 {
+            return Err(Error::request("slots", "must be 1 for weights", request.slots));
+        }
+        if request.abstain {
+            return Err(Error::request("abstain", "must be 0 for weights", 1u32));
+        }
+        let limits = Limits { is_ready: true, ..self.limits() };
+        let mut offer = self.offers.check(&request, catalog(&mut *self.policy), &limits)?;
+        offer.is_outage = self.engine.is_outage();
+        self.policy.weights(&offer, shares)
     }
 
     /// Checks that the policy supports `what`, and that this arm can be played. `field` has it.

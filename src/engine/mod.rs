@@ -434,6 +434,31 @@ impl Engine {
         clock.map_or(self.counts.decisions, |clock| clock.now)
     }
 
+    /// The ticket of a decision of this handle that has not ended, whether it has a reward or not; and its pull.
+    pub fn pending_at(&self, sequence: u64) -> Option<(u64, Pull)> {
+        let place = self.place(sequence);
+        let is_last = self.counts.decisions - sequence <= self.ring(); // no later decision has its place
+        let is_pending = is_last && self.ring[place].fate() != Fate::DONE;
+        is_pending.then(|| (self.key.seal(sequence).0, SlotExtras::pull(&self.extras, place, &self.ring[place])))
+    }
+
+    /// Counts a call that was refused with this error.
+    #[cold]
+    pub fn refused(&mut self, error: Error) -> Error {
+        match error {
+            Error::UnknownTicket => self.refusals.unknown += 1,
+            Error::Duplicate => self.refusals.duplicates += 1,
+            Error::Expired => self.refusals.late += 1,
+            _ => (),
+        }
+        error
+    }
+
+    /// The name of this handle's node in tickets.
+    pub fn node(&self) -> u16 {
+        self.key.node()
+    }
+
     /// When a decision that may be open was made, in ticks.
     pub fn stamp(&self, sequence: u64) -> u64 {
         let times = self.extras.as_ref().and_then(|extras| extras.times.as_ref());

@@ -84,6 +84,11 @@ impl TicketKey {
         TicketKey { keys, slots, lows, highs, node, bits: bits as u8, half: half as u8 }
     }
 
+    /// The node's name.
+    pub fn node(&self) -> u16 {
+        self.node
+    }
+
     /// Returns a mask with as many ones as a slot has bits.
     #[inline]
     fn slots(&self) -> u64 {

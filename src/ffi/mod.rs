@@ -34,6 +34,7 @@ mod sized;
 mod snapshot;
 mod status;
 mod stopping;
+mod tables;
 
 pub use arms::*;
 pub use bandit::*;
@@ -53,3 +54,4 @@ pub use shuffle::*;
 pub use snapshot::*;
 pub use status::*;
 pub use stopping::*;
+pub use tables::*;

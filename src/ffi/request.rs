@@ -29,7 +29,7 @@ impl dpb_request {
     /// `request` is valid for the size that it states, and its arms and rows for the lengths beside them while the
     /// result is used.
     #[inline(always)] // so that the result needs no memory
-    unsafe fn read<'a>(request: *const dpb_request) -> Result<Request<'a>> {
+    pub(super) unsafe fn read<'a>(request: *const dpb_request) -> Result<Request<'a>> {
         // SAFETY: as above.
         match unsafe { sized::whole(request) } {
             // SAFETY: as above.

@@ -91,8 +91,8 @@ functions! {
     /// base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans its batches; and with policies that
     /// decide for an arm (dpb_best_arm) beta, because the decision has it. Otherwise the call is DPB_INVALID_CONFIG,
     /// and error names the field. These are taken from config: beta, horizon, DPB_CLAMP_REWARDS, pending_capacity,
-    /// reward_window, node, forget_after, exploration, expected_users, budget_periods, a max_segments that the
-    /// snapshot's segments fit into, tolerance, planned_end, clock, fleet_key, budget, interval_exponent and
+    /// table_capacity, reward_window, node, forget_after, exploration, expected_users, budget_periods, a max_segments
+    /// that the snapshot's segments fit into, tolerance, planned_end, clock, fleet_key, budget, interval_exponent and
     /// DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after before, releases begin to age now.
     // end generated restart
     /// If only one of the two configurations has

@@ -14,6 +14,9 @@ pub use crate::request::Pull;
 use crate::reward::Reward;
 use crate::shuffle::Params;
 
+/// Why most policies have no weights.
+pub(super) const NO_WEIGHTS: &str = "weights, because it plans single decisions: dp-med has weights";
+
 /// The public state of one arm: released values only, in the unit interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ArmState {
@@ -108,6 +111,15 @@ pub trait Policy: Send + Persist {
     fn decide(&mut self, offer: &mut Offer) {
         let pull = self.choose();
         offer.choose(pull, pull.arm(), f64::NAN);
+    }
+
+    /// Writes the probability of each arm by its number, in the decision of a checked request of one slot that gets an arm.
+    /// The other arms have 0 already. Changes nothing that a later decision depends on.
+    ///
+    /// # Errors
+    /// `Unsupported` if the policy decides otherwise than by a draw.
+    fn weights(&mut self, _offer: &Offer, _weights: &mut [f64]) -> Result<()> {
+        Err(Error::unsupported(NO_WEIGHTS))
     }
 
     /// Reports the reward of an earlier pull.

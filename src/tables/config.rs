@@ -66,6 +66,12 @@ fields! {
     /// clock the oldest decision expires too, whether it has a reward or not: choose the most decisions in one window.
     pending_capacity: u32 = 4096, Moved, Every, "0.1",
         "must be in 1 .. 2^24" => |most| (1..=Self::MAX_PENDING).contains(&most);
+    /// The maximum number of decisions made elsewhere, by a published table, whose ids the handle remembers
+    /// ([`record`](crate::Bandit::record)): those of versions that are not closed, and those of open decisions. It takes 32 to
+    /// 40 bytes for each. Choose the most decisions in the life of a version with its grace, or in a `reward_window` if that
+    /// is longer. 0 = no tables.
+    table_capacity: u32 = 0, Moved, Every, "0.1",
+        "must be at most 2^24" => |most| most <= Self::MAX_PENDING;
     /// 0 = report or cancel every decision, at a time that does not depend on its reward. W > 0 = silence means
     /// `reward_min` (no click). Every reward then takes effect exactly W ticks after its decision, in ticket order,
     /// whenever it arrives, so the timing of a click reveals nothing. Later rewards are [`Expired`](crate::Error::Expired).

@@ -196,6 +196,11 @@ checked! {
     dpb_stopping_push(stopping: *mut dpb_stopping, sample: f64, halted: *mut u32);
     dpb_stopping_mean(stopping: *const dpb_stopping, mean: *mut f64);
     dpb_stopping_is_private(stopping: *const dpb_stopping, is_private: *mut u32);
+    dpb_decide(weights: *const u64, n: usize, salt: *const c_char, context: *const c_char, unit: *const c_char, out: *mut dpb_elsewhere, error: *mut dpb_error);
+    dpb_weights(bandit: *const dpb_bandit, request: *const dpb_request, weights: *mut u64, cap: usize, n: *mut usize, error: *mut dpb_error);
+    dpb_table_begin(bandit: *mut dpb_bandit, grace: u64, version: *mut u64, error: *mut dpb_error);
+    dpb_record(bandit: *mut dpb_bandit, version: u64, id: u64, request: *const dpb_request, out: *mut dpb_decision);
+    dpb_find(bandit: *mut dpb_bandit, version: u64, id: u64, out: *mut dpb_decision);
     dpb_new_imed(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
     dpb_new_med(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
     dpb_new_tt(config: *const dpb_config, out: *mut *mut dpb_bandit, error: *mut dpb_error);
@@ -326,6 +331,88 @@ pub fn rare(constructors: &[super::Constructor]) {
             expect(dpb_verdict_read(handle, sizes.as_mut_ptr().cast()), expected);
         }
         dpb_free(handle);
+
+        // Decisions elsewhere.
+        let mut weights = [0u64; 2];
+        let mut read = |handle, request: *const dpb_request, cap| {
+            let mut error = zeroed();
+            let status = dpb_weights(handle, request, weights.as_mut_ptr(), cap, &raw mut n, &raw mut error);
+            if status != DPB_OK {
+                explained(&error, status);
+            }
+            status
+        };
+        let of_tables = dpb_config { table_capacity: 1, ..plain };
+        let mut tables = null_mut();
+        expect(dpb_new_med(&raw const of_tables, &raw mut tables, null_mut()), DPB_OK);
+        expect(read(tables, null(), 1), DPB_BUFFER_TOO_SMALL);
+        expect(read(tables, null(), 2), DPB_OK);
+        expect(read(tables, &dpb_request { slots: 2, ..request }, 2), DPB_INVALID_REQUEST);
+        expect(read(tables, &dpb_request { abstain: 1, ..request }, 2), DPB_INVALID_REQUEST);
+        expect(read(tables, &dpb_request { struct_size: newer, ..request }, 2), DPB_NEWER_VERSION);
+        let segments = made(&dpb_config { max_segments: 1, table_capacity: 1, ..plain });
+        let of_segment = |segment| dpb_request { segment, eligible: &1, eligible_len: 1, ..request };
+        expect(dpb_select_for(segments, &of_segment(1), &raw mut decision), DPB_OK);
+        expect(read(segments, &of_segment(1), 2), DPB_UNSUPPORTED);
+        expect(read(segments, &of_segment(2), 2), DPB_FULL);
+        let begin = |handle, version: &mut u64| dpb_table_begin(handle, 0, version, null_mut());
+        let mut version = 0;
+        expect(begin(segments, &mut version), DPB_OK);
+        expect(dpb_record(segments, version, 1, &of_segment(1), &raw mut decision), DPB_OK);
+        dpb_free(segments);
+        let shown = of_segment(0);
+        expect(dpb_find(tables, version, 1, &raw mut decision), DPB_EXPIRED);
+        expect(begin(tables, &mut version), DPB_OK);
+        expect(dpb_find(tables, version, 1, &raw mut decision), DPB_UNKNOWN_TICKET);
+        expect(dpb_record(tables, version, 1, &raw const request, &raw mut decision), DPB_INVALID_REQUEST);
+        let wrong = dpb_request { struct_size: newer, ..request };
+        expect(dpb_record(tables, version, 1, &raw const wrong, &raw mut decision), DPB_NEWER_VERSION);
+        expect(dpb_record(tables, version + 1, 1, &raw const shown, &raw mut decision), DPB_EXPIRED);
+        expect(dpb_record(tables, version, 1, &raw const shown, &raw mut decision), DPB_OK);
+        expect(dpb_record(tables, version, 2, &raw const shown, &raw mut decision), DPB_FULL);
+        expect(dpb_find(tables, version, 1, &raw mut decision), DPB_OK);
+        expect(dpb_cancel(tables, decision.ticket), DPB_OK);
+        expect(dpb_find(tables, version, 1, &raw mut decision), DPB_DUPLICATE);
+        expect(dpb_record(tables, version, 1, &raw const shown, &raw mut decision), DPB_DUPLICATE);
+        dpb_free(tables);
+        let none_kept = made(&plain);
+        expect(begin(none_kept, &mut version), DPB_UNSUPPORTED);
+        expect(dpb_record(none_kept, version, 1, &raw const shown, &raw mut decision), DPB_UNSUPPORTED);
+        expect(dpb_find(none_kept, version, 1, &raw mut decision), DPB_UNSUPPORTED);
+        dpb_free(none_kept);
+        let counting = made(&dpb_config { expected_users: 9, table_capacity: 1, ..plain });
+        let bytes = saved(counting);
+        dpb_free(counting);
+        let mut restored = null_mut();
+        expect(
+            dpb_restore_as(
+                c"dp-imed".as_ptr(),
+                &dpb_config { expected_users: 9, table_capacity: 1, ..plain },
+                bytes.as_ptr(),
+                bytes.len(),
+                &raw mut restored,
+                null_mut(),
+            ),
+            DPB_OK,
+        );
+        expect(begin(restored, &mut version), DPB_OK);
+        expect(dpb_record(restored, version, 1, &raw const shown, &raw mut decision), DPB_NOT_READY);
+        dpb_free(restored);
+        let (mut elsewhere, all, text) = (zeroed(), 1u64 << 32, c"text".as_ptr());
+        let mut decide =
+            |weights: *const u64, unit| dpb_decide(weights, 1, text, text, unit, &raw mut elsewhere, null_mut());
+        expect(decide(&all, text), DPB_OK);
+        expect(decide(&1, text), DPB_INVALID_CONFIG);
+        expect(decide(&all, c"".as_ptr()), DPB_INVALID_REQUEST);
+        for status in [
+            dpb_weights(null(), null(), null_mut(), 0, &raw mut n, null_mut()),
+            dpb_table_begin(null_mut(), 0, &raw mut version, null_mut()),
+            dpb_record(null_mut(), 0, 0, &raw const request, &raw mut decision),
+            dpb_find(null_mut(), 0, 0, &raw mut decision),
+            decide(null(), text),
+        ] {
+            expect(status, DPB_NULL);
+        }
 
         // A part that comes too late.
         let parts = made(&dpb_config { reward_window: 1, parts: 8, part_weights: [1.0; 8], ..plain });

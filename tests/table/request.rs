@@ -313,6 +313,16 @@ static inline dpb_status predict(dpb_bandit *bandit, PARAMETERS, double *mean, d
   fill(&request, ARGUMENTS);
   return dpb_predict(bandit, &request, mean, deviation, cap, n);
 }}
+static inline dpb_status read_weights(dpb_bandit *bandit, PARAMETERS, uint64_t *weights, size_t cap, size_t *n, dpb_error *error) {{
+  dpb_request request;
+  fill(&request, ARGUMENTS);
+  return dpb_weights(bandit, &request, weights, cap, n, error);
+}}
+static inline dpb_status record(dpb_bandit *bandit, uint64_t version, uint64_t id, PARAMETERS, dpb_decision *out) {{
+  dpb_request request;
+  fill(&request, ARGUMENTS);
+  return dpb_record(bandit, version, id, &request, out);
+}}
 
 // The fields of a Request as numbers, in the order of this array. Addresses are pinned.
 enum {{
@@ -366,6 +376,16 @@ func (r *Request) check(c *C.dpb_bandit, failure *C.dpb_error) C.dpb_status {{
 func (r *Request) predict(c *C.dpb_bandit, mean, deviation *C.double, room C.size_t, n *C.size_t) C.dpb_status {{
 	rows := r.rows()
 	return C.predict(c, {given}, mean, deviation, room, n)
+}}
+
+func (r *Request) weights(c *C.dpb_bandit, weights *C.uint64_t, room C.size_t, n *C.size_t, failure *C.dpb_error) C.dpb_status {{
+	rows := r.rows()
+	return C.read_weights(c, {given}, weights, room, n, failure)
+}}
+
+func (r *Request) record(c *C.dpb_bandit, version, id C.uint64_t, out *C.dpb_decision) C.dpb_status {{
+	rows := r.rows()
+	return C.record(c, version, id, {given}, out)
 }}
 
 // packed is a request as numbers, and C decides so many at once.

@@ -25,6 +25,7 @@ def make(**given):
 
 
 ONE, TWO, SHUFFLED = make(), make(max_segments=4, expected_users=9), make(policy="sdp-ae", delta=1e-6, horizon=1000, fleet_key=None)
+TABLES = make(policy="dp-med", table_capacity=1 << 10)
 SHUFFLE = {"users": 9, "coins_per_user": 1, "coin_numerator": 1, "epsilon": 1.0, "delta": 1e-6}
 INTEGERS = {
     "arms": (lambda value: make(arms=value), 32),
@@ -47,6 +48,11 @@ INTEGERS = {
     "j": (lambda value: ONE.compare(2, value), 32),
     "control": (lambda value: ONE.lift(value if value is not None else "none"), 32),
     "key": (TWO.segment, 64),
+    "grace": (make(table_capacity=2).table_begin, 64),
+    "until": (lambda value: TABLES.publish("a", until=value if value is not None else "none"), 64),
+    "version": (lambda value: TABLES.find(value, 1), 64),
+    "id of a record": (lambda value: TABLES.record(TABLES.table_begin(0), value, 1), 64),
+    "arm of a record": (lambda value: TABLES.record(TABLES.table_begin(0), 1, value), 32),
     "receiver": (lambda value: make().suspend(value), 64),
     "handles": (ONE.set_handles, 32),
     "generation": (lambda value: make().contribution(value), 64),

@@ -22,6 +22,7 @@ def test_every_function_is_called():
     # A policy is made by its name. test_every_policy makes each.
     constructors = {f for f in functions if re.search(rf"{f}\(const dpb_config \*config, dpb_bandit \*\*out", _cdef.CDEF)}
     assert len(constructors - {"dpb_new"}) == len(dpb.POLICIES)
+    functions.remove("dpb_decide")  # in Python, where hashlib has the hash
     missing = functions - constructors - set(re.findall(r"\blib\.(dpb_\w+)", SOURCE))
     assert not missing, f"the package does not call {missing}"
 

@@ -56,6 +56,11 @@ pub struct dpb_config {
     /// caller's clock the oldest decision expires too, whether it has a reward or not: choose the most decisions in
     /// one window. It must be in 1 .. 2^24. Default 4096.
     pub pending_capacity: u32,
+    /// The maximum number of decisions made elsewhere, by a published table, whose ids the handle remembers
+    /// (dpb_record): those of versions that are not closed, and those of open decisions. It takes 32 to 40 bytes for
+    /// each. Choose the most decisions in the life of a version with its grace, or in a reward_window if that is
+    /// longer. 0 = no tables. It must be at most 2^24.
+    pub table_capacity: u32,
     /// 0 = report or cancel every decision, at a time that does not depend on its reward. W > 0 = silence means
     /// reward_min (no click). Every reward then takes effect exactly W ticks after its decision, in ticket order,
     /// whenever it arrives, so the timing of a click reveals nothing. Later rewards are DPB_EXPIRED. A tick is a
@@ -66,6 +71,8 @@ pub struct dpb_config {
     /// (DPB_TEST_WON), and then draws one of these winners at each decision. The arms that are active after the end
     /// are the winners. No single arm is decided for, if there are several. 0 = 1. For dpb_new_tt.
     pub winners: u32,
+    /// 0.
+    pub reserved_2: u32,
     /// The number of this handle in a fleet. 1 .. 65535 = the node of its tickets (dpb_ticket_node), for a router. A
     /// larger number is hashed to 16 bits. 0 = random.
     pub node: u64,
@@ -181,7 +188,7 @@ pub const DPB_RIGOROUS_INDEX: u32 = 2;
 /// dpb_new_vb_sdp_ae.
 pub const DPB_SHUFFLE_PRINTED: u32 = 4;
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 288);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 296);
 
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers and addresses.
 unsafe impl Growing for dpb_config {}
@@ -201,6 +208,7 @@ impl dpb_config {
         self.part_weights = config.part_weights;
         self.contributions_per_user = config.contributions_per_user;
         self.pending_capacity = config.pending_capacity;
+        self.table_capacity = config.table_capacity;
         self.reward_window = config.reward_window;
         self.winners = config.winners;
         self.node = config.node;
@@ -236,6 +244,9 @@ impl dpb_config {
             let rule = "must be DPB_MODEL_SHARED or DPB_MODEL_PER_ARM";
             return Err(Error::config("feature_model", rule, given.feature_model));
         }
+        if given.reserved_2 != 0 {
+            return Err(Error::config("reserved_2", "must be 0", given.reserved_2));
+        }
         if given.reserved != 0 {
             return Err(Error::config("reserved", "must be 0", given.reserved));
         }
@@ -254,6 +265,7 @@ impl dpb_config {
             learn_clip: given.flags & DPB_LEARN_CLIP != 0,
             contributions_per_user: given.contributions_per_user,
             pending_capacity: given.pending_capacity,
+            table_capacity: given.table_capacity,
             reward_window: given.reward_window,
             winners: given.winners,
             node: given.node,

@@ -27,11 +27,11 @@ use super::explore::{Explore, kappa};
 use super::{ArmChange, Batched, Plan, choose_best, choose_plain, refresh_some};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::memory::WipedVec;
+use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Archive, Persist, persist};
 use crate::policy::contract::Pull;
 use crate::random::Seed;
-use crate::request::{NO_ARM, Offer, Worths};
+use crate::request::{NO_ARM, Offer, Sure, Worths};
 
 /// DP-MED: draws each arm with a probability.
 pub type DpMed = Batched<MedPlan>;
@@ -230,9 +230,7 @@ impl MedPlan {
 
     fn choose_offered(&mut self, offer: &mut Offer) {
         let (Some(arms), Some(worths)) = (offer.among(), offer.worths) else { return };
-        let (_, best) = self.batched.leader_in(offer, 1);
-        let sure = offer.sure_above(best);
-        let best = sure.map(|sure| sure.worth).or((best > offer.least_worth()).then_some(best));
+        let (sure, best) = self.best_worth(offer);
         // The sums of the weights up to each arm. Their memory is for all arms, so the next plain decision settles anew.
         self.is_exact = false;
         self.sums.clear();
@@ -252,6 +250,29 @@ impl MedPlan {
             Some(arm) => offer.choose(self.play(arm, propensity), arm, f64::NAN),
             None => self.batched.abstain(offer, propensity),
         }
+    }
+
+    /// What is sure, if it is worth as much as the best arm; and the largest worth, if any is known.
+    fn best_worth(&self, offer: &Offer) -> (Option<Sure>, Option<f64>) {
+        let (_, best) = self.batched.leader_in(offer, 1);
+        let sure = offer.sure_above(best);
+        (sure, sure.map(|sure| sure.worth).or((best > offer.least_worth()).then_some(best)))
+    }
+
+    /// Writes the weight of each of these arms, the arms of an offer. Returns what is sure, which has the weight 1.
+    fn weigh(&mut self, offer: &Offer, arms: &[u32], weights: &mut [f64]) -> Option<Sure> {
+        let (is_known, (sure, best)) = (self.is_known(arms), self.best_worth(offer));
+        let leading = if arms.is_empty() { 0.0 } else { self.batched.leader_of(arms).1 };
+        let leader = offer.among().map_or(self.batched.leader(), |_| self.batched.leader_in(offer, 1).0);
+        let plays_best = offer.is_outage && !self.batched.mean(self.batched.leader()).is_nan();
+        for (&arm, weight) in arms.iter().zip(weights) {
+            *weight = match offer.worths {
+                _ if plays_best => f64::from(u8::from(sure.is_none() && arm as usize == leader)),
+                Some(worths) => self.valued_weight(arm, worths, best),
+                None => self.weight_among(is_known, arm, leading),
+            };
+        }
+        sure
     }
 
     /// Plays what is sure, or explores an arm.
@@ -292,6 +313,22 @@ impl Plan for MedPlan {
             false if offer.is_plain => choose_plain(self, offer, MedPlan::choose_among),
             false => self.choose_offered(offer),
         }
+    }
+
+    fn weights(&mut self, offer: &Offer, weights: &mut [f64]) -> Result<()> {
+        let listed = offer.among().unwrap_or(self.batched.ledger.roster.live());
+        let (mut arms, mut own) = (try_with_capacity(listed.len())?, try_with_capacity(listed.len())?);
+        arms.extend_from_slice(listed);
+        own.resize(arms.len(), 0.0);
+        let sure = self.weigh(offer, &arms, &mut own);
+        let (all, even) = (own.iter().sum::<f64>() + f64::from(u8::from(sure.is_some())), 1.0 / arms.len() as f64);
+        for (&arm, own) in arms.iter().zip(own) {
+            weights[arm as usize] = self.explore.mix(even, own / all);
+        }
+        if let Some(sure) = sure {
+            weights[sure.arm as usize] = if arms.is_empty() { 1.0 } else { self.explore.mix(0.0, 1.0 / all) };
+        }
+        Ok(())
     }
 
     fn cancel(&mut self, pull: Pull) {

@@ -6,10 +6,10 @@
 //! other handles; [`explore`] guarantees minimum probabilities.
 
 use super::compare::ReleaseTotals;
-use super::contract::{ArmState, Policy, PolicyCounts, Pull};
+use super::contract::{ArmState, NO_WEIGHTS, Policy, PolicyCounts, Pull};
 use super::learner::{AnyLearner, Change, Growth, Learner, PeerHead};
 use crate::config::{Config, check_arms};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ledger::cells::{Ledger, Place};
 use crate::ledger::peers::Peer;
 use crate::moving::{Archive, Persist};
@@ -33,6 +33,11 @@ trait Plan: Send + Persist {
 
     /// As [`Policy::decide`].
     fn decide(&mut self, offer: &mut Offer);
+
+    /// As [`Policy::weights`].
+    fn weights(&mut self, _offer: &Offer, _weights: &mut [f64]) -> Result<()> {
+        Err(Error::unsupported(NO_WEIGHTS))
+    }
 
     /// As [`Policy::cancel`].
     fn cancel(&mut self, pull: Pull);
@@ -160,6 +165,10 @@ impl<P: Plan> Policy for Batched<P> {
         if self.0.batched_mut().collect(arm, reward) {
             release(&mut self.0, arm);
         }
+    }
+
+    fn weights(&mut self, offer: &Offer, weights: &mut [f64]) -> Result<()> {
+        self.0.weights(offer, weights)
     }
 
     fn cancel(&mut self, pull: Pull) {

@@ -132,6 +132,22 @@ impl Linear {
         self.x[0] * theta[0] + self.row.places().iter().map(each).sum::<f64>()
     }
 
+    /// Writes the probability of each of these arms, the arms of an offer.
+    pub(super) fn weigh(&self, offer: &Offer, arms: &[u32], weights: &mut [f64]) {
+        let draws = if offer.is_outage { 0..1 } else { 0..DRAWS };
+        let own = match self.plays_evenly() {
+            true => 0.0,
+            false if arms.is_empty() => 1.0,
+            false => 1.0 - self.exploration,
+        };
+        for draw in draws.clone().filter(|_| own > 0.0) {
+            let best = self.best((!offer.is_outage).then_some(draw), offer);
+            let arm = best.map(|number| arms[number]).or(offer.sure.map(|sure| sure.arm));
+            arm.into_iter().for_each(|arm| weights[arm as usize] += own / draws.len() as f64);
+        }
+        arms.iter().for_each(|&arm| weights[arm as usize] += (1.0 - own) / arms.len() as f64);
+    }
+
     /// Returns the propensity of the arm at this place among those that are left; `None`: of what is sure.
     pub(super) fn propensity(&self, number: Option<usize>, offer: &Offer, arms: usize) -> f64 {
         if arms == 0 {

@@ -28,6 +28,14 @@ impl Policy for Linear {
         }
     }
 
+    fn weights(&mut self, offer: &Offer, weights: &mut [f64]) -> Result<()> {
+        if self.shape.per_arm {
+            self.spread_row(self.row_of(offer, 0));
+        }
+        self.weigh(offer, offer.among().unwrap_or(&[]), weights);
+        Ok(())
+    }
+
     /// Calls `each` with the estimated mean reward of each of these arms, in the request's order, and its standard
     /// deviation. Both are functions of releases. Without a list, they are NaN for retired arms.
     fn predict(&mut self, offer: &Offer, each: &mut dyn FnMut(f64, f64)) {

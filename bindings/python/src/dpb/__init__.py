@@ -24,6 +24,10 @@ from ._bandit import (
 from ._budget import (
     Budget as Budget,
 )
+from ._decide import (
+    DecisionTable as DecisionTable,
+    Elsewhere as Elsewhere,
+)
 from ._library import (
     ERRORS as ERRORS,
     BufferTooSmallError as BufferTooSmallError,

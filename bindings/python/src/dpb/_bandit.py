@@ -9,6 +9,7 @@ import numpy as np
 
 from ._budget import Budget
 from ._convert import flag, flags, integer, integers, is_row, real, reals
+from ._decide import DecisionTable, published
 from ._library import (
     Error,
     Handle,
@@ -742,6 +743,95 @@ class Bandit(Handle):
             self._refuse(status, request)
         del kept
         return mean[: n[0]], deviation[: n[0]]
+
+    def weights(self, **request: Any) -> np.ndarray[Any, Any]:
+        """The probability of each arm in the next decision of a request, as integers that sum to 2^32, by the arm's number.
+
+        The request is as for select, of one slot. An arm that the decision cannot have has 0. Costs no privacy, changes
+        nothing. UnsupportedError for policies that plan single decisions: dp-med and dp-linear have weights.
+        """
+        asked, kept = self._request(self._known(request))
+        n, weights, error = ffi.new("size_t *"), np.empty(0, np.uint64), new_error()
+        while True:
+            to = ffi.from_buffer("uint64_t[]", weights)
+            status = lib.dpb_weights(self._c, asked, to, len(weights), n, error)
+            if status != lib.DPB_BUFFER_TOO_SMALL:
+                break
+            weights = np.empty(n[0], np.uint64)
+        self._check(status, error)
+        del kept
+        return weights[: n[0]]
+
+    @staticmethod
+    def _known(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        unknown = set(request) - {*REQUEST, "features", "sparse"}
+        if unknown:
+            raise TypeError(f"unknown fields of a request: {', '.join(sorted(unknown))}")
+        return request
+
+    def table_begin(self, grace: int) -> int:
+        """Begins a version of this bandit's table. The one before it closes after ``grace`` more ticks: see publish."""
+        version, error = ffi.new("uint64_t *"), new_error()
+        self._check(lib.dpb_table_begin(self._c, integer("grace", grace), version, error), error)
+        return int(version[0])
+
+    def publish(
+        self,
+        name: str,
+        *,
+        arms: Sequence[str] | None = None,
+        contexts: Mapping[str, Mapping[str, Any]] | None = None,
+        until: int | None = None,
+        grace: int = 0,
+    ) -> DecisionTable:
+        """Begins a version of this bandit's table, and returns it: ``str()`` of it is the JSON to publish.
+
+        Args:
+            name: of the table. arms: the names of all arms; None = their numbers. contexts: the arguments of weights for
+            each context; "", the default, has none if it is not here. until: the planned end, in milliseconds since
+            1970. grace: for how many ticks of the bandit's clock the version before it may still be recorded.
+        """
+        return published(self, name, arms, contexts or {}, until, grace)
+
+    def record(
+        self,
+        version: int,
+        id: int,
+        arm: int,
+        *,
+        segment: int | None = None,
+        user: int | None = None,
+        features: Array | None = None,
+        sparse: Any = None,
+    ) -> Decision:
+        """Records a decision that was made elsewhere, by a version of this bandit's table, once whatever is repeated.
+
+        It becomes an open decision like any other; a repeat of an id returns the same one until it ends. Record each
+        decision that was shown, and no other: which ones must not depend on rewards.
+
+        Raises:
+            ExpiredError: a version that is closed, or not of this life of this bandit. DuplicateError: the decision of
+            the id has ended. FullError: table_capacity. Other errors are those of select.
+        """
+        given = {"segment": segment, "user": user, "features": features, "sparse": sparse}
+        asked, kept = self._request({**given, "eligible": [self._arm(arm)]})
+        out = ffi.new("dpb_decision *")
+        status = lib.dpb_record(self._c, integer("version", version), integer("id", id), asked, out)
+        if status in (InvalidRequestError.status, lib.DPB_UNSUPPORTED, lib.DPB_NOT_READY):
+            self._refuse(status, asked)
+        self._check(status)
+        del kept
+        return Decision(out.ticket, out.propensity, out.arm, out.phase)
+
+    def find(self, version: int, id: int) -> Decision:
+        """The decision of an id that was recorded, for a reward that names the id: pass its ticket to update.
+
+        UnknownTicketError for an id that is not recorded (yet); DuplicateError if its decision has ended; ExpiredError for
+        an unknown id of a version that is closed.
+        """
+        out = ffi.new("dpb_decision *")
+        self._check(lib.dpb_find(self._c, integer("version", version), integer("id", id), out))
+        return Decision(out.ticket, out.propensity, out.arm, out.phase)
 
     def compare(self, i: int, j: int, confidence: float = 0.95) -> tuple[float, float]:
         """A confidence interval for the mean of arm i minus that of arm j, valid at all times together."""

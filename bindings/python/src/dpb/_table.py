@@ -68,6 +68,11 @@ class Config:
     Without a window, the oldest open decision expires when a new one needs its place. With a window on the caller's
     clock the oldest decision expires too, whether it has a reward or not: choose the most decisions in one window.
     It must be in 1 .. 2^24. Default 4096."""
+    table_capacity: int = 0
+    """The maximum number of decisions made elsewhere, by a published table, whose ids the handle remembers
+    (Bandit.record): those of versions that are not closed, and those of open decisions. It takes 32 to 40 bytes for
+    each. Choose the most decisions in the life of a version with its grace, or in a reward_window if that is
+    longer. 0 = no tables. It must be at most 2^24."""
     reward_window: int = 0
     """0 = report or cancel every decision, at a time that does not depend on its reward. W > 0 = silence means
     reward_min (no click). Every reward then takes effect exactly W ticks after its decision, in ticket order,
@@ -198,6 +203,7 @@ KINDS = {
     "learn_clip": "flag DPB_LEARN_CLIP",
     "contributions_per_user": "u32",
     "pending_capacity": "u32",
+    "table_capacity": "u32",
     "reward_window": "u32",
     "winners": "u32",
     "node": "u64",

@@ -629,6 +629,95 @@ public final class Bandit extends Handle {
     }
 
     /**
+     * Reads the probability of each arm, by its number, in the next decision of a request of one slot, as integers that
+     * sum to 2^32, for a table by which programs decide elsewhere ({@link Elsewhere#decide}). They are functions of
+     * releases, so they cost no privacy. An arm that the decision cannot have has 0. Changes and counts nothing.
+     *
+     * @throws DpbException {@link Status#UNSUPPORTED}: a policy that plans single decisions (dp-med and dp-linear have
+     *     weights); {@link Status#INVALID_REQUEST}
+     */
+    public long[] weights(Request request) {
+        long c = enter();
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment given = arena.allocate(Native.dpb_request.SIZE + request.bytes(), 8);
+            request.write(given, 1, 0, Native.dpb_request.SIZE);
+            MemorySegment n = arena.allocate(8, 8);
+            MemorySegment out = MemorySegment.NULL;
+            MemorySegment error = arena.allocate(Native.dpb_error.SIZE, 8);
+            int status = Native.dpb_weights(c, given.address(), 0, 0, n.address(), error.address());
+            while (status == Native.DPB_BUFFER_TOO_SMALL) {
+                long cap = n.get(JAVA_LONG, 0);
+                out = arena.allocate(8 * cap, 8);
+                status = Native.dpb_weights(
+                        c, given.address(), out.address(), cap, n.address(), error.address());
+            }
+            if (status != Native.DPB_OK) {
+                throw DpbException.of(status, error.getString(Native.dpb_error.message));
+            }
+            return out.asSlice(0, 8 * n.get(JAVA_LONG, 0)).toArray(JAVA_LONG);
+        } finally {
+            leave();
+        }
+    }
+
+    /**
+     * Begins a version of this bandit's table, and returns its number, which no other version of this bandit has,
+     * whatever restarts. Publish it with the {@link #weights} of each request that programs elsewhere decide. The
+     * version before it closes after grace more ticks of the bandit's clock, and all earlier ones at once. When you call
+     * it must not depend on rewards, but by releases.
+     *
+     * @throws DpbException {@link Status#UNSUPPORTED}: {@link Config#tableCapacity(int)} is 0, or the policy takes no
+     *     eligible arms
+     */
+    public long tableBegin(long grace) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment version = arena.allocate(8, 8);
+            explained((c, error) -> Native.dpb_table_begin(c, grace, version.address(), error));
+            return version.get(JAVA_LONG, 0);
+        }
+    }
+
+    /**
+     * Records a decision that was made elsewhere by a version of this bandit's table, once whatever is repeated, and
+     * writes it to the decision, which it returns. The one eligible arm of the request is the arm that was shown. A
+     * repeat of an id gives the same decision until that ends. Its propensity is NaN, because the table has it. Record
+     * each decision that was shown, and no other: which ones must not depend on rewards. Allocates nothing.
+     *
+     * @throws DpbException {@link Status#EXPIRED}: a version that is closed, or not of this life of this bandit;
+     *     {@link Status#DUPLICATE}: the decision of the id has ended; {@link Status#FULL}: tableCapacity; as
+     *     {@link #select(Request, Decision)}
+     */
+    public Decision record(long version, long id, Request request, Decision out) {
+        Objects.requireNonNull(out);
+        long at = Native.dpb_decision.SIZE;
+        MemorySegment memory = Scratch.get().memory(at + Native.dpb_request.SIZE + request.bytes());
+        request.write(memory, 1, at, at + Native.dpb_request.SIZE);
+        long c = enter();
+        try {
+            check(Native.dpb_record(c, version, id, memory.address() + at, memory.address()));
+        } finally {
+            leave();
+        }
+        out.read(memory, 0);
+        return out;
+    }
+
+    /**
+     * Finds the decision of an id that was recorded, for a reward that names the id, and writes it to the decision, which
+     * it returns. Opens nothing.
+     *
+     * @throws DpbException {@link Status#UNKNOWN_TICKET}: an id that is not recorded; {@link Status#DUPLICATE}: its
+     *     decision has ended; {@link Status#EXPIRED}: an unknown id of a version that is closed
+     */
+    public Decision find(long version, long id, Decision out) {
+        Objects.requireNonNull(out);
+        MemorySegment memory = Scratch.get().memory(Native.dpb_decision.SIZE);
+        call(c -> Native.dpb_find(c, version, id, memory.address()));
+        out.read(memory, 0);
+        return out;
+    }
+
+    /**
      * Returns the arm that the policy decided for.
      *
      * @throws DpbException {@link Status#NOT_READY} until it has decided; {@link Status#UNSUPPORTED}: a policy that

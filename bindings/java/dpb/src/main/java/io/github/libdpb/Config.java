@@ -28,6 +28,7 @@ public final class Config {
     private boolean learnClip;
     private int contributionsPerUser = 1;
     private int pendingCapacity = 4096;
+    private int tableCapacity;
     private int rewardWindow;
     private int winners;
     private long node;
@@ -254,6 +255,22 @@ public final class Config {
     /** Returns {@code pendingCapacity}. */
     public int pendingCapacity() {
         return pendingCapacity;
+    }
+
+    /**
+     * The maximum number of decisions made elsewhere, by a published table, whose ids the handle remembers
+     * (Bandit.record): those of versions that are not closed, and those of open decisions. It takes 32 to 40 bytes
+     * for each. Choose the most decisions in the life of a version with its grace, or in a rewardWindow if that is
+     * longer. 0 = no tables. It must be at most 2^24.
+     */
+    public Config tableCapacity(int tableCapacity) {
+        this.tableCapacity = tableCapacity;
+        return this;
+    }
+
+    /** Returns {@code tableCapacity}. */
+    public int tableCapacity() {
+        return tableCapacity;
     }
 
     /**
@@ -656,6 +673,7 @@ public final class Config {
         MemorySegment.copy(partWeights, 0, c, JAVA_DOUBLE, Native.dpb_config.part_weights, partWeights.length);
         set(c, Native.dpb_config.contributions_per_user, "contributionsPerUser", contributionsPerUser);
         set(c, Native.dpb_config.pending_capacity, "pendingCapacity", pendingCapacity);
+        set(c, Native.dpb_config.table_capacity, "tableCapacity", tableCapacity);
         set(c, Native.dpb_config.reward_window, "rewardWindow", rewardWindow);
         set(c, Native.dpb_config.winners, "winners", winners);
         c.set(JAVA_LONG, Native.dpb_config.node, node);
