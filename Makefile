@@ -6,6 +6,7 @@
 # for packagers. bindings/c/README.md describes the installed files.
 #
 #   make check        builds and runs C programs with both libraries (EMULATOR=... for another system)
+#   make audit        audits the privacy of a library: LIBRARY=/usr/lib/libdpb.so.0; docs/audit.md
 #   make uninstall    removes the files; give it the PREFIX and LIBDIR of the installation
 #   make clean        removes what this Makefile has built
 #   make go           puts the library into the Go module
@@ -67,7 +68,7 @@ UNWINDER = $(shell $(RUSTC) --print target-libdir --target $(TARGET))/self-conta
 SYSTEM_LIBRARIES += -Wl,--eh-frame-hdr
 endif
 
-.PHONY: all check clean dist docs go install python release uninstall
+.PHONY: all audit check clean dist docs go install python release uninstall
 all: $(BUILD)/libdpb.a $(BUILD)/$(notdir $(SHARED))
 
 # With little inlining and no jump tables, the library is a seventh smaller than at opt-level 2: each entry of a jump
@@ -156,6 +157,11 @@ check: all
 	    $(EMULATOR) ./$$program$(EXE); \
 	  done; echo "passed: $$program"; \
 	done
+
+# Measures the privacy loss of a shared library of this version.
+LIBRARY = $(BUILD)/$(notdir $(SHARED))
+audit: $(if $(filter command line,$(origin LIBRARY)),,all)
+	$(CARGO) run --locked --quiet --release -p dpb-tests --example audit -- --library $(abspath $(LIBRARY))
 
 clean:
 	rm -rf $(BUILD) dist

@@ -556,6 +556,8 @@ fn visitors(shop: &Shop, uri: &Uri) -> Page {
         "/" => page("text/html; charset=utf-8", PAGE),
         "/ad" => show(shop).unwrap_or_else(|error| internal(&error)),
         "/report" => report(shop).unwrap_or_else(|error| internal(&error)),
+        "/privacy" => privacy(shop, false).unwrap_or_else(|error| internal(&error)),
+        "/privacy.json" => privacy(shop, true).unwrap_or_else(|error| internal(&error)),
         "/healthz" => health(&shop.bandit).unwrap_or_else(|error| internal(&error)),
         path => match path.strip_prefix("/click/") {
             Some(ticket) => earn(&shop.bandit, ticket, 0, 1.0),
@@ -597,6 +599,15 @@ fn health(bandit: &Bandit) -> Result<Page, Error> {
 }
 
 /// Released values only, renewed at most once in `report_every`. Other requests wait while the report is made.
+/// What the server guarantees. JSON is a list, as in the servers that have several bandits.
+fn privacy(shop: &Shop, as_json: bool) -> Result<Page, Error> {
+    let stated = shop.bandit.statement()?;
+    Ok(match as_json {
+        true => page("application/json", format!("[{}]", stated.json())),
+        false => page("text/plain; charset=utf-8", stated.to_string()),
+    })
+}
+
 fn report(shop: &Shop) -> Result<Page, Error> {
     let mut reported = shop.reported.lock().expect("it does not panic");
     let body = match &*reported {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the CycloneDX bill of materials of a release: the packages that are linked, with the hashes of Cargo.lock.
+"""Writes the CycloneDX bill of materials of a release: the packages that are linked, with versions, licences and the
+hashes of Cargo.lock; and their notices, as their licences require.
 
-    packaging/sbom.py SOURCE "$(rustc --version)"
+    packaging/sbom.py SOURCE "$(rustc --version)" BILL NOTICE
 """
 
 import json
@@ -12,7 +13,7 @@ import time
 import tomllib
 import uuid
 
-source, rustc = sys.argv[1:]
+source, rustc, bill, notice = sys.argv[1:]
 command = [os.environ.get("CARGO", "cargo"), "metadata", "--format-version=1", "--locked"]
 metadata = json.loads(subprocess.run(command, cwd=source, check=True, stdout=subprocess.PIPE).stdout)
 with open(os.path.join(source, "Cargo.lock"), "rb") as lock:
@@ -44,8 +45,10 @@ def component(key):
     return entry
 
 
+# The library, and what the wheels have besides.
 (root,) = (key for key in metadata["workspace_members"] if packages[key]["name"] == "dpb")
-reached, waiting = set(), [root]
+(wheel,) = (key for key in metadata["workspace_members"] if packages[key]["name"] == "dpb-python")
+reached, waiting = set(), [root, wheel]
 while waiting:
     key = waiting.pop()
     if key not in reached:
@@ -73,4 +76,37 @@ document = {
 text = json.dumps(document, indent=2, sort_keys=True)
 # The serial number is a hash of the contents, so that two runs give the same file.
 document["serialNumber"] = f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, text)}"
-print(json.dumps(document, indent=2))
+with open(bill, "w") as file:
+    file.write(json.dumps(document, indent=2) + "\n")
+
+# The texts of the licences, each once, with the packages that have it.
+texts = {}
+
+
+def add(text, name):
+    texts.setdefault("\n".join(line.rstrip() for line in text.strip().splitlines()), []).append(name)
+
+
+def is_licence(file):
+    return file.upper().startswith(("LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT", "UNLICENSE"))
+
+
+for key in sorted(reached - set(metadata["workspace_members"]), key=purl):
+    package, place = packages[key], os.path.dirname(packages[key]["manifest_path"])
+    name = f"{package['name']} {package['version']} ({package['license']})"
+    files = sorted(file for file in os.listdir(place) if is_licence(file) and os.path.isfile(os.path.join(place, file)))
+    for file in files:
+        with open(os.path.join(place, file), encoding="utf-8") as text:
+            add(text.read(), name)
+    if not files:
+        authors = ", ".join(package["authors"]) or f"the authors of {package['name']}"
+        add(f"Copyright (c) {authors}\nLicensed under {package['license']}; the package has no text of it.", name)
+sysroot = subprocess.run([os.environ.get("RUSTC", "rustc"), "--print", "sysroot"], check=True, stdout=subprocess.PIPE)
+licences = os.path.join(sysroot.stdout.decode().strip(), "share/doc/rust/licenses")
+for file in ["Apache-2.0.txt", "MIT.txt"]:
+    with open(os.path.join(licences, file), encoding="utf-8") as text:
+        add(text.read(), f"the Rust standard library {rustc.split()[1]} (MIT OR Apache-2.0), copyright The Rust Project Developers")
+with open(notice, "w", encoding="utf-8") as file:
+    file.write("The libraries of libdpb contain parts of these packages. The wheels contain all of them.\n")
+    for text, names in texts.items():
+        file.write("\n" + "=" * 80 + "\n" + "\n".join(names) + "\n" + "-" * 80 + "\n" + text + "\n")

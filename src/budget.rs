@@ -72,8 +72,9 @@ struct Shared {
     epsilon: f64,
     delta: f64,
     origin: Origin,
-    /// The origins of the handles that were charged, and the charges. An origin has one for each restore.
-    charges: Mutex<Vec<(u64, PrivacyLoss)>>,
+    /// The charges, and the origins of the handles that they are for. An origin has one for each restore; what another
+    /// system has released has none.
+    charges: Mutex<Vec<(Option<u64>, PrivacyLoss)>>,
 }
 
 /// Sums of the losses of one user.
@@ -131,18 +132,46 @@ impl Budget {
         })
     }
 
+    /// Charges what another system releases about the same people: (epsilon, delta)-DP, for one user with all that they
+    /// contribute to it. A charge is final, and a refused one changes nothing. Charge before the release.
+    ///
+    /// ```
+    /// # use dpb::{Budget, Error};
+    /// # fn main() -> Result<(), dpb::Error> {
+    /// let budget = Budget::new(1.0, 1e-6)?;
+    /// budget.charge(0.4, 1e-7)?; // a weekly report of another library
+    /// assert_eq!(budget.spent(1e-6)?, 0.4);
+    /// assert!(matches!(budget.charge(0.7, 0.0), Err(Error::OverBudget(_))));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidConfig` if epsilon is not finite and > 0, or delta is outside `[0, 1)`; `OverBudget`; `Poisoned` after a
+    /// fork.
+    pub fn charge(&self, epsilon: f64, delta: f64) -> Result<()> {
+        check_positive("epsilon", epsilon)?;
+        check_delta(delta)?;
+        let loss = if delta == 0.0 { PrivacyLoss::Pure(epsilon) } else { PrivacyLoss::Approximate { epsilon, delta } };
+        self.add(None, false, loss)
+    }
+
     /// Charges what a handle of this origin may cost one user. If it `continues` a handle from its state, the budget
     /// charges what exceeds that handle's charge; of several handles of the origin, the smallest charge, because nothing
     /// says which one it continues. A refused charge changes nothing.
     ///
     /// # Errors
     /// `OverBudget`; `Poisoned` after a fork.
-    pub(crate) fn charge(&self, origin: u64, continues: bool, loss: PrivacyLoss) -> Result<()> {
+    pub(crate) fn charge_handle(&self, origin: u64, continues: bool, loss: PrivacyLoss) -> Result<()> {
         if loss == PrivacyLoss::Unbounded {
             return Err(Error::OverBudget(
                 "a handle that is not private (a baseline, a test_seed) fits no budget".into(),
             ));
         }
+        self.add(Some(origin), continues, loss)
+    }
+
+    fn add(&self, origin: Option<u64>, continues: bool, loss: PrivacyLoss) -> Result<()> {
         let Shared { epsilon, delta, .. } = *self.0;
         self.with(|charged| {
             let of_origin = (0..charged.len()).filter(|&at| continues && charged[at].0 == origin);
@@ -164,7 +193,7 @@ impl Budget {
         })
     }
 
-    fn with<T>(&self, body: impl FnOnce(&mut Vec<(u64, PrivacyLoss)>) -> Result<T>) -> Result<T> {
+    fn with<T>(&self, body: impl FnOnce(&mut Vec<(Option<u64>, PrivacyLoss)>) -> Result<T>) -> Result<T> {
         self.0.origin.check()?;
         body(&mut *self.0.charges.lock().map_err(|_| Error::Poisoned)?)
     }
@@ -175,7 +204,7 @@ pub(crate) fn check_delta(delta: f64) -> Result<()> {
 }
 
 impl Charges {
-    fn of<'a>(charged: impl IntoIterator<Item = &'a (u64, PrivacyLoss)>) -> Charges {
+    fn of<'a>(charged: impl IntoIterator<Item = &'a (Option<u64>, PrivacyLoss)>) -> Charges {
         charged.into_iter().fold(Charges::default(), |sum, &(_, loss)| sum.and(loss))
     }
 

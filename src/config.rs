@@ -453,7 +453,7 @@ impl Config {
         let Some(budget) = &self.budget else { return Ok(()) };
         let periods = if self.expected_users > 0 { self.budget_periods } else { begun };
         let loss = if seeded { PrivacyLoss::Unbounded } else { loss(self)?.of_periods(periods.into()) };
-        budget.charge(origin, continues, loss)
+        budget.charge_handle(origin, continues, loss)
     }
 
     /// What one user loses, with all rewards, if each is released once with [`noise`](Self::noise).

@@ -57,7 +57,7 @@ mod table;
 mod tournament;
 mod users;
 
-pub use bandit::{ArmReport, Bandit, Decision, Diagnostics, Report, Verdict, Warnings};
+pub use bandit::{ArmReport, Bandit, Decision, Diagnostics, Report, Statement, Verdict, Warnings};
 pub use budget::Budget;
 pub use config::{Clock, Config};
 pub use contribution::FleetKey;

@@ -57,6 +57,9 @@ fn publishes_only_what_is_released() {
     assert_eq!(report, get(&silent, "/report"));
     assert_eq!(report["decisions"], 50);
     assert_eq!(report["epsilon_spent"], 0.0);
+    let stated = get(&silent, "/privacy.json");
+    assert_eq!(stated[0]["deployment"]["privacy_loss"]["privacy_unit"], "Event-level");
+    assert!(silent.get("/privacy").1.contains("Not protected: "));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! `--power`, which .ci/run prints, shows how many runs detect how little noise.
 
 use crate::audit::auditor::{Case, Delivery};
+use crate::audit::library::Library;
 use crate::audit::sabotage::Sabotage;
 use dpb::{Algorithm, Fault};
 
@@ -172,4 +173,20 @@ fn claims_hold_for_every_delivery_of_rewards() {
             }
         }
     }
+}
+
+/// The audit of a released library, in its file: its claim holds, half of it does not, and what is no libdpb is refused.
+#[test]
+#[ignore = "8,000 runs of each world: seconds"]
+fn a_library_in_a_file_is_audited() {
+    let file = crate::support::library_dir().join("libdpb.so");
+    let library = Library::open(&file).expect("this version");
+    for policy in [Algorithm::Imed, Algorithm::Se] {
+        let honest = Case { runs: 4000, ..Case::of(library, policy, 1.0).expect("a valid claim") };
+        assert!(!alarms(&honest), "{policy:?}");
+        assert!(alarms(&Case { claimed: 0.5, ..honest }), "{policy:?}");
+    }
+    let refused = |file: &str| Library::open(file.as_ref()).map(|_| ()).unwrap_err();
+    assert!(refused("/nonexistent/libdpb.so").contains("cannot open shared object file"));
+    assert!(refused("libc.so.6").contains("no libdpb"));
 }

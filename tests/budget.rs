@@ -358,3 +358,27 @@ fn concurrent_constructors_never_overspend() {
         assert!(made.into_inner() == 10 && (budget.spent(0.0).unwrap() - 1.0).abs() < 1e-9);
     }
 }
+
+/// Releases of other systems are charged like handles, before or after them, and a refused charge changes nothing.
+#[test]
+fn other_systems_are_charged() {
+    let shared = budget(1.0, 1e-6);
+    shared.charge(0.3, 0.0).unwrap();
+    let _ads = Bandit::new(Algorithm::Imed, &config(0.4, 0.0, &shared)).unwrap();
+    shared.charge(0.2, 5e-7).unwrap();
+    assert!(near(shared.spent(1e-6).unwrap(), 0.9) && shared.spent(0.0).unwrap().is_infinite());
+    for (epsilon, delta) in [(0.2, 0.0), (0.05, 6e-7)] {
+        assert!(matches!(shared.charge(epsilon, delta), Err(Error::OverBudget(_))), "{epsilon} {delta}");
+    }
+    for (epsilon, delta) in [(0.0, 0.0), (-1.0, 0.0), (f64::NAN, 0.0), (f64::INFINITY, 0.0), (0.1, 1.0), (0.1, -0.1)] {
+        assert!(matches!(shared.charge(epsilon, delta), Err(Error::InvalidConfig { .. })), "{epsilon} {delta}");
+    }
+    assert!(near(shared.spent(1e-6).unwrap(), 0.9));
+    shared.charge(0.1, 0.0).unwrap();
+    assert!(shared.remaining().unwrap() < 1e-9);
+
+    // A pure budget admits no delta.
+    let pure = budget(1.0, 0.0);
+    assert!(matches!(pure.charge(0.1, 1e-9), Err(Error::OverBudget(_))));
+    assert_eq!(pure.spent(0.0), Ok(0.0));
+}

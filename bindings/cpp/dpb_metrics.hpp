@@ -107,6 +107,8 @@ public:
     of_report("clock_leaps_total", "counter", "Leaps of the caller's clock.", &Report::clock_leaps);
     of_report("stopped", "gauge", "1 if the policy has decided for an arm, or 0.", &Report::stopped);
     of_report("clip", "gauge", "The learned clip of rewards; 0 before it is known.", &Report::clip);
+    of_report("epsilon_limit", "gauge", "The most that dpb_epsilon_spent can become; +Inf if nothing limits it.", &Report::epsilon_limit);
+    of_report("epsilon_left", "gauge", "dpb_epsilon_limit minus dpb_epsilon_spent; 0 for baselines.", &Report::epsilon_left);
     // end generated report
     of_warnings("warning", "1 for a sign that the handle cannot learn, or 0.", &Measured::report,
                 {{"clock_stopped", DPB_WARN_CLOCK_STOPPED},

@@ -25,6 +25,21 @@ func NewBudget(epsilon, delta float64) (*Budget, error) {
 	return b, nil
 }
 
+// Charge charges what another system releases about the same people, with (epsilon, delta)-DP for one person; delta 0 is
+// pure. Charge before the release. It returns ErrOverBudget, and then changes nothing, or ErrInvalidConfig.
+func (b *Budget) Charge(epsilon, delta float64) error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	var failure C.dpb_error
+	if status := C.dpb_budget_charge(c, C.double(epsilon), C.double(delta), &failure); status != C.DPB_OK {
+		return explainArguments(status, &failure)
+	}
+	return nil
+}
+
 // Spent returns an upper bound of the epsilon that all charged bandits lose together, at this delta in [0, 1). It is
 // infinite if delta is too small for them.
 func (b *Budget) Spent(delta float64) (float64, error) {

@@ -1,11 +1,45 @@
 package dpb
 
 import (
+	"encoding/json"
 	"math"
 	"runtime"
 	"strings"
 	"testing"
 )
+
+func TestOtherSystemsAreCharged(t *testing.T) {
+	budget := must[*Budget](t)(NewBudget(1, 0))
+	if err := budget.Charge(0.75, 0); err != nil {
+		t.Error(err)
+	}
+	refused(t, budget.Charge(0.5, 0), ErrOverBudget)
+	refused(t, budget.Charge(math.NaN(), 0), ErrInvalidConfig)
+	if left := must[float64](t)(budget.Remaining()); left != 0.25 {
+		t.Errorf("%v left", left)
+	}
+}
+
+func TestBandit_Statement(t *testing.T) {
+	b := must[*Bandit](t)(New(NewConfig(3, 0.5)))
+	defer b.Close()
+	var all struct {
+		Deployment struct {
+			Loss struct {
+				Parameters struct{ Epsilon, Delta *float64 } `json:"privacy_parameters"`
+			} `json:"privacy_loss"`
+		}
+	}
+	if err := json.Unmarshal([]byte(must[string](t)(b.Statement())), &all); err != nil {
+		t.Fatal(err)
+	}
+	if p := all.Deployment.Loss.Parameters; *p.Epsilon != 0.5 || *p.Delta != 0 {
+		t.Error(*p.Epsilon, *p.Delta)
+	}
+	if page := must[string](t)(b.StatementText()); !strings.Contains(page, "Not protected: ") {
+		t.Error(page)
+	}
+}
 
 func TestBudgetIsShared(t *testing.T) {
 	_, err := NewBudget(0, 0)

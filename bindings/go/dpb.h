@@ -1375,6 +1375,15 @@ struct dpb_report {
    * those of clipped rewards. 0 before the pilot has ended, and without DPB_LEARN_CLIP.
    */
   double clip;
+  /**
+   * The most that epsilon_spent can become, through all restarts: infinite for baselines, and with
+   * dpb_config.expected_users unless dpb_config.budget_periods limits the periods.
+   */
+  double epsilon_limit;
+  /**
+   * epsilon_limit minus epsilon_spent; 0 for baselines.
+   */
+  double epsilon_left;
 };
 
 /**
@@ -1594,6 +1603,16 @@ struct dpb_arm {
 #define DPB_TEST_UNDECIDED 3
 
 /**
+ * dpb_statement: JSON in the fields of the public registry of deployments of differential privacy.
+ */
+#define DPB_STATEMENT_JSON 0
+
+/**
+ * dpb_statement: a page of English prose for a privacy officer.
+ */
+#define DPB_STATEMENT_PROSE 1
+
+/**
  * Reads the report. All of it is released already, so reading costs no privacy.
  * out: with struct_size set to sizeof(dpb_report).
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
@@ -1683,6 +1702,25 @@ dpb_status dpb_verdict_text(const dpb_verdict *verdict,
                             size_t cap,
                             size_t *len,
                             dpb_error *error);
+
+/**
+ * States what the handle guarantees: its unit, epsilon, delta, composition, mechanism, what is released and what is not
+ * protected, versions, how to audit it, and what is spent. All of it is public. In the JSON "deployment" has the
+ * fields of the registry, null where only the operator knows them; a bound that does not exist is null.
+ * form: DPB_STATEMENT_JSON or DPB_STATEMENT_PROSE. buf: receives up to cap bytes of UTF-8 without a NUL (NULL with
+ * cap = 0). len: receives the length, also if cap is too small; some 3 kB, and it may change between two calls.
+ * error: NULL, or filled on failure. Allocates.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (form); DPB_BUFFER_TOO_SMALL (only len written); DPB_POISONED. Any
+ * thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_statement(const dpb_bandit *bandit,
+                         uint32_t form,
+                         uint8_t *buf,
+                         size_t cap,
+                         size_t *len,
+                         dpb_error *error);
 
 /**
  * Reads a confidence interval for arm i's mean minus arm j's, in the caller's units. If low is above 0, arm i is
@@ -2700,6 +2738,19 @@ dpb_status dpb_new_budget(double epsilon,
                           dpb_error *error);
 
 /**
+ * Charges what another system releases about the same people, with (epsilon, delta)-DP for one user. Charge before
+ * the release. A refused charge changes nothing.
+ * epsilon: above 0. delta: in [0, 1); 0 = pure. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_OVER_BUDGET; DPB_NO_MEMORY; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_budget_charge(const dpb_budget *budget,
+                             double epsilon,
+                             double delta,
+                             dpb_error *error);
+
+/**
  * Reads what the handles charged so far may cost one user together, at this delta in [0, 1): an upper bound,
  * infinite if delta is too small for them.
  * epsilon: receives it.
@@ -3618,7 +3669,7 @@ static inline void dpb_node_options_init(dpb_node_options *options, const char *
 DPB_ASSERT_SIZE(dpb_decision, 24);
 DPB_ASSERT_SIZE(dpb_feature, 8);
 DPB_ASSERT_SIZE(dpb_error, 256);
-DPB_ASSERT_SIZE(dpb_report, 168);
+DPB_ASSERT_SIZE(dpb_report, 184);
 DPB_ASSERT_SIZE(dpb_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_verdict, 72);
 DPB_ASSERT_SIZE(dpb_arm, 64);

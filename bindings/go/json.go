@@ -112,9 +112,12 @@ func (r Report) MarshalJSON() ([]byte, error) {
 	type plain Report
 	return json.Marshal(struct {
 		plain
-		EpsilonSpent           finite
-		FleetKeyID, Generation exact
-	}{plain(r), finite(r.EpsilonSpent), exact(r.FleetKeyID), exact(r.Generation)})
+		EpsilonSpent, EpsilonLimit, EpsilonLeft finite
+		FleetKeyID, Generation                  exact
+	}{
+		plain(r), finite(r.EpsilonSpent), finite(r.EpsilonLimit), finite(r.EpsilonLeft),
+		exact(r.FleetKeyID), exact(r.Generation),
+	})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes, and an id and a generation that are numbers.
@@ -122,12 +125,19 @@ func (r *Report) UnmarshalJSON(text []byte) error {
 	type plain Report
 	read := struct {
 		*plain
-		EpsilonSpent           *float64
-		FleetKeyID, Generation *exact
-	}{(*plain)(r), &r.EpsilonSpent, (*exact)(&r.FleetKeyID), (*exact)(&r.Generation)}
+		EpsilonSpent, EpsilonLimit, EpsilonLeft *float64
+		FleetKeyID, Generation                  *exact
+	}{
+		(*plain)(r), &r.EpsilonSpent, &r.EpsilonLimit, &r.EpsilonLeft,
+		(*exact)(&r.FleetKeyID), (*exact)(&r.Generation),
+	}
 	err := json.Unmarshal(text, &read)
-	if read.EpsilonSpent == nil {
-		r.EpsilonSpent = math.Inf(1)
+	for of, found := range map[*float64]*float64{
+		&r.EpsilonSpent: read.EpsilonSpent, &r.EpsilonLimit: read.EpsilonLimit, &r.EpsilonLeft: read.EpsilonLeft,
+	} {
+		if found == nil {
+			*of = math.Inf(1)
+		}
 	}
 	return err
 }

@@ -93,7 +93,7 @@ func TestJSONAndLogs(t *testing.T) {
 	}
 	released := Arm{Mean: 0.25, Width: 0.5, Pulls: 7, Active: true, EffectivePulls: 3.5}
 	for value, want := range map[any]string{
-		report:           `{"Policy":"nonprivate-ucb1","Phase":0,"ArmsActive":3,"Pending":0,"Decisions":0,"Answered":0,"Cancelled":0,"Expired":0,"EpsilonSpent":null,"DeltaSpent":0,"IsPrivate":false,"ChangesDetected":0,"Segments":0,"MaxSegments":0,"Failures":0,"Features":0,"ModelPerArm":false,"Contributions":0,"ContributionsLost":0,"FleetKeyID":"0","Duty":"alone","Warnings":"","Generation":"0","ClockLeaps":0,"Stopped":false,"BestArm":0,"Clip":0}`,
+		report:           `{"Policy":"nonprivate-ucb1","Phase":0,"ArmsActive":3,"Pending":0,"Decisions":0,"Answered":0,"Cancelled":0,"Expired":0,"EpsilonSpent":null,"DeltaSpent":0,"IsPrivate":false,"ChangesDetected":0,"Segments":0,"MaxSegments":0,"Failures":0,"Features":0,"ModelPerArm":false,"Contributions":0,"ContributionsLost":0,"FleetKeyID":"0","Duty":"alone","Warnings":"","Generation":"0","ClockLeaps":0,"Stopped":false,"BestArm":0,"Clip":0,"EpsilonLimit":null,"EpsilonLeft":0}`,
 		arms[0]:          `{"Mean":null,"Width":null,"Pulls":0,"Active":true,"EffectivePulls":0}`,
 		released:         `{"Mean":0.25,"Width":0.5,"Pulls":7,"Active":true,"EffectivePulls":3.5}`,
 		decision:         `{"Ticket":"` + jsonOf(t, decision.Ticket) + `","Propensity":null,"Arm":` + jsonOf(t, decision.Arm) + `,"Phase":` + jsonOf(t, decision.Phase) + `}`,

@@ -287,6 +287,25 @@ func (v Verdict) String() string {
 	return string(C.GoBytes(unsafe.Pointer(&buf[0]), C.int(n)))
 }
 
+// Statement says what the bandit guarantees, as JSON in the fields of the public registry of deployments of differential
+// privacy; StatementText says it on a page for a privacy officer. All of it is public.
+func (b *Bandit) Statement() (string, error) { return b.statement(C.DPB_STATEMENT_JSON) }
+
+// StatementText is [Bandit.Statement] in prose.
+func (b *Bandit) StatementText() (string, error) { return b.statement(C.DPB_STATEMENT_PROSE) }
+
+func (b *Bandit) statement(form C.uint32_t) (string, error) {
+	c, err := b.enter()
+	if err != nil {
+		return "", err
+	}
+	defer b.leave()
+	text, err := appendTo(nil, func(buf *C.uint8_t, room C.size_t, n *C.size_t, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_statement(c, form, buf, room, n, failure)
+	})
+	return string(text), err
+}
+
 // Diagnostics reads the counts of refused calls. It is the only read that is NOT private.
 func (b *Bandit) Diagnostics() (Diagnostics, error) {
 	c, err := b.enter()

@@ -71,7 +71,7 @@ func TestSegments(t *testing.T) {
 	refused(t, b.Cancel(decisions[1].Ticket), nil)
 	want := Report{
 		Policy: PolicyIMED, ArmsActive: 4, Pending: 2, Decisions: 6, Answered: 1, Cancelled: 3, IsPrivate: true,
-		Segments: 2, MaxSegments: 2,
+		Segments: 2, MaxSegments: 2, EpsilonLimit: 1, EpsilonLeft: 1,
 	}
 	if report := must[Report](t)(b.Report()); report != want {
 		t.Errorf("%+v", report)

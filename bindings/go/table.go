@@ -23,6 +23,8 @@ package dpb
 #cgo nocallback dpb_arms_read
 #cgo noescape dpb_best_arm
 #cgo nocallback dpb_best_arm
+#cgo noescape dpb_budget_charge
+#cgo nocallback dpb_budget_charge
 #cgo noescape dpb_budget_free
 #cgo nocallback dpb_budget_free
 #cgo noescape dpb_budget_remaining
@@ -153,6 +155,8 @@ package dpb
 #cgo nocallback dpb_skip
 #cgo noescape dpb_snapshot
 #cgo nocallback dpb_snapshot
+#cgo noescape dpb_statement
+#cgo nocallback dpb_statement
 #cgo noescape dpb_status_name
 #cgo nocallback dpb_status_name
 #cgo noescape dpb_stopping_config_init_sized
@@ -987,6 +991,11 @@ type Report struct {
 	// With [Config.LearnClip]: the clip, in the caller's units, of which no reward counts as more. Means are those of
 	// clipped rewards. 0 before the pilot has ended, and without LearnClip.
 	Clip float64
+	// The most that epsilon_spent can become, through all restarts: infinite for baselines, and with
+	// [Config.ExpectedUsers] unless [Config.BudgetPeriods] limits the periods.
+	EpsilonLimit float64
+	// epsilon_limit minus epsilon_spent; 0 for baselines.
+	EpsilonLeft float64
 }
 
 func reportOf(c *C.dpb_report) Report {
@@ -1018,6 +1027,8 @@ func reportOf(c *C.dpb_report) Report {
 		Stopped:           c.stopped != 0,
 		BestArm:           uint32(c.best_arm),
 		Clip:              float64(c.clip),
+		EpsilonLimit:      float64(c.epsilon_limit),
+		EpsilonLeft:       float64(c.epsilon_left),
 	}
 }
 
@@ -1051,6 +1062,8 @@ func (r Report) LogValue() slog.Value {
 		slog.Bool("stopped", r.Stopped),
 		slog.Uint64("best_arm", uint64(r.BestArm)),
 		slog.Any("clip", finite(r.Clip).value()),
+		slog.Any("epsilon_limit", finite(r.EpsilonLimit).value()),
+		slog.Any("epsilon_left", finite(r.EpsilonLeft).value()),
 	)
 }
 

@@ -180,16 +180,26 @@ function bandit:arms()
   return list
 end
 
---- What was released, as a string; and what another handle released.
-function bandit:snapshot()
+local function written(call)
   local n, err, buf, room, status = size(), failure(), nil, 0, nil
   repeat
     buf = bytes(math.max(room, 1))
-    status = C.dpb_snapshot(self, buf, room, n, err)
+    status = call(buf, room, n, err)
     room = tonumber(n[0])
   until status ~= C.DPB_BUFFER_TOO_SMALL
   if status ~= 0 then return refused(status, err) end
   return ffi.string(buf, n[0])
+end
+
+--- What was released, as a string; and what another handle released.
+function bandit:snapshot()
+  return written(function(buf, room, n, err) return C.dpb_snapshot(self, buf, room, n, err) end)
+end
+
+--- What the handle guarantees: JSON in the fields of the registry of deployments; with true a page of prose.
+function bandit:statement(prose)
+  local form = prose and C.DPB_STATEMENT_PROSE or C.DPB_STATEMENT_JSON
+  return written(function(buf, room, n, err) return C.dpb_statement(self, form, buf, room, n, err) end)
 end
 
 --- Says that a snapshot of this handle is stored: from now on a restart finds it or a later one (dpb_stored).

@@ -14,6 +14,8 @@ local report, arms = bandit:report(), bandit:arms()
 assert(report.decisions == 100000 and report.epsilon_spent == 1 and report.is_private == 0)
 assert(#arms == 5 and arms[4].pulls > 90000 and math.abs(arms[4].mean - 0.5) < 0.05 and arms[4].active)
 
+assert(bandit:statement():find '"is_private":false' and bandit:statement(true):find "NOT PRIVATE")
+
 -- Failures: nil, a message that names the field, the status.
 local none, message, status = dpb.new { arms = 1, epsilon = 1 }
 assert(none == nil and message == "arms must be in 2 .. 2^24, got 1" and status == dpb.C.DPB_INVALID_CONFIG)

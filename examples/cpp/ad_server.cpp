@@ -350,6 +350,19 @@ static Page report(Shop &shop, serve::Copies &copies, const Request &request) {
   return segment ? copies.get(*segment, [&] { return report_placement(shop, *segment); }) : bad_placement(shop);
 }
 
+// What the server guarantees: the copies for threads have one configuration and one guarantee.
+static Page privacy(const Shop &shop, bool as_json) {
+  std::vector<const dpb::Bandit *> all = {&shop.bandits.front()};
+  if (shop.segmented) {
+    all.push_back(&*shop.segmented);
+  }
+  std::string said;
+  for (const dpb::Bandit *bandit : all) {
+    said += as_json ? (said.empty() ? "[" : ",") + bandit->statement() : bandit->statement_text() + '\n';
+  }
+  return as_json ? success(said + "]") : serve::page(http::status::ok, "text/plain; charset=utf-8", said);
+}
+
 // Reports whether the server can decide. A handle that is poisoned after an internal failure cannot.
 static Page health(const Shop &shop) {
   for (const dpb::Bandit &bandit : shop.bandits) {
@@ -405,6 +418,8 @@ static serve::Site visitors(Shop &shop, serve::Copies &copies, Nodes &nodes) {
       {get, "/", page},
       {get, "/ad", [&](auto &) { return show(shop); }},
       {get, "/report", [&](const Request &request) { return report(shop, copies, request); }},
+      {get, "/privacy", [&](auto &) { return privacy(shop, false); }},
+      {get, "/privacy.json", [&](auto &) { return privacy(shop, true); }},
       {get, "/healthz", [&](auto &) { return health(shop, nodes); }},
       {get, "/readyz", [&](auto &) { return ready(shop, nodes); }},
       {get, "/metrics", [&](auto &) { return serve::metrics(dpb::metrics(shop.named())); }},

@@ -37,6 +37,7 @@ plan [options]            simulates a service, and estimates what each policy an
   --people N              people who make the decisions; policies learn from at most --users-limit decisions of a person
                           in a period. For one process (there is no such limit)
   --period T              with --people, the length of a period (for ever)
+  --lose L                says for each policy which epsilon loses at most this share of what the best arms win, such as 3%
   --seconds N             time for the simulation (40)
 
 plan --winner [options]   simulates an A/B test that stops, and estimates how long it runs
@@ -61,7 +62,7 @@ plan --log FILE [options] replays a log, and estimates what each policy and epsi
 both
   --reward-max R          largest reward (1)
   --learn-clip            dp-imed learns at which amount it clips rewards, so --reward-max need not be close
-  --epsilon E,E,...       epsilons to compare (0.1,0.25,0.5,1,2)
+  --epsilon E,E,...       epsilons to compare (0.1,0.25,0.5,1,2; with --lose 0.02,0.05,0.1,0.2,0.5,1,2,5)
   --policy NAME,NAME,...  policies to compare (dp-imed,dp-med; with features also dp-linear; and
                           nonprivate-imed; with --winner dp-tt)
   --users-limit M         epsilon holds for M rewards of a person (1)
@@ -89,10 +90,12 @@ const SIMULATION: &[&str] = &[
     "processes",
     "people",
     "period",
+    "lose",
     "seconds",
 ];
 /// Those that a test does not have, and those that only a test has.
-const NO_TEST: &[&str] = &["slots", "max-clicks", "change-every", "forget-after", "people", "period", "learn-clip"];
+const NO_TEST: &[&str] =
+    &["slots", "max-clicks", "change-every", "forget-after", "people", "period", "lose", "learn-clip"];
 const TEST: &[&str] = &["confidence", "tolerance", "winners"];
 const REPLAY: &[&str] = &["reward-min", "least-propensity"];
 
@@ -125,6 +128,8 @@ pub struct Options {
     /// 0 = no limit for each person.
     pub people: u64,
     pub period: Span,
+    /// The share of what the best arms win that may be lost.
+    pub lose: Option<f64>,
     pub seconds: f64,
     /// Whether the service is a test that stops, at this confidence.
     pub winner: bool,
@@ -165,6 +170,7 @@ impl Default for Options {
             processes: 1,
             people: 0,
             period: Span::Decisions(0),
+            lose: None,
             seconds: 40.0,
             winner: false,
             confidence: 0.95,
@@ -213,6 +219,14 @@ impl Options {
                 "processes" => options.processes = between(&name, &value()?, 1, 64)?,
                 "people" => options.people = between(&name, &value()?, 1, 1 << 28)?,
                 "period" => options.period = span(&name, &value()?)?,
+                "lose" => {
+                    let text = value()?;
+                    let share = match text.strip_suffix('%') {
+                        Some(percent) => between(&name, percent, 1e-4, 100.0)? / 100.0,
+                        None => between(&name, &text, 1e-6, 1.0)?,
+                    };
+                    options.lose = Some(share);
+                }
                 "seconds" => options.seconds = between(&name, &value()?, 0.1, 1e6)?,
                 "winner" => options.winner = true,
                 "tolerance" => options.tolerance = between(&name, &value()?, 0.0, 1e290)?,
@@ -239,6 +253,9 @@ impl Options {
                 _ => return Err(Arg::Long(&name).unexpected().into()),
             }
             given.push(name);
+        }
+        if options.lose.is_some() && !given.iter().any(|name| name == "epsilon") {
+            options.epsilons = vec![0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0];
         }
         let (with_log, winner) = (options.log.is_some(), options.winner);
         let meaningless = [

@@ -61,7 +61,37 @@ fn of_simulation(options: &Options) -> Result<String, Box<dyn Error>> {
     let [most, rotation] = [world.best(), world.rotation()].map(|each| grouped(each * world.horizon as f64));
     let aim =
         format!("The best arms win {most}; an even rotation of all loses {rotation} of these. The policies lose:\n\n");
-    Ok(described(options, &world) + &aim + &lost + &left_out + &written(options))
+    let enough = options.lose.map_or(String::new(), |share| enough(share, &world, &named, &losses));
+    Ok(described(options, &world) + &aim + &lost + &enough + &left_out + &written(options))
+}
+
+/// For each private policy the smallest epsilon at which, and above which, it loses no more than this share of what the
+/// best arms win, by two standard errors.
+fn enough(share: f64, world: &World, named: &[(Algorithm, f64)], losses: &[Loss]) -> String {
+    let most = share * world.best() * world.horizon as f64;
+    let mut text = format!("\nTo lose at most {}% of what the best arms win ({}):\n", 100.0 * share, grouped(most));
+    let mut policies: Vec<Algorithm> = named.iter().map(|&(policy, _)| policy).filter(|&p| !is_baseline(p)).collect();
+    policies.dedup();
+    for policy in policies {
+        let mut tried: Vec<(f64, f64)> =
+            named.iter().zip(losses).filter(|((p, _), _)| *p == policy).map(by_loss).collect();
+        tried.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let fits = tried.iter().take_while(|&&(_, loss)| loss <= most);
+        text += &match fits.last() {
+            None => format!("  {}: no epsilon of the table is enough\n", policy.name()),
+            Some(&(epsilon, loss)) => {
+                let all = if Some(epsilon) == tried.last().map(|tried| tried.0) { ", or a smaller one" } else { "" };
+                let percent = 100.0 * loss / (world.best() * world.horizon as f64);
+                format!("  {}: epsilon {epsilon}{all} (it loses at most {percent:.2}%)\n", policy.name())
+            }
+        };
+    }
+    text + "The loss is that of the table and two standard errors. Only the table's epsilons were tried: name more by --epsilon.\n"
+}
+
+/// An epsilon, and the most that it loses.
+fn by_loss((&(_, epsilon), loss): (&(Algorithm, f64), &Loss)) -> (f64, f64) {
+    (epsilon, loss.whole.map_or(f64::INFINITY, |(mean, error)| mean + 2.0 * error))
 }
 
 /// How long a test runs.

@@ -7,6 +7,7 @@ mod moving;
 mod persist;
 mod report;
 mod state;
+mod statement;
 mod tables;
 
 use crate::budget::check_delta;
@@ -30,6 +31,7 @@ use tables::Versions;
 pub use health::Warnings;
 pub use report::{ArmReport, Diagnostics, Report, Verdict};
 pub use state::Decision;
+pub use statement::Statement;
 
 /// A differentially private multi-armed bandit: plain, with segments, or with features, as its configuration says.
 /// Share it between threads by reference. In a forked child every call on it is `Poisoned`: make handles after forking.

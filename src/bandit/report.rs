@@ -23,6 +23,8 @@ struct Reading<'a> {
     sharing: Option<&'a Sharing>,
     duty: Duty,
     spent: (f64, f64),
+    /// The largest epsilon that the handle may ever spend.
+    limit: f64,
     warnings: Warnings,
 }
 
@@ -76,6 +78,11 @@ macro_rules! reports {
     )*};
 }
 
+/// What is left of a limit.
+fn left(limit: f64, spent: f64) -> f64 {
+    if spent < limit { limit - spent } else { 0.0 }
+}
+
 include!("../tables/report.rs");
 
 impl Bandit {
@@ -84,13 +91,16 @@ impl Bandit {
     /// # Errors
     /// `Poisoned` after an internal failure.
     pub fn report(&self) -> Result<Report> {
-        let state = &mut *self.lock.lock_held()?;
         let config = &self.config.config()?;
+        let lifetime = self.algorithm.lifetime_loss(config)?;
+        let state = &mut *self.lock.lock_held()?;
         let duty = state.duty();
         let releases = state.policy.learner().filter(|_| !duty.contributes()).map(|learner| learner.facts().releases);
         let pending = (config.clock == Clock::Caller).then(|| state.engine.reach());
         let warnings = state.health.warnings(state.engine.counts(), pending, duty.contributes(), releases);
         let (loss, contributions) = state.loss(config);
+        let is_limited = config.expected_users == 0 || config.budget_periods > 0;
+        let limit = if is_limited { state.loss_of_unit(lifetime, config) } else { PrivacyLoss::Unbounded };
         Ok(Report::of(&Reading {
             algorithm: self.algorithm,
             config,
@@ -99,6 +109,7 @@ impl Bandit {
             sharing: state.sharing.as_deref(),
             duty,
             spent: loss.spent(config.delta, contributions),
+            limit: limit.stated(config.delta).0,
             warnings,
         }))
     }

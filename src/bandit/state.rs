@@ -450,6 +450,13 @@ impl State {
         }
     }
 
+    /// What the unit of the guarantee may lose for ever, from what one user loses in a period: one user in one period if
+    /// periods have no limit, otherwise in all of them.
+    pub fn loss_of_unit(&self, lifetime: PrivacyLoss, config: &Config) -> PrivacyLoss {
+        let periods = if config.expected_users == 0 { self.periods.begun } else { config.budget_periods };
+        lifetime.of_periods(periods.max(1).into())
+    }
+
     /// Takes over the origin of an earlier handle, and the arms that were added to it.
     pub fn take_over(&mut self, origin: u64, added: Vec<u64>) -> Result<()> {
         self.origin = origin;

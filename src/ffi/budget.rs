@@ -1,6 +1,6 @@
 //! dpb_budget: creating, reading, freeing.
 
-use super::calls::{call_with_output, construct, functions};
+use super::calls::{call_with_output, construct, explained, functions};
 use super::config::dpb_error;
 use super::guard::{self, Guard, handle};
 use super::status::dpb_status;
@@ -49,6 +49,13 @@ functions! {
     /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG. Any thread.
     fn dpb_new_budget(epsilon: f64, delta: f64, out: *mut *mut dpb_budget, error: *mut dpb_error)
         = construct(out, error, &[], || Ok(dpb_budget::of(Budget::new(epsilon, delta)?)));
+
+    /// Charges what another system releases about the same people, with (epsilon, delta)-DP for one user. Charge before
+    /// the release. A refused charge changes nothing.
+    /// epsilon: above 0. delta: in [0, 1); 0 = pure. error: NULL, or filled on failure.
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_OVER_BUDGET; DPB_NO_MEMORY; DPB_POISONED. Any thread.
+    fn dpb_budget_charge(budget: *const dpb_budget, epsilon: f64, delta: f64, error: *mut dpb_error)
+        = explained(budget, error, &[], |b| b.budget.charge(epsilon, delta));
 
     /// Reads what the handles charged so far may cost one user together, at this delta in [0, 1): an upper bound,
     /// infinite if delta is too small for them.

@@ -1,7 +1,7 @@
 //! Reading: dpb_report, dpb_arm, dpb_diagnostics, dpb_verdict.
 
 use super::bandit::dpb_bandit;
-use super::calls::{call_unless, call_with_output, call_with_struct, functions, given, produce};
+use super::calls::{call_unless, call_with_output, call_with_struct, explained_with_bytes, functions, given, produce};
 use super::config::dpb_error;
 use super::generated::report::{dpb_arm, dpb_diagnostics, dpb_report, dpb_verdict};
 use super::guard::write_length;
@@ -68,6 +68,11 @@ pub const DPB_TEST_WON: u32 = 1;
 pub const DPB_TEST_TIED: u32 = 2;
 /// dpb_verdict.state: dpb_config.planned_end rewards have come, and nothing is claimed.
 pub const DPB_TEST_UNDECIDED: u32 = 3;
+
+/// dpb_statement: JSON in the fields of the public registry of deployments of differential privacy.
+pub const DPB_STATEMENT_JSON: u32 = 0;
+/// dpb_statement: a page of English prose for a privacy officer.
+pub const DPB_STATEMENT_PROSE: u32 = 1;
 
 const _: () = assert!(
     DPB_TEST_RUNNING == TestState::Running as u32
@@ -147,6 +152,22 @@ functions! {
             }
             buf.copy_from_nonoverlapping(text.as_ptr(), text.len());
             Ok(text.len())
+        });
+
+    /// States what the handle guarantees: its unit, epsilon, delta, composition, mechanism, what is released and what is not
+    /// protected, versions, how to audit it, and what is spent. All of it is public. In the JSON "deployment" has the
+    /// fields of the registry, null where only the operator knows them; a bound that does not exist is null.
+    /// form: DPB_STATEMENT_JSON or DPB_STATEMENT_PROSE. buf: receives up to cap bytes of UTF-8 without a NUL (NULL with
+    /// cap = 0). len: receives the length, also if cap is too small; some 3 kB, and it may change between two calls.
+    /// error: NULL, or filled on failure. Allocates.
+    /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (form); DPB_BUFFER_TOO_SMALL (only len written); DPB_POISONED. Any
+    /// thread.
+    fn dpb_statement(
+        bandit: *const dpb_bandit, form: u32, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error
+    ) = explained_with_bytes(bandit, error, &[], (buf, cap, len), |b| match form {
+            DPB_STATEMENT_JSON => Ok(b.bandit.statement()?.json()),
+            DPB_STATEMENT_PROSE => Ok(b.bandit.statement()?.to_string()),
+            _ => Err(Error::config("form", "must be DPB_STATEMENT_JSON or DPB_STATEMENT_PROSE", form)),
         });
 
     /// Reads a confidence interval for arm i's mean minus arm j's, in the caller's units. If low is above 0, arm i is

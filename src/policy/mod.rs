@@ -30,6 +30,8 @@ pub(crate) use prior::Prior;
 
 /// What the table says of a policy.
 struct TableRow {
+    /// The family of policies in the table.
+    group: &'static str,
     /// The fields that must not have their defaults, of those in a group at least one.
     needs: &'static str,
     /// The fields that it uses, of those that only some policies use.
@@ -93,6 +95,7 @@ macro_rules! algorithms {
             fn row(self) -> &'static TableRow {
                 match self {
                     $(Algorithm::$name => &TableRow {
+                        group: stringify!($group),
                         needs: $needs,
                         uses: $uses,
                         refuses: &[$((stringify!($refused), $why),)*],
@@ -194,6 +197,11 @@ impl Algorithm {
     /// `os.rs`). If a policy computes rarely, that takes less time than setting it at each call.
     pub(crate) fn sets_rounding(self, config: &Config) -> bool {
         self.also("rounding") && config.max_segments == 0
+    }
+
+    /// Whether users' devices add noise, which a shuffler makes small.
+    pub(crate) fn needs_shuffler(self) -> bool {
+        self.row().group == "Shuffle"
     }
 
     /// Whether rewards are bits that were privatised before they arrived. Then other rewards are refused.

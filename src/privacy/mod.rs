@@ -86,6 +86,14 @@ impl PrivacyLoss {
         if pure.is_finite() && pure <= approximate { (pure, 0.0) } else { (approximate, delta) }
     }
 
+    /// (epsilon, delta) of all that a unit may ever lose: an approximate loss as it is, another one as a report states it.
+    pub(crate) fn stated(self, delta: f64) -> (f64, f64) {
+        match self {
+            PrivacyLoss::Approximate { epsilon, delta } => (epsilon, delta),
+            other => other.spent(delta, 1),
+        }
+    }
+
     /// The part that grows with the number of periods: epsilon or rho. Infinite for what no budget admits.
     pub(crate) fn size(self) -> f64 {
         match self {

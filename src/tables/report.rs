@@ -112,6 +112,14 @@ reports! {
             /// as more. Means are those of clipped rewards. 0 before the pilot has ended, and without `learn_clip`.
             clip: f64 = clip.unwrap_or_default(), gauge "clip" "The learned clip of rewards; 0 before it is known.";
         };
+        /// The most that `epsilon_spent` can become, through all restarts: infinite for baselines, and with
+        /// [`expected_users`](crate::Config::expected_users) unless [`budget_periods`](crate::Config::budget_periods)
+        /// limits the periods.
+        epsilon_limit: f64 = |of| of.limit, "0.1",
+            gauge "epsilon_limit" "The most that dpb_epsilon_spent can become; +Inf if nothing limits it.";
+        /// `epsilon_limit` minus `epsilon_spent`; 0 for baselines.
+        epsilon_left: f64 = |of| left(of.limit, of.spent.0), "0.1",
+            gauge "epsilon_left" "dpb_epsilon_limit minus dpb_epsilon_spent; 0 for baselines.";
     }
 
     /// The state of one arm that may be published.

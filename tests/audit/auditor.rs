@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "the tests and the tool use a part each")]
 
 use super::engine::{Audit, Seen, Verdict, pattern, seed};
+use super::library::Library;
 use super::sabotage::Sabotage;
 use dpb::ffi::*;
 use dpb::local::RandomizedResponse;
@@ -31,6 +32,9 @@ pub struct Case {
     pub later: bool,
     pub delivery: Delivery,
     pub sabotage: Sabotage,
+    /// The part of the loss that is claimed. Below 1 the claim is false, whatever the library does.
+    pub claimed: f64,
+    pub library: Library,
 }
 
 /// How rewards arrive, and which other calls are made.
@@ -187,6 +191,14 @@ impl Case {
     /// # Errors
     /// The library's message if the policy refuses the configuration.
     pub fn new(policy: Algorithm, epsilon: f64) -> Result<Case, String> {
+        Case::of(Library::HERE, policy, epsilon)
+    }
+
+    /// The same with a library.
+    ///
+    /// # Errors
+    /// As [`Case::new`].
+    pub fn of(library: Library, policy: Algorithm, epsilon: f64) -> Result<Case, String> {
         let mut case = Case {
             policy,
             epsilon,
@@ -197,6 +209,8 @@ impl Case {
             later: false,
             delivery: Delivery::Once,
             sabotage: Sabotage::Nothing,
+            claimed: 1.0,
+            library,
         };
         if case.open(0).is_err() {
             case.delta = 0.1;
@@ -248,7 +262,8 @@ impl Case {
         }
         let scout = self.scout()?;
         let (tables, changed) = self.tables(&scout)?;
-        let (claim, delta) = self.claim(&scout, &tables, changed);
+        let (loss, delta) = self.claim(&scout, &tables, changed);
+        let claim = self.claimed * loss;
         let audit = Audit { epsilon: claim, delta, pilot: self.runs / 4, verdict: self.runs, failure: FAILURE };
         Fault::was_done();
         let verdict = audit.search(tables.len(), |candidate, seed, neighbour| {
@@ -277,13 +292,13 @@ impl Case {
         if self.policy == Algorithm::Linear {
             (config.features, config.feature_model) = (1, DPB_MODEL_PER_ARM);
         }
-        config.test_seed = seed.as_ptr();
+        config.test_seed = if self.library.is_released { std::ptr::null() } else { seed.as_ptr() };
         config
     }
 
     fn open(&self, number: u64) -> Result<Handle, String> {
         let seed = seed(number);
-        Handle::new(self.policy, &self.config(&seed))
+        Handle::new(self.library, self.policy, &self.config(&seed))
     }
 
     /// The horizon, for policies that use it. A tree over few rewards splits its budget among few levels.
@@ -305,7 +320,7 @@ impl Case {
         let handle = self.honest().open(0)?;
         let mut decision = dpb_decision { ticket: 0, propensity: 0.0, arm: 0, phase: 0 };
         // SAFETY: a live handle, one arm and a valid place.
-        Ok(unsafe { dpb_select_for(handle.bandit, &handle.request(&[0]), &mut decision) } == DPB_OK)
+        Ok(unsafe { (handle.library.dpb_select_for)(handle.bandit, &handle.request(&[0]), &mut decision) } == DPB_OK)
     }
 
     fn honest(&self) -> Case {
@@ -652,24 +667,25 @@ const ROW: [f32; 1] = [1.0];
 
 /// A bandit behind the C interface.
 struct Handle {
+    library: Library,
     bandit: *mut dpb_bandit,
     has_features: bool,
     has_values: bool,
 }
 
 impl Handle {
-    fn new(policy: Algorithm, config: &dpb_config) -> Result<Handle, String> {
+    fn new(library: Library, policy: Algorithm, config: &dpb_config) -> Result<Handle, String> {
         let mut bandit = std::ptr::null_mut();
         let mut error = dpb_error { status: DPB_OK, message: [0; 252] };
         let name = CString::new(policy.name()).expect("a name without NUL");
         // SAFETY: all pointers are valid, and the configuration's seed outlives the call.
-        let status = unsafe { dpb_new_policy(name.as_ptr(), config, &mut bandit, &mut error) };
+        let status = unsafe { (library.dpb_new_policy)(name.as_ptr(), config, &mut bandit, &mut error) };
         if status != DPB_OK {
             // SAFETY: always NUL-terminated.
             return Err(unsafe { CStr::from_ptr(error.message.as_ptr()) }.to_string_lossy().into_owned());
         }
         let has_values = [Algorithm::Imed, Algorithm::Med, Algorithm::Linear].contains(&policy);
-        Ok(Handle { bandit, has_features: policy == Algorithm::Linear, has_values })
+        Ok(Handle { library, bandit, has_features: policy == Algorithm::Linear, has_values })
     }
 
     /// A request among these arms, or among all arms. It has a row of features if the policy needs one.
@@ -688,7 +704,7 @@ impl Handle {
         }
         let mut decision = dpb_decision { ticket: 0, propensity: 0.0, arm: 0, phase: 0 };
         // SAFETY: a live handle and a valid place.
-        let status = unsafe { dpb_select(self.bandit, &mut decision) };
+        let status = unsafe { (self.library.dpb_select)(self.bandit, &mut decision) };
         assert_eq!(status, DPB_OK, "dpb_select");
         decision
     }
@@ -702,7 +718,7 @@ impl Handle {
         }
         let mut decision = dpb_decision { ticket: 0, propensity: 0.0, arm: 0, phase: 0 };
         // SAFETY: a live handle, a slice of that many arms and a valid place.
-        let status = unsafe { dpb_select_for(self.bandit, &request, &mut decision) };
+        let status = unsafe { (self.library.dpb_select_for)(self.bandit, &request, &mut decision) };
         assert_eq!(status, DPB_OK, "dpb_select_for");
         decision
     }
@@ -710,18 +726,18 @@ impl Handle {
     /// Reports a reward. The library refuses it if the decision has expired or has a reward already.
     fn update(&self, ticket: u64, reward: f64) {
         // SAFETY: a live handle.
-        let status = unsafe { dpb_update(self.bandit, ticket, reward) };
+        let status = unsafe { (self.library.dpb_update)(self.bandit, ticket, reward) };
         assert!(matches!(status, DPB_OK | DPB_DUPLICATE | DPB_EXPIRED), "dpb_update: {status}");
     }
 
     fn cancel(&self, ticket: u64) -> dpb_status {
         // SAFETY: a live handle.
-        unsafe { dpb_cancel(self.bandit, ticket) }
+        unsafe { (self.library.dpb_cancel)(self.bandit, ticket) }
     }
 
     fn retire(&self, arm: u32) {
         // SAFETY: a live handle.
-        let status = unsafe { dpb_retire_arm(self.bandit, arm) };
+        let status = unsafe { (self.library.dpb_retire_arm)(self.bandit, arm) };
         assert_eq!(status, DPB_OK, "dpb_retire_arm");
     }
 
@@ -729,14 +745,21 @@ impl Handle {
         let mut all = vec![dpb_arm::default(); arms as usize];
         let mut n = 0;
         // SAFETY: a live handle, room for all.len() arms.
-        let status = unsafe { dpb_arms_read(self.bandit, all.as_mut_ptr(), all.len(), &mut n) };
+        let status = unsafe { (self.library.dpb_arms_read)(self.bandit, all.as_mut_ptr(), all.len(), &mut n) };
         assert_eq!(status, DPB_OK, "dpb_arms_read");
         if self.has_features && self.report().phase > 0 {
             let (mut means, mut deviations) = (vec![0.0; all.len()], vec![0.0; all.len()]);
             // SAFETY: a live handle, a row, room for all arms.
             let request = self.request(&[]);
             let status = unsafe {
-                dpb_predict(self.bandit, &request, means.as_mut_ptr(), deviations.as_mut_ptr(), all.len(), &mut n)
+                (self.library.dpb_predict)(
+                    self.bandit,
+                    &request,
+                    means.as_mut_ptr(),
+                    deviations.as_mut_ptr(),
+                    all.len(),
+                    &mut n,
+                )
             };
             assert_eq!(status, DPB_OK, "dpb_predict");
             for (arm, (mean, deviation)) in all.iter_mut().zip(means.into_iter().zip(deviations)) {
@@ -752,7 +775,7 @@ impl Handle {
         // size.
         unsafe {
             (*report.as_mut_ptr()).struct_size = size_of::<dpb_report>() as u32;
-            assert_eq!(dpb_report_read(self.bandit, report.as_mut_ptr()), DPB_OK, "dpb_report_read");
+            assert_eq!((self.library.dpb_report_read)(self.bandit, report.as_mut_ptr()), DPB_OK, "dpb_report_read");
             report.assume_init()
         }
     }
@@ -761,14 +784,14 @@ impl Handle {
     fn best_arm(&self) -> Option<u32> {
         let mut arm = 0;
         // SAFETY: a live handle and a valid place.
-        let status = unsafe { dpb_best_arm(self.bandit, &mut arm) };
+        let status = unsafe { (self.library.dpb_best_arm)(self.bandit, &mut arm) };
         (status == DPB_OK).then_some(arm)
     }
 
     fn spent(&self, delta: f64) -> f64 {
         let mut epsilon = 0.0;
         // SAFETY: a live handle and a valid place.
-        let status = unsafe { dpb_epsilon_spent(self.bandit, delta, &mut epsilon) };
+        let status = unsafe { (self.library.dpb_epsilon_spent)(self.bandit, delta, &mut epsilon) };
         assert_eq!(status, DPB_OK, "dpb_epsilon_spent");
         epsilon
     }
@@ -777,6 +800,6 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: made by a constructor, freed once.
-        unsafe { dpb_free(self.bandit) };
+        unsafe { (self.library.dpb_free)(self.bandit) };
     }
 }

@@ -4,16 +4,20 @@
 //!
 //! `cargo run --release --example audit -- --power` prints how many runs detect how little noise.
 //!
+//! `cargo run --release --example audit -- --library libdpb.so` audits all policies of a released library: docs/audit.md.
+//!
 //! The first command prints the measured loss and PASS (exit code 0) or FAIL (1). Wrong arguments are exit code 2, and
 //! so is a sabotage that changes nothing. With `--sabotage` the library is broken on purpose, and the result should be
 //! FAIL.
 
 mod auditor;
 mod engine;
+mod library;
 mod sabotage;
 
 use auditor::{Case, Delivery, FAILURE, Outcome, SIGHTS};
 use dpb::Algorithm;
+use library::Library;
 use sabotage::Sabotage;
 use std::process::ExitCode;
 
@@ -21,6 +25,17 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments == ["--power"] {
         return power();
+    }
+    if let [flag, file] = &arguments[..]
+        && flag == "--library"
+    {
+        return match Library::open(file.as_ref()) {
+            Ok(library) => released(library),
+            Err(problem) => {
+                eprintln!("audit: {problem}");
+                ExitCode::from(2)
+            }
+        };
     }
     let (case, outcome) = match parse(&arguments).and_then(|case| case.run().map(|outcome| (case, outcome))) {
         Ok(audited) => audited,
@@ -44,6 +59,54 @@ fn main() -> ExitCode {
     );
     println!("{}", if verdict.alarm { "FAIL" } else { "PASS" });
     ExitCode::from(u8::from(verdict.alarm))
+}
+
+/// Audits all policies of a library. Half of each claim must be refuted: what misses a false claim would prove nothing. As
+/// many runs as that takes must not refute the claim. In the local model the users' devices draw the noise.
+fn released(library: Library) -> ExitCode {
+    const MOST: u64 = 16_000;
+    let audits = |policy: &Algorithm| !["nonprivate", "ldp"].iter().any(|kind| policy.name().starts_with(kind));
+    let policies: Vec<Algorithm> = Algorithm::ALL.iter().copied().filter(audits).collect();
+    let audit = |policy: Algorithm| -> Result<(Case, Outcome, bool), String> {
+        let honest = Case::of(library, policy, 1.0)?;
+        // With more arms, the released rewards of arm 0 are often among the pilot's, whose noise is drawn apart.
+        let arms = if policy == Algorithm::Linear { 2 } else { honest.arms };
+        let mut half = Case { runs: 1000, arms, claimed: 0.5, ..honest };
+        let mut refuted = half.run()?.verdict.alarm;
+        while !refuted && half.runs < MOST {
+            half.runs *= 4;
+            refuted = half.run()?.verdict.alarm;
+        }
+        let honest = Case { claimed: 1.0, ..half };
+        honest.run().map(|outcome| (honest, outcome, refuted))
+    };
+    println!("Each policy of five arms at epsilon 1. A true claim is refuted with a chance of {FAILURE:e}.\n");
+    println!("{:14} {:>7} {:>5} {:>7} {:>9}  the claim  half of it", "policy", "claim", "delta", "runs", "measured");
+    let (mut failed, mut weak) = (0, 0);
+    for some in policies.chunks(std::thread::available_parallelism().map_or(1, usize::from)) {
+        let audited: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = some.iter().map(|&policy| scope.spawn(move || audit(policy))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no audit panics")).collect()
+        });
+        for (policy, audited) in some.iter().zip(audited) {
+            let (case, Outcome { verdict, claim, delta, .. }, refuted) = match audited {
+                Ok(audited) => audited,
+                Err(problem) => {
+                    eprintln!("audit: {}: {problem}", policy.name());
+                    return ExitCode::from(2);
+                }
+            };
+            let held = if verdict.alarm { "REFUTED" } else { "holds" };
+            let half = if refuted { "refuted" } else { "not seen" };
+            let least = verdict.epsilon.max(0.0);
+            println!("{:14} {claim:7.3} {delta:5} {:7} {least:9.3}  {held:9}  {half}", policy.name(), case.runs);
+            failed += u32::from(verdict.alarm);
+            weak += u32::from(!refuted);
+        }
+    }
+    println!("\n{}: {failed} claims are refuted.", if failed == 0 { "PASS" } else { "FAIL" });
+    println!("In {weak} rows half of the claim was not seen to be false: they say little.");
+    ExitCode::from(u8::from(failed > 0))
 }
 
 /// Prints, for each policy with noise, how many runs detect noise at half its scale, and at a quarter of it from the

@@ -2,4 +2,5 @@
 
 pub mod auditor;
 pub mod engine;
+pub mod library;
 pub mod sabotage;

@@ -535,6 +535,10 @@ static void budgets() {
   const dpb::Budget moved = std::move(budget);
   CHECK(moved.spent() == 1.0 && refusal([&] { (void)budget.remaining(); }).status() == DPB_NULL);
   // With users a budget covers a number of periods.
+  dpb::Budget other(1.0);
+  other.charge(0.75);
+  CHECK(other.spent() == 0.75 && other.try_charge(0.5) == DPB_OVER_BUDGET && other.remaining() == 0.25);
+  CHECK(refusal([&] { other.charge(-1.0); }).status() == DPB_INVALID_CONFIG);
   dpb::Budget four(4.0);
   config.budget = four.get();
   config.expected_users = 100;
@@ -639,6 +643,10 @@ static void slates() {
     }
     CHECK((shown == std::set<std::uint32_t>{1, 2, 4}));
   }
+  CHECK(bandit.statement().find("\"privacy_loss\":{") != std::string::npos);
+  CHECK(bandit.statement_text().find("Not protected: ") != std::string::npos);
+  std::vector<std::uint8_t> stated;
+  CHECK(bandit.try_statement(2, stated) == DPB_INVALID_CONFIG && stated.empty());
   CHECK(bandit.report().decisions == 300 && bandit.report().epsilon_spent <= 1.0 && bandit.report().epsilon_spent > 0.99);
   CHECK(bandit.select_slots(wanting(2)).size() == 2 && bandit.select(wanting(1).among({3})).arm == 3);
   CHECK(refusal([&] { (void)bandit.select_slots(wanting(2).among({1, 1})); }).what() ==

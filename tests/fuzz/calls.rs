@@ -457,6 +457,16 @@ impl Seen {
             );
             assert!(n > 20 && std::str::from_utf8(&text[..n]).is_ok());
         }
+        let form = (refused.late % 3) as u32;
+        let (mut text, mut n, mut most) = ([0; 8192], 0, 0);
+        let status = dpb_statement(handle, form, text.as_mut_ptr(), text.len(), &raw mut n, null_mut());
+        let short = dpb_statement(handle, form, null_mut(), 0, &raw mut most, null_mut());
+        assert_eq!(
+            (status, short),
+            if form < 2 { (DPB_OK, DPB_BUFFER_TOO_SMALL) } else { (DPB_INVALID_CONFIG, DPB_INVALID_CONFIG) }
+        );
+        assert_eq!(n, most);
+        assert!(std::str::from_utf8(&text[..n]).is_ok_and(|said| n == 0 || said.contains("dpb")));
         Seen {
             report: [
                 r.decisions,
@@ -1385,7 +1395,7 @@ impl World<'_> {
         // Structs of other sizes: nothing is written.
         let ours = size_of::<dpb_report>() as u32;
         let size = self.bytes.pick(&[ours, ours - 8, 72, 0, 4, ours - 1, ours + 8, u32::MAX]);
-        let mut read = [7u64; 21];
+        let mut read = [7u64; 23];
         read.as_mut_ptr().cast::<u32>().write(size);
         let before = read;
         let status = dpb_report_read(player.handle, read.as_mut_ptr().cast());
@@ -1860,6 +1870,12 @@ impl World<'_> {
         if let Some(budget) = made(status, budget, &error) {
             let mut left = -7.0;
             assert_eq!((dpb_budget_remaining(budget, &raw mut left), left, spent(budget)), (DPB_OK, epsilon, 0.0));
+            let (other, mut error) = (self.bytes.pick(&[0.5, 1e-6, 0.0, -1.0, f64::NAN]), no_error());
+            let charged = dpb_budget_charge(budget, other, delta, &raw mut error);
+            one_of(charged, &[DPB_OK, DPB_INVALID_CONFIG, DPB_OVER_BUDGET]);
+            let mut now = -7.0;
+            assert_eq!(dpb_budget_spent(budget, delta, &raw mut now), DPB_OK);
+            assert_eq!(now, if charged == DPB_OK { other } else { 0.0 });
             dpb_budget_free(budget);
         }
     }
@@ -1936,6 +1952,7 @@ impl World<'_> {
         is_null("best_arm", dpb_best_arm(null(), &raw mut number));
         is_null("verdict", dpb_verdict_read(null(), null_mut()));
         is_null("text", dpb_verdict_text(null(), null_mut(), 0, &raw mut size, null_mut()));
+        is_null("statement", dpb_statement(null(), 0, null_mut(), 0, &raw mut size, null_mut()));
         is_null("compare", dpb_compare(null(), 0, 1, 0.5, &raw mut real, &raw mut real));
         is_null("lift", dpb_lift(null(), 1, 0.5, &raw mut real, &raw mut real));
         is_null("epsilon_spent", dpb_epsilon_spent(null(), 0.0, &raw mut real));
@@ -1946,6 +1963,7 @@ impl World<'_> {
         is_null("budget", dpb_new_budget(1.0, 0.0, null_mut(), null_mut()));
         is_null("budget_spent", dpb_budget_spent(null(), 0.0, &raw mut real));
         is_null("budget_remaining", dpb_budget_remaining(null(), &raw mut real));
+        is_null("budget_charge", dpb_budget_charge(null(), 1.0, 0.0, null_mut()));
         is_null("no spent", dpb_budget_spent(self.budget, 0.0, null_mut()));
         is_null("no remaining", dpb_budget_remaining(self.budget, null_mut()));
         is_null("counter", dpb_new_counter(null(), null_mut(), null_mut()));
@@ -1987,6 +2005,7 @@ impl World<'_> {
             is_null("no n in a segment", dpb_segment_read(bandit, 0, null_mut(), 0, null_mut()));
             is_null("no best", dpb_best_arm(bandit, null_mut()));
             is_null("no verdict", dpb_verdict_read(bandit, null_mut()));
+            is_null("no length of a statement", dpb_statement(bandit, 0, null_mut(), 0, null_mut(), null_mut()));
             let mut verdict: dpb_verdict = zeroed();
             is_null("no length of a text", dpb_verdict_text(&raw const verdict, null_mut(), 0, null_mut(), null_mut()));
             let whole = size_of::<dpb_verdict>() as u32;

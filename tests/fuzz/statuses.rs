@@ -134,6 +134,7 @@ checked! {
     dpb_cancel_all(bandit: *mut dpb_bandit);
     dpb_update_many(bandit: *mut dpb_bandit, tickets: *const u64, rewards: *const f64, n: usize, each: *mut dpb_status, done: *mut usize);
     dpb_new_budget(epsilon: f64, delta: f64, out: *mut *mut dpb_budget, error: *mut dpb_error);
+    dpb_budget_charge(budget: *const dpb_budget, epsilon: f64, delta: f64, error: *mut dpb_error);
     dpb_budget_spent(budget: *const dpb_budget, delta: f64, epsilon: *mut f64);
     dpb_budget_remaining(budget: *const dpb_budget, epsilon: *mut f64);
     dpb_new_counter(config: *const dpb_counter_config, out: *mut *mut dpb_counter, error: *mut dpb_error);
@@ -171,6 +172,7 @@ checked! {
     dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32);
     dpb_verdict_read(bandit: *const dpb_bandit, out: *mut dpb_verdict);
     dpb_verdict_text(verdict: *const dpb_verdict, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error);
+    dpb_statement( bandit: *const dpb_bandit, form: u32, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error );
     dpb_compare(bandit: *const dpb_bandit, i: u32, j: u32, confidence: f64, low: *mut f64, high: *mut f64);
     dpb_lift(bandit: *const dpb_bandit, control: u32, confidence: f64, low: *mut f64, high: *mut f64);
     dpb_epsilon_spent(bandit: *const dpb_bandit, delta: f64, epsilon: *mut f64);

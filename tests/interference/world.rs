@@ -176,7 +176,7 @@ impl World<'_> {
         let report = bandit.report().unwrap();
         let duty = if matches!(report.duty, Duty::Leads(_)) { Duty::Alone } else { report.duty };
         let report = Report { duty, contributions: 0, contributions_lost: 0, ..report };
-        let report = Report { epsilon_spent: 0.0, delta_spent: 0.0, ..report };
+        let report = Report { epsilon_spent: 0.0, delta_spent: 0.0, epsilon_left: 0.0, ..report };
         let is_exact = self.subject != Subject::Segments && !self.subject.has_features();
         let arms: Vec<_> =
             arms(self.subject, bandit).iter().map(|arm| (is_exact.then_some(arm.estimates), arm.counts)).collect();

@@ -62,6 +62,8 @@ var (
 		metric.Count("clock_leaps", "Leaps of the caller's clock.", func(of *dpb.Report) uint64 { return of.ClockLeaps }),
 		metric.Gauge("stopped", "1 if the policy has decided for an arm, or 0.", func(of *dpb.Report) float64 { return metric.One(of.Stopped) }),
 		metric.Gauge("clip", "The learned clip of rewards; 0 before it is known.", func(of *dpb.Report) float64 { return of.Clip }),
+		metric.Gauge("epsilon_limit", "The most that dpb_epsilon_spent can become; +Inf if nothing limits it.", func(of *dpb.Report) float64 { return of.EpsilonLimit }),
+		metric.Gauge("epsilon_left", "dpb_epsilon_limit minus dpb_epsilon_spent; 0 for baselines.", func(of *dpb.Report) float64 { return of.EpsilonLeft }),
 		// end generated report
 	}
 	arms = []metric.Metric[dpb.Arm]{

@@ -348,6 +348,22 @@ def test_the_callers_clock():
         bandit.advance(-1)
 
 
+def test_statements():
+    with dpb.Bandit(arms=3, epsilon=0.5) as bandit:
+        stated = bandit.statement()
+        loss = stated["deployment"]["privacy_loss"]
+        assert loss["privacy_parameters"] == {"epsilon": 0.5, "delta": 0.0, "rho": None}
+        assert stated["libdpb"]["policy"] == "dp-imed" and stated["deployment"]["basic"]["name"] is None
+        assert "Not protected: " in bandit.statement_text()
+    budget = dpb.Budget(1.0)
+    budget.charge(0.75)
+    with pytest.raises(dpb.OverBudgetError):
+        budget.charge(0.5)
+    with pytest.raises(dpb.InvalidConfigError):
+        budget.charge(0.1, delta=1.0)
+    assert budget.remaining() == 0.25
+
+
 def test_users_and_budgets():
     budget = dpb.Budget(2.0)
     config = dpb.Config(arms=3, epsilon=0.5, expected_users=1000, budget=budget, budget_periods=2)

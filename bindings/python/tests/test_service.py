@@ -109,6 +109,8 @@ def test_two_workers_on_a_file(tmp_path):
         with pytest.raises(urllib.error.HTTPError, match="404"):
             service.ask("/operator", key=key)
     assert service.ask("/ready") == b""
+    assert b"Not protected: " in service.ask("/privacy")
+    assert json.loads(service.ask("/privacy.json"))["libdpb"]["is_private"] is True
     assert "/click/" not in service.said()
     service.end()
 

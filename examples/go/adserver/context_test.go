@@ -81,8 +81,10 @@ func TestContext(t *testing.T) {
 				liked++
 			}
 		}
-		if status, body := get(pages, "/report"); status != 200 {
-			t.Errorf("%d %s", status, body)
+		for _, page := range []string{"/report", "/privacy", "/privacy.json"} {
+			if status, body := get(pages, page); status != 200 || len(body) < 500 {
+				t.Errorf("%s: %d %s", page, status, body)
+			}
 		}
 		return liked, clicks
 	}

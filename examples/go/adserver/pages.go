@@ -4,10 +4,13 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +37,8 @@ func (s adServer) visitors() http.Handler {
 	}
 	pages.HandleFunc("/click/", s.click)
 	pages.HandleFunc("/report", s.report)
+	pages.HandleFunc("/privacy", s.privacy((*dpb.Bandit).StatementText, "text/plain; charset=utf-8", "", "\n", ""))
+	pages.HandleFunc("/privacy.json", s.privacy((*dpb.Bandit).Statement, "application/json", "[", ",", "]"))
 	pages.HandleFunc("/healthz", s.health)
 	pages.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
 		if !s.ready() {
@@ -134,6 +139,24 @@ func (s adServer) report(w http.ResponseWriter, r *http.Request) {
 		number, build = uint64(placement), func() (any, error) { return s.reportPlacement(placement) }
 	}
 	s.copy(number, build)(w, r)
+}
+
+// privacy says what each bandit guarantees, by name.
+func (s adServer) privacy(state func(*dpb.Bandit) (string, error), kind, begin, between, end string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		bandits := s.bandits()
+		var said []string
+		for _, name := range slices.Sorted(maps.Keys(bandits)) {
+			text, err := state(bandits[name])
+			if err != nil {
+				fail(w, err)
+				return
+			}
+			said = append(said, text)
+		}
+		w.Header().Set("Content-Type", kind)
+		io.WriteString(w, begin+strings.Join(said, between)+end) // ignore errors of closed connections
+	}
 }
 
 // copy serves a cached page.

@@ -581,6 +581,15 @@ fn a_service_is_simulated() {
     assert!(fleet.contains("\ntsallis: this policy does not support") && lost(&fleet, "1") > 0.0, "{fleet}");
     let svg = std::fs::read_to_string(out.join("plan.svg")).unwrap();
     assert!(svg.contains("dp-imed") && svg.contains("nonprivate-imed") && svg.ends_with("</svg>\n"), "{svg}");
+    // The epsilon that is named loses no more, and the next one of the table loses more.
+    let named = simulated(&["--policy", "dp-imed", "--lose", "4%", "--epsilon", "0.01,0.02,0.05,0.1,0.5,2"]);
+    assert!(named.contains("To lose at most 4% of what the best arms win (400):\n"), "{named}");
+    let enough = named.split_once("dp-imed: epsilon ").unwrap().1.split(' ').next().unwrap();
+    let smaller =
+        ["0.01", "0.02", "0.05", "0.1", "0.5", "2"].into_iter().take_while(|&epsilon| epsilon != enough).last();
+    assert!(lost(&named, enough) <= 400.0 && lost(&named, smaller.unwrap()) > 250.0, "{named}");
+    let none = simulated(&["--policy", "dp-imed", "--lose", "0.0001", "--epsilon", "0.1,0.5"]);
+    assert!(none.contains("dp-imed: no epsilon of the table is enough"), "{none}");
     // Four arms of 0.5 to 0.1 whose payouts differ: the best one of a request is worth more than 0.5.
     let valued = only("2", &["--payouts", "0.5"]);
     let most = |said: &str| -> f64 {

@@ -90,6 +90,16 @@ async def click(ticket: int):
         app.state.node.update(ticket, 1.0)
 
 
+@app.get("/privacy")
+async def privacy():
+    return Response(app.state.node.bandit.statement_text(), media_type="text/plain")
+
+
+@app.get("/privacy.json")
+async def privacy_json():
+    return app.state.node.bandit.statement()
+
+
 @app.get("/ready")
 async def ready():
     return Response(status_code=200 if app.state.node.report().ready else 503)

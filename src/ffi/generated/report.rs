@@ -78,9 +78,14 @@ pub struct dpb_report {
     /// With dpb_config.learn_clip: the clip, in the caller's units, of which no reward counts as more. Means are
     /// those of clipped rewards. 0 before the pilot has ended, and without DPB_LEARN_CLIP.
     pub clip: f64,
+    /// The most that epsilon_spent can become, through all restarts: infinite for baselines, and with
+    /// dpb_config.expected_users unless dpb_config.budget_periods limits the periods.
+    pub epsilon_limit: f64,
+    /// epsilon_limit minus epsilon_spent; 0 for baselines.
+    pub epsilon_left: f64,
 }
 
-const _: () = assert!(size_of::<dpb_report>() == 168);
+const _: () = assert!(size_of::<dpb_report>() == 184);
 
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers.
 unsafe impl Growing for dpb_report {}
@@ -116,6 +121,8 @@ impl From<&Report> for dpb_report {
             stopped: report.best_arm.is_some().into(),
             best_arm: report.best_arm.unwrap_or_default(),
             clip: report.clip.unwrap_or_default(),
+            epsilon_limit: report.epsilon_limit,
+            epsilon_left: report.epsilon_left,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import Any, Mapping, NamedTuple, NoReturn, Sequence, overload
 
@@ -861,6 +862,19 @@ class Bandit(Handle):
         epsilon = ffi.new("double *")
         self._check(lib.dpb_epsilon_spent(self._c, real("delta", delta), epsilon))
         return float(epsilon[0])
+
+    def statement(self) -> dict[str, Any]:
+        """What the bandit guarantees, in the fields of the public registry of deployments of differential privacy.
+
+        ``deployment`` has the fields of the registry, None where only you know them; ``libdpb`` has the versions and what
+        is spent. All of it is public. :meth:`statement_text` is a page for a privacy officer.
+        """
+        stated: dict[str, Any] = json.loads(self._bytes(lib.dpb_statement, lib.DPB_STATEMENT_JSON))
+        return stated
+
+    def statement_text(self) -> str:
+        """The statement as a page of prose for a privacy officer."""
+        return self._bytes(lib.dpb_statement, lib.DPB_STATEMENT_PROSE).decode()
 
     # Lives and fleets.
 

@@ -23,6 +23,11 @@ class Budget(Handle):
         check(lib.dpb_new_budget(real("epsilon", epsilon), real("delta", delta), out, error), error)
         self._own(out[0], lib.dpb_budget_free)
 
+    def charge(self, epsilon: float, delta: float = 0.0) -> None:
+        """Charges what another system releases about the same people, before the release; or raises OverBudgetError."""
+        error = new_error()
+        self._check(lib.dpb_budget_charge(self._c, real("epsilon", epsilon), real("delta", delta), error), error)
+
     def spent(self, delta: float = 0.0) -> float:
         """An upper bound of what the bandits charged so far may cost one user together, at this delta."""
         epsilon = ffi.new("double *")

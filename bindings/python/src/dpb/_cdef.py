@@ -42,6 +42,8 @@ CDEF = """
 #define DPB_TEST_WON 1
 #define DPB_TEST_TIED 2
 #define DPB_TEST_UNDECIDED 3
+#define DPB_STATEMENT_JSON 0
+#define DPB_STATEMENT_PROSE 1
 #define DPB_STATE_LIFETIME 3600
 #define DPB_SEAL_BYTES 53
 #define DPB_COMMAND_WAIT 0
@@ -157,7 +159,7 @@ dpb_status dpb_next_period(dpb_bandit *bandit);
 dpb_status dpb_new_policy(const char *name, const dpb_config *config, dpb_bandit **out, dpb_error *error);
 const char *dpb_policy_at(size_t i);
 uint32_t dpb_policy_number(const char *name);
-struct dpb_report { uint32_t struct_size; uint32_t phase; uint32_t arms_active; uint32_t pending; uint64_t decisions; uint64_t answered; uint64_t cancelled; uint64_t expired; double epsilon_spent; double delta_spent; uint32_t is_private; uint32_t policy; uint64_t changes_detected; uint32_t segments; uint32_t max_segments; uint64_t failures; uint32_t features; uint32_t feature_model; uint64_t contributions; uint64_t contributions_lost; uint64_t fleet_key_id; uint32_t duty; uint32_t warnings; uint64_t generation; uint64_t clock_leaps; uint32_t stopped; uint32_t best_arm; double clip; };
+struct dpb_report { uint32_t struct_size; uint32_t phase; uint32_t arms_active; uint32_t pending; uint64_t decisions; uint64_t answered; uint64_t cancelled; uint64_t expired; double epsilon_spent; double delta_spent; uint32_t is_private; uint32_t policy; uint64_t changes_detected; uint32_t segments; uint32_t max_segments; uint64_t failures; uint32_t features; uint32_t feature_model; uint64_t contributions; uint64_t contributions_lost; uint64_t fleet_key_id; uint32_t duty; uint32_t warnings; uint64_t generation; uint64_t clock_leaps; uint32_t stopped; uint32_t best_arm; double clip; double epsilon_limit; double epsilon_left; };
 struct dpb_diagnostics { uint32_t struct_size; uint32_t warnings; uint64_t duplicates; uint64_t late; uint64_t rejected; uint64_t unknown; uint64_t oversized; };
 struct dpb_verdict { uint32_t struct_size; uint32_t state; uint32_t leader; uint32_t other; uint64_t rewards; double low; double high; double more; uint32_t mismatch; uint32_t arms; uint32_t winners; uint32_t reserved; double confidence; };
 struct dpb_arm { double mean; double width; uint64_t pulls; uint32_t active; uint32_t reserved; double effective_pulls; double spare[3]; };
@@ -168,6 +170,7 @@ dpb_status dpb_segment_read(const dpb_bandit *bandit, uint64_t segment, dpb_arm 
 dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t *arm);
 dpb_status dpb_verdict_read(const dpb_bandit *bandit, dpb_verdict *out);
 dpb_status dpb_verdict_text(const dpb_verdict *verdict, uint8_t *buf, size_t cap, size_t *len, dpb_error *error);
+dpb_status dpb_statement(const dpb_bandit *bandit, uint32_t form, uint8_t *buf, size_t cap, size_t *len, dpb_error *error);
 dpb_status dpb_compare(const dpb_bandit *bandit, uint32_t i, uint32_t j, double confidence, double *low, double *high);
 dpb_status dpb_lift(const dpb_bandit *bandit, uint32_t control, double confidence, double *low, double *high);
 dpb_status dpb_epsilon_spent(const dpb_bandit *bandit, double delta, double *epsilon);
@@ -208,6 +211,7 @@ typedef void (*dpb_each_row)(void *rows, const uint8_t *key, size_t key_len, con
 struct dpb_rows { void *host; int32_t (*get)(void *host, const uint8_t *key, size_t key_len, const uint8_t **value, size_t *len); int32_t (*put)(void *host, const uint8_t *key, size_t key_len, const uint8_t *value, size_t len); int32_t (*remove)(void *host, const uint8_t *key, size_t key_len); int32_t (*list)(void *host, const uint8_t *prefix, size_t prefix_len, dpb_each_row each, void *rows); };
 dpb_status dpb_store_run(const dpb_rows *rows, const dpb_command *command, uint64_t now_ms, uint8_t *buf, size_t cap, size_t *len);
 dpb_status dpb_new_budget(double epsilon, double delta, dpb_budget **out, dpb_error *error);
+dpb_status dpb_budget_charge(const dpb_budget *budget, double epsilon, double delta, dpb_error *error);
 dpb_status dpb_budget_spent(const dpb_budget *budget, double delta, double *epsilon);
 dpb_status dpb_budget_remaining(const dpb_budget *budget, double *epsilon);
 void dpb_budget_free(dpb_budget *budget);

@@ -76,6 +76,11 @@ class Report:
     clip: float
     """With learn_clip: the clip, in the caller's units, of which no reward counts as more. Means are those of clipped
     rewards. 0 before the pilot has ended, and without learn_clip."""
+    epsilon_limit: float
+    """The most that epsilon_spent can become, through all restarts: infinite for baselines, and with expected_users
+    unless budget_periods limits the periods."""
+    epsilon_left: float
+    """epsilon_limit minus epsilon_spent; 0 for baselines."""
 
     @classmethod
     def _of(cls, c: Any) -> Report:
@@ -107,6 +112,8 @@ class Report:
             stopped=bool(c.stopped),
             best_arm=c.best_arm,
             clip=c.clip,
+            epsilon_limit=c.epsilon_limit,
+            epsilon_left=c.epsilon_left,
         )
 
 

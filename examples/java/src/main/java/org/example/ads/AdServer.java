@@ -92,6 +92,16 @@ public class AdServer {
         }
     }
 
+    @GetMapping(value = "/privacy", produces = "text/plain;charset=UTF-8")
+    String privacy() {
+        return ads.bandit().statementText();
+    }
+
+    @GetMapping(value = "/privacy.json", produces = "application/json")
+    String privacyJson() {
+        return ads.bandit().statement();
+    }
+
     @GetMapping("/report")
     Shown report() {
         Report report = ads.bandit().report();

@@ -532,6 +532,24 @@ public final class Bandit extends Handle {
         }
     }
 
+    /**
+     * Returns what the bandit guarantees, as JSON in the fields of the public registry of deployments of differential
+     * privacy. All of it is public.
+     */
+    public String statement() {
+        return statement(Native.DPB_STATEMENT_JSON);
+    }
+
+    /** Returns {@link #statement()} as a page of prose for a privacy officer. */
+    public String statementText() {
+        return statement(Native.DPB_STATEMENT_PROSE);
+    }
+
+    private String statement(int form) {
+        byte[] text = written((c, buf, cap, len, error) -> Native.dpb_statement(c, form, buf, cap, len, error));
+        return new String(text, StandardCharsets.UTF_8);
+    }
+
     /** Reads a struct that begins with its size. */
     private MemorySegment sized(Arena arena, long size, CallWith call) {
         MemorySegment out = arena.allocate(size, 8);

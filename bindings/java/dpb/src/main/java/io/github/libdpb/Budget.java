@@ -34,6 +34,18 @@ public final class Budget extends Handle {
     }
 
     /**
+     * Charges what another system releases about the same people, with (epsilon, delta)-DP for one person. Charge before
+     * the release.
+     *
+     * @param epsilon above 0
+     * @param delta in [0, 1); 0 is pure
+     * @throws DpbException {@link Status#OVER_BUDGET}, and nothing was charged; {@link Status#INVALID_CONFIG}
+     */
+    public void charge(double epsilon, double delta) {
+        explained((c, error) -> Native.dpb_budget_charge(c, epsilon, delta, error));
+    }
+
+    /**
      * Returns an upper bound of the epsilon that all charged bandits lose together, infinite if delta is too small for
      * them.
      *

@@ -62,6 +62,8 @@ final class Native {
     static final int DPB_TEST_WON = 1;
     static final int DPB_TEST_TIED = 2;
     static final int DPB_TEST_UNDECIDED = 3;
+    static final int DPB_STATEMENT_JSON = 0;
+    static final int DPB_STATEMENT_PROSE = 1;
     static final int DPB_STATE_LIFETIME = 3600;
     static final int DPB_SEAL_BYTES = 53;
     static final int DPB_COMMAND_WAIT = 0;
@@ -212,7 +214,7 @@ final class Native {
     }
 
     static final class dpb_report {
-        static final long SIZE = 168;
+        static final long SIZE = 184;
         static final long struct_size = 0;
         static final long phase = 4;
         static final long arms_active = 8;
@@ -241,6 +243,8 @@ final class Native {
         static final long stopped = 152;
         static final long best_arm = 156;
         static final long clip = 160;
+        static final long epsilon_limit = 168;
+        static final long epsilon_left = 176;
 
         private dpb_report() {}
     }
@@ -1047,6 +1051,22 @@ final class Native {
         }
     }
 
+    private static final class CallStatement {
+        static final MethodHandle HANDLE =
+                function("dpb_statement", FunctionDescriptor.of(
+                        JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG));
+    }
+
+    static int dpb_statement(
+            long bandit, int form, long buf, long cap, long len, long error) {
+        try {
+            return (int) CallStatement.HANDLE.invokeExact(
+                    bandit, form, buf, cap, len, error);
+        } catch (Throwable impossible) {
+            throw new AssertionError(impossible);
+        }
+    }
+
     private static final class CallCompare {
         static final MethodHandle HANDLE =
                 function("dpb_compare", FunctionDescriptor.of(
@@ -1554,6 +1574,22 @@ final class Native {
         try {
             return (int) CallNewBudget.HANDLE.invokeExact(
                     epsilon, delta, out, error);
+        } catch (Throwable impossible) {
+            throw new AssertionError(impossible);
+        }
+    }
+
+    private static final class CallBudgetCharge {
+        static final MethodHandle HANDLE =
+                function("dpb_budget_charge", FunctionDescriptor.of(
+                        JAVA_INT, JAVA_LONG, JAVA_DOUBLE, JAVA_DOUBLE, JAVA_LONG));
+    }
+
+    static int dpb_budget_charge(
+            long budget, double epsilon, double delta, long error) {
+        try {
+            return (int) CallBudgetCharge.HANDLE.invokeExact(
+                    budget, epsilon, delta, error);
         } catch (Throwable impossible) {
             throw new AssertionError(impossible);
         }

@@ -22,7 +22,7 @@ final class NativeLibrary {
     static SymbolLookup load() {
         String given = System.getProperty("dpb.library");
         if (given != null) {
-            return open(Path.of(given));
+            return open(Path.of(given), given);
         }
         String resource = system() + "/libdpb.so";
         try (InputStream bytes = NativeLibrary.class.getResourceAsStream(resource)) {
@@ -33,7 +33,7 @@ final class NativeLibrary {
             Path file = Files.createTempFile("libdpb-", ".so");
             try {
                 Files.copy(bytes, file, StandardCopyOption.REPLACE_EXISTING);
-                return open(file);
+                return open(file, "the jar's " + resource);
             } finally {
                 Files.delete(file); // what is loaded stays
             }
@@ -55,14 +55,14 @@ final class NativeLibrary {
         return system + "-" + processor + "-" + (isMusl ? "musl" : "gnu");
     }
 
-    private static SymbolLookup open(Path file) {
+    private static SymbolLookup open(Path file, String name) {
         SymbolLookup library;
         MemorySegment found;
         try {
             library = SymbolLookup.libraryLookup(file, Arena.global());
             found = library.find("dpb_version").orElseThrow();
         } catch (RuntimeException failure) {
-            throw new UnsatisfiedLinkError(file + " is no libdpb for this system: " + failure.getMessage());
+            throw new UnsatisfiedLinkError(name + " is no libdpb for this system: " + failure.getMessage());
         }
         String version;
         try {
@@ -74,7 +74,7 @@ final class NativeLibrary {
         }
         if (!version.equals(Native.VERSION)) {
             throw new UnsatisfiedLinkError(
-                    file + " is libdpb " + version + ", and this package needs libdpb " + Native.VERSION);
+                    name + " is libdpb " + version + ", and this package needs libdpb " + Native.VERSION);
         }
         return library;
     }

@@ -77,6 +77,11 @@ import java.util.Set;
  *
  * @param clip With Config.learnClip: the clip, in the caller's units, of which no reward counts as more. Means are
  * those of clipped rewards. 0 before the pilot has ended, and without learnClip.
+ *
+ * @param epsilonLimit The most that epsilon_spent can become, through all restarts: infinite for baselines, and
+ * with Config.expectedUsers unless Config.budgetPeriods limits the periods.
+ *
+ * @param epsilonLeft epsilon_limit minus epsilon_spent; 0 for baselines.
  */
 public record Report(
         Policy policy,
@@ -105,7 +110,9 @@ public record Report(
         long clockLeaps,
         boolean stopped,
         int bestArm,
-        double clip) {
+        double clip,
+        double epsilonLimit,
+        double epsilonLeft) {
     static Report of(MemorySegment c) {
         return new Report(
                 Policy.of(c.get(JAVA_INT, Native.dpb_report.policy)),
@@ -134,6 +141,8 @@ public record Report(
                 c.get(JAVA_LONG, Native.dpb_report.clock_leaps),
                 c.get(JAVA_INT, Native.dpb_report.stopped) != 0,
                 c.get(JAVA_INT, Native.dpb_report.best_arm),
-                c.get(JAVA_DOUBLE, Native.dpb_report.clip));
+                c.get(JAVA_DOUBLE, Native.dpb_report.clip),
+                c.get(JAVA_DOUBLE, Native.dpb_report.epsilon_limit),
+                c.get(JAVA_DOUBLE, Native.dpb_report.epsilon_left));
     }
 }

@@ -79,6 +79,12 @@ class ConfigTest {
         try (Bandit bandit = new Bandit(config)) {
             assertEquals(1.0, budget.spent(0), 1e-12);
             assertEquals(0.5, budget.remaining(), 1e-12);
+            budget.charge(0.25, 0);
+            refused(Status.OVER_BUDGET, "budget", () -> budget.charge(0.5, 0));
+            refused(Status.INVALID_CONFIG, "epsilon", () -> budget.charge(0, 0));
+            assertEquals(0.25, budget.remaining(), 1e-12);
+            assertTrue(bandit.statement().contains("\"privacy_parameters\":{\"epsilon\":1.0,"));
+            assertTrue(bandit.statementText().contains("Not protected: "));
             refused(Status.OVER_BUDGET, "budget", () -> new Bandit(config));
             budget.close();
             refused(Status.CLOSED, "closed", () -> new Bandit(config));

@@ -79,6 +79,14 @@ public final class DpbMetrics implements MeterBinder {
             counter("clock_leaps", "Leaps of the caller's clock.", of -> of.clockLeaps()),
             gauge("stopped", "1 if the policy has decided for an arm, or 0.", of -> of.stopped() ? 1 : 0),
             gauge("clip", "The learned clip of rewards; 0 before it is known.", of -> of.clip()),
+            gauge(
+                    "epsilon_limit",
+                    "The most that dpb_epsilon_spent can become; +Inf if nothing limits it.",
+                    of -> of.epsilonLimit()),
+            gauge(
+                    "epsilon_left",
+                    "dpb_epsilon_limit minus dpb_epsilon_spent; 0 for baselines.",
+                    of -> of.epsilonLeft()),
             // end generated report
             gauge("up", "1, or 0 for a handle that is closed.", of -> 1));
 

@@ -1,0 +1,291 @@
+//! What a handle guarantees: in the fields of the public registry of deployments, and in prose for a privacy officer.
+
+use super::Bandit;
+use super::report::Report;
+use crate::config::Config;
+use crate::error::Result;
+use crate::policy::Algorithm;
+use crate::privacy::PrivacyLoss;
+use std::fmt::{self, Write};
+
+/// The guarantee of a handle, as [`Bandit::statement`] reads it. `Display` gives the prose.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    algorithm: Algorithm,
+    config: Config,
+    report: Report,
+    loss: PrivacyLoss,
+}
+
+const UNPROTECTED: &str = "that a decision was made, when, and which option it chose; who visits; requests with their \
+    features, segments, values and eligible options; cancellations; how many people or requests there are; rewards inside \
+    the server's memory, and in its logs";
+const RELEASED: &str = "decisions with their propensities, noisy means of options, counts of decisions, snapshots, \
+    metrics and this statement";
+const POST_PROCESSING: &str = "Decisions, means, intervals and verdicts are computed from released sums and public facts \
+    alone.";
+const AUDIT: &str = "`make audit LIBRARY=libdpb.so` in the source of this version measures the loss of the installed \
+    library; docs/privacy.md names the proofs, and what a machine has checked of them";
+const DUTIES: &str = "The operator declares the range of rewards; chooses requests, features, priors and cancellations \
+    without looking at rewards; reports each reward to one handle; continues each restart from the newest snapshot; and \
+    keeps logs and diagnostics from everybody whom the guarantee is against.";
+
+impl Bandit {
+    /// States what this handle guarantees, from its configuration, and how much is spent. All of it is public.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub fn statement(&self) -> Result<Statement> {
+        let (config, report) = (self.config.config()?, self.report()?);
+        let loss = match report.is_private {
+            true => self.lock.lock()?.loss_of_unit(self.algorithm.lifetime_loss(&config)?, &config),
+            false => PrivacyLoss::Unbounded,
+        };
+        Ok(Statement { algorithm: self.algorithm, config, report, loss })
+    }
+}
+
+impl Statement {
+    /// The name of the kind of privacy, as the registry has it.
+    fn variant(&self) -> &'static str {
+        match self.loss {
+            PrivacyLoss::Pure(_) => "Pure DP",
+            PrivacyLoss::Zcdp(_) => "Zero-Concentrated DP",
+            PrivacyLoss::Unbounded => "None",
+            _ => "Approximate DP",
+        }
+    }
+
+    /// What one reward is in this configuration.
+    fn reward(&self) -> &'static str {
+        match (self.config.max_slots, self.config.parts) {
+            (0, 0) => "one reward",
+            (0, _) => "one decision with all parts of its reward",
+            _ => "one request with all its rewards",
+        }
+    }
+
+    fn unit(&self) -> &'static str {
+        match (self.config.expected_users, self.config.budget_periods, self.config.contributions_per_user) {
+            (0, _, 1) => "Event-level",
+            (0, ..) => "User-level",
+            (_, 0, _) => "User-period-level",
+            _ => "User-level",
+        }
+    }
+
+    fn unit_in_words(&self) -> String {
+        let Config { expected_users, budget_periods, contributions_per_user: m, max_slots, .. } = self.config;
+        let (one, many) = (self.reward(), if max_slots == 0 { "decisions" } else { "requests" });
+        match (expected_users, budget_periods, m) {
+            (0, _, 1) => format!(
+                "{one}: its value, and with a reward window also its time; a person with n of them loses up \
+                to n times as much"
+            ),
+            (0, ..) => format!(
+                "all rewards of one person with at most {m} {many}, for ever; the program that calls the \
+                library limits each person"
+            ),
+            (_, 0, _) => format!(
+                "all rewards of one person in one period, in which the library learns from at most {m} \
+                {many} of a person; losses of periods add up, and a restart begins a period"
+            ),
+            _ => format!(
+                "all rewards of one person, in at most {budget_periods} periods; in each the library learns from \
+                at most {m} {many} of a person"
+            ),
+        }
+    }
+
+    /// The model, and who is trusted.
+    fn model(&self) -> (&'static str, &'static str) {
+        if self.algorithm.needs_shuffler() {
+            ("Shuffle", "a shuffler between the users' devices and the server")
+        } else if self.algorithm.takes_bits() {
+            ("Local", "nobody: each device adds noise to what it sends")
+        } else {
+            ("Central", "the operator's servers, which see rewards")
+        }
+    }
+
+    fn mechanism(&self) -> &'static str {
+        match (self.loss, self.model().0) {
+            (PrivacyLoss::Unbounded, _) => "none",
+            (_, "Local") => "randomised response on the user's device",
+            (_, "Shuffle") => "binomial noise in messages of the users' devices, through a shuffler",
+            (PrivacyLoss::Zcdp(_), _) => {
+                "discrete Gaussian noise on sums of batches of rewards, sampled exactly in integers"
+            }
+            (PrivacyLoss::Pure(_), _) => {
+                "discrete Laplace noise on sums of batches of rewards, sampled exactly in integers"
+            }
+            _ => "discrete noise on sums of rewards, sampled exactly in integers, on a schedule of releases",
+        }
+    }
+
+    fn composition(&self) -> &'static str {
+        match self.loss {
+            PrivacyLoss::Unbounded => "none",
+            PrivacyLoss::Pure(_) => {
+                "The bound is for all decisions, reads and restarts together. Each reward is in one \
+                batch at most, and each batch is released once, or the policy's own proof adds up the releases."
+            }
+            PrivacyLoss::Zcdp(_) => {
+                "The bound is for all decisions, reads and restarts together. Each reward is in one \
+                batch at most, and each batch is released once. Rho is converted to epsilon and delta."
+            }
+            _ => "The bound is for all decisions, reads and restarts together, by the policy's own proof.",
+        }
+    }
+
+    /// Epsilon for all time and its delta; `None` for what has no bound.
+    fn bound(&self) -> Option<(f64, f64)> {
+        Some(self.loss.stated(self.config.delta)).filter(|bound| bound.0.is_finite())
+    }
+
+    /// The statement as JSON: `deployment` has the fields of the registry, those that only the operator knows as null,
+    /// and `libdpb` has the versions and what is spent.
+    pub fn json(&self) -> String {
+        let bound = self.bound();
+        let rho = if let PrivacyLoss::Zcdp(rho) = self.loss { Some(rho) } else { None };
+        let (model, trusted) = self.model();
+        let data = format!("rewards in [{}, {}]", self.config.reward_min, self.config.reward_max);
+        let Report { epsilon_spent, delta_spent, epsilon_left, .. } = self.report;
+        let basic = "name description intended_use data_curator data_product_type publication_date".split(' ');
+        let mut json = Json::default();
+        json.object("deployment", |json| {
+            json.object("basic", |json| basic.for_each(|field| json.null(field)));
+            json.object("dp_variant", |json| {
+                json.text("name", self.variant());
+                json.text("data_domain", &data);
+                json.text("unprotected_quantities", UNPROTECTED);
+            });
+            json.object("privacy_loss", |json| {
+                json.text("privacy_unit", self.unit());
+                json.text("privacy_unit_description", &self.unit_in_words());
+                json.object("privacy_parameters", |json| {
+                    json.number("epsilon", bound.map(|bound| bound.0));
+                    json.number("delta", bound.map(|bound| bound.1));
+                    json.number("rho", rho);
+                });
+                json.text("privacy_parameters_description", &self.inequality());
+            });
+            json.object("deployment_model", |json| {
+                json.text("model_name", model);
+                json.text("model_name_description", &format!("trusted: {trusted}"));
+                json.text("release_type", "continual");
+                json.text("release_type_description", RELEASED);
+            });
+            json.object("accounting", |json| {
+                json.text("composition", self.composition());
+                json.text("post_processing", POST_PROCESSING);
+            });
+            json.object("implementation", |json| {
+                json.text("pre_processing_eda_hyperparameter_tuning", DUTIES);
+                json.text("mechanisms", self.mechanism());
+                json.null("justification");
+            });
+        });
+        json.object("libdpb", |json| {
+            json.text("version", env!("CARGO_PKG_VERSION"));
+            json.text("policy", self.algorithm.name());
+            json.word("is_private", if self.report.is_private { "true" } else { "false" });
+            json.number("epsilon_spent", Some(epsilon_spent));
+            json.number("delta_spent", Some(delta_spent));
+            json.number("epsilon_left", Some(epsilon_left));
+            json.text("audit", AUDIT);
+        });
+        format!("{{{}}}\n", json.0)
+    }
+
+    fn inequality(&self) -> String {
+        match self.bound() {
+            None => "No bound.".to_owned(),
+            Some((epsilon, 0.0)) => format!(
+                "The probability of anything that an adversary sees differs by a factor of at most e^{epsilon} = {:.4} for \
+                any two values of one unit.",
+                epsilon.exp()
+            ),
+            Some((epsilon, delta)) => format!(
+                "For any two values of one unit and anything that an adversary sees, P <= e^{epsilon} P' + {delta}, where \
+                e^{epsilon} = {:.4}.",
+                epsilon.exp()
+            ),
+        }
+    }
+}
+
+/// For a privacy officer: one page.
+impl fmt::Display for Statement {
+    fn fmt(&self, to: &mut fmt::Formatter) -> fmt::Result {
+        let (policy, version) = (self.algorithm.name(), env!("CARGO_PKG_VERSION"));
+        writeln!(to, "Privacy statement of a bandit ({policy}, libdpb {version})\n")?;
+        let Some((epsilon, delta)) = self.bound() else {
+            return writeln!(
+                to,
+                "NOT PRIVATE: this bandit has a test seed or a policy without privacy. Publish nothing of it."
+            );
+        };
+        let Report { epsilon_spent, delta_spent, epsilon_left, .. } = self.report;
+        let (model, trusted) = self.model();
+        writeln!(
+            to,
+            "Purpose. The service chooses options, and learns from rewards in [{}, {}] which are best. Learning is \
+            differentially private.\n",
+            self.config.reward_min, self.config.reward_max
+        )?;
+        writeln!(to, "Unit. {}: {}.\n", self.unit(), self.unit_in_words())?;
+        writeln!(to, "Bound. Epsilon is {epsilon}, delta is {delta}. {}\n", self.inequality())?;
+        writeln!(
+            to,
+            "Adversary. Somebody who sees all decisions and publications, chooses requests by what they have seen, \
+            and knows all rewards but those of the unit. They cannot break the cipher ChaCha20, which noise is drawn from.\n"
+        )?;
+        writeln!(
+            to,
+            "Composition. {} Releases of other systems, and of other bandits that see the same people, add to it.\n",
+            self.composition()
+        )?;
+        writeln!(to, "Trust. {model} model; trusted: {trusted}.\n")?;
+        writeln!(to, "Released: {RELEASED}. {POST_PROCESSING}\n")?;
+        writeln!(to, "Not protected: {UNPROTECTED}.\n")?;
+        writeln!(to, "Mechanism: {}.\n", self.mechanism())?;
+        writeln!(
+            to,
+            "So far at most {epsilon_spent} of epsilon is spent, at delta {delta_spent}; left: {epsilon_left}.\n"
+        )?;
+        writeln!(to, "The operator's part. {DUTIES}\n")?;
+        writeln!(to, "Evidence: {AUDIT}.")
+    }
+}
+
+/// The members of an object so far. Texts are of this file, without quotation marks and backslashes.
+#[derive(Default)]
+struct Json(String);
+
+impl Json {
+    fn word(&mut self, name: &str, value: &str) {
+        let comma = if self.0.is_empty() { "" } else { "," };
+        let _ = write!(self.0, "{comma}\"{name}\":{value}"); // a String takes all
+    }
+
+    fn text(&mut self, name: &str, value: &str) {
+        self.word(name, &format!("\"{value}\""));
+    }
+
+    /// A number; what is infinite or has no bound is null.
+    fn number(&mut self, name: &str, value: Option<f64>) {
+        let value = value.filter(|value| value.is_finite());
+        self.word(name, &value.map_or("null".to_owned(), |value| format!("{value:?}")));
+    }
+
+    fn null(&mut self, name: &str) {
+        self.word(name, "null");
+    }
+
+    fn object(&mut self, name: &str, members: impl FnOnce(&mut Json)) {
+        let mut inner = Json::default();
+        members(&mut inner);
+        self.word(name, &format!("{{{}}}", inner.0));
+    }
+}
