@@ -1,6 +1,7 @@
 //! The configuration of a bandit, and the checks that hold for every policy.
 
 use crate::budget::Budget;
+use crate::codebook::Codebook;
 use crate::contribution::FleetKey;
 use crate::error::{Error, Result, Value, check_positive, check_share};
 use crate::noise::{Gaussian, Laplace, Noise};
@@ -311,6 +312,7 @@ impl Config {
     pub(crate) fn check(&self) -> Result<RewardRange> {
         self.check_each()?;
         self.check_slots()?;
+        self.check_codebook()?;
         if self.clock == Clock::Decisions && self.reward_window > Self::MAX_PENDING {
             let rule = "must be at most 2^24 where clock counts decisions";
             return Err(Error::config("reward_window", rule, self.reward_window));
@@ -372,6 +374,19 @@ impl Config {
             return Err(Error::config("max_clicks", rule, clicks));
         }
         Ok(())
+    }
+
+    /// Checks a codebook, if there is one. A restored handle finds it in its snapshot.
+    fn check_codebook(&self) -> Result<()> {
+        let (rows, features) = (self.codebook_len, self.features as usize);
+        if !self.private_features && (rows > 0 || self.codebook.is_some()) {
+            return Err(Error::config("codebook_len", "must be 0, with no codebook, without private_features", rows));
+        }
+        let fits = |book: &Codebook| book.len() == rows as usize && book.features() == features;
+        match self.codebook.as_ref().is_none_or(fits) {
+            true => Ok(()),
+            false => Err(Error::config("codebook_len", "must be the number of rows of codebook", rows)),
+        }
     }
 
     /// Maximum number of batches that one protected reward, or request, may change.

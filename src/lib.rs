@@ -29,6 +29,7 @@
 
 mod bandit;
 mod budget;
+mod codebook;
 mod config;
 pub mod contribution;
 pub mod counter;
@@ -59,6 +60,7 @@ mod users;
 
 pub use bandit::{ArmReport, Bandit, Decision, Diagnostics, Report, Statement, Verdict, Warnings};
 pub use budget::Budget;
+pub use codebook::Codebook;
 pub use config::{Clock, Config};
 pub use contribution::FleetKey;
 pub use engine::Counts;

@@ -14,7 +14,7 @@ const SECTIONS: [(&str, &[&str]); 9] = [
         "A bandit: its handle, decisions, rewards, snapshots",
         &["status", "bandit", "snapshot", "config", "generated/config"],
     ),
-    ("Requests, arms, users", &["generated/request", "request", "arms"]),
+    ("Requests, arms, users", &["generated/request", "request", "codebook", "arms"]),
     ("What a bandit has learned and spent", &["generated/report", "report"]),
     ("Decisions elsewhere, by a table", &["tables"]),
     ("Several bandits: states that move, fleets, one noise, a budget", &["moving", "fleet", "node", "rows", "budget"]),

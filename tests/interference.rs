@@ -795,7 +795,7 @@ fn leaks_of_late_units_are_seen() {
 }
 
 /// Faults that other tests see: of reports, of fleets, of memory, of nodes.
-const IN_OTHER_TESTS: [Fault; 49] = [
+const IN_OTHER_TESTS: [Fault; 60] = [
     Fault::TiedByChain,
     Fault::OneRefutes,
     Fault::LiftByPoint,
@@ -845,6 +845,17 @@ const IN_OTHER_TESTS: [Fault; 49] = [
     Fault::ClosedOpens,
     Fault::OpenForgotten,
     Fault::RepeatCounts,
+    Fault::TableHalved,
+    Fault::CancelsUncounted,
+    Fault::CancelsEarly,
+    Fault::AbstentionsShown,
+    Fault::PullsShown,
+    Fault::CoinsByRequest,
+    Fault::RedrawByRow,
+    Fault::CodewordsMove,
+    Fault::PriorOfRows,
+    Fault::CellsLeftOut,
+    Fault::FullByCell,
 ];
 
 #[test]

@@ -9,6 +9,7 @@ const LAYERS: [&[&str]; 7] = [
     &["error", "key_index", "memory", "moving", "noise", "os", "parts", "random", "reward", "sha256", "snapshot"],
     &[
         "budget",
+        "codebook",
         "config",
         "contribution",
         "counter",

@@ -203,6 +203,42 @@ fn nothing_allocates_with_features() {
     }
 }
 
+/// With private features, including releases of tables and the fading between them.
+#[test]
+fn nothing_allocates_with_private_features() {
+    for (clock, forget_after, model_per_arm) in [(Clock::Decisions, 0, true), (Clock::Caller, 4096, false)] {
+        let config = Config {
+            clock,
+            forget_after,
+            model_per_arm,
+            features: 2,
+            private_features: true,
+            codebook: Some(dpb::Codebook::axes(2).unwrap()),
+            codebook_len: 4,
+            reward_window: 20,
+            pending_capacity: 64,
+            test_seed: Some([3; 32]),
+            ..Config::new(5, 4.0)
+        };
+        let bandit = Bandit::new(Algorithm::Linear, &config).unwrap();
+        let before = ALLOCATIONS.get();
+        for t in 0..20_000u64 {
+            let _ = bandit.advance(t);
+            let row: [f32; 10] = std::array::from_fn(|i| (t + i as u64) as f32 % 3.0 - 1.0);
+            let rows = Rows::Dense(&row[..if model_per_arm { 2 } else { 10 }]);
+            let decision = bandit.select_for(&Request { features: Some(rows), ..Request::default() }).unwrap();
+            let _ = match t % 16 {
+                0 => bandit.cancel(decision.ticket),
+                1 => Ok(()),
+                _ => bandit.update(decision.ticket, f64::from(u8::from((t + u64::from(decision.arm)) % 5 > 1))),
+            };
+        }
+        assert_eq!(ALLOCATIONS.get() - before, 0, "{config:?}");
+        let report = bandit.report().unwrap();
+        assert!(report.phase > 10 && report.failures == 0, "{report:?}");
+    }
+}
+
 /// Including new segments, ends of batches, and forgetting.
 #[test]
 fn nothing_allocates_in_segments() {

@@ -36,7 +36,17 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
             "shown: ",
         ],
     ),
-    (GUIDE, "cpp", &[": showed ad ", "desktop: ", "always arm 1: 0.0", " is the best of 3, after "]),
+    (
+        GUIDE,
+        "cpp",
+        &[
+            ": showed ad ",
+            "desktop: ",
+            "the ad that the visitor likes: ",
+            "always arm 1: 0.0",
+            " is the best of 3, after ",
+        ],
+    ),
     (GUIDE, "go", &["500 decisions in 500 placements"]),
     ("bindings/cpp/README.md", "cpp", &["a click counts once", " bought, for about ", "no fleet without Redis"]),
     ("bindings/go/README.md", "go", &["a click counts once", "nobody has seen who clicked"]),

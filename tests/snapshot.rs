@@ -4,7 +4,7 @@
 use crate::audit::engine::seed;
 use crate::support::requests::{Ask, fitted, in_segment, of_user};
 use dpb::noise::probe::NoiseProbe;
-use dpb::{Algorithm, ArmReport, Bandit, Clock, Config, Decision, Error, Fault, Random, Request, Seed};
+use dpb::{Algorithm, ArmReport, Bandit, Clock, Codebook, Config, Decision, Error, Fault, Random, Request, Seed};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -121,7 +121,7 @@ fn snapshots_are_as_long_as_the_header_says() {
     for (model_per_arm, models) in [(false, 1), (true, 7)] {
         let config = Config { features: 64, model_per_arm, ..Config::new(7, 1.0) };
         let length = Bandit::new(Algorithm::Linear, &config).unwrap().snapshot().unwrap().len();
-        let stated = 308 + 50 * 7 + models * (4 * 65 * 65 + 12 * 65);
+        let stated = 309 + 50 * 7 + models * (4 * 65 * 65 + 12 * 65);
         assert!(length <= stated && length > stated - 500, "{length} {stated}");
     }
     let (arms, segments) = (10, 50);
@@ -266,8 +266,19 @@ use Another::{InLives, Refused, Taken};
 
 type Case = (&'static str, Another, [fn(&mut Config); 2]);
 
+/// Makes features private, with the first half of the signed axes or all of them.
+fn with_codebook(config: &mut Config, halves: usize) {
+    (config.delta, config.reward_window, config.private_features) = (0.0, 20, true);
+    let Ok(axes) = Codebook::axes(config.features) else { return };
+    let rows = &axes.rows()[..axes.rows().len() / 2 * halves];
+    config.codebook = Codebook::new(rows, config.features).ok();
+    config.codebook_len = config.features * halves as u32;
+}
+
 /// Each field with two values, in configurations that are otherwise the same.
-const FIELDS: [Case; 40] = [
+const FIELDS: [Case; 42] = [
+    ("private_features", Refused, [|c| (c.delta, c.reward_window) = (0.0, 20), |c| with_codebook(c, 2)]),
+    ("codebook_len", Refused, [|c| with_codebook(c, 1), |c| with_codebook(c, 2)]),
     ("arms", Refused, [|_| (), |c| c.arms = 6]),
     ("epsilon", Refused, [|_| (), |c| c.epsilon = 0.9]),
     ("delta", Refused, [|_| (), |c| c.delta = 1e-5]),
@@ -447,7 +458,9 @@ fn a_restart_accepts_the_listed_changes() {
     let never = Config::fields().filter(|name| {
         let others = ["beta", "batch", "base", "interval_exponent", "rigorous_index", "shuffle_printed", "learn_clip"];
         let of_tests = ["tolerance", "planned_end", "control_share", "sticky", "winners"];
-        others.contains(name) || of_tests.contains(name) || ["features", "model_per_arm"].contains(name)
+        others.contains(name)
+            || of_tests.contains(name)
+            || ["features", "model_per_arm", "private_features", "codebook_len"].contains(name)
     });
     let never: Vec<_> = never.collect();
     assert_eq!(in_segments, Config::fields().filter(|name| !never.contains(name)).collect());

@@ -48,6 +48,7 @@ mod package;
 mod parts;
 mod positions;
 mod prior;
+mod private;
 mod proofs;
 mod python;
 mod readme;

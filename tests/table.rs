@@ -214,6 +214,7 @@ fn c_type(field: &Field) -> &'static str {
         "PartWeights" => "[f64; 8]",
         "Option<Budget>" => "*const dpb_budget",
         "Option<[u8; 32]>" | "Option<FleetKey>" => "*const u8",
+        "Option<Codebook>" => "*const f32",
         other => panic!("a type for C of {other}: c_type, from_c and go_type in tests/table.rs"),
     }
 }
@@ -228,6 +229,7 @@ fn go_type(field: &Field) -> &'static str {
         ("bool", _) => "bool",
         ("Clock", _) => "Clock",
         ("Option<Budget>", _) => "*Budget",
+        ("Option<Codebook>", _) => "[]float32",
         _ => "*[32]byte",
     }
 }
@@ -554,10 +556,16 @@ impl Tables {
                 (.., "Option<Budget>") => {
                     format!("unsafe {{ given.{c}.as_ref() }}.map(|{c}| {c}.budget.clone())")
                 }
+                (.., "Option<Codebook>") => {
+                    "unsafe { read_book(given.codebook, given.codebook_len, given.features) }?".to_owned()
+                }
                 _ => format!("given.{c}"),
             };
             if field.rust == "Option<Budget>" {
                 from_c += "            // SAFETY: NULL or live, by contract.\n";
+            }
+            if field.rust == "Option<Codebook>" {
+                from_c += "            // SAFETY: NULL or so many rows, by contract.\n";
             }
             from_c += &format!("            {name}: {read},\n");
             if field.kept.is_some() && flag(field).is_none() {
@@ -581,7 +589,7 @@ use crate::config::{{Clock, Config}};
 use crate::contribution::FleetKey;
 use crate::error::{{Error, Result}};
 use crate::ffi::budget::dpb_budget;
-use crate::ffi::config::{{DPB_MODEL_PER_ARM, read_seed}};
+use crate::ffi::config::{{DPB_MODEL_PER_ARM, read_book, read_seed}};
 use crate::ffi::sized::Growing;
 
 /// The configuration of a bandit. Fill it with dpb_config_init, then change what you need. A field that the policy does
@@ -605,7 +613,8 @@ const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 
     /// The pointers are NULL or valid.
     pub(in crate::ffi) unsafe fn convert(&self) -> Result<Config> {{
         let given = self;
-        if given.flags & !({bits}) != 0 {{
+        let all = {bits};
+        if given.flags & !all != 0 {{
             return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", given.flags));
         }}
 {checks}        Ok(Config {{
@@ -656,9 +665,10 @@ pub unsafe extern "C" fn dpb_new_{name}(config: *const dpb_config, out: *mut *mu
             self.fields
                 .iter()
                 .filter(|field| field.kept.is_some() && flag(field).is_none() && field.rust != "PartWeights")
+                .filter(|field| field.name != "codebook_len")
         };
         let longest = kept().map(|field| field.name.split('_').map(str::len).sum::<usize>()).max().unwrap();
-        for field in &self.fields {
+        for field in self.fields.iter().filter(|field| field.name != "codebook_len") {
             let (name, c, of) = (camel(field.name), c_name(field), go_type(field));
             let tag = if ["fleet_key", "budget"].contains(&field.name) { " `json:\"-\"`" } else { "" };
             structure += &format!("{}\t{name} {of}{tag}\n", wrap(&self.describe(field, Language::Go), "\t// ", 118));
@@ -680,6 +690,9 @@ pub unsafe extern "C" fn dpb_new_{name}(config: *const dpb_config, out: *mut *mu
                 (.., "PartWeights") => {
                     format!("\tfor i, weight := range config.{name} {{\n\t\tc.{c}[i] = C.double(weight)\n\t}}\n")
                 }
+                (.., "Option<Codebook>") => "\tif c.codebook, c.codebook_len, err = pinBook(pinner, config.Codebook, \
+                     config.Features); err != nil {\n\t\treturn c, done, err\n\t}\n"
+                    .to_owned(),
                 (.., other) if other.starts_with("Option") => format!("\tc.{c} = pinBytes(pinner, config.{name})\n"),
                 _ => format!("\tc.{c} = C.{c_type}(config.{name})\n"),
             };
@@ -788,8 +801,8 @@ const (
         let given = |field: &&Field| ["arms", "epsilon"].contains(&field.name);
         for field in self.fields.iter().filter(given).chain(self.fields.iter().filter(|field| !given(field))) {
             let name = field.name;
-            if name == "part_weights" {
-                continue; // `parts` has names and weights
+            if name == "part_weights" || name == "codebook_len" {
+                continue; // `parts` has names and weights, `codebook` its rows
             }
             if name == "parts" {
                 structure += &format!(
@@ -806,6 +819,7 @@ const (
                 ("bool", _) => "bool",
                 ("Clock", _) => "Clock",
                 ("Option<Budget>", _) => "Budget | None",
+                ("Option<Codebook>", _) => "Any",
                 _ => "bytes | None",
             };
             let default = match (&field.kept, field.rust) {
@@ -821,7 +835,7 @@ const (
             let kind = match (flag(field), named(field)) {
                 (Some((flag, _)), _) => format!("flag {flag}"),
                 (_, Some((c, _))) => c.to_owned(),
-                _ => field.rust.replace("Option<Budget>", "budget"),
+                _ => field.rust.replace("Option<Budget>", "budget").replace("Option<Codebook>", "codebook"),
             };
             let kind = if kind.starts_with("Option") { "key".to_owned() } else { kind };
             kinds += &format!("    \"{name}\": \"{kind}\",\n");
@@ -841,7 +855,7 @@ const (
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 from ._numbers import Clock
 

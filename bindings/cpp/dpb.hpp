@@ -1386,6 +1386,31 @@ private:
   return bit;
 }
 
+/// Makes a codebook for dpb_config.codebook: len means of public rows, one after another (dpb_codebook). Without rows, the 2
+/// features signed unit vectors.
+[[nodiscard]] inline dpb_status try_codebook(const std::vector<float> &rows, std::uint32_t features, std::uint32_t len,
+                                             std::vector<float> &book, dpb_error *error = nullptr) noexcept {
+  const std::size_t n = features == 0 ? 0 : rows.size() / features;
+  const bool fits = len <= 65536 && features <= 256; // what does not is refused before it is written
+  std::vector<float> made;
+  if (!detail::resize(made, fits ? std::size_t{len} * features + 1 : 1)) {
+    return DPB_NO_MEMORY;
+  }
+  const dpb_status status = dpb_codebook(rows.data(), n, features, len, made.data(), error);
+  if (status == DPB_OK) {
+    made.pop_back();
+    book.swap(made);
+  }
+  return status;
+}
+/// try_codebook with exceptions.
+[[nodiscard]] inline std::vector<float> codebook(const std::vector<float> &rows, std::uint32_t features,
+                                                 std::uint32_t len) {
+  std::vector<float> book;
+  detail::insist([&](dpb_error *error) { return try_codebook(rows, features, len, book, error); });
+  return book;
+}
+
 } // namespace dpb
 
 #endif // DPB_HPP

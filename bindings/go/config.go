@@ -3,7 +3,10 @@ package dpb
 // #include <dpb.h>
 import "C"
 
-import "runtime"
+import (
+	"fmt"
+	"runtime"
+)
 
 // Clock is the unit of [Config.RewardWindow] and [Config.ForgetAfter].
 type Clock uint32
@@ -30,6 +33,18 @@ func (config Config) bytes() int64 {
 // restoredBytes estimates the memory of a bandit that is restored from this snapshot, with a pending table of default
 // size.
 func restoredBytes(snapshot []byte) int64 { return 1<<20 + 16*int64(len(snapshot)) }
+
+// pinBook keeps a codebook in place, and returns its address and the number of its rows.
+func pinBook(pinner *runtime.Pinner, book []float32, features uint32) (*C.float, C.uint32_t, error) {
+	if len(book) == 0 {
+		return nil, 0, nil
+	}
+	if features == 0 || len(book)%int(features) != 0 {
+		return nil, 0, fmt.Errorf("%w: Codebook must have a multiple of %d numbers, got %d", ErrInvalidConfig, features, len(book))
+	}
+	pinner.Pin(&book[0])
+	return (*C.float)(&book[0]), C.uint32_t(len(book) / int(features)), nil
+}
 
 // pinBytes returns a pointer to a seed or a key for a C struct. C may see a Go pointer inside Go memory only if it is pinned.
 func pinBytes(pinner *runtime.Pinner, bytes *[32]byte) *C.uint8_t {

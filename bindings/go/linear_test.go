@@ -2,6 +2,7 @@ package dpb
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -10,6 +11,48 @@ import (
 )
 
 // There are two kinds of visitors, and each likes one ad.
+// Features that are private too: the codebook, refusals, and what no report shows.
+func TestPrivateFeatures(t *testing.T) {
+	book := must[[]float32](t)(Codebook(nil, 2, 4))
+	if fmt.Sprint(book) != "[1 0 -1 0 0 1 0 -1]" {
+		t.Fatal(book)
+	}
+	if means := must[[]float32](t)(Codebook([]float32{1, 0, 0, 1, 1, 1}, 2, 2)); len(means) != 4 {
+		t.Fatal(means)
+	}
+	for _, wrong := range []struct {
+		rows          []float32
+		features, len uint32
+	}{{nil, 2, 3}, {nil, 0, 0}, {book, 2, 5}, {book[1:], 2, 1}, {book, 2, 0}} {
+		_, err := Codebook(wrong.rows, wrong.features, wrong.len)
+		refused(t, err, ErrInvalidConfig)
+	}
+	c := NewConfig(3, 2)
+	c.Features, c.ModelPerArm, c.PrivateFeatures, c.RewardWindow = 2, true, true, 10
+	for _, wrong := range [][]float32{nil, book[1:]} {
+		c.Codebook = wrong
+		_, err := New(c)
+		refused(t, err, ErrInvalidConfig)
+	}
+	c.Codebook = book
+	b := must[*Bandit](t)(New(c))
+	defer b.Close()
+	for i := range 2000 {
+		d := must[Decision](t)(b.SelectFor(Request{Features: []float32{float32(i%2) - 0.5, 0}}))
+		if !math.IsNaN(d.Propensity) {
+			t.Fatal(d)
+		}
+		if err := b.Update(d.Ticket, float64(d.Arm/2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report := must[Report](t)(b.Report())
+	arms := must[[]Arm](t)(b.Arms())
+	if report.Answered != 1990 || report.Cancelled != 0 || arms[0].Pulls != 0 || arms[2].EffectivePulls <= 0 {
+		t.Fatal(report, arms)
+	}
+}
+
 func TestFeatures(t *testing.T) {
 	c := NewConfig(4, 4)
 	c.Features, c.ModelPerArm, c.TestSeed = 3, true, new([32]byte)

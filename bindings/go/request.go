@@ -240,6 +240,26 @@ func FeatureHash(field, value string, d uint32) (uint32, error) {
 	return crc32.ChecksumIEEE([]byte(field+"="+value)) % d, nil
 }
 
+// Codebook makes a codebook for [Config.Codebook]: length means of public rows of that many features, one after another, by
+// k-means. The rows must be public: old, synthetic or enumerated ones, never those of people whom the bandit protects.
+// Without rows it is the 2 features signed unit vectors, which lose more. It returns [ErrInvalidConfig] with a message that
+// names the argument, and [ErrNoMemory].
+func Codebook(rows []float32, features, length uint32) ([]float32, error) {
+	if features == 0 || features > 256 || length > 65536 || len(rows)%int(features) != 0 {
+		return nil, fmt.Errorf("%w: rows of 1 to 256 features and a length of at most 65536, got %d numbers, %d features, length %d",
+			ErrInvalidConfig, len(rows), features, length)
+	}
+	book := make([]float32, max(1, int(length)*int(features)))
+	var failure C.dpb_error
+	n := C.size_t(len(rows) / int(features))
+	status := C.dpb_codebook((*C.float)(unsafe.SliceData(rows)), n, C.uint32_t(features), C.uint32_t(length),
+		(*C.float)(&book[0]), &failure)
+	if status != C.DPB_OK {
+		return nil, explainArguments(status, &failure)
+	}
+	return book, nil
+}
+
 // FeatureCross returns the index of a pair of categories, such as device and country: the CRC-32 of both indices as
 // little-endian 32-bit numbers, modulo d.
 func FeatureCross(a, b, d uint32) uint32 {

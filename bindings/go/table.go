@@ -37,6 +37,8 @@ package dpb
 #cgo nocallback dpb_cancel_all
 #cgo noescape dpb_claimed
 #cgo nocallback dpb_claimed
+#cgo noescape dpb_codebook
+#cgo nocallback dpb_codebook
 #cgo noescape dpb_combine
 #cgo nocallback dpb_combine
 #cgo noescape dpb_compare
@@ -406,6 +408,13 @@ type Config struct {
 	// With Features: a model for each arm, and one row of features for each request. Otherwise one model for all arms,
 	// and a row for each arm. For [NewLinear].
 	ModelPerArm bool
+	// With Features: they are private themselves, and not the rewards alone. A decision uses its exact rows, but of the
+	// chosen row only the number of the nearest row of Codebook is counted. The unit of epsilon is then a request with
+	// all that is in it: rows, eligible arms, values, reward, and whether it is cancelled. What it does not cover:
+	// whoever sees a request's own decision learns of its row (Theorem J, docs/theory/private-features.md). Propensities
+	// are NaN, and decisions for each arm, cancelled and expired ones are not counted. Needs Codebook and a
+	// RewardWindow. Not with Delta, MaxSlots and ExpectedUsers. For [NewLinear].
+	PrivateFeatures bool
 	// With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may then
 	// also end with [TestTied]: no arm is better than the leader by this much or more. 0 = only a winner ends the test,
 	// so one of equal arms does not end. Less than RewardMax - RewardMin. It must be at least 0. For [NewTT].
@@ -435,6 +444,10 @@ type Config struct {
 	// ([Bandit.Suspend]), and with them one handle can release what all collect, with one noise ([Bandit.Lead]). Read
 	// during construction only, and no part of a snapshot. nil = no key.
 	FleetKey *[32]byte `json:"-"`
+	// With PrivateFeatures: CodebookLen public rows of Features numbers each. Old, synthetic or enumerated rows, never
+	// those of people whom the handle protects. Some 32, or all combinations of one-hot features; requests x epsilon x
+	// rate of rewards should be at least 3 x rows x models. A snapshot contains them, so a restored handle needs none.
+	Codebook []float32
 	// The budget that is charged when the handle is made, with all that it may lose through all restarts.
 	// [ErrOverBudget] if too little is left, and for a baseline or with a TestSeed. With ExpectedUsers it needs
 	// BudgetPeriods. Read during construction only, and no part of a snapshot. nil = no budget.
@@ -535,6 +548,9 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	if config.ModelPerArm {
 		c.feature_model = C.DPB_MODEL_PER_ARM
 	}
+	if config.PrivateFeatures {
+		c.flags |= C.DPB_PRIVATE_FEATURES
+	}
 	c.tolerance = C.double(config.Tolerance)
 	c.planned_end = C.uint64_t(config.PlannedEnd)
 	c.control_share = C.double(config.ControlShare)
@@ -542,6 +558,9 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	c.clock = C.uint32_t(config.Clock)
 	c.test_seed = pinBytes(pinner, config.TestSeed)
 	c.fleet_key = pinBytes(pinner, config.FleetKey)
+	if c.codebook, c.codebook_len, err = pinBook(pinner, config.Codebook, config.Features); err != nil {
+		return c, done, err
+	}
 	if config.Budget != nil {
 		done = config.Budget.leave
 		c.budget, err = config.Budget.enter()
@@ -646,12 +665,16 @@ func NewTT(c Config) (*Bandit, error) {
 // ForgetAfter, ExpectedUsers, [Bandit.Merge], [Bandit.Snapshot]; [Bandit.SetPrior] with a model for each arm (a rate
 // for its intercept).
 //
+// With PrivateFeatures it protects whole requests, features included, from all who do not see their own decisions
+// (Theorem J, docs/theory/private-features.md).
+//
 // The handle takes about 66 K + (20 M + 32) D^2 + (810 M + 2150) (D + 3) + (2 D + 14) P bytes: K the number of arms,
 // M that of models (1, or K with ModelPerArm), D = features + 1, P as at [New]. Select takes O(arms d), update O(d),
 // or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with ModelPerArm at most 2^23/(D (D +
 // 8)).
 //
-// Of the fields that not all policies use it uses ForgetAfter, Exploration, MaxSlots, Features and ModelPerArm.
+// Of the fields that not all policies use it uses ForgetAfter, Exploration, MaxSlots, Features, ModelPerArm,
+// PrivateFeatures and CodebookLen.
 func NewLinear(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_linear), c)
 }
@@ -1201,12 +1224,13 @@ func (r Verdict) LogValue() slog.Value {
 
 // renamed has the fields of Config that have another name in C.
 var renamed = map[string]string{
-	"DPB_CLAMP_REWARDS":   "ClampRewards",
-	"DPB_LEARN_CLIP":      "LearnClip",
-	"DPB_RIGOROUS_INDEX":  "RigorousIndex",
-	"DPB_SHUFFLE_PRINTED": "ShufflePrinted",
-	"clock":               "Clock",
-	"feature_model":       "ModelPerArm",
+	"DPB_CLAMP_REWARDS":    "ClampRewards",
+	"DPB_LEARN_CLIP":       "LearnClip",
+	"DPB_PRIVATE_FEATURES": "PrivateFeatures",
+	"DPB_RIGOROUS_INDEX":   "RigorousIndex",
+	"DPB_SHUFFLE_PRINTED":  "ShufflePrinted",
+	"clock":                "Clock",
+	"feature_model":        "ModelPerArm",
 }
 
 // revalued has the values that are others in C.

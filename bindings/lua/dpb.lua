@@ -5,7 +5,10 @@ ffi.cdef(require "dpb_cdef")
 ffi.cdef "unsigned long long strtoull(const char *, char **, int);"
 
 local dpb = { NAME = "libdpb.so.0" }
-local flags = { clamp_rewards = "DPB_CLAMP_REWARDS", learn_clip = "DPB_LEARN_CLIP", rigorous_index = "DPB_RIGOROUS_INDEX", shuffle_printed = "DPB_SHUFFLE_PRINTED" }
+local flags = {
+  clamp_rewards = "DPB_CLAMP_REWARDS", learn_clip = "DPB_LEARN_CLIP", private_features = "DPB_PRIVATE_FEATURES",
+  rigorous_index = "DPB_RIGOROUS_INDEX", shuffle_printed = "DPB_SHUFFLE_PRINTED",
+}
 local lists = {
   -- begin generated lists
   eligible = "uint32_t[?]",
@@ -45,6 +48,9 @@ local function configure(given)
       if #value ~= 32 then error(name .. " must have 32 bytes, got " .. #value) end
       kept[#kept + 1] = bytes(32, value:byte(1, 32))
       config[0][name] = kept[#kept]
+    elseif name == "codebook" then -- a list of all numbers, row by row
+      kept[#kept + 1] = ffi.new("float[?]", #value, value)
+      config[0].codebook, config[0].codebook_len = kept[#kept], #value / given.features
     else
       config[0][name] = value
     end

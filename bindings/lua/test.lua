@@ -55,6 +55,11 @@ assert(shop:update(late, 1) and not shop:update_part(late, 0, 1) and shop:update
 local linear = assert(dpb.new { arms = 3, epsilon = 1, features = 2, feature_model = 1 })
 assert(linear:select { features = { 0.5, 0.5 } })
 assert(not linear:select { features = { 0.5 } })
+local hidden = { arms = 3, epsilon = 1, features = 2, feature_model = 1, private_features = true, reward_window = 9 }
+local none, why = dpb.new(hidden)
+assert(not none and why:find "codebook must be set")
+hidden.codebook = { 1, 0, -1, 0, 0, 1 }
+assert(assert(dpb.new(hidden)):select { features = { 0.5, 0.5 } })
 
 local counting = assert(dpb.new { arms = 2, epsilon = 1, expected_users = 10 })
 local old = counting:snapshot()

@@ -19,6 +19,7 @@ pub mod fleet;
 pub mod learning;
 pub mod linear;
 pub mod plot;
+mod private;
 pub mod runner;
 pub mod sample;
 pub mod segments;
@@ -99,6 +100,7 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("linear-more", "linear: late rewards, change, fleets, tails, a longer run", linear::run_more),
     ("linear-fleet", "linear over several handles with one noise", linear::run_fleet),
     ("linear-stream", "linear on streams that it writes to files for vw.py", linear::run_stream),
+    ("private", "libdpb: private features, in the world of arXiv 2602.00417 and with ads", private::run),
     ("trace", "libdpb: 550 days of real page views, in their order", trace::run),
 ];
 

@@ -13,7 +13,7 @@ mod tables;
 use crate::budget::check_delta;
 use crate::config::{Config, PackedConfig};
 use crate::engine::Engine;
-use crate::error::{Error, Result, check_share};
+use crate::error::{Error, Result, Value, check_share};
 use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
 use crate::policy::{Algorithm, PolicyCounts, Prior, lift, price_of_merges};
@@ -82,6 +82,9 @@ impl Bandit {
     /// `InvalidConfig` naming the field and the value; `Entropy` if the operating system gives no randomness;
     /// `NoMemory`; `OverBudget` if the configuration's budget is too small.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
+        if config.private_features && config.codebook.is_none() {
+            return Err(Error::config("codebook", "must be set with private_features", Value::Null));
+        }
         let bandit = Self::made(algorithm, config)?;
         let origin = bandit.lock.lock()?.origin;
         config.charge(origin, false, config.test_seed.is_some(), 1, |config| algorithm.lifetime_loss(config))?;
@@ -123,6 +126,7 @@ impl Bandit {
                 engine,
                 policy,
                 pulls: WipedVec::new(config.arms as usize, |_| 0)?,
+                is_private: config.private_features,
                 origin,
                 sharing,
                 offers,
@@ -650,6 +654,9 @@ impl Bandit {
             control.map_or(Ok(()), |arm| state.check_arm(arm, "control"))?;
             if self.range.mean_from_unit(0.0) < 0.0 {
                 return Err(Error::unsupported("a lift: config.reward_min is below 0"));
+            }
+            if state.is_private {
+                return Err(Error::unconfigured("a lift: with private_features nobody counts which arms were chosen"));
             }
             if catalog(&mut *state.policy).segments.is_some() {
                 return Err(Error::unsupported("a lift: an arm has a mean of its own in each segment"));

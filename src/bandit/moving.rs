@@ -280,6 +280,7 @@ impl Persist for State {
             receivers: _,
             offers: _,
             is_plain: _,
+            is_private: _,
             lifecycle: _,
         } = self;
         engine.persist(with)?;

@@ -101,11 +101,11 @@ impl Bandit {
         to.u64(state.periods.begun.into());
         state.engine.counts().save(to);
         to.u64(state.engine.caller_time().0);
-        let State { engine, policy, pulls, .. } = state;
+        let State { engine, policy, pulls, is_private, .. } = state;
         to.u32(pulls.len() as u32);
         let counts = to.counts(pulls.iter().copied());
         let learner = policy.learner();
-        for pull in engine.pending().map(Pull::of) {
+        for pull in engine.pending().map(Pull::of).filter(|_| !*is_private) {
             to.uncount(counts, learner.as_ref().map_or(pull.arm(), |learner| learner.arm_of(pull)) as usize);
         }
         let added = catalog(&mut **policy).arms.map_or(&[][..], |roster| &roster.added);
@@ -133,7 +133,7 @@ impl Bandit {
     // begin generated restart
     /// | the same as in the snapshot | taken from `config` |
     /// |---|---|
-    /// | policy, `arms`, `epsilon`, `delta`, `reward_min`, `reward_max`, `reward_bits`, `parts`, `part_weights`, `learn_clip`, `contributions_per_user`, `winners`, `max_slots`, `max_clicks`, `features`, `model_per_arm`, `control_share`, `sticky`, `batch`, `base`, `shuffle_printed`, whether there are segments; of VB-SDP-AE `horizon`, which plans its batches; of policies that decide for an arm `beta` | `beta`, `horizon`, `clamp_rewards`, `pending_capacity`, `table_capacity`, `reward_window`, `node`, `forget_after`, `exploration`, `expected_users`, `budget_periods`, `max_segments` if its segments fit, `tolerance`, `planned_end`, `clock`, `interval_exponent`, `rigorous_index` |
+    /// | policy, `arms`, `epsilon`, `delta`, `reward_min`, `reward_max`, `reward_bits`, `parts`, `part_weights`, `learn_clip`, `contributions_per_user`, `winners`, `max_slots`, `max_clicks`, `features`, `model_per_arm`, `private_features`, `codebook_len`, `control_share`, `sticky`, `batch`, `base`, `shuffle_printed`, whether there are segments; of VB-SDP-AE `horizon`, which plans its batches; of policies that decide for an arm `beta` | `beta`, `horizon`, `clamp_rewards`, `pending_capacity`, `table_capacity`, `reward_window`, `node`, `forget_after`, `exploration`, `expected_users`, `budget_periods`, `max_segments` if its segments fit, `tolerance`, `planned_end`, `clock`, `interval_exponent`, `rigorous_index` |
     // end generated restart
     ///
     /// Releases made without `forget_after` have age 0 when it is set. If the `clock` changes, all releases keep their

@@ -44,8 +44,11 @@ pub(super) struct Lock {
 pub(super) struct State {
     pub engine: Engine,
     pub policy: Box<dyn Policy>,
-    /// For each arm, the number of decisions that were neither cancelled nor expired.
+    /// For each arm, the number of decisions that were neither cancelled nor expired; 0 if
+    /// [they are private](Self::is_private).
     pub pulls: WipedVec<u64>,
+    /// Whether requests are private, and with them which arms were chosen.
+    pub is_private: bool,
     /// The random number by which other handles know this one, and those that continue from its snapshots.
     pub origin: u64,
     /// What a fleet key needs.
@@ -126,6 +129,8 @@ fn apply(policy: &mut dyn Policy, pulls: &mut [u64], health: &mut Health, event:
             policy.observe(pull, reward);
         }
         Event::Unplayed { pull, learned } => unplay(policy, pulls, pull, learned),
+        Event::Withdrawn(pull) => policy.cancel(pull),
+        Event::Passed => policy.pass(),
     }
 }
 
@@ -217,7 +222,7 @@ impl State {
     #[inline(always)] // into its callers: a decision that is returned through memory costs more than its choice
     pub fn decide(&mut self, request: &Request, each: &mut impl FnMut(usize, Decision)) -> Result<()> {
         let learned = self.choose_for(request)?;
-        let State { engine, policy, pulls, offers, health, .. } = self;
+        let State { engine, policy, pulls, offers, health, is_private, .. } = self;
         for (number, (slot, choice)) in offers.choices().enumerate() {
             let (propensity, phase) = (choice.pull.propensity, choice.pull.phase());
             if choice.arm == NO_ARM {
@@ -225,7 +230,7 @@ impl State {
                 each(0, Decision { ticket: 0, propensity, arm: NO_ARM, phase });
                 continue;
             }
-            pulls[choice.arm as usize] += 1;
+            pulls[choice.arm as usize] += u64::from(!*is_private);
             let learned = learned && choice.is_learned;
             let ticket = engine.issue_choice(choice, number > 0, learned);
             if !learned {

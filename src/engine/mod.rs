@@ -43,10 +43,15 @@ pub enum Event {
         /// False if the policy took it as cancelled from the start.
         learned: bool,
     },
+    /// With private requests: it was cancelled. Its end follows, as of any other.
+    Withdrawn(Pull),
+    /// With private requests: the time of a decision is over that was cancelled, has no arm, or was pushed out.
+    Passed,
 }
 
 /// Counts of decisions. With a window, `answered` counts the decisions whose window is over and `pending` those
-/// whose window is not: a count of rewards would be a count of clicks.
+/// whose window is not: a count of rewards would be a count of clicks. With private requests it is the same, and nothing
+/// counts as cancelled: whether a decision was cancelled or has an arm is a part of its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Decisions made.
@@ -103,6 +108,9 @@ pub struct Engine {
     /// learned from add to both.
     row: u32,
     answered: u64,
+    /// With private requests, the first decision of this handle. The end of each decision from it on is an event, and
+    /// nothing that was cancelled shows.
+    private_from: Option<u64>,
 }
 
 impl Engine {
@@ -129,6 +137,7 @@ impl Engine {
             refusals: Refusals::default(),
             row: 0,
             answered: 0,
+            private_from: config.private_features.then_some(0),
         };
         if clock == Clock::Caller {
             engine.extras().clock = Some(CallerClock::new(config));
@@ -211,6 +220,9 @@ impl Engine {
     /// Ends a decision whose place another one needs.
     #[inline(never)]
     fn end_due(&mut self, due: u64) -> Option<Event> {
+        if self.private_from.is_some_and(|first| due < first.max(self.ended())) {
+            return None;
+        }
         let place = self.place(due);
         let mut held = None;
         if let Some(extras) = &mut self.extras {
@@ -232,6 +244,12 @@ impl Engine {
     fn end(&mut self, place: usize, held: Option<Reward>) -> Option<Event> {
         let slot = &mut self.ring[place];
         let fate = slot.end();
+        if self.private_from.is_some() {
+            self.counts.answered += 1;
+            let pull = SlotExtras::pull(&self.extras, place, slot);
+            let reward = held.filter(|_| fate != Fate::DONE);
+            return Some(reward.map_or(Event::Passed, |reward| Event::Answered(pull, reward)));
+        }
         if fate == Fate::DONE {
             return None;
         }
@@ -284,7 +302,7 @@ impl Engine {
         let place = self.place(self.counts.decisions);
         self.ring[place] = Slot::EMPTY;
         self.counts.decisions += 1;
-        self.counts.cancelled += 1;
+        self.counts.cancelled += u64::from(self.private_from.is_none());
         if let Some(extras) = &mut self.extras {
             extras.enter(place, Pull::of(0), false, 0);
         }
@@ -465,6 +483,12 @@ impl Engine {
         times.map_or(sequence, |times| times.stamps[self.place(sequence)])
     }
 
+    /// With windows on the caller's clock, decisions before this one have ended; otherwise 0.
+    fn ended(&self) -> u64 {
+        let times = self.extras.as_ref().and_then(|extras| extras.times.as_ref());
+        times.map_or(0, |times| times.first)
+    }
+
     /// Decisions before this one are over.
     fn over(&self) -> u64 {
         match self.extras.as_deref() {
@@ -485,6 +509,10 @@ impl Engine {
         let learned = slot.end().is_learned();
         if let Some(extras) = &mut self.extras {
             extras.drop_held(place);
+        }
+        let slot = &self.ring[place];
+        if self.private_from.is_some() {
+            return Event::Withdrawn(SlotExtras::pull(&self.extras, place, slot));
         }
         self.counts.cancelled += 1;
         if learned {
@@ -533,6 +561,7 @@ impl Engine {
     pub fn count_on(&mut self, counts: Counts, time: u64) {
         let expired = counts.decisions - counts.answered - counts.cancelled;
         self.counts = Counts { expired, ..counts };
+        self.private_from = self.private_from.map(|_| counts.decisions);
         if let Some(extras) = &mut self.extras {
             extras.clock.iter_mut().for_each(|clock| clock.last = (time > 0).then_some(time));
             if let Some(times) = &mut extras.times {
@@ -601,7 +630,7 @@ impl Persist for Engine {
         if has_unexamined {
             self.reserve_unexamined()?;
         }
-        let Engine { ring, extras, key, counts, refusals, row, answered } = self;
+        let Engine { ring, extras, key, counts, refusals, row, answered, private_from } = self;
         ring.persist(with)?;
         extras.persist(with)?;
         with.ensure(extras.as_ref().is_none_or(|extras| extras.has_valid_held()))?;
@@ -609,7 +638,8 @@ impl Persist for Engine {
         counts.persist(with)?;
         refusals.persist(with)?;
         row.persist(with)?;
-        answered.persist(with)
+        answered.persist(with)?;
+        private_from.persist(with)
     }
 }
 

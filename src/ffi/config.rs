@@ -3,6 +3,7 @@
 use super::generated::config::dpb_config;
 use super::sized;
 use super::status::dpb_status;
+use crate::codebook::Codebook;
 use crate::config::{Clock, Config, InC};
 use crate::error::{Error, Result};
 use std::ffi::c_char;
@@ -47,6 +48,22 @@ pub unsafe extern "C" fn dpb_config_init_sized(config: *mut dpb_config, struct_s
 pub(super) fn read_seed(seed: *const u8) -> Option<[u8; 32]> {
     // SAFETY: NULL or 32 readable bytes, by contract; bytes have no alignment.
     (!seed.is_null()).then(|| unsafe { seed.cast::<[u8; 32]>().read() })
+}
+
+/// The rows of a codebook behind a pointer that may be NULL.
+///
+/// # Safety
+/// `rows` is NULL or has `len` times `features` numbers.
+pub(super) unsafe fn read_book(rows: *const f32, len: u32, features: u32) -> Result<Option<Codebook>> {
+    if rows.is_null() {
+        return Ok(None);
+    }
+    if len > Codebook::MOST || features > Config::MOST_FEATURES {
+        return Err(Error::config("codebook_len", "must be at most 65536, of at most 256 features", len));
+    }
+    // SAFETY: by contract, and too short to overflow.
+    let rows = unsafe { std::slice::from_raw_parts(rows, len as usize * features as usize) };
+    Codebook::new(rows, features).map(Some)
 }
 
 impl dpb_config {

@@ -87,13 +87,14 @@ functions! {
     // begin generated restart
     /// These must be as in the snapshot, because they say how released numbers are read: the policy (name), arms,
     /// epsilon, delta, reward_min, reward_max, reward_bits, parts, part_weights, DPB_LEARN_CLIP,
-    /// contributions_per_user, winners, max_slots, max_clicks, features, feature_model, control_share, sticky, batch,
-    /// base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans its batches; and with policies that
-    /// decide for an arm (dpb_best_arm) beta, because the decision has it. Otherwise the call is DPB_INVALID_CONFIG,
-    /// and error names the field. These are taken from config: beta, horizon, DPB_CLAMP_REWARDS, pending_capacity,
-    /// table_capacity, reward_window, node, forget_after, exploration, expected_users, budget_periods, a max_segments
-    /// that the snapshot's segments fit into, tolerance, planned_end, clock, fleet_key, budget, interval_exponent and
-    /// DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after before, releases begin to age now.
+    /// contributions_per_user, winners, max_slots, max_clicks, features, feature_model, DPB_PRIVATE_FEATURES,
+    /// codebook_len, control_share, sticky, batch, base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon,
+    /// which plans its batches; and with policies that decide for an arm (dpb_best_arm) beta, because the decision
+    /// has it. Otherwise the call is DPB_INVALID_CONFIG, and error names the field. These are taken from config:
+    /// beta, horizon, DPB_CLAMP_REWARDS, pending_capacity, table_capacity, reward_window, node, forget_after,
+    /// exploration, expected_users, budget_periods, a max_segments that the snapshot's segments fit into, tolerance,
+    /// planned_end, clock, fleet_key, codebook, budget, interval_exponent and DPB_RIGOROUS_INDEX. A test_seed is not
+    /// used. If there was no forget_after before, releases begin to age now.
     // end generated restart
     /// If only one of the two configurations has
     /// expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.

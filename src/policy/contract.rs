@@ -128,6 +128,10 @@ pub trait Policy: Send + Persist {
     /// Cancels an earlier pull: it will get no reward, and counts as not made.
     fn cancel(&mut self, pull: Pull);
 
+    /// Where [requests are private](crate::Config::private_features): the time of a decision is over that was cancelled or
+    /// has no arm, which must not show.
+    fn pass(&mut self) {}
+
     /// The public state of an arm.
     fn arm(&self, arm: u32) -> ArmState;
 

@@ -112,6 +112,9 @@ macro_rules! algorithms {
                 if config.learn_clip {
                     return Ok(Box::new(batched::clipped::ClippedImed::new(config, seed)?));
                 }
+                if config.private_features {
+                    return Ok(Box::new(linear::private::PrivateLinear::new(config, seed)?));
+                }
                 if config.max_segments > 0 {
                     return Ok(Box::new(segments::Segments::new(config, seed)?));
                 }

@@ -91,6 +91,9 @@ algorithms! {
     /// [`snapshot`](crate::Bandit::snapshot); [`set_prior`](crate::Bandit::set_prior) with a model for each arm (a rate for
     /// its intercept).
     ///
+    /// With `private_features` it protects whole requests, features included, from all who do not see their own decisions
+    /// (Theorem J, docs/theory/private-features.md).
+    ///
     /// The handle takes about 66 K + (20 M + 32) D^2 + (810 M + 2150) (D + 3) + (2 D + 14) P bytes: K the number of
     /// arms, M that of models (1, or K with `model_per_arm`), D = features + 1, P as at
     /// [`dpb_new`](crate::ffi::dpb_new). Select takes O(arms d), update O(d), or O(d^2) for dense rows, and the end of a
@@ -100,7 +103,7 @@ algorithms! {
         loss: pure;
         can: "among, change, slate, values, snapshot, merge, prior";
         needs: "features";
-        uses: "forget_after exploration max_slots features model_per_arm";
+        uses: "forget_after exploration max_slots features model_per_arm private_features codebook_len";
         select: "O(K D), and with propensities 32 times that; one row for all arms O(K + D) more";
         update: "O(D), dense rows O(D^2); at a batch's end O(D^3)";
         bytes: "see `dpb_new_linear`";

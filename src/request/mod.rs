@@ -63,6 +63,7 @@ impl Abilities {
         let can = |what: &str| can.split(", ").any(|word| word == what);
         let examined = can("examined") && config.max_segments == 0;
         let is_split = config.control_share > 0.0 || config.sticky > 0;
-        Abilities { slots: can("slate"), values: can("values"), clips: config.learn_clip, examined, is_split }
+        let slots = can("slate") && !config.private_features;
+        Abilities { slots, values: can("values"), clips: config.learn_clip, examined, is_split }
     }
 }

@@ -141,6 +141,16 @@ fields! {
     /// With `features`: a model for each arm, and one row of features for each request. Otherwise one model for all arms,
     /// and a row for each arm.
     model_per_arm: bool = false, Releases, Listed, "0.1", [feature_model DPB_MODEL_SHARED DPB_MODEL_PER_ARM];
+    /// With `features`: they are private themselves, and not the rewards alone. A decision uses its exact rows, but of the
+    /// chosen row only the number of the nearest row of `codebook` is counted. The unit of epsilon is then a request with
+    /// all that is in it: rows, eligible arms, values, reward, and whether it is cancelled. What it does not cover: whoever
+    /// sees a request's own decision learns of its row (Theorem J, docs/theory/private-features.md). Propensities are NaN,
+    /// and decisions for each arm, cancelled and expired ones are not counted. Needs `codebook` and a `reward_window`. Not
+    /// with `delta`, `max_slots` and `expected_users`.
+    private_features: bool = false, Releases, Listed, "0.1", [flag DPB_PRIVATE_FEATURES 16];
+    /// With `private_features`: the number of rows of `codebook`. This number times the number of models is at most 65536.
+    codebook_len: u32 = 0, Releases, Listed, "0.1",
+        "must be at most 65536" => |rows| rows <= Codebook::MOST;
     /// With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may then
     /// also end with [`Tied`](crate::TestState::Tied): no arm is better than the leader by this much or more. 0 = only a
     /// winner ends the test, so one of equal arms does not end. Less than `reward_max` - `reward_min`.
@@ -176,6 +186,10 @@ fields! {
     /// ([`suspend`](crate::Bandit::suspend)), and with them one handle can release what all collect, with one noise
     /// ([`lead`](crate::Bandit::lead)). Read during construction only, and no part of a snapshot. `None` = no key.
     fleet_key: Option<FleetKey>, Every, "0.1";
+    /// With `private_features`: `codebook_len` public rows of `features` numbers each. Old, synthetic or enumerated rows,
+    /// never those of people whom the handle protects. Some 32, or all combinations of one-hot features; requests x epsilon
+    /// x rate of rewards should be at least 3 x rows x models. A snapshot contains them, so a restored handle needs none.
+    codebook: Option<Codebook>, Every, "0.1";
     /// The budget that is charged when the handle is made, with all that it may lose through all restarts.
     /// [`OverBudget`](crate::Error::OverBudget) if too little is left, and for a baseline or with a `test_seed`. With
     /// `expected_users` it needs `budget_periods`. Read during construction only, and no part of a snapshot. `None` = no

@@ -375,6 +375,84 @@ static void lives(void) {
   dpb_free(peer);
 }
 
+/* Features that are private too: the codebook, what is refused by name, and what no report shows. */
+static void private_features(void) {
+  static const float rows[] = {0.1f, 1, 0, 1.1f, -1, 0, 0, 0.9f};
+  float book[8] = {7, 7, 7, 7, 7, 7, 7, 7};
+  dpb_error error;
+  CHECK(dpb_codebook(rows, 4, 2, 3, book, &error) == DPB_OK && book[6] == 7);
+  CHECK(dpb_codebook(NULL, 0, 2, 4, book, &error) == DPB_OK && book[0] == 1 && book[2] == -1 && book[7] == -1);
+  CHECK(dpb_codebook(rows, 4, 2, 5, book, &error) == DPB_INVALID_CONFIG && strstr(error.message, "len must be"));
+  CHECK(dpb_codebook(NULL, 4, 2, 3, book, &error) == DPB_NULL && dpb_codebook(rows, 4, 2, 3, NULL, NULL) == DPB_NULL);
+  CHECK(dpb_codebook(rows, (size_t)-1, 2, 3, book, &error) == DPB_INVALID_CONFIG && strstr(error.message, "n must be"));
+  dpb_config config;
+  dpb_config_init(&config, 3, 2.0);
+  config.features = 2;
+  config.feature_model = DPB_MODEL_PER_ARM;
+  config.flags = DPB_PRIVATE_FEATURES;
+  config.reward_window = 10;
+  config.codebook = book;
+  config.codebook_len = 4;
+  dpb_bandit *bandit = NULL;
+  dpb_config bad = config;
+#define REFUSED(change, text)                                                                                          \
+  do {                                                                                                                 \
+    bad = config;                                                                                                      \
+    change;                                                                                                            \
+    CHECK(dpb_new(&bad, &bandit, &error) == DPB_INVALID_CONFIG && bandit == NULL && strstr(error.message, text));      \
+  } while (0)
+  REFUSED(bad.codebook = NULL, "codebook must be set with DPB_PRIVATE_FEATURES");
+  REFUSED(bad.codebook_len = 0, "codebook");
+  REFUSED(bad.codebook_len = 70000, "codebook_len must be at most 65536");
+  REFUSED(bad.reward_window = 0, "reward_window must be above 0");
+  REFUSED(bad.delta = 1e-6, "delta must be 0");
+  REFUSED(bad.max_slots = 2, "max_slots must be 0");
+  REFUSED(bad.expected_users = 10, "expected_users must be 0");
+  REFUSED(bad.flags = 0, "codebook_len must be 0");
+  REFUSED(bad.features = 0, "");
+#undef REFUSED
+  CHECK(dpb_new(&config, &bandit, &error) == DPB_OK);
+  uint64_t first = 0;
+  for (int i = 0; i < 5000; i++) {
+    const float row[2] = {i % 2 ? 1.0f : -1.0f, 0.5f};
+    dpb_request request;
+    dpb_request_init(&request);
+    request.features = row;
+    request.features_len = 2;
+    dpb_decision decision;
+    CHECK(dpb_select_for(bandit, &request, &decision) == DPB_OK && isnan(decision.propensity));
+    first = i == 0 ? decision.ticket : first;
+    if (i % 7 == 0) {
+      CHECK(dpb_cancel(bandit, decision.ticket) == DPB_OK);
+    } else {
+      CHECK(dpb_update(bandit, decision.ticket, (int)decision.arm == i % 2) == DPB_OK);
+    }
+  }
+  CHECK(dpb_cancel(bandit, first) == DPB_EXPIRED);
+  const float nan[2] = {NAN, 0};
+  dpb_request request;
+  dpb_request_init(&request);
+  request.features = nan;
+  request.features_len = 2;
+  dpb_decision decision;
+  CHECK(dpb_select_for(bandit, &request, &decision) == DPB_INVALID_REQUEST);
+  request.features = book;
+  request.slots = 2;
+  dpb_decision two[2];
+  CHECK(dpb_select_for(bandit, &request, two) == DPB_UNSUPPORTED);
+  dpb_report report;
+  report.struct_size = sizeof report;
+  CHECK(dpb_report_read(bandit, &report) == DPB_OK && report.phase > 3 && report.is_private == 1);
+  CHECK(report.decisions == 5000 && report.answered == 4990 && report.cancelled == 0 && report.expired == 0);
+  dpb_arm arms[3];
+  size_t n = 0;
+  CHECK(dpb_arms_read(bandit, arms, 3, &n) == DPB_OK && n == 3 && arms[0].pulls == 0 && arms[0].effective_pulls > 0);
+  double mean[3];
+  request.slots = 1;
+  CHECK(dpb_predict(bandit, &request, mean, NULL, 3, &n) == DPB_OK && mean[1] > mean[0]); /* book[0] is (1, 0) */
+  dpb_free(bandit);
+}
+
 /* As zlib.crc32(b"device=phone") % 1000 and zlib.crc32(struct.pack("<II", 3, 5)) % 1000 in Python. */
 static void hashes(void) {
   CHECK(dpb_feature_hash("device", "phone", 1000) == 627 && dpb_feature_hash("device", "phone", 0) == 0);
@@ -389,6 +467,7 @@ int main(void) {
   bad_input();
   large_rows();
   lives();
+  private_features();
   hashes();
   return failures != 0;
 }

@@ -991,6 +991,22 @@ static void features() {
   index = 7;
   CHECK(dpb::try_feature_hash("device", std::string("pho\0ne", 6), 1000, index) == DPB_INVALID_REQUEST && index == 7);
   CHECK(dpb::try_feature_hash(std::string("\0", 1), "phone", 1000, index) == DPB_INVALID_REQUEST && index == 7);
+  std::vector<float> book;
+  CHECK(dpb::try_codebook({1, 0, 0, 1, 1, 1}, 2, 2, book) == DPB_OK && book.size() == 4);
+  CHECK(dpb::try_codebook({1, 0}, 2, 9, book) == DPB_INVALID_CONFIG && book.size() == 4);
+  book = dpb::codebook({}, 2, 4);
+  CHECK(book.size() == 8 && book[0] == 1.0F && book[7] == -1.0F);
+  CHECK(refusal([&] { (void)dpb::codebook({}, 2, 3); }).status() == DPB_INVALID_CONFIG);
+  dpb::Config hidden(3, 2.0);
+  hidden.features = 2;
+  hidden.flags = DPB_PRIVATE_FEATURES;
+  hidden.reward_window = 5;
+  hidden.codebook = book.data();
+  hidden.codebook_len = 4;
+  dpb::Bandit closed(hidden);
+  const std::vector<float> three = {1, 0, 0, 1, 1, 1};
+  closed.update(closed.select(dpb::Request().with_features(three)).ticket, 1.0);
+  CHECK(closed.report().decisions == 1 && closed.arms()[0].pulls == 0);
   CHECK(dpb::feature_hash("device", "phone", 64) < 64 && dpb::feature_cross(1, 2, 64) < 64);
 }
 

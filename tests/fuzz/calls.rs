@@ -1864,6 +1864,17 @@ impl World<'_> {
         let status = dpb_ldp_encode(epsilon, reward, &raw mut bit);
         one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_INVALID_REWARD]);
         assert!(if status == DPB_OK { bit < 2 } else { bit == 9 });
+        let rows = [0.5f32, -1.0, 2.0, f32::NAN, 1e30, 0.0, 1.0, -2.0];
+        let (n, features, len) = (
+            self.bytes.pick(&[0, 1, 3, 4, usize::MAX]),
+            self.bytes.pick(&[0, 1, 2, 257]),
+            self.bytes.pick(&[0, 2, 3, 4]),
+        );
+        let (n, mut book, mut error) =
+            (if n > 4 { n } else { n.min(8 / features.max(1) as usize) }, [9.0f32; 8], no_error());
+        let status = dpb_codebook(rows.as_ptr(), n, features, len, book.as_mut_ptr(), &raw mut error);
+        one_of(status, &[DPB_OK, DPB_INVALID_CONFIG]);
+        assert!(status == DPB_OK || book == [9.0; 8]);
         let (delta, mut budget, mut error) = (reward, null_mut(), no_error());
         let status = dpb_new_budget(epsilon, delta, &raw mut budget, &raw mut error);
         one_of(status, &[DPB_OK, DPB_INVALID_CONFIG]);
@@ -1966,6 +1977,7 @@ impl World<'_> {
         is_null("budget_charge", dpb_budget_charge(null(), 1.0, 0.0, null_mut()));
         is_null("no spent", dpb_budget_spent(self.budget, 0.0, null_mut()));
         is_null("no remaining", dpb_budget_remaining(self.budget, null_mut()));
+        is_null("codebook", dpb_codebook(null(), 1, 1, 1, null_mut(), null_mut()));
         is_null("counter", dpb_new_counter(null(), null_mut(), null_mut()));
         is_null("counter_add", dpb_counter_add(null_mut(), 1.0));
         is_null("counter_read", dpb_counter_read(null(), &raw mut real));

@@ -137,6 +137,7 @@ checked! {
     dpb_budget_charge(budget: *const dpb_budget, epsilon: f64, delta: f64, error: *mut dpb_error);
     dpb_budget_spent(budget: *const dpb_budget, delta: f64, epsilon: *mut f64);
     dpb_budget_remaining(budget: *const dpb_budget, epsilon: *mut f64);
+    dpb_codebook(rows: *const f32, n: usize, features: u32, len: u32, book: *mut f32, error: *mut dpb_error);
     dpb_new_counter(config: *const dpb_counter_config, out: *mut *mut dpb_counter, error: *mut dpb_error);
     dpb_counter_add(counter: *mut dpb_counter, value: f64);
     dpb_counter_read(counter: *const dpb_counter, sum: *mut f64);

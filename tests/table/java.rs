@@ -38,6 +38,7 @@ fn java(field: &Field) -> &'static str {
         ("bool", _) => "boolean",
         ("Clock", _) => "Clock",
         ("Option<Budget>", _) => "Budget",
+        ("Option<Codebook>", _) => "float[]",
         _ => "byte[]",
     }
 }
@@ -48,7 +49,7 @@ const ANY: [&str; 2] = ["node", "sticky"];
 /// Config.java.
 fn config(tables: &Tables) -> String {
     let (mut fields, mut setters, mut copies, mut flags) = (String::new(), String::new(), String::new(), String::new());
-    for field in &tables.fields {
+    for field in tables.fields.iter().filter(|field| field.name != "codebook_len") {
         let (name, of) = (camel(field.name), java(field));
         let default = match (&field.kept, field.rust) {
             _ if ["arms", "epsilon"].contains(&field.name) => String::new(),
@@ -60,7 +61,11 @@ fn config(tables: &Tables) -> String {
         };
         fields += &format!("    private {of} {name}{default};\n");
         let text = tables.describe(field, Language::Java);
-        let copied = if of == "byte[]" { format!("{name} == null ? null : {name}.clone()") } else { name.clone() };
+        let copied = if of == "byte[]" || of == "float[]" {
+            format!("{name} == null ? null : {name}.clone()")
+        } else {
+            name.clone()
+        };
         match field.name {
             "parts" => (), // the number of weights
             "part_weights" => {
@@ -103,6 +108,11 @@ fn config(tables: &Tables) -> String {
             ),
             (.., "byte[]") => {
                 format!("        c.set(JAVA_LONG, {}, Native.key(arena, \"{name}\", {name}));\n", at(field.name))
+            }
+            (.., "float[]") => {
+                "        c.set(JAVA_LONG, Native.dpb_config.codebook, Native.book(arena, codebook, features));\n        \
+                 set(c, Native.dpb_config.codebook_len, \"codebook\", codebook == null ? 0 : codebook.length / features);\n"
+                    .to_owned()
             }
             (.., "double") => format!("        c.set(JAVA_DOUBLE, {}, {name});\n", at(field.name)),
             (.., "int") => {
@@ -405,6 +415,7 @@ pub fn native(declarations: &str, constants: &[(String, String)], version: &str)
 package io.github.libdpb;
 
 import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_DOUBLE;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
@@ -447,6 +458,17 @@ final class Native {{
             throw DpbException.invalid(name + " must be at least 0, got " + number);
         }}
         return number;
+    }}
+
+    /** The address of a codebook in an arena; 0 for null. */
+    static long book(Arena arena, float[] rows, int features) {{
+        if (rows == null) {{
+            return 0;
+        }}
+        if (features < 1 || rows.length % features != 0) {{
+            throw DpbException.invalid("codebook must have a multiple of " + features + " numbers, got " + rows.length);
+        }}
+        return arena.allocateFrom(JAVA_FLOAT, rows).address();
     }}
 
     /** The address of a key or a seed in an arena; 0 for null. */

@@ -257,6 +257,35 @@ def test_many_requests():
         bandit.update_many(np.array([1.0]), [0.0])
 
 
+def test_private_features():
+    public = np.random.default_rng(3).random((500, 2)) - 0.5
+    book = dpb.codebook(public, 8)
+    assert book.shape == (8, 2) and book.dtype == np.float32
+    assert dpb.codebook(None, 4, features=2).tolist() == [[1, 0], [-1, 0], [0, 1], [0, -1]]
+    given = dict(arms=3, epsilon=8.0, features=2, model_per_arm=True, private_features=True, reward_window=10)
+    for wrong in ({}, {"codebook": book[:, :1]}, {"codebook": book[0]}, {"codebook": book * np.nan}):
+        with pytest.raises(dpb.InvalidConfigError, match="codebook"):
+            dpb.Bandit(**{**given, **wrong})
+    with pytest.raises(dpb.InvalidConfigError, match="reward_window"):
+        dpb.Bandit(**{**given, "codebook": book, "reward_window": 0})
+    with pytest.raises(dpb.InvalidConfigError):
+        dpb.codebook(public, 501)
+    with pytest.raises(dpb.InvalidConfigError):
+        dpb.codebook(public[0], 1)
+    bandit = dpb.Bandit(codebook=book, **given)
+    for row in public.astype(np.float32).repeat(4, axis=0):
+        decision = bandit.select(features=row)
+        assert np.isnan(decision.propensity)
+        bandit.update(decision.ticket, float(decision.arm == (row[0] > 0)))
+    report = bandit.report()
+    assert report.phase > 2 and report.cancelled == 0 and report.answered == 1990
+    assert (bandit.arms()["pulls"] == 0).all() and bandit.arms()["effective_pulls"].max() > 0
+    mean, _ = bandit.predict(features=[0.4, 0.0])
+    assert mean[1] > mean[0]
+    again = dpb.Bandit.restore(bandit.snapshot())
+    assert np.allclose(again.predict(features=[0.4, 0.0])[0], mean)
+
+
 def test_features():
     config = dpb.Config(arms=3, epsilon=4.0, features=4, model_per_arm=True, exploration=0.1)
     bandit = dpb.Bandit(config)

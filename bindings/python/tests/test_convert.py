@@ -61,6 +61,7 @@ INTEGERS = {
     "node": (dpb.ticket_node, 64),
     "d": (lambda value: dpb.feature_hash("a", "b", value), 32),
     "a": (lambda value: dpb.feature_cross(value, 1, 9), 32),
+    "size": (lambda value: dpb.codebook([[1.0, 2.0], [2.0, 1.0]], value), 32),
     "counter": (lambda value: dpb.Counter("binary", 1.0, horizon=value), 64),
     "users": (lambda value: dpb.shuffle_plan(1.0, 1e-6, value), 32),
     "coins": (lambda value: dpb.shuffle_encode(dpb.ShuffleParams(**{**SHUFFLE, "coins_per_user": value}), 1.0), 32),

@@ -98,6 +98,7 @@ def test_functions(arguments, one, two):
         dpb.ticket_node,
         dpb.feature_hash,
         dpb.feature_cross,
+        dpb.codebook,
         dpb.Bandit.restore,
         dpb.status_name,
     ):

@@ -63,7 +63,7 @@ def test_every_member_is_read_or_set():
     request = {*table, *(f"{name}_len" for name, kind in table.items() if kind.endswith("[]"))}
     assert request | {name for name in members("dpb_request") if f"request.{name}" in SOURCE} == members("dpb_request")
     flags = {name for name, kind in dpb._table.KINDS.items() if kind.startswith("flag ")}
-    config = names(dpb.Config) - flags - {"model_per_arm"} | {"flags", "feature_model", "part_weights"}
+    config = names(dpb.Config) - flags - {"model_per_arm"} | {"flags", "feature_model", "part_weights", "codebook_len"}
     assert {name for name in members("dpb_config") if not name.startswith("reserved")} == config
 
 

@@ -7,7 +7,7 @@ use crate::config::{Clock, Config};
 use crate::contribution::FleetKey;
 use crate::error::{Error, Result};
 use crate::ffi::budget::dpb_budget;
-use crate::ffi::config::{DPB_MODEL_PER_ARM, read_seed};
+use crate::ffi::config::{DPB_MODEL_PER_ARM, read_book, read_seed};
 use crate::ffi::sized::Growing;
 
 /// The configuration of a bandit. Fill it with dpb_config_init, then change what you need. A field that the policy does
@@ -121,6 +121,11 @@ pub struct dpb_config {
     /// DPB_MODEL_SHARED (the default) or DPB_MODEL_PER_ARM. With features: a model for each arm, and one row of
     /// features for each request. Otherwise one model for all arms, and a row for each arm. For dpb_new_linear.
     pub feature_model: u32,
+    /// With DPB_PRIVATE_FEATURES: the number of rows of codebook. This number times the number of models is at most
+    /// 65536. It must be at most 65536. For dpb_new_linear.
+    pub codebook_len: u32,
+    /// 0.
+    pub reserved_3: u32,
     /// With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may
     /// then also end with DPB_TEST_TIED: no arm is better than the leader by this much or more. 0 = only a winner
     /// ends the test, so one of equal arms does not end. Less than reward_max - reward_min. It must be at least 0.
@@ -145,7 +150,8 @@ pub struct dpb_config {
     /// Time must not depend on rewards. If a restart changes it, what was learned keeps its age as a part of
     /// forget_after.
     pub clock: u32,
-    /// 0, or any of DPB_CLAMP_REWARDS, DPB_LEARN_CLIP, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
+    /// 0, or any of DPB_CLAMP_REWARDS, DPB_LEARN_CLIP, DPB_PRIVATE_FEATURES, DPB_RIGOROUS_INDEX and
+    /// DPB_SHUFFLE_PRINTED, joined by |.
     pub flags: u32,
     /// 0.
     pub reserved: u64,
@@ -156,6 +162,11 @@ pub struct dpb_config {
     /// move (dpb_suspend), and with them one handle can release what all collect, with one noise (dpb_lead). Read
     /// during construction only, and no part of a snapshot. NULL = no key.
     pub fleet_key: *const u8,
+    /// With DPB_PRIVATE_FEATURES: codebook_len public rows of features numbers each. Old, synthetic or enumerated
+    /// rows, never those of people whom the handle protects. Some 32, or all combinations of one-hot features;
+    /// requests x epsilon x rate of rewards should be at least 3 x rows x models. A snapshot contains them, so a
+    /// restored handle needs none.
+    pub codebook: *const f32,
     /// The budget that is charged when the handle is made, with all that it may lose through all restarts.
     /// DPB_OVER_BUDGET if too little is left, and for a baseline or with a test_seed. With expected_users it needs
     /// budget_periods. Read during construction only, and no part of a snapshot. NULL = no budget.
@@ -180,6 +191,13 @@ pub const DPB_CLAMP_REWARDS: u32 = 1;
 /// reward_bits = 24. Handles that merge or contribute agree on one clip. Not with parts, with max_segments, with
 /// delta and max_slots together, and for requests with costs. For dpb_new_imed.
 pub const DPB_LEARN_CLIP: u32 = 8;
+/// dpb_config.flags: With features: they are private themselves, and not the rewards alone. A decision uses its exact
+/// rows, but of the chosen row only the number of the nearest row of codebook is counted. The unit of epsilon is then
+/// a request with all that is in it: rows, eligible arms, values, reward, and whether it is cancelled. What it does
+/// not cover: whoever sees a request's own decision learns of its row (Theorem J, docs/theory/private-features.md).
+/// Propensities are NaN, and decisions for each arm, cancelled and expired ones are not counted. Needs codebook and a
+/// reward_window. Not with delta, max_slots and expected_users. For dpb_new_linear.
+pub const DPB_PRIVATE_FEATURES: u32 = 16;
 /// dpb_config.flags: Adds the width of the noise to the index, as a proof requires. The paper's index omits it. For
 /// dpb_new_ucb_int and dpb_new_lap.
 pub const DPB_RIGOROUS_INDEX: u32 = 2;
@@ -188,7 +206,7 @@ pub const DPB_RIGOROUS_INDEX: u32 = 2;
 /// dpb_new_vb_sdp_ae.
 pub const DPB_SHUFFLE_PRINTED: u32 = 4;
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 296);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 312);
 
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers and addresses.
 unsafe impl Growing for dpb_config {}
@@ -221,6 +239,7 @@ impl dpb_config {
         self.max_segments = config.max_segments;
         self.features = config.features;
         self.feature_model = config.model_per_arm as u32;
+        self.codebook_len = config.codebook_len;
         self.tolerance = config.tolerance;
         self.planned_end = config.planned_end;
         self.control_share = config.control_share;
@@ -237,7 +256,8 @@ impl dpb_config {
     /// The pointers are NULL or valid.
     pub(in crate::ffi) unsafe fn convert(&self) -> Result<Config> {
         let given = self;
-        if given.flags & !(DPB_CLAMP_REWARDS | DPB_LEARN_CLIP | DPB_RIGOROUS_INDEX | DPB_SHUFFLE_PRINTED) != 0 {
+        let all = DPB_CLAMP_REWARDS | DPB_LEARN_CLIP | DPB_PRIVATE_FEATURES | DPB_RIGOROUS_INDEX | DPB_SHUFFLE_PRINTED;
+        if given.flags & !all != 0 {
             return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", given.flags));
         }
         if given.feature_model > DPB_MODEL_PER_ARM {
@@ -246,6 +266,9 @@ impl dpb_config {
         }
         if given.reserved_2 != 0 {
             return Err(Error::config("reserved_2", "must be 0", given.reserved_2));
+        }
+        if given.reserved_3 != 0 {
+            return Err(Error::config("reserved_3", "must be 0", given.reserved_3));
         }
         if given.reserved != 0 {
             return Err(Error::config("reserved", "must be 0", given.reserved));
@@ -278,6 +301,8 @@ impl dpb_config {
             max_segments: given.max_segments,
             features: given.features,
             model_per_arm: given.feature_model == DPB_MODEL_PER_ARM,
+            private_features: given.flags & DPB_PRIVATE_FEATURES != 0,
+            codebook_len: given.codebook_len,
             tolerance: given.tolerance,
             planned_end: given.planned_end,
             control_share: given.control_share,
@@ -285,6 +310,8 @@ impl dpb_config {
             clock: Clock::try_from(given.clock)?,
             test_seed: read_seed(given.test_seed),
             fleet_key: read_seed(given.fleet_key).map(FleetKey::from),
+            // SAFETY: NULL or so many rows, by contract.
+            codebook: unsafe { read_book(given.codebook, given.codebook_len, given.features) }?,
             // SAFETY: NULL or live, by contract.
             budget: unsafe { given.budget.as_ref() }.map(|budget| budget.budget.clone()),
             interval_exponent: given.interval_exponent,

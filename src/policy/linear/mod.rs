@@ -19,6 +19,7 @@ mod model;
 mod partition;
 mod pilot;
 pub(crate) mod policy;
+pub(crate) mod private;
 mod rows;
 #[cfg(test)]
 mod tests;

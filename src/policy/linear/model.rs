@@ -149,7 +149,7 @@ impl ModelEvidence {
         Ok(ModelEvidence { precision: zeros(packed(d))?, shift: zeros(d)?, count: 0.0 })
     }
 
-    fn copy_from(&mut self, other: &ModelEvidence) {
+    pub(super) fn copy_from(&mut self, other: &ModelEvidence) {
         self.precision.copy_from_slice(&other.precision);
         self.shift.copy_from_slice(&other.shift);
         self.count = other.count;

@@ -47,15 +47,19 @@ impl PilotTotals {
     /// Adds the release of a batch of all models together. Its moments are those of rewards of variance 1.
     pub fn learn(&mut self, batch: &VectorBatch, y: f64, variance: f64) {
         let squares: f64 = (1..batch.d()).map(|i| batch.moments[super::algebra::packed(i) + i]).sum();
-        let n = batch.count as f64;
+        self.add(batch.count as f64, y / (f64::from(BOUND) * Reward::ONE as f64), variance);
+        self.size += batch.size;
+        self.squares += squares;
+    }
+
+    /// Adds the released sum of n rewards, with noise of this variance.
+    pub fn add(&mut self, n: f64, sum: f64, variance: f64) {
         let weight = n / (n + variance / GUESS);
-        self.sum += weight * y / (f64::from(BOUND) * Reward::ONE as f64);
+        self.sum += weight * sum;
         self.noise += weight * weight * variance;
         self.weight += weight * n;
         self.spread += weight * weight * n;
         self.count += n;
-        self.size += batch.size;
-        self.squares += squares;
     }
 
     /// Returns whether the rate is known to a quarter of itself.

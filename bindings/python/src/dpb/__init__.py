@@ -17,6 +17,7 @@ from ._bandit import (
     NO_ARM as NO_ARM,
     Bandit as Bandit,
     Decision as Decision,
+    codebook as codebook,
     feature_cross as feature_cross,
     feature_hash as feature_hash,
     ticket_node as ticket_node,

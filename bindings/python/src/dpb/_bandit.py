@@ -94,6 +94,10 @@ def _config(config: Config) -> tuple[Any, list[Any]]:
                 raise InvalidConfigError("budget is closed")
             kept.append(ffi.NULL if value is None else value._c)
             setattr(c, name, kept[-1])
+        elif kind == "codebook":
+            if value is not None:
+                kept.append(_book(value, config.features))
+                c.codebook, c.codebook_len = ffi.from_buffer("float[]", kept[-1]), len(kept[-1])
         elif name == "base":
             c.base = policy_number(value, "base")
         elif name == "parts":
@@ -106,6 +110,14 @@ def _config(config: Config) -> tuple[Any, list[Any]]:
         else:
             setattr(c, name, integer(name, value, 64 if kind == "u64" else 32))
     return c, kept
+
+
+def _book(rows: Any, features: int) -> np.ndarray[Any, Any]:
+    """The rows of a codebook for C."""
+    book = reals("codebook", rows, np.float32, InvalidConfigError, ndim=None)
+    if book.ndim != 2 or book.shape[1] != features:
+        raise InvalidConfigError(f"codebook must have rows of {features} features, got the shape {book.shape}")
+    return book
 
 
 def _parts(config: Config) -> dict[str, float]:
@@ -995,6 +1007,26 @@ def feature_hash(field: str, value: str, d: int) -> int:
         if "\0" in text:
             raise InvalidRequestError(f"{name} must have no NUL, got {text!r}")
     return int(lib.dpb_feature_hash(str.encode(field), str.encode(value), integer("d", d, 32, InvalidRequestError)))
+
+
+def codebook(rows: Any, size: int, features: int | None = None) -> np.ndarray[Any, Any]:
+    """A codebook for Config.codebook: ``size`` means of public rows, by k-means, the same for the same rows.
+
+    The rows must be public: old, synthetic or enumerated ones, never those of people whom the bandit protects. Without
+    rows (None) it is the 2 ``features`` signed unit vectors, which lose more.
+    """
+    if rows is None:
+        rows = np.empty((0, integer("features", features, 32)), np.float32)
+    found = reals("rows", rows, np.float32, InvalidConfigError, ndim=None)
+    if found.ndim != 2 or found.shape[1] > 256 or features not in (None, found.shape[1]):
+        raise InvalidConfigError(f"rows must be a table with a column for each feature, got the shape {found.shape}")
+    (n, d), s = found.shape, integer("size", size, 32)
+    if s > 65536:
+        raise InvalidConfigError(f"size must be at most 65536, got {s}")
+    book, error = np.empty((s, d), np.float32), new_error()
+    given, out = ffi.from_buffer("float[]", found), ffi.from_buffer("float[]", book, require_writable=True)
+    check(lib.dpb_codebook(given, n, d, s, out, error), error)
+    return book
 
 
 def feature_cross(a: int, b: int, d: int) -> int:

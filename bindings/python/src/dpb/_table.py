@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 from ._numbers import Clock
 
@@ -129,6 +129,13 @@ class Config:
     model_per_arm: bool = False
     """With features: a model for each arm, and one row of features for each request. Otherwise one model for all arms,
     and a row for each arm. For dp-linear."""
+    private_features: bool = False
+    """With features: they are private themselves, and not the rewards alone. A decision uses its exact rows, but of
+    the chosen row only the number of the nearest row of codebook is counted. The unit of epsilon is then a request
+    with all that is in it: rows, eligible arms, values, reward, and whether it is cancelled. What it does not
+    cover: whoever sees a request's own decision learns of its row (Theorem J, docs/theory/private-features.md).
+    Propensities are NaN, and decisions for each arm, cancelled and expired ones are not counted. Needs codebook and
+    a reward_window. Not with delta, max_slots and expected_users. For dp-linear."""
     tolerance: float = 0.0
     """With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may
     then also end with TestState.TIED: no arm is better than the leader by this much or more. 0 = only a winner ends
@@ -159,6 +166,11 @@ class Config:
     """32 secret random bytes, the same for all handles of a fleet and for all their restarts. They seal states that
     move (Bandit.suspend), and with them one handle can release what all collect, with one noise (Bandit.lead). Read
     during construction only, and no part of a snapshot. None = no key."""
+    codebook: Any = field(default=None, repr=False)
+    """With private_features: codebook_len public rows of features numbers each. Old, synthetic or enumerated rows,
+    never those of people whom the handle protects. Some 32, or all combinations of one-hot features; requests x
+    epsilon x rate of rewards should be at least 3 x rows x models. A snapshot contains them, so a restored handle
+    needs none."""
     budget: Budget | None = field(default=None, repr=False)
     """The budget that is charged when the handle is made, with all that it may lose through all restarts.
     OverBudgetError if too little is left, and for a baseline or with a test_seed. With expected_users it needs
@@ -216,6 +228,7 @@ KINDS = {
     "max_segments": "u32",
     "features": "u32",
     "model_per_arm": "feature_model",
+    "private_features": "flag DPB_PRIVATE_FEATURES",
     "tolerance": "f64",
     "planned_end": "u64",
     "control_share": "f64",
@@ -223,6 +236,7 @@ KINDS = {
     "clock": "clock",
     "test_seed": "key",
     "fleet_key": "key",
+    "codebook": "codebook",
     "budget": "budget",
     "interval_exponent": "f64",
     "rigorous_index": "flag DPB_RIGOROUS_INDEX",
@@ -268,6 +282,9 @@ POLICIES = {
     propensities are exact, otherwise NaN from then on. Supports eligible arms, several slots, Bandit.add_arm and
     Bandit.retire_arm, forget_after, expected_users, Bandit.merge, Bandit.snapshot; Bandit.set_prior with a model
     for each arm (a rate for its intercept).
+
+    With private_features it protects whole requests, features included, from all who do not see their own decisions
+    (Theorem J, docs/theory/private-features.md).
 
     The handle takes about 66 K + (20 M + 32) D^2 + (810 M + 2150) (D + 3) + (2 D + 14) P bytes: K the number of
     arms, M that of models (1, or K with model_per_arm), D = features + 1, P as at new. Select takes O(arms d),

@@ -41,6 +41,7 @@ public final class Config {
     private int maxSegments;
     private int features;
     private boolean modelPerArm;
+    private boolean privateFeatures;
     private double tolerance;
     private long plannedEnd;
     private double controlShare;
@@ -48,6 +49,7 @@ public final class Config {
     private Clock clock = Clock.DECISIONS;
     private byte[] testSeed;
     private byte[] fleetKey;
+    private float[] codebook;
     private Budget budget;
     private double intervalExponent = 1.1;
     private boolean rigorousIndex;
@@ -463,6 +465,24 @@ public final class Config {
     }
 
     /**
+     * With features: they are private themselves, and not the rewards alone. A decision uses its exact rows, but of
+     * the chosen row only the number of the nearest row of codebook is counted. The unit of epsilon is then a request
+     * with all that is in it: rows, eligible arms, values, reward, and whether it is cancelled. What it does not
+     * cover: whoever sees a request's own decision learns of its row (Theorem J, docs/theory/private-features.md).
+     * Propensities are NaN, and decisions for each arm, cancelled and expired ones are not counted. Needs codebook
+     * and a rewardWindow. Not with delta, maxSlots and expectedUsers. For Policy.LINEAR.
+     */
+    public Config privateFeatures(boolean privateFeatures) {
+        this.privateFeatures = privateFeatures;
+        return this;
+    }
+
+    /** Returns {@code privateFeatures}. */
+    public boolean privateFeatures() {
+        return privateFeatures;
+    }
+
+    /**
      * With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may
      * then also end with TestState.TIED: no arm is better than the leader by this much or more. 0 = only a winner
      * ends the test, so one of equal arms does not end. Less than rewardMax - rewardMin. It must be at least 0. For
@@ -570,6 +590,22 @@ public final class Config {
     }
 
     /**
+     * With privateFeatures: codebookLen public rows of features numbers each. Old, synthetic or enumerated rows,
+     * never those of people whom the handle protects. Some 32, or all combinations of one-hot features; requests x
+     * epsilon x rate of rewards should be at least 3 x rows x models. A snapshot contains them, so a restored handle
+     * needs none.
+     */
+    public Config codebook(float[] codebook) {
+        this.codebook = codebook == null ? null : codebook.clone();
+        return this;
+    }
+
+    /** Returns {@code codebook}. */
+    public float[] codebook() {
+        return codebook == null ? null : codebook.clone();
+    }
+
+    /**
      * The budget that is charged when the handle is made, with all that it may lose through all restarts.
      * Status.OVER_BUDGET if too little is left, and for a baseline or with a testSeed. With expectedUsers it needs
      * budgetPeriods. Read during construction only, and no part of a snapshot. null = no budget.
@@ -655,6 +691,7 @@ public final class Config {
         int flags = 0;
         flags |= clampRewards ? Native.DPB_CLAMP_REWARDS : 0;
         flags |= learnClip ? Native.DPB_LEARN_CLIP : 0;
+        flags |= privateFeatures ? Native.DPB_PRIVATE_FEATURES : 0;
         flags |= rigorousIndex ? Native.DPB_RIGOROUS_INDEX : 0;
         flags |= shufflePrinted ? Native.DPB_SHUFFLE_PRINTED : 0;
         c.set(JAVA_INT, Native.dpb_config.flags, flags);
@@ -694,6 +731,8 @@ public final class Config {
         c.set(JAVA_INT, Native.dpb_config.clock, clock.number());
         c.set(JAVA_LONG, Native.dpb_config.test_seed, Native.key(arena, "testSeed", testSeed));
         c.set(JAVA_LONG, Native.dpb_config.fleet_key, Native.key(arena, "fleetKey", fleetKey));
+        c.set(JAVA_LONG, Native.dpb_config.codebook, Native.book(arena, codebook, features));
+        set(c, Native.dpb_config.codebook_len, "codebook", codebook == null ? 0 : codebook.length / features);
         c.set(JAVA_LONG, Native.dpb_config.budget, budget);
         c.set(JAVA_DOUBLE, Native.dpb_config.interval_exponent, intervalExponent);
         set(c, Native.dpb_config.batch, "batch", batch);

@@ -60,13 +60,16 @@ public enum Policy {
      * Bandit.addArm and Bandit.retireArm, forgetAfter, expectedUsers, Bandit.merge, Bandit.snapshot; Bandit.setPrior
      * with a model for each arm (a rate for its intercept).
      *
+     * <p>With privateFeatures it protects whole requests, features included, from all who do not see their own
+     * decisions (Theorem J, docs/theory/private-features.md).
+     *
      * <p>The handle takes about 66 K + (20 M + 32) D^2 + (810 M + 2150) (D + 3) + (2 D + 14) P bytes: K the number of
      * arms, M that of models (1, or K with modelPerArm), D = features + 1, P as at Bandit.new. Select takes O(arms
      * d), update O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with modelPerArm
      * at most 2^23/(D (D + 8)).
      *
-     * <p>Of the fields that not all policies use it uses forgetAfter, exploration, maxSlots, features and
-     * modelPerArm.
+     * <p>Of the fields that not all policies use it uses forgetAfter, exploration, maxSlots, features, modelPerArm,
+     * privateFeatures and codebookLen.
      */
     LINEAR(Native.DPB_POLICY_LINEAR, "dp-linear"),
 

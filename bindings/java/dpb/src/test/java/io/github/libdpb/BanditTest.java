@@ -201,6 +201,18 @@ class BanditTest {
         }
         assertEquals((int) (crc("device=phone") % 1000), Features.hash("device", "phone", 1000));
         assertTrue(Features.cross(3, 5, 1000) < 1000);
+        float[] book = Features.codebook(new float[0], 2, 4);
+        assertEquals("[1.0, 0.0, -1.0, 0.0, 0.0, 1.0, 0.0, -1.0]", java.util.Arrays.toString(book));
+        assertEquals(4, Features.codebook(new float[] {1, 0, 0, 1, 1, 1}, 2, 2).length);
+        refused(Status.INVALID_CONFIG, "len", () -> Features.codebook(new float[0], 2, 3));
+        refused(Status.INVALID_CONFIG, "codebook", () -> Features.codebook(new float[3], 2, 1));
+        Config hidden = new Config(3, 2.0).features(2).modelPerArm(true).privateFeatures(true).rewardWindow(10);
+        refused(Status.INVALID_CONFIG, "codebook", () -> new Bandit(hidden));
+        refused(Status.INVALID_CONFIG, "codebook", () -> new Bandit(hidden.codebook(new float[] {1, 2, 3})));
+        try (Bandit closed = new Bandit(hidden.codebook(book))) {
+            closed.update(closed.select(new Request().features(1, 0)).ticket(), 1.0);
+            assertEquals(1, closed.report().decisions());
+        }
         refused(Status.INVALID_REQUEST, "NUL", () -> Features.hash("a", "b\0c", 10));
     }
 

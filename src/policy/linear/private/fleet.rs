@@ -1,0 +1,200 @@
+//! Snapshots, the releases of other handles, contributions, and arms that come and go.
+
+use super::{CellTable, PrivateLinear};
+use crate::codebook::Codebook;
+use crate::config::check_arms;
+use crate::error::{Error, Result};
+use crate::ledger::cells::{Ledger, Place};
+use crate::ledger::peers::Peer;
+use crate::memory::try_with_capacity;
+use crate::moving::{Archive, Persist};
+use crate::policy::contract::Pull;
+use crate::policy::learner::{Change, Growth, Learner, PeerHead};
+use crate::policy::linear::discount;
+use crate::policy::linear::model::{FadingPrior, Model, ModelEvidence};
+use crate::policy::linear::pilot::{PilotTotals, Pool};
+use crate::policy::prior::Prior;
+use crate::snapshot::{Reader, ensure};
+
+/// What a snapshot has of a handle before its models.
+#[derive(Default)]
+pub(super) struct SavedPrivate {
+    pub failures: u64,
+    /// Releases of the pilot, and the pooled ones in use.
+    pub own: PilotTotals,
+    pub pooled: PilotTotals,
+    pub requests: f64,
+}
+
+impl Persist for SavedPrivate {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        with.count(&mut self.failures)?;
+        self.own.persist(with)?;
+        self.pooled.persist(with)?;
+        self.requests.persist(with)?;
+        with.ensure((0.0..=1e18).contains(&self.requests))
+    }
+}
+
+/// What another handle has released.
+pub(crate) struct PrivateReleases {
+    own: PilotTotals,
+    pub requests: f64,
+    models: Vec<ModelEvidence>,
+}
+
+/// A codebook in whose place another one is to be read.
+pub(super) fn blank(rows: usize, features: usize) -> Result<Codebook> {
+    let mut ones = try_with_capacity(rows * features)?;
+    ones.resize(rows * features, 1.0);
+    Codebook::new(&ones, features as u32)
+}
+
+fn read_book(rows: usize, features: usize, with: &mut Archive) -> Result<Codebook> {
+    let mut values = try_with_capacity(rows * features)?;
+    values.resize(rows * features, 0.0f32);
+    with.each(&mut values)?;
+    Codebook::new(&values, features as u32).map_err(|_| Error::Corrupt)
+}
+
+/// Moves the codebook, which is public.
+pub(super) fn persist_book(policy: &mut PrivateLinear, with: &mut Archive) -> Result<()> {
+    if let Archive::Out(to) = with {
+        to.alike(policy.book.rows().iter().copied(), crate::snapshot::Writer::f32);
+        return Ok(());
+    }
+    let book = read_book(policy.book.len(), policy.book.features(), with)?;
+    if policy.is_given && policy.book != book {
+        let rule = "must be as in the snapshot, or NULL";
+        return Err(Error::refused("codebook", format_args!("{rule}")));
+    }
+    policy.use_book(book);
+    Ok(())
+}
+
+/// Moves what a snapshot has of a model. What is written is discounted.
+pub(super) fn persist_model(
+    public: &mut Option<FadingPrior>,
+    evidence: &mut ModelEvidence,
+    discount: f64,
+    with: &mut Archive,
+) -> Result<()> {
+    with.option(public, || Ok(FadingPrior::new(Prior::WEAKEST)))?;
+    match with {
+        Archive::Out(to) => evidence.save(discount, to),
+        Archive::In(from) => evidence.load(from)?,
+    }
+    Ok(())
+}
+
+impl PrivateLinear {
+    /// Continues from what was read. What was in an open table never enters a release.
+    pub(super) fn continue_from(&mut self, saved: &SavedPrivate) -> Result<()> {
+        (self.failures, self.requests) = (saved.failures, saved.requests);
+        (self.own_pilot, self.pooled) = (saved.own, saved.pooled);
+        self.faded = self.ledger.facts.now();
+        self.believe();
+        if self.pooled.is_known() {
+            self.ledger.whole = None;
+        }
+        let before = self.failures;
+        self.refit();
+        self.open();
+        ensure(self.failures == before)
+    }
+
+    fn join_models(&mut self) {
+        self.ledger.facts.time.learn();
+        self.fade();
+        let (now, Ledger { peers, roster, .. }) = (self.ledger.facts.now(), &self.ledger);
+        for (number, model) in self.models.iter_mut().enumerate() {
+            let others = peers.iter().filter_map(|peer| {
+                let theirs = peer.arm(number, roster)?;
+                Some((&peer.releases.models[theirs], discount(now - peer.merged, self.memory), 1.0))
+            });
+            model.join(others, &mut self.scratch);
+        }
+    }
+}
+
+impl Learner for PrivateLinear {
+    type Sum = CellTable;
+    type Releases = PrivateReleases;
+
+    fn ledger(&mut self) -> &mut Ledger<CellTable, PrivateReleases> {
+        &mut self.ledger
+    }
+
+    /// All requests are in one table.
+    fn cell(&self, _pull: Pull) -> (usize, usize) {
+        (0, 0)
+    }
+
+    fn changed(&mut self, change: Change) {
+        match change {
+            Change::Full(Place::Whole) => self.release_pilot(),
+            Change::Full(Place::Cell(..)) => self.release_table(),
+            Change::Added if self.shape.per_arm => {
+                let last = self.models.len() - 1;
+                self.ledger.cells[(0, 0)].ids[last] = self.ledger.roster.id(last);
+                if self.ledger.peers.updates() > 0 {
+                    self.join_models();
+                }
+                self.refit();
+                self.open();
+            }
+            Change::Prior(arm, prior) => self.set_prior(arm, prior),
+            Change::Duty => self.open(),
+            _ => (),
+        }
+    }
+
+    /// # Errors
+    /// `InvalidConfig` for more arms than can be served in time, or more cells than there may be; `NoMemory`.
+    fn grow(&mut self, by: Growth) -> Result<()> {
+        match by {
+            Growth::Peers => self.models.iter_mut().try_for_each(Model::reserve_others),
+            Growth::Arm => {
+                check_arms(self.ledger.roster.arms() + 1, self.shape.most_arms())?;
+                if self.shape.per_arm { self.add_model(0) } else { Ok(()) }
+            }
+        }
+    }
+
+    fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<PrivateReleases> {
+        let config = head.config;
+        let (features, with) = (config.features as usize, &mut Archive::In(from));
+        read_book(config.codebook_len as usize, features, with)?;
+        let mut saved = SavedPrivate::default();
+        saved.persist(with)?;
+        let mut models = try_with_capacity(if config.model_per_arm { head.arms } else { 1 })?;
+        for _ in 0..models.capacity() {
+            let (mut public, mut evidence) = (None, ModelEvidence::new(1 + features)?); // each handle has its own priors
+            persist_model(&mut public, &mut evidence, 1.0, with)?;
+            models.push(evidence);
+        }
+        Ok(PrivateReleases { own: saved.own, requests: saved.requests, models })
+    }
+
+    fn join(&mut self, _peer: usize, _before: Option<&Peer<PrivateReleases>>) {
+        let pilots = self.ledger.peers.iter().map(|peer| &peer.releases.own);
+        let pool = pilots.fold(Pool::default(), |pool, totals| pool.and(totals));
+        self.other_pilots = pool;
+        self.join_models();
+        self.believe();
+        if self.pooled.is_known() {
+            self.end_pilot();
+        }
+        self.refit();
+        self.open();
+    }
+}
+
+impl Persist for PrivateLinear {
+    fn persist(&mut self, with: &mut Archive) -> Result<()> {
+        self.kept.persist(with)?;
+        let most = (self.models.len() * self.book.len()) as u32;
+        with.ensure(self.kept.iter().all(|&cell| cell < most || cell == super::NO_CELL))?;
+        with.option(&mut self.ledger.whole, || Ok(Box::new(CellTable::pilot()?)))
+    }
+}

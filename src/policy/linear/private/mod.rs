@@ -1,0 +1,372 @@
+//! dp-linear with private features: each request is counted in one cell of a public codebook.
+//!
+//! **Who sees a request's own decision learns of its row.** A decision is computed from the exact row, without noise. What
+//! is protected is the request from everybody who sees all other decisions, and everything that the handle publishes.
+//!
+#![doc = include_str!("../../../../docs/theory/private-features.md")]
+
+mod fleet;
+mod policy;
+mod table;
+
+use super::model::{Belief, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
+use super::pilot::{PilotTotals, Pool};
+use super::{FARTHEST_POINT, FARTHEST_SLOPE, Shape, algebra, discount};
+use crate::codebook::Codebook;
+use crate::config::{Config, check_arms};
+use crate::engine::Engine;
+use crate::error::{Error, Result, Value};
+use crate::ledger::cells::Ledger;
+use crate::ledger::grid::Grid;
+use crate::ledger::open::Batch;
+use crate::memory::WipedVec;
+use crate::noise::{Laplace, Noise, NoiseSource};
+use crate::policy::prior::Prior;
+use crate::random::{Random, Seed};
+use crate::reward::Reward;
+use fleet::PrivateReleases;
+use table::CellTable;
+use zeroize::Zeroize;
+
+/// A cell of the table, a model times the number of rows plus a row, of a pending decision.
+const NO_CELL: u32 = u32::MAX;
+/// Maximum number of cells.
+const MOST_CELLS: u32 = 1 << 16;
+
+/// Part of the noise's scale that a cell's expected sum of rewards has in the first table.
+const FIRST: f64 = 0.35;
+/// Least and largest part of all requests before that a table has, unless it is the first.
+const LEAST: f64 = 0.1;
+const MOST: f64 = 0.5;
+
+/// dp-linear with private features. The number of a pull is its position in the engine's ring, where its cell is kept.
+pub(crate) struct PrivateLinear {
+    shape: Shape,
+    exploration: f64,
+    /// `forget_after`, in ticks of the configuration's clock; infinite if it is 0.
+    memory: f64,
+    book: Codebook,
+    /// Whether the book is that of the caller's configuration.
+    is_given: bool,
+    /// |x|^2/2 of each row of the book.
+    halves: WipedVec<f64>,
+    /// The open table, or that of the pilot until the rate is known.
+    ledger: Ledger<CellTable, PrivateReleases>,
+    /// Noise of the pilot; the ledger's is that of a table.
+    pilot_noise: NoiseSource,
+    coins: Random,
+    own_pilot: PilotTotals,
+    other_pilots: Pool,
+    pooled: PilotTotals,
+    belief: Belief,
+    models: WipedVec<Model>,
+    /// Requests in this handle's tables, discounted like the evidence.
+    requests: f64,
+    /// Time when the evidence last faded.
+    faded: u64,
+    scratch: ModelScratch,
+    before: ModelEvidence,
+    /// The last released table, and x.
+    released: WipedVec<f64>,
+    x: WipedVec<f64>,
+    /// The cell of each pending decision.
+    kept: WipedVec<u32>,
+    /// Draw that is redrawn next.
+    cursor: usize,
+    failures: u64,
+}
+
+/// Checks what private features cannot be combined with.
+fn check(config: &Config) -> Result<()> {
+    let none = Value::Number(0);
+    let rules = [
+        ("codebook_len", config.codebook_len == 0, "must be at least 1 with private_features", none),
+        (
+            "reward_window",
+            config.reward_window == 0,
+            "must be above 0 with private_features: a request counts when its window is over, whatever became of it",
+            none,
+        ),
+        (
+            "max_slots",
+            config.max_slots > 0,
+            "must be 0 with private_features: a request has one slot",
+            config.max_slots.into(),
+        ),
+        (
+            "expected_users",
+            config.expected_users > 0,
+            "must be 0 with private_features: who is over the limit would show",
+            config.expected_users.into(),
+        ),
+    ];
+    match rules.into_iter().find(|(_, is_wrong, ..)| *is_wrong) {
+        Some((field, _, rule, got)) => Err(Error::config(field, rule, got)),
+        None => Ok(()),
+    }
+}
+
+impl PrivateLinear {
+    /// Returns a policy for `config.arms` arms. Without a codebook it waits for that of a snapshot.
+    ///
+    /// # Errors
+    /// `InvalidConfig`, `NoMemory`.
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<PrivateLinear> {
+        let shape = Shape::checked(config)?;
+        check(config)?;
+        let (d, rows) = (1 + shape.features as usize, config.codebook_len as usize);
+        let models = if shape.per_arm { config.arms } else { 1 };
+        if u64::from(models) * rows as u64 > MOST_CELLS.into() {
+            let rule =
+                format!("must be at most {}: with the models there are at most 65536 cells", MOST_CELLS / models);
+            return Err(Error::config("codebook_len", &rule, config.codebook_len));
+        }
+        let (epsilon, g) = (config.epsilon_per_reward()?, Reward::ONE as u64);
+        let mut noise =
+            |sensitivity| Ok(NoiseSource::new(Noise::Laplace(Laplace::new(epsilon, sensitivity)?), seed.stream()));
+        let (of_table, of_pilot) = (noise(2 * g)?, noise(g)?);
+        let is_given = config.codebook.is_some();
+        let book = match &config.codebook {
+            Some(book) => book.clone(),
+            None => fleet::blank(rows, d - 1)?,
+        };
+        let cells = Grid::of_row(WipedVec::new(1, |_| CellTable::new(rows))?);
+        let mut policy = PrivateLinear {
+            shape,
+            exploration: config.exploration,
+            memory: if config.forget_after > 0 { config.forget_after as f64 } else { f64::INFINITY },
+            halves: WipedVec::new(rows, |_| 0.0)?,
+            book: book.clone(),
+            is_given,
+            ledger: Ledger::new(config, cells, of_table)?,
+            pilot_noise: of_pilot,
+            coins: seed.stream(),
+            own_pilot: PilotTotals::default(),
+            other_pilots: Pool::default(),
+            pooled: PilotTotals::default(),
+            belief: Belief { intercept: 0.0, precision: 1.0, shrinkage: SHRINKAGES[1].0 },
+            models: WipedVec::try_with_capacity(models as usize)?,
+            requests: 0.0,
+            faded: 0,
+            scratch: ModelScratch::new(d)?,
+            before: ModelEvidence::new(d)?,
+            released: WipedVec::default(),
+            x: algebra::zeros(d)?,
+            kept: WipedVec::new(Engine::places(config), |_| NO_CELL)?,
+            cursor: 0,
+            failures: 0,
+        };
+        policy.use_book(book);
+        policy.ledger.whole = Some(Box::new(CellTable::pilot()?));
+        for model in 0..models {
+            policy.add_model(model.into())?;
+        }
+        policy.open();
+        Ok(policy)
+    }
+
+    fn use_book(&mut self, book: Codebook) {
+        for (half, row) in self.halves.iter_mut().zip(book.rows().chunks_exact(book.features())) {
+            *half = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>() / 2.0;
+        }
+        self.ledger.unit = Some(book.id());
+        self.book = book;
+    }
+
+    /// Adds a model, whose arm has this id.
+    fn add_model(&mut self, id: u64) -> Result<()> {
+        let mut model = Model::new(self.x.len())?;
+        if self.models.first().is_some_and(Model::has_others) {
+            model.reserve_others()?;
+        }
+        self.models.reserve()?;
+        let cells = 2 * self.book.len() * (self.models.len() + 1);
+        check_arms(cells / 2, MOST_CELLS)?;
+        let released = WipedVec::new(cells, |_| 0.0)?;
+        self.ledger.cells[(0, 0)].add_model(id)?;
+        self.released = released;
+        self.models.push(model);
+        Ok(())
+    }
+
+    fn model(&self, arm: u32) -> usize {
+        if self.shape.per_arm { arm as usize } else { 0 }
+    }
+
+    fn plays_evenly(&self) -> bool {
+        self.ledger.whole.is_some()
+    }
+
+    /// Opens a table, that of the pilot or of all models, or gives the open one another size.
+    fn open(&mut self) {
+        let size = match self.plays_evenly() {
+            true => self.own_pilot.quota(variance(&self.pilot_noise)),
+            false => (self.size().ceil() as u64).clamp(1, Batch::MAX_QUOTA),
+        };
+        let quota = self.ledger.facts.quota(size);
+        match &mut self.ledger.whole {
+            Some(pilot) => pilot.set_quota(quota),
+            None => self.ledger.cells[(0, 0)].set_quota(quota),
+        }
+    }
+
+    /// The number of requests in the next table. As for a batch of dp-linear: `FIRST` of the noise's scale in each cell; then
+    /// the geometric mean of all before and of the number whose information is that of the noise.
+    fn size(&self) -> f64 {
+        let (share, cells) = (self.ledger.facts.share(), (self.released.len() / 2) as f64);
+        let (rate, variance) = (self.pooled.rate(), variance(&self.ledger.noise));
+        let first = FIRST * cells * (variance / 2.0).sqrt() / rate;
+        let count = self.all_requests() / share.divides;
+        let even = cells * variance / (rate * (1.0 - rate));
+        first.max((2.0 * count * even).sqrt().clamp(LEAST * count, MOST * count).min(share.limit))
+    }
+
+    /// Requests in all known tables.
+    fn all_requests(&self) -> f64 {
+        let now = self.ledger.facts.now();
+        let others =
+            self.ledger.peers.iter().map(|peer| discount(now - peer.merged, self.memory) * peer.releases.requests);
+        self.requests + others.sum::<f64>()
+    }
+
+    fn release_pilot(&mut self) {
+        let Some(pilot) = &mut self.ledger.whole else { return };
+        let (count, mut sum) = (pilot.count() as f64, [0.0]);
+        self.ledger.facts.release(0);
+        pilot.release(&mut self.pilot_noise, &mut sum);
+        self.own_pilot.add(count, sum[0], variance(&self.pilot_noise));
+        self.believe();
+        if self.own_pilot.is_known() {
+            self.end_pilot();
+        }
+        self.open();
+    }
+
+    /// Sets the prior from the releases of all pilots together, and from the share of requests that were not cancelled.
+    fn believe(&mut self) {
+        let pooled = self.other_pilots.and(&self.own_pilot).totals();
+        if pooled.is_known() {
+            self.pooled = pooled;
+        }
+        if self.pooled.is_known() {
+            let (shown, all) = (self.models.iter().map(Model::count).sum::<f64>(), self.all_requests());
+            let share = if all > 0.0 { (shown / all).clamp(0.01, 1.0) } else { 1.0 };
+            let rate = (self.pooled.rate() / share).min(0.9);
+            let intercept = libm::log(rate / (1.0 - rate));
+            self.belief = Belief { intercept, precision: self.book.mean_square(), ..self.belief };
+        }
+    }
+
+    /// Ends the pilot once the rate is known. What has entered its open table is dropped.
+    fn end_pilot(&mut self) {
+        if self.ledger.whole.take().is_some() {
+            self.models.iter_mut().for_each(|model| model.expect(&self.belief));
+            self.refit();
+        }
+    }
+
+    /// Releases a full table, its only release. Then updates all models and opens the next table.
+    fn release_table(&mut self) {
+        self.ledger.facts.time.learn();
+        self.fade();
+        let Ledger { facts, cells, noise, .. } = &mut self.ledger;
+        let count = cells[(0, 0)].count();
+        facts.release(count);
+        cells[(0, 0)].release(noise, &mut self.released);
+        self.requests += count as f64;
+        let of_model = 2 * self.book.len();
+        for (model, cells) in self.models.iter_mut().zip(self.released.chunks_exact(of_model)) {
+            model.own.count = (model.own.count + cells.iter().sum::<f64>()).max(0.0);
+        }
+        self.believe();
+        (0..self.models.len()).for_each(|model| self.learn(model));
+        self.refit();
+        self.open();
+    }
+
+    /// Adds the last table to a model's evidence. Of a row x of the book, n1 and n0 are released: y = (1 - p) n1 - p n0 has
+    /// the mean n v (x theta - m), where n = (p n1 + (1 - p) n0)/(p^2 + (1 - p)^2) has noise that is not correlated with
+    /// that of y.
+    fn learn(&mut self, model: usize) {
+        let (rows, variance) = (self.book.len(), variance(&self.ledger.noise));
+        self.before.copy_from(&self.models[model].own);
+        for row in 0..rows {
+            let [n1, n0] = [0, 1].map(|i| self.released[2 * (model * rows + row) + i]);
+            self.x[1..].iter_mut().zip(self.book.row(row)).for_each(|(x, &value)| *x = value.into());
+            self.x[0] = 1.0;
+            let [m, p, v] = self.linearise(model);
+            let square = p * p + (1.0 - p) * (1.0 - p);
+            let n = (p * n1 + (1.0 - p) * n0) / square;
+            if n <= 0.0 {
+                continue;
+            }
+            let (y, a) = ((1.0 - p) * n1 - p * n0, n * v);
+            let weight = a / (a + variance * square);
+            let ModelEvidence { precision, shift, .. } = &mut self.models[model].own;
+            algebra::add(shift, weight * (y + a * m), &self.x);
+            for i in 0..self.x.len() {
+                algebra::add(&mut precision[algebra::packed(i)..][..=i], weight * a * self.x[i], &self.x);
+            }
+        }
+        if !self.models[model].refresh(&self.belief, &mut self.scratch, &mut self.coins) {
+            self.failures += 1;
+            self.models[model].own.copy_from(&self.before);
+        }
+    }
+
+    /// Returns m = x theta, p = sigma(m) and the slope v, as [`Linear`](super::Linear) does.
+    fn linearise(&self, model: usize) -> [f64; 3] {
+        let near = |m: f64, distance| m.clamp(self.belief.intercept - distance, self.belief.intercept + distance);
+        let mean = |m: f64| 1.0 / (1.0 + libm::exp(-m));
+        let m = near(algebra::dot(&self.x, &self.models[model].mean), FARTHEST_POINT);
+        let p = mean(near(m, FARTHEST_SLOPE));
+        [m, mean(m), p * (1.0 - p)]
+    }
+
+    /// Makes the shrinkage and all models follow the evidence.
+    fn refit(&mut self) {
+        self.models.iter_mut().for_each(|model| model.fit(&self.belief, &mut self.scratch));
+        let likelihood = |place: &usize| {
+            let of_models = self.models.iter().map(|model| fixed(model.likelihoods[*place]));
+            of_models.fold(fixed(SHRINKAGES[*place].1), i128::saturating_add)
+        };
+        let best = (0..SHRINKAGES.len()).max_by_key(likelihood);
+        self.belief.shrinkage = best.map_or(1.0, |place| SHRINKAGES[place].0);
+        for model in &mut *self.models {
+            self.failures += u64::from(!model.refresh(&self.belief, &mut self.scratch, &mut self.coins));
+        }
+    }
+
+    /// The discount of the evidence since it last faded.
+    fn discount(&self) -> f64 {
+        discount(self.ledger.facts.now() - self.faded, self.memory)
+    }
+
+    fn fade(&mut self) {
+        if self.memory.is_finite() {
+            let discount = self.discount();
+            self.models.iter_mut().for_each(|model| model.fade(discount));
+            self.requests *= discount;
+        }
+        self.faded = self.ledger.facts.now();
+    }
+
+    fn set_prior(&mut self, model: usize, prior: Prior) {
+        self.fade();
+        self.models[model].public = Some(FadingPrior::new(prior));
+        self.refit();
+    }
+}
+
+/// Wipes what is private of pending decisions, and the last row.
+impl Drop for PrivateLinear {
+    fn drop(&mut self) {
+        self.kept.zeroize();
+        self.x.zeroize();
+    }
+}
+
+/// The variance of noise, in rewards.
+fn variance(noise: &NoiseSource) -> f64 {
+    noise.distribution().variance() / (Reward::ONE as f64).powi(2)
+}

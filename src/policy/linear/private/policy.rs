@@ -1,0 +1,193 @@
+//! How dp-linear with private features decides, and what becomes of a request.
+
+use super::{NO_CELL, PrivateLinear, algebra, discount, fleet};
+use crate::error::Result;
+use crate::ledger::cells::OpenSum;
+use crate::moving::{Archive, Persist};
+use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
+use crate::policy::learner::AnyLearner;
+use crate::policy::linear::model::DRAWS;
+use crate::request::{NO_ARM, Offer, Row};
+use crate::reward::Reward;
+
+/// Number of decisions between redraws of one draw, as in dp-linear.
+const RENEW: u64 = 4;
+
+impl PrivateLinear {
+    /// Sets x to a row, with the intercept.
+    fn set_x(&mut self, row: Row) {
+        let (intercept, features) = self.x.split_at_mut(1);
+        intercept[0] = 1.0;
+        features.fill(0.0);
+        match row {
+            Row::Dense(values) => features.iter_mut().zip(values).for_each(|(x, &value)| *x = value.into()),
+            Row::Sparse(entries) => {
+                entries.iter().for_each(|entry| features[entry.index as usize] += f64::from(entry.value))
+            }
+        }
+    }
+
+    /// The row of an arm in an offer. With a model for each arm all of them have the same.
+    fn row_of<'a>(&self, offer: &Offer<'a>, arm: u32) -> Row<'a> {
+        let number = if self.shape.per_arm { 0 } else { offer.position(arm) };
+        offer.rows.map_or(Row::Dense(&[]), |rows| rows.get(number, self.x.len() - 1))
+    }
+
+    /// The row of the codebook that is nearest to x.
+    fn nearest(&self) -> usize {
+        let (mut best, mut largest) = (0, f64::NEG_INFINITY);
+        for (place, row) in self.book.rows().chunks_exact(self.book.features()).enumerate() {
+            let product: f64 = self.x[1..].iter().zip(row).map(|(&x, &value)| x * f64::from(value)).sum();
+            if product - self.halves[place] > largest {
+                (best, largest) = (place, product - self.halves[place]);
+            }
+        }
+        best
+    }
+
+    /// The place of the arm that is worth most in this draw. `None`: what is sure is worth as much.
+    fn best(&mut self, draw: usize, offer: &Offer) -> Option<usize> {
+        let arms = offer.among().unwrap_or(&[]);
+        let (mut best, mut largest) = (arms.first().map(|_| 0), f64::NEG_INFINITY);
+        for (number, &arm) in arms.iter().enumerate() {
+            if !self.shape.per_arm {
+                self.set_x(self.row_of(offer, arm));
+            }
+            let logit = algebra::dot(&self.x, self.models[self.model(arm)].draw(draw));
+            let score = offer.worths.map_or(logit, |worths| worths.of(arm, 1.0 / (1.0 + libm::exp(-logit))));
+            if score > largest {
+                (best, largest) = (Some(number), score);
+            }
+        }
+        best.filter(|_| offer.sure_above(largest).is_none())
+    }
+
+    /// Redraws one draw at each fourth decision. With `forget_after`, lets the evidence fade between tables.
+    fn refresh_next(&mut self) {
+        let (decisions, models) = (self.ledger.facts.decisions, self.models.len());
+        if self.plays_evenly() {
+            return;
+        }
+        if decisions.is_multiple_of(RENEW) {
+            self.cursor = (self.cursor + 1) % (DRAWS * models);
+            self.models[self.cursor % models].redraw(self.cursor / models, &mut self.coins);
+        }
+        let patience = (self.ledger.facts.time.decisions_in(self.memory).min(1e18) / 16.0).max(64.0) as u64;
+        if self.memory.is_finite() && decisions.is_multiple_of(patience) {
+            self.fade();
+            self.refit();
+        }
+    }
+
+    /// Enters a request in the open table: its cell and reward, or nothing.
+    fn enter(&mut self, entry: Option<(usize, Reward)>) {
+        let is_pilot = self.plays_evenly();
+        let table = self.ledger.whole.as_deref_mut().unwrap_or(&mut self.ledger.cells[(0, 0)]);
+        table.enter(entry);
+        match (table.is_full(), is_pilot) {
+            (false, _) => (),
+            (true, true) => self.release_pilot(),
+            (true, false) => self.release_table(),
+        }
+    }
+}
+
+impl Policy for PrivateLinear {
+    fn choose(&mut self) -> Pull {
+        unreachable!("each decision has features")
+    }
+
+    /// Takes two words of the coins, whatever the request says, so that the coins of other decisions do not depend on it.
+    fn decide(&mut self, offer: &mut Offer) {
+        let (first, second) = (self.coins.unit(), self.coins.unit());
+        let arms = offer.among().map_or(0, <[u32]>::len);
+        if self.shape.per_arm {
+            self.set_x(self.row_of(offer, 0));
+        }
+        let explores = self.plays_evenly() || first < self.exploration;
+        let number = match explores && arms > 0 {
+            true => Some((second * arms as f64) as usize),
+            false => self.best((second * DRAWS as f64) as usize, offer),
+        };
+        let arm = match number {
+            Some(number) => offer.among().and_then(|arms| arms.get(number)).copied(),
+            None => offer.sure.map(|sure| sure.arm).filter(|&arm| arm != NO_ARM),
+        };
+        match arm {
+            None => offer.abstain(f64::NAN),
+            Some(arm) => {
+                self.set_x(self.row_of(offer, arm));
+                let place = offer.ring_position();
+                self.kept[place] = (self.model(arm) * self.book.len() + self.nearest()) as u32;
+                offer.choose(Pull::new(place as u32, self.ledger.facts.releases, f64::NAN), arm, f64::NAN);
+            }
+        }
+        self.ledger.facts.decisions += 1;
+        self.refresh_next();
+    }
+
+    fn predict(&mut self, offer: &Offer, each: &mut dyn FnMut(f64, f64)) {
+        let Some(rows) = offer.rows else { return };
+        for place in 0..offer.eligible.map_or(self.ledger.roster.arms(), <[u32]>::len) {
+            let arm = offer.eligible.map_or(place as u32, |arms| arms[place]);
+            if !self.ledger.roster.is_live(arm as usize) {
+                each(f64::NAN, f64::NAN);
+                continue;
+            }
+            self.set_x(rows.get(if self.shape.per_arm { 0 } else { place }, self.x.len() - 1));
+            self.scratch.y.copy_from_slice(&self.x);
+            let (m, deviation) = self.models[self.model(arm)].predict(&mut self.scratch.y);
+            let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
+            each(p, p * (1.0 - p) * deviation);
+        }
+    }
+
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        let cell = std::mem::replace(&mut self.kept[pull.arm() as usize], NO_CELL);
+        self.enter((cell != NO_CELL).then_some((cell as usize, reward)));
+    }
+
+    /// A cancelled decision enters its table too, as zeros, when its window is over: see [`pass`](Policy::pass).
+    fn cancel(&mut self, pull: Pull) {
+        self.kept[pull.arm() as usize] = NO_CELL;
+    }
+
+    fn pass(&mut self) {
+        self.enter(None);
+    }
+
+    /// Its mean is NaN. Its pulls are a released count: that of the requests in the tables of its model.
+    fn arm(&self, arm: u32) -> ArmState {
+        let effective_pulls = self.discount() * self.models[self.model(arm)].count();
+        ArmState { effective_pulls, ..ArmState::unknown(self.ledger.roster.is_live(arm as usize)) }
+    }
+
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts { failures: self.failures, ..PolicyCounts::of_ledger(&self.ledger) }
+    }
+
+    fn learner(&mut self) -> Option<&mut dyn AnyLearner> {
+        Some(self)
+    }
+
+    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
+        self.ledger.persist(with)?;
+        fleet::persist_book(self, with)?;
+        let mut saved = fleet::SavedPrivate {
+            failures: self.failures,
+            own: self.own_pilot,
+            pooled: self.pooled,
+            requests: discount(self.ledger.facts.now() - self.faded, self.memory) * self.requests,
+        };
+        saved.persist(with)?;
+        for number in 0..self.models.len() {
+            let (discount, model) = (self.discount(), &mut self.models[number]);
+            let mut public = model.public.map(|public| public.faded(discount));
+            fleet::persist_model(&mut public, &mut model.own, discount, with)?;
+            if with.reads() {
+                model.public = public;
+            }
+        }
+        if with.reads() { self.continue_from(&saved) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,161 @@
+//! The open table: for each model and each row of the codebook, the sums of rewards and of what they lack to the largest one.
+
+use crate::error::{Error, Result};
+use crate::ledger::cells::OpenSum;
+use crate::ledger::open::{Batch, RawSum};
+use crate::memory::{WipedVec, try_with_capacity};
+use crate::moving::persist;
+use crate::noise::NoiseSource;
+use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer, ensure};
+
+/// The entries of a fixed number of requests, for one release. A request that was cancelled, or has no arm, enters too, as
+/// zeros: so when a table is full depends on the number of requests alone.
+pub struct CellTable {
+    /// Rows of the codebook; 0 in the pilot, which has one sum, of all rewards.
+    rows: usize,
+    /// The id of each model's arm, which names it in a contribution.
+    pub ids: Vec<u64>,
+    quota: u64,
+    count: u64,
+    sums: WipedVec<RawSum>,
+}
+
+impl CellTable {
+    /// A table without models.
+    pub fn new(rows: usize) -> CellTable {
+        CellTable { rows, ids: Vec::new(), quota: 1, count: 0, sums: WipedVec::default() }
+    }
+
+    /// That of a pilot.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn pilot() -> Result<CellTable> {
+        Ok(CellTable { sums: WipedVec::new(1, |_| RawSum::default())?, ..CellTable::new(0) })
+    }
+
+    /// Adds a model, whose arm has this id.
+    ///
+    /// # Errors
+    /// `NoMemory`: nothing has changed.
+    pub fn add_model(&mut self, id: u64) -> Result<()> {
+        self.ids.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        let (old, sums) = (self.sums.len(), &mut self.sums);
+        let take = |place| if place < old { std::mem::take(&mut sums[place]) } else { RawSum::default() };
+        *sums = WipedVec::new(old + 2 * self.rows, take)?;
+        self.ids.push(id);
+        Ok(())
+    }
+
+    /// The number of requests so far.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Sets the number of requests to wait for.
+    pub fn set_quota(&mut self, quota: u64) {
+        self.quota = quota;
+    }
+
+    /// Enters a request: a reward in a cell, or nothing.
+    pub fn enter(&mut self, entry: Option<(usize, Reward)>) {
+        if self.count == Batch::MAX_QUOTA {
+            return; // a contributor whose leader is gone
+        }
+        self.count += 1;
+        let Some((cell, reward)) = entry else { return };
+        if self.rows == 0 {
+            return self.sums[0].add(reward.units());
+        }
+        self.sums[2 * cell].add(reward.units());
+        self.sums[2 * cell + 1].add(Reward::ONE - reward.units());
+    }
+
+    /// Releases all sums, in rewards. This is the only place where requests become public.
+    pub fn release(&mut self, noise: &mut NoiseSource, to: &mut [f64]) {
+        noise.renew();
+        for (to, sum) in to.iter_mut().zip(&mut *self.sums) {
+            *to = sum.release(noise) as f64 / Reward::ONE as f64;
+        }
+        self.count = 0;
+    }
+
+    fn models(&self) -> impl Iterator<Item = (u64, &[RawSum])> {
+        self.ids.iter().copied().zip(self.sums.chunks_exact((2 * self.rows).max(1)))
+    }
+}
+
+impl OpenSum for CellTable {
+    const SHORTEST: usize = 20;
+
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// All sums, also those that nothing has entered: the length tells nothing.
+    fn write(&self, to: &mut Writer) {
+        to.u64(self.count);
+        to.u32(self.ids.len() as u32);
+        self.ids.iter().for_each(|&id| to.u64(id));
+        self.sums.iter().for_each(|sum| sum.save(to));
+    }
+
+    fn read(&self, from: &mut Reader) -> Result<CellTable> {
+        let count = from.u64()?;
+        ensure((1..=Batch::MAX_QUOTA).contains(&count))?;
+        let models = from.length(size_of::<u64>())?;
+        let mut part = if models == 0 { CellTable::pilot()? } else { CellTable::new(self.rows) };
+        part.ids = try_with_capacity(models)?;
+        for _ in 0..models {
+            part.ids.push(from.u64()?);
+        }
+        if models > 0 {
+            let sums = models.checked_mul(2 * self.rows).filter(|sums| sums * 8 <= from.left());
+            part.sums = WipedVec::new(sums.ok_or(Error::Corrupt)?, |_| RawSum::default())?;
+        }
+        part.count = count;
+        part.sums.iter_mut().try_for_each(|sum| sum.load(from, count, 0, Reward::ONE))?;
+        Ok(part)
+    }
+
+    /// Models of arms that there are not here are lost.
+    fn add(&mut self, part: &CellTable) -> bool {
+        if self.count + part.count > Batch::MAX_QUOTA || (self.rows == 0) != part.ids.is_empty() {
+            return false;
+        }
+        self.count += part.count;
+        if self.rows == 0 {
+            self.sums[0].join(&part.sums[0]);
+            return true;
+        }
+        let mut complete = true;
+        for (id, sums) in part.models() {
+            let Some(model) = self.ids.iter().position(|&known| known == id) else {
+                complete = false;
+                continue;
+            };
+            let ours = &mut self.sums[2 * self.rows * model..][..2 * self.rows];
+            ours.iter_mut().zip(sums).for_each(|(to, from)| to.join(from));
+        }
+        complete
+    }
+
+    fn is_full(&self) -> bool {
+        self.count >= self.quota
+    }
+
+    fn clear(&mut self) -> bool {
+        self.sums.iter_mut().for_each(RawSum::clear);
+        std::mem::take(&mut self.count) > 0
+    }
+}
+
+impl std::fmt::Debug for CellTable {
+    /// Shows only public facts.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CellTable").field("quota", &self.quota).field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+persist!(CellTable { quota, count, sums } made { rows, ids });
