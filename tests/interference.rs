@@ -315,7 +315,10 @@ fn late(subject: Subject) -> impl Iterator<Item = Config> {
         control_share: 0.4,
         ..long(configs(subject, window)[0].clone())
     };
-    plain.chain([0, WINDOW].into_iter().filter(move |_| is_test).map(with_control))
+    // Samples for a lift.
+    let exploring = move |window| Config { exploration: 0.2, ..long(configs(subject, window)[0].clone()) };
+    let explored = [0, WINDOW].into_iter().filter(move |_| subject.has_features()).map(exploring);
+    plain.chain([0, WINDOW].into_iter().filter(move |_| is_test).map(with_control)).chain(explored)
 }
 
 /// While the unit is open, other batches are planned and released.
@@ -770,7 +773,7 @@ fn leaks_of_the_clock_are_seen() {
 }
 
 /// Faults that show only while a policy plans.
-const OF_LATE_UNITS: [Fault; 2] = [Fault::LinearSize, Fault::LinearPoint];
+const OF_LATE_UNITS: [Fault; 3] = [Fault::LinearSize, Fault::LinearPoint, Fault::SampledTwice];
 
 #[test]
 fn leaks_of_late_units_are_seen() {
@@ -795,10 +798,11 @@ fn leaks_of_late_units_are_seen() {
 }
 
 /// Faults that other tests see: of reports, of fleets, of memory, of nodes.
-const IN_OTHER_TESTS: [Fault; 60] = [
+const IN_OTHER_TESTS: [Fault; 61] = [
     Fault::TiedByChain,
     Fault::OneRefutes,
     Fault::LiftByPoint,
+    Fault::ChosenAsEven,
     Fault::ControlOut,
     Fault::SharesDrift,
     Fault::TrialBeneathSure,

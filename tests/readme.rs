@@ -539,6 +539,7 @@ fn combined(what: &str, with: With) -> dpb_status {
             COMBINING => config.fleet_key = [7u8; 32].as_ptr(),
             "`forget_after`" => config.forget_after = 2048,
             "`exploration`" => config.exploration = 0.1,
+            "`dpb_lift`" if config.features > 0 => config.exploration = 0.1,
             "`budget`" => {
                 assert_eq!(dpb_new_budget(10.0, 0.0, &raw mut budget, null_mut()), DPB_OK);
                 (config.budget, config.budget_periods) = (budget, 2 * u32::from(users > 0));

@@ -1771,12 +1771,17 @@ dpb_status dpb_compare(const dpb_bandit *bandit,
  * of requests do not count. An arm that was shown seldom makes it wide, so it narrows sooner with
  * dpb_config.exploration. Proof: docs/theory/lift.md.
  *
+ * With dpb_config.features arms have no means. There it needs dpb_config.exploration, and compares samples: of the
+ * policy's own decisions, and of even draws, for the same requests, over all releases that the handle knows. Requests
+ * with values are in neither. It needs no constant means, and works with dpb_config.forget_after.
+ *
  * control: an arm; or DPB_NO_ARM, an even draw of all arms that are not retired. confidence: in (0, 1). low, high:
  * receive the ends, at least -1; high is infinite if the control's mean may be 0. Takes about a millisecond for
  * each arm, outside the handle's lock. May allocate.
  * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (before the first decision, and until each arm of the control has a
  * release); DPB_INVALID_REQUEST (a control that does not exist or is retired); DPB_INVALID_CONFIG (confidence);
- * DPB_UNSUPPORTED (where dpb_compare is; dpb_config.max_segments; reward_min below 0); DPB_POISONED. Any thread.
+ * DPB_UNSUPPORTED (where dpb_compare is; dpb_config.max_segments; reward_min below 0; with dpb_config.features: an
+ * exploration of 0 or 1, max_slots above 1, an arm as control); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE

@@ -55,7 +55,7 @@ func TestPrivateFeatures(t *testing.T) {
 
 func TestFeatures(t *testing.T) {
 	c := NewConfig(4, 4)
-	c.Features, c.ModelPerArm, c.TestSeed = 3, true, new([32]byte)
+	c.Features, c.ModelPerArm, c.Exploration, c.TestSeed = 3, true, 0.1, new([32]byte)
 	b := must[*Bandit](t)(New(c))
 	defer b.Close()
 	coins, kinds := rand.New(rand.NewPCG(1, 2)), [][]float32{{1, 0, 0}, {0, 1, 0}}
@@ -88,6 +88,9 @@ func TestFeatures(t *testing.T) {
 	play(20_000, false)
 	if share := play(5000, true); share < 0.9 {
 		t.Errorf("%v of them liked it", share)
+	}
+	if low, high, err := b.Lift(NoArm, 0.95); err != nil || low <= 0 || high > 3 {
+		t.Errorf("lift %v..%v %v", low, high, err)
 	}
 	if err := b.RetireArm(3); err != nil {
 		t.Fatal(err)
@@ -126,6 +129,8 @@ func TestRows(t *testing.T) {
 	c := NewConfig(3, 1)
 	c.Features = 2
 	b := must[*Bandit](t)(NewLinear(c))
+	_, _, err := b.Lift(NoArm, 0.95)
+	refused(t, err, ErrUnsupported) // without exploration
 	defer b.Close()
 	rows := []float32{1, 0, 0, 1, 1, 1}
 	requests := []Request{

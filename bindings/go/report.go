@@ -218,6 +218,9 @@ func (b *Bandit) Compare(i, j uint32, confidence float64) (low, high float64, er
 // high is infinite if the control's mean may be 0. It returns ErrNotReady until each arm of the control has a release,
 // ErrInvalidRequest for a control that does not exist or is retired, ErrInvalidConfig for a confidence out of range, and
 // ErrUnsupported where [Bandit.Compare] does, with [Config.MaxSegments], and with a [Config.RewardMin] below 0.
+//
+// With [Config.Features] it needs [Config.Exploration], and compares samples of the policy's own decisions and of even draws
+// for the same requests; the control is then NoArm, and there is one slot.
 func (b *Bandit) Lift(control uint32, confidence float64) (low, high float64, err error) {
 	c, err := b.enter()
 	if err != nil {

@@ -642,11 +642,16 @@ impl Bandit {
     /// costs of requests do not count. The theorem is in `docs/theory/lift.md`. Takes about a millisecond for each arm,
     /// outside the handle's lock. The upper end is infinite if the control's mean may be 0.
     ///
+    /// With [`features`](Config::features) arms have no means. There it needs [`exploration`](Config::exploration), and
+    /// compares samples: of the policy's own decisions, and of even draws, for the same requests, over all releases that
+    /// the handle knows. Requests with values are in neither. It needs no constant means, and works with `forget_after`.
+    ///
     /// # Errors
     /// `NotReady` before the first decision, and until each of the control's arms has a release; `InvalidRequest` for a
     /// control that does not exist or is retired; `InvalidConfig` for a `confidence` outside (0, 1); `Unsupported` by
     /// policies that [`compare`](Self::compare) does not support, with segments, with `forget_after`, and if `reward_min`
-    /// is below 0; `Poisoned` after an internal failure.
+    /// is below 0; with features, if `exploration` is 0 or 1 or `max_slots` above 1, and for an arm as control; `Poisoned`
+    /// after an internal failure.
     pub fn lift(&self, control: Option<u32>, confidence: f64) -> Result<(f64, f64)> {
         check_share("confidence", confidence)?;
         let (arms, counts) = {

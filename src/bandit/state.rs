@@ -340,6 +340,13 @@ impl State {
     /// # Errors
     /// `NotReady` without decisions, and if an arm of the control has no release; as [`Policy::sums`].
     pub fn shown(&mut self, control: Option<u32>) -> Result<Vec<ShownArm>> {
+        if let Some([own, even]) = self.policy.samples()? {
+            let of = |sums, share, of_control| ShownArm { sums: Some(sums), share, of_control };
+            return match control {
+                None => Ok(vec![of(own, 1.0, 0.0), of(even, 0.0, 1.0)]),
+                Some(_) => Err(Error::unsupported("a lift over an arm: its mean depends on features")),
+            };
+        }
         let arms = self.pulls.len();
         let is_live: Vec<bool> = match catalog(&mut *self.policy).arms {
             Some(roster) => (0..arms).map(|arm| roster.is_live(arm)).collect(),

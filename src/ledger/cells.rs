@@ -21,7 +21,7 @@ pub(crate) struct Ledger<S, R> {
     pub keys: Keys,
     /// The open sum of each arm in each row. A model of all arms is arm 0.
     pub cells: Grid<S>,
-    /// The open sum of all cells together, as long as it collects all rewards.
+    /// The open sum of all cells together, if there is one.
     pub whole: Option<Box<S>>,
     /// What the sums count, where that changes: sums that count something else are not added to them.
     pub unit: Option<u64>,
@@ -60,6 +60,11 @@ pub(crate) trait OpenSum: Persist + Sized {
 
     /// Whether the batch is to be released.
     fn is_full(&self) -> bool;
+
+    /// Of the sum of all cells together: whether it collects all rewards, so that no cell has any.
+    fn is_of_all(&self) -> bool {
+        true
+    }
 
     /// Drops the rewards, which were contributed. Returns whether there were any.
     fn clear(&mut self) -> bool;

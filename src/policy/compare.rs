@@ -8,7 +8,7 @@ use crate::moving::{Archive, Persist};
 use crate::snapshot::is_plausible;
 
 /// The weighted totals of an arm's releases: N, Y and K.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
     /// N, or E of slots that are not always examined.
     count: f64,

@@ -146,6 +146,14 @@ pub trait Policy: Send + Persist {
         Err(Error::unsupported("comparing arms: it keeps no released sums"))
     }
 
+    /// The releases of samples of its own draws and of even ones, if it learns a lift from samples.
+    ///
+    /// # Errors
+    /// `NotReady` before the first release; `Unsupported` without exploration.
+    fn samples(&self) -> Result<Option<[ReleaseTotals; 2]>> {
+        Ok(None)
+    }
+
     /// Passes the predicted mean of each row of a checked request with features, and its standard deviation, to `each`.
     fn predict(&mut self, _offer: &Offer, _each: &mut dyn FnMut(f64, f64)) {}
 

@@ -327,13 +327,13 @@ impl<L: Learner> AnyLearner for L {
     }
 }
 
-/// The place of another handle's sum, if there is one here. While one sum collects all rewards there is no other.
+/// The place of another handle's sum, if there is one here. While one sum collects all rewards there is no other place.
 fn find<L: Learner>(learner: &mut L, id: &SumId) -> Option<Place> {
-    if learner.ledger().whole.is_some() != id.is_whole {
-        return None;
-    }
-    if id.is_whole {
-        return Some(Place::Whole);
+    let whole = learner.ledger().whole.as_ref().map(|sum| sum.is_of_all());
+    match (id.is_whole, whole) {
+        (true, Some(_)) => return Some(Place::Whole),
+        (true, None) | (false, Some(true)) => return None,
+        (false, _) => (),
     }
     let row = id.row.map_or(Some(0), |key| learner.row(key))?;
     Some(Place::Cell(row, learner.ledger().roster.find(id.arm)?))

@@ -302,6 +302,23 @@ static void bad_input(void) {
   dpb_free(bandit);
 }
 
+/* With exploration a lift is known after some releases, and without it is refused. */
+static void lift(void) {
+  int explores;
+  for (explores = 0; explores < 2; explores++) {
+    dpb_config config = config_of(DPB_MODEL_PER_ARM, 4);
+    dpb_bandit *bandit = NULL;
+    double low = 9, high = 9;
+    config.exploration = explores ? .1 : 0;
+    STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+    play(bandit, ROUNDS, 0);
+    STATUS(dpb_lift(bandit, DPB_NO_ARM, .95, &low, &high), explores ? DPB_OK : DPB_UNSUPPORTED);
+    CHECK(explores ? low > .2 && high < 2 : low == 9 && high == 9);
+    STATUS(dpb_lift(bandit, 0, .95, &low, &high), DPB_UNSUPPORTED);
+    dpb_free(bandit);
+  }
+}
+
 /* The library scales down a row that is too large, and counts it. */
 static void large_rows(void) {
   dpb_config config = config_of(DPB_MODEL_PER_ARM, 1);
@@ -465,6 +482,7 @@ int main(void) {
   one_model();
   lengths();
   bad_input();
+  lift();
   large_rows();
   lives();
   private_features();

@@ -961,6 +961,30 @@ static void local() {
   bandit.update(decision.ticket, dpb::ldp_encode(1.0, 0.5));
 }
 
+// A lift by features needs exploration.
+static void lift_by_features() {
+  for (const double exploration : {0.0, 0.2}) {
+    const std::uint8_t seed[32] = {9};
+    dpb::Config config(3, 4.0);
+    config.features = 1;
+    config.feature_model = DPB_MODEL_PER_ARM;
+    config.exploration = exploration;
+    config.test_seed = seed;
+    dpb::Bandit bandit = dpb::Bandit::linear(config);
+    const std::vector<float> row = {1.0F};
+    for (int t = 0; t < 20'000; ++t) {
+      const dpb::Decision decision = bandit.select(dpb::Request().with_features(row));
+      bandit.update(decision.ticket, decision.arm == 1 ? 1.0 : 0.0);
+    }
+    if (exploration > 0.0) {
+      const std::optional<dpb::Interval> gain = bandit.lift(dpb::no_arm, 0.95);
+      CHECK(gain && gain->low > 0.5 && gain->low < 2.0 && gain->high > 2.0); // 1 in place of 1/3
+    } else {
+      CHECK(refusal([&] { (void)bandit.lift(dpb::no_arm, 0.95); }).status() == DPB_UNSUPPORTED);
+    }
+  }
+}
+
 // Features: requests with rows, predictions for them, and categories as indices.
 static void features() {
   dpb::Config config(3, 1.0);
@@ -1102,6 +1126,7 @@ int main() {
   counters();
   segments();
   features();
+  lift_by_features();
   shuffle_roles();
   shuffled_batches();
   local();

@@ -315,6 +315,21 @@ def test_features():
     assert shared.select(sparse=sparse.csr_matrix(np.eye(3, 2))).arm < 3
 
 
+def test_a_lift_by_features_needs_exploration():
+    config = {"arms": 3, "epsilon": 4.0, "features": 1, "model_per_arm": True, "test_seed": SEED}
+    for exploration in (0.0, 0.2):
+        bandit = dpb.Bandit(exploration=exploration, **config)
+        for _ in range(20):
+            decisions = bandit.select_many(features=np.ones((1000, 1)))
+            bandit.update_many(decisions["ticket"], decisions["arm"] == 1)
+        if exploration == 0:
+            with pytest.raises(dpb.UnsupportedError):
+                bandit.lift()
+        else:
+            low, high = bandit.lift()
+            assert 0.5 < low < 2 < high  # 1 in place of 1/3
+
+
 def test_what_is_contiguous_is_not_copied():
     rows = np.ones((4, 4), np.float32)
     bandit = dpb.Bandit(arms=3, epsilon=4.0, features=4, model_per_arm=True)

@@ -3,6 +3,7 @@
 use super::algebra::{add, factorise, packed, solve, solve_rows, zeros};
 use super::partition::{CELLS, Partition};
 use super::rows::SpreadRow;
+use super::sample::Purpose;
 use crate::error::{Error, Result};
 use crate::ledger::cells::OpenSum;
 use crate::ledger::open::RawSum;
@@ -32,6 +33,8 @@ pub enum Instrument {
     Bin,
     /// The cell of the row under the first splits of the partition. One cell gives the plain sum of rewards.
     Cells(usize),
+    /// The sample that the decision belongs to.
+    Samples,
 }
 
 impl Instrument {
@@ -47,6 +50,7 @@ impl Instrument {
             Instrument::Cells(cells) => cells as u8,
             Instrument::Sum => 65,
             Instrument::Bin => 66,
+            Instrument::Samples => 67,
         }
     }
 
@@ -55,6 +59,7 @@ impl Instrument {
             1..=64 => Ok(Instrument::Cells(number.into())),
             65 => Ok(Instrument::Sum),
             66 => Ok(Instrument::Bin),
+            67 => Ok(Instrument::Samples),
             _ => Err(Error::Corrupt),
         }
     }
@@ -64,6 +69,7 @@ impl Instrument {
         match self {
             Instrument::Sum | Instrument::Bin => d,
             Instrument::Cells(cells) => cells,
+            Instrument::Samples => 2,
         }
     }
 
@@ -93,6 +99,7 @@ impl Setting {
         match self.instrument {
             Instrument::Bin => each(bin.0, bin.1 * BOUND),
             Instrument::Cells(cells) => each(self.partition.ancestor(cell, cells), BOUND),
+            Instrument::Samples => each(usize::from(row.purpose == Purpose::Own), BOUND),
             Instrument::Sum => {
                 each(0, (f64::from(BOUND / 8) / w) as i32);
                 // u = 7/8 BOUND r/max(C, |r|_1), rounded towards zero.
@@ -289,6 +296,11 @@ impl VectorBatch {
         }
     }
 
+    /// Returns e at each coordinate.
+    pub fn expectations(&self) -> impl Iterator<Item = f64> {
+        self.expected.iter().copied()
+    }
+
     /// Replaces y, as released, by y - e in units of x.
     pub fn residuals(&self, y: &mut [f64]) {
         for (j, (y, e)) in y.iter_mut().zip(&*self.expected).enumerate() {
@@ -310,6 +322,7 @@ impl VectorBatch {
             }
         };
         match instrument {
+            Instrument::Samples => return None,
             Instrument::Bin => {
                 design.copy_from_slice(&self.bins.design);
                 of_table(y, design, &self.bins.weights);
@@ -456,6 +469,10 @@ impl OpenSum for VectorBatch {
 
     fn is_full(&self) -> bool {
         self.count >= self.quota
+    }
+
+    fn is_of_all(&self) -> bool {
+        self.setting.instrument != Instrument::Samples
     }
 
     fn clear(&mut self) -> bool {

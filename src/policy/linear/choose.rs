@@ -1,6 +1,7 @@
 //! How dp-linear chooses arms: by one of its draws of the model, evenly in the pilot, or the best in an outage.
 
 use super::model::DRAWS;
+use super::sample::Purpose;
 use super::{Linear, algebra};
 use crate::policy::contract::Pull;
 use crate::request::{NO_ARM, Offer, Row};
@@ -18,7 +19,8 @@ impl Linear {
     /// Chooses one arm of an offer, by a draw of the models. Its row is kept until the decision's reward takes effect or
     /// the decision is cancelled.
     pub(super) fn draw(&mut self, offer: &mut Offer, arms: usize) {
-        let explores = self.plays_evenly() || (self.exploration > 0.0 && self.coins.unit() < self.exploration);
+        let (explores, purpose) = if self.plays_evenly() { (true, Purpose::Model) } else { self.toss(offer) };
+        self.row.purpose = purpose;
         let number = match explores && arms > 0 {
             true => Some(self.coins.below(arms as u64) as usize),
             false => {
@@ -34,7 +36,9 @@ impl Linear {
     pub(super) fn play_best(&mut self, offer: &mut Offer, arms: usize) {
         let best = self.best(None, offer);
         let mut number = best;
-        if self.exploration > 0.0 && arms > 0 && self.coins.unit() < self.exploration {
+        let (explores, purpose) = self.toss(offer);
+        self.row.purpose = purpose;
+        if explores && arms > 0 {
             number = Some(self.coins.below(arms as u64) as usize);
         }
         let own = f64::from(u8::from(number == best));
@@ -63,7 +67,7 @@ impl Linear {
         let slot = offer.ring_position();
         self.kept.keep(slot, &self.row);
         self.splitter.count(&self.row);
-        if let Some(unit) = self.scale.see(self.size).filter(|_| self.ledger.whole.is_some()) {
+        if let Some(unit) = self.scale.see(self.size).filter(|_| self.is_pilot()) {
             self.rescale(unit);
         }
         self.ledger.facts.decisions += 1;
@@ -166,7 +170,7 @@ impl Linear {
     /// Redraws one draw between releases and, with `forget_after`, refreshes one model to its faded evidence. After the
     /// pilot, and after the shrinkage has changed, refreshes one model instead.
     pub(super) fn refresh_next(&mut self) {
-        if self.ledger.whole.is_some() {
+        if self.is_pilot() {
             return;
         }
         let models = self.models.len();

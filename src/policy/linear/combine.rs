@@ -70,15 +70,15 @@ impl Learner for Linear {
 
     fn changed(&mut self, change: Change) {
         match change {
-            Change::Full(Place::Whole) => self.release_pilot(),
+            Change::Full(Place::Whole) if self.is_pilot() => self.release_pilot(),
+            Change::Full(Place::Whole) => self.release_samples(),
             Change::Full(Place::Cell(_, model)) => self.release_model(model),
             Change::Added if self.shape.per_arm && self.ledger.peers.updates() > 0 => {
                 self.join_model(self.models.len() - 1);
             }
             Change::Prior(arm, prior) => self.set_prior(arm, prior),
             Change::Duty => {
-                let of_pilot = self.ledger.facts.quota(self.own_pilot.quota(self.common.variance));
-                self.ledger.whole.iter_mut().for_each(|pilot| pilot.quota = of_pilot);
+                self.plan_whole();
                 for model in 0..self.models.len() {
                     let quota = self.quota(model, self.ledger.cells[(0, model)].setting.instrument);
                     self.ledger.cells[(0, model)].quota = quota;

@@ -21,6 +21,7 @@ mod pilot;
 pub(crate) mod policy;
 pub(crate) mod private;
 mod rows;
+mod sample;
 #[cfg(test)]
 mod tests;
 
@@ -28,7 +29,7 @@ use super::prior::Prior;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::ledger::cells::Ledger;
+use crate::ledger::cells::{Ledger, OpenSum};
 use crate::ledger::grid::Grid;
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist};
@@ -40,6 +41,7 @@ use model::{Common, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES,
 use partition::{Partition, Splitter};
 use pilot::{PilotTotals, Pool};
 use rows::{PendingRows, Scale, SpreadRow};
+use sample::Samples;
 use std::f64::consts::LN_2;
 
 /// The shape of rows and models.
@@ -58,9 +60,12 @@ pub(crate) struct Linear {
     scale: Scale,
     splitter: Splitter,
     exploration: f64,
+    /// The probability of each sample after the pilot, and their releases.
+    sampled: f64,
+    samples: Samples,
     /// `forget_after`, in ticks of the configuration's clock; infinite if it is 0.
     memory: f64,
-    /// The open vectors of all models, or of the pilot, until the rate is known.
+    /// The open vectors of all models, and the whole: of the pilot until the rate is known, and then of the samples.
     ledger: LinearLedger,
     coins: Random,
     /// Releases of this handle's pilot, of the pilots of others, and the pooled ones in use. The pooled ones come from
@@ -91,6 +96,9 @@ pub(crate) struct Linear {
 type LinearLedger = Ledger<VectorBatch, LinearReleases>;
 
 const MOST_FEATURES: u32 = 256;
+
+/// The largest share of the rewards for a sample.
+const LARGEST_SAMPLE: f64 = 0.05;
 
 /// Largest distance, in logits, from the rate to the point at which a mean is linearised; and to the point whose slope is
 /// used there. (With 3 for both, Shuttle has 5.5, 6.7, 8.0 and 13.3% wrong without noise and at epsilon
@@ -146,6 +154,8 @@ impl Linear {
             scale: Scale::default(),
             splitter: Splitter::new(features)?,
             exploration: config.exploration,
+            sampled: Samples::share(config),
+            samples: Samples::default(),
             memory: if config.forget_after > 0 { config.forget_after as f64 } else { f64::INFINITY },
             ledger: Ledger::new(config, cells, NoiseSource::new(noise, seed.stream()))?,
             coins: seed.stream(),
@@ -167,7 +177,7 @@ impl Linear {
             oversized: 0,
         };
         policy.ledger.whole = Some(Box::new(VectorBatch::new(d)?));
-        policy.open_pilot();
+        policy.open_whole(Instrument::Cells(1));
         for _ in 0..models {
             policy.add_model()?;
         }
@@ -197,14 +207,25 @@ impl Linear {
     }
 
     fn plays_evenly(&self) -> bool {
-        self.ledger.whole.is_some() || !self.begun
+        self.is_pilot() || !self.begun
     }
 
-    /// Opens a batch of the pilot that is as large as all before it together.
-    fn open_pilot(&mut self) {
-        let (setting, quota) = (self.setting(Instrument::Cells(1)), self.own_pilot.quota(self.common.variance));
+    fn is_pilot(&self) -> bool {
+        self.ledger.whole.as_ref().is_some_and(|whole| whole.is_of_all())
+    }
+
+    /// Opens a batch of the pilot, or of the samples, that is as large as all before it together.
+    fn open_whole(&mut self, instrument: Instrument) {
+        let setting = self.setting(instrument);
+        self.ledger.whole.iter_mut().for_each(|whole| whole.open(setting, 0));
+        self.plan_whole();
+    }
+
+    fn plan_whole(&mut self) {
+        let (variance, is_pilot, limit) = (self.common.variance, self.is_pilot(), self.ledger.facts.share().limit);
+        let size = if is_pilot { self.own_pilot.quota(variance) } else { self.samples.quota(variance, limit) };
         let Ledger { whole, facts, .. } = &mut self.ledger;
-        whole.iter_mut().for_each(|pilot| pilot.open(setting, facts.quota(quota)));
+        whole.iter_mut().for_each(|whole| whole.quota = facts.quota(size));
     }
 
     fn release_pilot(&mut self) {
@@ -219,7 +240,7 @@ impl Linear {
             self.believe();
             self.end_pilot();
         } else {
-            self.open_pilot();
+            self.open_whole(Instrument::Cells(1));
         }
     }
 
@@ -268,7 +289,7 @@ impl Linear {
     /// Ends the pilot once the rate is known. The rewards in its open batch are dropped; the moments of the rows are
     /// used. To draw from all models takes long if there are many, so the next decisions do that, one model each.
     fn end_pilot(&mut self) {
-        let Some(pilot) = self.ledger.whole.take() else { return };
+        let Some(pilot) = self.ledger.whole.take_if(|whole| whole.is_of_all()) else { return };
         self.scale.settle();
         (self.ready, self.begun) = (0, false);
         self.models.iter_mut().for_each(|model| model.expect(&self.common.belief));
@@ -280,6 +301,8 @@ impl Linear {
             self.common.first = model.next(&pilot, spread, &self.common, share, &mut self.scratch);
         }
         (0..self.models.len()).for_each(|model| self.open(model, self.common.first));
+        self.ledger.whole = Some(pilot).filter(|_| self.sampled > 0.0);
+        self.open_whole(Instrument::Samples);
     }
 
     /// Opens a model's next batch, with this instrument.
@@ -415,6 +438,7 @@ struct SavedPilots {
     first: Instrument,
     scale: Scale,
     partition: Partition,
+    samples: Samples,
 }
 
 impl Persist for SavedPilots {
@@ -426,7 +450,8 @@ impl Persist for SavedPilots {
         self.led.persist(with)?;
         self.first.persist(with)?;
         self.scale.persist(with)?;
-        self.partition.persist(with)
+        self.partition.persist(with)?;
+        self.samples.persist(with)
     }
 }
 
@@ -446,6 +471,7 @@ fn persist_model(
     with: &mut Archive,
 ) -> Result<()> {
     instrument.persist(with)?;
+    with.ensure(*instrument != Instrument::Samples)?;
     with.option(public, || Ok(FadingPrior::new(Prior::WEAKEST)))?;
     match with {
         Archive::Out(to) => evidence.save(discount, to),

@@ -466,6 +466,7 @@ impl Model {
         let (stretch, rewards) = (instrument.stretch(1), 1.0 / common.spread);
         let (scales, even) = match instrument {
             Instrument::Cells(cells) => ((FIRST * cells as f64).max(FIRST_RATE), cells as f64),
+            Instrument::Samples => return 0.0,
             Instrument::Bin => (FIRST * d, d),
             Instrument::Sum => (FIRST * d * stretch / common.size, d * stretch * stretch / common.square),
         };

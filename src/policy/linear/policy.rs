@@ -1,12 +1,14 @@
 //! dp-linear as a policy that decides by request, with the releases of other handles.
 
-use super::batch::VectorBatch;
+use super::batch::{Instrument, VectorBatch};
+use super::sample::Purpose;
 use super::{Linear, SavedPilots, persist_model};
 use crate::error::Result;
-use crate::ledger::cells::OpenSum;
+use crate::ledger::cells::{OpenSum, Place};
 use crate::moving::{Archive, Persist};
+use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
-use crate::policy::learner::AnyLearner;
+use crate::policy::learner::{AnyLearner, Change, Learner};
 use crate::request::Offer;
 use crate::reward::Reward;
 use crate::snapshot::ensure;
@@ -62,10 +64,12 @@ impl Policy for Linear {
         self.clear_x();
         self.kept.spread(pull.arm() as usize, &mut self.row);
         self.set_x();
-        if let Some(pilot) = &mut self.ledger.whole {
-            pilot.collect(&self.row, &self.x, [0.0, 0.0, 1.0], reward);
-            if pilot.is_full() {
-                self.release_pilot();
+        let (is_pilot, is_sampled) = (self.is_pilot(), self.row.purpose != Purpose::Model);
+        if let Some(whole) = self.ledger.whole.as_mut().filter(|_| is_pilot || is_sampled) {
+            let point = if is_pilot { [0.0, 0.0, 1.0] } else { [0.0, 1.0, 0.0] };
+            whole.collect(&self.row, &self.x, point, reward);
+            if whole.is_full() {
+                self.changed(Change::Full(Place::Whole));
             }
             return;
         }
@@ -94,6 +98,10 @@ impl Policy for Linear {
         PolicyCounts { failures: self.failures, oversized: self.oversized, ..PolicyCounts::of_ledger(&self.ledger) }
     }
 
+    fn samples(&self) -> Result<Option<[ReleaseTotals; 2]>> {
+        self.sampled_totals().map(Some)
+    }
+
     fn learner(&mut self) -> Option<&mut dyn AnyLearner> {
         Some(self)
     }
@@ -109,6 +117,7 @@ impl Policy for Linear {
             first: self.common.first,
             scale: self.scale,
             partition: self.splitter.partition,
+            samples: self.samples,
         };
         saved.persist(with)?;
         if with.reads() {
@@ -146,10 +155,10 @@ impl Linear {
         self.scale = saved.scale;
         self.splitter.follow(&saved.partition);
         self.believe();
-        if self.pooled.is_known() {
-            self.ledger.whole = None;
-        }
-        self.open_pilot();
+        let is_known = self.pooled.is_known();
+        let keeps = !is_known || self.sampled > 0.0;
+        (self.samples, self.ledger.whole) = (saved.samples, self.ledger.whole.take().filter(|_| keeps));
+        self.open_whole(if is_known { Instrument::Samples } else { Instrument::Cells(1) });
         let now = self.now();
         self.models.iter_mut().for_each(|model| model.faded = now);
     }

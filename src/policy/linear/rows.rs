@@ -1,5 +1,6 @@
 //! Rows of features as integers, as pending decisions keep them.
 
+use super::sample::Purpose;
 use crate::error::Result;
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
@@ -144,12 +145,14 @@ pub struct PendingRows {
 struct RowHead {
     arm: u32,
     exponent: i16,
+    purpose: Purpose,
 }
 
 /// A kept row, unpacked.
 pub struct SpreadRow {
     pub arm: u32,
     pub exponent: i16,
+    pub purpose: Purpose,
     /// r, for each feature.
     pub r: WipedVec<i32>,
     /// Indices where r is not 0, each once.
@@ -163,6 +166,7 @@ impl SpreadRow {
         Ok(SpreadRow {
             arm: 0,
             exponent: 0,
+            purpose: Purpose::Model,
             r: WipedVec::new(features, |_| 0)?,
             places: WipedVec::new(features, |_| 0)?,
             used: 0,
@@ -235,17 +239,17 @@ impl PendingRows {
     pub fn keep(&mut self, slot: usize, row: &SpreadRow) {
         let values = &mut self.values[slot * self.features..][..self.features];
         values.iter_mut().zip(&*row.r).for_each(|(value, &r)| *value = r as i16);
-        self.heads[slot] = RowHead { arm: row.arm, exponent: row.exponent };
+        self.heads[slot] = RowHead { arm: row.arm, exponent: row.exponent, purpose: row.purpose };
     }
 
     /// Unpacks a kept row.
     pub fn spread(&self, slot: usize, row: &mut SpreadRow) {
         row.clear();
-        RowHead { arm: row.arm, exponent: row.exponent } = self.heads[slot];
+        RowHead { arm: row.arm, exponent: row.exponent, purpose: row.purpose } = self.heads[slot];
         let values = &self.values[slot * self.features..][..self.features];
         values.iter().enumerate().for_each(|(j, &r)| row.set(j, r.into()));
     }
 }
 
 persist!(PendingRows { values, heads } made { features });
-persist!(RowHead { arm, exponent });
+persist!(RowHead { arm, exponent, purpose });

@@ -2,10 +2,12 @@
 
 use super::model::Belief;
 use super::rows::{LARGEST, MOST, Scale, SpreadRow};
+use super::sample::Purpose;
 use super::*;
 use crate::ledger::peers::PeerId;
 use crate::policy::contract::{Policy, Pull};
 use crate::policy::learner::{AnyLearner, Growth, Learner};
+use crate::policy::lift::{self, ShownArm};
 use crate::policy::{Algorithm, Prior};
 use crate::request::{Choice, Feature, Limits, Offers, Request, Rows};
 use crate::snapshot::{Kind, Reader, Writer, write};
@@ -68,6 +70,7 @@ fn units(x: f64) -> Reward {
 }
 
 const SHAPE: Shape = Shape { features: 4, per_arm: false };
+const SHAPE_PER_ARM: Shape = Shape { per_arm: true, ..SHAPE };
 
 fn config(arms: u32, epsilon: f64) -> Config {
     Config::new(arms, epsilon)
@@ -728,7 +731,7 @@ fn propensities_are_chances() {
             let (arm, propensity) = choose(&mut policy, None, Rows::Dense(&x));
             assert!((0.1..=0.7 + 1e-12).contains(&propensity));
             weights[arm as usize] += 1.0 / propensity / 20_000.0;
-            if policy.ledger.facts.decisions.is_multiple_of(500) && policy.ledger.whole.is_none() {
+            if policy.ledger.facts.decisions.is_multiple_of(500) && !policy.is_pilot() {
                 let (mut offers, request) = (offers(&policy), request(None, Rows::Dense(&x)));
                 let offer = offers.check(&request, policy.catalog(), &Limits::for_tests(0)).unwrap();
                 let sum: f64 = (0..4).map(|number| policy.propensity(Some(number), &offer, 4)).sum();
@@ -855,4 +858,137 @@ fn debug_shows_no_sum() {
     play(&mut policy, 30, 1.0, &THETA, &mut stream(3));
     let shown = format!("{:?}", policy.ledger.cells[(0, 0)]);
     assert!(shown.contains("quota") && !shown.contains("sums"), "{shown}");
+}
+
+/// The mean rewards of own and of even draws in the samples that were released, as they are expected before each reward.
+#[derive(Default)]
+struct Sampled {
+    open: [[f64; 2]; 2],
+    sums: [[f64; 2]; 2],
+}
+
+impl Sampled {
+    /// Decides and rewards once, with arms of different rates in rows of two kinds. The rows say which kind it is.
+    fn play(&mut self, policy: &mut Linear, coins: &mut Random) {
+        const RATES: [[f64; 4]; 2] = [[0.3, 0.1, 0.05, 0.15], [0.05, 0.1, 0.35, 0.1]];
+        let kind = usize::from(coins.unit() < 0.5);
+        let (arm, _) = choose(policy, None, Rows::Dense(&[kind as f32, 1.0 - kind as f32, 0.0, 0.0]));
+        policy.kept.spread(0, &mut policy.row);
+        let (rate, even) = (RATES[kind][arm as usize], RATES[kind].iter().sum::<f64>() / 4.0);
+        let place = match policy.row.purpose {
+            Purpose::Own => Some((0, rate)),
+            Purpose::Even => Some((1, even)),
+            Purpose::Model => None,
+        };
+        if let Some((sample, rate)) = place {
+            self.open[sample][0] += rate;
+            self.open[sample][1] += 1.0;
+        }
+        let before = policy.samples.rewards();
+        observe(policy, 0, f64::from(u8::from(coins.unit() < rate)));
+        if policy.samples.rewards() != before {
+            for (sums, open) in self.sums.as_flattened_mut().iter_mut().zip(self.open.as_flattened_mut()) {
+                *sums += std::mem::take(open);
+            }
+        }
+    }
+
+    fn ratio(&self) -> f64 {
+        let [own, even] = self.sums.map(|[sum, count]| sum / count);
+        own / even
+    }
+}
+
+/// The interval of a lift over even play.
+fn ends(policy: &Linear, nats: f64) -> (f64, f64) {
+    let [own, even] = policy.sampled_totals().unwrap();
+    let of = |sums, share, of_control| ShownArm { sums: Some(sums), share, of_control };
+    lift::ratio(&[of(own, 1.0, 0.0), of(even, 0.0, 1.0)], 0.0, 0.0, nats)
+}
+
+fn exploring(arms: u32, epsilon: f64) -> Config {
+    Config { exploration: 0.1, ..config(arms, epsilon) }
+}
+
+/// If a run's intervals ever missed with probability 20%, more than 17 of 40 would with probability below 1e-3. With the
+/// samples exchanged nearly all miss.
+#[test]
+fn a_lift_contains_the_truth() {
+    let (mut misses, mut exchanged, mut looks) = (0, 0, 0);
+    for seed in 0..40 {
+        let (mut policy, mut coins) = (policy(&exploring(4, 2.0), SHAPE_PER_ARM, seed), stream(100 + u64::from(seed)));
+        let (mut truth, mut is_missed, mut is_exchanged) = (Sampled::default(), false, false);
+        for _ in 0..8000 {
+            let before = policy.samples.rewards();
+            truth.play(&mut policy, &mut coins);
+            if policy.samples.rewards() != before {
+                let ((low, high), ratio) = (ends(&policy, 5f64.ln()), truth.ratio());
+                is_missed |= !(low..=high).contains(&ratio);
+                is_exchanged |= !(low..=high).contains(&(1.0 / ratio));
+                looks += 1;
+            }
+        }
+        misses += u32::from(is_missed);
+        exchanged += u32::from(is_exchanged);
+    }
+    println!("{misses} and {exchanged} of 40, {looks} looks");
+    assert!(misses <= 17 && exchanged > 17 && looks > 100, "{misses} {exchanged} {looks}");
+}
+
+/// The rewards of samples are in no model, and those of models in no sample. What is open moves with a state and goes to a
+/// leader; what was released is in a snapshot and counts after a merge.
+#[test]
+fn samples_are_sums_of_their_own() {
+    let (mut truth, mut coins) = (Sampled::default(), stream(3));
+    let [mut one, mut other] = [1, 2].map(|seed| policy(&exploring(4, 2.0), SHAPE_PER_ARM, seed));
+    let is_midway =
+        |policy: &Linear| !policy.is_pilot() && policy.ledger.whole.as_ref().is_some_and(|sum| sum.count > 9);
+    for policy in [&mut one, &mut other] {
+        (0..6000).for_each(|_| truth.play(policy, &mut coins));
+        while !is_midway(policy) {
+            let of_model = |policy: &Linear| {
+                let open: u64 = (0..4).map(|model| policy.ledger.cells[(0, model)].count).sum();
+                (open, policy.ledger.whole.as_ref().map_or(0, |sum| sum.count))
+            };
+            let ((model, sample), releases) = (of_model(policy), policy.ledger.facts.releases);
+            truth.play(policy, &mut coins);
+            let is_for_model = policy.row.purpose == Purpose::Model;
+            let now = (model + u64::from(is_for_model), sample + u64::from(!is_for_model));
+            assert!(of_model(policy) == now || policy.ledger.facts.releases > releases);
+        }
+    }
+    let (open, rewards) = (one.ledger.whole.as_ref().unwrap().count, one.samples.rewards());
+    let state = write(Kind::Bandit, usize::MAX, |to| one.persist_all(&mut Archive::Out(to))).unwrap().seal();
+    let mut moved = policy(&exploring(4, 2.0), SHAPE_PER_ARM, 3);
+    moved.persist_all(&mut Archive::In(&mut Reader::new(&state, Kind::Bandit).unwrap())).unwrap();
+    assert!(moved.ledger.whole.as_ref().is_some_and(|sum| sum.count == open) && moved.samples.rewards() == rewards);
+    assert!(rewards > 100.0 && ends(&moved, 3.0) == ends(&one, 3.0));
+    // A merge counts the other's releases, once.
+    let (before, bytes) = (ends(&moved, 3.0), saved(&mut other));
+    assert!(merge_saved(&mut moved, &shaped(&exploring(4, 2.0), SHAPE_PER_ARM), &bytes, 1, &[]));
+    let both = ends(&moved, 3.0);
+    assert!(both.1 - both.0 < before.1 - before.0, "{both:?} {before:?}");
+    assert!(!merge_saved(&mut moved, &shaped(&exploring(4, 2.0), SHAPE_PER_ARM), &bytes, 1, &[]));
+    assert_eq!(ends(&moved, 3.0), both);
+    // A contribution: of samples to samples, and of a pilot to none.
+    let contribute = |from: &mut Linear, to: &mut Linear| {
+        let all = |bytes: &mut Writer| {
+            from.write_open(bytes);
+            Ok(())
+        };
+        let state = write(Kind::Bandit, usize::MAX, all).unwrap().seal();
+        from.clear_open();
+        let counts = |policy: &Linear| {
+            policy.ledger.whole.as_ref().map_or(0.0, |sum| sum.count as f64) + policy.samples.rewards()
+        };
+        let before = counts(to);
+        to.combine(&mut Reader::new(&state, Kind::Bandit).unwrap()).unwrap();
+        counts(to) - before
+    };
+    let open = one.ledger.whole.as_ref().unwrap().count as f64;
+    assert_eq!(contribute(&mut one, &mut other), open);
+    assert_eq!(contribute(&mut one, &mut other), 0.0);
+    let mut fresh = policy(&exploring(4, 2.0), SHAPE_PER_ARM, 4);
+    truth.play(&mut fresh, &mut coins);
+    assert_eq!((contribute(&mut fresh, &mut other), contribute(&mut other, &mut fresh)), (0.0, 0.0));
 }

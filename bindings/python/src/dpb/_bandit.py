@@ -856,7 +856,8 @@ class Bandit(Handle):
         """What the policy has gained, as a confidence interval that is valid at all times: (0.12, 0.19) is 12% to 19% better.
 
         It is the mean reward of the decisions so far, divided by that of a control, minus 1. The control is an arm, or an
-        even draw of all arms that are not retired (None). The upper end is infinite if the control's mean may be 0.
+        even draw of all arms that are not retired (None). The upper end is infinite if the control's mean may be 0. With
+        features it needs ``exploration``, and compares samples of the policy's own decisions and of even draws.
         """
         arm = lib.DPB_NO_ARM if control is None else integer("control", control, 32, InvalidRequestError)
         low, high = ffi.new("double *"), ffi.new("double *")

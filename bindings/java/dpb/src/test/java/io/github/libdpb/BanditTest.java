@@ -173,6 +173,31 @@ class BanditTest {
     }
 
     @Test
+    void aLiftByFeaturesNeedsExploration() {
+        for (double exploration : new double[] {0, 0.2}) {
+            Config config = new Config(3, 4.0)
+                    .features(1)
+                    .modelPerArm(true)
+                    .exploration(exploration)
+                    .testSeed(new byte[32]);
+            try (Bandit bandit = new Bandit(config)) {
+                Decision out = new Decision();
+                Request request = new Request().features(new float[] {1});
+                for (int t = 0; t < 20_000; t++) {
+                    bandit.select(request, out);
+                    bandit.update(out.ticket(), out.arm() == 1 ? 1 : 0);
+                }
+                if (exploration == 0) {
+                    refused(Status.UNSUPPORTED, "", () -> bandit.lift(Decision.NO_ARM, 0.95));
+                } else {
+                    Interval lift = bandit.lift(Decision.NO_ARM, 0.95); // 1 in place of 1/3
+                    assertTrue(0.5 < lift.low() && lift.low() < 2 && 2 < lift.high(), lift.toString());
+                }
+            }
+        }
+    }
+
+    @Test
     void featuresAreDenseOrSparse() {
         Config config = new Config(3, 1.0).features(4).modelPerArm(true);
         try (Bandit bandit = new Bandit(config)) {
