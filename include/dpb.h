@@ -182,18 +182,19 @@ typedef int32_t dpb_status;
 #define DPB_INVALID_REWARD 3
 
 /**
- * This handle never issued this ticket.
+ * This handle never issued this ticket, or has no record of this id.
  */
 #define DPB_UNKNOWN_TICKET 4
 
 /**
- * The ticket already has a reward, or is cancelled; or the contribution was added before.
+ * The ticket already has a reward, or is cancelled; or the decision of this id has ended; or the contribution was
+ * added before.
  */
 #define DPB_DUPLICATE 5
 
 /**
- * The reward window of the ticket is over, or a later decision took its place in the pending table; or the
- * contribution is for another generation.
+ * The reward window of the ticket is over, or a later decision took its place in the pending table; or the version of
+ * the table is closed or unknown; or the contribution is for another generation.
  */
 #define DPB_EXPIRED 6
 
@@ -246,7 +247,8 @@ typedef int32_t dpb_status;
 #define DPB_NO_MEMORY 15
 
 /**
- * The request names a new segment, and the handle has max_segments segments.
+ * The request names a new segment, and the handle has max_segments segments; or a record is new, and the ids of
+ * table_capacity decisions must be kept.
  */
 #define DPB_FULL 16
 

@@ -16,12 +16,13 @@ pub const DPB_INVALID_CONFIG: dpb_status = 2;
 /// The reward is not finite, or outside the declared range; with reward_bits 0 also: it is neither reward_min nor
 /// reward_max.
 pub const DPB_INVALID_REWARD: dpb_status = 3;
-/// This handle never issued this ticket.
+/// This handle never issued this ticket, or has no record of this id.
 pub const DPB_UNKNOWN_TICKET: dpb_status = 4;
-/// The ticket already has a reward, or is cancelled; or the contribution was added before.
+/// The ticket already has a reward, or is cancelled; or the decision of this id has ended; or the contribution was
+/// added before.
 pub const DPB_DUPLICATE: dpb_status = 5;
-/// The reward window of the ticket is over, or a later decision took its place in the pending table; or the
-/// contribution is for another generation.
+/// The reward window of the ticket is over, or a later decision took its place in the pending table; or the version of
+/// the table is closed or unknown; or the contribution is for another generation.
 pub const DPB_EXPIRED: dpb_status = 6;
 /// There is no result yet; or a restored handle that counts users waits for dpb_stored, or a resumed one for
 /// dpb_claimed.
@@ -44,7 +45,8 @@ pub const DPB_UNSUPPORTED: dpb_status = 13;
 pub const DPB_POISONED: dpb_status = 14;
 /// There is not enough memory. Nothing has changed.
 pub const DPB_NO_MEMORY: dpb_status = 15;
-/// The request names a new segment, and the handle has max_segments segments.
+/// The request names a new segment, and the handle has max_segments segments; or a record is new, and the ids of
+/// table_capacity decisions must be kept.
 pub const DPB_FULL: dpb_status = 16;
 /// The budget of the configuration is too small for this handle. Nothing was charged.
 pub const DPB_OVER_BUDGET: dpb_status = 17;
