@@ -37,8 +37,9 @@ def component(key):
         entry["description"] = " ".join(package["description"].split())
     if digest := hashes[package["name"], package["version"]]:
         entry["hashes"] = [{"alg": "SHA-256", "content": digest}]
-    if package["license"]:
-        entry["licenses"] = [{"expression": package["license"].replace("/", " OR ")}]
+    # The wheel's own packages have the licence of the library.
+    licence = packages[root]["license"] if key in metadata["workspace_members"] else package["license"]
+    entry["licenses"] = [{"expression": licence.replace("/", " OR ")}]
     entry["purl"] = purl(key)
     if package["repository"]:
         entry["externalReferences"] = [{"type": "vcs", "url": package["repository"]}]
@@ -54,6 +55,12 @@ while waiting:
     if key not in reached:
         reached.add(key)
         waiting += linked[key]
+# Of the workspace's optional dependencies these two packages have some: the metadata do not say which.
+options = "--locked --package=dpb --package=dpb-python --no-dedupe --edges=normal --target=all --prefix=none --format={p}"
+tree = subprocess.run([command[0], "tree", *options.split()], cwd=source, check=True, stdout=subprocess.PIPE).stdout.decode()
+built = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
+reached = {key for key in reached if (packages[key]["name"], "v" + packages[key]["version"]) in built}
+linked = {key: [other for other in linked[key] if other in reached] for key in reached}
 components = [component(key) for key in sorted(reached - {root}, key=purl)]
 # The libraries contain the parts of the Rust standard library that they use.
 std = {"type": "library", "bom-ref": "rust-std", "name": "rust-std", "version": rustc.split()[1], "description": rustc}
