@@ -104,6 +104,7 @@ typedef struct dpb_report dpb_report;
 typedef struct dpb_diagnostics dpb_diagnostics;
 typedef struct dpb_verdict dpb_verdict;
 typedef struct dpb_arm dpb_arm;
+typedef struct dpb_elsewhere dpb_elsewhere;
 /**
  * A node of a fleet: many processes that learn as one bandit, through a store that they share. Made by dpb_node_new,
  * destroyed by dpb_node_free. It has no socket, thread or clock. In each of its two lanes the host asks for the next
@@ -498,9 +499,9 @@ dpb_status dpb_update_many(dpb_bandit *bandit,
  * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 400
  * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_med; dpb_new_tt 3 more; 20 more with a prior,
  * 8 more for an added one, up to 56 more with dpb_request.examined), or up to 50 (the others). dpb_new_linear: 4
- * D^2 + 12 D more for each model, D = features + 1, and up to 420 for cells. It may grow between two calls. A call whose cap is too small
- * takes no memory. May allocate. error: NULL, or filled on failure; for DPB_UNSUPPORTED it names the state that is
- * not released.
+ * D^2 + 12 D more for each model, D = features + 1, and up to 420 for cells. It may grow between two calls. A
+ * call whose cap is too small takes no memory. May allocate. error: NULL, or filled on failure; for
+ * DPB_UNSUPPORTED it names the state that is not released.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state is not
  * all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
  */
@@ -567,13 +568,14 @@ dpb_status dpb_restore(const uint8_t *buf,
  *
  * These must be as in the snapshot, because they say how released numbers are read: the policy (name), arms,
  * epsilon, delta, reward_min, reward_max, reward_bits, parts, part_weights, DPB_LEARN_CLIP,
- * contributions_per_user, winners, max_slots, max_clicks, features, feature_model, control_share, sticky, batch,
- * base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon, which plans its batches; and with policies that
- * decide for an arm (dpb_best_arm) beta, because the decision has it. Otherwise the call is DPB_INVALID_CONFIG,
- * and error names the field. These are taken from config: beta, horizon, DPB_CLAMP_REWARDS, pending_capacity,
- * reward_window, node, forget_after, exploration, expected_users, budget_periods, a max_segments that the
- * snapshot's segments fit into, tolerance, planned_end, clock, fleet_key, budget, interval_exponent and
- * DPB_RIGOROUS_INDEX. A test_seed is not used. If there was no forget_after before, releases begin to age now.
+ * contributions_per_user, winners, max_slots, max_clicks, features, feature_model, DPB_PRIVATE_FEATURES,
+ * codebook_len, control_share, sticky, batch, base and DPB_SHUFFLE_PRINTED; with dpb_new_vb_sdp_ae horizon,
+ * which plans its batches; and with policies that decide for an arm (dpb_best_arm) beta, because the decision
+ * has it. Otherwise the call is DPB_INVALID_CONFIG, and error names the field. These are taken from config:
+ * beta, horizon, DPB_CLAMP_REWARDS, pending_capacity, table_capacity, reward_window, node, forget_after,
+ * exploration, expected_users, budget_periods, a max_segments that the snapshot's segments fit into, tolerance,
+ * planned_end, clock, fleet_key, codebook, budget, interval_exponent and DPB_RIGOROUS_INDEX. A test_seed is not
+ * used. If there was no forget_after before, releases begin to age now.
  * If only one of the two configurations has
  * expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
  *
@@ -656,6 +658,16 @@ void dpb_config_init_sized(dpb_config *config,
  * delta and max_slots together, and for requests with costs. For dpb_new_imed.
  */
 #define DPB_LEARN_CLIP 8
+
+/**
+ * dpb_config.flags: With features: they are private themselves, and not the rewards alone. A decision uses its exact
+ * rows, but of the chosen row only the number of the nearest row of codebook is counted. The unit of epsilon is then
+ * a request with all that is in it: rows, eligible arms, values, reward, and whether it is cancelled. What it does
+ * not cover: whoever sees a request's own decision learns of its row (Theorem J, docs/theory/private-features.md).
+ * Propensities are NaN, and decisions for each arm, cancelled and expired ones are not counted. Needs codebook and a
+ * reward_window. Not with delta, max_slots and expected_users. For dpb_new_linear.
+ */
+#define DPB_PRIVATE_FEATURES 16
 
 /**
  * dpb_config.flags: Adds the width of the noise to the index, as a proof requires. The paper's index omits it. For
@@ -743,6 +755,13 @@ struct dpb_config {
    */
   uint32_t pending_capacity;
   /**
+   * The maximum number of decisions made elsewhere, by a published table, whose ids the handle remembers
+   * (dpb_record): those of versions that are not closed, and those of open decisions. It takes 32 to 40 bytes for
+   * each. Choose the most decisions in the life of a version with its grace, or in a reward_window if that is
+   * longer. 0 = no tables. It must be at most 2^24.
+   */
+  uint32_t table_capacity;
+  /**
    * 0 = report or cancel every decision, at a time that does not depend on its reward. W > 0 = silence means
    * reward_min (no click). Every reward then takes effect exactly W ticks after its decision, in ticket order,
    * whenever it arrives, so the timing of a click reveals nothing. Later rewards are DPB_EXPIRED. A tick is a
@@ -756,6 +775,10 @@ struct dpb_config {
    * are the winners. No single arm is decided for, if there are several. 0 = 1. For dpb_new_tt.
    */
   uint32_t winners;
+  /**
+   * 0.
+   */
+  uint32_t reserved_2;
   /**
    * The number of this handle in a fleet. 1 .. 65535 = the node of its tickets (dpb_ticket_node), for a router. A
    * larger number is hashed to 16 bits. 0 = random.
@@ -825,6 +848,15 @@ struct dpb_config {
    */
   uint32_t feature_model;
   /**
+   * With DPB_PRIVATE_FEATURES: the number of rows of codebook. This number times the number of models is at most
+   * 65536. It must be at most 65536. For dpb_new_linear.
+   */
+  uint32_t codebook_len;
+  /**
+   * 0.
+   */
+  uint32_t reserved_3;
+  /**
    * With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may
    * then also end with DPB_TEST_TIED: no arm is better than the leader by this much or more. 0 = only a winner
    * ends the test, so one of equal arms does not end. Less than reward_max - reward_min. It must be at least 0.
@@ -859,7 +891,8 @@ struct dpb_config {
    */
   uint32_t clock;
   /**
-   * 0, or any of DPB_CLAMP_REWARDS, DPB_LEARN_CLIP, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
+   * 0, or any of DPB_CLAMP_REWARDS, DPB_LEARN_CLIP, DPB_PRIVATE_FEATURES, DPB_RIGOROUS_INDEX and
+   * DPB_SHUFFLE_PRINTED, joined by |.
    */
   uint32_t flags;
   /**
@@ -877,6 +910,13 @@ struct dpb_config {
    * during construction only, and no part of a snapshot. NULL = no key.
    */
   const uint8_t *fleet_key;
+  /**
+   * With DPB_PRIVATE_FEATURES: codebook_len public rows of features numbers each. Old, synthetic or enumerated
+   * rows, never those of people whom the handle protects. Some 32, or all combinations of one-hot features;
+   * requests x epsilon x rate of rewards should be at least 3 x rows x models. A snapshot contains them, so a
+   * restored handle needs none.
+   */
+  const float *codebook;
   /**
    * The budget that is charged when the handle is made, with all that it may lose through all restarts.
    * DPB_OVER_BUDGET if too little is left, and for a baseline or with a test_seed. With expected_users it needs
@@ -1147,6 +1187,25 @@ DPB_API
 uint32_t dpb_feature_cross(uint32_t a,
                            uint32_t b,
                            uint32_t d);
+
+/**
+ * Writes a codebook for dpb_config.codebook: len means of public rows, by k-means, the same for the same rows. The rows
+ * must be public: old, synthetic or enumerated ones, never those of people whom the handle protects. Without rows (n =
+ * 0) it is the 2 features signed unit vectors, which lose more; len must then be 2 features. For one-hot features,
+ * write all their combinations yourself. Takes O(n len features), at most 31 times.
+ *
+ * rows: n rows of features numbers each, one after another; may be NULL if n is 0. features: 1 .. 256. len: 1 .. n, at
+ * most 65536; 32 is a good choice. book: receives len rows. error: as in dpb_new.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NO_MEMORY. Unless DPB_OK, nothing is written. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_codebook(const float *rows,
+                        size_t n,
+                        uint32_t features,
+                        uint32_t len,
+                        float *book,
+                        dpb_error *error);
 
 /**
  * Adds an arm, which gets the next number. Numbers are never used again. May allocate.
@@ -1816,6 +1875,135 @@ DPB_API const char *dpb_policy_name(const dpb_bandit *bandit);
  */
 DPB_API
 uint16_t dpb_ticket_node(uint64_t ticket);
+
+/* Decisions elsewhere, by a table. --------------------------------------------------------------------- */
+
+/**
+ * A decision that was made elsewhere, by a table. 24 bytes.
+ */
+struct dpb_elsewhere {
+  /**
+   * The name of this decision in dpb_record and dpb_find. It uses all 64 bits: JSON has its 16 hexadecimal digits.
+   */
+  uint64_t id;
+  /**
+   * The arm's probability.
+   */
+  double propensity;
+  /**
+   * The arm, 0-based.
+   */
+  uint32_t arm;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+};
+
+/**
+ * Decides by a table, as every other program does that has the table: without a handle, a clock or a state. The
+ * SHA-256 of "salt\ncontext\nunit" gives the arm (its first 32 bits, as a big-endian number) and the id (its first 64).
+ *
+ * weights: one for each of n arms; they sum to 2^32. salt: the table's. context: the key of the weights in the
+ * table, "" for the default; NULL is "". unit: who gets the same arm while the table is the same: a visitor's id, or a
+ * request's. All end with NUL, and are UTF-8. out: receives the decision. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (another sum or number of weights); DPB_INVALID_REQUEST (a unit that is
+ * empty; a newline). Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_decide(const uint64_t *weights,
+                      size_t n,
+                      const char *salt,
+                      const char *context,
+                      const char *unit,
+                      dpb_elsewhere *out,
+                      dpb_error *error);
+
+/**
+ * Reads the probability of each arm in the next decision of a request, as integers that sum to 2^32: what a program
+ * needs to decide elsewhere (docs/tables.md). They are functions of releases, so they cost no privacy. Changes and
+ * counts nothing. For dpb_new_med and dpb_new_linear.
+ *
+ * request: of one slot, without abstain; user is not used. NULL: the default request. weights: receives up to cap
+ * numbers, one for each arm by its number; 0 for an arm that the decision cannot have, such as a retired one. n:
+ * receives the number of arms, also if cap is too small. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_INVALID_REQUEST; DPB_UNSUPPORTED (other
+ * policies, which plan single decisions; a field that this configuration does not support); DPB_FULL (a new
+ * segment, and there are max_segments); DPB_NO_MEMORY; DPB_NEWER_VERSION; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_weights(const dpb_bandit *bandit,
+                       const dpb_request *request,
+                       uint64_t *weights,
+                       size_t cap,
+                       size_t *n,
+                       dpb_error *error);
+
+/**
+ * Begins a version of this handle's table, and returns its number, which no other version of this handle has, whatever
+ * restarts. Publish it with the dpb_weights of each request that programs elsewhere decide. dpb_record takes the
+ * decisions that they have made by it. The version before it closes after grace more ticks of the handle's clock, and
+ * all earlier ones at once.
+ *
+ * When it is called must not depend on rewards, but by releases. No snapshot has the versions: after a restart publish
+ * the table anew. A state that moves (dpb_suspend) has them.
+ *
+ * version: receives the number: 16 bits of the node's name (dpb_ticket_node) and 48 bits. It uses all 64 bits: JSON
+ * needs a string. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.table_capacity is 0; this policy takes no eligible arms);
+ * DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_table_begin(dpb_bandit *bandit,
+                           uint64_t grace,
+                           uint64_t *version,
+                           dpb_error *error);
+
+/**
+ * Records a decision that was made elsewhere, by a version of this handle's table: it becomes an open decision like any
+ * other, with a ticket and a reward_window of its own. Never allocates.
+ *
+ * Record each decision that was shown, and no other, soon after it was shown, whether a reward comes or not. Which
+ * ones you record must not depend on rewards. A repeat of an id returns the same decision and changes nothing, until
+ * that decision ends, so a message may come twice.
+ *
+ * version: from dpb_table_begin. id: names the decision, as dpb_decide returns it. request: what was decided for, with
+ * the user and the features; its one eligible arm is the arm that was shown; values, costs and abstain are not used.
+ * out: receives the decision. Its propensity is NaN, because the table has it, and its phase 0.
+ * Returns DPB_OK; DPB_NULL; DPB_EXPIRED (a version that is closed, or not of this life of this handle);
+ * DPB_DUPLICATE (the decision of this id has ended, was cancelled or expired); DPB_FULL (the ids of
+ * dpb_config.table_capacity decisions must be kept); DPB_UNSUPPORTED (dpb_config.table_capacity is 0); or the
+ * status of dpb_select_for. Unless DPB_OK, only a count of dpb_diagnostics has changed. Any thread.
+ *
+ * Like that of dpb_update, the status may reveal whether the decision has a reward: it is for you, not for visitors.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_record(dpb_bandit *bandit,
+                      uint64_t version,
+                      uint64_t id,
+                      const dpb_request *request,
+                      dpb_decision *out);
+
+/**
+ * Finds the decision of an id that was recorded, for a reward that names the id: pass its ticket to dpb_update. Opens
+ * nothing. It finds the decision until that ends, also when its version is closed. Never allocates.
+ *
+ * A reward whose id is not recorded yet may come before its record: keep it until then, or until the version closes.
+ * version, id: as for dpb_record. out: receives what dpb_record returned.
+ * Returns DPB_OK; DPB_NULL; DPB_UNKNOWN_TICKET (an id that is not recorded); DPB_DUPLICATE (its decision has ended);
+ * DPB_EXPIRED (an unknown id of a version that is closed, or not of this life of this handle); DPB_UNSUPPORTED
+ * (dpb_config.table_capacity is 0); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_find(dpb_bandit *bandit,
+                    uint64_t version,
+                    uint64_t id,
+                    dpb_decision *out);
 
 /* Several bandits: states that move, fleets, one noise, a budget. -------------------------------------- */
 
@@ -2876,13 +3064,16 @@ dpb_status dpb_new_tt(const dpb_config *config,
  * forget_after, expected_users, dpb_merge, dpb_snapshot; dpb_set_prior with a model for each arm (a rate for its
  * intercept).
  *
+ * With DPB_PRIVATE_FEATURES it protects whole requests, features included, from all who do not see their own
+ * decisions (Theorem J, docs/theory/private-features.md).
+ *
  * The handle takes about 66 K + (20 M + 32) D^2 + (810 M + 2150) (D + 3) + (2 D + 14) P bytes: K the number of arms,
  * M that of models (1, or K with DPB_MODEL_PER_ARM), D = features + 1, P as at dpb_new. Select takes O(arms d),
  * update O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with DPB_MODEL_PER_ARM
  * at most 2^23/(D (D + 8)).
  *
- * Of the fields that not all policies use it uses forget_after, exploration, max_slots, features and
- * DPB_MODEL_PER_ARM.
+ * Of the fields that not all policies use it uses forget_after, exploration, max_slots, features, DPB_MODEL_PER_ARM,
+ * DPB_PRIVATE_FEATURES and codebook_len.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -3675,6 +3866,7 @@ static inline void dpb_node_options_init(dpb_node_options *options, const char *
 #endif
 DPB_ASSERT_SIZE(dpb_decision, 24);
 DPB_ASSERT_SIZE(dpb_feature, 8);
+DPB_ASSERT_SIZE(dpb_elsewhere, 24);
 DPB_ASSERT_SIZE(dpb_error, 256);
 DPB_ASSERT_SIZE(dpb_report, 184);
 DPB_ASSERT_SIZE(dpb_diagnostics, 48);
@@ -3684,7 +3876,7 @@ DPB_ASSERT_SIZE(dpb_node_report, 336);
 DPB_ASSERT_SIZE(dpb_node_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
-DPB_ASSERT_SIZE(dpb_config, 288);
+DPB_ASSERT_SIZE(dpb_config, 312);
 DPB_ASSERT_SIZE(dpb_request, 136);
 DPB_ASSERT_SIZE(dpb_node_options, 64);
 DPB_ASSERT_SIZE(dpb_command, 80);

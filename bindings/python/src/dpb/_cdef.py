@@ -26,6 +26,7 @@ CDEF = """
 #define DPB_CLOCK_CALLER 1
 #define DPB_CLAMP_REWARDS 1
 #define DPB_LEARN_CLIP 8
+#define DPB_PRIVATE_FEATURES 16
 #define DPB_RIGOROUS_INDEX 2
 #define DPB_SHUFFLE_PRINTED 4
 #define DPB_DUTY_ALONE 0
@@ -107,6 +108,7 @@ typedef struct dpb_report dpb_report;
 typedef struct dpb_diagnostics dpb_diagnostics;
 typedef struct dpb_verdict dpb_verdict;
 typedef struct dpb_arm dpb_arm;
+typedef struct dpb_elsewhere dpb_elsewhere;
 typedef struct dpb_node dpb_node;
 typedef struct dpb_node_options dpb_node_options;
 typedef struct dpb_bytes dpb_bytes;
@@ -142,7 +144,7 @@ dpb_status dpb_restore(const uint8_t *buf, size_t len, dpb_bandit **out, dpb_err
 dpb_status dpb_restore_as(const char *name, const dpb_config *config, const uint8_t *buf, size_t len, dpb_bandit **out, dpb_error *error);
 struct dpb_error { dpb_status status; char message[252]; };
 void dpb_config_init_sized(dpb_config *config, uint32_t struct_size, uint32_t arms, double epsilon);
-struct dpb_config { uint32_t struct_size; uint32_t arms; double epsilon; double delta; double beta; uint64_t horizon; double reward_min; double reward_max; uint32_t reward_bits; uint32_t parts; double part_weights[8]; uint32_t contributions_per_user; uint32_t pending_capacity; uint32_t reward_window; uint32_t winners; uint64_t node; uint64_t forget_after; double exploration; uint32_t max_slots; uint32_t max_clicks; uint64_t expected_users; uint32_t budget_periods; uint32_t max_segments; uint32_t features; uint32_t feature_model; double tolerance; uint64_t planned_end; double control_share; uint64_t sticky; uint32_t clock; uint32_t flags; uint64_t reserved; const uint8_t *test_seed; const uint8_t *fleet_key; const dpb_budget *budget; double interval_exponent; uint32_t batch; uint32_t base; };
+struct dpb_config { uint32_t struct_size; uint32_t arms; double epsilon; double delta; double beta; uint64_t horizon; double reward_min; double reward_max; uint32_t reward_bits; uint32_t parts; double part_weights[8]; uint32_t contributions_per_user; uint32_t pending_capacity; uint32_t table_capacity; uint32_t reward_window; uint32_t winners; uint32_t reserved_2; uint64_t node; uint64_t forget_after; double exploration; uint32_t max_slots; uint32_t max_clicks; uint64_t expected_users; uint32_t budget_periods; uint32_t max_segments; uint32_t features; uint32_t feature_model; uint32_t codebook_len; uint32_t reserved_3; double tolerance; uint64_t planned_end; double control_share; uint64_t sticky; uint32_t clock; uint32_t flags; uint64_t reserved; const uint8_t *test_seed; const uint8_t *fleet_key; const float *codebook; const dpb_budget *budget; double interval_exponent; uint32_t batch; uint32_t base; };
 struct dpb_request { uint32_t struct_size; uint32_t slots; uint64_t segment; uint64_t user; const uint32_t *eligible; size_t eligible_len; const double *values; size_t values_len; const double *costs; size_t costs_len; uint32_t abstain; uint32_t reserved; const double *examined; size_t examined_len; const float *features; const dpb_feature *sparse; const uint32_t *sparse_ends; size_t features_len; size_t sparse_ends_len; };
 struct dpb_feature { uint32_t index; float value; };
 void dpb_request_init_sized(dpb_request *request, uint32_t struct_size);
@@ -152,6 +154,7 @@ dpb_status dpb_request_check(const dpb_bandit *bandit, const dpb_request *reques
 dpb_status dpb_predict(const dpb_bandit *bandit, const dpb_request *request, double *mean, double *deviation, size_t cap, size_t *n);
 uint32_t dpb_feature_hash(const char *field, const char *value, uint32_t d);
 uint32_t dpb_feature_cross(uint32_t a, uint32_t b, uint32_t d);
+dpb_status dpb_codebook(const float *rows, size_t n, uint32_t features, uint32_t len, float *book, dpb_error *error);
 dpb_status dpb_add_arm(dpb_bandit *bandit, uint64_t id, uint32_t *arm, dpb_error *error);
 dpb_status dpb_retire_arm(dpb_bandit *bandit, uint32_t arm);
 dpb_status dpb_set_prior(dpb_bandit *bandit, uint32_t arm, double mean, double strength, dpb_error *error);
@@ -176,6 +179,12 @@ dpb_status dpb_lift(const dpb_bandit *bandit, uint32_t control, double confidenc
 dpb_status dpb_epsilon_spent(const dpb_bandit *bandit, double delta, double *epsilon);
 const char *dpb_policy_name(const dpb_bandit *bandit);
 uint16_t dpb_ticket_node(uint64_t ticket);
+struct dpb_elsewhere { uint64_t id; double propensity; uint32_t arm; uint32_t reserved; };
+dpb_status dpb_decide(const uint64_t *weights, size_t n, const char *salt, const char *context, const char *unit, dpb_elsewhere *out, dpb_error *error);
+dpb_status dpb_weights(const dpb_bandit *bandit, const dpb_request *request, uint64_t *weights, size_t cap, size_t *n, dpb_error *error);
+dpb_status dpb_table_begin(dpb_bandit *bandit, uint64_t grace, uint64_t *version, dpb_error *error);
+dpb_status dpb_record(dpb_bandit *bandit, uint64_t version, uint64_t id, const dpb_request *request, dpb_decision *out);
+dpb_status dpb_find(dpb_bandit *bandit, uint64_t version, uint64_t id, dpb_decision *out);
 dpb_status dpb_suspend(dpb_bandit *bandit, uint64_t receiver, uint8_t *buf, size_t cap, size_t *len, dpb_error *error);
 dpb_status dpb_resume(const char *name, const dpb_config *config, const uint8_t *buf, size_t len, dpb_bandit **out, dpb_error *error);
 dpb_status dpb_claimed(dpb_bandit *bandit);

@@ -2,6 +2,7 @@
 package io.github.libdpb;
 
 import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_DOUBLE;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
@@ -46,6 +47,7 @@ final class Native {
     static final int DPB_CLOCK_CALLER = 1;
     static final int DPB_CLAMP_REWARDS = 1;
     static final int DPB_LEARN_CLIP = 8;
+    static final int DPB_PRIVATE_FEATURES = 16;
     static final int DPB_RIGOROUS_INDEX = 2;
     static final int DPB_SHUFFLE_PRINTED = 4;
     static final int DPB_DUTY_ALONE = 0;
@@ -137,7 +139,7 @@ final class Native {
     }
 
     static final class dpb_config {
-        static final long SIZE = 288;
+        static final long SIZE = 312;
         static final long struct_size = 0;
         static final long arms = 4;
         static final long epsilon = 8;
@@ -151,31 +153,36 @@ final class Native {
         static final long part_weights = 64;
         static final long contributions_per_user = 128;
         static final long pending_capacity = 132;
-        static final long reward_window = 136;
-        static final long winners = 140;
-        static final long node = 144;
-        static final long forget_after = 152;
-        static final long exploration = 160;
-        static final long max_slots = 168;
-        static final long max_clicks = 172;
-        static final long expected_users = 176;
-        static final long budget_periods = 184;
-        static final long max_segments = 188;
-        static final long features = 192;
-        static final long feature_model = 196;
-        static final long tolerance = 200;
-        static final long planned_end = 208;
-        static final long control_share = 216;
-        static final long sticky = 224;
-        static final long clock = 232;
-        static final long flags = 236;
-        static final long reserved = 240;
-        static final long test_seed = 248;
-        static final long fleet_key = 256;
-        static final long budget = 264;
-        static final long interval_exponent = 272;
-        static final long batch = 280;
-        static final long base = 284;
+        static final long table_capacity = 136;
+        static final long reward_window = 140;
+        static final long winners = 144;
+        static final long reserved_2 = 148;
+        static final long node = 152;
+        static final long forget_after = 160;
+        static final long exploration = 168;
+        static final long max_slots = 176;
+        static final long max_clicks = 180;
+        static final long expected_users = 184;
+        static final long budget_periods = 192;
+        static final long max_segments = 196;
+        static final long features = 200;
+        static final long feature_model = 204;
+        static final long codebook_len = 208;
+        static final long reserved_3 = 212;
+        static final long tolerance = 216;
+        static final long planned_end = 224;
+        static final long control_share = 232;
+        static final long sticky = 240;
+        static final long clock = 248;
+        static final long flags = 252;
+        static final long reserved = 256;
+        static final long test_seed = 264;
+        static final long fleet_key = 272;
+        static final long codebook = 280;
+        static final long budget = 288;
+        static final long interval_exponent = 296;
+        static final long batch = 304;
+        static final long base = 308;
 
         private dpb_config() {}
     }
@@ -292,6 +299,16 @@ final class Native {
         static final long spare = 40;
 
         private dpb_arm() {}
+    }
+
+    static final class dpb_elsewhere {
+        static final long SIZE = 24;
+        static final long id = 0;
+        static final long propensity = 8;
+        static final long arm = 16;
+        static final long reserved = 20;
+
+        private dpb_elsewhere() {}
     }
 
     static final class dpb_node_options {
@@ -434,6 +451,17 @@ final class Native {
             throw DpbException.invalid(name + " must be at least 0, got " + number);
         }
         return number;
+    }
+
+    /** The address of a codebook in an arena; 0 for null. */
+    static long book(Arena arena, float[] rows, int features) {
+        if (rows == null) {
+            return 0;
+        }
+        if (features < 1 || rows.length % features != 0) {
+            throw DpbException.invalid("codebook must have a multiple of " + features + " numbers, got " + rows.length);
+        }
+        return arena.allocateFrom(JAVA_FLOAT, rows).address();
     }
 
     /** The address of a key or a seed in an arena; 0 for null. */
@@ -827,6 +855,22 @@ final class Native {
         }
     }
 
+    private static final class CallCodebook {
+        static final MethodHandle HANDLE =
+                function("dpb_codebook", FunctionDescriptor.of(
+                        JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_INT, JAVA_LONG, JAVA_LONG));
+    }
+
+    static int dpb_codebook(
+            long rows, long n, int features, int len, long book, long error) {
+        try {
+            return (int) CallCodebook.HANDLE.invokeExact(
+                    rows, n, features, len, book, error);
+        } catch (Throwable impossible) {
+            throw new AssertionError(impossible);
+        }
+    }
+
     private static final class CallAddArm {
         static final MethodHandle HANDLE =
                 function("dpb_add_arm", FunctionDescriptor.of(
@@ -1142,6 +1186,86 @@ final class Native {
         try {
             return (short) CallTicketNode.HANDLE.invokeExact(
                     ticket);
+        } catch (Throwable impossible) {
+            throw new AssertionError(impossible);
+        }
+    }
+
+    private static final class CallDecide {
+        static final MethodHandle HANDLE =
+                function("dpb_decide", FunctionDescriptor.of(
+                        JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG));
+    }
+
+    static int dpb_decide(
+            long weights, long n, long salt, long context, long unit, long out, long error) {
+        try {
+            return (int) CallDecide.HANDLE.invokeExact(
+                    weights, n, salt, context, unit, out, error);
+        } catch (Throwable impossible) {
+            throw new AssertionError(impossible);
+        }
+    }
+
+    private static final class CallWeights {
+        static final MethodHandle HANDLE =
+                function("dpb_weights", FunctionDescriptor.of(
+                        JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG));
+    }
+
+    static int dpb_weights(
+            long bandit, long request, long weights, long cap, long n, long error) {
+        try {
+            return (int) CallWeights.HANDLE.invokeExact(
+                    bandit, request, weights, cap, n, error);
+        } catch (Throwable impossible) {
+            throw new AssertionError(impossible);
+        }
+    }
+
+    private static final class CallTableBegin {
+        static final MethodHandle HANDLE =
+                function("dpb_table_begin", FunctionDescriptor.of(
+                        JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG));
+    }
+
+    static int dpb_table_begin(
+            long bandit, long grace, long version, long error) {
+        try {
+            return (int) CallTableBegin.HANDLE.invokeExact(
+                    bandit, grace, version, error);
+        } catch (Throwable impossible) {
+            throw new AssertionError(impossible);
+        }
+    }
+
+    private static final class CallRecord {
+        static final MethodHandle HANDLE =
+                function("dpb_record", FunctionDescriptor.of(
+                        JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG));
+    }
+
+    static int dpb_record(
+            long bandit, long version, long id, long request, long out) {
+        try {
+            return (int) CallRecord.HANDLE.invokeExact(
+                    bandit, version, id, request, out);
+        } catch (Throwable impossible) {
+            throw new AssertionError(impossible);
+        }
+    }
+
+    private static final class CallFind {
+        static final MethodHandle HANDLE =
+                function("dpb_find", FunctionDescriptor.of(
+                        JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG));
+    }
+
+    static int dpb_find(
+            long bandit, long version, long id, long out) {
+        try {
+            return (int) CallFind.HANDLE.invokeExact(
+                    bandit, version, id, out);
         } catch (Throwable impossible) {
             throw new AssertionError(impossible);
         }
