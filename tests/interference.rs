@@ -739,11 +739,12 @@ fn leaks_of_a_clip_are_seen() {
 #[ignore = "ten seconds"]
 fn leaks_of_features_are_seen() {
     use Fault::{
-        CollectedTwice, LateInstrument, NormNotEnforced, RawPrediction, RawRetired, RawSize, RawSnapshot, RewardedCells,
+        CollectedTwice, LateInstrument, NormNotEnforced, RawPrediction, RawRetired, RawSize, RawSnapshot, RawWeight,
+        RewardedCells,
     };
     let subjects = [Subject::Policy(Algorithm::Linear), Subject::Models];
     are_seen(&[RawSnapshot, RawSize, CollectedTwice, RawRetired].map(Sabotage::Built), subjects);
-    let of_rows = [LateInstrument, RawPrediction, NormNotEnforced, RewardedCells];
+    let of_rows = [LateInstrument, RawPrediction, RawWeight, NormNotEnforced, RewardedCells];
     are_seen(&of_rows.map(Sabotage::Built), subjects);
     are_seen(&[Sabotage::HalfNoise, Sabotage::TenPercentLess, Sabotage::ReleasedTwice], subjects);
 }

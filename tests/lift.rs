@@ -173,7 +173,6 @@ fn a_lift_by_features_needs_exploration() {
     for (config, control, what) in [
         (exploring(0.0), None, "config.exploration must be above 0 and below 1"),
         (exploring(1.0), None, "config.exploration must be above 0 and below 1"),
-        (Config { max_slots: 2, ..exploring(0.1) }, None, "config.max_slots is above 1"),
         (exploring(0.1), Some(0), "depends on features"),
     ] {
         let (bandit, mut coins) = (linear(&config, 4), Coins(5));
@@ -183,15 +182,19 @@ fn a_lift_by_features_needs_exploration() {
     }
 }
 
-/// Decisions with values are not sampled.
+/// Decisions with values, and those of several slots, are not sampled.
 #[test]
-fn decisions_with_values_are_not_sampled() {
+fn only_plain_decisions_are_sampled() {
     let (bandit, mut coins) = (linear(&exploring(0.1), 6), Coins(7));
     for _ in 0..20_000 {
         let (rows, values) = ([coins.toss(0.5) as f32], [1.0, 2.0, 3.0]);
         let request = Request { features: Some(Rows::Dense(&rows)), values: Some(&values), ..Request::default() };
         let decision = bandit.select_for(&request).unwrap();
         bandit.update(decision.ticket, coins.toss(0.2)).unwrap();
+        let request = Request { values: None, slots: 2, ..request };
+        let mut decided = Vec::new();
+        bandit.select_slots(&request, |_, decision| decided.push(decision)).unwrap();
+        decided.into_iter().for_each(|decision| bandit.update(decision.ticket, coins.toss(0.2)).unwrap());
     }
     assert_eq!(bandit.lift(None, 0.95), Err(Error::NotReady));
     play_rows(&bandit, 20_000, &mut coins);

@@ -183,6 +183,7 @@ fn nothing_allocates_with_features() {
                 bandit.select_slots(&request, |slot, decision| decisions[slot] = Some(decision)).unwrap();
                 if t % 16 == 0 {
                     bandit.predict(&request, |mean, deviation| sum += mean + deviation).unwrap();
+                    bandit.feature_weights(0, |mean, deviation| sum += mean + deviation).ok();
                     assert!(sum.is_finite());
                 }
                 for decision in decisions.into_iter().flatten() {

@@ -64,7 +64,8 @@ struct Interval {
 };
 /// One entry of a sparse row of features.
 using Feature = dpb_feature;
-/// The estimate of a row's mean reward and its standard deviation, in the units of rewards (dpb_predict).
+/// An estimate and its standard deviation: of a row's mean reward, in the units of rewards (dpb_predict); of the weight of
+/// a feature, in logits (dpb_feature_weights).
 struct Prediction {
   double mean;
   double deviation;
@@ -998,6 +999,26 @@ public:
   }
   [[nodiscard]] dpb_status try_find(std::uint64_t version, std::uint64_t id, Decision &out) noexcept {
     return dpb_find(get(), version, id, &out);
+  }
+  /// The weight of each feature in an arm's model, in logits for one unit of the feature, with its deviation; then the
+  /// intercept (dpb_feature_weights).
+  [[nodiscard]] std::vector<Prediction> feature_weights(std::uint32_t arm) const {
+    std::vector<double> means, deviations;
+    const dpb_status status = detail::fill(means, [&](double *mean, std::size_t cap, std::size_t *n) {
+      return detail::resize(deviations, cap) ? try_feature_weights(arm, mean, deviations.data(), cap, *n) : DPB_NO_MEMORY;
+    });
+    detail::check(status, "dpb_feature_weights", "arm", arm);
+    std::vector<Prediction> weights;
+    for (std::size_t i = 0; i < means.size(); ++i) {
+      weights.push_back({means[i], deviations[i]});
+    }
+    return weights;
+  }
+  /// mean, deviation: arrays of cap numbers, or nullptr. n: receives how many there are, also with
+  /// DPB_BUFFER_TOO_SMALL.
+  [[nodiscard]] dpb_status try_feature_weights(std::uint32_t arm, double *mean, double *deviation, std::size_t cap,
+                                               std::size_t &n) const noexcept {
+    return dpb_feature_weights(get(), arm, mean, deviation, cap, &n);
   }
   /// An upper bound of the privacy loss so far, at this delta in [0, 1) (dpb_epsilon_spent).
   [[nodiscard]] double epsilon_spent(double delta = 0.0) const {

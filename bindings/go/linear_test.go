@@ -92,6 +92,12 @@ func TestFeatures(t *testing.T) {
 	if low, high, err := b.Lift(NoArm, 0.95); err != nil || low <= 0 || high > 3 {
 		t.Errorf("lift %v..%v %v", low, high, err)
 	}
+	weights := must[[]Prediction](t)(b.FeatureWeights(0))
+	if len(weights) != 4 || weights[0].Mean-weights[1].Mean < 2*weights[0].Deviation || weights[0].Deviation <= 0 {
+		t.Errorf("%v", weights)
+	}
+	_, noArm := b.FeatureWeights(4)
+	refused(t, noArm, ErrInvalidRequest)
 	if err := b.RetireArm(3); err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +135,8 @@ func TestRows(t *testing.T) {
 	c := NewConfig(3, 1)
 	c.Features = 2
 	b := must[*Bandit](t)(NewLinear(c))
-	_, _, err := b.Lift(NoArm, 0.95)
-	refused(t, err, ErrUnsupported) // without exploration
+	_, _, withoutExploration := b.Lift(NoArm, 0.95)
+	refused(t, withoutExploration, ErrUnsupported)
 	defer b.Close()
 	rows := []float32{1, 0, 0, 1, 1, 1}
 	requests := []Request{

@@ -220,7 +220,7 @@ func (b *Bandit) Compare(i, j uint32, confidence float64) (low, high float64, er
 // ErrUnsupported where [Bandit.Compare] does, with [Config.MaxSegments], and with a [Config.RewardMin] below 0.
 //
 // With [Config.Features] it needs [Config.Exploration], and compares samples of the policy's own decisions and of even draws
-// for the same requests; the control is then NoArm, and there is one slot.
+// for the same requests of one slot; the control is then NoArm.
 func (b *Bandit) Lift(control uint32, confidence float64) (low, high float64, err error) {
 	c, err := b.enter()
 	if err != nil {

@@ -187,8 +187,8 @@ func (b *Bandit) Segment(key uint64) ([]Arm, error) {
 	})
 }
 
-// Prediction is the estimate of the mean reward of a row and its standard deviation, in the units of rewards. Both are
-// NaN for a retired arm.
+// Prediction is an estimate and its standard deviation: of the mean reward of a row, in the units of rewards, or of the
+// weight of a feature, in logits. Both are NaN for a retired arm.
 type Prediction struct {
 	Mean      float64
 	Deviation float64
@@ -225,6 +225,37 @@ func (b *Bandit) Predict(request Request) ([]Prediction, error) {
 		predictions[i] = Prediction{means[i], deviations[i]}
 	}
 	return predictions, nil
+}
+
+// FeatureWeights returns the weight of each feature in the model of an arm, by how much one unit of it changes the logit of
+// the mean reward; the intercept is the last one. A weight within two deviations of 0 is not known to matter. With one model
+// for all arms every arm has its weights. They are functions of releases and features, so they cost no privacy. It returns
+// ErrUnsupported without [Config.Features], and ErrInvalidRequest for an arm that does not exist or is retired.
+func (b *Bandit) FeatureWeights(arm uint32) ([]Prediction, error) {
+	c, err := b.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer b.leave()
+	var n C.size_t
+	var means, deviations []float64
+	read := func(room C.size_t) C.dpb_status {
+		return C.dpb_feature_weights(c, C.uint32_t(arm), (*C.double)(unsafe.SliceData(means)),
+			(*C.double)(unsafe.SliceData(deviations)), room, &n)
+	}
+	status := read(0)
+	for status == C.DPB_BUFFER_TOO_SMALL {
+		means, deviations = make([]float64, n), make([]float64, n)
+		status = read(n)
+	}
+	if err := check(status); err != nil {
+		return nil, err
+	}
+	weights := make([]Prediction, n)
+	for i := range weights {
+		weights[i] = Prediction{means[i], deviations[i]}
+	}
+	return weights, nil
 }
 
 // FeatureHash returns the index of a category for one-hot features: the CRC-32 (IEEE) of "field=value", modulo d. Two

@@ -63,6 +63,8 @@ package dpb
 #cgo nocallback dpb_epsilon_spent
 #cgo noescape dpb_feature_cross
 #cgo nocallback dpb_feature_cross
+#cgo noescape dpb_feature_weights
+#cgo nocallback dpb_feature_weights
 #cgo noescape dpb_find
 #cgo nocallback dpb_find
 #cgo noescape dpb_free

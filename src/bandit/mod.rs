@@ -569,6 +569,33 @@ impl Bandit {
         Ok(needed)
     }
 
+    /// Calls `each` with the weight of each feature in the model of this arm, and its standard deviation; then with the
+    /// intercept. A weight is the change of the logit of the mean reward for one unit of the feature. Weights are functions
+    /// of releases and rows. With one model for all arms, every arm has its weights. Takes O(features^3), with the lock held.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for an arm that does not exist or is retired; `Unsupported` without features; `Poisoned` after an
+    /// internal failure.
+    pub fn feature_weights(&self, arm: u32, each: impl FnMut(f64, f64)) -> Result<()> {
+        self.feature_weights_within(arm, usize::MAX, each).map(drop)
+    }
+
+    /// Like [`feature_weights`](Self::feature_weights), if there are at most `limit` weights. Otherwise `each` is not called,
+    /// and the error states the number. Returns it.
+    ///
+    /// # Errors
+    /// `BufferTooSmall`; as [`feature_weights`](Self::feature_weights).
+    pub fn feature_weights_within(&self, arm: u32, limit: usize, mut each: impl FnMut(f64, f64)) -> Result<usize> {
+        let state = &mut *self.lock.lock()?;
+        if !state.offers.has_features() {
+            return Err(Error::unconfigured("features: config.features is 0"));
+        }
+        state.check_arm(arm, "arm")?;
+        let needed = within(limit, state.offers.features() + 1)?;
+        state.policy.weights(arm, &mut each);
+        Ok(needed)
+    }
+
     /// Returns the reports of [`for_each_arm`](Self::for_each_arm) in a vector.
     ///
     /// # Errors
@@ -644,14 +671,14 @@ impl Bandit {
     ///
     /// With [`features`](Config::features) arms have no means. There it needs [`exploration`](Config::exploration), and
     /// compares samples: of the policy's own decisions, and of even draws, for the same requests, over all releases that
-    /// the handle knows. Requests with values are in neither. It needs no constant means, and works with `forget_after`.
+    /// the handle knows. Requests with values or several slots are in neither. It needs no constant means, and works with `forget_after`.
     ///
     /// # Errors
     /// `NotReady` before the first decision, and until each of the control's arms has a release; `InvalidRequest` for a
     /// control that does not exist or is retired; `InvalidConfig` for a `confidence` outside (0, 1); `Unsupported` by
     /// policies that [`compare`](Self::compare) does not support, with segments, with `forget_after`, and if `reward_min`
-    /// is below 0; with features, if `exploration` is 0 or 1 or `max_slots` above 1, and for an arm as control; `Poisoned`
-    /// after an internal failure.
+    /// is below 0; with features, if `exploration` is 0 or 1, and for an arm as control; `Poisoned` after an internal
+    /// failure.
     pub fn lift(&self, control: Option<u32>, confidence: f64) -> Result<(f64, f64)> {
         check_share("confidence", confidence)?;
         let (arms, counts) = {

@@ -152,6 +152,11 @@ impl Offers {
         self.features > 0
     }
 
+    /// The number of features in a row.
+    pub fn features(&self) -> usize {
+        self.features
+    }
+
     /// The choices of the request that was decided last, each with its slot; one of [`NO_ARM`] if it got none.
     #[inline]
     pub fn choices(&self) -> impl Iterator<Item = (u32, &Choice)> {

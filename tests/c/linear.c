@@ -297,6 +297,7 @@ static void bad_input(void) {
   r.sparse_ends = NULL;
   r.sparse_ends_len = 0;
   STATUS(dpb_predict(plain, &r, &mean, NULL, 0, &n), DPB_UNSUPPORTED);
+  STATUS(dpb_feature_weights(plain, 0, &mean, NULL, 0, &n), DPB_UNSUPPORTED);
   CHECK(n == 99);
   dpb_free(plain);
   dpb_free(bandit);
@@ -317,6 +318,29 @@ static void lift(void) {
     STATUS(dpb_lift(bandit, 0, .95, &low, &high), DPB_UNSUPPORTED);
     dpb_free(bandit);
   }
+}
+
+/* Arms are liked by one kind of visitors each, and their weights say so. */
+static void weights(void) {
+  dpb_config config = config_of(DPB_MODEL_PER_ARM, 4);
+  dpb_bandit *bandit = NULL;
+  double mean[D + 1] = {9}, deviation[D + 1] = {9};
+  size_t n = 99;
+  uint32_t arm;
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_feature_weights(bandit, 0, mean, deviation, D, &n), DPB_BUFFER_TOO_SMALL);
+  CHECK(n == D + 1 && mean[0] == 9 && deviation[0] == 9);
+  play(bandit, ROUNDS, 0);
+  for (arm = 0; arm < 2; arm++) {
+    STATUS(dpb_feature_weights(bandit, arm, mean, deviation, D + 1, &n), DPB_OK);
+    CHECK(n == D + 1 && deviation[0] > 0 && mean[arm] > 0 && mean[1 - arm] < 0); /* this kind likes it, and that does not */
+  }
+  STATUS(dpb_feature_weights(bandit, 0, NULL, NULL, D + 1, &n), DPB_OK);
+  n = 99;
+  STATUS(dpb_feature_weights(bandit, ARMS, mean, deviation, D + 1, &n), DPB_INVALID_REQUEST);
+  STATUS(dpb_feature_weights(bandit, 0, mean, deviation, D + 1, NULL), DPB_NULL);
+  CHECK(n == 99);
+  dpb_free(bandit);
 }
 
 /* The library scales down a row that is too large, and counts it. */
@@ -483,6 +507,7 @@ int main(void) {
   lengths();
   bad_input();
   lift();
+  weights();
   large_rows();
   lives();
   private_features();

@@ -1005,6 +1005,12 @@ static void features() {
   CHECK(bandit.try_predict(dpb::Request().with_features(row), mean, nullptr, 2, n) == DPB_BUFFER_TOO_SMALL && n == 3);
   CHECK(mean[0] == 7.0 && bandit.try_predict(dpb::Request().with_features(row), mean, nullptr, 3, n) == DPB_OK);
   CHECK(mean[1] == believed[1].mean);
+  const std::vector<dpb::Prediction> weights = bandit.feature_weights(1);
+  CHECK(weights.size() == 3 && weights[0].mean > 0.0 && weights[0].deviation > 0.0);
+  CHECK(bandit.try_feature_weights(1, mean, nullptr, 2, n) == DPB_BUFFER_TOO_SMALL && n == 3);
+  CHECK(bandit.try_feature_weights(1, mean, nullptr, 3, n) == DPB_OK && mean[0] == weights[0].mean);
+  CHECK(std::string(refusal([&] { (void)bandit.feature_weights(7); }).what()) ==
+        "dpb_feature_weights(arm = 7): DPB_INVALID_REQUEST");
   const std::vector<float> half = {1.0F};
   CHECK(std::string(refusal([&] { (void)bandit.predict(dpb::Request().with_features(half)); }).what())
             .find("features_len must be 2 for this request, got 1") != std::string::npos);

@@ -1934,6 +1934,7 @@ impl World<'_> {
         is_null("select_many", dpb_select_many(null_mut(), null(), 1, &raw mut decision, &raw mut size));
         is_null("select_for", dpb_select_for(null_mut(), &raw const request, &raw mut decision));
         is_null("request_check", dpb_request_check(null(), &raw const request, null_mut()));
+        is_null("weights", dpb_feature_weights(null(), 0, null_mut(), null_mut(), 0, &raw mut size));
         is_null("predict", dpb_predict(null(), &raw const request, null_mut(), null_mut(), 0, &raw mut size));
         let (mut version, mut elsewhere): (u64, dpb_elsewhere) = (0, zeroed());
         is_null("weights", dpb_weights(null(), null(), null_mut(), 0, &raw mut size, null_mut()));
@@ -2000,6 +2001,7 @@ impl World<'_> {
             is_null("no request", dpb_select_for(bandit, null(), &raw mut decision));
             is_null("no request to check", dpb_request_check(bandit, null(), null_mut()));
             is_null("no request to predict", dpb_predict(bandit, null(), null_mut(), null_mut(), 0, &raw mut size));
+            is_null("no n of weights", dpb_feature_weights(bandit, 0, null_mut(), null_mut(), 0, null_mut()));
             is_null("no n", dpb_predict(bandit, &raw const request, null_mut(), null_mut(), 0, null_mut()));
             is_null("no weights", dpb_weights(bandit, null(), null_mut(), 1, &raw mut size, null_mut()));
             is_null("no n of weights", dpb_weights(bandit, null(), null_mut(), 0, null_mut(), null_mut()));

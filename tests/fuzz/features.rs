@@ -159,6 +159,15 @@ impl Player {
             }
             _ => assert!(n == 77 && means.iter().chain(&deviations).all(|&x| x == -7.0)),
         }
+        let arm = bytes.pick(&[0, 0, 1, 2, 3, 99]);
+        let (mut weights, mut number) = ([-7.0f64; D as usize + 2], 77);
+        let mut read = |cap, n| dpb_feature_weights(self.handle, arm, weights.as_mut_ptr(), null_mut(), cap, n);
+        let too_small = one_of(read(D as usize, &raw mut number), &[DPB_BUFFER_TOO_SMALL, DPB_INVALID_REQUEST]);
+        let status = one_of(read(D as usize + 1, &raw mut number), &[DPB_OK, DPB_INVALID_REQUEST]);
+        assert!((status == DPB_OK) == (too_small == DPB_BUFFER_TOO_SMALL) && arm < 99 || status != DPB_OK);
+        assert_eq!(number, if status == DPB_OK { D as usize + 1 } else { 77 });
+        assert!(weights[..=D as usize].iter().all(|&x| if status == DPB_OK { x.is_finite() } else { x == -7.0 }));
+        assert_eq!(weights[D as usize + 1], -7.0);
         assert_eq!(seen(self.handle), before, "a prediction changed something");
         let mut decisions = [NO_DECISION; 4];
         let checked = check(self.handle, &raw const request);

@@ -176,6 +176,7 @@ checked! {
     dpb_statement( bandit: *const dpb_bandit, form: u32, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error );
     dpb_compare(bandit: *const dpb_bandit, i: u32, j: u32, confidence: f64, low: *mut f64, high: *mut f64);
     dpb_lift(bandit: *const dpb_bandit, control: u32, confidence: f64, low: *mut f64, high: *mut f64);
+    dpb_feature_weights(bandit: *const dpb_bandit, arm: u32, mean: *mut f64, deviation: *mut f64, cap: usize, n: *mut usize);
     dpb_epsilon_spent(bandit: *const dpb_bandit, delta: f64, epsilon: *mut f64);
     dpb_select_for(bandit: *mut dpb_bandit, request: *const dpb_request, out: *mut dpb_decision);
     dpb_select_many(bandit: *mut dpb_bandit, requests: *const dpb_request, n: usize, out: *mut dpb_decision, done: *mut usize);
@@ -298,6 +299,7 @@ pub fn rare(constructors: &[super::Constructor]) {
         expect(dpb_add_arm(handle, 9, &raw mut number, null_mut()), DPB_INVALID_REQUEST);
         let predict = |request: &dpb_request, n| dpb_predict(handle, request, null_mut(), null_mut(), 0, n);
         expect(predict(&request, &raw mut n), DPB_UNSUPPORTED);
+        expect(dpb_feature_weights(handle, 0, null_mut(), null_mut(), 0, &raw mut n), DPB_UNSUPPORTED);
         expect(predict(&dpb_request { struct_size: newer, ..request }, &raw mut n), DPB_NEWER_VERSION);
         let mut sizes = [0u64; 32];
         for (size, expected) in [(8, DPB_INVALID_CONFIG), (newer, DPB_NEWER_VERSION)] {

@@ -233,6 +233,12 @@ pub fn arms(subject: Subject, bandit: &Bandit) -> Vec<Arm> {
             arms.push(Arm { estimates: [mean.to_bits(), deviation.to_bits(), 0], counts: (0, false) });
         };
         bandit.predict(&Request { features: Some(features.rows()), ..Request::default() }, each).unwrap();
+        for arm in 0..bandit.arms().unwrap() {
+            let each = |mean: f64, deviation: f64| {
+                arms.push(Arm { estimates: [mean.to_bits(), deviation.to_bits(), 0], counts: (0, false) });
+            };
+            let _ = bandit.feature_weights(arm, each); // of arms that are not retired
+        }
     }
     arms
 }

@@ -307,7 +307,12 @@ def test_features():
         bandit.select(features=rows[:2])
     with pytest.raises(dpb.InvalidRequestError):
         bandit.select(features=[np.nan] * 4)
+    weight, deviation = bandit.feature_weights(2)
+    assert weight.shape == deviation.shape == (5,) and np.isfinite(weight).all() and (deviation > 0).all()
+    with pytest.raises(dpb.InvalidRequestError):
+        bandit.feature_weights(3)
     shared = dpb.Bandit(arms=3, epsilon=4.0, features=2)
+    assert (shared.feature_weights()[0] == shared.feature_weights(2)[0]).all()
     assert shared.select_many(features=np.ones((7, 3, 2))).shape == (7,)
     assert shared.select(features=np.ones((2, 2)), eligible=[0, 2]).arm in (0, 2)
     assert shared.select(sparse=[{0: 1.0}, {}, {1: 0.5}]).arm < 3

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -20,12 +21,14 @@ const (
 	// Languages are hashed. The models do not distinguish two languages with the same hash.
 	languages = 22
 	fields    = 3 // features of a row that are not 0. Each is 1.
+	explored  = 0.05
 )
 
 // configureContext sets the fields for dp-linear, which dpb.New then makes.
 func configureContext(config *dpb.Config) {
 	config.Features = devices + parts + languages
 	config.ModelPerArm = true
+	config.Exploration = explored // so that /report can say what the features gain
 	// A model needs more decisions than a click rate, and half a day has too few. --memory overrides this.
 	config.ForgetAfter = 0
 }
@@ -43,6 +46,38 @@ func contextOf(r *http.Request, now time.Time) dpb.Request {
 		},
 		SparseEnds: []uint32{fields},
 	}
+}
+
+// featureNames returns what the weights of a model are of, the intercept last.
+func featureNames() []string {
+	names := []string{"desktop", "phone", "tablet", "other device"}
+	for part := range parts {
+		names = append(names, fmt.Sprintf("%d to %d h", 4*part, 4*part+4))
+	}
+	for language := range languages {
+		names = append(names, fmt.Sprintf("language %d", language))
+	}
+	return append(names, "any visitor")
+}
+
+// weights returns the weight of each feature for each ad that is not retired, with its deviation.
+func weights(bandit *dpb.Bandit, arms []dpb.Arm) (map[string]any, error) {
+	all := make([]any, len(arms))
+	for arm := range arms {
+		if !arms[arm].Active {
+			continue
+		}
+		read, err := bandit.FeatureWeights(uint32(arm))
+		if err != nil {
+			return nil, err
+		}
+		pairs := make([][2]float64, len(read))
+		for i, weight := range read {
+			pairs[i] = [2]float64{weight.Mean, weight.Deviation}
+		}
+		all[arm] = pairs
+	}
+	return map[string]any{"names": featureNames(), "of_arms": all, "exploration": explored}, nil
 }
 
 // deviceOf distinguishes large screens from small ones. A false User-Agent affects only its sender.

@@ -81,9 +81,28 @@ func TestContext(t *testing.T) {
 				liked++
 			}
 		}
-		for _, page := range []string{"/report", "/privacy", "/privacy.json"} {
+		for _, page := range []string{"/privacy", "/privacy.json"} {
 			if status, body := get(pages, page); status != 200 || len(body) < 500 {
 				t.Errorf("%s: %d %s", page, status, body)
+			}
+		}
+		status, body := get(pages, "/report")
+		var report struct {
+			Lift     []float64
+			Features *struct {
+				Names    []string
+				Arms     [][][2]float64 `json:"of_arms"`
+				Explored float64        `json:"exploration"`
+			}
+		}
+		if err := json.Unmarshal([]byte(body), &report); err != nil || status != 200 || (report.Features != nil) != o.context {
+			t.Errorf("%d %s: %v", status, body, err)
+		}
+		if of := report.Features; of != nil {
+			first := of.Arms[0] // desktops like it less than phones
+			if len(of.Names) != len(first) || of.Names[1] != "phone" || first[1][0]-first[0][0] < 2*first[1][1] ||
+				len(report.Lift) != 2 || report.Lift[0] <= 0 || of.Explored != 0.05 {
+				t.Errorf("%v: lift %v", first[:2], report.Lift)
 			}
 		}
 		return liked, clicks

@@ -210,14 +210,20 @@ func (s adServer) reportAll() (any, error) {
 	if low, high, err := s.bandit.Lift(dpb.NoArm, 0.95); err == nil {
 		lift = []any{number(low), number(high)}
 	}
-	return map[string]any{
+	page := map[string]any{
 		"policy": s.bandit.PolicyName(), "winner": winner, "verdict": verdict, "lift": lift, "is_private": report.IsPrivate,
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
 		"clock": s.window.clock(), "window": s.window.ticks, "memory": s.memory,
 		"changes_detected": report.ChangesDetected, "phase": report.Phase,
 		"decisions": report.Decisions, "pending": report.Pending,
 		"arms": arms, "placements": s.placements,
-	}, nil
+	}
+	if s.context {
+		if page["features"], err = weights(s.bandit.Bandit, read); err != nil {
+			return nil, err
+		}
+	}
+	return page, nil
 }
 
 // health reports whether the server can decide. A bandit that is poisoned after an internal failure cannot.

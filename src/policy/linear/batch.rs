@@ -3,7 +3,7 @@
 use super::algebra::{add, factorise, packed, solve, solve_rows, zeros};
 use super::partition::{CELLS, Partition};
 use super::rows::SpreadRow;
-use super::sample::Purpose;
+use super::sample::RewardPurpose;
 use crate::error::{Error, Result};
 use crate::ledger::cells::OpenSum;
 use crate::ledger::open::RawSum;
@@ -99,7 +99,7 @@ impl Setting {
         match self.instrument {
             Instrument::Bin => each(bin.0, bin.1 * BOUND),
             Instrument::Cells(cells) => each(self.partition.ancestor(cell, cells), BOUND),
-            Instrument::Samples => each(usize::from(row.purpose == Purpose::Own), BOUND),
+            Instrument::Samples => each(usize::from(row.purpose == RewardPurpose::Own), BOUND),
             Instrument::Sum => {
                 each(0, (f64::from(BOUND / 8) / w) as i32);
                 // u = 7/8 BOUND r/max(C, |r|_1), rounded towards zero.

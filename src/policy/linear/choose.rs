@@ -1,7 +1,7 @@
 //! How dp-linear chooses arms: by one of its draws of the model, evenly in the pilot, or the best in an outage.
 
 use super::model::DRAWS;
-use super::sample::Purpose;
+use super::sample::RewardPurpose;
 use super::{Linear, algebra};
 use crate::policy::contract::Pull;
 use crate::request::{NO_ARM, Offer, Row};
@@ -19,7 +19,7 @@ impl Linear {
     /// Chooses one arm of an offer, by a draw of the models. Its row is kept until the decision's reward takes effect or
     /// the decision is cancelled.
     pub(super) fn draw(&mut self, offer: &mut Offer, arms: usize) {
-        let (explores, purpose) = if self.plays_evenly() { (true, Purpose::Model) } else { self.toss(offer) };
+        let (explores, purpose) = if self.plays_evenly() { (true, RewardPurpose::Model) } else { self.toss(offer) };
         self.row.purpose = purpose;
         let number = match explores && arms > 0 {
             true => Some(self.coins.below(arms as u64) as usize),

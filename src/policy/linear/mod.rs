@@ -97,9 +97,6 @@ type LinearLedger = Ledger<VectorBatch, LinearReleases>;
 
 const MOST_FEATURES: u32 = 256;
 
-/// The largest share of the rewards for a sample.
-const LARGEST_SAMPLE: f64 = 0.05;
-
 /// Largest distance, in logits, from the rate to the point at which a mean is linearised; and to the point whose slope is
 /// used there. (With 3 for both, Shuttle has 5.5, 6.7, 8.0 and 13.3% wrong without noise and at epsilon
 /// 4, 1 and .25, instead of 4.3, 4.7, 6.7 and 11.0. With 8 for both, 3.6, 6.1, 7.8 and 10.6, and one run in three has

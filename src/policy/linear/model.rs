@@ -488,6 +488,13 @@ impl Model {
         &self.draws[draw * self.d()..][..self.d()]
     }
 
+    /// Returns a coordinate of theta and its standard deviation. Overwrites `unit`.
+    pub fn weight(&self, coordinate: usize, unit: &mut [f64]) -> (f64, f64) {
+        unit.fill(0.0);
+        unit[coordinate] = 1.0;
+        self.predict(unit)
+    }
+
     /// Returns x theta and its standard deviation for a whole row, and overwrites the row.
     pub fn predict(&self, x: &mut [f64]) -> (f64, f64) {
         let mean = dot(x, &self.mean);

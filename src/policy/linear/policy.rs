@@ -1,7 +1,7 @@
 //! dp-linear as a policy that decides by request, with the releases of other handles.
 
 use super::batch::{Instrument, VectorBatch};
-use super::sample::Purpose;
+use super::sample::RewardPurpose;
 use super::{Linear, SavedPilots, persist_model};
 use crate::error::Result;
 use crate::ledger::cells::{OpenSum, Place};
@@ -49,9 +49,7 @@ impl Policy for Linear {
                 continue;
             }
             let model = self.model(arm);
-            while self.ready <= model {
-                self.refresh(self.ready); // each model once, not at each prediction
-            }
+            self.prepare(model);
             self.spread_row(rows.get(if self.shape.per_arm { 0 } else { place }, self.shape.features as usize));
             self.scratch.y.copy_from_slice(&self.x);
             let (m, deviation) = self.models[model].predict(&mut self.scratch.y);
@@ -60,11 +58,23 @@ impl Policy for Linear {
         }
     }
 
+    /// Calls `each` with the weight of each feature in the arm's model, in logits for one unit of the feature, and its standard
+    /// deviation; then with the intercept. Functions of releases and rows.
+    fn weights(&mut self, arm: u32, each: &mut dyn FnMut(f64, f64)) {
+        let model = self.model(arm);
+        self.prepare(model);
+        for coordinate in (1..self.d()).chain([0]) {
+            let (mean, deviation) = self.models[model].weight(coordinate, &mut self.scratch.y);
+            let unit = if coordinate == 0 { 1.0 } else { self.scale.unit };
+            each(mean / unit, deviation / unit);
+        }
+    }
+
     fn observe(&mut self, pull: Pull, reward: Reward) {
         self.clear_x();
         self.kept.spread(pull.arm() as usize, &mut self.row);
         self.set_x();
-        let (is_pilot, is_sampled) = (self.is_pilot(), self.row.purpose != Purpose::Model);
+        let (is_pilot, is_sampled) = (self.is_pilot(), self.row.purpose != RewardPurpose::Model);
         if let Some(whole) = self.ledger.whole.as_mut().filter(|_| is_pilot || is_sampled) {
             let point = if is_pilot { [0.0, 0.0, 1.0] } else { [0.0, 1.0, 0.0] };
             whole.collect(&self.row, &self.x, point, reward);
@@ -146,6 +156,13 @@ impl Policy for Linear {
 }
 
 impl Linear {
+    /// Makes the draws of the models up to this one follow their releases, each once.
+    fn prepare(&mut self, model: usize) {
+        while self.ready <= model {
+            self.refresh(self.ready);
+        }
+    }
+
     /// Continues from what a snapshot has before the models. Rewards that were in open batches, including the pilot's, never
     /// enter a release.
     fn continue_from(&mut self, saved: &SavedPilots) {

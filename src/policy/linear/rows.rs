@@ -1,6 +1,6 @@
 //! Rows of features as integers, as pending decisions keep them.
 
-use super::sample::Purpose;
+use super::sample::RewardPurpose;
 use crate::error::Result;
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
@@ -145,14 +145,14 @@ pub struct PendingRows {
 struct RowHead {
     arm: u32,
     exponent: i16,
-    purpose: Purpose,
+    purpose: RewardPurpose,
 }
 
 /// A kept row, unpacked.
 pub struct SpreadRow {
     pub arm: u32,
     pub exponent: i16,
-    pub purpose: Purpose,
+    pub purpose: RewardPurpose,
     /// r, for each feature.
     pub r: WipedVec<i32>,
     /// Indices where r is not 0, each once.
@@ -166,7 +166,7 @@ impl SpreadRow {
         Ok(SpreadRow {
             arm: 0,
             exponent: 0,
-            purpose: Purpose::Model,
+            purpose: RewardPurpose::Model,
             r: WipedVec::new(features, |_| 0)?,
             places: WipedVec::new(features, |_| 0)?,
             used: 0,

@@ -4,8 +4,8 @@
 //! independent of everything else, so both samples are of the same requests. A sampled reward enters this vector in place
 //! of its model's.
 
+use super::Linear;
 use super::batch::{BOUND, Instrument, VectorBatch};
-use super::{LARGEST_SAMPLE, Linear};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::moving::{Archive, Persist};
@@ -14,12 +14,15 @@ use crate::policy::cumulant::Cumulant;
 use crate::request::Offer;
 use crate::reward::Reward;
 
+/// The largest share of the rewards for a sample. (Ads at epsilon 1 with exploration .05, 100 worlds: 24.2% of the loss of
+/// uniform play after 1e5 decisions, 23.4% without samples; the difference is 0.8 with an error of 0.5.)
+const MOST: f64 = 0.05;
 /// The first batch has this many rewards for each standard deviation of the noise.
 const FIRST: f64 = 32.0;
 
 /// What the reward of a decision is for: its model, or a coordinate of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Purpose {
+pub enum RewardPurpose {
     Even,
     Own,
     #[default]
@@ -37,7 +40,7 @@ impl Samples {
     /// The probability of each sample after the pilot.
     pub fn share(config: &Config) -> f64 {
         let even = config.exploration;
-        if config.max_slots > 1 { 0.0 } else { even.min(1.0 - even).min(LARGEST_SAMPLE) }
+        even.min(1.0 - even).min(MOST)
     }
 
     /// The size of the next batch: as many rewards as all before it together. `variance` is that of the noise of a sum.
@@ -72,28 +75,30 @@ impl Persist for Samples {
     }
 }
 
-impl Persist for Purpose {
+impl Persist for RewardPurpose {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
         let mut number = *self as u8;
         number.persist(with)?;
         with.ensure(number <= 2)?;
-        *self = [Purpose::Even, Purpose::Own, Purpose::Model][usize::from(number.min(2))];
+        *self = [RewardPurpose::Even, RewardPurpose::Own, RewardPurpose::Model][usize::from(number.min(2))];
         Ok(())
     }
 }
 
 impl Linear {
     /// Tosses whether a decision is an even draw, and what its reward is for. With values a decision is not sampled: an even
-    /// draw might cost more than it is worth, where the policy shows nothing.
-    pub(super) fn toss(&mut self, offer: &Offer) -> (bool, Purpose) {
+    /// draw might cost more than it is worth, where the policy shows nothing. Nor is one of several slots, whose rewards
+    /// depend on each other.
+    pub(super) fn toss(&mut self, offer: &Offer) -> (bool, RewardPurpose) {
         if self.exploration == 0.0 {
-            return (false, Purpose::Model);
+            return (false, RewardPurpose::Model);
         }
-        let (toss, share) = (self.coins.unit(), if offer.worths.is_some() { 0.0 } else { self.sampled });
+        let is_sampled = offer.worths.is_none() && offer.slots <= 1;
+        let (toss, share) = (self.coins.unit(), if is_sampled { self.sampled } else { 0.0 });
         let purpose = match toss {
-            _ if toss < share => Purpose::Even,
-            _ if toss >= 1.0 - share => Purpose::Own,
-            _ => Purpose::Model,
+            _ if toss < share => RewardPurpose::Even,
+            _ if toss >= 1.0 - share => RewardPurpose::Own,
+            _ => RewardPurpose::Model,
         };
         (toss < self.exploration, purpose)
     }
@@ -111,11 +116,8 @@ impl Linear {
 
     /// The releases of all handles, of own draws and of even ones.
     pub(super) fn sampled_totals(&self) -> Result<[ReleaseTotals; 2]> {
-        if !(self.exploration > 0.0 && self.exploration < 1.0) {
-            return Err(Error::unsupported("a lift: config.exploration must be above 0 and below 1"));
-        }
         if self.sampled == 0.0 {
-            return Err(Error::unsupported("a lift: config.max_slots is above 1"));
+            return Err(Error::unsupported("a lift: config.exploration must be above 0 and below 1"));
         }
         let mut all = self.samples;
         self.ledger.peers.iter().for_each(|peer| all.add(&peer.releases.pilots.samples));

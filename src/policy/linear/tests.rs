@@ -2,7 +2,7 @@
 
 use super::model::Belief;
 use super::rows::{LARGEST, MOST, Scale, SpreadRow};
-use super::sample::Purpose;
+use super::sample::RewardPurpose;
 use super::*;
 use crate::ledger::peers::PeerId;
 use crate::policy::contract::{Policy, Pull};
@@ -876,9 +876,9 @@ impl Sampled {
         policy.kept.spread(0, &mut policy.row);
         let (rate, even) = (RATES[kind][arm as usize], RATES[kind].iter().sum::<f64>() / 4.0);
         let place = match policy.row.purpose {
-            Purpose::Own => Some((0, rate)),
-            Purpose::Even => Some((1, even)),
-            Purpose::Model => None,
+            RewardPurpose::Own => Some((0, rate)),
+            RewardPurpose::Even => Some((1, even)),
+            RewardPurpose::Model => None,
         };
         if let Some((sample, rate)) = place {
             self.open[sample][0] += rate;
@@ -952,7 +952,7 @@ fn samples_are_sums_of_their_own() {
             };
             let ((model, sample), releases) = (of_model(policy), policy.ledger.facts.releases);
             truth.play(policy, &mut coins);
-            let is_for_model = policy.row.purpose == Purpose::Model;
+            let is_for_model = policy.row.purpose == RewardPurpose::Model;
             let now = (model + u64::from(is_for_model), sample + u64::from(!is_for_model));
             assert!(of_model(policy) == now || policy.ledger.facts.releases > releases);
         }
@@ -991,4 +991,27 @@ fn samples_are_sums_of_their_own() {
     let mut fresh = policy(&exploring(4, 2.0), SHAPE_PER_ARM, 4);
     truth.play(&mut fresh, &mut coins);
     assert_eq!((contribute(&mut fresh, &mut other), contribute(&mut other, &mut fresh)), (0.0, 0.0));
+}
+
+/// Weights are in the caller's units: features that are 128 times as large have weights of 1/128. They are near what
+/// rewards follow. Each model's are its own.
+#[test]
+fn weights_are_those_of_the_callers_features() {
+    for (per_arm, arm) in [(false, 0), (true, 0), (true, 1)] {
+        let weights = |norm: f64| {
+            let mut policy = policy(&config(4, 20.0), Shape { per_arm, ..SHAPE }, 1);
+            play(&mut policy, 30_000, norm, &THETA, &mut stream(2));
+            let mut weights = Vec::new();
+            policy.weights(arm, &mut |mean, deviation| weights.push((norm * mean, norm * deviation)));
+            weights
+        };
+        let (one, large) = (weights(1.0), weights(128.0));
+        let sign = if arm == 1 { -1.0 } else { 1.0 };
+        for (place, truth) in [2.0, -2.0, 1.0, 0.0].into_iter().enumerate() {
+            let (mean, deviation) = one[place];
+            assert!((mean - sign * truth).abs() < 4.0 * deviation, "{per_arm} {arm} {place}: {:?}", one);
+            assert!(deviation < 0.6 && (large[place].0 - mean).abs() < 1e-3, "{one:?} {large:?}");
+        }
+        assert!(one.len() == 5 && (one[4].0 + 2.0).abs() < 0.7, "{one:?}");
+    }
 }

@@ -846,6 +846,23 @@ class Bandit(Handle):
         self._check(lib.dpb_find(self._c, integer("version", version), integer("id", id), out))
         return Decision(out.ticket, out.propensity, out.arm, out.phase)
 
+    def feature_weights(self, arm: int = 0) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """With features: the weight of each feature in the model of an arm, and its standard deviation; the intercept last.
+
+        A weight is the change of the logit of the mean reward for one unit of the feature. With one model for all arms every
+        arm has its weights.
+        """
+        n = ffi.new("size_t *")
+        mean = deviation = np.empty(0)
+        while True:
+            to = [ffi.from_buffer("double[]", array) for array in (mean, deviation)]
+            status = lib.dpb_feature_weights(self._c, self._arm(arm), *to, len(mean), n)
+            if status != lib.DPB_BUFFER_TOO_SMALL:
+                break
+            mean, deviation = np.empty(n[0]), np.empty(n[0])
+        self._check(status)
+        return mean[: n[0]], deviation[: n[0]]
+
     def compare(self, i: int, j: int, confidence: float = 0.95) -> tuple[float, float]:
         """A confidence interval for the mean of arm i minus that of arm j, valid at all times together."""
         low, high = ffi.new("double *"), ffi.new("double *")

@@ -634,16 +634,45 @@ public final class Bandit extends Handle {
             if (status != Native.DPB_OK) {
                 throw refusal(c, status, given.address(), 0);
             }
-            List<Prediction> all = new ArrayList<>();
-            long half = out.byteSize() / 16;
-            for (long i = 0; i < n.get(JAVA_LONG, 0); i++) {
-                all.add(new Prediction(
-                        out.getAtIndex(JAVA_DOUBLE, i), out.getAtIndex(JAVA_DOUBLE, half + i)));
-            }
-            return List.copyOf(all);
+            return predictions(out, n.get(JAVA_LONG, 0));
         } finally {
             leave();
         }
+    }
+
+    /**
+     * Reads the weight of each feature in the model of an arm: by how much one unit of the feature changes the logit of
+     * the mean reward, with its standard deviation. The intercept is the last one. With one model for all arms every arm
+     * has its weights. They are functions of releases and features, so they cost no privacy.
+     *
+     * @throws DpbException {@link Status#UNSUPPORTED} without features; {@link Status#INVALID_REQUEST}: no such arm
+     */
+    public List<Prediction> featureWeights(int arm) {
+        long c = enter();
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment n = arena.allocate(8, 8);
+            MemorySegment out = MemorySegment.NULL;
+            int status = Native.dpb_feature_weights(c, arm, 0, 0, 0, n.address());
+            while (status == Native.DPB_BUFFER_TOO_SMALL) {
+                long cap = n.get(JAVA_LONG, 0);
+                out = arena.allocate(16 * cap, 8);
+                status = Native.dpb_feature_weights(
+                        c, arm, out.address(), out.address() + 8 * cap, cap, n.address());
+            }
+            check(status);
+            return predictions(out, n.get(JAVA_LONG, 0));
+        } finally {
+            leave();
+        }
+    }
+
+    private static List<Prediction> predictions(MemorySegment out, long n) {
+        List<Prediction> all = new ArrayList<>();
+        long half = out.byteSize() / 16;
+        for (long i = 0; i < n; i++) {
+            all.add(new Prediction(out.getAtIndex(JAVA_DOUBLE, i), out.getAtIndex(JAVA_DOUBLE, half + i)));
+        }
+        return List.copyOf(all);
     }
 
     /**

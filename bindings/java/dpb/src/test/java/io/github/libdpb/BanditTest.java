@@ -209,6 +209,9 @@ class BanditTest {
             bandit.select(sparse, out);
             assertEquals(2, bandit.predict(sparse).size());
             assertEquals(3, bandit.predict(new Request().features(new float[4])).size());
+            assertEquals(5, bandit.featureWeights(2).size());
+            assertTrue(bandit.featureWeights(0).get(4).deviation() > 0);
+            refused(Status.INVALID_REQUEST, "", () -> bandit.featureWeights(3));
             float[] short3 = new float[3];
             refused(Status.INVALID_REQUEST, "features", () -> bandit.select(new Request().features(short3), out));
             refused(Status.INVALID_REQUEST, "features", () -> bandit.predict(new Request().features(short3)));
