@@ -665,7 +665,7 @@ void dpb_config_init_sized(dpb_config *config,
  * a request with all that is in it: rows, eligible arms, values, reward, and whether it is cancelled. What it does
  * not cover: whoever sees a request's own decision learns of its row (Theorem J, docs/theory/private-features.md).
  * Propensities are NaN, and decisions for each arm, cancelled and expired ones are not counted. Needs codebook and a
- * reward_window. Not with delta, max_slots and expected_users. For dpb_new_linear.
+ * reward_window. Not with max_slots, expected_users and table_capacity. For dpb_new_linear.
  */
 #define DPB_PRIVATE_FEATURES 16
 
@@ -1834,7 +1834,7 @@ dpb_status dpb_compare(const dpb_bandit *bandit,
  *
  * With dpb_config.features arms have no means. There it needs dpb_config.exploration, and compares samples: of the
  * policy's own decisions, and of even draws, for the same requests, over all releases that the handle knows. Requests
- * with values are in neither. It needs no constant means, and works with dpb_config.forget_after.
+ * with values or several slots are in neither. It needs no constant means, and works with dpb_config.forget_after.
  *
  * control: an arm; or DPB_NO_ARM, an even draw of all arms that are not retired. confidence: in (0, 1). low, high:
  * receive the ends, at least -1; high is infinite if the control's mean may be 0. Takes about a millisecond for
@@ -1842,7 +1842,7 @@ dpb_status dpb_compare(const dpb_bandit *bandit,
  * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (before the first decision, and until each arm of the control has a
  * release); DPB_INVALID_REQUEST (a control that does not exist or is retired); DPB_INVALID_CONFIG (confidence);
  * DPB_UNSUPPORTED (where dpb_compare is; dpb_config.max_segments; reward_min below 0; with dpb_config.features: an
- * exploration of 0 or 1, max_slots above 1, an arm as control); DPB_POISONED. Any thread.
+ * exploration of 0 or 1, an arm as control); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1851,6 +1851,27 @@ dpb_status dpb_lift(const dpb_bandit *bandit,
                     double confidence,
                     double *low,
                     double *high);
+
+/**
+ * Reads the weights of the features in the model of an arm, each with its standard deviation: by how much one unit of
+ * the feature changes the logit of the mean reward, ln(p/(1 - p)) of a mean p of the range. The intercept is the last
+ * one. A weight within two deviations of 0 is not known to matter. They are functions of releases and features, so they
+ * cost no privacy. Before the first release of the model they are its prior.
+ *
+ * arm: with DPB_MODEL_SHARED any arm, as all have one model. mean, deviation: each NULL, or receives up to cap
+ * numbers, by the index of the feature. n: receives their number, dpb_config.features + 1, also if cap is too small.
+ * Takes O(features^3), with the handle's lock held: some milliseconds for 256 features.
+ * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_INVALID_REQUEST (an arm that does not exist
+ * or is retired); DPB_UNSUPPORTED (dpb_config.features is 0); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_feature_weights(const dpb_bandit *bandit,
+                               uint32_t arm,
+                               double *mean,
+                               double *deviation,
+                               size_t cap,
+                               size_t *n);
 
 /**
  * Reads the privacy loss of one user so far at this delta in [0, 1): an upper bound, infinite for baselines and

@@ -183,7 +183,7 @@ fn impossible_contributions_are_refused() {
         // Where the last sum begins, counted from the end.
         let from_end = match kind {
             Subject::Segments => 8,
-            Subject::Policy(Algorithm::Linear) | Subject::Models => 8 * (3 + 3 + 6 + 9 + 3 + 3), // the pilot's
+            Subject::Policy(Algorithm::Linear) | Subject::Models => 8 * (1 + 1 + 6 + 9 + 3 + 3 + 1), // the pilot's
             _ => 16,
         };
         let combined = |change: Change| {

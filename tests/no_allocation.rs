@@ -153,7 +153,7 @@ fn nothing_allocates_with_features() {
     for config in [
         plain.clone(),
         Config { forget_after: 4096, exploration: 0.1, ..plain.clone() },
-        Config { delta: 1e-6, max_slots: 3, ..plain },
+        Config { max_slots: 3, ..plain },
         Config { clock: Clock::Caller, forget_after: 4096, ..windowed.clone() },
         windowed,
     ] {

@@ -415,7 +415,7 @@ type Config struct {
 	// all that is in it: rows, eligible arms, values, reward, and whether it is cancelled. What it does not cover:
 	// whoever sees a request's own decision learns of its row (Theorem J, docs/theory/private-features.md). Propensities
 	// are NaN, and decisions for each arm, cancelled and expired ones are not counted. Needs Codebook and a
-	// RewardWindow. Not with Delta, MaxSlots and ExpectedUsers. For [NewLinear].
+	// RewardWindow. Not with MaxSlots, ExpectedUsers and TableCapacity. For [NewLinear].
 	PrivateFeatures bool
 	// With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may then
 	// also end with [TestTied]: no arm is better than the leader by this much or more. 0 = only a winner ends the test,

@@ -176,6 +176,7 @@ dpb_status dpb_verdict_text(const dpb_verdict *verdict, uint8_t *buf, size_t cap
 dpb_status dpb_statement(const dpb_bandit *bandit, uint32_t form, uint8_t *buf, size_t cap, size_t *len, dpb_error *error);
 dpb_status dpb_compare(const dpb_bandit *bandit, uint32_t i, uint32_t j, double confidence, double *low, double *high);
 dpb_status dpb_lift(const dpb_bandit *bandit, uint32_t control, double confidence, double *low, double *high);
+dpb_status dpb_feature_weights(const dpb_bandit *bandit, uint32_t arm, double *mean, double *deviation, size_t cap, size_t *n);
 dpb_status dpb_epsilon_spent(const dpb_bandit *bandit, double delta, double *epsilon);
 const char *dpb_policy_name(const dpb_bandit *bandit);
 uint16_t dpb_ticket_node(uint64_t ticket);

@@ -592,7 +592,7 @@ impl Bandit {
         }
         state.check_arm(arm, "arm")?;
         let needed = within(limit, state.offers.features() + 1)?;
-        state.policy.weights(arm, &mut each);
+        state.policy.feature_weights(arm, &mut each);
         Ok(needed)
     }
 

@@ -158,7 +158,7 @@ pub trait Policy: Send + Persist {
     fn predict(&mut self, _offer: &Offer, _each: &mut dyn FnMut(f64, f64)) {}
 
     /// Passes the weight of each feature in the model of an arm, and its standard deviation, to `each`; then the intercept.
-    fn weights(&mut self, _arm: u32, _each: &mut dyn FnMut(f64, f64)) {}
+    fn feature_weights(&mut self, _arm: u32, _each: &mut dyn FnMut(f64, f64)) {}
 
     /// Writes released and public state, and nothing else, or continues from it in a fresh policy of the same
     /// configuration. Open batches are not written: their rewards never enter a release. The caller drops a handle that

@@ -146,7 +146,7 @@ fields! {
     /// all that is in it: rows, eligible arms, values, reward, and whether it is cancelled. What it does not cover: whoever
     /// sees a request's own decision learns of its row (Theorem J, docs/theory/private-features.md). Propensities are NaN,
     /// and decisions for each arm, cancelled and expired ones are not counted. Needs `codebook` and a `reward_window`. Not
-    /// with `delta`, `max_slots` and `expected_users`.
+    /// with `max_slots`, `expected_users` and `table_capacity`.
     private_features: bool = false, Releases, Listed, "0.1", [flag DPB_PRIVATE_FEATURES 16];
     /// With `private_features`: the number of rows of `codebook`. This number times the number of models is at most 65536.
     codebook_len: u32 = 0, Releases, Listed, "0.1",

@@ -356,13 +356,13 @@ static void large_rows(void) {
   dpb_request_init(&r);
   dense(&r, row, D);
   for (t = 0; t < 3000; t++) {
-    row[0] = t % 3 == 0 ? 3e38f : (float)(t % 5);
+    row[0] = t >= 100 && t % 3 == 0 ? 3e38f : (float)(t % 5); /* the first rows have the unit */
     STATUS(dpb_select_for(bandit, &r, &d), DPB_OK);
     STATUS(dpb_update(bandit, d.ticket, t % 2), DPB_OK);
   }
   told.struct_size = sizeof told;
   STATUS(dpb_diagnostics_read(bandit, &told), DPB_OK);
-  CHECK(told.oversized > 1000 && told.oversized < 3000);
+  CHECK(told.oversized == 966);
   dpb_free(bandit);
 }
 

@@ -450,7 +450,7 @@ impl Seen {
             assert!(verdict.more >= 0.0 || verdict.more.is_nan());
             assert!(verdict.low <= verdict.high || verdict.low.is_nan() && verdict.high.is_nan());
             assert_eq!(decided, [DPB_TEST_WON, DPB_TEST_TIED].contains(&verdict.state));
-            let (mut text, mut n) = ([0; 512], 0);
+            let (mut text, mut n) = ([0; 4096], 0); // numbers of 300 digits
             assert_eq!(
                 dpb_verdict_text(&raw const verdict, text.as_mut_ptr(), text.len(), &raw mut n, null_mut()),
                 DPB_OK
@@ -1934,7 +1934,7 @@ impl World<'_> {
         is_null("select_many", dpb_select_many(null_mut(), null(), 1, &raw mut decision, &raw mut size));
         is_null("select_for", dpb_select_for(null_mut(), &raw const request, &raw mut decision));
         is_null("request_check", dpb_request_check(null(), &raw const request, null_mut()));
-        is_null("weights", dpb_feature_weights(null(), 0, null_mut(), null_mut(), 0, &raw mut size));
+        is_null("feature weights", dpb_feature_weights(null(), 0, null_mut(), null_mut(), 0, &raw mut size));
         is_null("predict", dpb_predict(null(), &raw const request, null_mut(), null_mut(), 0, &raw mut size));
         let (mut version, mut elsewhere): (u64, dpb_elsewhere) = (0, zeroed());
         is_null("weights", dpb_weights(null(), null(), null_mut(), 0, &raw mut size, null_mut()));
@@ -2001,7 +2001,7 @@ impl World<'_> {
             is_null("no request", dpb_select_for(bandit, null(), &raw mut decision));
             is_null("no request to check", dpb_request_check(bandit, null(), null_mut()));
             is_null("no request to predict", dpb_predict(bandit, null(), null_mut(), null_mut(), 0, &raw mut size));
-            is_null("no n of weights", dpb_feature_weights(bandit, 0, null_mut(), null_mut(), 0, null_mut()));
+            is_null("no n of feature weights", dpb_feature_weights(bandit, 0, null_mut(), null_mut(), 0, null_mut()));
             is_null("no n", dpb_predict(bandit, &raw const request, null_mut(), null_mut(), 0, null_mut()));
             is_null("no weights", dpb_weights(bandit, null(), null_mut(), 1, &raw mut size, null_mut()));
             is_null("no n of weights", dpb_weights(bandit, null(), null_mut(), 0, null_mut(), null_mut()));

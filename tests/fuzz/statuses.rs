@@ -425,6 +425,7 @@ pub fn rare(constructors: &[super::Constructor]) {
         let late = decision.ticket;
         (0..2).for_each(|_| expect(dpb_select(parts, &raw mut decision), DPB_OK));
         expect(dpb_update_part(parts, late, 7, 1.0), DPB_EXPIRED);
+        expect(dpb_update_part(parts, !0, 7, 1.0), DPB_UNKNOWN_TICKET);
         dpb_free(parts);
 
         // A fleet with a key.

@@ -196,7 +196,7 @@ pub const DPB_LEARN_CLIP: u32 = 8;
 /// a request with all that is in it: rows, eligible arms, values, reward, and whether it is cancelled. What it does
 /// not cover: whoever sees a request's own decision learns of its row (Theorem J, docs/theory/private-features.md).
 /// Propensities are NaN, and decisions for each arm, cancelled and expired ones are not counted. Needs codebook and a
-/// reward_window. Not with delta, max_slots and expected_users. For dpb_new_linear.
+/// reward_window. Not with max_slots, expected_users and table_capacity. For dpb_new_linear.
 pub const DPB_PRIVATE_FEATURES: u32 = 16;
 /// dpb_config.flags: Adds the width of the noise to the index, as a proof requires. The paper's index omits it. For
 /// dpb_new_ucb_int and dpb_new_lap.

@@ -60,7 +60,7 @@ impl Policy for Linear {
 
     /// Calls `each` with the weight of each feature in the arm's model, in logits for one unit of the feature, and its standard
     /// deviation; then with the intercept. Functions of releases and rows.
-    fn weights(&mut self, arm: u32, each: &mut dyn FnMut(f64, f64)) {
+    fn feature_weights(&mut self, arm: u32, each: &mut dyn FnMut(f64, f64)) {
         let model = self.model(arm);
         self.prepare(model);
         for coordinate in (1..self.d()).chain([0]) {

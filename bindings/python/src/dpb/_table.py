@@ -135,7 +135,7 @@ class Config:
     with all that is in it: rows, eligible arms, values, reward, and whether it is cancelled. What it does not
     cover: whoever sees a request's own decision learns of its row (Theorem J, docs/theory/private-features.md).
     Propensities are NaN, and decisions for each arm, cancelled and expired ones are not counted. Needs codebook and
-    a reward_window. Not with delta, max_slots and expected_users. For dp-linear."""
+    a reward_window. Not with max_slots, expected_users and table_capacity. For dp-linear."""
     tolerance: float = 0.0
     """With dp-tt: the difference of two means, in the unit of the reward, that does not matter to you. The test may
     then also end with TestState.TIED: no arm is better than the leader by this much or more. 0 = only a winner ends

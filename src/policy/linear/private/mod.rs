@@ -94,6 +94,12 @@ fn check(config: &Config) -> Result<()> {
             config.max_slots.into(),
         ),
         (
+            "table_capacity",
+            config.table_capacity > 0,
+            "must be 0 with private_features: which decisions are recorded is not covered",
+            config.table_capacity.into(),
+        ),
+        (
             "expected_users",
             config.expected_users > 0,
             "must be 0 with private_features: who is over the limit would show",

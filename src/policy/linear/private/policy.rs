@@ -142,6 +142,13 @@ impl Policy for PrivateLinear {
         }
     }
 
+    fn feature_weights(&mut self, arm: u32, each: &mut dyn FnMut(f64, f64)) {
+        for coordinate in (1..self.x.len()).chain([0]) {
+            let (mean, deviation) = self.models[self.model(arm)].weight(coordinate, &mut self.scratch.y);
+            each(mean, deviation);
+        }
+    }
+
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let cell = std::mem::replace(&mut self.kept[pull.arm() as usize], NO_CELL);
         self.enter((cell != NO_CELL).then_some((cell as usize, reward)));

@@ -470,7 +470,7 @@ public final class Config {
      * with all that is in it: rows, eligible arms, values, reward, and whether it is cancelled. What it does not
      * cover: whoever sees a request's own decision learns of its row (Theorem J, docs/theory/private-features.md).
      * Propensities are NaN, and decisions for each arm, cancelled and expired ones are not counted. Needs codebook
-     * and a rewardWindow. Not with delta, maxSlots and expectedUsers. For Policy.LINEAR.
+     * and a rewardWindow. Not with maxSlots, expectedUsers and tableCapacity. For Policy.LINEAR.
      */
     public Config privateFeatures(boolean privateFeatures) {
         this.privateFeatures = privateFeatures;

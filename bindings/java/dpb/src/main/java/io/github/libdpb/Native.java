@@ -1143,6 +1143,22 @@ final class Native {
         }
     }
 
+    private static final class CallFeatureWeights {
+        static final MethodHandle HANDLE =
+                function("dpb_feature_weights", FunctionDescriptor.of(
+                        JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG));
+    }
+
+    static int dpb_feature_weights(
+            long bandit, int arm, long mean, long deviation, long cap, long n) {
+        try {
+            return (int) CallFeatureWeights.HANDLE.invokeExact(
+                    bandit, arm, mean, deviation, cap, n);
+        } catch (Throwable impossible) {
+            throw new AssertionError(impossible);
+        }
+    }
+
     private static final class CallEpsilonSpent {
         static final MethodHandle HANDLE =
                 function("dpb_epsilon_spent", FunctionDescriptor.of(
