@@ -12,6 +12,7 @@
 #![doc = include_str!("../../docs/theory/time.md")]
 
 mod clock;
+mod counts;
 mod requests;
 mod ring;
 mod settlement;
@@ -20,13 +21,13 @@ mod ticket;
 use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::moving::{Archive, Persist, persist};
+use crate::moving::{Archive, Persist};
 use crate::parts::Earned;
 use crate::random::Random;
 use crate::request::{Choice, Pull};
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
 use clock::CallerClock;
+pub use counts::{Counts, Refusals};
 use requests::Requests;
 use ring::{Fate, Slot, SlotExtras, Times, find};
 use settlement::{Parts, Settlement};
@@ -47,52 +48,6 @@ pub enum Event {
     Withdrawn(Pull),
     /// With private requests: the time of a decision is over that was cancelled, has no arm, or was pushed out.
     Passed,
-}
-
-/// Counts of decisions. With a window, `answered` counts the decisions whose window is over and `pending` those
-/// whose window is not: a count of rewards would be a count of clicks. With private requests it is the same, and nothing
-/// counts as cancelled: whether a decision was cancelled or has an arm is a part of its request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Decisions made.
-    pub decisions: u64,
-    /// Decisions whose reward took effect.
-    pub answered: u64,
-    /// Decisions cancelled by the caller.
-    pub cancelled: u64,
-    /// Decisions that expired without effect.
-    pub expired: u64,
-}
-
-impl Counts {
-    /// Open decisions.
-    pub fn pending(&self) -> u64 {
-        self.decisions - self.answered - self.cancelled - self.expired
-    }
-
-    pub(crate) fn save(&self, to: &mut Writer) {
-        [self.decisions, self.answered, self.cancelled].into_iter().for_each(|count| to.u64(count));
-    }
-
-    /// Reads counts for [`Engine::count_on`].
-    ///
-    /// # Errors
-    /// `Corrupt`.
-    pub(crate) fn load(from: &mut Reader) -> Result<Counts> {
-        let [decisions, answered, cancelled] = [from.count()?, from.count()?, from.count()?];
-        // A ticket contains 48 bits of the decision's number, enough for years of any service.
-        ensure(decisions >> 48 == 0 && decisions.checked_sub(answered).is_some_and(|rest| rest >= cancelled))?;
-        Ok(Counts { decisions, answered, cancelled, expired: 0 })
-    }
-}
-
-/// Counts of refused calls: see [`Diagnostics`](crate::Diagnostics).
-#[derive(Clone, Copy, Default)]
-pub struct Refusals {
-    pub duplicates: u64,
-    pub late: u64,
-    pub rejected: u64,
-    pub unknown: u64,
 }
 
 /// The pending ring of one handle.
@@ -642,6 +597,3 @@ impl Persist for Engine {
         private_from.persist(with)
     }
 }
-
-persist!(Counts { decisions, answered, cancelled, expired });
-persist!(Refusals { duplicates, late, rejected, unknown });
