@@ -39,7 +39,7 @@ def mlbench(name, folder):
 
     paths = [folder / f"{name}.rda", pathlib.Path("/usr/lib/R/site-library/mlbench/data") / f"{name}.rda"]
     frame = pyreadr.read_r(str(next(path for path in paths if path.exists())))[name]
-    label = "Class" if "Class" in frame else "lettr"
+    label = next(label for label in ("Class", "lettr", "classes") if label in frame)
     return frame.drop(columns=label), frame[label]
 
 
@@ -51,7 +51,12 @@ def adult(folder):
     return pandas.get_dummies(frame.drop(columns="income")), frame["income"]
 
 
-SETS = {"Shuttle": lambda f: mlbench("Shuttle", f), "LetterRecognition": lambda f: mlbench("LetterRecognition", f), "adult": adult}
+SETS = {
+    "Shuttle": lambda f: mlbench("Shuttle", f),
+    "LetterRecognition": lambda f: mlbench("LetterRecognition", f),
+    "adult": adult,
+    "Satellite": lambda f: mlbench("Satellite", f),
+}
 
 
 @functools.lru_cache(None)

@@ -18,6 +18,9 @@ struct Split {
     cell: u8,
     feature: u8,
     threshold: f32,
+    /// The next split of its cell, and the first one of the cell that it makes. 0: none.
+    stay: u8,
+    go: u8,
 }
 
 /// A list of splits, which only grows. So the cells under the first splits never change.
@@ -45,11 +48,16 @@ impl Partition {
 
     /// Returns the cell of a row.
     pub fn cell(&self, row: &SpreadRow) -> usize {
-        let (mut cell, unit) = (0, power(row.exponent.into()));
-        for (number, split) in self.splits().iter().enumerate() {
+        let (mut cell, mut number, unit) = (0, 0, power(row.exponent.into()));
+        while let Some(split) = self.splits().get(number) {
             let r = row.r.get(usize::from(split.feature)).copied().unwrap_or(0);
-            if usize::from(split.cell) == cell && f64::from(r) * unit > split.threshold.into() {
+            let is_above = f64::from(r) * unit > split.threshold.into();
+            if is_above {
                 cell = number + 1;
+            }
+            number = usize::from(if is_above { split.go } else { split.stay });
+            if number == 0 {
+                break;
             }
         }
         cell
@@ -61,6 +69,22 @@ impl Partition {
             cell = self.splits[cell - 1].cell.into();
         }
         cell
+    }
+
+    /// Adds a split of a cell.
+    fn push(&mut self, cell: u8, feature: u8, threshold: f32) {
+        let number = self.used;
+        for (before, split) in self.splits.iter_mut().enumerate().take(number.into()).rev() {
+            let place = match cell {
+                cell if cell == split.cell => &mut split.stay,
+                cell if usize::from(cell) == before + 1 => &mut split.go,
+                _ => continue,
+            };
+            *place = number;
+            break;
+        }
+        self.splits[usize::from(number)] = Split { cell, feature, threshold, stay: 0, go: 0 };
+        self.used += 1;
     }
 
     pub fn write(&self, to: &mut Writer) {
@@ -75,18 +99,20 @@ impl Partition {
     /// # Errors
     /// `Corrupt`.
     pub fn read(from: &mut Reader) -> Result<Partition> {
-        let mut partition = Partition { used: from.u8()?, ..Partition::default() };
-        ensure(partition.cells() <= CELLS)?;
-        for (number, split) in partition.splits.iter_mut().take(partition.used.into()).enumerate() {
-            *split = Split { cell: from.u8()?, feature: from.u8()?, threshold: from.f32()? };
-            ensure(usize::from(split.cell) <= number && split.threshold.is_finite())?;
+        let (mut partition, splits) = (Partition::default(), from.u8()?);
+        ensure(usize::from(splits) < CELLS)?;
+        for number in 0..splits {
+            let (cell, feature, threshold) = (from.u8()?, from.u8()?, from.f32()?);
+            ensure(cell <= number && threshold.is_finite())?;
+            partition.push(cell, feature, threshold);
         }
         Ok(partition)
     }
 
     /// Whether this partition is the other one, or has been split from it.
     pub fn extends(&self, other: &Partition) -> bool {
-        self.splits().starts_with(other.splits())
+        let same = |(a, b): (&Split, &Split)| (a.cell, a.feature, a.threshold) == (b.cell, b.feature, b.threshold);
+        self.used >= other.used && self.splits().iter().zip(other.splits()).all(same)
     }
 }
 
@@ -146,15 +172,13 @@ impl Splitter {
                 let [sum, square] = *of_feature;
                 let deviation = square - sum * sum / rows;
                 if deviation > largest && deviation > 1e-9 * square {
-                    let split = Split { cell: cell as u8, feature: feature as u8, threshold: (sum / rows) as f32 };
-                    (best, largest) = (Some(split), deviation);
+                    (best, largest) = (Some((cell as u8, feature as u8, (sum / rows) as f32)), deviation);
                 }
             }
         }
-        if let Some(split) = best {
-            self.partition.splits[number - 1] = split;
-            self.partition.used += 1;
-            self.of(split.cell.into()).fill(0.0);
+        if let Some((cell, feature, threshold)) = best {
+            self.partition.push(cell, feature, threshold);
+            self.of(cell.into()).fill(0.0);
             self.of(number).fill(0.0);
         }
     }
@@ -169,3 +193,35 @@ impl Splitter {
 }
 
 persist!(Splitter { partition, moments } made { features });
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::Scale;
+    use super::*;
+    use crate::random::Seed;
+    use crate::request::Row;
+
+    /// A row's cell is what all splits in their order say.
+    #[test]
+    fn a_cell_is_what_the_splits_say() {
+        let mut coins = Seed::new(Some([6; 32])).unwrap().stream();
+        let (mut splitter, mut row) = (Splitter::new(3).unwrap(), SpreadRow::new(3).unwrap());
+        for number in 0..30_000 {
+            let features: [f32; 3] = std::array::from_fn(|_| (coins.unit() * coins.unit()) as f32);
+            row.quantise(Row::Dense(&features), &Scale::default());
+            splitter.count(&row);
+            if number % 64 == 0 {
+                splitter.split();
+            }
+            let (mut cell, unit) = (0, power(row.exponent.into()));
+            for (number, split) in splitter.partition.splits().iter().enumerate() {
+                let value = f64::from(row.r[usize::from(split.feature)]) * unit;
+                if usize::from(split.cell) == cell && value > split.threshold.into() {
+                    cell = number + 1;
+                }
+            }
+            assert_eq!(splitter.partition.cell(&row), cell);
+        }
+        assert_eq!(splitter.partition.cells(), CELLS);
+    }
+}

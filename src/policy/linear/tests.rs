@@ -1002,7 +1002,7 @@ fn weights_are_those_of_the_callers_features() {
             let mut policy = policy(&config(4, 20.0), Shape { per_arm, ..SHAPE }, 1);
             play(&mut policy, 30_000, norm, &THETA, &mut stream(2));
             let mut weights = Vec::new();
-            policy.weights(arm, &mut |mean, deviation| weights.push((norm * mean, norm * deviation)));
+            policy.feature_weights(arm, &mut |mean, deviation| weights.push((norm * mean, norm * deviation)));
             weights
         };
         let (one, large) = (weights(1.0), weights(128.0));
