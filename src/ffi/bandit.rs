@@ -111,7 +111,7 @@ pub(super) unsafe fn new(
 functions! {
     /// Makes a bandit with the recommended policy: dpb_new_imed, or dpb_new_linear if config.features > 0.
     ///
-    /// Memory is fixed here, but for dpb_add_arm. The handle takes about 2020 + 712 K + 8 P bytes, 4 P more with a
+    /// Memory is fixed here, but for dpb_add_arm. The handle takes about 2420 + 712 K + 8 P bytes, 4 P more with a
     /// reward_window, and 8 P more with one on the caller's clock; P more with parts; and the counters of expected_users.
     /// K is the number of arms, and P the larger of pending_capacity and a reward_window in decisions, rounded up to a
     /// power of two.

@@ -30,7 +30,7 @@ algorithms! {
         uses: "delta beta horizon forget_after exploration max_slots max_segments learn_clip";
         select: "O(1); among tens of thousands of arms at most 16 indices";
         update: "O(1); at a batch's end a few microseconds for each of a few indices, and O(log K)";
-        bytes: "2020 + 712 K";
+        bytes: "2420 + 712 K";
         arms: "2^24";
     }
     /// DP-MED: learns as `dp-imed` does, and draws each arm with an exact propensity. Pure epsilon-DP (Theorem P); with
@@ -45,7 +45,7 @@ algorithms! {
         uses: "delta beta horizon forget_after exploration";
         select: "O(log K)";
         update: "O(1); at a batch's end some 10 microseconds, and K times that where the leading mean has moved";
-        bytes: "2170 + 570 K";
+        bytes: "2500 + 570 K";
         arms: "2^12";
     }
     /// DP-TT, a private A/B test that stops: it finds the best arm at the confidence 1 - `beta` (95% by default), then
@@ -70,7 +70,7 @@ algorithms! {
         uses: "delta beta tolerance planned_end control_share sticky winners";
         select: "O(K)";
         update: "O(1); at a batch's end some 10 microseconds for each arm";
-        bytes: "5270 + 460 K";
+        bytes: "5600 + 460 K";
         arms: "2^8";
     }
     /// dp-linear, the contextual bandit: decisions depend on the features of a request (`features`,
@@ -121,7 +121,7 @@ algorithms! {
         uses: "beta horizon";
         select: "O(1) amortised";
         update: "O(1); at an epoch's end O(K)";
-        bytes: "1020 + 72 K";
+        bytes: "1350 + 72 K";
         arms: "2^18";
     }
     /// DP-UCB-BOUND, UCB on hybrid sums with an index widened by the noise: pure epsilon-DP (Tossou and Dimitrakakis
@@ -134,7 +134,7 @@ algorithms! {
         uses: "beta horizon";
         select: "O(K)";
         update: "O(1), with a noise";
-        bytes: "2270 + 408 K";
+        bytes: "2600 + 408 K";
         arms: "2^18";
     }
     /// DP-UCB, UCB on hybrid sums of equal noise: pure epsilon-DP (Tossou and Dimitrakakis 2016, Algorithm 2, Theorem
@@ -148,7 +148,7 @@ algorithms! {
         uses: "beta horizon";
         select: "O(K)";
         update: "O(K), with K noises";
-        bytes: "2270 + 408 K";
+        bytes: "2600 + 408 K";
         arms: "2^15";
     }
     /// DP-UCB-INT, UCB on means released at intervals: (epsilon, delta)-DP, delta > 0 (Tossou and Dimitrakakis 2016,
@@ -165,7 +165,7 @@ algorithms! {
         uses: "delta beta horizon interval_exponent rigorous_index batch";
         select: "O(K)";
         update: "O(1)";
-        bytes: "1270 + 96 K";
+        bytes: "1600 + 96 K";
         arms: "2^20";
     }
     /// Private-UCB, UCB on binary-tree sums: pure epsilon-DP (Mishra and Thakurta 2015; the baseline that Sajed and
@@ -178,7 +178,7 @@ algorithms! {
         uses: "beta horizon";
         select: "O(K)";
         update: "O(1), with a noise";
-        bytes: "1070 + 400 K";
+        bytes: "1400 + 400 K";
         arms: "2^18";
     }
     /// DP-Lambda-Lap (Tossou and Dimitrakakis 2017, Theorem 3.2): the policy with the number `base` (not this one),
@@ -194,7 +194,7 @@ algorithms! {
         uses: "delta beta horizon interval_exponent rigorous_index batch base shuffle_printed";
         select: "the base's, once in `batch` decisions";
         update: "the base's, likewise";
-        bytes: "520 + 24 K + 120 P, and the base's";
+        bytes: "850 + 24 K + 120 P, and the base's";
         arms: "the base's";
     }
     /// DP-EXP3-Lap (Tossou and Dimitrakakis 2017, Algorithm 1), for adversarial rewards: DP-Lambda-Lap over EXP3. Pure
@@ -209,7 +209,7 @@ algorithms! {
         uses: "beta horizon batch";
         select: "O(log K)";
         update: "O(log K)";
-        bytes: "1370 + 72 K + 120 P";
+        bytes: "1700 + 72 K + 120 P";
         arms: "2^24";
     }
     /// EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs: EXP3 in
@@ -224,7 +224,7 @@ algorithms! {
         uses: "delta horizon";
         select: "O(1); at an interval's start O(log K)";
         update: "O(1); at its end O(log K)";
-        bytes: "970 + 56 K + 16 P";
+        bytes: "1300 + 56 K + 16 P";
         arms: "2^24";
     }
     /// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the recommended policy for adversarial rewards.
@@ -239,7 +239,7 @@ algorithms! {
         uses: "batch";
         select: "O(1); at an interval's start O(log K), and seldom O(K)";
         update: "O(1); at its end O(log K)";
-        bytes: "1370 + 72 K + 120 P";
+        bytes: "1700 + 72 K + 120 P";
         arms: "2^20";
     }
     /// UCB1 (Auer, Cesa-Bianchi, Fischer 2002): a baseline WITHOUT privacy.
@@ -251,7 +251,7 @@ algorithms! {
         uses: "beta horizon";
         select: "O(K)";
         update: "O(1)";
-        bytes: "770 + 56 K";
+        bytes: "1100 + 56 K";
         arms: "2^20";
     }
     /// KL-UCB (Garivier and Cappe 2011): a baseline WITHOUT privacy.
@@ -263,7 +263,7 @@ algorithms! {
         uses: "beta horizon";
         select: "O(K)";
         update: "O(1)";
-        bytes: "570 + 32 K";
+        bytes: "900 + 32 K";
         arms: "2^15";
     }
     /// IMED (Honda and Takemura 2015): a baseline WITHOUT privacy.
@@ -275,7 +275,7 @@ algorithms! {
         uses: "beta horizon";
         select: "O(K)";
         update: "O(1)";
-        bytes: "570 + 32 K";
+        bytes: "900 + 32 K";
         arms: "2^20";
     }
     /// Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy. Needs horizon or beta; with
@@ -288,7 +288,7 @@ algorithms! {
         uses: "beta horizon";
         select: "O(1) amortised";
         update: "O(1) amortised";
-        bytes: "620 + 36 K";
+        bytes: "950 + 36 K";
         arms: "2^20";
     }
     /// EXP3 (Auer, Cesa-Bianchi, Freund, Schapire 2003): a baseline for adversarial rewards, WITHOUT privacy. Needs the
@@ -302,7 +302,7 @@ algorithms! {
         uses: "horizon";
         select: "O(log K)";
         update: "O(log K)";
-        bytes: "920 + 48 K + 16 P";
+        bytes: "1250 + 48 K + 16 P";
         arms: "2^24";
     }
     /// SDP-AE, arm elimination on shuffled batches: (epsilon, delta)-DP in the shuffle model (Tenenbaum, Kaplan,
@@ -335,7 +335,7 @@ algorithms! {
         refuses: expected_users "the device must limit its user's contributions before it sends them";
         select: "O(1)";
         update: "O(coins of a user); a batch O(its bits); at a phase's end O(K)";
-        bytes: "1370 + 80 K";
+        bytes: "1900 + 80 K";
         arms: "2^20";
     }
     /// LDP-UCB: UCB on rewards that the users' devices made private, epsilon-DP in the local model (Ren, Zhou, Liu,
@@ -355,7 +355,7 @@ algorithms! {
         refuses: clamp_rewards "a reward is a bit that a device made private";
         select: "O(K)";
         update: "O(1)";
-        bytes: "770 + 56 K";
+        bytes: "1100 + 56 K";
         arms: "2^20";
     }
     /// LDP KL-UCB: LDP-UCB with the Kullback-Leibler index of the bits, which are Bernoulli whatever the rewards are.
@@ -372,7 +372,7 @@ algorithms! {
         refuses: clamp_rewards "a reward is a bit that a device made private";
         select: "O(K)";
         update: "O(1)";
-        bytes: "570 + 32 K";
+        bytes: "900 + 32 K";
         arms: "2^15";
     }
 }

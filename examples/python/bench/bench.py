@@ -72,14 +72,22 @@ def load(name, folder):
 # Players: a function of rows, classes, the number of arms and a seed, which returns the share of right arms.
 
 
-def dp_linear(epsilon):
+CODEWORDS = 32  # of 1000 rows of the set, as if their features were public
+
+
+def dp_linear(epsilon, private=False):
     def play(x, y, arms, seed):
+        given = {}
+        if private:
+            book = dpb.codebook(x[np.random.default_rng(seed).choice(len(x), 1000)], CODEWORDS)
+            given = {"private_features": True, "codebook": book, "reward_window": 1}
         bandit = dpb.Bandit(
             arms=arms,
             epsilon=min(epsilon, NONE),
             features=x.shape[1],
             model_per_arm=True,
             test_seed=seed.to_bytes(32, "little"),
+            **given,
         )
         right = 0
         for row, label in zip(x, y.tolist()):
@@ -209,6 +217,7 @@ PLAYERS = {
     "MABWiser, LinUCB": Player("mabwiser", {f"alpha {a}": mabwiser(a) for a in ALPHAS}),
     "contextualbandits, LinUCB": Player("contextualbandits", {f"alpha {a}": contextual_bandits(a) for a in ALPHAS}),
     **{f"{OURS}, epsilon {'none' if e == math.inf else e}": Player("dpb", {"": dp_linear(e)}) for e in EPSILONS},
+    **{f"{OURS}, private features, epsilon {e}": Player("dpb", {"": dp_linear(e, True)}) for e in (4, 1, 0.25)},
 }
 TUNING = 2  # the setting is the best one by the first seeds, which then count too: this favours the others
 
