@@ -90,7 +90,7 @@ fn missing_noise_is_caught_in_every_policy() {
         assert!(alarms(&Case { runs: 200, ..case.clone() }.with(Sabotage::NoNoise)), "{case:?}");
         noisy += 1;
     }
-    assert_eq!(noisy, policies(true).count() - 1 + 4); // four have two noise distributions
+    assert_eq!(noisy, policies(true).count() - 1 + 3); // three have two noise distributions
 }
 
 /// Without this the audits above could pass because they see nothing.

@@ -1,7 +1,7 @@
 //! What a handle states about its guarantee: it is what a budget is charged, for every policy, and says what is spent.
 
 use crate::support::requests::{Ask, fitted, of_user, store};
-use dpb::{Algorithm, Bandit, Budget, Config, Error};
+use dpb::{Algorithm, Bandit, Budget, Codebook, Config, Error};
 use serde_json::Value;
 
 fn stated(bandit: &Bandit) -> Value {
@@ -62,6 +62,33 @@ fn a_statement_states_what_a_budget_charges() {
         }
     }
     assert!(made > 40, "{made}");
+}
+
+/// With private features the unit is a request with its features, and who sees its own decision is named.
+#[test]
+fn private_features_are_stated() {
+    let codebook = Codebook::new(&[1.0, 0.0, 0.0, 1.0], 2).unwrap();
+    let config = Config {
+        features: 2,
+        private_features: true,
+        codebook_len: 2,
+        codebook: Some(codebook),
+        reward_window: 10,
+        ..Config::new(2, 0.9)
+    };
+    for (private_features, said) in [(true, true), (false, false)] {
+        let config = if private_features { config.clone() } else { Config { features: 2, ..Config::new(2, 0.9) } };
+        let statement = Bandit::new(Algorithm::Linear, &config).unwrap().statement().unwrap();
+        for text in [
+            "one request with its features",
+            "whoever sees a request's own decision",
+            "all decisions but those of the unit",
+            "noisy counts by cell",
+        ] {
+            assert_eq!(statement.to_string().contains(text), said, "{text}: {statement}");
+        }
+        assert!(statement.json().contains("whoever sees a request's own decision") == said);
+    }
 }
 
 /// Without privacy nothing is stated: a baseline, a test seed.

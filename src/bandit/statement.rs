@@ -20,6 +20,12 @@ pub struct Statement {
 const UNPROTECTED: &str = "that a decision was made, when, and which option it chose; who visits; requests with their \
     features, segments, values and eligible options; cancellations; how many people or requests there are; rewards inside \
     the server's memory, and in its logs";
+/// With private features. (Theorem J.)
+const UNPROTECTED_THEN: &str = "from whoever sees a request's own decision: its features, because the decision depends on \
+    them; that a request was made, and when; who visits; how many requests there are; the codebook; requests and rewards \
+    inside the server's memory, and in its logs";
+const RELEASED_THEN: &str = "noisy counts by cell of a public codebook, what is learned from them, decisions, snapshots, \
+    metrics and this statement";
 const RELEASED: &str = "decisions with their propensities, noisy means of options, counts of decisions, snapshots, \
     metrics and this statement";
 const POST_PROCESSING: &str = "Decisions, means, intervals and verdicts are computed from released sums and public facts \
@@ -59,6 +65,9 @@ impl Statement {
     /// What one reward is in this configuration.
     fn reward(&self) -> &'static str {
         match (self.config.max_slots, self.config.parts) {
+            _ if self.config.private_features => {
+                "one request with its features, eligible options, values, cancellation and reward"
+            }
             (0, 0) => "one reward",
             (0, _) => "one decision with all parts of its reward",
             _ => "one request with all its rewards",
@@ -76,14 +85,16 @@ impl Statement {
 
     fn unit_in_words(&self) -> String {
         let Config { expected_users, budget_periods, contributions_per_user: m, max_slots, .. } = self.config;
-        let (one, many) = (self.reward(), if max_slots == 0 { "decisions" } else { "requests" });
+        let is_of_requests = max_slots > 0 || self.config.private_features;
+        let (one, many) = (self.reward(), if is_of_requests { "requests" } else { "decisions" });
+        let all = if self.config.private_features { "all requests" } else { "all rewards" };
         match (expected_users, budget_periods, m) {
             (0, _, 1) => format!(
                 "{one}: its value, and with a reward window also its time; a person with n of them loses up \
                 to n times as much"
             ),
             (0, ..) => format!(
-                "all rewards of one person with at most {m} {many}, for ever; the program that calls the \
+                "{all} of one person with at most {m} {many}, for ever; the program that calls the \
                 library limits each person"
             ),
             (_, 0, _) => format!(
@@ -106,6 +117,14 @@ impl Statement {
         } else {
             ("Central", "the operator's servers, which see rewards")
         }
+    }
+
+    fn unprotected(&self) -> &'static str {
+        if self.config.private_features { UNPROTECTED_THEN } else { UNPROTECTED }
+    }
+
+    fn released(&self) -> &'static str {
+        if self.config.private_features { RELEASED_THEN } else { RELEASED }
     }
 
     fn mechanism(&self) -> &'static str {
@@ -158,7 +177,7 @@ impl Statement {
             json.object("dp_variant", |json| {
                 json.text("name", self.variant());
                 json.text("data_domain", &data);
-                json.text("unprotected_quantities", UNPROTECTED);
+                json.text("unprotected_quantities", self.unprotected());
             });
             json.object("privacy_loss", |json| {
                 json.text("privacy_unit", self.unit());
@@ -174,7 +193,7 @@ impl Statement {
                 json.text("model_name", model);
                 json.text("model_name_description", &format!("trusted: {trusted}"));
                 json.text("release_type", "continual");
-                json.text("release_type_description", RELEASED);
+                json.text("release_type_description", self.released());
             });
             json.object("accounting", |json| {
                 json.text("composition", self.composition());
@@ -238,8 +257,9 @@ impl fmt::Display for Statement {
         writeln!(to, "Bound. Epsilon is {epsilon}, delta is {delta}. {}\n", self.inequality())?;
         writeln!(
             to,
-            "Adversary. Somebody who sees all decisions and publications, chooses requests by what they have seen, \
-            and knows all rewards but those of the unit. They cannot break the cipher ChaCha20, which noise is drawn from.\n"
+            "Adversary. Somebody who sees all decisions{} and publications, chooses requests by what they have seen, \
+            and knows all rewards but those of the unit. They cannot break the cipher ChaCha20, which noise is drawn from.\n",
+            if self.config.private_features { " but those of the unit" } else { "" }
         )?;
         writeln!(
             to,
@@ -247,8 +267,8 @@ impl fmt::Display for Statement {
             self.composition()
         )?;
         writeln!(to, "Trust. {model} model; trusted: {trusted}.\n")?;
-        writeln!(to, "Released: {RELEASED}. {POST_PROCESSING}\n")?;
-        writeln!(to, "Not protected: {UNPROTECTED}.\n")?;
+        writeln!(to, "Released: {}. {POST_PROCESSING}\n", self.released())?;
+        writeln!(to, "Not protected: {}.\n", self.unprotected())?;
         writeln!(to, "Mechanism: {}.\n", self.mechanism())?;
         writeln!(
             to,
