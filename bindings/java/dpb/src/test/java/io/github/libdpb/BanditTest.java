@@ -238,7 +238,9 @@ class BanditTest {
         refused(Status.INVALID_CONFIG, "codebook", () -> new Bandit(hidden));
         refused(Status.INVALID_CONFIG, "codebook", () -> new Bandit(hidden.codebook(new float[] {1, 2, 3})));
         try (Bandit closed = new Bandit(hidden.codebook(book))) {
-            closed.update(closed.select(new Request().features(1, 0)).ticket(), 1.0);
+            Decision given = new Decision();
+            closed.select(new Request().features(new float[] {1, 0}), given);
+            closed.update(given.ticket(), 1.0);
             assertEquals(1, closed.report().decisions());
         }
         refused(Status.INVALID_REQUEST, "NUL", () -> Features.hash("a", "b\0c", 10));
