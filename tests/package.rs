@@ -46,8 +46,8 @@ fn dynamic_section(file: &Path) -> String {
 /// Limit for the archive. (Segments with all functions and dp-linear made it grow from 1.0 to 1.2 MiB, a fleet with one
 /// noise to 1.27, states that move and DP-TT to 1.39, values and positions in a request to 1.47, the node of a fleet to
 /// 1.75, costs, parts and a learned clip to 1.81, that clip in fleets and the verdict of a test to 1.86, several winners
-/// and a lift to 1.9.)
-const MOST_BYTES: u64 = 1_995_000;
+/// and a lift to 1.9, private features, tables and statements to 2.09.)
+const MOST_BYTES: u64 = 2_200_000;
 
 #[test]
 #[ignore = "builds the library with all optimisations"]
@@ -426,8 +426,8 @@ fn the_commands_on_the_pages_work() {
         ("ads.cpp", "cpp", 0, ": showed ad "),
         ("main.go", "go", 0, "500 decisions in 500 placements"),
         ("bidder.cpp", "cpp", 1, "phone"),
-        ("evaluate.cpp", "cpp", 2, "+-"),
-        ("test.cpp", "cpp", 3, " is the best of 3, after "),
+        ("evaluate.cpp", "cpp", 3, "+-"),
+        ("test.cpp", "cpp", 4, " is the best of 3, after "),
     ];
     for ((file, language, number, says), block) in tasks.into_iter().zip(built) {
         if language == "go" && !have("go") {
