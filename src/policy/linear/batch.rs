@@ -497,12 +497,13 @@ persist!(VectorBatch {
     setting, quota, count, size, sums, expected, moments, bins, cells,
 } made { d });
 
+/// The instrument of a model, which is never [`Samples`](Instrument::Samples).
 impl Persist for Instrument {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
         let mut number = self.number();
         number.persist(with)?;
         *self = Instrument::of_number(number)?;
-        Ok(())
+        with.ensure(*self != Instrument::Samples)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::request::{NO_ARM, Offer, Row};
 
 /// Number of decisions between redraws of one draw. (With 1, ads lose as much and items 6% less, which is within the
 /// error, and a decision at d = 64 takes three times as long.)
-const RENEW: u64 = 4;
+pub(super) const RENEW: u64 = 4;
 
 /// The probability of an arm in an even draw; `None`: of what is sure, which has none.
 fn even(number: Option<usize>, arms: usize) -> f64 {

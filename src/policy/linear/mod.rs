@@ -25,7 +25,6 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-use super::prior::Prior;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -37,7 +36,7 @@ use crate::noise::{Laplace, Noise, NoiseSource};
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use batch::{BOUND, Instrument, Setting, VectorBatch};
-use model::{Common, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
+use model::{Common, FadingPrior, Model, ModelEvidence, ModelScratch, likeliest_shrinkage, persist_evidence};
 use partition::{Partition, Splitter};
 use pilot::{PilotTotals, Pool};
 use rows::{PendingRows, Scale, SpreadRow};
@@ -259,23 +258,14 @@ impl Linear {
     /// p + v (x theta' - m) for other theta'. Far from the rate the true slope is almost 0, so that a step towards a
     /// reward that was not expected would go much too far. Then v is larger, and steps are too short. Any v is valid.
     fn linearise(&self, model: usize) -> [f64; 3] {
-        let rate = self.common.belief.intercept;
-        let near = |m: f64, distance| m.clamp(rate - distance, rate + distance);
-        let mean = |m: f64| 1.0 / (1.0 + libm::exp(-m));
-        let m = near(self.x_dot(&self.models[model].mean), FARTHEST_POINT);
-        let p = mean(near(m, FARTHEST_SLOPE));
-        [m, mean(m), p * (1.0 - p)]
+        linearise(self.x_dot(&self.models[model].mean), self.common.belief.intercept)
     }
 
     /// Chooses the shrinkage of the prior with the largest marginal likelihood of all evidence. Returns whether it has
     /// changed. Then each model follows at its next release or refresh, one at each decision. (The sum is exact, so it
     /// does not depend on the order of the arms.)
     fn choose_shrinkage(&mut self) -> bool {
-        let likelihood = |place: &usize| {
-            let of_models = self.models.iter().map(|model| fixed(model.likelihoods[*place]));
-            of_models.fold(fixed(SHRINKAGES[*place].1), i128::saturating_add)
-        };
-        let best = (0..SHRINKAGES.len()).max_by_key(likelihood).map_or(1.0, |place| SHRINKAGES[place].0);
+        let best = likeliest_shrinkage(&self.models);
         let changed = std::mem::replace(&mut self.common.belief.shrinkage, best) != best;
         if changed {
             self.ready = 0;
@@ -417,6 +407,15 @@ impl Linear {
     }
 }
 
+/// Returns m, sigma(m) and v for m = x theta, where `rate` is the logit of the rate: see [`Linear::linearise`].
+fn linearise(m: f64, rate: f64) -> [f64; 3] {
+    let near = |m: f64, distance| m.clamp(rate - distance, rate + distance);
+    let mean = |m: f64| 1.0 / (1.0 + libm::exp(-m));
+    let m = near(m, FARTHEST_POINT);
+    let p = mean(near(m, FARTHEST_SLOPE));
+    [m, mean(m), p * (1.0 - p)]
+}
+
 /// Returns the discount of evidence of this age: a half for each quarter of `memory`.
 fn discount(age: u64, memory: f64) -> f64 {
     libm::exp(-4.0 * LN_2 * age as f64 / memory)
@@ -468,11 +467,5 @@ fn persist_model(
     with: &mut Archive,
 ) -> Result<()> {
     instrument.persist(with)?;
-    with.ensure(*instrument != Instrument::Samples)?;
-    with.option(public, || Ok(FadingPrior::new(Prior::WEAKEST)))?;
-    match with {
-        Archive::Out(to) => evidence.save(discount, to),
-        Archive::In(from) => evidence.load(from)?,
-    }
-    Ok(())
+    persist_evidence(public, evidence, discount, with)
 }

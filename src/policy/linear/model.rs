@@ -18,7 +18,7 @@ const SPREAD: f64 = 0.5;
 
 /// Part of the noise's scale that a coordinate's expected sum has in a first batch. (From .2 to 1.2, ads lose as much;
 /// with 1, unit vectors lose a tenth more.)
-const FIRST: f64 = 0.35;
+pub const FIRST: f64 = 0.35;
 /// The same for a first plain sum: 2.5 deviations of the noise. So each arm's rate is known, roughly, before its
 /// features are. (Ads in 1e5 decisions, 200 worlds, epsilon .1/.25/1/4: 50.7/35.0/20.1/13.3% of the loss of uniform
 /// play; with 1.4, 53.9 at .1; with 2.1, 51.2/36.4/21.0/13.2; with 5.6, 52.0/36.1/20.2/13.7; without plain sums,
@@ -31,8 +31,8 @@ const CAUTION: f64 = 0.8;
 
 /// Least and largest part of all rewards before that a batch has, unless it is a first one. (Halves, whatever the noise:
 /// without noise, Shuttle has 7.6% wrong instead of 5.4%, and LetterRecognition 51% instead of 45%.)
-const LEAST: f64 = 0.1;
-const MOST: f64 = 0.5;
+pub const LEAST: f64 = 0.1;
+pub const MOST: f64 = 0.5;
 
 /// Limits the precision of a prior of an intercept: with a gap of g logits from the rate, it is at most this over
 /// max(g^2, 1/4). However strong a wrong prior claims to be, Thompson sampling overcomes it.
@@ -181,6 +181,30 @@ impl ModelEvidence {
         }
         Ok(())
     }
+}
+
+/// Moves what a snapshot has of a model. What is written is discounted.
+pub fn persist_evidence(
+    public: &mut Option<FadingPrior>,
+    evidence: &mut ModelEvidence,
+    discount: f64,
+    with: &mut Archive,
+) -> Result<()> {
+    with.option(public, || Ok(FadingPrior::new(Prior::WEAKEST)))?;
+    match with {
+        Archive::Out(to) => evidence.save(discount, to),
+        Archive::In(from) => evidence.load(from)?,
+    }
+    Ok(())
+}
+
+/// Returns the shrinkage of the prior with the largest marginal likelihood of all evidence.
+pub fn likeliest_shrinkage(models: &[Model]) -> f64 {
+    let likelihood = |place: &usize| {
+        let of_models = models.iter().map(|model| fixed(model.likelihoods[*place]));
+        of_models.fold(fixed(SHRINKAGES[*place].1), i128::saturating_add)
+    };
+    (0..SHRINKAGES.len()).max_by_key(likelihood).map_or(1.0, |place| SHRINKAGES[place].0)
 }
 
 /// Rounds to a grid of 2^-50, on which sums are exact. So they are the same whatever the order of the merges and

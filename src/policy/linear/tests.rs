@@ -1,6 +1,6 @@
 //! Numerical tests, and tests of learning. (tests/interference.rs executes the proof of Theorem L.)
 
-use super::model::Belief;
+use super::model::{Belief, SHRINKAGES};
 use super::rows::{LARGEST, MOST, Scale, SpreadRow};
 use super::sample::RewardPurpose;
 use super::*;

@@ -11,9 +11,8 @@ use crate::moving::{Archive, Persist};
 use crate::policy::contract::Pull;
 use crate::policy::learner::{Change, Growth, Learner, PeerHead};
 use crate::policy::linear::discount;
-use crate::policy::linear::model::{FadingPrior, Model, ModelEvidence};
+use crate::policy::linear::model::{Model, ModelEvidence, persist_evidence};
 use crate::policy::linear::pilot::{PilotTotals, Pool};
-use crate::policy::prior::Prior;
 use crate::snapshot::{Reader, ensure};
 
 /// What a snapshot has of a handle before its models.
@@ -69,21 +68,6 @@ pub(super) fn persist_book(policy: &mut PrivateLinear, with: &mut Archive) -> Re
         return Err(Error::refused("codebook", format_args!("{rule}")));
     }
     policy.use_book(book);
-    Ok(())
-}
-
-/// Moves what a snapshot has of a model. What is written is discounted.
-pub(super) fn persist_model(
-    public: &mut Option<FadingPrior>,
-    evidence: &mut ModelEvidence,
-    discount: f64,
-    with: &mut Archive,
-) -> Result<()> {
-    with.option(public, || Ok(FadingPrior::new(Prior::WEAKEST)))?;
-    match with {
-        Archive::Out(to) => evidence.save(discount, to),
-        Archive::In(from) => evidence.load(from)?,
-    }
     Ok(())
 }
 
@@ -170,7 +154,7 @@ impl Learner for PrivateLinear {
         let mut models = try_with_capacity(if config.model_per_arm { head.arms } else { 1 })?;
         for _ in 0..models.capacity() {
             let (mut public, mut evidence) = (None, ModelEvidence::new(1 + features)?); // each handle has its own priors
-            persist_model(&mut public, &mut evidence, 1.0, with)?;
+            persist_evidence(&mut public, &mut evidence, 1.0, with)?;
             models.push(evidence);
         }
         Ok(PrivateReleases { own: saved.own, requests: saved.requests, models })

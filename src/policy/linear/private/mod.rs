@@ -9,9 +9,11 @@ mod fleet;
 mod policy;
 mod table;
 
-use super::model::{Belief, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
+use super::model::{
+    Belief, FIRST, FadingPrior, LEAST, MOST, Model, ModelEvidence, ModelScratch, SHRINKAGES, likeliest_shrinkage,
+};
 use super::pilot::{PilotTotals, Pool};
-use super::{FARTHEST_POINT, FARTHEST_SLOPE, Shape, algebra, discount};
+use super::{Shape, algebra, discount, linearise};
 use crate::codebook::Codebook;
 use crate::config::{Config, check_arms};
 use crate::engine::Engine;
@@ -32,12 +34,6 @@ use zeroize::Zeroize;
 const NO_CELL: u32 = u32::MAX;
 /// Maximum number of cells.
 const MOST_CELLS: u32 = 1 << 16;
-
-/// Part of the noise's scale that a cell's expected sum of rewards has in the first table.
-const FIRST: f64 = 0.35;
-/// Least and largest part of all requests before that a table has, unless it is the first.
-const LEAST: f64 = 0.1;
-const MOST: f64 = 0.5;
 
 /// dp-linear with private features. The number of a pull is its position in the engine's ring, where its cell is kept.
 pub(crate) struct PrivateLinear {
@@ -322,22 +318,13 @@ impl PrivateLinear {
 
     /// Returns m = x theta, p = sigma(m) and the slope v, as [`Linear`](super::Linear) does.
     fn linearise(&self, model: usize) -> [f64; 3] {
-        let near = |m: f64, distance| m.clamp(self.belief.intercept - distance, self.belief.intercept + distance);
-        let mean = |m: f64| 1.0 / (1.0 + libm::exp(-m));
-        let m = near(algebra::dot(&self.x, &self.models[model].mean), FARTHEST_POINT);
-        let p = mean(near(m, FARTHEST_SLOPE));
-        [m, mean(m), p * (1.0 - p)]
+        linearise(algebra::dot(&self.x, &self.models[model].mean), self.belief.intercept)
     }
 
     /// Makes the shrinkage and all models follow the evidence.
     fn refit(&mut self) {
         self.models.iter_mut().for_each(|model| model.fit(&self.belief, &mut self.scratch));
-        let likelihood = |place: &usize| {
-            let of_models = self.models.iter().map(|model| fixed(model.likelihoods[*place]));
-            of_models.fold(fixed(SHRINKAGES[*place].1), i128::saturating_add)
-        };
-        let best = (0..SHRINKAGES.len()).max_by_key(likelihood);
-        self.belief.shrinkage = best.map_or(1.0, |place| SHRINKAGES[place].0);
+        self.belief.shrinkage = likeliest_shrinkage(&self.models);
         for model in &mut *self.models {
             self.failures += u64::from(!model.refresh(&self.belief, &mut self.scratch, &mut self.coins));
         }

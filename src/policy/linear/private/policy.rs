@@ -6,12 +6,10 @@ use crate::ledger::cells::OpenSum;
 use crate::moving::{Archive, Persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::learner::AnyLearner;
-use crate::policy::linear::model::DRAWS;
+use crate::policy::linear::choose::RENEW;
+use crate::policy::linear::model::{DRAWS, persist_evidence};
 use crate::request::{NO_ARM, Offer, Row};
 use crate::reward::Reward;
-
-/// Number of decisions between redraws of one draw, as in dp-linear.
-const RENEW: u64 = 4;
 
 impl PrivateLinear {
     /// Sets x to a row, with the intercept.
@@ -190,7 +188,7 @@ impl Policy for PrivateLinear {
         for number in 0..self.models.len() {
             let (discount, model) = (self.discount(), &mut self.models[number]);
             let mut public = model.public.map(|public| public.faded(discount));
-            fleet::persist_model(&mut public, &mut model.own, discount, with)?;
+            persist_evidence(&mut public, &mut model.own, discount, with)?;
             if with.reads() {
                 model.public = public;
             }
