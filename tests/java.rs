@@ -343,6 +343,8 @@ class Scraped {
         DpbMetrics metrics = DpbMetrics.forOperators("ads", bandit);
         metrics.bindTo(registry);
         DpbMetrics.of("test", new Bandit(Policy.TT, new Config(2, 1.0))).bindTo(registry);
+        Config rows = new Config(2, 1.0).features(2);
+        DpbMetrics.of("features", new Bandit(Policy.LINEAR, rows)).bindTo(registry);
         FleetMetrics.forOperators("ads", node::report, node::diagnostics).bindTo(registry);
         bandit.addArm(0);
         bandit.select(new Decision());
@@ -364,14 +366,18 @@ fn metrics_have_the_names_of_other_languages() {
     let Some(program) = program("metrics", &needs, "Scraped", &[("java/Scraped.java", SCRAPED)], "") else { return };
     let said = run(&mut java(&program, &[]));
     let (open, closed) = said.split_once("closed\n").unwrap();
+    let lift = "# HELP dpb_lift_low Lower end of a 95% interval for what decisions gain over even play: 0.1 is 10% more.\n\
+                # TYPE dpb_lift_low gauge\ndpb_lift_low{bandit=\"ads\"} NaN\n";
+    assert!(open.contains(lift), "no lift before the first release\n{open}");
     let described = |text: &str| {
-        let lines = text.lines().filter(|line| line.starts_with("# "));
+        let lines = text.lines().filter(|line| line.starts_with("# ") && !line.contains(" dpb_lift_"));
         support::sorted(lines.filter(|line| !line.contains(" dpb_fleet_")).map(str::to_owned).collect())
     };
     let expected = std::fs::read_to_string(root().join("tests/cpp/metrics.txt")).unwrap();
     assert_eq!(described(open), described(&expected));
     let test = "dpb_verdict_state{bandit=\"test\"} 0.0";
-    for line in ["dpb_decisions_total{bandit=\"ads\"} 1.0", "dpb_arm_pulls{arm=\"2\",bandit=\"ads\"} ", test] {
+    let weight = "dpb_feature_weight_deviation{arm=\"\",bandit=\"features\",feature=\"intercept\"} 0.99999";
+    for line in ["dpb_decisions_total{bandit=\"ads\"} 1.0", "dpb_arm_pulls{arm=\"2\",bandit=\"ads\"} ", test, weight] {
         assert!(open.contains(line), "{line}\n{open}");
     }
     assert!(open.contains("dpb_up{bandit=\"ads\"} 1.0") && closed.contains("dpb_up{bandit=\"ads\"} 0.0"), "{said}");

@@ -23,6 +23,7 @@ fn cpp_writes_what_go_collects() {
     assert_eq!(page(""), expected);
     assert_eq!(page("public"), expected.split("# HELP dpb_duplicates").next().unwrap());
     let played = page("played");
+    assert!(played.contains("dpb_lift_high{bandit=\"front \\\"page\\\"\\n\\\\\"} "), "{played}");
     assert!(played.contains("dpb_arm_mean{bandit=\"front \\\"page\\\"\\n\\\\\",arm=\"0\"} 0."), "{played}");
 }
 

@@ -72,6 +72,8 @@ public:
              bandit->try_diagnostics(m.diagnostics) == DPB_OK;
       m.policy = bandit->policy_name();
       m.is_test = m.up && bandit->try_verdict(m.verdict) == DPB_OK;
+      m.has_lift = m.up && m.arms.size() <= most_arms && bandit->try_lift(no_arm, 0.95, m.lift) == DPB_OK;
+      m.read_weights(*bandit);
       all_.push_back(std::move(m));
     }
   }
@@ -131,6 +133,10 @@ public:
     of_verdicts("verdict_high", "Upper end of that interval.", &Verdict::high);
     of_verdicts("verdict_mismatch", "1 if arms do not get their shares, so that the test says nothing, or 0.", &Verdict::mismatch);
     // end generated verdicts
+    of_lift("lift_low", "Lower end of a 95% interval for what decisions gain over even play: 0.1 is 10% more.", &Interval::low);
+    of_lift("lift_high", "Upper end of that interval.", &Interval::high);
+    of_weights("feature_weight", "Change of the logit of the mean reward for one unit of the feature.", &Weight::mean);
+    of_weights("feature_weight_deviation", "Standard deviation of that weight.", &Weight::deviation);
     if (operators) {
       // begin generated diagnostics
       of_refusals("duplicates_total", "Updates and cancellations of a ticket that had one already. NOT private.", &Diagnostics::duplicates);
@@ -146,7 +152,38 @@ public:
   }
 
 private:
+  static constexpr std::size_t most_arms = 100;     // a lift takes a millisecond for each
+  static constexpr std::size_t most_weights = 1000; // lines of each metric
+
+  struct Weight {
+    std::string labels;
+    double mean, deviation;
+  };
   struct Measured {
+    /// Those of the model that all arms share, with an empty arm, or of each arm that is not retired.
+    void read_weights(const Bandit &bandit) {
+      const bool is_shared = report.feature_model == DPB_MODEL_SHARED;
+      const std::size_t weights = report.features + std::size_t{1};
+      if (!up || report.features == 0 || weights * (is_shared ? 1 : arms.size()) > most_weights) {
+        return;
+      }
+      std::vector<double> mean(weights), deviation(weights);
+      for (std::uint32_t arm = 0; arm < arms.size(); ++arm) {
+        std::size_t n = 0;
+        if (bandit.try_feature_weights(arm, mean.data(), deviation.data(), weights, n) != DPB_OK) {
+          continue;
+        }
+        for (std::size_t i = 0; i < n; ++i) {
+          const std::string feature = i + 1 == n ? "intercept" : std::to_string(i);
+          const std::string of = is_shared ? "" : std::to_string(arm);
+          features.push_back({",arm=\"" + of + "\",feature=\"" + feature + '"', mean[i], deviation[i]});
+        }
+        if (is_shared) {
+          return;
+        }
+      }
+    }
+
     std::string label;
     bool up = false;
     std::string policy;
@@ -155,6 +192,9 @@ private:
     Diagnostics diagnostics = {};
     bool is_test = false;
     Verdict verdict = {};
+    bool has_lift = false;
+    Interval lift = {};
+    std::vector<Weight> features;
   };
 
   void head(const char *name, const char *kind, const char *help) {
@@ -186,15 +226,34 @@ private:
       }
     }
   }
-  /// Writes one line for each test of arms.
-  template <class Value, class Struct> void of_verdicts(const char *name, const char *help, Value Struct::*field) {
+  /// Writes one line for each bandit of which this is true, and a head if there is any.
+  template <class Part, class Value, class Struct>
+  void of_some(const char *name, const char *help, bool Measured::*is, Part Measured::*part, Value Struct::*field) {
     bool has_head = false;
     for (const Measured &m : all_) {
-      if (m.is_test) {
+      if (m.*is) {
         if (!std::exchange(has_head, true)) {
           head(name, "gauge", help);
         }
-        line(name, m.label, number(m.verdict.*field));
+        line(name, m.label, number(m.*part.*field));
+      }
+    }
+  }
+  /// Writes one line for each test of arms.
+  template <class Value, class Struct> void of_verdicts(const char *name, const char *help, Value Struct::*field) {
+    of_some(name, help, &Measured::is_test, &Measured::verdict, field);
+  }
+  void of_lift(const char *name, const char *help, double Interval::*end) {
+    of_some(name, help, &Measured::has_lift, &Measured::lift, end);
+  }
+  void of_weights(const char *name, const char *help, double Weight::*value) {
+    bool has_head = false;
+    for (const Measured &m : all_) {
+      for (const Weight &weight : m.features) {
+        if (!std::exchange(has_head, true)) {
+          head(name, "gauge", help);
+        }
+        line(name, m.label + weight.labels, number(weight.*value));
       }
     }
   }

@@ -18,6 +18,11 @@ int main(int argc, char **argv) {
   dpb::Bandit closed(dpb::Config(2, 1.0));
   const dpb::Bandit moved = std::move(closed);
   const dpb::Bandit baseline = dpb::Bandit::nonprivate_ucb1(dpb::Config(2, 1.0));
+  dpb::Config rows(2, 1.0);
+  rows.features = 2;
+  const dpb::Bandit features = dpb::Bandit::restore(dpb::Bandit::linear(rows).snapshot());
+  rows.feature_model = DPB_MODEL_PER_ARM;
+  const dpb::Bandit models = dpb::Bandit::restore(dpb::Bandit::linear(rows).snapshot());
   dpb::Config config(2, 0.25);
   config.max_segments = 2;
   dpb::Bandit slots = dpb::Bandit::restore(dpb::Bandit(config).snapshot());
@@ -34,7 +39,9 @@ int main(int argc, char **argv) {
   const dpb::Bandit test = dpb::Bandit::restore(dpb::Bandit::tt(dpb::Config(2, 1.0)).snapshot());
   const dpb::NamedBandits bandits = {{"baseline", &baseline},
                                      {"closed", &closed},
+                                     {"features", &features},
                                      {"front \"page\"\n\\", &front},
+                                     {"models", &models},
                                      {"slots", &slots},
                                      {"test", &test}};
   for (int t = 0; which == "played" && t < 20000; ++t) {

@@ -37,6 +37,13 @@ func NewOperatorCollector(bandits map[string]*dpb.Bandit) *Collector {
 	return &Collector{metric.Names(bandits), true}
 }
 
+const (
+	mostArms    = 100  // of a lift, which takes a millisecond for each
+	mostWeights = 1000 // lines of each metric
+)
+
+type lift struct{ low, high float64 }
+
 var (
 	up   = metric.Describe("up", "1, or 0 for a handle that is closed.")
 	info = metric.Describe("info", "1, with the policy and the version of the library.", "policy", "version")
@@ -94,6 +101,14 @@ var (
 		metric.Count("oversized", "Decisions whose row of features was scaled down, because it was far larger than the first ones.", func(of *dpb.Diagnostics) uint64 { return of.Oversized }),
 		// end generated diagnostics
 	}
+	lifts = []metric.Metric[lift]{
+		metric.Gauge("lift_low", "Lower end of a 95% interval for what decisions gain over even play: 0.1 is 10% more.", func(of *lift) float64 { return of.low }),
+		metric.Gauge("lift_high", "Upper end of that interval.", func(of *lift) float64 { return of.high }),
+	}
+	weights = []metric.Metric[dpb.Prediction]{
+		metric.Gauge("feature_weight", "Change of the logit of the mean reward for one unit of the feature.", func(of *dpb.Prediction) float64 { return of.Mean }, "arm", "feature"),
+		metric.Gauge("feature_weight_deviation", "Standard deviation of that weight.", func(of *dpb.Prediction) float64 { return of.Deviation }, "arm", "feature"),
+	}
 	warning       = metric.Describe("warning", "1 for a sign that the handle cannot learn, or 0.", "warning")
 	rewardWarning = metric.Describe("reward_warning", "1 for a sign, in rewards, that the handle cannot learn, or 0. NOT private.", "warning")
 )
@@ -105,6 +120,8 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	metric.Descriptions(to, reports)
 	metric.Descriptions(to, arms)
 	metric.Descriptions(to, verdicts)
+	metric.Descriptions(to, lifts)
+	metric.Descriptions(to, weights)
 	to <- warning
 	if c.operator {
 		metric.Descriptions(to, diagnostics)
@@ -137,9 +154,46 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		if verdict, err := bandit.Verdict(); err == nil { // a test of arms
 			metric.Collect(to, verdicts, &verdict, name)
 		}
+		if len(read) <= mostArms {
+			if low, high, err := bandit.Lift(dpb.NoArm, 0.95); err == nil {
+				metric.Collect(to, lifts, &lift{low, high}, name)
+			}
+		}
+		collectWeights(to, bandit, &report, len(read), name)
 		if c.operator {
 			metric.Collect(to, diagnostics, &refused, name)
 			warn(rewardWarning, refused.Warnings, dpb.WarnAllSmallest, dpb.WarnAllLargest)
+		}
+	}
+}
+
+// collectWeights reads the weights of the model that all arms share, with an empty arm, or of each arm that is not retired.
+func collectWeights(to chan<- prometheus.Metric, bandit *dpb.Bandit, report *dpb.Report, arms int, name string) {
+	shared, models := !report.ModelPerArm, arms
+	if shared {
+		models = 1
+	}
+	if report.Features == 0 || models*(int(report.Features)+1) > mostWeights {
+		return
+	}
+	for arm := range arms {
+		read, err := bandit.FeatureWeights(uint32(arm))
+		if err != nil {
+			continue
+		}
+		of := strconv.Itoa(arm)
+		if shared {
+			of = ""
+		}
+		for i := range read {
+			feature := "intercept"
+			if i+1 < len(read) {
+				feature = strconv.Itoa(i)
+			}
+			metric.Collect(to, weights, &read[i], name, of, feature)
+		}
+		if shared {
+			return
 		}
 	}
 }

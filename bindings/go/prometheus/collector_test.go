@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -57,7 +58,15 @@ func bandits(t *testing.T) map[string]*dpb.Bandit {
 	_ = slots.Update(decisions[0].Ticket, 1)
 	fresh, err = dpb.NewTT(dpb.NewConfig(2, 1))
 	test := restored(t, fresh, err)
-	return map[string]*dpb.Bandit{"front \"page\"\n\\": front, "baseline": baseline, "closed": closed, "slots": slots, "test": test}
+	config = dpb.NewConfig(2, 1)
+	config.Features = 2
+	fresh, err = dpb.NewLinear(config)
+	features := restored(t, fresh, err)
+	config.ModelPerArm = true
+	fresh, err = dpb.NewLinear(config)
+	models := restored(t, fresh, err)
+	return map[string]*dpb.Bandit{"front \"page\"\n\\": front, "baseline": baseline, "closed": closed, "slots": slots, "test": test,
+		"features": features, "models": models}
 }
 
 // lines returns the sorted lines of a page.
@@ -103,6 +112,38 @@ func TestCollectorsHaveThePagesOfCPP(t *testing.T) {
 		if wrong := must(testutil.CollectAndLint(each.collector)); len(wrong) > 0 {
 			t.Error(wrong)
 		}
+	}
+}
+
+// The lift is on the page from the first release of each arm on.
+func TestLift(t *testing.T) {
+	bandit := must(dpb.NewSE(dpb.NewConfig(2, 1)))
+	defer bandit.Close()
+	names := []string{"dpb_lift_low", "dpb_lift_high"}
+	collector := NewCollector(map[string]*dpb.Bandit{"ads": bandit})
+	if n := testutil.CollectAndCount(collector, names...); n != 0 {
+		t.Errorf("%d ends before the first decision", n)
+	}
+	for t := range 20_000 {
+		decision := must(bandit.Select())
+		reward := 0.0
+		if decision.Arm == 0 && t%3 == 0 {
+			reward = 1
+		}
+		if err := bandit.Update(decision.Ticket, reward); err != nil {
+			panic(err)
+		}
+	}
+	low, high, err := bandit.Lift(dpb.NoArm, 0.95)
+	expected := fmt.Sprintf(`# HELP dpb_lift_low Lower end of a 95%% interval for what decisions gain over even play: 0.1 is 10%% more.
+# TYPE dpb_lift_low gauge
+dpb_lift_low{bandit="ads"} %v
+# HELP dpb_lift_high Upper end of that interval.
+# TYPE dpb_lift_high gauge
+dpb_lift_high{bandit="ads"} %v
+`, low, high)
+	if err := errors.Join(err, testutil.CollectAndCompare(collector, strings.NewReader(expected), names...)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -2,8 +2,11 @@ package io.github.libdpb.micrometer;
 
 import io.github.libdpb.Arm;
 import io.github.libdpb.Bandit;
+import io.github.libdpb.Decision;
 import io.github.libdpb.Diagnostics;
 import io.github.libdpb.DpbException;
+import io.github.libdpb.Interval;
+import io.github.libdpb.Prediction;
 import io.github.libdpb.Report;
 import io.github.libdpb.Status;
 import io.github.libdpb.Verdict;
@@ -19,7 +22,10 @@ import java.util.EnumSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Set;
+import java.util.SortedMap;
+import java.util.TreeMap;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import java.util.function.ToDoubleFunction;
 
 /**
@@ -139,10 +145,37 @@ public final class DpbMetrics implements MeterBinder {
             // end generated verdicts
             );
 
+    private static final List<Metric<Interval>> LIFT = List.of(
+            gauge(
+                    "lift_low",
+                    "Lower end of a 95% interval for what decisions gain over even play: 0.1 is 10% more.",
+                    of -> of.low()),
+            gauge("lift_high", "Upper end of that interval.", of -> of.high()));
+
+    private static final List<Metric<Prediction>> WEIGHT = List.of(
+            gauge(
+                    "feature_weight",
+                    "Change of the logit of the mean reward for one unit of the feature.",
+                    of -> of.mean()),
+            gauge("feature_weight_deviation", "Standard deviation of that weight.", of -> of.deviation()));
+
+    private static final int MOST_ARMS = 100; // of a lift, which takes a millisecond for each
+    private static final int MOST_WEIGHTS = 1000; // rows of each metric
+
     private static final Set<Warning> OF_REWARDS = EnumSet.of(Warning.ALL_SMALLEST, Warning.ALL_LARGEST);
 
-    /** What was read of the bandit, once for all metrics of a scrape. The verdict is null if it tests no arms. */
-    private record State(long at, Report report, List<Arm> arms, Diagnostics diagnostics, Verdict verdict) {}
+    /**
+     * What was read of the bandit, once for all metrics of a scrape. The verdict is null if it tests no arms, the lift if
+     * it has none. Weights are by the label of the arm, which is empty for the model that all arms share.
+     */
+    private record State(
+            long at,
+            Report report,
+            List<Arm> arms,
+            Diagnostics diagnostics,
+            Verdict verdict,
+            Interval lift,
+            SortedMap<String, List<Prediction>> weights) {}
 
     private static final long FRESH = 100_000_000; // nanoseconds
 
@@ -150,6 +183,7 @@ public final class DpbMetrics implements MeterBinder {
     private final Bandit bandit;
     private final boolean isOperator;
     private final List<MultiGauge> ofArms = new ArrayList<>();
+    private final List<MultiGauge> ofFeatures = new ArrayList<>();
     private State state;
 
     private DpbMetrics(String name, Bandit bandit, boolean isOperator) {
@@ -175,8 +209,12 @@ public final class DpbMetrics implements MeterBinder {
     private synchronized State state() {
         if (state == null || System.nanoTime() - state.at > FRESH) {
             try {
+                Report report = bandit.report();
+                List<Arm> arms = bandit.arms();
+                Verdict verdict = orNull(bandit::verdict);
+                Interval lift = arms.size() > MOST_ARMS ? null : orNull(this::lift);
                 state = new State(
-                        System.nanoTime(), bandit.report(), bandit.arms(), bandit.diagnostics(), verdict(bandit));
+                        System.nanoTime(), report, arms, bandit.diagnostics(), verdict, lift, weights(report, arms));
             } catch (DpbException closed) {
                 state = null;
             }
@@ -184,15 +222,38 @@ public final class DpbMetrics implements MeterBinder {
         return state;
     }
 
-    private static Verdict verdict(Bandit bandit) {
+    private static <T> T orNull(Supplier<T> read) {
         try {
-            return bandit.verdict();
+            return read.get();
         } catch (DpbException error) {
             if (error.status() != Status.UNSUPPORTED) {
                 throw error;
             }
             return null;
         }
+    }
+
+    private Interval lift() {
+        try {
+            return bandit.lift(Decision.NO_ARM, 0.95);
+        } catch (DpbException error) {
+            if (error.status() != Status.NOT_READY) {
+                throw error;
+            }
+            return new Interval(Double.NaN, Double.NaN);
+        }
+    }
+
+    private SortedMap<String, List<Prediction>> weights(Report report, List<Arm> arms) {
+        SortedMap<String, List<Prediction>> weights = new TreeMap<>();
+        int models = report.modelPerArm() ? arms.size() : 1;
+        boolean isRead = report.features() > 0 && models * (report.features() + 1) <= MOST_WEIGHTS;
+        for (int arm = 0; isRead && weights.size() < models && arm < arms.size(); arm++) {
+            if (arms.get(arm).active()) {
+                weights.put(report.modelPerArm() ? Integer.toString(arm) : "", bandit.featureWeights(arm));
+            }
+        }
+        return weights;
     }
 
     private double read(Function<State, Double> value, double otherwise) {
@@ -213,6 +274,11 @@ public final class DpbMetrics implements MeterBinder {
                 bind(registry, metric, tags, now -> metric.value.applyAsDouble(now.verdict), Double.NaN);
             }
         }
+        if (first != null && first.lift != null) {
+            for (Metric<Interval> metric : LIFT) {
+                bind(registry, metric, tags, now -> metric.value.applyAsDouble(now.lift), Double.NaN);
+            }
+        }
         String policy = bandit.policy().label();
         bind(
                 registry,
@@ -222,10 +288,10 @@ public final class DpbMetrics implements MeterBinder {
                 Double.NaN);
         warnings(registry, tags, "warning", "1 for a sign that the handle cannot learn, or 0.", false);
         for (Metric<Arm> metric : ARMS) {
-            ofArms.add(MultiGauge.builder(named("arm_" + metric.name))
-                    .description(metric.help)
-                    .tags(tags)
-                    .register(registry));
+            ofArms.add(many(registry, "arm_" + metric.name, metric.help, tags));
+        }
+        for (Metric<Prediction> metric : WEIGHT) {
+            ofFeatures.add(many(registry, metric.name, metric.help, tags));
         }
         refresh();
         if (isOperator) {
@@ -253,6 +319,30 @@ public final class DpbMetrics implements MeterBinder {
             }
             ofArms.get(i).register(rows, true);
         }
+        for (int i = 0; i < ofFeatures.size(); i++) {
+            Metric<Prediction> metric = WEIGHT.get(i);
+            List<MultiGauge.Row<?>> rows = new ArrayList<>();
+            SortedMap<String, List<Prediction>> weights = now == null ? new TreeMap<>() : now.weights;
+            weights.forEach((arm, of) -> {
+                for (int feature = 0; feature < of.size(); feature++) {
+                    int number = feature;
+                    String label = feature + 1 == of.size() ? "intercept" : Integer.toString(feature);
+                    rows.add(MultiGauge.Row.of(
+                            Tags.of("arm", arm, "feature", label),
+                            () -> read(then -> weight(metric, then.weights.get(arm), number), Double.NaN)));
+                }
+            });
+            ofFeatures.get(i).register(rows, true);
+        }
+    }
+
+    /** NaN of an arm that has been retired. */
+    private static double weight(Metric<Prediction> metric, List<Prediction> of, int feature) {
+        return of == null ? Double.NaN : metric.value.applyAsDouble(of.get(feature));
+    }
+
+    private static MultiGauge many(MeterRegistry registry, String name, String help, Tags tags) {
+        return MultiGauge.builder(named(name)).description(help).tags(tags).register(registry);
     }
 
     private void warnings(MeterRegistry registry, Tags tags, String metric, String help, boolean ofRewards) {
