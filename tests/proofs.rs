@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The theorems that the contract names.
-const CONTRACT: [&str; 11] = [
+const CONTRACT: [&str; 12] = [
     "theorem_P",
     "theorem_U",
     "theorem_S",
     "theorem_L",
     "theorem_C",
     "theorem_M",
+    "theorem_J",
     "theorem_zcdp",
     "each_id_opens_once",
     "losses_add_up",
@@ -127,7 +128,8 @@ fn directory(name: &str) -> PathBuf {
 
 /// The axioms that these theorems use, of all together.
 fn axioms(directory: &Path, name: &str, imports: &str, theorems: &[String]) -> BTreeSet<String> {
-    let file = format!("{imports}\nDefinition these := ({}).\nPrint Assumptions these.\n", theorems.join(", "));
+    let these: Vec<_> = theorems.iter().map(|theorem| format!("@{theorem}")).collect();
+    let file = format!("{imports}\nDefinition these := ({}).\nPrint Assumptions these.\n", these.join(", "));
     std::fs::write(directory.join(format!("{name}.v")), file).unwrap();
     let said = accepted(directory, name);
     let axioms =
@@ -219,9 +221,10 @@ fn what_is_not_proved_is_seen() {
     assert!(!coqc(&directory, "False").status.success());
 }
 
-/// The rows of the table of `docs/privacy.md` with this heading, cell by cell.
+/// The rows of the table with this heading in the pages about the contract, cell by cell.
 fn rows(heading: &str) -> Vec<Vec<String>> {
-    let page = std::fs::read_to_string(root().join("docs/privacy.md")).unwrap();
+    let pages = ["docs/privacy.md", "docs/theory/private-features.md"];
+    let page = pages.map(|page| std::fs::read_to_string(root().join(page)).unwrap()).concat();
     let table = page.split(heading).nth(1).unwrap_or_else(|| panic!("no table: {heading}"));
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     rows.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
@@ -229,6 +232,7 @@ fn rows(heading: &str) -> Vec<Vec<String>> {
 
 const HYPOTHESES: &str = "| hypothesis | it says | theorems | the code | its violation is seen by |";
 const RULES: &str = "| rule | it says | the code | its violation is seen by |";
+const JOINT_RULES: &str = "| rule of Theorem J | it says | the code | its violation is seen by |";
 const STEPS: &str = "| step over restarts | it says | the code | its violation is seen by |";
 
 /// What is in backticks.
@@ -268,7 +272,11 @@ fn every_hypothesis_has_its_place_in_the_code() {
     );
 
     // The rules of the transition systems are assumptions about the code too.
-    for (file, kind, table) in [("Machine", "Inductive move :=", RULES), ("Restarts", "Inductive event :=", STEPS)] {
+    for (file, kind, table) in [
+        ("Machine", "Inductive move :=", RULES),
+        ("TheoremJ", "Inductive move :=", JOINT_RULES),
+        ("Restarts", "Inductive event :=", STEPS),
+    ] {
         let rules = proofs[file].split(kind).nth(1).unwrap().split("\n\n").next().unwrap();
         let rules =
             rules.split('|').skip(1).map(|rule| words(rule).next().unwrap().to_owned()).collect::<BTreeSet<_>>();
@@ -285,10 +293,11 @@ fn every_hypothesis_has_its_place_in_the_code() {
         let patched = patches.lines().any(|line| line.starts_with(&format!("{name}: ")));
         declared("fn ") || declared("Example ") || tests.contains(&format!("    {name},\n")) || patched
     };
-    for (rows, code) in [(rows(HYPOTHESES), 3), (rows(RULES), 2), (rows(STEPS), 2)] {
+    for (rows, code) in [(rows(HYPOTHESES), 3), (rows(RULES), 2), (rows(JOINT_RULES), 2), (rows(STEPS), 2)] {
         for row in rows {
             assert_eq!(row.len(), code + 2, "{row:?}");
-            let links = row[code].split("](../").skip(1).map(|rest| rest.split(')').next().unwrap());
+            let links =
+                row[code].split("](../").skip(1).map(|rest| rest.split(')').next().unwrap().trim_start_matches("../"));
             let files: Vec<_> = links.map(|file| std::fs::read_to_string(root().join(file)).expect(file)).collect();
             assert!(!files.is_empty() || row[code].starts_with('('), "no place in the code: {row:?}");
             let names = quoted(&row[code]).into_iter().filter(|name| !name.contains('/'));

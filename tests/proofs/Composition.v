@@ -1,7 +1,7 @@
 (* Composition. Handles that see the same person add their losses up (dpb_budget), also if an adversary interleaves them
    and chooses what to ask one by what the others published. Handles that do not see the person add nothing (parallel
    composition). Group privacy of an (e, delta). *)
-Require Import Sums Laplace Machine Worlds Once Unit.
+Require Import Sums Laplace Transcripts Machine Worlds Once Unit.
 
 (* A handle, with its own noise and unit. `reports` says how many of the person's rewards it may learn from. *)
 Record handle := Handle
@@ -16,9 +16,9 @@ Section Budget.
   Definition of_handle (i : nat) (h : joint) : history := map snd (filter (fun e => fst e =? i) h).
   Definition answer left (past : joint) (e : nat * event) : R :=
     match nth_error handles (fst e) with
-    | Some a => response (scale a) (bound a) (grid a) (dim a) (clicks a) (world (grid a) (clicks a) (arrange a) left)
-        (fun i => i) (of_handle (fst e) past) (snd e)
-    | None => match snd (snd e) with [] => 1 | _ => 0 end
+    | Some a => told (scale a) (released_sums (bound a) (grid a) (dim a) (clicks a) (arrange a) left
+        (of_handle (fst e) past) (fst (snd e))) (snd (snd e))
+    | None => told 1 None (snd (snd e))
     end.
   Definition kernel left (past : joint) (e : nat * event) : R := scheduler past (fst e, fst (snd e)) * answer left past e.
   Definition transcript left n := chain_of (kernel left) n.
@@ -42,8 +42,8 @@ Section Budget.
 
   Lemma answer_nonneg left past e : 0 <= answer left past e.
   Proof.
-    unfold answer. destruct (nth_error handles (fst e)) eqn:N; [|destruct (snd (snd e)); lra].
-    apply response_nonneg, scales_are_positive. eapply in_handles; eauto.
+    unfold answer. destruct (nth_error handles (fst e)) eqn:N; apply told_nonneg; [|lra].
+    apply scales_are_positive. eapply in_handles; eauto.
   Qed.
 
   Lemma kernel_is_a_distribution left past : subprobability (fun _ => True) (kernel left past).
@@ -52,12 +52,8 @@ Section Budget.
     { intros [i m] [j n]. destruct (Nat.eq_dec i j), (move_dec m n); [left; congruence|right; congruence..]. }
     assert (A : forall im : nat * move, subprobability (fun _ : list Z => True) (fun y => answer left past (fst im, (snd im, y)))).
     { intros [i m]. simpl. unfold answer. simpl. destruct (nth_error handles i) as [a|] eqn:N.
-      - apply response_subprobability, scales_are_positive. eapply in_handles; eauto.
-      - split; [intros []; lra|]. intros l [D _]. induction D as [|y l N' D IH]; simpl; [lra|]. destruct y; [|lra].
-        assert (Z0 : forall l' : list (list Z), ~ In [] l' -> total (fun y => match y with [] => 1 | _ => 0 end) l' = 0).
-        { induction l'; intros H; simpl; [reflexivity|]. rewrite IHl' by (intro; apply H; right; assumption).
-          destruct a; [exfalso; apply H; left; reflexivity|ring]. }
-        rewrite (Z0 l N'). lra. }
+      - apply told_subprobability, scales_are_positive. eapply in_handles; eauto.
+      - apply (told_subprobability 1 Rlt_0_1 None). }
     pose proof (subprobability_pair dec (fun _ => True) (fun _ _ => True) (scheduler past)
       (fun im y => answer left past (fst im, (snd im, y))) (scheduler_is_a_distribution past) (fun im _ => A im)
       (fun im y => answer_nonneg left past (fst im, (snd im, y)))) as Q.
@@ -89,7 +85,7 @@ Section Budget.
   Fixpoint strangers (h : joint) : R :=
     match h with
     | [] => 1
-    | e :: past => strangers past * match nth_error handles (fst e) with Some _ => 1 | None => match snd (snd e) with [] => 1 | _ => 0 end end
+    | e :: past => strangers past * match nth_error handles (fst e) with Some _ => 1 | None => told 1 None (snd (snd e)) end
     end.
   Definition product (f : nat -> R) (is : list nat) : R := fold_right (fun i x => f i * x) 1 is.
 
@@ -113,7 +109,7 @@ Section Budget.
         * apply seq_NoDup.
         * apply in_seq. assert (fst e < length handles)%nat by (apply nth_error_Some; congruence). lia.
         * intros i Ne. unfold answers_of, of_handle. simpl. assert (fst e =? i = false) as -> by (apply Nat.eqb_neq; congruence). reflexivity.
-        * unfold answers_of, answer. rewrite N. unfold of_handle at 1. simpl. rewrite Nat.eqb_refl. simpl. reflexivity.
+        * unfold answers_of, Worlds.answers, answer. rewrite N. unfold of_handle at 1. simpl. rewrite Nat.eqb_refl. simpl. reflexivity.
       + assert (product (fun i => answers_of left i (e :: past)) (seq 0 (length handles)) = product (fun i => answers_of left i past) (seq 0 (length handles))) as ->.
         { assert (forall is, product (fun i => answers_of left i (e :: past)) is = product (fun i => answers_of left i past) is); [|auto].
           induction is as [|i is IHis]; simpl; [reflexivity|]. rewrite IHis. f_equal. unfold answers_of.
@@ -133,7 +129,7 @@ Section Budget.
   Qed.
 
   Lemma strangers_nonneg h : 0 <= strangers h.
-  Proof. induction h; simpl; [lra|]. destruct (nth_error _ _); [lra|]. destruct (snd (snd a)); lra. Qed.
+  Proof. induction h; simpl; [lra|]. apply Rmult_le_pos; [assumption|]. destruct (nth_error _ _); [lra|apply (told_nonneg 1 Rlt_0_1 None)]. Qed.
 
   Lemma product_ratio (f g : nat -> R) (c : nat -> R) is : (forall i, In i is -> 0 <= f i /\ 0 <= g i /\ f i <= exp (c i) * g i) ->
     0 <= product f is /\ 0 <= product g is /\ product f is <= exp (fold_right (fun i x => c i + x) 0 is) * product g is.
@@ -185,8 +181,8 @@ Section Budget.
         - apply Rmult_le_compat; [apply pos_INR|exact E0|apply le_INR; lia|exact E1].
         - left. apply exp_increasing. exact T.
         - right. reflexivity. }
-      pose proof (Worlds.answers_nonneg (scale a) (bound a) (grid a) (dim a) (clicks a) (arrange a) Sc true (of_handle i h)).
-      pose proof (Worlds.answers_nonneg (scale a) (bound a) (grid a) (dim a) (clicks a) (arrange a) Sc false (of_handle i h)).
+      pose proof (answered_nonneg (scale a) (released_sums (bound a) (grid a) (dim a) (clicks a) (arrange a)) Sc true (of_handle i h)).
+      pose proof (answered_nonneg (scale a) (released_sums (bound a) (grid a) (dim a) (clicks a) (arrange a)) Sc false (of_handle i h)).
       repeat split; try assumption.
       - apply Rle_trans with (1 := L1). apply Rmult_le_compat_r; assumption.
       - apply Rle_trans with (1 := L2). apply Rmult_le_compat_r; assumption. }
@@ -214,7 +210,7 @@ Section Budget.
   Theorem joint_transcripts_have_masses left n S : exists r, mass (transcript left n) S r /\ 0 <= r <= 1.
   Proof.
     assert (dec : forall x y : nat * event, {x = y} + {x <> y}).
-    { intros [i a] [j b]. destruct (Nat.eq_dec i j), (event_dec a b); [left; congruence|right; congruence..]. }
+    { intros [i a] [j b]. destruct (Nat.eq_dec i j), (event_dec move_dec a b); [left; congruence|right; congruence..]. }
     apply mass_exists with (T := fun _ => True); [|auto].
     apply (chain_of_subprobability dec). apply kernel_is_a_distribution.
   Qed.

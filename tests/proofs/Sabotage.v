@@ -1,6 +1,6 @@
 (* Whether the theorems say something. An example that satisfies all hypotheses of Theorem P, and loses all of its
    epsilon. Then machines with one fault each, for which the theorems are false. *)
-Require Import Sums Laplace Machine Worlds Once Unit TheoremP TheoremC.
+Require Import Sums Laplace Transcripts Machine Worlds Once Unit TheoremP TheoremC.
 
 (* Epsilon is 1: rewards of 0 and 1, and noise of scale 1. *)
 Notation left_world := (world 1 None (fun _ l => l) true).
@@ -62,9 +62,9 @@ Example all_of_epsilon_is_lost :
     exp 1 * transcript 1 1 1 1 None (fun _ l => l) (script one_batch) false 4 seen.
 Proof.
   assert (P : played (script one_batch) seen = 1).
-  { unfold seen, played, script, one_batch. simpl fst. simpl length. simpl nth.
+  { unfold seen, played, chosen, script, one_batch. simpl fst. simpl length. simpl nth.
     repeat (destruct (move_dec _ _); [|congruence]). ring. }
-  unfold transcript. simpl length. simpl Nat.eqb. cbv iota. rewrite P. simpl. unfold response. simpl. repeat rewrite Rmult_1_l. repeat rewrite Rmult_1_r.
+  unfold transcript, transcript_of. simpl length. simpl Nat.eqb. cbv iota. fold (played (script one_batch)). rewrite P. simpl. repeat rewrite Rmult_1_l. repeat rewrite Rmult_1_r.
   split; [apply laplace_is_positive|]. apply a_step_of_laplace.
 Qed.
 
@@ -94,10 +94,7 @@ Section Faulty.
     match h with
     | [] => 1
     | ev :: past => answers_faulty left past *
-      match released (run_faulty (world 1 None (fun _ l => l) left) past) (fst ev) with
-      | Some l => noised 1 (sums 1 1 1 l) (snd ev)
-      | None => match snd ev with [] => 1 | _ => 0 end
-      end
+      told 1 (option_map (sums 1 1 1) (released (run_faulty (world 1 None (fun _ l => l) left) past) (fst ev))) (snd ev)
     end.
   (* What Theorem P denies. *)
   Definition leaks := exists h, adjacent (named the_decision) h /\ answers_faulty true h > exp 1 * answers_faulty false h.

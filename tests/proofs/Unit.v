@@ -1,6 +1,6 @@
 (* The loss of a unit is the number of its decisions that are learned from, times the loss of one. The unit is any set
    of decisions: one reward, a request, a user. *)
-Require Import Sums Laplace Machine Worlds Once.
+Require Import Sums Laplace Transcripts Machine Worlds Once.
 
 Section Unit.
   Variable scale : R.
@@ -33,12 +33,7 @@ Section Unit.
     end.
 
   Lemma played_before ev past : possible (ev :: past) -> possible past /\ 0 < scheduler past (fst ev).
-  Proof.
-    simpl. intros P. destruct (played_nonneg _ scheduler_is_a_distribution past) as [A|A].
-    - split; [exact A|]. destruct (proj1 (scheduler_is_a_distribution past) (fst ev)) as [B|B]; [exact B|].
-      rewrite <- B in P. lra.
-    - rewrite <- A in P. lra.
-  Qed.
+  Proof. apply chosen_before. exact scheduler_is_a_distribution. Qed.
 
   Lemma possible_is_adjacent h : possible h -> adjacent h.
   Proof.

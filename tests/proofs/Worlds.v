@@ -1,6 +1,6 @@
 (* Two worlds: the same history, and rewards that differ in a unit. Everything public is equal in both, and the loss is
    the number of changed rewards that are released. *)
-Require Import Sums Laplace Machine.
+Require Import Sums Laplace Transcripts Machine.
 
 Definition count {A} (f : A -> bool) (l : list A) := length (filter f l).
 
@@ -44,23 +44,15 @@ Section Worlds.
     Values (None, None) (fun a b _ => (a, b))
       (fun coin vs => combine (limit_one coin (map fst vs)) (limit_one coin (map snd vs))).
 
-  Definition response {V} (ops : values V) (f : item V -> item (option Z)) (past : history) (e : event) : R :=
-    match released (run limited ops past) (fst e) with
-    | Some l => noised scale (sums (map f l)) (snd e)
-    | None => match snd e with [] => 1 | _ => 0 end
-    end.
-
-  (* The probability of the released numbers, given the moves. *)
-  Fixpoint answers (left : bool) (h : history) : R :=
-    match h with [] => 1 | e :: past => answers left past * response (world left) (fun i => i) past e end.
+  Definition sums_of_release {V} (ops : values V) (f : item V -> item (option Z)) (past : history) (m : move) : option (list Z) :=
+    option_map (fun l => sums (map f l)) (released (run limited ops past) m).
+  Definition released_sums left := sums_of_release (world left) (fun i => i).
 
   Variable scheduler : history -> move -> R.  (* the probability of the next move *)
 
-  Fixpoint played (h : history) : R := match h with [] => 1 | e :: past => played past * scheduler past (fst e) end.
-
-  (* The probability of a transcript of n events. *)
-  Definition transcript (left : bool) (n : nat) (h : history) : R :=
-    if length h =? n then played h * answers left h else 0.
+  Definition answers := answered scale released_sums.
+  Definition played := chosen scheduler.
+  Definition transcript := transcript_of scale released_sums scheduler.
 
   (* Both worlds are projections of one machine that knows the values of both. *)
   Lemma limit_length coin vs : length (limit_one coin vs) = length vs.
@@ -158,134 +150,61 @@ Section Worlds.
       + simpl length. assert (norm (row i) * Z.abs (x - y) <= bound * grid)%Z by nia. nia.
   Qed.
 
-  Lemma distance_sym s : forall t, distance s t = distance t s.
-  Proof. induction s; intros [|b t]; simpl; [reflexivity..|]. rewrite IHs. lia. Qed.
-
-  Lemma noised_sums_ratio l y (n := INR (count differs l)) :
-    noised scale (sums (map (map_item fst) l)) y <= exp (n * epsilon) * noised scale (sums (map (map_item snd) l)) y /\
-    noised scale (sums (map (map_item snd) l)) y <= exp (n * epsilon) * noised scale (sums (map (map_item fst) l)) y.
+  Lemma told_left past m : released_sums true past m = sums_of_release pair (map_item fst) past m.
   Proof.
-    pose proof (sums_distance l) as D.
-    assert (E : forall d, (d <= bound * grid * Z.of_nat (count differs l))%Z -> exp (IZR d / scale) <= exp (n * epsilon)).
-    { intros d L. apply IZR_le in L. rewrite mult_IZR, <- INR_IZR_INZ in L. fold n in L.
-      assert (IZR d / scale <= n * epsilon) as [K| ->]; [|left; apply exp_increasing; exact K|right; reflexivity].
-      unfold epsilon, Rdiv. rewrite <- Rmult_assoc, (Rmult_comm n). apply Rmult_le_compat_r; [|exact L].
-      left. apply Rinv_0_lt_compat. assumption. }
-    assert (L : length (sums (map (map_item fst) l)) = length (sums (map (map_item snd) l)))
-      by (unfold sums; rewrite !map_length; reflexivity).
-    split; (eapply Rle_trans; [apply (noised_ratio scale scale_is_positive)|]);
-      [exact L| |symmetry; exact L|]; (apply Rmult_le_compat_r; [apply noised_nonneg; assumption|]); apply E;
-      [|rewrite distance_sym]; exact D.
+    unfold released_sums, sums_of_release. rewrite (run_natural limited fst pair (world true) left_natural past).
+    unfold released. destruct m; try reflexivity. simpl. rewrite filter_map, map_map. reflexivity.
   Qed.
 
-  Lemma response_left past e : response (world true) (fun i => i) past e = response pair (map_item fst) past e.
+  Lemma told_right past m : released_sums false past m = sums_of_release pair (map_item snd) past m.
   Proof.
-    unfold response. rewrite (run_natural limited fst pair (world true) left_natural past).
-    unfold released. destruct (fst e); try reflexivity. simpl. rewrite filter_map, map_map. reflexivity.
+    unfold released_sums, sums_of_release. rewrite (run_natural limited snd pair (world false) right_natural past).
+    unfold released. destruct m; try reflexivity. simpl. rewrite filter_map, map_map. reflexivity.
   Qed.
 
-  Lemma response_right past e : response (world false) (fun i => i) past e = response pair (map_item snd) past e.
+  Lemma worlds_are_alike past m : alike (released_sums true past m) (released_sums false past m).
   Proof.
-    unfold response. rewrite (run_natural limited snd pair (world false) right_natural past).
-    unfold released. destruct (fst e); try reflexivity. simpl. rewrite filter_map, map_map. reflexivity.
+    rewrite told_left, told_right. unfold sums_of_release. destruct (released _ m); simpl; [|exact I].
+    unfold sums. rewrite !map_length. reflexivity.
   Qed.
 
-  Lemma response_nonneg {V} (ops : values V) f past e : 0 <= response ops f past e.
-  Proof. unfold response. destruct (released _ _); [apply noised_nonneg; assumption|]. destruct (snd e); lra. Qed.
+  Lemma gaps_of_changed h : (gaps released_sums h <= bound * grid * Z.of_nat (changed h))%Z.
+  Proof.
+    induction h as [|e past IH]; cbn [gaps changed]; [simpl; lia|]. rewrite told_left, told_right. unfold sums_of_release.
+    destruct (released (run limited pair past) (fst e)) as [l|]; cbn [option_map gap]; [|rewrite Nat.add_0_r, Z.add_0_r; exact IH].
+    pose proof (sums_distance l). rewrite Nat2Z.inj_add, Z.mul_add_distr_l. lia.
+  Qed.
 
-  Lemma answers_nonneg left h : 0 <= answers left h.
-  Proof. induction h; simpl; [lra|]. apply Rmult_le_pos; [assumption|apply response_nonneg]. Qed.
+  Lemma loss_of_gap h : IZR (gaps released_sums h) / scale <= INR (changed h) * epsilon.
+  Proof.
+    unfold epsilon, Rdiv. rewrite <- Rmult_assoc. apply Rmult_le_compat_r; [left; apply Rinv_0_lt_compat; assumption|].
+    rewrite INR_IZR_INZ, <- mult_IZR. apply IZR_le. pose proof (gaps_of_changed h). lia.
+  Qed.
 
   Lemma answers_ratio h :
     answers true h <= exp (INR (changed h) * epsilon) * answers false h /\
     answers false h <= exp (INR (changed h) * epsilon) * answers true h.
   Proof.
-    induction h as [|e past [L R]]; simpl.
-    - rewrite Rmult_0_l, exp_0. lra.
-    - rewrite response_left, response_right. unfold response.
-      rewrite plus_INR, Rmult_plus_distr_r, exp_plus.
-      destruct (released (run limited pair past) (fst e)) as [l|].
-      + destruct (noised_sums_ratio l (snd e)) as [Nl Nr].
-        pose proof (noised_nonneg scale scale_is_positive (sums (map (map_item fst) l)) (snd e)).
-        pose proof (noised_nonneg scale scale_is_positive (sums (map (map_item snd) l)) (snd e)).
-        pose proof (answers_nonneg true past). pose proof (answers_nonneg false past).
-        split; match goal with |- _ <= ?a * ?b * (?c * ?d) => replace (a * b * (c * d)) with ((a * c) * (b * d)) by ring end;
-          apply Rmult_le_compat; assumption.
-      + simpl INR. rewrite Rmult_0_l, exp_0, Rmult_1_r.
-        split; match goal with |- _ <= ?a * (?c * ?d) => replace (a * (c * d)) with ((a * c) * d) by ring end;
-          (apply Rmult_le_compat_r; [destruct (snd e); lra|assumption]).
+    destruct (answered_ratio scale released_sums scale_is_positive worlds_are_alike h) as [L R].
+    assert (exp (IZR (gaps released_sums h) / scale) <= exp (INR (changed h) * epsilon)) as E
+      by (destruct (loss_of_gap h) as [K| ->]; [left; apply exp_increasing; exact K|right; reflexivity]).
+    pose proof (answered_nonneg scale released_sums scale_is_positive true h).
+    pose proof (answered_nonneg scale released_sums scale_is_positive false h).
+    split; [apply Rle_trans with (1 := L)|apply Rle_trans with (1 := R)]; apply Rmult_le_compat_r; assumption.
   Qed.
 
   Hypothesis scheduler_is_a_distribution : forall past, subprobability (fun _ => True) (scheduler past).
 
-  Lemma played_nonneg h : 0 <= played h.
-  Proof. induction h; simpl; [lra|]. apply Rmult_le_pos; [assumption|apply scheduler_is_a_distribution]. Qed.
-
-  Lemma response_subprobability {V} (ops : values V) f past m :
-    subprobability (fun _ => True) (fun y => response ops f past (m, y)).
-  Proof.
-    split; [intros; apply response_nonneg|]. intros l [D _]. unfold response. simpl.
-    destruct (released _ m) as [c|].
-    - destruct (noised_subprobability scale scale_is_positive (sums (map f c))) as [_ M].
-      rewrite (total_filter _ (fun y => length y =? length (sums (map f c)))).
-      assert (Z0 : forall l', (forall y, In y l' -> length y <> length (sums (map f c))) ->
-        total (noised scale (sums (map f c))) l' <= 0).
-      { assert (Z1 : forall s y, length y <> length s -> noised scale s y = 0).
-        { induction s; intros [|b y] H; simpl in *; try lia; try reflexivity. rewrite IHs; [ring|lia]. }
-        induction l'; intros H; simpl; [lra|]. rewrite Z1 by (apply H; left; reflexivity).
-        assert (total (noised scale (sums (map f c))) l' <= 0) by (apply IHl'; intros; apply H; right; assumption). lra. }
-      assert (total (noised scale (sums (map f c))) (filter (fun y => length y =? length (sums (map f c))) l) <= 1).
-      { apply M. split; [apply NoDup_filter; exact D|]. intros y Hy. apply filter_In in Hy as [_ Hy]. apply Nat.eqb_eq, Hy. }
-      assert (total (noised scale (sums (map f c))) (filter (fun y => negb (length y =? length (sums (map f c)))) l) <= 0).
-      { apply Z0. intros y Hy. apply filter_In in Hy as [_ Hy]. intros E. apply Nat.eqb_eq in E. rewrite E in Hy. discriminate. }
-      change (fun y => noised scale (sums (map f c)) y) with (noised scale (sums (map f c))). lra.
-    - induction D as [|y l N D IH]; simpl; [lra|]. destruct y; [|lra].
-      assert (Z0 : forall l' : list (list Z), ~ In [] l' -> total (fun y => match y with [] => 1 | _ => 0 end) l' = 0).
-      { induction l'; intros H; simpl; [reflexivity|]. rewrite IHl' by (intro; apply H; right; assumption).
-        destruct a; [exfalso; apply H; left; reflexivity|ring]. }
-      rewrite (Z0 l N). lra.
-  Qed.
-
-  Lemma event_dec (x y : event) : {x = y} + {x <> y}.
-  Proof.
-    destruct x as [m y1], y as [n y2]. destruct (move_dec m n); [|right; congruence].
-    destruct (list_eq_dec Z.eq_dec y1 y2); [left|right]; congruence.
-  Qed.
-
-  (* The transcripts of n events together have at most probability 1. *)
   Theorem transcript_is_a_distribution left n : subprobability (fun _ => True) (transcript left n).
-  Proof.
-    pose (kernel := fun past (e : event) => scheduler past (fst e) * response (world left) (fun i => i) past (fst e, snd e)).
-    assert (K : forall past, subprobability (fun _ => True) (kernel past)).
-    { intros past. pose proof (subprobability_pair move_dec (fun _ => True) (fun _ _ => True) (scheduler past)
-        (fun m y => response (world left) (fun i => i) past (m, y)) (scheduler_is_a_distribution past)
-        (fun m _ => response_subprobability _ _ past m) (fun m y => response_nonneg _ _ past (m, y))) as [N M].
-      split; [exact N|]. intros l [D _]. apply M. split; auto. }
-    assert (E : forall h, chain kernel h = played h * answers left h).
-    { induction h as [|[m y] past IH]; simpl; [ring|]. rewrite IH. unfold kernel. simpl. ring. }
-    pose proof (chain_of_subprobability event_dec kernel K n) as [N M].
-    assert (F : forall h, transcript left n h = chain_of kernel n h).
-    { intros h. unfold transcript, chain_of. rewrite E. reflexivity. }
-    split; [intros h; rewrite F; apply N|]. intros l P. apply Rle_trans with (2 := M l P). apply total_le.
-    intros h _. rewrite F. lra.
-  Qed.
+  Proof. apply transcripts_are_a_distribution; auto using move_dec. Qed.
 
-  (* The core of all theorems: if no possible history releases more than k changed rewards, the loss is k epsilon. *)
+  (* If no possible history releases more than k changed rewards, the loss is k epsilon. *)
   Theorem loss_of_changed k : (forall h, 0 < played h -> (changed h <= k)%nat) ->
     forall n, private (INR k * epsilon) (transcript true n) (transcript false n).
   Proof.
-    intros H n.
-    assert (E0 : 0 <= epsilon).
-    { unfold epsilon, Rdiv. apply Rmult_le_pos; [apply IZR_le; nia|]. left. apply Rinv_0_lt_compat. assumption. }
-    assert (G : forall h a b, 0 <= a -> 0 <= b -> (0 < played h -> a <= exp (INR (changed h) * epsilon) * b) ->
-      played h * a <= exp (INR k * epsilon) * (played h * b)).
-    { intros h a b Ha Hb L. destruct (played_nonneg h) as [P|P].
-      - replace (exp (INR k * epsilon) * (played h * b)) with (played h * (exp (INR k * epsilon) * b)) by ring.
-        apply Rmult_le_compat_l; [lra|]. apply Rle_trans with (1 := L P). apply Rmult_le_compat_r; [assumption|].
-        assert (INR (changed h) * epsilon <= INR k * epsilon) as [K| ->];
-          [apply Rmult_le_compat_r; [assumption|apply le_INR, H, P]|left; apply exp_increasing; exact K|right; reflexivity].
-      - rewrite <- P. lra. }
-    apply private_from_points; intros h; unfold transcript; (destruct (length h =? n); [|lra]);
-      apply G; auto using answers_nonneg; intros _; apply answers_ratio.
+    intros H. apply loss_of_gaps; auto using worlds_are_alike. intros h P. unfold epsilon, Rdiv.
+    rewrite <- Rmult_assoc, Rmult_assoc, Rinv_l, Rmult_1_r, INR_IZR_INZ, <- mult_IZR by lra. apply IZR_le.
+    pose proof (gaps_of_changed h). specialize (H h P). assert (0 <= bound * grid)%Z by nia.
+    assert (bound * grid * Z.of_nat (changed h) <= bound * grid * Z.of_nat k)%Z by (apply Z.mul_le_mono_nonneg_l; lia). lia.
   Qed.
 End Worlds.

@@ -1,7 +1,7 @@
 (* Gaussian noise: rho-zCDP for one reward, k^2 rho-zCDP for a unit of k, for batches of one number. That the noise itself
    has zCDP is a hypothesis (Canonne, Kamath and Steinke 2020, Theorem 4). Renyi divergences of order alpha add up along
    a history, whatever the scheduler chooses by what was released (Feldman and Zrnic 2021). *)
-Require Import Sums Laplace Machine Worlds Once Unit.
+Require Import Sums Laplace Transcripts Machine Worlds Once Unit.
 
 Lemma total_zero {A} (f : A -> R) l : (forall x, In x l -> f x = 0) -> total f l = 0.
 Proof. induction l; intros H; simpl; [reflexivity|]. rewrite IHl by (intros; apply H; right; assumption). rewrite H; [ring|left; reflexivity]. Qed.
@@ -182,7 +182,7 @@ Section Zcdp.
   Proof.
     intros D L. pose proof c_is_positive as C.
     apply Rle_trans with (total (fun h => exp (c * INR k ^ 2) * chain kernel h) l).
-    - apply total_le. intros h _. unfold transcript. pose proof (played_nonneg scheduler scheduler_is_a_distribution h) as P.
+    - apply total_le. intros h _. unfold transcript. pose proof (chosen_nonneg scheduler scheduler_is_a_distribution h) as P. fold (played scheduler h) in P.
       rewrite tilted_product by (destruct P as [P| <-]; [left; split; exact P|right; split; reflexivity] || apply answers_support).
       rewrite (tilted_same _ P), chain_is_tilted. pose proof (tilted_nonneg (answers true h) (answers false h)) as T.
       destruct P as [P|P]; [|rewrite <- P; lra].
@@ -198,6 +198,6 @@ Section Zcdp.
       rewrite <- (Rmult_1_r (_ * _)) at 1. apply Rmult_le_compat_l; [apply Rmult_le_pos; lra|exact E].
     - rewrite total_scale. replace (alpha * (alpha - 1) * (INR k ^ 2 * rho)) with (c * INR k ^ 2) by (unfold c; ring).
       rewrite <- Rmult_1_r. apply Rmult_le_compat_l; [left; apply exp_pos|].
-      apply (chain_subprobability event_dec kernel kernel_subprobability n). split; assumption.
+      apply (chain_subprobability (event_dec move_dec) kernel kernel_subprobability n). split; assumption.
   Qed.
 End Zcdp.
