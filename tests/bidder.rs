@@ -256,12 +256,12 @@ fn an_invalid_bid_request_is_refused_and_changes_nothing() {
     }
 }
 
-/// The table of OpenRTB's fields in the examples' README: each field absent, null and with each value of its row, in a
+/// The table of OpenRTB's fields on the bidder's page: each field absent, null and with each value of its row, in a
 /// request that is otherwise bid on.
 #[test]
 #[ignore = "half a minute, to compile the bidder"]
 fn it_answers_each_field_as_its_table_says() {
-    let page = fs::read_to_string(root().join("examples/README.md")).unwrap();
+    let page = fs::read_to_string(root().join("examples/cpp/bidder.md")).unwrap();
     let table = page.split_once("| field of OpenRTB 2.6 |").unwrap().1.split("\n\n").next().unwrap();
     let usual = json!({"id": "r", "imp": [{"id": "1", "banner": {"w": 300, "h": 250}}], "bcat": ["IAB1"]});
     let code = |cell: &str| -> Vec<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };

@@ -19,7 +19,7 @@ fn quickstart_learns() {
         assert_eq!((0..5).map(shown).sum::<u32>(), 100_000, "{printed}");
         // The second arm pays 0.3 less: DP-SE drops it by its second epoch, except with probability beta = 1e-5.
         assert!(shown(4) > 50_000, "{printed}");
-        assert!(printed.ends_with("privacy loss of one visitor: 1\n"), "{printed}");
+        assert!(printed.ends_with("privacy loss of one reward: 1\n"), "{printed}");
     }
 }
 

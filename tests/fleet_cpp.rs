@@ -630,8 +630,8 @@ fn a_node_that_cannot_join_says_why() {
     };
     let [right, wrong] = [file("right", "open sesame\r\n"), file("wrong", "abracadabra\n")];
     let [empty, theirs] = [file("empty", "\r\n"), file("theirs", "letmein\n")];
-    // A user of the access control list, who has the keys of one bandit only: docs/operating.md has this line.
-    let page = fs::read_to_string(crate::support::root().join("docs/operating.md")).unwrap();
+    // A user of the access control list, who has the keys of one bandit only: docs/operating/fleets.md has this line.
+    let page = fs::read_to_string(crate::support::root().join("docs/operating/fleets.md")).unwrap();
     let line = page.lines().find_map(|line| line.strip_prefix("user ads on >PASSWORD ")).expect("a line for users.acl");
     let user = format!("ACL SETUSER ads on >letmein {}", line.replace("dpb:{ads}", "dpb:{b.2}"));
     let words: Vec<_> = user.split(' ').map(str::as_bytes).collect();

@@ -305,7 +305,7 @@ fn programs(name: &str) -> (PathBuf, [(&'static str, &'static str); 2]) {
     let place = empty_directory("package", name);
     std::fs::copy(root().join(C), place.join("ad.c")).unwrap();
     std::fs::write(place.join("ad.cpp"), CPP).unwrap();
-    (place, [("c", "privacy loss of one visitor: 1"), ("cpp", "epsilon must be")])
+    (place, [("c", "privacy loss of one reward: 1"), ("cpp", "epsilon must be")])
 }
 
 /// Whether it loads libdpb.so when it starts.
@@ -415,30 +415,29 @@ fn the_commands_on_the_pages_work() {
     assert!(sh(&home, "cmake -B build && cmake --build build && build/ad").contains("privacy loss"));
 
     // The guide's tasks, each in an empty directory. `the_log_of_the_guide` has those of `plan`.
-    const GUIDE: &str = "docs/guide.md";
     let _ = std::fs::remove_file(home.join("libdpb"));
     std::os::unix::fs::symlink(root().canonicalize().unwrap(), home.join("libdpb")).unwrap();
-    let blocks = snippets(GUIDE, "sh");
-    assert_eq!(blocks.len(), 8);
-    sh(&home, &blocks[0]);
-    let built: Vec<_> = blocks[1..].iter().filter(|block| !block.contains("--example plan")).collect();
+    let [install] = &snippets("docs/guide.md", "sh")[..] else { panic!("one block") };
+    sh(&home, install);
     let tasks = [
-        ("ads.cpp", "cpp", 0, ": showed ad "),
-        ("main.go", "go", 0, "500 decisions in 500 placements"),
-        ("bidder.cpp", "cpp", 1, "phone"),
-        ("evaluate.cpp", "cpp", 3, "+-"),
-        ("test.cpp", "cpp", 4, " is the best of 3, after "),
+        ("docs/guide/ad-service.md", "ads.cpp", "cpp", ": showed ad "),
+        ("docs/guide/placements.md", "main.go", "go", "500 decisions in 500 placements"),
+        ("docs/guide/features.md", "bidder.cpp", "cpp", "phone"),
+        ("docs/guide/evaluation.md", "evaluate.cpp", "cpp", "+-"),
+        ("docs/guide/ab-test.md", "test.cpp", "cpp", " is the best of 3, after "),
     ];
-    for ((file, language, number, says), block) in tasks.into_iter().zip(built) {
+    for (page, file, language, says) in tasks {
+        let mut blocks = snippets(page, "sh").into_iter().filter(|block| !block.contains("--example plan"));
+        let (Some(block), None) = (blocks.next(), blocks.next()) else { panic!("{page}: one block") };
         if language == "go" && !have("go") {
             continue;
         }
         let place = home.join("guide").join(file);
         let _ = std::fs::remove_dir_all(&place);
         std::fs::create_dir_all(&place).unwrap();
-        std::fs::write(place.join("CMakeLists.txt"), &snippets(GUIDE, "cmake")[0]).unwrap();
-        std::fs::write(place.join(file), &snippets(GUIDE, language)[number]).unwrap();
-        let said = sh(&place, block);
+        std::fs::write(place.join("CMakeLists.txt"), &snippets("docs/guide/ad-service.md", "cmake")[0]).unwrap();
+        std::fs::write(place.join(file), &snippets(page, language)[0]).unwrap();
+        let said = sh(&place, &block);
         assert!(said.contains(says), "{file}: {said}");
     }
 }

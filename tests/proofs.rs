@@ -1,5 +1,6 @@
 //! Proofs that a machine has read. Coq checks `tests/proofs/*.v`: the theorems of the privacy contract, for a machine
-//! that makes the moves of the library. `docs/privacy.md` lists what they assume, and where the code makes it true.
+//! that makes the moves of the library. `docs/privacy/proofs.md` lists what they assume, and where the code makes
+//! it true.
 
 use crate::support::{have, root};
 use std::collections::{BTreeMap, BTreeSet};
@@ -223,7 +224,7 @@ fn what_is_not_proved_is_seen() {
 
 /// The rows of the table with this heading in the pages about the contract, cell by cell.
 fn rows(heading: &str) -> Vec<Vec<String>> {
-    let pages = ["docs/privacy.md", "docs/theory/private-features.md"];
+    let pages = ["docs/privacy/proofs.md", "docs/theory/private-features.md"];
     let page = pages.map(|page| std::fs::read_to_string(root().join(page)).unwrap()).concat();
     let table = page.split(heading).nth(1).unwrap_or_else(|| panic!("no table: {heading}"));
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
@@ -268,7 +269,7 @@ fn every_hypothesis_has_its_place_in_the_code() {
     assert_eq!(
         hypotheses_of_the_page(),
         all(&["Hypothesis", "Hypotheses"]),
-        "docs/privacy.md and tests/proofs/*.v differ"
+        "docs/privacy/proofs.md and tests/proofs/*.v differ"
     );
 
     // The rules of the transition systems are assumptions about the code too.
@@ -282,7 +283,7 @@ fn every_hypothesis_has_its_place_in_the_code() {
             rules.split('|').skip(1).map(|rule| words(rule).next().unwrap().to_owned()).collect::<BTreeSet<_>>();
         let names = |row: &Vec<String>| quoted(&row[0]).into_iter().map(str::to_owned).collect::<Vec<_>>();
         let listed = rows(table).iter().flat_map(names).collect();
-        assert_eq!(rules, listed, "docs/privacy.md and the rules of tests/proofs/{file}.v differ");
+        assert_eq!(rules, listed, "docs/privacy/proofs.md and the rules of tests/proofs/{file}.v differ");
     }
 
     // The places and the tests exist.
@@ -296,8 +297,7 @@ fn every_hypothesis_has_its_place_in_the_code() {
     for (rows, code) in [(rows(HYPOTHESES), 3), (rows(RULES), 2), (rows(JOINT_RULES), 2), (rows(STEPS), 2)] {
         for row in rows {
             assert_eq!(row.len(), code + 2, "{row:?}");
-            let links =
-                row[code].split("](../").skip(1).map(|rest| rest.split(')').next().unwrap().trim_start_matches("../"));
+            let links = row[code].split("](../../").skip(1).map(|rest| rest.split(')').next().unwrap());
             let files: Vec<_> = links.map(|file| std::fs::read_to_string(root().join(file)).expect(file)).collect();
             assert!(!files.is_empty() || row[code].starts_with('('), "no place in the code: {row:?}");
             let names = quoted(&row[code]).into_iter().filter(|name| !name.contains('/'));

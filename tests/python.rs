@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 
 const PACKAGE: &str = "bindings/python";
 /// The pages whose programs the package's tests run.
-const PAGES: [&str; 4] = ["README.md", "docs/guide.md", "docs/python.md", "bindings/python/README.md"];
+const PAGES: [&str; 5] =
+    ["README.md", "docs/guide/ab-test.md", "docs/operating/restarts.md", "docs/python.md", "bindings/python/README.md"];
 
 /// What the short tests need, the long ones too, and what the notebook and some tests need.
 const NEEDS: &str = "bindings/python/tests/requirements.txt";

@@ -135,7 +135,8 @@ fn snapshots_are_as_long_as_the_header_says() {
     assert!((length / stated - 1.0).abs() < 0.1, "{length} {stated}");
 }
 
-/// What a restart loses besides open decisions, as docs/operating.md says: a quarter to a third of all rewards.
+/// What a restart loses besides open decisions, as docs/operating/restarts.md says: a quarter to a third of all
+/// rewards.
 #[test]
 #[ignore = "five seconds"]
 fn open_batches_hold_a_quarter_to_a_third() {

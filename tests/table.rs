@@ -1029,7 +1029,7 @@ POLICIES = {{
             ),
             part("bindings/lua/dpb.lua", &[("arm", &report::arm_of_lua(self)), ("lists", &request::in_lua(self))]),
             part("docs/reference/policies.md", &[("policies", &all), ("costs", &costs)]),
-            part("docs/operating.md", &[("retuning", &retuning)]),
+            part("docs/operating/restarts.md", &[("retuning", &retuning)]),
             part("src/ffi/snapshot.rs", &[("restart", &restart), ("snapshot", &can("snapshot", "With a snapshot:"))]),
             part("src/ffi/arms.rs", &[("prior", &can("prior", "For"))]),
             part("src/ffi/fleet.rs", &[("merge", &can("merge", "For"))]),

@@ -57,7 +57,7 @@ fn tests_stop_in_time() {
 #[test]
 #[ignore = "two minutes"]
 fn tests_are_as_long_as_the_guide_says() {
-    let page = std::fs::read_to_string(crate::support::root().join("docs/guide.md")).unwrap();
+    let page = std::fs::read_to_string(crate::support::root().join("docs/guide/ab-test.md")).unwrap();
     for (row, rates) in
         [("2.2% and 2%", &[0.022, 0.02][..]), ("5.5% and 5%", &[0.055, 0.05]), ("12%, 11% and 10%", &[0.12, 0.11, 0.1])]
     {

@@ -8,7 +8,7 @@
  *     node.leave();                  // others continue
  *
  * Link with -lhiredis and -pthread. Compile with exceptions. Nodes in all languages can share a fleet.
- * docs/operating.md says what an operator must know.
+ * docs/operating/fleets.md says what an operator must know.
  *
  * The library decides what a node does. This file runs it: two threads ask for commands, run their scripts in Redis,
  * and pass the replies. No decision and no update waits for them. The library repeats whatever fails.

@@ -3,7 +3,7 @@
  *
  *     std::string page = dpb::metrics({{"front page", &bandit}});
  *
- * docs/operating.md lists the metrics.
+ * docs/operating/monitoring.md lists the metrics.
  */
 #ifndef DPB_METRICS_HPP
 #define DPB_METRICS_HPP

@@ -111,8 +111,8 @@ typedef struct dpb_elsewhere dpb_elsewhere;
  * command (dpb_node_next), runs it with its own client of Redis or Valkey (EVALSHA), or on its database
  * (dpb_store_run), and passes the reply (dpb_node_reply) or says that it failed (dpb_node_failed), whatever the
  * reason: the node repeats it. A command may run twice or late. Any number of threads may use a node at once.
- * After fork() the child's copy is DPB_POISONED. docs/operating.md tells of fleets, and adapters for C++, Go, Python
- * and Java do it.
+ * After fork() the child's copy is DPB_POISONED. docs/operating/fleets.md tells of fleets, and adapters for C++, Go,
+ * Python and Java do it.
  */
 typedef struct dpb_node dpb_node;
 typedef struct dpb_node_options dpb_node_options;
@@ -1101,8 +1101,8 @@ void dpb_request_init_sized(dpb_request *request,
  * **Users** (dpb_config.expected_users): the library learns from the first contributions_per_user decisions of a
  * user in a period (dpb_next_period), cancelled and expired ones included. It serves and counts later decisions
  * like all others, and discards their rewards. A request of several slots counts once, and needs max_slots. Each
- * handle counts by itself: in a fleet, send each user to one handle. docs/privacy.md, section Users, has the
- * guarantee, and what to pass for visitors without an account.
+ * handle counts by itself: in a fleet, send each user to one handle. docs/privacy/users.md has the guarantee,
+ * and what to pass for visitors without an account.
  *
  * request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
  * only. Never allocates on success, but where a field of the request says so. O(slots eligible_len). Returns

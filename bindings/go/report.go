@@ -73,7 +73,8 @@ func numbered(names []string, kind string, name []byte, number *uint32) error {
 	return nil
 }
 
-// Warnings are signs that a bandit cannot learn because of how it is called, as bits. docs/operating.md says what to do.
+// Warnings are signs that a bandit cannot learn because of how it is called, as bits. docs/operating/monitoring.md says
+// what to do.
 type Warnings uint32
 
 // These are in [Report.Warnings].

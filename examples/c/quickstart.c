@@ -48,7 +48,7 @@ int main(void) {
   }
   double epsilon;
   check(dpb_epsilon_spent(bandit, 0.0, &epsilon));
-  printf("privacy loss of one visitor: %g\n", epsilon);
+  printf("privacy loss of one reward: %g\n", epsilon);
   dpb_free(bandit);
   return 0;
 }

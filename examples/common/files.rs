@@ -1,5 +1,5 @@
 //! The files of a server: its snapshot, the state that it leaves to the next process, the key that seals states, and
-//! a lock. `docs/operating.md` says what each step is for ("What the example servers do").
+//! a lock. `docs/operating/restarts.md` says what each step is for ("What the example servers do").
 
 use dpb::{Algorithm, Bandit, Clock, Config, FleetKey};
 use nix::fcntl::{Flock, FlockArg, OFlag};

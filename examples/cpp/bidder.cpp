@@ -252,7 +252,7 @@ private:
   std::unordered_map<std::uint64_t, std::array<bool, 2>> open_; // their notices
 };
 
-// The subset of OpenRTB: banners in USD. The table in the examples' README has each field that it reads. A field that is
+// The subset of OpenRTB: banners in USD. The table in bidder.md has each field that it reads. A field that is
 // null is absent; another type than OpenRTB specifies throws Invalid.
 
 struct Invalid : std::runtime_error {

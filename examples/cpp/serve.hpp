@@ -637,8 +637,8 @@ template <class Restore> auto restored(const std::filesystem::path &file, Restor
   return restored;
 }
 
-// Ends the bandit, and leaves its whole state beside its snapshot for the next process: see docs/operating.md, "What the
-// example servers do".
+// Ends the bandit, and leaves its whole state beside its snapshot for the next process: see
+// docs/operating/restarts.md, "What the example servers do".
 inline void suspend(dpb::Bandit &bandit, const std::filesystem::path &snapshot) {
   write(snapshot.string() + ".state", bandit.suspend(0));
 }

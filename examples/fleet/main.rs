@@ -10,7 +10,8 @@
 //! `yes ad | head -1000 |` in front shows a thousand ads and leaves.
 //!
 //! The ad servers in C++ and Go (`--redis`) have the same configuration, so they can be in the same fleet. KEY-FILE has 32 secret
-//! random bytes: `head -c 32 /dev/urandom > key; chmod 600 key`. docs/operating.md says what an operator must know.
+//! random bytes: `head -c 32 /dev/urandom > key; chmod 600 key`. docs/operating/fleets.md says what an
+//! operator must know.
 
 use dpb::node::command::Command;
 use dpb::node::{Bandits, Lane, Node, NodeState, Task};

@@ -2,7 +2,7 @@
 //!
 //! Either simulates a service that you describe, and estimates what each policy loses at each epsilon. Or replays the
 //! log of your service, and estimates what each policy would have won. The program prints a table, and writes plan.svg
-//! and plan.csv; the Python package returns the numbers. docs/choosing.md explains them. replay.rs contains the theory.
+//! and plan.csv; the Python package returns the numbers. docs/cost.md explains them. replay.rs contains the theory.
 
 pub mod log;
 pub mod options;

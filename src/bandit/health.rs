@@ -6,7 +6,7 @@ use crate::moving::persist;
 use crate::reward::Reward;
 use zeroize::Zeroizing;
 
-/// Signs that a handle cannot learn. docs/operating.md says what each means, and what to do.
+/// Signs that a handle cannot learn. docs/operating/monitoring.md says what each means, and what to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Warnings(u32);
 

@@ -31,7 +31,7 @@ const RELEASED: &str = "decisions with their propensities, noisy means of option
 const POST_PROCESSING: &str = "Decisions, means, intervals and verdicts are computed from released sums and public facts \
     alone.";
 const AUDIT: &str = "`make audit LIBRARY=libdpb.so` in the source of this version measures the loss of the installed \
-    library; docs/privacy.md names the proofs, and what a machine has checked of them";
+    library; docs/privacy/proofs.md names the proofs, and what a machine has checked of them";
 const DUTIES: &str = "The operator declares the range of rewards; chooses requests, features, priors and cancellations \
     without looking at rewards; reports each reward to one handle; continues each restart from the newest snapshot; and \
     keeps logs and diagnostics from everybody whom the guarantee is against.";

@@ -21,8 +21,8 @@ use std::sync::Mutex;
 /// command (dpb_node_next), runs it with its own client of Redis or Valkey (EVALSHA), or on its database
 /// (dpb_store_run), and passes the reply (dpb_node_reply) or says that it failed (dpb_node_failed), whatever the
 /// reason: the node repeats it. A command may run twice or late. Any number of threads may use a node at once.
-/// After fork() the child's copy is DPB_POISONED. docs/operating.md tells of fleets, and adapters for C++, Go, Python
-/// and Java do it.
+/// After fork() the child's copy is DPB_POISONED. docs/operating/fleets.md tells of fleets, and adapters for C++, Go,
+/// Python and Java do it.
 pub struct dpb_node {
     guard: Guard,
     node: Node<Bandits<dpb_bandit>>,

@@ -147,8 +147,8 @@ functions! {
     /// **Users** (dpb_config.expected_users): the library learns from the first contributions_per_user decisions of a
     /// user in a period (dpb_next_period), cancelled and expired ones included. It serves and counts later decisions
     /// like all others, and discards their rewards. A request of several slots counts once, and needs max_slots. Each
-    /// handle counts by itself: in a fleet, send each user to one handle. docs/privacy.md, section Users, has the
-    /// guarantee, and what to pass for visitors without an account.
+    /// handle counts by itself: in a fleet, send each user to one handle. docs/privacy/users.md has the guarantee,
+    /// and what to pass for visitors without an account.
     ///
     /// request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
     /// only. Never allocates on success, but where a field of the request says so. O(slots eligible_len). Returns

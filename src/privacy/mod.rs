@@ -2,6 +2,10 @@
 //!
 #![doc = include_str!("../../docs/privacy.md")]
 //!
+#![doc = include_str!("../../docs/privacy/users.md")]
+//!
+#![doc = include_str!("../../docs/privacy/proofs.md")]
+//!
 #![doc = include_str!("../../docs/theory/theorems.md")]
 
 mod binomial;

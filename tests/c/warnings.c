@@ -1,5 +1,5 @@
-/* A handle that cannot learn because of how it is called says so: each mistake of docs/operating.md, and the same service
- * without it. */
+/* A handle that cannot learn because of how it is called says so: each mistake of docs/operating/monitoring.md, and the
+ * same service without it. */
 #include "check.h"
 
 enum { LONG = 1 << 16 };

@@ -12,7 +12,7 @@
 // With Config.FleetKey, one node releases what all nodes collect, with one noise, and rewards that travel between nodes
 // are sealed. Their number is NOT private unless Options.SendRate is set.
 //
-// README.md describes what a person who can read or write the store can do.
+// docs/privacy/store.md of the source describes what a person who can read or write the store can do.
 package fleet
 
 import (

@@ -8,7 +8,16 @@ import pytest
 TOP = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/python.md", "bindings/python/README.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "docs/guide/ab-test.md",
+        "docs/operating/restarts.md",
+        "docs/python.md",
+        "bindings/python/README.md",
+    ],
+)
 def test_its_programs_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     programs = re.findall(r"```python\n(.*?)```", (TOP / page).read_text(), re.DOTALL)

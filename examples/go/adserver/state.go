@@ -14,7 +14,7 @@ import (
 )
 
 // With -fleet-key-file a restart loses nothing: the server leaves its state, which is sealed, to the next one.
-// docs/operating.md says what each step is for ("What the example servers do").
+// docs/operating/restarts.md says what each step is for ("What the example servers do").
 
 // leavesState reports whether the server leaves its state. In a fleet it hands over what it can to the other servers.
 func (o options) leavesState() bool { return o.fleet.keyFile != "" && o.fleet.redis == "" }

@@ -24,7 +24,7 @@
 //
 // The environment variables REDIS_USERNAME and REDIS_PASSWORD set the user and the password. --tls connects with TLS.
 // Tickets and clicks travel through Redis, so use both in everything but a demonstration: see
-// bindings/go/fleet/README.md. With --fleet-key-file FILE one server releases what all servers collect, with one
+// docs/privacy/store.md. With --fleet-key-file FILE one server releases what all servers collect, with one
 // noise, and clicks are sealed while they travel.
 //
 // This server has no protection against malicious visitors. examples/go/adserver has.

@@ -36,7 +36,7 @@ GAUGES = {
     for name, help in {
         "decisions": "Decisions made.",
         "answered": "Decisions whose window is over.",
-        "epsilon_spent": "Upper bound of the privacy loss of one person.",
+        "epsilon_spent": "Upper bound of the privacy loss so far.",
         "ready": "1 if the worker may serve.",
         "outage": "1 while rewards do not arrive in time.",
         "nodes": "Workers that are alive.",

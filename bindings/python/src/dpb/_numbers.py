@@ -41,7 +41,7 @@ class TestState(IntEnum):
 
 
 class Warnings(IntFlag):
-    """Signs that a bandit cannot learn because of how it is called. docs/operating.md says what to do."""
+    """Signs that a bandit cannot learn because of how it is called. docs/operating/monitoring.md says what to do."""
 
     CLOCK_STOPPED = 1
     """With Clock.CALLER: Bandit.advance has not been called for 1024 decisions, or has not moved the time for as many

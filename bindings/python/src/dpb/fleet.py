@@ -4,7 +4,8 @@
         ad = node.select()
         node.update(ad.ticket, 1.0)  # at any node
 
-docs/operating.md says how a fleet works and what it guarantees, docs/python.md how a service starts and ends its workers.
+docs/operating/fleets.md says how a fleet works and what it guarantees, docs/python.md how a service starts and ends its
+workers.
 """
 
 from __future__ import annotations
@@ -289,7 +290,7 @@ class File(RowStore):
 
     Any number of processes and threads may use the file at once; open it in each process. It must be on a local disk. Keep
     it when all processes have ended: it has what was learned. Whoever can read it sees what a reader of Redis sees:
-    docs/operating.md.
+    docs/operating/fleets.md.
     """
 
     def __init__(self, path: Any) -> None:

@@ -4,7 +4,7 @@ import java.util.Collections;
 import java.util.EnumSet;
 import java.util.Set;
 
-/** Signs that a bandit cannot learn because of how it is called. docs/operating.md says what to do. */
+/** Signs that a bandit cannot learn because of how it is called. docs/operating/monitoring.md says what to do. */
 public enum Warning {
     /**
      * With {@link Clock#CALLER}: {@link Bandit#advance} has not been called for 1024 decisions, or has not moved the
