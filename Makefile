@@ -123,7 +123,7 @@ FILL = sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@SHARED
   -e 's|@SHARED_PROPERTY@|$(SHARED_PROPERTY)|' -e 's|@SYSTEM_LIBRARIES@|$(SYSTEM_LIBRARIES)|'
 
 TO = $(DESTDIR)$(PREFIX)
-HEADERS = dpb.hpp dpb_metrics.hpp dpb_fleet.hpp
+HEADERS = dpb.hpp dpb_metrics.hpp dpb_fleet.hpp dpb_table.hpp
 install: all
 	$(INSTALL) -d $(TO)/include $(TO)/$(LIBDIR)/pkgconfig $(TO)/$(LIBDIR)/cmake/dpb $(dir $(TO)/$(SHARED))
 	$(INSTALL) -m 644 include/dpb.h $(addprefix bindings/cpp/,$(HEADERS)) $(TO)/include

@@ -98,6 +98,22 @@ fn random_of_nodes() {
     }
 }
 
+/// Programs of decisions that were made elsewhere.
+#[test]
+fn random_programs_of_tables() {
+    for number in 0..2000 {
+        let mut seed = [11; 32];
+        seed[..8].copy_from_slice(&u64::to_le_bytes(number));
+        let mut random = Seed::new(Some(seed)).unwrap().stream();
+        let bytes: Vec<u8> =
+            [0; 11].into_iter().chain([228]).chain((0..600).map(|_| random.next_u32() as u8)).collect();
+        if let Err(panic) = std::panic::catch_unwind(|| calls::run(&bytes)) {
+            eprintln!("program {number} of tables: {bytes:?}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
 /// The names of all functions that return a status.
 pub fn statuses() -> impl Iterator<Item = &'static str> {
     FUNCTIONS.iter().map(|function| function.name)
@@ -123,6 +139,7 @@ fn comments_list_the_statuses_that_functions_return() {
 #[test]
 fn every_function_is_called() {
     let read = |file| std::fs::read_to_string(support::root().join("tests/fuzz").join(file)).unwrap();
-    let source = read("calls.rs") + &read("segments.rs") + &read("features.rs") + &read("nodes.rs");
+    let source =
+        read("calls.rs") + &read("segments.rs") + &read("features.rs") + &read("nodes.rs") + &read("tables.rs");
     assert_eq!(support::unused(&support::without_comments(&source), ""), [""; 0]);
 }

@@ -31,7 +31,7 @@ fn known(python: &str) -> Option<(String, String)> {
 
 /// The virtual environment for this Python with these requirements, for one test; made again if they change. Returns None
 /// without Python 3.9 or newer, or if pip cannot install.
-fn environment(test: &str, python: &str, requirements: &[&str]) -> Option<PathBuf> {
+pub fn environment(test: &str, python: &str, requirements: &[&str]) -> Option<PathBuf> {
     let Some((name, prefix)) = known(python) else {
         skip("python not found (3.9 or newer, with python3-venv)");
         return None;

@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")] // signals, /proc
 
 #[path = "support/browser.rs"]
-mod browser;
+pub mod browser;
 #[path = "fleet_cpp.rs"]
 mod fleet_cpp;
 #[path = "restarts.rs"]

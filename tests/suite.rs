@@ -42,6 +42,7 @@ mod metrics;
 mod moving;
 mod nginx;
 mod noise;
+mod ofrep;
 mod outage;
 mod outputs;
 mod package;

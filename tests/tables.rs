@@ -552,16 +552,20 @@ fn luajit_decides_alike() {
     let vectors = vectors("lua");
     let found = ["luajit", "luajit2"].into_iter().find(|name| Command::new(name).arg("-v").output().is_ok());
     let Some(luajit) = found else { return crate::support::skip("luajit not found (apt-get install luajit2)") };
-    let program = "local dpb, ffi, many = require('dpb').load(arg[1]), require 'ffi', 0
+    let program = "local dpb, many = require('dpb').load(arg[1]), 0
         for line in io.lines(arg[2]) do
           local salt, context, unit, arm, id, list = line:match '^(.-)\t(.-)\t(.-)\t(.-)\t(.-)\t(.-)$'
-          local weights, n = ffi.new 'uint64_t[128]', 0
-          for weight in list:gmatch '%d+' do weights[n] = tonumber(weight); n = n + 1 end
-          local out = ffi.new 'dpb_elsewhere[1]'
-          assert(dpb.C.dpb_decide(weights, n, salt, context, unit, out, nil) == 0)
-          assert(out[0].arm == tonumber(arm) and bit.tohex(out[0].id) == id, line)
+          local weights = {}
+          for weight in list:gmatch '%d+' do weights[#weights + 1] = tonumber(weight) end
+          local made, named, propensity = dpb.decide(salt, weights, unit, context)
+          assert(made == tonumber(arm) and named == id and propensity == weights[made + 1] / 2 ^ 32, line)
           many = many + 1
         end
+        for _, wrong in ipairs { { '' }, { 'a\\nb' }, { 'a\\0b' }, { 'unit', 'a\\nb' }, { 'unit', 'a\\0b' } } do
+          assert(not dpb.decide('salt', { 2 ^ 32 }, wrong[1], wrong[2]))
+        end
+        local _, why, status = dpb.decide('salt', { 1, 2 }, 'unit')
+        assert(status == dpb.C.DPB_INVALID_CONFIG, why)
         print(many)";
     let path = empty_directory("tables", "lua-program").join("decide.lua");
     std::fs::write(&path, program).unwrap();

@@ -24,7 +24,8 @@
  * Counter (private running sums), Stopping (stopping rules), Shuffler with shuffle_plan and shuffle_encode (the
  * shuffle model), and ldp_encode (the local model).
  *
- * dpb_fleet.hpp runs a Node with a client of Redis. dpb_metrics.hpp writes a page of metrics of bandits.
+ * dpb_fleet.hpp runs a Node with a client of Redis. dpb_metrics.hpp writes a page of metrics of bandits. dpb_table.hpp
+ * publishes tables by which programs elsewhere decide.
  *
  * dpb.h documents each call in full, with units, ranges and statuses, at the C function of the same name.
  */

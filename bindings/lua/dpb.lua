@@ -92,6 +92,17 @@ function dpb.ticket(text)
   return ffi.cast("uint64_t", ffi.C.strtoull(text, nil, 10))
 end
 
+--- Decides by a published table's salt and the weights of a context, without a bandit: the arm, from 0, the decision's id as
+-- 16 hexadecimal digits, and its propensity. A context that the table does not have is "".
+function dpb.decide(salt, weights, unit, context)
+  if not C then dpb.load() end
+  if (salt .. (context or "") .. unit):find "%z" then return nil, "salt, context and unit must have no NUL" end
+  local out, err = ffi.new "dpb_elsewhere[1]", failure()
+  local status = C.dpb_decide(ffi.new("uint64_t[?]", #weights, weights), #weights, salt, context, unit, out, err)
+  if status ~= 0 then return refused(status, err) end
+  return out[0].arm, bit.tohex(out[0].id), out[0].propensity
+end
+
 local bandit = {}
 local decision = ffi.new "dpb_decision[1]" -- one thread runs a Lua state, and select does not yield
 

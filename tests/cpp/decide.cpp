@@ -2,6 +2,7 @@
 #include "../c/check.h"
 #include <cinttypes>
 #include <dpb.hpp>
+#include <dpb_table.hpp>
 #include <fstream>
 #include <sstream>
 
@@ -67,5 +68,35 @@ int main(int, char **arguments) {
   CHECK(strstr(error.message, "dp-med") != nullptr);
   std::uint64_t begun = 0;
   CHECK(dpb::Bandit(dpb::Config(2, 1.0)).try_table_begin(0, begun) == DPB_UNSUPPORTED);
+
+  // A published table.
+  const std::vector<std::uint32_t> one = {1};
+  dpb::Config two(2, 1.0);
+  two.table_capacity = 2;
+  dpb::Bandit publisher = dpb::Bandit::med(two);
+  dpb::Publication flag{"a \"flag\"", {"caf\xc3\xa9", "\\\t"}, {{"phone", dpb::Request().among(one)}}, 1764347400000, 0};
+  const std::string table = dpb::publish(publisher, flag);
+  const std::string before = "{\"dpb_table\": 1, \"name\": \"a \\\"flag\\\"\", \"version\": \"";
+  const std::string after = "\", \"until\": 1764347400000, \"arms\": [\"caf\xc3\xa9\", \"\\\\\\u0009\"], \"contexts\": "
+                            "{\"\": [2147483648, 2147483648], \"phone\": [0, 4294967296]}, \"policy\": \"dp-med\", "
+                            "\"is_private\": true}";
+  const std::size_t salt = before.size() + 16 + strlen("\", \"salt\": \"");
+  CHECK(table.substr(0, before.size()) == before && table.substr(salt + 32) == after);
+  const dpb::Elsewhere made = dpb::decide({0, 1ull << 32}, table.substr(salt, 32), "phone", "ana");
+  const std::uint64_t published = std::stoull(table.substr(before.size(), 16), nullptr, 16);
+  CHECK(publisher.record(published, made.id, dpb::Request().among(one)).arm == 1);
+  flag.until = 0;
+  flag.arms.clear();
+  const std::string next = dpb::publish(publisher, flag);
+  CHECK(next.find("\", \"arms\": [\"0\", \"1\"]") == salt + 32 && next.substr(salt, 32) != table.substr(salt, 32));
+  for (const dpb::Publication &wrong : {dpb::Publication{"x", {"one"}, {}, 0, 0}, dpb::Publication{"x", {}, {{"a\nb", {}}}, 0, 0}}) {
+    try {
+      (void)dpb::publish(publisher, wrong);
+      CHECK(false);
+    } catch (const dpb::Error &refusal) {
+      CHECK(refusal.status() == DPB_INVALID_CONFIG);
+    }
+  }
+  CHECK(publisher.table_begin(0) == published + 2); // a refusal begins no version
   return failures > 0;
 }

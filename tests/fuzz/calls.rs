@@ -17,6 +17,8 @@ pub mod nodes;
 mod segments;
 #[path = "statuses.rs"]
 pub mod statuses;
+#[path = "tables.rs"]
+mod tables;
 
 use statuses::*;
 use std::cmp::Ordering;
@@ -1001,7 +1003,8 @@ impl World<'_> {
             219 => return nodes::play(&mut self.bytes),
             224..=227 => return self.construct(),
             159 => return self.construct_with_key(),
-            228..=229 => return self.nothing(),
+            228 => return tables::play(&mut self.bytes),
+            229 => return self.nothing(),
             230..=236 => return self.count(),
             237..=242 => return self.stop(),
             243 => return self.construct_on(DPB_CLOCK_CALLER),

@@ -53,6 +53,9 @@ import (
 	"syscall"
 	"time"
 
+	"examples/keep"
+	"examples/web"
+
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
@@ -213,10 +216,10 @@ func parsePositive(text string) (uint64, error) {
 // run serves until it is stopped. It prints its addresses to out.
 func run(stop context.Context, o options, out io.Writer) error {
 	var err error
-	if o.snapshot, err = own(o.snapshot); err != nil {
+	if o.snapshot, err = keep.Own(o.snapshot); err != nil {
 		return err
 	}
-	unlock, err := lock(o.snapshot)
+	unlock, err := keep.Lock(o.snapshot)
 	if err != nil {
 		return err
 	}
@@ -235,7 +238,7 @@ func run(stop context.Context, o options, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		server := newServer(pages)
+		server := web.NewServer(pages)
 		servers = append(servers, server)
 		begin = append(begin, func() {
 			go func() { ended <- server.Serve(listener) }()
@@ -243,7 +246,7 @@ func run(stop context.Context, o options, out io.Writer) error {
 		})
 		return nil
 	}
-	defer func() { finish(servers) }()
+	defer func() { web.Finish(servers) }()
 	if err := open(o.port, ads.visitors(), "listening on http://%s"); err != nil {
 		return err
 	}
@@ -268,7 +271,7 @@ func run(stop context.Context, o options, out io.Writer) error {
 	case err := <-ended:
 		return errors.Join(err, keeper())
 	}
-	finish(servers)
+	web.Finish(servers)
 	if err := keeper(); err != nil {
 		return err
 	}

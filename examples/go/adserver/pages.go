@@ -4,23 +4,20 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
-	"maps"
 	"math"
 	"net/http"
 	"net/http/pprof"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"examples/web"
+
 	dpb "github.com/libdpb/libdpb/bindings/go"
 	dpbprometheus "github.com/libdpb/libdpb/bindings/go/prometheus"
 	fleetprometheus "github.com/libdpb/libdpb/bindings/go/prometheus/fleet"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // page is the page of all three servers.
@@ -37,8 +34,8 @@ func (s adServer) visitors() http.Handler {
 	}
 	pages.HandleFunc("/click/", s.click)
 	pages.HandleFunc("/report", s.report)
-	pages.HandleFunc("/privacy", s.privacy((*dpb.Bandit).StatementText, "text/plain; charset=utf-8", "", "\n", ""))
-	pages.HandleFunc("/privacy.json", s.privacy((*dpb.Bandit).Statement, "application/json", "[", ",", "]"))
+	pages.HandleFunc("/privacy", web.Privacy(s.bandits()))
+	pages.HandleFunc("/privacy.json", web.PrivacyList(s.bandits()))
 	pages.HandleFunc("/healthz", s.health)
 	pages.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
 		if !s.ready() {
@@ -47,7 +44,7 @@ func (s adServer) visitors() http.Handler {
 		}
 		s.health(w, r)
 	})
-	pages.Handle("/metrics", metrics(dpbprometheus.NewCollector(s.bandits())))
+	pages.Handle("/metrics", web.Metrics(dpbprometheus.NewCollector(s.bandits())))
 	pages.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprint(w, page)
@@ -65,7 +62,7 @@ func (s adServer) operator() http.Handler {
 		pages.HandleFunc("/bought/", s.sold(bought))
 		pages.HandleFunc("/returned/", s.sold(returned))
 	}
-	pages.Handle("/metrics", metrics(
+	pages.Handle("/metrics", web.Metrics(
 		dpbprometheus.NewOperatorCollector(s.bandits()), fleetprometheus.NewOperatorCollector(s.nodes())))
 	pages.HandleFunc("/debug/pprof/", pprof.Index)
 	pages.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -139,24 +136,6 @@ func (s adServer) report(w http.ResponseWriter, r *http.Request) {
 		number, build = uint64(placement), func() (any, error) { return s.reportPlacement(placement) }
 	}
 	s.copy(number, build)(w, r)
-}
-
-// privacy says what each bandit guarantees, by name.
-func (s adServer) privacy(state func(*dpb.Bandit) (string, error), kind, begin, between, end string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		bandits := s.bandits()
-		var said []string
-		for _, name := range slices.Sorted(maps.Keys(bandits)) {
-			text, err := state(bandits[name])
-			if err != nil {
-				fail(w, err)
-				return
-			}
-			said = append(said, text)
-		}
-		w.Header().Set("Content-Type", kind)
-		io.WriteString(w, begin+strings.Join(said, between)+end) // ignore errors of closed connections
-	}
 }
 
 // copy serves a cached page.
@@ -301,13 +280,6 @@ func (s adServer) counts() (dpb.Diagnostics, error) {
 		counts.Unknown += more.Unknown
 	}
 	return counts, nil
-}
-
-// metrics returns a page for Prometheus.
-func metrics(collectors ...prometheus.Collector) http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors...)
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }
 
 // number returns nil for NaN (nothing released yet) and infinity (a baseline's privacy loss), which JSON does not have.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 
+	"examples/keep"
+
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
@@ -27,7 +29,7 @@ func newSegmented(o options, config dpb.Config) (member, error) {
 	config.ContributionsPerUser = contributions
 	config.MaxSegments = o.placements
 	config.Features, config.ModelPerArm = 0, false // not with segments
-	kept, err := load(o.segmentedSnapshot())
+	kept, err := keep.Load(o.segmentedSnapshot())
 	if err != nil {
 		return member{}, err
 	}

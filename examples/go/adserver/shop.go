@@ -3,12 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
-	"os"
-	"syscall"
 	"time"
+
+	"examples/keep"
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
@@ -83,7 +81,7 @@ func newShop(o options) (adServer, error) {
 	if err != nil {
 		return adServer{}, err
 	}
-	kept, err := load(o.snapshot)
+	kept, err := keep.Load(o.snapshot)
 	if err == nil && kept != nil {
 		policy, _ := dpb.ParsePolicy(bandit.PolicyName())
 		bandit.Close()
@@ -133,50 +131,31 @@ func (s adServer) close() {
 	}
 }
 
-// The maximum size of a snapshot in bytes, enough for 600,000 placements.
-const maxSnapshot = 256 << 20
+// leavesState reports whether the server leaves its state to the next one. In a fleet it hands over what it can to the
+// other servers.
+func (o options) leavesState() bool { return o.fleet.keyFile != "" && o.fleet.redis == "" }
 
-// load returns the contents of a file, or nil if it does not exist.
-func load(file string) ([]byte, error) {
-	if file == "" {
-		return nil, nil
+// suspend ends the bandits, and leaves their states beside their snapshots.
+func (s adServer) suspend(o options) error {
+	if !o.leavesState() {
+		return nil
 	}
-	open, err := openOwn(file, os.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	err := keep.Suspend(s.bandit.Bandit, o.snapshot)
+	if s.placements > 0 {
+		err = errors.Join(err, keep.Suspend(s.segmented.Bandit, o.segmentedSnapshot()))
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer open.Close()
-	state, err := open.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if state.Size() > maxSnapshot {
-		return nil, fmt.Errorf("%s: %d bytes are not a snapshot of this server", file, state.Size())
-	}
-	kept := make([]byte, state.Size())
-	_, err = io.ReadFull(open, kept)
-	return kept, err
+	return err
 }
 
-// lock locks a server's snapshot, because a second server with the same file would overwrite it. The lock is on a
-// separate file, because each rename replaces the snapshot's file. The server never removes the lock file, because
-// that would be a race. The system releases the lock when the process ends.
-func lock(snapshot string) (unlock func(), err error) {
-	if snapshot == "" {
-		return func() {}, nil
+// resume makes a bandit continue from the state that the last process has left. It takes ownership of the bandit.
+func resume(bandit *dpb.Bandit, o options, config dpb.Config, snapshot string) (*dpb.Bandit, error) {
+	switch {
+	case snapshot == "":
+		return bandit, nil
+	case o.fleet.redis != "": // the clicks of the meantime have gone elsewhere
+		return bandit, keep.Drop(snapshot)
 	}
-	beside, err := openOwn(snapshot+".lock", os.O_CREATE|os.O_RDWR)
-	if err != nil {
-		return nil, err
-	}
-	if syscall.Flock(int(beside.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		beside.Close()
-		return nil, fmt.Errorf("%s: another server has it (%s is locked)", snapshot, beside.Name())
-	}
-	return func() { beside.Close() }, nil
+	return keep.Resume(bandit, config, snapshot)
 }
 
 // save writes snapshots if the options name a file.
@@ -193,10 +172,7 @@ func (s adServer) save(o options) (err error) {
 // save writes a snapshot and says that it is stored. In a fleet the node says so, once the store has the snapshot. Without
 // a file nothing is kept, and a restart makes another bandit.
 func (m member) save(file string) error {
-	written, err := m.Snapshot(nil)
-	if err == nil && file != "" {
-		err = writeFile(file, written)
-	}
+	written, err := keep.Save(m.Bandit, file)
 	if err == nil && m.node == nil {
 		err = m.Stored(written)
 	}

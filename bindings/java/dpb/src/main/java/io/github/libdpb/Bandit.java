@@ -725,6 +725,17 @@ public final class Bandit extends Handle {
     }
 
     /**
+     * Begins a version of this bandit's table ({@link #tableBegin}), and returns the table as JSON, for programs that decide
+     * without a bandit. Publish one every few minutes: a visitor keeps an arm so long.
+     *
+     * @throws DpbException {@link Status#INVALID_CONFIG}: another number of names than arms; as {@link #weights} and
+     *     {@link #tableBegin}. Then no version has begun
+     */
+    public String publish(Publication publication) {
+        return publication.publish(this);
+    }
+
+    /**
      * Records a decision that was made elsewhere by a version of this bandit's table, once whatever is repeated, and
      * writes it to the decision, which it returns. The one eligible arm of the request is the arm that was shown. A
      * repeat of an id gives the same decision until that ends. Its propensity is NaN, because the table has it. Record
