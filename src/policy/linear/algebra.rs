@@ -88,7 +88,7 @@ pub fn solve_transposed(r: &[f64], x: &mut [f64]) {
 
 /// W = R^-1 W, where W is full and has rows of length `d`.
 pub fn solve_rows(r: &[f64], w: &mut [f64], d: usize) {
-    for i in 0..d {
+    for i in 0..w.len() / d {
         let factor = row(r, i);
         let (above, current) = w.split_at_mut(i * d);
         for (above, c) in above.chunks_exact(d).zip(factor) {

@@ -487,12 +487,12 @@ impl Model {
     /// count/(1 + n/(2 count)) n/(n + n_0), which is largest at this n.
     pub fn quota(&self, instrument: Instrument, common: &Common, share: Share) -> f64 {
         let (count, d, noise) = (self.count() / share.divides, self.d() as f64, common.variance);
-        let (stretch, rewards) = (instrument.stretch(1), 1.0 / common.spread);
+        let rewards = 1.0 / common.spread;
         let (scales, even) = match instrument {
             Instrument::Cells(cells) => ((FIRST * cells as f64).max(FIRST_RATE), cells as f64),
             Instrument::Samples => return 0.0,
             Instrument::Bin => (FIRST * d, d),
-            Instrument::Sum => (FIRST * d * stretch / common.size, d * stretch * stretch / common.square),
+            Instrument::Sum => (FIRST * d / common.size, d / common.square),
         };
         let first = scales * (noise / 2.0).sqrt() * rewards;
         let best = (2.0 * count * even * noise * rewards).sqrt();
