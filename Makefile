@@ -11,6 +11,7 @@
 #   make clean        removes what this Makefile has built
 #   make go           puts the library into the Go module
 #   make python       makes a wheel of the Python package in dist/
+#   make site         makes the site with all pages and the API of each language: packaging/README.md
 #   make dist         makes all files of a release; `make release` tags them too: packaging/README.md
 
 PREFIX ?= /usr/local
@@ -68,7 +69,7 @@ UNWINDER = $(shell $(RUSTC) --print target-libdir --target $(TARGET))/self-conta
 SYSTEM_LIBRARIES += -Wl,--eh-frame-hdr
 endif
 
-.PHONY: all audit check clean dist docs go install python release uninstall
+.PHONY: all audit check clean dist docs go install python release site uninstall
 all: $(BUILD)/libdpb.a $(BUILD)/$(notdir $(SHARED))
 
 # With little inlining and no jump tables, the library is a seventh smaller than at opt-level 2: each entry of a jump
@@ -196,3 +197,7 @@ docs:
 	$(INSTALL) -d target/docs/c
 	sed -e 's|@VERSION@|$(VERSION)|' -e 's|@OUTPUT@|target/docs/c|' bindings/c/Doxyfile | doxygen -
 	@echo target/docs/c/html/index.html
+
+# The pages of docs/ and the API of each language as a site. SITE_FLAGS: packaging/site/build --help.
+site:
+	packaging/site/build $(SITE_FLAGS)

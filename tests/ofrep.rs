@@ -3,7 +3,7 @@
 
 use crate::java;
 use crate::python::environment;
-use crate::servers::browser::Browser;
+use crate::browser::Browser;
 use crate::support::http::Server;
 use crate::support::{empty_directory, go_with_modules, have, root, run, skip, snippets, text};
 use serde_json::{Value, json};

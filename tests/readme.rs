@@ -317,7 +317,7 @@ fn quoted_figures_were_measured() {
     let tables: String = tables.map(|path| std::fs::read_to_string(path).unwrap() + " ").collect();
     let number = |c: char| c.is_ascii_digit() || c == '.';
     let mut quoted = 0;
-    for name in [README, CHOOSING, "docs/cost.md", "docs/requests.md"] {
+    for name in [README, "docs/index.md", CHOOSING, "docs/cost.md", "docs/requests.md"] {
         let page = page(name).replace('%', "");
         for (at, _) in page.match_indices(" ± ") {
             let mean = &page[page[..at].rfind(|c| !number(c)).unwrap() + 1..at];

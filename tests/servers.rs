@@ -2,16 +2,14 @@
 //! visitors and operators, and under hostile clients and failures.
 #![cfg(target_os = "linux")] // signals, /proc
 
-#[path = "support/browser.rs"]
-pub mod browser;
 #[path = "fleet_cpp.rs"]
 mod fleet_cpp;
 #[path = "restarts.rs"]
 mod restarts;
 
+use crate::browser::Browser;
 use crate::support::http::{self, PATIENCE, Server, allow_many_files, answer, ask, check_framing, connect, send, wait};
 use crate::support::{Link, build, example, go_with_modules, have, have_header, run};
-use browser::Browser;
 use dpb::{Bandit, Counts, Seed};
 use restarts::{
     a_long_pause_cancels_what_was_open, a_restart_begins_no_period_of_placements,

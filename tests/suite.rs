@@ -10,6 +10,8 @@ mod audit;
 mod audit_tool;
 mod auditor;
 mod bidder;
+#[path = "support/browser.rs"]
+mod browser;
 mod budget;
 mod c_api;
 mod calibration;
@@ -60,6 +62,7 @@ mod segments;
 mod servers;
 mod shuffle;
 mod shuffle_c;
+mod site;
 mod slates;
 mod snapshot;
 mod statement;

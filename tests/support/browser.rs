@@ -52,7 +52,14 @@ impl Browser {
         self.tell("url", &json!({ "url": url }));
     }
 
-    /// Runs a script and returns its value.
+    /// Shows pages as a phone with this screen does.
+    pub fn be_a_phone(&self, width: u32, height: u32) {
+        let screen = json!({ "width": width, "height": height, "deviceScaleFactor": 2, "mobile": true });
+        let command = "Emulation.setDeviceMetricsOverride";
+        self.tell("goog/cdp/execute", &json!({ "cmd": command, "params": screen }));
+    }
+
+    /// Runs a script and returns its value, or that of its promise.
     pub fn run(&self, script: &str) -> Value {
         self.tell("execute/sync", &json!({ "script": script, "args": [] }))
     }
