@@ -42,21 +42,25 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 MAJOR := $(firstword $(subst ., ,$(VERSION)))
 SYSTEM := $(or $(TARGET),$(shell $(RUSTC) -vV | sed -n 's/^host: //p'))
 
-# The shared library below the prefix, its links (each: name=target), and its property for CMake. SYSTEM_LIBRARIES are
-# the libraries that a static link needs in addition to the archive and the default libraries of cc.
+# The shared library below the prefix, its links (each: name=target), and its property for CMake. NATIVE is the library of
+# the Python package. SYSTEM_LIBRARIES are the libraries that a static link needs in addition to the archive and the
+# default libraries of cc.
 ifneq ($(findstring windows,$(SYSTEM)),)
 SHARED = bin/dpb.dll
+NATIVE = _native.dll
 IMPORT = $(LIBDIR)/libdpb.dll.a
 EXE = .exe
 SHARED_PROPERTY = IMPORTED_IMPLIB "$${_dpb_prefix}/$(IMPORT)"
 SYSTEM_LIBRARIES = -lntdll -luserenv -lws2_32 -ldbghelp
 else ifneq ($(findstring apple,$(SYSTEM)),)
 SHARED = $(LIBDIR)/libdpb.$(MAJOR).dylib
+NATIVE = _native.dylib
 LINKS = libdpb.dylib=libdpb.$(MAJOR).dylib
 SHARED_PROPERTY = IMPORTED_SONAME "@rpath/libdpb.$(MAJOR).dylib"
 else
 SONAME = libdpb.so.$(MAJOR)
 SHARED = $(LIBDIR)/libdpb.so.$(VERSION)
+NATIVE = _native.so
 LINKS = $(SONAME)=libdpb.so.$(VERSION) libdpb.so=$(SONAME)
 SHARED_PROPERTY = IMPORTED_SONAME "$(SONAME)"
 SYSTEM_LIBRARIES = -lpthread -lm -ldl
@@ -79,8 +83,8 @@ SMALL = -C llvm-args='-inline-threshold=50 -min-jump-table-entries=1000'
 # Each is in another object of the archive.
 ROOTS = -u dpb_version
 RUST = $(BUILD)$(TARGET:%=/%)/$(PROFILE)
-REMAP = --remap-path-prefix=$(CURDIR)=/libdpb --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo \
-  --remap-path-prefix=$(shell $(RUSTC) --print sysroot)/lib/rustlib/src/rust=/rust
+REMAP = --remap-path-prefix=$(CURDIR)=/libdpb --remap-path-prefix=$(abspath $(BUILD))=/build \
+  --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo --remap-path-prefix=$(shell $(RUSTC) --print sysroot)/lib/rustlib/src/rust=/rust
 # For Python's package cargo also links libdpb.so, on which it depends. Nothing uses that, but it needs the target's linker.
 ARCHIVE = $(RUST)/lib$(CRATE).a
 $(ARCHIVE): $(shell find src tests/hooked bindings/python/native examples/plan -name '*.rs') $(wildcard tests/hooked/faults.txt) Cargo.toml Cargo.lock build.rs Makefile
@@ -115,7 +119,7 @@ $(BUILD)/libdpb.a: $(ARCHIVE)
 	cp $< $@
 
 $(BUILD)/$(notdir $(SHARED)): $(ARCHIVE)
-	cp $(<D)/$(if $(IMPORT),dpb.dll,libdpb.dylib) $@
+	cp $(<D)/$(if $(IMPORT),$(CRATE).dll,lib$(CRATE).dylib) $@
 endif
 
 # The files for pkg-config and CMake use relative paths, so that the installation can be moved.
@@ -185,12 +189,11 @@ go: $(BUILD)/libdpb.a
 # A wheel with the package's own library, for all Pythons. It is as fast as possible, and not as small as possible. PLATFORM
 # is the wheel's, such as manylinux_2_28_x86_64. PIP_FLAGS can be --no-build-isolation.
 WHEELS = dist
-NATIVE = $(BUILD)-python/_native.so
 python:
 	+$(MAKE) PACKAGE=dpb-python CRATE=dpb_python PROFILE=release SMALL= ROOTS='-u dpb_version -u dpb_plan' BUILD=$(BUILD)-python \
-	  SHARED=_native.so SONAME=_native.so $(NATIVE)
-	DPB_LIBRARY=$(abspath $(NATIVE)) DPB_PLATFORM=$(PLATFORM) python3 -m pip wheel --quiet --no-deps $(PIP_FLAGS) \
-	  --wheel-dir $(WHEELS) bindings/python
+	  SHARED=$(NATIVE) SONAME=$(SONAME:%=$(NATIVE)) $(BUILD)-python/$(NATIVE)
+	DPB_LIBRARY=$(abspath $(BUILD)-python/$(NATIVE)) DPB_PLATFORM=$(PLATFORM) \
+	  python3 -m pip wheel --quiet --no-deps $(PIP_FLAGS) --wheel-dir $(WHEELS) bindings/python
 
 # The C interface as HTML, by Doxygen; a warning is an error.
 docs:

@@ -6,6 +6,8 @@ fn main() {
     if matches!(target.as_str(), "linux" | "android" | "freebsd" | "netbsd" | "openbsd") {
         println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libdpb.so.0");
     } else if target == "macos" {
-        println!("cargo:rustc-cdylib-link-arg=-Wl,-install_name,@rpath/libdpb.0.dylib");
+        // Without `-Wl,`: cc takes it so, and so does a linker that rustc calls itself.
+        println!("cargo:rustc-cdylib-link-arg=-install_name");
+        println!("cargo:rustc-cdylib-link-arg=@rpath/libdpb.0.dylib");
     }
 }

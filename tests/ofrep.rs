@@ -1,9 +1,9 @@
 //! The server of flags in Go: OpenFeature's own providers ask it, and a browser shows its page.
 #![cfg(target_os = "linux")]
 
+use crate::browser::Browser;
 use crate::java;
 use crate::python::environment;
-use crate::browser::Browser;
 use crate::support::http::Server;
 use crate::support::{empty_directory, go_with_modules, have, root, run, skip, snippets, text};
 use serde_json::{Value, json};

@@ -236,14 +236,34 @@ fn made_for_another_processor() {
     made_for("aarch64-unknown-linux-gnu", &["CROSS=aarch64-linux-gnu-"], compiler, &emulator);
 }
 
+pub const MINGW: &str = "x86_64-w64-mingw32-";
+
+/// What runs a command that calls Wine, and returns its output. It keeps its files in `place`, and finds DLLs in `dlls`, a
+/// list with semicolons. None without Wine and MinGW.
+pub fn wine(place: &Path, dlls: &str) -> Option<impl Fn(&mut Command) -> String + use<>> {
+    let cc = format!("{MINGW}gcc");
+    if !have(&cc) || !have("wine") {
+        return None;
+    }
+    // Windows 10 has this file, and Wine 8 lacks it.
+    let mut still = Command::new(cc);
+    still.current_dir(place).arg("-shared").arg(root().join("tests/support/bcryptprimitives.c"));
+    run(still.args(["-o", "bcryptprimitives.dll", "-ladvapi32"]));
+    let runtime = "/usr/x86_64-w64-mingw32/lib;/usr/lib/gcc/x86_64-w64-mingw32/12-win32";
+    let dlls = format!("{dlls};{};{runtime}", place.display());
+    let prefix = place.join("wine");
+    Some(move |command: &mut Command| {
+        run(command.env("WINEPATH", &dlls).env("WINEPREFIX", &prefix).env("WINEDEBUG", "-all"))
+    })
+}
+
 /// Under Wine: the C programs of `make check`, then C++ and Go with the library that pkg-config finds.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn made_for_windows() {
     const TARGET: &str = "x86_64-pc-windows-gnu";
-    const CROSS: &str = "x86_64-w64-mingw32-";
-    let [cc, cxx] = ["gcc", "g++"].map(|tool| format!("{CROSS}{tool}"));
-    if ![&cc, &cxx, "wine", "pkg-config"].into_iter().all(have) {
+    let [cc, cxx] = ["gcc", "g++"].map(|tool| format!("{MINGW}{tool}"));
+    if !have(&cxx) || !have("pkg-config") {
         return;
     }
     let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
@@ -253,21 +273,9 @@ fn made_for_windows() {
         return;
     }
     let (place, _) = programs(TARGET);
-    // Windows 10 has this file, and Wine 8 lacks it.
-    let source = root().join("tests/support/bcryptprimitives.c");
-    run(Command::new(&cc).current_dir(&place).arg("-shared").arg(source).args([
-        "-o",
-        "bcryptprimitives.dll",
-        "-ladvapi32",
-    ]));
-    let wine = |command: &mut Command| {
-        let dlls =
-            format!("bin;{};/usr/x86_64-w64-mingw32/lib;/usr/lib/gcc/x86_64-w64-mingw32/12-win32", place.display());
-        command.env("WINEPATH", dlls).env("WINEPREFIX", place.join("wine")).env("WINEDEBUG", "-all");
-        run(command)
-    };
+    let Some(wine) = wine(&place, "bin") else { return };
     let mut make = make(TARGET);
-    make.args(["check", "EMULATOR=wine"]).args([format!("TARGET={TARGET}"), format!("CROSS={CROSS}")]);
+    make.args(["check", "EMULATOR=wine"]).args([format!("TARGET={TARGET}"), format!("CROSS={MINGW}")]);
     let said = wine(make.arg(format!("RUSTC={}", rustc.display())));
     assert!(said.matches("passed: ").count() >= 14, "{said}");
 
@@ -348,8 +356,7 @@ fn cmake_finds_the_library() {
         return;
     }
     let (place, programs) = programs("cmake");
-    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let version = manifest.split("version = \"").nth(1).unwrap().split('"').next().unwrap();
+    let version = support::version();
     let (series, patch) = version.rsplit_once('.').unwrap();
     let (major, minor) = series.split_once('.').unwrap();
     let later = minor.parse::<u32>().unwrap() + 1;
@@ -485,4 +492,64 @@ fn go_needs_no_rust() {
     let mut program = Command::new(consumer.join("system"));
     assert!(run(program.env("LD_LIBRARY_PATH", installed.join(PLAIN))).contains("a click counts once"));
     assert!(is_shared(&consumer.join("system")));
+}
+
+/// The version stands in Cargo.toml. A file that names it is here, with what is before it; or its comment or table has it
+/// as an example, or it writes history.
+#[test]
+fn each_file_that_names_the_version_is_right() {
+    const POMS: [&str; 5] = ["", "dpb/", "fleet/", "micrometer/", "openfeature/"];
+    const EXAMPLES: [&str; 9] = [
+        "CHANGELOG.md",
+        "Cargo.lock", // cargo --locked checks it
+        "bindings/cpp/dpb.hpp",
+        "bindings/go/report.go",
+        "bindings/java/dpb/src/main/java/io/github/libdpb/Bandit.java",
+        "bindings/python/src/dpb/_library.py",
+        "docs/support.md",
+        "src/ffi/status.rs",
+        "tests/header.rs",
+    ];
+    let places: [(&str, &[&str]); 15] = [
+        ("Cargo.toml", &["\nversion = \""]),
+        ("include/dpb.h", &["DPB_VERSION_STRING \""]),
+        ("bindings/go/dpb.h", &["DPB_VERSION_STRING \""]),
+        ("bindings/go/README.md", &["bindings/go/v"]),
+        ("bindings/go/fleet/README.md", &["bindings/go/fleet/v"]),
+        ("bindings/java/dpb/src/main/java/io/github/libdpb/Native.java", &["VERSION = \""]),
+        ("docs/java.md", &["<version>"]),
+        ("docs/publishing.md", &[" v", "`v", "go/v", "fleet/v", "prometheus/v", "openfeature/v", "libdpb-"]),
+        ("examples/java/pom.xml", &["<dpb.version>"]),
+        ("examples/java/prebid/pom.xml", &["<dpb.version>"]),
+        ("packaging/README.md", &["libdpb-", "libdpb0_", "libdpb-dev_", "libdpb/", "bindings/go/v"]),
+        ("packaging/bazel/MODULE.bazel", &["\"libdpb\",\n    version = \"", "libdpb-", "download/v"]),
+        ("packaging/conan/conanfile.py", &["version = \""]),
+        ("packaging/site/versions.json", &["[\""]),
+        ("packaging/vcpkg/vcpkg.json", &["\"version\": \""]),
+    ];
+    let poms = POMS.map(|module| format!("bindings/java/{module}pom.xml"));
+    let module = ["</artifactId>\n  <version>", "<artifactId>dpb-parent</artifactId>\n    <version>"];
+    let places = || places.into_iter().chain(poms.iter().map(|pom| (pom.as_str(), &module[..])));
+    let version = support::version();
+    for (file, markers) in places() {
+        let text = std::fs::read_to_string(root().join(file)).unwrap();
+        let named: Vec<_> = markers
+            .iter()
+            .flat_map(|marker| text.split(marker).skip(1))
+            .filter(|after| after.starts_with(|c: char| c.is_ascii_digit()) || after.starts_with("@VERSION"))
+            .map(|after| {
+                after.split(|c: char| !"0123456789.@VERSION".contains(c)).next().unwrap().trim_end_matches('.')
+            })
+            .collect();
+        assert!(!named.is_empty(), "{file} does not name the version after any of {markers:?}");
+        for name in named {
+            assert!(name == version || name == "@VERSION@", "{file} has version {name}, Cargo.toml {version}");
+        }
+    }
+    let mut git = Command::new("git");
+    git.current_dir(root()).args(["grep", "-lFw", "-e", &version, "--", "."]);
+    let found = git.output().unwrap().stdout;
+    for file in String::from_utf8(found).unwrap().lines().filter(|file| !EXAMPLES.contains(file)) {
+        assert!(places().any(|(known, _)| known == file), "{file} names the version, and no test compares it");
+    }
 }

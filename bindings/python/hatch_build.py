@@ -17,7 +17,7 @@ from cffi import FFI
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-NAMES = {"win32": ("dpb_python.dll", "_native.dll"), "darwin": ("libdpb_python.dylib", "_native.dylib")}
+BUILT = {"win32": "dpb_python.dll", "darwin": "libdpb_python.dylib"}.get(sys.platform, "libdpb_python.so")
 
 # What only this package calls: bindings/python/native.
 NATIVE = """
@@ -35,7 +35,6 @@ void dpb_plan_estimate(const double *weighted, const double *weights, const doub
 
 class Library(BuildHookInterface):
     def initialize(self, version, build_data):
-        built, name = NAMES.get(sys.platform, ("libdpb_python.so", "_native.so"))
         library = os.environ.get("DPB_LIBRARY")
         if library is None:
             top = Path(self.root).parents[1]
@@ -46,11 +45,11 @@ class Library(BuildHookInterface):
                 subprocess.run(build, cwd=top, check=True)
             except FileNotFoundError:
                 raise SystemExit("no cargo: install Rust 1.88 or newer from https://rustup.rs") from None
-            library = target / "release" / built
+            library = target / "release" / BUILT
         platform = os.environ.get("DPB_PLATFORM") or sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["tag"] = f"py3-none-{platform}"
         build_data["pure_python"] = False
-        build_data["force_include"][str(library)] = f"dpb/{name}"
+        build_data["force_include"][str(library)] = f"dpb/_native{Path(library).suffix}"
         self.made = tempfile.TemporaryDirectory()
         declarations = FFI()
         declarations.cdef(runpy.run_path(str(Path(self.root) / "src/dpb/_cdef.py"))["CDEF"])

@@ -112,6 +112,12 @@ pub fn repeats() -> u32 {
     std::env::var("DPB_REPEAT").map_or(1, |times| times.parse().expect("DPB_REPEAT is a number"))
 }
 
+/// The library's version. The test package has none of its own.
+pub fn version() -> String {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    manifest.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"')).unwrap().to_owned()
+}
+
 /// `make` with a build directory that no other test uses.
 pub fn make(build: &str) -> Command {
     let mut make = Command::new("make");
