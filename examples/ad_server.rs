@@ -598,7 +598,6 @@ fn health(bandit: &Bandit) -> Result<Page, Error> {
     bandit.diagnostics().map(|_| page("text/plain", "ok\n"))
 }
 
-/// Released values only, renewed at most once in `report_every`. Other requests wait while the report is made.
 /// What the server guarantees. JSON is a list, as in the servers that have several bandits.
 fn privacy(shop: &Shop, as_json: bool) -> Result<Page, Error> {
     let stated = shop.bandit.statement()?;
@@ -608,6 +607,7 @@ fn privacy(shop: &Shop, as_json: bool) -> Result<Page, Error> {
     })
 }
 
+/// Released values only, renewed at most once in `report_every`. Other requests wait while the report is made.
 fn report(shop: &Shop) -> Result<Page, Error> {
     let mut reported = shop.reported.lock().expect("it does not panic");
     let body = match &*reported {

@@ -655,10 +655,15 @@ fn no_page_reveals_a_click_before_its_release() {
                 assert!(!is_sent || server.get(&paths[notice]) == (204, String::new()));
             }
         }
-        assert_eq!(clicked.get("/metrics"), silent.get("/metrics"), "after {number} more");
+        for path in ["/metrics", "/privacy", "/privacy.json"] {
+            assert_eq!(clicked.get(path), silent.get(path), "{path} after {number} more");
+        }
     }
     let page = metrics(clicked.host());
     assert_eq!(page["dpb_cancelled_total{bandit=\"creatives\"}"], 7.0, "not shown, and five bids ago or more");
+    assert!(clicked.get("/privacy").1.contains("\nNot protected: "));
+    let stated: Value = serde_json::from_str(&clicked.get("/privacy.json").1).unwrap();
+    assert_eq!(stated[0]["libdpb"]["is_private"], true);
 }
 
 /// Visitors with each device click one creative. Countries, sites and placements vary without effect.

@@ -68,7 +68,9 @@ fn configure(place: &Path, module: Option<&str>, split: &str) {
             "location = /choose { return 200 \"$page $page_ticket\"; }\n\
              location = /reward { dpb_reward $page $arg_ticket; }\n\
              location = /worth { dpb_reward $page $arg_ticket $arg_reward; }\n\
-             location = /status { dpb_status; }\n"
+             location = /status { dpb_status; }\n\
+             location = /privacy { dpb_statement; }\n\
+             location = /privacy.json { dpb_statement json; }\n"
         }
     };
     let path = place.display();
@@ -774,6 +776,53 @@ fn no_response_reveals_the_status_of_a_reward() {
     nginx.quit();
 }
 
+/// The statements of two blocks, from every worker: what is guaranteed, and what is spent. A worker that has merged counts
+/// what others may have spent. One that learns alone has spent nothing before its first release, whatever rewards wait.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn anybody_may_read_what_is_guaranteed() {
+    let alone = PRIVATE.replace("window", "policy=tsallis window");
+    let Some(nginx) = Nginx::start("stated", &format!("{alone}\ndpb_split $more epsilon=0.25 {{ a; b; }}")) else {
+        return;
+    };
+    nginx.wait_for("the workers to join", || {
+        nginx.status()["more"].as_array().unwrap().iter().all(|worker| worker["joined"] == WORKERS - 1)
+    });
+    let mut visitors = nginx.visitors();
+    let read = |visitor: &mut Visitor| {
+        [("/privacy", "text/plain; charset=utf-8"), ("/privacy.json", "application/json")].map(|(path, kind)| {
+            let (head, body) = visitor.exchange(path).unwrap();
+            let says_kind = head.contains(&format!("\r\nContent-Type: {kind}\r\n"));
+            assert!(head.starts_with("HTTP/1.1 200 ") && says_kind, "{head}");
+            body
+        })
+    };
+    let before = read(&mut visitors[0]);
+    let [prose, list] = &before;
+    assert!(prose.matches("\nNot protected: ").count() == 2 && prose.ends_with(".\n"), "{prose}");
+    assert!(
+        prose.contains("So far at most 0 of epsilon") && prose.contains("So far at most 0.25 of epsilon"),
+        "{prose}"
+    );
+    let stated: Value = serde_json::from_str(list).unwrap();
+    let facts = |of: &Value| {
+        let epsilon = &of["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"];
+        [epsilon, &of["libdpb"]["epsilon_spent"]].map(|number| number.as_f64().unwrap())
+    };
+    assert_eq!(stated.as_array().unwrap().iter().map(facts).collect::<Vec<_>>(), [[1.0, 0.0], [0.25, 0.25]], "{list}");
+
+    let tickets: Vec<_> = visitors.iter_mut().map(|visitor| visitor.choose().1).collect();
+    tickets.iter().for_each(|ticket| visitors[0].reward(ticket));
+    std::thread::sleep(TICKS);
+    visitors.iter_mut().for_each(|visitor| assert_eq!(read(visitor), before, "rewards wait"));
+    (0..2000).for_each(|_| drop(visitors[0].choose()));
+    assert!(read(&mut visitors[0])[0].contains("So far at most 1 of epsilon"), "after a release");
+    visitors[1..].iter_mut().for_each(|visitor| assert_eq!(read(visitor), before, "they learn alone"));
+    let (head, body) = visitors[0].send("HEAD", "/privacy").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 ") && body.is_empty(), "{head}");
+    nginx.quit();
+}
+
 /// Only GET and POST make decisions and report rewards. A reward by any other method gets the same response, and does
 /// not count, and neither does a ticket that is not 16 plain digits.
 #[test]
@@ -885,7 +934,7 @@ fn invalid_directives_are_refused_with_their_line() {
     run(nginx.arg("-t"));
     let Some(mut nginx) = command(&place, &split("epsilon=1")) else { return };
     let configuration = fs::read_to_string(place.join("nginx.conf")).unwrap();
-    for directive in ["dpb_status", "dpb_reward"] {
+    for directive in ["dpb_status", "dpb_reward", "dpb_statement"] {
         let line = configuration.lines().find(|line| line.contains(directive)).unwrap().trim();
         let line = &line[line.find(directive).unwrap()..=line.rfind(';').unwrap()];
         fs::write(place.join("nginx.conf"), configuration.replace(line, &format!("{line} {line}"))).unwrap();
@@ -893,6 +942,13 @@ fn invalid_directives_are_refused_with_their_line() {
         let says = format!("\"{directive}\" directive is duplicate");
         assert!(!output.status.success() && text(&output).contains(&says), "{}", text(&output));
     }
+    fs::write(place.join("nginx.conf"), configuration.replace("dpb_statement json", "dpb_statement xml1")).unwrap();
+    let output = nginx.output().unwrap();
+    assert!(!output.status.success() && text(&output).contains("invalid form \"xml1\""), "{}", text(&output));
+    let (none, _) = configuration.split_once("dpb_split").unwrap();
+    fs::write(place.join("nginx.conf"), format!("{none}server {{\nlocation / {{ dpb_statement; }}\n}}\n}}\n")).unwrap();
+    let output = nginx.output().unwrap();
+    assert!(!output.status.success() && text(&output).contains("no dpb_split above"), "{}", text(&output));
     fs::write(place.join("nginx.conf"), configuration.replace("worker_processes 4", "worker_processes 257")).unwrap();
     let output = nginx.output().unwrap();
     assert!(!output.status.success() && text(&output).contains("at most 256 workers"), "{}", text(&output));
@@ -950,6 +1006,9 @@ fn valgrind_finds_nothing() {
         for round in 0..100 {
             let (_, ticket) = visitors[round % WORKERS].choose();
             visitors[round % 3].reward(&ticket);
+        }
+        for path in ["/privacy", "/privacy.json"] {
+            assert_eq!(visitors[0].get(path).unwrap().0, 200);
         }
         drop(visitors);
         std::thread::sleep(TICKS);

@@ -289,6 +289,11 @@ fn it_serves_ads_and_reports_what_is_released(program: &Program) {
     click_url(&unclicked);
     assert_eq!(unclicked.get("/report"), before, "one ad clicked, one ad not clicked");
     assert_eq!(unclicked.get("/metrics"), server.get("/metrics"), "where there is such a page");
+    for (path, says) in [("/privacy", "\nNot protected: "), ("/privacy.json", "\"is_private\":true")] {
+        let (status, stated) = server.get(path);
+        assert!(status == 200 && stated.contains(says), "{path}: {stated}");
+        assert_eq!(unclicked.get(path).1, stated);
+    }
     let report = before.1;
     assert_eq!((number_field(&report, "decisions"), number_field(&report, "epsilon_spent")), (Some(1.0), Some(0.0)));
     assert_eq!((number_field(&report, "mean"), number_field(&report, "width")), (None, None), "nothing is released");

@@ -356,11 +356,7 @@ static Page privacy(const Shop &shop, bool as_json) {
   if (shop.segmented) {
     all.push_back(&*shop.segmented);
   }
-  std::string said;
-  for (const dpb::Bandit *bandit : all) {
-    said += as_json ? (said.empty() ? "[" : ",") + bandit->statement() : bandit->statement_text() + '\n';
-  }
-  return as_json ? success(said + "]") : serve::page(http::status::ok, "text/plain; charset=utf-8", said);
+  return serve::privacy(all, as_json);
 }
 
 // Reports whether the server can decide. A handle that is poisoned after an internal failure cannot.

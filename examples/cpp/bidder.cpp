@@ -18,7 +18,7 @@
 //
 // A notice always gets the same empty response, whether it is in time, duplicate, late or forged, because the status
 // reveals clicks. With --operator-port, GET /metrics at that port has the counts of notices, for the same machine only.
-// /metrics of the other port has values that you may publish.
+// /metrics of the other port has values that you may publish, and /privacy and /privacy.json say what is guaranteed.
 //
 // Most bids are not won, and an ad that was not shown has no reward. If the impression of a bid has not come after
 // --shown-within later bids, or after that time, the bidder cancels the decision, whether or not a click has come. So
@@ -590,6 +590,8 @@ public:
                (void)bandit().diagnostics(); // throws if the handle is poisoned
                return serve::health();
              }},
+            {get, "/privacy", [this](auto &) { return serve::privacy({&bandit()}, false); }},
+            {get, "/privacy.json", [this](auto &) { return serve::privacy({&bandit()}, true); }},
             {get, "/metrics", [this](auto &) { return serve::metrics(dpb::metrics({{"creatives", &bandit()}})); }}};
   }
 

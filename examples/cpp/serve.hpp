@@ -190,6 +190,15 @@ inline Page metrics(std::string text) {
   return page(http::status::ok, "text/plain; version=0.0.4; charset=utf-8", std::move(text));
 }
 
+// What these bandits guarantee: a text for each, or a list in JSON.
+inline Page privacy(const std::vector<const dpb::Bandit *> &bandits, bool as_json) {
+  std::string said;
+  for (const dpb::Bandit *bandit : bandits) {
+    said += as_json ? (said.empty() ? "[" : ",") + bandit->statement() : bandit->statement_text() + '\n';
+  }
+  return as_json ? success(said + ']') : page(http::status::ok, "text/plain; charset=utf-8", said);
+}
+
 // For texts that need no escapes.
 inline Page failure(http::status status, const std::string &error, const std::string &message) {
   return page(status, "application/json", R"({"error":")" + error + R"(","message":")" + message + "\"}");

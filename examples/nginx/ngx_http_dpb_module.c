@@ -81,10 +81,12 @@ typedef struct {
   uint8_t *snapshot; /* the snapshot that was read */
 } split_t;
 
+/* What a location does. */
 typedef struct {
-  split_t *split;
+  split_t *split; /* of dpb_reward */
   ngx_http_complex_value_t ticket, reward;
-} reward_t;
+  uint32_t form; /* of dpb_statement */
+} location_t;
 
 extern ngx_module_t ngx_http_dpb_module;
 
@@ -466,7 +468,7 @@ static ngx_int_t choose(ngx_http_request_t *r, ngx_http_variable_value_t *value,
 
 /* The response is always the same, whatever the method and whether the reward counts. */
 static ngx_int_t handle_reward(ngx_http_request_t *r) {
-  reward_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_dpb_module);
+  location_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_dpb_module);
   ngx_int_t ticket, millionths = 1000000, result = ngx_http_discard_request_body(r);
   ngx_str_t text;
   if (result != NGX_OK) return result;
@@ -507,48 +509,101 @@ static u_char *put_place(u_char *out, place_t *place, ngx_uint_t arms) {
   return ngx_sprintf(out, "]}");
 }
 
+/* Sends a page that anybody may read. */
+static ngx_int_t respond(ngx_http_request_t *r, const char *type, ngx_buf_t *page) {
+  ngx_chain_t chain = {.buf = page, .next = NULL};
+  ngx_int_t result;
+  page->last_buf = r == r->main;
+  page->last_in_chain = 1;
+  r->headers_out.content_type.data = (u_char *)type;
+  r->headers_out.content_type.len = strlen(type);
+  r->headers_out.status = NGX_HTTP_OK;
+  r->headers_out.content_length_n = page->last - page->pos;
+  result = ngx_http_send_header(r);
+  if (result == NGX_ERROR || result > NGX_OK || r->header_only) return result;
+  return ngx_http_output_filter(r, &chain);
+}
+
 /* {"variant":[a worker, ...], ...} */
 static ngx_int_t handle_status(ngx_http_request_t *r) {
   ngx_core_conf_t *core = (ngx_core_conf_t *)ngx_get_conf(ngx_cycle->conf_ctx, ngx_core_module);
   ngx_array_t *splits = splits_of(ngx_cycle);
   split_t **split = splits->elts;
   ngx_int_t worker, result = ngx_http_discard_request_body(r);
-  ngx_chain_t chain = {.next = NULL};
+  ngx_buf_t *page;
   ngx_uint_t i;
   size_t size = 2;
   if (result != NGX_OK) return result;
   for (i = 0; i < splits->nelts; i++) {
     size += split[i]->name.len + 8 + core->worker_processes * (160 + split[i]->config.arms * 160);
   }
-  chain.buf = ngx_create_temp_buf(r->pool, size);
-  if (chain.buf == NULL) return NGX_HTTP_INTERNAL_SERVER_ERROR;
-  *chain.buf->last++ = '{';
+  page = ngx_create_temp_buf(r->pool, size);
+  if (page == NULL) return NGX_HTTP_INTERNAL_SERVER_ERROR;
+  *page->last++ = '{';
   for (i = 0; i < splits->nelts; i++) {
-    chain.buf->last = ngx_sprintf(chain.buf->last, "%s\"%V\":", i ? "," : "", &split[i]->name);
+    page->last = ngx_sprintf(page->last, "%s\"%V\":", i ? "," : "", &split[i]->name);
     for (worker = 0; worker < core->worker_processes; worker++) {
-      *chain.buf->last++ = worker ? ',' : '[';
+      *page->last++ = worker ? ',' : '[';
       ngx_shmtx_lock(mutex(split[i]));
-      chain.buf->last = put_place(chain.buf->last, places(split[i]) + worker, split[i]->config.arms);
+      page->last = put_place(page->last, places(split[i]) + worker, split[i]->config.arms);
       ngx_shmtx_unlock(mutex(split[i]));
     }
-    *chain.buf->last++ = ']';
+    *page->last++ = ']';
   }
-  *chain.buf->last++ = '}';
-  chain.buf->last_buf = r == r->main;
-  chain.buf->last_in_chain = 1;
-  ngx_str_set(&r->headers_out.content_type, "application/json");
-  r->headers_out.status = NGX_HTTP_OK;
-  r->headers_out.content_length_n = chain.buf->last - chain.buf->pos;
-  result = ngx_http_send_header(r);
-  if (result == NGX_ERROR || result > NGX_OK || r->header_only) return result;
-  return ngx_http_output_filter(r, &chain);
+  *page->last++ = '}';
+  return respond(r, "application/json", page);
+}
+
+/* Writes what this worker's handle guarantees into the request's memory. */
+static dpb_status state(ngx_http_request_t *r, split_t *split, uint32_t form, ngx_str_t *text) {
+  dpb_status status = dpb_statement(split->bandit, form, NULL, 0, &text->len, NULL);
+  while (status == DPB_BUFFER_TOO_SMALL) { /* the length may change between two calls */
+    text->data = ngx_pnalloc(r->pool, text->len);
+    if (text->data == NULL) return DPB_NO_MEMORY;
+    status = dpb_statement(split->bandit, form, text->data, text->len, &text->len, NULL);
+  }
+  return status;
+}
+
+/* The statements of all variables, in the order of the configuration: [a statement, ...], or a text for each. */
+static ngx_int_t handle_statement(ngx_http_request_t *r) {
+  location_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_dpb_module);
+  ngx_array_t *splits = splits_of(ngx_cycle);
+  split_t **split = splits->elts;
+  int is_json = conf->form == DPB_STATEMENT_JSON;
+  ngx_int_t result = ngx_http_discard_request_body(r);
+  ngx_str_t *text = ngx_palloc(r->pool, splits->nelts * sizeof *text);
+  dpb_status status;
+  ngx_buf_t *page;
+  ngx_uint_t i;
+  size_t size = 2;
+  if (result != NGX_OK) return result;
+  if (text == NULL) return NGX_HTTP_INTERNAL_SERVER_ERROR;
+  for (i = 0; i < splits->nelts; i++) {
+    status = state(r, split[i], conf->form, &text[i]);
+    if (status != DPB_OK) {
+      ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "dpb_split $%V: no statement: %s", &split[i]->name,
+                    dpb_status_name(status));
+      return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+    size += text[i].len + 1;
+  }
+  page = ngx_create_temp_buf(r->pool, size);
+  if (page == NULL) return NGX_HTTP_INTERNAL_SERVER_ERROR;
+  if (is_json) *page->last++ = '[';
+  for (i = 0; i < splits->nelts; i++) {
+    if (i > 0) *page->last++ = is_json ? ',' : '\n';
+    page->last = ngx_cpymem(page->last, text[i].data, text[i].len);
+  }
+  if (is_json) *page->last++ = ']';
+  return respond(r, is_json ? "application/json" : "text/plain; charset=utf-8", page);
 }
 
 /* Configuration. ------------------------------------------------------------------------------------------- */
 
 static void *create_main(ngx_conf_t *cf) { return ngx_array_create(cf->pool, 1, sizeof(split_t *)); }
 
-static void *create_location(ngx_conf_t *cf) { return ngx_pcalloc(cf->pool, sizeof(reward_t)); }
+static void *create_location(ngx_conf_t *cf) { return ngx_pcalloc(cf->pool, sizeof(location_t)); }
 
 static ngx_int_t add_variable(ngx_conf_t *cf, split_t *split, ngx_str_t *name) {
   ngx_http_variable_t *variable = ngx_http_add_variable(cf, name, 0);
@@ -737,6 +792,19 @@ static char *handle_with(ngx_conf_t *cf, ngx_http_handler_pt handler) {
 
 static char *parse_status(ngx_conf_t *cf, ngx_command_t *command, void *conf) { return handle_with(cf, handle_status); }
 
+/* dpb_statement [json]; */
+static char *parse_statement(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
+  ngx_str_t *word = cf->args->elts;
+  ngx_array_t *splits = ngx_http_conf_get_module_main_conf(cf, ngx_http_dpb_module);
+  int is_json = cf->args->nelts > 1;
+  if (splits->nelts == 0) return refuse(cf, "no dpb_split above", word);
+  if (is_json && (word[1].len != 4 || ngx_strncmp(word[1].data, "json", 4) != 0)) {
+    return refuse(cf, "invalid form", &word[1]);
+  }
+  ((location_t *)conf)->form = is_json ? DPB_STATEMENT_JSON : DPB_STATEMENT_PROSE;
+  return handle_with(cf, handle_statement);
+}
+
 static ngx_int_t compile(ngx_conf_t *cf, ngx_str_t *text, ngx_http_complex_value_t *value) {
   ngx_http_compile_complex_value_t compiler = {.cf = cf, .value = text, .complex_value = value};
   return ngx_http_compile_complex_value(&compiler);
@@ -744,7 +812,7 @@ static ngx_int_t compile(ngx_conf_t *cf, ngx_str_t *text, ngx_http_complex_value
 
 /* dpb_reward $variant TICKET [REWARD]; the last two may have variables. */
 static char *parse_reward(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
-  reward_t *reward = conf;
+  location_t *reward = conf;
   ngx_array_t *splits = ngx_http_conf_get_module_main_conf(cf, ngx_http_dpb_module);
   split_t **split = splits->elts;
   ngx_str_t *word = cf->args->elts;
@@ -768,6 +836,8 @@ static ngx_command_t commands[] = {
      NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL},
     {ngx_string("dpb_reward"), NGX_HTTP_LOC_CONF | NGX_CONF_TAKE23, parse_reward, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL},
     {ngx_string("dpb_status"), NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS, parse_status, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL},
+    {ngx_string("dpb_statement"), NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS | NGX_CONF_TAKE1, parse_statement,
+     NGX_HTTP_LOC_CONF_OFFSET, 0, NULL},
     ngx_null_command};
 
 static ngx_http_module_t context = {NULL, NULL, create_main, NULL, NULL, NULL, create_location, NULL};

@@ -82,6 +82,13 @@ class Service:
         assert "Traceback" not in said, said
 
 
+def metrics(service):
+    try:
+        return service.ask("/metrics")
+    except (urllib.error.URLError, ConnectionError):
+        return b""
+
+
 def counts(service, workers, name, **more):
     return sum(one[name] for one in service.operators(workers, **more).values())
 
@@ -112,6 +119,27 @@ def test_two_workers_on_a_file(tmp_path):
     assert b"Not protected: " in service.ask("/privacy")
     assert json.loads(service.ask("/privacy.json"))["libdpb"]["is_private"] is True
     assert "/click/" not in service.said()
+    service.end()
+
+
+def test_the_lift_is_on_the_page(tmp_path):
+    """Once each ad has a release, and not before."""
+    command = "uvicorn app:app --port {port} --no-access-log".split()
+    service = Service(tmp_path, *command, ADS_STORE=str(tmp_path / "ads.db"), ADS_WINDOW="1")
+    eventually("it is on the page", lambda: b"\ndpb_ready{" in metrics(service))
+    assert b"\ndpb_lift_" not in metrics(service)
+
+    def lift():
+        for _ in range(50):
+            shown = json.loads(service.ask("/ad"))
+            if shown["ad"] == 3:
+                service.click([shown["ticket"]])
+        lines = metrics(service).decode().splitlines()
+        return {line.partition("{")[0]: float(line.split()[-1]) for line in lines if line.startswith("dpb_lift_")}
+
+    eventually("there is a lift", lift)
+    ends = lift()
+    assert -1 <= ends["dpb_lift_low"] < ends["dpb_lift_high"], ends
     service.end()
 
 
@@ -169,6 +197,8 @@ def test_a_test_of_versions_ends(tmp_path):
         return json.loads(service.ask("/verdict"))
 
     service = started_test(tmp_path)
+    assert b"Not protected: " in service.ask("/privacy")
+    assert json.loads(service.ask("/privacy.json"))["libdpb"]["policy"] == "dp-tt"
     with pytest.raises(urllib.error.HTTPError, match="422"):
         service.ask("/version", visitor="x")
     visits(service, range(1, 121))

@@ -20,7 +20,8 @@
 //	go run . --redis localhost:6379 leave 2
 //
 // GET /ad chooses a creative. GET /click/<ticket> reports a click to any server, which forwards it to the server that
-// decided. GET /readyz reports whether the server can forward clicks.
+// decided. GET /readyz reports whether the server can forward clicks. GET /metrics and the live page have released
+// values only, and /privacy and /privacy.json say what is guaranteed.
 //
 // The environment variables REDIS_USERNAME and REDIS_PASSWORD set the user and the password. --tls connects with TLS.
 // Tickets and clicks travel through Redis, so use both in everything but a demonstration: see
@@ -164,6 +165,8 @@ func serve(
 	pages.HandleFunc("/ad", s.show)
 	pages.HandleFunc("/click/", s.click)
 	pages.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	pages.HandleFunc("/privacy", stated(s.node.Bandit.StatementText, "text/plain; charset=utf-8"))
+	pages.HandleFunc("/privacy.json", stated(s.node.Bandit.Statement, "application/json"))
 	pages.HandleFunc("/readyz", s.ready)
 	pages.HandleFunc("/{$}", s.page)
 	web := &http.Server{Handler: onlyGet(pages), ReadHeaderTimeout: 10 * time.Second}
@@ -220,6 +223,19 @@ func (s server) show(w http.ResponseWriter, _ *http.Request) {
 func (s server) ready(w http.ResponseWriter, _ *http.Request) {
 	if !s.node.Ready() {
 		http.Error(w, "clicks cannot be forwarded", http.StatusServiceUnavailable)
+	}
+}
+
+// stated says what the server guarantees.
+func stated(state func() (string, error), kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		text, err := state()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", kind)
+		io.WriteString(w, text)
 	}
 }
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import dpb
 from fastapi import Cookie, FastAPI, Response
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, PlainTextResponse
 
 STATE = Path(os.environ.get("TEST_STATE", "test.state"))
 VERSIONS = ["red", "green", "blue"]
@@ -110,6 +110,16 @@ async def verdict():
         for name, arm in zip(VERSIONS, test().arms())
     ]
     return finite({**vars(found), "state": found.state.name, "tolerance": CONFIG.tolerance, "arms": arms})
+
+
+@app.get("/privacy", response_class=PlainTextResponse)
+async def privacy():
+    return app.state.test.statement_text()
+
+
+@app.get("/privacy.json")
+async def privacy_json():
+    return app.state.test.statement()
 
 
 def finite(value):
