@@ -7,12 +7,21 @@ use crate::support::http::wait;
 use crate::support::{library_dir, root};
 use std::process::{ChildStdin, ChildStdout};
 
-/// The same program as examples/fleet, in Python.
+/// The same program as examples/fleet, in Python. Its address is a socket, a server or, with commas, those of a cluster.
 const PYTHON: &str = r#"
-import sys, dpb, redis
+import sys, dpb, redis, redis.cluster
 from dpb import fleet
-client = redis.Redis(unix_socket_path=sys.argv[1], socket_timeout=5)
-key = open(sys.argv[2], "rb").read()
+address, key, *tls = sys.argv[1:]
+servers = [server.rsplit(":", 1) for server in address.split(",")]
+once = dict(socket_timeout=1, retry=None)
+if "/" in address:
+    client = redis.Redis(unix_socket_path=address, **once)
+elif len(servers) == 1:
+    secure = dict(zip(["ssl_ca_certs", "ssl_certfile", "ssl_keyfile"], tls), ssl=bool(tls))
+    client = redis.Redis(*servers[0], **once, **secure)
+else:
+    client = redis.RedisCluster(startup_nodes=[redis.cluster.ClusterNode(*server) for server in servers], socket_timeout=5)
+key = open(key, "rb").read()
 config = dpb.Config(10, 1.0, reward_bits=0, reward_window=1000, forget_after=50_000, fleet_key=key)
 with fleet.Node(client, "ads", config) as node:
     print("joined", flush=True)
@@ -27,7 +36,7 @@ with fleet.Node(client, "ads", config) as node:
         else:
             report, clicks = node.report(), node.diagnostics()
             said = f"node {report.number} of {report.nodes} leader {report.leader}"
-            said += f" incompatible {report.incompatible} received {clicks.received}"
+            said += f" incompatible {report.incompatible} received {clicks.received} failures {clicks.failures}"
         print(said, flush=True)
 "#;
 
@@ -36,16 +45,40 @@ const JAVA: &str = r#"
 import io.github.libdpb.*;
 import io.github.libdpb.fleet.*;
 import io.lettuce.core.*;
+import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.codec.ByteArrayCodec;
 import java.io.*;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
 
 class Member {
+    static RedisURI server(String address) {
+        int colon = address.lastIndexOf(':');
+        return RedisURI.create(address.substring(0, colon), Integer.parseInt(address.substring(colon + 1)));
+    }
+
+    static Store store(String[] arguments) {
+        String[] servers = arguments[0].split(",");
+        if (servers.length > 1) {
+            RedisClusterClient client = RedisClusterClient.create(Arrays.stream(servers).map(Member::server).toList());
+            return new Redis(
+                    client.connect(ByteArrayCodec.INSTANCE).async(), client.connect(ByteArrayCodec.INSTANCE).async());
+        }
+        RedisClient client = RedisClient.create();
+        RedisURI at = arguments[0].contains("/") ? RedisURI.Builder.socket(arguments[0]).build() : server(arguments[0]);
+        if (arguments.length > 2) {
+            at.setSsl(true);
+            SslOptions tls = SslOptions.builder().trustManager(new File(arguments[2]))
+                    .keyManager(new File(arguments[3]), new File(arguments[4]), null).build();
+            client.setOptions(ClientOptions.builder().sslOptions(tls).build());
+        }
+        return new Redis(
+                client.connect(ByteArrayCodec.INSTANCE, at).async(), client.connect(ByteArrayCodec.INSTANCE, at).async());
+    }
+
     public static void main(String[] arguments) throws Exception {
-        RedisClient client = RedisClient.create(RedisURI.Builder.socket(arguments[0]).build());
-        Store store = new Redis(
-                client.connect(ByteArrayCodec.INSTANCE).async(), client.connect(ByteArrayCodec.INSTANCE).async());
+        Store store = store(arguments);
         Config config = new Config(10, 1.0).rewardBits(0).rewardWindow(1000).forgetAfter(50_000)
                 .fleetKey(FleetKey.read(Path.of(arguments[1])));
         try (Node node = Node.join(store, null, config, new NodeOptions("ads"), Duration.ofMinutes(5))) {
@@ -65,13 +98,14 @@ class Member {
                     default -> {
                         NodeReport report = node.report();
                         System.out.printf(
-                                "node %d of %d leader %d incompatible %d received %d%n", report.number(), report.nodes(),
-                                report.leader(), report.incompatible(), node.diagnostics().received());
+                                "node %d of %d leader %d incompatible %d received %d failures %d%n", report.number(),
+                                report.nodes(), report.leader(), report.incompatible(), node.diagnostics().received(),
+                                node.diagnostics().failures());
                     }
                 }
             }
         }
-        client.shutdown();
+        System.exit(0); // the client has threads
     }
 }
 "#;
@@ -94,7 +128,7 @@ static RUST: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 /// A program that obeys lines, until its input ends.
-struct Lines {
+pub(super) struct Lines {
     process: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -137,7 +171,7 @@ impl Drop for Lines {
 }
 
 /// A node of the fleet.
-enum Member {
+pub(super) enum Member {
     Server(Box<Node>),
     Program(Lines),
 }
@@ -186,6 +220,13 @@ impl Member {
         }
     }
 
+    fn failures(&mut self) -> f64 {
+        match self {
+            Member::Server(server) => server.metric("failures_total"),
+            Member::Program(program) => program.number("failures"),
+        }
+    }
+
     /// Ends it as planned.
     fn end(self) {
         match self {
@@ -199,22 +240,24 @@ impl Member {
 }
 
 /// Makes members of a fleet, of the programs of these languages that can be built here, and returns them when they have met.
-fn meet_in(languages: &[&str], redis: &Redis) -> Vec<Member> {
-    let at = redis.socket();
-    let (key, at) = (key_file("mixed", &[7; 32]), at.to_str().unwrap());
+/// `tls`: none, or files with the authorities, a certificate and its key.
+pub(super) fn meet_in(languages: &[&str], at: &str, tls: &[&str]) -> Vec<Member> {
+    let key = key_file("mixed", &[7; 32]);
     let servers = ["--fleet-key-file", &key, "--delay", "1000", "--memory", "50000"];
+    let start = |program: &mut Command| Member::Program(Lines::start(program.args([at, &key]).args(tls)));
     let mut members = Vec::new();
     // Numbers are given first, and then the lowest that is free.
     for (language, number) in languages.iter().zip(1..) {
-        let server = |program: &Program| Node::start(program, redis, number, "5000", &servers);
+        let server = |program: &Program| {
+            Member::Server(Node::start_in(&World::default(), program, at, number, "5000", &servers).into())
+        };
         let member = match *language {
-            "Go" => GO.as_ref().map(|program| Member::Server(server(program).into())),
-            "C++" => CPP.as_ref().map(|program| Member::Server(server(program).into())),
-            "Python" => long_environment().map(|environment| {
-                let mut python = Command::new(environment.join("bin/python"));
-                Member::Program(Lines::start(python.args(["-c", PYTHON, at, &key])))
-            }),
-            "Java" => JAVA_PROGRAM.as_ref().map(|jar| Member::Program(Lines::start(java(jar, &[]).args([at, &key])))),
+            "Go" => GO.as_ref().map(server),
+            "C++" => CPP.as_ref().map(server),
+            "hiredis" => stores::PROGRAM.as_ref().map(|path| start(&mut Command::new(path))),
+            "Python" => long_environment()
+                .map(|environment| start(Command::new(environment.join("bin/python")).args(["-c", PYTHON]))),
+            "Java" => JAVA_PROGRAM.as_ref().map(|jar| start(&mut java(jar, &[]))),
             _ => {
                 let mut program = Command::new(RUST.as_path());
                 Some(Member::Program(Lines::start(program.args([&format!("unix://{at}"), "ads", &key]))))
@@ -227,26 +270,30 @@ fn meet_in(languages: &[&str], redis: &Redis) -> Vec<Member> {
     members
 }
 
-/// Clicks on each member's ads come to each other member, and all count, also when the store has forgotten the scripts or cut
-/// all connections. One member leads, and when it ends another does.
-fn learn_together(languages: &[&str], store: &'static str) {
-    let Some(redis) = Redis::of(store, &World::default(), &[]) else { return };
-    let mut members = meet_in(languages, &redis);
-    // No member makes more decisions than an eighth of a window in all, so no delay on a busy machine cancels any.
-    let each = WINDOW / 8 / 3 / languages.len();
-    for (pass, fault) in (1..).zip(["PING", "SCRIPT FLUSH", "CLIENT KILL TYPE normal"]) {
-        redis.ask(&fault.split(' ').map(str::as_bytes).collect::<Vec<_>>());
-        for from in 0..members.len() {
-            for to in (0..members.len()).filter(|to| *to != from) {
-                for _ in 0..each {
-                    let ticket = members[from].decide();
-                    members[to].click(&ticket);
-                }
+/// How often `click` can be called: no member makes more decisions than an eighth of a window in all, so no delay on a busy
+/// machine cancels any.
+const PASSES: usize = 7;
+
+/// Clicks on each member's ads come to each other member. They count, this pass, once the second function has ended what the
+/// first one has begun.
+pub(super) fn click(members: &mut [Member], pass: usize, begin: impl FnOnce(&mut [Member]), end: impl FnOnce()) {
+    let each = WINDOW / 8 / PASSES / members.len().max(1);
+    begin(members);
+    for from in 0..members.len() {
+        for to in (0..members.len()).filter(|to| *to != from) {
+            for _ in 0..each {
+                let ticket = members[from].decide();
+                members[to].click(&ticket);
             }
         }
-        let all = (pass * each * (members.len() - 1)) as f64;
-        eventually("all clicks count", || members.iter_mut().all(|member| member.received() == all));
     }
+    end();
+    let all = (pass * each * (members.len() - 1)) as f64;
+    eventually("all clicks count", || members.iter_mut().all(|member| member.received() == all));
+}
+
+/// The one that leads ends, and then another one leads, until one is left.
+pub(super) fn leave_in_turn(mut members: Vec<Member>) {
     let incompatible: Vec<_> = members.iter_mut().map(Member::incompatible).collect();
     assert!(incompatible.iter().all(|count| *count == 0.0), "another configuration: {incompatible:?}");
     while members.len() > 1 {
@@ -254,6 +301,42 @@ fn learn_together(languages: &[&str], store: &'static str) {
         let leader = members.iter_mut().position(Member::leads).unwrap();
         members.remove(leader).end();
     }
+}
+
+const STOP: &str = "it stands still";
+const CONTINUE: &str = "it goes on";
+
+/// Clicks count whatever the store does: when it has forgotten the scripts or cut all connections, and after it was a replica,
+/// had no memory, gave no rights or stood still.
+fn learn_together(languages: &[&str], store: &'static str) {
+    let Some(redis) = Redis::of(store, &World::default(), &[]) else { return };
+    let mut members = meet_in(languages, redis.socket().to_str().unwrap(), &[]);
+    let ask = |words: &str| match words {
+        STOP => redis.signal(libc::SIGSTOP),
+        CONTINUE => redis.signal(libc::SIGCONT),
+        _ => drop(redis.ask(&words.split(' ').map(str::as_bytes).collect::<Vec<_>>())),
+    };
+    let faults: [(&str, Option<&str>); PASSES] = [
+        ("PING", None),
+        ("SCRIPT FLUSH", None),
+        ("CLIENT KILL TYPE normal", None),
+        ("REPLICAOF 127.0.0.1 1", Some("REPLICAOF NO ONE")),
+        ("CONFIG SET maxmemory 1", Some("CONFIG SET maxmemory 0")),
+        ("ACL SETUSER default -evalsha -eval", Some("ACL SETUSER default +evalsha +eval")),
+        (STOP, Some(CONTINUE)),
+    ];
+    for (pass, (fault, end)) in (1..).zip(faults) {
+        let begin = |members: &mut [Member]| {
+            let before: Vec<_> = members.iter_mut().map(Member::failures).collect();
+            ask(fault);
+            let times = if fault == STOP { 1.0 } else { 3.0 }; // each takes as long as a timeout
+            let mut fail =
+                || members.iter_mut().zip(&before).all(|(member, before)| member.failures() >= before + times);
+            eventually(fault, || end.is_none() || fail());
+        };
+        click(&mut members, pass, begin, || end.into_iter().for_each(ask));
+    }
+    leave_in_turn(members);
 }
 
 #[test]

@@ -1,20 +1,18 @@
-//! Nodes in C++ on a store that is reached over TLS, and on a cluster. (Go and Python test theirs in their own packages.)
+//! Nodes on a store that is reached over TLS, and on a cluster. (Go tests its own in its package.)
 
+use super::mixed::{click, leave_in_turn, meet_in};
 use super::*;
 use crate::support::{Link, build, empty_directory, finds_header, have_header};
 
-/// hiredis before 1.0, as in Debian 12, has no TLS.
-static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+/// The program in C++. hiredis before 1.0, as in Debian 12, has no TLS.
+pub(super) static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+    if !have("c++") || !have_header("hiredis/hiredis.h", "libhiredis-dev") {
+        return None;
+    }
     let tls: &[&str] = if has_tls() { &["-lhiredis_ssl", "-lhiredis", "-lssl", "-lcrypto"] } else { &["-lhiredis"] };
     let options = [&["-std=c++17", "-pthread", "-Wl,--no-as-needed"], tls].concat();
-    build("c++", "tests/cpp/redis.cpp", &options, Link::Static)
+    Some(build("c++", "tests/cpp/redis.cpp", &options, Link::Static))
 });
-
-fn two_nodes(arguments: &[&str]) -> Command {
-    let mut program = Command::new(PROGRAM.as_path());
-    program.args(arguments);
-    program
-}
 
 fn has_tls() -> bool {
     finds_header("hiredis/hiredis_ssl.h")
@@ -27,64 +25,174 @@ fn address() -> (String, String) {
     (format!("127.{}.{high}.{low}", NUMBER.fetch_add(1, Ordering::Relaxed)), "7379".into())
 }
 
-#[test]
-#[ignore = "compiles a program with exceptions and threads"]
-fn cpp_nodes_find_their_server_in_a_cluster() {
-    if !have("c++") || !have_header("hiredis/hiredis.h", "libhiredis-dev") {
+/// Three servers of a cluster and, as the last one, a replica of the one that has the fleet's keys, which is the first.
+struct Cluster {
+    servers: Vec<Redis>,
+    addresses: Vec<String>,
+    slot: u32,
+}
+
+impl Cluster {
+    fn start() -> Option<Cluster> {
+        let mut cluster = Cluster { servers: Vec::new(), addresses: Vec::new(), slot: 0 };
+        for (host, port) in [(); 4].map(|()| address()) {
+            let mut options = vec!["--cluster-enabled", "yes", "--cluster-announce-ip", &host, "--bind", &host];
+            options.extend(["--port", &port, "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"]);
+            cluster.servers.push(Redis::alone(&World::default(), &options)?);
+            cluster.addresses.push(format!("{host}:{port}"));
+        }
+        cluster.slot = cluster.ask(0, "CLUSTER KEYSLOT dpb:{ads}").parse().unwrap();
+        for server in 0..3 {
+            let third = (cluster.slot * 3 / 16384 + server as u32) % 3;
+            let [from, to] = [third * 16384 / 3, (third + 1) * 16384 / 3 - 1];
+            cluster.ask(server, &format!("CLUSTER ADDSLOTSRANGE {from} {to}"));
+            cluster.ask(server, &format!("CLUSTER SET-CONFIG-EPOCH {}", server + 1));
+        }
+        for address in &cluster.addresses[1..] {
+            cluster.ask(0, &format!("CLUSTER MEET {}", address.replace(':', " ")));
+        }
+        let works = |cluster: &Cluster, server| {
+            let info = cluster.ask(server, "CLUSTER INFO");
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:4")
+        };
+        eventually("the cluster works", || (0..4).all(|server| works(&cluster, server)));
+        cluster.ask(3, &format!("CLUSTER REPLICATE {}", cluster.id(0)));
+        eventually("the replica follows", || cluster.ask(3, "INFO replication").contains("master_link_status:up"));
+        let is_known = |server| cluster.ask(server, &format!("CLUSTER REPLICAS {}", cluster.id(0))).contains("slave");
+        eventually("all know the replica", || (0..4).all(is_known));
+        Some(cluster)
+    }
+
+    fn ask(&self, server: usize, words: &str) -> String {
+        let reply = self.servers[server].ask(&words.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        String::from_utf8_lossy(&reply.join(&b' ')).into_owned()
+    }
+
+    fn id(&self, server: usize) -> String {
+        self.ask(server, "CLUSTER MYID")
+    }
+
+    /// Begins to move the fleet's keys from one server to another. Returns when the keys are there.
+    fn begin_to_move(&self, from: usize, to: usize) {
+        let slot = self.slot;
+        self.ask(to, &format!("CLUSTER SETSLOT {slot} IMPORTING {}", self.id(from)));
+        self.ask(from, &format!("CLUSTER SETSLOT {slot} MIGRATING {}", self.id(to)));
+        let at = self.addresses[to].replace(':', " ");
+        loop {
+            let keys = self.ask(from, &format!("CLUSTER GETKEYSINSLOT {slot} 100"));
+            if keys.is_empty() {
+                return;
+            }
+            self.ask(from, &format!("MIGRATE {at}  0 5000 KEYS {keys}"));
+        }
+    }
+
+    fn end_move(&self, from: usize, to: usize) {
+        for server in [to, from] {
+            self.ask(server, &format!("CLUSTER SETSLOT {} NODE {}", self.slot, self.id(to)));
+        }
+    }
+
+    /// How many scripts a server has run for clients that came by an ASK redirection, if the slot is not its own.
+    fn calls(&self, server: usize) -> u32 {
+        let stats = self.ask(server, "INFO commandstats");
+        let calls = |name: &str| -> Option<u32> {
+            let rest = stats.split(&format!("cmdstat_{name}:calls=")).nth(1)?;
+            rest.split(',').next()?.parse().ok()
+        };
+        calls("eval").unwrap_or(0) + calls("evalsha").unwrap_or(0)
+    }
+}
+
+/// The server that has the fleet's keys dies, and its replica takes over. Then the cluster moves the keys to another server.
+fn learn_in_a_cluster(languages: &[&str]) {
+    let Some(mut cluster) = Cluster::start() else { return };
+    // The first one is that which dies.
+    let mut members = meet_in(languages, &cluster.addresses[..3].join(","), &[]);
+    if members.is_empty() {
         return;
     }
-    let addresses = [address(), address()];
-    let mut servers = Vec::new();
-    for (host, port) in &addresses {
-        let options = ["--cluster-enabled", "yes", "--cluster-announce-ip", host, "--bind", host, "--port", port];
-        let Some(server) = Redis::alone(&World::default(), &options) else { return };
-        servers.push(server);
+    click(&mut members, 1, |_| (), || ());
+    let sizes = [0, 1, 2, 3].map(|server| cluster.ask(server, "DBSIZE"));
+    assert!(sizes[0] != "0" && sizes[1] == "0" && sizes[2] == "0" && sizes[3] != "0", "{sizes:?}");
+    cluster.servers[0].kill();
+    click(&mut members, 2, |_| (), || ());
+    assert!(cluster.ask(3, "INFO replication").contains("role:master"));
+    assert_eq!(cluster.calls(1), 0);
+    click(
+        &mut members,
+        3,
+        |_| cluster.begin_to_move(3, 1),
+        || {
+            eventually("a script runs where the keys come to", || cluster.calls(1) > 0);
+            cluster.end_move(3, 1);
+        },
+    );
+    assert_eq!(cluster.ask(3, &format!("CLUSTER COUNTKEYSINSLOT {}", cluster.slot)), "0");
+    leave_in_turn(members);
+}
+
+#[test]
+#[ignore = "compiles a program with exceptions and threads"]
+fn cpp_nodes_learn_in_a_cluster() {
+    learn_in_a_cluster(&["hiredis", "hiredis"]);
+}
+
+#[test]
+#[ignore = "builds the Java package, and installs the Python package"]
+fn python_and_java_nodes_learn_in_a_cluster() {
+    learn_in_a_cluster(&["Python", "Python"]);
+    learn_in_a_cluster(&["Java", "Java"]);
+}
+
+/// Makes a certificate of a server at this address, and its key.
+fn certify(host: &str, certificate: &str, key: &str) {
+    let request =
+        ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=redis", "-keyout", key, "-out", certificate];
+    run(Command::new("openssl").args(request).args(["-addext", &format!("subjectAltName=IP:{host}")]));
+}
+
+/// Redis and each node ask for the other's certificate.
+fn learn_over_tls(languages: &[&str]) {
+    if !have("openssl") {
+        return;
     }
-    let ask =
-        |server: usize, words: &str| servers[server].ask(&words.split(' ').map(str::as_bytes).collect::<Vec<_>>());
-    for (server, slots) in ["0 8191", "8192 16383"].into_iter().enumerate() {
-        ask(server, &format!("CLUSTER ADDSLOTSRANGE {slots}"));
-        ask(server, &format!("CLUSTER SET-CONFIG-EPOCH {}", server + 1));
+    let ((host, port), place) = (address(), empty_directory("fleet_stores", "tls"));
+    let path = |name: &str| place.join(name).to_str().unwrap().to_owned();
+    let [certificate, key, others] = ["certificate.pem", "key.pem", "others.pem"].map(path);
+    certify(&host, &others, &key);
+    certify(&host, &certificate, &key);
+    let options = ["--bind", &host, "--tls-port", &port, "--tls-cert-file", &certificate, "--tls-key-file", &key];
+    let options = [&options[..], &["--tls-ca-cert-file", &certificate]].concat();
+    let Some(_redis) = Redis::alone(&World::default(), &options) else { return };
+    let at = format!("{host}:{port}");
+    let mut members = meet_in(languages, &at, &[&certificate, &certificate, &key]);
+    click(&mut members, 1, |_| (), || ());
+    leave_in_turn(members);
+    if let Some(program) = PROGRAM.as_ref().filter(|_| languages.contains(&"hiredis")) {
+        let fleet_key = key_file("tls", &[7; 32]);
+        let refused = |tls: &[&str], says: &str| {
+            let output = Command::new(program).args([&at, &fleet_key]).args(tls).output().unwrap();
+            assert!(!output.status.success() && text(&output).contains(says), "{tls:?}: {}", text(&output));
+        };
+        refused(&[], "redis: "); // Redis closes the connection
+        refused(&[&others, &certificate, &key], "certificate verify failed");
+        refused(&[&certificate, "", ""], "redis: ");
+        refused(&["/nowhere", "", ""], "redis: Failed to load CA");
     }
-    ask(0, &format!("CLUSTER MEET {} {}", addresses[1].0, addresses[1].1));
-    for server in 0..2 {
-        eventually("the cluster works", || {
-            let info = String::from_utf8(ask(server, "CLUSTER INFO").concat()).unwrap();
-            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:2")
-        });
-    }
-    for (host, port) in &addresses {
-        run(&mut two_nodes(&[&format!("{host}:{port}")]));
-    }
-    let mut keys = [0, 1].map(|server| ask(server, "DBSIZE").concat());
-    keys.sort();
-    assert!(keys[0] == b"0" && keys[1] != b"0", "{keys:?}");
 }
 
 #[test]
 #[ignore = "compiles a program with exceptions and threads"]
 fn cpp_nodes_learn_over_tls() {
-    if !have("c++") || !have("openssl") {
-        return;
-    }
     if !has_tls() {
         return eprintln!("skipped: hiredis/hiredis_ssl.h not found (libhiredis-dev of Debian 13 has it)");
     }
-    let ((host, port), place) = (address(), empty_directory("fleet_stores", "tls"));
-    let [key, certificate] = ["key.pem", "certificate.pem"].map(|name| place.join(name).to_str().unwrap().to_owned());
-    let request = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=redis", "-keyout", &key];
-    run(Command::new("openssl").args(request).args(["-out", &certificate]));
-    let options = ["--bind", &host, "--tls-port", &port, "--tls-cert-file", &certificate, "--tls-key-file", &key];
-    let options = [&options[..], &["--tls-ca-cert-file", &certificate, "--tls-auth-clients", "no"]].concat();
-    let Some(_redis) = Redis::alone(&World::default(), &options) else { return };
-    let at = format!("{host}:{port}");
-    run(&mut two_nodes(&[&at, &certificate]));
-    // Without TLS it does not get in, and neither does a server with another certificate.
-    let refused = |more: &[&str]| {
-        let output = two_nodes(&[&[at.as_str()], more].concat()).output().unwrap();
-        assert!(!output.status.success(), "{}", text(&output));
-    };
-    refused(&[]);
-    run(Command::new("openssl").args(request).args(["-out", &certificate]));
-    refused(&[&certificate]);
+    learn_over_tls(&["hiredis", "hiredis"]);
+}
+
+#[test]
+#[ignore = "builds the Java package, and installs the Python package"]
+fn java_and_python_learn_over_tls() {
+    learn_over_tls(&["Java", "Python"]);
 }

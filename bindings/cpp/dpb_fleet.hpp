@@ -14,7 +14,7 @@
  * and pass the replies. No decision and no update waits for them. The library repeats whatever fails.
  *
  * Anyone who reads Redis can read snapshots and, without a fleet key, rewards. So give Redis a password. Across
- * machines also use TLS: Hiredis::Secure, or connect to a TLS tunnel on this machine.
+ * machines also use TLS: Hiredis::tls, or connect to a TLS tunnel on this machine.
  */
 #ifndef DPB_FLEET_HPP
 #define DPB_FLEET_HPP
@@ -47,6 +47,9 @@
 #if __has_include(<hiredis/hiredis.h>)
 #include <hiredis/hiredis.h>
 #include <sys/time.h>
+#endif
+#if __has_include(<hiredis/hiredis_ssl.h>)
+#include <hiredis/hiredis_ssl.h>
 #endif
 
 namespace dpb::fleet {
@@ -110,25 +113,51 @@ inline void remove_line_end(std::string &line) {
 /// after every error. Copies share the connections. In a cluster it asks the server that has the fleet's keys.
 class Hiredis {
 public:
-  /// What is done with a new connection at first, such as redisInitiateSSLWithContext of hiredis_ssl (hiredis 1.0 or
-  /// newer). Returns REDIS_OK, or the error is in the context.
+  /// What is done with a new connection at first. Returns REDIS_OK, or the error is in the context.
   using Secure = std::function<int(redisContext *)>;
 
-  /// address: "HOST:PORT", or the path of a socket, which has a slash; of any server of a cluster. password: empty for
-  /// none. user: of the access control list; empty for the default one.
+  /// address: "HOST:PORT", or the path of a socket, which has a slash. Of a cluster: some of its servers, with commas
+  /// between them; after an error it asks the next one. password: empty for none. user: of the access control list;
+  /// empty for the default one. secure: such as `tls`.
   explicit Hiredis(const std::string &address, const std::string &password = "", const std::string &user = "",
                    const Secure &secure = nullptr)
       : lanes_(std::make_shared<std::array<Connection, 2>>()) {
-    if (address.find('/') == address.npos && port(address) == 0) {
-      throw std::invalid_argument("redis: the address must be HOST:PORT or a socket's path, got \"" + address + '"');
+    std::vector<std::string> addresses;
+    for (std::size_t begin = 0, end = 0; end != address.npos; begin = end + 1) {
+      end = address.find(',', begin);
+      const std::string one = address.substr(begin, end == address.npos ? end : end - begin);
+      if (one.find('/') == one.npos && port(one) == 0) {
+        throw std::invalid_argument("redis: an address must be HOST:PORT or a socket's path, got \"" + one + '"');
+      }
+      addresses.push_back(one);
     }
     for (Connection &connection : *lanes_) {
-      connection.address = address;
+      connection.addresses = addresses;
       connection.password = password;
       connection.user = user;
       connection.secure = secure;
     }
   }
+
+#if __has_include(<hiredis/hiredis_ssl.h>)
+  /// TLS, for `secure`: hiredis 1.0 or newer, and -lhiredis_ssl -lssl -lcrypto. Files have the PEM format. authorities:
+  /// who signs the certificates of servers; hiredis need not compare their names, so take one that signs no others.
+  /// certificate, key: this process' own, if Redis asks for one. server: the name to ask for (SNI). Throws if it cannot
+  /// read them.
+  [[nodiscard]] static Secure tls(const std::string &authorities, const std::string &certificate = "",
+                                  const std::string &key = "", const std::string &server = "") {
+    const auto given = [](const std::string &text) { return text.empty() ? nullptr : text.c_str(); };
+    redisInitOpenSSL();
+    redisSSLContextError error = REDIS_SSL_CTX_NONE;
+    const std::shared_ptr<redisSSLContext> context(
+        redisCreateSSLContext(given(authorities), nullptr, given(certificate), given(key), given(server), &error),
+        [](redisSSLContext *made) { redisFreeSSLContext(made); });
+    if (!context) {
+      throw std::runtime_error(std::string("redis: ") + redisSSLContextGetError(error));
+    }
+    return [context](redisContext *connection) { return redisInitiateSSLWithContext(connection, context.get()); };
+  }
+#endif
 
   /// The first line of a file, for `password`. Throws if it is empty.
   [[nodiscard]] static std::string read_password(const std::filesystem::path &file) {
@@ -166,14 +195,16 @@ private:
   }
 
   struct Connection {
-    std::string address, password, user;
+    std::vector<std::string> addresses;
+    std::size_t next = 0; // of the addresses
+    std::string password, user;
     Secure secure;
     std::unique_ptr<redisContext, Free> context;
 
     std::string run(const Command &command) {
       const auto deadline = Clock::now() + std::min(Milliseconds(command.timeout_ms), PATIENCE);
       if (!context) {
-        connect(address, deadline);
+        connect(addresses[next++ % addresses.size()], deadline);
       }
       const std::string count = std::to_string(command.keys_len);
       std::vector<std::string_view> words{"EVALSHA", command.sha1, count};
@@ -182,16 +213,24 @@ private:
           words.emplace_back(reinterpret_cast<const char *>(word.bytes), word.len);
         });
       }
-      Reply reply = ask(words, deadline);
-      if (is_error(*reply, "MOVED ")) { // all keys of a fleet are on one server, so the connection stays there
-        const std::string there(text(*reply).substr(text(*reply).rfind(' ') + 1));
-        connect(there, deadline);
-        reply = ask(words, deadline);
+      bool is_moving = false; // the cluster moves the keys to this server
+      const auto send = [&] {
+        if (is_moving) {
+          insist(*ask({"ASKING"}, deadline));
+        }
+        return ask(words, deadline);
+      };
+      Reply reply = send();
+      // All keys of a fleet are on one server, so the connection stays there.
+      for (int hops = 0; hops < 5 && (is_error(*reply, "MOVED ") || is_error(*reply, "ASK ")); ++hops) {
+        is_moving = is_error(*reply, "ASK ");
+        connect(std::string(text(*reply).substr(text(*reply).rfind(' ') + 1)), deadline);
+        reply = send();
       }
       if (is_error(*reply, "NOSCRIPT ")) {
         words[0] = "EVAL";
         words[1] = command.script;
-        reply = ask(words, deadline);
+        reply = send();
       }
       insist(*reply);
       return std::string(text(*reply));

@@ -73,8 +73,10 @@ impl Fleet {
             ["report"] => {
                 let (report, clicks) = (self.node.report(self.now())?, self.node.diagnostics()?);
                 let (number, nodes, leader) = (report.member.number, report.nodes, report.leader.0);
-                let (strangers, received) = (report.incompatible, clicks.received);
-                Ok(format!("node {number} of {nodes} leader {leader} incompatible {strangers} received {received}"))
+                let (strangers, received, failures) = (report.incompatible, clicks.received, clicks.failures);
+                Ok(format!(
+                    "node {number} of {nodes} leader {leader} incompatible {strangers} received {received} failures {failures}"
+                ))
             }
             _ => Err("ad, click TICKET or report".into()),
         }

@@ -1,59 +1,47 @@
-// Two nodes on a Redis or Valkey at ADDRESS, or on a cluster that has a server there: clicks on the ads of one arrive at the
-// other, and its open decisions when it leaves. With CERTIFICATE over TLS. Exits with 0 if that is so.
+// The same program as examples/fleet, in C++: ADDRESSES KEY-FILE [AUTHORITIES CERTIFICATE KEY]. With
+// these three files it uses TLS.
 #include <dpb_fleet.hpp>
 
-#if __has_include(<hiredis/hiredis_ssl.h>)
-#include <hiredis/hiredis_ssl.h>
-#endif
+#include <iostream>
 
-static void eventually(const char *what, const std::function<bool()> &is) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(5);
-  while (!is()) {
-    if (std::chrono::steady_clock::now() > end) {
-      throw std::runtime_error(std::string("never: ") + what);
-    }
-    std::this_thread::sleep_for(dpb::fleet::Milliseconds(5));
-  }
-}
-
-static void run(const char *const *arguments) {
-  const std::string address = arguments[1];
+static void run(const std::vector<std::string> &arguments) {
   dpb::fleet::Hiredis::Secure secure;
 #if __has_include(<hiredis/hiredis_ssl.h>)
-  if (const char *certificate = arguments[2]) {
-    redisInitOpenSSL();
-    redisSSLContextError error = REDIS_SSL_CTX_NONE;
-    const std::shared_ptr<redisSSLContext> tls(
-        redisCreateSSLContext(certificate, nullptr, nullptr, nullptr, nullptr, &error), redisFreeSSLContext);
-    secure = [tls](redisContext *connection) { return redisInitiateSSLWithContext(connection, tls.get()); };
+  if (arguments.size() > 4) {
+    secure = dpb::fleet::Hiredis::tls(arguments[2], arguments[3], arguments[4], "redis");
   }
 #endif
-  dpb::Config config(3, 1.0);
+  const dpb::fleet::Key key = dpb::fleet::read_key(arguments[1]);
+  dpb::Config config(10, 1.0);
+  config.reward_bits = 0;
   config.reward_window = 1000;
-  const std::array<std::uint8_t, 32> key = {1};
+  config.forget_after = 50'000;
   config.fleet_key = key.data();
-  const auto join = [&] {
-    return std::make_unique<dpb::fleet::Node>(dpb::fleet::Hiredis(address, "", "", secure), "ads", config);
-  };
-  const auto one = join();
-  auto two = join();
-  eventually("they have met", [&] { return one->report().nodes == 2 && two->report().nodes == 2; });
-  for (std::uint64_t clicks = 1; clicks <= 100; ++clicks) {
-    one->update(two->bandit().select().ticket, 1.0);
+  dpb::fleet::Node node(dpb::fleet::Hiredis(arguments[0], "", "", secure), "ads", config);
+  std::cout << "joined" << std::endl;
+  for (std::string word; std::cin >> word;) {
+    char line[200];
+    std::uint64_t ticket = 0;
+    if (word == "ad") {
+      const dpb::Decision ad = node.bandit().select();
+      std::snprintf(line, sizeof line, "ad %u ticket %016llx", ad.arm, static_cast<unsigned long long>(ad.ticket));
+    } else if (word == "click" && std::cin >> std::hex >> ticket) {
+      node.update(ticket, 1.0);
+      std::snprintf(line, sizeof line, "thanks");
+    } else {
+      const dpb::NodeReport report = node.report();
+      const dpb::NodeDiagnostics clicks = node.diagnostics();
+      std::snprintf(line, sizeof line, "node %u of %u leader %u incompatible %u received %llu failures %llu",
+                    report.number, report.nodes, report.leader, report.incompatible,
+                    static_cast<unsigned long long>(clicks.received), static_cast<unsigned long long>(clicks.failures));
+    }
+    std::cout << line << std::endl;
   }
-  eventually("clicks arrive", [&] { return two->diagnostics().received == 100; });
-  const std::uint64_t open = two->bandit().select().ticket;
-  if (!two->leave()) {
-    throw std::runtime_error("it has not handed over");
-  }
-  two.reset();
-  one->update(open, 1.0);
-  eventually("its open decision is here", [&] { return one->diagnostics().received == 1; });
 }
 
-int main(int, char **arguments) {
+int main(int count, char **arguments) {
   try {
-    run(arguments);
+    run({arguments + 1, arguments + count});
   } catch (const std::exception &error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -58,8 +58,9 @@ func startServer(t *testing.T, options func(port string) []string, secure *tls.C
 	return tcpServer{}
 }
 
-// A cluster of three servers keeps all keys of a bandit on one of them. A fleet that knows only another one learns with one
-// noise, forwards a reward, and moves the decisions of a node that ends.
+// A cluster of three servers keeps all keys of a bandit on one of them, which has a replica. A fleet that knows only another
+// one learns with one noise, and forwards rewards: also when the replica has taken over, and when the cluster has moved the
+// keys. It moves the decisions of a node that ends.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -68,15 +69,19 @@ func TestCluster(t *testing.T) {
 	ctx := context.Background()
 	var servers []tcpServer
 	var buses []string
-	for i := range 3 {
+	for i := range 4 {
 		var bus string
 		server := startServer(t, func(port string) []string {
 			bus = freePort()
-			return []string{"--port", port, "--cluster-enabled", "yes", "--cluster-port", bus}
+			return []string{"--port", port, "--cluster-enabled", "yes", "--cluster-port", bus,
+				"--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"}
 		}, nil)
+		servers, buses = append(servers, server), append(buses, bus)
+		if i == 3 {
+			break
+		}
 		check(server.Do(ctx, "CLUSTER", "ADDSLOTSRANGE", i*16384/3, (i+1)*16384/3-1).Err())
 		check(server.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
-		servers, buses = append(servers, server), append(buses, bus)
 	}
 	for _, server := range servers {
 		for i, other := range servers {
@@ -86,40 +91,70 @@ func TestCluster(t *testing.T) {
 	for _, server := range servers {
 		eventually(t, "the cluster works", func() bool {
 			info := must(server.ClusterInfo(ctx).Result())
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3")
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:4")
 		})
 	}
 	keys := func() (counts []int64) {
-		for _, server := range servers {
+		for _, server := range servers[:3] {
 			counts = append(counts, must(server.DBSize(ctx).Result()))
 		}
 		return counts
 	}
 	slot := must(servers[0].ClusterKeySlot(ctx, "dpb:{test}").Result())
-	other := servers[(slot*3/16384+1)%3]
+	owner, other, replica := servers[slot*3/16384], servers[(slot*3/16384+1)%3], servers[3]
+	id := func(server tcpServer) string { return must(server.Do(ctx, "CLUSTER", "MYID").Text()) }
+	check(replica.ClusterReplicate(ctx, id(owner)).Err())
+	for _, server := range servers {
+		eventually(t, "all know the replica", func() bool {
+			return len(must(server.Do(ctx, "CLUSTER", "REPLICAS", id(owner)).Slice())) == 1
+		})
+	}
 	var nodes []running
 	for number := range uint16(2) {
 		store := NewRedis(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:" + other.port}, IsClusterMode: true}, "test")
 		t.Cleanup(func() { store.Close() })
-		nodes = append(nodes, runOn(t, store, Options{Config: keyed(number + 1)}))
+		nodes = append(nodes, runOn(t, store, Options{Config: keyed(number + 1), Delay: time.Second}))
 	}
 	eventually(t, "they have met", func() bool {
 		one, two := nodes[0].Metrics(), nodes[1].Metrics()
 		return one.Nodes == 2 && two.Nodes == 2 && one.Leader > 0 && one.Leader == two.Leader
 	})
 	learn(t, nodes, 500)
-	check(nodes[0].Update(must(nodes[1].Bandit.Select()).Ticket, 1))
-	eventually(t, "a forwarded reward", func() bool { return nodes[1].Metrics().Received == 1 })
+	forward := func(rewards uint64, during func()) {
+		check(nodes[0].Update(must(nodes[1].Bandit.Select()).Ticket, 1))
+		during()
+		eventually(t, "a forwarded reward", func() bool { return nodes[1].Metrics().Received == rewards })
+	}
+	forward(1, func() {})
+	if counts := keys(); counts[slot*3/16384] == 0 || counts[0]*counts[1]+counts[1]*counts[2]+counts[0]*counts[2] != 0 {
+		t.Error(counts)
+	}
+	eventually(t, "the replica follows", func() bool {
+		return strings.Contains(must(replica.Info(ctx, "replication").Result()), "master_link_status:up")
+	})
+	owner.Do(ctx, "SHUTDOWN", "NOSAVE", "NOW")
+	forward(2, func() {})
+	check(other.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", id(replica)).Err())
+	check(replica.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(other)).Err())
+	for _, key := range must(replica.ClusterGetKeysInSlot(ctx, int(slot), 100).Result()) {
+		check(replica.Migrate(ctx, "127.0.0.1", other.port, key, 0, testTimeout).Err())
+	}
+	forward(3, func() {
+		eventually(t, "a script runs where the keys come to", func() bool {
+			stats := must(other.Info(ctx, "commandstats").Result())
+			return strings.Contains(stats, "cmdstat_eval:") && !strings.Contains(stats, "cmdstat_eval:calls=0")
+		})
+		for _, server := range []tcpServer{other, replica} {
+			check(server.Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", id(other)).Err())
+		}
+	})
 	open := must(nodes[1].Bandit.Select()).Ticket
 	check(nodes[1].end())
 	eventually(t, "the other node continues", func() bool { return nodes[0].Metrics().Draining == 1 })
 	check(nodes[0].Update(open, 1))
 	eventually(t, "nothing is open", func() bool { return nodes[0].Metrics().Draining == 0 })
-	if counts := keys(); counts[slot*3/16384] == 0 || counts[0]*counts[1]+counts[1]*counts[2]+counts[0]*counts[2] != 0 {
-		t.Error(counts)
-	}
 	// A client of one server only is told where the keys are.
-	single := storeAt("127.0.0.1:" + other.port)
+	single := storeAt("127.0.0.1:" + replica.port)
 	defer single.Close()
 	if err := Leave(ctx, single, 1); err == nil || !strings.Contains(err.Error(), "MOVED") {
 		t.Error(err)
