@@ -222,7 +222,7 @@ fn no_link_is_dead() {
     let output = check(&site);
     assert!(output.status.success(), "{}", text(&output));
     let page = site.join(version()).join("docs/wrong.html");
-    for (link, dead) in [("privacy.html#users", "privacy.html#visitors"), ("guide.html", "gide.html")] {
+    for (link, dead) in [("privacy.html#what-is-not-protected", "privacy.html#visitors"), ("guide.html", "gide.html")] {
         let [right, wrong] = [link, dead].map(|link| {
             std::fs::write(&page, format!("<a href=\"{link}\">a page</a>")).unwrap();
             check(&site)
