@@ -143,7 +143,8 @@ type server struct {
 
 	mu sync.Mutex // of records and rewards
 	// Rewards that came before the report of their decision, by its id. They are kept for one to two lives of a version,
-	// and by then their version is closed.
+	// and by then their version is closed. None leaves earlier, so that at the limit one reward more pushes out one other,
+	// and decides about no third one.
 	young, old map[dpb.Hex]float64
 }
 
@@ -296,8 +297,7 @@ func (s *server) record(d *decider, version, id dpb.Hex, context string, arm uin
 	decision, err := d.Record(uint64(version), uint64(id), request)
 	for _, early := range []map[dpb.Hex]float64{s.old, s.young} {
 		if value, is := early[id]; is && err == nil {
-			_ = d.Update(decision.Ticket, value)
-			delete(early, id)
+			_ = d.Update(decision.Ticket, value) // a repeat changes nothing
 		}
 	}
 	return err

@@ -308,6 +308,25 @@ func TestRewardsFindTheirDecisions(t *testing.T) {
 	}
 }
 
+// At the limit a reward pushes out one other. If the place of one that has found its decision were free again, it would
+// decide about more.
+func TestALimitOfEarlyRewardsCountsTheirArrivals(t *testing.T) {
+	s, pages := begin(t, newOptions(t))
+	d := s.flags["button"]
+	made := []dpb.Elsewhere{must[dpb.Elsewhere](t)(d.current.Load().Decide("a", "")), must[dpb.Elsewhere](t)(d.current.Load().Decide("b", ""))}
+	for other := range dpb.Hex(mostEarly - 1) {
+		s.young[other] = 1
+	}
+	for _, of := range made {
+		ask(pages, http.MethodPost, tracking, fmt.Sprintf(`{"events": [{"id": "%v", "value": 1}]}`, of.ID))
+		ask(pages, http.MethodPost, tracking, fmt.Sprintf(`{"shown": [{"flag": "button", "version": "%v", "id": "%v", "arm": %d}]}`,
+			of.Version, of.ID, of.Arm))
+	}
+	if !d.isRewarded(t, made[0].Version, made[0].ID) || d.isRewarded(t, made[1].Version, made[1].ID) {
+		t.Error("the second reward has the place of the first")
+	}
+}
+
 func decideBy(t testing.TB, version dpb.Hex, unit string) dpb.Elsewhere {
 	even := map[string][]uint64{"": {1 << 31, 1 << 31}}
 	table := dpb.Table{Version: version, Salt: "salt", Arms: []string{"a", "b"}, Contexts: even}
