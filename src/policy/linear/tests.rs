@@ -1000,7 +1000,7 @@ fn weights_are_those_of_the_callers_features() {
     for (per_arm, arm) in [(false, 0), (true, 0), (true, 1)] {
         let weights = |norm: f64| {
             let mut policy = policy(&config(4, 20.0), Shape { per_arm, ..SHAPE }, 1);
-            play(&mut policy, 30_000, norm, &THETA, &mut stream(2));
+            play(&mut policy, 40_000, norm, &THETA, &mut stream(2));
             let mut weights = Vec::new();
             policy.feature_weights(arm, &mut |mean, deviation| weights.push((norm * mean, norm * deviation)));
             weights
@@ -1010,7 +1010,7 @@ fn weights_are_those_of_the_callers_features() {
         for (place, truth) in [2.0, -2.0, 1.0, 0.0].into_iter().enumerate() {
             let (mean, deviation) = one[place];
             assert!((mean - sign * truth).abs() < 4.0 * deviation, "{per_arm} {arm} {place}: {:?}", one);
-            assert!(deviation < 0.7 && (large[place].0 - mean).abs() < 1e-3, "{one:?} {large:?}"); // the prior's: 1.8
+            assert!(deviation < 0.6 && (large[place].0 - mean).abs() < 1e-3, "{one:?} {large:?}");
         }
         assert!(one.len() == 5 && (one[4].0 + 2.0).abs() < 0.7, "{one:?}");
     }
