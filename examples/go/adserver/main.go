@@ -43,14 +43,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
 	"strconv"
-	"syscall"
 	"time"
 
 	"examples/keep"
@@ -154,19 +150,7 @@ func main() {
 	})
 	o.fleet.register()
 	flag.Parse()
-	if err := o.check(flag.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		flag.Usage()
-		os.Exit(2)
-	}
-	// Do not log clicks or the paths of requests: the log would be a second record of who clicked.
-	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	stop, forget := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer forget()
-	if err := run(stop, o, os.Stdout); err != nil {
-		slog.Error("ended", "err", err)
-		os.Exit(1)
-	}
+	web.Main(o.check(flag.Args()), func(stop context.Context, out io.Writer) error { return run(stop, o, out) })
 }
 
 // check returns an error if there are other arguments, or if an option needs another one.

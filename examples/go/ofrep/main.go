@@ -22,9 +22,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"examples/keep"
@@ -61,19 +58,7 @@ func main() {
 		"decisions, sealed, to the next one: `FILE` has 32 secret random bytes or 64 hexadecimal digits")
 	flag.DurationVar(&o.every, "snapshot-every", 10*time.Second, "write snapshots so often, and at the end")
 	flag.Parse()
-	if err := o.check(flag.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		flag.Usage()
-		os.Exit(2)
-	}
-	// Do not log rewards or the bodies of requests: the log would be a second record of who was rewarded.
-	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	stop, forget := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer forget()
-	if err := run(stop, o, os.Stdout); err != nil {
-		slog.Error("ended", "err", err)
-		os.Exit(1)
-	}
+	web.Main(o.check(flag.Args()), func(stop context.Context, out io.Writer) error { return run(stop, o, out) })
 }
 
 // check returns an error if there are other arguments, or if an option does not fit.

@@ -4,10 +4,16 @@ package web
 import (
 	"container/list"
 	"context"
+	"flag"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -75,6 +81,23 @@ func NewServer(pages http.Handler) *http.Server {
 				time.Sleep(time.Millisecond)
 			}
 		},
+	}
+}
+
+// Main runs a server until a signal stops it, and ends the program. wrong is an error of the options.
+func Main(wrong error, run func(stop context.Context, out io.Writer) error) {
+	if wrong != nil {
+		fmt.Fprintln(os.Stderr, wrong)
+		flag.Usage()
+		os.Exit(2)
+	}
+	// Do not log rewards, or the paths and bodies of requests: the log would be a second record of who was rewarded.
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	stop, forget := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer forget()
+	if err := run(stop, os.Stdout); err != nil {
+		slog.Error("ended", "err", err)
+		os.Exit(1)
 	}
 }
 
