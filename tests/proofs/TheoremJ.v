@@ -43,9 +43,8 @@ Section J.
   Variable scheduler : history -> move -> R.
   Variable mine : nat.                      (* the request that differs *)
 
-  Definition norm (v : list Z) := fold_right (fun j s => (Z.abs (nth j v 0) + s)%Z) 0%Z (seq 0 dim).
-  (* A vector that is too long enters as nothing. *)
-  Definition fit (v : list Z) := if (norm v <=? grid)%Z then v else [].
+  Notation norm := (norm dim).
+  Notation fit := (fit dim grid). (* a vector that is too long enters as nothing *)
   Definition sum_of left j l := fold_right (fun x s => (nth j (fit (vectors x left)) 0 + s)%Z) 0%Z l.
   Definition sums left l := map (fun j => sum_of left j l) (seq 0 dim).
   Definition content left (past : history) m :=
@@ -64,13 +63,6 @@ Section J.
   Definition count (l : list entry) := length (filter is_mine l).
   Definition same x := is_mine x = false -> vectors x true = vectors x false.
 
-  Lemma norm_fit v : (norm (fit v) <= grid)%Z.
-  Proof.
-    unfold fit. destruct (norm v <=? grid)%Z eqn:E; [lia|].
-    assert (norm [] = 0%Z) as ->; [|assumption].
-    unfold norm. induction (seq 0 dim) as [|j js IH]; cbn [fold_right]; [reflexivity|]. rewrite IH. destruct j; reflexivity.
-  Qed.
-
   (* One entry goes and another comes: a table moves by at most twice the norm of an entry. *)
   Lemma sums_distance l : (forall x, In x l -> same x) ->
     (distance (sums true l) (sums false l) <= 2 * grid * Z.of_nat (count l))%Z.
@@ -85,7 +77,7 @@ Section J.
         change (sum_of true j (x :: l)) with (nth j (fit (vectors x true)) 0 + sum_of true j l)%Z.
         change (sum_of false j (x :: l)) with (nth j (fit (vectors x false)) 0 + sum_of false j l)%Z. lia. }
       specialize (D (seq 0 dim)). unfold count in *. simpl filter. destruct (is_mine x) eqn:M; simpl length.
-      + pose proof (norm_fit (vectors x true)) as A. pose proof (norm_fit (vectors x false)) as B. unfold norm in A, B.
+      + pose proof (norm_fit dim grid grid_is_nonneg (vectors x true)) as A. pose proof (norm_fit dim grid grid_is_nonneg (vectors x false)) as B. unfold norm in A, B.
         assert (forall js, (fold_right (fun j s => (Z.abs (nth j (fit (vectors x true)) 0 - nth j (fit (vectors x false)) 0) + s)%Z) 0%Z js
           <= fold_right (fun j s => (Z.abs (nth j (fit (vectors x true)) 0) + s)%Z) 0%Z js +
              fold_right (fun j s => (Z.abs (nth j (fit (vectors x false)) 0) + s)%Z) 0%Z js)%Z) as T

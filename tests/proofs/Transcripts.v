@@ -2,6 +2,24 @@
    noise, is a vector that depends on the world. The loss is what the vectors of all releases differ by. *)
 Require Import Sums Laplace.
 
+(* Vectors that are not too long: others enter as nothing. *)
+Section Vectors.
+  Variable dim : nat.
+  Variable bound : Z.                         (* of the L1 norm *)
+
+  Definition norm (v : list Z) := fold_right (fun j s => (Z.abs (nth j v 0) + s)%Z) 0%Z (seq 0 dim).
+  Definition fit (v : list Z) := if (norm v <=? bound)%Z then v else [].
+
+  Hypothesis bound_is_nonneg : (0 <= bound)%Z.
+
+  Lemma norm_fit v : (norm (fit v) <= bound)%Z.
+  Proof.
+    unfold fit. destruct (norm v <=? bound)%Z eqn:E; [lia|].
+    assert (norm [] = 0%Z) as ->; [|assumption].
+    unfold norm. induction (seq 0 dim) as [|j js IH]; cbn [fold_right]; [reflexivity|]. rewrite IH. destruct j; reflexivity.
+  Qed.
+End Vectors.
+
 Section Transcripts.
   Context {move : Type}.
   Context (move_dec : forall m n : move, {m = n} + {m <> n}).

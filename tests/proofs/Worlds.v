@@ -13,9 +13,8 @@ Section Worlds.
 
   Definition limited := match clicks with Some _ => true | None => false end.
 
-  Definition norm (row : list Z) := fold_right (fun j s => (Z.abs (nth j row 0) + s)%Z) 0%Z (seq 0 dim).
-  (* Rows and rewards out of range do not enter a sum. *)
-  Definition fit (row : list Z) := if (norm row <=? bound)%Z then row else [].
+  Notation norm := (norm dim).
+  Notation fit := (fit dim bound). (* rows and rewards out of range do not enter a sum *)
   Definition reward (v : option Z) : Z := match v with Some x => Z.max 0 (Z.min grid x) | None => 0 end.
 
   (* A function maps the grid into it: a value out of range does not enter a sum. *)
@@ -104,13 +103,6 @@ Section Worlds.
   (* The loss of one reward. *)
   Definition epsilon := IZR (bound * grid) / scale.
 
-  Lemma norm_fit u : (norm (fit u) <= bound)%Z.
-  Proof.
-    unfold fit. destruct (norm u <=? bound)%Z eqn:E; [lia|].
-    assert (norm [] = 0%Z) as ->; [|assumption].
-    unfold norm. induction (seq 0 dim) as [|j js IH]; cbn [fold_right]; [reflexivity|]. rewrite IH. destruct j; reflexivity.
-  Qed.
-
   Lemma reward_range v : (0 <= reward v <= grid)%Z.
   Proof. unfold reward. destruct v; lia. Qed.
 
@@ -139,7 +131,7 @@ Section Worlds.
           by (change (nth j (row i) 0 * (x - y) = nth j (row i) 0 * x - nth j (row i) 0 * y)%Z; ring).
         rewrite Z.abs_mul, Z.mul_add_distr_r. lia. }
       assert (N : (norm (row i) <= bound)%Z).
-      { unfold row. destruct (at_stage i); try apply norm_fit; pose proof (norm_fit []); unfold fit in *;
+      { unfold row. destruct (at_stage i); try (apply norm_fit; assumption); pose proof (norm_fit dim bound bound_is_nonneg []); unfold fit in *;
           destruct (norm [] <=? bound)%Z; lia. }
       pose proof (apply_range (counts i) _ (reward_range (fst (value i)))).
       pose proof (apply_range (counts i) _ (reward_range (snd (value i)))). fold x in H. fold y in H0.
