@@ -5,7 +5,7 @@ pub mod calls;
 
 use crate::support;
 use calls::statuses::{FUNCTIONS, declared, rare};
-use dpb::Seed;
+use dpb::{Random, Seed};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Once;
@@ -52,66 +52,48 @@ fn corpus() {
     assert!(played > 0);
 }
 
-/// Programs of up to 400 bytes, each generated from its number.
-fn random() {
-    for number in 0..3000 {
-        let mut seed = [8; 32];
+/// Runs this many programs, each made of the coins of its number.
+fn programs(of: &str, number: u64, key: u8, make: impl Fn(&mut Random) -> Vec<u8>) {
+    for number in 0..number {
+        let mut seed = [key; 32];
         seed[..8].copy_from_slice(&u64::to_le_bytes(number));
-        let mut random = Seed::new(Some(seed)).unwrap().stream();
-        let length = 1 + random.below(400) as usize;
-        let bytes: Vec<u8> = (0..length).map(|_| random.next_u32() as u8).collect();
+        let bytes = make(&mut Seed::new(Some(seed)).unwrap().stream());
         if let Err(panic) = std::panic::catch_unwind(|| calls::run(&bytes)) {
-            eprintln!("program {number}: {bytes:?}");
+            eprintln!("program {number} {of}: {bytes:?}");
             std::panic::resume_unwind(panic);
         }
     }
+}
+
+/// A program that begins with this call: eleven bytes make the handle that every program begins with.
+fn beginning(call: u8, length: usize, mut byte: impl FnMut() -> u8) -> Vec<u8> {
+    [0; 11].into_iter().chain([call]).chain((0..length).map(|_| byte())).collect()
+}
+
+/// Programs of up to 400 bytes.
+fn random() {
+    programs("of all", 3000, 8, |random| {
+        let length = 1 + random.below(400) as usize;
+        (0..length).map(|_| random.next_u32() as u8).collect()
+    });
 }
 
 /// Programs of two handles with a fleet key, in which every third byte or so is the number of their calls.
 fn random_of_a_fleet() {
-    for number in 0..1000 {
-        let mut seed = [9; 32];
-        seed[..8].copy_from_slice(&u64::to_le_bytes(number));
-        let mut random = Seed::new(Some(seed)).unwrap().stream();
-        let mut byte = || if random.below(3) == 0 { 79 } else { random.next_u32() as u8 };
-        // Eleven bytes make the handle that every program begins with.
-        let bytes: Vec<u8> = [0; 11].into_iter().chain([159]).chain((0..400).map(|_| byte())).collect();
-        if let Err(panic) = std::panic::catch_unwind(|| calls::run(&bytes)) {
-            eprintln!("program {number}: {bytes:?}");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    programs("of a fleet", 1000, 9, |random| {
+        beginning(159, 400, || if random.below(3) == 0 { 79 } else { random.next_u32() as u8 })
+    });
 }
 
-/// Programs of nodes of a fleet: eleven bytes make the handle that every program begins with.
+/// Programs of nodes of a fleet.
 fn random_of_nodes() {
-    for number in 0..40 {
-        let mut seed = [10; 32];
-        seed[..8].copy_from_slice(&u64::to_le_bytes(number));
-        let mut random = Seed::new(Some(seed)).unwrap().stream();
-        let bytes: Vec<u8> =
-            [0; 11].into_iter().chain([219]).chain((0..3000).map(|_| random.next_u32() as u8)).collect();
-        if let Err(panic) = std::panic::catch_unwind(|| calls::run(&bytes)) {
-            eprintln!("program {number} of nodes");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    programs("of nodes", 40, 10, |random| beginning(219, 3000, || random.next_u32() as u8));
 }
 
 /// Programs of decisions that were made elsewhere.
 #[test]
 fn random_programs_of_tables() {
-    for number in 0..2000 {
-        let mut seed = [11; 32];
-        seed[..8].copy_from_slice(&u64::to_le_bytes(number));
-        let mut random = Seed::new(Some(seed)).unwrap().stream();
-        let bytes: Vec<u8> =
-            [0; 11].into_iter().chain([228]).chain((0..600).map(|_| random.next_u32() as u8)).collect();
-        if let Err(panic) = std::panic::catch_unwind(|| calls::run(&bytes)) {
-            eprintln!("program {number} of tables: {bytes:?}");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    programs("of tables", 2000, 11, |random| beginning(228, 600, || random.next_u32() as u8));
 }
 
 /// The names of all functions that return a status.

@@ -2,7 +2,7 @@
 //! pages.
 
 use crate::browser::Browser;
-use crate::support::{have, root, skip, text};
+use crate::support::{have, root, skip, text, version};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -55,12 +55,6 @@ fn the_site_has_this_version() {
     assert_eq!(versions[0], version());
 }
 
-/// The library's version.
-fn version() -> String {
-    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    manifest.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"')).unwrap().to_owned()
-}
-
 /// What the page says of a language whose tool is missing.
 const LEFT_OUT: &str = "This copy was built without ";
 
@@ -110,8 +104,8 @@ impl Drop for Files {
     }
 }
 
-/// What a page on a phone is like: how far it reaches to the right, except what scrolls by itself; its smallest letters in pixels in text and in
-/// figures, and how many figures it has.
+/// What a page on a phone is like: how far it reaches to the right, except what scrolls by itself; its smallest letters in
+/// pixels in text and in figures, and how many figures it has.
 const SEEN: &str = r#"
     const shown = element => element.getClientRects().length > 0;
     const letters = [...document.querySelectorAll("main p, main li, main td")].filter(shown)
