@@ -102,8 +102,11 @@ local function acknowledge(key, last, mark)
   redis.call('HSET', key, 'q', words(tonumber(last) + 1, next, till))
 end
 
--- Says the first messages, each with its number: at most so many, and no further one beyond so many bytes.
-local function read(key, most, bytes)
+-- Deletes messages up to the position in the arguments from `at` on, and says those of the portion after it, each with its
+-- number: at most so many, and no further one beyond so many bytes.
+local function deliver(key, at)
+  acknowledge(key, ARGV[at], ARGV[at + 1])
+  local most, bytes = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local first, next = queue(key)
   local found, size = {}, 0
   for i = first, math.min(next - 1, first + most - 1) do
@@ -215,11 +218,7 @@ say(#behind)
 for _, row in ipairs(behind) do say(row[1], row[2]) end
 say(#numbers)
 for _, row in ipairs(sorted(numbers)) do say(row[1]) end
-local whole = tried(rewards, function()
-  acknowledge(rewards, ARGV[10], ARGV[11])
-  read(rewards, tonumber(ARGV[12]), tonumber(ARGV[13]))
-end)
-if not whole then say(0) end
+if not tried(rewards, function() deliver(rewards, 10) end) then say(0) end
 return reply()
 
 ---- PUT
@@ -283,17 +282,15 @@ return reply('ok')
 
 ---- COLLECT
 if not mine() then return reply('replaced') end
-acknowledge(KEYS[2], ARGV[4], ARGV[5])
 say('ok')
-read(KEYS[2], tonumber(ARGV[6]), tonumber(ARGV[7]))
+deliver(KEYS[2], 4)
 return reply()
 
 ---- KEEP
 if not mine() then return reply('replaced') end
 renew(tonumber(ARGV[4]), 1)
-acknowledge(KEYS[2], ARGV[5], ARGV[6])
 say('ok')
-read(KEYS[2], tonumber(ARGV[7]), tonumber(ARGV[8]))
+deliver(KEYS[2], 5)
 return reply()
 
 ---- OFFER

@@ -4,8 +4,8 @@ use super::{Done, Record, RowStore, Run, digits, number};
 
 impl<R: RowStore> Run<'_, R> {
     pub(super) fn take(&mut self) -> Done {
-        let [alive, counts, versions, snapshots] = [self.key(2)?, self.key(3)?, self.key(4)?, self.key(5)?];
-        let (asked, life, lease, seen) = (self.number(1)?, self.life()?, self.number(4)?, self.text(5)?);
+        let [alive, counts, versions, snapshots] = self.keys()?;
+        let (asked, life, lease, seen) = (self.number(1)?, self.number(3)?, self.number(4)?, self.text(5)?);
         let mut number = asked;
         if asked == 0 {
             let (mut own, mut held) = (None, Vec::new());
@@ -19,7 +19,7 @@ impl<R: RowStore> Run<'_, R> {
             let lowest = (1..).find(|number| held.binary_search(number).is_err());
             number = own.or(lowest).unwrap_or(u64::MAX);
             if number > 65535 {
-                self.say("full");
+                self.refuse("full");
                 return Ok(());
             }
         }
@@ -30,8 +30,8 @@ impl<R: RowStore> Run<'_, R> {
                 self.hold(number, &Record { incarnation, life, till, sent, draining: false })?;
             }
             Some(Record { till, draining: false, .. }) if till > self.now => {
-                self.say("taken");
-                self.say_number(till - self.now);
+                self.refuse("taken");
+                self.say_numbers([till - self.now]);
                 return Ok(());
             }
             _ if asked != 0 && seen != version.as_bytes() => incarnation = 0,
@@ -46,9 +46,7 @@ impl<R: RowStore> Run<'_, R> {
                 self.set(alive, number.to_string(), beats.to_string())?;
             }
         }
-        self.say("ok");
-        self.say_number(number);
-        self.say_number(incarnation);
+        self.say_numbers([number, incarnation]);
         self.say(version);
         let snapshot = self.get(snapshots, number.to_string())?;
         self.say(snapshot.unwrap_or_default());
@@ -61,16 +59,12 @@ impl<R: RowStore> Run<'_, R> {
     }
 
     pub(super) fn round(&mut self) -> Done {
-        let [alive, counts, versions] = [self.key(2)?, self.key(3)?, self.key(4)?];
-        let [rewards, states] = [self.key(5)?, self.key(6)?];
+        let [alive, counts, versions, rewards, states] = self.keys()?;
         let (own, last, mut late, mut gone) = (self.number(1)?, self.number(5)?, self.number(6)?, self.number(7)?);
-        if self.replaced()? {
-            return Ok(());
-        }
         let due = self.number(16)?;
         if due > 0 && self.now > due {
-            self.say("late");
-            self.say_number(self.now);
+            self.refuse("late");
+            self.say_numbers([self.now]);
             return Ok(());
         }
         let mut sent = self.renew(self.number(4)?, false)?;
@@ -106,7 +100,7 @@ impl<R: RowStore> Run<'_, R> {
         let (most, lifetime, first) = (self.number(14)?, self.number(15)?, self.number(17)?);
         for (sequence, i) in (first..).zip((18..=self.command.args.len()).step_by(2)) {
             if sequence > sent {
-                let message = [format!("{} {sequence} ", self.life()?).as_bytes(), self.text(i + 1)?].concat();
+                let message = [format!("{} {sequence} ", self.number(3)?).as_bytes(), self.text(i + 1)?].concat();
                 self.push(self.key(self.number(i)? as usize)?, &message, most, lifetime)?;
                 sent = sequence;
             }
@@ -114,39 +108,26 @@ impl<R: RowStore> Run<'_, R> {
         if let Some(record) = self.record(own)? {
             self.hold(own, &Record { sent, ..record })?;
         }
-        self.say("ok");
-        self.say_number(self.now);
-        self.say_number(before);
-        self.say_number(beats);
-        self.say_number((nodes.len() - removed.len()) as u64);
+        self.say_numbers([self.now, before, beats, (nodes.len() - removed.len()) as u64]);
         for name in ["breaks", "broken", "news"] {
             let count = self.count(counts, name)?;
-            self.say_number(count);
+            self.say_numbers([count]);
         }
-        let waiting = self.queue(states)?;
-        self.say_number(waiting.next - waiting.first);
-        let version = self.version(versions, own)?;
+        let (waiting, version) = (self.queue(states)?, self.version(versions, own)?);
+        self.say_numbers([waiting.next - waiting.first]);
         self.say(version);
-        self.say_number(sent);
-        self.say_number(known as u64);
+        self.say_numbers([sent, known as u64]);
         for rows in [removed, behind] {
-            self.say_number(rows.len() as u64);
-            for (node, beat) in rows {
-                self.say_number(node);
-                self.say_number(beat);
-            }
+            self.say_numbers([rows.len() as u64]);
+            self.say_numbers(rows.into_iter().flat_map(|(node, beat)| [node, beat]));
         }
-        self.say_number(numbers.len() as u64);
-        numbers.into_iter().for_each(|number| self.say_number(number));
-        self.acknowledge(rewards, self.number(10)?, self.text(11)?)?;
-        self.read(rewards, self.number(12)?, self.number(13)?)
+        self.say_numbers([numbers.len() as u64]);
+        self.say_numbers(numbers);
+        self.deliver(rewards, 10)
     }
 
     pub(super) fn put(&mut self) -> Done {
-        let [snapshots, versions, news, counts] = [self.key(2)?, self.key(3)?, self.key(4)?, self.key(5)?];
-        if self.replaced()? {
-            return Ok(());
-        }
+        let [snapshots, versions, news, counts] = self.keys()?;
         let (own, given) = (self.text(1)?, String::from_utf8_lossy(self.text(4)?).into_owned());
         let mut version = self.version(versions, self.number(1)?)?;
         if version < given {
@@ -158,17 +139,13 @@ impl<R: RowStore> Run<'_, R> {
                 self.increase(counts, "news")?;
             }
         }
-        self.say("ok");
         self.say(version);
         Ok(())
     }
 
     pub(super) fn news(&mut self) -> Done {
-        let [news, snapshots] = [self.key(2)?, self.key(3)?];
+        let [news, snapshots] = self.keys()?;
         let (own, most, bytes) = (self.number(1)?, self.number(4)?, self.number(5)?);
-        if self.replaced()? {
-            return Ok(());
-        }
         let known = self.command.args.get(5..).unwrap_or_default();
         let is_known = |node: u64, version: &[u8]| {
             known.chunks_exact(2).any(|row| number(&row[0]) == Some(node) && row[1] == version)
@@ -184,11 +161,9 @@ impl<R: RowStore> Run<'_, R> {
             }
             found.push((*node, version, snapshot));
         }
-        self.say("ok");
-        self.say(if found.len() < changed.len() { "1" } else { "0" });
-        self.say_number(found.len() as u64);
+        self.say_numbers([u64::from(found.len() < changed.len()), found.len() as u64]);
         for (node, version, snapshot) in found {
-            self.say_number(node);
+            self.say_numbers([node]);
             self.say(version);
             self.say(snapshot);
         }
@@ -198,12 +173,8 @@ impl<R: RowStore> Run<'_, R> {
     pub(super) fn lead(&mut self) -> Done {
         let (leaders, fleet) = (self.key(2)?, self.text(4)?);
         let (own, generation, seen, lease) = (self.number(1)?, self.number(5)?, self.number(6)?, self.number(7)?);
-        if self.replaced()? {
-            return Ok(());
-        }
         let text = self.get(leaders, fleet)?.unwrap_or_default();
-        let words = digits::<4>(&text).map_or([0; 4], |words| words.map(|word| word.parse().unwrap_or(0)));
-        let [mut node, mut led, mut term, mut till] = words;
+        let [mut node, mut led, mut term, mut till] = digits(&text).unwrap_or_default();
         let leads = node == own && led == generation;
         if leads && till > 0 && lease == 0 {
             (term, till) = (term + 1, 0);
@@ -216,24 +187,22 @@ impl<R: RowStore> Run<'_, R> {
         if till <= self.now {
             (node, led) = (0, 0);
         }
-        self.say("ok");
-        [node, led, term].into_iter().for_each(|number| self.say_number(number));
+        self.say_numbers([node, led, term]);
         Ok(())
     }
 
     pub(super) fn leave(&mut self) -> Done {
-        let [alive, counts] = [self.key(2)?, self.key(3)?];
+        let [alive, counts] = self.keys()?;
         let own = self.number(1)?;
-        let ended = |incarnation| Record { incarnation, life: "0".into(), till: 0, sent: 0, draining: false };
+        let ended = |incarnation| Record { incarnation, life: 0, till: 0, sent: 0, draining: false };
         match self.record(own)? {
-            Some(_) if self.text(3)? != b"0" => {
-                let ended = ended(self.number(2)?);
+            Some(_) if self.number(3)? != 0 => {
                 if self.mine()? {
-                    self.hold(own, &ended)?;
+                    self.hold(own, &ended(self.number(2)?))?;
                     self.delete(alive, own.to_string())?;
                 }
             }
-            Some(record) if record.life != "0" => {
+            Some(record) if record.life != 0 => {
                 self.hold(own, &ended(record.incarnation + 1))?;
                 let beat = self.beat(alive, own)?.unwrap_or(0);
                 self.delete(alive, own.to_string())?;
@@ -241,7 +210,6 @@ impl<R: RowStore> Run<'_, R> {
             }
             _ => {}
         }
-        self.say("ok");
         Ok(())
     }
 }

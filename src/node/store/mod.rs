@@ -46,6 +46,13 @@ pub trait RowStore {
 /// `RowsFailed` if a callback failed, and for a command that lacks keys or arguments. Roll back.
 pub fn run<R: RowStore>(rows: &mut R, command: &Command, now: u64) -> Done<Vec<u8>> {
     let mut run = Run { rows, command, now, said: Vec::new() };
+    let needs_number =
+        !matches!(command.kind, CommandKind::Take | CommandKind::Host | CommandKind::Entrust | CommandKind::Leave);
+    if needs_number && !run.mine()? {
+        run.say("replaced");
+        return Ok(run.said);
+    }
+    run.say("ok");
     match command.kind {
         CommandKind::Take => run.take()?,
         CommandKind::Round => run.round()?,
@@ -67,7 +74,7 @@ pub fn run<R: RowStore>(rows: &mut R, command: &Command, now: u64) -> Done<Vec<u
 /// The record of a number.
 struct Record {
     incarnation: u64,
-    life: String,
+    life: u64,
     till: u64,
     sent: u64,
     draining: bool,
@@ -81,14 +88,14 @@ struct Span {
 }
 
 fn number(text: &[u8]) -> Option<u64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
+    let text = std::str::from_utf8(text).ok().filter(|text| !text.starts_with('+'))?;
+    text.parse().ok()
 }
 
 /// The words of a text that has exactly these, each a number.
-fn digits<const N: usize>(text: &[u8]) -> Option<[&str; N]> {
-    let words: Vec<&str> = std::str::from_utf8(text).ok()?.split(' ').collect();
-    let are_numbers = words.iter().all(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit()));
-    <[&str; N]>::try_from(words).ok().filter(|_| are_numbers)
+fn digits<const N: usize>(text: &[u8]) -> Option<[u64; N]> {
+    let words: Option<Vec<u64>> = text.split(|&byte| byte == b' ').map(number).collect();
+    words?.try_into().ok()
 }
 
 /// The first words of a text, each a number with a space after it, and the rest.
@@ -119,12 +126,24 @@ impl<'a, R: RowStore> Run<'a, R> {
         self.said.extend_from_slice(value);
     }
 
-    fn say_number(&mut self, value: u64) {
-        self.say(value.to_string());
+    fn say_numbers(&mut self, values: impl IntoIterator<Item = u64>) {
+        values.into_iter().for_each(|value| self.say(value.to_string()));
+    }
+
+    /// Says why nothing has changed, in place of "ok".
+    fn refuse(&mut self, why: &str) {
+        self.said.clear();
+        self.say(why);
     }
 
     fn key(&self, key: usize) -> Done<&'a [u8]> {
         self.command.keys.get(key - 1).map(Vec::as_slice).ok_or(RowsFailed)
+    }
+
+    /// The keys after that of the records.
+    fn keys<const N: usize>(&self) -> Done<[&'a [u8]; N]> {
+        let keys = self.command.keys.get(1..).and_then(<[Vec<u8>]>::first_chunk).ok_or(RowsFailed)?;
+        Ok(keys.each_ref().map(Vec::as_slice))
     }
 
     fn text(&self, argument: usize) -> Done<&'a [u8]> {
@@ -173,33 +192,18 @@ impl<'a, R: RowStore> Run<'a, R> {
         self.set(self.key(1)?, number.to_string(), format!("{incarnation} {life} {till} {sent} {draining}"))
     }
 
-    fn life(&self) -> Done<String> {
-        Ok(String::from_utf8_lossy(self.text(3)?).into_owned())
-    }
-
+    /// Whether the member holds its number: the record has its life, or an older incarnation, which is what a replica
+    /// that lags brings back.
     fn mine(&mut self) -> Done<bool> {
-        let (own, life) = (self.number(2)?, self.life()?);
+        let (own, life) = (self.number(2)?, self.number(3)?);
         let record = self.record(self.number(1)?)?;
-        let mine = |r: Record| r.incarnation < own || r.incarnation == own && r.life == life;
-        Ok(record.is_none_or(mine))
-    }
-
-    /// Says that the number has another life, if so.
-    fn replaced(&mut self) -> Done<bool> {
-        let replaced = !self.mine()?;
-        if replaced {
-            self.say("replaced");
-        }
-        Ok(replaced)
+        Ok(record.is_none_or(|r| r.incarnation < own || r.incarnation == own && r.life == life))
     }
 
     fn renew(&mut self, lease: u64, draining: bool) -> Done<u64> {
-        let (own, life) = (self.number(1)?, self.life()?);
+        let [own, incarnation, life] = [self.number(1)?, self.number(2)?, self.number(3)?];
         let sent = self.record(own)?.filter(|record| record.life == life).map_or(0, |record| record.sent);
-        self.hold(
-            own,
-            &Record { incarnation: self.number(2)?, life, till: self.now.saturating_add(lease), sent, draining },
-        )?;
+        self.hold(own, &Record { incarnation, life, till: self.now.saturating_add(lease), sent, draining })?;
         Ok(sent)
     }
 
@@ -224,20 +228,15 @@ impl<'a, R: RowStore> Run<'a, R> {
     }
 
     fn queue(&mut self, key: &[u8]) -> Done<Span> {
-        let fresh = Span { first: 1, next: 1, till: 0 };
         let text = self.get(key, "q")?;
-        let Some([first, next, till]) =
-            text.as_deref().and_then(digits::<3>).and_then(|words| words.map(|word| word.parse().ok()).into())
-        else {
-            return Ok(fresh);
-        };
-        let (Some(first), Some(next), Some(till)) = (first, next, till) else { return Ok(fresh) };
-        let span = Span { first, next, till };
-        if span.till > self.now {
-            return Ok(span);
+        if let Some([first, next, till]) = text.as_deref().and_then(digits) {
+            let span = Span { first, next, till };
+            if till > self.now {
+                return Ok(span);
+            }
+            self.clear(key, &span)?;
         }
-        self.clear(key, &span)?;
-        Ok(fresh)
+        Ok(Span { first: 1, next: 1, till: 0 })
     }
 
     fn clear(&mut self, key: &[u8], span: &Span) -> Done {
@@ -272,7 +271,10 @@ impl<'a, R: RowStore> Run<'a, R> {
         self.set(key, "q", format!("{} {} {}", last + 1, span.next, span.till))
     }
 
-    fn read(&mut self, key: &[u8], most: u64, bytes: u64) -> Done {
+    /// Deletes messages up to the position in the arguments from `at` on, and says those of the portion after it.
+    fn deliver(&mut self, key: &[u8], at: usize) -> Done {
+        self.acknowledge(key, self.number(at)?, self.text(at + 1)?)?;
+        let (most, bytes) = (self.number(at + 2)?, self.number(at + 3)?);
         let Span { first, next, .. } = self.queue(key)?;
         let (mut found, mut size) = (Vec::new(), 0);
         for at in first..next.min(first.saturating_add(most)) {
@@ -283,9 +285,9 @@ impl<'a, R: RowStore> Run<'a, R> {
             }
             found.push((at, message));
         }
-        self.say_number(found.len() as u64);
+        self.say_numbers([found.len() as u64]);
         for (at, message) in found {
-            self.say_number(at);
+            self.say_numbers([at]);
             self.say(message);
         }
         Ok(())
@@ -295,12 +297,6 @@ impl<'a, R: RowStore> Run<'a, R> {
 impl Record {
     fn read(text: &[u8]) -> Option<Record> {
         let [incarnation, life, till, sent, draining] = digits(text)?;
-        Some(Record {
-            incarnation: incarnation.parse().ok()?,
-            life: life.to_owned(),
-            till: till.parse().ok()?,
-            sent: sent.parse().ok()?,
-            draining: draining != "0",
-        })
+        Some(Record { incarnation, life, till, sent, draining: draining != 0 })
     }
 }
