@@ -53,50 +53,37 @@ pub struct dpb_rows {
 pub type dpb_each_row =
     Option<unsafe extern "C" fn(rows: *mut c_void, key: *const u8, key_len: usize, value: *const u8, len: usize)>;
 
-/// Callbacks that are all there.
-struct HostRows {
-    host: *mut c_void,
-    get: unsafe extern "C" fn(*mut c_void, *const u8, usize, *mut *const u8, *mut usize) -> i32,
-    put: unsafe extern "C" fn(*mut c_void, *const u8, usize, *const u8, usize) -> i32,
-    remove: unsafe extern "C" fn(*mut c_void, *const u8, usize) -> i32,
-    list: unsafe extern "C" fn(*mut c_void, *const u8, usize, dpb_each_row, *mut c_void) -> i32,
-}
+type Done<T = ()> = std::result::Result<T, RowsFailed>;
 
-impl HostRows {
-    fn of(rows: &dpb_rows) -> Option<HostRows> {
-        Some(HostRows { host: rows.host, get: rows.get?, put: rows.put?, remove: rows.remove?, list: rows.list? })
-    }
-}
-
-fn done(failed: i32) -> std::result::Result<(), RowsFailed> {
+fn done(failed: i32) -> Done {
     if failed == 0 { Ok(()) } else { Err(RowsFailed) }
 }
 
-// In all of it, SAFETY: the host's functions take such arguments, by contract.
-impl RowStore for HostRows {
-    fn get(&mut self, key: &[u8]) -> std::result::Result<Option<Vec<u8>>, RowsFailed> {
+// In all of it, SAFETY: the host's functions take such arguments, by contract. `store_run` has refused a NULL.
+impl RowStore for dpb_rows {
+    fn get(&mut self, key: &[u8]) -> Done<Option<Vec<u8>>> {
         let (mut value, mut len) = (null(), 0);
         // SAFETY: as above; a value is valid for its length until the next call.
         unsafe {
-            done((self.get)(self.host, key.as_ptr(), key.len(), &raw mut value, &raw mut len))?;
+            done((self.get.ok_or(RowsFailed)?)(self.host, key.as_ptr(), key.len(), &raw mut value, &raw mut len))?;
             Ok((!value.is_null()).then(|| slice(value, len).to_vec()))
         }
     }
 
-    fn put(&mut self, key: &[u8], value: &[u8]) -> std::result::Result<(), RowsFailed> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Done {
         // SAFETY: as above.
-        done(unsafe { (self.put)(self.host, key.as_ptr(), key.len(), value.as_ptr(), value.len()) })
+        done(unsafe { (self.put.ok_or(RowsFailed)?)(self.host, key.as_ptr(), key.len(), value.as_ptr(), value.len()) })
     }
 
-    fn delete(&mut self, key: &[u8]) -> std::result::Result<(), RowsFailed> {
+    fn delete(&mut self, key: &[u8]) -> Done {
         // SAFETY: as above.
-        done(unsafe { (self.remove)(self.host, key.as_ptr(), key.len()) })
+        done(unsafe { (self.remove.ok_or(RowsFailed)?)(self.host, key.as_ptr(), key.len()) })
     }
 
-    fn list(&mut self, prefix: &[u8], each: &mut dyn FnMut(&[u8], &[u8])) -> std::result::Result<(), RowsFailed> {
-        let mut visit = RowVisit { each, has_failed: false };
+    fn list(&mut self, prefix: &[u8], each: &mut dyn FnMut(&[u8], &[u8])) -> Done {
+        let (mut visit, list) = (RowVisit { each, has_failed: false }, self.list.ok_or(RowsFailed)?);
         // SAFETY: as above; `visit` outlives the call.
-        done(unsafe { (self.list)(self.host, prefix.as_ptr(), prefix.len(), Some(visited), (&raw mut visit).cast()) })?;
+        done(unsafe { list(self.host, prefix.as_ptr(), prefix.len(), Some(visited), (&raw mut visit).cast()) })?;
         done(i32::from(visit.has_failed))
     }
 }
@@ -139,10 +126,10 @@ unsafe fn store_run(
     (buf, cap, len): (*mut u8, usize, *mut usize),
 ) -> dpb_status {
     // SAFETY: as above.
-    let rows = unsafe { rows.as_ref() }.and_then(HostRows::of);
-    let Some(mut rows) = rows.filter(|_| !command.is_null() && !len.is_null() && !given("", buf, cap).1) else {
-        return DPB_NULL;
-    };
+    let rows = unsafe { rows.as_ref() }.copied();
+    let is_whole = |of: &dpb_rows| of.get.is_some() && of.put.is_some() && of.remove.is_some() && of.list.is_some();
+    let rows = rows.filter(is_whole).filter(|_| !command.is_null() && !len.is_null() && !given("", buf, cap).1);
+    let Some(mut rows) = rows else { return DPB_NULL };
     // SAFETY: not NULL, so valid by contract.
     run(|| unsafe {
         sized::known::<dpb_command>(command.cast::<u32>().read())?;
